@@ -59,6 +59,11 @@ test: ## the core, the module on this machine's server, Redisson's scripts, the 
 test-core: setup
 	PROPTEST_CASES=$(CASES) $(CARGO) test --profile quick --locked --lib
 
+# One scene at a time: their figures are in docs/EXPLORATION.md.
+explore: setup ## every history of small scenes of the core, up to DEPTH steps (SCENE= part of a test's name, STATES= stops a search)
+	EXPLORE_DEPTH=$(or $(DEPTH),5) EXPLORE_STATES=$(STATES) CARGO_PROFILE_QUICK_OPT_LEVEL=3 \
+		$(CARGO) test --profile quick --locked --lib $(or $(SCENE),explore::) -- --nocapture --test-threads 1
+
 test-checker: build
 	$(MODULE_PATH) $(SERVER) $(CARGO) test --profile quick --locked --no-fail-fast -p redis_lock_faults -p redis_lock_harness
 
@@ -95,9 +100,9 @@ test-all: build test-build redisson-texts ## all tests, also the long ones, on e
 	@$(MAKE) fuzz
 	@$(MAKE) fresh-machine
 
-seeded: redisson-texts ## put small faults into a copy of the tree, one at a time: does a test fail? (NAMES=; FULL=1: without hints)
+seeded: redisson-texts ## put small faults into a copy of the tree, one at a time: does a test fail? (NAMES=; FULL=1: without hints; EXPLORE=1: does the exploration find those of the core?)
 	@scripts/setup.sh seeded
-	@$(SERVER) tests/seeded.sh $(if $(FULL),--full) $(NAMES)
+	@$(SERVER) tests/seeded.sh $(if $(FULL),--full)$(if $(EXPLORE),--explore) $(NAMES)
 
 test-differential: build redisson-texts ## Redisson's scripts natively and in Lua, CASES of them, compared
 	LOCK_CASES=$(CASES) $(MODULE_PATH) $(SERVER) \
@@ -132,14 +137,27 @@ fmt: ## format the code
 	$(CARGO) fmt --all
 
 faults-build: build
-	@$(CARGO) build $(TESTED) --bin lock-faults --test barrier
+	@$(CARGO) build $(TESTED) --bin lock-faults --bin lock-power --test barrier
 
 faults: faults-build ## faults while many clients lock, and a checker (SEED=1, SECONDS_EACH=6)
 	$(SERVER) target/quick/lock-faults run --seed $(or $(SEED),1) --seconds $(or $(SECONDS_EACH),6)
 
+test-histories: faults-build ## faults as above; their histories, and forged ones, are checked by Porcupine (Go) as well (SEED=1, SECONDS_EACH=2, ONLY=a,b)
+	@FORGED='$(CARGO) test --profile quick --locked -p redis_lock_faults --lib check:: -- --test-threads 2' $(SERVER) \
+		tests/linearizability/run.sh target/quick/lock-faults target/histories \
+		--seed $(or $(SEED),1) --seconds $(or $(SECONDS_EACH),2) $(if $(ONLY),--only $(ONLY))
+
 faults-long: faults-build ## the same in parts, until each reaches its goal, into docs/RELIABILITY.md (MINUTES=30)
 	$(SERVER) target/quick/lock-faults long --minutes $(or $(MINUTES),30)
 	target/quick/lock-faults report
+
+faults-kinds: faults-build ## every kind of lock in every place, in parts, into docs/RELIABILITY.md (SERVERS='redis-7.0 valkey-9.1', SETTINGS='plain threads tls', MINUTES=10 for each server and setting)
+	$(EACH_SERVER) tests/faults/kinds.sh target/quick/lock-faults $(or $(MINUTES),10) $(or $(SETTINGS),plain threads)
+	target/quick/lock-faults table
+
+power-loss: faults-build ## cut the power while clients lock, into docs/RELIABILITY.md (SERVERS='redis-7.0 valkey-9.1', ROUNDS=100, ONLY=always)
+	$(EACH_SERVER) target/quick/lock-power run --rounds $(or $(ROUNDS),100) --only '$(ONLY)'
+	target/quick/lock-power report
 
 # The servers are pinned to core 0, the load to core 1, where there are two.
 LOAD_CORE := $(if $(filter-out 1,$(shell nproc --all 2>/dev/null)),taskset -c 1)

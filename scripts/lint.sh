@@ -24,6 +24,7 @@ refuse 'the shell uses neither the commands nor the part for Redisson (they come
     'crate::(commands|redisson)' src/module
 refuse 'the commands reach the server only through the shell' 'redis_module|raw::' src/commands
 refuse 'the module has no threads' 'std::thread|thread::spawn|thread_local!' src
+refuse 'the server would ask for the positions of keys from its I/O threads' 'getkeys-api' src
 refuse 'the module knows nothing of its client' 'redis_lock_client' src benches/src
 refuse 'the client waits on its runtime, not on a thread' 'thread::sleep' client/src cli/src
 refuse 'tests wait for conditions, not for time' '(thread|time)::sleep' \

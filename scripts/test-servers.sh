@@ -20,14 +20,6 @@ tests() {
         failed="$failed $(basename "$1")$2"
 }
 
-# Options for I/O threads. They are used when several clients are active (Redis 8: always).
-io_threads() {
-    case $(basename "$1") in
-        valkey-*) echo ' --io-threads 2' ;;
-        *) echo ' --io-threads 3 --io-threads-do-reads yes' ;;
-    esac
-}
-
 # One path a line; a path may have spaces.
 others=${OTHERS:+$(($(wc -l <"$dir/$which") > 1))}
 while read -r server <&3; do
@@ -36,7 +28,7 @@ while read -r server <&3; do
         continue
     fi
     tests "$server" ''
-    if [ "$which" = all ]; then tests "$server" "$(io_threads "$server")"; fi
+    if [ "$which" = all ]; then tests "$server" " $(scripts/io-threads.sh "$server")"; fi
 done 3<"$dir/$which"
 if [ -n "$failed" ]; then
     echo "failed on:$failed"

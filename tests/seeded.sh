@@ -1,10 +1,13 @@
 #!/bin/sh
-# seeded.sh [--full] [NAME...]: do the tests catch a bug? Each patch of tests/seeded/AREA/ puts one small fault into a
+# seeded.sh [--full | --explore] [NAME...]: do the tests catch a bug? Each patch of tests/seeded/AREA/ puts one small fault into a
 # private copy of the tree (target/seeded/tree; the checkout is never changed), the module is built there, and tests run
 # until one fails. The first test is the one that the patch names (`try:`); if it passes, or with --full, all tests of
 # the core follow and then all of the server (LOCK_SERVER names it; a patch that needs a newer server names it: `needs:
 # redis-7.4`). NAME is the beginning of a patch's name (`33-`), or an area (`tokens/`). At the end a table in Markdown
 # is printed; the exit status is 1 if a fault was not caught.
+#
+# With --explore only the faults of the core are tried, and only the exploration (docs/EXPLORATION.md) looks for them,
+# to EXPLORE_DEPTH steps and EXPLORE_STATES states a scene. A fault that it does not find is no failure.
 set -eu
 cd "$(dirname "$0")/.."
 root=$PWD dir=$PWD/target/seeded
@@ -13,11 +16,17 @@ mkdir -p "$tree/target" "$dir/tmp"
 # The texts of Redisson's scripts are those of the checkout.
 ln -sfn "$root/target/redisson" "$tree/target/redisson"
 
-full=
-if [ "${1:-}" = --full ]; then
-    full=yes
-    shift
-fi
+full='' explore=''
+case ${1:-} in
+--full) full=yes ;;
+--explore)
+    explore=yes
+    # As `make explore` builds it: unoptimized, a search takes ten times as long.
+    export CARGO_PROFILE_QUICK_OPT_LEVEL=3
+    export EXPLORE_DEPTH="${EXPLORE_DEPTH:-5}" EXPLORE_STATES="${EXPLORE_STATES:-3000}"
+    ;;
+esac
+[ -z "$full$explore" ] || shift
 
 # If this script is stopped, the running tests are stopped too.
 pid=
@@ -76,7 +85,7 @@ run() {
         verdict='DOES NOT BUILD'
         return 1
     fi
-    [ $# -eq 0 ] || set -- --exact "$@"
+    [ $# -eq 0 ] || [ -n "$explore" ] || set -- --exact "$@"
     (cd "$tree" && exec timeout -k 10 "$seconds" cargo test --locked --profile quick $part -- \
         --test-threads "$threads" "$@") >"$log" 2>&1 &
     pid=$!
@@ -107,6 +116,16 @@ tried() {
     for patch in $patches; do sed -n "s/^try: $1 //p" "$root/tests/seeded/$patch"; done | sort -u
 }
 
+# scenes PATCH: the scenes to search, those of its area first.
+scenes() {
+    case $1 in
+    */multi/*) echo explore::many ;;
+    */read_write/*) echo explore::read_write ;;
+    */session/*) echo sessions ;;
+    esac
+    echo explore::
+}
+
 # judge PATCH: leaves in $caught the name of the test that fails with this fault.
 judge() {
     caught=
@@ -120,6 +139,12 @@ judge() {
     needs=$(sed -n 's/^needs: //p' "$1")
     LOCK_SERVER=${needs:+$root/.servers/bin/$needs}
     LOCK_SERVER=${LOCK_SERVER:-$usual}
+    if [ -n "$explore" ]; then
+        for scenes in $(scenes "$1"); do
+            run "$all" core "$scenes" || return 0
+        done
+        return 1
+    fi
     if [ -n "$hint" ] && [ -z "$full" ]; then
         run "$one" $hint || [ -z "$caught" ] || return 0
     fi
@@ -129,6 +154,7 @@ judge() {
 
 patches=
 for patch in "$root"/tests/seeded/*/*.patch; do
+    [ -z "$explore" ] || grep -q '^try: core ' "$patch" || continue
     patch=${patch#"$root"/tests/seeded/} # the clone may lie in a directory with spaces, these names have none
     [ $# -gt 0 ] || patches="$patches $patch"
     for name in "$@"; do
@@ -149,10 +175,11 @@ echo 'without a fault: the tests must pass'
 for part in core server; do
     names=
     [ -n "$full" ] || names=$(tried $part)
+    [ -z "$explore" ] || names=$([ "$part" = server ] || echo explore::)
     if [ -n "$full" ] || [ -n "$names" ]; then
         run "$all" $part $names || { cat "$log"; exit 2; }
         # Nor does a test that does not exist.
-        [ -n "$full" ] || grep -q "^running $(echo $names | wc -w) tests\?$" "$log" || { cat "$log"; exit 2; }
+        [ -n "$full$explore" ] || grep -q "^running $(echo $names | wc -w) tests\?$" "$log" || { cat "$log"; exit 2; }
     fi
 done
 
@@ -174,4 +201,4 @@ sync_tree
 
 printf '\n%s of %s caught\n\n' "$good" "$total"
 cat "$table"
-[ "$good" -eq "$total" ]
+[ -n "$explore" ] || [ "$good" -eq "$total" ]

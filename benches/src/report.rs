@@ -177,7 +177,8 @@ fn header(method: &str) -> String {
          Measured by `make bench`; the last section, on Redisson itself, by `make bench-redisson`. A run of `make \
          bench` measures the servers of `SERVERS` (without it: this machine's) in the parts of `PART` (without it: \
          all), and replaces their tables here. So the tables of a section may come from several runs: above each is \
-         its server, the module, the machine and the day. Compare the rows of one table rather than those of two. \
+         its server, the module, the machine and the day. Compare the rows of one table rather than those of two: \
+         on another day other guests of the machine can make it three times as slow, which a large ± shows. \
          Pictures show the first server. [PERFORMANCE.md](PERFORMANCE.md) has the reasons.\n\n{method}"
     ))
 }

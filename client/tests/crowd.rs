@@ -4,31 +4,17 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use std::sync::{Arc, Mutex};
+mod order;
+
 use std::time::{Duration, Instant};
 
-use redis_lock_client::{Lock, Released, Server};
+use redis_lock_client::{Guard, Lock, Server};
 use redis_lock_harness::{wait_for, TestServer};
-use tokio::task::JoinHandle;
+
+use crate::order::{connections, joined, waits, Order, Waits};
 
 /// A lease that no test sees end by itself.
 const LEASE: Duration = Duration::from_secs(30);
-
-/// The owners that were granted the lock, in their order.
-type Order = Arc<Mutex<Vec<Vec<u8>>>>;
-
-/// Waits that note their turn and release.
-fn waits(lock: &Lock, count: usize, order: &Order) -> Vec<JoinHandle<()>> {
-    let wait = |_| {
-        let (lock, order) = (lock.clone(), order.clone());
-        tokio::spawn(async move {
-            let guard = lock.acquire().await.unwrap();
-            order.lock().unwrap().push(guard.owner().to_vec());
-            assert_eq!(guard.release().await.unwrap(), Released::Yes);
-        })
-    };
-    (0..count).map(wait).collect()
-}
 
 /// The owners that wait for `k`, in the order of the queue.
 fn queue(real: &TestServer, count: usize) -> Vec<Vec<u8>> {
@@ -38,18 +24,6 @@ fn queue(real: &TestServer, count: usize) -> Vec<Vec<u8>> {
     let waiters = info.field("queue").unwrap().list().to_vec();
     let owners = waiters.iter().map(|waiter| waiter.field("owner").unwrap());
     owners.map(|owner| owner.bytes().to_vec()).collect()
-}
-
-/// Connections other than the one that asks.
-fn connections(real: &TestServer) -> u64 {
-    let count = real.info_field("clients", "connected_clients");
-    count.parse::<u64>().unwrap() - 1
-}
-
-async fn joined(waits: Vec<JoinHandle<()>>) {
-    for wait in waits {
-        wait.await.unwrap();
-    }
 }
 
 fn client(real: &TestServer) -> Server {
@@ -74,15 +48,21 @@ fn until_free(real: &TestServer) {
     until("a free lock", || conn.line("LOCK.INFO k").is_nil());
 }
 
+/// A holder, and this many waits behind it.
+async fn crowd(real: &TestServer, server: &Server, count: usize) -> (Guard, Order, Waits) {
+    let holder = lock(server).acquire().await.unwrap();
+    let order = Order::default();
+    let waits = waits(&lock(server), count, &order);
+    until_waited(real, count as u64);
+    (holder, order, waits)
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn ten_thousand_waits_share_two_connections_and_their_order_outlives_the_subscription() {
     const WAITS: usize = 10_000;
     let real = TestServer::start();
     let server = client(&real);
-    let holder = lock(&server).acquire().await.unwrap();
-    let order = Order::default();
-    let tasks = waits(&lock(&server), WAITS, &order);
-    until_waited(&real, WAITS as u64);
+    let (holder, order, tasks) = crowd(&real, &server, WAITS).await;
     assert_eq!(real.stat("tickets"), WAITS as u64);
     assert!(connections(&real) <= 2, "{}", connections(&real));
     let expected = queue(&real, WAITS);
@@ -115,10 +95,7 @@ async fn no_grant_is_lost_while_subscriptions_are_killed() {
     const WAITS: usize = 300;
     let real = TestServer::start();
     let server = client(&real);
-    let holder = lock(&server).acquire().await.unwrap();
-    let order = Order::default();
-    let tasks = waits(&lock(&server), WAITS, &order);
-    until_waited(&real, WAITS as u64);
+    let (holder, order, tasks) = crowd(&real, &server, WAITS).await;
     holder.release().await.unwrap();
     let mut conn = real.conn();
     let mut killed = 0;

@@ -5,7 +5,6 @@ use crate::lock::effect::Cx;
 use crate::lock::limits::Places;
 use crate::lock::locks::Locks;
 use crate::lock::resource::{Resource, ALL};
-use crate::lock::wait::ending::ENDED_AT_ONCE;
 use crate::lock::wait::hearing::{Asked, Hearing};
 use crate::lock::wait::request::WaiterId;
 use crate::lock::wait::waiters::{Grace, Waiters};
@@ -149,10 +148,28 @@ impl Locks {
         }
     }
 
-    /// Answers nil to the next request whose wait has run out. False when none is left.
-    pub fn end_next_wait(&mut self, cx: &mut Cx<'_>) -> bool {
-        ALL.into_iter()
-            .any(|resource| self.queues_mut(resource).end_next(cx))
+    /// Answers nil to requests whose wait has run out, gives up kept places whose time is over, and ends more of the
+    /// waiters that are about to end: about `most` places of each sort. Returns whether more may be due.
+    pub fn end_waits(&mut self, most: usize, cx: &mut Cx<'_>) -> bool {
+        let (mut due, mut ending) = (most, most);
+        for resource in ALL {
+            while due > 0 {
+                let Some(places) = self.queues_mut(resource).end_next(cx) else {
+                    break;
+                };
+                due = due.saturating_sub(places);
+            }
+            self.queues_mut(resource).end_more(&mut ending, cx);
+        }
+        if self.is_demoting {
+            self.fail_tickets(&mut ending, cx);
+        }
+        due == 0 || ending == 0
+    }
+
+    /// Whether a place may be passed over in this millisecond. Else the work on keys continues in the next tick.
+    pub fn may_pass(&self, now: Now) -> bool {
+        self.all().all(|queues| queues.may_pass(now))
     }
 
     /// A parked request was answered nil by `CLIENT UNBLOCK ... TIMEOUT`.
@@ -222,13 +239,6 @@ impl Locks {
         queues.tickets() > 0 && queues.queue(key).is_some_and(|queue| queue.tickets() > 0)
     }
 
-    /// Tickets that were passed over since the start.
-    pub fn passed_over(&self) -> u64 {
-        self.all()
-            .map(|queues| queues.ticket_stats.tickets_unheard)
-            .sum()
-    }
-
     /// Whether this connection ends in this tick.
     pub fn is_closing(&self, client: u64) -> bool {
         self.closing.contains(&client)
@@ -274,17 +284,6 @@ impl Locks {
     pub(crate) fn next_waiter_id(&mut self) -> WaiterId {
         self.last_waiter_id += 1;
         WaiterId(self.last_waiter_id)
-    }
-
-    /// Ends more of the waiters that are about to end. Called in every tick while [`Locks::next_wait`] is 0.
-    pub fn end_more(&mut self, cx: &mut Cx<'_>) {
-        let mut left = ENDED_AT_ONCE;
-        for resource in ALL {
-            self.queues_mut(resource).end_more(&mut left, cx);
-        }
-        if self.is_demoting {
-            self.fail_tickets(&mut left, cx);
-        }
     }
 
     /// This server is a replica: tickets fail, some of them in every tick.

@@ -59,6 +59,10 @@ pub enum LockError {
     Unblocked,
     /// The slot of the key is another node's now.
     Moved,
+    /// The keys of the request are in several slots of the cluster.
+    CrossSlot,
+    /// The slot moves between nodes, and not all keys of the request are on this one. The client should retry.
+    Rehashing,
     /// The cluster is down.
     ClusterDown,
     /// A bug of this module was caught.
@@ -151,6 +155,8 @@ impl LockError {
             E::Drained => "UNBLOCKED the lock module is being unloaded, ask again",
             E::Unblocked => "UNBLOCKED this server is a replica now, or the connection has closed",
             E::Moved => "MOVED the slot of the key is another node's now",
+            E::CrossSlot => "CROSSSLOT Keys in request don't hash to the same slot",
+            E::Rehashing => "TRYAGAIN Multiple keys request during rehashing of slot",
             E::ClusterDown => "CLUSTERDOWN the cluster is down",
             E::Internal => "ERR internal error in the lock module, the server's log says where",
             E::NotWritten => {

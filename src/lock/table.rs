@@ -52,6 +52,7 @@ macro_rules! table {
 table!(HashMap<K, V, S>, K: Eq + Hash, V, S: BuildHasher);
 table!(IndexMap<K, V, S>, K: Eq + Hash, V, S: BuildHasher);
 table!(IndexSet<K, S>, K: Eq + Hash, S: BuildHasher);
+table!(Vec<T>, T);
 
 #[cfg(test)]
 mod tests {

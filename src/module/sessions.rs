@@ -1,6 +1,6 @@
 //! Holds that are bound to connections: their renewals, and their releases when the connection has ended.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use smallvec::SmallVec;
 
@@ -12,12 +12,9 @@ use crate::module::ffi::strings::{OwnedStr, Str};
 use crate::module::keyspace::beside;
 use crate::module::keyspace::lock_key::{name_of, LockKey};
 use crate::module::sem_sessions;
-use crate::module::state::alarm::RETRY_MS;
+use crate::module::state::alarm::{RETRY_MS, TICK_BUDGET};
 use crate::module::state::shell;
 use crate::module::view::view_for;
-
-/// The time for bound holds in one tick, half of it for renewals.
-const TICK_BUDGET: Duration = Duration::from_millis(2);
 
 /// The most renewals in one tick.
 const RENEWALS_PER_TICK: usize = 500;
@@ -50,7 +47,7 @@ pub fn end_first(ctx: Ctx<'_>, name: Str<'_>, owner: Str<'_>) {
     }
 }
 
-/// The work of one tick, on a server that may write.
+/// The work of one tick, on a server that may write. Renewals have half of the time.
 pub fn work(ctx: Ctx<'_>) {
     let start = Instant::now();
     let renewed = renew_due(ctx, || start.elapsed() >= TICK_BUDGET / 2);

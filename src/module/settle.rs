@@ -20,27 +20,18 @@ use crate::module::view::view_for;
 /// The most keys settled in one tick; more wait for the next, so that other clients are served in between.
 pub const KEYS_PER_TICK: usize = 500;
 
-/// The most tickets passed over in one tick, which takes less than 5 ms.
-const PASSED_PER_TICK: u64 = 2_000;
-
-/// No further key is settled in a tick after this many milliseconds. One key may take longer: a hundred permits, all
-/// readers of a lock.
-const MS_PER_TICK: u64 = 5;
-
 /// After this many refusals in one tick, postponed keys wait for the next.
 const RETRIES_PER_TICK: usize = 50;
 
-/// Settles what is due, [`KEYS_PER_TICK`] keys at most.
-pub fn settle_due(ctx: Ctx<'_>, now: Now) {
+/// Settles what is due: one key at least, and more while there is time, [`KEYS_PER_TICK`] at most. One key may take
+/// longer than the time: a hundred permits, all readers of a lock.
+pub fn settle_due(ctx: Ctx<'_>, now: Now, in_time: impl Fn() -> bool) {
     let mut refused = Vec::new();
     let mut keys_left = KEYS_PER_TICK;
-    let passed_over = || shell::with(|shell| shell.locks.passed_over());
     let cluster = tickets::Cluster::default();
-    let most_passed_over = passed_over() + PASSED_PER_TICK;
     // The moment of the decisions stays that of the tick.
-    let end_ms = ctx.now().mono_ms + MS_PER_TICK;
-    let is_in_time = || ctx.now().mono_ms < end_ms;
-    while keys_left > 0 && passed_over() < most_passed_over && is_in_time() {
+    let may_go_on = || in_time() && shell::with(|shell| shell.locks.may_pass(now));
+    while keys_left > 0 && (keys_left == KEYS_PER_TICK || may_go_on()) {
         keys_left -= 1;
         let next = shell::with(|shell| {
             // Postponed keys come last, so that they delay no other.

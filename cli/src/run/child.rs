@@ -4,6 +4,7 @@
 //! instruction, and to be killed by the kernel with its parent. For these a copy of this program is started, makes
 //! them, and calls `exec` for the command.
 
+use std::cell::Cell;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -33,6 +34,8 @@ pub struct Before {
 /// A started command, which leads its process group.
 pub struct Child {
     group: Pid,
+    /// Whether the last change that was seen is a stop.
+    is_stopped: Cell<bool>,
     /// None where descendants outside of the process group cannot be followed.
     family: Option<Family>,
 }
@@ -78,7 +81,11 @@ impl Child {
             .spawn()
             .map_err(|error| cannot_run(program, &error))?;
         let group = Pid::from_raw(i32::try_from(child.id()).unwrap_or_default());
-        Ok(Child { group, family })
+        Ok(Child {
+            group,
+            is_stopped: Cell::new(false),
+            family,
+        })
     }
 
     pub fn group(&self) -> Pid {
@@ -88,6 +95,17 @@ impl Child {
     /// Sends a signal to its process group; false when the group has no process.
     pub fn signal(&self, signal: impl Into<Option<Signal>>) -> bool {
         killpg(self.group, signal) != Err(Errno::ESRCH)
+    }
+
+    /// Whether it was stopped when its state last changed, and has not been continued since.
+    pub fn is_stopped(&self) -> bool {
+        self.is_stopped.get()
+    }
+
+    /// Continues its process group.
+    pub fn resume(&self) {
+        self.is_stopped.set(false);
+        self.signal(Signal::SIGCONT);
     }
 
     /// Sends a signal to its process group and to its descendants outside of it. Returns their pids.
@@ -147,7 +165,10 @@ impl Child {
                 Ok(status) if status.pid() == Some(self.group) => match status {
                     WaitStatus::Exited(_, status) => return Some(Change::Exited(status)),
                     WaitStatus::Signaled(_, signal, _) => return Some(Change::Killed(signal)),
-                    WaitStatus::Stopped(_, signal) => return Some(Change::Stopped(signal)),
+                    WaitStatus::Stopped(_, signal) => {
+                        self.is_stopped.set(true);
+                        return Some(Change::Stopped(signal));
+                    }
                     _ => {}
                 },
                 _ => {}

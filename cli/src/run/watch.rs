@@ -154,15 +154,17 @@ impl Watch<'_> {
     /// Handles a signal; returns the change when the command has ended.
     fn handle(&self, signal: Signal, ending: &mut Ending) -> Option<Change> {
         match signal {
-            Signal::SIGCHLD => {
-                while let Some(change) = self.child.change() {
-                    match change {
-                        Change::Stopped(by) => self.handle_stop(by),
-                        end => return Some(end),
-                    }
+            Signal::SIGCHLD => return self.handle_changes(),
+            Signal::SIGCONT => {
+                let end = self.handle_changes();
+                // The signal may be the one that ended a stop in `handle_stop`, and the command may have been stopped
+                // again since: to continue it now would undo a stop that has not been seen yet.
+                match self.child.is_stopped() {
+                    true => self.resume(),
+                    false => self.give_terminal(),
                 }
+                return end;
             }
-            Signal::SIGCONT => self.resume(),
             end if is_end(end) => {
                 ending.signalled_at = Some(Instant::now());
                 let sent = self.child.signal_all(end);
@@ -172,6 +174,17 @@ impl Watch<'_> {
             }
             other => {
                 self.child.signal(other);
+            }
+        }
+        None
+    }
+
+    /// Handles the changes of the command's state; returns its end.
+    fn handle_changes(&self) -> Option<Change> {
+        while let Some(change) = self.child.change() {
+            match change {
+                Change::Stopped(by) => self.handle_stop(by),
+                end => return Some(end),
             }
         }
         None
@@ -187,7 +200,7 @@ impl Watch<'_> {
         let lacks_terminal = matches!(by, Signal::SIGTTIN | Signal::SIGTTOU);
         if lacks_terminal && (terminal.is_ours() || terminal.is_of(group)) {
             terminal.give(group);
-            self.child.signal(Signal::SIGCONT);
+            self.child.resume();
         } else if lacks_terminal {
             // Stops until redis-lock is in the foreground. The kernel ignores this where no shell could continue it.
             let _ = kill(getpid(), Signal::SIGTTIN);
@@ -213,13 +226,18 @@ impl Watch<'_> {
 
     /// Continues the command, unless the lock has been lost meanwhile: the loss is about to be reported.
     fn resume(&self) {
-        if self.foreground {
-            if let Some(terminal) = self.terminal.filter(|terminal| terminal.is_ours()) {
+        self.give_terminal();
+        if self.keep || self.held.is_valid() {
+            self.child.resume();
+        }
+    }
+
+    /// Gives the command the terminal, if it has had it from its start and the shell has given it to redis-lock.
+    fn give_terminal(&self) {
+        if let Some(terminal) = self.terminal.filter(|terminal| terminal.is_ours()) {
+            if self.foreground {
                 terminal.give(self.child.group());
             }
-        }
-        if self.keep || self.held.is_valid() {
-            self.child.signal(Signal::SIGCONT);
         }
     }
 }

@@ -224,7 +224,7 @@ fn ctrl_z_stops_it_all_and_fg_goes_on() {
     let mut console = Console::start(&real);
     console.line("$L run k -- sh -c 'echo p''id=$$.; read x; echo got-$x; exit 3'");
     let command = console.number("pid=");
-    for _ in 0..2 {
+    for _ in 0..50 {
         console.until_in_front(&command);
         console.press(CTRL_Z);
         console.see("Stopped");

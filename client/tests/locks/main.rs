@@ -12,6 +12,8 @@ mod basics;
 mod figures;
 mod lost;
 mod notice;
+#[path = "../order/mod.rs"]
+mod order;
 mod places;
 mod session;
 mod statistics;

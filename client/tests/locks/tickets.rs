@@ -1,6 +1,5 @@
 //! Waits that share one subscription: connections, order, breaks of the subscription, and servers without tickets.
 
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use redis_lock_client::{Lock, Mode, Released, Server};
@@ -10,43 +9,16 @@ use redis_lock_harness::{TestServer, Tries};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
+use crate::order::{connections, joined, waits, Order};
 use crate::{client, lock, through, until, until_free, until_waited, wait, LEASE, LONG};
 
 /// The place of a waiter is kept for a minute, unless it is withdrawn.
 const PLACES_STAY: [&str; 2] = ["--lock.queue-grace", "60000"];
 
-/// The owners that were granted the lock, in their order.
-type Order = Arc<Mutex<Vec<Vec<u8>>>>;
-
-/// Waits that note their turn and release.
-fn waits(lock: &Lock, count: usize, order: &Order) -> Vec<JoinHandle<()>> {
-    let wait = |_| {
-        let (lock, order) = (lock.clone(), order.clone());
-        tokio::spawn(async move {
-            let guard = lock.acquire().await.unwrap();
-            order.lock().unwrap().push(guard.owner().to_vec());
-            assert_eq!(guard.release().await.unwrap(), Released::Yes);
-        })
-    };
-    (0..count).map(wait).collect()
-}
-
 /// The channels with subscribers.
 fn channels(real: &TestServer) -> Vec<String> {
     let reply = real.conn().line("PUBSUB CHANNELS lock:tickets:*");
     reply.list().iter().map(|name| name.text()).collect()
-}
-
-/// Connections other than the one that asks.
-fn connections(real: &TestServer) -> u64 {
-    let count = real.info_field("clients", "connected_clients");
-    count.parse::<u64>().unwrap() - 1
-}
-
-async fn joined(waits: Vec<JoinHandle<()>>) {
-    for wait in waits {
-        wait.await.unwrap();
-    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -117,7 +117,7 @@ impl Command for AcquireMany<'_> {
 
     const SPEC: Spec = Spec {
         name: c"lock.macquire",
-        flags: c"write deny-oom blocking getkeys-api",
+        flags: c"write deny-oom blocking",
         acl: c"write blocking",
         key: Some(access::UPDATE),
         arity: -4,

@@ -84,7 +84,7 @@ impl Command for ReleaseMany<'_> {
 
     const SPEC: Spec = Spec {
         name: c"lock.mrelease",
-        flags: c"write getkeys-api",
+        flags: c"write",
         acl: c"write",
         key: Some(access::DELETE),
         arity: -4,

@@ -83,7 +83,7 @@ impl Command for RenewMany<'_> {
 
     const SPEC: Spec = Spec {
         name: c"lock.mrenew",
-        flags: c"write getkeys-api",
+        flags: c"write",
         acl: c"write",
         key: Some(access::UPDATE),
         arity: -4,

@@ -18,7 +18,7 @@ impl Command for Redisson {
 
     const SPEC: Spec = Spec {
         name: c"lock.redisson",
-        flags: c"write deny-script getkeys-api",
+        flags: c"write deny-script",
         acl: c"write scripting",
         // As for the keys of EVAL.
         key: Some(access::UPDATE),

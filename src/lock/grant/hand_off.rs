@@ -6,8 +6,7 @@ use crate::lock::effect::{Cx, Outcome};
 use crate::lock::grant::fresh::{Granted, Grantee};
 use crate::lock::grant::in_flight::{GrantInFlight, Reentry};
 use crate::lock::locks::Locks;
-use crate::lock::read_write::may_enter;
-use crate::lock::read_write::next::READERS_AT_ONCE;
+use crate::lock::read_write::{may_enter, readers_at_once};
 use crate::lock::view::View;
 use crate::lock::wait::request::{PlaceId, Waiter};
 use crate::lock::{KeyState, Now};
@@ -51,7 +50,7 @@ impl Locks {
         }
         let mut after = None;
         let mut result = HandedOff::NoWaiter;
-        let mut left = READERS_AT_ONCE;
+        let mut left = readers_at_once(rest);
         while let Some(place) = self.waiters.next_to_grant(view.key, cx) {
             if after.is_none() {
                 if let Some(left_free) = self.leave_free(view, place, cx) {

@@ -19,7 +19,7 @@ mod change;
 mod enter;
 mod leave;
 mod names;
-pub(crate) mod next;
+mod next;
 mod readers;
 mod settle;
 mod state;
@@ -31,6 +31,7 @@ pub use names::{
     any_with_same_timeouts, is_beside_a_lock, is_reserved, siblings_stay, timeout_name,
     timeout_prefix, token_name, twin_of, write_field, Name, MODE_FIELD,
 };
+pub use next::readers_at_once;
 pub use readers::Reader;
 pub use settle::may_enter;
 pub use state::{is_read_write, ReadDepth, ReadWrite, RwFields, TokenRecord, Writer, MOST_READS};

@@ -5,10 +5,20 @@ use crate::lock::effect::Cx;
 use crate::lock::locks::Locks;
 use crate::lock::read_write::settle::may_enter;
 use crate::lock::read_write::state::ReadWrite;
+use crate::lock::wait::passed::PASSED_AT_ONCE;
 use crate::lock::{KeyRef, KeyState, LockError, Mode, Now, OwnerId, WaiterId};
 
-/// Readers that one decision grants at most; more follow at the end of the tick.
-pub const READERS_AT_ONCE: usize = 500;
+/// Readers that one decision grants at most, unless it had to read more; others follow at the end of the tick.
+const READERS_AT_ONCE: usize = 200;
+
+/// The number of readers that one decision grants at most, beside the present ones. Each decision reads all of these:
+/// with a constant number, many readers would cost the square of theirs.
+pub fn readers_at_once(rest: &KeyState) -> usize {
+    match rest {
+        KeyState::ReadWrite(lock) => READERS_AT_ONCE.max(lock.readers.len()),
+        _ => READERS_AT_ONCE,
+    }
+}
 
 /// A parked request for READ or WRITE.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,7 +34,7 @@ pub struct PendingRequest {
 impl Locks {
     /// The requests at the head of the queue that may be granted together, if they ask for READ or WRITE: one request
     /// for WRITE, or the readers before the first one. Empty while `rest`, the state after those holds have ended,
-    /// excludes all of them.
+    /// excludes all of them, and while more waits at the head are over than one decision ends.
     pub fn next_for_shared(
         &self,
         key: KeyRef<'_>,
@@ -35,7 +45,8 @@ impl Locks {
             .waiters
             .queue(key)
             .into_iter()
-            .flat_map(|queue| queue.iter());
+            .flat_map(|queue| queue.iter())
+            .take(PASSED_AT_ONCE + readers_at_once(rest));
         let mut living = queue.filter(|(_, waiter)| !waiter.is_over(now)).peekable();
         let mode = match living.peek() {
             Some((first, waiter)) if may_enter(rest, waiter.mode, first, now) => waiter.mode,
@@ -44,7 +55,7 @@ impl Locks {
         let most = match mode {
             Mode::Exclusive => 0,
             Mode::Write => 1,
-            Mode::Read => READERS_AT_ONCE,
+            Mode::Read => readers_at_once(rest),
         };
         living
             .take_while(|(_, waiter)| waiter.mode == mode)
@@ -61,7 +72,9 @@ impl Locks {
     /// it is any of the waiters up to the first whose wait is not over.
     pub fn next_may_need_siblings(&self, key: KeyRef<'_>, now: Now) -> bool {
         let queue = self.waiters.queue(key).into_iter();
-        let mut waiters = queue.flat_map(|queue| queue.iter().map(|(_, waiter)| waiter));
+        let mut waiters = queue
+            .flat_map(|queue| queue.iter().map(|(_, waiter)| waiter))
+            .take(PASSED_AT_ONCE + 1);
         let is_shared = |mode| mode != Mode::Exclusive;
         waiters
             .find(|waiter| is_shared(waiter.mode) || !waiter.is_over(now))

@@ -6,12 +6,14 @@
 //! * [`transcripts`]: commands to that server with their replies and effects, in text files by subject.
 //! * [`model`]: random histories of all inputs, compared step by step with a naive model of the contract: of an
 //!   exclusive lock, of several keys, of a read-write lock, of a semaphore.
+//! * [`explore`]: every history of small scenes, up to a depth, compared with the same models.
 //! * [`passed_over`]: more tickets than one decision passes over.
 //! * [`search`]: the search for deadlocks, compared with a plain search of a graph.
 //!
 //! The parts that work alone (queue, key state, tokens) have their tests beside the code.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
+mod explore;
 mod model;
 mod passed_over;
 mod search;

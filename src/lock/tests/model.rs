@@ -7,9 +7,9 @@
 //! `PROPTEST_CASES` sets the number of histories, `PROPTEST_RNG_SEED` repeats a run. A failure prints the seed and the
 //! smallest history that shows it.
 
-mod exclusive;
-mod many;
-mod read_write;
+pub mod exclusive;
+pub mod many;
+pub mod read_write;
 mod semaphore;
 mod tickets;
 
@@ -25,7 +25,7 @@ use crate::lock::{Answer, Grace, Lease, Limits, LockError, ManyAnswer, Outcome, 
 const CONNS_PER_OWNER: u64 = 3;
 
 /// One server and its naive model.
-trait Case {
+pub trait Case {
     type Settings: Debug + Clone;
     type Op: Debug + Clone;
 
@@ -49,26 +49,30 @@ trait Case {
 
     fn play(&mut self, steps: &[Step<Self::Op>]) {
         for step in steps {
-            let (got, expected) = self.apply(&step.op);
-            assert_eq!(got, expected, "the reply to {:?}", step.op);
-            if step.ends_tick {
-                self.end_tick();
-            }
-            self.compare(&step.op);
-            if step.delivers {
-                self.deliver();
-            }
-            self.check(step);
+            self.play_one(step);
         }
         self.come_to_rest();
+    }
+
+    fn play_one(&mut self, step: &Step<Self::Op>) {
+        let (got, expected) = self.apply(&step.op);
+        assert_eq!(got, expected, "the reply to {:?}", step.op);
+        if step.ends_tick {
+            self.end_tick();
+        }
+        self.compare(&step.op);
+        if step.delivers {
+            self.deliver();
+        }
+        self.check(step);
     }
 }
 
 #[derive(Debug, Clone)]
-struct Step<Op> {
-    op: Op,
-    ends_tick: bool,
-    delivers: bool,
+pub struct Step<Op> {
+    pub op: Op,
+    pub ends_tick: bool,
+    pub delivers: bool,
 }
 
 /// Histories of at most so many steps, with the probability that a step ends a tick and that replies are delivered.
@@ -122,7 +126,7 @@ fn explore<C: Case>(
 
 /// The reply of a command, or of a parked request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Reply {
+pub enum Reply {
     Granted,
     Refused,
     Parked,
@@ -210,11 +214,11 @@ fn code(error: &LockError) -> &'static str {
     }
 }
 
-fn conn_of(owner: usize, conn: u64) -> u64 {
+pub fn conn_of(owner: usize, conn: u64) -> u64 {
     owner as u64 * CONNS_PER_OWNER + conn
 }
 
-fn lease(ms: i64) -> Lease {
+pub fn lease(ms: i64) -> Lease {
     Lease::from_ms(ms).unwrap()
 }
 

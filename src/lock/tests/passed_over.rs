@@ -1,7 +1,7 @@
 //! More tickets without a subscriber than one decision passes over: what a newcomer is answered meanwhile.
 
 use crate::lock::tests::sim::{Settings, Sim, Terms, DEFAULT_LEASE_MS};
-use crate::lock::wait::next::PASSED_AT_ONCE;
+use crate::lock::wait::passed::PASSED_AT_ONCE;
 use crate::lock::{Answer, KeyState, Lease, Limits, ManyAnswer, Mode, Wait};
 
 /// A server whose lock `k` was deleted in this tick. Of its tickets the last one alone is heard.

@@ -92,6 +92,7 @@ pub enum Out {
     },
 }
 
+#[derive(Debug)]
 pub struct Sim {
     pub locks: Locks,
     pub now: Now,
@@ -224,8 +225,10 @@ impl Sim {
     /// The shell's timer.
     pub fn alarm(&mut self) {
         let mut fx = Effects::new();
-        while self.locks.end_next_wait(&mut Cx::new(self.now, &mut fx)) {}
-        self.locks.end_more(&mut Cx::new(self.now, &mut fx));
+        while self
+            .locks
+            .end_waits(AT_ONCE, &mut Cx::new(self.now, &mut fx))
+        {}
         self.carry_out_answers(fx);
         // The shell settles the keys that it has postponed; here all keys are settled.
         let delayed = self.locks.startup_delay.is_on(self.now);
@@ -268,6 +271,9 @@ impl Sim {
         while let Some((resource, key)) = self.locks.pop_unsettled(self.now) {
             settled += 1;
             assert!(settled < 1_000, "a tick that does not end");
+            if !self.locks.may_pass(self.now) {
+                self.pass(1);
+            }
             let (key, before) = (name_of(&key), self.keys.clone());
             let may_change = match resource {
                 Resource::Lock => self.settle_lock(&key),

@@ -3,6 +3,7 @@
 //!
 //! Deadlines mostly come in their own order (many waits have the same limit), and then an insertion compares once.
 
+use crate::lock::table::give_back;
 use crate::lock::wait::arena::{Arena, Slot};
 use crate::lock::wait::place::Place;
 use crate::lock::wait::request::Seq;
@@ -11,9 +12,6 @@ use crate::lock::wait::request::Seq;
 pub(super) struct Deadlines {
     heap: Vec<Slot>,
 }
-
-/// Room for this many entries stays allocated.
-const SMALL: usize = 1_000;
 
 impl Deadlines {
     /// The slot with the earliest deadline; of equal ones the place that came first.
@@ -61,9 +59,7 @@ impl Deadlines {
             let at = places.get(last).map_or(0, |place| place.in_heap as usize);
             self.sink(places, at);
         }
-        if self.heap.capacity() > SMALL && self.heap.len() < self.heap.capacity() / 8 {
-            self.heap.shrink_to(self.heap.len() * 2);
-        }
+        give_back(&mut self.heap);
     }
 
     fn put(&mut self, places: &mut Arena<Place>, at: usize, slot: Slot) {

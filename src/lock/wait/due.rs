@@ -38,20 +38,18 @@ impl Waiters {
     }
 
     /// Ends the next wait or kept place whose deadline has passed: a parked request is answered nil, and its place is
-    /// kept for the grace time; a kept place is given up. False when none is due.
-    pub(crate) fn end_next(&mut self, cx: &mut Cx<'_>) -> bool {
+    /// kept for the grace time; a kept place is given up. Returns the number of its places; `None` when none is due.
+    pub(crate) fn end_next(&mut self, cx: &mut Cx<'_>) -> Option<usize> {
         // Taken out in any case: a place that stayed would be due for ever.
-        let Some(place) = self.places.take_due(cx.now.mono_ms) else {
-            return false;
+        let place = self.places.take_due(cx.now.mono_ms)?;
+        let Some(waiter) = self.places.waiter(place) else {
+            self.remove(place);
+            return Some(1);
         };
-        match self.places.waiter(place).is_some() {
-            true => {
-                let waiter = self.end_at(place, |waiters| waiters.vacate(place, cx.now));
-                self.time_out(waiter.as_ref(), cx);
-            }
-            false => drop(self.remove(place)),
-        }
-        true
+        let count = self.places_count(waiter.id);
+        let waiter = self.end_at(place, |waiters| waiters.vacate(place, cx.now));
+        self.time_out(waiter.as_ref(), cx);
+        Some(count)
     }
 
     /// Whether nothing is due, now or later.

@@ -10,8 +10,8 @@ use crate::lock::wait::request::{Ending, EndsWith, Waiter};
 use crate::lock::wait::waiters::Waiters;
 use crate::lock::{KeyId, KeyRef, LockError};
 
-/// Waiters that one decision ends at most.
-pub const ENDED_AT_ONCE: usize = 1_000;
+/// Places of waiters that one decision ends at most: a request on several keys has one at each, and ends whole.
+pub const ENDED_AT_ONCE: usize = 500;
 
 impl Waiters {
     /// Answers this error to every waiter of a key.
@@ -32,7 +32,7 @@ impl Waiters {
 
     /// Ends every waiter of this kind, oldest first; if there are many, each key with its own in the next ticks.
     pub(crate) fn fail_everywhere(&mut self, error: &LockError, cx: &mut Cx<'_>) {
-        if self.live() <= ENDED_AT_ONCE {
+        if self.live_places() <= ENDED_AT_ONCE {
             let waiters = self.clear_all();
             return self.fail(waiters, error, cx);
         }
@@ -49,7 +49,7 @@ impl Waiters {
         !self.endings.is_empty() && self.endings.contains_key(&key)
     }
 
-    /// Ends more of the waiters that are about to end, at most `left`.
+    /// Ends more of the waiters that are about to end, as long as `left` places are left.
     pub(crate) fn end_more(&mut self, left: &mut usize, cx: &mut Cx<'_>) {
         while *left > 0 {
             let Some((key, ending)) = self.endings.pop() else {
@@ -61,7 +61,8 @@ impl Waiters {
     }
 
     fn end_some(&mut self, key: KeyId, ending: Ending, left: &mut usize, cx: &mut Cx<'_>) {
-        while let Some((place, _)) = self.first_live(key.as_ref()) {
+        while let Some((place, waiter)) = self.first_live(key.as_ref()) {
+            let request = waiter.id;
             if place.seq > ending.last {
                 break;
             }
@@ -69,7 +70,7 @@ impl Waiters {
                 self.endings.insert(key, ending);
                 return;
             }
-            *left -= 1;
+            *left = left.saturating_sub(self.places_count(request));
             let waiter = self.remove(place);
             self.end(waiter, &ending.with, cx);
         }
@@ -124,11 +125,11 @@ mod tests {
             park(&mut waiters, number);
         }
         let at_once = ended(|cx| waiters.fail_all(KEY, &LockError::Broken, cx));
-        assert_eq!((at_once, waiters.live()), (1_000, 1_500));
+        assert_eq!((at_once, waiters.live()), (500, 2_000));
         park(&mut waiters, 2_501);
         let next = ended(|cx| assert_eq!(waiters.next_to_grant(KEY, cx), None));
         assert_eq!(next, 0, "none is granted while others end");
-        for (expected, left) in [(1_000, 501), (500, 1), (0, 1)] {
+        for (expected, left) in [(1_000, 1_001), (1_000, 1), (0, 1)] {
             let more = ended(|cx| waiters.end_more(&mut 1_000, cx));
             assert_eq!((more, waiters.live()), (expected, left));
         }

@@ -10,7 +10,8 @@ use std::rc::Rc;
 use crate::lock::effect::Cx;
 use crate::lock::wait::ending::ENDED_AT_ONCE;
 use crate::lock::wait::index::WaitedKey;
-use crate::lock::wait::next::{Next, PASSED_AT_ONCE};
+use crate::lock::wait::next::Next;
+use crate::lock::wait::passed::PASSED_AT_ONCE;
 use crate::lock::wait::queue::QueueView;
 use crate::lock::wait::request::{PlaceId, Waiter, WaiterId};
 use crate::lock::wait::ticket::{Channel, Ticket};
@@ -114,7 +115,7 @@ impl Waiters {
         }
     }
 
-    /// Fails tickets with this error, at most `left`: the server tells parked clients itself.
+    /// Fails tickets with this error, as long as `left` places are left: the server tells parked clients itself.
     pub(crate) fn fail_tickets(&mut self, error: &LockError, left: &mut usize, cx: &mut Cx<'_>) {
         if self.tickets() > 0 {
             let places = &self.places;
@@ -123,22 +124,26 @@ impl Waiters {
             let mut requests = tickets_of(queues, *left);
             requests.sort_unstable();
             requests.dedup();
-            *left -= requests.len();
-            self.fail_requests(requests, error, cx);
+            for request in requests {
+                if *left == 0 {
+                    break;
+                }
+                *left = left.saturating_sub(self.places_count(request));
+                self.fail_request(request, error, cx);
+            }
         }
     }
 
     /// Fails tickets of one key with this error, many of them in several calls.
     pub(crate) fn fail_tickets_at(&mut self, key: KeyRef<'_>, error: &LockError, cx: &mut Cx<'_>) {
-        let requests = tickets_of(self.queue(key), ENDED_AT_ONCE);
-        self.fail_requests(requests, error, cx);
+        for request in tickets_of(self.queue(key), ENDED_AT_ONCE) {
+            self.fail_request(request, error, cx);
+        }
     }
 
-    fn fail_requests(&mut self, requests: Vec<WaiterId>, error: &LockError, cx: &mut Cx<'_>) {
-        for request in requests {
-            let waiter = self.dismiss(request);
-            self.fail(waiter, error, cx);
-        }
+    fn fail_request(&mut self, request: WaiterId, error: &LockError, cx: &mut Cx<'_>) {
+        let waiter = self.dismiss(request);
+        self.fail(waiter, error, cx);
     }
 }
 

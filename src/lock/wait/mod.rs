@@ -3,9 +3,9 @@
 //!
 //! [`waiters::Waiters`] owns the data. [`places`] stores every [`place`] once (in an [`arena`], found through
 //! [`slot_table`] and [`deadlines`]), [`queue`] orders those of one key, [`multi_key`] takes places at several keys.
-//! [`ticket`] and [`hearing`] have what is special of waiters that block no client, [`next`] finds the next to grant,
-//! [`outcome`] and [`ending`] end waits, [`due`] and [`unsettled`] say what comes next and when, [`index`] and
-//! [`holders`] record what [`deadlock`] searches.
+//! [`ticket`] and [`hearing`] have what is special of waiters that block no client, [`next`] finds the next to
+//! grant and [`passed`] bounds how far it looks, [`outcome`] and [`ending`] end waits, [`due`] and [`unsettled`]
+//! say what comes next and when, [`index`] and [`holders`] record what [`deadlock`] searches.
 
 pub(crate) mod arena;
 pub(crate) mod deadlines;
@@ -18,6 +18,7 @@ pub(crate) mod index;
 pub(crate) mod multi_key;
 pub(crate) mod next;
 pub(crate) mod outcome;
+pub(crate) mod passed;
 pub(crate) mod place;
 pub(crate) mod places;
 pub(crate) mod queue;

@@ -138,6 +138,12 @@ impl Waiters {
         self.many.contains_key(&request)
     }
 
+    /// The number of places of a request that waits.
+    pub(super) fn places_count(&self, request: WaiterId) -> usize {
+        let many = self.many.get(&request);
+        many.map_or(1, |many| many.places.len())
+    }
+
     /// The places of a request.
     pub(crate) fn places_of(&self, request: WaiterId) -> Vec<(KeyId, PlaceId)> {
         if let Some(many) = self.many.get(&request) {

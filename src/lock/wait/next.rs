@@ -5,9 +5,6 @@ use crate::lock::wait::request::PlaceId;
 use crate::lock::wait::waiters::Waiters;
 use crate::lock::{KeyRef, Now};
 
-/// Waits that one decision ends at most because they are over or not heard; more follow in the next tick.
-pub const PASSED_AT_ONCE: usize = 1_000;
-
 /// The next request of a queue.
 pub(crate) enum Next {
     /// The next to be granted.
@@ -48,29 +45,39 @@ impl Waiters {
         if self.is_ending(key) {
             return Next::Nothing;
         }
-        for _ in 0..PASSED_AT_ONCE {
-            let Some((place, _)) = self.first_live(key) else {
+        loop {
+            let Some((place, waiter)) = self.first_live(key) else {
                 if let Some((id, _)) = self.waited.get_key_value(&key) {
                     let id = id.clone();
                     self.drop_if_empty(&id);
                 }
                 return Next::Nothing;
             };
-            match self.prospect(key, place, cx.now) {
+            let request = waiter.id;
+            let is_over = match self.prospect(key, place, cx.now) {
                 Prospect::Grant => return Next::Place(place),
                 Prospect::Ask => return Next::Ask(place),
-                Prospect::Over => {
-                    let waiter = self.vacate(place, cx.now);
-                    self.time_out(waiter.as_ref(), cx);
-                }
-                Prospect::Unheard => {
-                    self.ticket_stats.tickets_unheard += 1;
-                    self.vacate(place, cx.now);
-                }
+                Prospect::Over => true,
+                Prospect::Unheard => false,
+            };
+            if !self.may_pass(cx.now) {
+                return Next::Later;
+            }
+            let places = self.places_count(request);
+            self.passed.add(places, cx.now);
+            let waiter = self.vacate(place, cx.now);
+            match is_over {
+                true => self.time_out(waiter.as_ref(), cx),
+                false => self.ticket_stats.tickets_unheard += 1,
             }
         }
-        Next::Later
     }
+
+    /// Whether a place may be passed over in this millisecond.
+    pub(crate) fn may_pass(&self, now: Now) -> bool {
+        self.passed.has_room(now)
+    }
+
     /// What follows for the request at the head of a queue.
     fn prospect(&self, key: KeyRef<'_>, place: PlaceId, now: Now) -> Prospect {
         let (Some(waited), Some(waiter)) = (self.waited.get(&key), self.places.waiter(place))

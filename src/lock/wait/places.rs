@@ -72,7 +72,7 @@ impl Places {
         self.arena.get_mut(slot)
     }
 
-    fn id(&self, slot: Slot) -> Option<PlaceId> {
+    pub(super) fn id(&self, slot: Slot) -> Option<PlaceId> {
         let seq = self.arena.get(slot)?.seq;
         Some(PlaceId { seq, slot })
     }

@@ -98,10 +98,7 @@ impl Queue {
     /// Every place, live or empty.
     pub(crate) fn places<'a>(&self, places: &'a Places) -> impl Iterator<Item = PlaceId> + 'a {
         let slots = self.list.slots(places).chain(self.passed.slots(places));
-        slots.filter_map(|slot| {
-            let seq = places.slot(slot)?.seq;
-            Some(PlaceId { seq, slot })
-        })
+        slots.filter_map(|slot| places.id(slot))
     }
 
     /// The waiters in the order of the queue.
@@ -117,12 +114,11 @@ impl Queue {
     pub(crate) fn push(
         &mut self,
         places: &mut Places,
-        (seq, key): (Seq, KeyId),
+        at: (Seq, KeyId),
         owner: &[u8],
         waiter: Waiter,
     ) -> PlaceId {
-        self.count(&waiter);
-        let id = places.insert(seq, key, owner, At::Live(waiter));
+        let id = self.insert(places, at, owner, waiter);
         self.list.link(places, id.slot, self.list.tail);
         id
     }
@@ -131,15 +127,25 @@ impl Queue {
     pub(crate) fn push_front(
         &mut self,
         places: &mut Places,
+        at: (Seq, KeyId),
+        owner: &[u8],
+        waiter: Waiter,
+    ) -> PlaceId {
+        let id = self.insert(places, at, owner, waiter);
+        self.early.insert(id.seq, id.slot);
+        self.list.link(places, id.slot, None);
+        id
+    }
+
+    fn insert(
+        &mut self,
+        places: &mut Places,
         (seq, key): (Seq, KeyId),
         owner: &[u8],
         waiter: Waiter,
     ) -> PlaceId {
         self.count(&waiter);
-        let id = places.insert(seq, key, owner, At::Live(waiter));
-        self.early.insert(seq, id.slot);
-        self.list.link(places, id.slot, None);
-        id
+        places.insert(seq, key, owner, At::Live(waiter))
     }
 
     /// Parks a request at an existing place. Returns the request that it replaces, if any.
@@ -205,12 +211,8 @@ impl Queue {
     /// The first live place. Empty places before it leave the list.
     pub(crate) fn first_live(&mut self, places: &mut Places) -> Option<PlaceId> {
         while let Some(slot) = self.list.head {
-            let place = places.slot(slot)?;
-            let id = PlaceId {
-                seq: place.seq,
-                slot,
-            };
-            if place.waiter().is_some() {
+            let id = places.id(slot)?;
+            if places.waiter(id).is_some() {
                 return Some(id);
             }
             self.unlink(places, id);
@@ -289,7 +291,7 @@ mod tests {
 
     /// A queue with the places of its owners.
     #[derive(Default)]
-    struct Line {
+    struct QueueWithPlaces {
         queue: Queue,
         places: Places,
         ids: Vec<PlaceId>,
@@ -300,19 +302,19 @@ mod tests {
         (Seq::new(number).unwrap(), key.to_id())
     }
 
-    fn queue_of(owners: &[&str]) -> Line {
-        let mut line = Line::default();
+    fn queue_of(owners: &[&str]) -> QueueWithPlaces {
+        let mut queue = QueueWithPlaces::default();
         for (number, owner) in (1..).zip(owners) {
             let owner = owner.as_bytes();
-            let id = line
+            let id = queue
                 .queue
-                .push(&mut line.places, at(number), owner, waiter(number));
-            line.ids.push(id);
+                .push(&mut queue.places, at(number), owner, waiter(number));
+            queue.ids.push(id);
         }
-        line
+        queue
     }
 
-    impl Line {
+    impl QueueWithPlaces {
         fn order(&self) -> String {
             let owners = self.queue.waiters(&self.places);
             let owners = owners.map(|(owner, _)| String::from_utf8_lossy(owner).into_owned());
@@ -394,7 +396,7 @@ mod tests {
     fn a_restored_place_is_the_first() {
         let mut queue = queue_of(&["a", "b"]);
         queue.remove(1);
-        let Line {
+        let QueueWithPlaces {
             queue: of, places, ..
         } = &mut queue;
         assert!(of.restore(places, at(1), b"a", 0));

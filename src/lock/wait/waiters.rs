@@ -10,6 +10,7 @@ use crate::lock::name::{KeyMap, KeySet};
 use crate::lock::stats::{TicketStats, WaitStats};
 use crate::lock::table::give_back;
 use crate::lock::wait::index::WaitedKey;
+use crate::lock::wait::passed::Passed;
 use crate::lock::wait::places::Places;
 use crate::lock::wait::queue::QueueView;
 use crate::lock::wait::request::PlaceId;
@@ -48,6 +49,7 @@ pub struct Waiters {
     pub(super) postponed: KeySet,
     /// The postponed keys of the present round: each is retried once before any is retried twice.
     pub(super) retrying: KeySet,
+    pub(super) passed: Passed,
     /// Keys whose waiters are about to end.
     pub(super) endings: KeyMap<Ending>,
     last_seq: u64,

@@ -5,6 +5,7 @@
 
 use std::ffi::c_void;
 use std::ptr::null_mut;
+use std::time::Instant;
 
 use redis_module::raw;
 
@@ -17,15 +18,15 @@ use crate::module::ffi::guard;
 use crate::module::keyspace::horizon;
 use crate::module::sessions;
 use crate::module::settle::{self, KEYS_PER_TICK};
-use crate::module::state::alarm::RETRY_MS;
+use crate::module::state::alarm::{RETRY_MS, TICK_BUDGET};
 use crate::module::state::settings;
 use crate::module::state::shell::{self, Shell};
 
 /// The longest period of the timer: the server computes its timers with the wall clock, which may be set.
 const LONGEST_MS: u64 = 60_000;
 
-/// The most waits and kept places that end in one tick: less than 5 ms, also of a million waits.
-const WAITS_PER_TICK: usize = 800;
+/// After this many places of waits that have ended, the clock is read.
+const PLACES_PER_STEP: usize = 20;
 
 /// After more early firings in a row than this, the timer is not armed again at once.
 const EARLY_FIRINGS: u32 = 3;
@@ -164,9 +165,9 @@ fn rearm_after_firing(ctx: Ctx<'_>) {
 }
 
 fn fire(ctx: Ctx<'_>) {
-    let now = ctx.now();
-    end_waits(ctx, now);
-    answers::deliver_all();
+    let (start, now) = (Instant::now(), ctx.now());
+    let in_time = || start.elapsed() < TICK_BUDGET;
+    while end_waits(ctx, now) && in_time() {}
     if shell::with(|shell| shell.next_settle(now)) != Some(0) {
         return;
     }
@@ -174,7 +175,7 @@ fn fire(ctx: Ctx<'_>) {
         answers::note_all(ctx, &decide(now, Locks::demoted).1);
     } else if ctx.may_write() {
         shell::with(|shell| shell.alarm.paused_until_ms = 0);
-        settle::settle_due(ctx, now);
+        settle::settle_due(ctx, now, in_time);
         answers::note_all(ctx, &decide(now, Locks::verify_parked).1);
         settle::recheck_all(ctx, now);
         sessions::work(ctx);
@@ -214,13 +215,10 @@ pub fn settle_first(ctx: Ctx<'_>, key: KeyRef<'_>) {
     rearm(ctx);
 }
 
-fn end_waits(ctx: Ctx<'_>, now: Now) {
-    let ((), fx) = decide(now, |locks, cx| {
-        let mut left = WAITS_PER_TICK;
-        while left > 0 && locks.end_next_wait(cx) {
-            left -= 1;
-        }
-        locks.end_more(cx);
-    });
+/// Ends some of the waits that are due. Returns whether more may be.
+fn end_waits(ctx: Ctx<'_>, now: Now) -> bool {
+    let (more, fx) = decide(now, |locks, cx| locks.end_waits(PLACES_PER_STEP, cx));
     answers::note_all(ctx, &fx);
+    answers::deliver_all();
+    more
 }

@@ -8,10 +8,11 @@ use std::ptr::{null, null_mut, NonNull};
 use redis_module::raw;
 
 use crate::lock::LockError;
+use crate::module::entry::one_slot;
 use crate::module::ffi::api::api;
 use crate::module::ffi::ctx::{Callback, Ctx};
 use crate::module::ffi::guard;
-use crate::module::ffi::strings::{number_of_keys, Str};
+use crate::module::ffi::strings::Str;
 use crate::module::ffi::zeroed::zeroed;
 
 /// A command of the module.
@@ -159,11 +160,11 @@ const SINCE: &CStr = c"0.1.0";
 impl Registered {
     fn describe(&self, spec: &Spec) -> Option<()> {
         let mut lists = Vec::new();
-        let mut keys: Vec<raw::RedisModuleCommandKeySpec> = spec
-            .key
-            .map(|access| key_spec(spec, access))
-            .into_iter()
-            .collect();
+        let mut keys: Vec<raw::RedisModuleCommandKeySpec> = Vec::new();
+        if let Some(access) = spec.key {
+            keys.push(key_spec(spec, access));
+            keys.extend(spec.numkeys_at().map(|at| routing_spec(at, access)));
+        }
         keys.push(zeroed());
         let mut version = raw::RedisModuleCommandInfoVersion {
             version: 1,
@@ -222,6 +223,20 @@ fn key_spec(command: &Spec, flags: u32) -> raw::RedisModuleCommandKeySpec {
     spec
 }
 
+/// In a cluster the server looks for the slot of a command of a module in its first range of keys alone, here the first
+/// key; [`one_slot`] looks at the others. With the flag `getkeys-api` it would ask the command instead, but Valkey does
+/// so from its I/O threads, which corrupts the state of the server, and would run this module on two threads.
+fn routing_spec(numkeys_at: usize, access: u32) -> raw::RedisModuleCommandKeySpec {
+    let mut spec: raw::RedisModuleCommandKeySpec = zeroed();
+    // Not one more key, for permissions and for clients that ask for the keys.
+    spec.flags = (access | raw::REDISMODULE_CMD_KEY_NOT_KEY).into();
+    spec.begin_search_type = raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_INDEX;
+    spec.bs.index.pos = numkeys_at as c_int + 1;
+    spec.find_keys_type = raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_RANGE;
+    spec.fk.range.keystep = 1;
+    spec
+}
+
 /// The C form of a list of arguments; `lists` owns every list.
 fn arg_list(
     args: &'static [Arg],
@@ -277,14 +292,6 @@ fn c_arg(
     c
 }
 
-/// Reports the positions of the keys. Redis 7.0 requests them to find the slot in a cluster, which it cannot do by the
-/// description; for permissions it uses the description.
-fn report_key_positions(ctx: Ctx<'_>, spec: &Spec, words: &[Str<'_>], numkeys_at: usize) {
-    for key in 0..number_of_keys(words, numkeys_at).unwrap_or(0) {
-        ctx.report_key_position(numkeys_at + 1 + key, spec.key.unwrap_or_default());
-    }
-}
-
 unsafe extern "C" fn entry<C: Command>(
     raw_ctx: *mut raw::RedisModuleCtx,
     argv: *mut *mut raw::RedisModuleString,
@@ -297,8 +304,8 @@ unsafe extern "C" fn entry<C: Command>(
         // SAFETY: the server's arguments for this callback.
         let args = unsafe { callback.words(argv, argc) };
         if let Some(numkeys_at) = const { C::SPEC.numkeys_at() } {
-            if ctx.is_key_position_request() {
-                return report_key_positions(ctx, &C::SPEC, args, numkeys_at);
+            if let Err(error) = one_slot::check(ctx, args, numkeys_at) {
+                return ctx.reply_error(&error);
             }
         }
         if let Err(error) = C::run(ctx, args) {

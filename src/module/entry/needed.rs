@@ -36,10 +36,14 @@ const REQUIRED: [Needed; 16] = [
     (c"EXEC", 1),
 ];
 
+/// In a cluster: whether all keys of a request are on this node (`one_slot`).
+const REQUIRED_IN_CLUSTER: Needed = (c"EXISTS", 0);
+
 /// Why the module cannot be loaded.
 pub fn reason_not_to_load(ctx: Ctx<'_>) -> Option<String> {
     let missing: Vec<_> = REQUIRED
         .into_iter()
+        .chain(ctx.is_cluster().then_some(REQUIRED_IN_CLUSTER))
         .filter(|needed| !is_there(ctx, *needed))
         .map(|(name, _)| name.to_string_lossy())
         .collect();

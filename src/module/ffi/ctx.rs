@@ -302,20 +302,6 @@ impl Ctx<'_> {
         unsafe { api!(RedisModule_SelectDb)(self.raw, db) };
     }
 
-    /// Whether the server calls the command only to learn the positions of its keys.
-    pub fn is_key_position_request(self) -> bool {
-        // SAFETY: the context is live.
-        unsafe { api!(RedisModule_IsKeysPositionRequest)(self.raw) != 0 }
-    }
-
-    /// Reports the position of a key, and how the command uses it (`REDISMODULE_CMD_KEY_*`).
-    pub fn report_key_position(self, position: usize, access: u32) {
-        // SAFETY: the context is live; the server ignores the call outside a request for positions.
-        unsafe {
-            api!(RedisModule_KeyAtPosWithFlags)(self.raw, position as i32, access as i32);
-        }
-    }
-
     /// The id of the calling connection.
     pub fn client_id(self) -> u64 {
         // SAFETY: the context is live.

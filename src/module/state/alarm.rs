@@ -1,11 +1,16 @@
 //! The state of the timer.
 
+use std::time::Duration;
+
 use redis_module::raw;
 
 use crate::lock::Now;
 
 /// The delay before a refused key is tried again (during a pause, with too few replicas or a full disk).
 pub const RETRY_MS: u64 = 20;
+
+/// The time for one sort of work in a tick: the waits that end and the keys to settle, or the bound holds.
+pub const TICK_BUDGET: Duration = Duration::from_millis(2);
 
 /// The time without settling after a panic.
 const PAUSE_AFTER_PANIC_MS: u64 = 1_000;

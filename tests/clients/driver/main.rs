@@ -232,7 +232,7 @@ ticket_helpers! {
         file: "tickets.rs",
         mode: "tickets",
         connections: 1,
-    }, and [a_cancelled_wait_is_withdrawn],
+    }, and [a_cancelled_wait_is_withdrawn, the_slot_moves],
     go_redis: TicketHelper {
         name: "go-redis",
         client: "go-redis",
@@ -253,7 +253,7 @@ ticket_helpers! {
         file: "Tickets.java",
         mode: "tickets",
         connections: 1,
-    }, and [a_cancelled_wait_is_withdrawn],
+    }, and [a_cancelled_wait_is_withdrawn, the_slot_moves],
     rueidis: TicketHelper {
         name: "rueidis",
         client: "rueidis",
@@ -267,5 +267,5 @@ ticket_helpers! {
         file: "tickets.rb",
         mode: "tickets",
         connections: 2,
-    }, and [a_cancelled_wait_is_withdrawn],
+    }, and [a_cancelled_wait_is_withdrawn, the_slot_moves],
 }

@@ -166,6 +166,16 @@ fn subscribe_fully(conn: &mut Conn, agent: &mut TicketAgent) {
 
 /// The message of a grant dies with its connection: asking again returns the same grant.
 pub fn the_message_of_a_grant_is_lost(helper: &TicketHelper) {
+    a_grant_survives(helper, |proxy| proxy.lose_message("granted "));
+}
+
+/// The same with the reply to the renewal that follows the message.
+pub fn the_reply_of_the_renewal_is_lost(helper: &TicketHelper) {
+    a_grant_survives(helper, |proxy| proxy.lose_reply_to("LOCK.RENEW"));
+}
+
+/// The lock is granted while this is lost on the way to the client.
+fn a_grant_survives(helper: &TicketHelper, lose: impl Fn(&Proxy)) {
     let server = TestServer::start();
     let mut conn = server.conn();
     let proxy = Proxy::before(server.port);
@@ -173,7 +183,7 @@ pub fn the_message_of_a_grant_is_lost(helper: &TicketHelper) {
     let mut agent = TicketAgent::start(helper, proxy.port);
     subscribe_fully(&mut conn, &mut agent);
     queue(&mut conn, &mut agent, "k", 1);
-    proxy.lose_message("granted ");
+    lose(&proxy);
     conn.line("LOCK.RELEASE k holder");
     let (owner, token) = agent.next_token();
     assert_eq!((proxy.lost(), stat(&mut conn, "grants")), (1, 4));
@@ -181,7 +191,7 @@ pub fn the_message_of_a_grant_is_lost(helper: &TicketHelper) {
     assert_eq!(agent.release("k", &owner, token), "1");
 }
 
-/// The same with the reply to a request that was granted at once.
+/// The reply to a request that was granted at once is lost.
 pub fn the_reply_of_a_grant_is_lost(helper: &TicketHelper) {
     let server = TestServer::start();
     let mut conn = server.conn();
@@ -204,23 +214,6 @@ pub fn the_reply_of_a_grant_is_lost(helper: &TicketHelper) {
     );
     assert_eq!(agent.release("k", "a", token), "1");
     assert_eq!(agent.renew("k", "a", token), "0");
-}
-
-/// The same with the reply to the renewal that follows the message.
-pub fn the_reply_of_the_renewal_is_lost(helper: &TicketHelper) {
-    let server = TestServer::start();
-    let mut conn = server.conn();
-    let proxy = Proxy::before(server.port);
-    hold(&mut conn);
-    let mut agent = TicketAgent::start(helper, proxy.port);
-    subscribe_fully(&mut conn, &mut agent);
-    queue(&mut conn, &mut agent, "k", 1);
-    proxy.lose_reply_to("LOCK.RENEW");
-    conn.line("LOCK.RELEASE k holder");
-    let (owner, token) = agent.next_token();
-    assert_eq!((proxy.lost(), stat(&mut conn, "grants")), (1, 4));
-    assert_eq!(conn.line("HGET k owner0").text(), "1", "the hold count");
-    assert_eq!(agent.release("k", &owner, token), "1");
 }
 
 /// A message that the module did not send: the wait continues. (Every client that may publish can send one.)

@@ -12,13 +12,15 @@ import java.util.concurrent.*;
 /** Locks of the redis-lock module for Lettuce, with waits by ticket. Times are in milliseconds. */
 final class Tickets extends RedisPubSubAdapter<String, String> {
   private final StatefulRedisPubSubConnection<String, String> redis; // for the requests and the messages
-  private final String channel = "lock:" + UUID.randomUUID();
+  private final String channel;
   private final Map<String, Wait> open = new ConcurrentHashMap<>(); // by their tags
 
-  Tickets(StatefulRedisPubSubConnection<String, String> connection) {
-    redis = connection;
+  Tickets(StatefulRedisPubSubConnection<String, String> connection, String shard) {
+    redis = connection; // `shard`: in a cluster the hash tag of the keys, "{invoices}"; else empty
+    channel = "lock:" + shard + UUID.randomUUID();
     redis.addListener(this);
-    redis.async().subscribe(channel);
+    if (shard.isEmpty()) redis.async().subscribe(channel);
+    else subscribeToShard();
   }
 
   /** The fencing token; null: not granted in time. `cancel` gives up. */
@@ -50,6 +52,15 @@ final class Tickets extends RedisPubSubAdapter<String, String> {
     var wait = open.get(message.substring(message.lastIndexOf(' ') + 1));
     if (wait != null) wait.hear(message.split(" "));
   }
+
+  private void subscribeToShard() { // again every 2 s: after a failover the former primary takes it, too
+    CompletableFuture.delayedExecutor(2_000, MILLISECONDS).execute(this::subscribeToShard);
+    redis.async().ssubscribe(channel);
+  }
+
+  @Override public void ssubscribed(String channel, long count) { subscribed(channel, count); }
+  @Override public void smessage(String channel, String message) { message(channel, message); }
+  @Override public void sunsubscribed(String channel, long count) { redis.async().ssubscribe(channel); } // slot moved
 
   private final class Wait extends CompletableFuture<Long> {
     private final String key, owner, tag = UUID.randomUUID().toString();

@@ -1,4 +1,5 @@
 import io.lettuce.core.RedisClient;
+import io.lettuce.core.cluster.RedisClusterClient;
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.util.Map;
@@ -10,13 +11,14 @@ final class TicketsAgent {
   private final Map<String, Future<Long>> running = new ConcurrentHashMap<>();
   private final Tickets tickets;
 
-  private TicketsAgent(String host, String port) {
-    tickets = new Tickets(RedisClient.create("redis://" + host + ":" + port).connectPubSub());
+  private TicketsAgent(String uri, String shard) {
+    if (shard.isEmpty()) tickets = new Tickets(RedisClient.create(uri).connectPubSub(), shard);
+    else tickets = new Tickets(RedisClusterClient.create(uri).connectPubSub(), shard);
   }
 
   public static void main(String[] args) throws Exception {
     LogManager.getLogManager().reset(); // that it reconnects is no news here
-    var agent = new TicketsAgent(args[0], args[1]);
+    var agent = new TicketsAgent("redis://" + args[0] + ":" + args[1], args.length > 3 ? args[3] : "");
     var orders = new BufferedReader(new InputStreamReader(System.in));
     System.out.println("ready");
     for (var line = orders.readLine(); line != null; line = orders.readLine()) agent.begin(line.split(" "));

@@ -5,11 +5,13 @@ require_relative "redis_lock" # its renew and release
 
 # Locks of the redis-lock module for redis-rb, with waits by ticket. Times are in milliseconds.
 class Tickets < Locks
-  def initialize(**where)
-    super
-    @channel = "lock:#{SecureRandom.hex(8)}"
+  # `shard`, in a cluster: the hash tag of the keys, "{invoices}".
+  def initialize(shard: nil, **where)
+    require "redis-clustering" if shard
+    @redis, own = Array.new(2) { (shard ? Redis::Cluster : Redis).new(**where) }
+    @channel = "lock:#{shard}#{SecureRandom.hex(8)}"
     @open = {} # the messages for each wait, by its tag
-    Thread.new { listen }
+    Thread.new { listen(own, *(shard ? %i[ssubscribe smessage] : %i[subscribe message])) }
   end
 
   # The fencing token, or nil when it was not granted in time. A thread that is ended gives up.
@@ -36,26 +38,28 @@ class Tickets < Locks
     words = [key, owner, "PX", lease, "BLOCK", left.ceil + 1, "NOTIFY", @channel, tag, "ONCE"]
     token = @redis.call("LOCK.ACQUIRE", *words)
     ["token", token] if token.is_a?(Integer)
-  rescue Redis::BaseConnectionError
+  rescue Redis::CommandError => e
+    raise unless e.message.start_with?("NOSUBSCRIBER") # else the next subscription asks
+  rescue Redis::BaseError # of the network, or of the client's view of the cluster
     raise if left.zero?
 
     sleep 0.05
     ["again"] # ONCE makes that safe
-  rescue Redis::CommandError => e
-    raise unless e.message.start_with?("NOSUBSCRIBER") # else the next subscription asks
   end
 
   def proven?(...)
     renew(...)
-  rescue Redis::BaseConnectionError
+  rescue Redis::BaseError
     false # then the lock is asked for again
   end
 
-  def listen
-    Redis.new(**@where).subscribe(@channel) do |on|
-      on.subscribe { @open.values.each { |messages| messages << "again" } } # messages may have been lost
-      on.message { |_, text| @open[text.rpartition(" ").last]&.push(text) }
+  def listen(own, subscribe, message)
+    own.exists?(@channel) if subscribe == :ssubscribe # a command by which the client learns where the slot is
+    own.send(subscribe, @channel) do |on|
+      on.send(subscribe) { @open.values.each { |messages| messages << "again" } } # messages may have been lost
+      on.send(message) { |_, text| @open[text.rpartition(" ").last]&.push(text) }
     end
+    raise Redis::SubscriptionError # a subscription of a shard channel ends when its slot moves
   rescue Redis::BaseError, RedisClient::Error # the latter, when the connection is lost
     sleep 0.05
     retry

@@ -4,8 +4,9 @@
 
 require_relative "tickets"
 
-host, port = ARGV
-tickets = Tickets.new(host: host, port: port.to_i)
+host, port, _, shard = ARGV
+where = shard ? { shard: shard, nodes: ["redis://#{host}:#{port}"] } : { host: host, port: port.to_i }
+tickets = Tickets.new(**where)
 running = {}
 
 orders = {

@@ -49,7 +49,7 @@ fn bit(yes: bool) -> String {
 async fn main() -> RedisResult<()> {
     let words: Vec<String> = std::env::args().collect();
     if words.len() > 3 {
-        return tickets_agent::serve(&words[1], &words[2]).await;
+        return tickets_agent::serve(&words[1], &words[2], words.get(4)).await;
     }
     let client = Client::open(format!("redis://{}:{}", words[1], words[2]))?;
     let plain = client.get_multiplexed_async_connection().await?;

@@ -1,29 +1,29 @@
 //! Locks of the redis-lock module for redis-rs. Times are in milliseconds; false: not held, stop working.
-use redis::{aio::ConnectionManager, cmd, AsyncConnectionConfig, Client, Cmd, RedisResult};
+use redis::aio::{ConnectionLike, ConnectionManager};
+use redis::{cmd, AsyncConnectionConfig, Client, Cmd, RedisResult};
 use tokio::time::{sleep, Duration, Instant};
 
-pub struct Locks(pub Client, pub ConnectionManager); // for the waits, and for what is answered at once
+pub struct Locks<W = Client, C = ConnectionManager>(pub W, pub C); // for the waits, and for what is answered at once
 
 impl Locks {
     /// The fencing token, or `None` when it was not granted in time.
     pub async fn acquire(&self, key: &str, owner: &str, wait: u64, lease: u64) -> RedisResult<Option<u64>> {
         let until = Instant::now() + Duration::from_millis(wait);
+        let config = AsyncConnectionConfig::new().set_response_timeout(Some(Duration::new(5, 0))); // not 500 ms
         loop {
             let left = until.saturating_duration_since(Instant::now()).as_millis().clamp(1, 2_000) as u64;
             let ask = cmd("LOCK.ACQUIRE").arg(&[key, owner, "ONCE", "PX"]).arg(lease).arg("BLOCK").arg(left).to_owned();
-            match self.on_own_connection(&ask).await {
+            let own = self.0.get_multiplexed_async_connection_with_config(&config);
+            match async { ask.query_async(&mut own.await?).await }.await {
                 Ok(None) if Instant::now() < until => {}
                 Err(lost) if lost.is_io_error() && Instant::now() < until => sleep(Duration::from_millis(50)).await,
                 answer => return answer,
             }
         }
     }
+}
 
-    async fn on_own_connection(&self, request: &Cmd) -> RedisResult<Option<u64>> {
-        let config = AsyncConnectionConfig::new().set_response_timeout(Some(Duration::new(5, 0))); // not 500 ms
-        request.query_async(&mut self.0.get_multiplexed_async_connection_with_config(&config).await?).await
-    }
-
+impl<W, C: ConnectionLike + Clone + Send> Locks<W, C> {
     pub async fn renew(&self, key: &str, owner: &str, token: u64, lease: u64) -> RedisResult<bool> {
         self.twice(cmd("LOCK.RENEW").arg(&[key, owner, "PX"]).arg(lease).arg("TOKEN").arg(token)).await
     }

@@ -15,6 +15,20 @@ const DRAIN: Duration = Duration::from_secs(10);
 /// The longest wait of one read of the socket.
 pub const SLICE: Duration = Duration::from_millis(20);
 
+/// A request that was written.
+pub struct Sent {
+    wire: Wire,
+    is_sent: bool,
+    at: Nanos,
+}
+
+/// When a request was sent, when its outcome was known, and the outcome.
+pub struct Exchange {
+    pub sent: Nanos,
+    pub done: Nanos,
+    pub outcome: Outcome,
+}
+
 /// One connection with at most one request at a time.
 pub struct Asking<'a> {
     id: u32,
@@ -60,16 +74,12 @@ impl<'a> Asking<'a> {
     /// Sends a request and records its outcome. With a `life`, the client dies after that time.
     pub fn call(&mut self, key: u32, owner: u64, call: Call, life: Option<Duration>) -> Outcome {
         let name = &self.world.keys[key as usize];
-        let Some(mut wire) = self.connection(name) else {
-            self.world.sleep(2);
+        let Some(mut sent) = self.begin(name, |wire| push(wire, name, owner, call)) else {
             return Outcome::Lost;
         };
-        let sent = now();
-        push(&mut wire, name, owner, call);
-        let is_sent = wire.flush();
-        let outcome = self.outcome_of(&mut wire, is_sent, call, life);
-        self.note(key, owner, call, sent, &outcome);
-        self.after(name, wire, &outcome);
+        let outcome = self.outcome_of(&mut sent, call, life);
+        self.note(key, owner, call, sent.at, &outcome);
+        self.after(name, sent.wire, &outcome);
         outcome
     }
 
@@ -78,19 +88,15 @@ impl<'a> Asking<'a> {
     pub fn twice(&mut self, key: u32, owner: u64, calls: [Call; 2], gap: Duration) -> Outcome {
         let [call, again] = calls;
         let name = &self.world.keys[key as usize];
-        let Some(mut first) = self.connection(name) else {
-            self.world.sleep(2);
+        let Some(mut first) = self.begin(name, |wire| push(wire, name, owner, call)) else {
             return Outcome::Lost;
         };
-        let sent = now();
-        push(&mut first, name, owner, call);
-        let is_sent = first.flush();
         self.world.sleep(gap.as_millis() as u64);
         // The second request, and all that follow, use a new connection.
         let outcome = self.call(key, owner, again, None);
-        let earlier = self.outcome_of(&mut first, is_sent, call, None);
-        self.note(key, owner, call, sent, &earlier);
-        first.close();
+        let earlier = self.outcome_of(&mut first, call, None);
+        self.note(key, owner, call, first.at, &earlier);
+        first.wire.close();
         outcome
     }
 
@@ -106,33 +112,58 @@ impl<'a> Asking<'a> {
             .iter()
             .map(|key| self.world.keys[*key as usize].as_str())
             .collect();
-        let Some(mut wire) = self.connection(names[0]) else {
-            self.world.sleep(2);
+        let Some(mut sent) = self.begin(names[0], |wire| push_many(wire, &names, owner, call))
+        else {
             return vec![Outcome::Lost; keys.len()];
         };
-        let sent = now();
-        push_many(&mut wire, &names, owner, call);
-        let is_sent = wire.flush();
-        let outcomes = match self.reply_to(&mut wire, is_sent, call, life) {
+        let outcomes = match self.reply_to(&mut sent, block_of(call), life) {
             Ok(reply) => many_outcomes(call, keys.len(), &reply),
             Err(outcome) => vec![outcome; keys.len()],
         };
         for (key, outcome) in keys.iter().zip(&outcomes) {
-            self.note(*key, owner, call, sent, outcome);
+            self.note(*key, owner, call, sent.at, outcome);
         }
-        self.after(names[0], wire, &outcomes[0]);
+        self.after(names[0], sent.wire, &outcomes[0]);
         outcomes
     }
 
-    /// The outcome of a request.
-    fn outcome_of(
+    /// Writes the request that `push` adds to the server of a key; `None`: there is no connection.
+    pub fn begin(&mut self, name: &str, push: impl FnOnce(&mut Wire)) -> Option<Sent> {
+        let Some(mut wire) = self.connection(name) else {
+            self.world.sleep(2);
+            return None;
+        };
+        let at = now();
+        push(&mut wire);
+        let is_sent = wire.flush();
+        Some(Sent { wire, is_sent, at })
+    }
+
+    /// Waits for the outcome of such a request; the next one uses the same connection. With a `life`, the client dies
+    /// after that time.
+    pub fn end(
         &mut self,
-        wire: &mut Wire,
-        is_sent: bool,
-        call: Call,
+        name: &str,
+        mut sent: Sent,
         life: Option<Duration>,
-    ) -> Outcome {
-        match self.reply_to(wire, is_sent, call, life) {
+        outcome: fn(&Reply) -> Outcome,
+    ) -> Exchange {
+        let outcome = match self.reply_to(&mut sent, None, life) {
+            Ok(reply) => outcome(&reply),
+            Err(outcome) => outcome,
+        };
+        let done = now();
+        self.after(name, sent.wire, &outcome);
+        Exchange {
+            sent: sent.at,
+            done,
+            outcome,
+        }
+    }
+
+    /// The outcome of a request.
+    fn outcome_of(&mut self, sent: &mut Sent, call: Call, life: Option<Duration>) -> Outcome {
+        match self.reply_to(sent, block_of(call), life) {
             Ok(reply) => outcome(call, &reply),
             Err(outcome) => outcome,
         }
@@ -141,15 +172,14 @@ impl<'a> Asking<'a> {
     /// The reply, or the reason why there is none.
     fn reply_to(
         &mut self,
-        wire: &mut Wire,
-        is_sent: bool,
-        call: Call,
+        sent: &mut Sent,
+        block: Option<u32>,
         life: Option<Duration>,
     ) -> Result<Reply, Outcome> {
-        if !is_sent {
+        if !sent.is_sent {
             return Err(Outcome::Lost);
         }
-        match self.reply(wire, call, life) {
+        match self.reply(&mut sent.wire, block, life) {
             Some(Ok(reply)) => Ok(reply),
             Some(Err(_)) => Err(Outcome::Lost),
             None => Err(Outcome::Silent),
@@ -201,13 +231,9 @@ impl<'a> Asking<'a> {
     fn reply(
         &mut self,
         wire: &mut Wire,
-        call: Call,
+        block: Option<u32>,
         life: Option<Duration>,
     ) -> Option<Result<Reply, NoReply>> {
-        let block = match call {
-            Call::Acquire { block, .. } => block.filter(|block| *block > 0),
-            _ => None,
-        };
         let gives_up = self.world.habits.gives_up.map(|limit| {
             let block = Duration::from_millis(block.unwrap_or(0).into());
             block + Duration::from_millis(limit)
@@ -233,5 +259,13 @@ impl<'a> Asking<'a> {
             .drain_until
             .get_or_insert_with(|| Instant::now() + DRAIN);
         Instant::now() > *until
+    }
+}
+
+/// The limit of an acquire that waits, in milliseconds.
+fn block_of(call: Call) -> Option<u32> {
+    match call {
+        Call::Acquire { block, .. } => block.filter(|block| *block > 0),
+        _ => None,
     }
 }

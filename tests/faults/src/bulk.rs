@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use crate::client::World;
-use crate::history::{now, Call, Op, Outcome};
+use crate::history::{now, Call, Op, Outcome, Tie};
 use crate::request::{outcome, push};
 use crate::wire::{NoReply, Wire};
 
@@ -60,9 +60,14 @@ fn takes(world: &World, port: u16, owners: &mut u64, rng: &mut fastrand::Rng) ->
     keys.retain(|key| world.route.port(&world.keys[*key as usize]) == port);
     let take = |key| {
         *owners += 1;
-        let lease = rng.u32(world.habits.lease.clone());
-        let (block, once) = (None, rng.bool());
-        (key, *owners, Call::acquire(lease, block, once))
+        let call = Call::Acquire {
+            kind: (world.habits.family)(key).kind(rng),
+            tie: Tie::None,
+            lease: rng.u32(world.habits.lease.clone()),
+            block: None,
+            once: rng.bool(),
+        };
+        (key, *owners, call)
     };
     keys.into_iter().map(take).collect()
 }
@@ -74,8 +79,12 @@ fn releases(ops: &[Op], rng: &mut fastrand::Rng) -> Vec<Request> {
     });
     granted
         .map(|(op, token)| {
-            let (all, token) = (rng.bool(), rng.bool().then_some(token));
-            (op.key, op.owner, Call::release(all, token))
+            let call = Call::Release {
+                kind: op.call.kind(),
+                all: rng.bool(),
+                token: rng.bool().then_some(token),
+            };
+            (op.key, op.owner, call)
         })
         .collect()
 }

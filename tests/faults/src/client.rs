@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use crate::asking::{Asking, SLICE};
 use crate::counter::Counter;
 use crate::history::{Call, Kind, Op, Outcome, Tie};
+use crate::latches::Latches;
 use crate::route::Route;
 
 /// The habits of clients: percentages of their sessions.
@@ -52,6 +53,18 @@ pub enum Family {
     Semaphore(u32),
 }
 
+impl Family {
+    /// The kind of a request for such a key: two of three for a read-write lock are to read.
+    pub fn kind(self, rng: &mut fastrand::Rng) -> Kind {
+        match self {
+            Family::Lock => Kind::Exclusive,
+            Family::ReadWrite if rng.u8(..100) < 65 => Kind::Read,
+            Family::ReadWrite => Kind::Write,
+            Family::Semaphore(permits) => Kind::Permit(permits),
+        }
+    }
+}
+
 impl Default for Habits {
     fn default() -> Habits {
         Habits {
@@ -77,6 +90,7 @@ impl Default for Habits {
 pub struct World<'a> {
     pub keys: &'a [String],
     pub counters: &'a [Counter],
+    pub latches: &'a Latches,
     pub route: &'a dyn Route,
     pub habits: &'a Habits,
     pub stop: &'a AtomicBool,
@@ -150,12 +164,7 @@ impl<'a> Client<'a> {
         self.owners += 1;
         let habits = self.world.habits;
         let key = self.rng.u32(..self.world.keys.len() as u32);
-        let kind = match (habits.family)(key) {
-            Family::Lock => Kind::Exclusive,
-            Family::ReadWrite if self.chance(65) => Kind::Read,
-            Family::ReadWrite => Kind::Write,
-            Family::Semaphore(permits) => Kind::Permit(permits),
-        };
+        let kind = (habits.family)(key).kind(&mut self.rng);
         let is_bound = self.chance(habits.sessions);
         let me = Session {
             key,

@@ -1,5 +1,6 @@
 //! The history of a run: the clients' requests and their outcomes, the readings of the watcher, and the faults of the
-//! servers. Requests with `NOTIFY`, their messages and the subscriptions are in `tickets`.
+//! servers. Requests with `NOTIFY`, their messages and the subscriptions are in `tickets`, requests about latches in
+//! `latches`.
 //!
 //! Times are nanoseconds of CLOCK_MONOTONIC since the program began. `sent` is read before the request is written,
 //! `done` after its reply was read, so the server acts between the two. An owner belongs to one client and one key, and
@@ -12,8 +13,10 @@ use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
+mod latches;
 mod tickets;
 
+pub use latches::{LatchCall, LatchOp, Only};
 pub use tickets::{Answer, Ask, Message, Subscription, TicketCounters, Word};
 
 /// Nanoseconds of the monotonic clock since the program first read it.
@@ -238,6 +241,16 @@ impl Fault {
         matches!(self, Crash | LossyCrash | Handover | Migration | Failover)
     }
 
+    /// Whether an earlier state of the data may return.
+    pub fn restores(self) -> bool {
+        matches!(self, Fault::LossyCrash | Fault::Failover)
+    }
+
+    /// Whether a primary and a replica change places, so that a request may meet the replica.
+    pub fn changes_primary(self) -> bool {
+        matches!(self, Fault::Handover | Fault::Failover)
+    }
+
     /// Whether a lease may end later than its client can know.
     pub fn lengthens_leases(self) -> bool {
         use Fault::*;
@@ -257,6 +270,7 @@ pub struct History {
     pub subscriptions: Vec<Subscription>,
     /// The counters of a server that was not restarted.
     pub counters: Vec<TicketCounters>,
+    pub latches: Vec<LatchOp>,
 }
 
 /// One line of a history's file.
@@ -270,6 +284,7 @@ enum Line {
     Message(Message),
     Subscription(Subscription),
     Counters(TicketCounters),
+    Latch(LatchOp),
 }
 
 impl From<Vec<Op>> for History {
@@ -292,6 +307,7 @@ impl History {
         self.messages.extend(part.messages);
         self.subscriptions.extend(part.subscriptions);
         self.counters.extend(part.counters);
+        self.latches.extend(part.latches);
     }
 
     /// Writes the history, one JSON object a line.
@@ -308,8 +324,10 @@ impl History {
         let messages = self.messages.iter().cloned().map(Line::Message);
         let subscriptions = self.subscriptions.iter().cloned().map(Line::Subscription);
         let counters = self.counters.iter().copied().map(Line::Counters);
+        let latches = self.latches.iter().cloned().map(Line::Latch);
         let tickets = asks.chain(messages).chain(subscriptions).chain(counters);
-        for line in marks.chain(seen).chain(looks).chain(ops).chain(tickets) {
+        let rest = tickets.chain(latches);
+        for line in marks.chain(seen).chain(looks).chain(ops).chain(rest) {
             serde_json::to_writer(&mut file, &line)?;
             file.write_all(b"\n")?;
         }
@@ -329,6 +347,7 @@ impl History {
                 Line::Message(message) => history.messages.push(message),
                 Line::Subscription(subscription) => history.subscriptions.push(subscription),
                 Line::Counters(counters) => history.counters.push(counters),
+                Line::Latch(op) => history.latches.push(op),
             }
         }
         Ok(history)

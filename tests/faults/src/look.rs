@@ -36,7 +36,7 @@ pub fn watch(keys: &[String], route: &dyn Route, stop: &AtomicBool) -> Vec<Look>
     looks
 }
 
-/// `LOCK.INFO` of every key in one transaction; `None` if the connection is lost.
+/// `LOCK.INFO` of every key in one transaction; `None` if the connection is lost, or the server refuses.
 fn snapshot(wire: &mut Wire, keys: &[String]) -> Option<Reply> {
     wire.push(&[b"MULTI"]);
     for key in keys {
@@ -49,7 +49,11 @@ fn snapshot(wire: &mut Wire, keys: &[String]) -> Option<Reply> {
     for _ in 0..=keys.len() {
         wire.recv(LIMIT).ok()?;
     }
-    wire.recv(LIMIT).ok()
+    let infos = wire.recv(LIMIT).ok()?;
+    // A server that refuses the transaction, or a part of it, shows nothing: that is no lock without a holder.
+    let is_whole = infos.list().len() == keys.len();
+    let shows = |info: &Reply| info.code().is_none();
+    (is_whole && infos.list().iter().all(shows)).then_some(infos)
 }
 
 fn holders(info: &Reply) -> impl Iterator<Item = u64> + '_ {

@@ -8,17 +8,21 @@
     clippy::indexing_slicing
 )]
 
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use redis_lock_faults::history::History;
-use redis_lock_faults::play::{play, Played};
+use redis_lock_faults::scenarios::matrix::KINDS;
 use redis_lock_faults::scenarios::{all, Scenario};
 use redis_lock_faults::totals::{Total, Totals};
-use redis_lock_faults::{check, report};
+use redis_lock_faults::{check, matrix, report};
 
 const USAGE: &str = "\
 lock-faults run [--seed N] [--seconds N] [--only a,b]   every scenario for so many seconds (6)
+                [--histories DIR]                       and write the histories for other checkers
 lock-faults long [--part NAME] [--minutes N]            go on until the goals are reached (or 10 minutes)
+lock-faults kinds [--only a,b] [--minutes N]            every kind in every place, until each has its operations
+lock-faults table                                       the figures of `kinds`, into docs/RELIABILITY.md
 lock-faults report                                      the figures of `long`, into docs/RELIABILITY.md
 lock-faults check FILE                                  judge a history that was written
 lock-faults list                                        the scenarios";
@@ -33,6 +37,7 @@ struct Options {
     seconds: u64,
     minutes: u64,
     only: Vec<String>,
+    histories: Option<PathBuf>,
 }
 
 fn main() {
@@ -43,6 +48,8 @@ fn main() {
     let is_good = match options.command.as_str() {
         "run" => run(&options),
         "long" => long(&options),
+        "kinds" => matrix::run(Duration::from_secs(options.minutes * 60), &options.only),
+        "table" => matrix::report(),
         "report" => Totals::load().and_then(|totals| {
             print!("{}", report::figures(&totals));
             report::save(&totals).map(|()| totals.sum().violations() == 0)
@@ -76,6 +83,7 @@ fn options() -> Result<Options, lexopt::Error> {
         seconds: 6,
         minutes: 10,
         only: Vec::new(),
+        histories: None,
     };
     let mut args = lexopt::Parser::from_env();
     while let Some(arg) = args.next()? {
@@ -83,6 +91,7 @@ fn options() -> Result<Options, lexopt::Error> {
             Long("seed") => options.seed = Some(args.value()?.parse()?),
             Long("seconds") => options.seconds = args.value()?.parse()?,
             Long("minutes") => options.minutes = args.value()?.parse()?,
+            Long("histories") => options.histories = Some(args.value()?.into()),
             Long("only" | "part") => {
                 let names = args.value()?.string()?;
                 options.only.extend(names.split(',').map(str::to_string));
@@ -92,8 +101,11 @@ fn options() -> Result<Options, lexopt::Error> {
             other => return Err(other.unexpected()),
         }
     }
-    let scenarios = all();
-    let is_known = |name: &&String| scenarios.iter().any(|scenario| scenario.name == **name);
+    let names: Vec<&str> = match options.command.as_str() {
+        "kinds" => KINDS.iter().map(|kind| kind.name).collect(),
+        _ => all().iter().map(|scenario| scenario.name).collect(),
+    };
+    let is_known = |name: &&String| names.contains(&name.as_str());
     match options.only.iter().find(|name| !is_known(name)) {
         Some(name) => Err(format!("no scenario '{name}'").into()),
         None => Ok(options),
@@ -112,7 +124,12 @@ fn run(options: &Options) -> std::io::Result<bool> {
     println!("seed {seed}");
     let (mut sum, length) = (Total::default(), Duration::from_secs(options.seconds));
     for scenario in chosen(options) {
-        sum.add(&round(&scenario, seed, length));
+        sum.add(&round(
+            &scenario,
+            seed,
+            length,
+            options.histories.as_deref(),
+        ));
     }
     println!("{:<15} {}", "all", sum.sentence());
     let verdict = match sum.violations() {
@@ -127,32 +144,9 @@ fn run(options: &Options) -> std::io::Result<bool> {
 }
 
 /// Runs a scenario once, and prints the result.
-fn round(scenario: &Scenario, seed: u64, length: Duration) -> Total {
+fn round(scenario: &Scenario, seed: u64, length: Duration, histories: Option<&Path>) -> Total {
     let (plan, nemesis) = ((scenario.plan)(), (scenario.nemesis)());
-    let played = play(scenario.name, &plan, nemesis, seed, length);
-    let total = Total::of(&played, seed);
-    println!(
-        "{:<15} {}; {:.1} s",
-        scenario.name,
-        total.sentence(),
-        total.seconds
-    );
-    if played.is_bad() {
-        complain(&played);
-    }
-    total
-}
-
-fn complain(played: &Played) {
-    for violation in played.findings.violations.iter().take(5) {
-        println!("    {:?}: {}", violation.rule, violation.text);
-    }
-    if let Some(broken) = &played.broken {
-        println!("    {broken}");
-    }
-    if let Some(file) = &played.file {
-        println!("    the history: {}", file.display());
-    }
+    Total::of_run(scenario.name, &plan, nemesis, seed, length, histories)
 }
 
 /// Runs every scenario until its goal is reached, or the time is over.
@@ -173,7 +167,7 @@ fn long(options: &Options) -> std::io::Result<bool> {
                 break;
             }
             let seed = options.seed.unwrap_or(1) + total.runs;
-            total.add(&round(&scenario, seed, ROUND.min(left)));
+            total.add(&round(&scenario, seed, ROUND.min(left), None));
             totals.save(scenario.name)?;
         }
     }

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{catch_unwind, AssertUnwindSafe};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,9 @@ use crate::bulk;
 use crate::check::{check, Findings};
 use crate::client::{Client, Habits, World};
 use crate::counter::{Counter, Updates};
+use crate::export;
 use crate::history::{History, Journal, TicketCounters};
+use crate::latches::{self, Latches};
 use crate::look;
 use crate::many;
 use crate::outside;
@@ -34,6 +36,8 @@ pub struct Plan {
     pub outside: u32,
     /// Processes that wait by tickets.
     pub tickets: u32,
+    /// Clients that use latches.
+    pub latches: u32,
     pub habits: Habits,
 }
 
@@ -46,6 +50,7 @@ impl Default for Plan {
             many: 0,
             outside: 0,
             tickets: 0,
+            latches: 0,
             habits: Habits::default(),
         }
     }
@@ -57,6 +62,8 @@ pub struct Hand<'a> {
     /// The journal that marks faults.
     pub journal: &'a Journal,
     pub keys: &'a [String],
+    /// The keys of latches.
+    pub latches: &'a [String],
     /// The number of faults of each kind, for the report.
     pub tally: BTreeMap<String, u64>,
 }
@@ -81,6 +88,11 @@ pub trait Nemesis {
     /// The names of the keys; the servers that have them may matter.
     fn keys(&self, count: usize) -> Vec<String> {
         (0..count).map(|n| format!("k{n}")).collect()
+    }
+
+    /// The names of the keys of latches. (A latch may also use names with this one as their hash tag.)
+    fn latches(&self, count: usize) -> Vec<String> {
+        (0..count).map(|n| format!("l{n}")).collect()
     }
 
     /// Causes a fault, and usually heals it.
@@ -118,6 +130,19 @@ pub struct Played {
 }
 
 impl Played {
+    /// Prints the defects, and where the history is.
+    pub fn complain(&self) {
+        for violation in self.findings.violations.iter().take(5) {
+            println!("    {:?}: {}", violation.rule, violation.text);
+        }
+        if let Some(broken) = &self.broken {
+            println!("    {broken}");
+        }
+        if let Some(file) = &self.file {
+            println!("    the history: {}", file.display());
+        }
+    }
+
     /// Whether there is any defect.
     pub fn is_bad(&self) -> bool {
         !self.findings.violations.is_empty()
@@ -126,21 +151,24 @@ impl Played {
     }
 }
 
-/// Plays one run of this length.
+/// Plays one run of this length. Its history is written below `histories` for other checkers, if that is given.
 pub fn play(
     name: &str,
     plan: &Plan,
     mut nemesis: Box<dyn Nemesis>,
     seed: u64,
     length: Duration,
+    histories: Option<&Path>,
 ) -> Played {
     let start = Instant::now();
     let keys = nemesis.keys(plan.keys);
+    let latches = nemesis.latches(plan.latches.div_ceil(latches::CLIENTS_EACH) as usize);
     let journal = Journal::default();
     let mut hand = Hand {
         rng: fastrand::Rng::with_seed(seed),
         journal: &journal,
         keys: &keys,
+        latches: &latches,
         tally: BTreeMap::new(),
     };
     let version = nemesis.version();
@@ -165,9 +193,18 @@ pub fn play(
         updates,
         version,
         seconds: start.elapsed().as_secs_f64(),
-        broken: panicked.or(finished.err()),
+        broken: [panicked, finished.err()]
+            .into_iter()
+            .flatten()
+            .reduce(|one, other| one + "\n" + &other),
         file: None,
     };
+    if let Some(dir) = histories {
+        let path = dir.join(format!("{name}.{seed}.jsonl"));
+        if let Err(error) = export::write(&history, &played.findings, name, &path) {
+            played.broken = Some(format!("{}: {error}", path.display()));
+        }
+    }
     if played.is_bad() {
         let path = PathBuf::from(format!("target/faults/{name}.{seed}.jsonl"));
         match history.write(&path) {
@@ -191,20 +228,24 @@ fn act(
     let (stop, blind) = (AtomicBool::new(false), AtomicBool::new(false));
     let sleeps = AtomicU64::new(0);
     let route = nemesis.route();
+    let latches = Latches::of(hand.latches, hand.keys.len() as u32);
     let world = World {
         keys: hand.keys,
+        latches: &latches,
         counters,
         route: &*route,
         habits: &plan.habits,
         stop: &stop,
         sleeps: &sleeps,
     };
+    let participants =
+        plan.clients + plan.bulk + plan.many + plan.outside + plan.tickets + plan.latches;
     let mut history = History::default();
     let mut panicked = None;
     std::thread::scope(|scope| {
         let world = &world;
         let mut workers = Vec::new();
-        for id in 0..plan.clients + plan.bulk + plan.many + plan.outside + plan.tickets {
+        for id in 0..participants {
             let seed = hand.rng.u64(..);
             workers.push(scope.spawn(move || participate(plan, id, world, seed)));
         }
@@ -213,6 +254,7 @@ fn act(
         let onlooker = looks.then(|| scope.spawn(|| look::watch(world.keys, world.route, &blind)));
         let journal = hand.journal;
         scope.spawn(|| stall::watch(journal, &blind));
+        scope.spawn(|| stall::watch_disk(journal, &blind));
         let striking = catch_unwind(AssertUnwindSafe(|| {
             while start.elapsed() < length {
                 nemesis.strike(hand);
@@ -240,12 +282,14 @@ fn participate(plan: &Plan, id: u32, world: &World, seed: u64) -> History {
     let first_many = first_bulk + plan.bulk;
     let first_outside = first_many + plan.many;
     let first_tickets = first_outside + plan.outside;
+    let first_latches = first_tickets + plan.tickets;
     match id {
         id if id < first_bulk => Client::new(id, world, seed).work().into(),
         id if id < first_many => bulk::work(id, world, seed).into(),
         id if id < first_outside => many::work(id, world, seed).into(),
         id if id < first_tickets => outside::work(id, world, seed).into(),
-        id => tickets::work(id, world, seed),
+        id if id < first_latches => tickets::work(id, world, seed),
+        id => latches::work(id, world, seed),
     }
 }
 

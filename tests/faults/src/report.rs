@@ -14,23 +14,28 @@ const END: &str = "<!-- end of figures -->";
 /// The width of the page.
 const COLUMNS: usize = 120;
 
-/// Replaces the figures between the page's marks; a page without marks gets them at its end.
+/// Writes the figures into the page.
 pub fn save(totals: &Totals) -> std::io::Result<()> {
+    put((BEGIN, END), &figures(totals))
+}
+
+/// Replaces the figures between two marks of the page; a page without them gets them at its end.
+pub fn put(marks: (&str, &str), figures: &str) -> std::io::Result<()> {
     let page = match std::fs::read_to_string(PAGE) {
         Ok(page) => page,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
         Err(error) => return Err(error),
     };
-    std::fs::write(Path::new(PAGE), with_figures(&page, &figures(totals)))
+    std::fs::write(Path::new(PAGE), with_figures(&page, marks, figures))
 }
 
-fn with_figures(page: &str, figures: &str) -> String {
-    let split = page.split_once(BEGIN).and_then(|(before, rest)| {
-        let (_, after) = rest.split_once(END)?;
+fn with_figures(page: &str, (begin, end): (&str, &str), figures: &str) -> String {
+    let split = page.split_once(begin).and_then(|(before, rest)| {
+        let (_, after) = rest.split_once(end)?;
         Some((before, after))
     });
     let (before, after) = split.unwrap_or((page, "\n"));
-    format!("{before}{BEGIN}\n{figures}{END}{after}")
+    format!("{before}{begin}\n{figures}{end}{after}")
 }
 
 /// The figures as Markdown.
@@ -135,7 +140,7 @@ fn list(words: &BTreeSet<String>) -> String {
 }
 
 /// 1234567 as 1,234,567.
-fn thousands(number: u64) -> String {
+pub fn thousands(number: u64) -> String {
     let digits = number.to_string();
     let groups: Vec<&str> = digits
         .as_bytes()
@@ -168,9 +173,9 @@ mod tests {
 
     #[test]
     fn figures_replace_figures() {
-        let page = with_figures("# Title\n", "one\n");
+        let page = with_figures("# Title\n", (BEGIN, END), "one\n");
         assert_eq!(page, format!("# Title\n{BEGIN}\none\n{END}\n"));
-        let page = with_figures(&format!("{page}more\n"), "two\n");
+        let page = with_figures(&format!("{page}more\n"), (BEGIN, END), "two\n");
         assert_eq!(page, format!("# Title\n{BEGIN}\ntwo\n{END}\nmore\n"));
     }
 

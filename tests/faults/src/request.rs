@@ -5,16 +5,12 @@ use crate::wire::{Reply, Wire};
 
 /// Adds a request to the connection's next write.
 pub fn push(wire: &mut Wire, key: &str, owner: u64, call: Call) {
-    let words = words(key, owner, call);
-    let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
-    wire.push(&words);
+    push_words(wire, &words(key, owner, call));
 }
 
 /// The same for a request about several keys.
 pub fn push_many(wire: &mut Wire, keys: &[&str], owner: u64, call: Call) {
-    let words = many_words(keys, owner, call);
-    let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
-    wire.push(&words);
+    push_words(wire, &many_words(keys, owner, call));
 }
 
 fn many_words(keys: &[&str], owner: u64, call: Call) -> Vec<String> {
@@ -28,7 +24,11 @@ fn many_words(keys: &[&str], owner: u64, call: Call) -> Vec<String> {
 
 /// Adds a request with `NOTIFY`, for one key or several.
 pub fn push_ask(wire: &mut Wire, keys: &[&str], ask: &Ask) {
-    let words = ask_words(keys, ask);
+    push_words(wire, &ask_words(keys, ask));
+}
+
+/// Adds a request of these words.
+pub fn push_words(wire: &mut Wire, words: &[String]) {
     let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
     wire.push(&words);
 }

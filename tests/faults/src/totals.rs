@@ -3,12 +3,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::time::Duration;
 
+use redis_lock_harness::replace_file;
 use serde::{Deserialize, Serialize};
 
 use crate::check::Rule;
 use crate::counter::Updates;
-use crate::play::Played;
+use crate::play::{play, Nemesis, Plan, Played};
 
 /// The directory of the sums.
 const DIR: &str = "target/faults/long";
@@ -37,7 +39,7 @@ pub struct Total {
     pub silent: u64,
     pub dead_leases: u64,
     /// Excess permits, sessions that outlived their connection, partial grants of several keys, sure holds that were
-    /// lost.
+    /// lost, wrong counts of latches.
     pub kinds: u64,
     /// Tickets without their one explained outcome, or not counted.
     pub bad_tickets: u64,
@@ -78,9 +80,7 @@ impl Totals {
     /// Writes the file of one scenario, whole or not at all.
     pub fn save(&self, name: &str) -> std::io::Result<()> {
         let path = Path::new(DIR).join(format!("{name}.json"));
-        let beside = path.with_extension("new");
-        std::fs::write(&beside, serde_json::to_vec_pretty(&self.0.get(name))?)?;
-        std::fs::rename(beside, path)
+        replace_file(&path, &serde_json::to_vec_pretty(&self.0.get(name))?)
     }
 
     /// The sums of all scenarios together.
@@ -112,6 +112,7 @@ impl Total {
                 Rule::Sessions,
                 Rule::AllOrNothing,
                 Rule::Held,
+                Rule::Latches,
             ]
             .map(|rule| findings.count(rule))
             .iter()
@@ -127,6 +128,22 @@ impl Total {
             versions: [played.version.clone()].into(),
             date: today(),
         }
+    }
+
+    /// Plays one run, prints its result and returns its sums; arguments as of [`play`].
+    pub fn of_run(
+        name: &str,
+        plan: &Plan,
+        nemesis: Box<dyn Nemesis>,
+        seed: u64,
+        length: Duration,
+        histories: Option<&Path>,
+    ) -> Total {
+        let played = play(name, plan, nemesis, seed, length, histories);
+        let total = Total::of(&played, seed);
+        println!("{name:<15} {}; {:.1} s", total.sentence(), total.seconds);
+        played.complain();
+        total
     }
 
     /// Adds other sums.

@@ -1,8 +1,10 @@
 //! A connection that costs little and never waits longer than its limit: RESP2, requests written by hand.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::net::Shutdown;
 use std::time::{Duration, Instant};
+
+use crate::stream::Stream;
 
 /// A reply.
 #[derive(Debug, Clone, PartialEq)]
@@ -25,7 +27,7 @@ pub enum NoReply {
 
 /// A connection.
 pub struct Wire {
-    stream: TcpStream,
+    stream: Stream,
     port: u16,
     out: Vec<u8>,
     buffer: Vec<u8>,
@@ -34,11 +36,8 @@ pub struct Wire {
 
 impl Wire {
     pub fn open(port: u16) -> Option<Wire> {
-        let address = ([127, 0, 0, 1], port).into();
-        let stream = TcpStream::connect_timeout(&address, Duration::from_secs(1)).ok()?;
-        stream.set_nodelay(true).ok()?;
         Some(Wire {
-            stream,
+            stream: Stream::open(port)?,
             port,
             out: Vec::new(),
             buffer: Vec::new(),
@@ -64,7 +63,7 @@ impl Wire {
 
     /// Writes the requests at once; false if the connection is lost.
     pub fn flush(&mut self) -> bool {
-        let is_written = self.stream.write_all(&self.out).is_ok();
+        let is_written = self.stream.write_all(&self.out).is_ok() && self.stream.flush().is_ok();
         self.out.clear();
         is_written
     }
@@ -107,16 +106,16 @@ impl Wire {
         if complete != Err(NoReply::Late) {
             return complete;
         }
-        let _ = self.stream.set_nonblocking(true);
+        let _ = self.stream.socket().set_nonblocking(true);
         let filled = self.read_once();
-        let _ = self.stream.set_nonblocking(false);
+        let _ = self.stream.socket().set_nonblocking(false);
         filled.and_then(|()| self.recv(Duration::ZERO))
     }
 
     fn fill(&mut self, limit: Duration) -> Result<(), NoReply> {
         // A limit rounded down to zero would mean no limit.
         let limit = limit.max(Duration::from_millis(1));
-        let _ = self.stream.set_read_timeout(Some(limit));
+        let _ = self.stream.socket().set_read_timeout(Some(limit));
         self.read_once()
     }
 
@@ -139,9 +138,10 @@ impl Wire {
 
     /// Whether the server has not closed it yet.
     pub fn is_open(&mut self) -> bool {
-        let _ = self.stream.set_nonblocking(true);
-        let seen = self.stream.peek(&mut [0]);
-        let _ = self.stream.set_nonblocking(false);
+        let socket = self.stream.socket();
+        let _ = socket.set_nonblocking(true);
+        let seen = socket.peek(&mut [0]);
+        let _ = socket.set_nonblocking(false);
         match seen {
             Ok(read) => read > 0,
             Err(error) => error.kind() == ErrorKind::WouldBlock,
@@ -150,7 +150,7 @@ impl Wire {
 
     /// Closes it.
     pub fn close(self) {
-        let _ = self.stream.shutdown(Shutdown::Both);
+        let _ = self.stream.socket().shutdown(Shutdown::Both);
     }
 }
 

@@ -157,6 +157,31 @@ fn tickets_of_other_clients_do_not_add_up() {
     assert!(played.findings.count(Rule::Counters) > 0, "{played:?}");
 }
 
+#[test]
+fn counts_of_latches_that_change_in_secret_are_found() {
+    for line in ["LATCH.DOWN", "DEL", "INCR"] {
+        let nemesis = one(&[], move |server, hand| {
+            hand.pause(5..20);
+            let mut conn = server.conn();
+            let latches = conn.run(["KEYS", "*l[0-9]*"]);
+            let latches: Vec<_> = latches.list().iter().map(|name| name.text()).collect();
+            if let Some(latch) = hand.rng.choice(&latches) {
+                conn.run([line, latch]);
+            }
+        });
+        let plan = Plan {
+            clients: 1,
+            latches: 10,
+            ..of(|_| Family::Lock, 0)
+        };
+        let played = run("secret-counts", &plan, nemesis, LENGTH);
+        assert!(
+            played.findings.count(Rule::Latches) > 0,
+            "{line}: {played:?}"
+        );
+    }
+}
+
 /// Clients of one kind of lock only.
 fn of(family: fn(u32) -> Family, sessions: u8) -> Plan {
     Plan {
@@ -187,7 +212,7 @@ fn leases_that_are_lengthened_in_secret_are_found() {
 fn run(name: &str, plan: &Plan, nemesis: Box<dyn Nemesis>, length: Duration) -> Played {
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
     std::env::set_current_dir(root).expect("the workspace");
-    play(name, plan, nemesis, 1, length)
+    play(name, plan, nemesis, 1, length, None)
 }
 
 fn sleepers() -> Plan {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use crate::TestServer;
+use crate::{replace_file, TestServer};
 
 /// From its next start on, the server's wall clock differs from the real one as [`set_clock`] says.
 pub fn fake_clock(server: &mut TestServer) {
@@ -34,11 +34,9 @@ pub fn set_clock(server: &TestServer, seconds_off: i64) {
     write(&clock_file(server), &seconds_off.to_string());
 }
 
-/// Written to another file and renamed: the server reads it all the time.
+/// The server reads it all the time.
 fn write(file: &Path, text: &str) {
-    let beside = file.with_extension("new");
-    std::fs::write(&beside, text).expect("a file");
-    std::fs::rename(beside, file).expect("a file");
+    replace_file(file, text.as_bytes()).expect("a file");
 }
 
 fn clock_file(server: &TestServer) -> PathBuf {
@@ -48,23 +46,24 @@ fn clock_file(server: &TestServer) -> PathBuf {
 /// The library that is preloaded. (Debian's libfaketime hangs in the start of jemalloc.)
 fn shim() -> &'static Path {
     static SHIM: OnceLock<PathBuf> = OnceLock::new();
-    SHIM.get_or_init(|| {
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("clock_shim.rs");
-        // Next to the test program, which is somewhere below target.
-        let program = std::env::current_exe().expect("a program");
-        let library = program.with_file_name(format!("clock_shim.{}.so", std::process::id()));
-        // In a directory of its own: the compiler's intermediate files have the same names in every run, and other
-        // tests may be building the library at the same time.
-        let place =
-            tempfile::tempdir_in(program.parent().expect("a directory")).expect("a directory");
-        let built = place.path().join("clock_shim.so");
-        let status = Command::new("rustc")
-            .args(["--edition", "2021", "--crate-type", "cdylib"])
-            .args(["-O", "-C", "panic=abort", "-o"])
-            .args([&built, &source])
-            .status();
-        assert!(status.expect("rustc").success(), "the shim does not build");
-        std::fs::rename(&built, &library).expect("the shim in its place");
-        library
-    })
+    SHIM.get_or_init(|| build("clock_shim"))
+}
+
+/// Compiles a library to preload, next to the test program, which is somewhere below target.
+pub(crate) fn build(name: &str) -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("{name}.rs"));
+    let program = std::env::current_exe().expect("a program");
+    let library = program.with_file_name(format!("{name}.{}.so", std::process::id()));
+    // In a directory of its own: the compiler's intermediate files have the same names in every run, and other tests
+    // may be building the library at the same time.
+    let place = tempfile::tempdir_in(program.parent().expect("a directory")).expect("a directory");
+    let built = place.path().join("shim.so");
+    let status = Command::new("rustc")
+        .args(["--edition", "2021", "--crate-type", "cdylib"])
+        .args(["-O", "-C", "panic=abort", "-o"])
+        .args([&built, &source])
+        .status();
+    assert!(status.expect("rustc").success(), "the shim does not build");
+    std::fs::rename(&built, &library).expect("the shim in its place");
+    library
 }

@@ -2,6 +2,7 @@
 //! by key (`MIGRATE`).
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use crate::{free_port, wait_for, Conn, Reply, TestServer};
 
@@ -409,12 +410,16 @@ impl AtomicMove {
 
     /// Cancels it.
     pub fn cancel(&mut self) {
-        let reply = if self.is_valkey {
-            self.source.line("CLUSTER CANCELSLOTMIGRATIONS")
-        } else {
-            self.target.line("CLUSTER MIGRATION CANCEL ALL")
-        };
+        let reply = self.try_cancel();
         assert!(!reply.is_error(), "{}", reply.error());
+    }
+
+    /// The same; an error if it has ended.
+    fn try_cancel(&mut self) -> Reply {
+        match self.is_valkey {
+            true => self.source.line("CLUSTER CANCELSLOTMIGRATIONS"),
+            false => self.target.line("CLUSTER MIGRATION CANCEL ALL"),
+        }
     }
 
     /// Whether the source is writing the snapshot.
@@ -424,32 +429,67 @@ impl AtomicMove {
 
     /// Whether the move has ended, successfully or not.
     pub fn is_over(&mut self) -> bool {
-        let ends = ["success", "cancelled", "failed", "completed", "canceled"];
-        ends.contains(&self.state().as_str())
+        ENDS.contains(&self.state().as_str())
     }
 
     /// The progress at the source: the state of its newest job, in the server's words.
     fn state(&mut self) -> String {
-        let jobs = self.source.line(if self.is_valkey {
-            "CLUSTER GETSLOTMIGRATIONS"
-        } else {
-            "CLUSTER MIGRATION STATUS ALL"
-        });
-        let state = jobs.list().first().and_then(|job| job.field("state"));
-        state.map_or_else(String::new, |state| state.text())
+        state_of(&mut self.source, self.is_valkey).unwrap_or_default()
+    }
+
+    /// Waits until the slot has moved; cancels a move that takes longer than this. (Under constant writes the target
+    /// may never catch up, and the server may give up by itself.) Returns whether the slot has moved.
+    pub fn wait_or_cancel(mut self, limit: Duration) -> bool {
+        let start = Instant::now();
+        while !self.has_moved() {
+            if start.elapsed() > limit {
+                self.try_cancel();
+                wait_for("the end of the move", || self.is_idle());
+                return self.has_moved();
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        true
     }
 
     /// Waits until both nodes say that the slot is the target's.
     pub fn wait_until_done(mut self) {
-        for node in [&mut self.source, &mut self.target] {
-            wait_for("the slot at its new node", || {
+        wait_for("the slot at its new node", || self.has_moved());
+    }
+
+    fn has_moved(&mut self) -> bool {
+        let (slot, target_id) = (self.slot, &self.target_id);
+        [&mut self.source, &mut self.target]
+            .into_iter()
+            .all(|node| {
                 let slots = node.line("CLUSTER SLOTS").list();
                 slots.iter().any(|range| {
                     let range = range.list();
-                    (range[0].int()..=range[1].int()).contains(&self.slot)
-                        && range[2].list()[2].text() == self.target_id
+                    (range[0].int()..=range[1].int()).contains(&slot)
+                        && range[2].list()[2].text() == *target_id
                 })
-            });
-        }
+            })
     }
+
+    /// Whether neither node is busy with a move.
+    fn is_idle(&mut self) -> bool {
+        let is_valkey = self.is_valkey;
+        [&mut self.source, &mut self.target]
+            .into_iter()
+            .all(|node| {
+                state_of(node, is_valkey).is_none_or(|state| ENDS.contains(&state.as_str()))
+            })
+    }
+}
+
+/// The states of a move that has ended, in the words of the servers.
+const ENDS: [&str; 5] = ["success", "cancelled", "failed", "completed", "canceled"];
+
+/// The state of a node's newest move; `None` if there never was one.
+fn state_of(node: &mut Conn, is_valkey: bool) -> Option<String> {
+    let jobs = node.line(match is_valkey {
+        true => "CLUSTER GETSLOTMIGRATIONS",
+        false => "CLUSTER MIGRATION STATUS ALL",
+    });
+    Some(jobs.list().first()?.field("state")?.text())
 }

@@ -98,6 +98,7 @@ impl Conn {
         match self.parser.parse_value(&mut self.stream) {
             Ok(value) => Some(Reply(value)),
             Err(error) if error.is_timeout() => panic!("no reply within {:?}", patience()),
+            Err(error) if error.kind() == redis::ErrorKind::Parse => panic!("{error}"),
             Err(_) => None,
         }
     }

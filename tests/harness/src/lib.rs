@@ -14,6 +14,8 @@ pub mod bystander;
 pub mod clock;
 pub mod cluster;
 pub mod conn;
+pub mod disk;
+mod file_identity;
 pub mod outside;
 pub mod page;
 pub mod process;
@@ -23,6 +25,7 @@ pub mod replica;
 pub mod scene;
 pub mod scripts;
 pub mod sentinel;
+pub mod tls;
 pub mod tries;
 
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -60,6 +63,16 @@ pub fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
         );
         std::thread::sleep(Duration::from_millis(2));
     }
+}
+
+/// Writes a file, whole or not at all: into another one beside it, which is renamed.
+///
+/// # Errors
+/// As of `std::fs::write` and `rename`.
+pub fn replace_file(path: &Path, content: &[u8]) -> std::io::Result<()> {
+    let beside = path.with_extension("new");
+    std::fs::write(&beside, content)?;
+    std::fs::rename(beside, path)
 }
 
 /// The server binary under test.
@@ -250,22 +263,33 @@ impl TestServer {
         self.start_again();
     }
 
-    /// Starts the ended process again on the same port and directory. Another process may have the port for a moment: a
-    /// client connection may use it as its local port.
+    /// Starts the ended process again on the same port and directory.
+    ///
+    /// # Panics
+    /// When it does not start.
     pub fn start_again(&mut self) {
+        if let Err(log) = self.try_start_again() {
+            panic!("the server did not start again:\n{log}");
+        }
+    }
+
+    /// The same. Another process may have the port for a moment: a client connection may use it as its local port.
+    ///
+    /// # Errors
+    /// The server's log when it ends instead of serving.
+    pub fn try_start_again(&mut self) -> Result<(), String> {
         let start = Instant::now();
         loop {
             let (dir, module) = (self.dir.path(), self.module.as_deref());
             let logged = self.log().len();
             self.process = spawn(self.port, dir, &self.options, module, &self.env);
             if self.comes_up() {
-                return;
+                return Ok(());
             }
             let log = self.log().split_off(logged);
-            assert!(
-                log.contains("Address already in use") && start.elapsed() < patience(),
-                "the server did not start again:\n{log}"
-            );
+            if !log.contains("Address already in use") || start.elapsed() >= patience() {
+                return Err(log);
+            }
             std::thread::sleep(Duration::from_millis(50));
         }
     }
@@ -503,7 +527,9 @@ pub fn free_port() -> u16 {
     static FIRST: LazyLock<u64> = LazyLock::new(|| RandomState::new().build_hasher().finish());
     static NEXT: AtomicU64 = AtomicU64::new(0);
     loop {
-        let number = FIRST.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
+        // The port after it is that for TLS.
+        let step = if tls::is_on() { 2 } else { 1 };
+        let number = FIRST.wrapping_add(NEXT.fetch_add(step, Ordering::Relaxed));
         let port = (PORTS.start + number % (PORTS.end - PORTS.start)) as u16;
         if TcpListener::bind(("127.0.0.1", port)).is_ok() {
             return port;
@@ -543,6 +569,7 @@ fn spawn(
         command.arg("--loadmodule").arg(module);
     }
     command.args(extra_options().split_whitespace());
+    command.args(tls::options(port));
     command.args(options).current_dir(dir);
     start_silently(&mut command)
 }

@@ -1,6 +1,6 @@
 //! Servers whose configuration renames commands that the module needs (`rename-command`).
 
-use crate::common::{module_path, server_binary, Conn, TestServer};
+use crate::common::{free_port, module_path, server_binary, Conn, TestServer};
 use crate::lifecycle::faults::fault_module;
 use crate::lifecycle::settings::{loads, own_lines, FromFile};
 
@@ -54,6 +54,19 @@ fn a_command_that_is_missing_is_named_and_the_server_goes_on() {
         assert_eq!(c.line("PING").text(), "PONG");
         assert!(c.line("LOCK.HELP").is_error());
     }
+}
+
+#[test]
+fn exists_is_needed_in_a_cluster_alone() {
+    let renamed = ["--rename-command", "EXISTS", "elsewhere"];
+    let bus = free_port().to_string();
+    let cluster = ["--cluster-enabled", "yes", "--cluster-port", &bus];
+    let node = TestServer::without_module(&[&renamed[..], &cluster].concat());
+    assert!(!load(&mut node.conn()));
+    let lines = own_lines(&node.log());
+    assert!(lines[0].contains("no EXISTS under that name"), "{lines:?}");
+    let server = TestServer::without_module(&renamed);
+    assert!(load(&mut server.conn()));
 }
 
 #[test]

@@ -311,6 +311,36 @@ fn in_a_cluster_all_keys_are_in_one_slot() {
 }
 
 #[test]
+fn while_a_slot_moves_key_by_key_no_part_of_the_keys_is_taken() {
+    let (source, target) = two_nodes(&[]);
+    let (mut here, mut there) = (source.conn(), target.conn());
+    let slot = slot_of(&mut here, "{t}x");
+    here.line("LOCK.ACQUIRE {t}x a PX 60000");
+    here.line("LOCK.ACQUIRE {t}y b PX 60000");
+    begin_move(&source, &target, slot);
+    here.line(&format!("MIGRATE 127.0.0.1 {} {{t}}y 0 5000", target.port));
+    let incomplete = "TRYAGAIN Multiple keys request during rehashing of slot";
+    for request in [
+        "LOCK.MACQUIRE 3 {t}x {t}new {t}y",
+        "LOCK.MACQUIRE 2 {t}x {t}new",
+        "LOCK.MRELEASE 2 {t}x {t}y",
+        "LOCK.MRENEW 2 {t}x {t}y",
+    ] {
+        let error = here.line(&format!("{request} a")).error();
+        assert_eq!(error, incomplete, "{request}");
+    }
+    there.line("ASKING");
+    let error = there.line("LOCK.MACQUIRE 2 {t}y {t}x b").error();
+    assert_eq!(error, incomplete);
+    assert_eq!(here.line("LOCK.MRENEW 1 {t}x a PX 60000").int(), 1);
+    migrate_keys(&source, &target, slot);
+    there.line("ASKING");
+    assert!(there.line("LOCK.MACQUIRE 2 {t}y {t}x b").is_nil());
+    end_move(&source, &target, slot);
+    assert_eq!(there.line("LOCK.MRELEASE 2 {t}x {t}y a").int(), 1);
+}
+
+#[test]
 fn a_slot_that_moves_redirects_its_waiters() {
     let (source, target) = two_nodes(&[]);
     let (mut here, mut there) = (source.conn(), target.conn());

@@ -7,9 +7,11 @@ mod others;
 mod sessions;
 mod windows;
 
-use self::inputs::{op, settings, Names, Op};
+use self::inputs::{op, settings};
+pub use self::inputs::{Names, Op};
 use self::naive::{Key, Model, State, KEYS};
 use self::sessions::sim_terms;
+pub use self::sessions::Terms;
 use crate::lock::tests::model::tickets::{
     assert_ends, assert_tickets, hearing_sim, Ticket, CHANNELS,
 };
@@ -41,9 +43,10 @@ fn run(cluster: bool) {
     explore::<Case>((DEFAULT_CASES, 2), settings(cluster), steps);
 }
 
-struct Case {
+#[derive(Debug)]
+pub struct Case {
     settings: Settings,
-    sim: Sim,
+    pub sim: Sim,
     model: Model,
     /// The keys before the step.
     before: [State; KEYS],

@@ -6,7 +6,8 @@ mod naive;
 
 use proptest::prelude::*;
 
-use self::naive::{Ask, Key, Model, Owner, State, KEYS};
+pub use self::naive::Ask;
+use self::naive::{Key, Model, Owner, State, KEYS};
 use crate::lock::tests::model::tickets::{Channel, CHANNELS};
 use crate::lock::tests::model::{
     self, assert_queue, assert_same, conn_of, explore, grace, lease, limits, wait_of, Reply, Step,
@@ -21,7 +22,7 @@ const STEPS: usize = 50;
 const DEFAULT_CASES: u32 = 2_000;
 
 #[derive(Debug, Clone)]
-enum Op {
+pub enum Op {
     /// One key is asked for by `LOCK.ACQUIRE`, several by `LOCK.MACQUIRE`.
     Acquire(Ask),
     /// One key by `LOCK.MACQUIRE`.
@@ -127,8 +128,9 @@ fn run(deadlocks: bool) {
     explore::<Case>((DEFAULT_CASES, 2), settings(deadlocks), steps);
 }
 
-struct Case {
-    sim: Sim,
+#[derive(Debug)]
+pub struct Case {
+    pub sim: Sim,
     model: Model,
     deadlocks: bool,
 }

@@ -21,7 +21,7 @@ const DEFAULT_CASES: u32 = 1_500;
 const SESSION_MS: i64 = 9;
 
 #[derive(Debug, Clone)]
-enum Op {
+pub enum Op {
     Acquire {
         owner: usize,
         conn: u64,
@@ -48,7 +48,7 @@ enum Op {
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Script {
+pub enum Script {
     Read,
     Write,
     Unread,
@@ -143,9 +143,9 @@ fn run(with_scripts: bool) {
 }
 
 #[derive(Debug, Clone)]
-struct Setup {
-    grace_ms: u64,
-    with_scripts: bool,
+pub struct Setup {
+    pub grace_ms: u64,
+    pub with_scripts: bool,
 }
 
 fn undelivered(op: Op) -> Step<Op> {
@@ -208,8 +208,9 @@ fn a_lost_expired_grant_does_not_undo_the_next_one() {
     case.play(&steps);
 }
 
-struct Case {
-    sim: Sim,
+#[derive(Debug)]
+pub struct Case {
+    pub sim: Sim,
     naive: Option<Naive>,
     /// The highest token that was answered for WRITE, and the latest of all.
     highest_write: u64,

@@ -1,7 +1,8 @@
 //! Tests of the checker for readers and writers, permits, sessions and requests for several keys.
 
-use crate::history::{Call, Fault, History, Kind, Look, Mark, Op, Outcome, Tie, MS};
+use crate::history::{Call, Fault, History, Kind, Look, Op, Outcome, Tie, MS};
 
+use super::verdict::{accepted, breaks, mark};
 use super::{check, Rule};
 use Kind::{Permit, Read, Write};
 
@@ -72,26 +73,18 @@ impl Story {
     }
 
     fn fault(mut self, fault: Fault, from: u64, to: u64) -> Story {
-        self.0.marks.push(Mark {
-            fault,
-            key: None,
-            from: from * MS,
-            to: to * MS,
-        });
+        self.0.marks.push(mark(fault, None, from, to));
         self
     }
 
     #[track_caller]
     fn breaks(&self, rule: Rule) {
-        let broken: Vec<_> = check(&self.0).violations.iter().map(|v| v.rule).collect();
-        assert_eq!(broken, [rule]);
+        breaks(&self.0, rule);
     }
 
     #[track_caller]
     fn is_fine(&self) {
-        let findings = check(&self.0);
-        assert!(findings.violations.is_empty(), "{:?}", findings.violations);
-        assert_eq!(findings.overlaps, 0);
+        assert_eq!(accepted(&self.0).overlaps, 0);
     }
 }
 
@@ -196,6 +189,40 @@ fn a_downgrade_keeps_the_token_for_readers() {
         .gives(Write, 1, 30)
         .takes(Read, 2, (25, 40), 10)
         .breaks(Rule::Tokens);
+}
+
+#[test]
+fn a_writer_that_reads_shares_its_token_with_itself_alone() {
+    let lost = |token, at: u64| {
+        let story = Story::default().takes(Write, 1, (0, 1), 10);
+        let story =
+            story
+                .takes(Read, 1, (at, at + 5), token)
+                .fault(Fault::Failover, at + 6, at + 7);
+        let release = Call::Release {
+            kind: Read,
+            all: true,
+            token: None,
+        };
+        // Only the release of READ is answered.
+        story.op(0, 1, (at + 8, at + 9), release, Outcome::Nil)
+    };
+    lost(10, 10).is_fine();
+    lost(10, 150).breaks(Rule::Tokens);
+    lost(11, 150).is_fine();
+}
+
+#[test]
+fn a_writer_that_reads_has_one_lease() {
+    let writes = || Story::default().takes(Write, 1, (0, 1), 10);
+    let reads = || writes().takes(Read, 1, (90, 91), 10);
+    reads().gives(Write, 1, 150).is_fine();
+    reads().gives(Write, 1, 250).breaks(Rule::Leases);
+    writes().gives(Write, 1, 150).breaks(Rule::Leases);
+    // A READ hold that has ended has no part in it.
+    let long_ago = Story::default().takes(Read, 1, (0, 1), 10);
+    let later = long_ago.takes(Write, 1, (300, 301), 11);
+    later.gives(Read, 1, 350).breaks(Rule::Leases);
 }
 
 #[test]

@@ -84,6 +84,7 @@ fn owner(ops: &[&Op], marks: &Marks, holds: &mut Vec<Hold>, findings: &mut Findi
             }
             Call::Close => {}
         }
+        share_lease(op, &mut current);
         let is_lost = matches!(op.outcome, Outcome::Lost | Outcome::Silent);
         for hold in &mut current {
             if is_lost || op.call == Call::Close {
@@ -152,6 +153,23 @@ fn acquired(op: &Op, current: &mut Vec<Hold>, holds: &mut Vec<Hold>) {
             held.doubtful = true;
         }
         _ => {}
+    }
+}
+
+/// A writer that reads as well has one lease, the TTL of the key, which either request extends.
+fn share_lease(op: &Op, current: &mut [Hold]) {
+    let extends = matches!(
+        (op.call, &op.outcome),
+        (Call::Acquire { .. }, Outcome::Granted(_)) | (Call::Renew { .. }, Outcome::Number(1))
+    );
+    let lasts = |hold: &&mut Hold| hold.over_by.saturating_add(SLACK) >= op.sent;
+    let longest = current
+        .iter_mut()
+        .filter(lasts)
+        .map(|hold| hold.over_by)
+        .max();
+    for hold in current.iter_mut().filter(|_| extends).filter(lasts) {
+        hold.over_by = hold.over_by.max(longest.unwrap_or_default());
     }
 }
 

@@ -12,6 +12,7 @@
 //! | all or nothing | a request for several keys holds all of them or none, in every atomic reading |
 //! | held | a grant whose lease is surely not over is not answered as lost, unless a fault can have taken it |
 //! | tickets | a request with `NOTIFY` has one outcome; a message has a request and a reason; `NOSUBSCRIBER` is the answer without a subscriber, and only then; a holder is not queued |
+//! | latches | a latch opens only when the counts that may have been taken are enough, and stays open; each reply of `LATCH.DOWN` is the count after those before it |
 //! | counters | the counters of tickets add up, and agree with the replies and messages |
 //!
 //! The first five rules hold for tickets as for parked requests: see `waits`.
@@ -19,6 +20,7 @@
 mod counters;
 mod exclusion;
 mod holds;
+mod latches;
 mod many;
 mod marks;
 mod order;
@@ -34,7 +36,11 @@ mod forged;
 #[cfg(test)]
 mod forged_kinds;
 #[cfg(test)]
+mod forged_latches;
+#[cfg(test)]
 mod forged_tickets;
+#[cfg(test)]
+mod verdict;
 
 use crate::history::{History, Op};
 
@@ -54,6 +60,7 @@ pub enum Rule {
     Held,
     Tickets,
     Counters,
+    Latches,
 }
 
 /// A breach of a rule.
@@ -97,10 +104,18 @@ impl Findings {
     }
 }
 
+/// The requests of a history by key, owner and time. A request by ticket is an acquire until its outcome was read.
+pub fn requests(history: &History) -> Vec<Op> {
+    let mut ops = history.ops.clone();
+    ops.extend(waits::Waits::of(history).ops());
+    ops.sort_by_key(|op| (op.key, op.owner, op.sent));
+    ops
+}
+
 /// Checks a history.
 pub fn check(history: &History) -> Findings {
     let mut findings = Findings {
-        operations: (history.ops.len() + history.asks.len()) as u64,
+        operations: (history.ops.len() + history.asks.len() + history.latches.len()) as u64,
         ..Findings::default()
     };
     let marks = marks::Marks::of(&history.marks);
@@ -122,5 +137,6 @@ pub fn check(history: &History) -> Findings {
     order::check(history, &ops, &waits, &marks, &mut findings);
     tickets::check(history, &waits, &ops, &marks, &mut findings);
     counters::check(history, &mut findings);
+    latches::check(history, &marks, &mut findings);
     findings
 }

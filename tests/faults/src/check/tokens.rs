@@ -39,8 +39,9 @@ pub fn check(holds: &[Hold], findings: &mut Findings) {
     }
 }
 
-/// Whether these holds may share one token. The readers of one phase do. So does a writer with readers that join after
-/// it has released WRITE and still reads; its own READ hold from before has another one.
+/// Whether these holds may share one token. The readers of one phase do. So does a writer that reads as well, with
+/// itself, and with readers that join after it has released WRITE and still reads; its own READ hold from before has
+/// another one.
 fn may_share(of_token: &[&Hold], holds: &[Hold]) -> bool {
     let reads = |hold: &&&Hold| hold.kind == Kind::Read;
     let mut others = of_token.iter().filter(|hold| !reads(hold));
@@ -50,9 +51,14 @@ fn may_share(of_token: &[&Hold], holds: &[Hold]) -> bool {
         (Some(writer), None) => {
             let is_own = |hold: &&Hold| hold.kind == Kind::Read && hold.owner == writer.owner;
             let is_before = |hold: &&Hold| hold.asked < writer.asked;
+            let meanwhile = |hold: &&Hold| hold.asked <= writer.may_last();
             let goes_on = |hold: &Hold| hold.may_last() > writer.surely_until;
-            let own = of_token.iter().copied().filter(is_own);
-            !own.clone().any(|hold| is_before(&hold)) && holds.iter().filter(is_own).any(goes_on)
+            let own = || of_token.iter().copied().filter(is_own);
+            let is_alone = own().count() + 1 == of_token.len();
+            let mut bridges = holds.iter().filter(is_own).filter(meanwhile);
+            !own().any(|hold| is_before(&hold))
+                && own().all(|hold| meanwhile(&hold))
+                && (is_alone || bridges.any(goes_on))
         }
         (Some(_), Some(_)) => false,
     }

@@ -31,10 +31,10 @@ pub fn scenarios() -> Vec<Scenario> {
     ]
 }
 
-const WINDOWS: [&str; 4] = ["--lock.free-after", "1", "--lock.free-window", "20"];
+pub const WINDOWS: [&str; 4] = ["--lock.free-after", "1", "--lock.free-window", "20"];
 
 /// A fault of the server, or a change of the window rule.
-fn beside(server: &mut TestServer, hand: &mut Hand) {
+pub fn beside(server: &mut TestServer, hand: &mut Hand) {
     let windows = server.stat("windows_taken");
     if hand.rng.u8(..4) == 0 {
         let mut conn = server.conn();

@@ -6,7 +6,9 @@ mod cluster;
 mod crash;
 mod data;
 mod kinds;
+mod latches;
 mod load;
+pub mod matrix;
 mod mixed;
 mod pair;
 mod refused;
@@ -44,5 +46,6 @@ pub fn all() -> Vec<Scenario> {
     all.extend(cluster::scenarios());
     all.extend(kinds::scenarios());
     all.extend(tickets::scenarios());
+    all.extend(latches::scenarios());
     all
 }

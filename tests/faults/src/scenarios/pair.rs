@@ -27,7 +27,7 @@ pub fn scenarios() -> Vec<Scenario> {
             about: "`FAILOVER`, back and forth",
             goal: ("failovers", 500),
             plan: Plan::default,
-            nemesis: || pair(|pair, hand| failover(pair, hand, false)),
+            nemesis: plain_failovers,
         },
         Scenario {
             name: "failover-kill",
@@ -68,6 +68,11 @@ fn pair(strike: fn(&mut Pair, &mut Hand)) -> Box<dyn Nemesis> {
     pair_with(&[], strike)
 }
 
+/// `FAILOVER`, back and forth.
+pub fn plain_failovers() -> Box<dyn Nemesis> {
+    pair(|pair, hand| failover(pair, hand, false))
+}
+
 /// `FAILOVER`, back and forth, while clients are killed; both servers with these options, too.
 pub fn failovers(options: &[&str]) -> Box<dyn Nemesis> {
     pair_with(options, |pair, hand| failover(pair, hand, true))
@@ -76,6 +81,17 @@ pub fn failovers(options: &[&str]) -> Box<dyn Nemesis> {
 /// The master is killed and the replica promoted; both servers with these options, too.
 pub fn crashes(options: &[&str]) -> Box<dyn Nemesis> {
     pair_with(options, crash)
+}
+
+/// Each of these, at random; both servers with these options, too.
+pub fn anything(options: &[&str]) -> Box<dyn Nemesis> {
+    pair_with(options, |pair, hand| match hand.rng.u8(..5) {
+        0 => crash(pair, hand),
+        1 => flip(pair, hand),
+        2 => resync(pair, hand),
+        3 => failover(pair, hand, false),
+        _ => failover(pair, hand, true),
+    })
 }
 
 fn pair_with(options: &[&str], strike: fn(&mut Pair, &mut Hand)) -> Box<dyn Nemesis> {

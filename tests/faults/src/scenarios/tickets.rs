@@ -129,7 +129,8 @@ fn kill_subscribers(server: &mut TestServer, hand: &mut Hand) {
     }
 }
 
-fn anything(server: &mut TestServer, hand: &mut Hand) {
+/// Every fault of one server, and subscribers are killed.
+pub fn anything(server: &mut TestServer, hand: &mut Hand) {
     match hand.rng.u8(..4) {
         0 => {
             for _ in 0..10 {

@@ -141,12 +141,7 @@ impl Process<'_> {
             all.truncate(self.rng.usize(2..=MOST));
             keys = all;
         }
-        let kind = match (habits.family)(keys[0]) {
-            Family::Lock => Kind::Exclusive,
-            Family::ReadWrite if self.chance(65) => Kind::Read,
-            Family::ReadWrite => Kind::Write,
-            Family::Semaphore(permits) => Kind::Permit(permits),
-        };
+        let kind = (habits.family)(keys[0]).kind(&mut self.rng);
         // With a lease longer than most waits the checker knows of more holds that they are not over.
         let lease = match self.rng.bool() {
             true => self.rng.u32(habits.lease.clone()),

@@ -8,7 +8,7 @@ package lockbench;
 record Effort(int thrownAway, int rounds, long warmUpMs, long measuredMs, double measuredMsPerThread, long mostMs) {
   static final Effort FULL = new Effort(2, 5, 300, 1_500, 0, Long.MAX_VALUE);
   static final Effort QUICK = new Effort(1, 3, 100, 300, 0, Long.MAX_VALUE);
-  static final Effort TICKETS = new Effort(1, 3, 200, 1_000, 0.3, 300_000);
+  static final Effort TICKETS = new Effort(1, 3, 200, 1_000, 0.3, 900_000);
   static final Effort QUICK_TICKETS = new Effort(0, 1, 100, 300, 0.3, 300_000);
 
   long measuredMs(Job job) {

@@ -1,0 +1,29 @@
+//! How many places decisions may pass over: so many in a millisecond, whatever the number of decisions and keys.
+
+use crate::lock::Now;
+
+/// Places that are passed over at most in one millisecond, and so in one event: of all keys, because their waits are
+/// over or not heard. More follow in the next tick.
+pub const PASSED_AT_ONCE: usize = 500;
+
+/// The places that were passed over in one millisecond.
+#[derive(Debug, Default)]
+pub(super) struct Passed {
+    at_ms: u64,
+    places: usize,
+}
+
+impl Passed {
+    /// Whether one more may be passed over.
+    pub fn has_room(&self, now: Now) -> bool {
+        self.at_ms != now.mono_ms || self.places < PASSED_AT_ONCE
+    }
+
+    /// Counts the places of a request that is passed over.
+    pub fn add(&mut self, places: usize, now: Now) {
+        if self.at_ms != now.mono_ms {
+            (self.at_ms, self.places) = (now.mono_ms, 0);
+        }
+        self.places += places;
+    }
+}
