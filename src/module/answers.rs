@@ -1,13 +1,11 @@
 //! Outcomes of waits. The answer to a parked request is first noted, and delivered at the end of the tick. The message
 //! of a ticket is published at once.
 
-use std::ptr::null_mut;
-
 use crate::lock::{Effect, LockError, Outcome, WaiterId};
-use crate::module::ffi::api::api;
 use crate::module::ffi::ctx::Ctx;
 use crate::module::messages;
 use crate::module::state::shell;
+use crate::module::unblock;
 
 /// Notes an answer; the alarm delivers it at the end of the tick.
 fn note(id: WaiterId, outcome: Outcome) {
@@ -31,15 +29,9 @@ pub fn note_all(ctx: Ctx<'_>, fx: &[Effect]) {
 }
 
 /// Unblocks the clients whose answers are noted.
-pub fn deliver_all() {
+pub fn deliver_all(ctx: Ctx<'_>) {
     for id in shell::with(|shell| std::mem::take(&mut shell.answered)) {
-        let Some(handle) = shell::with(|shell| shell.parked.get(&id)?.handle) else {
-            continue;
-        };
-        // SAFETY: the handle is live: `on_answer` or `on_disconnect` removes its entry from `parked` before the server
-        // frees it. Each id is in `answered` once, so it is not unblocked twice. (The server refuses only a client
-        // without a timeout callback.)
-        unsafe { api!(RedisModule_UnblockClient)(handle.as_ptr(), null_mut()) };
+        unblock::client(ctx, id);
     }
 }
 

@@ -32,6 +32,7 @@ pub mod settle;
 pub mod state;
 mod subscribers;
 pub mod tickets;
+mod unblock;
 pub mod view;
 
 /// Memory comes from the server, so that its accounting and limits see it. Unit tests and the

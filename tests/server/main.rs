@@ -46,6 +46,7 @@ mod handoff {
     mod condemned;
     mod hazards;
     mod interplay;
+    mod one_reply;
     mod write_hazards;
 }
 

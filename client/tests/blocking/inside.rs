@@ -2,7 +2,7 @@
 
 use redis_lock_client::blocking::{Lock, Server};
 use redis_lock_client::Released;
-use redis_lock_harness::TestServer;
+use redis_lock_harness::{wait_for, TestServer};
 use tokio::runtime::Builder;
 
 use crate::{client, soon};
@@ -73,7 +73,9 @@ fn beside_the_asynchronous_interface() {
         assert!(refused.is_none());
         runtime.block_on(async move { guard.release().unwrap() });
     });
-    // The shared connection, and that of this question.
-    let clients = real.conn().line("CLIENT LIST TYPE NORMAL").text();
-    assert_eq!(clients.lines().count(), 2, "{clients}");
+    // The shared connection, and that of this question. The server may not yet have seen the end of an earlier one.
+    wait_for("two connections", || {
+        let clients = real.conn().line("CLIENT LIST TYPE NORMAL").text();
+        clients.lines().count() == 2
+    });
 }

@@ -179,7 +179,7 @@ fn fire(ctx: Ctx<'_>) {
         answers::note_all(ctx, &decide(now, Locks::verify_parked).1);
         settle::recheck_all(ctx, now);
         sessions::work(ctx);
-        answers::deliver_all();
+        answers::deliver_all(ctx);
         if !horizon::restore_horizons(ctx, now, KEYS_PER_TICK) {
             shell::with(|shell| shell.alarm.retry_at_ms = now.mono_ms + RETRY_MS);
         }
@@ -219,6 +219,6 @@ pub fn settle_first(ctx: Ctx<'_>, key: KeyRef<'_>) {
 fn end_waits(ctx: Ctx<'_>, now: Now) -> bool {
     let (more, fx) = decide(now, |locks, cx| locks.end_waits(PLACES_PER_STEP, cx));
     answers::note_all(ctx, &fx);
-    answers::deliver_all();
+    answers::deliver_all(ctx);
     more
 }

@@ -24,6 +24,7 @@ use crate::module::keyspace::lock_key::name_of;
 use crate::module::keyspace::replication;
 use crate::module::state::settings;
 use crate::module::state::shell;
+use crate::module::unblock;
 
 /// The classes of events that may replace a lock by another value, or end or prolong it: strings and the results of
 /// `SORT`, `SUNIONSTORE` and the like overwrite any key. (A stream does not: it is made under a free name only, or with
@@ -281,6 +282,7 @@ unsafe extern "C" fn on_server_event(
 fn follow_settings(ctx: Ctx<'_>) {
     warn_of_eviction(ctx);
     condemned::follow_setting(ctx);
+    unblock::follow_settings(ctx);
     watch_if_notified(ctx);
     alarm::follow_settings(ctx);
     if let Some(hooks) = shell::hooks() {

@@ -11,6 +11,7 @@ use crate::module::ffi::ctx::{server_version, Callback, Ctx};
 use crate::module::ffi::{guard, log};
 use crate::module::state::settings;
 use crate::module::state::shell::{self, Hooks};
+use crate::module::unblock;
 
 const NAME: &CStr = c"lock";
 
@@ -140,6 +141,7 @@ fn load(ctx: Ctx<'_>, argc: c_int, parts: &'static Parts) -> Result<(), String> 
     needed::warn_of_missing(ctx);
     events::warn_of_eviction(ctx);
     condemned::follow_setting(ctx);
+    unblock::follow_settings(ctx);
     events::watch_if_notified(ctx);
     (parts.hooks.follow_setting)(ctx);
     Ok(())

@@ -61,7 +61,8 @@ const OPTIONAL: [(&CStr, &str); 3] = [
     (c"SCAN", "LOCK.SCAN is refused"),
     (
         c"CLIENT",
-        "MODULE UNLOAD is refused, and a grant to a client that the server has condemned ends with its lease",
+        "MODULE UNLOAD is refused, a grant to a client that the server has condemned ends with its lease, and in a \
+         cluster, with I/O threads or with TLS a waiter can get two replies to one request",
     ),
     (
         c"PUBSUB",

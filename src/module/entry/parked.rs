@@ -78,7 +78,7 @@ pub fn block_on(ctx: Ctx<'_>, keys: &[Str<'_>], id: WaiterId) -> Result<bool, Lo
     let risks = condemned::risks_of(ctx);
     shell::with(|shell| {
         if let Some(parked) = shell.parked.get_mut(&id) {
-            parked.handle = Some(handle);
+            (parked.handle, parked.client) = (Some(handle), ctx.client_id());
             parked.risks = risks;
         }
     });

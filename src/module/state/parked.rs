@@ -34,6 +34,8 @@ pub struct Risks {
 pub struct Parked {
     /// `None` until the client is blocked, which is the last step of its command.
     pub(in crate::module) handle: Option<NonNull<raw::RedisModuleBlockedClient>>,
+    /// The id of the client; 0 until it is blocked.
+    pub(in crate::module) client: u64,
     pub(in crate::module) shape: Shape,
     pub(in crate::module) risks: Risks,
     /// The answer; `None` until the core has decided.
@@ -45,6 +47,7 @@ impl Parked {
     pub fn expected(shape: Shape) -> Parked {
         Parked {
             handle: None,
+            client: 0,
             shape,
             risks: Risks::default(),
             outcome: None,

@@ -57,6 +57,8 @@ pub struct Shell {
     pub parks_subscribers: bool,
     /// Whether the output buffers of normal clients are limited.
     pub buffers_are_limited: bool,
+    /// Whether a client is unblocked by `CLIENT UNBLOCK` (see `unblock`).
+    pub unblocks_by_command: bool,
     /// Whether `maxmemory` may evict locks.
     pub eviction_risk: bool,
     /// Writes that the server has refused.
@@ -127,6 +129,7 @@ pub fn start(ctx: Ctx<'_>, hooks: &'static Hooks) {
         replicas_may_receive: None,
         parks_subscribers: ctx.parks_subscribers(),
         buffers_are_limited: true,
+        unblocks_by_command: true,
         eviction_risk: false,
         writes_refused: 0,
         redisson: RedissonStats::default(),

@@ -1,0 +1,85 @@
+//! A parked request gets one reply, also on servers that do other work between an answer and the end of the block:
+//! nodes of a cluster, and servers with I/O threads.
+
+use crate::common::cluster::{one_node, slot_of, wait_until_served};
+use crate::common::{Conn, TestServer};
+
+const ROUNDS: usize = 15;
+const WAITERS: usize = 40;
+
+/// Waits end by their limit while the node finds, in each of its crons, that it no longer serves their slot.
+#[test]
+fn a_wait_that_ends_while_its_slot_goes_is_answered_once() {
+    let node = one_node(&["--hz", "500", "--cluster-require-full-coverage", "no"]);
+    let mut admin = node.conn();
+    let slot = slot_of(&mut admin, "k");
+    let mut waiters: Vec<Conn> = (0..WAITERS).map(|_| node.conn()).collect();
+    for _ in 0..ROUNDS {
+        admin.line("LOCK.ACQUIRE k alice PX 60000").int();
+        for (at, waiter) in waiters.iter_mut().enumerate() {
+            let limit = 60 + at / 2;
+            waiter.send_line(&format!("LOCK.ACQUIRE k bob{at} BLOCK {limit}"));
+        }
+        waiters[0].recv();
+        admin.line(&format!("CLUSTER DELSLOTS {slot}"));
+        waiters[0].send_line("PING");
+        for waiter in &mut waiters[1..] {
+            let reply = waiter.recv();
+            let is_redirected = reply.is_error() && reply.error().starts_with("CLUSTERDOWN");
+            assert!(reply.is_nil() || is_redirected, "{reply:?}");
+            waiter.send_line("PING");
+        }
+        for waiter in &mut waiters {
+            assert_eq!(waiter.recv().text(), "PONG");
+        }
+        admin.line(&format!("CLUSTER ADDSLOTS {slot}"));
+        wait_until_served(&node);
+        admin.line("DEL k");
+    }
+    node.check_counters();
+}
+
+/// A hand-off from alice to bob.
+fn hand_off(server: &TestServer) {
+    let (mut alice, mut bob) = (server.conn(), server.conn());
+    let first = alice.line("LOCK.ACQUIRE k alice").int();
+    bob.send_line("LOCK.ACQUIRE k bob BLOCK 0");
+    server.wait_for_waiters(1);
+    assert_eq!(alice.line("LOCK.RELEASE k alice").int(), 1);
+    assert!(bob.recv().int() > first);
+    assert_eq!(bob.line("PING").text(), "PONG");
+    assert_eq!(bob.line("LOCK.RELEASE k bob").int(), 1);
+}
+
+/// Whether a client has been unblocked by `CLIENT UNBLOCK`.
+fn by_command(server: &TestServer) -> bool {
+    let stats = server.conn().line("INFO commandstats").text();
+    stats.contains("client|unblock")
+}
+
+#[test]
+fn where_the_server_does_other_work_the_block_ends_in_the_call() {
+    let servers = [one_node(&[]), TestServer::with(&["--io-threads", "2"])];
+    for server in servers {
+        hand_off(&server);
+        assert!(by_command(&server));
+    }
+}
+
+#[test]
+fn without_the_settings_the_block_ends_in_the_call() {
+    let server = TestServer::with(&["--rename-command", "CONFIG", ""]);
+    hand_off(&server);
+    assert!(by_command(&server));
+}
+
+#[test]
+fn without_the_command_the_answer_is_delivered() {
+    let renamed = ["--rename-command", "CLIENT", ""];
+    for server in [
+        one_node(&renamed),
+        TestServer::with(&[&renamed[..], &["--io-threads", "2"]].concat()),
+    ] {
+        hand_off(&server);
+    }
+}
