@@ -10,8 +10,8 @@
 //! * a server with I/O threads executes the commands that these have read, `CLIENT UNBLOCK` among them;
 //! * a server with a TLS port executes the commands whose bytes OpenSSL had read ahead.
 //!
-//! There the client is unblocked by `CLIENT UNBLOCK id TIMEOUT`: the same callback writes the answer, and the block ends
-//! in the call. Elsewhere the function of the API is cheaper.
+//! There the client is unblocked by `CLIENT UNBLOCK id TIMEOUT`: the same callback writes the answer, and the block
+//! ends in the call. Elsewhere the function of the API is cheaper.
 
 use std::ptr::null_mut;
 
