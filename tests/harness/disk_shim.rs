@@ -1,7 +1,8 @@
 //! A disk that keeps only what was synced, for one server and its children. Preloaded beside the real calls, it records
 //! in the directory named in `LOCK_TEST_DISK` what a loss of power would leave: for each file its length when the last
 //! fsync or fdatasync that has returned was called, and for each directory its names when it was last synced, as hard
-//! links. A sync takes a random time of `LOCK_TEST_DISK_US` microseconds on average. Built by `harness::disk`.
+//! links. A sync takes a random time of `LOCK_TEST_DISK_US` microseconds on average; with `LOCK_TEST_DISK_LIES` it is
+//! reported and not made. Built by `harness::disk`.
 //!
 //! Servers write each file from its beginning to its end, so a length describes the durable content.
 
@@ -121,6 +122,9 @@ fn sync(file: c_int, number: i64) -> c_int {
     };
     let synced = synced(file);
     take_time();
+    if std::env::var_os("LOCK_TEST_DISK_LIES").is_some() {
+        return 0;
+    }
     // SAFETY: the same.
     let status = unsafe { syscall(number, file) } as c_int;
     if status == 0 {

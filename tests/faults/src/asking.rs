@@ -8,10 +8,6 @@ use crate::history::{now, Call, Nanos, Op, Outcome};
 use crate::request::{many_outcomes, outcome, push, push_many};
 use crate::wire::{NoReply, Reply, Wire};
 
-/// How long a client waits for its last replies when the run is over: by then every holder has released its lock or
-/// slept through its lease, and every earlier waiter has been granted.
-const DRAIN: Duration = Duration::from_secs(10);
-
 /// The longest wait of one read of the socket.
 pub const SLICE: Duration = Duration::from_millis(20);
 
@@ -255,9 +251,10 @@ impl<'a> Asking<'a> {
         if !self.world.is_over() {
             return false;
         }
+        let drain = self.world.drain;
         let until = self
             .drain_until
-            .get_or_insert_with(|| Instant::now() + DRAIN);
+            .get_or_insert_with(|| Instant::now() + drain);
         Instant::now() > *until
     }
 }

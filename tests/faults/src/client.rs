@@ -94,6 +94,8 @@ pub struct World<'a> {
     pub route: &'a dyn Route,
     pub habits: &'a Habits,
     pub stop: &'a AtomicBool,
+    /// How long participants wait for their last outcomes when the run is over.
+    pub drain: Duration,
     /// How many holders slept.
     pub sleeps: &'a AtomicU64,
 }

@@ -22,6 +22,10 @@ use crate::stall;
 use crate::tickets;
 use crate::watcher::watch;
 
+/// How long participants wait for their last outcomes when the run is over and all faults are healed: by then every
+/// holder has released its lock or slept through its lease, and every earlier waiter has been granted.
+const DRAIN: Duration = Duration::from_secs(10);
+
 /// The number of participants of each kind.
 #[derive(Debug, Clone)]
 pub struct Plan {
@@ -236,6 +240,7 @@ fn act(
         route: &*route,
         habits: &plan.habits,
         stop: &stop,
+        drain: DRAIN,
         sleeps: &sleeps,
     };
     let participants =

@@ -93,6 +93,11 @@ impl Disk {
         }
     }
 
+    /// From its next start on, the disk reports syncs that it has not made.
+    pub fn lie(&self, server: &mut TestServer) {
+        server.set_env("LOCK_TEST_DISK_LIES", "1");
+    }
+
     /// Deletes the data of a server that is not running.
     pub fn wipe(&self) {
         self.replace(&[]);

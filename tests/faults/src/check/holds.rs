@@ -30,11 +30,15 @@ pub struct Hold {
     /// The end of the longest lease that the client has requested.
     lease_end: Nanos,
     /// Whether a request that would end or shorten the hold was lost: nothing after it is certain.
-    doubtful: bool,
+    pub doubtful: bool,
     /// The session lease, while the hold is bound to a connection.
-    session: Option<u32>,
+    pub session: Option<u32>,
     /// Whether it ever was bound.
-    was_bound: bool,
+    pub was_bound: bool,
+    /// When the last answer that set the lease was received.
+    pub agreed: Nanos,
+    /// When the answer to the release that ended it was received.
+    pub released: Option<Nanos>,
     /// The connection lived at least until this request was sent, which was answered.
     alive_at: Nanos,
     /// The time since which nothing keeps the hold: its connection ended, or the lease after a fault of its server did.
@@ -133,6 +137,8 @@ fn acquired(op: &Op, current: &mut Vec<Hold>, holds: &mut Vec<Hold>) {
                 doubtful: false,
                 session,
                 was_bound: session.is_some(),
+                agreed: op.done,
+                released: None,
                 alive_at: op.sent,
                 unbound: None,
             };
@@ -191,6 +197,8 @@ fn reentered(op: &Op, lease: u32, session: Option<u32>, held: &mut Hold) {
     held.over_by = held.over_by.max(over_by);
     held.lease_end = held.lease_end.max(op.done + ms(lease));
     held.was_bound |= session.is_some();
+    held.agreed = op.done;
+    held.released = None;
     held.unbound = None;
 }
 
@@ -222,6 +230,7 @@ fn renewed(op: &Op, lease: u32, hold: &mut Hold, marks: &Marks, findings: &mut F
             // With a lease of its own it is no longer bound.
             (hold.session, hold.unbound) = (None, None);
             hold.lease_end = hold.lease_end.max(op.done + ms(lease));
+            hold.agreed = op.done;
             if !hold.doubtful {
                 hold.surely_until = op.sent + ms(lease);
                 hold.over_by = op.done + ms(lease);
@@ -249,6 +258,7 @@ fn released(op: &Op, hold: &mut Hold, marks: &Marks, findings: &mut Findings) {
                 hold.over_by = op.done;
             }
             hold.session = None;
+            hold.released = Some(op.done);
         }
         Outcome::Nil => was_gone(op, hold, marks, findings),
         Outcome::Lost | Outcome::Silent => doubt(op, hold),

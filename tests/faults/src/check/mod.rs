@@ -112,6 +112,14 @@ pub fn requests(history: &History) -> Vec<Op> {
     ops
 }
 
+/// The grants of a history that their clients received, sorted by key, owner and time.
+pub fn holds(history: &History) -> Vec<Hold> {
+    let ops = requests(history);
+    let ops: Vec<&Op> = ops.iter().collect();
+    let marks = marks::Marks::of(&history.marks);
+    holds::of(&ops, &marks, &mut Findings::default())
+}
+
 /// Checks a history.
 pub fn check(history: &History) -> Findings {
     let mut findings = Findings {

@@ -1,13 +1,15 @@
 //! Compares the data after a restart with the replies that the clients received before the loss of power.
 
-use std::time::{Duration, Instant};
+use std::collections::BTreeMap;
+use std::time::Duration;
 
-use redis_lock_harness::disk::Cut;
 use redis_lock_harness::Conn;
 use serde::{Deserialize, Serialize};
 
+use super::judge::{Class, Counts, Times, Verdict};
 use super::load::Hold;
 use super::{Setting, LONG_LEASE};
+use crate::history::{Nanos, MS};
 
 /// The holds that are looked for, or deleted, in one write.
 pub const CHUNK: usize = 400;
@@ -25,10 +27,10 @@ pub struct Figures {
     pub months_back: u64,
     pub rewrites: u64,
     pub bytes_lost: u64,
-    pub grants: u64,
-    pub lost_grants: u64,
-    pub lost_releases: u64,
-    pub lost_renewals: u64,
+    /// What was answered, and what of it was lost, by the kinds of holds.
+    pub kinds: BTreeMap<Class, Counts>,
+    /// Holds that were found and whose owners do not know of their grant.
+    pub unknown: u64,
     /// For each loss, the time from the reply of the oldest lost change to the loss, in milliseconds; 0: nothing lost.
     pub lost_ms: Vec<f64>,
     /// First tokens after a restart that were not above all received ones, where the premise of tokens did not hold.
@@ -47,7 +49,23 @@ pub struct Figures {
 struct Found {
     is_held: bool,
     token: String,
-    ttl_ms: i64,
+    /// By the wall clock.
+    ends_ms: i64,
+}
+
+/// What is lost of a round, and what is kept.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct Ends {
+    /// When the reply to the oldest lost change was received.
+    pub oldest_lost: Option<Nanos>,
+    /// When the newest grant that is kept was requested.
+    pub newest_kept: Option<Nanos>,
+}
+
+impl Ends {
+    fn lost(&mut self, at: Nanos) {
+        self.oldest_lost = self.oldest_lost.into_iter().chain([at]).min();
+    }
 }
 
 impl Figures {
@@ -58,10 +76,10 @@ impl Figures {
         self.months_back += other.months_back;
         self.rewrites += other.rewrites;
         self.bytes_lost += other.bytes_lost;
-        self.grants += other.grants;
-        self.lost_grants += other.lost_grants;
-        self.lost_releases += other.lost_releases;
-        self.lost_renewals += other.lost_renewals;
+        for (class, counts) in &other.kinds {
+            self.kinds.entry(*class).or_default().add(counts);
+        }
+        self.unknown += other.unknown;
         self.lost_ms.extend(other.lost_ms);
         self.expected_falls += other.expected_falls;
         self.asked_again += other.asked_again;
@@ -75,66 +93,115 @@ impl Figures {
         self.violations.push(text);
     }
 
-    /// Judges the holds of a round by the data.
-    pub fn judge(&mut self, setting: &Setting, conn: &mut Conn, holds: &[Hold], cut: &Cut) {
+    /// The sum over all kinds of holds.
+    pub fn all(&self) -> Counts {
+        let mut sum = Counts::default();
+        self.kinds.values().for_each(|counts| sum.add(counts));
+        sum
+    }
+
+    fn is_promised(&self, setting: &Setting) -> bool {
+        setting.keeps_replied && !self.replies_early
+    }
+
+    /// Judges the exclusive locks of a round by the data.
+    pub fn judge(
+        &mut self,
+        setting: &Setting,
+        conn: &mut Conn,
+        holds: &[Hold],
+        times: Times,
+    ) -> Ends {
         let found: Vec<Found> = holds
             .chunks(CHUNK)
             .flat_map(|part| look(conn, part))
             .collect();
-        let mut oldest_lost: Option<Instant> = None;
-        let mut newest_kept: Option<Instant> = None;
+        let mut ends = Ends::default();
         for (hold, found) in holds.iter().zip(&found) {
-            let Some(lost_at) = self.lost(setting, hold, found) else {
+            let Some(lost_at) = self.lost(setting, hold, found, times) else {
                 if found.is_held {
-                    newest_kept = newest_kept.max(Some(hold.sent));
+                    ends.newest_kept = ends.newest_kept.max(Some(hold.sent));
                 }
                 continue;
             };
-            oldest_lost = Some(oldest_lost.map_or(lost_at, |oldest| oldest.min(lost_at)));
-            if setting.keeps_replied && !self.replies_early {
-                let before = cut.at.saturating_duration_since(lost_at);
-                self.violation(format!(
-                    "{}: lost {before:?} before: {hold:?}",
-                    setting.name
-                ));
+            ends.lost(lost_at);
+            if self.is_promised(setting) {
+                let before_ms = times.cut.saturating_sub(lost_at) / MS;
+                let text = format!("{}: lost {before_ms} ms before: {hold:?}", setting.name);
+                self.violation(text);
             }
         }
-        if let (Some(lost), Some(kept)) = (oldest_lost, newest_kept) {
+        ends
+    }
+
+    /// Adds the verdict about other kinds of locks.
+    pub fn add_verdict(&mut self, setting: &Setting, verdict: Verdict, ends: &mut Ends) {
+        for (class, counts) in &verdict.counts {
+            self.kinds.entry(*class).or_default().add(counts);
+        }
+        self.unknown += verdict.unknown;
+        verdict.oldest_lost.into_iter().for_each(|at| ends.lost(at));
+        ends.newest_kept = ends.newest_kept.max(verdict.newest_kept);
+        let lost = verdict.lost.into_iter();
+        let lost = lost.filter(|_| self.is_promised(setting));
+        let texts: Vec<String> = lost.chain(verdict.violations).collect();
+        for text in texts {
+            self.violation(format!("{}: {text}", setting.name));
+        }
+    }
+
+    /// Judges whether what is lost is an end, and notes how long it is.
+    pub fn conclude(&mut self, name: &str, ends: Ends, cut: Nanos) {
+        if let (Some(lost), Some(kept)) = (ends.oldest_lost, ends.newest_kept) {
             if kept > lost {
-                let by = kept - lost;
-                self.violation(format!(
-                    "{}: a later change is kept, by {by:?}",
-                    setting.name
-                ));
+                let by = Duration::from_nanos(kept - lost);
+                self.violation(format!("{name}: a later change is kept, by {by:?}"));
             }
         }
-        let lost = oldest_lost.map_or(Duration::ZERO, |lost| {
-            cut.at.saturating_duration_since(lost)
-        });
-        self.lost_ms.push(lost.as_secs_f64() * 1_000.0);
+        let lost = ends.oldest_lost.map_or(0, |lost| cut.saturating_sub(lost));
+        self.lost_ms.push(lost as f64 / MS as f64);
     }
 
     /// When the reply to the change of this hold that is missing in the data was received.
-    fn lost(&mut self, setting: &Setting, hold: &Hold, found: &Found) -> Option<Instant> {
+    fn lost(
+        &mut self,
+        setting: &Setting,
+        hold: &Hold,
+        found: &Found,
+        times: Times,
+    ) -> Option<Nanos> {
         if found.is_held && found.token != format!("t{}", hold.token) {
             let token = &found.token;
             self.violation(format!("{}: {token} is stored for {hold:?}", setting.name));
         }
+        let counts = self.kinds.entry(Class::Lock).or_default();
         match (hold.release_sent, found.is_held) {
             (None, false) => {
-                self.lost_grants += 1;
+                counts.lost_grants += 1;
                 Some(hold.replied)
             }
             (Some(_), true) => {
-                self.lost_releases += u64::from(hold.released.is_some());
+                counts.lost_releases += u64::from(hold.released.is_some());
                 hold.released
             }
             (None, true) => {
-                let is_lost = hold.renewed.is_some() && found.ttl_ms <= LONG_LEASE as i64;
-                self.lost_renewals += u64::from(is_lost);
+                // A renewal sets a longer lease than a grant.
+                let granted = times.wall_ms(hold.replied) + LONG_LEASE as i64;
+                let is_lost = hold.renewed.is_some() && found.ends_ms <= granted;
+                counts.lost_renewals += u64::from(is_lost);
                 hold.renewed.filter(|_| is_lost)
             }
             (Some(_), false) => None,
+        }
+    }
+
+    /// Counts the grants and releases of exclusive locks that were answered.
+    pub fn count(&mut self, holds: &[Hold]) {
+        let counts = self.kinds.entry(Class::Lock).or_default();
+        for hold in holds {
+            counts.grants += 1;
+            counts.owed += u64::from(hold.release_sent.is_none());
+            counts.releases += u64::from(hold.released.is_some());
         }
     }
 
@@ -160,7 +227,7 @@ fn look(conn: &mut Conn, holds: &[Hold]) -> Vec<Found> {
         .flat_map(|hold| {
             [
                 format!("HMGET {} {} #token", hold.key, hold.owner),
-                format!("PTTL {}", hold.key),
+                format!("PEXPIRETIME {}", hold.key),
             ]
         })
         .collect();
@@ -168,14 +235,14 @@ fn look(conn: &mut Conn, holds: &[Hold]) -> Vec<Found> {
     conn.send_lines(&lines);
     let read = |_| {
         let fields = conn.recv().list();
-        let ttl_ms = conn.recv().int();
+        let ends_ms = conn.recv().int();
         Found {
             is_held: !fields[0].is_nil(),
             token: match fields[1].is_nil() {
                 true => String::new(),
                 false => fields[1].text(),
             },
-            ttl_ms,
+            ends_ms,
         }
     };
     (0..holds.len()).map(read).collect()

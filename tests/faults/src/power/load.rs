@@ -1,7 +1,8 @@
-//! The clients of a round. Each records the holds that it was granted, with the times of its requests and replies.
+//! The clients that take exclusive locks at full speed. Each records the holds that it was granted, with the times of its requests and replies.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use crate::history::{now, Nanos};
 use crate::wire::{Reply, Wire};
 
 /// No reply by then: the server is gone.
@@ -17,13 +18,13 @@ pub struct Hold {
     pub owner: String,
     pub token: i64,
     /// When the acquire was sent.
-    pub sent: Instant,
+    pub sent: Nanos,
     /// When its reply was received.
-    pub replied: Instant,
-    pub renewal_sent: Option<Instant>,
-    pub renewed: Option<Instant>,
-    pub release_sent: Option<Instant>,
-    pub released: Option<Instant>,
+    pub replied: Nanos,
+    pub renewal_sent: Option<Nanos>,
+    pub renewed: Option<Nanos>,
+    pub release_sent: Option<Nanos>,
+    pub released: Option<Nanos>,
 }
 
 /// One client: works until the server is gone.
@@ -60,7 +61,7 @@ impl Client {
             true => (format!("c:{}", self.rng.u64(..CONTENDED)), "BLOCK 400"),
             false => (format!("own:{owner}"), ""),
         };
-        let sent = Instant::now();
+        let sent = now();
         let line = format!("LOCK.ACQUIRE {key} {owner} PX {lease} {wait}");
         let Reply::Int(token) = wire.line(&line, LIMIT)? else {
             return Some(());
@@ -71,7 +72,7 @@ impl Client {
             owner,
             token,
             sent,
-            replied: Instant::now(),
+            replied: now(),
             renewal_sent: None,
             renewed: None,
             release_sent: None,
@@ -94,10 +95,10 @@ fn pick<'a>(holds: &'a mut [Hold], rng: &mut fastrand::Rng) -> &'a mut Hold {
 }
 
 fn renew(wire: &mut Wire, hold: &mut Hold, lease: u64) -> Option<()> {
-    hold.renewal_sent = Some(Instant::now());
+    hold.renewal_sent = Some(now());
     let line = format!("LOCK.RENEW {} {} PX {lease}", hold.key, hold.owner);
     if wire.line(&line, LIMIT)? == Reply::Int(1) {
-        hold.renewed = Some(Instant::now());
+        hold.renewed = Some(now());
     }
     Some(())
 }
@@ -106,10 +107,10 @@ fn release(wire: &mut Wire, hold: &mut Hold) -> Option<()> {
     if hold.release_sent.is_some() {
         return Some(());
     }
-    hold.release_sent = Some(Instant::now());
+    hold.release_sent = Some(now());
     let line = format!("LOCK.RELEASE {} {}", hold.key, hold.owner);
     if wire.line(&line, LIMIT)? == Reply::Int(1) {
-        hold.released = Some(Instant::now());
+        hold.released = Some(now());
     }
     Some(())
 }

@@ -1,10 +1,14 @@
 //! Losses of power while clients lock: what an `appendfsync` really keeps.
 //!
-//! A round lets clients acquire, renew and release at full speed, cuts the power, starts the server from what its disk
-//! has (`harness::disk`) and compares the data with the replies that the clients have received. A setting is a server
-//! configuration with its disk; all its rounds use one server and its data.
+//! A round lets clients acquire, renew and release at full speed (`load`: exclusive locks; `kinds`: every kind), cuts
+//! the power, starts the server from what its disk has (`harness::disk`), or promotes its replica, and compares the data
+//! with the replies and messages that the clients have received (`check`, `judge`). A setting is a server configuration
+//! with its disk; all its rounds use one server and its data, or a pair that changes roles.
 
 pub mod check;
+pub mod data;
+pub mod judge;
+pub mod kinds;
 pub mod load;
 pub mod report;
 pub mod round;
@@ -20,6 +24,12 @@ pub struct Setting {
     pub cut_after: std::ops::Range<u64>,
     /// How often the data is saved by `BGSAVE`, in milliseconds.
     pub save_every: Option<u64>,
+    /// In so many of a hundred losses `BGREWRITEAOF` runs.
+    pub rewrites: u8,
+    /// Whether a replica is promoted after the loss.
+    pub has_replica: bool,
+    /// Whether the disk reports syncs that it has not made.
+    pub lies: bool,
     /// The leases of holds, in milliseconds. Short ones are asked for again after the restart instead of being looked
     /// for in the data.
     pub lease_ms: u64,
@@ -48,6 +58,9 @@ const PLAIN: Setting = Setting {
     sync_us: 1_000,
     cut_after: 100..700,
     save_every: None,
+    rewrites: 25,
+    has_replica: false,
+    lies: false,
     lease_ms: LONG_LEASE,
     keeps_replied: true,
 };
@@ -56,12 +69,12 @@ const EVERYSEC: Setting = Setting {
     name: "everysec",
     about: "`appendfsync everysec`",
     options: &["--appendonly", "yes", "--appendfsync", "everysec"],
-    cut_after: 200..3_200,
+    cut_after: 200..1_600,
     keeps_replied: false,
     ..PLAIN
 };
 
-pub const SETTINGS: [Setting; 8] = [
+pub const SETTINGS: [Setting; 11] = [
     PLAIN,
     Setting {
         name: "always-threads",
@@ -76,12 +89,39 @@ pub const SETTINGS: [Setting; 8] = [
         ],
         ..PLAIN
     },
+    Setting {
+        name: "always-text",
+        about: "`appendfsync always`, `aof-use-rdb-preamble no`, a rewrite in each loss",
+        options: &[
+            "--appendonly",
+            "yes",
+            "--appendfsync",
+            "always",
+            "--aof-use-rdb-preamble",
+            "no",
+        ],
+        rewrites: 100,
+        ..PLAIN
+    },
     EVERYSEC,
+    Setting {
+        name: "everysec-threads",
+        about: "`appendfsync everysec`, `io-threads 4`",
+        options: &[
+            "--appendonly",
+            "yes",
+            "--appendfsync",
+            "everysec",
+            "--io-threads",
+            "4",
+        ],
+        ..EVERYSEC
+    },
     Setting {
         name: "everysec-slow",
         about: "`appendfsync everysec`, a sync takes 0 to 3 s",
         sync_us: 1_500_000,
-        cut_after: 500..5_000,
+        cut_after: 500..3_500,
         ..EVERYSEC
     },
     Setting {
@@ -97,6 +137,21 @@ pub const SETTINGS: [Setting; 8] = [
         options: &[],
         cut_after: 100..1_500,
         save_every: Some(300),
+        ..EVERYSEC
+    },
+    Setting {
+        name: "replica",
+        about: "`appendfsync everysec`, the replica is promoted",
+        options: &[
+            "--appendonly",
+            "yes",
+            "--appendfsync",
+            "everysec",
+            "--repl-diskless-sync-delay",
+            "0",
+        ],
+        cut_after: 200..1_200,
+        has_replica: true,
         ..EVERYSEC
     },
     Setting {

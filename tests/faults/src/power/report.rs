@@ -6,6 +6,7 @@ use std::fs;
 use std::path::Path;
 
 use super::check::Figures;
+use super::judge::{Class, Counts};
 use super::SETTINGS;
 use crate::report::put;
 
@@ -14,6 +15,16 @@ const DIR: &str = "target/power";
 
 const BEGIN: &str = "<!-- figures of power losses -->";
 const END: &str = "<!-- end of the figures of power losses -->";
+
+/// The columns of the table of kinds.
+const KINDS: [(Class, &str); 6] = [
+    (Class::Lock, "Exclusive"),
+    (Class::ReadWrite, "`READ`, `WRITE`"),
+    (Class::Permit, "Permits"),
+    (Class::Bound, "`SESSION`"),
+    (Class::Several, "`LOCK.MACQUIRE`"),
+    (Class::Ticket, "`NOTIFY`"),
+];
 
 /// The figures of each setting on each server.
 type All = BTreeMap<String, BTreeMap<String, Figures>>;
@@ -49,25 +60,36 @@ fn load() -> All {
 /// The figures of one setting in a line.
 pub fn line(name: &str, figures: &Figures) -> String {
     let f = figures;
+    let all = f.all();
+    let kinds = f.kinds.iter().map(|(class, c)| {
+        format!(
+            "{class:?} {} grants, {} owed, lost {} + {} + {}",
+            c.grants, c.owed, c.lost_grants, c.lost_releases, c.lost_renewals
+        )
+    });
+    let kinds: Vec<String> = kinds.collect();
     format!(
         "{name} on {}: {} losses of power ({} rewrites, {} + {} clocks set back), {} grants, lost {} grants, {} releases, \
-         {} renewals, ms {}, {} bytes; {} of {} asked again early; {} tokens fell as expected; {} refused starts; {} violations",
+         {} renewals, ms {}, {} bytes; {} unknown; {} of {} asked again early; {} tokens fell as expected; {} refused \
+         starts; {} violations; {}",
         f.server,
         f.rounds,
         f.rewrites,
         f.half_hours_back,
         f.months_back,
-        f.grants,
-        f.lost_grants,
-        f.lost_releases,
-        f.lost_renewals,
+        all.grants,
+        all.lost_grants,
+        all.lost_releases,
+        all.lost_renewals,
         times(f),
         f.bytes_lost,
+        f.unknown,
         f.two_holders,
         f.asked_again,
         f.expected_falls,
         f.refused_starts,
-        f.violations.len()
+        f.violations.len(),
+        kinds.join("; ")
     )
 }
 
@@ -82,35 +104,45 @@ fn times(figures: &Figures) -> String {
     format!("{:.0} / {:.0} / {:.0}", at(0.5), at(0.99), at(1.0))
 }
 
-fn table() -> String {
-    let all = load();
+fn table(all: &All) -> String {
     let mut text = String::from(
-        "| Setting | Server | Losses of power | Clock a month back | Grants replied | Grants lost | Releases, renewals \
-         lost | Lost, ms: median / 99 % / most | Two holders, of holds asked for again | Tokens that fell, horizon lost | \
-         Refused starts | Violations |\n|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n",
+        "| Setting | Server | Losses of power | Clock a month back | Grants answered | Grants lost | Releases, renewals \
+         lost | Permits: grants, releases lost | Lost, ms: median / 99 % / most | Two holders, of holds asked for again | \
+         Tokens that fell, outside the premise | Refused starts | Violations |\n\
+         |---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n",
     );
     for setting in &SETTINGS {
         for f in all.get(setting.name).into_iter().flat_map(BTreeMap::values) {
-            let (lost, times, again) = match f.asked_again {
-                0 => (f.lost_grants.to_string(), times(f), String::new()),
-                asked => (
+            let sum = f.all();
+            let permits = f.kinds.get(&Class::Permit).copied().unwrap_or_default();
+            let lost = match f.asked_again {
+                0 => [
+                    sum.lost_grants.to_string(),
+                    format!("{}, {}", sum.lost_releases, sum.lost_renewals),
+                    format!("{}, {}", permits.lost_grants, permits.lost_releases),
+                    times(f),
                     String::new(),
-                    String::new(),
-                    format!("{} of {asked}", f.two_holders),
-                ),
-            };
-            let changes = match f.asked_again {
-                0 => format!("{}, {}", f.lost_releases, f.lost_renewals),
-                _ => String::new(),
+                ],
+                asked => {
+                    let two = format!("{} of {asked}", f.two_holders);
+                    [
+                        String::new(),
+                        String::new(),
+                        String::new(),
+                        String::new(),
+                        two,
+                    ]
+                }
             };
             let _ = writeln!(
                 text,
-                "| {} | {} | {} | {} | {} | {lost} | {changes} | {times} | {again} | {} | {} | {} |",
+                "| {} | {} | {} | {} | {} | {} | {} | {} | {} |",
                 setting.about,
                 f.server,
                 f.rounds,
                 f.months_back,
-                f.grants,
+                sum.grants,
+                lost.join(" | "),
                 f.expected_falls,
                 f.refused_starts,
                 f.violations.len()
@@ -120,10 +152,51 @@ fn table() -> String {
     text
 }
 
+/// The same by the kinds of holds, for all servers together.
+fn kinds(all: &All) -> String {
+    let names: Vec<&str> = KINDS.iter().map(|(_, name)| *name).collect();
+    let mut text = format!(
+        "| Setting | {} | Grants unknown to their owners |\n|---|{}---:|\n",
+        names.join(" | "),
+        "---:|".repeat(KINDS.len())
+    );
+    for setting in &SETTINGS {
+        let figures = || all.get(setting.name).into_iter().flat_map(BTreeMap::values);
+        let of = |class| {
+            let mut sum = Counts::default();
+            let those = figures().filter_map(|f| f.kinds.get(&class));
+            those.for_each(|counts| sum.add(counts));
+            sum
+        };
+        let has_kinds = figures().any(|f| f.kinds.len() > 1);
+        if has_kinds {
+            let cells = KINDS.iter().map(|(class, _)| {
+                let c = of(*class);
+                let (held, left) = (c.owed, c.releases);
+                format!("{} of {held}, {} of {left}", c.lost_grants, c.lost_releases)
+            });
+            let cells: Vec<String> = cells.collect();
+            let unknown: u64 = figures().map(|f| f.unknown).sum();
+            let _ = writeln!(
+                text,
+                "| {} | {} | {unknown} |",
+                setting.about,
+                cells.join(" | ")
+            );
+        }
+    }
+    text
+}
+
 /// Writes the table into docs/RELIABILITY.md; false if there was a violation.
 pub fn save() -> bool {
-    put((BEGIN, END), &format!("\n{}\n", table())).expect("the document");
     let all = load();
+    let tables = format!(
+        "\n{}\nLost of the grants whose holds had to be in the data, and of the releases, on all servers together:\n\n{}\n",
+        table(&all),
+        kinds(&all)
+    );
+    put((BEGIN, END), &tables).expect("the document");
     let mut figures = all.values().flat_map(BTreeMap::values);
     figures.all(|figures| figures.violations.is_empty())
 }

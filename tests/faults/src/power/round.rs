@@ -1,21 +1,33 @@
 //! The rounds of a setting.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use redis_lock_harness::clock::set_clock;
 use redis_lock_harness::disk::{Cut, Disk, Leaves};
+use redis_lock_harness::replica::follow;
 use redis_lock_harness::{has_io_threads, wait_for, Conn, TestServer};
 
 use super::check::{Figures, CHUNK};
+use super::data::Data;
+use super::judge::{end, judge, Times, Verdict};
+use super::kinds::{self, Part};
 use super::load::{Client, Hold};
 use super::{Setting, LONG_LEASE};
+use crate::client::Family;
+use crate::history::{now, MS};
 use crate::one::version;
 
-const CLIENTS: u64 = 5;
+/// Those that take exclusive locks at full speed.
+const CLIENTS: u64 = 3;
 const HALF_HOUR: i64 = -30 * 60;
 const MONTH: i64 = -30 * 24 * 3_600;
 /// Holds that are asked for by other owners after a restart.
 const ASKED_AGAIN: usize = 20;
+
+/// A promoted replica may have lost its link this many milliseconds before its primary lost its power.
+const LINK_LOST: std::ops::Range<u64> = 0..100;
 
 /// After so many rounds the AOF is rewritten, so that restarts do not take longer and longer.
 const REWRITTEN: u64 = 4;
@@ -23,11 +35,11 @@ const REWRITTEN: u64 = 4;
 /// Plays so many rounds, within the time.
 pub fn play(setting: &Setting, rounds: u64, seed: u64, limit: Duration) -> Figures {
     let begun = Instant::now();
-    let mut server = TestServer::with(setting.options);
-    server.crash();
-    let disk = Disk::of(&mut server, setting.sync_us);
-    disk.wipe();
-    server.start_again();
+    let (server, disk) = machine(setting);
+    let replica = setting.has_replica.then(|| machine(setting));
+    if let Some((replica, _)) = &replica {
+        follow(replica, &server);
+    }
     let figures = Figures {
         server: version(&server),
         replies_early: replies_early(&server, setting),
@@ -37,6 +49,7 @@ pub fn play(setting: &Setting, rounds: u64, seed: u64, limit: Duration) -> Figur
         setting,
         server,
         disk,
+        replica,
         rng: fastrand::Rng::with_seed(seed),
         figures,
         highest: 0,
@@ -55,10 +68,24 @@ pub fn play(setting: &Setting, rounds: u64, seed: u64, limit: Duration) -> Figur
     game.figures
 }
 
+/// A server with its disk.
+fn machine(setting: &Setting) -> (TestServer, Disk) {
+    let mut server = TestServer::with(setting.options);
+    server.crash();
+    let disk = Disk::of(&mut server, setting.sync_us);
+    if setting.lies {
+        disk.lie(&mut server);
+    }
+    disk.wipe();
+    server.start_again();
+    (server, disk)
+}
+
 struct Game<'a> {
     setting: &'a Setting,
     server: TestServer,
     disk: Disk,
+    replica: Option<(TestServer, Disk)>,
     rng: fastrand::Rng,
     figures: Figures,
     /// The highest token that a client has received.
@@ -69,19 +96,17 @@ struct Game<'a> {
 
 impl Game<'_> {
     fn round(&mut self, round: u64) {
-        let (holds, cut) = self.load_and_cut(round);
+        let Played {
+            holds,
+            mut parts,
+            cut,
+        } = self.load_and_cut(round);
+        let mut times = Times::of(&cut);
         self.figures.rounds += 1;
-        self.figures.grants += holds.len() as u64;
+        self.figures.count(&holds);
         self.figures.bytes_lost += cut.bytes_lost;
-        let lowest = holds.iter().map(|hold| hold.token).min();
-        if lowest.is_some_and(|lowest| lowest <= self.first) {
-            let text = format!("{}: {lowest:?} after {}", self.setting.name, self.first);
-            self.figures.violation(text);
-        }
-        let received = holds.iter().map(|hold| hold.token).max().unwrap_or(0);
-        self.highest = self.highest.max(received);
         let seconds = match self.rng.u8(..4) {
-            _ if self.setting.lease_ms < LONG_LEASE => 0,
+            _ if self.has_short_leases() => 0,
             0 => HALF_HOUR,
             1 => MONTH,
             _ => 0,
@@ -89,22 +114,74 @@ impl Game<'_> {
         self.figures.half_hours_back += u64::from(seconds == HALF_HOUR);
         self.figures.months_back += u64::from(seconds == MONTH);
         set_clock(&self.server, seconds);
-        let has_data = self.start();
+        let has_data = self.replica.is_some() || self.start();
         let mut conn = self.server.conn();
-        match self.setting.lease_ms < LONG_LEASE {
-            true => self.ask_again(&holds),
-            false if has_data => self.figures.judge(self.setting, &mut conn, &holds, &cut),
-            false => (),
+        let mut verdicts = Vec::new();
+        for part in &mut parts {
+            end(&mut part.history, times.cut);
+            let data = Data::read(&mut conn, &part.keys());
+            times.looked = now();
+            verdicts.push(judge(&part.history, &data, times));
+        }
+        self.judge_received(&holds, &verdicts);
+        if self.has_short_leases() {
+            self.ask_again(&holds);
+        } else if has_data {
+            let mut ends = self.figures.judge(self.setting, &mut conn, &holds, times);
+            for verdict in verdicts {
+                self.figures.add_verdict(self.setting, verdict, &mut ends);
+            }
+            self.figures.conclude(self.setting.name, ends, times.cut);
         }
         self.judge_token(&mut conn, round, seconds);
         set_clock(&self.server, 0);
         forget(&mut conn, &holds);
+        parts.iter().for_each(|part| part.forget(&mut conn));
         if round % REWRITTEN == REWRITTEN - 1 && self.setting.save_every.is_none() {
             conn.line("BGREWRITEAOF");
             wait_for("the end of the rewriting", || {
                 let field = |name| self.server.info_field("persistence", name);
                 field("aof_rewrite_in_progress") == "0" && field("aof_rewrite_scheduled") == "0"
             });
+        }
+        self.restore_replica();
+    }
+
+    fn has_short_leases(&self) -> bool {
+        self.setting.lease_ms < LONG_LEASE
+    }
+
+    /// All tokens of a round are above the first after the last start.
+    fn judge_received(&mut self, holds: &[Hold], verdicts: &[Verdict]) {
+        let own = holds.iter().map(|hold| hold.token);
+        let lowest = verdicts.iter().filter_map(|verdict| verdict.lowest);
+        let lowest = own.clone().chain(lowest).min();
+        if lowest.is_some_and(|lowest| lowest <= self.first) {
+            let text = format!("{}: {lowest:?} after {}", self.setting.name, self.first);
+            self.figures.violation(text);
+        }
+        let highest = verdicts.iter().map(|verdict| verdict.highest);
+        let highest = own.chain(highest).max().unwrap_or(0);
+        self.highest = self.highest.max(highest);
+    }
+
+    /// The replica, which is the server from then on.
+    fn promote(&mut self) {
+        if let Some((replica, disk)) = &mut self.replica {
+            std::mem::swap(replica, &mut self.server);
+            std::mem::swap(disk, &mut self.disk);
+        }
+    }
+
+    /// The former primary starts again from its own data, and follows.
+    fn restore_replica(&mut self) {
+        self.promote();
+        if self.replica.is_some() {
+            self.start();
+        }
+        self.promote();
+        if let Some((replica, _)) = &self.replica {
+            follow(replica, &self.server);
         }
     }
 
@@ -124,12 +201,18 @@ impl Game<'_> {
         false
     }
 
-    fn load_and_cut(&mut self, round: u64) -> (Vec<Hold>, Cut) {
+    fn load_and_cut(&mut self, round: u64) -> Played {
+        let port = self.server.port;
+        let stop = Arc::new(AtomicBool::new(false));
+        let groups = match self.has_short_leases() {
+            true => Vec::new(),
+            false => kinds::start(port, round, &mut self.rng, &stop),
+        };
         let clients: Vec<_> = (0..CLIENTS)
             .map(|id| Client {
                 id,
                 round,
-                port: self.server.port,
+                port,
                 lease_ms: self.setting.lease_ms,
                 renewed_ms: self.setting.renewed_ms(),
                 rng: self.rng.fork(),
@@ -141,15 +224,34 @@ impl Game<'_> {
             new_names: self.rng.bool(),
             torn_tails: self.rng.bool(),
         };
+        let loses_link = self.rng.bool();
+        if loses_link {
+            self.end_replication();
+        }
         let rng = &mut self.rng;
         let cut = self
             .disk
             .cut_power(&mut self.server, leaves, &mut || rng.f64());
+        if !loses_link {
+            self.end_replication();
+        }
+        stop.store(true, Ordering::Relaxed);
         let holds = clients
             .into_iter()
             .flat_map(|client| client.join().expect("a client"))
             .collect();
-        (holds, cut)
+        let parts = groups.into_iter();
+        let parts = parts.map(|group| group.join().expect("a group")).collect();
+        self.promote();
+        Played { holds, parts, cut }
+    }
+
+    /// The replica is promoted, a moment before its primary loses its power or just afterwards.
+    fn end_replication(&mut self) {
+        if let Some((replica, _)) = &self.replica {
+            assert_eq!(replica.conn().line("REPLICAOF NO ONE").text(), "OK");
+            pause(Duration::from_millis(self.rng.u64(LINK_LOST)));
+        }
     }
 
     /// Lets the clients work for a random time, while the server saves.
@@ -157,7 +259,8 @@ impl Game<'_> {
         let mut conn = self.server.conn();
         let end =
             Instant::now() + Duration::from_millis(self.rng.u64(self.setting.cut_after.clone()));
-        let rewrites = self.setting.save_every.is_none() && self.rng.u8(..4) == 0;
+        let rewrites =
+            self.setting.save_every.is_none() && self.rng.u8(..100) < self.setting.rewrites;
         if rewrites {
             let part = self.rng.f64();
             pause(end.saturating_duration_since(Instant::now()).mul_f64(part));
@@ -182,21 +285,19 @@ impl Game<'_> {
         held.sort_by_key(|hold| std::cmp::Reverse(hold.sent));
         held.truncate(ASKED_AGAIN);
         let port = self.server.port;
-        let lease = Duration::from_millis(self.setting.lease_ms);
+        let lease = self.setting.lease_ms * MS;
         let waits: Vec<_> = held
             .into_iter()
             .map(|hold| {
                 // An owner counts its lease from before it sent the request.
                 let end = match (hold.renewal_sent, hold.renewed) {
-                    (Some(sent), Some(_)) => {
-                        sent + Duration::from_millis(self.setting.renewed_ms())
-                    }
+                    (Some(sent), Some(_)) => sent + self.setting.renewed_ms() * MS,
                     _ => hold.sent + lease,
                 };
                 let line = format!("LOCK.ACQUIRE {} next PX 1000 BLOCK 10000", hold.key);
                 std::thread::spawn(move || {
                     let reply = Conn::open(port).line(&line);
-                    (reply.maybe_int().is_some(), Instant::now() < end)
+                    (reply.maybe_int().is_some(), now() < end)
                 })
             })
             .collect();
@@ -226,6 +327,52 @@ impl Game<'_> {
         self.figures
             .judge_token(name, self.first, highest, horizon, clock);
         self.highest = highest.max(self.first);
+    }
+}
+
+/// The records of a round.
+struct Played {
+    holds: Vec<Hold>,
+    parts: Vec<Part>,
+    cut: Cut,
+}
+
+impl Times {
+    fn of(cut: &Cut) -> Times {
+        let wall = SystemTime::now().duration_since(UNIX_EPOCH);
+        let since = cut.at.elapsed();
+        let wall_ms = wall.map_or(0, |wall| wall.saturating_sub(since).as_millis());
+        Times {
+            cut: now().saturating_sub(since.as_nanos() as u64),
+            cut_ms: wall_ms as i64,
+            looked: 0,
+        }
+    }
+}
+
+impl Part {
+    /// The numbers, names and kinds of all keys.
+    fn keys(&self) -> Vec<(u32, &str, Family)> {
+        let keys = (0..).zip(&self.keys);
+        keys.map(|(key, name)| (key, name.as_str(), (self.family)(key)))
+            .collect()
+    }
+
+    /// Deletes them.
+    fn forget(&self, conn: &mut Conn) {
+        for part in self.keys().chunks(CHUNK) {
+            let line = |(_, name, family): &(u32, &str, Family)| match family {
+                Family::Semaphore(_) => format!("UNLINK {name} {{{name}}}:timeout"),
+                _ => format!("LOCK.BREAK {name}"),
+            };
+            let lines: Vec<String> = part.iter().map(line).collect();
+            let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+            conn.send_lines(&lines);
+            for line in lines {
+                let reply = conn.recv();
+                assert!(!reply.is_error(), "{line}: {reply:?}");
+            }
+        }
     }
 }
 

@@ -25,9 +25,6 @@ const WAITS: usize = 4;
 /// The largest number of keys of a request.
 const MOST: usize = 3;
 
-/// How long a process waits for the last outcomes when the run is over and all faults are healed.
-const DRAIN: Duration = Duration::from_secs(10);
-
 /// The pause after a loop in which no connection had data.
 const IDLE: Duration = Duration::from_millis(1);
 
@@ -79,7 +76,7 @@ impl Process<'_> {
         let mut drain_until = None;
         loop {
             if self.world.is_over() {
-                let until = *drain_until.get_or_insert_with(|| Instant::now() + DRAIN);
+                let until = *drain_until.get_or_insert_with(|| Instant::now() + self.world.drain);
                 if self.tickets.is_empty() || Instant::now() > until {
                     return;
                 }
