@@ -4,7 +4,8 @@
 
 use std::time::Duration;
 
-use redis_lock_faults::power::check::Figures;
+use redis_lock_faults::power::check::{Ends, Figures};
+use redis_lock_faults::power::judge::Class;
 use redis_lock_faults::power::round::play;
 use redis_lock_faults::power::{Setting, SETTINGS};
 
@@ -32,6 +33,51 @@ fn a_server_that_never_syncs_is_found_to_lose_replied_grants() {
     let figures = play(&setting, 4, 1, LIMIT);
     assert!(figures.all().lost_grants > 0);
     assert!(figures.violations.len() as u64 >= figures.all().lost_grants);
+}
+
+#[test]
+fn a_disk_that_lies_is_found_to_lose_grants_and_releases_of_every_kind() {
+    let setting = Setting {
+        lies: true,
+        ..setting("always")
+    };
+    let figures = play(&setting, 6, 1, LIMIT);
+    let lost = |class| figures.kinds.get(&class).map_or(0, |c| c.lost_grants);
+    let classes = [
+        Class::Lock,
+        Class::ReadWrite,
+        Class::Permit,
+        Class::Bound,
+        Class::Several,
+        Class::Ticket,
+    ];
+    for class in classes {
+        assert!(lost(class) > 0, "{class:?}: {:?}", figures.kinds);
+    }
+    assert!(figures.violations.len() as u64 >= figures.all().lost_grants);
+}
+
+#[test]
+fn a_promoted_replica_lacks_only_the_last_writes() {
+    let figures = play(&setting("replica"), 4, 1, LIMIT);
+    assert_eq!(figures.rounds, 4);
+    assert_eq!(figures.violations, Vec::<String>::new());
+}
+
+#[test]
+fn a_kept_change_after_a_lost_one_is_found() {
+    let judge = |oldest_lost, newest_kept| {
+        let mut figures = Figures::default();
+        let ends = Ends {
+            oldest_lost,
+            newest_kept,
+        };
+        figures.conclude("forged", ends, 5_000_000);
+        (figures.violations.len(), figures.lost_ms)
+    };
+    assert_eq!(judge(None, Some(4_000_000)), (0, vec![0.0]));
+    assert_eq!(judge(Some(4_000_000), Some(4_000_000)), (0, vec![1.0]));
+    assert_eq!(judge(Some(4_000_000), Some(4_000_001)), (1, vec![1.0]));
 }
 
 #[test]

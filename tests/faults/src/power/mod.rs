@@ -13,6 +13,9 @@ pub mod load;
 pub mod report;
 pub mod round;
 
+#[cfg(test)]
+mod forged;
+
 /// A configuration of the server, its disk and its clients.
 pub struct Setting {
     pub name: &'static str,
