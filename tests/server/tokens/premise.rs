@@ -1,5 +1,6 @@
 //! The exact condition for tokens to rise over a promotion: the new primary has the last horizon, or its clock is less
-//! than an hour behind the last token. Both sides of this bound.
+//! than an hour behind the last token. Both sides of this bound. And the condition for a server that starts without any
+//! horizon: its clock is above the last token.
 
 use crate::common::clock::{fake_clock, set_clock};
 use crate::common::replica::{follow, wait_until_in_sync, PROMPT_MASTER};
@@ -105,4 +106,67 @@ fn without_the_last_horizon_and_with_a_clock_further_behind_they_can_step_back()
     assert!(parted.master_grants_at(3 * HOUR), "a new horizon");
     let first = parted.first_of_promoted_at(2 * HOUR - MINUTE);
     assert!(first < parted.last, "{first} is above {}", parted.last);
+}
+
+/// A server that started from data, and has granted since: for an hour its tokens are ahead of its clock.
+fn started_from_data() -> TestServer {
+    let mut server = with_clock();
+    let mut conn = server.conn();
+    grant(&mut conn);
+    assert_eq!(conn.line("SAVE").text(), "OK");
+    server.crash_and_restart();
+    // The hour begins with the first grant: it reads the horizon.
+    grant(&mut server.conn());
+    server
+}
+
+/// The last token of a server by this clock, and its first one when it has lost all data and starts by that clock.
+fn last_and_first_without_data(mut server: TestServer, last_at: i64, first_at: i64) -> (i64, i64) {
+    set_clock(&server, last_at);
+    let mut conn = server.conn();
+    wait_for_clock(&mut conn, last_at);
+    let last = grant(&mut conn);
+    server.crash();
+    // Without a snapshot where none was saved.
+    let _ = std::fs::remove_file(server.dir().join("dump.rdb"));
+    set_clock(&server, first_at);
+    server.start_again();
+    let mut conn = server.conn();
+    assert_eq!(conn.line("EXISTS redis_lock:horizon").int(), 0);
+    (last, grant(&mut conn))
+}
+
+#[test]
+fn without_any_horizon_tokens_rise_if_the_last_ones_were_not_ahead_of_the_clock() {
+    let (last, first) = last_and_first_without_data(with_clock(), 0, 0);
+    assert!(first > last, "{first} is below {last}");
+    let (last, first) = last_and_first_without_data(started_from_data(), 61 * MINUTE, 61 * MINUTE);
+    assert!(first > last, "{first} is below {last}");
+}
+
+/// These are the limits: a server without any data cannot know that tokens were ahead of the clock.
+#[test]
+fn without_any_horizon_tokens_step_back_if_the_last_server_had_granted_from_data_for_less_than_an_hour(
+) {
+    for minutes in [0, 59] {
+        let at = minutes * MINUTE;
+        let (last, first) = last_and_first_without_data(started_from_data(), at, at);
+        assert!(first < last, "{first} is above {last}");
+    }
+}
+
+#[test]
+fn without_any_horizon_tokens_step_back_with_a_clock_set_back() {
+    let (last, first) = last_and_first_without_data(with_clock(), 0, -MINUTE);
+    assert!(first < last, "{first} is above {last}");
+    // While that server ran, its clock was set back: its tokens continued from the later time.
+    let server = with_clock();
+    let late = {
+        set_clock(&server, HOUR);
+        let mut conn = server.conn();
+        wait_for_clock(&mut conn, HOUR);
+        grant(&mut conn)
+    };
+    let (last, first) = last_and_first_without_data(server, 0, 0);
+    assert!(last > late && first < last, "{first} is above {last}");
 }

@@ -116,6 +116,7 @@ impl Game<'_> {
         set_clock(&self.server, seconds);
         let has_data = self.replica.is_some() || self.start();
         let mut conn = self.server.conn();
+        let horizon = horizon(&mut conn);
         let mut verdicts = Vec::new();
         for part in &mut parts {
             end(&mut part.history, times.cut);
@@ -133,7 +134,7 @@ impl Game<'_> {
             }
             self.figures.conclude(self.setting.name, ends, times.cut);
         }
-        self.judge_token(&mut conn, round, seconds);
+        self.judge_token(&mut conn, round, seconds, horizon);
         set_clock(&self.server, 0);
         forget(&mut conn, &holds);
         parts.iter().for_each(|part| part.forget(&mut conn));
@@ -313,12 +314,8 @@ impl Game<'_> {
         }
     }
 
-    fn judge_token(&mut self, conn: &mut Conn, round: u64, seconds: i64) {
-        let horizon = conn.line("GET redis_lock:horizon");
-        let horizon = match horizon.is_nil() {
-            true => 0,
-            false => horizon.text().parse().expect("a number"),
-        };
+    /// The horizon is that of the data, before the first grant.
+    fn judge_token(&mut self, conn: &mut Conn, round: u64, seconds: i64, horizon: i64) {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let clock = now.map_or(0, |now| now.as_micros() as i64) + seconds * 1_000_000;
         let line = format!("LOCK.ACQUIRE first:{round} me PX 1000 BLOCK 10000");
@@ -327,6 +324,15 @@ impl Game<'_> {
         self.figures
             .judge_token(name, self.first, highest, horizon, clock);
         self.highest = highest.max(self.first);
+    }
+}
+
+/// The stored horizon; 0: there is none.
+fn horizon(conn: &mut Conn) -> i64 {
+    let horizon = conn.line("GET redis_lock:horizon");
+    match horizon.is_nil() {
+        true => 0,
+        false => horizon.text().parse().expect("a number"),
     }
 }
 
