@@ -122,18 +122,24 @@ fn started_from_data() -> TestServer {
 
 /// The last token of a server by this clock, and its first one when it has lost all data and starts by that clock.
 fn last_and_first_without_data(mut server: TestServer, last_at: i64, first_at: i64) -> (i64, i64) {
-    set_clock(&server, last_at);
+    let last = last_before_loss(&mut server, last_at, first_at);
+    (last, grant(&mut server.conn()))
+}
+
+/// The last token of a server by this clock. It starts again without data by that clock.
+fn last_before_loss(server: &mut TestServer, last_at: i64, first_at: i64) -> i64 {
+    set_clock(server, last_at);
     let mut conn = server.conn();
     wait_for_clock(&mut conn, last_at);
     let last = grant(&mut conn);
     server.crash();
     // Without a snapshot where none was saved.
     let _ = std::fs::remove_file(server.dir().join("dump.rdb"));
-    set_clock(&server, first_at);
+    set_clock(server, first_at);
     server.start_again();
     let mut conn = server.conn();
     assert_eq!(conn.line("EXISTS redis_lock:horizon").int(), 0);
-    (last, grant(&mut conn))
+    last
 }
 
 #[test]
@@ -169,4 +175,17 @@ fn without_any_horizon_tokens_step_back_with_a_clock_set_back() {
     };
     let (last, first) = last_and_first_without_data(server, 0, 0);
     assert!(last > late && first < last, "{first} is above {last}");
+}
+
+/// The remedy of docs/RELIABILITY.md, "Losses of power".
+#[test]
+fn a_horizon_that_is_set_by_hand_before_the_first_grant_replaces_a_lost_one() {
+    let mut server = started_from_data();
+    let last = last_before_loss(&mut server, 0, 0);
+    let mut conn = server.conn();
+    let seconds: i64 = conn.line("TIME").list()[0].text().parse().unwrap();
+    let ahead = (seconds + HOUR) * 1_000_000;
+    conn.line(&format!("SET redis_lock:horizon {ahead}"));
+    let first = grant(&mut conn);
+    assert!(first > last, "{first} is below {last}");
 }

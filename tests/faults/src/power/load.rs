@@ -1,4 +1,5 @@
-//! The clients that take exclusive locks at full speed. Each records the holds that it was granted, with the times of its requests and replies.
+//! The clients that take exclusive locks at full speed. Each records the holds that it was granted, with the times of
+//! its requests and replies.
 
 use std::time::Duration;
 

@@ -1,9 +1,10 @@
 //! Losses of power while clients lock: what an `appendfsync` really keeps.
 //!
-//! A round lets clients acquire, renew and release at full speed (`load`: exclusive locks; `kinds`: every kind), cuts
-//! the power, starts the server from what its disk has (`harness::disk`), or promotes its replica, and compares the data
-//! with the replies and messages that the clients have received (`check`, `judge`). A setting is a server configuration
-//! with its disk; all its rounds use one server and its data, or a pair that changes roles.
+//! A round lets clients acquire, renew and release (`load`: exclusive locks, at full speed; `kinds`: every kind), cuts
+//! the power, starts the server from what its disk has (`harness::disk`) or promotes its replica, and compares the data
+//! with the replies and messages that the clients have received (`check`: exclusive locks, tokens; `judge`: every
+//! kind). A setting is a server configuration with its disk; all its rounds use one server and its data, or a pair that
+//! changes roles.
 
 pub mod check;
 pub mod data;
