@@ -103,6 +103,16 @@ impl Disk {
         self.replace(&[]);
     }
 
+    /// The number of files of commands that the AOF of a server that is not running has: while it is rewritten, more
+    /// than one, and only the last may end in the middle of a command.
+    pub fn increments(&self) -> usize {
+        let mut files = listed(&self.root.join(AOF_DIRECTORY)).into_iter();
+        let manifest = files.find(|path| path.to_string_lossy().ends_with(".manifest"));
+        let text = manifest.and_then(|path| fs::read_to_string(path).ok());
+        let text = text.unwrap_or_default();
+        text.lines().filter(|line| line.contains("type i")).count()
+    }
+
     fn record(&self, name: &str) -> PathBuf {
         self.root.join("durable").join(name)
     }

@@ -38,6 +38,10 @@ pub struct Figures {
     /// Holds of earlier owners, asked for by others, that were granted before their lease was over.
     pub asked_again: u64,
     pub two_holders: u64,
+    /// Losses in the middle of the data, between two files of the AOF, that the server did not notice.
+    pub holes: u64,
+    /// Keys that are inconsistent after such a loss.
+    pub broken: u64,
     /// Losses in the middle of the data: the server ends at its start, and begins without data here.
     pub refused_starts: u64,
     /// Whether the server sends replies before it syncs, against `appendfsync always`.
@@ -84,6 +88,8 @@ impl Figures {
         self.expected_falls += other.expected_falls;
         self.asked_again += other.asked_again;
         self.two_holders += other.two_holders;
+        self.holes += other.holes;
+        self.broken += other.broken;
         self.refused_starts += other.refused_starts;
         self.violations.extend(other.violations);
     }
@@ -134,28 +140,41 @@ impl Figures {
         ends
     }
 
-    /// Adds the verdict about other kinds of locks.
-    pub fn add_verdict(&mut self, setting: &Setting, verdict: Verdict, ends: &mut Ends) {
+    /// Adds the verdict about other kinds of locks. `is_split`: the AOF may lack the end of a file that is not its
+    /// last.
+    pub fn add_verdict(
+        &mut self,
+        setting: &Setting,
+        verdict: Verdict,
+        ends: &mut Ends,
+        is_split: bool,
+    ) {
         for (class, counts) in &verdict.counts {
             self.kinds.entry(*class).or_default().add(counts);
         }
         self.unknown += verdict.unknown;
         verdict.oldest_lost.into_iter().for_each(|at| ends.lost(at));
         ends.newest_kept = ends.newest_kept.max(verdict.newest_kept);
-        let lost = verdict.lost.into_iter();
-        let lost = lost.filter(|_| self.is_promised(setting));
-        let texts: Vec<String> = lost.chain(verdict.violations).collect();
+        let is_promised = self.is_promised(setting);
+        if is_split {
+            self.broken += verdict.broken.len() as u64;
+        }
+        let lost = verdict.lost.into_iter().filter(|_| is_promised);
+        let broken = verdict.broken.into_iter().filter(|_| !is_split);
+        let texts: Vec<String> = lost.chain(broken).chain(verdict.violations).collect();
         for text in texts {
             self.violation(format!("{}: {text}", setting.name));
         }
     }
 
-    /// Judges whether what is lost is an end, and notes how long it is.
-    pub fn conclude(&mut self, name: &str, ends: Ends, cut: Nanos) {
+    /// Judges whether what is lost is an end, and notes how long it is. `is_split` as above.
+    pub fn conclude(&mut self, name: &str, ends: Ends, cut: Nanos, is_split: bool) {
         if let (Some(lost), Some(kept)) = (ends.oldest_lost, ends.newest_kept) {
-            if kept > lost {
-                let by = Duration::from_nanos(kept - lost);
-                self.violation(format!("{name}: a later change is kept, by {by:?}"));
+            let by = Duration::from_nanos(kept.saturating_sub(lost));
+            match is_split {
+                _ if by.is_zero() => (),
+                true => self.holes += 1,
+                false => self.violation(format!("{name}: a later change is kept, by {by:?}")),
             }
         }
         let lost = ends.oldest_lost.map_or(0, |lost| cut.saturating_sub(lost));

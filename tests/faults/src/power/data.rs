@@ -12,6 +12,8 @@ use crate::history::Kind;
 pub struct Data {
     pub found: Vec<Found>,
     pub semaphores: Vec<Semaphore>,
+    /// Keys whose data the server does not accept as that of a lock, with its error.
+    pub refused: Vec<(u32, String)>,
 }
 
 /// A hold.
@@ -22,8 +24,10 @@ pub struct Found {
     pub kind: Kind,
     /// Not of a permit, which has none in the data.
     pub token: Option<i64>,
-    /// The end of its lease, in milliseconds of the wall clock.
+    /// The end of its lease at the earliest, in milliseconds of the wall clock.
     pub ends_ms: i64,
+    /// The same at the latest: the server states the rest of a lease, at a moment while the data is read.
+    pub ends_by_ms: i64,
     /// Whether the server says that it is bound to a connection.
     pub is_bound: bool,
 }
@@ -40,19 +44,22 @@ pub struct Semaphore {
 impl Data {
     /// Reads these keys, given with their numbers.
     pub fn read(conn: &mut Conn, keys: &[(u32, &str, Family)]) -> Data {
-        let clock = conn.line("TIME").list();
-        let seconds: i64 = clock[0].text().parse().expect("a number");
-        let now_ms = seconds * 1_000 + clock[1].text().parse::<i64>().expect("a number") / 1_000;
         let mut data = Data::default();
         for part in keys.chunks(CHUNK) {
-            let lines: Vec<String> = part.iter().flat_map(|key| lines(key)).collect();
+            let lines: Vec<String> = part.iter().flat_map(lines).collect();
             let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+            let first = data.found.len();
+            let from_ms = clock_ms(conn);
             conn.send_lines(&lines);
             for (key, _, family) in part {
                 match family {
                     Family::Semaphore(_) => data.add_permits(*key, conn),
-                    _ => data.add_holders(*key, now_ms, &conn.recv()),
+                    _ => data.add_holders(*key, from_ms, &conn.recv()),
                 }
+            }
+            let took_ms = clock_ms(conn) - from_ms;
+            for found in &mut data.found[first..] {
+                found.ends_by_ms = found.ends_ms + took_ms;
             }
         }
         data
@@ -67,6 +74,7 @@ impl Data {
             kind: Kind::Permit(PERMITS),
             token: None,
             ends_ms: pair[1].text().parse::<f64>().expect("a score") as i64,
+            ends_by_ms: 0,
             is_bound: false,
         });
         self.found.extend(pairs);
@@ -80,6 +88,9 @@ impl Data {
     fn add_holders(&mut self, key: u32, now_ms: i64, info: &Reply) {
         if info.is_nil() {
             return;
+        }
+        if info.is_error() {
+            return self.refused.push((key, info.error()));
         }
         let field = |name| info.field(name).expect("a field");
         let kind = match field("mode").text().as_str() {
@@ -95,10 +106,18 @@ impl Data {
                 kind,
                 token: of("token").maybe_int(),
                 ends_ms: now_ms + of("pttl").int(),
+                ends_by_ms: 0,
                 is_bound: of("session").int() == 1,
             });
         }
     }
+}
+
+/// The server's wall clock.
+fn clock_ms(conn: &mut Conn) -> i64 {
+    let clock = conn.line("TIME").list();
+    let number = |at: usize| clock[at].text().parse::<i64>().expect("a number");
+    number(0) * 1_000 + number(1) / 1_000
 }
 
 fn lines((_, name, family): &(u32, &str, Family)) -> Vec<String> {

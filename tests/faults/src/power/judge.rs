@@ -89,6 +89,8 @@ pub struct Verdict {
     pub newest_kept: Option<Nanos>,
     /// What was answered and is lost.
     pub lost: Vec<String>,
+    /// Keys that are inconsistent: only the loss of a piece in the middle of the data explains that.
+    pub broken: Vec<String>,
     /// What no setting explains.
     pub violations: Vec<String>,
 }
@@ -162,9 +164,12 @@ pub fn judge(history: &History, data: &Data, times: Times) -> Verdict {
         let (free, held) = (semaphore.free, semaphore.held);
         if free.map_or(held != 0, |free| free + held != i64::from(PERMITS)) {
             let text = format!("permits appeared or vanished: {semaphore:?}");
-            verdict.violations.push(text);
+            verdict.broken.push(text);
         }
     }
+    let refused = data.refused.iter();
+    let refused = refused.map(|(key, error)| format!("the data of key {key} is refused: {error}"));
+    verdict.broken.extend(refused);
     let before = check(history).violations;
     let judged = [
         Rule::Exclusion,
@@ -251,7 +256,7 @@ impl Verdict {
                 self.violations
                     .push(format!("bound after a restart: {found:?}"));
             }
-            if known.any(|hold| fits(&hold)) {
+            if known.any(fits) {
                 continue;
             }
             match open.contains(&(found.key, found.owner, found.kind)) {
@@ -309,7 +314,7 @@ fn fate(hold: &Hold, same: Option<&Found>, found: &[&Found], times: Times) -> Fa
         };
     };
     let is_counted = hold.session.is_none() && !hold.doubtful && is_owed(hold, times);
-    match is_counted && same.ends_ms + SLACK_MS < times.wall_ms(hold.surely_until) {
+    match is_counted && same.ends_by_ms + SLACK_MS < times.wall_ms(hold.surely_until) {
         true => Fate::LostRenewal,
         false => Fate::Kept,
     }

@@ -78,7 +78,7 @@ const EVERYSEC: Setting = Setting {
     ..PLAIN
 };
 
-pub const SETTINGS: [Setting; 11] = [
+pub const SETTINGS: [Setting; 12] = [
     PLAIN,
     Setting {
         name: "always-threads",
@@ -108,6 +108,12 @@ pub const SETTINGS: [Setting; 11] = [
         ..PLAIN
     },
     EVERYSEC,
+    Setting {
+        name: "everysec-rewrite",
+        about: "`appendfsync everysec`, a rewrite in each loss",
+        rewrites: 100,
+        ..EVERYSEC
+    },
     Setting {
         name: "everysec-threads",
         about: "`appendfsync everysec`, `io-threads 4`",

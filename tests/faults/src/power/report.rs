@@ -71,7 +71,7 @@ pub fn line(name: &str, figures: &Figures) -> String {
     format!(
         "{name} on {}: {} losses of power ({} rewrites, {} + {} clocks set back), {} grants, lost {} grants, {} releases, \
          {} renewals, ms {}, {} bytes; {} unknown; {} of {} asked again early; {} tokens fell as expected; {} refused \
-         starts; {} violations; {}",
+         starts, {} holes, {} broken keys; {} violations; {}",
         f.server,
         f.rounds,
         f.rewrites,
@@ -88,6 +88,8 @@ pub fn line(name: &str, figures: &Figures) -> String {
         f.asked_again,
         f.expected_falls,
         f.refused_starts,
+        f.holes,
+        f.broken,
         f.violations.len(),
         kinds.join("; ")
     )
@@ -108,7 +110,7 @@ fn table(all: &All) -> String {
     let mut text = String::from(
         "| Setting | Server | Losses of power | Clock a month back | Grants answered | Grants lost | Releases, renewals \
          lost | Permits: grants, releases lost | Lost, ms: median / 99 % / most | Two holders, of holds asked for again | \
-         Tokens that fell, outside the premise | Refused starts | Violations |\n\
+         Tokens that fell, outside the premise | Refused starts, holes | Violations |\n\
          |---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n",
     );
     for setting in &SETTINGS {
@@ -136,7 +138,7 @@ fn table(all: &All) -> String {
             };
             let _ = writeln!(
                 text,
-                "| {} | {} | {} | {} | {} | {} | {} | {} | {} |",
+                "| {} | {} | {} | {} | {} | {} | {} | {}, {} | {} |",
                 setting.about,
                 f.server,
                 f.rounds,
@@ -145,6 +147,7 @@ fn table(all: &All) -> String {
                 lost.join(" | "),
                 f.expected_falls,
                 f.refused_starts,
+                f.holes,
                 f.violations.len()
             );
         }

@@ -114,6 +114,7 @@ impl Game<'_> {
         self.figures.half_hours_back += u64::from(seconds == HALF_HOUR);
         self.figures.months_back += u64::from(seconds == MONTH);
         set_clock(&self.server, seconds);
+        let is_split = self.is_split();
         let has_data = self.replica.is_some() || self.start();
         let mut conn = self.server.conn();
         let horizon = horizon(&mut conn);
@@ -130,9 +131,11 @@ impl Game<'_> {
         } else if has_data {
             let mut ends = self.figures.judge(self.setting, &mut conn, &holds, times);
             for verdict in verdicts {
-                self.figures.add_verdict(self.setting, verdict, &mut ends);
+                self.figures
+                    .add_verdict(self.setting, verdict, &mut ends, is_split);
             }
-            self.figures.conclude(self.setting.name, ends, times.cut);
+            self.figures
+                .conclude(self.setting.name, ends, times.cut, is_split);
         }
         self.judge_token(&mut conn, round, seconds, horizon);
         set_clock(&self.server, 0);
@@ -146,6 +149,12 @@ impl Game<'_> {
             });
         }
         self.restore_replica();
+    }
+
+    /// Whether the AOF that is left has several files of commands. While a rewriting begins, the server syncs the end
+    /// of the file before in the background, unless each write is synced.
+    fn is_split(&self) -> bool {
+        self.replica.is_none() && !self.setting.keeps_replied && self.disk.increments() > 1
     }
 
     fn has_short_leases(&self) -> bool {
