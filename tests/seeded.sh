@@ -6,8 +6,9 @@
 # redis-7.4`). NAME is the beginning of a patch's name (`33-`), or an area (`tokens/`). At the end a table in Markdown
 # is printed; the exit status is 1 if a fault was not caught.
 #
-# With --explore only the faults of the core are tried, and only the exploration (docs/EXPLORATION.md) looks for them,
-# to EXPLORE_DEPTH steps and EXPLORE_STATES states a scene. A fault that it does not find is no failure.
+# With --explore only the faults that lie in src/lock alone are tried, and only the exploration (docs/EXPLORATION.md)
+# looks for them: first to 3 steps, then to EXPLORE_DEPTH, at most EXPLORE_STATES states a scene, the scenes of the
+# fault's area first. A fault that it does not find is no failure.
 set -eu
 cd "$(dirname "$0")/.."
 root=$PWD dir=$PWD/target/seeded
@@ -118,10 +119,16 @@ tried() {
 
 # scenes PATCH: the scenes to search, those of its area first.
 scenes() {
-    case $1 in
-    */multi/*) echo explore::many ;;
-    */read_write/*) echo explore::read_write ;;
-    */session/*) echo sessions ;;
+    case /${1#"$root/tests/seeded/"} in
+    *many* | */multi/*) echo explore::many ;;
+    *deadlock*) echo at_once_of_three_owners_with_deadlocks ;;
+    *reader* | *writer* | *upgrade* | */read_write/*) echo explore::read_write ;;
+    */session/*) echo one_lock_with_sessions ;;
+    */semaphore/*) echo explore::semaphore ;;
+    *window* | *turn*) echo one_lock_before_a_window ;;
+    *ticket* | *heard*) echo one_lock_with_tickets ;;
+    */tokens/*) echo one_lock_with_restarts ;;
+    *delay* | *drain* | *demoted*) echo one_lock_with_changes ;;
     esac
     echo explore::
 }
@@ -140,8 +147,11 @@ judge() {
     LOCK_SERVER=${needs:+$root/.servers/bin/$needs}
     LOCK_SERVER=${LOCK_SERVER:-$usual}
     if [ -n "$explore" ]; then
-        for scenes in $(scenes "$1"); do
-            run "$all" core "$scenes" || return 0
+        deepest=$EXPLORE_DEPTH
+        for EXPLORE_DEPTH in 3 "$deepest"; do
+            for scenes in $(scenes "$1"); do
+                run "$all" core "$scenes" || { EXPLORE_DEPTH=$deepest && return 0; }
+            done
         done
         return 1
     fi
@@ -154,7 +164,7 @@ judge() {
 
 patches=
 for patch in "$root"/tests/seeded/*/*.patch; do
-    [ -z "$explore" ] || grep -q '^try: core ' "$patch" || continue
+    [ -z "$explore" ] || ! grep '^+++ ' "$patch" | grep -qv '^+++ b/src/lock/' || continue
     patch=${patch#"$root"/tests/seeded/} # the clone may lie in a directory with spaces, these names have none
     [ $# -gt 0 ] || patches="$patches $patch"
     for name in "$@"; do

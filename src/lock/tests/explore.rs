@@ -15,6 +15,7 @@ mod digest;
 mod exclusive;
 mod many;
 mod read_write;
+mod semaphore;
 
 use std::collections::HashSet;
 use std::fmt::Debug;
@@ -46,6 +47,9 @@ struct Scene<C: Case> {
     is_within: fn(&C) -> bool,
     /// The depth if none is asked for.
     depth: usize,
+    /// Whether states are the same only if all their numbers are. Needed where a clock is set, a process restarts or a
+    /// horizon is written: there numbers are compared with others than those of their kind.
+    exact: bool,
 }
 
 /// How a state was reached first.
@@ -68,14 +72,14 @@ struct Search<'a, C: Case> {
 /// The highest hold count from which a search goes on.
 const MOST_HOLDS: u32 = 2;
 
-/// Whether no hold of these locks is counted higher than [`MOST_HOLDS`].
-fn has_few_holds(sim: &Sim, keys: &[&str]) -> bool {
+/// Whether no hold of these locks is counted higher than this.
+fn has_few_holds(sim: &Sim, keys: &[&str], most: u32) -> bool {
     keys.iter().all(|key| match sim.state(key) {
-        KeyState::Held(hold) => hold.count <= MOST_HOLDS,
+        KeyState::Held(hold) => hold.count <= most,
         KeyState::ReadWrite(lock) => {
             let readers = lock.readers.iter().map(|reader| reader.count);
             let writer = lock.writer.iter().map(|writer| writer.count);
-            readers.chain(writer).all(|count| count <= MOST_HOLDS)
+            readers.chain(writer).all(|count| count <= most)
         }
         _ => true,
     })
@@ -136,13 +140,17 @@ fn explore<C: Case + Debug>(scene: &Scene<C>) {
 impl<C: Case + Debug> Search<'_, C> {
     fn begin(&mut self) {
         let case = self.replay(&[]);
-        self.seen.insert(digest(&format!("{case:?}")));
+        self.seen.insert(self.id(&case));
         self.nodes.push(Node {
             parent: 0,
             action: 0,
             owners: 0,
             is_within: true,
         });
+    }
+
+    fn id(&self, case: &C) -> u128 {
+        digest(&format!("{case:?}"), self.scene.exact)
     }
 
     fn replay(&self, actions: &[u8]) -> C {
@@ -202,7 +210,7 @@ impl<C: Case + Debug> Search<'_, C> {
     fn new_state(&mut self, history: &[u8]) -> Option<bool> {
         let played = catch_unwind(AssertUnwindSafe(|| {
             let mut case = self.replay(history);
-            let id = digest(&format!("{case:?}"));
+            let id = self.id(&case);
             let is_within = (self.scene.is_within)(&case);
             let is_new = !self.seen.contains(&id);
             if is_new {

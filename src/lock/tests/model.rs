@@ -10,7 +10,7 @@
 pub mod exclusive;
 pub mod many;
 pub mod read_write;
-mod semaphore;
+pub mod semaphore;
 mod tickets;
 
 use std::fmt::Debug;
@@ -207,6 +207,8 @@ fn code(error: &LockError) -> &'static str {
         LockError::Unblocked => "UNBLOCKED",
         LockError::Broken => "LOCKBROKEN",
         LockError::TryAgain => "TRYAGAIN",
+        LockError::InStartupDelay(_) => "DELAY",
+        LockError::Drained => "DRAINED",
         LockError::Deadlock(_) => "DEADLOCK",
         LockError::Upgrade => "DEADLOCK of two upgrades",
         LockError::WhichHold => "READ or WRITE?",

@@ -457,9 +457,13 @@ pub fn normal_form(debug: &str) -> String {
     text
 }
 
-/// The hash of the normal form.
-pub fn digest(debug: &str) -> u128 {
-    let text = normal_form(debug);
+/// The hash of a state: of its normal form, or with `exact` of its whole text. Then hardly any two histories lead to the
+/// same state.
+pub fn digest(debug: &str, exact: bool) -> u128 {
+    let text = match exact {
+        true => debug.to_string(),
+        false => normal_form(debug),
+    };
     let half = |salt: u8| {
         let mut hasher = DefaultHasher::new();
         (salt, &text).hash(&mut hasher);

@@ -1,7 +1,7 @@
 //! Requests on one lock and on two at once, with the search for deadlocks and without.
 
 use crate::lock::tests::explore::digest::BEGIN_MS;
-use crate::lock::tests::explore::{explore, has_few_holds, step, Action, Scene};
+use crate::lock::tests::explore::{explore, has_few_holds, step, Action, Scene, MOST_HOLDS};
 use crate::lock::tests::model::many::{Ask, Case, Op};
 use crate::lock::tests::model::{conn_of, Case as _};
 use crate::lock::tests::sim::Settings;
@@ -17,10 +17,14 @@ fn act(owner: Option<usize>, op: Op) -> Action<Op> {
 }
 
 fn acquire(owner: usize, keys: &[usize], wait: Option<Option<u64>>) -> Op {
+    from(owner, 0, keys, wait)
+}
+
+fn from(owner: usize, conn: u64, keys: &[usize], wait: Option<Option<u64>>) -> Op {
     Op::Acquire(Ask {
         keys: keys.to_vec(),
         owner,
-        conn: conn_of(owner, 0),
+        conn: conn_of(owner, conn),
         lease_ms: LEASE_MS,
         wait,
         once: false,
@@ -75,8 +79,9 @@ fn scene(
         first: vec![step(Op::Pass(BEGIN_MS), true, true)],
         actions: all,
         rest: Case::come_to_rest,
-        is_within: |case| has_few_holds(&case.sim, &["k0", "k1"]),
+        is_within: |case| has_few_holds(&case.sim, &["k0", "k1"], MOST_HOLDS),
         depth,
+        exact: false,
     }
 }
 
@@ -99,4 +104,55 @@ fn two_locks_at_once_of_two_owners() {
 fn two_locks_at_once_of_three_owners_with_deadlocks() {
     let name = "two locks at once, three owners, deadlocks";
     explore(&scene((name, 2, 0), true, commands(3)));
+}
+
+/// Two places are the limit of all requests together.
+#[test]
+fn two_locks_at_once_with_a_limit() {
+    let name = "two locks at once, a limit";
+    let mut actions = commands(3);
+    actions.push(act(Some(1), from(1, 1, &[0, 1], Some(None))));
+    let mut scene = scene((name, 2, 1), false, actions);
+    scene.settings.limits.max_waiters = 2;
+    explore(&scene);
+}
+
+/// Two owners wait for each of two locks, in opposite orders, and ask for both at once.
+#[test]
+fn two_locks_at_once_of_owners_that_wait_for_each() {
+    let name = "two locks at once, waiting for each";
+    let mut actions = commands(2);
+    for (owner, keys) in [(0, [0, 1]), (1, [0, 1])] {
+        actions.push(act(Some(owner), from(owner, 2, &keys, Some(None))));
+    }
+    actions.push(act(None, Op::Release(vec![0, 1], 2, true)));
+    let mut scene = scene((name, 2, 2), false, actions);
+    let steps = [
+        acquire(2, &[0, 1], None),
+        from(0, 0, &[0], Some(None)),
+        from(1, 0, &[1], Some(None)),
+        from(1, 1, &[0], Some(None)),
+        from(0, 1, &[1], Some(None)),
+    ];
+    scene.first.extend(steps.map(|op| step(op, true, true)));
+    explore(&scene);
+}
+
+/// A grant of both locks is in flight to an owner that held one of them before.
+#[test]
+fn two_locks_at_once_with_a_reentry_in_flight() {
+    let name = "two locks at once, a re-entry in flight";
+    let mut actions = commands(2);
+    actions.push(act(None, Op::DropAddressee));
+    actions.push(act(Some(0), from(0, 1, &[0, 1], None)));
+    actions.push(act(Some(0), Op::Release(vec![0], 0, false)));
+    let mut scene = scene((name, 2, 2), false, actions);
+    let steps = [
+        acquire(0, &[0], None),
+        acquire(1, &[1], None),
+        acquire(0, &[0, 1], Some(None)),
+        Op::Release(vec![1], 1, true),
+    ];
+    scene.first.extend(steps.map(|op| step(op, true, false)));
+    explore(&scene);
 }

@@ -81,6 +81,21 @@ impl model::Case for Case {
             }
             Op::Pass(ms) => self.sim.pass(ms),
             Op::Alarm => self.alarm(),
+            Op::Advance(ms) => {
+                self.sim.pass(ms);
+                self.model.mono_ms = self.sim.now.mono_ms;
+                self.model.wall_ms = self.sim.now.wall_ms;
+                self.alarm();
+            }
+            Op::Delay(ms) => {
+                self.sim.begin_startup_delay(ms);
+                self.model.delay_until_ms = self.model.mono_ms + ms;
+            }
+            Op::Drain => {
+                self.sim.drain();
+                self.model.drain();
+            }
+            Op::ChangeRole => self.change_role(),
             Op::SetClock(ms) => {
                 self.sim.now.wall_ms = self.least_clock_ms.max(self.sim.now.wall_ms + ms);
             }
@@ -232,7 +247,7 @@ impl model::Case for Case {
             let hold = self.model.holder(key);
             self.check_session(name, hold);
             let held = hold.is_some();
-            if settled && self.sim.may_grant {
+            if settled && self.model.grants() {
                 assert!(
                     held || queue.is_empty() || self.model.is_left_free(key),
                     "{name} is free and has waiters"
@@ -346,6 +361,16 @@ impl Case {
             _ => unreachable!(),
         };
         (Some(got), Some(expected))
+    }
+
+    /// The server unblocks the parked clients, then it is a replica, then the primary again.
+    fn change_role(&mut self) {
+        for request in std::mem::take(&mut self.sim.parked).into_keys() {
+            self.sim.locks.unblocked(request, self.sim.now);
+        }
+        self.sim.demote();
+        self.sim.locks.reloaded();
+        self.model.change_role();
     }
 
     /// What is done to a key without a lock command, on both sides.

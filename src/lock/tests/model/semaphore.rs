@@ -19,7 +19,7 @@ const STEPS: usize = 59;
 const DEFAULT_CASES: u32 = 400;
 
 #[derive(Debug, Clone)]
-enum Op {
+pub enum Op {
     Set(u32, SetIf),
     Acquire(usize, i64, Wait, Option<u32>, Option<Channel>),
     /// A channel of tickets has a subscriber, or none.
@@ -254,7 +254,8 @@ fn named(ms: i64) -> Terms {
     Terms::Named(lease(ms))
 }
 
-struct Case {
+#[derive(Debug)]
+pub struct Case {
     sim: Sim,
     model: Model,
     tokens: Vec<Option<Token>>,

@@ -62,6 +62,14 @@ pub enum Op {
     SetWindowRule(WindowRule),
     /// A channel of tickets has a subscriber, or none.
     Hear(Channel, bool),
+    /// Time passes, and the timer runs. (Of the exploration, as what follows.)
+    Advance(u64),
+    /// The startup delay begins: so many milliseconds.
+    Delay(u64),
+    /// The module is to be unloaded, and the unload is called off.
+    Drain,
+    /// The server becomes a replica and, before any other event, the primary again.
+    ChangeRole,
 }
 
 fn names() -> impl Strategy<Value = Names> {

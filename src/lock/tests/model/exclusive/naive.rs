@@ -90,6 +90,8 @@ pub struct Model {
     pub wall_ms: i64,
     pub mono_ms: u64,
     pub may_grant: bool,
+    /// The end of the startup delay.
+    pub delay_until_ms: u64,
     pub keys: [State; KEYS],
     pub replies: Vec<(Conn, Reply)>,
     pub messages: Vec<(Ticket, Reply)>,
@@ -118,6 +120,7 @@ impl Model {
             wall_ms,
             mono_ms: 0,
             may_grant: true,
+            delay_until_ms: 0,
             keys: [State::Absent; KEYS],
             replies: Vec::new(),
             messages: Vec::new(),
@@ -326,6 +329,38 @@ impl Model {
         };
     }
 
+    /// Whether locks are granted at the moment.
+    pub fn grants(&self) -> bool {
+        self.may_grant && !self.is_delayed()
+    }
+
+    pub fn is_delayed(&self) -> bool {
+        self.delay_until_ms > self.mono_ms
+    }
+
+    /// Every request fails, and no place is kept.
+    pub fn drain(&mut self) {
+        for key in 0..KEYS {
+            self.end_window(key);
+            self.fail_all(key, "DRAINED");
+        }
+        self.places.clear();
+    }
+
+    /// The server has unblocked the parked clients; tickets fail. Nothing is undone, nothing is bound.
+    pub fn change_role(&mut self) {
+        for place in std::mem::take(&mut self.places) {
+            if let Some(request) = place.request.filter(|request| request.ticket.is_some()) {
+                self.fail(request, "UNBLOCKED");
+            }
+        }
+        (0..KEYS).for_each(|key| self.end_window(key));
+        self.keys = self.keys.map(State::without_session);
+        self.sessions.ended.clear();
+        self.undelivered.clear();
+        self.unsettled.clear();
+    }
+
     pub fn schedule_settle(&mut self, key: Key) {
         if !self.queue(key).is_empty() {
             self.note(key);
@@ -416,7 +451,7 @@ impl Model {
 
     /// Grants the first request whose wait is not over.
     fn hand_off(&mut self, key: Key) -> Passed {
-        while self.may_grant {
+        while self.grants() {
             let mut places = self.places.iter();
             let first = places.position(|p| p.key == key && p.request.is_some());
             let Some(first) = first else { break };

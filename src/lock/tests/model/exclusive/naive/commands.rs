@@ -36,6 +36,7 @@ impl Model {
         match self.holder(key) {
             Some(hold) if hold.owner == owner => self.reenter(key, hold, (conn, terms), once),
             Some(_) => self.park(key, owner, request),
+            None if self.is_delayed() && wait.is_none() => Reply::Error("DELAY"),
             // Free, but requests may wait: they come first. Waits that are over do not count, even before a timer
             // notices.
             None if until_ms.is_none() && !self.queue(key).is_empty() => {
@@ -48,7 +49,9 @@ impl Model {
                     Passed::Granted | Passed::LeftFree | Passed::StillFree => Reply::Refused,
                 }
             }
-            None if self.queue(key).is_empty() => self.take_free(key, owner, (conn, terms)),
+            None if self.queue(key).is_empty() && !self.is_delayed() => {
+                self.take_free(key, owner, (conn, terms))
+            }
             None => {
                 let reply = self.park(key, owner, request);
                 self.hearing.came_now = ticket.map(|ticket| ticket.channel);

@@ -1,0 +1,58 @@
+//! A semaphore of one permit or two. Every tick ends and every reply is delivered, as in the random histories.
+
+use crate::lock::tests::explore::{explore, step, Action, Scene};
+use crate::lock::tests::model::semaphore::{Case, Op};
+use crate::lock::{SetIf, Wait};
+
+const LEASE_MS: i64 = 5;
+
+/// Acquire with and without waiting, with a ticket, and with a number of permits for a semaphore that is made by it.
+#[test]
+fn a_semaphore() {
+    let mut actions = Vec::new();
+    for id in 0..2 {
+        let ops = [
+            Op::Acquire(id, LEASE_MS, Wait::No, None, None),
+            Op::Acquire(id, LEASE_MS, Wait::ForEver, None, None),
+            Op::Acquire(id, LEASE_MS, Wait::Ms(3), None, Some(id)),
+            Op::Acquire(id, LEASE_MS, Wait::ForEver, Some(1), None),
+            Op::Release(id),
+            Op::Renew(id, 2),
+            Op::Drop(id),
+            Op::ReleaseAndDrop(id),
+            Op::ReleaseDropAndAsk(id),
+        ];
+        actions.extend(ops.map(|op| act(Some(id), op)));
+    }
+    let of_others = [
+        Op::Acquire(2, LEASE_MS, Wait::ForEver, None, None),
+        Op::Set(0, SetIf::Always),
+        Op::Set(2, SetIf::Always),
+        Op::Advance(2),
+        Op::Advance(5),
+        Op::Delete,
+        Op::Hear(0, false),
+        Op::RedissonTake(3, LEASE_MS),
+        Op::RedissonGive(3),
+    ];
+    actions.extend(of_others.map(|op| act(None, op)));
+    let begin = [Op::Advance(0), Op::Set(1, SetIf::Always)];
+    explore(&Scene::<Case> {
+        name: "a semaphore",
+        settings: (),
+        first: begin.map(|op| step(op, true, true)).into(),
+        actions,
+        rest: |_| {},
+        is_within: |_| true,
+        depth: 2,
+        // Each request has a connection of its own: the numbers of connections count up.
+        exact: true,
+    });
+}
+
+fn act(owner: Option<usize>, op: Op) -> Action<Op> {
+    Action {
+        owner,
+        step: step(op, true, true),
+    }
+}
