@@ -457,8 +457,8 @@ pub fn normal_form(debug: &str) -> String {
     text
 }
 
-/// The hash of a state: of its normal form, or with `exact` of its whole text. Then hardly any two histories lead to the
-/// same state.
+/// The hash of a state: of its normal form, or with `exact` of its whole text. Then hardly any two histories lead to
+/// the same state.
 pub fn digest(debug: &str, exact: bool) -> u128 {
     let text = match exact {
         true => debug.to_string(),

@@ -32,11 +32,12 @@ fn from(owner: usize, conn: u64, keys: &[usize], wait: Option<Option<u64>>) -> O
     })
 }
 
-/// Of each owner: one lock or the other, both in either order, with an end of the wait and without.
+/// Of each owner: one lock or the other, both in either order, with an end of the wait, without, and without waiting.
 fn commands(owners: usize) -> Vec<Action<Op>> {
     let mut actions = Vec::new();
     for owner in 0..owners {
         let ops = [
+            acquire(owner, &[0], None),
             acquire(owner, &[0], Some(None)),
             acquire(owner, &[1], Some(None)),
             acquire(owner, &[0, 1], None),
@@ -104,6 +105,25 @@ fn two_locks_at_once_of_two_owners() {
 fn two_locks_at_once_of_three_owners_with_deadlocks() {
     let name = "two locks at once, three owners, deadlocks";
     explore(&scene((name, 2, 0), true, commands(3)));
+}
+
+/// After a hand-off the second owner holds one lock and the first the other. An owner also asks again for both.
+#[test]
+fn two_locks_at_once_with_deadlocks_after_a_hand_off() {
+    let name = "two locks at once, deadlocks after a hand-off";
+    let mut actions = commands(2);
+    for owner in 0..2 {
+        actions.push(act(Some(owner), from(owner, 1, &[0, 1], Some(None))));
+    }
+    let mut scene = scene((name, 2, 0), true, actions);
+    let steps = [
+        acquire(0, &[0], None),
+        acquire(1, &[0], Some(None)),
+        Op::Release(vec![0], 0, true),
+        acquire(0, &[1], Some(None)),
+    ];
+    scene.first.extend(steps.map(|op| step(op, true, true)));
+    explore(&scene);
 }
 
 /// Two places are the limit of all requests together.
