@@ -1,9 +1,11 @@
 //! The connection and the history of a client: sends a request to the server that the route names, waits for the
-//! outcome, and records it.
+//! outcome, and records it. The end of a connection is recorded for each owner whose hold may be bound to it, because
+//! the client continues with other owners.
 
 use std::time::{Duration, Instant};
 
 use crate::client::World;
+use crate::connection::Connection;
 use crate::history::{now, Call, Nanos, Op, Outcome};
 use crate::request::{many_outcomes, outcome, push, push_many};
 use crate::wire::{NoReply, Reply, Wire};
@@ -13,7 +15,7 @@ pub const SLICE: Duration = Duration::from_millis(20);
 
 /// A request that was written.
 pub struct Sent {
-    wire: Wire,
+    connection: Connection,
     is_sent: bool,
     at: Nanos,
 }
@@ -29,7 +31,7 @@ pub struct Exchange {
 pub struct Asking<'a> {
     id: u32,
     world: &'a World<'a>,
-    wire: Option<Wire>,
+    connection: Option<Connection>,
     drain_until: Option<Instant>,
     ops: Vec<Op>,
 }
@@ -39,32 +41,46 @@ impl<'a> Asking<'a> {
         Asking {
             id,
             world,
-            wire: None,
+            connection: None,
             drain_until: None,
             ops: Vec::new(),
         }
     }
 
-    /// The recorded requests.
-    pub fn into_ops(self) -> Vec<Op> {
+    /// Closes the connection; returns the recorded requests.
+    pub fn into_ops(mut self) -> Vec<Op> {
+        self.die();
         self.ops
     }
 
     /// Closes the connection.
     pub fn die(&mut self) {
-        self.wire = None;
+        if let Some(connection) = self.connection.take() {
+            self.end_connection(connection, None);
+        }
     }
 
-    /// Closes the connection that a hold may be bound to, and records that.
+    /// Closes the connection that a hold of this owner may be bound to, and records that.
     pub fn close(&mut self, key: u32, owner: u64) {
-        let sent = now();
-        let wire = self.wire.take();
+        let at = now();
+        match self.connection.take() {
+            Some(connection) => self.end_connection(connection, Some((key, owner))),
+            None => self.note(key, owner, Call::Close, at, &Outcome::Lost),
+        }
+    }
+
+    /// Closes a connection, and records that for this owner and for all whose holds may be bound to it.
+    fn end_connection(&mut self, mut connection: Connection, of: Option<(u32, u64)>) {
+        let at = now();
         // The server may have closed it long ago.
-        let outcome = match wire.is_some_and(|mut wire| wire.is_open()) {
+        let outcome = match connection.wire.is_open() {
             true => Outcome::Nil,
             false => Outcome::Lost,
         };
-        self.note(key, owner, Call::Close, sent, &outcome);
+        connection.wire.close();
+        for (key, owner) in connection.holds.owners(of) {
+            self.note(key, owner, Call::Close, at, &outcome);
+        }
     }
 
     /// Sends a request and records its outcome. With a `life`, the client dies after that time.
@@ -75,7 +91,8 @@ impl<'a> Asking<'a> {
         };
         let outcome = self.outcome_of(&mut sent, call, life);
         self.note(key, owner, call, sent.at, &outcome);
-        self.after(name, sent.wire, &outcome);
+        sent.connection.holds.follow((key, owner), call, &outcome);
+        self.after(name, sent.connection, &outcome);
         outcome
     }
 
@@ -92,7 +109,7 @@ impl<'a> Asking<'a> {
         let outcome = self.call(key, owner, again, None);
         let earlier = self.outcome_of(&mut first, call, None);
         self.note(key, owner, call, first.at, &earlier);
-        first.wire.close();
+        self.end_connection(first.connection, None);
         outcome
     }
 
@@ -119,20 +136,24 @@ impl<'a> Asking<'a> {
         for (key, outcome) in keys.iter().zip(&outcomes) {
             self.note(*key, owner, call, sent.at, outcome);
         }
-        self.after(names[0], sent.wire, &outcomes[0]);
+        self.after(names[0], sent.connection, &outcomes[0]);
         outcomes
     }
 
     /// Writes the request that `push` adds to the server of a key; `None`: there is no connection.
     pub fn begin(&mut self, name: &str, push: impl FnOnce(&mut Wire)) -> Option<Sent> {
-        let Some(mut wire) = self.connection(name) else {
+        let Some(mut connection) = self.connection(name) else {
             self.world.sleep(2);
             return None;
         };
         let at = now();
-        push(&mut wire);
-        let is_sent = wire.flush();
-        Some(Sent { wire, is_sent, at })
+        push(&mut connection.wire);
+        let is_sent = connection.wire.flush();
+        Some(Sent {
+            connection,
+            is_sent,
+            at,
+        })
     }
 
     /// Waits for the outcome of such a request; the next one uses the same connection. With a `life`, the client dies
@@ -149,7 +170,7 @@ impl<'a> Asking<'a> {
             Err(outcome) => outcome,
         };
         let done = now();
-        self.after(name, sent.wire, &outcome);
+        self.after(name, sent.connection, &outcome);
         Exchange {
             sent: sent.at,
             done,
@@ -175,7 +196,7 @@ impl<'a> Asking<'a> {
         if !sent.is_sent {
             return Err(Outcome::Lost);
         }
-        match self.reply(&mut sent.wire, block, life) {
+        match self.reply(&mut sent.connection.wire, block, life) {
             Some(Ok(reply)) => Ok(reply),
             Some(Err(_)) => Err(Outcome::Lost),
             None => Err(Outcome::Silent),
@@ -195,31 +216,43 @@ impl<'a> Asking<'a> {
     }
 
     /// Keeps the connection, unless it is lost; and asks the route again if this server was wrong.
-    fn after(&mut self, name: &str, wire: Wire, outcome: &Outcome) {
-        let port = wire.port();
+    fn after(&mut self, name: &str, connection: Connection, outcome: &Outcome) {
+        let port = connection.wire.port();
         match outcome {
             Outcome::Lost | Outcome::Silent => {
-                wire.close();
+                let at = now();
+                connection.wire.close();
+                for (key, owner) in connection.holds.owners(None) {
+                    self.note(key, owner, Call::Close, at, &Outcome::Lost);
+                }
                 self.world.route.learn(name, port, None);
                 self.world.sleep(1);
             }
             Outcome::Error(code) => {
-                self.wire = Some(wire);
+                self.connection = Some(connection);
                 self.world.route.learn(name, port, Some(code));
                 self.world.sleep(2);
             }
-            _ => self.wire = Some(wire),
+            _ => self.connection = Some(connection),
         }
     }
 
-    fn connection(&mut self, name: &str) -> Option<Wire> {
+    /// The connection to the server of a key; one to another server is closed.
+    fn connection(&mut self, name: &str) -> Option<Connection> {
         let port = self.world.route.port(name);
-        let kept = self.wire.take().filter(|wire| wire.port() == port);
-        let wire = kept.or_else(|| Wire::open(port));
-        if wire.is_none() {
+        if self
+            .connection
+            .as_ref()
+            .is_some_and(|kept| kept.wire.port() != port)
+        {
+            self.die();
+        }
+        let kept = self.connection.take();
+        let connection = kept.or_else(|| Connection::open(port));
+        if connection.is_none() {
             self.world.route.learn(name, port, None);
         }
-        wire
+        connection
     }
 
     /// The reply; `Lost` if the client has died or given up; `None` if the run is over, all faults are healed, and

@@ -78,7 +78,8 @@ pub enum Call {
         token: Option<i64>,
     },
     /// The client closed the connection that the owner's hold of the key may be bound to: `Nil`. The connection had
-    /// been closed already: `Lost`.
+    /// been closed already: `Lost`. It may follow the owner's last request long after, when the client has continued
+    /// with other owners.
     Close,
 }
 

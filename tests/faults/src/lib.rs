@@ -15,6 +15,7 @@ pub mod asking;
 pub mod bulk;
 pub mod check;
 pub mod client;
+pub mod connection;
 pub mod counter;
 pub mod export;
 pub mod history;

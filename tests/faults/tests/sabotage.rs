@@ -1,4 +1,5 @@
-//! Tests of the whole tool on a real server: changes behind the checker's back are found.
+//! Tests of the whole tool on a real server: changes behind the checker's back are found, and what the documentation
+//! permits is not.
 
 #![allow(
     missing_docs,
@@ -11,6 +12,7 @@ use std::time::Duration;
 
 use redis_lock_faults::check::Rule;
 use redis_lock_faults::client::{Family, Habits};
+use redis_lock_faults::history::{now, Fault};
 use redis_lock_faults::one::{on, one};
 use redis_lock_faults::play::{play, Nemesis, Plan, Played};
 use redis_lock_harness::clock::{fake_clock, set_clock};
@@ -256,4 +258,24 @@ fn a_server_that_does_not_answer_is_found() {
     let length = Duration::from_secs(1);
     let played = run("secret-pause", &Plan::default(), nemesis, length);
     assert!(played.findings.count(Rule::Silence) > 0, "{played:?}");
+}
+
+/// An owner whose lock was taken away acquires it again, releases it with the token of the first hold, in vain, and
+/// leaves the second hold to the end of the connection.
+#[test]
+fn a_hold_ends_with_its_connection_after_the_last_request_of_its_owner() {
+    let nemesis = one(&[], |server, hand| {
+        let mut conn = server.conn();
+        for _ in 0..10 {
+            let from = now();
+            conn.run(["FLUSHALL"]);
+            hand.journal.mark(Fault::Taken, None, from);
+            hand.pause(1..6);
+        }
+        hand.pause(5..30);
+        conn.run(["CLIENT", "KILL", "TYPE", "normal"]);
+    });
+    let plan = of(|_| Family::Lock, 80);
+    let played = run("ends-of-connections", &plan, nemesis, LENGTH);
+    assert!(!played.is_bad(), "{:?}", played.findings.violations);
 }

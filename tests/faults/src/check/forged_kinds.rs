@@ -282,6 +282,27 @@ fn a_session_holds_far_beyond_its_lease_while_the_connection_lives() {
 }
 
 #[test]
+fn a_hold_that_its_owner_released_in_vain_ends_with_the_connection() {
+    // The first hold was taken away, and the second one has another token.
+    let left = || {
+        let story = Story::default().binds(1, (0, 1), 10);
+        let story = story.fault(Fault::Taken, 5, 6).binds(1, (10, 11), 11);
+        let release = Call::release(true, Some(10));
+        story.op(0, 1, (12, 13), release, Outcome::Nil)
+    };
+    left().waits(2, (15, 100), 12).breaks(Rule::Exclusion);
+    left().closes(1, 99).waits(2, (15, 100), 12).is_fine();
+    left()
+        .closes(1, 99)
+        .waits(2, (15, 90), 12)
+        .breaks(Rule::Exclusion);
+    left()
+        .closes(1, 99)
+        .waits(2, (15, 4_000), 12)
+        .breaks(Rule::Sessions);
+}
+
+#[test]
 fn a_connection_closed_by_others_is_sure_until_its_last_reply() {
     let killed = |received| {
         let story = Story::default().binds(1, (0, 1), 10);

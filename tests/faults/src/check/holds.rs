@@ -144,9 +144,12 @@ fn acquired(op: &Op, current: &mut Vec<Hold>, holds: &mut Vec<Hold>) {
             };
             match held {
                 Some(held) => {
-                    if matches!(held.kind, Kind::Permit(_) | Kind::Read) {
+                    match held.kind {
                         // An owner's permit, and its READ holds, are one hold, whose token may change at a restart.
-                        held.surely_until = held.surely_until.min(op.sent);
+                        Kind::Permit(_) | Kind::Read => {
+                            held.surely_until = held.surely_until.min(op.sent);
+                        }
+                        Kind::Exclusive | Kind::Write => held.over_by = held.over_by.min(op.done),
                     }
                     holds.push(std::mem::replace(held, hold));
                 }
