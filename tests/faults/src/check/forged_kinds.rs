@@ -213,6 +213,21 @@ fn a_writer_that_reads_shares_its_token_with_itself_alone() {
 }
 
 #[test]
+fn a_writer_whose_request_to_read_is_lost_may_have_let_readers_join() {
+    let joined = |asked| {
+        let story = Story::default().takes(Write, 1, (0, 1), 10);
+        let call = acquire(Read, Tie::None, 100);
+        let story = story.op(0, 1, (asked, asked + 1), call, Outcome::Lost);
+        story.gives(Write, 1, 20).takes(Read, 2, (30, 31), 10)
+    };
+    joined(10).is_fine();
+    joined(25).breaks(Rule::Tokens);
+    let unasked = Story::default().takes(Write, 1, (0, 1), 10);
+    let unasked = unasked.gives(Write, 1, 20);
+    unasked.takes(Read, 2, (30, 31), 10).breaks(Rule::Tokens);
+}
+
+#[test]
 fn a_writer_that_reads_has_one_lease() {
     let writes = || Story::default().takes(Write, 1, (0, 1), 10);
     let reads = || writes().takes(Read, 1, (90, 91), 10);

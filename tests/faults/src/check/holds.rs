@@ -41,6 +41,8 @@ pub struct Hold {
     pub released: Option<Nanos>,
     /// The connection lived at least until this request was sent, which was answered.
     alive_at: Nanos,
+    /// A WRITE hold: when its owner first asked for READ without reading a reply. It may read as well since then.
+    pub may_read: Option<Nanos>,
     /// The time since which nothing keeps the hold: its connection ended, or the lease after a fault of its server did.
     pub unbound: Option<Nanos>,
 }
@@ -140,6 +142,7 @@ fn acquired(op: &Op, current: &mut Vec<Hold>, holds: &mut Vec<Hold>) {
                 agreed: op.done,
                 released: None,
                 alive_at: op.sent,
+                may_read: None,
                 unbound: None,
             };
             match held {
@@ -160,6 +163,11 @@ fn acquired(op: &Op, current: &mut Vec<Hold>, holds: &mut Vec<Hold>) {
         (Outcome::Lost | Outcome::Silent, Some(held)) => {
             held.over_by = Nanos::MAX;
             held.doubtful = true;
+        }
+        (Outcome::Lost | Outcome::Silent, None) if op.call.kind() == Kind::Read => {
+            if let Some(writer) = current.iter_mut().find(|hold| hold.kind == Kind::Write) {
+                writer.may_read = writer.may_read.or(Some(op.sent));
+            }
         }
         _ => {}
     }

@@ -41,7 +41,7 @@ pub fn check(holds: &[Hold], findings: &mut Findings) {
 
 /// Whether these holds may share one token. The readers of one phase do. So does a writer that reads as well, with
 /// itself, and with readers that join after it has released WRITE and still reads; its own READ hold from before has
-/// another one.
+/// another one. (It may read without knowing, if the reply was lost.)
 fn may_share(of_token: &[&Hold], holds: &[Hold]) -> bool {
     let reads = |hold: &&&Hold| hold.kind == Kind::Read;
     let mut others = of_token.iter().filter(|hold| !reads(hold));
@@ -56,9 +56,10 @@ fn may_share(of_token: &[&Hold], holds: &[Hold]) -> bool {
             let own = || of_token.iter().copied().filter(is_own);
             let is_alone = own().count() + 1 == of_token.len();
             let mut bridges = holds.iter().filter(is_own).filter(meanwhile);
+            let may_read = || writer.may_read.is_some_and(|at| at <= writer.may_last());
             !own().any(|hold| is_before(&hold))
                 && own().all(|hold| meanwhile(&hold))
-                && (is_alone || bridges.any(goes_on))
+                && (is_alone || may_read() || bridges.any(goes_on))
         }
         (Some(_), Some(_)) => false,
     }
