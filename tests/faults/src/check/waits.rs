@@ -202,7 +202,9 @@ impl<'a> Waits<'a> {
             }
             let mut words = self.messages(ask).iter().map(|message| &message.word);
             let gone = match words.next() {
-                Some(Word::Timeout) => Some(ask.sent + Nanos::from(ask.block) * MS),
+                Some(Word::Timeout) => {
+                    Some(ask.sent + (Nanos::from(ask.block) * MS).saturating_sub(SLACK))
+                }
                 Some(_) => return None,
                 None => self.deaf_since(ask, (ask.sent, next.sent)),
             };
