@@ -60,6 +60,12 @@ impl<'a> Asking<'a> {
         }
     }
 
+    /// Whether a hold may be bound to the connection.
+    pub fn has_bound_holds(&self) -> bool {
+        let mut connection = self.connection.iter();
+        connection.any(|connection| !connection.holds.is_empty())
+    }
+
     /// Closes the connection that a hold of this owner may be bound to, and records that.
     pub fn close(&mut self, key: u32, owner: u64) {
         let at = now();

@@ -183,6 +183,11 @@ impl<'a> Client<'a> {
             n if n < habits.tries + habits.patient => Some(0),
             _ => Some(self.rng.u32(habits.wait.clone())),
         };
+        if self.asking.has_bound_holds() && (block == Some(0) || self.rng.bool()) {
+            // An earlier owner has left a hold to the end of the connection. A client that waits without limit could
+            // wait for itself.
+            self.asking.die();
+        }
         let mut once = self.rng.bool();
         for _ in 0..3 {
             match self.acquire(me, block, once) {

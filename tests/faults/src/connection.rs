@@ -46,6 +46,11 @@ impl BoundHolds {
         }
     }
 
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// The owners of these holds, and this one, each once.
     pub fn owners(&self, of: Option<At>) -> Vec<At> {
         let mut owners: Vec<At> = self.0.iter().map(|(at, _)| *at).chain(of).collect();

@@ -8,13 +8,15 @@
     clippy::indexing_slicing
 )]
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use redis_lock_faults::check::Rule;
 use redis_lock_faults::client::{Family, Habits};
 use redis_lock_faults::history::{now, Fault};
-use redis_lock_faults::one::{on, one};
-use redis_lock_faults::play::{play, Nemesis, Plan, Played};
+use redis_lock_faults::one::{finish, on, one, version};
+use redis_lock_faults::play::{play, Hand, Nemesis, Plan, Played};
+use redis_lock_faults::route::Route;
 use redis_lock_harness::clock::{fake_clock, set_clock};
 use redis_lock_harness::{Conn, TestServer};
 
@@ -278,4 +280,78 @@ fn a_hold_ends_with_its_connection_after_the_last_request_of_its_owner() {
     let plan = of(|_| Family::Lock, 80);
     let played = run("ends-of-connections", &plan, nemesis, LENGTH);
     assert!(!played.is_bad(), "{:?}", played.findings.violations);
+}
+
+/// Owners whose releases are refused leave their holds to the end of their connections.
+#[test]
+fn a_client_does_not_wait_for_a_hold_that_is_bound_to_its_own_connection() {
+    let mut is_refused = false;
+    let nemesis = one(&[], move |server, hand| {
+        hand.pause(50..60);
+        if !std::mem::replace(&mut is_refused, true) {
+            let (mut conn, setting) = (server.conn(), "min-replicas-to-write");
+            let journal = hand.journal;
+            journal.during(Fault::Trouble, || {
+                conn.run(["CONFIG", "SET", setting, "1"]);
+                hand.pause(20..30);
+                conn.run(["CONFIG", "SET", setting, "0"]);
+            });
+        }
+    });
+    let mut plan = of(|_| Family::Lock, 80);
+    (plan.habits.tries, plan.habits.patient) = (0, 100);
+    let played = run("holds-left", &plan, nemesis, Duration::from_secs(1));
+    assert!(!played.is_bad(), "{:?}", played.findings.violations);
+}
+
+/// Two servers. The route names the other one whenever it is read.
+struct Restless([TestServer; 2]);
+
+struct Alternating([u16; 2], AtomicUsize);
+
+impl Route for Alternating {
+    fn port(&self, _: &str) -> u16 {
+        self.0[self.1.fetch_add(1, Ordering::Relaxed) % 2]
+    }
+
+    fn learn(&self, _: &str, _: u16, _: Option<&str>) {}
+}
+
+impl Nemesis for Restless {
+    fn route(&self) -> Box<dyn Route> {
+        let ports = self.0.each_ref().map(|server| server.port);
+        Box::new(Alternating(ports, AtomicUsize::new(0)))
+    }
+
+    fn strike(&mut self, hand: &mut Hand) {
+        let journal = hand.journal;
+        journal.during(Fault::Failover, || hand.pause(300..400));
+    }
+
+    fn finish(self: Box<Self>) -> Result<(), String> {
+        let [one, other] = self.0;
+        finish(one)?;
+        finish(other)
+    }
+
+    fn version(&self) -> String {
+        version(&self.0[0])
+    }
+}
+
+#[test]
+fn a_request_with_notify_goes_to_the_server_of_its_subscription_when_the_route_changes() {
+    let servers = [TestServer::start(), TestServer::start()];
+    let length = Duration::from_secs(1);
+    let played = run(
+        "restless-route",
+        &tickets(),
+        Box::new(Restless(servers)),
+        length,
+    );
+    assert!(played.findings.asks > 0, "{played:?}");
+    // Two servers break other rules.
+    let mut texts = played.findings.violations.iter().map(|v| &v.text);
+    let wrong = texts.find(|text| text.contains("subscribe"));
+    assert_eq!(wrong, None);
 }

@@ -175,7 +175,10 @@ impl Process<'_> {
 
     /// The link to the server of this key now.
     fn link(&mut self, key: u32) -> &mut Link<Sent> {
-        let port = self.world.route.port(&self.world.keys[key as usize]);
+        self.link_to(self.world.route.port(&self.world.keys[key as usize]))
+    }
+
+    fn link_to(&mut self, port: u16) -> &mut Link<Sent> {
         let known = self.links.iter().position(|link| link.port == port);
         let at = known.unwrap_or_else(|| {
             let is_cluster = self.world.route.is_cluster();
@@ -364,7 +367,8 @@ impl Process<'_> {
         ticket.port = link.port;
         let ask = ticket.next_ask(self.id, channel);
         let names = names(self.world, &ticket.keys);
-        let sent = self.link(key).send(Sent::Ask(ask.clone()), |wire| {
+        // The route may name another server by now.
+        let sent = self.link_to(ask.port).send(Sent::Ask(ask.clone()), |wire| {
             push_ask(wire, &names, &ask);
         });
         match sent {
