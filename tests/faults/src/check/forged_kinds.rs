@@ -318,6 +318,21 @@ fn a_hold_that_its_owner_released_in_vain_ends_with_the_connection() {
 }
 
 #[test]
+fn a_session_is_over_when_its_owner_is_granted_another_token() {
+    let again = |token| {
+        Story::default()
+            .binds(1, (0, 1), 10)
+            .binds(1, (50, 51), token)
+    };
+    let released = again(11).gives(Kind::Exclusive, 1, 60);
+    released.waits(2, (55, 70), 12).is_fine();
+    again(11).waits(2, (55, 70), 12).breaks(Rule::Exclusion);
+    let call = acquire(Kind::Exclusive, Tie::None, 15);
+    let before = again(12).op(0, 2, (25, 30), call, Outcome::Granted(11));
+    before.breaks(Rule::Exclusion);
+}
+
+#[test]
 fn a_connection_closed_by_others_is_sure_until_its_last_reply() {
     let killed = |received| {
         let story = Story::default().binds(1, (0, 1), 10);

@@ -147,12 +147,10 @@ fn acquired(op: &Op, current: &mut Vec<Hold>, holds: &mut Vec<Hold>) {
             };
             match held {
                 Some(held) => {
-                    match held.kind {
-                        // An owner's permit, and its READ holds, are one hold, whose token may change at a restart.
-                        Kind::Permit(_) | Kind::Read => {
-                            held.surely_until = held.surely_until.min(op.sent);
-                        }
-                        Kind::Exclusive | Kind::Write => held.over_by = held.over_by.min(op.done),
+                    held.surely_until = held.surely_until.min(op.sent);
+                    // An owner's permit, and its READ holds, are one hold, whose token may change at a restart.
+                    if matches!(held.kind, Kind::Exclusive | Kind::Write) {
+                        held.over_by = held.over_by.min(op.done);
                     }
                     holds.push(std::mem::replace(held, hold));
                 }
