@@ -260,6 +260,7 @@ fn act(
         let journal = hand.journal;
         scope.spawn(|| stall::watch(journal, &blind));
         scope.spawn(|| stall::watch_disk(journal, &blind));
+        scope.spawn(|| stall::watch_servers(world.keys, world.route, journal, &blind));
         let striking = catch_unwind(AssertUnwindSafe(|| {
             while start.elapsed() < length {
                 nemesis.strike(hand);

@@ -1,11 +1,15 @@
-//! Stalls of the machine for seconds make every reply late, which is no fault of the servers. A heartbeat of this
-//! process detects them, and one of the disk, for servers that sync before they reply; the history marks them.
+//! Stalls of the machine make replies late and let leases of bound holds end, which is no fault of the servers. A
+//! heartbeat of this process detects them, one of the disk, for servers that sync before they reply, and one of each
+//! server: a server that did not reply and did not run either. The history marks them. A server that computes or never
+//! replies is not excused.
 
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::history::{now, Fault, Journal, Nanos, MS};
+use crate::route::Route;
+use crate::wire::{NoReply, Wire};
 
 const BEAT: Duration = Duration::from_millis(10);
 
@@ -36,6 +40,68 @@ pub fn watch_disk(journal: &Journal, stop: &AtomicBool) {
     }
 }
 
+/// Sends `PING` to the servers of these keys, one at a time to each, until the run is stopped.
+pub fn watch_servers(keys: &[String], route: &dyn Route, journal: &Journal, stop: &AtomicBool) {
+    let mut pulses: Vec<Pulse> = Vec::new();
+    while !stop.load(Ordering::Relaxed) {
+        for key in keys {
+            let port = route.port(key);
+            if pulses.iter().all(|pulse| pulse.wire.port() != port) {
+                pulses.extend(Pulse::of(port));
+            }
+        }
+        pulses.retain_mut(|pulse| pulse.beat(journal));
+        std::thread::sleep(BEAT);
+    }
+}
+
+/// The heartbeat of a server.
+struct Pulse {
+    wire: Wire,
+    pid: u32,
+    /// When the `PING` without a reply was sent, and the time for which the server had run before.
+    ping: Option<(Nanos, Nanos)>,
+}
+
+impl Pulse {
+    fn of(port: u16) -> Option<Pulse> {
+        let mut wire = Wire::open(port)?;
+        let info = wire.line("INFO server", Duration::from_millis(300))?;
+        let mut lines = info.text().lines();
+        let pid = lines.find_map(|line| line.strip_prefix("process_id:"))?;
+        Some(Pulse {
+            wire,
+            pid: pid.trim().parse().ok()?,
+            ping: None,
+        })
+    }
+
+    /// False: the connection is lost.
+    fn beat(&mut self, journal: &Journal) -> bool {
+        let Some((from, ran)) = self.ping else {
+            self.ping = Some((now(), run_time(self.pid).unwrap_or(0)));
+            return self.wire.send(&[b"PING"]);
+        };
+        match self.wire.poll() {
+            Err(NoReply::Late) => return true,
+            Err(NoReply::Lost) => return false,
+            Ok(_) => self.ping = None,
+        }
+        let to = now();
+        let runs = run_time(self.pid).map_or(to, |time| time.saturating_sub(ran));
+        if runs < (to - from) / 2 {
+            note(journal, from, to);
+        }
+        true
+    }
+}
+
+/// The time for which the main thread of a process has run.
+fn run_time(pid: u32) -> Option<Nanos> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/schedstat")).ok()?;
+    text.split_whitespace().next()?.parse().ok()
+}
+
 fn note(journal: &Journal, from: Nanos, to: Nanos) {
     if to - from > STALL {
         journal.mark(Fault::Trouble, None, from);
@@ -44,8 +110,8 @@ fn note(journal: &Journal, from: Nanos, to: Nanos) {
 
 #[cfg(test)]
 mod tests {
-    use super::{note, STALL};
-    use crate::history::{Fault, Journal};
+    use super::{note, run_time, STALL};
+    use crate::history::{now, Fault, Journal, MS};
 
     #[test]
     fn a_stall_is_marked_and_a_late_beat_is_not() {
@@ -54,5 +120,22 @@ mod tests {
         assert!(journal.marks().is_empty());
         note(&journal, 1, STALL + 2);
         assert_eq!(journal.marks()[0].fault, Fault::Trouble);
+    }
+
+    #[test]
+    fn the_run_time_of_a_process_grows_when_it_computes() {
+        // Of the main thread, which waits in a test for the other ones.
+        let pid = std::process::id();
+        assert!(run_time(pid).is_some());
+        let mut child = std::process::Command::new("sh")
+            .args(["-c", "while :; do :; done"])
+            .spawn()
+            .expect("a shell");
+        let (from, begin) = (now(), run_time(child.id()).expect("a process"));
+        let has_run = || run_time(child.id()).expect("a process") - begin > 50 * MS;
+        redis_lock_harness::wait_for("a process that computes", has_run);
+        child.kill().expect("a child");
+        child.wait().expect("a child");
+        assert!(now() - from > 50 * MS);
     }
 }

@@ -355,3 +355,15 @@ fn a_request_with_notify_goes_to_the_server_of_its_subscription_when_the_route_c
     let wrong = texts.find(|text| text.contains("subscribe"));
     assert_eq!(wrong, None);
 }
+
+#[test]
+fn a_server_that_does_not_run_for_a_while_is_noticed() {
+    let nemesis = one(&[], |server, hand| {
+        hand.pause(300..400);
+        server.signal(libc::SIGSTOP);
+        hand.pause(2_300..2_400);
+        server.signal(libc::SIGCONT);
+    });
+    let played = run("secret-stop", &of(|_| Family::Lock, 50), nemesis, LENGTH);
+    assert!(!played.is_bad(), "{:?}", played.findings.violations);
+}
