@@ -75,6 +75,8 @@ type op struct {
 	firstGrant, last int64
 	// The first invocation of a release that ended a hold.
 	release int64
+	// Since then a writer with this token may read as well: its request to read has no known result.
+	mayBeRead int64
 }
 
 // A history is what one file holds.
@@ -134,8 +136,17 @@ func newHistory(records []record) *history {
 			o.loss = loss
 			owners[o.Owner] = append(owners[o.Owner], o)
 		}
+		mayBeRead := map[int64]int64{}
 		for _, series := range owners {
 			annotate(series)
+			bridge(series, mayBeRead)
+		}
+		for _, o := range ops {
+			since, ok := mayBeRead[o.Token]
+			if !ok {
+				since = never
+			}
+			o.mayBeRead = since
 		}
 		rank(ops)
 	}
@@ -188,6 +199,25 @@ func annotate(series []*op) {
 				break
 			}
 			alive = max(alive, later.Invoke)
+		}
+	}
+}
+
+// bridge adds, for each token of a WRITE hold, the first invocation of a request to READ whose result is not known and
+// that its owner sent before it had released WRITE.
+func bridge(series []*op, mayBeRead map[int64]int64) {
+	token := int64(0)
+	for _, o := range series {
+		switch {
+		case o.Operation == "acquire" && o.Kind == "write" && o.Result == "granted":
+			token = o.Token
+		case o.Operation == "release" && o.Kind == "write" && o.Result == "number" && o.Value != 0:
+			token = 0
+		case o.Operation == "acquire" && o.Kind == "read" && o.Result == "unknown" && token != 0:
+			since, ok := mayBeRead[token]
+			if !ok || o.Invoke < since {
+				mayBeRead[token] = o.Invoke
+			}
 		}
 	}
 }

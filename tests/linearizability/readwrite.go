@@ -16,7 +16,8 @@ import (
 //   - acquire WRITE, granted: t is put off to the earliest ends of all holds of other owners. The token of a new hold
 //     is above every token so far. (The owner may be a reader itself: an upgrade.)
 //   - acquire READ, granted: t is put off to the earliest end of another owner's WRITE. Its token is above every token
-//     so far, or it is the highest one and some hold of that phase is left. The owner may have WRITE (a downgrade).
+//     so far, or it is the highest one and some hold of that phase is left, or may be: that of a writer whose request
+//     to READ has no known result. The owner may have WRITE (a downgrade).
 //   - renew and release: as in mutex.go, for the hold of that owner and kind. After a release of READ with the reply 0
 //     the lease of the rest is not known: the longest one may have been released.
 //
@@ -135,7 +136,8 @@ func (s readWriteState) raised(o *op, own hold, t int64) (int64, bool) {
 		return s.highest, true
 	}
 	mayLast := func(h hold) bool { return h.latest >= t }
-	isOfPhase := o.Kind == "read" && o.Token == s.highest && slices.ContainsFunc(s.holds, mayLast)
+	isLeft := slices.ContainsFunc(s.holds, mayLast) || o.mayBeRead <= t
+	isOfPhase := o.Kind == "read" && o.Token == s.highest && isLeft
 	return max(s.highest, o.Token), isOfPhase || o.isNext(s.highest)
 }
 

@@ -17,7 +17,7 @@ const BEAT: Duration = Duration::from_millis(10);
 const BEAT_OF_DISK: Duration = Duration::from_millis(50);
 
 /// A pause of this length is a stall.
-const STALL: Nanos = 500 * MS;
+pub const STALL: Nanos = 500 * MS;
 
 /// Beats until the run is stopped.
 pub fn watch(journal: &Journal, stop: &AtomicBool) {

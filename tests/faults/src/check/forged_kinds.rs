@@ -318,18 +318,22 @@ fn a_hold_that_its_owner_released_in_vain_ends_with_the_connection() {
 }
 
 #[test]
-fn a_session_is_over_when_its_owner_is_granted_another_token() {
-    let again = |token| {
-        Story::default()
-            .binds(1, (0, 1), 10)
-            .binds(1, (50, 51), token)
+fn a_session_that_is_lost_while_its_connection_lives_is_found() {
+    let bound = || Story::default().binds(1, (0, 1), 10);
+    bound().binds(1, (50, 51), 11).breaks(Rule::Exclusion);
+    let gone = |story: Story, token| {
+        let release = Call::release(true, Some(token));
+        story.op(0, 1, (50, 51), release, Outcome::Nil)
     };
-    let released = again(11).gives(Kind::Exclusive, 1, 60);
-    released.waits(2, (55, 70), 12).is_fine();
-    again(11).waits(2, (55, 70), 12).breaks(Rule::Exclusion);
-    let call = acquire(Kind::Exclusive, Tie::None, 15);
-    let before = again(12).op(0, 2, (25, 30), call, Outcome::Granted(11));
-    before.breaks(Rule::Exclusion);
+    gone(bound(), 10).breaks(Rule::Held);
+    gone(bound(), 9).is_fine();
+    gone(bound().fault(Fault::Trouble, 20, 30), 10).is_fine();
+    gone(bound().fault(Fault::Trouble, 60, 70), 10).breaks(Rule::Held);
+    gone(bound().closes(1, 40), 10).is_fine();
+    // A short lease may end in a stall that is not marked. (The other checker does not know of leases here.)
+    let call = acquire(Kind::Exclusive, Tie::Session, 300);
+    let short = Story::default().op(0, 1, (0, 1), call, Outcome::Granted(10));
+    assert!(check(&gone(short, 10).0).violations.is_empty());
 }
 
 #[test]

@@ -1,5 +1,5 @@
 //! The holds of each owner, and the intervals in which they are certain. Rules: no request succeeds on a lease that is
-//! over; none is answered that the hold is lost while it is certain.
+//! over; none is answered that the hold is lost while it is certain, or bound to a connection that lives.
 //!
 //! A hold that is bound to a connection (`Tie::Session`) is certain as long as the connection lives and no fault
 //! happens to the servers. An owner has at most one hold of each kind of a key: a writer may also read.
@@ -8,6 +8,7 @@ use crate::history::{Call, Kind, Nanos, Op, Outcome, Tie, MS};
 
 use super::marks::Marks;
 use super::{Findings, Rule};
+use crate::stall::STALL;
 
 /// The tolerance for leases, which are counted in milliseconds of another clock.
 pub const SLACK: Nanos = MS;
@@ -147,10 +148,12 @@ fn acquired(op: &Op, current: &mut Vec<Hold>, holds: &mut Vec<Hold>) {
             };
             match held {
                 Some(held) => {
-                    held.surely_until = held.surely_until.min(op.sent);
-                    // An owner's permit, and its READ holds, are one hold, whose token may change at a restart.
-                    if matches!(held.kind, Kind::Exclusive | Kind::Write) {
-                        held.over_by = held.over_by.min(op.done);
+                    match held.kind {
+                        // An owner's permit, and its READ holds, are one hold, whose token may change at a restart.
+                        Kind::Permit(_) | Kind::Read => {
+                            held.surely_until = held.surely_until.min(op.sent);
+                        }
+                        Kind::Exclusive | Kind::Write => held.over_by = held.over_by.min(op.done),
                     }
                     holds.push(std::mem::replace(held, hold));
                 }
@@ -275,8 +278,20 @@ fn released(op: &Op, hold: &mut Hold, marks: &Marks, findings: &mut Findings) {
     }
 }
 
+/// The server says that the hold has ended, though it was bound to a connection that lived, and no fault happened. (A
+/// shorter session lease may end in a stall that is not marked.)
+fn must_not_be_bound(op: &Op, hold: &Hold, marks: &Marks, findings: &mut Findings) {
+    let outlasts_stalls = hold.session.is_some_and(|lease| ms(lease) / 3 * 2 > STALL);
+    let is_alive = hold.unbound.is_none() && !hold.doubtful && op.sent > hold.received;
+    if outlasts_stalls && is_alive && marks.next(hold.key, hold.asked) > op.done {
+        let text = format!("{op:?} though its connection lives: {hold:?}");
+        findings.violation(Rule::Held, text);
+    }
+}
+
 /// The server says that the hold has ended.
 fn was_gone(op: &Op, hold: &mut Hold, marks: &Marks, findings: &mut Findings) {
+    must_not_be_bound(op, hold, marks, findings);
     let is_sure = !hold.was_bound && op.sent > hold.asked && op.done + SLACK < hold.surely_until;
     if is_sure && !marks.excuse_overlap(hold.key, hold.asked, op.done) {
         let text = format!("{op:?} though its lease is not over: {hold:?}");

@@ -10,7 +10,7 @@
 //! | leases | no grant whose lease has surely ended is renewed or released |
 //! | sessions | a hold that was bound to a connection goes to the next waiter within two seconds of its end, or of the lease after the server's end |
 //! | all or nothing | a request for several keys holds all of them or none, in every atomic reading |
-//! | held | a grant whose lease is surely not over is not answered as lost, unless a fault can have taken it |
+//! | held | a grant whose lease is surely not over, or that is bound to a connection that lives, is not answered as lost, unless a fault can have taken it |
 //! | tickets | a request with `NOTIFY` has one outcome; a message has a request and a reason; `NOSUBSCRIBER` is the answer without a subscriber, and only then; a holder is not queued |
 //! | latches | a latch opens only when the counts that may have been taken are enough, and stays open; each reply of `LATCH.DOWN` is the count after those before it |
 //! | counters | the counters of tickets add up, and agree with the replies and messages |
