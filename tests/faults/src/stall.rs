@@ -127,10 +127,9 @@ mod tests {
         // Of the main thread, which waits in a test for the other ones.
         let pid = std::process::id();
         assert!(run_time(pid).is_some());
-        let mut child = std::process::Command::new("sh")
-            .args(["-c", "while :; do :; done"])
-            .spawn()
-            .expect("a shell");
+        let mut shell = std::process::Command::new("sh");
+        shell.args(["-c", "while :; do :; done"]);
+        let mut child = redis_lock_harness::process::spawn(&mut shell).expect("a shell");
         let (from, begin) = (now(), run_time(child.id()).expect("a process"));
         let has_run = || run_time(child.id()).expect("a process") - begin > 50 * MS;
         redis_lock_harness::wait_for("a process that computes", has_run);
