@@ -34,6 +34,8 @@ pub struct Habits {
     pub hurries: u8,
     /// The pause of a client of short holds between two batches, in milliseconds.
     pub rests: u64,
+    /// The mean pause of the other clients between two sessions, in milliseconds: bounds the rate of requests.
+    pub pace: u64,
     /// The resource kind of the key of this number.
     pub family: fn(u32) -> Family,
     /// Binds its hold to its connection.
@@ -78,6 +80,7 @@ impl Default for Habits {
             gives_up: None,
             hurries: 4,
             rests: 2,
+            pace: 0,
             family: |_| Family::Lock,
             sessions: 0,
             session_lease: 10_000,
@@ -104,6 +107,25 @@ impl World<'_> {
     /// Whether the run is over: all faults are healed, and only the last replies are outstanding.
     pub fn is_over(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
+    }
+
+    /// The numbers of the keys that are exclusive locks.
+    pub fn locks(&self) -> Vec<u32> {
+        let all = 0..self.keys.len() as u32;
+        all.filter(|key| (self.habits.family)(*key) == Family::Lock)
+            .collect()
+    }
+
+    /// The pause between two sessions of a client.
+    pub fn rest(&self, rng: &mut fastrand::Rng) {
+        if self.habits.pace > 0 {
+            self.sleep(rng.u64(..2 * self.habits.pace));
+        }
+    }
+
+    /// The pause of an observer between two readings, in milliseconds.
+    pub fn beat(&self) -> u64 {
+        1 + self.habits.pace / 4
     }
 
     /// Sleeps, but not past the end of the run.
@@ -153,6 +175,7 @@ impl<'a> Client<'a> {
     pub fn work(mut self) -> Vec<Op> {
         while !self.world.is_over() {
             self.session();
+            self.world.rest(&mut self.rng);
         }
         self.asking.into_ops()
     }

@@ -215,6 +215,8 @@ pub enum Fault {
     ClockForward,
     /// The wall clock was set back.
     ClockBack,
+    /// Settings of queues were changed for a while: waits fail, places are lost.
+    Settings,
     /// Requests were not answered, or not accepted, for a while; no other effect.
     Trouble,
 }
@@ -239,7 +241,10 @@ impl Fault {
     /// Whether queues are lost, as documented.
     pub fn breaks_order(self) -> bool {
         use Fault::*;
-        matches!(self, Crash | LossyCrash | Handover | Migration | Failover)
+        matches!(
+            self,
+            Crash | LossyCrash | Handover | Migration | Failover | Settings
+        )
     }
 
     /// Whether an earlier state of the data may return.

@@ -3,28 +3,33 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use crate::client::World;
 use crate::history::{now, Look};
-use crate::route::Route;
 use crate::wire::{Reply, Wire};
 
 const LIMIT: Duration = Duration::from_millis(500);
 
-/// Reads these keys of one server until the run is stopped.
-pub fn watch(keys: &[String], route: &dyn Route, stop: &AtomicBool) -> Vec<Look> {
+/// Reads the exclusive locks of a run until it is stopped.
+pub fn watch(world: &World, stop: &AtomicBool) -> Vec<Look> {
     let (mut wire, mut looks): (Option<Wire>, _) = (None, Vec::new());
+    let locks = world.locks();
+    let names: Vec<&str> = locks
+        .iter()
+        .map(|key| world.keys[*key as usize].as_str())
+        .collect();
     while !stop.load(Ordering::Relaxed) {
-        std::thread::sleep(Duration::from_millis(1));
-        let port = route.port(&keys[0]);
+        std::thread::sleep(Duration::from_millis(world.beat()));
+        let port = world.route.port(names[0]);
         let kept = wire.take().filter(|wire| wire.port() == port);
         let Some(mut open) = kept.or_else(|| Wire::open(port)) else {
             continue;
         };
         let from = now();
-        if let Some(replies) = snapshot(&mut open, keys) {
+        if let Some(replies) = snapshot(&mut open, &names) {
             let to = now();
-            let infos = (0..).zip(replies.list());
+            let infos = locks.iter().zip(replies.list());
             let holders =
-                infos.flat_map(|(key, info)| holders(info).map(move |owner| (key, owner)));
+                infos.flat_map(|(key, info)| holders(info).map(move |owner| (*key, owner)));
             looks.push(Look {
                 from,
                 to,
@@ -37,7 +42,7 @@ pub fn watch(keys: &[String], route: &dyn Route, stop: &AtomicBool) -> Vec<Look>
 }
 
 /// `LOCK.INFO` of every key in one transaction; `None` if the connection is lost, or the server refuses.
-fn snapshot(wire: &mut Wire, keys: &[String]) -> Option<Reply> {
+fn snapshot(wire: &mut Wire, keys: &[&str]) -> Option<Reply> {
     wire.push(&[b"MULTI"]);
     for key in keys {
         wire.push(&[b"LOCK.INFO", key.as_bytes()]);

@@ -15,12 +15,13 @@ pub fn work(id: u32, world: &World, seed: u64) -> Vec<Op> {
     let mut rng = fastrand::Rng::with_seed(seed);
     let mut asking = Asking::new(id, world);
     let mut owner = u64::from(id) * 1_000_000_000;
-    let mut all: Vec<u32> = (0..world.keys.len() as u32).collect();
+    let mut all = world.locks();
     while !world.is_over() {
         owner += 1;
         rng.shuffle(&mut all);
         let keys = &all[..rng.usize(2..=MOST.min(all.len()))];
         session(keys, owner, world, &mut asking, &mut rng);
+        world.rest(&mut rng);
     }
     asking.into_ops()
 }

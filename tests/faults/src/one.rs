@@ -42,24 +42,7 @@ impl<F: FnMut(&mut TestServer, &mut Hand)> Nemesis for One<F> {
         if self.server.pid() != self.pid {
             return None;
         }
-        wait_for_silence(&self.server);
-        // One reply, so that all are of one moment.
-        let info = self.server.conn().run(["INFO", "lock"]).text();
-        let of = |name: &str| {
-            let name = format!("lock_tickets{name}:");
-            let line = info.lines().find_map(|line| line.strip_prefix(&name));
-            line.map_or(0, |number| number.trim().parse().unwrap_or(0))
-        };
-        Some(TicketCounters {
-            queued: of("_queued"),
-            granted: of("_granted"),
-            timed_out: of("_timed_out"),
-            withdrawn: of("_withdrawn"),
-            taken_over: of("_taken_over"),
-            failed: of("_failed"),
-            unheard: of("_unheard"),
-            waiting: of(""),
-        })
+        Some(ticket_counters(&self.server))
     }
 
     fn finish(self: Box<Self>) -> Result<(), String> {
@@ -68,6 +51,28 @@ impl<F: FnMut(&mut TestServer, &mut Hand)> Nemesis for One<F> {
 
     fn version(&self) -> String {
         version(&self.server)
+    }
+}
+
+/// The counters of tickets when no client waits.
+pub fn ticket_counters(server: &TestServer) -> TicketCounters {
+    wait_for_silence(server);
+    // One reply, so that all are of one moment.
+    let info = server.conn().run(["INFO", "lock"]).text();
+    let of = |name: &str| {
+        let name = format!("lock_tickets{name}:");
+        let line = info.lines().find_map(|line| line.strip_prefix(&name));
+        line.map_or(0, |number| number.trim().parse().unwrap_or(0))
+    };
+    TicketCounters {
+        queued: of("_queued"),
+        granted: of("_granted"),
+        timed_out: of("_timed_out"),
+        withdrawn: of("_withdrawn"),
+        taken_over: of("_taken_over"),
+        failed: of("_failed"),
+        unheard: of("_unheard"),
+        waiting: of(""),
     }
 }
 

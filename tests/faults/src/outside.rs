@@ -23,6 +23,7 @@ pub fn work(id: u32, world: &World, seed: u64) -> Vec<Op> {
     let mut instance = Instance {
         id,
         world,
+        locks: world.locks(),
         rng: fastrand::Rng::with_seed(seed),
         wires: None,
         owner: u64::from(id) * 1_000_000_000,
@@ -34,6 +35,7 @@ pub fn work(id: u32, world: &World, seed: u64) -> Vec<Op> {
             instance.wires = None;
             world.sleep(2);
         }
+        world.rest(&mut instance.rng);
     }
     instance.ops
 }
@@ -41,6 +43,7 @@ pub fn work(id: u32, world: &World, seed: u64) -> Vec<Op> {
 struct Instance<'a> {
     id: u32,
     world: &'a World<'a>,
+    locks: Vec<u32>,
     rng: fastrand::Rng,
     /// One connection for scripts, one that subscribes.
     wires: Option<(Wire, Wire)>,
@@ -51,7 +54,7 @@ struct Instance<'a> {
 impl Instance<'_> {
     /// All requests of one owner. `None` if a connection was lost or the server refuses a request.
     fn session(&mut self) -> Option<()> {
-        let key = self.rng.u32(..self.world.keys.len() as u32);
+        let key = self.locks[self.rng.usize(..self.locks.len())];
         let lease = self.rng.u32(self.world.habits.lease.clone());
         let wait = Duration::from_millis(self.rng.u32(self.world.habits.wait.clone()).into());
         self.connect(key)?;

@@ -254,9 +254,9 @@ fn act(
             let seed = hand.rng.u64(..);
             workers.push(scope.spawn(move || participate(plan, id, world, seed)));
         }
-        let watcher = scope.spawn(|| watch(world.keys, world.route, &blind));
+        let watcher = scope.spawn(|| watch(world.keys, world.route, world.beat(), &blind));
         let looks = plan.many > 0 || plan.habits.many_tickets > 0;
-        let onlooker = looks.then(|| scope.spawn(|| look::watch(world.keys, world.route, &blind)));
+        let onlooker = looks.then(|| scope.spawn(|| look::watch(world, &blind)));
         let journal = hand.journal;
         scope.spawn(|| stall::watch(journal, &blind));
         scope.spawn(|| stall::watch_disk(journal, &blind));

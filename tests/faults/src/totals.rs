@@ -240,7 +240,8 @@ impl Total {
     }
 }
 
-fn today() -> String {
+/// The date.
+pub fn today() -> String {
     let output = std::process::Command::new("date")
         .args(["-u", "+%F"])
         .output();

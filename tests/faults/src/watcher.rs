@@ -10,8 +10,8 @@ use crate::wire::{Reply, Wire};
 
 const LIMIT: Duration = Duration::from_millis(500);
 
-/// Watches these keys until the run is stopped.
-pub fn watch(keys: &[String], route: &dyn Route, stop: &AtomicBool) -> Vec<Seen> {
+/// Watches these keys until the run is stopped, with a pause of `beat` milliseconds after each reading.
+pub fn watch(keys: &[String], route: &dyn Route, beat: u64, stop: &AtomicBool) -> Vec<Seen> {
     let mut wires: HashMap<u16, Wire> = HashMap::new();
     let (mut seen, mut known) = (Vec::new(), HashSet::new());
     while !stop.load(Ordering::Relaxed) {
@@ -34,7 +34,7 @@ pub fn watch(keys: &[String], route: &dyn Route, stop: &AtomicBool) -> Vec<Seen>
             let fresh = owners.filter(|owner| known.insert((key, *owner)));
             seen.extend(fresh.map(|owner| Seen { key, owner, at }));
         }
-        std::thread::sleep(Duration::from_millis(1));
+        std::thread::sleep(Duration::from_millis(beat));
     }
     seen
 }

@@ -433,7 +433,11 @@ impl TestServer {
         self.health()
     }
 
-    fn health(&mut self) -> Result<(), String> {
+    /// Whether it serves, its log has no failure and its counters add up.
+    ///
+    /// # Errors
+    /// What is wrong.
+    pub fn health(&mut self) -> Result<(), String> {
         let log = self.log();
         if !self.is_alive() {
             return Err(format!("the server died:\n{log}"));

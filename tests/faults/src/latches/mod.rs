@@ -46,6 +46,7 @@ pub fn work(id: u32, world: &World, seed: u64) -> History {
     };
     while !world.is_over() {
         client.session();
+        world.rest(&mut client.rng);
     }
     History {
         latches: client.ops,

@@ -27,19 +27,24 @@ pub fn scenarios() -> Vec<Scenario> {
 }
 
 pub fn take(server: &mut TestServer, hand: &mut Hand) {
+    take_with(server, hand, 10);
+}
+
+/// One of so many is a `FLUSHALL`.
+pub fn take_with(server: &mut TestServer, hand: &mut Hand, of: u8) {
     let mut conn = server.conn();
     for _ in 0..20 {
         hand.pause(5..40);
         let from = now();
         let key = hand.rng.usize(..hand.keys.len());
-        let of_key = match hand.rng.u8(..10) {
+        let of_key = match hand.rng.u8(..of) {
             0 => {
                 conn.run(["FLUSHALL"]);
                 hand.count("flushes");
                 None
             }
             n => {
-                let command = if n < 6 { "DEL" } else { "LOCK.BREAK" };
+                let command = if n <= of / 2 { "DEL" } else { "LOCK.BREAK" };
                 conn.run([command, &hand.keys[key]]);
                 hand.count("deletions");
                 Some(key as u32)

@@ -1,11 +1,11 @@
 //! The scenarios: their faults, and the number and habits of their clients.
 
-mod clients;
+pub(crate) mod clients;
 mod clock;
 mod cluster;
 mod crash;
-mod data;
-mod kinds;
+pub(crate) mod data;
+pub(crate) mod kinds;
 mod latches;
 mod load;
 pub mod matrix;
@@ -15,7 +15,7 @@ mod refused;
 mod sentinel;
 mod slots;
 mod stopped;
-mod tickets;
+pub(crate) mod tickets;
 
 use crate::play::{Nemesis, Plan};
 

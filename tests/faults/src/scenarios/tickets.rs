@@ -103,7 +103,7 @@ fn hand_over(conn: &mut Conn, key: &str, hand: &mut Hand) {
 }
 
 /// All subscribers, one of them, or any client that is no nemesis.
-fn kill_subscribers(server: &mut TestServer, hand: &mut Hand) {
+pub fn kill_subscribers(server: &mut TestServer, hand: &mut Hand) {
     let mut conn = server.conn();
     let kind = match hand.rng.u8(..4) {
         0 => {

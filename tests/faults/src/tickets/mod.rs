@@ -25,8 +25,8 @@ const WAITS: usize = 4;
 /// The largest number of keys of a request.
 const MOST: usize = 3;
 
-/// The pause after a loop in which no connection had data.
-const IDLE: Duration = Duration::from_millis(1);
+/// How long a process waits for the last outcomes when the run is over and all faults are healed.
+const DRAIN: Duration = Duration::from_secs(10);
 
 /// The pause before a refused request is sent again.
 const PAUSE: Nanos = 2 * MS;
@@ -81,7 +81,11 @@ impl Process<'_> {
                     return;
                 }
             } else if self.tickets.len() < WAITS {
-                let ticket = self.new_ticket();
+                let mut ticket = self.new_ticket();
+                let pace = self.world.habits.pace;
+                if pace > 0 {
+                    ticket.not_before = now() + self.rng.u64(..2 * pace) * MS;
+                }
                 self.tickets.push(ticket);
             }
             let mut events = Vec::new();
@@ -97,7 +101,7 @@ impl Process<'_> {
                 }
             }
             if is_idle {
-                std::thread::sleep(IDLE);
+                std::thread::sleep(Duration::from_millis(self.world.beat()));
             }
             self.fail();
         }
