@@ -155,6 +155,12 @@ faults-kinds: faults-build ## every kind of lock in every place, in parts, into 
 	$(EACH_SERVER) tests/faults/kinds.sh target/quick/lock-faults $(or $(MINUTES),10) $(or $(SETTINGS),plain threads)
 	target/quick/lock-faults table
 
+long-run: faults-build ## continue the long run of one server, in slices, into docs/RELIABILITY.md (SERVERS='redis-8.6 valkey-9.1', MINUTES=30, SLICE=15)
+	$(EACH_SERVER) target/quick/lock-faults long-run --minutes $(or $(MINUTES),30) --slice $(or $(SLICE),15)
+	target/quick/lock-faults long-run-report
+	@$(CARGO) build --profile quick --locked -p redis_lock_benches
+	target/quick/lock-bench pictures
+
 power-loss: faults-build ## cut the power while clients lock, into docs/RELIABILITY.md (SERVERS='redis-7.0 valkey-9.1', ROUNDS=100, ONLY=always)
 	$(EACH_SERVER) target/quick/lock-power run --rounds $(or $(ROUNDS),100) --only '$(ONLY)'
 	target/quick/lock-power report

@@ -20,6 +20,7 @@ pub mod counter;
 pub mod export;
 pub mod history;
 pub mod latches;
+pub mod long_run;
 pub mod look;
 pub mod many;
 pub mod matrix;

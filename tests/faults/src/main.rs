@@ -15,7 +15,7 @@ use redis_lock_faults::history::History;
 use redis_lock_faults::scenarios::matrix::KINDS;
 use redis_lock_faults::scenarios::{all, Scenario};
 use redis_lock_faults::totals::{Total, Totals};
-use redis_lock_faults::{check, matrix, report};
+use redis_lock_faults::{check, long_run, matrix, report};
 
 const USAGE: &str = "\
 lock-faults run [--seed N] [--seconds N] [--only a,b]   every scenario for so many seconds (6)
@@ -23,6 +23,8 @@ lock-faults run [--seed N] [--seconds N] [--only a,b]   every scenario for so ma
 lock-faults long [--part NAME] [--minutes N]            go on until the goals are reached (or 10 minutes)
 lock-faults kinds [--only a,b] [--minutes N]            every kind in every place, until each has its operations
 lock-faults table                                       the figures of `kinds`, into docs/RELIABILITY.md
+lock-faults long-run [--minutes N] [--slice N]           continue the long run, in slices of so many minutes (15)
+lock-faults long-run-report                            its figures, into docs/RELIABILITY.md
 lock-faults report                                      the figures of `long`, into docs/RELIABILITY.md
 lock-faults check FILE                                  judge a history that was written
 lock-faults list                                        the scenarios";
@@ -36,6 +38,7 @@ struct Options {
     seed: Option<u64>,
     seconds: u64,
     minutes: u64,
+    slice: u32,
     only: Vec<String>,
     histories: Option<PathBuf>,
 }
@@ -50,6 +53,12 @@ fn main() {
         "long" => long(&options),
         "kinds" => matrix::run(Duration::from_secs(options.minutes * 60), &options.only),
         "table" => matrix::report(),
+        "long-run" => long_run::run(long_run::Lengths {
+            run: Duration::from_secs(options.minutes * 60),
+            slice: options.slice,
+            minute: Duration::from_secs(60),
+        }),
+        "long-run-report" => long_run::report(),
         "report" => Totals::load().and_then(|totals| {
             print!("{}", report::figures(&totals));
             report::save(&totals).map(|()| totals.sum().violations() == 0)
@@ -82,6 +91,7 @@ fn options() -> Result<Options, lexopt::Error> {
         seed: None,
         seconds: 6,
         minutes: 10,
+        slice: 15,
         only: Vec::new(),
         histories: None,
     };
@@ -91,6 +101,7 @@ fn options() -> Result<Options, lexopt::Error> {
             Long("seed") => options.seed = Some(args.value()?.parse()?),
             Long("seconds") => options.seconds = args.value()?.parse()?,
             Long("minutes") => options.minutes = args.value()?.parse()?,
+            Long("slice") => options.slice = args.value()?.parse()?,
             Long("histories") => options.histories = Some(args.value()?.into()),
             Long("only" | "part") => {
                 let names = args.value()?.string()?;
