@@ -39,6 +39,7 @@ mod server;
 mod singles;
 mod stats;
 mod tickets;
+mod timeline;
 mod wire;
 
 use std::process::ExitCode;

@@ -45,36 +45,36 @@ pub struct Line {
     pub points: Vec<Point>,
 }
 
-type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
-type Drawn = Result<(), Box<dyn Error + Send + Sync>>;
-type Pixel = (i32, i32);
+pub type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+pub type Drawn = Result<(), Box<dyn Error + Send + Sync>>;
+pub type Pixel = (i32, i32);
 
 /// The name that is drawn in the accent colour.
 pub const OURS: &str = "this module";
 
-const ACCENT: RGBColor = RGBColor(0, 110, 144);
-const OTHERS: [RGBColor; 2] = [RGBColor(224, 146, 40), RGBColor(164, 58, 48)];
+pub const ACCENT: RGBColor = RGBColor(0, 110, 144);
+pub const OTHERS: [RGBColor; 2] = [RGBColor(224, 146, 40), RGBColor(164, 58, 48)];
 const QUIET: RGBColor = RGBColor(183, 192, 201);
-const INK: RGBColor = RGBColor(36, 41, 47);
-const FAINT: RGBColor = RGBColor(101, 109, 118);
-const GRID: RGBColor = RGBColor(229, 232, 236);
+pub const INK: RGBColor = RGBColor(36, 41, 47);
+pub const FAINT: RGBColor = RGBColor(101, 109, 118);
+pub const GRID: RGBColor = RGBColor(229, 232, 236);
 
 /// The backend writes a font's size divided by 1.24: these come out as 20, 16 and 15 pixels, of which 15, 12
 /// and 11 are left at a width of 420.
 const TITLE: f64 = 24.8;
-const LABEL: f64 = 19.8;
-const SMALL: f64 = 18.6;
+pub const LABEL: f64 = 19.8;
+pub const SMALL: f64 = 18.6;
 
 const WIDTH: i32 = 560;
 
-fn text(area: &Area, words: &str, size: f64, colour: RGBColor, at: Pixel, from: HPos) -> Drawn {
+pub fn text(area: &Area, words: &str, size: f64, colour: RGBColor, at: Pixel, from: HPos) -> Drawn {
     let style = ("sans-serif", size).into_font().color(&colour);
     let style = style.pos(Pos::new(from, VPos::Center));
     area.draw(&Text::new(words, at, style))?;
     Ok(())
 }
 
-fn heading(area: &Area, words: &str, subtitle: &str) -> Drawn {
+pub fn heading(area: &Area, words: &str, subtitle: &str) -> Drawn {
     area.fill(&WHITE)?;
     let style = ("sans-serif", TITLE, FontStyle::Bold)
         .into_font()
@@ -84,7 +84,7 @@ fn heading(area: &Area, words: &str, subtitle: &str) -> Drawn {
     text(area, subtitle, SMALL, FAINT, (24, 52), HPos::Left)
 }
 
-fn save(path: &Path, height: i32, draw: impl FnOnce(&Area) -> Drawn) -> io::Result<()> {
+pub fn save(path: &Path, height: i32, draw: impl FnOnce(&Area) -> Drawn) -> io::Result<()> {
     let area = SVGBackend::new(path, (WIDTH as u32, height as u32)).into_drawing_area();
     draw(&area).map_err(io::Error::other)?;
     area.present().map_err(io::Error::other)
@@ -136,7 +136,7 @@ pub fn hand_offs(path: &Path, lines: &[Line]) -> io::Result<()> {
     })
 }
 
-fn duration(us: f64) -> String {
+pub fn duration(us: f64) -> String {
     match us {
         us if us < 1_000.0 => format!("{} µs", plain(us)),
         us if us < 1_000_000.0 => format!("{} ms", plain(us / 1_000.0)),
@@ -287,7 +287,7 @@ fn colours(lines: &[Line]) -> Vec<RGBColor> {
 }
 
 /// Dark enough for text on white.
-fn for_words(RGBColor(red, green, blue): RGBColor) -> RGBColor {
+pub fn for_words(RGBColor(red, green, blue): RGBColor) -> RGBColor {
     let darker = |part: u8| (f64::from(part) * 0.72).round() as u8;
     RGBColor(darker(red), darker(green), darker(blue))
 }
@@ -313,7 +313,7 @@ fn dashes(path: &[Pixel]) -> Vec<Vec<Pixel>> {
 }
 
 /// The powers of ten around these values.
-fn decades(values: impl Iterator<Item = f64>) -> (i32, i32) {
+pub fn decades(values: impl Iterator<Item = f64>) -> (i32, i32) {
     let (least, most) = values
         .filter(|value| *value > 0.0)
         .fold((f64::INFINITY, 0.0_f64), |(least, most), value| {
@@ -327,13 +327,13 @@ fn decades(values: impl Iterator<Item = f64>) -> (i32, i32) {
 }
 
 /// The position of a value between two powers of ten, from 0 to 1.
-fn share(value: f64, (first, last): (i32, i32)) -> f64 {
+pub fn share(value: f64, (first, last): (i32, i32)) -> f64 {
     (value.log10() - f64::from(first)) / f64::from(last - first)
 }
 
 /// The wanted heights with at least this distance between them: a label that is too close to one below it is moved
 /// upwards.
-fn spread(wanted: &[i32], room: i32) -> Vec<i32> {
+pub fn spread(wanted: &[i32], room: i32) -> Vec<i32> {
     let mut order: Vec<usize> = (0..wanted.len()).collect();
     // Of equal heights, the earlier one is above.
     order.sort_by_key(|at| wanted[*at]);
