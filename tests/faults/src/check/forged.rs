@@ -255,6 +255,10 @@ fn a_missing_reply_is_found() {
     asks(2_200, Outcome::Lost).breaks(Rule::Silence);
     let never = Story::default().asks(1, 0, 9_000, 10, Outcome::Silent);
     never.breaks(Rule::Silence);
+    let late = |story: &Story| super::check(&story.0).late;
+    let lost = asks(2_200, Outcome::Lost);
+    let stories = [asks(2_200, Outcome::Nil), lost, never];
+    assert_eq!(stories.each_ref().map(late), [1, 0, 0]);
 }
 
 #[test]

@@ -51,6 +51,7 @@ fn answered(latch: &[&LatchOp], marks: &Marks, findings: &mut Findings) {
         let healed = marks.healed(op.latch, op.done);
         let is_late = patience.is_some_and(|ms| op.done > op.sent.max(healed) + ms + BOUND);
         if op.outcome == Outcome::Silent || is_late {
+            findings.late += u64::from(!matches!(op.outcome, Outcome::Silent | Outcome::Lost));
             findings.violation(Rule::Silence, format!("no answer in time: {op:?}"));
         }
     }

@@ -85,6 +85,8 @@ pub struct Findings {
     pub asks: u64,
     pub queued: u64,
     pub messages: u64,
+    /// The violations that are replies which came, but too late.
+    pub late: u64,
     pub violations: Vec<Violation>,
 }
 

@@ -22,6 +22,7 @@ pub fn check(ops: &[&Op], marks: &Marks, findings: &mut Findings) {
             op.done > op.sent.max(healed) + patience + BOUND
         });
         if op.outcome == Outcome::Silent || is_late {
+            findings.late += u64::from(!matches!(op.outcome, Outcome::Silent | Outcome::Lost));
             findings.violation(Rule::Silence, format!("no answer in time: {op:?}"));
         }
     }

@@ -50,6 +50,7 @@ pub fn check(
             .map(|key| marks.healed(*key, ask.done))
             .max();
         if ask.done > ask.sent.max(healed.unwrap_or(0)) + BOUND {
+            findings.late += u64::from(ask.answer != Answer::Lost);
             findings.violation(Rule::Silence, format!("no reply in time: {ask:?}"));
         }
     }

@@ -46,6 +46,9 @@ pub struct Minute {
     pub used_most: u64,
     pub waiters_most: u64,
     pub tickets_most: u64,
+    /// Replies that came more than two seconds late.
+    #[serde(default)]
+    pub late: u64,
     /// The number of `PING`s that took more than half a second.
     pub stalls: u64,
     /// The number of measurements of `pair`: `LOCK.ACQUIRE` and `LOCK.RELEASE` of a key of its own; `PING` beside it.

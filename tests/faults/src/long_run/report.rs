@@ -115,6 +115,7 @@ fn column(figures: &Figures) -> Vec<(&'static str, String)> {
             latency(|minute| minute.ping[0]),
         ),
         ("the same: p99.9", latency(|minute| minute.ping[2])),
+        ("Replies more than 2 s late", sum(|minute| minute.late)),
         ("`PING`s of more than 0.5 s", sum(|minute| minute.stalls)),
         ("Last run", last.date.clone()),
     ]
