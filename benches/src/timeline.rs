@@ -22,8 +22,8 @@ struct Minute {
     minute: f64,
     /// In MB: with empty queues, the most under load, resident.
     memory: [f64; 3],
-    /// p99.9 in µs: of `PING`, of the pair.
-    latency: [f64; 2],
+    /// In µs, in the order of `LATENCY`.
+    latency: [f64; 4],
     server: String,
 }
 
@@ -35,9 +35,11 @@ const MEMORY: [Style; 3] = [
     ("under load", plots::OTHERS[0], 2),
     ("resident", plots::FAINT, 2),
 ];
-const LATENCY: [Style; 2] = [
-    ("PING", plots::OTHERS[0], 2),
-    ("acquire, release", plots::ACCENT, 3),
+const LATENCY: [Style; 4] = [
+    ("PING, p99.9", plots::OTHERS[0], 2),
+    ("pair, p99.9", plots::ACCENT, 3),
+    ("pair, p50", plots::ACCENT, 3),
+    ("PING, p50", plots::OTHERS[0], 2),
 ];
 
 /// Draws `long-run-SERVER.svg` for each `long-run-SERVER.jsonl`.
@@ -70,7 +72,8 @@ fn read(lines: &str) -> io::Result<Vec<Minute>> {
             run: minute["run"].as_u64().unwrap_or(0),
             minute: number(&minute["minute"]),
             memory: ["settled", "used_most", "rss"].map(megabytes),
-            latency: ["ping", "pair"].map(|name| number(&minute[name][2])),
+            latency: [("ping", 2), ("pair", 2), ("pair", 0), ("ping", 0)]
+                .map(|(name, quantile)| number(&minute[name][quantile])),
             server: minute["server"].as_str().unwrap_or_default().into(),
         });
     }
@@ -108,7 +111,11 @@ fn picture(path: &Path, minutes: &[Minute]) -> io::Result<()> {
             .map(|decade| 10_f64.powi(decade))
             .map(|value| (value, plots::duration(value)))
             .collect();
-        latency.draw(area, "Latency, p99.9 of a minute", &marks)?;
+        latency.draw(
+            area,
+            "Acquire and release (pair), and PING beside it",
+            &marks,
+        )?;
         latency.lines(
             area,
             &LATENCY,
@@ -240,7 +247,7 @@ mod tests {
         let minute = |run: u32, minute: u32| {
             format!(
                 "{{\"minute\":{{\"run\":{run},\"minute\":{minute},\"server\":\"Redis 8.6.3\",\"settled\":1500000,\
-                 \"used_most\":3000000,\"rss\":14000000,\"ping\":[1,2,300,4],\"pair\":[1,2,4200,4]}}}}\n"
+                 \"used_most\":3000000,\"rss\":14000000,\"ping\":[100,2,300,4],\"pair\":[200,2,4200,4]}}}}\n"
             )
         };
         let stop = "{\"stop\":{\"run\":1,\"minute\":2}}\n";
@@ -265,9 +272,9 @@ mod tests {
         ] {
             assert!(drawn.contains(label), "{label}");
         }
-        let lines = drawn.matches("<polyline").filter(|_| true).count();
-        // Two runs of five lines; three marks of memory and those from 100 µs to 10 ms.
-        assert_eq!(lines, 2 * 5 + 3 + 3);
+        let lines = drawn.matches("<polyline").count();
+        // Two runs of seven lines; three marks of memory and those from 100 µs to 10 ms.
+        assert_eq!(lines, 2 * 7 + 3 + 3);
         Ok(())
     }
 

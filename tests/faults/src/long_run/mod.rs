@@ -41,8 +41,9 @@ pub struct Lengths {
 /// The part of a minute for the load; the rest is for the measurements at its end.
 const LOAD: f64 = 0.8;
 
-/// By how much the memory may have grown from the end of the first minute of a process to the end of a slice, in bytes.
-pub const GROWTH: u64 = 512 * 1024;
+/// By how much the memory may have grown from the end of the first minute of a process to the end of a slice, in bytes:
+/// three times what it varies by from minute to minute.
+pub const GROWTH: u64 = 128 * 1024;
 
 /// Bounded, so that the servers and the clients take less than half of a core.
 fn plan() -> Plan {
