@@ -7,12 +7,13 @@
     clippy::indexing_slicing
 )]
 
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::time::Duration;
 
 use redis_lock_faults::long_run::figures::Figures;
 use redis_lock_faults::long_run::site::Site;
-use redis_lock_faults::long_run::{laws, Lengths, Run, GROWTH};
+use redis_lock_faults::long_run::{laws, settings, Lengths, Run, GROWTH};
 
 const LENGTHS: Lengths = Lengths {
     run: Duration::ZERO,
@@ -44,6 +45,15 @@ fn a_run_continues_with_the_next_minute_and_the_same_data() {
     assert_eq!((stop.run, stop.minute, stop.refused), (1, 2, None));
     let again = Site::start(&figures.data()).unwrap();
     assert_eq!(again.digest().data(), stop.digest);
+}
+
+#[test]
+fn every_setting_is_changed() {
+    let (site, _dir) = site();
+    let known = site.conn().run(["CONFIG", "GET", "lock.*"]).list();
+    let known: BTreeSet<String> = known.iter().step_by(2).map(|name| name.text()).collect();
+    let changed = settings::names().into_iter().map(str::to_string);
+    assert_eq!(known, changed.collect());
 }
 
 #[test]

@@ -10,7 +10,7 @@ pub mod laws;
 mod probe;
 mod report;
 mod residents;
-mod settings;
+pub mod settings;
 pub mod site;
 mod storm;
 

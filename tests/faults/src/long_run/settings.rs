@@ -1,5 +1,7 @@
 //! Flips the settings of the module.
 
+use std::collections::BTreeSet;
+
 use redis_lock_harness::{Conn, TestServer};
 
 use crate::history::Fault;
@@ -66,10 +68,18 @@ pub fn flip(server: &TestServer, hand: &mut Hand) {
     hand.count("settings changed");
 }
 
+/// The names of all of them.
+pub fn names() -> BTreeSet<&'static str> {
+    all().map(|(name, _)| *name).collect()
+}
+
+fn all() -> impl Iterator<Item = &'static (&'static str, &'static [&'static str])> {
+    LASTING.iter().chain(&SHORT).chain([&SESSION_LEASE])
+}
+
 /// Sets the defaults.
 pub fn restore(conn: &mut Conn) {
-    let all = LASTING.iter().chain(&SHORT).chain([&SESSION_LEASE]);
-    all.for_each(|(name, values)| set(conn, name, values[0]));
+    all().for_each(|(name, values)| set(conn, name, values[0]));
 }
 
 fn set(conn: &mut Conn, name: &str, value: &str) {
