@@ -81,7 +81,9 @@ pub fn memory(site: &Site, baseline: u64) -> Result<u64, String> {
         settled = site.memory().settled;
         let growth = settled.saturating_sub(baseline);
         (growth > GROWTH).then(|| {
-            format!("memory has grown by {growth} bytes since the first minute: more than {GROWTH}")
+            format!(
+                "memory has grown by {growth} bytes since the first minutes: more than {GROWTH}"
+            )
         })
     })?;
     Ok(settled)

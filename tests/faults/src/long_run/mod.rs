@@ -41,8 +41,11 @@ pub struct Lengths {
 /// The part of a minute for the load; the rest is for the measurements at its end.
 const LOAD: f64 = 0.8;
 
-/// By how much the memory may have grown from the end of the first minute of a process to the end of a slice, in bytes:
-/// three times what it varies by from minute to minute.
+/// The first minutes of a process: the largest memory at their ends is what later ones are compared with.
+pub const FIRST: usize = 3;
+
+/// By how much the memory may have grown from the first minutes of a process to the end of a slice, in bytes: three times
+/// what it varies by from minute to minute.
 pub const GROWTH: u64 = 128 * 1024;
 
 /// Bounded, so that the servers and the clients take less than half of a core.
@@ -118,8 +121,8 @@ pub struct Run<'a> {
     server: String,
     number: u32,
     minute: u32,
-    /// Of the first minute of this process.
-    baseline: Option<u64>,
+    /// The memory at the ends of the first minutes of this process.
+    first: Vec<u64>,
     /// Of the last slice.
     last: Option<u64>,
 }
@@ -132,7 +135,7 @@ impl<'a> Run<'a> {
             server,
             number,
             minute,
-            baseline: None,
+            first: Vec::new(),
             last: None,
         }
     }
@@ -147,7 +150,9 @@ impl<'a> Run<'a> {
             let start = Instant::now();
             let minute = self.play(lengths.minute.mul_f64(LOAD))?;
             end = minute.settled;
-            self.baseline.get_or_insert(end);
+            if self.first.len() < FIRST {
+                self.first.push(end);
+            }
             begin.get_or_insert(end);
             println!("{}", minute.sentence());
             let add = figures.add(Line::Minute(minute));
@@ -155,7 +160,8 @@ impl<'a> Run<'a> {
             std::thread::sleep(lengths.minute.saturating_sub(start.elapsed()));
         }
         let begin = begin.unwrap_or(end);
-        let end = laws::memory(self.site, self.baseline.unwrap_or(end))?;
+        let baseline = self.first.iter().max().copied();
+        let end = laws::memory(self.site, baseline.unwrap_or(end))?;
         self.last = Some(end);
         let digest = self.site.digest_of_aof()?;
         let stop = Stop {

@@ -103,7 +103,8 @@ fn measure(port: u16, over: &AtomicBool) -> Probed {
 fn beat(wire: &mut Wire, probed: &mut Probed) -> Option<()> {
     let (micros, _) = timed(wire, "PING")?;
     probed.ping.0.push(micros);
-    let (acquire, token) = timed(wire, "LOCK.ACQUIRE probe p PX 5000")?;
+    // ONCE: the connection may have been killed before the last release.
+    let (acquire, token) = timed(wire, "LOCK.ACQUIRE probe p PX 5000 ONCE")?;
     let (release, freed) = timed(wire, "LOCK.RELEASE probe p")?;
     // A changed setting can refuse the request.
     if matches!((token, freed), (Reply::Int(_), Reply::Int(1))) {

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use super::figures::{Figures, Minute};
+use super::FIRST;
 use crate::report::{put, thousands};
 
 /// Minutes at the begin and at the end whose latencies are compared, of shorter runs the halves.
@@ -99,7 +100,7 @@ fn column(figures: &Figures) -> Vec<(&'static str, String)> {
             format!("{}, {}", thousands(first.settled), thousands(last.settled)),
         ),
         (
-            "Growth from the first minute of a process to its last",
+            "Growth from the first three minutes of a process to its last",
             thousands(growth),
         ),
         (
@@ -122,12 +123,11 @@ fn column(figures: &Figures) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// By how much the memory was larger in the last minute of a run than in its first; 0 if it was not.
+/// By how much the memory was larger in the last minute of a run than in its first ones; 0 if it was not.
 fn growth(run: &[&Minute]) -> u64 {
-    match (run.first(), run.last()) {
-        (Some(first), Some(last)) => last.settled.saturating_sub(first.settled),
-        _ => 0,
-    }
+    let first = run.iter().take(FIRST).map(|minute| minute.settled).max();
+    let last = run.last().map_or(0, |last| last.settled);
+    last.saturating_sub(first.unwrap_or(last))
 }
 
 fn megabytes(bytes: u64) -> String {
@@ -158,7 +158,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("long-run-x.jsonl");
         let mut figures = Figures::at(path, dir.path().into()).unwrap();
-        for minute in 1..=3 {
+        for minute in 1..=5 {
             let minute = Minute {
                 run: 1,
                 minute,
@@ -183,12 +183,12 @@ mod tests {
         for line in [
             "|  | Redis 8.6.3 |",
             "|---|---:|",
-            "| Requests of the clients | 3,000 |",
+            "| Requests of the clients | 5,000 |",
             "| Stops, digests equal | 1 |",
             "| Stops by a broken law | 1 |",
-            "| Memory with empty queues, first and last minute | 2,000,001, 2,000,003 |",
-            "| Growth from the first minute of a process to its last | 2 |",
-            "| the same: p99.9 | 6.0, 9.0 |",
+            "| Memory with empty queues, first and last minute | 2,000,001, 2,000,005 |",
+            "| Growth from the first three minutes of a process to its last | 2 |",
+            "| the same: p99.9 | 6.0, 12.0 |",
         ] {
             assert!(text.contains(line), "{line} in {text}");
         }
