@@ -58,7 +58,6 @@ fn plan() -> Plan {
         outside: 3,
         tickets: 3,
         latches: 10,
-        pings: true,
         habits: Habits {
             rests: 80,
             pace: 40,
