@@ -16,9 +16,6 @@ const BEAT: Duration = Duration::from_millis(10);
 /// Between two syncs.
 const BEAT_OF_DISK: Duration = Duration::from_millis(50);
 
-/// The longest wait for a `PING`.
-const LIMIT: Duration = Duration::from_secs(30);
-
 /// A pause of this length is a stall.
 pub const STALL: Nanos = 500 * MS;
 

@@ -1,7 +1,9 @@
 //! The counters of tickets of a server that was not restarted: each ticket is counted in one end, and the replies and
 //! messages agree with the counters.
+//!
+//! Of a ticket at a latch only the outcome is recorded: 0 is always a message, 1 may be the reply.
 
-use crate::history::{Answer, Ask, History, TicketCounters, Word};
+use crate::history::{Answer, Ask, History, Outcome, TicketCounters, Word};
 
 use super::{Findings, Rule};
 
@@ -35,15 +37,20 @@ fn known(counters: &TicketCounters, history: &History) -> Option<String> {
         let words = history.messages.iter().map(|message| &message.word);
         words.filter(|word| is(word)).count() as u64
     };
+    let at_latches = history.latches.iter().filter(|op| op.ticket);
+    let late = at_latches
+        .clone()
+        .filter(|op| op.outcome == Outcome::Number(0));
+    let (late, at_latches) = (late.count() as u64, at_latches.count() as u64);
     let queued = asks(|ask| ask.answer == Answer::Queued);
     let lost = asks(|ask| ask.answer == Answer::Lost);
     let wrong = match () {
-        () if counters.queued < queued => "fewer tickets than QUEUED",
-        () if counters.queued > queued + lost => "more tickets than QUEUED",
+        () if counters.queued < queued + late => "fewer tickets than QUEUED",
+        () if counters.queued > queued + lost + at_latches => "more tickets than QUEUED",
         () if counters.granted < words(|word| matches!(word, Word::Granted(_))) => {
             "fewer grants than messages"
         }
-        () if counters.timed_out < words(|word| *word == Word::Timeout) => {
+        () if counters.timed_out < words(|word| *word == Word::Timeout) + late => {
             "fewer time-outs than messages"
         }
         () if counters.failed < words(|word| matches!(word, Word::Failed(_))) => {
@@ -52,6 +59,6 @@ fn known(counters: &TicketCounters, history: &History) -> Option<String> {
         () => return None,
     };
     Some(format!(
-        "{wrong}: {counters:?}; {queued} queued, {lost} lost"
+        "{wrong}: {counters:?}; {queued} queued, {lost} lost, {at_latches} at latches"
     ))
 }

@@ -20,6 +20,7 @@ impl Story {
             client: self.0.latches.len() as u32,
             latch: 0,
             call,
+            ticket: false,
             sent: sent * MS,
             done: done * MS,
             outcome,

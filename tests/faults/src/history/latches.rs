@@ -21,6 +21,9 @@ pub struct LatchOp {
     /// The generation. Its numbers are above those of the keys of locks.
     pub latch: u32,
     pub call: LatchCall,
+    /// With `NOTIFY`: the outcome of the wait came as a message.
+    #[serde(default)]
+    pub ticket: bool,
     /// Before it was written.
     pub sent: Nanos,
     /// After the reply was read, or the loss noticed.

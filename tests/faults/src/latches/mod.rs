@@ -6,6 +6,7 @@
 //! twice.
 
 mod generation;
+mod ticket;
 
 use std::time::{Duration, Instant};
 
@@ -17,6 +18,7 @@ use crate::wire::Reply;
 
 pub use generation::Latches;
 use generation::{Generation, Part, Phase};
+use ticket::Tickets;
 
 /// The number of clients that share a key.
 pub const CLIENTS_EACH: u32 = 5;
@@ -31,6 +33,9 @@ const RELEASED: Duration = Duration::from_millis(3_000);
 /// A generation with so many requests whose outcome is unknown ends: each doubles the orders that a search has to try.
 const MOST_DOUBTS: u32 = 5;
 
+/// How many of a hundred waits are tickets.
+const TICKETS: u8 = 50;
+
 /// How long a leader tries to open its latch when the run is over.
 const LAST: Duration = Duration::from_secs(8);
 
@@ -41,6 +46,7 @@ pub fn work(id: u32, world: &World, seed: u64) -> History {
         world,
         rng: fastrand::Rng::with_seed(seed),
         asking: Asking::new(id, world),
+        tickets: Tickets::new(id, world),
         over: None,
         ops: Vec::new(),
     };
@@ -59,6 +65,7 @@ struct Client<'a> {
     world: &'a World<'a>,
     rng: fastrand::Rng,
     asking: Asking<'a>,
+    tickets: Tickets<'a>,
     /// When it noticed that the run is over.
     over: Option<Instant>,
     ops: Vec<LatchOp>,
@@ -83,6 +90,7 @@ impl Client<'_> {
             Part::Lead(latch) => {
                 self.ops.extend(latch.proof().map(|op| LatchOp {
                     latch: latch.number,
+                    ticket: false,
                     ..op
                 }));
                 self.lead(&latch);
@@ -219,11 +227,15 @@ impl Client<'_> {
             }
             n if n < 60 => None,
             n if n < 85 => Some(0),
+            n if n < 93 => Some(self.rng.u32(1..40)),
             _ => Some(self.rng.u32(1..3_000)),
         };
         let call = LatchCall::Wait { block };
         if block.is_some() && self.chance(5) {
             return self.twice(latch, call);
+        }
+        if let Some(block) = block.filter(|_| self.chance(TICKETS)) {
+            return self.wait_by_ticket(latch, block);
         }
         let dies = block.is_some() && self.chance(self.world.habits.dies);
         let life = dies.then(|| Duration::from_millis(self.rng.u64(..30)));
@@ -249,7 +261,21 @@ impl Client<'_> {
         let second = self.begin(latch, call);
         for sent in second.into_iter().chain([first]) {
             let exchange = self.asking.end(&latch.base, sent, None, outcome);
-            self.note(latch, call, exchange);
+            self.note(latch, call, exchange, false);
+        }
+    }
+
+    /// One wait; a record for each time that it was asked for.
+    fn wait_by_ticket(&mut self, latch: &Generation, block: u32) {
+        let dies = self.chance(self.world.habits.dies);
+        let life = dies.then(|| Duration::from_millis(self.rng.u64(..30)));
+        let mut waits = Vec::new();
+        let tickets = &mut self.tickets;
+        tickets.wait(latch, block, life, |call, exchange| {
+            waits.push((call, exchange))
+        });
+        for (call, exchange) in waits {
+            self.note(latch, call, exchange, true);
         }
     }
 
@@ -259,7 +285,7 @@ impl Client<'_> {
         };
         let exchange = self.asking.end(&latch.base, sent, life, outcome);
         let outcome = exchange.outcome.clone();
-        self.note(latch, call, exchange);
+        self.note(latch, call, exchange, false);
         outcome
     }
 
@@ -269,7 +295,7 @@ impl Client<'_> {
             .begin(&latch.base, |wire| push_words(wire, &words))
     }
 
-    fn note(&mut self, latch: &Generation, call: LatchCall, exchange: Exchange) {
+    fn note(&mut self, latch: &Generation, call: LatchCall, exchange: Exchange, ticket: bool) {
         if is_unknown(&exchange.outcome) && !matches!(call, LatchCall::Wait { .. }) {
             latch.doubt();
         }
@@ -279,6 +305,7 @@ impl Client<'_> {
             call,
             sent: exchange.sent,
             done: exchange.done,
+            ticket,
             outcome: exchange.outcome,
         };
         latch.learn(&op);

@@ -6,7 +6,7 @@
 //! subscription, and gives up by a release. Sometimes it hangs, dies with its open tickets, subscribes again late, asks
 //! without a subscription, or asks again without need.
 
-mod link;
+pub mod link;
 mod ticket;
 
 use std::time::{Duration, Instant};
@@ -24,9 +24,6 @@ const WAITS: usize = 4;
 
 /// The largest number of keys of a request.
 const MOST: usize = 3;
-
-/// How long a process waits for the last outcomes when the run is over and all faults are healed.
-const DRAIN: Duration = Duration::from_secs(10);
 
 /// The pause before a refused request is sent again.
 const PAUSE: Nanos = 2 * MS;
