@@ -50,8 +50,8 @@ impl<'a> Tickets<'a> {
         }
     }
 
-    /// Waits at this latch for `block` milliseconds, without limit if 0. Asks again when the subscription was lost; each
-    /// request is noted with its own rest of the wait. With a `life`, the client dies after that time.
+    /// Waits at this latch for `block` milliseconds, without limit if 0. Asks again when the subscription was lost;
+    /// each request is noted with its own rest of the wait. With a `life`, the client dies after that time.
     pub fn wait(
         &mut self,
         latch: &Generation,
