@@ -105,8 +105,17 @@ impl Digest {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let soon = now.map_or(0, |now| now.as_millis() as i64) + SHORT;
         let mut ends = self.ends.iter();
-        let (key, _) = ends.find(|(_, end)| (0..soon).contains(*end))?;
+        let (key, _) = ends.find(|(key, end)| (0..soon).contains(*end) && !self.is_left(key))?;
         Some(key)
+    }
+
+    /// Whether it is the lease of a reader whose lock was deleted by `DEL`. It ends by itself, like Redisson's.
+    fn is_left(&self, key: &str) -> bool {
+        let of_reader = key
+            .strip_prefix('{')
+            .filter(|_| key.contains(":rwlock_timeout:"));
+        let lock = of_reader.and_then(|rest| rest.split_once('}'));
+        lock.is_some_and(|(lock, _)| !self.ends.contains_key(lock))
     }
 
     /// What differs in another server's data.
