@@ -171,6 +171,8 @@ impl Ticket {
     /// The reply to a renewal or a release.
     pub fn replied(&mut self, outcome: &Outcome, pause: Nanos, is_over: bool) {
         self.stage = match (&self.stage, outcome) {
+            // The grant answered an earlier request: a later one may wait.
+            (Stage::Renewing, Outcome::Number(0)) if self.asked > 1 => Stage::Leave,
             (Stage::Renewing, Outcome::Number(0)) => Stage::Done,
             (Stage::Renewing, _) => Stage::Holds,
             // A refused release is repeated, so that no ticket stays behind.
