@@ -2,10 +2,15 @@
 //! nodes of a cluster, and servers with I/O threads.
 
 use crate::common::cluster::{one_node, slot_of, wait_until_served};
-use crate::common::{Conn, TestServer};
+use crate::common::{Conn, Reply, TestServer};
 
 const ROUNDS: usize = 15;
 const WAITERS: usize = 40;
+
+/// The answers of a wait whose slot has gone.
+fn is_nil_or_redirect(reply: &Reply) -> bool {
+    reply.is_nil() || reply.is_error() && reply.error().starts_with("CLUSTERDOWN")
+}
 
 /// Waits end by their limit while the node finds, in each of its crons, that it no longer serves their slot.
 #[test]
@@ -25,8 +30,7 @@ fn a_wait_that_ends_while_its_slot_goes_is_answered_once() {
         waiters[0].send_line("PING");
         for waiter in &mut waiters[1..] {
             let reply = waiter.recv();
-            let is_redirected = reply.is_error() && reply.error().starts_with("CLUSTERDOWN");
-            assert!(reply.is_nil() || is_redirected, "{reply:?}");
+            assert!(is_nil_or_redirect(&reply), "{reply:?}");
             waiter.send_line("PING");
         }
         for waiter in &mut waiters {
@@ -37,6 +41,24 @@ fn a_wait_that_ends_while_its_slot_goes_is_answered_once() {
         admin.line("DEL k");
     }
     node.check_counters();
+}
+
+/// The wait ends in the tick in which the node finds that the slot has gone: both are due after the sleep.
+#[test]
+fn a_wait_that_ends_in_the_tick_of_the_redirect_is_answered_once() {
+    let node = one_node(&[]);
+    let (mut holder, mut waiter) = (node.conn(), node.conn());
+    holder.line("LOCK.ACQUIRE k alice");
+    let slot = slot_of(&mut holder, "k");
+    waiter.send_line("LOCK.ACQUIRE k bob BLOCK 400");
+    node.wait_for_waiters(1);
+    let leave = format!("CLUSTER DELSLOTS {slot}");
+    holder.send_lines(&["MULTI", "DEL k", &leave, "DEBUG SLEEP 0.7", "EXEC"]);
+    (0..5).for_each(|_| drop(holder.recv()));
+    let reply = waiter.recv();
+    assert!(is_nil_or_redirect(&reply), "{reply:?}");
+    assert_eq!(waiter.line("PING").text(), "PONG");
+    node.wait_for_waiters(0);
 }
 
 /// A hand-off from alice to bob.
