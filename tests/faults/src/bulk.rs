@@ -105,10 +105,10 @@ fn batch(
     for &(key, owner, call) in requests {
         let outcome = end.clone().unwrap_or_else(|| match wire.recv(LIMIT) {
             Ok(reply) => outcome(call, &reply),
-            Err(NoReply::Late) => Outcome::Silent,
-            Err(NoReply::Lost) => Outcome::Lost,
+            // The checker judges whether that was too long.
+            Err(NoReply::Late | NoReply::Lost) => Outcome::Lost,
         });
-        if matches!(outcome, Outcome::Lost | Outcome::Silent) {
+        if outcome == Outcome::Lost {
             // Later requests get no reply either.
             end = Some(Outcome::Lost);
         }
