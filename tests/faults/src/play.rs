@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use redis_lock_harness::patience;
+
 use crate::bulk;
 use crate::check::{check, Findings};
 use crate::client::{Client, Habits, World};
@@ -23,8 +25,11 @@ use crate::tickets;
 use crate::watcher::watch;
 
 /// How long participants wait for their last outcomes when the run is over and all faults are healed: by then every
-/// holder has released its lock or slept through its lease, and every earlier waiter has been granted.
-const DRAIN: Duration = Duration::from_secs(10);
+/// holder has released its lock or slept through its lease, and every earlier waiter has been granted. On a machine
+/// that stops processes for long, `LOCK_PATIENCE` makes it longer.
+fn drain() -> Duration {
+    patience() / 2
+}
 
 /// The number of participants of each kind.
 #[derive(Debug, Clone)]
@@ -240,7 +245,7 @@ fn act(
         route: &*route,
         habits: &plan.habits,
         stop: &stop,
-        drain: DRAIN,
+        drain: drain(),
         sleeps: &sleeps,
     };
     let participants =
