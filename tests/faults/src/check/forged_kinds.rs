@@ -445,6 +445,11 @@ fn a_waiter_for_many_keys_that_holds_some_is_found() {
     let refused = || Story::default().takes_many(1, (0, 50), nil.clone());
     refused().is_fine();
     refused().looks(20, 1, &[1]).breaks(Rule::AllOrNothing);
+    // Asked at two servers, the former primary and the present one.
+    let twice = || refused().takes_many(1, (15, 50), granted());
+    twice().looks(20, 1, &[0, 1, 2]).is_fine();
+    twice().looks(20, 1, &[1]).breaks(Rule::AllOrNothing);
+    twice().looks(10, 1, &[1]).breaks(Rule::AllOrNothing);
     story()
         .looks(60, 1, &[0])
         .fault(Fault::Taken, 55, 56)

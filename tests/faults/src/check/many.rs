@@ -15,6 +15,8 @@ use super::{Findings, Rule};
 struct Request<'a> {
     ops: Vec<&'a Op>,
     sent: Nanos,
+    /// No grant of a refused request's owner before then: when its reply was read, or when another request of the owner
+    /// was sent.
     done: Nanos,
     /// The granted keys are surely held until then; 0: no key was granted.
     surely_until: Nanos,
@@ -72,7 +74,26 @@ fn requests<'a>(
         let until = |op: &&Op| sure.get(&(op.owner, op.key, op.sent)).copied();
         request.surely_until = request.ops.iter().filter_map(until).min().unwrap_or(0);
     }
+    part(&mut requests, ops);
     requests
+}
+
+/// Ends each request of an owner where another one begins that was not refused.
+fn part(requests: &mut HashMap<u64, Vec<Request>>, ops: &[&Op]) {
+    for op in ops {
+        if !matches!(op.call, Call::Acquire { .. }) || is_refused(op) {
+            continue;
+        }
+        for request in requests.get_mut(&op.owner).into_iter().flatten() {
+            if request.sent != op.sent {
+                request.done = request.done.min(op.sent);
+            }
+        }
+    }
+}
+
+fn is_refused(op: &Op) -> bool {
+    matches!(op.outcome, Outcome::Nil | Outcome::Error(_))
 }
 
 /// An atomic reading that shows which of these keys this owner held.
@@ -83,14 +104,12 @@ fn judge(request: &Request, look: &Look, keys: &[u32], marks: &Marks, findings: 
         .iter()
         .filter(|op| keys.contains(&op.key))
         .count();
-    let first = &request.ops[0];
     if seen == 0 || look.to < request.sent {
         return;
     }
-    let is_refused = matches!(first.outcome, Outcome::Nil | Outcome::Error(_));
     let is_during = look.from > request.sent && look.to + SLACK < request.done;
     let is_sure = look.from > request.sent && look.to + SLACK < request.surely_until;
-    let is_wrong = match is_refused {
+    let is_wrong = match is_refused(request.ops[0]) {
         true => is_during,
         false => is_sure && seen != wanted,
     };
