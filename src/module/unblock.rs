@@ -1,42 +1,51 @@
 //! The end of a block.
 //!
-//! `RedisModule_UnblockClient` writes the answer at once (through the timeout callback), but the client stays blocked
-//! until the server is about to sleep. What the server does between the alarm and that moment may find the client
-//! blocked and give it a second reply: then each later reply on the connection seems to belong to the request before.
-//! Three kinds of servers do such work:
+//! `RedisModule_UnblockClient` leaves the client blocked until the server is about to sleep. What the server does
+//! between the alarm and that moment may find the client blocked, reply to it and end its block. Three kinds of servers
+//! do such work:
 //!
-//! * a cluster node: its cron, and the messages of other nodes, redirect the clients blocked on slots that have moved
-//!   (`-MOVED`, `-CLUSTERDOWN`);
+//! * a cluster node: its cron redirects the clients blocked on slots that have moved (`-MOVED`, `-CLUSTERDOWN`);
 //! * a server with I/O threads executes the commands that these have read, `CLIENT UNBLOCK` among them;
 //! * a server with a TLS port executes the commands whose bytes OpenSSL had read ahead.
 //!
-//! There the client is unblocked by `CLIENT UNBLOCK id TIMEOUT`: the same callback writes the answer, and the block
-//! ends in the call. Elsewhere the function of the API is cheaper.
+//! Redis 7.4 and newer write the answer when they end the block. Redict and Valkey write it at once, but into a buffer
+//! that they discard if other work has ended the block. So their clients get one reply. Redis 7.0 and 7.2 have sent the
+//! answer then, and the client gets two replies: each later reply on the connection seems to belong to the request
+//! before. There, and on these three kinds of servers only, an answer that is no grant is delivered by `CLIENT UNBLOCK
+//! id TIMEOUT`: the same callback writes the answer, and the block ends in the call.
+//!
+//! A grant is never delivered by that command. Only at the end of a block by `RedisModule_UnblockClient` does the
+//! server note the replication offset for which the client's next `WAIT` or `WAITAOF` waits (`woff` in its module.c).
+//! After the command that offset is the one at which the client was blocked: before the grant.
 
 use std::ptr::null_mut;
 
-use crate::lock::WaiterId;
+use crate::lock::{Outcome, WaiterId};
 use crate::module::ffi::api::api;
 use crate::module::ffi::call_reply::Reply;
-use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::ctx::{server_version, Ctx};
 use crate::module::ffi::strings::OwnedStr;
 use crate::module::state::shell;
 
-/// Unblocks the client of this parked request, whose answer is noted. Does nothing if it is parked no more.
+/// From this version on a client gets one reply (Redict has 7.3, Valkey 8.0 and newer).
+const ONE_REPLY_SINCE: i32 = 0x07_03_00;
+
+/// Unblocks the client of this parked request, whose answer is noted. Does nothing if it is no longer parked.
 pub fn client(ctx: Ctx<'_>, id: WaiterId) {
-    let Some(client) = shell::with(|shell| Some(shell.parked.get(&id)?.client)) else {
-        return;
-    };
-    if shell::with(|shell| shell.unblocks_by_command) {
+    if let Some(client) = shell::with(|shell| {
+        let parked = shell.parked.get(&id)?;
+        let is_refusal = matches!(parked.outcome, Some(Outcome::Nil | Outcome::Failed(_)));
+        (shell.unblocks_by_command && is_refusal).then_some(parked.client)
+    }) {
         by_command(ctx, client);
     }
-    // Still parked, if the command has another name.
+    // After the command the client is still parked only if the server has refused it: `CLIENT` has another name.
     let Some(handle) = shell::with(|shell| shell.parked.get(&id)?.handle) else {
         return;
     };
     // SAFETY: the handle is live: `on_answer` or `on_disconnect` removes its entry from `parked` before the server
-    // frees it. Each id is in `answered` once, so it is not unblocked twice. (The server refuses only a client without
-    // a timeout callback.)
+    // frees it. The server ignores the call if it has ended the block already, and refuses only a client without a
+    // timeout callback.
     unsafe { api!(RedisModule_UnblockClient)(handle.as_ptr(), null_mut()) };
 }
 
@@ -51,9 +60,10 @@ fn by_command(ctx: Ctx<'_>, client: u64) {
     Reply::of(ctx, c"CLIENT", c"v", &words);
 }
 
-/// Reads whether the server does other work before a block ends. If it refuses to say, it counts as such a server.
+/// Reads whether the server may reply a second time before a block ends. If it does not list its settings, it may.
 pub fn follow_settings(ctx: Ctx<'_>) {
-    let by_command = ctx.is_cluster() || has_threads_or_tls(ctx) != Some(false);
+    let by_command = server_version() < ONE_REPLY_SINCE
+        && (ctx.is_cluster() || has_threads_or_tls(ctx) != Some(false));
     shell::with(|shell| shell.unblocks_by_command = by_command);
 }
 

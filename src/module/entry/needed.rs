@@ -61,8 +61,8 @@ const OPTIONAL: [(&CStr, &str); 3] = [
     (c"SCAN", "LOCK.SCAN is refused"),
     (
         c"CLIENT",
-        "MODULE UNLOAD is refused, a grant to a client that the server has condemned ends with its lease, and in a \
-         cluster, with I/O threads or with TLS a waiter can get two replies to one request",
+        "MODULE UNLOAD is refused, a grant to a client that the server has condemned ends with its lease, and on \
+         Redis 7.0 and 7.2, in a cluster, with I/O threads or with TLS, a waiter can get two replies to one request",
     ),
     (
         c"PUBSUB",

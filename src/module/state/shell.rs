@@ -57,7 +57,7 @@ pub struct Shell {
     pub parks_subscribers: bool,
     /// Whether the output buffers of normal clients are limited.
     pub buffers_are_limited: bool,
-    /// Whether a client is unblocked by `CLIENT UNBLOCK` (see `unblock`).
+    /// Whether an answer that is no grant is delivered by `CLIENT UNBLOCK` (see `unblock`).
     pub unblocks_by_command: bool,
     /// Whether `maxmemory` may evict locks.
     pub eviction_risk: bool,

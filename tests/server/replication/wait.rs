@@ -1,6 +1,7 @@
 //! `WAIT` and `WAITAOF` in the pipeline after an acquire: they cover its grant, whether immediate or after a wait in
 //! the queue.
 
+use crate::common::cluster::one_node;
 use crate::common::replica::{aof_text, follow, wait_until_in_sync, PROMPT_MASTER};
 use crate::common::{Conn, TestServer};
 
@@ -80,4 +81,28 @@ fn without_enough_replicas_the_grant_remains_and_wait_reports_it() {
     assert_eq!(replicas, [0]);
     assert_eq!(token_at(&master), format!("t{token}"));
     replica.signal(libc::SIGCONT);
+}
+
+/// On each kind of server: the replica has acknowledged everything up to the park, and nothing since.
+#[test]
+fn wait_does_not_count_a_replica_without_the_grant() {
+    for master in [
+        TestServer::with(&PROMPT_MASTER),
+        TestServer::with(&[&PROMPT_MASTER[..], &["--io-threads", "2"]].concat()),
+        one_node(&PROMPT_MASTER),
+    ] {
+        let replica = TestServer::without_module(&[]);
+        follow(&replica, &master);
+        let (mut conn, mut waiter) = (master.conn(), master.conn());
+        conn.line("LOCK.ACQUIRE k a PX 60000").int();
+        waiter.send_lines(&["LOCK.ACQUIRE k b PX 60000 BLOCK 0", "WAIT 1 50"]);
+        master.wait_for_waiters(1);
+        assert_eq!(conn.line("SET {k}2 v").text(), "OK");
+        assert_eq!(conn.line("WAIT 1 10000").int(), 1);
+        replica.signal(libc::SIGSTOP);
+        assert_eq!(conn.line("LOCK.RELEASE k a").int(), 1);
+        let (_, replicas) = granted_and_covered(&mut waiter);
+        replica.signal(libc::SIGCONT);
+        assert_eq!(replicas, [0]);
+    }
 }
