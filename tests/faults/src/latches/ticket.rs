@@ -102,6 +102,10 @@ impl<'a> Tickets<'a> {
             self.world.route.learn(base, port, None);
             return None;
         }
+        // The subscription takes time: the primary may be another one by now.
+        if self.world.route.port(base) != port {
+            return None;
+        }
         let tag = self.tag;
         let mut request = words(&latch.name, call);
         request.extend(["NOTIFY".into(), channel.clone(), tag.to_string()]);
