@@ -143,9 +143,9 @@ pub fn report() -> std::io::Result<bool> {
 
 fn table(servers: &BTreeMap<String, Sums>) -> String {
     let mut text = String::from(
-        "\n| Kind | Server | Operations | one server | replica | cluster | with I/O threads | Grants | Order compared \
-         | kill -9 | Fail-overs | Slots moved | Overlaps, expected | Violations | Last run |\n\
-         |---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---|\n",
+        "\n| Kind | Server | Operations | one server | replica | cluster | with I/O threads | over TLS | Grants \
+         | Order compared | kill -9 | Fail-overs | Slots moved | Overlaps, expected | Violations | Last run |\n\
+         |---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---|\n",
     );
     let mut all = Total::default();
     for kind in &KINDS {
@@ -156,16 +156,16 @@ fn table(servers: &BTreeMap<String, Sums>) -> String {
                 continue;
             }
             let places = PLACES.map(|place| thousands(of(place.name()).operations));
-            let threads = thousands(of("I/O threads").operations);
+            let settings = ["I/O threads", "TLS"].map(|setting| thousands(of(setting).operations));
             let head = format!("{} | {server}", kind.name);
-            text += &row(&head, &total, &places.join(" | "), &threads);
+            text += &row(&head, &total, &places.join(" | "), &settings.join(" | "));
             all.add(&total);
         }
     }
-    text + &row("**all** | ", &all, " |  | ", "")
+    text + &row("**all** | ", &all, " |  | ", " | ")
 }
 
-fn row(head: &str, total: &Total, places: &str, threads: &str) -> String {
+fn row(head: &str, total: &Total, places: &str, settings: &str) -> String {
     let [crashes, failovers, moves] = [
         &["crashes", "crashes with promotion"][..],
         &["failovers", "promotions", "crashes with promotion"],
@@ -175,7 +175,7 @@ fn row(head: &str, total: &Total, places: &str, threads: &str) -> String {
     let mut row = String::new();
     let _ = writeln!(
         row,
-        "| {head} | {} | {places} | {threads} | {} | {} | {} | {} | {} | {} | {} | {} |",
+        "| {head} | {} | {places} | {settings} | {} | {} | {} | {} | {} | {} | {} | {} |",
         thousands(total.operations),
         thousands(total.grants),
         thousands(total.ordered),
