@@ -61,17 +61,15 @@ impl<'a> Tickets<'a> {
     ) {
         let start = Instant::now();
         let mut rest = block;
-        self.tag += 1;
         loop {
+            // A late message of an earlier request must not be taken for that of this one.
+            self.tag += 1;
             let call = LatchCall::Wait { block: Some(rest) };
             let life = life.map(|life| life.saturating_sub(start.elapsed()));
             if let Some((exchange, end)) = self.ask(latch, call, life) {
                 note(call, exchange);
-                match end {
-                    End::Known(_) => return,
-                    // A late message of this ticket must not be taken for that of the next.
-                    End::Gone => self.tag += 1,
-                    End::Unheard => {}
+                if matches!(end, End::Known(_)) {
+                    return;
                 }
             }
             let passed = start.elapsed().as_millis() as u32;
