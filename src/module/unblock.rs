@@ -11,12 +11,13 @@
 //! Redis 7.4 and newer write the answer when they end the block. Redict and Valkey write it at once, but into a buffer
 //! that they discard if other work has ended the block. So their clients get one reply. Redis 7.0 and 7.2 have sent the
 //! answer then, and the client gets two replies: each later reply on the connection seems to belong to the request
-//! before. There, and on these three kinds of servers only, an answer that is no grant is delivered by `CLIENT UNBLOCK
-//! id TIMEOUT`: the same callback writes the answer, and the block ends in the call.
+//! before. There the answer is delivered by `CLIENT UNBLOCK id TIMEOUT`: the same callback writes it, and the block
+//! ends in the call.
 //!
-//! A grant is never delivered by that command. Only at the end of a block by `RedisModule_UnblockClient` does the
-//! server note the replication offset for which the client's next `WAIT` or `WAITAOF` waits (`woff` in its module.c).
-//! After the command that offset is the one at which the client was blocked: before the grant.
+//! That has a price for grants. Only at the end of a block by `RedisModule_UnblockClient` does the server note the
+//! replication offset for which the client's next `WAIT` or `WAITAOF` waits (`woff` in its module.c). After the command
+//! that offset is the one at which the client was blocked: before the grant. So a cluster node, where a grant and the
+//! redirect hardly ever meet, delivers grants by the API.
 
 use std::ptr::null_mut;
 
@@ -25,6 +26,7 @@ use crate::module::ffi::api::api;
 use crate::module::ffi::call_reply::Reply;
 use crate::module::ffi::ctx::{server_version, Ctx};
 use crate::module::ffi::strings::OwnedStr;
+use crate::module::state::parked::ByCommand;
 use crate::module::state::shell;
 
 /// From this version on a client gets one reply (Redict has 7.3, Valkey 8.0 and newer).
@@ -32,11 +34,18 @@ const ONE_REPLY_SINCE: i32 = 0x07_03_00;
 
 /// Unblocks the client of this parked request, whose answer is noted. Does nothing if it is no longer parked.
 pub fn client(ctx: Ctx<'_>, id: WaiterId) {
-    if let Some(client) = shell::with(|shell| {
+    let by = shell::with(|shell| {
         let parked = shell.parked.get(&id)?;
-        let is_refusal = matches!(parked.outcome, Some(Outcome::Nil | Outcome::Failed(_)));
-        (shell.unblocks_by_command && is_refusal).then_some(parked.client)
-    }) {
+        let is_by_command = match shell.by_command {
+            ByCommand::None => false,
+            ByCommand::Refusals => {
+                matches!(parked.outcome, Some(Outcome::Nil | Outcome::Failed(_)))
+            }
+            ByCommand::All => true,
+        };
+        is_by_command.then_some(parked.client)
+    });
+    if let Some(client) = by {
         by_command(ctx, client);
     }
     // After the command the client is still parked only if the server has refused it: `CLIENT` has another name.
@@ -60,11 +69,16 @@ fn by_command(ctx: Ctx<'_>, client: u64) {
     Reply::of(ctx, c"CLIENT", c"v", &words);
 }
 
-/// Reads whether the server may reply a second time before a block ends. If it does not list its settings, it may.
+/// Reads in which cases the server may reply a second time before a block ends. If it does not list its settings, it
+/// may in all.
 pub fn follow_settings(ctx: Ctx<'_>) {
-    let by_command = server_version() < ONE_REPLY_SINCE
-        && (ctx.is_cluster() || has_threads_or_tls(ctx) != Some(false));
-    shell::with(|shell| shell.unblocks_by_command = by_command);
+    let by_command = match () {
+        () if server_version() >= ONE_REPLY_SINCE => ByCommand::None,
+        () if has_threads_or_tls(ctx) != Some(false) => ByCommand::All,
+        () if ctx.is_cluster() => ByCommand::Refusals,
+        () => ByCommand::None,
+    };
+    shell::with(|shell| shell.by_command = by_command);
 }
 
 /// Whether the server has I/O threads or a TLS port.

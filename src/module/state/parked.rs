@@ -30,6 +30,17 @@ pub struct Risks {
     pub(in crate::module) messages: bool,
 }
 
+/// The answers that are delivered by `CLIENT UNBLOCK` (see `unblock`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ByCommand {
+    /// None: one reply is certain.
+    None,
+    /// All but grants.
+    Refusals,
+    /// Grants as well: other work may end any block.
+    All,
+}
+
 /// A parked request.
 pub struct Parked {
     /// `None` until the client is blocked, which is the last step of its command.

@@ -18,7 +18,7 @@ use crate::module::ffi::log;
 use crate::module::ffi::main_thread::MainThread;
 use crate::module::state::alarm::Alarm;
 use crate::module::state::constants;
-use crate::module::state::parked::Parked;
+use crate::module::state::parked::{ByCommand, Parked};
 use crate::module::state::settings;
 
 /// The functions of the layers above that the shell calls: its only way to call them.
@@ -57,8 +57,8 @@ pub struct Shell {
     pub parks_subscribers: bool,
     /// Whether the output buffers of normal clients are limited.
     pub buffers_are_limited: bool,
-    /// Whether an answer that is no grant is delivered by `CLIENT UNBLOCK` (see `unblock`).
-    pub unblocks_by_command: bool,
+    /// Read when the module is loaded and when a setting is changed.
+    pub by_command: ByCommand,
     /// Whether `maxmemory` may evict locks.
     pub eviction_risk: bool,
     /// Writes that the server has refused.
@@ -129,7 +129,7 @@ pub fn start(ctx: Ctx<'_>, hooks: &'static Hooks) {
         replicas_may_receive: None,
         parks_subscribers: ctx.parks_subscribers(),
         buffers_are_limited: true,
-        unblocks_by_command: true,
+        by_command: ByCommand::All,
         eviction_risk: false,
         writes_refused: 0,
         redisson: RedissonStats::default(),

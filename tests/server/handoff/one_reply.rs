@@ -2,7 +2,7 @@
 //! nodes of a cluster, and servers with I/O threads.
 
 use crate::common::cluster::{one_node, slot_of, wait_until_served};
-use crate::common::{Conn, Reply, TestServer};
+use crate::common::{has_io_threads, Conn, Reply, TestServer};
 
 const ROUNDS: usize = 15;
 const WAITERS: usize = 40;
@@ -69,11 +69,6 @@ fn grant_and_limit(server: &TestServer) {
     server.wait_for_waiters(1);
     assert_eq!(alice.line("LOCK.RELEASE k alice").int(), 1);
     assert!(bob.recv().int() > first);
-    assert_eq!(
-        unblocked_by_command(server),
-        0,
-        "a grant: see replication/wait.rs"
-    );
     assert_eq!(bob.line("LOCK.RELEASE k bob").int(), 1);
     alice.line("LOCK.ACQUIRE k alice").int();
     assert!(bob.line("LOCK.ACQUIRE k bob BLOCK 1").is_nil());
@@ -91,9 +86,14 @@ fn unblocked_by_command(server: &TestServer) -> u32 {
     calls.unwrap_or(0)
 }
 
-/// The answers that `CLIENT UNBLOCK` delivers on such a server: only Redis 7.0 and 7.2 can reply twice.
+/// Of a grant and a limit, how many answers `CLIENT UNBLOCK` delivers: only Redis 7.0 and 7.2 can reply twice, and in a
+/// cluster grants are not delivered by it, for the sake of `WAIT`.
 fn expected(server: &TestServer) -> u32 {
-    (server.version() < (7, 3, 0)).into()
+    match server.conn().line("INFO cluster").text() {
+        _ if server.version() >= (7, 3, 0) => 0,
+        info if info.contains("cluster_enabled:1") && !has_io_threads() => 1,
+        _ => 2,
+    }
 }
 
 #[test]
