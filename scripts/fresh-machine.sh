@@ -15,12 +15,8 @@ set -eu
 cd "$(dirname "$0")/.."
 fresh=$PWD/target/fresh
 
-skip() {
-    printf '\n%s\n' '**********************************************************************' >&2
-    printf 'NOT TESTED: the first command on a fresh machine. %s\n' "$1" >&2
-    printf '%s\n\n' '**********************************************************************' >&2
-    exit 0
-}
+tested='the first command on a fresh machine'
+. scripts/minimal-debian.sh
 
 # The network is the machine's, and minutes pass before the port is used: a lock on a file of its number keeps it from
 # other runs until the last process of this one ends.
@@ -50,26 +46,7 @@ trap 'exit 129' HUP
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-. tests/apt.sh
-mirror=$(mirrors main | head -n 1)
-[ -n "$mirror" ] || skip "apt's configuration names no mirror of Debian's archive."
-
-# Made when missing, and again after a week: base RELEASE.
-base() {
-    base=$fresh/base-$1
-    if [ -d "$base" ] && [ -z "$(find "$base" -maxdepth 0 -mtime +7)" ]; then return; fi
-    echo "fresh machine: making a minimal Debian ($1)"
-    rm -rf "$base" "$base.new"
-    mkdir -p "$fresh"
-    if ! debootstrap --variant=minbase "$1" "$base.new" "$mirror" >"$fresh/debootstrap.log" 2>&1; then
-        tail -n 5 "$fresh/debootstrap.log" >&2
-        skip 'debootstrap fails.'
-    fi
-    rm -rf "$base.new"/var/cache/apt/archives/*.deb "$base.new"/var/lib/apt/lists/*
-    mkdir -p "$base.new/var/lib/apt/lists/partial"
-    touch "$base.new"
-    mv "$base.new" "$base"
-}
+find_mirror
 
 # machine NAME RELEASE: a copy of the base at $root that has the machine's ways to the network.
 machine() {
@@ -82,11 +59,8 @@ machine() {
         cp -a "$base/." "$root/"
     mount -t proc proc "$root/proc"
     mount --bind "$fresh/debs-$2" "$root/var/cache/apt/archives"
-    mkdir -p "$root/var/cache/apt/archives/partial" "$root/usr/local/share/ca-certificates" "$root/root/.cargo"
-    cp -L /etc/resolv.conf /etc/hosts "$root/etc/"
-    apt-config dump | grep -E '^Acquire::(https?|Check|Retries|ForceIPv)' >"$root/etc/apt/apt.conf.d/90machine" || :
-    # Debian's hook adds these to its own certificates when they are installed.
-    cp -L /usr/local/share/ca-certificates/*.crt "$root/usr/local/share/ca-certificates/" 2>/dev/null || :
+    mkdir -p "$root/var/cache/apt/archives/partial" "$root/root/.cargo"
+    adopt "$root"
     for file in config.toml config; do
         if [ -f "${CARGO_HOME:-$HOME/.cargo}/$file" ]; then cp "${CARGO_HOME:-$HOME/.cargo}/$file" "$root/root/.cargo/"; fi
     done
@@ -97,7 +71,6 @@ machine() {
     typed root / 'useradd -m lena && cp -r /root/.cargo /home/lena/ && chown -R lena: /home/lena'
     services >"$fresh/$1/services"
 }
-quiet_apt='DEBIAN_FRONTEND=noninteractive apt-get -qq -y --no-install-recommends'
 
 # typed USER DIRECTORY COMMAND: in a login's environment, and with the ways to the network.
 typed() {
