@@ -32,6 +32,8 @@ redis() { eval "ask $options \"\$@\""; }
 old=$(redis MODULE LIST | grep -A 6 '^lock$' | grep -A 1 '^path$' | tail -n 1)
 [ -x "$new" ] || { echo "$new is no module: it must be executable" >&2; exit 1; }
 [ -n "$old" ] || { echo 'the module is not loaded: MODULE LOAD it' >&2; exit 1; }
+# A package that has replaced the loaded file keeps the old build beside it.
+if [ "$old" = "$new" ] && [ -x "$new.old" ]; then old=$new.old; fi
 
 # Every setting but lock.drain, as words of MODULE LOADEX.
 settings=$(redis CONFIG GET 'lock.*' | paste -d' ' - - | grep -v '^lock\.drain ' | sed 's/^/CONFIG /')
