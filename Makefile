@@ -224,6 +224,28 @@ packages: setup ## library and command line as packages for crates.io; with carg
 		$(CARGO) semver-checks --baseline-rev $(BASE) -p redis-lock-client --all-features; \
 	else echo 'not compared: cargo install cargo-semver-checks'; fi
 
+# Built apart from target/release: without paths of this machine, so that two machines make the same files.
+deb: setup ## Debian packages of the module (Redis, Valkey) and of the command line: target/debian (docs/PACKAGES.md)
+	@scripts/setup.sh deb
+	@scripts/deb.sh
+
+test-deb: deb ## install, upgrade, remove and purge these packages on new Debian systems, under the servers' own systemd units (root; ON='trixie:valkey')
+	@scripts/setup.sh fresh booted
+	@scripts/test-deb.sh $(ON)
+
+tarball: setup ## the module for other Linux systems, x86-64 and arm64, with a list of its crates and checksums: target/dist
+	@scripts/tarball.sh
+
+test-tarball: tarball ## build it once more in another directory: the same bytes? Load the modules.
+	@$(SERVER) scripts/test-tarball.sh
+
+image: setup ## an image for Kubernetes that copies the module into a volume: target/dist (root, umoci; packaging/kubernetes)
+	@scripts/setup.sh image
+	@scripts/image.sh
+
+test-image: image ## unpack and run it, and start a server with the values for valkey-helm (root)
+	@$(SERVER) scripts/test-image.sh
+
 man: client ## the manual of the command line: target/redis-lock.1
 	@$(CLIENT) man >target/redis-lock.1
 	@echo 'read it with: man -l target/redis-lock.1'

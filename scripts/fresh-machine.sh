@@ -15,6 +15,7 @@ set -eu
 cd "$(dirname "$0")/.."
 fresh=$PWD/target/fresh
 
+# shellcheck disable=SC2034 # for minimal-debian.sh
 tested='the first command on a fresh machine'
 . scripts/minimal-debian.sh
 

@@ -1,4 +1,4 @@
-# shellcheck shell=sh
+# shellcheck shell=sh disable=SC2034,SC2154
 # Sourced by the scripts that test on new machines, with $fresh, a directory for base systems, and $tested, the name of
 # the test. Defines $mirror, skip and base.
 

@@ -1,7 +1,8 @@
 #!/bin/sh
 # setup.sh [PURPOSE...]: installs what is missing to build, run and test the module, or says what to install.
 # Each PURPOSE adds what a target needs: check (format, clippy), client (openssl), java (Redisson), count
-# (valgrind), fuzz (C++, cargo-fuzz), seeded (git), fresh (debootstrap).
+# (valgrind), fuzz (C++, cargo-fuzz), seeded (git), fresh (debootstrap), deb (lowdown, cargo-deb), booted
+# (systemd-nspawn), image (umoci).
 #
 # Each part is tested by use: a program is compiled, linked and run, a header is parsed, a server prints its version.
 # Missing parts are installed with apt, as root or with sudo; otherwise the message names them. No service is installed:
@@ -178,6 +179,12 @@ format and clippy are missing: rustup component add rustfmt clippy"
     client) need openssl openssl_works ;;
     seeded) need git quiet git --version ;;
     fresh) need debootstrap has debootstrap ;;
+    deb)
+        need lowdown has lowdown
+        need dpkg-dev has dpkg-shlibdeps
+        ;;
+    image) need umoci has umoci ;;
+    booted) need systemd-container has systemd-nspawn ;;
     java)
         need default-jdk-headless javac_works
         if ! maven_works; then
@@ -302,6 +309,9 @@ if [ -n "$missing$problem" ]; then
             client) say 'And openssl.' ;;
             seeded) say 'And git.' ;;
             fresh) say 'And debootstrap.' ;;
+            deb) say 'And lowdown and dpkg-dev.' ;;
+            image) say 'And umoci.' ;;
+            booted) say 'And systemd-nspawn.' ;;
             esac
         done
     fi
@@ -313,6 +323,15 @@ case " $purposes " in
     if ! quiet cargo fuzz --version; then
         say "setup: installing cargo-fuzz into $HOME/.cargo/bin (about two minutes)"
         cargo install -q --locked cargo-fuzz
+    fi
+    ;;
+esac
+
+case " $purposes " in
+*' deb '*)
+    if ! quiet cargo deb --version; then
+        say "setup: installing cargo-deb into $HOME/.cargo/bin (about two minutes)"
+        cargo install -q --locked cargo-deb
     fi
     ;;
 esac
