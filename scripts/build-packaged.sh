@@ -1,13 +1,13 @@
 #!/bin/sh
-# build-packaged.sh TARGET CRATE...: builds crates for packages, stripped, into target/packaged/TARGET/release. No path
-# of this machine gets into the files: with the same tree, Rust and C compiler, any directory gives the same bytes.
+# build-packaged.sh TARGET CRATE: builds a crate for packages, stripped, into target/packaged/TARGET/release. No path of
+# this machine gets into the file: with the same tree, Rust and C compiler, any directory gives the same bytes. (Two
+# crates at once would have their dependencies' features in common, and other bytes.)
 #
 # For another TARGET than this machine's it needs rustup's target, the cross compiler and the C library's headers (on
 # Debian: rustup target add aarch64-unknown-linux-gnu; apt-get install gcc-aarch64-linux-gnu libc6-dev-arm64-cross).
 set -eu
 cd "$(dirname "$0")/.."
-target=$1
-shift
+target=$1 crate=$2
 cargo_home=${CARGO_HOME:-$HOME/.cargo}
 separator=$(printf '\037')
 export CARGO_ENCODED_RUSTFLAGS="--remap-path-prefix=$PWD=/redis-lock$separator--remap-path-prefix=$cargo_home=/cargo"
@@ -29,6 +29,4 @@ aarch64-unknown-linux-gnu)
     fi
     ;;
 esac
-packages=$(for crate in "$@"; do printf ' -p %s' "$crate"; done)
-# shellcheck disable=SC2086 # names of crates, without spaces
-exec cargo build --release --locked --target "$target" --target-dir target/packaged $packages
+exec cargo build --release --locked --target "$target" --target-dir target/packaged -p "$crate"

@@ -8,7 +8,8 @@ set -eu
 cd "$(dirname "$0")/.."
 . packaging/common.sh
 cargo deb --version >/dev/null 2>&1 || { echo 'deb: cargo-deb is missing: cargo install --locked cargo-deb' >&2; exit 1; }
-scripts/build-packaged.sh "$host" redis_lock redis-lock-cli
+scripts/build-packaged.sh "$host" redis_lock
+scripts/build-packaged.sh "$host" redis-lock-cli
 scripts/pages.sh
 
 rm -rf target/debian
