@@ -220,6 +220,7 @@ upgrades() {
     says "back to $module.old"
     [ "$(cli LOCK.ACQUIRE invoices:42 alice ONCE)" = "$token" ] || fail 'the hold is lost by a broken build'
     on 'dpkg -i later/98.deb' >"$out" 2>&1 || fail 'back to the revision before'
+    mapped_is "$module.old" || fail 'the fallback in use is replaced'
     on "/usr/share/$package/upgrade.sh $module" >"$out" 2>&1 || fail 'upgrade.sh after a broken build'
     mapped_is "$module" || fail 'the repaired build is not mapped'
 
