@@ -163,10 +163,15 @@ off_until_configured() {
     step 'the module is off until the configuration loads it'
     until_true answers
     cli LOCK.HELP | grep -qi 'unknown command' || fail 'the module is loaded without a configuration'
-    printf '%s\n' "loadmodule $module" 'maxmemory-policy noeviction' 'enable-module-command local' 'lock.default-lease 600000' \
-        >>"$root/etc/$name/$name.conf"
+    printf '%s\n' "loadmodule $module" 'maxmemory-policy noeviction' 'lock.default-lease 600000' >>"$root/etc/$name/$name.conf"
     restart
     cli LOCK.HELP | grep -q LOCK.ACQUIRE || fail 'no LOCK.HELP'
+
+    step 'where the server exchanges no modules, upgrade.sh changes nothing'
+    if on "/usr/share/$package/upgrade.sh $module" >"$out" 2>&1; then fail 'upgrade.sh without enable-module-command'; fi
+    says 'set enable-module-command local'
+    echo 'enable-module-command local' >>"$root/etc/$name/$name.conf"
+    restart
 }
 
 # What the unit's options have made of the server's process, and that the module may not be elsewhere.

@@ -39,6 +39,10 @@ if [ "$old" = "$new" ] && [ -x "$new.old" ]; then old=$new.old; fi
 settings=$(redis CONFIG GET 'lock.*' | paste -d' ' - - | grep -v '^lock\.drain ' | sed 's/^/CONFIG /')
 
 refuse() { echo "$1" >&2; exit 1; }
+# Before any waiter is sent away.
+if [ "$(redis CONFIG GET enable-module-command | tail -n 1)" = no ]; then
+    refuse 'the server exchanges no modules: set enable-module-command local in its configuration and restart it'
+fi
 commands=$(redis COMMAND LIST FILTERBY MODULE lock) || refuse "the module's commands cannot be listed: $commands"
 users=$(redis ACL LIST) || refuse "the users cannot be listed: $users"
 
