@@ -263,6 +263,16 @@ impl Locks {
         self.queues_mut(resource).fail_tickets_at(key, error, cx);
     }
 
+    /// For `INFO lock`: how long the oldest request of each kind has waited, parked or as a ticket.
+    pub fn oldest_waits(&self, now: Now) -> [(&'static str, u64); 3] {
+        let oldest = |name, resource| (name, self.queues(resource).oldest_wait_ms(now));
+        [
+            oldest("oldest_wait_ms", Resource::Lock),
+            oldest("sem_oldest_wait_ms", Resource::Semaphore),
+            oldest("latch_oldest_wait_ms", Resource::Latch),
+        ]
+    }
+
     /// The counters and gauges of tickets for `INFO lock`, those of all kinds together.
     pub fn ticket_fields(&self) -> Vec<(&'static str, u64)> {
         let mut fields = vec![

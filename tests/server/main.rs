@@ -54,6 +54,7 @@ mod handoff {
 mod lifecycle {
     mod api_faults;
     pub mod faults;
+    mod info_section;
     mod introspection;
     mod memory;
     mod renamed_commands;

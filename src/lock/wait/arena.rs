@@ -105,6 +105,15 @@ impl<T> Arena<T> {
         self.len
     }
 
+    /// The values, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        let entries = self.chunks.iter().flat_map(|chunk| &chunk.entries);
+        entries.filter_map(|entry| match entry {
+            Entry::Used(value) => Some(value),
+            Entry::Free(_) => None,
+        })
+    }
+
     pub fn get(&self, slot: Slot) -> Option<&T> {
         let (chunk, at) = slot.split();
         match self.chunks.get(chunk)?.entries.get(at)? {

@@ -64,6 +64,11 @@ impl Places {
         self.tickets
     }
 
+    /// The requests at all live places: one on several keys once for each.
+    pub fn waiters(&self) -> impl Iterator<Item = &Waiter> {
+        self.arena.iter().filter_map(Place::waiter)
+    }
+
     pub(super) fn slot(&self, slot: Slot) -> Option<&Place> {
         self.arena.get(slot)
     }

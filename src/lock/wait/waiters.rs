@@ -110,6 +110,12 @@ impl Waiters {
             .count()
     }
 
+    /// How long the oldest request has waited, in milliseconds; 0 without waiters. O(N) in the places.
+    pub fn oldest_wait_ms(&self, now: Now) -> u64 {
+        let oldest = self.places.waiters().map(|waiter| waiter.since_ms).min();
+        oldest.map_or(0, |since_ms| now.mono_ms.saturating_sub(since_ms))
+    }
+
     /// A step through the keys with parked requests, of every database, downwards from this cursor (0: start). Returns
     /// the next cursor (0: end) and the keys of the step.
     ///

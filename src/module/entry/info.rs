@@ -24,11 +24,15 @@ unsafe extern "C" fn on_info(info: *mut raw::RedisModuleInfoCtx, for_crash_repor
     }
     guard::entry("info", || {
         let now = now();
+        let limits = settings::limits();
         let fields = shell::with(|shell| {
             let sessions = &shell.locks.sessions;
             let gauges = [
                 ("sessions", sessions.clients() as u64),
                 ("session_holds", sessions.holds() as u64),
+                ("max_waiters", limits.max_waiters as u64),
+                ("max_tickets", limits.max_tickets as u64),
+                ("max_tracked", limits.max_tracked as u64),
                 ("startup_delay_ms", settings::startup_delay_ms()),
                 ("startup_delay_left_ms", shell.locks.startup_delay.left(now)),
                 ("eviction_risk", u64::from(shell.eviction_risk)),
@@ -36,7 +40,8 @@ unsafe extern "C" fn on_info(info: *mut raw::RedisModuleInfoCtx, for_crash_repor
                 ("panics", guard::panics()),
                 ("replication_failures", replication::failures()),
             ];
-            let mut fields = named("", gauges.into_iter().chain(shell.locks.fields()));
+            let gauges = gauges.into_iter().chain(shell.locks.oldest_waits(now));
+            let mut fields = named("", gauges.chain(shell.locks.fields()));
             for kind in shell.locks.kinds() {
                 fields.extend(named(kind.prefix(), kind.fields()));
             }

@@ -1,0 +1,84 @@
+//! Gauges of `INFO lock` that depend on the clock and on settings.
+
+use std::time::Instant;
+
+use crate::common::{wait_for, TestServer};
+
+#[test]
+fn the_oldest_wait_is_shown_for_each_kind() {
+    let server = TestServer::start();
+    let oldest = |kind: &str| server.stat(&format!("{kind}oldest_wait_ms"));
+    let mut holder = server.conn();
+    holder.line("LOCK.ACQUIRE k alice");
+    holder.line("SEM.ACQUIRE s alice LIMIT 1");
+    holder.line("LATCH.SET l 1");
+    assert_eq!(["", "sem_", "latch_"].map(oldest), [0, 0, 0]);
+    let requests = [
+        (
+            "",
+            "LOCK.ACQUIRE k bob BLOCK 0",
+            "LOCK.ACQUIRE k carol BLOCK 0",
+        ),
+        (
+            "sem_",
+            "SEM.ACQUIRE s bob BLOCK 0",
+            "SEM.ACQUIRE s carol BLOCK 0",
+        ),
+        ("latch_", "LATCH.WAIT l BLOCK 0", "LATCH.WAIT l BLOCK 0"),
+    ];
+    let mut waiters = Vec::new();
+    for (kind, first, second) in requests {
+        let waits = server.waits();
+        let mut bob = server.conn();
+        bob.send_line(first);
+        server.wait_for_waits(waits + 1);
+        wait_for("a wait of 20 ms", || oldest(kind) >= 20);
+        // A younger request changes nothing.
+        let mut carol = server.conn();
+        let sent = Instant::now();
+        carol.send_line(second);
+        server.wait_for_waits(waits + 2);
+        assert!(oldest(kind) >= 20, "{kind}");
+        waiters.push((bob, carol, sent));
+    }
+    holder.line("LOCK.RELEASE k alice");
+    assert!(waiters[0].0.recv().int() > 0);
+    let carols = u128::from(oldest(""));
+    let at_most = waiters[0].2.elapsed().as_millis() + 1;
+    assert!(carols <= at_most, "bob waits no more: {carols}, {at_most}");
+    holder.line("LOCK.RELEASE k bob");
+    holder.line("SEM.RELEASE s alice");
+    holder.line("SEM.RELEASE s bob");
+    holder.line("LATCH.DOWN l");
+    assert_eq!(["", "sem_", "latch_"].map(oldest), [0, 0, 0]);
+}
+
+#[test]
+fn a_ticket_counts_for_the_oldest_wait() {
+    let server = TestServer::start();
+    let mut conn = server.conn();
+    let mut subscriber = server.conn();
+    subscriber.line("SUBSCRIBE answers");
+    conn.line("LOCK.ACQUIRE k alice");
+    let queued = conn.line("LOCK.ACQUIRE k bob BLOCK 0 NOTIFY answers 1");
+    assert_eq!(queued.text(), "QUEUED");
+    wait_for("a wait of 20 ms", || server.stat("oldest_wait_ms") >= 20);
+}
+
+#[test]
+fn the_limits_in_force_are_shown() {
+    let server = TestServer::start();
+    let mut conn = server.conn();
+    let limits = || ["max_waiters", "max_tickets", "max_tracked"].map(|name| server.stat(name));
+    assert_eq!(limits(), [10_000, 100_000, 10_000]);
+    for (name, value) in [
+        ("max-waiters", "7"),
+        ("max-tickets", "8"),
+        ("max-tracked", "9"),
+    ] {
+        conn.run(["CONFIG", "SET", &format!("lock.{name}"), value]);
+    }
+    assert_eq!(limits(), [7, 8, 9]);
+    conn.line("CONFIG SET lock.drain yes");
+    assert_eq!(limits(), [0, 0, 9]);
+}
