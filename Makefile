@@ -127,6 +127,11 @@ msrv: setup ## compile all with the oldest Rust that Cargo.toml promises (in PAT
 fresh-machine: ## README's first command on minimal Debian systems, made by debootstrap (root)
 	@scripts/fresh-machine.sh
 
+test-ops: build ## the files of ops/ with redis_exporter and Prometheus, fetched into target/ops, under load (SAVE=1: the picture of the dashboard)
+	@$(CARGO) build $(TESTED) --bin lock-ops
+	@$(MODULE_PATH) $(SERVER) tests/ops/run.sh target/quick/lock-ops $(if $(SAVE),--save)
+	@if [ -n "$(SAVE)" ]; then $(CARGO) run --profile quick --locked -p redis_lock_benches -- pictures; fi
+
 test-scripts: ## setup, run and the fetching of servers, on machines where parts are missing
 	@tests/scripts.sh
 

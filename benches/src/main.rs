@@ -11,6 +11,7 @@ mod bench;
 mod cancel;
 mod cells;
 mod crowd;
+mod dashboard;
 mod document;
 mod handoff;
 mod herd;

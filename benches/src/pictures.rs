@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 
 use crate::plots::{self, Bar, Group, Line, Point};
-use crate::{report, timeline};
+use crate::{dashboard, report, timeline};
 
 /// The picture's file, which the report names.
 pub const PAIR_COST: &str = "pair-cost.svg";
@@ -45,11 +45,12 @@ const GROUPS: [(&str, &str, &[&str]); 3] = [
     ),
 ];
 
-/// Draws both into the directory of the report, and those of the long runs.
+/// Draws both into the directory of the report, those of the long runs, and that of the dashboard.
 pub fn draw() -> io::Result<()> {
     let docs = report::project().join("docs");
     draw_into(&std::fs::read_to_string(docs.join("BENCHMARKS.md"))?, &docs)?;
-    timeline::draw(&report::project().join("tests/faults/figures"), &docs)
+    timeline::draw(&report::project().join("tests/faults/figures"), &docs)?;
+    dashboard::draw(&report::project().join("tests/ops/figures.json"), &docs)
 }
 
 fn draw_into(report: &str, docs: &Path) -> io::Result<()> {

@@ -126,7 +126,7 @@ fn picture(path: &Path, minutes: &[Minute]) -> io::Result<()> {
 }
 
 /// 1, 2 or 5 times a power of ten.
-fn round_up(value: f64) -> f64 {
+pub fn round_up(value: f64) -> f64 {
     let power = 10_f64.powf(value.max(1.0).log10().floor());
     let steps = [1.0, 2.0, 5.0, 10.0].map(|step| step * power);
     steps
