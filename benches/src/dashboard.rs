@@ -14,11 +14,12 @@ use crate::timeline::round_up;
 pub const DASHBOARD: &str = "dashboard.svg";
 
 /// The panels in the picture, by their titles.
-const SHOWN: [&str; 7] = [
+const SHOWN: [&str; 8] = [
     "Waiting requests",
     "Oldest wait",
     "Grants",
-    "Mean wait",
+    "Time of waits",
+    "Time of holds",
     "Ends of waits",
     "Ends of holds",
     "Refusals",

@@ -2,6 +2,7 @@
 //! loop, which serves the kinds in rotation (the *next resource* cursor).
 
 use crate::lock::effect::Cx;
+use crate::lock::histogram::Histogram;
 use crate::lock::limits::Places;
 use crate::lock::locks::Locks;
 use crate::lock::resource::{Resource, ALL};
@@ -261,6 +262,21 @@ impl Locks {
         cx: &mut Cx<'_>,
     ) {
         self.queues_mut(resource).fail_tickets_at(key, error, cx);
+    }
+
+    /// The histograms of `INFO lock`, in milliseconds.
+    pub fn histograms(&self) -> [(&'static str, Histogram); 6] {
+        let tickets = self.all().fold(Histogram::default(), |sum, queues| {
+            sum.plus(&queues.ticket_waits)
+        });
+        [
+            ("wait_ms", self.waiters.waits),
+            ("hold_ms", self.holds),
+            ("session_hold_ms", self.session_holds),
+            ("sem_wait_ms", self.sems.waiters.waits),
+            ("sem_hold_ms", self.sems.holds),
+            ("tickets_wait_ms", tickets),
+        ]
     }
 
     /// For `INFO lock`: how long the oldest request of each kind has waited, parked or as a ticket.

@@ -4,6 +4,7 @@
 use crate::lock::effect::Cx;
 use crate::lock::grant::in_flight::GrantsInFlight;
 use crate::lock::grant::tracked::{TrackedGrant, TrackedGrants};
+use crate::lock::histogram::Histogram;
 use crate::lock::latch::state::Latches;
 use crate::lock::limits::Limits;
 use crate::lock::name::KeySet;
@@ -32,6 +33,10 @@ pub struct Locks {
     pub tokens: Tokens,
     /// The statistics.
     pub stats: Stats,
+    /// The times of the holds that `grants_released` and `grants_session_ended` count.
+    pub(crate) holds: Histogram,
+    /// The same of those of them that were granted with `SESSION`.
+    pub(crate) session_holds: Histogram,
     /// The startup delay.
     pub startup_delay: StartupDelay,
     /// Whether requests that would wait for their own owner are refused.
@@ -73,6 +78,8 @@ impl Locks {
             sessions: Sessions::default(),
             tokens: Tokens::default(),
             stats: Stats::default(),
+            holds: Histogram::default(),
+            session_holds: Histogram::default(),
             startup_delay: StartupDelay::default(),
             detects_deadlocks: true,
             in_cluster: false,

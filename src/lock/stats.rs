@@ -48,8 +48,6 @@ counters! {
     waits_withdrawn,
     /// Parked requests answered an error.
     waits_failed,
-    /// The sum of the waits of granted requests, in milliseconds.
-    wait_ms_sum,
     /// The longest wait of a granted request, in milliseconds.
     wait_ms_max,
 }

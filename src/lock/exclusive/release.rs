@@ -47,7 +47,8 @@ impl Locks {
         }
         self.sessions
             .unbind(BoundRef::lock(Mode::Exclusive, view.key, req.owner));
-        self.stats.grants_released += u64::from(self.end_tracked(view, hold, cx));
+        let ended = self.end_tracked(view, hold, cx);
+        self.stats.grants_released += self.count_hold(ended, cx.now);
         self.end_hold(view, Event::Release, cx);
         Ok(Released::Freed)
     }
@@ -125,7 +126,8 @@ impl Locks {
         };
         self.sessions
             .unbind(BoundRef::lock(Mode::Exclusive, view.key, &hold.owner));
-        self.stats.grants_broken += u64::from(self.end_tracked(view, hold, cx));
+        let ended = self.end_tracked(view, hold, cx);
+        self.stats.grants_broken += u64::from(ended.is_some());
         self.end_hold(view, Event::Break, cx);
         Ok(true)
     }

@@ -1,18 +1,38 @@
 //! Ends of tracked grants, counted and reported once, however the hold ended.
 
 use crate::lock::effect::{Cx, Effect, Event, KeyWrite};
+use crate::lock::grant::tracked::TrackedGrant;
 use crate::lock::locks::Locks;
 use crate::lock::view::View;
-use crate::lock::{Hold, KeyRef, KeyState};
+use crate::lock::{Hold, KeyRef, KeyState, Now};
 
 impl Locks {
-    /// The present hold ends now, by its owner or an operator. True when its grant was tracked.
-    pub(crate) fn end_tracked(&mut self, view: &View<'_>, hold: &Hold, cx: &mut Cx<'_>) -> bool {
+    /// The present hold ends now, by its owner or an operator. Returns its grant if that was tracked.
+    pub(crate) fn end_tracked(
+        &mut self,
+        view: &View<'_>,
+        hold: &Hold,
+        cx: &mut Cx<'_>,
+    ) -> Option<TrackedGrant> {
         if self.tracked(view.key, hold.token).is_none() {
             self.untrack_stale(view, cx);
-            return false;
+            return None;
         }
-        self.tracked.remove(view.key).is_some()
+        self.tracked.remove(view.key)
+    }
+
+    /// Counts the time of a hold that its owner or the end of its connection has ended. Returns 1 if its grant was
+    /// tracked.
+    pub(crate) fn count_hold(&mut self, ended: Option<TrackedGrant>, now: Now) -> u64 {
+        let Some(grant) = ended else {
+            return 0;
+        };
+        let held = now.mono_ms.saturating_sub(grant.since_ms);
+        self.holds.record(held);
+        if grant.session {
+            self.session_holds.record(held);
+        }
+        1
     }
 
     /// Ends every tracked grant of the key whose hold ended unnoticed.

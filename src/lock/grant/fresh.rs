@@ -115,6 +115,7 @@ impl Locks {
             client: to.client,
             deadline_ms,
             may_share: false,
+            session: to.session,
         };
         let max = self.limits.max_tracked;
         self.stats.grants_unwatched += match to.mode {

@@ -31,6 +31,8 @@ pub struct TrackedGrant {
     /// Whether its timeouts were read with another end than this server wrote: then they may belong to another lock
     /// too.
     pub may_share: bool,
+    /// Whether it was granted with `SESSION`.
+    pub session: bool,
 }
 
 /// The table.

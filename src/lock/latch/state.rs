@@ -120,7 +120,7 @@ impl Kind for Latches {
             .filter_map(|(name, value)| match name {
                 "refusals" => Some(("closed", value)),
                 "waits_granted" => Some(("waits_opened", value)),
-                "waits_taken_over" | "waits_withdrawn" | "wait_ms_sum" | "wait_ms_max" => None,
+                "waits_taken_over" | "waits_withdrawn" | "wait_ms_max" => None,
                 name => Some((name, value)),
             });
         let gauges = gauges.into_iter().chain(self.stats.fields());

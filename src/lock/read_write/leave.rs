@@ -2,6 +2,7 @@
 
 use crate::lock::effect::{Cx, Effect, Event, KeyWrite};
 use crate::lock::grant::hand_off::HandedOff;
+use crate::lock::grant::tracked::TrackedGrant;
 use crate::lock::locks::Locks;
 use crate::lock::name::OwnerAtRef;
 use crate::lock::read_write::change::{write, RwWrite};
@@ -115,8 +116,8 @@ impl Locks {
             }
             return Ok(Some(Released::StillHeld));
         }
-        let was_tracked = self.untrack_shared(view, present, (mode, req.owner), cx);
-        self.stats.grants_released += u64::from(was_tracked);
+        let ended = self.untrack_shared(view, present, (mode, req.owner), cx);
+        self.stats.grants_released += self.count_hold(ended, cx.now);
         self.give_back(view, lock, (mode, req.owner), cx);
         Ok(Some(Released::Freed))
     }
@@ -135,27 +136,32 @@ impl Locks {
         self.hand_off_shared(view, lock, mode, cx);
     }
 
-    /// Ends the tracking of a hold. True if it was tracked.
+    /// Ends the tracking of a hold. Returns its grant if that was tracked.
     pub(crate) fn untrack_shared(
         &mut self,
         view: &View<'_>,
         lock: &ReadWrite,
         (mode, owner): (Mode, &[u8]),
         cx: &mut Cx<'_>,
-    ) -> bool {
+    ) -> Option<TrackedGrant> {
         match mode {
-            Mode::Read => self.tracked.remove_reader(view.key, owner).is_some(),
+            Mode::Read => self.tracked.remove_reader(view.key, owner),
             _ => self.end_writer(view, lock, cx),
         }
     }
 
-    /// Ends the tracking of the WRITE holds. True if they were tracked.
-    fn end_writer(&mut self, view: &View<'_>, lock: &ReadWrite, cx: &mut Cx<'_>) -> bool {
+    /// Ends the tracking of the WRITE holds. Returns their grant if that was tracked.
+    fn end_writer(
+        &mut self,
+        view: &View<'_>,
+        lock: &ReadWrite,
+        cx: &mut Cx<'_>,
+    ) -> Option<TrackedGrant> {
         if self.tracked.get(view.key, lock.token(cx.now)).is_none() {
             self.untrack_stale_single(view, cx);
-            return false;
+            return None;
         }
-        self.tracked.remove(view.key).is_some()
+        self.tracked.remove(view.key)
     }
 
     /// Ends all holds of an owner in this mode, and removes them from the hash while other holders remain.
@@ -279,8 +285,8 @@ impl Locks {
         let mut lock = present.clone();
         self.untrack_gone(view, &lock, cx);
         if lock.writer.is_some() {
-            let was_tracked = self.end_writer(view, present, cx);
-            self.stats.grants_broken += u64::from(was_tracked);
+            let ended = self.end_writer(view, present, cx);
+            self.stats.grants_broken += u64::from(ended.is_some());
         }
         self.stats.grants_broken += self.tracked.remove_all(view.key);
         if let Some(writer) = &lock.writer {

@@ -103,7 +103,7 @@ impl Semaphores {
             return Ok((false, PermitChange::default()));
         }
         let (known, change) = self.take_back(view, there, id, cx);
-        self.stats.grants_released += u64::from(known);
+        self.stats.grants_released += self.count_hold(known, cx.now);
         Ok((true, change))
     }
 
@@ -144,7 +144,12 @@ impl Semaphores {
             None => {
                 let token = Semaphores::mint(view, cx)?;
                 self.stats.adoptions += 1;
-                self.remember((view.key, req.id), Permit { token, end_ms }, cx);
+                let permit = Permit {
+                    token,
+                    end_ms,
+                    since_ms: cx.now.mono_ms,
+                };
+                self.remember((view.key, req.id), permit, cx);
                 token
             }
         };
@@ -229,7 +234,7 @@ impl Semaphores {
             self.in_flight.claim(key, id);
             drop_binding(key, id, cx.sessions);
             let known = self.remembered.remove(key, id);
-            self.stats.grants_expired += u64::from(known);
+            self.stats.grants_expired += u64::from(known.is_some());
         }
     }
 

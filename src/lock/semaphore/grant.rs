@@ -22,14 +22,14 @@ pub(crate) struct Terms {
 }
 
 impl Semaphores {
-    /// Returns a permit that is held and grants it to a waiter. Returns whether its grant was recorded.
+    /// Returns a permit that is held and grants it to a waiter. Returns its recorded grant.
     pub(crate) fn take_back(
         &mut self,
         view: &SemView<'_>,
         there: Option<&Permits>,
         id: &[u8],
         cx: &mut KindCx<'_>,
-    ) -> (bool, PermitChange) {
+    ) -> (Option<Permit>, PermitChange) {
         self.in_flight.claim(view.key, id);
         cx.sessions.unbind(BoundRef::permit(view.key, id));
         let known = self.remembered.remove(view.key, id);
@@ -128,9 +128,14 @@ impl Semaphores {
         draft.take(id, end_ms);
         // A recorded permit of this id ended unnoticed.
         let known = self.remembered.remove(view.key, id);
-        self.stats.grants_lost += u64::from(known);
+        self.stats.grants_lost += u64::from(known.is_some());
         self.stats.grants += 1;
-        self.remember((view.key, id), Permit { token, end_ms }, cx);
+        let permit = Permit {
+            token,
+            end_ms,
+            since_ms: cx.now.mono_ms,
+        };
+        self.remember((view.key, id), permit, cx);
         cx.notify(Event::SemAcquire);
         Ok((token, end_ms))
     }
@@ -179,7 +184,7 @@ impl Semaphores {
         if draft.counts {
             for id in &draft.reclaimed {
                 let known = self.remembered.remove(view.key, id);
-                self.stats.grants_expired += u64::from(known);
+                self.stats.grants_expired += u64::from(known.is_some());
             }
         }
         draft.into_change()

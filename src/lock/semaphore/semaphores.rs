@@ -1,8 +1,9 @@
 //! The semaphores of one server: the part in memory.
 
+use crate::lock::histogram::Histogram;
 use crate::lock::resource::{Kind, Resource};
 use crate::lock::semaphore::in_flight::PermitsInFlight;
-use crate::lock::semaphore::state::{Remembered, SemView, GRANTS_AT_ONCE};
+use crate::lock::semaphore::state::{Permit, Remembered, SemView, GRANTS_AT_ONCE};
 use crate::lock::session::bindings::{BoundRef, Sessions};
 use crate::lock::slot::semaphores_of;
 use crate::lock::stats::counters;
@@ -47,6 +48,8 @@ pub struct Semaphores {
     pub waiters: Waiters,
     /// The statistics.
     pub stats: SemStats,
+    /// The times of the permits that `grants_released` and `grants_session_ended` count.
+    pub holds: Histogram,
     pub(crate) remembered: Remembered,
     pub(crate) in_flight: PermitsInFlight,
 }
@@ -67,6 +70,17 @@ impl Semaphores {
     /// The ids whose permits may have to be undone.
     pub fn lost_on(&self, key: KeyRef<'_>) -> Vec<OwnerId> {
         self.in_flight.lost_on(key)
+    }
+
+    /// Counts the time of a permit that its holder or the end of its connection has ended. Returns 1 if it was
+    /// recorded.
+    pub(crate) fn count_hold(&mut self, ended: Option<Permit>, now: Now) -> u64 {
+        let Some(permit) = ended else {
+            return 0;
+        };
+        self.holds
+            .record(now.mono_ms.saturating_sub(permit.since_ms));
+        1
     }
 
     /// The semaphore was deleted: no recorded permit of it is held any more.

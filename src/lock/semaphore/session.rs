@@ -21,7 +21,7 @@ impl Semaphores {
         }
         let there = view.permits().ok().flatten();
         let (known, change) = self.take_back(view, there, id, cx);
-        self.stats.grants_session_ended += u64::from(known);
+        self.stats.grants_session_ended += self.count_hold(known, cx.now);
         change
     }
 

@@ -51,7 +51,7 @@ impl Semaphores {
             };
             draft.give_back(id);
             let known = self.remembered.remove(view.key, id);
-            self.stats.grants_undone += u64::from(known);
+            self.stats.grants_undone += u64::from(known.is_some());
             let key = view.key.to_id();
             self.waiters.restore(&key, id, permit_in_flight.seq, cx.now);
         }

@@ -245,6 +245,9 @@ pub(crate) struct Permit {
     pub token: Token,
     /// Its end as this server wrote it, or as read when its holder last acquired it again.
     pub end_ms: i64,
+    /// The moment of the grant (of a permit that this server did not grant: of its adoption) in milliseconds of the
+    /// monotonic clock.
+    pub since_ms: u64,
 }
 
 /// The bounded table of the permits that this server granted and has not seen end. An id that holds a permit without an
@@ -318,18 +321,16 @@ impl Remembered {
         self.len -= 1;
     }
 
-    /// Removes a permit that has ended. Returns whether it was recorded.
-    pub fn remove(&mut self, key: KeyRef<'_>, id: &[u8]) -> bool {
-        let Some(permits) = self.table.get_mut(&key) else {
-            return false;
-        };
-        let known = permits.swap_remove(id).is_some();
+    /// Removes a permit that has ended, if it was recorded.
+    pub fn remove(&mut self, key: KeyRef<'_>, id: &[u8]) -> Option<Permit> {
+        let permits = self.table.get_mut(&key)?;
+        let known = permits.swap_remove(id);
         give_back(permits);
         if permits.is_empty() {
             self.table.swap_remove(&key);
             give_back(&mut self.table);
         }
-        self.len -= usize::from(known);
+        self.len -= usize::from(known.is_some());
         known
     }
 

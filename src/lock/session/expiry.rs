@@ -30,15 +30,16 @@ impl Locks {
     pub fn end_session(&mut self, view: &View<'_>, bound: &Bound, cx: &mut Cx<'_>) {
         if let Some((mode, lock)) = self.bound_shared(bound.as_ref(), &view.state, cx.now) {
             let whose = (mode, &bound.owner[..]);
-            let was_tracked = self.untrack_shared(view, lock, whose, cx);
-            self.stats.grants_session_ended += u64::from(was_tracked);
+            let ended = self.untrack_shared(view, lock, whose, cx);
+            self.stats.grants_session_ended += self.count_hold(ended, cx.now);
             return self.give_back(view, lock.clone(), whose, cx);
         }
         let Some(hold) = self.bound_hold(bound.as_ref(), &view.state, cx.now) else {
             return self.drop_binding(view, bound.as_ref(), cx);
         };
         self.sessions.unbind(bound.as_ref());
-        self.stats.grants_session_ended += u64::from(self.end_tracked(view, hold, cx));
+        let ended = self.end_tracked(view, hold, cx);
+        self.stats.grants_session_ended += self.count_hold(ended, cx.now);
         self.end_hold(view, Event::Release, cx);
     }
 

@@ -30,6 +30,7 @@
 //! window after=2 [window=50ms]
 //! limits [waiters=N] [per-key=N] [tracked=N] [grace=1s] [places=N]     a new server
 //! keys   sessions (the bound holds and their connections)   stats name ...   quiet
+//! times name ...                 histograms: the number of times in each bucket, by its bound
 //! ```
 //! In the replies, tokens are #1, #2, in the order in which they appear (the simulated server checks that they rise),
 //! and times count from the start of the server. Indented lines are the effects in order: writes, events, publishes,
@@ -73,6 +74,7 @@ transcripts! {
     semaphore: "semaphore",
     session: "session",
     starts_and_ends: "starts_and_ends",
+    times_of_waits_and_holds: "times",
     tickets: "tickets",
     tokens: "tokens",
     undo: "undo",

@@ -67,13 +67,14 @@ impl Waiters {
 
     /// Counts the wait of a request that was granted.
     pub(crate) fn count_wait(&mut self, waiter: &Waiter, now: Now) {
+        let waited = now.mono_ms.saturating_sub(waiter.since_ms);
         if waiter.ticket.is_some() {
             self.ticket_stats.tickets_granted += 1;
+            self.ticket_waits.record(waited);
             return;
         }
-        let waited = now.mono_ms.saturating_sub(waiter.since_ms);
+        self.waits.record(waited);
         self.stats.waits_granted += 1;
-        self.stats.wait_ms_sum += waited;
         self.stats.wait_ms_max = self.stats.wait_ms_max.max(waited);
     }
 }

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use crate::lock::effect::Cx;
+use crate::lock::histogram::Histogram;
 use crate::lock::name::{KeyMap, KeySet};
 use crate::lock::stats::{TicketStats, WaitStats};
 use crate::lock::table::give_back;
@@ -35,6 +36,10 @@ pub struct Waiters {
     pub stats: WaitStats,
     /// The statistics of tickets.
     pub ticket_stats: TicketStats,
+    /// The times of the waits of granted parked requests.
+    pub waits: Histogram,
+    /// The times of the waits of granted tickets.
+    pub ticket_waits: Histogram,
     pub(crate) waited: KeyMap<WaitedKey>,
     /// The places of all queues.
     pub(crate) places: Places,

@@ -4,6 +4,7 @@ use std::ffi::{c_int, CString};
 
 use redis_module::raw;
 
+use crate::lock::Histogram;
 use crate::module::ffi::api::api;
 use crate::module::ffi::ctx::{now, Ctx};
 use crate::module::ffi::guard;
@@ -25,7 +26,7 @@ unsafe extern "C" fn on_info(info: *mut raw::RedisModuleInfoCtx, for_crash_repor
     guard::entry("info", || {
         let now = now();
         let limits = settings::limits();
-        let fields = shell::with(|shell| {
+        let (fields, histograms) = shell::with(|shell| {
             let sessions = &shell.locks.sessions;
             let gauges = [
                 ("sessions", sessions.clients() as u64),
@@ -47,7 +48,11 @@ unsafe extern "C" fn on_info(info: *mut raw::RedisModuleInfoCtx, for_crash_repor
             }
             fields.extend(named("", shell.locks.ticket_fields()));
             fields.extend(named("", shell.redisson.fields()));
-            fields
+            let histograms = shell.locks.histograms();
+            for (name, histogram) in &histograms {
+                fields.extend(named(name, [("_sum", histogram.sum_ms())]));
+            }
+            (fields, histograms)
         });
         // SAFETY: the server's info context for this callback; the names end with a NUL. (The server refuses a section
         // that the client has not requested, and then its fields.)
@@ -57,7 +62,36 @@ unsafe extern "C" fn on_info(info: *mut raw::RedisModuleInfoCtx, for_crash_repor
                 api!(RedisModule_InfoAddFieldULongLong)(info, name.as_ptr(), value);
             }
         }
+        for (name, histogram) in histograms {
+            add_histogram(info, name, &histogram);
+        }
     });
+}
+
+/// Adds a field of the form `name:le_1=2,le_5=3,le_inf=4,count=4`.
+fn add_histogram(info: *mut raw::RedisModuleInfoCtx, name: &str, histogram: &Histogram) {
+    // No name has a NUL.
+    let Ok(name) = CString::new(name) else {
+        return;
+    };
+    let mut parts = Vec::new();
+    for (bound, count) in histogram.up_to() {
+        match bound {
+            Some(ms) => parts.push((format!("le_{ms}"), count)),
+            None => parts.extend([("le_inf".to_string(), count), ("count".to_string(), count)]),
+        }
+    }
+    // SAFETY: the server's info context, during its callback; the names end with a NUL, and the dictionary that is
+    // begun is ended.
+    unsafe {
+        api!(RedisModule_InfoBeginDictField)(info, name.as_ptr());
+        for (part, count) in parts {
+            if let Ok(part) = CString::new(part) {
+                api!(RedisModule_InfoAddFieldULongLong)(info, part.as_ptr(), count);
+            }
+        }
+        api!(RedisModule_InfoEndDictField)(info);
+    }
 }
 
 /// The fields with their prefix, as the server takes them.

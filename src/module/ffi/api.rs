@@ -44,7 +44,8 @@ required! {
     RedisModule_Alloc RedisModule_Free RedisModule_Log RedisModule_CreateCommand RedisModule_GetCommand
     RedisModule_SetCommandInfo RedisModule_SetModuleOptions RedisModule_RegisterNumericConfig
     RedisModule_RegisterBoolConfig RedisModule_LoadConfigs RedisModule_RegisterInfoFunc
-    RedisModule_InfoAddSection RedisModule_InfoAddFieldULongLong RedisModule_CreateString
+    RedisModule_InfoAddSection RedisModule_InfoAddFieldULongLong
+    RedisModule_InfoBeginDictField RedisModule_InfoEndDictField RedisModule_CreateString
     RedisModule_FreeString RedisModule_StringPtrLen RedisModule_OpenKey
     RedisModule_CloseKey RedisModule_KeyType RedisModule_ValueLength RedisModule_DeleteKey
     RedisModule_GetAbsExpire RedisModule_SetAbsExpire RedisModule_HashGet RedisModule_HashSet

@@ -98,6 +98,27 @@ pub fn module_path() -> PathBuf {
     std::env::var_os("LOCK_MODULE").map_or_else(default, PathBuf::from)
 }
 
+/// Histograms of `INFO lock`, and the counters whose sum is the number of their times.
+const HISTOGRAMS: [(&str, &[&str]); 5] = [
+    ("wait_ms", &["waits_granted"]),
+    ("hold_ms", &["grants_released", "grants_session_ended"]),
+    ("sem_wait_ms", &["sem_waits_granted"]),
+    (
+        "sem_hold_ms",
+        &["sem_grants_released", "sem_grants_session_ended"],
+    ),
+    ("tickets_wait_ms", &["tickets_granted"]),
+];
+
+/// The numbers of a histogram of `INFO lock`: each bucket includes all before it, the last one is `count`.
+pub fn histogram_in(info: &str, name: &str) -> Option<Vec<u64>> {
+    let start = format!("lock_{name}:le_1=");
+    let line = info.lines().find(|line| line.starts_with(&start))?;
+    let (_, parts) = line.split_once(':')?;
+    let number = |part: &str| part.split_once('=')?.1.trim().parse().ok();
+    parts.split(',').map(number).collect()
+}
+
 /// A running server. Dropping it checks the counters and ends the process.
 pub struct TestServer {
     process: Child,
@@ -400,6 +421,15 @@ impl TestServer {
             && s("windows") != s("windows_taken") + s("windows_unused") + s("windows_open")
         {
             return Err(format!("windows do not add up:\n{info}"));
+        }
+        // Another build of the module may not have them yet.
+        for (histogram, counters) in HISTOGRAMS {
+            let counted = counters.iter().map(|name| s(name)).sum::<u64>();
+            if let Some(times) = histogram_in(&info, histogram) {
+                if !times.is_sorted() || times.last() != Some(&counted) {
+                    return Err(format!("{histogram} does not add up:\n{info}"));
+                }
+            }
         }
         let ended_tickets = || {
             s("tickets_granted")

@@ -122,10 +122,18 @@ impl Scene {
         let mut names = BTreeSet::new();
         for series in &found {
             let labels = series["metric"].as_object().expect("labels");
-            let kept: Vec<_> = labels.keys().map(String::as_str).collect();
+            let kept = labels.keys().filter(|label| *label != "le");
+            let kept: Vec<_> = kept.map(String::as_str).collect();
             let name = labels["__name__"].as_str().expect("a name");
             assert_eq!(kept, ["__name__", "instance", "job"], "{name}");
-            names.insert(name.trim_start_matches("redis_").to_string());
+            let name = name.trim_start_matches("redis_");
+            // A bucket has its bound in a label.
+            names.insert(match (name.strip_suffix("_bucket"), labels.get("le")) {
+                (None, None) => name.to_string(),
+                (Some(name), Some(le)) if le == "+Inf" => format!("{name}_le_inf"),
+                (Some(name), Some(le)) => format!("{name}_le_{}", le.as_str().expect("a bound")),
+                _ => panic!("{series}"),
+            });
         }
         assert_eq!(&names, fields);
     }
@@ -198,7 +206,8 @@ impl Scene {
 
 /// Whether a metric is a figure of `INFO lock`, or made of its figures: the buckets of a histogram.
 pub fn is_field(name: &str, fields: &BTreeSet<String>) -> bool {
-    fields.contains(name)
+    let bucket = name.strip_suffix("_bucket");
+    fields.contains(name) || bucket.is_some_and(|name| fields.contains(&format!("{name}_le_inf")))
 }
 
 /// A program that `tests/ops/run.sh` has found or fetched.

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use crate::common::{wait_for, TestServer};
+use crate::common::{histogram_in, wait_for, TestServer};
 
 #[test]
 fn the_oldest_wait_is_shown_for_each_kind() {
@@ -81,4 +81,45 @@ fn the_limits_in_force_are_shown() {
     assert_eq!(limits(), [7, 8, 9]);
     conn.line("CONFIG SET lock.drain yes");
     assert_eq!(limits(), [0, 0, 9]);
+}
+
+/// At the end of every test the harness compares each `count` with its counters.
+#[test]
+fn histograms_are_dictionaries_of_rising_buckets() {
+    let server = TestServer::start();
+    let mut alice = server.conn();
+    let mut bob = server.conn();
+    alice.line("LOCK.ACQUIRE k alice");
+    bob.send_line("LOCK.ACQUIRE k bob BLOCK 0 SESSION");
+    server.wait_for_waiters(1);
+    wait_for("a wait of 20 ms", || server.stat("oldest_wait_ms") >= 20);
+    alice.line("LOCK.RELEASE k alice");
+    bob.recv();
+    bob.close();
+    wait_for("bob's release", || server.stat("grants_session_ended") == 1);
+    let mut carol = server.conn();
+    carol.line("SEM.ACQUIRE s carol LIMIT 1");
+    carol.line("SEM.RELEASE s carol");
+    let info = alice.line("INFO lock").text();
+    let line = info.lines().find(|line| line.starts_with("lock_wait_ms:"));
+    let line = line.expect("a histogram");
+    // Not within 10 ms, but within an hour.
+    assert!(
+        line.starts_with("lock_wait_ms:le_1=0,le_2=0,le_5=0,le_10=0,"),
+        "{line}"
+    );
+    assert!(line.ends_with(",le_3600000=1,le_inf=1,count=1"), "{line}");
+    assert!(server.stat("wait_ms_sum") >= 20);
+    let counted = |name: &str| *histogram_in(&info, name).unwrap().last().unwrap();
+    let names = [
+        "hold_ms",
+        "session_hold_ms",
+        "sem_hold_ms",
+        "sem_wait_ms",
+        "tickets_wait_ms",
+    ];
+    assert_eq!(names.map(counted), [2, 1, 1, 0, 0]);
+    for name in names {
+        server.stat(&format!("{name}_sum"));
+    }
 }

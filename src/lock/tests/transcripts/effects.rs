@@ -14,6 +14,7 @@ impl Session {
         Some(match words.at(0) {
             "info" => self.info(words.at(1)),
             "stats" => self.stats(&words.0[1..]),
+            "times" => self.histograms(&words.0[1..]),
             "quiet" => self.quiet(),
             "keys" => self.keys(),
             "queue" => self.queue(words.at(1)),
@@ -212,6 +213,25 @@ impl Session {
         let value = |name: &&str| fields.iter().find(|field| field.0 == *name).unwrap().1;
         let values = names.iter().map(|name| format!("{name}={}", value(name)));
         values.collect::<Vec<_>>().join(" ")
+    }
+
+    /// Histograms of `INFO lock`: the buckets that have times, by their bounds.
+    fn histograms(&self, names: &[&str]) -> String {
+        let all = self.sim.locks.histograms();
+        let line = |name: &&str| {
+            let histogram = all.iter().find(|known| known.0 == *name).unwrap().1;
+            let mut before = 0;
+            let mut line = format!("{name}:");
+            for (bound, up_to) in histogram.up_to() {
+                let bound = bound.map_or("longer".into(), duration);
+                if up_to > before {
+                    line += &format!(" {bound} {}", up_to - before);
+                }
+                before = up_to;
+            }
+            line + &format!("; sum {}", duration(histogram.sum_ms()))
+        };
+        names.iter().map(line).collect::<Vec<_>>().join("\n")
     }
 
     /// What is still due, and what is left in memory.
