@@ -188,7 +188,7 @@ fn readers_behind_a_writer_that_leaves_are_granted_at_once() {
     let mut c = server.conn();
     let token = c.line("LOCK.ACQUIRE k a READ PX 60000").int();
     // Ended by its timeout, by the end of its connection, by CLIENT UNBLOCK, by RELEASE.
-    let mut writer = park(&server, "LOCK.ACQUIRE k w WRITE BLOCK 60");
+    let mut writer = park(&server, "LOCK.ACQUIRE k w WRITE BLOCK 1000");
     let mut reader = park(&server, "LOCK.ACQUIRE k b READ PX 60000 BLOCK 0");
     assert!(writer.recv().is_nil());
     assert_eq!(reader.recv().int(), token);
