@@ -27,13 +27,14 @@ use crate::lock::tests::sim::CONNS;
 pub const BEGIN_MS: u64 = 5_000_000_000;
 
 /// Fields that no decision depends on, by their structures.
-const DROPPED: [(&str, &[&str]); 12] = [
+const DROPPED: [(&str, &[&str]); 13] = [
     ("Locks", &["last_waiter_id"]),
     ("Waiters", &["last_seq", "firsts"]),
     ("Waiter", &["since_ms"]),
     ("Sessions", &["last"]),
     ("TrackedGrant", &["since_ms", "client"]),
     ("TrackedGrants", &["hand"]),
+    ("Permit", &["since_ms"]),
     ("Chunk", &["free"]),
     ("Sim", &["now", "closed", "out"]),
     (
@@ -66,11 +67,12 @@ const DROPPED: [(&str, &[&str]); 12] = [
 ];
 
 /// Types that no decision depends on, or that do not change in a run.
-const DROPPED_TYPES: [&str; 10] = [
+const DROPPED_TYPES: [&str; 11] = [
     "Stats",
     "WaitStats",
     "TicketStats",
     "SessionStats",
+    "Histogram",
     "Ends",
     "Settings",
     "Limits",
