@@ -77,6 +77,8 @@ type op struct {
 	release int64
 	// Since then a writer with this token may read as well: its request to read has no known result.
 	mayBeRead int64
+	// The first invocation that was granted this token.
+	phase int64
 }
 
 // A history is what one file holds.
@@ -148,6 +150,7 @@ func newHistory(records []record) *history {
 			}
 			o.mayBeRead = since
 		}
+		phases(ops)
 		rank(ops)
 	}
 	return h
@@ -219,6 +222,20 @@ func bridge(series []*op, mayBeRead map[int64]int64) {
 				mayBeRead[token] = o.Invoke
 			}
 		}
+	}
+}
+
+// phases adds to each grant the first invocation that was granted the same token.
+func phases(ops []*op) {
+	since := map[int64]int64{}
+	for _, o := range ops {
+		first, ok := since[o.Token]
+		if o.Result == "granted" && (!ok || o.Invoke < first) {
+			since[o.Token] = o.Invoke
+		}
+	}
+	for _, o := range ops {
+		o.phase = since[o.Token]
 	}
 }
 
