@@ -53,6 +53,10 @@ pub fn watch_servers(keys: &[String], route: &dyn Route, journal: &Journal, stop
         pulses.retain_mut(|pulse| pulse.beat(journal));
         std::thread::sleep(BEAT);
     }
+    // The last requests may have been answered before the last `PING`.
+    for pulse in pulses {
+        pulse.note(journal);
+    }
 }
 
 /// The heartbeat of a server.
@@ -78,21 +82,26 @@ impl Pulse {
 
     /// False: the connection is lost.
     fn beat(&mut self, journal: &Journal) -> bool {
-        let Some((from, ran)) = self.ping else {
+        if self.ping.is_none() {
             self.ping = Some((now(), run_time(self.pid).unwrap_or(0)));
             return self.wire.send(&[b"PING"]);
-        };
-        match self.wire.poll() {
-            Err(NoReply::Late) => return true,
-            Err(NoReply::Lost) => return false,
-            Ok(_) => self.ping = None,
         }
+        let reply = self.wire.poll();
+        if matches!(reply, Err(NoReply::Late)) {
+            return true;
+        }
+        self.note(journal);
+        self.ping = None;
+        reply.is_ok()
+    }
+
+    fn note(&self, journal: &Journal) {
+        let Some((from, ran)) = self.ping else { return };
         let to = now();
         let runs = run_time(self.pid).map_or(to, |time| time.saturating_sub(ran));
         if runs < (to - from) / 2 {
             note(journal, from, to);
         }
-        true
     }
 }
 
