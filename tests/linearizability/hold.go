@@ -10,7 +10,8 @@ package main
 //   - The hold may have ended from earliest() on: by the lease, by an expected loss, by the end of the connection to
 //     which it is bound, or by a request whose result is unknown.
 //   - It has surely ended after latest. Not known (never) after a request without a result, while it is bound to a
-//     connection, and when an expected loss lengthens leases.
+//     connection, and when an expected loss lengthens leases. One that comes after the end may bring the hold back: a
+//     clock that is set back before the server has noticed the end.
 type hold struct {
 	isHeld, isBound bool
 	owner           uint64
@@ -20,6 +21,8 @@ type hold struct {
 	// When the last reply proved the hold, and the earliest end of the lease counted from then.
 	since, leaseEnd int64
 	doubt, latest   int64
+	// From when on the lease may be longer than its owner knows.
+	counted int64
 	// The completion of the owner's last operation.
 	last int64
 	// The first invocation of a release by the owner that ends a hold.
@@ -50,7 +53,7 @@ func granted(o *op, t int64) hold {
 
 // leased is the hold with the lease of this operation alone.
 func (h hold) leased(o *op, t int64) hold {
-	h.since, h.leaseEnd, h.latest = t, t+o.lease-slack, o.Complete+o.lease+slack
+	h.since, h.counted, h.leaseEnd, h.latest = t, t, t+o.lease-slack, o.Complete+o.lease+slack
 	h.isBound = o.Operation == "acquire" && o.Tie == "session"
 	if h.isBound {
 		h.leaseEnd, h.latest = max(o.bondEnd, t), never
@@ -73,7 +76,7 @@ func (h hold) reentered(o *op, t int64) hold {
 		if !h.isBound {
 			next.leaseEnd = max(next.leaseEnd, h.leaseEnd)
 		}
-		next.latest = max(next.latest, h.latest)
+		next.latest, next.counted = max(next.latest, h.latest), h.counted
 	}
 	next.token = o.Token
 	return next
@@ -81,7 +84,8 @@ func (h hold) reentered(o *op, t int64) hold {
 
 // mayLive tells whether the hold may last at t, for an operation of its owner.
 func (h hold) mayLive(o *op, t int64) bool {
-	return h.isHeld && (t <= h.latest || o.unsureSince <= o.Complete)
+	mayReturn := o.loss.lengthens.meets(h.counted, o.Complete)
+	return h.isHeld && (t <= h.latest || o.unsureSince <= o.Complete || mayReturn)
 }
 
 func (h hold) fits(o *op) bool {

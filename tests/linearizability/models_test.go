@@ -74,6 +74,9 @@ var cases = map[string]struct {
 	"renewed after its end": {all, []record{takes(1, 0, 1, 10, 1), does(renew, 1, 30, 31, 1)}},
 	"lengthened": {nil, []record{
 		takes(1, 0, 1, 10, 1), does(renew, 1, 30, 31, 1), fault(5, 6, lengthens)}},
+	"brought back by a clock that is set back": {nil, []record{
+		takes(1, 0, 1, 10, 1), takes(1, 2, 3, 10, 1), fault(15, 16, lengthens), does(release, 1, 20, 21, 0),
+		does(release, 1, 30, 31, 1)}},
 	"lost before its end": {all, []record{takes(1, 0, 1, 100, 1), does(renew, 1, 30, 31, 0)}},
 	"released before its end": {all, []record{
 		takes(1, 0, 1, 100, 1), gets("nil", does(release, 1, 30, 31, 0))}},
@@ -108,6 +111,10 @@ var cases = map[string]struct {
 	"readers together":              {nil, of("read", takes(1, 0, 1, 100, 1), takes(2, 10, 20, 100, 1))},
 	"a phase's token after its end": {[]string{"read-write"},
 		of("read", takes(1, 0, 1, 9, 1), takes(2, 20, 21, 100, 1))},
+	"a phase that is brought back": {nil, of("read", takes(1, 0, 1, 9, 1), does(release, 1, 2, 3, 1),
+		takes(2, 20, 21, 100, 1), fault(5, 6, restores))},
+	"a phase whose clock is set back": {nil, of("read", takes(1, 0, 1, 9, 1), takes(2, 20, 21, 100, 1),
+		fault(15, 16, lengthens))},
 	"a writer among readers": {[]string{"read-write"},
 		append(of("read", takes(1, 0, 1, 100, 1)), of("write", takes(2, 10, 20, 100, 2))...)},
 	"a reader that becomes a writer": {nil,

@@ -17,8 +17,8 @@ import (
 //     is above every token so far. (The owner may be a reader itself: an upgrade.)
 //   - acquire READ, granted: t is put off to the earliest end of another owner's WRITE. Its token is above every token
 //     so far, or it is the highest one and some hold of that phase is left, or may be: that of a writer whose request
-//     to READ has no known result, or one released before an earlier state of the data returned. The owner may have
-//     WRITE (a downgrade).
+//     to READ has no known result, or one that an expected loss has brought back. The owner may have WRITE (a
+//     downgrade).
 //   - renew and release: as in mutex.go, for the hold of that owner and kind. After a release of READ with the reply 0
 //     the lease of the rest is not known: the longest one may have been released.
 //
@@ -137,7 +137,7 @@ func (s readWriteState) raised(o *op, own hold, t int64) (int64, bool) {
 		return s.highest, true
 	}
 	mayLast := func(h hold) bool { return h.latest >= t }
-	mayReturn := o.loss.restores.meets(o.phase, o.Complete)
+	mayReturn := o.loss.lengthens.meets(o.phase, o.Complete)
 	isLeft := slices.ContainsFunc(s.holds, mayLast) || o.mayBeRead <= t || mayReturn
 	isOfPhase := o.Kind == "read" && o.Token == s.highest && isLeft
 	return max(s.highest, o.Token), isOfPhase || o.isNext(s.highest)
