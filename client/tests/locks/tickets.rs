@@ -172,13 +172,18 @@ async fn bounded_waits_end_with_their_tickets() {
             let lock = lock(&server);
             tokio::spawn(async move {
                 let start = Instant::now();
-                let end = lock.acquire_within(bound).await;
-                (start.elapsed(), end.unwrap().is_none())
+                match lock.acquire_within(bound).await {
+                    // On a loaded machine the server may not answer within the bound: too late.
+                    Err(error) if error.is_passing() => (Duration::MAX, true),
+                    end => (start.elapsed(), end.unwrap().is_none()),
+                }
             })
         };
         let took = longest((0..300).map(wait).collect()).await;
         tries.took(bound, took, bound, Duration::from_millis(300));
-        assert_eq!(server.statistics().acquisitions_refused, before + 300);
+        if took < Duration::MAX {
+            assert_eq!(server.statistics().acquisitions_refused, before + 300);
+        }
         assert!(server.settled().await.is_empty());
         assert_eq!(real.stat("tickets"), 0);
     }
