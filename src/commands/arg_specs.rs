@@ -44,6 +44,12 @@ pub const MODE: Arg = optional(
     ArgKind::OneOf(&[bare(c"read", c"READ"), bare(c"write", c"WRITE")]),
 );
 
+/// `[WAITS | HANDOFFS]`
+pub const TOP_ORDER: Arg = optional(
+    c"order",
+    ArgKind::OneOf(&[bare(c"waits", c"WAITS"), bare(c"handoffs", c"HANDOFFS")]),
+);
+
 /// `[NX | XX]`
 pub const CONDITION: Arg = optional(
     c"condition",

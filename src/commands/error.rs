@@ -60,6 +60,8 @@ pub enum CommandError {
     TagTooLong,
     /// `NOTIFY` while `lock.max-tickets` is 0.
     NotifyOff,
+    /// `LOCK.TOP` while `lock.top-names` is 0.
+    TopOff,
     /// In a cluster: the channel of `NOTIFY` is in another slot than the key.
     ChannelElsewhere,
     /// The caller's user may not publish to the channel of `NOTIFY`.
@@ -116,6 +118,7 @@ impl fmt::Display for CommandError {
             E::ChannelTooLong => "ERR the channel is longer than 256 bytes",
             E::TagTooLong => "ERR the tag is longer than 64 bytes",
             E::NotifyOff => "ERR NOTIFY is turned off, see lock.max-tickets",
+            E::TopOff => "ERR LOCK.TOP is turned off, see lock.top-names",
             E::ChannelElsewhere => {
                 "CROSSSLOT the channel of NOTIFY does not hash to the slot of the key"
             }
@@ -130,7 +133,7 @@ impl fmt::Display for CommandError {
             E::NoUser => {
                 "NOPERM permissions cannot be checked inside a script or a module on this server"
             }
-            E::MayNotScan => "NOPERM LOCK.SCAN needs permission to run SCAN",
+            E::MayNotScan => "NOPERM LOCK.SCAN and LOCK.TOP need permission to run SCAN",
             E::MayNotWriteSiblings => {
                 "NOPERM READ and WRITE need access to the keys beside the lock, named '{lock}:*'"
             }

@@ -30,6 +30,7 @@ pub const ALL: &[Register] = &[
     register::<lock::break_lock::Break>,
     register::<lock::info::Info>,
     register::<lock::scan::Scan>,
+    register::<lock::top::Top>,
     register::<sem::set::Set>,
     register::<sem::acquire::Acquire>,
     register::<sem::release::Release>,

@@ -6,6 +6,7 @@ use crate::lock::histogram::Histogram;
 use crate::lock::limits::Places;
 use crate::lock::locks::Locks;
 use crate::lock::resource::{Resource, ALL};
+use crate::lock::top_names::{TopList, TopNames, TopOrder};
 use crate::lock::wait::hearing::{Asked, Hearing};
 use crate::lock::wait::request::WaiterId;
 use crate::lock::wait::waiters::{Grace, Waiters};
@@ -277,6 +278,36 @@ impl Locks {
             ("sem_hold_ms", self.sems.holds),
             ("tickets_wait_ms", tickets),
         ]
+    }
+
+    /// Sets how many names are counted for [`Locks::top_names`], of each kind in each order; 0: none, and what was
+    /// counted is forgotten.
+    pub fn set_top_names(&mut self, room: usize, now: Now) {
+        for resource in ALL {
+            let top = &mut self.queues_mut(resource).top;
+            match (room, top.as_mut()) {
+                (0, _) => *top = None,
+                (_, Some(counted)) => counted.set_room(room),
+                (_, None) => *top = Some(Box::new(TopNames::new(room, now))),
+            }
+        }
+    }
+
+    /// The names of this database with the highest sums, `most` of them at most; `None` while none is counted.
+    pub fn top_names(&self, order: TopOrder, db: i32, most: usize, now: Now) -> Option<TopList> {
+        let mut list = TopList {
+            counted_ms: self.waiters.top.as_ref()?.counted_ms(now),
+            total: 0,
+            names: Vec::new(),
+        };
+        for resource in ALL {
+            if let Some(top) = &self.queues(resource).top {
+                top.extend(&mut list, (resource, order), db, most);
+            }
+        }
+        list.names.sort_by_key(|name| std::cmp::Reverse(name.sum));
+        list.names.truncate(most);
+        Some(list)
     }
 
     /// For `INFO lock`: how long the oldest request of each kind has waited, parked or as a ticket.

@@ -27,6 +27,7 @@ mod commands {
     mod refusals;
     mod replies;
     mod scan;
+    mod top;
 }
 
 /// The documentation: its samples run verbatim.

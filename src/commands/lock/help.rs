@@ -5,7 +5,7 @@ use crate::module::entry::command::{Command, Spec};
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::strings::Str;
 
-const LINES: [&str; 44] = [
+const LINES: [&str; 46] = [
     "LOCK.ACQUIRE <key> <owner> [READ | WRITE] [EX <s> | PX <ms> | SESSION] [BLOCK <ms> [NOTIFY <channel> <tag>]] [ONCE] [WITHHOLDER]",
     "    Take the lock, or wait for it (BLOCK 0: for ever). Returns the fencing token, or nil.",
     "    NOTIFY: wait without a parked client. Returns QUEUED; the outcome is a message on the channel.",
@@ -27,6 +27,8 @@ const LINES: [&str; 44] = [
     "    Who holds, who waits, since when.",
     "LOCK.SCAN <cursor> [MATCH <pattern>] [COUNT <count>] [OWNER <owner>] [WAITED]",
     "    The locks held, step by step; of one owner; or the keys that somebody waits for.",
+    "LOCK.TOP [WAITS | HANDOFFS] [COUNT <count>]",
+    "    The names that wait longest, or are handed off most (lock.top-names).",
     "SEM.SET <key> <permits> [NX | XX]",
     "    Make a semaphore, or change how many permits it has. Returns them, or nil.",
     "SEM.ACQUIRE <key> <id> [LIMIT <permits>] [EX <s> | PX <ms> | SESSION] [BLOCK <ms> [NOTIFY <channel> <tag>]]",

@@ -15,3 +15,4 @@ pub mod redisson;
 pub mod release;
 pub mod renew;
 pub mod scan;
+pub mod top;

@@ -136,6 +136,7 @@ impl Locks {
             }
         };
         self.note_granted(&waiter, cx.now);
+        self.waiters.count_top_hand_off(view.key, &waiter, cx.now);
         if granted.after.is_none() {
             self.waiters.set_holder(view.key, owner.clone());
             self.windows.count_hand_off(view.key);

@@ -80,6 +80,12 @@ impl Locks {
         };
         self.waiters.take_many(request);
         self.note_granted(&waiter, now);
+        for (view, (_, is_fresh)) in views.iter().zip(&entered) {
+            match is_fresh {
+                true => self.waiters.count_top_hand_off(view.key, &waiter, now),
+                false => self.waiters.count_top_wait(view.key, &waiter, now),
+            }
+        }
         self.put_all_in_flight(request, (&req, &owner), &places, &entered, now);
         let tokens = tokens_of(&entered).into();
         self.tell_granted(&waiter, Outcome::GrantedAll(tokens), cx);

@@ -77,6 +77,7 @@ impl Semaphores {
             };
             cx.sessions.waits(&waiter);
             self.waiters.count_wait(&waiter, cx.now);
+            self.waiters.count_top_hand_off(view.key, &waiter, cx.now);
             let permit_in_flight = PermitInFlight {
                 waiter: waiter.id,
                 seq: place.seq,

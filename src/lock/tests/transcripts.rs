@@ -31,6 +31,7 @@
 //! limits [waiters=N] [per-key=N] [tracked=N] [grace=1s] [places=N]     a new server
 //! keys   sessions (the bound holds and their connections)   stats name ...   quiet
 //! times name ...                 histograms: the number of times in each bucket, by its bound
+//! names N                        counts for N names       top waits | hand-offs [count=N]
 //! ```
 //! In the replies, tokens are #1, #2, in the order in which they appear (the simulated server checks that they rise),
 //! and times count from the start of the server. Indented lines are the effects in order: writes, events, publishes,
@@ -77,6 +78,7 @@ transcripts! {
     times_of_waits_and_holds: "times",
     tickets: "tickets",
     tokens: "tokens",
+    top_names: "top_names",
     undo: "undo",
     upgrades_and_downgrades: "upgrade",
     windows: "windows",

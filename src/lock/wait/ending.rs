@@ -72,7 +72,7 @@ impl Waiters {
             }
             *left = left.saturating_sub(self.places_count(request));
             let waiter = self.remove(place);
-            self.end(waiter, &ending.with, cx);
+            self.end(key.as_ref(), waiter, &ending.with, cx);
         }
         match self.live_on(key.as_ref()) {
             0 => drop(self.clear(key.as_ref())),
@@ -80,10 +80,11 @@ impl Waiters {
         }
     }
 
-    fn end(&mut self, waiter: Option<Waiter>, with: &EndsWith, cx: &mut Cx<'_>) {
+    fn end(&mut self, key: KeyRef<'_>, waiter: Option<Waiter>, with: &EndsWith, cx: &mut Cx<'_>) {
         match (waiter, with) {
             (Some(waiter), EndsWith::Open) => {
                 self.count_wait(&waiter, cx.now);
+                self.count_top_wait(key, &waiter, cx.now);
                 cx.answer(&waiter, Outcome::Open);
             }
             (waiter, EndsWith::Failed(error)) => self.fail(waiter, error, cx),

@@ -3,7 +3,7 @@
 use crate::lock::effect::{Cx, Effect, Outcome};
 use crate::lock::wait::request::Waiter;
 use crate::lock::wait::waiters::Waiters;
-use crate::lock::{LockError, Now};
+use crate::lock::{KeyRef, LockError, Now};
 
 impl Waiters {
     /// Counts a new waiter. The older requests that it replaces, which have left their queues, end.
@@ -76,6 +76,21 @@ impl Waiters {
         self.waits.record(waited);
         self.stats.waits_granted += 1;
         self.stats.wait_ms_max = self.stats.wait_ms_max.max(waited);
+    }
+
+    /// Counts a wait that has ended for the name of its key.
+    pub(crate) fn count_top_wait(&mut self, key: KeyRef<'_>, waiter: &Waiter, now: Now) {
+        if let Some(top) = &mut self.top {
+            top.add_wait(key, now.mono_ms.saturating_sub(waiter.since_ms));
+        }
+    }
+
+    /// Counts a hand-off, and the wait that it ends, for the name of the key.
+    pub(crate) fn count_top_hand_off(&mut self, key: KeyRef<'_>, waiter: &Waiter, now: Now) {
+        self.count_top_wait(key, waiter, now);
+        if let Some(top) = &mut self.top {
+            top.add_hand_off(key);
+        }
     }
 }
 

@@ -10,6 +10,7 @@ use crate::lock::histogram::Histogram;
 use crate::lock::name::{KeyMap, KeySet};
 use crate::lock::stats::{TicketStats, WaitStats};
 use crate::lock::table::give_back;
+use crate::lock::top_names::TopNames;
 use crate::lock::wait::index::WaitedKey;
 use crate::lock::wait::passed::Passed;
 use crate::lock::wait::places::Places;
@@ -40,6 +41,8 @@ pub struct Waiters {
     pub waits: Histogram,
     /// The times of the waits of granted tickets.
     pub ticket_waits: Histogram,
+    /// The names that wait longest and are handed off most; `None`: they are not counted.
+    pub(crate) top: Option<Box<TopNames>>,
     pub(crate) waited: KeyMap<WaitedKey>,
     /// The places of all queues.
     pub(crate) places: Places,
@@ -415,6 +418,9 @@ impl Waiters {
         let left = waited.queue.vacate(&mut self.places, place, until);
         if self.grace.ms == 0 || self.kept_places() > self.grace.max_places {
             self.remove_one(place);
+        }
+        if let Some(waiter) = &left {
+            self.count_top_wait(key.as_ref(), waiter, now);
         }
         self.forget_idle_lease(&key);
         left

@@ -188,7 +188,8 @@ fn fire(ctx: Ctx<'_>) {
     }
 }
 
-/// Applies changed settings: `lock.drain` dismisses waiters, a shorter `lock.startup-delay` permits grants.
+/// Applies changed settings: `lock.drain` dismisses waiters, a shorter `lock.startup-delay` permits grants,
+/// `lock.top-names` begins or ends to count names.
 pub fn follow_settings(ctx: Ctx<'_>) {
     if settings::drain() {
         answers::note_all(ctx, &decide(ctx.now(), Locks::drain).1);
@@ -199,6 +200,7 @@ pub fn follow_settings(ctx: Ctx<'_>) {
             .startup_delay
             .limit(settings::startup_delay_ms());
         shell.locks.set_window_rule(settings::window_rule());
+        shell.locks.set_top_names(settings::top_names(), ctx.now());
     });
 }
 

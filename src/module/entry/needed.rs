@@ -58,7 +58,7 @@ pub fn reason_not_to_load(ctx: Ctx<'_>) -> Option<String> {
 
 /// Commands that only read, and the features that need them.
 const OPTIONAL: [(&CStr, &str); 3] = [
-    (c"SCAN", "LOCK.SCAN is refused"),
+    (c"SCAN", "LOCK.SCAN and LOCK.TOP are refused"),
     (
         c"CLIENT",
         "MODULE UNLOAD is refused, a grant to a client that the server has condemned ends with its lease, and on \

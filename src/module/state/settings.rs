@@ -50,6 +50,7 @@ static MAX_TICKETS: Number = Number::new(c"max-tickets", 100_000, 0, 10_000_000)
 static QUEUE_GRACE: Number = Number::new(c"queue-grace", 1_000, 0, 60_000);
 static MAX_OWNER_LEN: Number = Number::new(c"max-owner-len", 256, 1, 65_536);
 static MAX_TRACKED: Number = Number::new(c"max-tracked", 10_000, 0, 10_000_000);
+static TOP_NAMES: Number = Number::new(c"top-names", 0, 0, 10_000);
 static SESSION_LEASE: Number = Number::new(c"session-lease", 10_000, 100, CENTURY_MS);
 static STARTUP_DELAY: Number = Number::new(c"startup-delay", 0, 0, CENTURY_MS);
 static FREE_AFTER: Number = Number::new(c"free-after", 1, 0, 1_000_000);
@@ -92,6 +93,7 @@ pub fn register(ctx: Ctx<'_>) -> Option<()> {
         &QUEUE_GRACE,
         &MAX_OWNER_LEN,
         &MAX_TRACKED,
+        &TOP_NAMES,
         &SESSION_LEASE,
         &STARTUP_DELAY,
         &FREE_AFTER,
@@ -240,6 +242,11 @@ pub fn limits() -> Limits {
         max_tickets: if drain() { 0 } else { MAX_TICKETS.get_usize() },
         max_tracked: MAX_TRACKED.get_usize(),
     }
+}
+
+/// The number of names that are counted for `LOCK.TOP`, of each kind in each order; 0: none.
+pub fn top_names() -> usize {
+    TOP_NAMES.get_usize()
 }
 
 /// The rule for holds that are bound to connections.

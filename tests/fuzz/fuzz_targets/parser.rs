@@ -18,7 +18,7 @@ const SETTINGS: ParseSettings = ParseSettings {
 };
 
 /// Words that one byte of the input stands for, from byte 1 on.
-const DICTIONARY: [&[u8]; 22] = [
+const DICTIONARY: [&[u8]; 24] = [
     b"READ",
     b"WRITE",
     b"EX",
@@ -35,6 +35,8 @@ const DICTIONARY: [&[u8]; 22] = [
     b"MATCH",
     b"OWNER",
     b"WAITED",
+    b"WAITS",
+    b"HANDOFFS",
     b"LIMIT",
     b"NX",
     b"XX",
@@ -48,7 +50,7 @@ fuzz_target!(|bytes: &[u8]| {
     // A zero byte ends a word.
     let behind = text.split(|byte| *byte == 0).map(expand);
     let words: Vec<&[u8]> = [b"command".as_slice()].into_iter().chain(behind).collect();
-    match command % 14 {
+    match command % 15 {
         0 => check(&words, 3, |w| {
             lock::acquire::Acquire::parse(w, &SETTINGS).map(text_of)
         }),
@@ -82,11 +84,14 @@ fuzz_target!(|bytes: &[u8]| {
         10 => check(&words, 2, |w| {
             latch::down::Down::parse(w, &SETTINGS).map(text_of)
         }),
+        11 => check(&words, 1, |w| {
+            lock::top::Top::parse(w, &SETTINGS).map(text_of)
+        }),
         // Here the place of the options depends on the number of keys, or values keep their case.
-        11 => check(&words, words.len(), |w| {
+        12 => check(&words, words.len(), |w| {
             lock::macquire::AcquireMany::parse(w, &SETTINGS).map(text_of)
         }),
-        12 => check(&words, words.len(), |w| {
+        13 => check(&words, words.len(), |w| {
             lock::mrenew::RenewMany::parse(w, &SETTINGS).map(text_of)
         }),
         _ => check(&words, words.len(), |w| {

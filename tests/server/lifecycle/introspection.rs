@@ -22,7 +22,7 @@ impl Described {
     }
 }
 
-const COMMANDS: [Described; 20] = [
+const COMMANDS: [Described; 21] = [
     Described {
         name: "lock.acquire",
         arity: -3,
@@ -96,6 +96,14 @@ const COMMANDS: [Described; 20] = [
         categories: "@lock @read",
         key: "",
         arguments: "cursor [MATCH pattern] [COUNT count] [OWNER owner] [WAITED]",
+    },
+    Described {
+        name: "lock.top",
+        arity: -1,
+        flags: "module readonly",
+        categories: "@lock @read",
+        key: "",
+        arguments: "[WAITS | HANDOFFS] [COUNT count]",
     },
     Described {
         name: "sem.set",

@@ -127,7 +127,7 @@ fn another_command_under_a_needed_name_is_refused_and_not_run() {
 #[test]
 fn optional_commands_may_be_missing_and_the_log_names_the_lost_feature() {
     for (name, loss) in [
-        ("SCAN", "LOCK.SCAN is refused"),
+        ("SCAN", "LOCK.SCAN and LOCK.TOP are refused"),
         ("PUBSUB", "locks are not left free for Redisson's waiters"),
         ("CLIENT", "MODULE UNLOAD is refused"),
     ] {

@@ -9,7 +9,7 @@ use crate::common::{free_port, module_path, patience, server_binary, wait_for, C
 const CENTURY: &str = "3162240000000";
 
 /// Every numeric setting: default, lowest, highest.
-pub const NUMBERS: [(&str, &str, &str, &str); 13] = [
+pub const NUMBERS: [(&str, &str, &str, &str); 14] = [
     ("lock.default-lease", "30000", "1", CENTURY),
     ("lock.max-lease", CENTURY, "1", CENTURY),
     ("lock.max-wait", CENTURY, "0", CENTURY),
@@ -19,6 +19,7 @@ pub const NUMBERS: [(&str, &str, &str, &str); 13] = [
     ("lock.queue-grace", "1000", "0", "60000"),
     ("lock.max-owner-len", "256", "1", "65536"),
     ("lock.max-tracked", "10000", "0", "10000000"),
+    ("lock.top-names", "0", "0", "10000"),
     ("lock.session-lease", "10000", "100", CENTURY),
     ("lock.startup-delay", "0", "0", CENTURY),
     ("lock.free-after", "1", "0", "1000000"),

@@ -29,7 +29,7 @@ pub const BEGIN_MS: u64 = 5_000_000_000;
 /// Fields that no decision depends on, by their structures.
 const DROPPED: [(&str, &[&str]); 13] = [
     ("Locks", &["last_waiter_id"]),
-    ("Waiters", &["last_seq", "firsts"]),
+    ("Waiters", &["last_seq", "firsts", "top"]),
     ("Waiter", &["since_ms"]),
     ("Sessions", &["last"]),
     ("TrackedGrant", &["since_ms", "client"]),

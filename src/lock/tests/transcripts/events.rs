@@ -68,6 +68,10 @@ impl Session {
         let sim = &mut self.sim;
         match words.at(0) {
             "session" => sim.locks.sessions.rule.lease = lease_of(millis(words.at(2))),
+            "names" => {
+                let room = words.at(1).parse().unwrap();
+                sim.locks.set_top_names(room, sim.now);
+            }
             "counter" => {
                 let value = words.at(2).parse().unwrap();
                 sim.counters.insert(words.at(1).into(), value);
