@@ -48,4 +48,7 @@ pub const ALL: &[Register] = &[
 
 #[cfg(test)]
 #[allow(clippy::indexing_slicing, clippy::unwrap_used)]
+mod pages;
+#[cfg(test)]
+#[allow(clippy::indexing_slicing, clippy::unwrap_used)]
 mod tests;

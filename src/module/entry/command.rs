@@ -27,8 +27,15 @@ pub trait Command {
     fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), Self::Error>;
 }
 
-/// Registers one command, in the module's own ACL category if the server has it.
-pub type Register = fn(Ctx<'_>, Option<&CStr>) -> Option<()>;
+/// One command of the module's table.
+pub type Register = fn() -> Registration;
+
+/// What the server gets of a command.
+pub struct Registration {
+    /// The description.
+    pub spec: &'static Spec,
+    entry: raw::RedisModuleCmdFunc,
+}
 
 /// The description of a command, for `COMMAND INFO`, `COMMAND DOCS` and the ACL.
 pub struct Spec {
@@ -129,33 +136,44 @@ pub fn add_category(ctx: Ctx<'_>) -> Option<&'static CStr> {
     }
 }
 
-/// Registers a command with its description.
-pub fn register<C: Command>(ctx: Ctx<'_>, own_category: Option<&CStr>) -> Option<()> {
-    let spec = &C::SPEC;
-    let position = i32::from(spec.key.is_some() && spec.numkeys_at().is_none());
-    // SAFETY: the context is OnLoad's, the only one in which commands are created; strings are constants.
-    let command = unsafe {
-        let status = api!(RedisModule_CreateCommand)(
-            ctx.as_ptr(),
-            spec.name.as_ptr(),
-            Some(entry::<C>),
-            spec.flags.as_ptr(),
-            position,
-            position,
-            position,
-        );
-        (status == raw::REDISMODULE_OK as c_int).then_some(())?;
-        api!(RedisModule_GetCommand)(ctx.as_ptr(), spec.name.as_ptr())
-    };
-    let command = Registered(NonNull::new(command)?);
-    command.describe(spec)?;
-    command.categorize(spec, own_category)
+/// The registration of a command.
+pub fn register<C: Command>() -> Registration {
+    Registration {
+        spec: const { &C::SPEC },
+        entry: Some(entry::<C>),
+    }
+}
+
+impl Registration {
+    /// Registers the command with its description, in the module's own ACL category if the server has it.
+    pub fn perform(&self, ctx: Ctx<'_>, own_category: Option<&CStr>) -> Option<()> {
+        let spec = self.spec;
+        let position = i32::from(spec.key.is_some() && spec.numkeys_at().is_none());
+        // SAFETY: the context is OnLoad's, the only one in which commands are created; strings are constants.
+        let command = unsafe {
+            let status = api!(RedisModule_CreateCommand)(
+                ctx.as_ptr(),
+                spec.name.as_ptr(),
+                self.entry,
+                spec.flags.as_ptr(),
+                position,
+                position,
+                position,
+            );
+            (status == raw::REDISMODULE_OK as c_int).then_some(())?;
+            api!(RedisModule_GetCommand)(ctx.as_ptr(), spec.name.as_ptr())
+        };
+        let command = Registered(NonNull::new(command)?);
+        command.describe(spec)?;
+        command.categorize(spec, own_category)
+    }
 }
 
 /// A registered command of this module.
 struct Registered(NonNull<raw::RedisModuleCommand>);
 
-const SINCE: &CStr = c"0.1.0";
+/// The version of the module in which the commands appeared.
+pub const SINCE: &CStr = c"0.1.0";
 
 impl Registered {
     fn describe(&self, spec: &Spec) -> Option<()> {

@@ -24,7 +24,7 @@ const OLDEST_VALKEY: i32 = 8;
 
 /// The layers above the shell.
 pub struct Parts {
-    /// Registers each command.
+    /// Each command.
     pub commands: &'static [Register],
     /// Their functions that the shell calls.
     pub hooks: &'static Hooks,
@@ -113,8 +113,9 @@ fn load(ctx: Ctx<'_>, argc: c_int, parts: &'static Parts) -> Result<(), String> 
     }
     set_options(ctx);
     let own_category = command::add_category(ctx);
-    for register_command in parts.commands {
-        register_command(ctx, own_category).ok_or("a command could not be registered")?;
+    for registration in parts.commands {
+        let registered = registration().perform(ctx, own_category);
+        registered.ok_or("a command could not be registered")?;
     }
     settings::register(ctx).ok_or("the settings could not be registered")?;
     // SAFETY: the context is OnLoad's and all settings are registered.
