@@ -34,12 +34,14 @@ mod commands {
 mod docs {
     pub mod acl_example;
     pub mod commands_page;
+    mod examples;
     mod links;
     mod migration;
     mod red_lock_examples;
     mod reliability_examples;
     mod samples;
     mod samples_inventory;
+    mod window;
 }
 
 /// A grant and another event in one tick.

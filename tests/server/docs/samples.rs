@@ -1,104 +1,13 @@
 //! The samples of README.md and docs/MIGRATION.md with replies of a server, verbatim: typed into redis-cli(1), replies
 //! compared. A token on the page stands for the token of the run, wherever it occurs again.
 
-use std::collections::{HashMap, VecDeque};
-use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::mpsc::{channel, Receiver};
+use std::collections::VecDeque;
+use std::process::Command;
 
 use crate::common::page::{block, root};
-use crate::common::process::{spawn, tame, Family};
-use crate::common::{module_path, patience, server_binary, wait_for, TestServer};
-
-/// A `redis-cli` with typed input, and the lines that it prints.
-struct Window {
-    cli: Child,
-    keys: ChildStdin,
-    lines: Receiver<String>,
-}
-
-impl Window {
-    fn open(server: &TestServer) -> Window {
-        let mut cli = Command::new(cli_binary());
-        // Into a pipe it would print bare values instead of the terminal's form.
-        cli.args(["--no-raw", "-p", &server.port.to_string()]);
-        cli.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut cli = spawn(&mut cli).expect("redis-cli");
-        let out = BufReader::new(cli.stdout.take().expect("a pipe"));
-        let (sender, lines) = channel();
-        std::thread::spawn(move || {
-            out.lines()
-                .map_while(Result::ok)
-                .all(|line| sender.send(line).is_ok())
-        });
-        let keys = cli.stdin.take().expect("a pipe");
-        Window { cli, keys, lines }
-    }
-
-    fn enter(&mut self, line: &str) {
-        writeln!(self.keys, "{line}").expect("redis-cli reads");
-    }
-
-    /// The next line, without lines of elapsed time such as `(1.02s)`.
-    fn line(&self) -> String {
-        loop {
-            let line = self.lines.recv_timeout(patience()).expect("a line");
-            let is_time = line.starts_with('(') && line.ends_with("s)");
-            if !is_time {
-                return line;
-            }
-        }
-    }
-}
-
-impl Drop for Window {
-    fn drop(&mut self) {
-        let _ = self.cli.kill();
-        let _ = self.cli.wait();
-    }
-}
-
-/// The client in the package of the tested server.
-fn cli_binary() -> &'static str {
-    let works = |name: &&&str| tame(Command::new(name).arg("--version")).output().is_ok();
-    ["redis-cli", "valkey-cli"]
-        .iter()
-        .find(works)
-        .expect("redis-cli or valkey-cli")
-}
-
-/// The tokens of a page, and their values in this run.
-#[derive(Default)]
-struct Tokens(HashMap<String, String>);
-
-impl Tokens {
-    /// Whether the reply is the page's, except for tokens; a token of the page always has the same value.
-    fn agree(&mut self, page: &str, shown: &str) -> bool {
-        let (page, shown) = (parts(page), parts(shown));
-        page.len() == shown.len()
-            && page.iter().zip(&shown).all(|(page, shown)| {
-                let is_token = |part: &str| part.len() == 16 && part.parse::<u64>().is_ok();
-                match is_token(page) && is_token(shown) {
-                    true => self.0.entry(page.clone()).or_insert(shown.clone()) == shown,
-                    false => page == shown,
-                }
-            })
-    }
-}
-
-/// Splits a line into runs of digits and of other characters.
-fn parts(line: &str) -> Vec<String> {
-    let mut parts: Vec<String> = Vec::new();
-    for c in line.trim().chars() {
-        match parts.last_mut() {
-            Some(last) if last.ends_with(|d: char| d.is_ascii_digit()) == c.is_ascii_digit() => {
-                last.push(c);
-            }
-            _ => parts.push(c.into()),
-        }
-    }
-    parts
-}
+use crate::common::process::{tame, Family};
+use crate::common::{module_path, server_binary, wait_for, TestServer};
+use crate::docs::window::{Values, Window};
 
 #[test]
 fn the_command_of_the_first_screen() {
@@ -116,7 +25,7 @@ fn the_command_of_the_first_screen() {
     window.enter(block.first_line());
     let granted = window.line();
     assert!(
-        Tokens::default().agree(replies.pop_front().unwrap(), &granted),
+        Values::default().agree(replies.pop_front().unwrap(), &granted),
         "{granted}"
     );
     // A lock held by another owner is waited for as long as the command says.
@@ -127,32 +36,6 @@ fn the_command_of_the_first_screen() {
     server.wait_for_waiters(1);
     assert_eq!(window.line(), replies.pop_front().unwrap());
     assert!(replies.is_empty(), "{replies:?}");
-}
-
-/// Two columns: indented lines belong to the second window.
-#[test]
-fn the_two_windows() {
-    let server = TestServer::start();
-    let mut windows = [Window::open(&server), Window::open(&server)];
-    let mut tokens = Tokens::default();
-    let page = block("README.md", "console", "1> LOCK.ACQUIRE").text;
-    for line in page.lines() {
-        let window = usize::from(line.starts_with("      "));
-        let line = line.trim();
-        match line.split_once("> ") {
-            Some((number, command)) => {
-                assert_eq!(number, (window + 1).to_string(), "{line}");
-                windows[window].enter(command);
-            }
-            None if line.starts_with("(silent") => server.wait_for_waiters(1),
-            None => {
-                let shown = windows[window].line();
-                assert!(tokens.agree(line, &shown), "{shown}, not {line}");
-            }
-        }
-    }
-    assert_eq!(tokens.0.len(), 2);
-    assert!(server.conn().line("LOCK.INFO invoices:42").is_nil());
 }
 
 /// `make demo` plays the same. It writes no escape codes into a pipe, nor where they are switched off.
