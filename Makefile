@@ -251,6 +251,9 @@ image: setup ## an image for Kubernetes that copies the module into a volume: ta
 test-image: image ## unpack and run it, and start a server with the values for valkey-helm (root)
 	@$(SERVER) scripts/test-image.sh
 
+docs: test-build ## the documents as a site with search; checks its links and runs the examples: target/site (mdBook, compiled if missing)
+	@TESTED='$(TESTED)' $(QUICK_PATH) $(FAULT_PATH) $(SERVER) site/build.sh
+
 man: client ## the manual of the command line: target/redis-lock.1
 	@$(CLIENT) man >target/redis-lock.1
 	@echo 'read it with: man -l target/redis-lock.1'

@@ -1,4 +1,5 @@
-//! The links between the pages and into the tree: every relative link has a target, headings included.
+//! The links between the documents and into the tree: every relative link has a target, headings included, and the
+//! contents of the site (site/SUMMARY.md) name every document.
 
 use std::path::{Path, PathBuf};
 
@@ -6,16 +7,22 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// README, CHANGELOG and all pages in docs/.
+/// Every document of the repository, without the parts of the site.
 fn pages() -> Vec<PathBuf> {
-    let in_dir = |dir: PathBuf| {
-        std::fs::read_dir(dir)
-            .unwrap()
-            .map(|entry| entry.unwrap().path())
-    };
-    let all = in_dir(root().into()).chain(in_dir(root().join("docs")));
-    all.filter(|path| path.extension().is_some_and(|ext| ext == "md"))
-        .collect()
+    let mut pages = Vec::new();
+    let mut directories = vec![root().to_path_buf()];
+    while let Some(directory) = directories.pop() {
+        for entry in std::fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            if path.is_dir() && !name.starts_with('.') && !["target", "site"].contains(&&*name) {
+                directories.push(path);
+            } else if name.ends_with(".md") {
+                pages.push(path);
+            }
+        }
+    }
+    pages
 }
 
 /// The page without its code, which has neither links nor headings.
@@ -33,7 +40,7 @@ fn prose(page: &Path) -> String {
         .collect()
 }
 
-/// The anchors of a page's headings.
+/// The anchors of a page's headings. A repeated one has a number.
 fn anchors(page: &Path) -> Vec<String> {
     let name = |heading: &str| -> String {
         let kept = |c: &char| c.is_alphanumeric() || " -_".contains(*c);
@@ -43,11 +50,16 @@ fn anchors(page: &Path) -> Vec<String> {
             .map(|c| if c == ' ' { '-' } else { c })
             .collect()
     };
-    prose(page)
-        .lines()
-        .filter(|line| line.starts_with('#'))
-        .map(name)
-        .collect()
+    let mut anchors: Vec<String> = Vec::new();
+    for heading in prose(page).lines().filter(|line| line.starts_with('#')) {
+        let name = name(heading);
+        let numbered = (1..).map(|n| format!("{name}-{n}"));
+        let free = std::iter::once(name.clone())
+            .chain(numbered)
+            .find(|name| !anchors.contains(name));
+        anchors.extend(free);
+    }
+    anchors
 }
 
 /// The targets of a page's links, without those to other sites.
@@ -84,4 +96,18 @@ fn every_link_between_the_pages_has_a_target() {
     }
     assert!(count > 50, "only {count} links were found");
     assert!(dead.is_empty(), "{}", dead.join("\n"));
+}
+
+#[test]
+fn the_contents_of_the_site_name_every_document() {
+    let contents = links(&root().join("site/SUMMARY.md"));
+    let mut listed: Vec<PathBuf> = contents.iter().map(|link| root().join(link)).collect();
+    // Made of redis.conf.example by site/build.sh.
+    let settings = root().join("docs/settings.md");
+    assert!(listed.contains(&settings));
+    listed.retain(|path| *path != settings);
+    let mut pages = pages();
+    listed.sort();
+    pages.sort();
+    assert_eq!(listed, pages);
 }
