@@ -32,15 +32,17 @@ const FAILED: &str = "the connection failed";
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The server does not know the module's commands.
+    /// The server does not know the module's commands, or an older module not all of them.
     #[error(
-        "{server} does not know LOCK.ACQUIRE: load the module there, with `loadmodule \
+        "{server} does not know {command}: load the module there (or a newer one), with `loadmodule \
          /usr/lib/redis/modules/libredis_lock.so` in its configuration, or with MODULE LOAD"
     )]
     #[non_exhaustive]
     NotLoaded {
         /// The server's name.
         server: String,
+        /// The command that it does not know.
+        command: String,
     },
     /// The server refused the request, with this code and text (`LOCKTYPE`, `DEADLOCK`, `NOPERM`, ...).
     #[error("{server}: {code} {text}")]
@@ -142,7 +144,9 @@ impl Error {
             (ErrorKind::Server(ServerErrorKind::ResponseError), _)
                 if text.to_lowercase().starts_with("unknown command") =>
             {
-                Error::NotLoaded { server }
+                let command = text.split(['\'', '`']).nth(1).unwrap_or("LOCK.ACQUIRE");
+                let command = command.to_string();
+                Error::NotLoaded { server, command }
             }
             (ErrorKind::InvalidClientConfig, _) => Error::config(format!("{server}: {error}")),
             // By the text of the server. A passing error: other clients may disconnect.

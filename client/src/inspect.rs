@@ -77,7 +77,7 @@ pub struct Holder {
 ///     waiter.left.is_none()
 /// }
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Waiter {
     /// The owner.
@@ -190,11 +190,7 @@ impl Server {
     /// # Errors
     /// When the server cannot be reached, or refuses.
     pub async fn info(&self, key: impl AsRef<[u8]>, max_waiters: u64) -> Result<Option<LockInfo>> {
-        let mut command = cmd("LOCK.INFO");
-        command.arg(key.as_ref());
-        if max_waiters > 0 {
-            command.arg("WAITERS").arg("COUNT").arg(max_waiters);
-        }
+        let command = info_command(key.as_ref(), max_waiters);
         let mut caller = Caller::shared(self, key.as_ref());
         match within(caller.call(&command, self.patience())).await? {
             Value::Nil => Ok(None),
@@ -293,7 +289,8 @@ impl Server {
         Ok(nodes)
     }
 
-    async fn ask(&self, node: &ConnectionInfo, command: &Cmd) -> Result<Value> {
+    /// Asks a node on its shared connection.
+    pub(crate) async fn ask(&self, node: &ConnectionInfo, command: &Cmd) -> Result<Value> {
         let name = name_of(node);
         let (mut connection, place) = self.shared(node).await?;
         let reply = timeout(self.patience(), connection.send(command)).await;
@@ -365,6 +362,16 @@ impl Scan {
         }
         Ok(Some(list(keys).iter().map(bytes).collect()))
     }
+}
+
+/// `LOCK.INFO` with at most this number of waiters.
+pub(crate) fn info_command(key: &[u8], max_waiters: u64) -> Cmd {
+    let mut command = cmd("LOCK.INFO");
+    command.arg(key);
+    if max_waiters > 0 {
+        command.arg("WAITERS").arg("COUNT").arg(max_waiters);
+    }
+    command
 }
 
 pub(crate) fn lock_info(reply: &Value) -> LockInfo {

@@ -49,5 +49,5 @@ mod wrapper;
 pub use self::family::{Latch, Permit, Semaphore};
 pub use self::lock::{Guard, Lock, SessionLock};
 pub use self::lost::Lost;
-pub use self::server::{Scan, Server};
+pub use self::server::{KeyEvents, Scan, Server};
 pub use self::several::{MultiGuard, MultiLock, RedGuard, RedLock};

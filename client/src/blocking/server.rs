@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::wrapper::{around, block_on, options};
 use crate::error::Result;
 use crate::inspect::{BreakTarget, BreakWaiters, LockInfo, Search};
+use crate::key_events::KeyEvent;
 use crate::net::background::Unreleased;
 #[cfg(feature = "tls")]
 use crate::net::tls::Certificates;
@@ -48,7 +49,21 @@ pub struct Scan {
     inner: crate::Scan,
 }
 
-around!(Server Scan);
+/// The events of a key: [`crate::KeyEvents`] for threads.
+///
+/// ```no_run
+/// # fn example(server: redis_lock_client::blocking::Server) -> Result<(), redis_lock_client::Error> {
+/// let mut events = server.key_events("invoices:42")?;
+/// println!("{:?}: {:?}", events.next()?, events.info(10)?);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct KeyEvents {
+    inner: crate::KeyEvents,
+}
+
+around!(Server Scan KeyEvents);
 
 impl Server {
     /// The server at this URL. Nothing is sent yet. See [`Server::open`](crate::Server::open) for the URLs.
@@ -115,6 +130,14 @@ impl Server {
         block_on(self.inner.scan(search)).map(Scan::from)
     }
 
+    /// Subscribes to the events of a key. See [`Server::key_events`](crate::Server::key_events).
+    ///
+    /// # Errors
+    /// When the server cannot be reached, or refuses `LOCK.INFO`.
+    pub fn key_events(&self, key: impl AsRef<[u8]>) -> Result<KeyEvents> {
+        block_on(self.inner.key_events(key)).map(KeyEvents::from)
+    }
+
     /// The module's counters of `INFO lock`. See [`Server::module_counters`](crate::Server::module_counters).
     ///
     /// # Errors
@@ -139,5 +162,49 @@ impl Scan {
     /// When the server cannot be reached, or refuses.
     pub fn step(&mut self) -> Result<Option<Vec<Vec<u8>>>> {
         block_on(self.inner.step())
+    }
+}
+
+impl KeyEvents {
+    /// The node, as `host:port/db`.
+    pub fn node(&self) -> &str {
+        self.inner.node()
+    }
+
+    /// The node's `notify-keyspace-events`. See [`KeyEvents::setting`](crate::KeyEvents::setting).
+    pub fn setting(&self) -> Option<&str> {
+        self.inner.setting()
+    }
+
+    /// Whether the user may subscribe to key events here.
+    pub fn has_key_events(&self) -> bool {
+        self.inner.has_key_events()
+    }
+
+    /// Whether the user may subscribe to the messages of releases here.
+    pub fn has_releases(&self) -> bool {
+        self.inner.has_releases()
+    }
+
+    /// Waits for the next event.
+    ///
+    /// # Errors
+    /// When the connection has ended.
+    #[allow(clippy::should_implement_trait)]
+    pub fn next(&mut self) -> Result<KeyEvent> {
+        block_on(self.inner.next())
+    }
+
+    /// The next event that has arrived already.
+    pub fn arrived(&mut self) -> Option<KeyEvent> {
+        self.inner.arrived()
+    }
+
+    /// The state of the lock. See [`KeyEvents::info`](crate::KeyEvents::info).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn info(&mut self, max_waiters: u64) -> Result<Option<LockInfo>> {
+        block_on(self.inner.info(max_waiters))
     }
 }

@@ -167,6 +167,7 @@ fn health(info: &str, server: &str, lease: Duration) -> Result<Health> {
     if !info.contains("lock_startup_delay_left_ms:") {
         return Err(Error::NotLoaded {
             server: server.into(),
+            command: "LOCK.ACQUIRE".into(),
         });
     }
     let Some(delay) = millis("lock_startup_delay_ms:") else {

@@ -1,0 +1,403 @@
+//! The events of one key as the server announces them, for programs that display a lock.
+//!
+//! Three sources, each of which the server or the ACL may refuse: key events (`notify-keyspace-events`), the messages
+//! of releases, and client-side tracking of the reads of the shared connection. No source changes what the server
+//! does: the module counts the subscribers of a channel by name (Redisson windows, tickets), and patterns do not count.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::{
+    cmd, AsyncConnectionConfig, Cmd, ConnectionInfo, ProtocolVersion, PushInfo, PushKind, Value,
+};
+use tokio::sync::mpsc::{channel, Receiver, Sender};
+use tokio::time::timeout;
+
+use crate::error::{Error, Result};
+use crate::inspect::{info_command, lock_info, LockInfo};
+use crate::net::address::name_of;
+use crate::net::caller::Caller;
+use crate::net::connection::Connection;
+use crate::net::invalidation::KeyWatch;
+use crate::net::reply::{bytes, field, text};
+use crate::net::server::{may_be_the_protocol, Server};
+use crate::runtime::within;
+
+/// Upper bound of the events that wait for [`KeyEvents::next`].
+const MAX_EVENTS: usize = 1_024;
+
+/// The module's events of a lock.
+const NAMES: [&str; 6] = ["acquire", "release", "break", "wait", "expire", "lost"];
+
+/// An event of a key.
+///
+/// ```
+/// use redis_lock_client::KeyEvent;
+///
+/// fn is_loss(event: &KeyEvent) -> bool {
+///     matches!(event, KeyEvent::Named(name) if name == "lock.expire" || name == "lock.lost")
+/// }
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum KeyEvent {
+    /// A key event by its name: `lock.acquire`, `del`, `expired`.
+    Named(String),
+    /// The message that the lock became free by a release, a break or a Redisson client's unlock.
+    Freed,
+    /// The key has changed, in whatever way. Also after a connection was lost.
+    Changed,
+    /// Events were dropped here, because more than 1,024 waited for [`KeyEvents::next`].
+    Dropped,
+}
+
+/// The events of a key, from the node that serves it. Bounded in memory; dropping it closes its connection.
+///
+/// ```no_run
+/// # async fn example(server: redis_lock_client::Server) -> Result<(), redis_lock_client::Error> {
+/// let mut events = server.key_events("invoices:42").await?;
+/// loop {
+///     let event = events.next().await?; // an error: open it anew
+///     println!("{event:?}: {:?}", events.info(10).await?);
+/// }
+/// # }
+/// ```
+pub struct KeyEvents {
+    server: Server,
+    key: Vec<u8>,
+    node: ConnectionInfo,
+    name: String,
+    setting: Option<String>,
+    subscribed: Option<Subscribed>,
+    changes: KeyWatch,
+}
+
+/// The subscribed connection.
+struct Subscribed {
+    connection: Connection,
+    events: Receiver<KeyEvent>,
+    has_dropped: Arc<AtomicBool>,
+    has_key_events: bool,
+    has_releases: bool,
+}
+
+impl Server {
+    /// Subscribes to the events of a key, at the node that serves it.
+    ///
+    /// # Errors
+    /// When the server cannot be reached, or refuses `LOCK.INFO`. Where it refuses a source of events, that source is
+    /// left out.
+    pub async fn key_events(&self, key: impl AsRef<[u8]>) -> Result<KeyEvents> {
+        within(KeyEvents::open(self, key.as_ref())).await
+    }
+}
+
+impl KeyEvents {
+    async fn open(server: &Server, key: &[u8]) -> Result<KeyEvents> {
+        let changes = server.invalidations().watch(key);
+        let mut caller = Caller::shared(server, key);
+        match caller.call(&info_command(key, 0), server.patience()).await {
+            // The key holds other data now, and may hold a lock later.
+            Err(error) if is_refusal(&error) => {}
+            reply => drop(reply?),
+        }
+        let answered_by = caller.answered_by().map(|(node, _)| node.clone());
+        let node = answered_by.ok_or_else(|| Error::no_answer(server.name()))?;
+        let setting = setting(server, &node).await?;
+        Ok(KeyEvents {
+            subscribed: Subscribed::open(server, key, &node, setting.as_deref()).await?,
+            server: server.clone(),
+            key: key.to_vec(),
+            name: name_of(&node),
+            node,
+            setting,
+            changes,
+        })
+    }
+
+    /// The node, as `host:port/db`.
+    pub fn node(&self) -> &str {
+        &self.name
+    }
+
+    /// The node's `notify-keyspace-events` when this was opened; None if the user may not read it.
+    pub fn setting(&self) -> Option<&str> {
+        self.setting.as_deref()
+    }
+
+    /// Whether the user may subscribe to key events here.
+    pub fn has_key_events(&self) -> bool {
+        let subscribed = self.subscribed.as_ref();
+        subscribed.is_some_and(|subscribed| subscribed.has_key_events)
+    }
+
+    /// Whether the user may subscribe to the messages of releases here.
+    pub fn has_releases(&self) -> bool {
+        let subscribed = self.subscribed.as_ref();
+        subscribed.is_some_and(|subscribed| subscribed.has_releases)
+    }
+
+    /// The next event. Cancel-safe.
+    ///
+    /// # Errors
+    /// When the connection has ended: open the events anew, and read the state.
+    pub async fn next(&mut self) -> Result<KeyEvent> {
+        let Some(subscribed) = &mut self.subscribed else {
+            self.changes.change().await;
+            return Ok(KeyEvent::Changed);
+        };
+        if subscribed.has_dropped.swap(false, Ordering::Relaxed) {
+            return Ok(KeyEvent::Dropped);
+        }
+        let ended = || Error::connection(&self.name, "the connection has ended");
+        tokio::select! {
+            biased;
+            event = subscribed.events.recv() => event.ok_or_else(ended),
+            () = subscribed.connection.closed() => Err(ended()),
+            () = self.changes.change() => Ok(KeyEvent::Changed),
+        }
+    }
+
+    /// The next event that has arrived already.
+    pub fn arrived(&mut self) -> Option<KeyEvent> {
+        self.subscribed.as_mut()?.events.try_recv().ok()
+    }
+
+    /// The state of the lock, as [`Server::info`] returns it. The events that came before it have
+    /// [arrived](KeyEvents::arrived) by then, those of the end of its tick perhaps not.
+    ///
+    /// # Errors
+    /// When the server cannot be reached, or refuses; when the connection of the events does not answer, or another
+    /// node serves the key by now: then open the events anew.
+    pub async fn info(&mut self, max_waiters: u64) -> Result<Option<LockInfo>> {
+        within(self.look(max_waiters)).await
+    }
+
+    async fn look(&mut self, max_waiters: u64) -> Result<Option<LockInfo>> {
+        let mut caller = Caller::shared(&self.server, &self.key);
+        let command = info_command(&self.key, max_waiters);
+        let reply = match caller.call(&command, self.server.patience()).await {
+            Err(error) if !is_refusal(&error) => return Err(error),
+            reply => reply,
+        };
+        if let Some((node, _)) = caller.answered_by() {
+            if node.addr() != self.node.addr() {
+                return Err(Error::connection(&name_of(node), "serves the key now"));
+            }
+        }
+        self.ping().await?;
+        let reply = reply?;
+        Ok((reply != Value::Nil).then(|| lock_info(&reply)))
+    }
+
+    /// Asks the subscribed connection whether it is alive. The events of before have arrived with the answer.
+    async fn ping(&mut self) -> Result<()> {
+        if let Some(subscribed) = &mut self.subscribed {
+            let ping = cmd("PING");
+            let ping = subscribed.connection.send(&ping);
+            let reply = timeout(self.server.patience(), ping).await;
+            let reply = reply.map_err(|_| Error::no_answer(&self.name))?;
+            reply.map_err(|error| Error::new(&self.name, error))?;
+        }
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for KeyEvents {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("KeyEvents").field(&self.name).finish()
+    }
+}
+
+impl Subscribed {
+    /// None where the node has no RESP3, or refuses every subscription.
+    async fn open(
+        server: &Server,
+        key: &[u8],
+        node: &ConnectionInfo,
+        setting: Option<&str>,
+    ) -> Result<Option<Subscribed>> {
+        let login = node.redis_settings().clone();
+        let login = login.set_protocol(ProtocolVersion::RESP3);
+        let (sender, events) = channel(MAX_EVENTS);
+        let has_dropped = Arc::new(AtomicBool::new(false));
+        let inbox = Inbox {
+            key: key.to_vec(),
+            sender,
+            has_dropped: has_dropped.clone(),
+        };
+        let settings = AsyncConnectionConfig::new().set_push_sender(move |push| {
+            inbox.put(&push);
+            Ok::<(), redis::aio::SendError>(())
+        });
+        let node3 = node.clone().set_redis_settings(login);
+        let mut connection = match server.connect_with(&node3, settings).await {
+            Ok(connection) => connection,
+            Err(error) if may_be_the_protocol(&error) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let patience = server.patience();
+        let mut has_key_events = true;
+        for channel in channels(node.redis_settings().db(), key, setting) {
+            let command = cmd("SUBSCRIBE").arg(channel).take();
+            has_key_events &= is_allowed(&mut connection, &command, patience).await?;
+        }
+        let command = cmd("PSUBSCRIBE").arg(pattern_of(&releases(key))).take();
+        let has_releases = is_allowed(&mut connection, &command, patience).await?;
+        Ok((has_key_events || has_releases).then_some(Subscribed {
+            connection,
+            events,
+            has_dropped,
+            has_key_events,
+            has_releases,
+        }))
+    }
+}
+
+/// Where the push messages of the subscribed connection are filed.
+struct Inbox {
+    key: Vec<u8>,
+    sender: Sender<KeyEvent>,
+    has_dropped: Arc<AtomicBool>,
+}
+
+impl Inbox {
+    fn put(&self, push: &PushInfo) {
+        let event = match (&push.kind, push.data.as_slice()) {
+            (PushKind::Message, [channel, payload]) => self.event(&bytes(channel), payload),
+            (PushKind::PMessage, _) => Some(KeyEvent::Freed),
+            _ => None,
+        };
+        let filed = event.map(|event| self.sender.try_send(event));
+        if matches!(filed, Some(Err(_))) {
+            self.has_dropped.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// The name of the event is the message on the key's channel, and the end of the channel of an event.
+    fn event(&self, channel: &[u8], payload: &Value) -> Option<KeyEvent> {
+        if channel.starts_with(b"__keyspace@") {
+            return Some(KeyEvent::Named(text(payload)));
+        }
+        let channel = String::from_utf8_lossy(channel);
+        let (_, name) = channel.split_once("__:")?;
+        (bytes(payload) == self.key).then(|| KeyEvent::Named(name.into()))
+    }
+}
+
+/// The channels of the key's events: its own, or where the server fills only those of the events, these.
+fn channels(db: i64, key: &[u8], setting: Option<&str>) -> Vec<Vec<u8>> {
+    let has = |class| setting.is_some_and(|setting| setting.contains(class));
+    if has('E') && !has('K') {
+        let names = NAMES.iter();
+        return names
+            .map(|name| format!("__keyevent@{db}__:lock.{name}").into_bytes())
+            .collect();
+    }
+    let mut channel = format!("__keyspace@{db}__:").into_bytes();
+    channel.extend_from_slice(key);
+    vec![channel]
+}
+
+/// The channel on which releases are published, as Redisson names it.
+fn releases(key: &[u8]) -> Vec<u8> {
+    let parts: [&[u8]; 3] = match key.contains(&b'{') {
+        true => [b"redisson_lock__channel:", key, b""],
+        false => [b"redisson_lock__channel:{", key, b"}"],
+    };
+    parts.concat()
+}
+
+/// The pattern that matches this name only.
+fn pattern_of(name: &[u8]) -> Vec<u8> {
+    let mut pattern = Vec::with_capacity(name.len());
+    for byte in name {
+        if b"*?[]\\".contains(byte) {
+            pattern.push(b'\\');
+        }
+        pattern.push(*byte);
+    }
+    pattern
+}
+
+/// Sends a subscription. False when it is refused.
+async fn is_allowed(
+    connection: &mut Connection,
+    command: &Cmd,
+    patience: Duration,
+) -> Result<bool> {
+    let reply = timeout(patience, connection.send(command)).await;
+    let reply = reply.map_err(|_| Error::no_answer(""))?;
+    match reply.and_then(Value::extract_error) {
+        Ok(_) => Ok(true),
+        Err(error) => match Error::new("", error) {
+            Error::Refused { .. } | Error::NotLoaded { .. } => Ok(false),
+            error => Err(error),
+        },
+    }
+}
+
+/// The setting of key events at this node; None if the user may not read it.
+async fn setting(server: &Server, node: &ConnectionInfo) -> Result<Option<String>> {
+    let name = "notify-keyspace-events";
+    let command = cmd("CONFIG").arg("GET").arg(name).take();
+    match server.ask(node, &command).await {
+        Ok(reply) => Ok(field(&reply, name).map(text)),
+        Err(Error::Refused { .. } | Error::NotLoaded { .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether `LOCK.INFO` is refused because the key holds no lock.
+fn is_refusal(error: &Error) -> bool {
+    matches!(error, Error::Refused { code, .. } if code == "WRONGTYPE" || code == "LOCKTYPE")
+}
+
+#[cfg(test)]
+#[allow(clippy::expect_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_channels_follow_the_setting() {
+        let of = |setting| channels(2, b"k", setting).len();
+        assert_eq!(channels(2, b"k", Some("Kd")), [b"__keyspace@2__:k"]);
+        assert_eq!((of(Some("KEd")), of(None), of(Some(""))), (1, 1, 1));
+        assert_eq!(of(Some("Ed")), NAMES.len());
+    }
+
+    #[test]
+    fn the_pattern_of_a_name_matches_only_the_name() {
+        assert_eq!(
+            pattern_of(&releases(b"a*[b]\\?")),
+            b"redisson_lock__channel:{a\\*\\[b\\]\\\\\\?}"
+        );
+        assert_eq!(releases(b"x{y}"), b"redisson_lock__channel:x{y}");
+    }
+
+    #[test]
+    fn events_beyond_the_bound_are_dropped_and_the_drop_is_noted() {
+        let (sender, mut events) = channel(1);
+        let inbox = Inbox {
+            key: b"k".to_vec(),
+            sender,
+            has_dropped: Arc::default(),
+        };
+        let push = |channel: &[u8], payload: &[u8]| PushInfo {
+            kind: PushKind::Message,
+            data: [channel, payload]
+                .map(|part| Value::BulkString(part.to_vec()))
+                .to_vec(),
+        };
+        inbox.put(&push(b"__keyevent@0__:lock.wait", b"other"));
+        inbox.put(&push(b"__keyevent@0__:lock.wait", b"k"));
+        assert!(!inbox.has_dropped.load(Ordering::Relaxed));
+        inbox.put(&push(b"__keyspace@0__:k", b"lock.acquire"));
+        assert!(inbox.has_dropped.load(Ordering::Relaxed));
+        assert_eq!(
+            events.try_recv().ok(),
+            Some(KeyEvent::Named("lock.wait".into()))
+        );
+    }
+}
