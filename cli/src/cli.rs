@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use clap::{CommandFactory, Parser};
 
-use crate::{break_lock, info, ls, pages, run, top};
+use crate::{break_lock, info, ls, pages, run, top, watch};
 
 /// Runs commands under locks of the redis-lock module, and shows the locks of a server.
 #[derive(Debug, clap::Parser)]
@@ -22,6 +22,7 @@ pub enum Subcommand {
     #[command(name = "break")]
     Break(break_lock::Args),
     Top(top::Args),
+    Watch(watch::Args),
     Completions(pages::CompletionsArgs),
     /// Print the manual
     ///

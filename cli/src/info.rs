@@ -38,15 +38,16 @@ pub async fn run(args: Args) -> Result<i32, Failure> {
     let lines = match (&info, args.json) {
         (Some(info), true) => vec![json(&report::lock(key, info))],
         (None, true) => vec!["null".into()],
-        (Some(info), false) => describe(key, info),
+        (Some(info), false) => describe(&shown(key), info),
         (None, false) => vec![format!("{}: neither held nor waited for", shown(key))],
     };
     print(lines.into_iter())?;
     Ok(info.is_none().into())
 }
 
-fn describe(key: &[u8], info: &LockInfo) -> Vec<String> {
-    let mut lines = vec![format!("{}: {}", shown(key), info.mode)];
+/// The lock of this name, its holders and its queue.
+pub fn describe(name: &str, info: &LockInfo) -> Vec<String> {
+    let mut lines = vec![format!("{name}: {}", info.mode)];
     if info.holders.is_empty() {
         lines.push("  no holder".into());
     }

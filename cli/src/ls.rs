@@ -8,6 +8,7 @@ use tokio::task::JoinSet;
 
 use crate::escape::{json, shown};
 use crate::failure::{Failure, OS};
+use crate::graph::Graph;
 use crate::output::print;
 use crate::report;
 use crate::servers::Connect;
@@ -31,6 +32,16 @@ pub struct Args {
     #[arg(long = "match", value_name = "PATTERN")]
     pattern: Option<OsString>,
 
+    /// Who waits for whom: the locks that have waiters, with their queues, and the chains of owners that hold one lock
+    /// and wait for another. With several servers the chains lead from one to another.
+    #[arg(long, conflicts_with = "names")]
+    graph: bool,
+
+    /// With --graph: how many of the waiters of each lock to read, from the head of the queue.
+    #[arg(long, value_name = "COUNT", default_value = "100", requires = "graph",
+          value_parser = clap::value_parser!(u64).range(1..1 << 31))]
+    waiters: u64,
+
     /// Only the keys, one per line.
     #[arg(long, conflicts_with = "json")]
     names: bool,
@@ -43,20 +54,29 @@ pub struct Args {
     connect: Connect,
 }
 
+impl Args {
+    fn search(&self) -> Search {
+        let mut search = match self.waited || self.graph {
+            true => Search::waited(),
+            false => Search::held(),
+        };
+        if let Some(pattern) = &self.pattern {
+            search = search.matching(bytes(pattern));
+        }
+        if let Some(owner) = &self.owner {
+            search = search.owner(bytes(owner));
+        }
+        search
+    }
+}
+
 pub async fn run(args: Args) -> Result<i32, Failure> {
+    if args.graph {
+        return graph(&args).await;
+    }
     let server = args.connect.open_one()?;
     let failed = |error| Failure::of(&error, None);
-    let mut search = match args.waited {
-        true => Search::waited(),
-        false => Search::held(),
-    };
-    if let Some(pattern) = &args.pattern {
-        search = search.matching(bytes(pattern));
-    }
-    if let Some(owner) = &args.owner {
-        search = search.owner(bytes(owner));
-    }
-    let mut scan = server.scan(search).await.map_err(failed)?;
+    let mut scan = server.scan(args.search()).await.map_err(failed)?;
     let mut seen = HashSet::new();
     let mut lines = Vec::new();
     while let Some(keys) = scan.step().await.map_err(failed)? {
@@ -68,7 +88,7 @@ pub async fn run(args: Args) -> Result<i32, Failure> {
             print(fresh.iter().map(|key| shown(key)))?;
             continue;
         }
-        let locks = ask(&server, fresh).await?;
+        let locks = ask(&server, fresh, 0).await?;
         if args.json {
             print(
                 locks
@@ -85,13 +105,28 @@ pub async fn run(args: Args) -> Result<i32, Failure> {
     Ok(0)
 }
 
-/// The state of these locks, requested concurrently; those that are free by now are left out.
-pub async fn ask(server: &Server, keys: Vec<Vec<u8>>) -> Result<Vec<(Vec<u8>, LockInfo)>, Failure> {
+async fn graph(args: &Args) -> Result<i32, Failure> {
+    let servers = args.connect.open()?;
+    let graph = Graph::read(&servers, &args.search(), args.waiters).await?;
+    match args.json {
+        true => print(graph.json().iter().map(json))?,
+        false => print(graph.text().into_iter())?,
+    }
+    Ok(0)
+}
+
+/// The state of these locks with at most so many waiters each, requested concurrently; those that are free by now are
+/// left out.
+pub async fn ask(
+    server: &Server,
+    keys: Vec<Vec<u8>>,
+    waiters: u64,
+) -> Result<Vec<(Vec<u8>, LockInfo)>, Failure> {
     let mut asked = JoinSet::new();
     for (place, key) in keys.into_iter().enumerate() {
         let server = server.clone();
         asked.spawn(async move {
-            let info = server.info(&key, 0).await;
+            let info = server.info(&key, waiters).await;
             (place, key, info)
         });
     }

@@ -2,14 +2,16 @@
 //!
 //! Each subcommand has a file or a folder; [`cli`] combines their options. Shared parts: [`servers`] (the options that
 //! name servers), [`values`] (of options), [`key`] (the named lock), [`output`], [`escape`] (names of any bytes on a
-//! terminal), [`report`] (a lock as text and JSON), [`failure`] (messages and exit statuses), [`signals`].
+//! terminal), [`report`] (a lock as text and JSON), [`graph`] (which owner waits for which), [`failure`] (messages and
+//! exit statuses), [`signals`].
 #![forbid(unsafe_code)]
-#![cfg_attr(test, allow(clippy::expect_used))]
+#![cfg_attr(test, allow(clippy::expect_used, clippy::indexing_slicing))]
 
 mod break_lock;
 mod cli;
 mod escape;
 mod failure;
+mod graph;
 mod info;
 mod key;
 mod ls;
@@ -21,6 +23,7 @@ mod servers;
 mod signals;
 mod top;
 mod values;
+mod watch;
 
 use clap::CommandFactory;
 use cli::{Args, Subcommand};
@@ -49,6 +52,7 @@ async fn run(args: Args) -> Result<i32, Failure> {
         Subcommand::Info(args) => info::run(args).await,
         Subcommand::Break(args) => break_lock::run(args).await,
         Subcommand::Top(args) => top::run(args).await,
+        Subcommand::Watch(args) => watch::run(args).await,
         Subcommand::Completions(args) => pages::completions(&args, Args::command()),
         Subcommand::Man => pages::manual(Args::command()),
     }

@@ -93,6 +93,8 @@ redis\-lock run \-n \-E 0 nightly \-\- /usr/local/bin/report    # another one is
 redis\-lock run \-\-wait 60 \-\-lease 10 deploy \-\- sh \-c 'deploy \-\-fence "$LOCK_TOKEN"'
 redis\-lock ls \-\-waited
 redis\-lock info nightly \-\-json
+redis\-lock ls \-\-graph
+redis\-lock watch nightly \-\-json
 redis\-lock top
 .fi
 .SH SEE ALSO

@@ -1,6 +1,6 @@
 //! The state of a lock as text and as JSON.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use redis_lock_client::{Holder, LockInfo, Waiter};
 use serde_json::{json, Map, Value};
@@ -10,6 +10,10 @@ use crate::key::hex;
 
 /// A lock as an object: durations in milliseconds, null for no end or an unknown value.
 pub fn lock(key: &[u8], info: &LockInfo) -> Value {
+    fields(key, info).into()
+}
+
+pub fn fields(key: &[u8], info: &LockInfo) -> Map<String, Value> {
     let mut object = Map::new();
     put(&mut object, "key", key);
     object.insert("mode".into(), json!(info.mode.to_string()));
@@ -17,7 +21,7 @@ pub fn lock(key: &[u8], info: &LockInfo) -> Value {
     object.insert("waiters".into(), json!(info.waiters));
     object.insert("longest_wait_ms".into(), millis(Some(info.longest_wait)));
     object.insert("queue".into(), info.queue.iter().map(waiter).collect());
-    object.into()
+    object
 }
 
 fn holder(holder: &Holder) -> Value {
@@ -55,8 +59,14 @@ pub fn put(object: &mut Map<String, Value>, field: &str, name: &[u8]) {
     }
 }
 
-fn millis(span: Option<Duration>) -> Value {
+/// Milliseconds, or null.
+pub fn millis(span: Option<Duration>) -> Value {
     json!(span.map(|span| u64::try_from(span.as_millis()).unwrap_or(u64::MAX)))
+}
+
+/// `2026-11-24T01:54:54.123Z`.
+pub fn utc(time: SystemTime) -> String {
+    humantime::format_rfc3339_millis(time).to_string()
 }
 
 /// `350ms`, `4.2s`, `3m05s`, `2h10m`, `3d04h`; `-` for none.

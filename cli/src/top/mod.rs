@@ -11,6 +11,7 @@ use ratatui::DefaultTerminal;
 use tokio::sync::mpsc::{unbounded_channel, UnboundedReceiver};
 use tokio::time::sleep;
 
+use crate::escape::json;
 use crate::failure::{Failure, BY_SIGNAL, OS};
 use crate::output::print;
 use crate::servers::Connect;
@@ -18,11 +19,17 @@ use crate::signals::Signals;
 use crate::top::sample::{Order, Sample, Sampler};
 use crate::top::screen::Screen;
 use crate::values::seconds;
+use crate::watch;
+
+/// The waiters of a lock that the graph is made of.
+const QUEUE: u64 = 100;
+/// The shortest time between two objects of `--json`.
+const SHORTEST_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Watch the locks of a server
 ///
 /// Shows the locks that are held and waited for, the longest waits first, with their holders and the rate of hand-offs.
-/// q ends it; w, h and n order the rows by wait, time held and name.
+/// q ends it; w, h and n order the rows by wait, time held and name; g shows the graph of waits, and the rows again.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The time from one sample to the next.
@@ -32,6 +39,10 @@ pub struct Args {
     /// One frame as plain text, and no more; also where the output is no terminal.
     #[arg(long)]
     once: bool,
+
+    /// A JSON object per sample, at each interval; with --once a single one. Ctrl-C ends it with 0.
+    #[arg(long)]
+    json: bool,
 
     #[command(flatten)]
     connect: Connect,
@@ -43,6 +54,9 @@ pub async fn run(args: Args) -> Result<i32, Failure> {
     let mut sampler = Sampler::new(server);
     // An unreachable server is reported before the terminal is switched.
     let first = sampler.take(false).await?;
+    if args.json {
+        return objects(&args, &name, sampler).await;
+    }
     if args.once || !io::stdout().is_terminal() || !io::stdin().is_terminal() {
         return once(&args, &name, sampler).await;
     }
@@ -52,12 +66,40 @@ pub async fn run(args: Args) -> Result<i32, Failure> {
         sampler,
         sample: first,
         order: Order::Wait,
+        is_graph: false,
         trouble: None,
     };
     let terminal = ratatui::init();
     let ended = top.live(&args, terminal, signals).await;
     ratatui::restore();
     ended
+}
+
+/// The samples as JSON. A failure after the first sample is an object, too.
+async fn objects(args: &Args, name: &str, mut sampler: Sampler) -> Result<i32, Failure> {
+    let mut signals = Signals::listen().map_err(|error| Failure::new(OS, error))?;
+    loop {
+        let look = async {
+            sleep(args.interval.max(SHORTEST_INTERVAL)).await;
+            sampler.take(args.once).await
+        };
+        let sample = tokio::select! {
+            sample = look => sample,
+            signal = signals.next_fatal() => return Ok(watch::status(signal)),
+        };
+        let object = match sample {
+            Ok(mut sample) => {
+                sample.sort(Order::Wait);
+                sample.json(name)
+            }
+            Err(failure) if args.once => return Err(failure),
+            Err(failure) => sample::failed_json(name, &failure),
+        };
+        print([json(&object)].into_iter())?;
+        if args.once {
+            return Ok(0);
+        }
+    }
 }
 
 /// The rates are those of one interval.
@@ -69,6 +111,7 @@ async fn once(args: &Args, name: &str, mut sampler: Sampler) -> Result<i32, Fail
         server: name,
         sample: &sample,
         order: Order::Wait,
+        is_graph: false,
         trouble: None,
     };
     print(screen.text(screen.width()).lines().map(String::from))?;
@@ -80,6 +123,7 @@ struct Top {
     sampler: Sampler,
     sample: Sample,
     order: Order,
+    is_graph: bool,
     trouble: Option<String>,
 }
 
@@ -91,19 +135,25 @@ impl Top {
         mut signals: Signals,
     ) -> Result<i32, Failure> {
         let mut keys = keys();
+        let mut is_due = false;
         loop {
             self.sample.sort(self.order);
             let screen = Screen {
                 server: &self.name,
                 sample: &self.sample,
                 order: self.order,
+                is_graph: self.is_graph,
                 trouble: self.trouble.as_deref(),
             };
             let drawn = terminal.draw(|frame| screen.draw(frame));
             drawn.map_err(|error| Failure::new(OS, error))?;
             let sampler = &mut self.sampler;
+            let pause = match std::mem::take(&mut is_due) {
+                true => Duration::ZERO,
+                false => args.interval,
+            };
             let look = async {
-                sleep(args.interval).await;
+                sleep(pause).await;
                 sampler.take(false).await
             };
             tokio::select! {
@@ -114,6 +164,11 @@ impl Top {
                 event = keys.recv() => match event.map(|event| action(&event)) {
                     None | Some(Action::Quit) => return Ok(0),
                     Some(Action::Order(order)) => self.order = order,
+                    Some(Action::Graph) => {
+                        self.is_graph = !self.is_graph;
+                        self.sampler.waiters = if self.is_graph { QUEUE } else { 0 };
+                        is_due = true;
+                    }
                     Some(Action::None) => {}
                 },
                 signal = signals.next_fatal() => return Ok(BY_SIGNAL + signal as i32),
@@ -125,6 +180,7 @@ impl Top {
 enum Action {
     Quit,
     Order(Order),
+    Graph,
     None,
 }
 
@@ -138,6 +194,7 @@ fn action(event: &Event) -> Action {
         KeyCode::Char('q') | KeyCode::Esc => Action::Quit,
         KeyCode::Char('w') => Action::Order(Order::Wait),
         KeyCode::Char('h') => Action::Order(Order::Held),
+        KeyCode::Char('g') => Action::Graph,
         KeyCode::Char('n') => Action::Order(Order::Name),
         _ => Action::None,
     }

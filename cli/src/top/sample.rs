@@ -4,9 +4,10 @@
 //! whole database, which continues in steps from sample to sample.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 use redis_lock_client::{LockInfo, Scan, Search, Server};
+use serde_json::{json, Value};
 
 use crate::failure::Failure;
 use crate::ls;
@@ -52,6 +53,25 @@ impl Sample {
         });
     }
 
+    /// The sample as an object.
+    pub fn json(&self, server: &str) -> Value {
+        let locks = self.locks.iter();
+        let longest = locks.clone().map(|(_, info)| info.longest_wait).max();
+        json!({
+            "time": report::utc(SystemTime::now()),
+            "server": server,
+            "held": self.held(),
+            "waited": self.waited(),
+            "waiters": self.waiters,
+            "longest_wait_ms": report::millis(longest.filter(|wait| !wait.is_zero())),
+            "hand_offs_per_s": self.rates.map(|(_, hand_offs)| hand_offs),
+            "grants_per_s": self.rates.map(|(grants, _)| grants),
+            "whole": self.whole,
+            "left_out": self.left_out,
+            "locks": locks.map(|(key, info)| report::lock(key, info)).collect::<Vec<_>>(),
+        })
+    }
+
     pub fn held(&self) -> usize {
         self.locks
             .iter()
@@ -73,6 +93,8 @@ pub struct Sampler {
     scan: Option<Scan>,
     known: BTreeSet<Vec<u8>>,
     whole: bool,
+    /// How many waiters of each lock are read.
+    pub waiters: u64,
     counted: Option<(Instant, BTreeMap<String, u64>)>,
 }
 
@@ -83,6 +105,7 @@ impl Sampler {
             scan: None,
             known: BTreeSet::new(),
             whole: false,
+            waiters: 0,
             counted: None,
         }
     }
@@ -105,7 +128,7 @@ impl Sampler {
         );
         let left_out = keys.len().saturating_sub(MAX_LOCKS);
         keys.truncate(MAX_LOCKS);
-        let locks = ls::ask(&self.server, keys.clone()).await?;
+        let locks = ls::ask(&self.server, keys.clone(), self.waiters).await?;
         self.forget(&keys, &locks);
         Ok(Sample {
             locks,
@@ -163,6 +186,15 @@ impl Sampler {
         self.counted = Some((at, now));
         Ok((rates, waiters))
     }
+}
+
+/// The object in place of a sample that failed.
+pub fn failed_json(server: &str, failure: &Failure) -> Value {
+    json!({
+        "time": report::utc(SystemTime::now()),
+        "server": server,
+        "error": failure.to_string(),
+    })
 }
 
 fn failed(error: redis_lock_client::Error) -> Failure {

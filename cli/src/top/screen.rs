@@ -10,6 +10,7 @@ use ratatui::{Frame, Terminal};
 use redis_lock_client::LockInfo;
 
 use crate::escape::cut;
+use crate::graph::{Graph, Waited};
 use crate::report::{self, span};
 use crate::top::sample::{Order, Sample};
 
@@ -25,6 +26,8 @@ pub struct Screen<'a> {
     pub server: &'a str,
     pub sample: &'a Sample,
     pub order: Order,
+    /// Whether the graph of waits is shown in place of the rows.
+    pub is_graph: bool,
     /// Why the last sample failed, if it did.
     pub trouble: Option<&'a str>,
 }
@@ -41,7 +44,10 @@ impl Screen<'_> {
             return;
         };
         frame.render_widget(Paragraph::new(self.head()), head);
-        frame.render_widget(self.table(), rows);
+        match self.is_graph {
+            true => frame.render_widget(Paragraph::new(self.graph(rows.width)), rows),
+            false => frame.render_widget(self.table(), rows),
+        }
         frame.render_widget(Paragraph::new(self.foot()), foot);
     }
 
@@ -92,8 +98,21 @@ impl Screen<'_> {
         Table::new(rows, widths).header(head).column_spacing(1)
     }
 
+    /// The lines of the graph: the chains first, as the queues may need more lines than there are.
+    fn graph(&self, width: u16) -> Vec<Line<'static>> {
+        let locks = self.sample.locks.iter().map(|(key, info)| Waited {
+            server: self.server.into(),
+            key: key.clone(),
+            info: info.clone(),
+        });
+        let graph = Graph::of(locks.collect());
+        let lines = graph.chain_lines().into_iter().chain(graph.lock_lines());
+        let cut = |line: String| line.chars().take(width.into()).collect::<String>();
+        lines.map(|line| Line::from(cut(line))).collect()
+    }
+
     fn foot(&self) -> Line<'static> {
-        let mut notes = vec!["q quit   order: w wait, h held, n name".to_string()];
+        let mut notes = vec!["q quit   order: w wait, h held, n name   g graph".to_string()];
         notes.push(match self.order {
             Order::Wait => "(wait)".into(),
             Order::Held => "(held)".into(),
@@ -196,6 +215,7 @@ mod tests {
             server: "127.0.0.1:6379/0",
             sample: &sample,
             order,
+            is_graph: false,
             trouble: None,
         };
         screen.text(90)
@@ -212,7 +232,7 @@ mod tests {
             "b\\u{1b}[2J\\xff  exclusive bert            3.0s    8.0s    2       4.0s    17",
             "c               exclusive cleo            1m10s   8.0s    1       2.0s    17",
             "a               exclusive anna            5.0s    8.0s    0       -       17",
-            "q quit   order: w wait, h held, n name (wait)",
+            "q quit   order: w wait, h held, n name   g graph (wait)",
         ];
         assert_eq!(text.lines().collect::<Vec<_>>(), expected, "{text}");
     }
@@ -239,6 +259,7 @@ mod tests {
             server: "s",
             sample: &sample,
             order: Order::Wait,
+            is_graph: false,
             trouble: Some("gone\x1b"),
         };
         for (width, height) in [(1, 1), (10, 3), (40, 4), (200, 50)] {

@@ -52,7 +52,16 @@ fn the_completions_are_for_each_shell() {
 #[test]
 fn the_manual_has_every_subcommand_and_every_option() {
     let page = out("man");
-    for name in ["RUN", "LS", "INFO", "BREAK", "TOP", "COMPLETIONS", "MAN"] {
+    for name in [
+        "RUN",
+        "LS",
+        "INFO",
+        "BREAK",
+        "TOP",
+        "WATCH",
+        "COMPLETIONS",
+        "MAN",
+    ] {
         assert!(
             page.contains(&format!(".SH \"REDIS-LOCK {name}\"")),
             "{name}"

@@ -145,6 +145,50 @@ fn the_shell_lines_of_the_clients_page() {
     drop(holders);
 }
 
+/// The queues, the chain and the history of the page, but for names and numbers.
+#[test]
+fn the_waits_of_the_clients_page() {
+    let real = TestServer::with(&["--notify-keyspace-events", "KA"]);
+    let dir = sandbox(&real);
+    let all = lines("cli/README.md", "$ redis-lock ls --graph");
+    let [(graph, queues), (watch, history)] = &all[..] else {
+        panic!("{all:?}")
+    };
+    let mut conn = real.conn();
+    conn.line("LOCK.ACQUIRE orders:1 anna");
+    conn.line("LOCK.ACQUIRE orders:2 bert");
+    let waits = ["orders:1 bert", "orders:2 cleo", "orders:2 dora"];
+    let waiters: Vec<Conn> = (1..)
+        .zip(waits)
+        .map(|(count, wait)| {
+            let mut waiter = real.conn();
+            waiter.send_line(&format!("LOCK.ACQUIRE {wait} BLOCK 60000"));
+            real.wait_for_waiters(count);
+            waiter
+        })
+        .collect();
+    let shape = |line: &str| -> Vec<String> {
+        let word = |word: &str| match word.split_once('=') {
+            Some((name, _)) => name.to_string(),
+            None if word.contains(|char: char| char.is_ascii_digit()) => "#".into(),
+            None => word.into(),
+        };
+        line.split_whitespace().map(word).collect()
+    };
+    let shapes =
+        |lines: &[String]| -> Vec<Vec<String>> { lines.iter().map(|line| shape(line)).collect() };
+    let shown = run(&real, dir.path(), graph).ok();
+    let shown: Vec<String> = shown.lines().map(String::from).collect();
+    assert_eq!(shapes(&shown), shapes(queues));
+    let words = watch.strip_prefix("redis-lock ").expect("a command");
+    let watching = crate::program::start(&real, words);
+    let mut told: Vec<String> = (0..4).map(|_| watching.line()).collect();
+    conn.line("LOCK.RELEASE orders:2 bert");
+    told.extend((0..2).map(|_| watching.line()));
+    assert_eq!(shapes(&told), shapes(history));
+    drop(waiters);
+}
+
 /// One run under the lock `nightly`, and so many behind it.
 fn hold_nightly(real: &TestServer, waiting: u64) -> Vec<Running> {
     let nightly = || {
