@@ -165,10 +165,9 @@ mod tests {
                 counted.add(key(b"hot"), 1);
             }
         }
-        let (hot, sum) = counted
-            .highest()
-            .next()
-            .map_or_else(|| panic!("empty"), |first| first);
+        let Some((hot, sum)) = counted.highest().next() else {
+            panic!("empty");
+        };
         assert_eq!((hot.name, counted.total()), (b"hot".as_slice(), 110_000));
         assert!((10_000..=15_500).contains(&sum.sum), "{sum:?}");
         let entries = counted.highest().count();
