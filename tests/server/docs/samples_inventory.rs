@@ -119,6 +119,12 @@ const INVENTORY: &[(&str, &str, &str, By)] = &[
         Test(CLI, "the_shell_lines_of_the_clients_page"),
     ),
     (
+        "cli/README.md",
+        "console",
+        "$ redis-lock ls --graph",
+        Test(CLI, "the_waits_of_the_clients_page"),
+    ),
+    (
         "docs/CLIENTS.md",
         "python",
         "\"\"\"Locks",
