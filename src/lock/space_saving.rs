@@ -28,8 +28,8 @@ pub struct Sum {
 pub(crate) struct SpaceSaving {
     /// The most names.
     room: usize,
-    /// The sum of the name that was removed last, which is never lower than one that was removed before: at most this is
-    /// missing from the sum of a new name.
+    /// The sum of the name that was removed last, never lower than one that was removed before: at most this is missing
+    /// from the sum of a new name.
     removed: u64,
     total: u64,
     sums: KeyMap<Sum>,
