@@ -43,6 +43,8 @@ LOCK_OPS_EXPORTER=$(find_exporter)
 LOCK_OPS_PROMETHEUS=$(find_tool prometheus)
 promtool=$(find_tool promtool)
 export LOCK_OPS_EXPORTER LOCK_OPS_PROMETHEUS
+# Not in Debian: it is run if it is there.
+if LOCK_OPS_TELEGRAF=$(find_tool telegraf); then export LOCK_OPS_TELEGRAF; fi
 
 cd "$here/ops"
 "$promtool" check config prometheus.yml

@@ -62,6 +62,16 @@ pub fn telegraf_script() -> String {
     script.replace("\\\\", "\\")
 }
 
+/// `telegraf.conf` for a server at this port, with an output.
+pub fn telegraf_config(port: u16) -> String {
+    const AGENT: &str = "\n[agent]\n  omit_hostname = true\n";
+    const OUTPUT: &str = "[[outputs.file]]\n  files = [\"stdout\"]\n  data_format = \"influx\"\n";
+    let conf = page::text("ops/telegraf.conf");
+    assert!(conf.contains("localhost:6379"));
+    let conf = conf.replace("localhost:6379", &format!("127.0.0.1:{port}"));
+    [&conf, AGENT, OUTPUT].concat()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

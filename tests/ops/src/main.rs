@@ -47,6 +47,7 @@ fn main() {
     let fields = scene.fields();
     scene.exporter_has(&fields);
     scene.telegraf_has(&fields);
+    scene.telegraf_sends(&fields);
     eprintln!(
         "lock-ops: {} figures, {} s of load",
         fields.len(),

@@ -18,7 +18,7 @@ pub struct Scene {
     pub server: TestServer,
     exporter: Process,
     prometheus: Process,
-    _dir: tempfile::TempDir,
+    dir: tempfile::TempDir,
 }
 
 struct Process {
@@ -61,12 +61,11 @@ impl Scene {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let exporter = exporter(server.port);
         let prometheus = prometheus(&exporter, &dir);
-        let _dir = dir;
         Scene {
             server,
             exporter,
             prometheus,
-            _dir,
+            dir,
         }
     }
 
@@ -114,6 +113,35 @@ impl Scene {
         let names = values.as_object().expect("an object").keys();
         let names: BTreeSet<String> = names.map(|name| format!("lock_{name}")).collect();
         assert_eq!(&names, fields);
+    }
+
+    /// If `LOCK_OPS_TELEGRAF` names a Telegraf: it sends every figure with the tags of the server, and no other field.
+    pub fn telegraf_sends(&self, fields: &BTreeSet<String>) {
+        let Some(telegraf) = std::env::var_os("LOCK_OPS_TELEGRAF") else {
+            eprintln!("lock-ops: no telegraf in PATH: of its lines, the script alone was run");
+            return;
+        };
+        let config = self.dir.path().join("telegraf.conf");
+        std::fs::write(&config, files::telegraf_config(self.server.port)).expect("a file");
+        let mut command = Command::new(telegraf);
+        let command = process::tame(&mut command).arg("--config").arg(config);
+        let output = command.arg("--once").output().expect("telegraf");
+        let log = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && !log.contains(" E! "), "{log}");
+        let sent = String::from_utf8(output.stdout).expect("text");
+        let tags = format!("redis_lock,port={},server=127.0.0.1 ", self.server.port);
+        let ours: Vec<_> = sent
+            .lines()
+            .filter_map(|line| line.strip_prefix(&tags))
+            .collect();
+        let [line] = ours[..] else {
+            panic!("not one line {tags}: {sent}");
+        };
+        let values = line.split(' ').next().unwrap_or_default().split(',');
+        let name = |value: &str| Some(format!("lock_{}", value.split_once('=')?.0));
+        let names: BTreeSet<String> = values.filter_map(name).collect();
+        assert_eq!(&names, fields);
+        assert!(!sent.contains("redis_commands"), "{sent}");
     }
 
     /// Prometheus has every figure under its own name, without the labels of the script.
