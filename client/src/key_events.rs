@@ -126,13 +126,13 @@ impl KeyEvents {
         self.setting.as_deref()
     }
 
-    /// Whether the user may subscribe to key events here.
+    /// Whether key events are subscribed to: the user may, and the node has RESP3.
     pub fn has_key_events(&self) -> bool {
         let subscribed = self.subscribed.as_ref();
         subscribed.is_some_and(|subscribed| subscribed.has_key_events)
     }
 
-    /// Whether the user may subscribe to the messages of releases here.
+    /// Whether the messages of releases are subscribed to.
     pub fn has_releases(&self) -> bool {
         let subscribed = self.subscribed.as_ref();
         subscribed.is_some_and(|subscribed| subscribed.has_releases)

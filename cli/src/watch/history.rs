@@ -124,7 +124,7 @@ impl History {
             true => Some("not connected"),
             false => lines.iter().any(is_unnamed).then_some("perhaps granted"),
         };
-        lines.extend(self.leaves(&look.seen, &granted, cause));
+        lines.extend(self.leaves(&look.seen, &granted, cause, elapsed));
         lines.extend(self.holds(&look.seen, elapsed));
         for line in &mut lines {
             line.waiters = Some(look.seen.waiters);
@@ -377,7 +377,13 @@ impl History {
     }
 
     /// Waiters that have gone without a grant. If the list is cut, only those before a waiter that is still there.
-    fn leaves(&self, seen: &LockInfo, granted: &[Holder], cause: Option<&str>) -> Vec<Entry> {
+    fn leaves(
+        &self,
+        seen: &LockInfo,
+        granted: &[Holder],
+        cause: Option<&str>,
+        elapsed: Duration,
+    ) -> Vec<Entry> {
         let is_cut = seen.waiters > seen.queue.len() as u64;
         let there: HashSet<&[u8]> = seen.queue.iter().map(|waiter| &waiter.owner[..]).collect();
         let granted: HashSet<&[u8]> = granted.iter().map(|holder| &holder.owner[..]).collect();
@@ -389,9 +395,17 @@ impl History {
         };
         let gone = self.known.queue.iter().take(end);
         let gone = gone.filter(|waiter| !waits(waiter) && !granted.contains(&waiter.owner[..]));
+        let is_over = |waiter: &Waiter| {
+            waiter
+                .left
+                .is_some_and(|left| left <= elapsed + OWN_RESOLUTION)
+        };
         gone.map(|waiter| Entry {
+            waited: Some(waiter.waited + elapsed),
             left: None,
-            cause: cause.map(String::from),
+            cause: cause
+                .or(is_over(waiter).then_some("the limit of the wait was over"))
+                .map(String::from),
             ..Entry::of_waiter("leave", waiter)
         })
         .collect()

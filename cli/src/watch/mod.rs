@@ -306,25 +306,24 @@ impl Unseen {
         }
     }
 
+    /// The same for a reader, with what to change.
     fn note(self, events: &KeyEvents) -> Option<String> {
         let why = match (events.has_key_events(), events.setting()) {
-            (false, _) => "the user may not subscribe to key events".to_string(),
-            (true, Some(setting)) => format!("notify-keyspace-events is \"{setting}\""),
-            (true, None) => {
-                "the user may not read notify-keyspace-events (CONFIG GET), and without K and d in it"
-                    .into()
+            (false, _) => {
+                "key events cannot be subscribed to here (no permission, or no RESP3)".into()
             }
+            (true, None) => "notify-keyspace-events cannot be read (CONFIG GET)".into(),
+            (true, Some(setting)) => format!("notify-keyspace-events is \"{setting}\""),
         };
-        let ends =
-            "release, break, expire and lost are not told apart and listed as end, and a hold \
-                    between two looks is not seen";
         match self {
             Unseen::Nothing => None,
             Unseen::Causes => Some(format!(
-                "{why}: the causes of losses are not seen (all are with K, g, x, e and d)"
+                "{why}: without K, g, x and e in it the causes of losses are not seen"
             )),
-            Unseen::Ends if why.ends_with("in it") => Some(format!("{why} {ends}")),
-            Unseen::Ends => Some(format!("{why}: {ends} (with K and d they are)")),
+            Unseen::Ends => Some(format!(
+                "{why}: without K and d in it release, break, expire and lost are not told apart and listed \
+                 as end, and a hold between two looks is not seen"
+            )),
         }
     }
 }

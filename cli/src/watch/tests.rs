@@ -58,6 +58,7 @@ impl Scene {
 fn heard(name: &str) -> Heard {
     let name = match name {
         "acquire" | "release" | "expire" | "lost" | "wait" => format!("lock.{name}"),
+        "dropped" => return (SystemTime::now(), KeyEvent::Dropped),
         other => other.into(),
     };
     (SystemTime::now(), KeyEvent::Named(name))
@@ -191,6 +192,23 @@ fn waiters_come_and_go_also_where_the_list_is_cut() {
     // d has moved up into the list; then e has come before it.
     assert_eq!(scene.look_at("", cut("a:1 < c d"), false), ["leave b"]);
     assert!(scene.look_at("", cut("a:1 < c"), false).is_empty());
+}
+
+#[test]
+fn a_waiter_whose_limit_was_over_left_for_that() {
+    let mut scene = Scene::of("a:1");
+    let mut seen = lock("a:1 < b c");
+    seen.queue[0].left = Some(Duration::from_millis(50));
+    seen.queue[1].left = Some(SECOND * 30);
+    scene.look_at("wait wait", seen, false);
+    let lines = scene.look("", "a:1");
+    assert_eq!(lines, ["leave b the limit of the wait was over", "leave c"]);
+}
+
+#[test]
+fn dropped_events_are_a_line() {
+    let mut scene = Scene::of("a:1");
+    assert_eq!(scene.look("dropped release", ""), ["missed", "release a"]);
 }
 
 #[test]

@@ -176,12 +176,12 @@ impl KeyEvents {
         self.inner.setting()
     }
 
-    /// Whether the user may subscribe to key events here.
+    /// Whether key events are subscribed to.
     pub fn has_key_events(&self) -> bool {
         self.inner.has_key_events()
     }
 
-    /// Whether the user may subscribe to the messages of releases here.
+    /// Whether the messages of releases are subscribed to.
     pub fn has_releases(&self) -> bool {
         self.inner.has_releases()
     }
