@@ -32,7 +32,7 @@ pub struct Args {
     #[arg(long = "match", value_name = "PATTERN")]
     pattern: Option<OsString>,
 
-    /// Who waits for whom: the locks that have waiters, with their queues, and the chains of owners that hold one lock
+    /// The graph of waits: the locks that have waiters, with their queues, and the chains of owners that hold one lock
     /// and wait for another. With several servers the chains lead from one to another.
     #[arg(long, conflicts_with = "names")]
     graph: bool,
