@@ -80,5 +80,21 @@ for dir in src/lock src/redisson/scripts src/commands; do
     fi
 done
 
+# Cargo.toml has the version of the release; packages of tests alone have 0.0.0.
+version=$(sed -n '/^\[workspace.package\]/,/^$/s/^version = "\(.*\)"/\1/p' Cargo.toml)
+# repeats FILE TEXT: the file states the version in these words, and no other version.
+repeats() {
+    if ! grep -qF "$2$version" "$1" || grep -F "$2" "$1" | grep -qvF "$2$version"; then
+        echo "lint: $1 must say $2$version, the version of Cargo.toml"
+        failed=1
+    fi
+}
+repeats Cargo.toml 'redis-lock-client = { version = "'
+repeats packaging/kubernetes/values.yaml 'redis-lock-module:'
+if found=$(grep -nE '^version = ' benches/Cargo.toml cli/Cargo.toml client/Cargo.toml tests/*/Cargo.toml | grep -v '"0\.0\.0"$'); then
+    printf 'lint: the version is in the Cargo.toml of the root only (version.workspace = true)\n%s\n\n' "$found"
+    failed=1
+fi
+
 [ "$failed" -eq 0 ] && echo 'lint: the borders hold'
 exit "$failed"

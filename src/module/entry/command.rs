@@ -172,7 +172,7 @@ impl Registration {
 /// A registered command of this module.
 struct Registered(NonNull<raw::RedisModuleCommand>);
 
-/// The version of the module in which the commands appeared.
+/// The first version of the module with these commands; a later command needs its own.
 pub const SINCE: &CStr = c"0.1.0";
 
 impl Registered {

@@ -15,8 +15,17 @@ use crate::module::unblock;
 
 const NAME: &CStr = c"lock";
 
-/// The module's version, as one number for the server.
-const VERSION: c_int = 100;
+/// The module's version as one number for the server (`MODULE LIST`): 1.2.3 is 10203.
+const VERSION: c_int = number(env!("CARGO_PKG_VERSION_MAJOR")) * 10_000
+    + number(env!("CARGO_PKG_VERSION_MINOR")) * 100
+    + number(env!("CARGO_PKG_VERSION_PATCH"));
+
+const fn number(digits: &str) -> c_int {
+    match c_int::from_str_radix(digits, 10) {
+        Ok(number) => number,
+        Err(_) => panic!("the version is not three numbers"),
+    }
+}
 
 /// Major versions of the oldest supported servers.
 const OLDEST_REDIS: i32 = 7;
