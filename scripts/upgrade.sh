@@ -6,7 +6,8 @@
 #
 # One transaction unloads the old module and loads the new one. ACL rules that name commands of the module are removed
 # before and restored after that: with them the server would exit. Passwords, keys and channels are not changed.
-# If the new build does not load, the same transaction loads the old one again.
+# If the new build does not load, the same transaction loads the old one again. Settings that the new build lacks, an
+# older one, are left out and printed.
 #
 # On Redis 8, and with io-threads, every client's connection is closed with the old module; clients connect again.
 #
@@ -22,7 +23,7 @@ shift
 case $new in /*) ;; *) new=$PWD/$new ;; esac
 cli=$(command -v redis-cli || command -v valkey-cli)
 # Prints the server's reply; an error reply is a failure.
-ask() { words=$("$cli" -e "$@") && status=0 || status=1; printf '%s\n' "$words" | tr -d '\r'; return $status; }
+ask() { words=$("$cli" -e "$@") && status=0 || status=1; printf '%s\n' "$words" | tr -d '\r'; return "$status"; }
 field() { sed -n "s/^$1://p"; }
 
 # The options of the call, kept where functions have arguments of their own.
@@ -35,8 +36,16 @@ old=$(redis MODULE LIST | grep -A 6 '^lock$' | grep -A 1 '^path$' | tail -n 1)
 # A package that has replaced the loaded file keeps the old build beside it.
 if [ "$old" = "$new" ] && [ -x "$new.old" ]; then old=$new.old; fi
 
-# Every setting but lock.drain, as words of MODULE LOADEX.
-settings=$(redis CONFIG GET 'lock.*' | paste -d' ' - - | grep -v '^lock\.drain ' | sed 's/^/CONFIG /')
+# Every setting but lock.drain, one a line.
+settings=$(redis CONFIG GET 'lock.*' | paste -d' ' - - | grep -v '^lock\.drain ')
+# settings_of BUILD has|lacks: those of them that it has, or lacks. A build contains the names of its settings, and does
+# not load with any other.
+settings_of() {
+    printf '%s\n' "$settings" | while read -r name value; do
+        if grep -qsF "${name#lock.}" "$1"; then has=has; else has=lacks; fi
+        [ $has != "$2" ] || echo "$name $value"
+    done
+}
 
 refuse() { echo "$1" >&2; exit 1; }
 # Before any waiter is sent away.
@@ -99,7 +108,7 @@ esac
 
 # The first of the two builds that loads stays; the server refuses the other as a second module of that name. The rules
 # are restored in the same transaction, whatever else in it fails: users lose them only if neither build loads.
-load() { printf 'MODULE LOADEX "%s" %s\n' "$(printf %s "$1" | sed 's/[\\"]/\\&/g')" "$(printf %s "$settings" | tr '\n' ' ')"; }
+load() { printf 'MODULE LOADEX "%s" %s\n' "$(printf %s "$1" | sed 's/[\\"]/\\&/g')" "$(settings_of "$1" has | sed 's/^/CONFIG /' | tr '\n' ' ')"; }
 exchange() {
     printf '%s\n' MULTI "$closing" "$taken_back" 'MODULE UNLOAD lock' "$(load "$1")" "$(load "$2")" "$set_again" EXEC |
         sed '/^$/d' | redis 2>&1 | grep -v -x -e OK -e QUEUED -e '[0-9]*' || true
@@ -145,4 +154,5 @@ if ! users_are_as_before; then
     users_are_as_before || refuse "rules of users could not be restored: $errors"
     refuse "rules of users could not be restored with the new build: $reason; back to $old"
 fi
+settings_of "$new" lacks | sed 's/^/left out, this build has no such setting: /'
 echo "locks: $(redis INFO lock | field lock_waiters) waiters, the holds are where they were"

@@ -99,6 +99,80 @@ fn a_build_that_does_not_load_is_replaced_by_the_old_one() {
     assert_eq!(lease, "12345");
 }
 
+/// As after the upgrade of a package: the loaded file is replaced, and the build before it is kept beside it.
+#[test]
+fn the_kept_build_returns_when_the_one_in_its_place_does_not_load() {
+    let dir = tempfile::tempdir().unwrap();
+    let module = dir.path().join("libredis_lock.so");
+    let kept = dir.path().join("libredis_lock.so.old");
+    std::fs::copy(module_path(), &module).unwrap();
+    let mut scene = Scene::on(TestServer::with_module(&module, &[]));
+    std::fs::hard_link(&module, &kept).unwrap();
+    let broken = dir.path().join("new");
+    std::fs::copy("/bin/sh", &broken).unwrap();
+    std::fs::rename(&broken, &module).unwrap();
+
+    let out = upgrade(&scene.server, &module);
+    assert!(!out.status.success(), "{}", output(&out));
+    let back = format!("back to {}", kept.display());
+    assert!(output(&out).contains(&back), "{}", output(&out));
+    scene.alice = scene.server.conn();
+    let modules = format!("{:?}", scene.alice.line("MODULE LIST"));
+    assert!(modules.contains("libredis_lock.so.old"), "{modules}");
+    scene.assert_held("alice", scene.first);
+
+    // The repaired build, while the kept one is loaded.
+    std::fs::copy(module_path(), &broken).unwrap();
+    std::fs::rename(&broken, &module).unwrap();
+    let out = upgrade(&scene.server, &module);
+    assert!(out.status.success(), "{}", output(&out));
+    scene.alice = scene.server.conn();
+    let modules = format!("{:?}", scene.alice.line("MODULE LIST"));
+    assert!(!modules.contains("libredis_lock.so.old"), "{modules}");
+    scene.assert_held("alice", scene.first);
+}
+
+/// An older build does not load with the settings of a newer one.
+#[test]
+fn a_setting_that_the_new_build_lacks_is_left_out_and_printed() {
+    let server = TestServer::start();
+    let mut conn = server.conn();
+    conn.line("CONFIG SET lock.max-tickets 77");
+    conn.line("CONFIG SET lock.default-lease 12345");
+    let other = server.dir().join("other.so");
+    std::fs::write(&other, with_other_setting()).unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&other, mode).unwrap();
+
+    let out = upgrade(&server, &other);
+    assert!(out.status.success(), "{}", output(&out));
+    let line = "left out, this build has no such setting: lock.max-tickets 77\n";
+    assert!(output(&out).contains(line), "{}", output(&out));
+    let mut conn = server.conn();
+    let mut setting = |name: &str| conn.run(["CONFIG", "GET", name]).list()[1].text();
+    assert_eq!(setting("lock.default-lease"), "12345");
+    assert_eq!(setting("lock.mox-tickets"), "100000");
+
+    let out = upgrade(&server, &module_path());
+    assert!(out.status.success(), "{}", output(&out));
+    let line = "left out, this build has no such setting: lock.mox-tickets 100000\n";
+    assert!(output(&out).contains(line), "{}", output(&out));
+}
+
+/// The module under test, in which `lock.max-tickets` has another name.
+fn with_other_setting() -> Vec<u8> {
+    let (name, other) = (b"max-tickets", b"mox-tickets");
+    let mut build = std::fs::read(module_path()).unwrap();
+    let places: Vec<usize> = (0..build.len())
+        .filter(|&at| build[at..].starts_with(name))
+        .collect();
+    assert!(!places.is_empty(), "the module has its settings' names");
+    for at in places {
+        build[at..at + name.len()].copy_from_slice(other);
+    }
+    build
+}
+
 /// Redis 8 remembers the last command of a connection, and ends when it uses one that is gone.
 #[test]
 fn clients_that_never_pause_do_not_end_the_server() {
