@@ -97,6 +97,7 @@ test-all: build test-build redisson-texts ## all tests, also the long ones, on e
 	@$(MAKE) test-client
 	@tests/servers.sh $(FETCHED) all
 	@$(FAULT_PATH) TESTED='$(TESTED)' scripts/test-servers.sh $(FETCHED) all
+	@$(MAKE) test-versions
 	@$(MAKE) fuzz
 	@$(MAKE) fresh-machine
 
@@ -126,6 +127,11 @@ msrv: setup ## compile all with the oldest Rust that Cargo.toml promises (in PAT
 
 fresh-machine: ## README's first command on minimal Debian systems, made by debootstrap (root)
 	@scripts/fresh-machine.sh
+
+test-versions: setup ## the data of an older version read by this one, and the other way round, in files, in a replica and in a running server (PREVIOUS=a commit or tag)
+	$(CARGO) build $(TESTED) --lib
+	@chmod 755 $(QUICK_MODULE)
+	@TESTED='$(TESTED)' $(QUICK_PATH) $(SERVER) scripts/test-versions.sh $(PREVIOUS)
 
 test-ops: build ## the files of ops/ with redis_exporter and Prometheus, fetched into target/ops, under load (SAVE=1: the picture of the dashboard)
 	@$(CARGO) build $(TESTED) --bin lock-ops

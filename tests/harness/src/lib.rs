@@ -15,6 +15,7 @@ pub mod clock;
 pub mod cluster;
 pub mod conn;
 pub mod disk;
+pub mod ending;
 mod file_identity;
 pub mod outside;
 pub mod page;
@@ -428,8 +429,8 @@ impl TestServer {
         }
         // Another build of the module may not have them yet.
         for (histogram, counters) in HISTOGRAMS {
-            let counted = counters.iter().map(|name| s(name)).sum::<u64>();
             if let Some(times) = histogram_in(&info, histogram) {
+                let counted = counters.iter().map(|name| s(name)).sum::<u64>();
                 if !times.is_sorted() || times.last() != Some(&counted) {
                     return Err(format!("{histogram} does not add up:\n{info}"));
                 }

@@ -2,71 +2,9 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use crate::common::ending::{rewrite_aof, Ending, AOF_ALWAYS, ENDINGS};
 use crate::common::scene::Scene;
 use crate::common::{module_path, wait_for, Conn, TestServer};
-
-const AOF_ALWAYS: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
-
-/// Ways to end a server that leave all data in its files.
-#[derive(Clone, Copy, Debug)]
-enum Ending {
-    /// SIGKILL, with an AOF that is synced at each write.
-    CrashWithAof,
-    /// SIGKILL after a rewrite of the AOF, with more written after it.
-    CrashWithRewrittenAof,
-    /// The same with a base file of plain commands.
-    CrashWithPlainAof,
-    /// SHUTDOWN, which saves an RDB file.
-    ShutdownWithRdb,
-}
-
-const ENDINGS: [Ending; 4] = [
-    Ending::CrashWithAof,
-    Ending::CrashWithRewrittenAof,
-    Ending::CrashWithPlainAof,
-    Ending::ShutdownWithRdb,
-];
-
-impl Ending {
-    fn server(self) -> TestServer {
-        match self {
-            Ending::CrashWithAof | Ending::CrashWithRewrittenAof => TestServer::with(&AOF_ALWAYS),
-            Ending::CrashWithPlainAof => {
-                let plain = ["--aof-use-rdb-preamble", "no"];
-                TestServer::with(&[&AOF_ALWAYS[..], &plain].concat())
-            }
-            Ending::ShutdownWithRdb => TestServer::start(),
-        }
-    }
-
-    /// Called when half of the test's data is written.
-    fn half_way(self, server: &TestServer) {
-        match self {
-            Ending::CrashWithAof => {}
-            Ending::CrashWithRewrittenAof | Ending::CrashWithPlainAof => rewrite_aof(server),
-            Ending::ShutdownWithRdb => {
-                server.conn().run(["CONFIG", "SET", "save", "3600 1"]);
-            }
-        }
-    }
-
-    fn restart(self, server: &mut TestServer) {
-        match self {
-            Ending::ShutdownWithRdb => server.restart(),
-            _ => server.crash_and_restart(),
-        }
-    }
-}
-
-fn rewrite_aof(server: &TestServer) {
-    server.conn().line("BGREWRITEAOF");
-    let field = |name| server.info_field("persistence", name);
-    wait_for("the rewrite of the AOF", || {
-        field("aof_rewrite_in_progress") == "0"
-            && field("aof_rewrite_scheduled") == "0"
-            && server.log().contains("AOF rewrite finished successfully")
-    });
-}
 
 /// The holder as in `LOCK.INFO`: owner, holds, token.
 fn holder_of(conn: &mut Conn, key: &str) -> (String, i64, i64) {
@@ -80,7 +18,7 @@ fn holder_of(conn: &mut Conn, key: &str) -> (String, i64, i64) {
 #[test]
 fn holds_counts_leases_and_tokens_survive_and_waiters_do_not() {
     for ending in ENDINGS {
-        let mut server = ending.server();
+        let mut server = TestServer::with(ending.options());
         let mut conn = server.conn();
         let first = conn.line("LOCK.ACQUIRE k a PX 60000").int();
         conn.line("LOCK.ACQUIRE freed a PX 60000");
@@ -124,7 +62,7 @@ fn holds_counts_leases_and_tokens_survive_and_waiters_do_not() {
 #[test]
 fn a_server_without_the_module_loads_the_same_files_and_hands_them_back() {
     for ending in ENDINGS {
-        let mut server = ending.server();
+        let mut server = TestServer::with(ending.options());
         let mut conn = server.conn();
         let token = conn.line("LOCK.ACQUIRE k a PX 60000").int();
         ending.half_way(&server);

@@ -1,0 +1,136 @@
+//! Two versions of the module on the same data: what one has written, the other continues, in both directions.
+//!
+//! `make test-versions` builds the other version from git and names its file in `LOCK_OTHER_MODULE`.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
+
+mod data;
+mod unknown;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use common::ending::ENDINGS;
+use common::process::tame;
+use common::replica::{follow, PROMPT_MASTER};
+use common::{module_path, wait_for, TestServer};
+use data::{assert_continues, assert_same, set_tokens_ahead, write_first, write_second, State};
+use redis_lock_harness as common;
+
+/// The other version of the module.
+fn other_module() -> PathBuf {
+    std::env::var_os("LOCK_OTHER_MODULE")
+        .expect("LOCK_OTHER_MODULE: first make test-versions")
+        .into()
+}
+
+/// The two directions: the version that writes the data, and the version that continues with it.
+fn directions() -> [(PathBuf, PathBuf); 2] {
+    let (this, other) = (module_path(), other_module());
+    let differ = std::fs::read(&this).unwrap() != std::fs::read(&other).unwrap();
+    assert!(differ, "the two files are one version");
+    [(other.clone(), this.clone()), (this, other)]
+}
+
+#[test]
+fn a_restart_with_the_other_version_continues_with_the_files() {
+    for (old, new) in directions() {
+        for ending in ENDINGS {
+            let mut server = TestServer::with_module(&old, ending.options());
+            set_tokens_ahead(&server);
+            write_first(&server);
+            ending.half_way(&server);
+            write_second(&server);
+            let before = State::of(&server);
+
+            server.set_module(Some(&new));
+            ending.restart(&mut server);
+            assert_eq!(State::of(&server), before, "{ending:?} {new:?}");
+            assert_continues(&server, &before);
+        }
+    }
+}
+
+#[test]
+fn a_replica_of_the_other_version_is_promoted_and_the_former_primary_follows() {
+    for (old, new) in directions() {
+        let mut primary = TestServer::with_module(&old, &PROMPT_MASTER);
+        set_tokens_ahead(&primary);
+        write_first(&primary);
+        let replica = TestServer::with_module(&new, &PROMPT_MASTER);
+        follow(&replica, &primary);
+        write_second(&primary);
+        assert_same(&replica, &primary);
+
+        let before = State::of(&primary);
+        primary.crash();
+        replica.conn().line("REPLICAOF NO ONE");
+        assert_continues(&replica, &before);
+
+        // The way back, with data that this version has continued.
+        replica.conn().line("FLUSHALL");
+        write_first(&replica);
+        primary.start_again();
+        follow(&primary, &replica);
+        write_second(&replica);
+        assert_same(&primary, &replica);
+        let before = State::of(&replica);
+        let to = format!("FAILOVER TO 127.0.0.1 {}", primary.port);
+        assert_eq!(replica.conn().line(&to).text(), "OK");
+        wait_for("the fail-over", || {
+            primary.info_field("replication", "role") == "master"
+        });
+        assert_continues(&primary, &before);
+    }
+}
+
+#[test]
+fn the_other_version_in_a_running_server_continues() {
+    for (old, new) in directions() {
+        let server = TestServer::with_module(&old, &[]);
+        set_tokens_ahead(&server);
+        write_first(&server);
+        write_second(&server);
+        let before = State::of(&server);
+        let mut conn = server.conn();
+        wait_for("a module without timers", || {
+            !conn.line("MODULE UNLOAD lock").is_error()
+        });
+        let path = new.to_string_lossy();
+        assert_eq!(conn.run(["MODULE", "LOAD", &path]).text(), "OK");
+        assert_eq!(State::of(&server), before, "{new:?}");
+        assert_continues(&server, &before);
+    }
+}
+
+#[test]
+fn upgrade_sh_leads_to_either_version_with_a_holder_and_a_waiter() {
+    for (old, new) in directions() {
+        let server = TestServer::with_module(&old, &[]);
+        set_tokens_ahead(&server);
+        write_first(&server);
+        write_second(&server);
+        server.conn().line("CONFIG SET lock.default-lease 12345");
+        let before = State::of(&server);
+        let mut waiter = server.conn();
+        waiter.send_line("LOCK.ACQUIRE plain b PX 600000 BLOCK 0");
+        server.wait_for_waiters(1);
+        upgrade(&server, &new);
+        // On Redis 8 the script closes all connections.
+        let reply = waiter.try_recv();
+        assert!(reply.is_none_or(|reply| reply.error().starts_with("UNBLOCKED")));
+        let lease = server.conn().line("CONFIG GET lock.default-lease");
+        assert_eq!(lease.list()[1].text(), "12345");
+        assert_eq!(State::of(&server), before, "{new:?}");
+        assert_continues(&server, &before);
+    }
+}
+
+fn upgrade(server: &TestServer, module: &Path) {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/upgrade.sh");
+    let mut command = Command::new("sh");
+    command.arg(script).arg(module);
+    let out = tame(command.args(["-p", &server.port.to_string()])).output();
+    let out = out.expect("the script");
+    assert!(out.status.success(), "{out:?}");
+}
