@@ -9,6 +9,9 @@ maintainer=$(sed -n 's/^maintainer = "\(.*\)"/\1/p' Cargo.toml)
 export SOURCE_DATE_EPOCH
 day=$(date -u -d "@$SOURCE_DATE_EPOCH" +%F)
 
+# glibc FILE: the oldest version of the C library that has all its symbols.
+glibc() { objdump -T "$1" | sed -n 's/.*(GLIBC_\([0-9.]*\)).*/\1/p' | sort -V | tail -n 1; }
+
 # crates PACKAGE [TARGET]: "name version licence" of each crate that is linked into the package's file.
 crates() {
     cargo tree --locked -p "$1" --target "${2:-$host}" -e normal,no-proc-macro --prefix none -f '{p}|{l}' |

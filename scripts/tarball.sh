@@ -18,9 +18,6 @@ fi
 rm -rf $dist
 mkdir -p $dist
 
-# glibc FILE: the oldest version of the C library that has all its symbols.
-glibc() { objdump -T "$1" | sed -n 's/.*(GLIBC_\([0-9.]*\)).*/\1/p' | sort -V | tail -n 1; }
-
 for target in "$@"; do
     if ! scripts/build-packaged.sh "$target" redis_lock; then
         [ "$target" = "$optional" ] || exit 1

@@ -68,7 +68,7 @@ make_machine() {
     chmod 755 "$root/usr/sbin/policy-rc.d"
     before "$quiet_apt update && $quiet_apt install systemd systemd-sysv dbus" || skip 'apt reaches no mirror from a new system.'
     mkdir -p "$root/root/debs"
-    cp target/debian/*.deb "$root/root/debs/"
+    cp target/debian/*_"$(dpkg --print-architecture)".deb "$root/root/debs/"
 }
 # before COMMAND: runs in the system while systemd does not run; the output is in $out.
 before() { env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin chroot "$root" sh -c "cd /root/debs 2>/dev/null || cd /root; $1" >"$out" 2>&1 </dev/null; }
