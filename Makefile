@@ -260,6 +260,10 @@ test-image: image ## unpack and run it, and start a server with the values for v
 docs: test-build ## the documents as a site with search; checks its links and runs the examples: target/site (mdBook, compiled if missing)
 	@TESTED='$(TESTED)' $(QUICK_PATH) $(FAULT_PATH) $(SERVER) site/build.sh
 
+release: setup ## all packages of a release, built and checked, in dist (root; TRIAL=1: before the release; docs/RELEASING.md)
+	@scripts/setup.sh image deb
+	@$(SERVER) scripts/release.sh
+
 man: client ## the manual of the command line: target/redis-lock.1
 	@$(CLIENT) man >target/redis-lock.1
 	@echo 'read it with: man -l target/redis-lock.1'
@@ -286,4 +290,4 @@ trial-client: build ## random faults while many workers lock through the client,
 	@ulimit -S -n 4096 || :; SEED=$(or $(SEED),1) SECONDS=$(or $(SECONDS),600) $(CLIENT_TESTS) --test trial no_overlap -- --ignored --nocapture
 
 clean: ## remove what was built and fetched
-	rm -rf target $(FETCHED)
+	rm -rf target dist $(FETCHED)
