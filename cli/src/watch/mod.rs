@@ -107,9 +107,11 @@ pub async fn run(args: Args) -> Result<i32, Failure> {
     }
     drop(sender);
     tokio::select! {
+        // The lines before a failure are printed first.
+        biased;
+        signal = signals.next_fatal() => return Ok(status(signal)),
         ended = printed(lines, is_one, args.json) => ended?,
         failure = failed(&mut followed) => return Err(failure),
-        signal = signals.next_fatal() => return Ok(status(signal)),
     }
     // The lines end with the followers.
     Err(failed(&mut followed).await)
