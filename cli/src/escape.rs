@@ -20,6 +20,16 @@ pub fn shown(bytes: &[u8]) -> String {
     text
 }
 
+/// As [`shown`], in quotation marks unless it is one word: `"nightly report"`.
+pub fn word(bytes: &[u8]) -> String {
+    let text = shown(bytes);
+    let is_word = |char: char| !char.is_whitespace() && char != '"';
+    match !text.is_empty() && text.chars().all(is_word) {
+        true => text,
+        false => format!("\"{}\"", text.replace('"', "\\\"")),
+    }
+}
+
 /// JSON in one line. `serde_json` does not escape DEL and the control characters beyond ASCII, so they are escaped
 /// here.
 pub fn json(value: &serde_json::Value) -> String {
@@ -50,7 +60,7 @@ pub fn cut(bytes: &[u8], width: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{cut, json, shown};
+    use super::{cut, json, shown, word};
 
     #[test]
     fn control_characters_are_escaped() {
@@ -78,6 +88,15 @@ mod tests {
             serde_json::from_str::<serde_json::Value>(&text).ok(),
             Some(value)
         );
+    }
+
+    #[test]
+    fn a_name_that_is_not_one_word_is_quoted() {
+        assert_eq!(word(b"db1:4711"), "db1:4711");
+        assert_eq!(word(b"x token=9"), "\"x token=9\"");
+        assert_eq!(word(b"a\"b"), "\"a\\\"b\"");
+        assert_eq!(word("a\u{a0}b\u{3000}".as_bytes()).chars().next(), Some('"'));
+        assert_eq!(word(b""), "\"\"");
     }
 
     #[test]

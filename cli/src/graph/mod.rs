@@ -12,7 +12,7 @@ use serde_json::{json, Map, Value};
 
 pub use self::chains::{chains, Chain};
 
-use crate::escape::shown;
+use crate::escape::{shown, word};
 use crate::failure::Failure;
 use crate::info::describe;
 use crate::ls;
@@ -95,7 +95,7 @@ impl Graph {
             let end = chain.end.as_ref().or(first).map(|owner| holder(owner));
             let steps = steps.iter();
             let words = steps.map(|(owner, server, key)| {
-                format!("{} -> {}", shown(owner), self.name(server, key))
+                format!("{} -> {}", word(owner), self.name(server, key))
             });
             let words: Vec<String> = words.chain(end).collect();
             format!("{kind}: {}", words.join(" -> "))
@@ -108,8 +108,8 @@ impl Graph {
         let first = self.locks.first().map(|lock| &lock.server);
         let last = self.locks.last().map(|lock| &lock.server);
         match first == last {
-            true => shown(key),
-            false => format!("{} at {}", shown(key), shown(server.as_bytes())),
+            true => word(key),
+            false => format!("{} at {}", word(key), shown(server.as_bytes())),
         }
     }
 
@@ -148,7 +148,7 @@ fn link((owner, server, key): Step) -> Value {
 fn holder(owner: &[u8]) -> String {
     match owner {
         [] => "no holder".into(),
-        _ => shown(owner),
+        _ => word(owner),
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use redis_lock_client::{Holder, Mode, Waiter};
 use serde_json::{json, Map, Value};
 
-use crate::escape::shown;
+use crate::escape::{shown, word};
 use crate::report::{self, millis, span};
 
 /// An event of a lock. What an event does not have, or the server does not say, is None.
@@ -75,27 +75,27 @@ impl Entry {
     /// Columns for the time, the event and, of several, the key; then names and values.
     pub fn text(&self, key: Option<&[u8]>) -> String {
         let mut line = format!("{}  {:<12}", report::utc(self.time), self.event);
-        let mut word = |name: &str, value: Option<String>| {
+        let mut add = |name: &str, value: Option<String>| {
             if let Some(value) = value {
                 line += &format!(" {name}={value}");
             }
         };
-        word("key", key.map(shown));
-        word(
+        add("key", key.map(word));
+        add(
             "server",
             self.server.as_ref().map(|name| shown(name.as_bytes())),
         );
-        word("owner", self.owner.as_deref().map(shown));
+        add("owner", self.owner.as_deref().map(word));
         let mode = self.mode.filter(|mode| *mode != Mode::Exclusive);
-        word("mode", mode.map(|mode| mode.to_string()));
-        word("token", self.token.map(|token| token.to_string()));
-        word("holds", self.holds.map(|holds| holds.to_string()));
-        word("lease", self.lease.map(|lease| span(Some(lease))));
-        word("held", self.held.map(|held| span(Some(held))));
-        word("waited", self.waited.map(|waited| span(Some(waited))));
-        word("left", self.left.map(|left| span(Some(left))));
-        word("waiters", self.waiters.map(|waiters| waiters.to_string()));
-        word(
+        add("mode", mode.map(|mode| mode.to_string()));
+        add("token", self.token.map(|token| token.to_string()));
+        add("holds", self.holds.map(|holds| holds.to_string()));
+        add("lease", self.lease.map(|lease| span(Some(lease))));
+        add("held", self.held.map(|held| span(Some(held))));
+        add("waited", self.waited.map(|waited| span(Some(waited))));
+        add("left", self.left.map(|left| span(Some(left))));
+        add("waiters", self.waiters.map(|waiters| waiters.to_string()));
+        add(
             "cause",
             self.cause
                 .as_ref()

@@ -334,7 +334,7 @@ impl History {
             };
             let is_over = holder.lease.is_some_and(|lease| lease <= elapsed);
             let cause = match self.evidence.as_slice() {
-                [] if is_over && !look.after_gap => Some("the lease was over".to_string()),
+                [] if is_over && !look.after_gap => Some("perhaps the lease was over".to_string()),
                 [] => None,
                 names => Some(names.join(", ")),
             };
@@ -376,7 +376,8 @@ impl History {
         .collect()
     }
 
-    /// Waiters that have gone without a grant. If the list is cut, only those before a waiter that is still there.
+    /// Waiters that have gone without a grant. If the list is cut, only those before a waiter that is still there. The
+    /// moment at which a waiter left is not known: it is before this look, and before the end of the wait's limit.
     fn leaves(
         &self,
         seen: &LockInfo,
@@ -401,7 +402,7 @@ impl History {
                 .is_some_and(|left| left <= elapsed + OWN_RESOLUTION)
         };
         gone.map(|waiter| Entry {
-            waited: Some(waiter.waited + elapsed),
+            waited: Some(waiter.waited + waiter.left.map_or(elapsed, |left| left.min(elapsed))),
             left: None,
             cause: cause
                 .or(is_over(waiter).then_some("the limit of the wait was over"))

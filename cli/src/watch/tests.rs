@@ -34,6 +34,18 @@ impl Scene {
     }
 
     fn look_at(&mut self, events: &str, seen: LockInfo, after_gap: bool) -> Vec<String> {
+        let lines = self.entries(events, seen, after_gap).into_iter();
+        let line = |line: super::Entry| {
+            let owner = line
+                .owner
+                .map(|owner| String::from_utf8_lossy(&owner).into_owned());
+            let words = [Some(line.event.to_string()), owner, line.cause];
+            words.into_iter().flatten().collect::<Vec<_>>().join(" ")
+        };
+        lines.map(line).collect()
+    }
+
+    fn entries(&mut self, events: &str, seen: LockInfo, after_gap: bool) -> Vec<super::Entry> {
         let heard: Vec<Heard> = events.split_whitespace().map(heard).collect();
         self.now += Duration::from_millis(10);
         let look = Look {
@@ -43,15 +55,7 @@ impl Scene {
             now: self.now,
             after_gap,
         };
-        let lines = self.history.step(look).into_iter();
-        let line = |line: super::Entry| {
-            let owner = line
-                .owner
-                .map(|owner| String::from_utf8_lossy(&owner).into_owned());
-            let words = [Some(line.event.to_string()), owner, line.cause];
-            words.into_iter().flatten().collect::<Vec<_>>().join(" ")
-        };
-        lines.map(line).collect()
+        self.history.step(look)
     }
 }
 
@@ -209,6 +213,19 @@ fn a_waiter_whose_limit_was_over_left_for_that() {
 fn dropped_events_are_a_line() {
     let mut scene = Scene::of("a:1");
     assert_eq!(scene.look("dropped release", ""), ["missed", "release a"]);
+}
+
+#[test]
+fn the_wait_of_a_waiter_that_left_lasted_until_the_look_or_its_limit() {
+    let mut scene = Scene::of("a:1");
+    let mut waiting = lock("a:1 < b c");
+    waiting.queue[0].left = Some(SECOND);
+    scene.look_at("", waiting, false);
+    scene.now += SECOND * 4;
+    let left = scene.entries("", lock("a:1"), false);
+    let waited: Vec<_> = left.iter().filter_map(|line| line.waited).collect();
+    let until_the_look = SECOND * 14 + Duration::from_millis(10);
+    assert_eq!(waited, [SECOND * 11, until_the_look]);
 }
 
 #[test]
