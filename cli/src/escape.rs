@@ -95,7 +95,10 @@ mod tests {
         assert_eq!(word(b"db1:4711"), "db1:4711");
         assert_eq!(word(b"x token=9"), "\"x token=9\"");
         assert_eq!(word(b"a\"b"), "\"a\\\"b\"");
-        assert_eq!(word("a\u{a0}b\u{3000}".as_bytes()).chars().next(), Some('"'));
+        assert_eq!(
+            word("a\u{a0}b\u{3000}".as_bytes()).chars().next(),
+            Some('"')
+        );
         assert_eq!(word(b""), "\"\"");
     }
 

@@ -1,6 +1,12 @@
 //! Standard output.
 
+use std::future::pending;
 use std::io::{self, Write};
+use std::os::fd::AsFd;
+
+use nix::errno::Errno;
+use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
+use tokio::sync::oneshot;
 
 use crate::failure::{Failure, OS};
 
@@ -15,4 +21,25 @@ pub fn print(lines: impl Iterator<Item = String>) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// Returns when the reader of standard output has closed the pipe. A file has no reader: then it never returns.
+pub async fn closed() {
+    let (sender, receiver) = oneshot::channel();
+    std::thread::spawn(move || {
+        let out = io::stdout();
+        // Errors are reported without being asked for.
+        let mut polled = [PollFd::new(out.as_fd(), PollFlags::empty())];
+        while poll(&mut polled, PollTimeout::NONE) == Err(Errno::EINTR) {}
+        let [out] = polled;
+        if out
+            .revents()
+            .is_some_and(|seen| seen.contains(PollFlags::POLLERR))
+        {
+            let _ = sender.send(());
+        }
+    });
+    if receiver.await.is_err() {
+        pending().await
+    }
 }

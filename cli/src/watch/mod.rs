@@ -19,7 +19,7 @@ use self::history::{Heard, History, Look};
 use crate::escape::json;
 use crate::failure::{say, Failure, BY_SIGNAL, OS};
 use crate::key::Hex;
-use crate::output::print;
+use crate::output::{closed, print};
 use crate::servers::Connect;
 use crate::signals::Signals;
 use crate::values::{bytes, seconds};
@@ -112,6 +112,7 @@ pub async fn run(args: Args) -> Result<i32, Failure> {
         signal = signals.next_fatal() => return Ok(status(signal)),
         ended = printed(lines, is_one, args.json) => ended?,
         failure = failed(&mut followed) => return Err(failure),
+        () = closed() => return Ok(0),
     }
     // The lines end with the followers.
     Err(failed(&mut followed).await)

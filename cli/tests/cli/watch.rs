@@ -2,11 +2,12 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use nix::sys::signal::Signal;
 use redis_lock_harness::cluster::{move_slot, slot_of, two_nodes};
-use redis_lock_harness::{Conn, TestServer};
+use redis_lock_harness::process::spawn;
+use redis_lock_harness::{wait_for, Conn, TestServer};
 use serde_json::Value;
 
 use crate::program::{program, start, url, Running, PROGRAM};
@@ -339,6 +340,23 @@ fn it_ends_cleanly_on_ctrl_c_and_with_the_signal_on_others() {
         let end = watching.0.end();
         assert_eq!((end.code(), end.err.as_str()), (status, ""));
     }
+}
+
+#[test]
+fn it_ends_when_its_reader_does_although_no_event_comes() {
+    let real = TestServer::with(&ALL_EVENTS);
+    let mut watch = program(&real);
+    let watch = watch.args(["watch", "k"]).stdout(Stdio::piped());
+    let mut child = spawn(watch).expect("redis-lock");
+    let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+    assert!(lines.next().is_some_and(|line| line.is_ok()));
+    assert!(lines.next().is_some_and(|line| line.is_ok()));
+    assert!(child.try_wait().expect("a child").is_none());
+    drop(lines);
+    wait_for("the end of redis-lock", || {
+        child.try_wait().expect("a child").is_some()
+    });
+    assert!(child.wait().expect("a child").success());
 }
 
 #[test]
