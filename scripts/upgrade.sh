@@ -9,7 +9,7 @@
 # If the new build does not load, the same transaction loads the old one again. Settings that the new build lacks, an
 # older one, are left out and printed.
 #
-# On Redis 8, and with io-threads, every client's connection is closed with the old module; clients connect again.
+# Every client's connection is closed with the old module; clients connect again.
 #
 # Never do this under CLIENT PAUSE: the server would run a postponed command of the module with unloaded code (Redis 7.2
 # and newer, Valkey).
@@ -97,14 +97,11 @@ give_up() {
 }
 trap 'give_up interrupted' HUP INT TERM
 
-# Redis 8 keeps the command that a connection sent last, although the module is gone, and crashes; Valkey's io-threads
-# look commands up ahead. A busy client may send another command at any moment, so the transaction that unloads also
-# closes all connections.
-case $(redis INFO server | field redis_version),$(redis CONFIG GET io-threads | tail -n 1) in
-[67].*,1) closing= ;;
-*) closing='CLIENT KILL TYPE normal
-CLIENT KILL TYPE pubsub' ;;
-esac
+# Every server keeps the command that a connection sent last, although the module is gone: CLIENT LIST reads it, and
+# Redis 8 uses it for the next command. Valkey's io-threads look commands up ahead. So the server would crash. A busy
+# client may send another command at any moment, so the transaction that unloads also closes all connections.
+closing='CLIENT KILL TYPE normal
+CLIENT KILL TYPE pubsub'
 
 # The first of the two builds that loads stays; the server refuses the other as a second module of that name. The rules
 # are restored in the same transaction, whatever else in it fails: users lose them only if neither build loads.

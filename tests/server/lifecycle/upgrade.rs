@@ -7,7 +7,7 @@ use std::thread;
 
 use crate::common::process::tame;
 use crate::common::scene::{only_reply, Scene};
-use crate::common::{has_io_threads, module_path, wait_for, Conn, TestServer};
+use crate::common::{module_path, wait_for, Conn, TestServer};
 use crate::docs::acl_example::{furnished, login, must, must_not};
 use crate::lifecycle::faults::fault_module;
 
@@ -60,9 +60,9 @@ fn locks_that_are_held_and_waited_for_outlive_an_upgrade() {
     let out = upgrade(&scene.server, &new);
     assert!(out.status.success(), "{}", output(&out));
 
-    // On Redis 8 the script closes all connections.
-    let response = scene.bob.try_recv();
-    assert!(response.is_none_or(|response| response.error().starts_with("UNBLOCKED")));
+    let response = scene.bob.recv().error();
+    assert!(response.starts_with("UNBLOCKED"), "{response}");
+    assert!(scene.bob.is_closed());
     scene.alice = scene.server.conn();
     scene.bob = scene.server.conn();
     assert_eq!(scene.alice.snapshot_of("k"), before);
@@ -92,7 +92,6 @@ fn a_build_that_does_not_load_is_replaced_by_the_old_one() {
     let out = upgrade(&server, Path::new("/bin/sh"));
     assert!(!out.status.success(), "{}", output(&out));
     assert!(output(&out).contains("back to"), "{}", output(&out));
-    // On Redis 8 the script closes all connections.
     let mut conn = server.conn();
     assert!(conn.line("LOCK.ACQUIRE k a").int() > 0);
     let lease = conn.line("CONFIG GET lock.default-lease").list()[1].text();
@@ -227,11 +226,6 @@ fn users(server: &TestServer) -> Vec<Vec<String>> {
     list.iter().map(words).collect()
 }
 
-/// The script closes all connections on Redis 8, and with I/O threads.
-fn closes_connections(server: &TestServer) -> bool {
-    has_io_threads() || (!server.is_valkey() && server.version() >= (8, 0, 0))
-}
-
 /// The same code under another path.
 fn new_build(server: &TestServer) -> std::path::PathBuf {
     let new = server.dir().join("new.so");
@@ -246,8 +240,10 @@ fn users_whose_rules_name_the_commands_are_as_they_were() {
     let selectors = "ACL SETUSER mixed on >secret ~lock:* -@all +get +lock.renew -get +lock.acquire|x (~x +sem.acquire +get) (%R~lock:y +@all -lock.break)";
     must(&mut admin, &[selectors]);
     let before = users(&server);
-    let mut clients = ["app", "app", "observer", "operator"].map(|name| login(&server, name));
-    let ids = clients.each_mut().map(Conn::id);
+    let log_in = |server: &TestServer| {
+        ["app", "app", "observer", "operator"].map(|name| login(server, name))
+    };
+    let mut clients = log_in(&server);
     let [holder, waiter, observer, operator] = &mut clients;
     let token = holder.line("LOCK.ACQUIRE lock:held p PX 600000").int();
     assert!(holder.line("SEM.ACQUIRE lock:sem p PX 600000").int() > 0);
@@ -263,20 +259,12 @@ fn users_whose_rules_name_the_commands_are_as_they_were() {
     let modules = format!("{:?}", server.conn().line("MODULE LIST"));
     assert!(modules.contains("new.so"), "{modules}");
 
-    if closes_connections(&server) {
-        clients = ["app", "app", "observer", "operator"].map(|name| login(&server, name));
-    } else {
-        let response = clients[1].recv().error();
-        assert!(response.starts_with("UNBLOCKED"), "{response}");
-        for (client, id) in clients.iter_mut().zip(ids).filter(|(_, id)| *id != ids[2]) {
-            assert_eq!(client.id(), id, "still connected");
-        }
-    }
+    let response = waiter.recv().error();
+    assert!(response.starts_with("UNBLOCKED"), "{response}");
+    clients = log_in(&server);
     let [holder, waiter, observer, operator] = &mut clients;
     server.conn().line("CONFIG SET notify-keyspace-events KEAd");
-    if closes_connections(&server) {
-        must(observer, &["SUBSCRIBE __keyevent@0__:lock.acquire"]);
-    }
+    must(observer, &["SUBSCRIBE __keyevent@0__:lock.acquire"]);
     assert_eq!(holder.line("LOCK.ACQUIRE lock:held p ONCE").int(), token);
     waiter.send_line("LOCK.ACQUIRE lock:held q PX 600000 BLOCK 0");
     server.wait_for_waiters(1);
@@ -341,19 +329,51 @@ fn the_upgrade_does_not_begin_if_the_users_cannot_be_read() {
     assert!(server.is_alive());
 }
 
-/// An open connection keeps its session holds until the lease ends; the end of the connection releases them at once.
 #[test]
-fn a_session_hold_ends_with_its_connection_or_its_lease() {
+fn a_session_hold_ends_with_its_connection() {
     let server = TestServer::start();
     let mut holder = server.conn();
-    let token = holder.line("LOCK.ACQUIRE k o SESSION").int();
+    holder.line("LOCK.ACQUIRE k o SESSION").int();
     let out = upgrade(&server, &new_build(&server));
     assert!(out.status.success(), "{}", output(&out));
+    assert!(holder.is_closed());
     let mut c = server.conn();
-    if closes_connections(&server) {
-        wait_for("a free lock", || c.line("EXISTS k").int() == 0);
-    } else {
-        assert_eq!(holder.line("LOCK.ACQUIRE k o ONCE SESSION").int(), token);
-        assert_eq!(server.stat("session_holds"), 1);
+    wait_for("a free lock", || c.line("EXISTS k").int() == 0);
+}
+
+/// A connection that stayed would keep its last command, which the server reads when it lists its clients.
+#[test]
+fn clients_are_listed_after_an_upgrade_that_leaves_no_module() {
+    let server = TestServer::start();
+    let mut idle: Vec<Conn> = (0..20).map(|_| server.conn()).collect();
+    let calls = ["LOCK.OWNER", "LOCK.HELP", "LATCH.SET l 1", "SEM.SET s 1"];
+    for (conn, call) in idle.iter_mut().zip(calls.iter().cycle()) {
+        conn.line(call);
     }
+    // The old build is gone from the disk.
+    let build = new_build(&server);
+    let out = upgrade(&server, &build);
+    assert!(out.status.success(), "{}", output(&out));
+    idle.iter_mut().for_each(|conn| assert!(conn.is_closed()));
+    let mut conn = server.conn();
+    let mut last = server.conn();
+    last.line("LOCK.OWNER");
+    std::fs::remove_file(&build).unwrap();
+    let out = upgrade(&server, Path::new("/bin/sh"));
+    assert!(!out.status.success(), "{}", output(&out));
+    assert!(
+        output(&out).contains("neither build was loaded"),
+        "{}",
+        output(&out)
+    );
+    assert!(last.is_closed() && conn.is_closed());
+    let mut conn = server.conn();
+    for _ in 0..20 {
+        conn.line("SET x y");
+        let list = conn.line("CLIENT LIST").text();
+        assert!(!list.contains("cmd=lock"), "{list}");
+    }
+    let path = module_path();
+    let path = path.to_string_lossy();
+    assert_eq!(conn.run(["MODULE", "LOAD", &path]).text(), "OK");
 }
