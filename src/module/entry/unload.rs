@@ -7,6 +7,9 @@
 //!
 //! *Queued commands.* The server keeps a command of a transaction, or one that a pause postpones, with a pointer to its
 //! description. After an unload it runs the command that has this address then, or ends itself.
+//!
+//! *Last commands.* The server keeps the last command of each connection in the same way (`lastcmd`). After an unload
+//! `CLIENT LIST` reads freed memory, and ends the server.
 
 use std::ffi::CString;
 
@@ -35,11 +38,11 @@ pub fn reason_to_stay(ctx: Ctx<'_>) -> Option<String> {
     if shell::with(|shell| shell.locks.tickets()) > 0 {
         return Some("requests with NOTIFY wait: CONFIG SET lock.drain yes ends them".into());
     }
-    client_with_queued_command(ctx).or_else(|| rule_with_own_command(ctx))
+    client_with_kept_command(ctx).or_else(|| rule_with_own_command(ctx))
 }
 
-/// A client with a queued command. The server does not say which command it is.
-fn client_with_queued_command(ctx: Ctx<'_>) -> Option<String> {
+/// A client with a queued command (the server does not say which command it is), or whose last command is the module's.
+fn client_with_kept_command(ctx: Ctx<'_>) -> Option<String> {
     if ctx.is_threaded_redis() {
         return None;
     }
@@ -52,26 +55,57 @@ fn client_with_queued_command(ctx: Ctx<'_>) -> Option<String> {
                 .into(),
         );
     };
-    let id = clients
-        .split(|byte| *byte == b'\n')
-        .find_map(id_if_queued)?;
+    let clients = || {
+        let lines = clients.split(|byte| *byte == b'\n');
+        lines.map(|line| ListedClient { line })
+    };
+    if let Some(id) = clients().find(ListedClient::has_queued).map(|c| c.id()) {
+        return Some(format!(
+            "client {id} has a transaction open, or its command was postponed by a pause, and that may be a command of \
+             this module. Try again, or end it with CLIENT KILL ID {id}"
+        ));
+    }
+    let is_kept = |client: &ListedClient<'_>| client.last_command_is(|name| is_own(ctx, name));
+    let id = clients().find(is_kept)?.id();
+    let kept = clients().filter(is_kept).count();
     Some(format!(
-        "client {id} has a transaction open, or its command was postponed by a pause, and that may be a command of \
-         this module. Try again, or end it with CLIENT KILL ID {id}"
+        "the last command of {kept} connections is one of this module, the first of them is client {id}: CLIENT LIST \
+         would read it after the unload and end the server. Put CLIENT KILL TYPE normal and CLIENT KILL TYPE pubsub \
+         before MODULE UNLOAD in a MULTI: scripts/upgrade.sh does it"
     ))
 }
 
-/// The id of a client of `CLIENT LIST` that has queued commands, which `multi` counts (not of the client whose
-/// transaction runs, perhaps the one that unloads: its last command is `EXEC`), or whose postponed command runs at the
-/// end of this tick (the flag `u`).
-fn id_if_queued(client: &[u8]) -> Option<&str> {
-    let field = |name: &[u8]| {
-        let mut words = client.split(|byte| *byte == b' ');
-        words.find_map(|word| word.strip_prefix(name)?.strip_prefix(b"="))
-    };
-    let has_queued = !matches!(field(b"multi")?, b"-1" | b"0") && field(b"cmd") != Some(b"exec");
-    let is_postponed = field(b"flags")?.contains(&b'u');
-    std::str::from_utf8(field(b"id").filter(|_| has_queued || is_postponed)?).ok()
+/// A line of `CLIENT LIST`.
+struct ListedClient<'a> {
+    line: &'a [u8],
+}
+
+impl<'a> ListedClient<'a> {
+    fn field(&self, name: &[u8]) -> &'a [u8] {
+        let mut words = self.line.split(|byte| *byte == b' ');
+        words
+            .find_map(|word| word.strip_prefix(name)?.strip_prefix(b"="))
+            .unwrap_or_default()
+    }
+
+    fn id(&self) -> &'a str {
+        std::str::from_utf8(self.field(b"id")).unwrap_or_default()
+    }
+
+    /// Whether it has queued commands, which `multi` counts (not of the client whose transaction runs, perhaps the one
+    /// that unloads: its last command is `EXEC`), or a postponed command that runs at the end of this tick (the flag
+    /// `u`).
+    fn has_queued(&self) -> bool {
+        let is_open = !matches!(self.field(b"multi"), b"" | b"-1" | b"0");
+        let is_postponed = self.field(b"flags").contains(&b'u');
+        (is_open && self.field(b"cmd") != b"exec") || is_postponed
+    }
+
+    /// Whether it stays connected (without the flag `A`, of a client that the server is about to close), and its last
+    /// command is one of these.
+    fn last_command_is(&self, is_sought: impl Fn(&[u8]) -> bool) -> bool {
+        !self.field(b"flags").contains(&b'A') && is_sought(self.field(b"cmd"))
+    }
 }
 
 /// A rule that names a command of this module.
@@ -110,7 +144,7 @@ fn first_naming_rule(ctx: Ctx<'_>) -> Result<Option<NamingRule>, Unreadable> {
         let name = words.nth(1).unwrap_or_default();
         if let Some(rule) = words
             .map(without_parentheses)
-            .find(|word| is_ours(ctx, word))
+            .find(|word| command_of(word).is_some_and(|name| is_own(ctx, name)))
         {
             return Ok(Some(NamingRule {
                 user: printable(name),
@@ -133,9 +167,10 @@ fn command_of(word: &[u8]) -> Option<&[u8]> {
     is_rule.then(|| command.split(|byte| *byte == b'|').next())?
 }
 
-/// Whether this rule names a command of this module.
-fn is_ours(ctx: Ctx<'_>, word: &[u8]) -> bool {
-    let Some(Ok(command)) = command_of(word).map(CString::new) else {
+/// Whether this is the name of a command of this module. (The server's lookup of an empty name reads memory that it has
+/// not set: lookupCommandBySdsLogic in its server.c.)
+fn is_own(ctx: Ctx<'_>, name: &[u8]) -> bool {
+    let Some(command) = CString::new(name).ok().filter(|name| !name.is_empty()) else {
         return false;
     };
     // SAFETY: context and name are live. The result is NULL for every command that is not of this module, and is only

@@ -1,9 +1,10 @@
-//! `MODULE UNLOAD` in cases that the server would not survive: users' rules name commands of the module, or a
-//! transaction has one queued.
+//! `MODULE UNLOAD` in cases that the server would not survive: users' rules name commands of the module, a transaction
+//! has one queued, or a connection has one as its last command.
 
 use crate::common::scene::unload_and_load;
 use crate::common::{has_io_threads, module_path, wait_for, Conn, TestServer};
 use crate::lifecycle::settings::own_lines;
+use crate::redisson::native_effects::acquire;
 
 /// Rules that name a command of the module, in every way that a server keeps them.
 const NAMING: [&[&str]; 8] = [
@@ -234,4 +235,45 @@ fn a_command_that_a_pause_has_postponed_keeps_the_module() {
         assert!(admin.recv().is_error(), "queued: {queue}");
         assert!(!other.recv().is_error());
     }
+}
+
+/// `CLIENT LIST` would read it after the unload, and the server would end.
+#[test]
+fn a_last_command_of_a_connection_keeps_the_module() {
+    let mut server = TestServer::with(&["--lock.redisson-scripts", "yes"]);
+    if has_io_threads() && !server.is_valkey() && server.version() >= (8, 0, 0) {
+        // On these servers the module does not list the clients.
+        return;
+    }
+    let (mut admin, mut idle, mut refused_one) = (server.conn(), server.conn(), server.conn());
+    let mut by_script = server.conn();
+    assert!(by_script.run(acquire("u:1")).is_nil());
+    admin.line("CONFIG SET lock.redisson-scripts no");
+    idle.line("LOCK.ACQUIRE k2 o PX 60000");
+    assert!(refused_one.line("lock.acquire").is_error());
+    for kept in [3, 2, 1] {
+        assert!(refused(&mut admin));
+        let lines = own_lines(&server.log());
+        let line = lines.last().expect("a line");
+        let expected = format!("not unloaded: the last command of {kept} connections is one of");
+        assert!(line.starts_with(&expected), "{line}");
+        let other = [&mut idle, &mut refused_one, &mut by_script]
+            .into_iter()
+            .nth(kept - 1);
+        other.expect("a connection").line("PING");
+    }
+    unload_and_load(&mut admin);
+
+    // A transaction that closes the connections first, as scripts/upgrade.sh does.
+    idle.line("LOCK.ACQUIRE k2 o ONCE");
+    let load = format!("MODULE LOAD {}", module_path().display());
+    let closing = ["CLIENT KILL TYPE normal", "CLIENT KILL TYPE pubsub"];
+    let exchange = ["MODULE UNLOAD lock", &load, "EXEC"];
+    admin.send_lines(&[&["MULTI"], &closing[..], &exchange[..]].concat());
+    let replies: Vec<_> = (0..6).map(|_| admin.recv()).collect();
+    let results = replies[5].list();
+    assert_eq!(results[2].text(), "OK", "{results:?}");
+    assert_eq!(results[3].text(), "OK", "{results:?}");
+    assert!(admin.line("CLIENT LIST").text().contains("cmd=client|list"));
+    assert!(server.is_alive());
 }

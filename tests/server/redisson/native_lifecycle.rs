@@ -70,6 +70,7 @@ fn the_module_stays_while_a_pause_may_hold_back_its_commands() {
     assert!(c.line("MODULE UNLOAD lock").is_error());
     c.line("CLIENT UNPAUSE");
     assert!(paused.recv().is_nil());
+    paused.line("PING"); // else the module stays because of its last command
     is_unloaded_and_loaded(&mut c);
 }
 
