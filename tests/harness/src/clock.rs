@@ -49,13 +49,19 @@ fn shim() -> &'static Path {
     SHIM.get_or_init(|| build("clock_shim"))
 }
 
-/// Compiles a library to preload, next to the test program, which is somewhere below target.
+/// Compiles a library to preload, next to the test program, which is somewhere below target. It is compiled again when
+/// its source is newer.
 pub(crate) fn build(name: &str) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("{name}.rs"));
     let program = std::env::current_exe().expect("a program");
-    let library = program.with_file_name(format!("{name}.{}.so", std::process::id()));
+    let library = program.with_file_name(format!("{name}.so"));
+    let changed = |file: &Path| std::fs::metadata(file).and_then(|file| file.modified());
+    let present = changed(&library).ok();
+    if present.is_some_and(|built| built > changed(&source).expect("the source")) {
+        return library;
+    }
     // In a directory of its own: the compiler's intermediate files have the same names in every run, and other tests
-    // may be building the library at the same time.
+    // may be building the library at the same time. The rename leaves the file of running servers as it is.
     let place = tempfile::tempdir_in(program.parent().expect("a directory")).expect("a directory");
     let built = place.path().join("shim.so");
     let status = Command::new("rustc")
