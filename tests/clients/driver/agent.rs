@@ -21,7 +21,7 @@ use std::sync::mpsc::{channel, Receiver};
 use redis_lock_harness::patience;
 use redis_lock_harness::process::spawn;
 
-use crate::Client;
+use crate::Subject;
 
 /// A running agent; dropping it ends the process.
 pub struct Agent {
@@ -30,20 +30,15 @@ pub struct Agent {
     answers: Receiver<String>,
 }
 
-/// The directory of a client.
-pub fn directory_of(client: &Client) -> PathBuf {
-    directory(client.name)
-}
-
 /// The directory of this name.
 pub fn directory(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
 }
 
 impl Agent {
-    /// Starts the client's agent, connected to this port.
-    pub fn start(client: &Client, port: u16) -> Agent {
-        Agent::start_as(client.name, port, &[])
+    /// Starts the agent of this subject, connected to this port.
+    pub fn start(subject: &Subject, port: u16) -> Agent {
+        Agent::start_as(subject.name, port, subject.mode)
     }
 
     /// Starts the agent in this directory with further arguments.

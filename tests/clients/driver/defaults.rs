@@ -24,13 +24,17 @@ fn report() {
     let wanted = std::env::var("LOCK_CLIENTS").ok();
     let is_wanted = |client: &&&Client| {
         let names = wanted.as_deref();
-        names.is_none_or(|names| names.split_whitespace().any(|name| name == client.name))
+        names.is_none_or(|names| {
+            names
+                .split_whitespace()
+                .any(|name| name == client.subject.name)
+        })
     };
     let measured: Vec<String> = ALL.iter().filter(is_wanted).map(|c| row(c)).collect();
     let text = read(&page());
     let (before, rest) = text.split_once(BEGIN).expect("a begin");
     let (table, after) = rest.split_once(END).expect("an end");
-    let start = |client: &Client| format!("| {} {} |", client.name, client.version);
+    let start = |client: &Client| format!("| {} {} |", client.subject.name, client.version);
     let rows = ALL.iter().filter_map(|client| {
         let mut known = measured.iter().map(String::as_str).chain(table.lines());
         known.find(|row| row.starts_with(&start(client)))
@@ -42,7 +46,7 @@ fn report() {
 
 fn row(client: &Client) -> String {
     let cells = [
-        format!("{} {}", client.name, client.version),
+        format!("{} {}", client.subject.name, client.version),
         a_long_wait(client),
         a_killed_wait(client),
         a_ping_beside(client),
@@ -55,13 +59,13 @@ fn row(client: &Client) -> String {
 
 /// Ten seconds, or somewhat more than the library's own limit if that is longer.
 fn a_long_wait(client: &Client) -> String {
-    let wait = match client.gives_up_after {
+    let wait = match client.subject.gives_up_after {
         limit @ 10_000.. => limit + 2_000,
         _ => 10_000,
     };
     let server = TestServer::start();
     hold(&mut server.conn());
-    let mut agent = Agent::start(client, server.port);
+    let mut agent = Agent::start(&client.subject, server.port);
     let start = Instant::now();
     let answer = agent.run(&format!("raw {wait} k a"));
     let took = in_seconds(start.elapsed());
@@ -85,7 +89,7 @@ fn a_killed_wait(client: &Client) -> String {
     let server = TestServer::start();
     let mut conn = server.conn();
     hold(&mut conn);
-    let mut agent = Agent::start(client, server.port);
+    let mut agent = Agent::start(&client.subject, server.port);
     agent.order("raw 20000 k a");
     let first = wait_for_connection(&mut conn, "a");
     conn.line(&format!("CLIENT KILL ID {first}"));
@@ -103,7 +107,7 @@ fn a_killed_wait(client: &Client) -> String {
 fn a_ping_beside(client: &Client) -> String {
     let server = TestServer::start();
     hold(&mut server.conn());
-    let mut agent = Agent::start(client, server.port);
+    let mut agent = Agent::start(&client.subject, server.port);
     let start = Instant::now();
     let answer = agent.run("ping-behind 2000 k a");
     match answer.strip_prefix("ping ").map(str::parse) {

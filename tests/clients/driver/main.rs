@@ -9,6 +9,9 @@
 //! A helper that waits by tickets is an entry in the second list and a file in its client's directory.
 //! `ticket_agent.rs` has the orders of its agent, `tickets.rs` its tests.
 //!
+//! The packages of this repository for other languages (`clients/`) go through the same tests. Theirs is the third list:
+//! an agent around the built package, once with parked waits and once with tickets.
+//!
 //! `make test-clients` installs the clients that the machine supports and runs their tests; a test of a client that is
 //! not installed fails. The driver's own connections hold locks and wait for them, too, so that a test can see the
 //! queue and add other waiters.
@@ -29,36 +32,77 @@ mod suite;
 mod ticket_agent;
 mod tickets;
 
-/// A client library.
-pub struct Client {
+/// What a test of parked waits knows of the program that it drives.
+pub struct Subject {
     /// Its directory.
     name: &'static str,
+    /// The arguments of `run` after host and port.
+    mode: &'static [&'static str],
+    /// The milliseconds without a reply after which it gives up by default; 0: never.
+    gives_up_after: u64,
+    /// Whether one client object sends all commands through one connection.
+    multiplexed: bool,
+    /// The answer to a release that is sent again, because the reply to the first one was lost: `0` (nothing is held
+    /// any more), or `1` where it counts as the first one's.
+    repeated_release: &'static str,
+}
+
+/// A client library.
+pub struct Client {
+    subject: Subject,
     /// The version that is tested.
     version: &'static str,
     /// The file in its directory that pins the version.
     pinned_in: &'static str,
     /// The file in its directory that the page shows.
     helper: &'static str,
-    /// The milliseconds without a reply after which it gives up by default; 0: never.
-    gives_up_after: u64,
-    /// Whether one client object sends all commands through one connection.
-    multiplexed: bool,
     /// The setting that the page recommends.
     setting: &'static str,
 }
 
-/// A helper that waits by tickets.
-pub struct TicketHelper {
-    /// Its name in the page's table.
-    name: &'static str,
+/// What a test of tickets knows of the program that it drives.
+pub struct TicketSubject {
     /// The directory of its client.
     client: &'static str,
-    /// The file in it that the page shows.
-    file: &'static str,
     /// The third argument of `run`.
     mode: &'static str,
     /// The highest number of connections that it needs.
     connections: usize,
+    /// The request by which it confirms the message of a grant.
+    confirms_by: &'static str,
+}
+
+/// A helper that waits by tickets.
+pub struct TicketHelper {
+    subject: TicketSubject,
+    /// Its name in the page's table.
+    name: &'static str,
+    /// The file of its client that the page shows.
+    file: &'static str,
+}
+
+/// The tests of parked waits of this subject.
+macro_rules! parked_tests {
+    ($subject:expr) => {
+        parked_tests!(@tests $subject;
+            two_owners_contend
+            a_wait_that_ends_is_nil
+            a_refusal_is_told_at_once
+            the_connection_is_killed_while_it_waits
+            the_reply_of_an_acquire_is_lost
+            the_reply_of_a_hand_off_is_lost
+            a_wait_longer_than_the_clients_own_limit
+            the_server_starts_again_while_it_waits
+            the_server_hangs_while_it_waits
+            the_server_hangs_for_a_moment
+            a_wait_delays_no_other_call
+            a_renew_and_a_release_are_sent_again
+            a_token_is_good_for_its_own_grant_only
+        );
+    };
+    (@tests $subject:expr; $($test:ident)*) => {
+        $(#[test] fn $test() { suite::$test(&$subject); })*
+    };
 }
 
 /// The tests of every client: `suite.rs` has them.
@@ -66,103 +110,140 @@ macro_rules! clients {
     ($($module:ident: $client:expr,)*) => {
         const ALL: &[&Client] = &[$(&$module::CLIENT),*];
         $(mod $module {
-            use super::{suite, Client};
+            use super::{suite, Client, Subject};
             pub const CLIENT: Client = $client;
-            clients!(@tests
-                two_owners_contend
-                a_wait_that_ends_is_nil
-                a_refusal_is_told_at_once
-                the_connection_is_killed_while_it_waits
-                the_reply_of_an_acquire_is_lost
-                the_reply_of_a_hand_off_is_lost
-                a_wait_longer_than_the_clients_own_limit
-                the_server_starts_again_while_it_waits
-                the_server_hangs_while_it_waits
-                the_server_hangs_for_a_moment
-                a_wait_delays_no_other_call
-                a_renew_and_a_release_are_sent_again
-                a_token_is_good_for_its_own_grant_only
-            );
+            parked_tests!(CLIENT.subject);
         })*
-    };
-    (@tests $($test:ident)*) => {
-        $(#[test] fn $test() { suite::$test(&CLIENT); })*
     };
 }
 
 clients! {
     redis_py: Client {
-        name: "redis-py",
+        subject: Subject {
+            name: "redis-py",
+            mode: &[],
+            gives_up_after: 5_000,
+            multiplexed: false,
+            repeated_release: "0",
+        },
         version: "8.1.0",
         pinned_in: "requirements.txt",
         helper: "redis_lock.py",
-        gives_up_after: 5_000,
-        multiplexed: false,
         setting: "`retry=None`, and slices below `socket_timeout`",
     },
     node_redis: Client {
-        name: "node-redis",
+        subject: Subject {
+            name: "node-redis",
+            mode: &[],
+            gives_up_after: 0,
+            multiplexed: true,
+            repeated_release: "0",
+        },
         version: "6.3.1",
         pinned_in: "package.json",
         helper: "redis_lock.mjs",
-        gives_up_after: 0,
-        multiplexed: true,
         setting: "`duplicate()` for the wait; `socketTimeout` on it",
     },
     ioredis: Client {
-        name: "ioredis",
+        subject: Subject {
+            name: "ioredis",
+            mode: &[],
+            gives_up_after: 0,
+            multiplexed: true,
+            repeated_release: "0",
+        },
         version: "6.0.0",
         pinned_in: "package.json",
         helper: "redis_lock.mjs",
-        gives_up_after: 0,
-        multiplexed: true,
         setting: "`duplicate()` for the wait; `maxRetriesPerRequest: 0` and `socketTimeout` on it",
     },
     redis_rs: Client {
-        name: "redis-rs",
+        subject: Subject {
+            name: "redis-rs",
+            mode: &[],
+            gives_up_after: 500,
+            multiplexed: true,
+            repeated_release: "0",
+        },
         version: "1.8.1",
         pinned_in: "Cargo.toml",
         helper: "redis_lock.rs",
-        gives_up_after: 500,
-        multiplexed: true,
         setting: "`set_response_timeout`, on a connection of its own for the wait",
     },
     go_redis: Client {
-        name: "go-redis",
+        subject: Subject {
+            name: "go-redis",
+            mode: &[],
+            gives_up_after: 5_000,
+            multiplexed: false,
+            repeated_release: "0",
+        },
         version: "9.23.0",
         pinned_in: "go.mod",
         helper: "redislock.go",
-        gives_up_after: 5_000,
-        multiplexed: false,
         setting: "`MaxRetries: -1`, and slices below `ReadTimeout`",
     },
     jedis: Client {
-        name: "jedis",
+        subject: Subject {
+            name: "jedis",
+            mode: &[],
+            gives_up_after: 2_000,
+            multiplexed: false,
+            repeated_release: "0",
+        },
         version: "8.0.2",
         pinned_in: "pom.xml",
         helper: "Locks.java",
-        gives_up_after: 2_000,
-        multiplexed: false,
         setting: "`sendBlockingCommand`, not `sendCommand`",
     },
     lettuce: Client {
-        name: "lettuce",
+        subject: Subject {
+            name: "lettuce",
+            mode: &[],
+            gives_up_after: 60_000,
+            multiplexed: true,
+            repeated_release: "0",
+        },
         version: "7.7.0.RELEASE",
         pinned_in: "pom.xml",
         helper: "Locks.java",
-        gives_up_after: 60_000,
-        multiplexed: true,
         setting: "a connection of its own, always `ONCE`, slices below the timeout",
     },
     redis_rb: Client {
-        name: "redis-rb",
+        subject: Subject {
+            name: "redis-rb",
+            mode: &[],
+            gives_up_after: 1_000,
+            multiplexed: true,
+            repeated_release: "0",
+        },
         version: "6.0.0",
         pinned_in: "Gemfile",
         helper: "redis_lock.rb",
-        gives_up_after: 1_000,
-        multiplexed: true,
         setting: "a `timeout` above the slices, `reconnect_attempts: 0`",
     },
+}
+
+/// The tests of waits by tickets of this subject, and `more`.
+macro_rules! ticket_tests {
+    ($subject:expr; $($more:ident)*) => {
+        ticket_tests!(@tests $subject;
+            a_thousand_waits_on_two_connections
+            a_grant_without_a_subscriber
+            the_message_of_a_grant_is_lost
+            the_reply_of_a_grant_is_lost
+            the_reply_of_the_confirmation_is_lost
+            a_forged_message_grants_nothing
+            a_wait_that_ends_is_nil
+            a_refusal_is_told_at_once
+            the_server_hangs_while_it_waits
+            a_replica_is_promoted
+            $($more)*
+        );
+    };
+    (@tests $subject:expr; $($test:ident)*) => {
+        $(#[test] fn $test() { tickets::$test(&$subject); })*
+    };
 }
 
 /// The tests of every helper that waits by tickets: `tickets.rs` has them. `and` lists those that not every helper can
@@ -174,98 +255,149 @@ macro_rules! ticket_helpers {
             &[$((&with_tickets::$module::HELPER, &[$(stringify!($more)),*])),*];
         mod with_tickets {
             $(pub mod $module {
-                use crate::{tickets, TicketHelper};
+                use crate::{tickets, TicketHelper, TicketSubject};
                 pub const HELPER: TicketHelper = $helper;
-                ticket_helpers!(@tests
-                    a_thousand_waits_on_two_connections
-                    a_grant_without_a_subscriber
-                    the_message_of_a_grant_is_lost
-                    the_reply_of_a_grant_is_lost
-                    the_reply_of_the_renewal_is_lost
-                    a_forged_message_grants_nothing
-                    a_wait_that_ends_is_nil
-                    a_refusal_is_told_at_once
-                    the_server_hangs_while_it_waits
-                    a_replica_is_promoted
-                    $($more)*
-                );
+                ticket_tests!(HELPER.subject; $($more)*);
             })*
         }
-    };
-    (@tests $($test:ident)*) => {
-        $(#[test] fn $test() { tickets::$test(&HELPER); })*
     };
 }
 
 ticket_helpers! {
     redis_py: TicketHelper {
+        subject: TicketSubject {
+            client: "redis-py",
+            mode: "tasks",
+            connections: 2,
+            confirms_by: "LOCK.RENEW",
+        },
         name: "redis-py, asyncio",
-        client: "redis-py",
         file: "tickets.py",
-        mode: "tasks",
-        connections: 2,
     }, and [a_cancelled_wait_is_withdrawn, the_slot_moves],
     threads_of_redis_py: TicketHelper {
+        subject: TicketSubject {
+            client: "redis-py",
+            mode: "threads",
+            connections: 2,
+            confirms_by: "LOCK.RENEW",
+        },
         name: "redis-py, threads",
-        client: "redis-py",
         file: "tickets_threads.py",
-        mode: "threads",
-        connections: 2,
     }, and [the_slot_moves],
     node_redis: TicketHelper {
+        subject: TicketSubject {
+            client: "node-redis",
+            mode: "tickets",
+            connections: 1,
+            confirms_by: "LOCK.RENEW",
+        },
         name: "node-redis",
-        client: "node-redis",
         file: "tickets.mjs",
-        mode: "tickets",
-        connections: 1,
     }, and [a_cancelled_wait_is_withdrawn, the_slot_moves],
     ioredis: TicketHelper {
+        subject: TicketSubject {
+            client: "ioredis",
+            mode: "tickets",
+            connections: 2,
+            confirms_by: "LOCK.RENEW",
+        },
         name: "ioredis",
-        client: "ioredis",
         file: "tickets.mjs",
-        mode: "tickets",
-        connections: 2,
     }, and [a_cancelled_wait_is_withdrawn, the_slot_moves],
     redis_rs: TicketHelper {
+        subject: TicketSubject {
+            client: "redis-rs",
+            mode: "tickets",
+            connections: 1,
+            confirms_by: "LOCK.RENEW",
+        },
         name: "redis-rs",
-        client: "redis-rs",
         file: "tickets.rs",
-        mode: "tickets",
-        connections: 1,
     }, and [a_cancelled_wait_is_withdrawn, the_slot_moves],
     go_redis: TicketHelper {
+        subject: TicketSubject {
+            client: "go-redis",
+            mode: "tickets",
+            connections: 2,
+            confirms_by: "LOCK.RENEW",
+        },
         name: "go-redis",
-        client: "go-redis",
         file: "tickets.go",
-        mode: "tickets",
-        connections: 2,
     }, and [a_cancelled_wait_is_withdrawn, the_slot_moves],
     jedis: TicketHelper {
+        subject: TicketSubject {
+            client: "jedis",
+            mode: "tickets",
+            connections: 2,
+            confirms_by: "LOCK.RENEW",
+        },
         name: "Jedis",
-        client: "jedis",
         file: "Tickets.java",
-        mode: "tickets",
-        connections: 2,
     }, and [a_cancelled_wait_is_withdrawn, the_slot_moves],
     lettuce: TicketHelper {
+        subject: TicketSubject {
+            client: "lettuce",
+            mode: "tickets",
+            connections: 1,
+            confirms_by: "LOCK.RENEW",
+        },
         name: "Lettuce",
-        client: "lettuce",
         file: "Tickets.java",
-        mode: "tickets",
-        connections: 1,
     }, and [a_cancelled_wait_is_withdrawn, the_slot_moves],
     rueidis: TicketHelper {
+        subject: TicketSubject {
+            client: "rueidis",
+            mode: "tickets",
+            connections: 1,
+            confirms_by: "LOCK.RENEW",
+        },
         name: "rueidis",
-        client: "rueidis",
         file: "tickets.go",
-        mode: "tickets",
-        connections: 1,
     }, and [a_cancelled_wait_is_withdrawn, the_slot_moves],
     redis_rb: TicketHelper {
+        subject: TicketSubject {
+            client: "redis-rb",
+            mode: "tickets",
+            connections: 2,
+            confirms_by: "LOCK.RENEW",
+        },
         name: "redis-rb",
-        client: "redis-rb",
         file: "tickets.rb",
-        mode: "tickets",
-        connections: 2,
     }, and [a_cancelled_wait_is_withdrawn, the_slot_moves],
+}
+
+/// The packages of `clients/`, in `tests/clients/NAME-package`: each by both ways to wait.
+macro_rules! packages {
+    ($($module:ident: $directory:literal, [$($mode:ident = $word:literal),*],)*) => {
+        /// The directories of the packages.
+        const PACKAGES: &[&str] = &[$($directory),*];
+        $(mod $module {
+            mod parked {
+                use crate::{suite, Subject};
+                const SUBJECT: Subject = Subject {
+                    name: $directory,
+                    mode: &["parked"],
+                    gives_up_after: 5_000,
+                    multiplexed: true,
+                    repeated_release: "1",
+                };
+                parked_tests!(SUBJECT);
+            }
+            $(mod $mode {
+                use crate::{tickets, TicketSubject};
+                const SUBJECT: TicketSubject = TicketSubject {
+                    client: $directory,
+                    mode: $word,
+                    connections: 2,
+                    confirms_by: "LOCK.ACQUIRE",
+                };
+                ticket_tests!(SUBJECT; a_cancelled_wait_is_withdrawn the_slot_moves);
+            })*
+        })*
+    };
+}
+
+packages! {
+    java_package: "java-package", [tickets = "tickets"],
+    python_package: "python-package", [tasks = "tasks", threads = "threads"],
 }

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::agent::{directory, directory_of};
-use crate::{ALL, TICKET_HELPERS};
+use crate::agent::directory;
+use crate::{ALL, PACKAGES, TICKET_HELPERS};
 
 /// The limit of lines: a helper must be short enough to read at a glance.
 const LONGEST_HELPER: usize = 40;
@@ -24,10 +24,10 @@ pub fn read(path: &Path) -> String {
 #[test]
 fn the_page_shows_every_helper_as_it_is_tested() {
     for client in ALL {
-        check_shown(client.name, client.helper, LONGEST_HELPER);
+        check_shown(client.subject.name, client.helper, LONGEST_HELPER);
     }
     for (helper, _) in TICKET_HELPERS {
-        check_shown(helper.client, helper.file, LONGEST_TICKET_HELPER);
+        check_shown(helper.subject.client, helper.file, LONGEST_TICKET_HELPER);
     }
 }
 
@@ -60,13 +60,17 @@ fn the_page_names_the_features_that_the_helper_needs() {
 fn the_versions_are_those_that_are_installed() {
     let page = read(&page());
     for client in ALL {
-        let pinned = read(&directory_of(client).join(client.pinned_in));
-        assert!(pinned.contains(client.version), "{}: {pinned}", client.name);
-        let row = format!("\n| {} {} |", client.name, client.version);
+        let pinned = read(&directory(client.subject.name).join(client.pinned_in));
+        assert!(
+            pinned.contains(client.version),
+            "{}: {pinned}",
+            client.subject.name
+        );
+        let row = format!("\n| {} {} |", client.subject.name, client.version);
         assert!(
             page.contains(&row),
             "no row of {} in the table",
-            client.name
+            client.subject.name
         );
     }
 }
@@ -76,11 +80,12 @@ fn every_directory_with_an_agent_is_tested() {
     let beside = std::fs::read_dir(env!("CARGO_MANIFEST_DIR")).expect("a directory");
     for entry in beside.map(|entry| entry.expect("an entry")) {
         let name = entry.file_name();
-        let is_client = ALL.iter().any(|client| *client.name == *name);
+        let is_client = ALL.iter().any(|client| *client.subject.name == *name);
         let known = is_client
+            || PACKAGES.iter().any(|package| **package == *name)
             || TICKET_HELPERS
                 .iter()
-                .any(|(helper, _)| *helper.client == *name);
+                .any(|(helper, _)| *helper.subject.client == *name);
         assert!(
             known || !entry.path().join("run").exists(),
             "{name:?} is not in the list"
@@ -93,7 +98,7 @@ fn every_directory_with_an_agent_is_tested() {
 fn the_table_of_tickets_is_that_of_the_tests() {
     let page = read(&page());
     for (helper, more) in TICKET_HELPERS {
-        let start = format!("| {} | {}", helper.name, helper.connections);
+        let start = format!("| {} | {}", helper.name, helper.subject.connections);
         let row = page.lines().find(|line| line.starts_with(&start));
         let row = row.unwrap_or_else(|| panic!("no row {start}"));
         let in_cluster = row.split(" | ").nth(3).expect("a fourth column");

@@ -7,7 +7,7 @@ use redis_lock_harness::{wait_for, Conn, TestServer};
 
 use crate::agent::Agent;
 use crate::proxy::Proxy;
-use crate::Client;
+use crate::Subject;
 
 /// Whether the run is short (`LOCK_CLIENTS_QUICK`).
 fn is_quick() -> bool {
@@ -71,10 +71,10 @@ fn holds_once_and_releases(conn: &mut Conn, agent: &mut Agent, token: i64, next:
 }
 
 /// Two owners read a number, add one and write it back, under the lock: no addition is lost, tokens rise.
-pub fn two_owners_contend(client: &Client) {
+pub fn two_owners_contend(subject: &Subject) {
     let rounds = if is_quick() { 50 } else { 500 };
     let server = TestServer::start();
-    let agents = ["a", "b"].map(|owner| (owner, Agent::start(client, server.port)));
+    let agents = ["a", "b"].map(|owner| (owner, Agent::start(subject, server.port)));
     std::thread::scope(|scope| {
         for (owner, mut agent) in agents {
             let mut conn = server.conn();
@@ -114,9 +114,9 @@ fn add_one(conn: &mut Conn, token: i64) {
 }
 
 /// Not granted in time: nil, neither early nor much too late. A lost lock is reported: 0.
-pub fn a_wait_that_ends_is_nil(client: &Client) {
+pub fn a_wait_that_ends_is_nil(subject: &Subject) {
     let server = TestServer::start();
-    let mut agent = Agent::start(client, server.port);
+    let mut agent = Agent::start(subject, server.port);
     let token = hold(&mut server.conn());
     let start = Instant::now();
     assert_eq!(agent.run("acquire k a 700 30000"), "nil");
@@ -132,9 +132,9 @@ pub fn a_wait_that_ends_is_nil(client: &Client) {
 }
 
 /// A refusal by the server is no network error: it is reported, not repeated until the wait is over.
-pub fn a_refusal_is_told_at_once(client: &Client) {
+pub fn a_refusal_is_told_at_once(subject: &Subject) {
     let server = TestServer::start();
-    let mut agent = Agent::start(client, server.port);
+    let mut agent = Agent::start(subject, server.port);
     server.conn().line("RPUSH k element");
     let start = Instant::now();
     let answer = agent.run("acquire k a 60000 30000");
@@ -150,9 +150,9 @@ pub fn a_refusal_is_told_at_once(client: &Client) {
 }
 
 /// The wait continues, keeps its place before later ones, and is granted once.
-pub fn the_connection_is_killed_while_it_waits(client: &Client) {
+pub fn the_connection_is_killed_while_it_waits(subject: &Subject) {
     let server = TestServer::with(&["--lock.queue-grace", "20000"]);
-    let mut agent = Agent::start(client, server.port);
+    let mut agent = Agent::start(subject, server.port);
     let mut conn = server.conn();
     hold(&mut conn);
     agent.order("acquire k a 20000 30000");
@@ -168,10 +168,10 @@ pub fn the_connection_is_killed_while_it_waits(client: &Client) {
 }
 
 /// The lock is granted, but the reply is lost: the repeated request returns the same grant.
-pub fn the_reply_of_an_acquire_is_lost(client: &Client) {
+pub fn the_reply_of_an_acquire_is_lost(subject: &Subject) {
     let server = TestServer::start();
     let proxy = Proxy::before(server.port);
-    let mut agent = Agent::start(client, proxy.port);
+    let mut agent = Agent::start(subject, proxy.port);
     proxy.lose_reply_to("LOCK.ACQUIRE");
     agent.order("acquire k a 20000 30000");
     let token = agent.token();
@@ -180,10 +180,10 @@ pub fn the_reply_of_an_acquire_is_lost(client: &Client) {
 }
 
 /// The same with a request that waited.
-pub fn the_reply_of_a_hand_off_is_lost(client: &Client) {
+pub fn the_reply_of_a_hand_off_is_lost(subject: &Subject) {
     let server = TestServer::start();
     let proxy = Proxy::before(server.port);
-    let mut agent = Agent::start(client, proxy.port);
+    let mut agent = Agent::start(subject, proxy.port);
     let mut conn = server.conn();
     hold(&mut conn);
     proxy.lose_reply_to("LOCK.ACQUIRE");
@@ -196,11 +196,11 @@ pub fn the_reply_of_a_hand_off_is_lost(client: &Client) {
 }
 
 /// The library's limit for a reply is shorter than this: the helper does not give up, and keeps its place.
-pub fn a_wait_longer_than_the_clients_own_limit(client: &Client) {
-    let limit = (client.gives_up_after + 1_000).max(5_000);
+pub fn a_wait_longer_than_the_clients_own_limit(subject: &Subject) {
+    let limit = (subject.gives_up_after + 1_000).max(5_000);
     let limit = Duration::from_millis(if is_quick() { limit.min(7_000) } else { limit });
     let server = TestServer::with(&["--lock.queue-grace", "20000"]);
-    let mut agent = Agent::start(client, server.port);
+    let mut agent = Agent::start(subject, server.port);
     let mut conn = server.conn();
     hold(&mut conn);
     agent.order("acquire k a 600000 30000");
@@ -217,9 +217,9 @@ pub fn a_wait_longer_than_the_clients_own_limit(client: &Client) {
 }
 
 /// If all commands go through one connection, the wait has another one: a renewal need not wait behind it.
-pub fn a_wait_delays_no_other_call(client: &Client) {
+pub fn a_wait_delays_no_other_call(subject: &Subject) {
     let server = TestServer::start();
-    let mut agent = Agent::start(client, server.port);
+    let mut agent = Agent::start(subject, server.port);
     let mut conn = server.conn();
     hold(&mut conn);
     agent.order("acquire other a 20000 30000");
@@ -234,7 +234,7 @@ pub fn a_wait_delays_no_other_call(client: &Client) {
     let waiting = wait_for_connection(&mut conn, "a");
     let is_shared = renewed.starts_with(&format!("id={waiting} "));
     assert!(
-        !(client.multiplexed && is_shared),
+        !(subject.multiplexed && is_shared),
         "a renewal would wait behind it"
     );
     conn.line("LOCK.RELEASE k holder");
@@ -242,12 +242,12 @@ pub fn a_wait_delays_no_other_call(client: &Client) {
     holds_once_and_releases(&mut conn, &mut agent, token, None);
 }
 
-/// Both are safe to repeat: the lost reply of a renewal is recovered, and a repeated release is answered 0 (nothing is
-/// held under that token any more) and does not affect the next grant.
-pub fn a_renew_and_a_release_are_sent_again(client: &Client) {
+/// Both are safe to repeat: the lost reply of a renewal is recovered, and a repeated release does not affect
+/// the next grant.
+pub fn a_renew_and_a_release_are_sent_again(subject: &Subject) {
     let server = TestServer::start();
     let proxy = Proxy::before(server.port);
-    let mut agent = Agent::start(client, proxy.port);
+    let mut agent = Agent::start(subject, proxy.port);
     let mut conn = server.conn();
     agent.order("acquire k a 20000 30000");
     let token = agent.token();
@@ -258,16 +258,19 @@ pub fn a_renew_and_a_release_are_sent_again(client: &Client) {
     next.send_line("LOCK.ACQUIRE k later PX 600000 BLOCK 0");
     server.wait_for_waiters(1);
     proxy.lose_reply_to("LOCK.RELEASE");
-    assert_eq!(agent.run(&format!("release k a {token}")), "0");
+    assert_eq!(
+        agent.run(&format!("release k a {token}")),
+        subject.repeated_release
+    );
     assert_eq!(proxy.lost(), 2);
     assert!(next.recv().int() > token);
     assert_eq!(conn.line("HGET k later").text(), "1");
 }
 
 /// A late command with the token of a former grant has no effect; a release ends all holds of its grant.
-pub fn a_token_is_good_for_its_own_grant_only(client: &Client) {
+pub fn a_token_is_good_for_its_own_grant_only(subject: &Subject) {
     let server = TestServer::start();
-    let mut agent = Agent::start(client, server.port);
+    let mut agent = Agent::start(subject, server.port);
     let mut conn = server.conn();
     agent.order("acquire k a 20000 30000");
     let former = agent.token();
@@ -284,9 +287,9 @@ pub fn a_token_is_good_for_its_own_grant_only(client: &Client) {
 }
 
 /// Connections break and new ones are refused for a moment: the wait continues. (This server has lost the lock.)
-pub fn the_server_starts_again_while_it_waits(client: &Client) {
+pub fn the_server_starts_again_while_it_waits(subject: &Subject) {
     let mut server = TestServer::start();
-    let mut agent = Agent::start(client, server.port);
+    let mut agent = Agent::start(subject, server.port);
     hold(&mut server.conn());
     agent.order("acquire k a 60000 30000");
     wait_for_connection(&mut server.conn(), "a");
@@ -298,9 +301,9 @@ pub fn the_server_starts_again_while_it_waits(client: &Client) {
 
 /// A server that hangs keeps its connections open: only the client's own limit detects it. No client waits very much
 /// longer than requested.
-pub fn the_server_hangs_while_it_waits(client: &Client) {
+pub fn the_server_hangs_while_it_waits(subject: &Subject) {
     let server = TestServer::start();
-    let mut agent = Agent::start(client, server.port);
+    let mut agent = Agent::start(subject, server.port);
     hold(&mut server.conn());
     agent.order("acquire k a 3000 30000");
     wait_for_connection(&mut server.conn(), "a");
@@ -318,9 +321,9 @@ pub fn the_server_hangs_while_it_waits(client: &Client) {
 
 /// For longer than the client's limit for a reply, but not longer than the wait: the wait continues, and is granted
 /// once.
-pub fn the_server_hangs_for_a_moment(client: &Client) {
+pub fn the_server_hangs_for_a_moment(subject: &Subject) {
     let server = TestServer::with(&["--lock.queue-grace", "20000"]);
-    let mut agent = Agent::start(client, server.port);
+    let mut agent = Agent::start(subject, server.port);
     let mut conn = server.conn();
     hold(&mut conn);
     agent.order("acquire k a 600000 30000");

@@ -14,7 +14,7 @@
 use std::collections::HashMap;
 
 use crate::agent::Agent;
-use crate::TicketHelper;
+use crate::TicketSubject;
 
 /// A running agent; dropping it ends the process.
 pub struct TicketAgent {
@@ -24,19 +24,19 @@ pub struct TicketAgent {
 
 impl TicketAgent {
     /// Starts an agent, connected to this port.
-    pub fn start(helper: &TicketHelper, port: u16) -> TicketAgent {
-        TicketAgent::start_with(helper, port, &[])
+    pub fn start(subject: &TicketSubject, port: u16) -> TicketAgent {
+        TicketAgent::start_with(subject, port, &[])
     }
 
     /// Starts an agent that is connected to the cluster of this node, for keys with this hash tag (`{a}`).
-    pub fn start_in_cluster(helper: &TicketHelper, port: u16, tag: &str) -> TicketAgent {
-        TicketAgent::start_with(helper, port, &[tag])
+    pub fn start_in_cluster(subject: &TicketSubject, port: u16, tag: &str) -> TicketAgent {
+        TicketAgent::start_with(subject, port, &[tag])
     }
 
-    fn start_with(helper: &TicketHelper, port: u16, further: &[&str]) -> TicketAgent {
-        let arguments = [&[helper.mode], further].concat();
+    fn start_with(subject: &TicketSubject, port: u16, further: &[&str]) -> TicketAgent {
+        let arguments = [&[subject.mode], further].concat();
         TicketAgent {
-            agent: Agent::start_as(helper.client, port, &arguments),
+            agent: Agent::start_as(subject.client, port, &arguments),
             early: HashMap::new(),
         }
     }

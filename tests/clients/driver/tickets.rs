@@ -10,7 +10,7 @@ use redis_lock_harness::{wait_for, Conn, TestServer};
 use crate::proxy::Proxy;
 use crate::suite::hold;
 use crate::ticket_agent::TicketAgent;
-use crate::TicketHelper;
+use crate::TicketSubject;
 
 /// Longer than any test: only a message ends such a wait.
 const LONG: u32 = 600_000;
@@ -99,14 +99,14 @@ fn all_have_their_turn(
 
 /// One process, a thousand waits, at most two connections; the subscriber is killed when 300 have had their turn. The
 /// lock is held meanwhile, so the order is that of the queue before.
-pub fn a_thousand_waits_on_two_connections(helper: &TicketHelper) {
+pub fn a_thousand_waits_on_two_connections(subject: &TicketSubject) {
     let server = TestServer::with(&LONG_GRACE);
     let mut conn = server.conn();
     let token = hold(&mut conn);
-    let mut agent = TicketAgent::start(helper, server.port);
+    let mut agent = TicketAgent::start(subject, server.port);
     let owners = queue(&mut conn, &mut agent, "k", 1_000);
     let connections = others(&mut conn);
-    assert!(connections.len() <= helper.connections, "{connections:#?}");
+    assert!(connections.len() <= subject.connections, "{connections:#?}");
 
     conn.line("LOCK.RELEASE k holder");
     let highest = take_turns(&mut agent, "k", &owners[..300], token);
@@ -134,11 +134,11 @@ fn kill_subscribers(conn: &mut Conn) {
 }
 
 /// The lock becomes free while the channel has no subscriber: every wait continues.
-pub fn a_grant_without_a_subscriber(helper: &TicketHelper) {
+pub fn a_grant_without_a_subscriber(subject: &TicketSubject) {
     let server = TestServer::with(&LONG_GRACE);
     let mut conn = server.conn();
     let token = hold(&mut conn);
-    let mut agent = TicketAgent::start(helper, server.port);
+    let mut agent = TicketAgent::start(subject, server.port);
     let owners = queue(&mut conn, &mut agent, "k", 20);
     let ids = subscribers(&mut conn);
     conn.send_lines(&[
@@ -165,22 +165,22 @@ fn subscribe_fully(conn: &mut Conn, agent: &mut TicketAgent) {
 }
 
 /// The message of a grant dies with its connection: asking again returns the same grant.
-pub fn the_message_of_a_grant_is_lost(helper: &TicketHelper) {
-    a_grant_survives(helper, |proxy| proxy.lose_message("granted "));
+pub fn the_message_of_a_grant_is_lost(subject: &TicketSubject) {
+    a_grant_survives(subject, |proxy| proxy.lose_message("granted "));
 }
 
-/// The same with the reply to the renewal that follows the message.
-pub fn the_reply_of_the_renewal_is_lost(helper: &TicketHelper) {
-    a_grant_survives(helper, |proxy| proxy.lose_reply_to("LOCK.RENEW"));
+/// The same with the reply to the request that follows the message.
+pub fn the_reply_of_the_confirmation_is_lost(subject: &TicketSubject) {
+    a_grant_survives(subject, |proxy| proxy.lose_reply_to(subject.confirms_by));
 }
 
 /// The lock is granted while this is lost on the way to the client.
-fn a_grant_survives(helper: &TicketHelper, lose: impl Fn(&Proxy)) {
+fn a_grant_survives(subject: &TicketSubject, lose: impl Fn(&Proxy)) {
     let server = TestServer::start();
     let mut conn = server.conn();
     let proxy = Proxy::before(server.port);
     hold(&mut conn);
-    let mut agent = TicketAgent::start(helper, proxy.port);
+    let mut agent = TicketAgent::start(subject, proxy.port);
     subscribe_fully(&mut conn, &mut agent);
     queue(&mut conn, &mut agent, "k", 1);
     lose(&proxy);
@@ -192,11 +192,11 @@ fn a_grant_survives(helper: &TicketHelper, lose: impl Fn(&Proxy)) {
 }
 
 /// The reply to a request that was granted at once is lost.
-pub fn the_reply_of_a_grant_is_lost(helper: &TicketHelper) {
+pub fn the_reply_of_a_grant_is_lost(subject: &TicketSubject) {
     let server = TestServer::start();
     let mut conn = server.conn();
     let proxy = Proxy::before(server.port);
-    let mut agent = TicketAgent::start(helper, proxy.port);
+    let mut agent = TicketAgent::start(subject, proxy.port);
     agent.acquire("other", "first", LONG); // the subscription is there
     let first = agent.next_token();
     proxy.lose_reply_to("LOCK.ACQUIRE");
@@ -217,11 +217,11 @@ pub fn the_reply_of_a_grant_is_lost(helper: &TicketHelper) {
 }
 
 /// A message that the module did not send: the wait continues. (Every client that may publish can send one.)
-pub fn a_forged_message_grants_nothing(helper: &TicketHelper) {
+pub fn a_forged_message_grants_nothing(subject: &TicketSubject) {
     let server = TestServer::start();
     let mut conn = server.conn();
     let holds = hold(&mut conn);
-    let mut agent = TicketAgent::start(helper, server.port);
+    let mut agent = TicketAgent::start(subject, server.port);
     queue(&mut conn, &mut agent, "k", 1);
     let asked = stat(&mut conn, "tickets_queued");
     let waiters = conn
@@ -241,11 +241,11 @@ pub fn a_forged_message_grants_nothing(helper: &TicketHelper) {
 }
 
 /// Not granted in time: nil, neither early nor much too late, and the queue is left.
-pub fn a_wait_that_ends_is_nil(helper: &TicketHelper) {
+pub fn a_wait_that_ends_is_nil(subject: &TicketSubject) {
     let server = TestServer::start();
     let mut conn = server.conn();
     hold(&mut conn);
-    let mut agent = TicketAgent::start(helper, server.port);
+    let mut agent = TicketAgent::start(subject, server.port);
     let start = Instant::now();
     agent.acquire("k", "a", 700);
     assert_eq!(agent.answer_to("a"), "nil");
@@ -256,12 +256,12 @@ pub fn a_wait_that_ends_is_nil(helper: &TicketHelper) {
 }
 
 /// Refused by a reply, and by a message.
-pub fn a_refusal_is_told_at_once(helper: &TicketHelper) {
+pub fn a_refusal_is_told_at_once(subject: &TicketSubject) {
     let server = TestServer::start();
     let mut conn = server.conn();
     hold(&mut conn);
     conn.line("RPUSH list element");
-    let mut agent = TicketAgent::start(helper, server.port);
+    let mut agent = TicketAgent::start(subject, server.port);
     agent.acquire("list", "b", LONG);
     let refused = agent.answer_to("b");
     assert!(
@@ -280,11 +280,11 @@ pub fn a_refusal_is_told_at_once(helper: &TicketHelper) {
 }
 
 /// The caller gives up: the ticket leaves the queue.
-pub fn a_cancelled_wait_is_withdrawn(helper: &TicketHelper) {
+pub fn a_cancelled_wait_is_withdrawn(subject: &TicketSubject) {
     let server = TestServer::start();
     let mut conn = server.conn();
     hold(&mut conn);
-    let mut agent = TicketAgent::start(helper, server.port);
+    let mut agent = TicketAgent::start(subject, server.port);
     let owners = queue(&mut conn, &mut agent, "k", 2);
     agent.cancel(&owners[0]);
     assert_eq!(agent.answer_to(&owners[0]), "cancelled");
@@ -294,11 +294,11 @@ pub fn a_cancelled_wait_is_withdrawn(helper: &TicketHelper) {
 }
 
 /// A server that hangs keeps its connections open. No call waits very much longer than requested.
-pub fn the_server_hangs_while_it_waits(helper: &TicketHelper) {
+pub fn the_server_hangs_while_it_waits(subject: &TicketSubject) {
     let server = TestServer::start();
     let mut conn = server.conn();
     hold(&mut conn);
-    let mut agent = TicketAgent::start(helper, server.port);
+    let mut agent = TicketAgent::start(subject, server.port);
     agent.acquire("k", "a", 2_000);
     wait_for_stat(&mut conn, "tickets", 1);
     server.signal(SIGSTOP);
@@ -314,12 +314,12 @@ pub fn the_server_hangs_while_it_waits(helper: &TicketHelper) {
 }
 
 /// The primary dies and its replica, which knows no tickets, is promoted: every wait continues there.
-pub fn a_replica_is_promoted(helper: &TicketHelper) {
+pub fn a_replica_is_promoted(subject: &TicketSubject) {
     let (mut primary, replica) = (TestServer::with(&PROMPT_MASTER), TestServer::start());
     follow(&replica, &primary);
     let proxy = Proxy::before(primary.port);
     let token = hold(&mut primary.conn());
-    let mut agent = TicketAgent::start(helper, proxy.port);
+    let mut agent = TicketAgent::start(subject, proxy.port);
     let owners = queue(&mut primary.conn(), &mut agent, "k", 20);
     wait_until_in_sync(&replica, &primary);
     let mut conn = replica.conn();
@@ -334,12 +334,12 @@ pub fn a_replica_is_promoted(helper: &TicketHelper) {
 }
 
 /// The slot of the lock, which is held, moves to another node of the cluster: every wait continues there.
-pub fn the_slot_moves(helper: &TicketHelper) {
+pub fn the_slot_moves(subject: &TicketSubject) {
     let _scene = lock_scenes();
     let (source, target) = two_nodes(&LONG_GRACE);
     let (mut here, mut there) = (source.conn(), target.conn());
     let token = here.line("LOCK.ACQUIRE {a}k holder PX 600000").int();
-    let mut agent = TicketAgent::start_in_cluster(helper, source.port, "{a}");
+    let mut agent = TicketAgent::start_in_cluster(subject, source.port, "{a}");
     let owners = queue(&mut here, &mut agent, "{a}k", 20);
     let slot = slot_of(&mut here, "{a}k");
     move_slot(&source, &target, slot);
