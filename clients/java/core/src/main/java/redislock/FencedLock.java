@@ -1,0 +1,206 @@
+package redislock;
+
+import java.time.Duration;
+import java.util.Optional;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.locks.Condition;
+import java.util.concurrent.locks.Lock;
+
+/**
+ * A lock on a key of a server, with two faces. Waiters of both are granted the lock in the order of their requests, by
+ * the server.
+ *
+ * <p>The face of {@link Lock} is bound to the calling thread. Its owner is {@code uuid:threadId}, with one UUID for each
+ * {@link LockClient}: the form of Redisson's {@code RLock}. It is re-entrant: the thread that holds the lock counts its
+ * holds in this process, also across several objects for one key of one client. A re-entry after a loss is refused with
+ * {@link LockLostException}.
+ *
+ * <p>The face of {@link Guard} is bound to nothing. Each acquisition has an owner of its own, so two acquisitions exclude
+ * each other, also in one thread.
+ *
+ * <p>Methods that wait throw {@link IllegalStateException} on a thread of the transport, which must not be blocked.
+ */
+public interface FencedLock extends Lock {
+    /**
+     * The key.
+     *
+     * @return a copy
+     */
+    byte[] key();
+
+    /**
+     * The mode.
+     *
+     * @return {@link Mode#EXCLUSIVE}, or the mode of one side of a {@link FencedReadWriteLock}
+     */
+    Mode mode();
+
+    /**
+     * Waits for the lock without a limit, also through the failure of a server. An interruption does not end the wait;
+     * it is restored afterwards.
+     *
+     * @throws LockException       when the server refuses
+     * @throws LockLostException   when this thread has lost the hold that it would re-enter
+     * @throws LockClosedException when the client is closed
+     */
+    @Override
+    void lock();
+
+    /**
+     * The same with a lease that is not renewed.
+     *
+     * @param lease 2 ms to a hundred years
+     * @throws IllegalArgumentException when the lease is out of bounds
+     */
+    void lock(Duration lease);
+
+    /**
+     * Waits for the lock without a limit. An interruption withdraws the wait; a grant that was quicker is given back.
+     *
+     * @throws InterruptedException when this thread is interrupted
+     */
+    @Override
+    void lockInterruptibly() throws InterruptedException;
+
+    /**
+     * Takes the lock if it is free.
+     *
+     * @return false when another owner holds it, or waits for it
+     * @throws LockException when the server cannot be reached, does not answer within 0.3 s, or refuses
+     */
+    @Override
+    boolean tryLock();
+
+    /**
+     * Waits for the lock for at most this time, and at most 0.3 s more for a server that does not respond.
+     *
+     * @param time the longest wait; zero or less: none
+     * @param unit its unit
+     * @return false when the lock was not granted in time
+     * @throws InterruptedException when this thread is interrupted
+     */
+    @Override
+    boolean tryLock(long time, TimeUnit unit) throws InterruptedException;
+
+    /**
+     * The same with a lease that is not renewed.
+     *
+     * @param wait  the longest wait, zero or more
+     * @param lease 2 ms to a hundred years
+     * @return false when the lock was not granted in time
+     * @throws InterruptedException     when this thread is interrupted
+     * @throws IllegalArgumentException when the wait is negative, or the lease is out of bounds
+     */
+    boolean tryLock(Duration wait, Duration lease) throws InterruptedException;
+
+    /**
+     * Ends a hold of this thread; the outermost one releases the lock.
+     *
+     * @throws IllegalMonitorStateException when this thread holds nothing
+     * @throws LockLostException            when the lock was lost meanwhile. This thread holds nothing then
+     * @throws LockException                when the server could not be reached until the lease was over, or refused
+     */
+    @Override
+    void unlock();
+
+    /**
+     * Not supported.
+     *
+     * @throws UnsupportedOperationException always
+     */
+    @Override
+    Condition newCondition();
+
+    /**
+     * The fencing token of this thread's hold, see {@link Guard#token()}.
+     *
+     * @return the token
+     * @throws IllegalMonitorStateException when this thread holds nothing
+     */
+    long token();
+
+    /**
+     * Whether this thread holds the lock, as far as this process knows. Nothing is sent.
+     *
+     * @return false also when the hold is lost
+     */
+    boolean isHeldByCurrentThread();
+
+    /**
+     * How often this thread has acquired the lock and not yet released it.
+     *
+     * @return the count, 0 when this thread holds nothing. It counts a lost hold too
+     */
+    int getHoldCount();
+
+    /**
+     * Whether any owner holds the lock ({@code LOCK.INFO}, which the user must be allowed to run).
+     *
+     * @return whether it is held in this mode
+     * @throws LockException when the server cannot be reached, or refuses
+     */
+    boolean isLocked();
+
+    /**
+     * How long this thread's hold is certain, see {@link Guard#validFor()}.
+     *
+     * @return the time
+     * @throws IllegalMonitorStateException when this thread holds nothing
+     */
+    Duration validFor();
+
+    /**
+     * The guard of this thread's hold, to pass to other threads or to wait for its loss. Release it by {@link #unlock()}.
+     *
+     * @return the guard
+     * @throws IllegalMonitorStateException when this thread holds nothing
+     */
+    Guard guard();
+
+    /**
+     * Sets the lease of this thread's hold, see {@link Guard#renew(Duration)}.
+     *
+     * @param lease 2 ms to a hundred years
+     * @return false when the lock is lost
+     * @throws IllegalMonitorStateException when this thread holds nothing
+     */
+    boolean renew(Duration lease);
+
+    /**
+     * Takes the lock if it is free. If the connection breaks meanwhile, the attempt is repeated once.
+     *
+     * @return nothing when another owner holds it, or waits for it
+     * @throws LockException when the server cannot be reached, does not answer within 0.3 s, or refuses
+     */
+    Optional<Guard> tryAcquire();
+
+    /**
+     * Waits for the lock for at most this time, and at most 0.3 s more for a server that does not respond. The wait
+     * survives broken connections, restarts and fail-overs.
+     *
+     * @param wait the longest wait, zero or more
+     * @return nothing when the lock was not granted in time
+     * @throws InterruptedException when this thread is interrupted; the wait is withdrawn
+     * @throws LockException        when the server refuses, or could not be reached at the end of the wait
+     */
+    Optional<Guard> acquireWithin(Duration wait) throws InterruptedException;
+
+    /**
+     * Waits for the lock without a limit, also through the failure of a server.
+     *
+     * @return the guard
+     * @throws InterruptedException when this thread is interrupted; the wait is withdrawn
+     * @throws LockException        when the server refuses
+     */
+    Guard acquire() throws InterruptedException;
+
+    /**
+     * The same without a thread that waits. The future completes on the client's executor. Cancelling it, or completing
+     * it otherwise, withdraws the wait; a grant that was quicker is given back.
+     *
+     * @param wait the longest wait, zero or more; null: no limit
+     * @return the guard, or nothing when the lock was not granted in time
+     */
+    CompletableFuture<Optional<Guard>> acquireAsync(Duration wait);
+}

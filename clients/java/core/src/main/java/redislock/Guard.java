@@ -1,0 +1,101 @@
+package redislock;
+
+import java.time.Duration;
+import java.util.concurrent.CompletableFuture;
+
+/**
+ * A lock that is held. It belongs to no thread: any thread may use and release it. It is renewed in the background
+ * every third of its lease, unless the lease is {@linkplain LockOptions#fixedLease() fixed}.
+ *
+ * <p>Every guard has to be released or closed: one that is forgotten is renewed until its client is closed.
+ */
+public interface Guard extends AutoCloseable {
+    /**
+     * The fencing token of this grant: higher than that of every earlier grant of this key. Pass it to the resource that
+     * the lock protects, which has to refuse lower ones. (Readers that hold a lock together share one.)
+     *
+     * @return the token
+     */
+    long token();
+
+    /**
+     * The key of the lock.
+     *
+     * @return a copy
+     */
+    byte[] key();
+
+    /**
+     * The owner that holds the lock. It is the credential of the hold: do not log it.
+     *
+     * @return the owner; bytes that are not UTF-8 are replaced
+     */
+    String owner();
+
+    /**
+     * Completes when the lock is lost: at once when the server reports it, and at the {@linkplain LockOptions#margin()
+     * margin} before the end of the lease when no renewal is confirmed. After a release it never completes. Dependent
+     * stages run on the client's executor, never on a thread of the transport.
+     *
+     * @return a future of its own for each call
+     */
+    CompletableFuture<Lost> lost();
+
+    /**
+     * The reason of the loss.
+     *
+     * @return the reason, or null while the lock is held and after a release
+     */
+    LostReason lostReason();
+
+    /**
+     * How long the lock is certainly still held: the lease less a millisecond, less the time since the last confirmed
+     * request was sent, by the monotonic or the wall clock, whichever shows more. Zero when the server has reported the
+     * loss, and after a release. After {@link LostReason#UNCONFIRMED} it is the rest of the lease: the time left to
+     * stop.
+     *
+     * @return the time, zero or more
+     */
+    Duration validFor();
+
+    /**
+     * Sets the lease to this time from now, longer or shorter ({@code LOCK.RENEW}); later renewals in the background use
+     * it too. Blocks until the server has answered.
+     *
+     * @param lease 2 ms to a hundred years
+     * @return true when the lock is still held, false when it is lost
+     * @throws LockException            when the server could not be reached, or refused
+     * @throws IllegalArgumentException when the lease is out of bounds
+     */
+    boolean renew(Duration lease);
+
+    /**
+     * Sets the lease to this time from now and leaves the lock to it: it is no longer renewed, and neither this guard nor
+     * the end of its client releases it. Blocks until the server has answered.
+     *
+     * @param lease 2 ms to a hundred years
+     * @return true when the lock was still held
+     * @throws LockException            when the server could not be reached, or refused; then the guard is unchanged
+     * @throws IllegalArgumentException when the lease is out of bounds
+     */
+    boolean leave(Duration lease);
+
+    /**
+     * Releases the lock and waits for the answer ({@code LOCK.RELEASE}). A second call returns the same.
+     *
+     * @return whether it was still held
+     * @throws LockException when the server could not be reached until the lease was over, or refused
+     */
+    Released release();
+
+    /**
+     * Releases the lock. The future completes on the client's executor.
+     *
+     * @return the same as {@link #release()}
+     */
+    CompletableFuture<Released> releaseAsync();
+
+    /** Releases the lock in the background, if it is not released; see {@link LockClient#settled(Duration)}. */
+    @Override
+    void close();
+}

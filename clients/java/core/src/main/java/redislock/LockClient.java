@@ -1,0 +1,336 @@
+package redislock;
+
+import io.lettuce.core.RedisURI;
+import io.lettuce.core.SslOptions;
+import io.lettuce.core.resource.ClientResources;
+import java.nio.charset.StandardCharsets;
+import java.time.Duration;
+import java.util.List;
+import java.util.concurrent.Executor;
+
+/**
+ * The locks of a server that has the module loaded, of a cluster of them, or of the primary that sentinels name. Opening a
+ * client sends nothing. One client for a program is enough: it has one connection to each node for all requests, one more
+ * for the messages of waits, and one thread for timers.
+ */
+public final class LockClient implements AutoCloseable {
+    private LockClient() {
+    }
+
+    /**
+     * The client of this address, with the defaults of {@link Builder}.
+     *
+     * @param address see {@link #builder(String)}
+     * @return the client
+     * @throws IllegalArgumentException when the address cannot be read
+     */
+    public static LockClient create(String address) {
+        return builder(address).build();
+    }
+
+    /**
+     * The client of this address. The forms:
+     *
+     * <ul>
+     * <li>{@code redis://[user:password@]host[:port][/db]}: one server
+     * <li>{@code redis+cluster://[user:password@]host:port[,host:port...]}: a cluster, by some of its nodes
+     * <li>{@code redis+sentinel://[user:password@]host:port[,host:port...]/name[/db]}: the primary that sentinels call
+     * {@code name}
+     * </ul>
+     *
+     * {@code rediss}, {@code rediss+cluster} and {@code rediss+sentinel} are the same with TLS, which also applies to the
+     * sentinels. User and password are those of the servers; the login of the sentinels is
+     * {@code ?sentinel-user=u&sentinel-password=p} at the end. Special characters are percent-encoded.
+     *
+     * @param address the address
+     * @return a builder
+     * @throws IllegalArgumentException when the address cannot be read
+     */
+    public static Builder builder(String address) {
+        return new Builder();
+    }
+
+    /**
+     * The client of this server, or of the primary that these sentinels name.
+     *
+     * @param uri host, port, login, database and TLS are used, and the sentinels
+     * @return a builder
+     */
+    public static Builder builder(RedisURI uri) {
+        return new Builder();
+    }
+
+    /**
+     * The client of a cluster.
+     *
+     * @param uris some of its nodes; login and TLS of the first one count for all
+     * @return a builder
+     */
+    public static Builder clusterBuilder(List<RedisURI> uris) {
+        return new Builder();
+    }
+
+    /**
+     * The exclusive lock of this key.
+     *
+     * @param key the key, as UTF-8
+     * @return the lock
+     */
+    public FencedLock lock(String key) {
+        return lock(key, LockOptions.defaults());
+    }
+
+    /**
+     * The exclusive lock of this key.
+     *
+     * @param key any bytes
+     * @return the lock
+     */
+    public FencedLock lock(byte[] key) {
+        return lock(key, LockOptions.defaults());
+    }
+
+    /**
+     * The exclusive lock of this key.
+     *
+     * @param key     the key, as UTF-8
+     * @param options lease, margin, owner
+     * @return the lock
+     * @throws IllegalArgumentException when the options contradict each other
+     */
+    public FencedLock lock(String key, LockOptions options) {
+        return lock(key.getBytes(StandardCharsets.UTF_8), options);
+    }
+
+    /**
+     * The exclusive lock of this key.
+     *
+     * @param key     any bytes
+     * @param options lease, margin, owner
+     * @return the lock
+     * @throws IllegalArgumentException when the options contradict each other
+     */
+    public FencedLock lock(byte[] key, LockOptions options) {
+        throw new UnsupportedOperationException();
+    }
+
+    /**
+     * The read-write lock of this key.
+     *
+     * @param key the key, as UTF-8
+     * @return the lock
+     */
+    public FencedReadWriteLock readWriteLock(String key) {
+        return readWriteLock(key, LockOptions.defaults());
+    }
+
+    /**
+     * The read-write lock of this key.
+     *
+     * @param key     the key, as UTF-8
+     * @param options lease, margin, owner
+     * @return the lock
+     * @throws IllegalArgumentException when the options contradict each other
+     */
+    public FencedReadWriteLock readWriteLock(String key, LockOptions options) {
+        return readWriteLock(key.getBytes(StandardCharsets.UTF_8), options);
+    }
+
+    /**
+     * The read-write lock of this key.
+     *
+     * @param key     any bytes
+     * @param options lease, margin, owner
+     * @return the lock
+     * @throws IllegalArgumentException when the options contradict each other
+     */
+    public FencedReadWriteLock readWriteLock(byte[] key, LockOptions options) {
+        throw new UnsupportedOperationException();
+    }
+
+    /**
+     * The semaphore of this key.
+     *
+     * @param key the key, as UTF-8
+     * @return the semaphore
+     */
+    public LockSemaphore semaphore(String key) {
+        return semaphore(key, LockOptions.defaults());
+    }
+
+    /**
+     * The semaphore of this key.
+     *
+     * @param key     the key, as UTF-8
+     * @param options lease, margin, owner, limit
+     * @return the semaphore
+     * @throws IllegalArgumentException when the options contradict each other
+     */
+    public LockSemaphore semaphore(String key, LockOptions options) {
+        return semaphore(key.getBytes(StandardCharsets.UTF_8), options);
+    }
+
+    /**
+     * The semaphore of this key.
+     *
+     * @param key     any bytes
+     * @param options lease, margin, owner, limit
+     * @return the semaphore
+     * @throws IllegalArgumentException when the options contradict each other
+     */
+    public LockSemaphore semaphore(byte[] key, LockOptions options) {
+        throw new UnsupportedOperationException();
+    }
+
+    /**
+     * The latch of this key.
+     *
+     * @param key the key, as UTF-8
+     * @return the latch
+     */
+    public Latch latch(String key) {
+        return latch(key.getBytes(StandardCharsets.UTF_8));
+    }
+
+    /**
+     * The latch of this key.
+     *
+     * @param key any bytes
+     * @return the latch
+     */
+    public Latch latch(byte[] key) {
+        throw new UnsupportedOperationException();
+    }
+
+    /**
+     * Several locks that are acquired together or not at all.
+     *
+     * @param locks 1 to 1024 different locks, of this or other clients
+     * @return the combined lock
+     * @throws IllegalArgumentException when there are none or too many of them, or one is named twice
+     */
+    public MultiLock multiLock(FencedLock... locks) {
+        return multiLock(List.of(locks));
+    }
+
+    /**
+     * Several locks that are acquired together or not at all.
+     *
+     * @param locks 1 to 1024 different locks, of this or other clients
+     * @return the combined lock
+     * @throws IllegalArgumentException when there are none or too many of them, or one is named twice
+     */
+    public MultiLock multiLock(List<FencedLock> locks) {
+        throw new UnsupportedOperationException();
+    }
+
+    /**
+     * What this process has done through this client. Nothing is sent.
+     *
+     * @return counters and gauges
+     */
+    public LockStatistics statistics() {
+        throw new UnsupportedOperationException();
+    }
+
+    /**
+     * The address without credentials: {@code host:port/db}, for a cluster that of each seed; for sentinels their hosts and
+     * the name of the primary.
+     *
+     * @return the name
+     */
+    public String name() {
+        throw new UnsupportedOperationException();
+    }
+
+    /**
+     * Waits until all abandoned waits are withdrawn and all closed guards are released: for a program that is about to
+     * end.
+     *
+     * @param wait the longest wait, zero or more
+     * @return the locks that could not be released since the last call; they end with their lease. (Of more than a
+     *     thousand, the last thousand.)
+     * @throws InterruptedException when this thread is interrupted
+     */
+    public List<Unreleased> settled(Duration wait) throws InterruptedException {
+        throw new UnsupportedOperationException();
+    }
+
+    /**
+     * Ends all waits (with {@link LockClosedException}), releases all holds, for at most the response timeout, and leaves
+     * no thread and no connection. A second call does nothing.
+     */
+    @Override
+    public void close() {
+        throw new UnsupportedOperationException();
+    }
+
+    /** The settings of a client. */
+    public static final class Builder {
+        private Builder() {
+        }
+
+        /**
+         * The time without a reply after which a connection is closed. A parked wait is sent in slices of at most half of
+         * it.
+         *
+         * @param timeout 5 s by default, at most a day
+         * @return this
+         * @throws IllegalArgumentException when it is not positive
+         */
+        public Builder responseTimeout(Duration timeout) {
+            return this;
+        }
+
+        /**
+         * Each wait is parked on a connection of its own, also where the server offers tickets (waits that share one
+         * subscription). For a program that waits once at a time: when it dies, the server removes the wait at once, where
+         * it would keep a ticket for up to 30 s (which delays no other wait).
+         *
+         * @return this
+         */
+        public Builder parkedWaits() {
+            return this;
+        }
+
+        /**
+         * The event loops of the connections. The client does not end them. By default it has its own.
+         *
+         * @param resources shared resources of Lettuce
+         * @return this
+         */
+        public Builder clientResources(ClientResources resources) {
+            return this;
+        }
+
+        /**
+         * The certificates for {@code rediss://}: of authorities to trust instead of Java's, and of the client.
+         *
+         * @param options options of Lettuce
+         * @return this
+         */
+        public Builder sslOptions(SslOptions options) {
+            return this;
+        }
+
+        /**
+         * Runs the callbacks of losses and the dependent stages of futures. By default the client has daemon threads of
+         * its own for them.
+         *
+         * @param executor must not run them in the calling thread
+         * @return this
+         */
+        public Builder executor(Executor executor) {
+            return this;
+        }
+
+        /**
+         * Opens the client. Nothing is sent yet.
+         *
+         * @return the client
+         */
+        public LockClient build() {
+            return new LockClient();
+        }
+    }
+}

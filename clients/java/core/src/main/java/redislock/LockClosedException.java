@@ -1,0 +1,15 @@
+package redislock;
+
+/** The {@link LockClient} is closed. */
+public class LockClosedException extends IllegalStateException {
+    private static final long serialVersionUID = 1;
+
+    /**
+     * A call on a closed client.
+     *
+     * @param server the client's name
+     */
+    public LockClosedException(String server) {
+        super(server + ": the client is closed");
+    }
+}

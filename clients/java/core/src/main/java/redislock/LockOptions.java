@@ -1,0 +1,243 @@
+package redislock;
+
+import java.nio.charset.StandardCharsets;
+import java.time.Duration;
+import java.util.Objects;
+import java.util.Optional;
+import java.util.function.Consumer;
+
+/**
+ * The terms on which a lock or a permit is acquired. Immutable: each method returns changed options. The bounds are
+ * checked here, except those that depend on two of the values, which are checked when the lock is made.
+ */
+public final class LockOptions {
+    private static final Duration LONGEST_LEASE = Duration.ofDays(100 * 365);
+    private static final int LONGEST_OWNER = 256;
+
+    private static final LockOptions DEFAULTS =
+            new LockOptions(Duration.ofSeconds(30), null, null, false, false, null, null);
+
+    private final Duration lease;
+    private final Duration margin;
+    private final byte[] owner;
+    private final boolean fixed;
+    private final boolean session;
+    private final Integer limit;
+    private final Consumer<Lost> onLost;
+
+    private LockOptions(Duration lease, Duration margin, byte[] owner, boolean fixed, boolean session, Integer limit,
+            Consumer<Lost> onLost) {
+        this.lease = lease;
+        this.margin = margin;
+        this.owner = owner;
+        this.fixed = fixed;
+        this.session = session;
+        this.limit = limit;
+        this.onLost = onLost;
+    }
+
+    /**
+     * The default options: a lease of 30 s that is renewed, a fresh owner for each acquisition.
+     *
+     * @return the options
+     */
+    public static LockOptions defaults() {
+        return DEFAULTS;
+    }
+
+    /**
+     * The lease: how long the server keeps the lock without a renewal ({@code PX}). It is renewed every third of that
+     * time.
+     *
+     * @param lease 2 ms to a hundred years; a fraction of a millisecond is cut off
+     * @return changed options
+     * @throws IllegalArgumentException when it is out of bounds
+     */
+    public LockOptions lease(Duration lease) {
+        return new LockOptions(checkedLease(lease), margin, owner, fixed, session, limit, onLost);
+    }
+
+    /**
+     * How long before the end of the lease a loss is reported when the server confirms no renewal: the time to stop the
+     * work before another owner can get the lock. A sixth of the lease by default.
+     *
+     * @param margin zero to half of the lease
+     * @return changed options
+     * @throws IllegalArgumentException when it is negative
+     */
+    public LockOptions margin(Duration margin) {
+        if (margin.isNegative()) {
+            throw new IllegalArgumentException("a margin is not negative");
+        }
+        return new LockOptions(lease, margin, owner, fixed, session, limit, onLost);
+    }
+
+    /**
+     * The owner of all acquisitions by guards, instead of a fresh one for each: a name that is unique to one flow of
+     * control. It is the credential too: the server cannot distinguish two clients that use the same name. In this
+     * process an acquisition waits until the former one under this name has been released and settled; no other process
+     * may use the name. The {@link java.util.concurrent.locks.Lock} face always uses a name of its own, see
+     * {@link FencedLock}.
+     *
+     * @param owner 1 to 256 bytes as UTF-8, not {@code #token}; for {@code READ} and {@code WRITE} not {@code mode}, and
+     *              not ending in {@code :write}
+     * @return changed options
+     * @throws IllegalArgumentException when it is out of bounds
+     */
+    public LockOptions owner(String owner) {
+        return owner(owner.getBytes(StandardCharsets.UTF_8));
+    }
+
+    /**
+     * The same with any bytes.
+     *
+     * @param owner see {@link #owner(String)}
+     * @return changed options
+     * @throws IllegalArgumentException when it is out of bounds
+     */
+    public LockOptions owner(byte[] owner) {
+        if (owner.length == 0 || owner.length > LONGEST_OWNER) {
+            throw new IllegalArgumentException("an owner has 1 to " + LONGEST_OWNER + " bytes");
+        }
+        if (new String(owner, StandardCharsets.ISO_8859_1).equals("#token")) {
+            throw new IllegalArgumentException("the owner #token is a reserved field of the lock");
+        }
+        return new LockOptions(lease, margin, owner.clone(), fixed, session, limit, onLost);
+    }
+
+    /**
+     * The lease is not renewed in the background: it ends unless {@link Guard#renew(Duration)} extends it. The loss is
+     * reported the margin before its end.
+     *
+     * @return changed options
+     */
+    public LockOptions fixedLease() {
+        return new LockOptions(lease, margin, owner, true, session, limit, onLost);
+    }
+
+    /**
+     * Each hold by a guard is bound to a connection of its own ({@code SESSION}): the server renews the lease
+     * ({@code lock.session-lease}, 10 s) while the connection lives, and releases the lock when it ends, so at once when
+     * this program ends for any reason. A broken connection is a loss ({@link LostReason#DISCONNECTED}), where a lease
+     * would have outlived it. The user needs {@code +lock.info} as well. Not for semaphores, fixed leases and the
+     * {@link java.util.concurrent.locks.Lock} face.
+     *
+     * @return changed options
+     */
+    public LockOptions session() {
+        return new LockOptions(lease, margin, owner, fixed, true, limit, onLost);
+    }
+
+    /**
+     * Of a semaphore: an acquisition creates a missing semaphore with this number of permits. An existing one keeps its
+     * number: {@link LockSemaphore#set(int)} changes it.
+     *
+     * @param permits 1 to 2,147,483,647
+     * @return changed options
+     * @throws IllegalArgumentException when it is out of bounds
+     */
+    public LockOptions limit(int permits) {
+        if (permits < 1) {
+            throw new IllegalArgumentException("a limit is at least one permit");
+        }
+        return new LockOptions(lease, margin, owner, fixed, session, permits, onLost);
+    }
+
+    /**
+     * Called once for each hold that is lost, before its lease ends, on the client's executor (never on a thread of the
+     * transport).
+     *
+     * @param onLost the callback
+     * @return changed options
+     */
+    public LockOptions onLost(Consumer<Lost> onLost) {
+        return new LockOptions(lease, margin, owner, fixed, session, limit, Objects.requireNonNull(onLost));
+    }
+
+    /**
+     * The lease.
+     *
+     * @return whole milliseconds
+     */
+    public Duration lease() {
+        return lease;
+    }
+
+    /**
+     * The margin.
+     *
+     * @return the chosen margin, or a sixth of the lease
+     */
+    public Duration margin() {
+        return margin == null ? lease.dividedBy(6) : margin;
+    }
+
+    /**
+     * The owner that was chosen.
+     *
+     * @return the owner, or nothing for a fresh one for each acquisition
+     */
+    public Optional<byte[]> owner() {
+        return Optional.ofNullable(owner).map(byte[]::clone);
+    }
+
+    /**
+     * Whether the lease is not renewed in the background.
+     *
+     * @return true after {@link #fixedLease()}
+     */
+    public boolean isFixedLease() {
+        return fixed;
+    }
+
+    /**
+     * Whether a hold is bound to a connection.
+     *
+     * @return true after {@link #session()}
+     */
+    public boolean isSession() {
+        return session;
+    }
+
+    /**
+     * The number of permits of a semaphore that an acquisition creates.
+     *
+     * @return the number, or nothing
+     */
+    public Optional<Integer> limit() {
+        return Optional.ofNullable(limit);
+    }
+
+    /**
+     * The callback of losses.
+     *
+     * @return the callback, or nothing
+     */
+    public Optional<Consumer<Lost>> onLost() {
+        return Optional.ofNullable(onLost);
+    }
+
+    /**
+     * Checks a lease and cuts it to whole milliseconds: the client must not believe in a longer lease than the server.
+     *
+     * @param lease 2 ms to a hundred years
+     * @return whole milliseconds
+     * @throws IllegalArgumentException when it is out of bounds
+     */
+    static Duration checkedLease(Duration lease) {
+        if (lease.compareTo(LONGEST_LEASE) > 0) {
+            throw new IllegalArgumentException("a lease lasts at most a hundred years");
+        }
+        if (lease.compareTo(Duration.ofMillis(2)) < 0) {
+            throw new IllegalArgumentException("a lease lasts at least two milliseconds");
+        }
+        return Duration.ofMillis(lease.toMillis());
+    }
+
+    /** Shows no owner. */
+    @Override
+    public String toString() {
+        return "LockOptions[lease=" + lease + ", margin=" + margin() + (fixed ? ", fixed" : "")
+                + (session ? ", session" : "") + "]";
+    }
+}

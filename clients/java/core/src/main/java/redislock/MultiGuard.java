@@ -1,0 +1,51 @@
+package redislock;
+
+import java.time.Duration;
+import java.util.List;
+import java.util.concurrent.CompletableFuture;
+
+/** Locks that are held together, each with its own renewal. */
+public interface MultiGuard extends AutoCloseable {
+    /**
+     * The guard of each lock.
+     *
+     * @return in the caller's order
+     */
+    List<Guard> members();
+
+    /**
+     * The fencing token of each lock, in the same order. A token fences the resource that its own lock protects; tokens
+     * of two locks cannot be compared.
+     *
+     * @return the tokens
+     */
+    List<Long> tokens();
+
+    /**
+     * Completes when one of the locks is lost: then the work that needs all of them must stop. After a release it never
+     * completes.
+     *
+     * @return a future of its own for each call
+     */
+    CompletableFuture<Lost> lost();
+
+    /**
+     * How long all the locks are certainly still held.
+     *
+     * @return the time, zero when one is lost
+     */
+    Duration validFor();
+
+    /**
+     * Releases all the locks at the same time. If a server does not answer within half a second, its lock is released in
+     * the background.
+     *
+     * @return {@link Released#YES} when each of them was still held
+     * @throws LockException when a server did not answer or refused
+     */
+    Released release();
+
+    /** Releases all the locks in the background, if they are not released. */
+    @Override
+    void close();
+}

@@ -1,0 +1,86 @@
+package redislock;
+
+import java.time.Duration;
+import java.util.Optional;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.locks.Condition;
+import java.util.concurrent.locks.Lock;
+
+/**
+ * Several locks that are acquired together or not at all.
+ *
+ * <p>Locks of one client that agree in lease and mode (in a cluster also in their slot) are acquired in one request,
+ * {@code LOCK.MACQUIRE}, which holds nothing while it waits. The others follow in the order of servers and keys, whatever
+ * the caller's order. From the first grant on, a <i>round</i> lasts 1.5 s for each lock: if it is not complete by then, all
+ * its locks are released, because other owners may want some of them.
+ *
+ * <p>As {@link FencedLock} it has a face that is bound to the thread and re-entrant, and one of guards.
+ */
+public interface MultiLock extends Lock {
+    /**
+     * Waits for all the locks without a limit; not ended by an interruption.
+     *
+     * @throws LockException     when a server refuses
+     * @throws LockLostException when this thread has lost the hold that it would re-enter
+     */
+    @Override
+    void lock();
+
+    @Override
+    void lockInterruptibly() throws InterruptedException;
+
+    /**
+     * Takes all the locks if they are free.
+     *
+     * @return false when one of them is not
+     */
+    @Override
+    boolean tryLock();
+
+    @Override
+    boolean tryLock(long time, TimeUnit unit) throws InterruptedException;
+
+    /**
+     * Ends a hold of this thread; the outermost one releases all the locks.
+     *
+     * @throws IllegalMonitorStateException when this thread holds nothing
+     * @throws LockLostException            when one of the locks was lost meanwhile
+     */
+    @Override
+    void unlock();
+
+    /**
+     * Not supported.
+     *
+     * @throws UnsupportedOperationException always
+     */
+    @Override
+    Condition newCondition();
+
+    /**
+     * Takes all the locks if they are free.
+     *
+     * @return nothing when one of them is not
+     * @throws LockException when a server cannot be reached, does not answer within 0.3 s, or refuses; nothing is held
+     */
+    Optional<MultiGuard> tryAcquire();
+
+    /**
+     * Waits for all the locks for at most this time, and 0.3 s more for a server that does not respond.
+     *
+     * @param wait the longest wait, zero or more
+     * @return nothing when they were not all granted in time
+     * @throws InterruptedException when this thread is interrupted; nothing is held
+     * @throws LockException        when a server refuses, or could not be reached at the end of the wait
+     */
+    Optional<MultiGuard> acquireWithin(Duration wait) throws InterruptedException;
+
+    /**
+     * Waits for all the locks without a limit.
+     *
+     * @return the guard of all of them
+     * @throws InterruptedException when this thread is interrupted; nothing is held
+     * @throws LockException        when a server refuses
+     */
+    MultiGuard acquire() throws InterruptedException;
+}

@@ -1,0 +1,7 @@
+package redislock;
+
+/**
+ * A permit of a {@link LockSemaphore} that is held; it is renewed and lost as a lock is. Its {@link #token()} is no
+ * fencing token, because several permits are valid at a time.
+ */
+public interface Permit extends Guard {}
