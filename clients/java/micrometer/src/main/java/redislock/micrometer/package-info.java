@@ -1,0 +1,2 @@
+/** The counters of a {@link redislock.LockClient} as meters of Micrometer. */
+package redislock.micrometer;

@@ -1,0 +1,2 @@
+/** A lock registry of Spring Integration on a {@link redislock.LockClient}. */
+package redislock.spring;
