@@ -90,11 +90,21 @@ test-redisson: build ## real Redisson clients of several versions on the same lo
 test-clients: build ## client libraries of many languages on the same locks (QUICK=1; REPORT=1: measure into docs/CLIENTS.md; CLIENTS=)
 	@TESTED='$(TESTED)' scripts/test-clients.sh $(CLIENTS)
 
+test-java: build ## the jars of clients/java, on real servers, with the test kits of the interfaces (TESTS='LockTest')
+	@scripts/setup.sh client java
+	@scripts/test-java.sh $(if $(TESTS),-Dtest='$(TESTS)' -Dsurefire.failIfNoSpecifiedTests=false)
+
+test-python: build ## the package of clients/python, on real servers, with redis-py's own tests of its lock (TESTS='-k name')
+	@scripts/setup.sh client python
+	@scripts/test-python.sh $(TESTS)
+
 test-all: build test-build redisson-texts ## all tests, also the long ones, on every server that can be had, with and without I/O threads, and on fresh machines; hours
 	@CARGO_PROFILE_QUICK_OPT_LEVEL=3 $(MAKE) test-core CASES=100000
 	@$(MAKE) test-checker
 	@$(MAKE) test-differential
 	@$(MAKE) test-client
+	@$(MAKE) test-java
+	@$(MAKE) test-python
 	@tests/servers.sh $(FETCHED) all
 	@$(FAULT_PATH) TESTED='$(TESTED)' scripts/test-servers.sh $(FETCHED) all
 	@$(MAKE) test-versions
@@ -199,6 +209,10 @@ bench-peers: bench-build ## PostgreSQL, etcd, ZooKeeper (installed if missing) b
 	@benches/peers/install.sh
 	$(SERVER) $(LOAD_CORE) target/release/lock-bench peers
 
+bench-clients: build ## the packages of clients/ beside redis-py's Lock, Spring's registry and Redisson, into docs/BENCHMARKS-CLIENTS.md (QUICK=1: a trial)
+	@scripts/setup.sh client java python
+	@$(SERVER) benches/clients/run.sh $(if $(QUICK),quick)
+
 bench-redisson: build ## Redisson itself beside it (Java 17, Maven), into docs/BENCHMARKS.md (QUICK=1: a trial; PART=redisson or tickets)
 	@scripts/setup.sh java
 	@LOCK_MODULE="$${LOCK_MODULE:-$(CURDIR)/$(MODULE)}" mvn -B -ntp -Dstyle.color=never -q -f benches/redisson package
@@ -229,7 +243,8 @@ install: ## copy the module to a directory from which a packaged server may load
 client: setup ## build the command line: target/release/redis-lock
 	$(CARGO) build --release --locked -p redis-lock-cli
 
-packages: setup ## library and command line as packages for crates.io; with cargo-semver-checks, the API changes since BASE
+packages: setup ## all libraries and the command line as they are published: crates, jars and wheel (target/packages); with cargo-semver-checks, the API changes since BASE
+	@scripts/packages.sh
 	$(CARGO) publish --dry-run --locked --allow-dirty -p redis-lock-client -p redis-lock-cli
 	if $(CARGO) semver-checks --version >/dev/null 2>&1; then \
 		$(CARGO) semver-checks --baseline-rev $(BASE) -p redis-lock-client --all-features; \

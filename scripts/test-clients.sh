@@ -18,7 +18,10 @@ wanted=${*:-$all}
 # install_client NAME: installs it, unless the same files, shared ones included, are installed already.
 install_client() {
     source=tests/clients/$1 target=$PWD/target/clients/$1
-    files=$(find "$source" tests/clients/serve.mjs tests/clients/serve_tickets.mjs -type f ! -path '*/target/*' -exec sha256sum {} + | sort)
+    sources="$source tests/clients/serve.mjs tests/clients/serve_tickets.mjs"
+    case $1 in *-package) sources="$sources scripts/packages.sh clients/${1%-package}" ;; esac
+    # shellcheck disable=SC2086 # several paths
+    files=$(find $sources -type f ! -path '*/target/*' -exec sha256sum {} + | sort)
     if [ -f "$target/installed" ] && [ "$files" = "$(cat "$target/installed")" ]; then return 0; fi
     echo "installing $1"
     rm -rf "$target"

@@ -75,6 +75,12 @@ ends_with 1 'a cargo without rustc'
 says 'a cargo without rustc' 'Rust 1\.85 or newer is needed'
 
 machine
+stub python3 'case "$*" in *ensurepip*) exit 1 ;; esac'
+on scripts/setup.sh python
+ends_with 1 'a Python without ensurepip'
+says 'a Python without ensurepip' 'apt-get install .*python3 python3-venv'
+
+machine
 mkdir -p "$dir/clang"
 : >"$dir/clang/libclang-cpp.so.14"
 on env LIBCLANG_PATH="$dir/clang" scripts/setup.sh

@@ -1,0 +1,33 @@
+#!/bin/sh
+# packages.sh [java] [python]: the packages of clients/ in the form in which they are published, in target/packages:
+# maven, a repository with jars, sources, documentation and poms, and python, a wheel and an sdist. Both by default.
+set -eu
+cd "$(dirname "$0")/.."
+there=$PWD/target/packages
+
+# Into a new directory, so that no file of a former build is published.
+java() {
+    scripts/setup.sh client java
+    rm -rf "$there/maven"
+    mvn -B -ntp -Dstyle.color=never -q -f clients/java deploy -DskipTests -DaltDeploymentRepository="packages::file:$there/maven"
+    find "$there/maven" -name '*.jar' | sort
+}
+
+python() {
+    scripts/setup.sh python
+    rm -rf "$there/python"
+    tools=$PWD/target/clients/python-build
+    [ -x "$tools/bin/pyproject-build" ] || {
+        python3 -m venv "$tools"
+        "$tools/bin/pip" install --quiet --disable-pip-version-check 'build==1.6.1'
+    }
+    "$tools/bin/pyproject-build" --outdir "$there/python" clients/python >/dev/null
+    find "$there/python" -type f | sort
+}
+
+for language in ${*:-java python}; do
+    case $language in
+    java | python) $language ;;
+    *) echo "packages: no package for $language" >&2 && exit 2 ;;
+    esac
+done
