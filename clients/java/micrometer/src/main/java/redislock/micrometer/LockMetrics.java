@@ -1,0 +1,92 @@
+package redislock.micrometer;
+
+import io.micrometer.core.instrument.FunctionCounter;
+import io.micrometer.core.instrument.Gauge;
+import io.micrometer.core.instrument.MeterRegistry;
+import io.micrometer.core.instrument.Tag;
+import io.micrometer.core.instrument.Tags;
+import io.micrometer.core.instrument.binder.MeterBinder;
+import java.util.List;
+import java.util.Objects;
+import java.util.function.ToDoubleFunction;
+import redislock.LockClient;
+import redislock.LockStatistics;
+
+/**
+ * What this process does with the locks of a server, as meters: the counters and gauges of
+ * {@link LockClient#statistics()}.
+ *
+ * <p>Each meter has the tag {@code server}, the {@linkplain LockClient#name() name} of the client. The names begin with
+ * {@code redis.lock}: the counter {@code redis.lock.acquisitions.refused} is {@code
+ * redis_lock_acquisitions_refused_total} in Prometheus. Reading a meter sends nothing to the server. The figures of the
+ * server itself are in {@code INFO lock}.
+ */
+public final class LockMetrics implements MeterBinder {
+    private static final String PREFIX = "redis.lock.";
+
+    private static final List<Figure> COUNTERS = List.of(
+            new Figure("acquisitions", LockStatistics::acquisitions, "Acquisitions that were granted"),
+            new Figure("acquisitions.refused", LockStatistics::acquisitionsRefused,
+                    "Acquisitions that ended without the lock, because another owner held it or waited for it"),
+            new Figure("acquisitions.failed", LockStatistics::acquisitionsFailed,
+                    "Acquisitions that ended with an error"),
+            new Figure("waits", LockStatistics::waits, "Acquisitions that waited in the server's queue"),
+            new Figure("renewals", LockStatistics::renewals, "Renewals that the server confirmed"),
+            new Figure("renewals.failed", LockStatistics::renewalsFailed,
+                    "Attempted renewals that were not confirmed"),
+            new Figure("losses", LockStatistics::losses, "Losses that were reported"),
+            new Figure("releases", LockStatistics::releases, "Releases that the server answered"),
+            new Figure("releases.failed", LockStatistics::releasesFailed,
+                    "Releases, and withdrawals of waits, that were given up without a reply"),
+            new Figure("connections", LockStatistics::connections, "Opened connections"));
+
+    private static final List<Figure> GAUGES = List.of(
+            new Figure("holds", LockStatistics::holds, "Locks and permits that are held, including lost ones"),
+            new Figure("waiting", LockStatistics::waiting, "Acquisitions that wait in the server's queue"));
+
+    private final LockClient client;
+    private final Tags tags;
+
+    /**
+     * The meters of a client.
+     *
+     * @param client the client
+     */
+    public LockMetrics(LockClient client) {
+        this(client, Tags.empty());
+    }
+
+    /**
+     * The meters of a client, with further tags.
+     *
+     * @param client the client
+     * @param tags further tags of each meter
+     */
+    public LockMetrics(LockClient client, Iterable<Tag> tags) {
+        this.client = Objects.requireNonNull(client);
+        this.tags = Tags.of(tags).and("server", client.name());
+    }
+
+    @Override
+    public void bindTo(MeterRegistry registry) {
+        for (Figure counter : COUNTERS) {
+            FunctionCounter.builder(PREFIX + counter.name, client, counter::read)
+                    .tags(tags)
+                    .description(counter.description)
+                    .register(registry);
+        }
+        for (Figure gauge : GAUGES) {
+            Gauge.builder(PREFIX + gauge.name, client, gauge::read)
+                    .tags(tags)
+                    .description(gauge.description)
+                    .register(registry);
+        }
+    }
+
+    /** A number of the statistics, and its name without the prefix. */
+    private record Figure(String name, ToDoubleFunction<LockStatistics> value, String description) {
+        double read(LockClient client) {
+            return value.applyAsDouble(client.statistics());
+        }
+    }
+}
