@@ -1,0 +1,107 @@
+package redislock.micrometer;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertNotNull;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.micrometer.core.instrument.Meter;
+import io.micrometer.core.instrument.MeterRegistry;
+import io.micrometer.core.instrument.Tags;
+import io.micrometer.core.instrument.simple.SimpleMeterRegistry;
+import io.micrometer.prometheusmetrics.PrometheusConfig;
+import io.micrometer.prometheusmetrics.PrometheusMeterRegistry;
+import java.util.Set;
+import java.util.TreeSet;
+import java.util.stream.Collectors;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.Test;
+import redislock.Guard;
+import redislock.LockClient;
+import redislock.testing.Readme;
+import redislock.testing.TestServer;
+
+/** The meters of a client, and their names in Prometheus. */
+class LockMetricsTest {
+    private final TestServer server = TestServer.start();
+    private final LockClient client = LockClient.create(server.address());
+
+    @AfterEach
+    void close() {
+        try (server) {
+            client.close();
+        }
+    }
+
+    @Test
+    void meters_follow_the_statistics() {
+        MeterRegistry registry = new SimpleMeterRegistry();
+        new LockMetrics(client).bindTo(registry);
+        assertEquals(0, counter(registry, "acquisitions"));
+
+        Guard guard = client.lock("lock:a").tryAcquire().orElseThrow();
+        assertTrue(client.lock("lock:a").tryAcquire().isEmpty());
+        assertEquals(1, counter(registry, "acquisitions"));
+        assertEquals(1, counter(registry, "acquisitions.refused"));
+        assertEquals(1, gauge(registry, "holds"));
+        guard.release();
+        assertEquals(1, counter(registry, "releases"));
+        assertEquals(0, gauge(registry, "holds"));
+        assertEquals(client.statistics().connections(), counter(registry, "connections"));
+    }
+
+    @Test
+    void every_number_of_the_statistics_is_a_meter() {
+        MeterRegistry registry = new SimpleMeterRegistry();
+        new LockMetrics(client).bindTo(registry);
+        Set<String> names = new TreeSet<>(client.statistics().counters().keySet());
+        names.addAll(client.statistics().gauges().keySet());
+        Set<String> meters = registry.getMeters().stream()
+                .map(meter -> meter.getId().getName().substring("redis.lock.".length()).replace('.', '_'))
+                .collect(Collectors.toCollection(TreeSet::new));
+        assertEquals(names, meters);
+        for (Meter meter : registry.getMeters()) {
+            assertEquals(client.name(), meter.getId().getTag("server"));
+            assertNotNull(meter.getId().getDescription());
+        }
+    }
+
+    @Test
+    void two_clients_and_further_tags() {
+        MeterRegistry registry = new SimpleMeterRegistry();
+        try (TestServer second = TestServer.start(); LockClient other = LockClient.create(second.address())) {
+            new LockMetrics(client, Tags.of("fleet", "a")).bindTo(registry);
+            new LockMetrics(other, Tags.of("fleet", "b")).bindTo(registry);
+            other.lock("lock:a").tryAcquire().orElseThrow().release();
+            String name = "redis.lock.acquisitions";
+            assertEquals(0, registry.get(name).tag("fleet", "a").functionCounter().count());
+            assertEquals(1, registry.get(name).tag("server", other.name()).functionCounter().count());
+        }
+    }
+
+    @Test
+    void names_in_prometheus() {
+        PrometheusMeterRegistry registry = new PrometheusMeterRegistry(PrometheusConfig.DEFAULT);
+        new LockMetrics(client).bindTo(registry);
+        client.lock("lock:a").tryAcquire().orElseThrow().release();
+        String page = registry.scrape();
+        String tag = "{server=\"" + client.name() + "\"}";
+        client.statistics().counters().keySet().forEach(
+                name -> assertTrue(page.contains("redis_lock_" + name + "_total" + tag), page));
+        client.statistics().gauges().keySet().forEach(
+                name -> assertTrue(page.contains("redis_lock_" + name + tag), page));
+        assertTrue(page.contains("redis_lock_acquisitions_total" + tag + " 1.0"), page);
+    }
+
+    @Test
+    void the_example_of_the_readme_is_in_this_test() {
+        Readme.requireExamplesIn("src/test/java/redislock/micrometer/LockMetricsTest.java");
+    }
+
+    private static double counter(MeterRegistry registry, String name) {
+        return registry.get("redis.lock." + name).functionCounter().count();
+    }
+
+    private static double gauge(MeterRegistry registry, String name) {
+        return registry.get("redis.lock." + name).gauge().value();
+    }
+}

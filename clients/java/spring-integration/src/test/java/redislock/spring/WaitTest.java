@@ -1,0 +1,156 @@
+package redislock.spring;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.Test;
+import org.springframework.dao.CannotAcquireLockException;
+import redislock.testing.Waiting;
+
+/** Waits for a lock that another registry holds: bounds, interrupts, restarts, contention. */
+class WaitTest {
+    private final Registries its = new Registries();
+    private final FencedLockRegistry registry = its.registry;
+    private final FencedDistributedLock held = its.other().obtain("foo");
+
+    @AfterEach
+    void close() {
+        its.close();
+    }
+
+    @Test
+    void an_unlock_grants_the_next_waiter() throws Exception {
+        FencedDistributedLock lock = registry.obtain("foo");
+        held.lock();
+        CompletableFuture<Long> token = new CompletableFuture<>();
+        Registries.inThread(() -> {
+            lock.lock();
+            token.complete(lock.token());
+            lock.unlock();
+        });
+        its.server.awaitTickets(1);
+        long former = held.token();
+        held.unlock();
+        assertTrue(token.get(20, TimeUnit.SECONDS) > former);
+    }
+
+    @Test
+    void a_bounded_wait_ends_in_time() throws Exception {
+        FencedDistributedLock lock = registry.obtain("foo");
+        held.lock();
+        long start = System.nanoTime();
+        assertFalse(lock.tryLock(100, TimeUnit.MILLISECONDS));
+        assertFalse(lock.tryLock(Duration.ofMillis(100), Duration.ofSeconds(1)));
+        assertFalse(lock.tryLock(-1, TimeUnit.SECONDS));
+        long millis = TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - start);
+        assertTrue(millis >= 200 && millis < 1_500, "took " + millis + " ms");
+        held.unlock();
+        assertTrue(lock.tryLock(Long.MAX_VALUE, TimeUnit.DAYS));
+        assertFalse(Registries.elsewhere(() -> lock.tryLock(50, TimeUnit.MILLISECONDS)), "held in this process");
+        lock.unlock();
+    }
+
+    @Test
+    void an_interrupt_ends_an_interruptible_wait() throws Exception {
+        FencedDistributedLock lock = registry.obtain("foo");
+        held.lock();
+        CompletableFuture<Exception> first = new CompletableFuture<>();
+        Thread waiter = Registries.inThread(
+                () -> first.complete(assertThrows(InterruptedException.class, lock::lockInterruptibly)));
+        its.server.awaitTickets(1);
+        CompletableFuture<Exception> second = new CompletableFuture<>();
+        Thread follower = Registries.inThread(() -> second.complete(
+                assertThrows(InterruptedException.class, () -> lock.tryLock(1, TimeUnit.HOURS))));
+        Waiting.waitFor("a second waiter", () -> follower.getState() == Thread.State.TIMED_WAITING);
+        follower.interrupt();
+        second.get(20, TimeUnit.SECONDS);
+        waiter.interrupt();
+        first.get(20, TimeUnit.SECONDS);
+        its.server.awaitTickets(0);
+        held.unlock();
+        assertTrue(Registries.isFree(lock));
+    }
+
+    @Test
+    void an_interrupt_does_not_end_lock_nor_unlock() throws Exception {
+        FencedDistributedLock lock = registry.obtain("foo");
+        held.lock();
+        CompletableFuture<Boolean> interrupted = new CompletableFuture<>();
+        Thread waiter = Registries.inThread(() -> {
+            lock.lock();
+            lock.unlock();
+            interrupted.complete(Thread.currentThread().isInterrupted());
+        });
+        its.server.awaitTickets(1);
+        waiter.interrupt();
+        held.unlock();
+        assertTrue(interrupted.get(20, TimeUnit.SECONDS));
+        assertEquals(-2, its.leaseLeft());
+    }
+
+    @Test
+    void a_wait_survives_a_restart_of_the_server() throws Exception {
+        FencedDistributedLock lock = registry.obtain("foo");
+        held.lock();
+        CompletableFuture<Boolean> granted = new CompletableFuture<>();
+        Registries.inThread(() -> {
+            lock.lock();
+            lock.unlock();
+            granted.complete(true);
+        });
+        its.server.awaitTickets(1);
+        its.server.restart();
+        assertTrue(granted.get(20, TimeUnit.SECONDS));
+    }
+
+    @Test
+    void a_server_that_is_down_fails_an_attempt() {
+        FencedDistributedLock lock = registry.obtain("foo");
+        its.server.kill();
+        long start = System.nanoTime();
+        assertThrows(CannotAcquireLockException.class, lock::tryLock);
+        assertTrue(System.nanoTime() - start < TimeUnit.SECONDS.toNanos(2));
+        its.server.startAgain();
+        lock.lock();
+        lock.unlock();
+    }
+
+    @Test
+    void contending_threads_of_several_registries_exclude_each_other() throws Exception {
+        int registries = 3;
+        int threads = 4;
+        int rounds = 25;
+        AtomicInteger inside = new AtomicInteger();
+        List<Long> tokens = new ArrayList<>();
+        CountDownLatch done = new CountDownLatch(registries * threads);
+        for (int i = 0; i < registries; i++) {
+            FencedLockRegistry one = its.other();
+            for (int j = 0; j < threads; j++) {
+                Registries.inThread(() -> {
+                    for (int k = 0; k < rounds; k++) {
+                        FencedDistributedLock lock = one.obtain("foo");
+                        lock.lock();
+                        assertEquals(1, inside.incrementAndGet());
+                        tokens.add(lock.token());
+                        inside.decrementAndGet();
+                        lock.unlock();
+                    }
+                    done.countDown();
+                });
+            }
+        }
+        assertTrue(done.await(20, TimeUnit.SECONDS));
+        assertEquals(registries * threads * rounds, tokens.size());
+        assertEquals(tokens.stream().sorted().distinct().toList(), tokens);
+    }
+}
