@@ -1,0 +1,199 @@
+"""What the two faces of ``Lock`` have in common: the constructor of redis-py's ``Lock``, and the hold of each thread."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from typing import Any, Callable, Optional, Union
+
+from redis import exceptions as redis_errors
+
+from ._engine.commands import Claim, Kind
+from ._engine.hold import Hold
+from ._engine.loss import Notice
+from ._engine.terms import Terms, Text, checked_owner, checked_span, checked_terms, checked_wait
+from .errors import ConfigError, Error, NotAcquired, NotOwned, Refused
+from .outcome import LostReason, Mode
+
+logger = logging.getLogger("redis_lock_client")
+
+Number = Union[int, float]
+
+#: The notice of a lock that is not held: neither lost nor released.
+NOT_HELD = Notice()
+
+
+class ThreadLocal(threading.local):
+    """The hold of the present thread."""
+
+    token: Optional[bytes] = None
+    hold: Optional[Hold] = None
+    pid: int = 0
+
+
+class OneForAll:
+    """The hold of all threads."""
+
+    def __init__(self) -> None:
+        self.token: Optional[bytes] = None
+        self.hold: Optional[Hold] = None
+        self.pid = 0
+
+
+class BaseLock:
+    """The arguments of a lock, checked, and what of it is held."""
+
+    def __init__(
+        self,
+        redis: Any,
+        name: Text,
+        timeout: Optional[Number] = None,
+        sleep: Number = 0.1,
+        blocking: bool = True,
+        blocking_timeout: Optional[Number] = None,
+        thread_local: bool = True,
+        raise_on_release_error: bool = True,
+        *,
+        lease: Optional[Number] = None,
+        margin: Optional[Number] = None,
+        owner: Optional[Text] = None,
+        mode: Mode = Mode.EXCLUSIVE,
+        renew: Optional[bool] = None,
+        on_lost: Optional[Callable[[LostReason], Any]] = None,
+    ) -> None:
+        if timeout is not None and lease is not None:
+            raise ConfigError("lease is another word for timeout: give one of them")
+        if not isinstance(mode, Mode):
+            raise ConfigError("the mode is a Mode")
+        if on_lost is not None and not callable(on_lost):
+            raise ConfigError("on_lost is a function")
+        checked_wait(blocking_timeout)
+        self.redis = redis
+        self.name = name
+        #: The lease of a lock that is not renewed, in seconds.
+        self.timeout = timeout
+        self.sleep = sleep
+        self.blocking = blocking
+        self.blocking_timeout = blocking_timeout
+        self.thread_local = bool(thread_local)
+        self.raise_on_release_error = raise_on_release_error
+        self._lease = lease
+        self._margin = margin
+        self._owner = owner
+        self._kind = Kind(mode)
+        self._renew = renew
+        self._on_lost = on_lost
+        self.local: Union[ThreadLocal, OneForAll] = ThreadLocal() if self.thread_local else OneForAll()
+        self._terms_of: Any = timeout
+        self._terms = self._checked()
+
+    def _checked(self) -> Terms:
+        # redis-py takes a timeout of 0 for none.
+        timeout = self.timeout or None
+        renews = timeout is None if self._renew is None else self._renew
+        lease = timeout if timeout is not None else self._lease
+        return checked_terms(self.name, self._kind, lease=lease, margin=self._margin, owner=self._owner, renews=renews)
+
+    def _terms_for(self, token: Optional[Text]) -> Terms:
+        """The terms of an acquisition by this owner."""
+        if self.timeout != self._terms_of:
+            self._terms_of, self._terms = self.timeout, self._checked()
+        return self._terms if token is None else self._terms._replace(owner=checked_owner(token, self._kind))
+
+    def _wait_of(self, blocking: Optional[bool], blocking_timeout: Optional[Number]) -> Optional[float]:
+        """The limit of a wait; None for no limit."""
+        limit = checked_wait(self.blocking_timeout if blocking_timeout is None else blocking_timeout)
+        return limit if (self.blocking if blocking is None else blocking) else 0.0
+
+    def _take(self, hold: Hold) -> Optional[Hold]:
+        """Keeps a new hold; the one before, which this object can no longer release."""
+        before = self._hold()
+        self.local.token, self.local.hold, self.local.pid = hold.claim.owner, hold, os.getpid()
+        return before
+
+    def _hold(self) -> Optional[Hold]:
+        """The hold of this thread. A forked child has none of its parent's holds."""
+        local = self.local
+        hold = local.hold
+        if hold is None:
+            return None
+        if local.pid != os.getpid():
+            local.token = local.hold = None
+            return None
+        # A token that the program has set itself names another hold.
+        return hold if local.token == hold.claim.owner else None
+
+    def _drop(self) -> tuple[Optional[Hold], Optional[Claim]]:
+        """Forgets the hold; or the claim of an owner that the program has set itself."""
+        hold = self._hold()
+        token = self.local.token
+        self.local.token = self.local.hold = None
+        return hold, None if hold is not None or token is None else self._claim(token)
+
+    def _claim(self, token: Text) -> Claim:
+        return Claim(self._terms.key, checked_owner(token, self._kind), self._kind)
+
+    def _held(self, doing: str) -> Union[Hold, Claim]:
+        """What is held, for a method that needs it."""
+        hold = self._hold()
+        if hold is not None:
+            return hold
+        if self.local.token is None:
+            raise NotAcquired(f"Cannot {doing} an unlocked lock", self.name_text)
+        return self._claim(self.local.token)
+
+    def _check_timeout(self, doing: str) -> float:
+        if self.timeout is None:
+            raise NotAcquired(f"Cannot {doing} a lock with no timeout", self.name_text)
+        return self._terms_for(None).lease
+
+    @property
+    def name_text(self) -> Union[str, bytes]:
+        """The name, for errors."""
+        return bytes(self.name) if isinstance(self.name, (bytearray, memoryview)) else self.name
+
+    @property
+    def _notice(self) -> Notice:
+        hold = self._hold()
+        return NOT_HELD if hold is None else hold.notice
+
+    @property
+    def token(self) -> Optional[int]:
+        """The fencing token of the hold: higher than that of every earlier grant of this name. Pass it to the resource
+        that the lock protects, which has to refuse lower ones. None: not held by this object."""
+        hold = self._hold()
+        return None if hold is None else hold.token
+
+    def valid_for(self) -> float:
+        """How long the lock is certainly still held, in seconds: the lease less a millisecond, less the time since the
+        last confirmed request was sent, by the monotonic or the wall clock, whichever shows more. 0: not held."""
+        hold = self._hold()
+        return 0.0 if hold is None else hold.valid_for()
+
+    @staticmethod
+    def _added(hold: Hold, additional: Number, replaces: bool) -> float:
+        """The lease after an extension. The rest of the present one is that of this machine's clocks."""
+        span = checked_span(additional, "the additional time")
+        return span if replaces else span + hold.valid_for()
+
+    @property
+    def _replaces_ttl(self) -> bool:
+        """celery-redbeat puts a script of its own in the place of redis-py's `lua_extend`, by which the time is the new
+        lease and is not added."""
+        return "lua_extend" in self.__dict__
+
+    def _not_released(self, error: Error) -> BaseException:
+        """The error of a release."""
+        if isinstance(error, Refused) and error.code in ("WRONGTYPE", "LOCKTYPE"):
+            return self._no_longer("release")
+        return error
+
+    def _no_longer(self, doing: str) -> NotOwned:
+        return NotOwned(f"Cannot {doing} a lock that's no longer owned", self.name_text)
+
+    def _left(self, error: redis_errors.LockError) -> None:
+        """The `with` statement has ended, and the release has failed."""
+        if self.raise_on_release_error:
+            raise error
+        logger.warning("Lock was unlocked or no longer owned when exiting context manager.")

@@ -1,0 +1,169 @@
+"""An acquisition in progress: granted, it becomes a hold; given up, it is undone."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Optional, cast
+
+from ..errors import Closed, Error, NoAnswer
+from . import commands
+from .hold import Hold, Leftovers, OnLost
+from .moment import left, now
+from .release import First, Undo
+from .reservation import Reservation
+from .terms import OVERTIME, Terms
+from .wait import Asked, Request, Wait
+
+if TYPE_CHECKING:
+    from .engine import Engine
+
+
+async def acquire(engine: Engine, terms: Terms, wait: Optional[float], on_lost: Optional[OnLost]) -> Optional[Hold]:
+    """Acquires the lock, waiting for at most ``wait`` seconds, or without a limit. None: not in time.
+
+    :raises Error: when the server refuses, or was not reached within the limit.
+    """
+    engine.begin_use()
+    counts = engine.counts
+    try:
+        hold = await _acquire(engine, terms, wait)
+    except Error:
+        counts.acquisitions_failed += 1
+        raise
+    finally:
+        engine.end_use()
+    if hold is None:
+        counts.acquisitions_refused += 1
+    else:
+        # Nothing has run in the loop since the grant.
+        hold.on_lost = on_lost
+        counts.acquisitions += 1
+    return hold
+
+
+async def _acquire(engine: Engine, terms: Terms, wait: Optional[float]) -> Optional[Hold]:
+    end = None if wait is None else now() + wait
+    over = None if end is None else end + OVERTIME
+    claim = terms.claim()
+    reservation: Optional[Reservation] = None
+    if terms.owner is not None:
+        reservation = await engine.names.reserve(claim, end)
+        if reservation is None:
+            return None
+    attempt = _Attempt(engine, terms, claim, reservation)
+    try:
+        asked = await attempt.wait.try_once(over)
+        if attempt.wait.is_usable(asked):
+            return attempt.granted(asked)
+        if asked.token is None and asked.error is None and not left(end):
+            attempt.undo()
+            return None
+    except BaseException:
+        attempt.undo()
+        raise
+    return await _go_on(engine, attempt, asked, end, over)
+
+
+async def _go_on(
+    engine: Engine, attempt: _Attempt, asked: Asked, end: Optional[float], over: Optional[float]
+) -> Optional[Hold]:
+    """Goes on in a task of the engine, which its closing cancels, and gives up at ``over``."""
+    if engine.is_closing:
+        attempt.undo()
+        raise Closed("the server object is closed")
+    task = engine.spawn_wait(attempt.run(asked, end), attempt.undo)
+    try:
+        done, _ = await asyncio.wait({task}, timeout=None if over is None else max(0.0, over - now()))
+    except BaseException:
+        _give_up(task, attempt)
+        raise
+    if not done:
+        _give_up(task, attempt)
+        raise NoAnswer(engine.name)
+    if task.cancelled():
+        attempt.undo()
+        raise Closed("the server object was closed during the wait")
+    error = task.exception()
+    if error is not None:
+        attempt.undo()
+        if engine.is_closing and isinstance(error, Error):
+            raise Closed("the server object was closed during the wait") from error
+        raise error
+    hold = cast(Optional[Hold], task.result())
+    if hold is None:
+        attempt.undo()
+    elif engine.is_closing:
+        hold.give_back()
+        raise Closed("the server object was closed during the wait")
+    return hold
+
+
+def _give_up(task: asyncio.Task[Optional[Hold]], attempt: _Attempt) -> None:
+    if task.done() and not task.cancelled() and task.exception() is None:
+        hold = task.result()
+        if hold is not None:
+            hold.give_back()
+            return
+    task.cancel()
+    attempt.undo()
+
+
+class _Attempt:
+    """The request in progress. :meth:`undo` withdraws the wait and releases what may have been granted meanwhile."""
+
+    def __init__(self, engine: Engine, terms: Terms, claim: commands.Claim, reservation: Optional[Reservation]) -> None:
+        self._engine = engine
+        self._terms = terms
+        self._claim = claim
+        self._reservation = reservation
+        self._is_over = False
+        request = Request(
+            claim.key,
+            commands.acquire(claim, terms.lease),
+            terms.longest_slice(engine.patience),
+            terms.reported_after,
+            is_named=terms.owner is not None,
+        )
+        self.wait = Wait(engine, request)
+
+    async def run(self, asked: Asked, end: Optional[float]) -> Optional[Hold]:
+        """Sends the request until it is granted or ``end`` has come."""
+        granted = await self.wait.run(asked, end)
+        return None if granted is None else self.granted(Asked(granted.sent, granted.token))
+
+    def granted(self, asked: Asked) -> Hold:
+        """The hold of a usable grant."""
+        self._is_over = True
+        leftovers = Leftovers(self.wait.under_way_until(), self._reservation)
+        parked = self.wait.close()
+        if parked is not None:
+            parked.close()
+        return Hold(self._engine, self._terms, self._claim, asked.token or 0, asked.sent, leftovers)
+
+    def undo(self) -> None:
+        """Undoes whatever the server may have of the request. Nothing after a grant, or the second time."""
+        if self._is_over:
+            return
+        self._is_over = True
+        wait = self.wait
+        until = wait.under_way_until()
+        if until is not None and until <= now():
+            until = None
+        has_ticket = wait.has_ticket
+        # The server keeps the place of an ended wait for a while, so that the owner can ask again. A fresh owner never
+        # does, so its place is withdrawn. A named owner may do so, and may have been granted the lock meanwhile.
+        keeps_place = wait.was_queued and self._reservation is None
+        parked = wait.close()
+        first = First.TICKET if has_ticket else First.NOTHING
+        if not has_ticket and (keeps_place or until is not None):
+            first = First.EVERYTHING
+        undo = Undo(
+            self._engine,
+            self._claim,
+            self._terms.lease,
+            first,
+            acquires_until=until,
+            reservation=self._reservation,
+            parked=parked,
+        )
+        undo.start()

@@ -1,0 +1,264 @@
+"""A held lock or permit: its renewal, the notice of its loss, and its release.
+
+The lease is renewed after every third of it. When the server replies that this grant is over, or refuses for good, the
+lock is lost at once. When the server does not reply, the request is repeated until the margin before the end of the
+lease, counted from the moment at which the last confirmed request was sent; then the lock is lost too, because another
+owner may get it soon. The timer of that notice depends on no reply.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Callable, NamedTuple, Optional
+
+from ..errors import Closed, Error, NotOwned, Refused, bad_reply
+from ..outcome import LostReason, Released
+from . import commands
+from .caller import Caller
+from .commands import Claim
+from .loss import Notice
+from .moment import Moment, Pause, now
+from .release import First, Undo, release_until
+from .reservation import Reservation
+from .terms import Terms, certain, reported_after
+
+if TYPE_CHECKING:
+    from .engine import Engine
+
+#: Codes of refusals that do not change before the lease ends.
+_FINAL = frozenset({"WRONGTYPE", "LOCKTYPE", "NOPERM", "NOAUTH", "WRONGPASS"})
+
+OnLost = Callable[[LostReason], Any]
+
+
+class Leftovers(NamedTuple):
+    """The unfinished parts of an acquisition, which its hold takes over."""
+
+    #: The time until which an abandoned acquire may still be served.
+    acquires_until: Optional[float]
+    reservation: Optional[Reservation]
+
+
+class Hold:
+    """A lock that is held."""
+
+    def __init__(
+        self, engine: Engine, terms: Terms, claim: Claim, token: int, sent: Moment, leftovers: Leftovers
+    ) -> None:
+        self.engine = engine
+        self.claim = claim
+        #: The fencing token of the grant.
+        self.token = token
+        self.lease = terms.lease
+        self.notice = Notice()
+        #: When the last confirmed request was sent.
+        self.confirmed = sent
+        #: Told of a loss, by the face.
+        self.on_lost: Optional[OnLost] = None
+        self._margin = terms.margin
+        self.renews = terms.renews
+        self._leftovers = leftovers
+        self._renewing: Optional[asyncio.Task[None]] = None
+        self._renew_timer: Optional[asyncio.TimerHandle] = None
+        self._is_counted = True
+        engine.holds.add(self)
+        engine.counts.holds += 1
+        self._loss_timer = engine.loop.call_later(max(0.0, self._loss_at - now()), self._check_loss)
+        self._schedule_renewal()
+
+    @property
+    def _loss_at(self) -> float:
+        return self.confirmed.steady + reported_after(self.lease, self._margin)
+
+    def valid_for(self) -> float:
+        """How long the lock is certainly still held, in seconds. Called by any thread."""
+        if self.notice.is_over or self.notice.reason not in (None, LostReason.UNCONFIRMED):
+            return 0.0
+        return max(0.0, certain(self.lease) - self.confirmed.elapsed())
+
+    def _schedule_renewal(self) -> None:
+        if self.renews:
+            due = self.confirmed.steady + self.lease / 3
+            self._renew_timer = self.engine.loop.call_later(max(0.0, due - now()), self._start_renewal)
+
+    def _start_renewal(self) -> None:
+        if self.notice.reason is None and not self.notice.is_over:
+            self._renewing = self.engine.spawn(self._renew())
+
+    def _check_loss(self) -> None:
+        if self.notice.is_over or self.notice.reason is not None:
+            return
+        span = self._loss_at - now()
+        if span > 0:
+            # A request was confirmed since the timer was set.
+            self._loss_timer = self.engine.loop.call_later(span, self._check_loss)
+        else:
+            self._lose(LostReason.UNCONFIRMED)
+
+    def _lose(self, reason: LostReason) -> None:
+        self._stop_renewal()
+        self._loss_timer.cancel()
+        if self.notice.lose(reason):
+            self.engine.counts.losses += 1
+            if self.on_lost is not None:
+                self.on_lost(reason)
+
+    def _stop_renewal(self) -> None:
+        if self._renew_timer is not None:
+            self._renew_timer.cancel()
+            self._renew_timer = None
+        renewing, self._renewing = self._renewing, None
+        if renewing is not None and renewing is not asyncio.current_task():
+            renewing.cancel()
+
+    async def _renew(self) -> None:
+        """Renews until the server replies."""
+        engine = self.engine
+        pause = min(max(self.lease / 20, 0.001), 0.5)
+        patience = min(engine.patience, self.lease / 6)
+        caller = Caller(engine, self.claim.key)
+        was_replica = False
+        while self.notice.reason is None and not self.notice.is_over:
+            sent = Moment()
+            try:
+                reply = await caller.call(commands.renew(self.claim, self.lease, self.token), patience)
+            except Error as error:
+                engine.counts.renewals_failed += 1
+                if isinstance(error, Refused) and error.code in _FINAL:
+                    self._lose(LostReason.refused(error.code, error.text))
+                    return
+                if isinstance(error, Refused) and error.code == "READONLY":
+                    # Repeated through a new connection, because the address may lead to another server by now. Without
+                    # cluster or sentinels the second such reply is final.
+                    if was_replica and engine.router.source.is_single:
+                        self._lose(LostReason.refused(error.code, error.text))
+                        return
+                    was_replica = True
+            else:
+                if reply == 1:
+                    engine.counts.renewals += 1
+                    self.confirmed = sent
+                    self._schedule_renewal()
+                    return
+                engine.counts.renewals_failed += 1
+                if reply == 0:
+                    self._lose(LostReason.TAKEN)
+                    return
+            await asyncio.sleep(pause)
+
+    async def set_lease(self, lease: float) -> None:
+        """Gives the lock this lease from now on.
+
+        :raises NotOwned: when it is lost.
+        :raises Error: when the server refuses, or cannot be reached for as long as the lease lasts.
+        """
+        self._stop_renewal()
+        try:
+            sent = await renew_once(self.engine, self.claim, lease, self.token, self.valid_for())
+        except NotOwned:
+            self._lose(LostReason.TAKEN)
+            raise
+        finally:
+            if self.notice.reason is None and not self.notice.is_over:
+                self._schedule_renewal()
+        self.lease = lease
+        self.confirmed = sent
+        if self.notice.reason is None and not self.notice.is_over:
+            self._loss_timer.cancel()
+            self._loss_timer = self.engine.loop.call_later(max(0.0, self._loss_at - now()), self._check_loss)
+            self._stop_renewal()
+            self._schedule_renewal()
+
+    async def release(self) -> Released:
+        """Releases the lock and waits for the reply of the server.
+
+        :raises Error: when the server could not be reached until the lease was over, or refused.
+        """
+        engine = self.engine
+        self._finish()
+        end = max(self.confirmed.steady + self.lease, now() + engine.patience)
+        try:
+            result = await release_until(engine, self.claim, self.token, end)
+        except asyncio.CancelledError:
+            # The caller has given up; the lock is given back in the background.
+            self._undo(First.GRANT, now() + engine.patience)
+            raise
+        self._undo(First.NOTHING, result.under_way_until)
+        if result.error is not None:
+            engine.counts.releases_failed += 1
+            raise Closed("the server object was closed during the release") if engine.is_closed else result.error
+        engine.counts.releases += 1
+        return result.released
+
+    def give_back(self) -> None:
+        """Releases the lock in the background. Nothing after a release."""
+        if not self.notice.is_over:
+            is_gone = self.notice.reason is LostReason.TAKEN
+            self._finish()
+            self._undo(First.NOTHING if is_gone else First.GRANT, None)
+
+    def abandon(self) -> None:
+        """Ends the renewal and the notice; the server keeps the hold until its lease ends."""
+        if not self.notice.is_over:
+            self._finish()
+
+    def _finish(self) -> None:
+        self.notice.finish()
+        self._stop_renewal()
+        self._loss_timer.cancel()
+        if self._is_counted:
+            self._is_counted = False
+            self.engine.counts.holds -= 1
+            self.engine.holds.discard(self)
+
+    def _undo(self, first: First, releases_until: Optional[float]) -> None:
+        leftovers, self._leftovers = self._leftovers, Leftovers(None, None)
+        until = leftovers.acquires_until
+        if until is not None and until <= now():
+            until = None
+        if self.engine.is_closed:
+            return
+        if first is not First.NOTHING or until is not None or leftovers.reservation is not None:
+            undo = Undo(
+                self.engine,
+                self.claim,
+                self.lease,
+                first,
+                self.token,
+                until,
+                releases_until,
+                leftovers.reservation,
+            )
+            undo.start()
+
+
+async def renew_once(engine: Engine, claim: Claim, lease: float, token: Optional[int], span: float) -> Moment:
+    """Renews until the server replies, for ``span`` seconds or the response timeout, whichever is longer; a moment
+    before the confirmed request was sent.
+
+    :raises NotOwned: when the hold is over, or the key holds something else.
+    """
+    caller = Caller(engine, claim.key)
+    if token is None:
+        command = commands.renew_by_owner(claim, lease)
+    else:
+        command = commands.renew(claim, lease, token)
+    end = now() + max(span, engine.patience)
+    pause = Pause()
+    while True:
+        sent = Moment()
+        try:
+            reply = await caller.call(command, engine.patience / 2)
+        except Error as error:
+            if isinstance(error, Refused) and error.code in ("WRONGTYPE", "LOCKTYPE"):
+                raise NotOwned("the key holds something else by now") from error
+            if not error.is_passing or now() + pause.next >= end:
+                raise
+            await pause.sleep()
+            continue
+        if reply == 1:
+            engine.counts.renewals += 1
+            return sent
+        if reply == 0:
+            raise NotOwned("the lock is not held any more")
+        raise bad_reply(engine.name)

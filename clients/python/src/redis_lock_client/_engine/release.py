@@ -1,0 +1,212 @@
+"""The release of a hold, and the undoing of an abandoned acquisition.
+
+A request whose connection was closed may still be in a buffer of the network, or of a server that is paused. Served
+later, it takes a lock for an owner that no longer exists. So it is undone three times: at once, a moment later, and when
+it can no longer be served.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+from typing import TYPE_CHECKING, NamedTuple, Optional
+
+from ..errors import Error, bad_reply
+from ..outcome import Released
+from . import commands
+from .caller import Caller
+from .commands import Claim
+from .moment import Pause, latest, now
+from .reservation import Reservation
+from .slices import ParkedSlices
+
+if TYPE_CHECKING:
+    from .engine import Engine
+
+#: Time after which a server that is not paused has read a request that was sent.
+_A_MOMENT = 0.1
+
+
+class First(enum.Enum):
+    """What the first release covers."""
+
+    #: The grant with the token.
+    GRANT = 1
+    #: All holds and waits of the owner.
+    EVERYTHING = 2
+    #: The same, and a ticket may have been granted.
+    TICKET = 3
+    NOTHING = 4
+
+
+class ReleaseResult(NamedTuple):
+    """The result of a release that is sent until it is answered."""
+
+    released: Released
+    error: Optional[Error]
+    #: The time until which an unanswered one may still be served.
+    under_way_until: Optional[float]
+
+
+async def release_until(engine: Engine, claim: Claim, token: Optional[int], end: float) -> ReleaseResult:
+    """Sends a release until it is answered, at least once, at most until ``end``."""
+    caller = Caller(engine, claim.key)
+    command = commands.release(claim, token)
+    pause = Pause()
+    until: Optional[float] = None
+    while True:
+        error: Optional[Error]
+        try:
+            reply = await caller.call(command, engine.patience / 2)
+            if reply is None and until is None:
+                return ReleaseResult(Released.NOT_HELD, None, None)
+            if reply is None or isinstance(reply, int):
+                # After nil, an earlier request without a reply may have been served.
+                return ReleaseResult(Released.YES, None, until)
+            error = bad_reply(engine.name)
+        except Error as failure:
+            error = failure
+            if caller.was_unanswered():
+                until = now() + engine.patience
+        if not error.is_passing or now() + pause.next >= end:
+            return ReleaseResult(Released.NOT_HELD, error, until)
+        await pause.sleep()
+
+
+class Undo:
+    """A hold or a wait to be undone in the background."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        claim: Claim,
+        lease: float,
+        first: First,
+        token: Optional[int] = None,
+        acquires_until: Optional[float] = None,
+        releases_until: Optional[float] = None,
+        reservation: Optional[Reservation] = None,
+        parked: Optional[ParkedSlices] = None,
+    ) -> None:
+        self.engine = engine
+        self.claim = claim
+        self.lease = lease
+        self.first = first
+        self.token = token
+        #: The time until which an abandoned acquire may still be served.
+        self.acquires_until = acquires_until
+        #: The time until which an abandoned release may still be served.
+        self.releases_until = releases_until
+        self.reservation = reservation
+        #: The connections of a wait. They are closed after its withdrawal: closed earlier, the server would keep the
+        #: place in the queue for a while.
+        self.parked = parked
+
+    def start(self) -> None:
+        """Starts the background task, if anything is to be undone."""
+        has_release = self.releases_until is not None and self.reservation is not None
+        is_needless = self.first is First.NOTHING and self.acquires_until is None and not has_release
+        if is_needless or self.engine.is_closed:
+            self._finish()
+        else:
+            self.engine.background.begin(self)
+            self.engine.spawn(self._run())
+
+    async def send_first(self) -> None:
+        """The first release."""
+        if self.first is not First.NOTHING:
+            token = self.token if self.first is First.GRANT else None
+            error = await self._release(token)
+            counts = self.engine.counts
+            # If nothing can have been granted, a refusal is that of the acquire again and is no failure.
+            may_hold = self.first in (First.GRANT, First.TICKET) or self.acquires_until is not None
+            if error is not None and (may_hold or error.is_passing):
+                counts.releases_failed += 1
+                self.engine.background.fail(self.claim, error)
+            elif error is None and self.first is First.GRANT:
+                counts.releases += 1
+
+    async def _run(self) -> None:
+        await self.send_first()
+        if self.parked is not None:
+            self.parked.close()
+            self.parked = None
+        self.engine.background.end(self)
+        last = self.acquires_until
+        if last is None:
+            await self._end_reservation()
+            return
+        name = None if self.reservation is None else self.reservation.name
+        await self._end_reservation()
+        for moment in (now() + _A_MOMENT, last):
+            await asyncio.sleep(max(0.0, moment - now()))
+            if name is not None:
+                # If another acquisition has reserved the name meanwhile, the server counts the late request as that
+                # one's.
+                self.reservation = self.engine.names.try_reserve(name)
+                if self.reservation is None:
+                    continue
+            await self._release(None)
+            await self._end_reservation()
+
+    async def _release(self, token: Optional[int]) -> Optional[Error]:
+        result = await release_until(self.engine, self.claim, token, now() + self.lease)
+        self.releases_until = latest(self.releases_until, result.under_way_until)
+        return result.error
+
+    async def _end_reservation(self) -> None:
+        """Waits until no release can still be served, which would end the next hold under this name."""
+        if self.reservation is not None and self.releases_until is not None:
+            await asyncio.sleep(max(0.0, self.releases_until - now()))
+        self._finish()
+
+    def _finish(self) -> None:
+        reservation, self.reservation = self.reservation, None
+        if reservation is not None:
+            reservation.close()
+        if self.parked is not None:
+            self.parked.close()
+            self.parked = None
+
+
+class Background:
+    """The releases that no caller waits for."""
+
+    def __init__(self) -> None:
+        self._running: set[Undo] = set()
+        self._failed: list[tuple[bytes, Error]] = []
+        self._waiting: list[asyncio.Future[None]] = []
+
+    def begin(self, undo: Undo) -> None:
+        self._running.add(undo)
+
+    def end(self, undo: Undo) -> None:
+        self._running.discard(undo)
+        if not self._running:
+            for waiter in self._waiting:
+                if not waiter.done():
+                    waiter.set_result(None)
+            self._waiting.clear()
+
+    def fail(self, claim: Claim, error: Error) -> None:
+        self._failed.append((claim.key, error))
+        # A program that never asks must not fill its memory.
+        del self._failed[:-1_000]
+
+    @property
+    def running(self) -> list[Undo]:
+        """The releases that have no reply yet."""
+        return list(self._running)
+
+    async def idle(self) -> None:
+        """Waits until no release is under way."""
+        while self._running:
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.append(waiter)
+            await waiter
+
+    async def settled(self) -> list[tuple[bytes, Error]]:
+        """The same; the keys that could not be given back since the last call."""
+        await self.idle()
+        failed, self._failed = self._failed, []
+        return failed

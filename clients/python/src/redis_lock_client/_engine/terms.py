@@ -1,0 +1,149 @@
+"""The terms of an acquisition: key, owner, kind, lease and margin. They are checked before anything is sent."""
+
+from __future__ import annotations
+
+import math
+import numbers
+import uuid
+from typing import Any, NamedTuple, Optional, Union
+
+from ..errors import ConfigError
+from ..outcome import Mode
+from .commands import Claim, Kind, millis
+
+#: The default lease, which is also the server's.
+DEFAULT_LEASE = 30.0
+#: The longest lease, which clocks can still represent.
+_LONGEST_LEASE = 100 * 365 * 86_400.0
+#: How much longer than its limit a wait may last, for a pending reply.
+OVERTIME = 0.25
+#: The longest name of an owner.
+_LONGEST_OWNER = 256
+_MOST_PERMITS = 2**31 - 1
+
+Text = Union[str, bytes, bytearray, memoryview]
+
+
+class Terms(NamedTuple):
+    """The terms of each acquisition of a lock."""
+
+    key: bytes
+    #: None: a fresh owner for each acquisition.
+    owner: Optional[bytes]
+    kind: Kind
+    #: In whole milliseconds.
+    lease: float
+    margin: Optional[float]
+    #: Whether the lease is renewed until the release.
+    renews: bool
+
+    def claim(self) -> Claim:
+        """The claim of the next acquisition."""
+        return Claim(self.key, self.owner if self.owner is not None else str(uuid.uuid4()).encode(), self.kind)
+
+    @property
+    def reported_after(self) -> float:
+        """How long after its request a grant is usable; then its loss is reported."""
+        return reported_after(self.lease, self.margin)
+
+    def longest_slice(self, patience: float) -> float:
+        """The longest time for which one request of a wait is parked: it ends before the response timeout, and leaves
+        most of the lease to a grant at its end."""
+        return min(patience / 2, self.lease / 3)
+
+
+def certain(lease: float) -> float:
+    """The certain part of a lease. The server counts in whole milliseconds, so its time of the grant may be almost one
+    millisecond early."""
+    return max(0.0, lease - 0.001)
+
+
+def reported_after(lease: float, margin: Optional[float]) -> float:
+    """How long after a confirmed request the loss is reported."""
+    return max(0.0, certain(lease) - (lease / 6 if margin is None else margin))
+
+
+def checked_terms(
+    key: Any,
+    kind: Kind = Kind(),  # noqa: B008 - immutable
+    *,
+    lease: Any = None,
+    margin: Any = None,
+    owner: Any = None,
+    renews: bool = True,
+) -> Terms:
+    """The terms of these arguments.
+
+    :raises ConfigError: when one is out of its bounds.
+    """
+    span = checked_lease(DEFAULT_LEASE if lease is None else lease)
+    if margin is not None:
+        margin = checked_span(margin, "the margin")
+        if margin > span / 2:
+            raise ConfigError("the margin is at most half of the lease: before it the lock is renewed")
+    if owner is not None:
+        owner = checked_owner(owner, kind)
+    return Terms(checked_key(key), owner, kind, span, margin, bool(renews))
+
+
+def checked_key(key: Any) -> bytes:
+    """The bytes of a key; text is UTF-8."""
+    return _bytes_of(key, "the key")
+
+
+def checked_lease(lease: Any) -> float:
+    """A lease, cut to whole milliseconds."""
+    span = checked_span(lease, "the lease")
+    if span > _LONGEST_LEASE:
+        raise ConfigError("a lease lasts at most a hundred years")
+    span = millis(span) / 1000
+    # One millisecond is lost to rounding.
+    if span < 0.002:
+        raise ConfigError("a lease lasts at least two milliseconds")
+    return span
+
+
+def checked_owner(owner: Any, kind: Kind) -> bytes:
+    """The bytes of an owner. The messages do not quote it: it is a credential."""
+    name = _bytes_of(owner, "the owner")
+    if not 1 <= len(name) <= _LONGEST_OWNER:
+        raise ConfigError("an owner has 1 to 256 bytes")
+    if name == b"#token":
+        raise ConfigError("this owner is a reserved word")
+    if not kind.is_permit and kind.mode is not Mode.EXCLUSIVE and (name == b"mode" or name.endswith(b":write")):
+        raise ConfigError("the owner 'mode', or one that ends in ':write', cannot hold READ or WRITE")
+    return name
+
+
+def checked_wait(wait: Any) -> Optional[float]:
+    """The limit of a wait in seconds; None for no limit."""
+    if wait is None:
+        return None
+    if isinstance(wait, numbers.Real) and not isinstance(wait, bool) and wait == math.inf:
+        return None
+    return checked_span(wait, "the wait")
+
+
+def checked_span(span: Any, what: str) -> float:
+    """A number of seconds that is not negative."""
+    if isinstance(span, bool) or not isinstance(span, numbers.Real):
+        raise ConfigError(f"{what} is a number of seconds")
+    number = float(span)
+    if not math.isfinite(number) or number < 0:
+        raise ConfigError(f"{what} is a finite number of seconds, and not negative")
+    return number
+
+
+def checked_permits(permits: Any, least: int = 0) -> int:
+    """A number of permits, or the count of a latch."""
+    if isinstance(permits, bool) or not isinstance(permits, int) or not least <= permits <= _MOST_PERMITS:
+        raise ConfigError(f"a number from {least} to {_MOST_PERMITS} is needed")
+    return permits
+
+
+def _bytes_of(text: Any, what: str) -> bytes:
+    if isinstance(text, str):
+        return text.encode("utf-8", "surrogateescape")
+    if isinstance(text, (bytes, bytearray, memoryview)):
+        return bytes(text)
+    raise ConfigError(f"{what} is text or bytes")

@@ -1,0 +1,284 @@
+"""The event loop of the synchronous face, in a daemon thread.
+
+The thread starts with the first use. It ends when no engine is left: after ``Server.close()``, or when nothing has been
+held, waited for or sent for half a minute. The next use starts another one. At the end of the interpreter it has a
+moment to send releases. A forked process begins anew: it closes its copies of the sockets, and knows nothing of what its
+parent holds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import concurrent.futures
+import contextlib
+import os
+import threading
+import weakref
+from collections.abc import Coroutine
+from typing import Any, Callable, Generic, Optional, TypeVar
+
+from ._engine.engine import Engine
+from ._engine.source import Source, is_asyncio_client, source_of
+from .errors import Closed, ConfigError
+from .statistics import Statistics
+
+T = TypeVar("T")
+Work = Callable[[Engine], Coroutine[Any, Any, T]]
+
+#: The response timeout of a client's shared engine, in seconds.
+RESPONSE_TIMEOUT = 5.0
+#: How long the end of the interpreter waits for releases.
+_AT_EXIT = 0.5
+
+
+class Home:
+    """The engine of one server, which exists while it is used."""
+
+    def __init__(self, source: Source, patience: float, parks: bool) -> None:
+        self.source = source
+        self.patience = patience
+        self.parks = parks
+        self.counts = Statistics()
+        self.is_closed = False
+        #: Used by the thread of the loop only.
+        self.engine: Optional[Engine] = None
+
+    def call(self, work: Work[T]) -> T:
+        """Runs a coroutine with the engine and returns its result. An exception in this thread (``KeyboardInterrupt``)
+        cancels it."""
+        if self.is_closed:
+            raise Closed("the server object is closed")
+        return _portal.call(self, work)
+
+    def close(self) -> None:
+        """Closes the engine, and waits for that."""
+        if self.is_closed:
+            return
+        self.is_closed = True
+        _portal.close(self)
+
+    def retire(self) -> None:
+        """Closes the engine when nothing is held or waited for any more. Does not wait; called by any thread."""
+        _portal.post(self._retire)
+
+    def _retire(self) -> None:
+        if self.engine is not None:
+            self.engine.retire()
+
+    def post(self, function: Callable[[], object]) -> None:
+        """Calls a function in the thread of the loop, if there is one, and does not wait."""
+        _portal.post(function)
+
+    def engine_here(self) -> Engine:
+        """The engine, in the thread of the loop."""
+        if self.engine is None or self.engine.is_closed:
+            self.engine = Engine(self.source, self.patience, self.parks, self.counts, self._ended)
+            _portal.begun(self)
+        return self.engine
+
+    def _ended(self) -> None:
+        self.engine = None
+        _portal.ended(self)
+
+
+class _Call(Generic[T]):
+    """A coroutine that runs in the loop for a thread that waits."""
+
+    def __init__(self, home: Home, work: Work[T]) -> None:
+        self._home = home
+        self._work = work
+        self._task: Optional[asyncio.Task[T]] = None
+        self._is_abandoned = False
+        # A lock as a one-shot event: cheaper than `threading.Event`, and signals interrupt the wait.
+        self._done = threading.Lock()
+        self._done.acquire()
+
+    def start(self) -> None:
+        """Starts the coroutine, in the thread of the loop."""
+        if not self._is_abandoned:
+            self._task = asyncio.ensure_future(self._work(self._home.engine_here()))
+            self._task.add_done_callback(self._finish)
+
+    def _finish(self, task: asyncio.Task[T]) -> None:
+        if self._is_abandoned:
+            self._discard(task)
+        self._done.release()
+
+    def _discard(self, task: asyncio.Task[T]) -> None:
+        """Gives back a grant that has no taker."""
+        if not task.cancelled() and task.exception() is None:
+            give_back = getattr(task.result(), "give_back", None)
+            if give_back is not None:
+                give_back()
+
+    def wait(self) -> T:
+        """Waits for the result."""
+        self._done.acquire()
+        task = self._task
+        if task is None or task.cancelled():
+            raise Closed("the server object was closed during the call")
+        return task.result()
+
+    def abandon(self) -> None:
+        """Cancels the coroutine, in the thread of the loop; a result that it has already is discarded."""
+        self._is_abandoned = True
+        if self._task is not None:
+            if self._task.done():
+                self._discard(self._task)
+            else:
+                self._task.cancel()
+
+
+class _Portal:
+    """The thread, its loop, and the engines in it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loop: Optional[asyncio.AbstractEventLoop] = None
+        self._thread: Optional[threading.Thread] = None
+        #: Calls that wait.
+        self._calls = 0
+        self._homes: set[Home] = set()
+
+    def call(self, home: Home, work: Work[T]) -> T:
+        if threading.current_thread() is self._thread:
+            raise RuntimeError("a method that waits was called in the thread of the event loop")
+        call = _Call(home, work)
+        with self._lock:
+            loop = self._loop or self._start()
+            self._calls += 1
+        try:
+            loop.call_soon_threadsafe(call.start)
+            return call.wait()
+        except BaseException:
+            loop.call_soon_threadsafe(call.abandon)
+            raise
+        finally:
+            with self._lock:
+                self._calls -= 1
+                if not self._calls and not self._homes:
+                    loop.call_soon_threadsafe(self._stop_if_unused, loop)
+
+    def close(self, home: Home) -> None:
+        """Closes the engine of a home, and the thread with the last one."""
+        with self._lock:
+            if self._loop is None:
+                return
+            thread = self._thread
+        self.call(home, lambda engine: engine.close())
+        with self._lock:
+            is_last = not self._homes and not self._calls
+        if is_last and thread is not None and thread is not threading.current_thread():
+            thread.join(1.0)
+
+    def post(self, function: Callable[[], object]) -> None:
+        loop = self._loop
+        if loop is not None:
+            # The loop may end at this moment, and everything in it.
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(function)
+
+    def begun(self, home: Home) -> None:
+        with self._lock:
+            self._homes.add(home)
+
+    def ended(self, home: Home) -> None:
+        with self._lock:
+            self._homes.discard(home)
+            loop = self._loop
+        if loop is not None:
+            loop.call_soon(self._stop_if_unused, loop)
+
+    def _start(self) -> asyncio.AbstractEventLoop:
+        loop = asyncio.new_event_loop()
+        executor = concurrent.futures.ThreadPoolExecutor(4, thread_name_prefix="redis-lock-names")
+        loop.set_default_executor(executor)
+        self._loop = loop
+        self._thread = threading.Thread(target=_run, args=(loop, executor), name="redis-lock", daemon=True)
+        self._thread.start()
+        return loop
+
+    def _stop_if_unused(self, loop: asyncio.AbstractEventLoop) -> None:
+        with self._lock:
+            if self._loop is loop and not self._calls and not self._homes:
+                self._loop = None
+                self._thread = None
+                loop.stop()
+
+    def at_exit(self) -> None:
+        """Sends what is still to be released, within a moment."""
+        loop, homes = self._loop, list(self._homes)
+        if loop is None or not homes:
+            return
+
+        async def end() -> None:
+            engines = [home.engine for home in homes if home.engine is not None]
+            await asyncio.wait([asyncio.ensure_future(engine.end_of_loop()) for engine in engines], timeout=_AT_EXIT)
+
+        with contextlib.suppress(Exception):
+            asyncio.run_coroutine_threadsafe(end(), loop).result(_AT_EXIT * 2)
+
+    def forget_sockets(self) -> None:
+        """Closes this process's copies of the sockets, in a forked child. Nothing is sent, and the loop's own objects
+        are kept for ever, because their destructors would change what the parent waits for."""
+        for home in self._homes:
+            if home.engine is not None:
+                home.engine.dialer.forget_sockets()
+                _inherited.append(home.engine)
+            home.engine = None
+        _inherited.append((self._loop, self._thread))
+
+
+def _run(loop: asyncio.AbstractEventLoop, executor: concurrent.futures.ThreadPoolExecutor) -> None:
+    asyncio.set_event_loop(loop)
+    try:
+        loop.run_forever()
+        pending = asyncio.all_tasks(loop)
+        for task in pending:
+            task.cancel()
+        if pending:
+            loop.run_until_complete(asyncio.wait(pending, timeout=0.5))
+        # Transports that were aborted close their sockets in the next turn.
+        loop.run_until_complete(asyncio.sleep(0))
+    finally:
+        executor.shutdown(wait=False)
+        loop.close()
+
+
+_portal = _Portal()
+_inherited: list[Any] = []
+_homes: weakref.WeakKeyDictionary[Any, Home] = weakref.WeakKeyDictionary()
+_homes_lock = threading.Lock()
+
+
+def home_of(client: Any) -> Home:
+    """The engine of a server object, or the shared one of a client, which closes when the client is collected and
+    nothing is held any more."""
+    home = getattr(client, "_home", None)
+    if isinstance(home, Home):
+        return home
+    with _homes_lock:
+        found = _homes.get(client)
+        if found is None:
+            found = _homes[client] = Home(sync_source_of(client), RESPONSE_TIMEOUT, False)
+            weakref.finalize(client, found.retire).atexit = False
+    return found
+
+
+def sync_source_of(client: Any) -> Source:
+    """The source of a synchronous client."""
+    if is_asyncio_client(client):
+        raise ConfigError("this client is asynchronous: use redis_lock_client.asyncio")
+    return source_of(client)
+
+
+def _begin_anew() -> None:
+    global _portal, _homes_lock
+    _homes_lock = threading.Lock()
+    old, _portal = _portal, _Portal()
+    old.forget_sockets()
+
+
+os.register_at_fork(after_in_child=_begin_anew)
+atexit.register(lambda: _portal.at_exit())

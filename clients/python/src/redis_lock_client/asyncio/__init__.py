@@ -1,0 +1,33 @@
+"""The names of :mod:`redis_lock_client` for asyncio::
+
+import redis.asyncio
+from redis_lock_client.asyncio import Lock
+
+async with redis.asyncio.Redis() as client:
+    async with client.lock("invoices:42", timeout=10, blocking_timeout=60, lock_class=Lock) as lock:
+        print("working under token", lock.token)
+"""
+
+from __future__ import annotations
+
+from ..outcome import LostReason, Mode, Released
+from ..server import SemaphoreInfo, Unreleased
+from .client import Redis
+from .lock import Lock, Lost
+from .server import Latch, Permit, ReadWriteLock, Semaphore, Server
+
+__all__ = [
+    "Latch",
+    "Lock",
+    "Lost",
+    "LostReason",
+    "Mode",
+    "Permit",
+    "ReadWriteLock",
+    "Redis",
+    "Released",
+    "Semaphore",
+    "SemaphoreInfo",
+    "Server",
+    "Unreleased",
+]

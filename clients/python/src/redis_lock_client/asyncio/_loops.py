@@ -1,0 +1,103 @@
+"""The engines of the asyncio face: one for each server and event loop, in that loop.
+
+An engine starts with the first use and closes its connections when nothing has been held, waited for or sent for half a
+minute. When the loop ends (``asyncio.run``), it has a moment to send releases.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import weakref
+from typing import Any, Callable
+
+from .._engine.engine import Engine
+from .._engine.source import Source, is_asyncio_client, source_of
+from ..errors import Closed, ConfigError
+from ..statistics import Statistics
+
+#: The response timeout of a client's shared engines, in seconds.
+RESPONSE_TIMEOUT = 5.0
+
+
+class Home:
+    """The engines of one server, which exist while they are used."""
+
+    def __init__(self, source: Source, patience: float, parks: bool) -> None:
+        self.source = source
+        self.patience = patience
+        self.parks = parks
+        self.counts = Statistics()
+        self.is_closed = False
+        self._engines: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Engine] = weakref.WeakKeyDictionary()
+        _all.add(self)
+
+    def engine(self) -> Engine:
+        """The engine of the running loop."""
+        if self.is_closed:
+            raise Closed("the server object is closed")
+        loop = asyncio.get_running_loop()
+        engine = self._engines.get(loop)
+        if engine is None or engine.is_closed:
+            engine = self._engines[loop] = Engine(self.source, self.patience, self.parks, self.counts)
+        return engine
+
+    async def close(self) -> None:
+        """Closes the engine of the running loop; no other can be used any more."""
+        self.is_closed = True
+        engine = self._engines.pop(asyncio.get_running_loop(), None)
+        if engine is not None:
+            await engine.close()
+        self.retire()
+
+    def retire(self) -> None:
+        """The engines close when nothing is held or waited for any more. Called by any thread."""
+        for engine in list(self._engines.values()):
+            post(engine, engine.retire)
+
+    def forget_sockets(self) -> None:
+        """Closes this process's copies of the sockets, in a forked child."""
+        for engine in list(self._engines.values()):
+            engine.dialer.forget_sockets()
+            # Its destructors would change what the parent waits for.
+            _inherited.append(engine)
+        self._engines.clear()
+
+
+def post(engine: Engine, function: Callable[[], object]) -> None:
+    """Calls a function in the engine's loop, unless that has ended."""
+    with contextlib.suppress(RuntimeError):
+        engine.loop.call_soon_threadsafe(function)
+
+
+_all: weakref.WeakSet[Home] = weakref.WeakSet()
+_homes: weakref.WeakKeyDictionary[Any, Home] = weakref.WeakKeyDictionary()
+_inherited: list[Engine] = []
+
+
+def home_of(client: Any) -> Home:
+    """The engines of a server object, or the shared ones of a client."""
+    home = getattr(client, "_home", None)
+    if isinstance(home, Home):
+        return home
+    found = _homes.get(client)
+    if found is None:
+        found = _homes[client] = Home(asyncio_source_of(client), RESPONSE_TIMEOUT, False)
+        weakref.finalize(client, found.retire).atexit = False
+    return found
+
+
+def asyncio_source_of(client: Any) -> Source:
+    """The source of an asynchronous client."""
+    if not is_asyncio_client(client):
+        raise ConfigError("a client of redis.asyncio is needed: redis.asyncio.Redis or redis.asyncio.RedisCluster")
+    return source_of(client)
+
+
+def _begin_anew() -> None:
+    for home in list(_all):
+        home.forget_sockets()
+
+
+os.register_at_fork(after_in_child=_begin_anew)

@@ -1,0 +1,259 @@
+"""``Lock`` with the interface of redis-py's asyncio ``Lock``."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from types import TracebackType
+from typing import Any, Callable, Literal, Optional, Union
+
+from redis import exceptions as redis_errors
+
+from .._base import BaseLock, Number
+from .._engine.commands import Claim
+from .._engine.hold import Hold
+from .._engine.loss import Notice
+from .._engine.terms import Text, checked_lease, checked_span
+from ..errors import Error, NotAcquired, NotOwned
+from ..outcome import LostReason, Mode, Released
+from ._loops import home_of, post
+
+
+class Lost:
+    """Tells that a lock was lost."""
+
+    def __init__(self, notice: Notice) -> None:
+        self._notice = notice
+
+    @property
+    def reason(self) -> Optional[LostReason]:
+        """The reason of the loss, if the lock was lost."""
+        return self._notice.reason
+
+    def is_set(self) -> bool:
+        """Whether the lock was lost."""
+        return self._notice.reason is not None
+
+    async def wait(self, timeout: Optional[float] = None) -> bool:
+        """Waits until the lock is lost, at most ``timeout`` seconds. False when it was not, or was released."""
+        loop = asyncio.get_running_loop()
+        ended = asyncio.Event()
+
+        def end() -> None:
+            # The hold may belong to another loop.
+            loop.call_soon_threadsafe(ended.set)
+
+        self._notice.when_ended(end)
+        waiting = loop.create_task(ended.wait())
+        try:
+            await asyncio.wait({waiting}, timeout=timeout)
+        finally:
+            waiting.cancel()
+            self._notice.forget(end)
+        return self.is_set()
+
+
+class Lock(BaseLock):
+    """A lock of the redis-lock module, in the place of ``redis.asyncio.lock.Lock``.
+
+    The parameters before the star are those of redis-py. ``timeout`` is the lease of a lock that is not renewed. A lock
+    without a timeout is renewed until it is released, as redis-py's lock without a timeout never ends. ``sleep`` is
+    accepted and not used, since a wait polls nothing.
+
+    :param redis: a client of ``redis.asyncio``; all locks of a client share connections.
+    :param name: the key, as text or bytes. It is a hash, not a string as with redis-py.
+    :param timeout: the lease in seconds, not renewed. None or 0: renewed until the release.
+    :param blocking: whether :meth:`acquire` waits.
+    :param blocking_timeout: how long it waits, in seconds; None for no limit.
+    :param thread_local: whether each thread sees only its own hold.
+    :param raise_on_release_error: whether leaving a ``with`` statement raises when the lock was lost.
+    :param lease: the lease in seconds of a lock that is renewed (30 by default). Not together with ``timeout``.
+    :param margin: how long before the end of the lease a loss is told, in seconds (a sixth of the lease).
+    :param owner: the owner, a name that no other task or process uses at the same time. It is a credential: every
+        client that knows it can release the lock. None: a fresh one for each acquisition.
+    :param mode: ``Mode.READ`` or ``Mode.WRITE`` for a read-write lock.
+    :param renew: whether the lease is renewed; None: if there is no timeout.
+    :param on_lost: called with the :class:`LostReason` when the lock is lost; a function, or a coroutine function.
+    :raises ConfigError: when an argument is out of its bounds. It is a ``ValueError``.
+    """
+
+    def __init__(
+        self,
+        redis: Any,
+        name: Text,
+        timeout: Optional[Number] = None,
+        sleep: Number = 0.1,
+        blocking: bool = True,
+        blocking_timeout: Optional[Number] = None,
+        thread_local: bool = True,
+        raise_on_release_error: bool = True,
+        *,
+        lease: Optional[Number] = None,
+        margin: Optional[Number] = None,
+        owner: Optional[Text] = None,
+        mode: Mode = Mode.EXCLUSIVE,
+        renew: Optional[bool] = None,
+        on_lost: Optional[Callable[[LostReason], Any]] = None,
+    ) -> None:
+        super().__init__(
+            redis,
+            name,
+            timeout,
+            sleep,
+            blocking,
+            blocking_timeout,
+            thread_local,
+            raise_on_release_error,
+            lease=lease,
+            margin=margin,
+            owner=owner,
+            mode=mode,
+            renew=renew,
+            on_lost=on_lost,
+        )
+        self._home = home_of(redis)
+
+    @property
+    def lost(self) -> Lost:
+        """Tells that the present hold was lost: ``is_set()``, ``wait(timeout)``, ``reason``."""
+        return Lost(self._notice)
+
+    async def __aenter__(self) -> Lock:
+        if await self.acquire():
+            return self
+        raise NotAcquired("Unable to acquire lock within the time specified", self.name_text)
+
+    async def __aexit__(
+        self,
+        exc_type: Optional[type[BaseException]],
+        exc_value: Optional[BaseException],
+        traceback: Optional[TracebackType],
+    ) -> None:
+        try:
+            await self.release()
+        except redis_errors.LockError as error:
+            self._left(error)
+
+    async def acquire(
+        self,
+        blocking: Optional[bool] = None,
+        blocking_timeout: Optional[Number] = None,
+        token: Optional[Text] = None,
+    ) -> bool:
+        """Acquires the lock (``LOCK.ACQUIRE``); False when another owner holds it until the end of the wait.
+
+        The waits of all processes are in one queue, in order. A wait with a limit returns at most 0.3 s after it, also
+        when the server hangs; a wait without a limit goes on when connections break and servers are replaced.
+
+        :param token: the owner of this acquisition.
+        :raises ConnectionFailed: when the server could not be reached within the limit.
+        :raises Refused: when the server refuses (:class:`WrongType`, :class:`NoPermission`, :class:`Deadlock`, ...).
+        """
+        wait = self._wait_of(blocking, blocking_timeout)
+        terms = self._terms_for(token)
+        on_lost = None if self._on_lost is None else self._tell
+        hold = await self._home.engine().acquire(terms, wait, on_lost)
+        if hold is None:
+            return False
+        before = self._take(hold)
+        if before is not None:
+            post(before.engine, before.give_back)
+        return True
+
+    def _tell(self, reason: LostReason) -> None:
+        tell(self._on_lost, reason)
+
+    async def locked(self) -> bool:
+        """Whether any owner holds the lock (``LOCK.INFO``, for which the user needs permission)."""
+        key = self._terms.key
+        return bool(await self._home.engine().holders(key))
+
+    async def owned(self) -> bool:
+        """Whether this object holds the lock, by the server (``LOCK.INFO``; a user without permission renews it for its
+        remaining time instead)."""
+        hold = self._hold()
+        if hold is not None:
+            return await self._home.engine().holds_lock(hold)
+        token = self.local.token
+        if token is None:
+            return False
+        claim = self._claim(token)
+        return claim.owner in await self._home.engine().holders(claim.key)
+
+    async def release(self) -> None:
+        """Releases the lock (``LOCK.RELEASE``). It is free then, or the next waiter's.
+
+        :raises NotOwned: when it was lost before.
+        :raises NotAcquired: when this object does not hold it.
+        :raises ConnectionFailed: when the server could not be reached until the lease was over.
+        """
+        hold, claim = self._drop()
+        if hold is None and claim is None:
+            raise NotAcquired("Cannot release a lock that's not owned or is already unlocked.", self.name_text)
+        await self._release(hold, claim)
+
+    async def do_release(self, expected_token: Text) -> None:
+        """Releases the hold of this owner, which another object may have acquired."""
+        await self._release(None, self._claim(expected_token))
+
+    async def _release(self, hold: Optional[Hold], claim: Optional[Claim]) -> None:
+        try:
+            if hold is not None:
+                # A closed engine has released it.
+                released = Released.NOT_HELD if hold.engine.is_closed else await hold.release()
+            else:
+                assert claim is not None
+                released = await self._home.engine().release_owner(claim)
+        except Error as error:
+            raise self._not_released(error) from error
+        if released is Released.NOT_HELD:
+            raise self._no_longer("release")
+
+    async def extend(self, additional_time: Number, replace_ttl: bool = False) -> Literal[True]:
+        """Adds time to the lease, or replaces it by this time (``LOCK.RENEW``).
+
+        :param additional_time: in seconds.
+        :raises NotOwned: when the lock was lost.
+        :raises NotAcquired: when this object does not hold it, or it has no timeout.
+        """
+        held = self._held("extend")
+        self._check_timeout("extend")
+        if isinstance(held, Hold):
+            lease = self._added(held, additional_time, replace_ttl or self._replaces_ttl)
+        else:
+            lease = checked_span(additional_time, "the additional time")
+        return await self._set_lease(held, checked_lease(lease), "extend")
+
+    async def reacquire(self) -> Literal[True]:
+        """Sets the lease to the timeout again (``LOCK.RENEW``). Raises as :meth:`extend` does."""
+        held = self._held("reacquire")
+        return await self._set_lease(held, self._check_timeout("reacquire"), "reacquire")
+
+    async def _set_lease(self, held: Union[Hold, Claim], lease: float, doing: str) -> Literal[True]:
+        try:
+            if not isinstance(held, Hold):
+                await self._home.engine().renew_owner(held, lease)
+            elif held.engine.is_closed:
+                raise NotOwned("the server object is closed")
+            else:
+                await held.set_lease(lease)
+        except NotOwned as error:
+            raise self._no_longer(doing) from error
+        return True
+
+
+def tell(on_lost: Optional[Callable[[LostReason], Any]], reason: LostReason) -> None:
+    """Calls the function in a callback of its own, not in the engine's."""
+    if on_lost is None:
+        return
+    loop = asyncio.get_running_loop()
+    if inspect.iscoroutinefunction(on_lost):
+        task = loop.create_task(on_lost(reason))
+        _telling.add(task)
+        task.add_done_callback(_telling.discard)
+    else:
+        loop.call_soon(on_lost, reason)
+
+
+#: A loop keeps no tasks by itself.
+_telling: set[asyncio.Task[Any]] = set()

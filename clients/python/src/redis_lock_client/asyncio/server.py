@@ -1,0 +1,265 @@
+"""A server and what is made of it: locks, read-write locks, semaphores and latches, for asyncio."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any, Callable, Optional
+
+from .._base import Number
+from .._engine.address import source_of_url
+from .._engine.commands import Kind
+from .._engine.hold import Hold
+from .._engine.terms import (
+    Text,
+    checked_key,
+    checked_permits,
+    checked_terms,
+    checked_wait,
+)
+from ..errors import bad_reply
+from ..outcome import LostReason, Mode, Released
+from ..server import SemaphoreInfo, Unreleased, checked_patience
+from ..statistics import Statistics
+from ._loops import RESPONSE_TIMEOUT, Home, asyncio_source_of, home_of, post
+from .lock import Lock, Lost, tell
+
+
+class Server:
+    """The locks of one server, cluster, or primary of sentinels. Opening it sends nothing.
+
+    :param redis_client: a ``redis.asyncio.Redis`` or ``redis.asyncio.RedisCluster``. Its options
+        are used (address, login, TLS, database, client name), and not its connections.
+    :param response_timeout: how long a request may take, in seconds.
+    :param parked_waits: whether each wait gets a connection of its own, instead of a ticket.
+    :raises ConfigError: for another object, or an option that cannot be kept.
+    """
+
+    def __init__(
+        self, redis_client: Any, *, response_timeout: Number = RESPONSE_TIMEOUT, parked_waits: bool = False
+    ) -> None:
+        patience = checked_patience(response_timeout)
+        self._home = Home(asyncio_source_of(redis_client), patience, bool(parked_waits))
+
+    @classmethod
+    def open(cls, url: str, *, response_timeout: Number = RESPONSE_TIMEOUT, parked_waits: bool = False) -> Server:
+        """The server of a URL: ``redis://host:port/db``, ``rediss://`` with TLS, ``unix:///path``,
+        ``redis+cluster://a:7000,b:7000``, ``redis+sentinel://a:26379,b:26379/name``."""
+        server = cls.__new__(cls)
+        server._home = Home(source_of_url(url), checked_patience(response_timeout), bool(parked_waits))
+        return server
+
+    @property
+    def name(self) -> str:
+        """The name in messages: ``host:port``, without credentials."""
+        return self._home.source.name
+
+    def lock(self, name: Text, timeout: Optional[Number] = None, **options: Any) -> Lock:
+        """A :class:`Lock`, with the options of its constructor."""
+        return Lock(self, name, timeout, **options)
+
+    def read_write_lock(self, name: Text, timeout: Optional[Number] = None, **options: Any) -> ReadWriteLock:
+        """A :class:`ReadWriteLock`, with the options of :class:`Lock`."""
+        return ReadWriteLock(self, name, timeout, **options)
+
+    def semaphore(self, key: Text, **options: Any) -> Semaphore:
+        """A :class:`Semaphore`, with the options of its constructor (``limit``, ``lease``, ``margin``, ``owner``)."""
+        return Semaphore(self, key, **options)
+
+    def latch(self, key: Text) -> Latch:
+        """A :class:`Latch`."""
+        return Latch(self, key)
+
+    def statistics(self) -> Statistics:
+        """What this object has done, and what it holds and waits for."""
+        return Statistics(**vars(self._home.counts))
+
+    async def settled(self) -> Sequence[Unreleased]:
+        """Waits until everything that was given back in the background is released; what could not be, since the last
+        call."""
+        failed = await self._home.engine().background.settled()
+        return [Unreleased(key, error) for key, error in failed]
+
+    async def aclose(self) -> None:
+        """Ends all waits (they raise :class:`Closed`), releases what is held, and closes the connections, within the
+        response timeout. Idempotent."""
+        await self._home.close()
+
+    async def __aenter__(self) -> Server:
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: Optional[type[BaseException]],
+        exc_value: Optional[BaseException],
+        traceback: Optional[TracebackType],
+    ) -> None:
+        await self.aclose()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name}>"
+
+
+class ReadWriteLock:
+    """A lock that any number of owners hold for reading, or one for writing.
+
+    :param redis: a client of redis-py, or a :class:`Server`.
+    :param name: the key. In a cluster it has a hash tag, or no braces at all.
+    """
+
+    def __init__(self, redis: Any, name: Text, timeout: Optional[Number] = None, **options: Any) -> None:
+        self._arguments = (redis, name, timeout)
+        self._options = options
+        # Refuses wrong arguments now.
+        self.read_lock()
+
+    def read_lock(self) -> Lock:
+        """A :class:`Lock` for reading."""
+        return Lock(*self._arguments, **self._options, mode=Mode.READ)
+
+    def write_lock(self) -> Lock:
+        """A :class:`Lock` for writing."""
+        return Lock(*self._arguments, **self._options, mode=Mode.WRITE)
+
+
+class Permit:
+    """A permit of a semaphore. Dropped without a release, it is given back in the background."""
+
+    def __init__(self, hold: Hold) -> None:
+        self._hold = hold
+        self._dropped = weakref.finalize(self, post, hold.engine, hold.give_back)
+        self._dropped.atexit = False
+
+    @property
+    def token(self) -> int:
+        """Identifies the grant. It is no fencing token: several permits are valid at a time."""
+        return self._hold.token
+
+    @property
+    def owner(self) -> bytes:
+        """The owner of the permit, a credential."""
+        return self._hold.claim.owner
+
+    @property
+    def lost(self) -> Lost:
+        """Tells that the permit was lost."""
+        return Lost(self._hold.notice)
+
+    def valid_for(self) -> float:
+        """How long the permit is certainly still held, in seconds."""
+        return self._hold.valid_for()
+
+    async def release(self) -> Released:
+        """Gives the permit back (``SEM.RELEASE``)."""
+        hold = self._hold
+        self._dropped.detach()
+        return Released.NOT_HELD if hold.notice.is_over else await hold.release()
+
+    async def __aenter__(self) -> Permit:
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: Optional[type[BaseException]],
+        exc_value: Optional[BaseException],
+        traceback: Optional[TracebackType],
+    ) -> None:
+        await self.release()
+
+
+class Semaphore:
+    """A semaphore (``SEM.*``). A permit is waited for, renewed and released as a lock is.
+
+    :param redis: a client of redis-py, or a :class:`Server`.
+    :param limit: the number of permits with which the first acquisition creates the semaphore.
+    :param lease: the lease of a permit in seconds, which is renewed until the release.
+    :param on_lost: called with the :class:`LostReason` when a permit is lost; a function, or a coroutine function.
+    """
+
+    def __init__(
+        self,
+        redis: Any,
+        key: Text,
+        *,
+        limit: Optional[int] = None,
+        lease: Optional[Number] = None,
+        margin: Optional[Number] = None,
+        owner: Optional[Text] = None,
+        on_lost: Optional[Callable[[LostReason], Any]] = None,
+    ) -> None:
+        kind = Kind(is_permit=True, limit=None if limit is None else checked_permits(limit, 1))
+        self._terms = checked_terms(key, kind, lease=lease, margin=margin, owner=owner)
+        self._on_lost = on_lost
+        self._home = home_of(redis)
+
+    async def try_acquire(self) -> Optional[Permit]:
+        """A permit, if one is free and nobody waits for it."""
+        return await self._acquire(0.0)
+
+    async def acquire_within(self, wait: Number) -> Optional[Permit]:
+        """A permit within ``wait`` seconds; None when there was none."""
+        return await self._acquire(checked_wait(wait))
+
+    async def acquire(self) -> Permit:
+        """A permit, however long it takes."""
+        while True:
+            permit = await self._acquire(None)
+            if permit is not None:
+                return permit
+
+    async def _acquire(self, wait: Optional[float]) -> Optional[Permit]:
+        terms, on_lost = self._terms, None if self._on_lost is None else self._tell
+        hold = await self._home.engine().acquire(terms, wait, on_lost)
+        return None if hold is None else Permit(hold)
+
+    def _tell(self, reason: LostReason) -> None:
+        tell(self._on_lost, reason)
+
+    async def set(self, permits: int) -> None:
+        """Creates the semaphore, or changes its number of permits (``SEM.SET``)."""
+        key, number = self._terms.key, checked_permits(permits)
+        await self._home.engine().repeatable(key, (b"SEM.SET", key, number))
+
+    async def info(self) -> Optional[SemaphoreInfo]:
+        """The state of the semaphore (``SEM.INFO``); None when it does not exist and nobody waits."""
+        key = self._terms.key
+        reply = await self._home.engine().repeatable(key, (b"SEM.INFO", key))
+        return SemaphoreInfo.read(reply, self._home.source.name)
+
+
+class Latch:
+    """A latch (``LATCH.*``): a count, and waits until it is zero. A latch that does not exist is open.
+
+    :param redis: a client of redis-py, or a :class:`Server`.
+    """
+
+    def __init__(self, redis: Any, key: Text) -> None:
+        self._key = checked_key(key)
+        self._home = home_of(redis)
+
+    async def set(self, count: int) -> None:
+        """Sets the count (``LATCH.SET``). It is sent once.
+
+        :raises Unheard: when it is unknown whether the request was served.
+        """
+        key, number = self._key, checked_permits(count)
+        await self._home.engine().at_most_once(key, (b"LATCH.WAIT", key), (b"LATCH.SET", key, number))
+
+    async def count_down(self, count: int = 1) -> int:
+        """Counts down (``LATCH.DOWN``) and returns the rest. It is sent once, as :meth:`set` is."""
+        key, number = self._key, checked_permits(count, 1)
+        reply = await self._home.engine().at_most_once(key, (b"LATCH.WAIT", key), (b"LATCH.DOWN", key, number))
+        if not isinstance(reply, int):
+            raise bad_reply(self._home.source.name)
+        return max(0, reply)
+
+    async def count(self) -> int:
+        """The count (``GET``)."""
+        key = self._key
+        return max(0, await self._home.engine().number(key, (b"GET", key)))
+
+    async def wait(self, timeout: Optional[Number] = None) -> bool:
+        """Waits until the latch is open (``LATCH.WAIT``), at most ``timeout`` seconds; whether it is."""
+        key, wait = self._key, checked_wait(timeout)
+        return await self._home.engine().wait_open(key, wait)

@@ -1,0 +1,63 @@
+"""The modes of a lock, and the ways in which a hold ends."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import ClassVar, Optional
+
+
+class Mode(enum.Enum):
+    """How a lock is held. READ holds exclude WRITE holds; an EXCLUSIVE lock is a key of its own kind."""
+
+    EXCLUSIVE = "exclusive"
+    READ = "read"
+    WRITE = "write"
+
+    @property
+    def word(self) -> Optional[bytes]:
+        """The word of the mode in a command."""
+        return None if self is Mode.EXCLUSIVE else self.name.encode()
+
+
+class Released(enum.Enum):
+    """The result of a release."""
+
+    #: The lock was still held, and is now free or granted to the next waiter.
+    YES = "yes"
+    #: The lock was no longer held by this holder.
+    NOT_HELD = "not held"
+
+
+@dataclass(frozen=True)
+class LostReason:
+    """Why a lock is no longer held. Compare it with the constants, or read ``kind``."""
+
+    #: ``"taken"``, ``"unconfirmed"`` or ``"refused"``.
+    kind: str
+    #: The first word of the server's error, of a refused renewal.
+    code: Optional[str] = None
+    #: The rest of it.
+    text: Optional[str] = None
+
+    #: The server reports that this grant is over: it was broken or deleted, its lease ran out, or the data is lost.
+    TAKEN: ClassVar[LostReason]
+    #: No renewal was confirmed until the margin before the end of the lease; or a lease that is not renewed is ending.
+    #: Until the end of the lease this holder still has the lock.
+    UNCONFIRMED: ClassVar[LostReason]
+
+    @staticmethod
+    def refused(code: str, text: str) -> LostReason:
+        """The server refuses renewals for longer than the lease lasts (``WRONGTYPE``, ``NOPERM``, ...)."""
+        return LostReason("refused", code, text)
+
+    def __str__(self) -> str:
+        if self.kind == "taken":
+            return "the lock was lost: the server says that the grant is over"
+        if self.kind == "unconfirmed":
+            return "the lock was lost: no renewal was confirmed in time"
+        return f"the lock was lost: the server does not renew it: {self.code} {self.text}"
+
+
+LostReason.TAKEN = LostReason("taken")
+LostReason.UNCONFIRMED = LostReason("unconfirmed")
