@@ -3,11 +3,14 @@ package redislock.shedlock;
 import java.time.Duration;
 import java.util.Objects;
 import java.util.Optional;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.locks.LockSupport;
 import net.javacrumbs.shedlock.core.ExtensibleLockProvider;
 import net.javacrumbs.shedlock.core.LockConfiguration;
 import net.javacrumbs.shedlock.core.SimpleLock;
-import redislock.Guard;
+import redislock.FencedLock;
 import redislock.LockClient;
+import redislock.LockException;
 import redislock.LockOptions;
 
 /**
@@ -28,6 +31,9 @@ public final class FencedLockProvider implements ExtensibleLockProvider {
 
     /** The default second part of the keys, as of ShedLock's providers. */
     public static final String DEFAULT_ENVIRONMENT = "default";
+
+    private static final long PATIENCE_NANOS = TimeUnit.SECONDS.toNanos(5);
+    private static final long PAUSE_NANOS = TimeUnit.MILLISECONDS.toNanos(50);
 
     private final LockClient client;
     private final String prefix;
@@ -64,7 +70,8 @@ public final class FencedLockProvider implements ExtensibleLockProvider {
     }
 
     /**
-     * Acquires the lock if it is free. Nothing waits.
+     * Acquires the lock if it is free; it does not wait for another holder. While the server cannot be reached, the attempt
+     * is repeated for 5 s: a short interruption should not make a scheduled task fail.
      *
      * @param configuration name, {@code lockAtMostFor} (2 ms to a hundred years) and {@code lockAtLeastFor}
      * @return the lock, a {@link FencedSimpleLock}; nothing if another holder has it
@@ -74,8 +81,19 @@ public final class FencedLockProvider implements ExtensibleLockProvider {
     public Optional<SimpleLock> lock(LockConfiguration configuration) {
         Duration lease = configuration.getLockAtMostFor();
         LockOptions options = LockOptions.defaults().lease(lease).fixedLease().margin(Duration.ZERO);
-        long start = System.nanoTime();
-        Optional<Guard> granted = client.lock(prefix + configuration.getName(), options).tryAcquire();
-        return granted.map(guard -> new FencedSimpleLock(configuration, guard, start));
+        FencedLock lock = client.lock(prefix + configuration.getName(), options);
+        long first = System.nanoTime();
+        while (true) {
+            long start = System.nanoTime();
+            try {
+                return lock.tryAcquire().map(guard -> new FencedSimpleLock(configuration, guard, start));
+            } catch (LockException e) {
+                boolean isOver = System.nanoTime() - first > PATIENCE_NANOS || Thread.currentThread().isInterrupted();
+                if (isOver || !e.isPassing()) {
+                    throw e;
+                }
+            }
+            LockSupport.parkNanos(PAUSE_NANOS);
+        }
     }
 }

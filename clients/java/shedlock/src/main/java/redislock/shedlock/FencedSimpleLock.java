@@ -4,6 +4,9 @@ import java.lang.System.Logger;
 import java.lang.System.Logger.Level;
 import java.time.Duration;
 import java.util.Optional;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
 import net.javacrumbs.shedlock.core.AbstractSimpleLock;
 import net.javacrumbs.shedlock.core.LockConfiguration;
 import net.javacrumbs.shedlock.core.SimpleLock;
@@ -16,6 +19,8 @@ public final class FencedSimpleLock extends AbstractSimpleLock {
 
     /** The shortest lease of the server's protocol in this client. */
     private static final Duration SHORTEST_LEASE = Duration.ofMillis(2);
+
+    private static final int PATIENCE_SECONDS = 5;
 
     private final Guard guard;
     /** When the request was sent that acquired or extended the lock, by the monotonic clock in nanoseconds. */
@@ -41,12 +46,31 @@ public final class FencedSimpleLock extends AbstractSimpleLock {
     protected void doUnlock() {
         Duration left = lockConfiguration.getLockAtLeastFor().minusNanos(System.nanoTime() - start);
         boolean wasHeld = left.isNegative() || left.isZero()
-                ? guard.release() == Released.YES
+                ? release()
                 : guard.leave(left.compareTo(SHORTEST_LEASE) < 0 ? SHORTEST_LEASE : left);
         if (!wasHeld) {
             LOGGER.log(Level.WARNING, "The lock {0} was held for longer than its lockAtMostFor of {1}: "
                     + "another node may have had it meanwhile", lockConfiguration.getName(),
                     lockConfiguration.getLockAtMostFor());
+        }
+    }
+
+    /**
+     * Releases the lock; false if it was not held any more. While the server cannot be reached the release is repeated
+     * until the end of the lease, which may be hours away, so the thread of the task does not wait for that.
+     */
+    private boolean release() {
+        try {
+            return guard.releaseAsync().get(PATIENCE_SECONDS, TimeUnit.SECONDS) == Released.YES;
+        } catch (TimeoutException e) {
+            LOGGER.log(Level.WARNING, "The lock {0} is not released yet: the server does not answer. The release is "
+                    + "repeated in the background", lockConfiguration.getName());
+            return true;
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+            return true;
+        } catch (ExecutionException e) {
+            throw e.getCause() instanceof RuntimeException failure ? failure : new IllegalStateException(e.getCause());
         }
     }
 

@@ -25,6 +25,7 @@ import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
 import redislock.LockClient;
 import redislock.LockException;
+import redislock.WrongTypeException;
 import redislock.testing.Readme;
 import redislock.testing.TestServer;
 import redislock.testing.Waiting;
@@ -154,13 +155,43 @@ class FencedLockProviderTest {
     }
 
     @Test
-    void a_server_that_is_down_is_an_error() {
+    void a_short_interruption_fails_no_attempt() {
+        server.kill();
+        CompletableFuture<Optional<SimpleLock>> attempt =
+                CompletableFuture.supplyAsync(() -> provider.lock(job(MINUTE, Duration.ZERO)));
+        Waiting.waitFor("an attempt that failed", () -> client.statistics().acquisitionsFailed() > 0);
+        server.startAgain();
+        assertTrue(attempt.join().isPresent());
+    }
+
+    @Test
+    void a_server_that_stays_down_is_an_error() {
         server.kill();
         long start = System.nanoTime();
         assertThrows(LockException.class, () -> provider.lock(job(MINUTE, Duration.ZERO)));
-        assertTrue(System.nanoTime() - start < TimeUnit.SECONDS.toNanos(2));
+        assertTrue(System.nanoTime() - start < TimeUnit.SECONDS.toNanos(7));
         server.startAgain();
         lock(MINUTE, Duration.ZERO).unlock();
+    }
+
+    @Test
+    void a_refusal_is_an_error_at_once() {
+        server.line("SET " + KEY + " string");
+        long start = System.nanoTime();
+        assertThrows(WrongTypeException.class, () -> provider.lock(job(MINUTE, Duration.ZERO)));
+        assertTrue(System.nanoTime() - start < TimeUnit.SECONDS.toNanos(3));
+    }
+
+    @Test
+    void an_unlock_does_not_wait_for_a_server_that_is_down() {
+        SimpleLock lock = lock(Duration.ofHours(1), Duration.ZERO);
+        server.pause();
+        long start = System.nanoTime();
+        lock.unlock();
+        assertTrue(System.nanoTime() - start < TimeUnit.SECONDS.toNanos(7));
+        server.resume();
+        awaitEndOfLease();
+        assertEquals(1, server.stat("grants_released"));
     }
 
     @Test
