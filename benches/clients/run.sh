@@ -16,6 +16,6 @@ venv=target/bench-clients/venv
     $venv/bin/pip -q --disable-pip-version-check install redis==$REDIS_PY
 
 mvn -B -ntp -Dstyle.color=never -q -f benches/clients/java/with-packages -am -pl :bench-clients package \
-    -DskipTests -Dmaven.source.skip=true -Dmaven.javadoc.skip=true
+    -Dmaven.test.skip=true -Dmaven.source.skip=true -Dmaven.javadoc.skip=true
 
 exec $venv/bin/python benches/clients/python/bench.py "$@"

@@ -20,7 +20,7 @@ from server import Server
 
 JAVA = {
     "lock": "redis-lock-client, `FencedLock`",
-    "lock-registry": "redis-lock-spring-integration, the registry",
+    "lock-registry": "redis-lock-spring-integration, `FencedLockRegistry`",
     "spring-spin": "Spring Integration, `SPIN_LOCK`",
     "spring-pubsub": "Spring Integration, `PUB_SUB_LOCK`",
     "redisson": "Redisson, `RLock`",
@@ -33,7 +33,7 @@ PYTHON = {
     "redis-py-asyncio": "redis-py, asyncio",
     "redis-py-asyncio-1ms": "redis-py, asyncio, `sleep=0.001`",
 }
-LAYOUTS = [Layout(1, 1), Layout(16, 2), Layout(256, 2)]
+LAYOUTS = [Layout(1, 1), Layout(16, 2), Layout(16, 2, pause_ms=10), Layout(256, 2)]
 # Sixteen programs with a contender each, where the contenders of one client object do not help each other.
 APART = Layout(16, 16)
 

@@ -17,14 +17,16 @@ class LostUpdate(Exception):
 
 @dataclass(frozen=True)
 class Layout:
-    """Contenders, and the client objects that they share."""
+    """Contenders, the client objects that they share, and how long a contender does something else after a release."""
 
     contenders: int
     clients: int
+    pause_ms: int = 0
 
     def __str__(self):
         clients = "" if self.clients == 1 else f", {self.clients} clients"
-        return f"{self.contenders} contender{'s' if self.contenders > 1 else ''}{clients}"
+        pause = f", {self.pause_ms} ms between the pairs of each" if self.pause_ms else ""
+        return f"{self.contenders} contender{'s' if self.contenders > 1 else ''}{clients}{pause}"
 
 
 @dataclass(frozen=True)
@@ -84,14 +86,14 @@ def measure(server, processes, way, layout, effort):
     os.close(handle)
     guarded.create(path)
     try:
-        return _measure(server, share(layout, processes), way, effort, path)
+        return _measure(server, share(layout, processes), way, layout.pause_ms, effort, path)
     finally:
         os.unlink(path)
 
 
-def _measure(server, parts, way, effort, path):
+def _measure(server, parts, way, pause_ms, effort, path):
     for process, contenders, clients in parts:
-        process.send("cell", way, server.port, contenders, clients, path)
+        process.send("cell", way, server.port, contenders, clients, pause_ms, path)
     used = [process for process, _, _ in parts]
     _connected(used)
     _all(used, "start")

@@ -28,5 +28,5 @@ class Effort:
         return replace(self, thrown_away=0)
 
 
-FULL = Effort(thrown_away=1, rounds=3, warm_up_s=0.3, measured_s=1.2, most_s=170, waits=10_000)
+FULL = Effort(thrown_away=1, rounds=3, warm_up_s=0.3, measured_s=1.0, most_s=180, waits=10_000)
 QUICK = Effort(thrown_away=0, rounds=1, warm_up_s=0.1, measured_s=0.25, most_s=60, waits=1_000)

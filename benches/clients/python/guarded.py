@@ -7,6 +7,7 @@ chance to come between.
 import mmap
 import struct
 
+LOCK = "lock:clients"
 SIZE = 16
 _WORDS = struct.Struct("=qq")
 

@@ -1,13 +1,14 @@
 """A process of contenders. It reads orders from its standard input and answers on its standard output, line by line:
 
-    versions                                the library and the interpreter
-    cell WAY PORT CONTENDERS CLIENTS FILE   makes client objects and contenders; "ready" when all are connected,
-                                            or what failed
-    start                                   the contenders begin
-    measure, pause                          the beginning and the end of the measured time
-    stop                                    ends the contenders; the answer is their figures in JSON
+    versions          the library and the interpreter
+    cell WAY PORT CONTENDERS CLIENTS PAUSE FILE
+                      makes client objects and contenders; "ready" when all are connected, or what failed
+    start             the contenders begin
+    measure, pause    the beginning and the end of the measured time
+    stop              ends the contenders; the answer is their figures in JSON
 
-Contenders are threads, or tasks of one event loop. Each takes the lock and gives it back at once, again and again.
+Contenders are threads, or tasks of one event loop. Each takes the lock and gives it back at once, again and again, with
+a PAUSE of so many milliseconds between.
 """
 
 import asyncio
@@ -20,8 +21,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import redis
 
-from guarded import Guarded
-from ways import LOCK, WAYS
+from guarded import LOCK, Guarded
+from ways import WAYS
 
 # Ends contenders that are never told to stop.
 MOST_PAIRS = 1_000_000
@@ -60,6 +61,8 @@ class Contender:
             guarded.leave(count)
             self.pairs += 1
             lock.release()
+            if self.cell.pause_s:
+                time.sleep(self.cell.pause_s)
 
     async def run_task(self, lock):
         guarded = self.cell.guarded
@@ -73,13 +76,16 @@ class Contender:
             guarded.leave(count)
             self.pairs += 1
             await lock.release()
+            if self.cell.pause_s:
+                await asyncio.sleep(self.cell.pause_s)
 
 
 class Cell:
     """Contenders of one way, on one lock."""
 
-    def __init__(self, way, port, contenders, clients, path):
+    def __init__(self, way, port, contenders, clients, pause_ms, path):
         self.way, self.port, self.clients = way, port, clients
+        self.pause_s = pause_ms / 1e3
         self.guarded = Guarded(path)
         self.contenders = [Contender(self) for _ in range(contenders)]
         self.measuring = False
@@ -200,8 +206,8 @@ def obey(order, words, cell):
     if order == "versions":
         return cell, versions()
     if order == "cell":
-        way, port, contenders, clients, path = words
-        cell = Cell(WAYS[way], int(port), int(contenders), int(clients), path)
+        way, *numbers, path = words
+        cell = Cell(WAYS[way], *map(int, numbers), path)
         return cell, cell.failure or "ready"
     if order == "stop":
         return None, json.dumps(cell.figures())

@@ -10,7 +10,8 @@ import asyncio
 import json
 import sys
 
-from ways import LOCK, WAYS
+from guarded import LOCK
+from ways import WAYS
 
 GRANTED_WITHIN_S = 120
 

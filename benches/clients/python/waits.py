@@ -1,7 +1,7 @@
 """What many waits of one process cost: memory and connections of each package, at one wait and at thousands.
 
-Each point has a process of its own. It makes a pair, so that its libraries are loaded and compiled, and then waits for a
-lock that the bench holds. Then the bench releases the lock, and each wait is granted and released in its turn.
+Each point has a process of its own. It makes a pair, so that its libraries are loaded, and then waits for a lock that
+the bench holds. Then the bench releases the lock, and each wait is granted and released in its turn.
 """
 
 import json
@@ -10,9 +10,9 @@ from pathlib import Path
 
 import page
 import processes
+from guarded import LOCK
 from processes import LoadFailed
 from server import wait_for
-from ways import LOCK
 
 HOLDER = "bench"
 WAIT_WITHIN_S = 120
@@ -74,7 +74,7 @@ def section(server, count):
             continue
         rows += [_row(label, 1, one, ""), _row(label, count, many, _each(one, many, count))]
         print(f"waits: {label}: {rows[-1]}", flush=True)
-    heads = ["waits of one process", "waits", "connections", "resident MB", "heap MB", "kB a wait", "all granted after s"]
+    heads = ["waits of one process", "waits", "connections", "resident MB", "heap MB", "kB a wait", "all granted, s"]
     return page.table(heads, rows), failed
 
 

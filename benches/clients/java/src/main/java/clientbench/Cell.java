@@ -19,7 +19,7 @@ final class Cell {
   private volatile boolean stopped;
   private volatile String failure;
 
-  Cell(Way way, int port, int contenders, int clients, Path file) throws IOException {
+  Cell(Way way, int port, int contenders, int clients, int pauseMs, Path file) throws IOException {
     Guarded guarded = new Guarded(file);
     int each = (contenders + clients - 1) / clients;
     for (int client = 0; client < clients; client++) {
@@ -27,7 +27,7 @@ final class Cell {
     }
     for (int number = 0; number < contenders; number++) {
       Locks locks = this.clients.get(number % clients);
-      this.contenders.add(new Contender(this, number, locks.lock(LOCK), guarded));
+      this.contenders.add(new Contender(this, number, locks.lock(LOCK), guarded, pauseMs));
     }
     connect();
   }

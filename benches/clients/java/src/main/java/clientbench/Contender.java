@@ -14,6 +14,7 @@ final class Contender extends Thread {
   private final Cell cell;
   private final Locks.Lock lock;
   private final Guarded guarded;
+  private final int pauseMs;
   private long[] waits = new long[1024];
   private int granted;
   private volatile long pairs;
@@ -21,12 +22,13 @@ final class Contender extends Thread {
   /** When the open wait began; 0 without one. */
   private volatile long asked;
 
-  Contender(Cell cell, int number, Locks.Lock lock, Guarded guarded) {
+  Contender(Cell cell, int number, Locks.Lock lock, Guarded guarded, int pauseMs) {
     super("contender-" + number);
     setDaemon(true);
     this.cell = cell;
     this.lock = lock;
     this.guarded = guarded;
+    this.pauseMs = pauseMs;
   }
 
   @Override
@@ -40,7 +42,7 @@ final class Contender extends Thread {
     }
   }
 
-  private void pair() {
+  private void pair() throws InterruptedException {
     asked = System.nanoTime();
     long token = lock.lock();
     if (cell.measuring()) {
@@ -54,6 +56,9 @@ final class Contender extends Thread {
     guarded.leave(count);
     pairs = pairs + 1;
     lock.unlock();
+    if (pauseMs > 0) {
+      Thread.sleep(pauseMs);
+    }
   }
 
   private void note(long wait) {

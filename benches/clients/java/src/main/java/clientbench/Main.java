@@ -16,17 +16,18 @@ import org.springframework.integration.redis.util.RedisLockRegistry;
  * The process of the contenders in Java. It obeys the orders of python/load.py and python/waiting.py, line by line:
  *
  * <pre>
- * versions                                answers with the libraries
- * cell WAY PORT CONTENDERS CLIENTS FILE   makes client objects and contenders, and answers "ready", or what failed
- * start, measure, pause                   the contenders begin; the beginning and the end of the measured time
- * stop                                    ends the contenders; the answer is their figures in JSON
- * open PORT, wait N, heap, finish         as in python/waiting.py
+ * versions                          answers with the libraries
+ * cell WAY PORT CONTENDERS CLIENTS PAUSE FILE
+ *                                   makes client objects and contenders, and answers "ready", or what failed
+ * start, measure, pause             the contenders begin; the beginning and the end of the measured time
+ * stop                              ends the contenders; the answer is their figures in JSON
+ * open PORT, wait N, heap, finish   as in python/waiting.py
  * </pre>
  */
 public final class Main {
   /**
-   * Lettuce logs the messages that arrive while a client object is closed. A contender's exception is told to the bench.
-   * Kept in a field: java.util.logging forgets the level of a logger that is collected.
+   * Lettuce logs the messages that arrive while a client object is closed. Exceptions of contenders are told to the
+   * bench. Kept in a field: java.util.logging forgets the level of a logger that is collected.
    */
   private static final Logger ROOT = Logger.getLogger("");
 
@@ -58,8 +59,9 @@ public final class Main {
         int port = Integer.parseInt(order[2]);
         int contenders = Integer.parseInt(order[3]);
         int clients = Integer.parseInt(order[4]);
+        int pauseMs = Integer.parseInt(order[5]);
         try {
-          cell = new Cell(Way.named(order[1]), port, contenders, clients, Path.of(order[5]));
+          cell = new Cell(Way.named(order[1]), port, contenders, clients, pauseMs, Path.of(order[6]));
           return "ready";
         } catch (RuntimeException error) {
           error.printStackTrace();

@@ -3,7 +3,7 @@ package clientbench;
 import redislock.FencedLock;
 import redislock.LockClient;
 
-/** The package redis-lock-client, through java.util.concurrent's interface: `lock()`, which is renewed, and `unlock()`. */
+/** The package redis-lock-client by java.util.concurrent's interface: `lock()`, which is renewed, and `unlock()`. */
 final class ModuleLocks implements Locks {
   private final LockClient client;
 

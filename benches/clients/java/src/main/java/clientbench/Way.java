@@ -7,6 +7,7 @@ import org.springframework.integration.redis.util.RedisLockRegistry.RedisLockTyp
 enum Way {
   UNLOCKED("unlocked", (port, contenders) -> new Unlocked()),
   LOCK("lock", (port, contenders) -> new ModuleLocks(port)),
+  REGISTRY("lock-registry", (port, contenders) -> new RegistryLocks(port)),
   SPRING_SPIN("spring-spin", (port, contenders) -> new SpringLocks(port, RedisLockType.SPIN_LOCK)),
   SPRING_PUBSUB("spring-pubsub", (port, contenders) -> new SpringLocks(port, RedisLockType.PUB_SUB_LOCK)),
   REDISSON("redisson", RedissonLocks::new);
