@@ -18,11 +18,26 @@ _PASSING = frozenset({"TRYAGAIN", "BUSY", "LOCKDELAY", "LOCKBUSY", "NOREPLICAS",
 #: Codes of a server that does not serve such requests at present, while another one may.
 _ELSEWHERE = frozenset({"READONLY", "LOADING", "CLUSTERDOWN", "MASTERDOWN", "UNBLOCKED"})
 
+#: The kinds of errors in redis-py 7 and later.
+_TYPES: Any = getattr(redis_errors, "ExceptionType", None)
+
 Name = Union[str, bytes, None]
 
 
 class Error(Exception):
     """The base class of the errors of this package."""
+
+    def __init__(self, *args: Any) -> None:
+        # Not those of redis-py's classes, which take other arguments, and differ from version to version.
+        Exception.__init__(self, *args)
+        if _TYPES is not None:
+            # Read by redis-py 7 and later for its metrics.
+            is_network = isinstance(self, (redis_errors.ConnectionError, redis_errors.TimeoutError))
+            self.error_type = _TYPES.NETWORK if is_network else _TYPES.SERVER
+            self.status_code: Optional[str] = None
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self)!r})"
 
     @property
     def is_passing(self) -> bool:
@@ -34,7 +49,7 @@ class NotLoaded(Error, redis_errors.ResponseError):
     """The server does not know the module's commands, or an older module not all of them."""
 
     def __init__(self, server: str, command: str) -> None:
-        super().__init__(server, command)
+        Error.__init__(self, server, command)
         self.server = server
         self.command = command
 
@@ -49,7 +64,7 @@ class Refused(Error, redis_errors.ResponseError):
     """The server refused the request, with this ``code`` (its first word) and ``text`` (the rest)."""
 
     def __init__(self, server: str, code: str, text: str) -> None:
-        super().__init__(server, code, text)
+        Error.__init__(self, server, code, text)
         self.server = server
         self.code = code
         self.text = text
@@ -84,6 +99,10 @@ class WrongType(Refused, redis_errors.LockError):
 
     lock_name: Any = None
 
+    @property
+    def message(self) -> Any:
+        return str(self)
+
 
 class LockBusy(Refused):
     """``LOCKBUSY``: the server takes no further wait."""
@@ -101,7 +120,7 @@ class ConnectionFailed(Error, redis_errors.ConnectionError):
     """The server cannot be reached. The error of the system is the ``__cause__``."""
 
     def __init__(self, server: str, what: str) -> None:
-        super().__init__(server, what)
+        Error.__init__(self, server, what)
         self.server = server
         self.what = what
 
@@ -157,7 +176,7 @@ class _OfLock(Error, redis_errors.LockError):
     lock_name: Any
 
     def __init__(self, message: str, lock_name: Name = None) -> None:
-        Exception.__init__(self, message, lock_name)
+        Error.__init__(self, message, lock_name)
         self.message = message
         self.lock_name = lock_name
 

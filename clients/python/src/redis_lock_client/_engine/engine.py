@@ -87,9 +87,10 @@ class Engine:
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
-        if not task.cancelled():
-            # Those who wait for the task handle its error; without them there is none to tell.
-            task.exception()
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not isinstance(error, Error):
+            # Errors of requests are handled where the task is awaited; this one is a defect.
+            self.loop.call_exception_handler({"message": "redis-lock: a task has failed", "exception": error})
 
     def spawn_wait(self, work: Coroutine[Any, Any, Any], withdraw: Callable[[], None]) -> asyncio.Task[Any]:
         """Starts a task that :meth:`close` withdraws and cancels."""

@@ -1,0 +1,391 @@
+"""Locks by one thread or several: grants, waits, losses, releases."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import time
+from typing import Any, Callable
+
+import pytest
+import redis
+from harness import Proxy, TestServer, wait_for
+
+import redis_lock_client as client
+from redis_lock_client import Lock, LostReason, Mode, Server
+
+LONG_GRACE = ("--lock.queue-grace", "20000")
+
+
+def in_threads(count: int, work: Callable[[int], Any]) -> list[threading.Thread]:
+    threads = [threading.Thread(target=work, args=(number,), daemon=True) for number in range(count)]
+    for thread in threads:
+        thread.start()
+    return threads
+
+
+def join(threads: list[threading.Thread], limit: float = 30) -> None:
+    end = time.monotonic() + limit
+    for thread in threads:
+        thread.join(max(0.0, end - time.monotonic()))
+        assert not thread.is_alive(), "a wait is lost"
+
+
+def test_an_uncontended_lock(server: TestServer) -> None:
+    lock = server.client().lock("k", lock_class=Lock)
+    assert lock.acquire() is True
+    first = lock.token
+    assert 29 < lock.valid_for() < 30
+    assert lock.locked() and lock.owned()
+    assert server.observer.hgetall("k")[lock.local.token] == b"1"
+    lock.release()
+    assert not lock.locked() and not lock.owned() and lock.token is None
+    assert server.run("EXISTS k") == 0
+    lock.acquire()
+    assert lock.token > first
+    lock.release()
+
+
+def test_waits_are_granted_in_order_and_tokens_rise(server: TestServer) -> None:
+    server.hold()
+    redis_client = server.client()
+    order: list[tuple[int, int]] = []
+
+    def work(number: int) -> None:
+        with Lock(redis_client, "k") as lock:
+            order.append((number, lock.token))
+
+    threads = []
+    for number in range(20):
+        threads += [threading.Thread(target=work, args=(number,), daemon=True)]
+        threads[-1].start()
+        wait_for("the ticket", lambda number=number: server.stat("tickets") == number + 1)
+    assert len(server.clients()) <= 3, "one connection for requests, one for messages, and the application's"
+    server.run("LOCK.RELEASE k holder")
+    join(threads)
+    assert [number for number, _ in order] == list(range(20))
+    assert order == sorted(order, key=lambda pair: pair[1])
+
+
+def test_a_wait_that_ends(server: TestServer) -> None:
+    server.hold()
+    lock = Lock(server.client(), "k", blocking_timeout=0.5)
+    begin = time.monotonic()
+    assert lock.acquire() is False
+    assert 0.5 <= time.monotonic() - begin < 0.8
+    assert lock.acquire(blocking=False) is False
+    wait_for("the withdrawal", lambda: server.stat("tickets") == 0)
+    with pytest.raises(redis.exceptions.LockError) as raised, lock:
+        pass
+    assert raised.value.lock_name == "k"
+
+
+def test_killed_connections(start: Callable[..., TestServer]) -> None:
+    server = start(*LONG_GRACE)
+    server.hold()
+    redis_client = server.client()
+    order: list[bytes] = []
+
+    def work(_: int) -> None:
+        with Lock(redis_client, "k") as lock:
+            order.append(lock.local.token)
+
+    threads = in_threads(30, work)
+    wait_for("the tickets", lambda: server.stat("tickets") == 30)
+    queue = server.queue()
+    queued = server.stat("tickets_queued")
+    server.kill_subscribers()
+    wait_for("every wait asks again", lambda: server.stat("tickets_queued") >= queued + 30)
+    for one in server.clients():
+        server.observer.client_kill_filter(_id=one["id"])
+    wait_for("all are there", lambda: server.queue() == queue and server.subscribers())
+    server.run("LOCK.RELEASE k holder")
+    join(threads)
+    assert order == queue
+    assert server.stat("grants") == 31, "none is granted twice"
+
+
+def test_a_lost_message(server: TestServer, proxy: Proxy) -> None:
+    server.hold()
+    lock = Lock(redis.Redis(port=proxy.port), "k")
+    threads = in_threads(1, lambda _: lock.acquire() and lock.release())
+    wait_for("the ticket", lambda: server.stat("tickets") == 1)
+    proxy.lose_message(b"granted ")
+    server.run("LOCK.RELEASE k holder")
+    join(threads)
+    assert (proxy.lost, server.stat("grants")) == (1, 2)
+
+
+def test_a_lost_reply(server: TestServer, proxy: Proxy) -> None:
+    lock = Lock(redis.Redis(port=proxy.port), "k")
+    lock.acquire()
+    lock.release()
+    proxy.lose_message(b":")
+    assert lock.acquire(blocking_timeout=5)
+    assert (proxy.lost, server.stat("grants")) == (1, 2)
+    assert server.observer.hget("k", lock.local.token) == b"1"
+    lock.release()
+
+
+def test_a_forged_message_grants_nothing(server: TestServer) -> None:
+    token = server.hold()
+    lock = Lock(server.client(), "k", blocking_timeout=10)
+    threads = in_threads(1, lambda _: lock.acquire() and lock.release())
+    wait_for("the ticket", lambda: server.stat("tickets") == 1)
+    queued = server.stat("tickets_queued")
+    channel = server.observer.pubsub_channels("lock:tickets:*")[0]
+    for tag in (1, 2):
+        server.observer.publish(channel, f"granted {token + 1} {tag}")
+    wait_for("the wait asks again", lambda: server.stat("tickets_queued") > queued)
+    assert threads[0].is_alive() and server.stat("grants") == 1
+    server.run("LOCK.RELEASE k holder")
+    join(threads)
+
+
+def test_a_restart(start: Callable[..., TestServer]) -> None:
+    server = start("--appendonly", "yes", "--appendfsync", "always")
+    server.hold()
+    redis_client = server.client()
+    done: list[int] = []
+
+    def work(number: int) -> None:
+        with Lock(redis_client, "k"):
+            done.append(number)
+
+    threads = in_threads(5, work)
+    wait_for("the tickets", lambda: server.stat("tickets") == 5)
+    server.restart()
+    wait_for("the tickets", lambda: server.stat("tickets") == 5)
+    server.run("LOCK.RELEASE k holder")
+    join(threads)
+    assert sorted(done) == list(range(5))
+
+
+@pytest.mark.parametrize("wait", [0.0, 0.4])
+@pytest.mark.parametrize("is_connected", [True, False])
+def test_a_bound_holds_while_the_server_hangs(server: TestServer, wait: float, is_connected: bool) -> None:
+    with Server(server.client(), response_timeout=1) as locks:
+        lock = locks.lock("k", blocking_timeout=wait)
+        if is_connected:
+            lock.acquire()
+            lock.release()
+        with server.stopped():
+            begin = time.monotonic()
+            with pytest.raises(redis.exceptions.TimeoutError):
+                lock.acquire()
+            assert time.monotonic() - begin < wait + 0.3
+        wait_for("the undoing", lambda: server.run("EXISTS k") == 0)
+        time.sleep(1.2)
+        assert server.run("EXISTS k") == 0, "a request that was served late is undone"
+        assert lock.acquire(blocking_timeout=5)
+
+
+def test_a_wait_in_the_queue_is_bounded(server: TestServer) -> None:
+    server.hold()
+    lock = Lock(server.client(), "k", blocking_timeout=1)
+    begin = time.monotonic()
+    threads = in_threads(1, lambda _: pytest.raises(redis.exceptions.ConnectionError, lock.acquire))
+    wait_for("the ticket", lambda: server.stat("tickets") == 1)
+    with server.stopped():
+        join(threads, 5)
+        assert time.monotonic() - begin < 1.3
+
+
+def test_an_address_without_a_server() -> None:
+    lock = Lock(redis.Redis(port=1), "k", blocking_timeout=0.2)
+    begin = time.monotonic()
+    with pytest.raises(client.ConnectionFailed, match=r"localhost:1: ") as raised:
+        lock.acquire()
+    assert time.monotonic() - begin < 0.5
+    assert raised.value.__cause__ is not None
+    lock = Lock(redis.Redis(host="no-such-host.invalid"), "k", blocking_timeout=0.2)
+    begin = time.monotonic()
+    with pytest.raises(client.ConnectionFailed):
+        lock.acquire()
+    assert time.monotonic() - begin < 0.5
+
+
+def test_a_lock_without_a_timeout_is_renewed(server: TestServer) -> None:
+    lock = Lock(server.client(), "k", lease=0.6)
+    lock.acquire()
+    time.sleep(1.5)
+    assert lock.owned() and not lock.lost.is_set()
+    assert server.run("PTTL k") > 100
+    lock.release()
+    assert lock.lost.wait(0.1) is False
+
+
+@pytest.mark.parametrize("how", ["LOCK.BREAK k", "DEL k", "SET k foreign"])
+def test_a_loss_is_told(server: TestServer, how: str) -> None:
+    told: list[LostReason] = []
+    lock = Lock(server.client(), "k", lease=0.9, on_lost=told.append)
+    lock.acquire()
+    lost = lock.lost
+    server.run(how)
+    assert lost.wait(0.6)
+    expected = "refused" if "SET" in how else "taken"
+    assert lost.reason is not None
+    assert lost.reason.kind == expected
+    assert lock.valid_for() == 0
+    wait_for("the function", lambda: [reason.kind for reason in told] == [expected])
+    with pytest.raises(redis.exceptions.LockNotOwnedError):
+        lock.release()
+
+
+@pytest.mark.parametrize("is_killed", [True, False])
+def test_a_loss_is_told_before_the_lease_ends(server: TestServer, is_killed: bool) -> None:
+    lock = Lock(server.client(), "k", lease=1.2)
+    lock.acquire()
+    begin = time.monotonic()
+    server.kill() if is_killed else server.signal(19)
+    assert lock.lost.wait(5)
+    waited = time.monotonic() - begin
+    assert waited < 1.15
+    assert lock.lost.reason == LostReason.UNCONFIRMED
+    assert 0 < lock.valid_for() <= 0.25
+
+
+def test_a_fixed_lease(server: TestServer) -> None:
+    lock = Lock(server.client(), "k", timeout=0.6, margin=0)
+    lock.acquire()
+    begin = time.monotonic()
+    assert lock.lost.wait(3)
+    assert 0.5 < time.monotonic() - begin < 0.65
+    assert lock.lost.reason == LostReason.UNCONFIRMED
+    wait_for("the end of the lease", lambda: server.run("EXISTS k") == 0)
+    with pytest.raises(client.NotOwned):
+        lock.release()
+    lock.acquire()
+    lock.extend(5)
+    assert 5 < lock.valid_for() < 5.7
+    assert 5_000 < server.run("PTTL k") <= 5_600
+    lock.extend(2, replace_ttl=True)
+    assert 1_500 < server.run("PTTL k") <= 2_000
+    lock.reacquire()
+    assert server.run("PTTL k") <= 600
+    lock.release()
+
+
+def test_a_dropped_lock_stays_held(server: TestServer) -> None:
+    redis_client = server.client()
+    Lock(redis_client, "fixed", timeout=60).acquire()
+    Lock(redis_client, "renewed", lease=0.5).acquire()
+    del redis_client
+    gc.collect()
+    time.sleep(1)
+    assert server.run("EXISTS fixed renewed") == 2, "as with redis-py, only a release ends a hold"
+
+
+def test_reading_and_writing(server: TestServer) -> None:
+    with Server(server.client()) as locks:
+        both = locks.read_write_lock("k")
+        one, other, writer = both.read_lock(), both.read_lock(), both.write_lock()
+        assert one.acquire() and other.acquire()
+        assert one.token == other.token
+        assert not writer.acquire(blocking_timeout=0.1)
+        threads = in_threads(1, lambda _: writer.acquire() and writer.release())
+        wait_for("the writer", lambda: server.stat("tickets") == 1)
+        assert not both.read_lock().acquire(blocking=False), "a reader does not pass a waiting writer"
+        assert one.owned() and one.locked()
+        one.release()
+        other.release()
+        join(threads)
+        exclusive = locks.lock("k")
+        with both.read_lock(), pytest.raises(client.WrongType, match="LOCKTYPE"):
+            exclusive.acquire()
+        assert Lock(locks, "w", mode=Mode.WRITE).acquire()
+
+
+def test_a_semaphore(server: TestServer) -> None:
+    with Server(server.client()) as locks:
+        semaphore = locks.semaphore("s", limit=2)
+        one, other = semaphore.acquire(), semaphore.acquire()
+        assert one.token != other.token
+        assert semaphore.try_acquire() is None
+        assert semaphore.acquire_within(0.1) is None
+        info = semaphore.info()
+        assert info is not None
+        assert (info.permits, info.free, info.held) == (2, 0, 2)
+        threads = in_threads(1, lambda _: semaphore.acquire().release())
+        wait_for("the wait", lambda: server.stat("tickets") == 1)
+        assert one.release() is client.Released.YES
+        join(threads)
+        assert one.release() is client.Released.NOT_HELD
+        with semaphore.acquire() as third:
+            assert third.valid_for() > 29
+        del other
+        gc.collect()
+        wait_for("the dropped permit", lambda: semaphore.info().free == 2)  # type: ignore[union-attr]
+        semaphore.set(5)
+        assert semaphore.info().permits == 5  # type: ignore[union-attr]
+        lasting = locks.semaphore("s", lease=0.5).acquire()
+        time.sleep(0.8)
+        assert not lasting.lost.is_set()
+        server.run("DEL s {s}:timeout")
+        assert lasting.lost.wait(1)
+
+
+def test_a_latch(server: TestServer) -> None:
+    with Server(server.client()) as locks:
+        latch = locks.latch("l")
+        assert latch.wait(0)
+        latch.set(2)
+        assert latch.count() == 2 and not latch.wait(0.1)
+        threads = in_threads(5, lambda _: latch.wait())
+        wait_for("the waits", lambda: server.stat("tickets") == 5)
+        assert [latch.count_down(), latch.count_down()] == [1, 0]
+        join(threads)
+
+
+def test_two_threads_share_a_lock_object(server: TestServer) -> None:
+    lock = Lock(server.client(), "k")
+    lock.acquire()
+    errors: list[BaseException] = []
+
+    def release(_: int) -> None:
+        try:
+            lock.release()
+        except redis.exceptions.LockError as error:
+            errors.append(error)
+
+    join(in_threads(1, release))
+    assert len(errors) == 1, "a thread sees its own hold only"
+    lock.release()
+    shared = Lock(server.client(), "k", thread_local=False)
+    shared.acquire()
+    join(in_threads(1, lambda _: shared.release()))
+    assert server.run("EXISTS k") == 0
+
+
+def test_named_owners(server: TestServer) -> None:
+    redis_client = server.client()
+    one, other = Lock(redis_client, "k", owner="me"), Lock(redis_client, "k")
+    assert one.acquire()
+    assert server.observer.hget("k", "me") == b"1"
+    assert not other.acquire(token="me", blocking_timeout=0.1), "one acquisition for a name at a time"
+    one.release()
+    assert other.acquire(token=b"me")
+    stranger = Lock(redis_client, "k", timeout=5)
+    stranger.local.token = b"me"
+    assert stranger.owned()
+    stranger.extend(9, replace_ttl=True)
+    stranger.release()
+    with pytest.raises(client.NotOwned):
+        other.release()
+    other.acquire()
+    Lock(redis_client, "k").do_release(other.local.token)
+    assert server.run("EXISTS k") == 0
+
+
+def test_statistics(server: TestServer) -> None:
+    server.hold("taken")
+    with Server(server.client()) as locks:
+        lock = locks.lock("k")
+        lock.acquire()
+        locks.lock("taken").acquire(blocking_timeout=0.05)
+        numbers = locks.statistics()
+        assert numbers.gauges() == {"holds": 1, "waiting": 0}
+        assert (numbers.acquisitions, numbers.acquisitions_refused, numbers.waits) == (1, 1, 1)
+        lock.release()
+        assert locks.settled() == []
+        assert locks.statistics().counters()["releases"] == 1
