@@ -3,8 +3,6 @@ package redislock.spring;
 import java.time.Duration;
 import java.util.ConcurrentModificationException;
 import java.util.Optional;
-import java.util.concurrent.CompletableFuture;
-import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.Condition;
 import java.util.concurrent.locks.ReentrantLock;
@@ -22,8 +20,6 @@ import redislock.Released;
  * waits at the server.
  */
 final class RegistryLock implements FencedDistributedLock {
-    private static final Duration NO_LIMIT = null;
-
     private final FencedLockRegistry registry;
     private final String key;
     private final String path;
@@ -47,7 +43,7 @@ final class RegistryLock implements FencedDistributedLock {
     @Override
     public void lock(Duration ttl) {
         local.lock();
-        enter(ttl, lock -> uninterruptibly(lock.acquireAsync(NO_LIMIT)));
+        enter(ttl, lock -> Optional.of(acquireUninterruptibly(lock)));
     }
 
     @Override
@@ -90,7 +86,7 @@ final class RegistryLock implements FencedDistributedLock {
         Guard held = guard;
         guard = null;
         try {
-            if (uninterruptibly(held.releaseAsync()) == Released.NOT_HELD) {
+            if (held.release() == Released.NOT_HELD) {
                 throw new ConcurrentModificationException("Lock was released in the store due to expiration. "
                         + "The integrity of data protected by this lock may have been compromised.");
             }
@@ -187,20 +183,15 @@ final class RegistryLock implements FencedDistributedLock {
         }
     }
 
-    /** Waits for a result; an interrupt does not end the wait, and is restored afterwards. */
-    private static <T> T uninterruptibly(CompletableFuture<T> future) {
+    /** Each interrupt makes this thread the last one of the server's queue; it is restored afterwards. */
+    private static Guard acquireUninterruptibly(FencedLock lock) {
         boolean isInterrupted = false;
         try {
             while (true) {
                 try {
-                    return future.get();
+                    return lock.acquire();
                 } catch (InterruptedException e) {
                     isInterrupted = true;
-                } catch (ExecutionException e) {
-                    if (e.getCause() instanceof RuntimeException failure) {
-                        throw failure;
-                    }
-                    throw new IllegalStateException(e.getCause());
                 }
             }
         } finally {

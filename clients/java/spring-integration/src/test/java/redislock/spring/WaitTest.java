@@ -15,6 +15,8 @@ import java.util.concurrent.atomic.AtomicInteger;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
 import org.springframework.dao.CannotAcquireLockException;
+import redislock.LockClient;
+import redislock.testing.TestServer;
 import redislock.testing.Waiting;
 
 /** Waits for a lock that another registry holds: bounds, interrupts, restarts, contention. */
@@ -123,6 +125,24 @@ class WaitTest {
         its.server.startAgain();
         lock.lock();
         lock.unlock();
+    }
+
+    @Test
+    void a_user_without_channels_waits_too() throws Exception {
+        try (TestServer secured = TestServer.builder().users().start();
+                LockClient app = LockClient.create(secured.address("app", "change-me-app"))) {
+            FencedDistributedLock first = new FencedLockRegistry(app, "lock:orders").obtain("42");
+            FencedDistributedLock second = new FencedLockRegistry(app, "lock:orders").obtain("42");
+            first.lock();
+            CompletableFuture<Boolean> granted = CompletableFuture.supplyAsync(() -> {
+                second.lock();
+                second.unlock();
+                return true;
+            });
+            secured.awaitWaiters(1);
+            first.unlock();
+            assertTrue(granted.get(20, TimeUnit.SECONDS));
+        }
     }
 
     @Test
