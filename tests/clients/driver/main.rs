@@ -368,7 +368,7 @@ ticket_helpers! {
 
 /// The packages of `clients/`, in `tests/clients/NAME-package`: each by both ways to wait.
 macro_rules! packages {
-    ($($module:ident: $directory:literal, [$($mode:ident = $word:literal),*],)*) => {
+    ($($module:ident: $directory:literal, [$($mode:ident = $word:literal and [$($more:ident),*]),*],)*) => {
         /// The directories of the packages.
         const PACKAGES: &[&str] = &[$($directory),*];
         $(mod $module {
@@ -391,13 +391,16 @@ macro_rules! packages {
                     connections: 2,
                     confirms_by: "LOCK.ACQUIRE",
                 };
-                ticket_tests!(SUBJECT; a_cancelled_wait_is_withdrawn the_slot_moves);
+                ticket_tests!(SUBJECT; the_slot_moves $($more)*);
             })*
         })*
     };
 }
 
 packages! {
-    java_package: "java-package", [tickets = "tickets"],
-    python_package: "python-package", [tasks = "tasks", threads = "threads"],
+    java_package: "java-package", [tickets = "tickets" and [a_cancelled_wait_is_withdrawn]],
+    python_package: "python-package", [
+        tasks = "tasks" and [a_cancelled_wait_is_withdrawn],
+        threads = "threads" and [] // a thread that waits cannot be cancelled
+    ],
 }
