@@ -7,7 +7,7 @@ import pytest
 from harness import Proxy, TestServer
 
 
-@pytest.fixture()
+@pytest.fixture
 def start() -> Iterator[Callable[..., TestServer]]:
     """Starts servers, which end with the test."""
     servers: list[TestServer] = []
@@ -21,12 +21,12 @@ def start() -> Iterator[Callable[..., TestServer]]:
         server.stop()
 
 
-@pytest.fixture()
+@pytest.fixture
 def server(start: Callable[..., TestServer]) -> TestServer:
     return start()
 
 
-@pytest.fixture()
+@pytest.fixture
 def proxy(server: TestServer) -> Iterator[Proxy]:
     one = Proxy(server.port)
     yield one

@@ -192,9 +192,16 @@ def _node(bus: int, options: tuple[str, ...]) -> TestServer:
 
 
 def _is_served(node: TestServer) -> bool:
+    info = _cluster_info(node)
+    return info["cluster_state"] == "ok" and info["cluster_slots_assigned"] == "16384" and _sees_both(node)
+
+
+def _cluster_info(node: TestServer) -> dict[str, str]:
     info = node.observer.execute_command("CLUSTER INFO")
+    if isinstance(info, dict):
+        return {str(name): str(value) for name, value in info.items()}
     text = info.decode() if isinstance(info, bytes) else str(info)
-    return "cluster_state" in text and "ok" in text and "16384" in text and _sees_both(node)
+    return dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
 
 
 def _sees_both(node: TestServer) -> bool:
@@ -217,11 +224,8 @@ def move_slot(source: TestServer, target: TestServer, slot: int) -> None:
     source.run(f"CLUSTER SETSLOT {slot} NODE {names[1]}")
 
 
-def _epoch(node: TestServer) -> Any:
-    info = node.observer.execute_command("CLUSTER INFO")
-    if isinstance(info, dict):
-        return info["cluster_current_epoch"]
-    return [line for line in info.splitlines() if line.startswith(b"cluster_current_epoch")]
+def _epoch(node: TestServer) -> str:
+    return _cluster_info(node)["cluster_current_epoch"]
 
 
 # A proxy

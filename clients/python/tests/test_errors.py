@@ -6,7 +6,6 @@ import pickle
 
 import pytest
 from redis import exceptions as redis_errors
-
 from redis_lock_client import errors
 
 
@@ -53,6 +52,8 @@ def test_every_error_can_be_made_and_copied() -> None:
 
 
 def test_an_unknown_command_says_how_to_load_the_module() -> None:
-    error = errors.of_reply("host:1", "ERR unknown command 'LOCK.ACQUIRE', with args beginning with: 'k' 'secret-owner'")
+    error = errors.of_reply(
+        "host:1", "ERR unknown command 'LOCK.ACQUIRE', with args beginning with: 'k' 'secret-owner'"
+    )
     assert "host:1 does not know LOCK.ACQUIRE: load the module there" in str(error)
     assert "secret" not in str(error)

@@ -9,9 +9,8 @@ from typing import Any, Callable
 
 import pytest
 import redis
-from harness import Proxy, TestServer, wait_for
-
 import redis_lock_client as client
+from harness import Proxy, TestServer, wait_for
 from redis_lock_client import Lock, LostReason, Mode, Server
 
 LONG_GRACE = ("--lock.queue-grace", "20000")

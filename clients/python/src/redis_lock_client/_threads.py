@@ -19,7 +19,7 @@ from collections.abc import Coroutine
 from typing import Any, Callable, Generic, Optional, TypeVar
 
 from ._engine.engine import Engine
-from ._engine.source import Source, is_asyncio_client, source_of
+from ._engine.source import Source, check_client, is_asyncio_client, source_of
 from .errors import Closed, ConfigError
 from .statistics import Statistics
 
@@ -258,6 +258,7 @@ def home_of(client: Any) -> Home:
     home = getattr(client, "_home", None)
     if isinstance(home, Home):
         return home
+    check_client(client)
     with _homes_lock:
         found = _homes.get(client)
         if found is None:

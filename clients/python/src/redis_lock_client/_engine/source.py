@@ -58,6 +58,15 @@ def is_asyncio_client(client: Any) -> bool:
     return isinstance(client, (redis_asyncio.Redis, asyncio_cluster.RedisCluster))
 
 
+def check_client(client: Any) -> None:
+    """Refuses an object that is no client of redis-py.
+
+    :raises ConfigError: then.
+    """
+    if not hasattr(client, "connection_pool") and not hasattr(client, "nodes_manager"):
+        raise ConfigError("a client of redis-py is needed: redis.Redis, redis.RedisCluster, or their asyncio forms")
+
+
 def source_of(client: Any) -> Source:
     """The source of a client of redis-py, synchronous or not.
 
@@ -65,10 +74,11 @@ def source_of(client: Any) -> Source:
     """
     if isinstance(client, (sync_cluster.RedisCluster, asyncio_cluster.RedisCluster)):
         return _of_cluster(client)
+    check_client(client)
     pool: Any = getattr(client, "connection_pool", None)
     options = getattr(pool, "connection_kwargs", None)
     if not isinstance(options, dict):
-        raise ConfigError("a client of redis-py is needed: redis.Redis, redis.RedisCluster, or their asyncio forms")
+        raise ConfigError("a client of redis-py has a connection pool with connection_kwargs")
     if isinstance(pool, (sync_sentinel.SentinelConnectionPool, asyncio_sentinel.SentinelConnectionPool)):
         return _of_sentinels(pool)
     login = _login(pool.connection_class, options)

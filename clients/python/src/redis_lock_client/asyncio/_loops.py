@@ -13,7 +13,7 @@ import weakref
 from typing import Any, Callable
 
 from .._engine.engine import Engine
-from .._engine.source import Source, is_asyncio_client, source_of
+from .._engine.source import Source, check_client, is_asyncio_client, source_of
 from ..errors import Closed, ConfigError
 from ..statistics import Statistics
 
@@ -81,6 +81,7 @@ def home_of(client: Any) -> Home:
     home = getattr(client, "_home", None)
     if isinstance(home, Home):
         return home
+    check_client(client)
     found = _homes.get(client)
     if found is None:
         found = _homes[client] = Home(asyncio_source_of(client), RESPONSE_TIMEOUT, False)

@@ -1,0 +1,270 @@
+"""The asyncio face; waits in thousands."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import resource
+import time
+import warnings
+from collections.abc import Coroutine
+from typing import Any, Callable
+
+import pytest
+import redis.asyncio
+import redis_lock_client as client
+from harness import TestServer, move_slot, two_nodes, wait_for
+from redis_lock_client.asyncio import Lock, LostReason, Server
+
+
+def run(work: Coroutine[Any, Any, Any]) -> Any:
+    """Runs a test; nothing may be left in the loop but what the test left itself."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ResourceWarning)
+        result = asyncio.run(work)
+        gc.collect()
+    return result
+
+
+async def until(what: str, condition: Callable[[], Any]) -> None:
+    await asyncio.get_running_loop().run_in_executor(None, wait_for, what, condition)
+
+
+def test_a_lock(server: TestServer) -> None:
+    async def work() -> None:
+        async with redis.asyncio.Redis(port=server.port) as redis_client:
+            lock = redis_client.lock("k", lock_class=Lock)
+            assert await lock.acquire() and await lock.locked() and await lock.owned()
+            first = lock.token
+            assert 29 < lock.valid_for() < 30
+            other = Lock(redis_client, "k", blocking_timeout=0.3)
+            begin = time.monotonic()
+            assert not await other.acquire()
+            assert 0.3 <= time.monotonic() - begin < 0.6
+            waiting = asyncio.create_task(other.acquire(blocking_timeout=5))
+            await until("the ticket", lambda: server.stat("tickets") == 1)
+            await lock.release()
+            assert await waiting and other.token > first
+            with pytest.raises(client.NotAcquired):
+                await lock.release()
+            await other.release()
+            async with Lock(redis_client, "k", timeout=5) as held:
+                await held.extend(5)
+                assert 9 < held.valid_for() < 10
+                await held.reacquire()
+                assert held.valid_for() < 5
+
+    run(work())
+    wait_for("no connection is left", lambda: not server.clients())
+
+
+def test_a_loss_and_its_function(server: TestServer) -> None:
+    async def work() -> None:
+        told: list[LostReason] = []
+
+        async def tell(reason: LostReason) -> None:
+            await asyncio.sleep(0)
+            told.append(reason)
+
+        async with Server(redis.asyncio.Redis(port=server.port)) as locks:
+            one = locks.lock("one", lease=0.6, on_lost=tell)
+            two = locks.lock("two", lease=0.6, on_lost=told.append)
+            await one.acquire()
+            await two.acquire()
+            assert await one.lost.wait(0.1) is False
+            server.run("DEL one two")
+            assert await one.lost.wait(1) and await two.lost.wait(1)
+            await until("the functions", lambda: told == [LostReason.TAKEN] * 2)
+            with pytest.raises(client.NotOwned):
+                await one.release()
+            three = locks.lock("three", lease=0.9)
+            await three.acquire()
+            with server.stopped():
+                begin = time.monotonic()
+                assert await three.lost.wait()
+                assert time.monotonic() - begin < 0.9
+                assert three.lost.reason == LostReason.UNCONFIRMED
+
+    run(work())
+
+
+def test_a_cancelled_wait_is_withdrawn(server: TestServer) -> None:
+    async def work() -> None:
+        server.hold()
+        async with Server(redis.asyncio.Redis(port=server.port)) as locks:
+            tasks = [asyncio.create_task(locks.lock("k").acquire()) for _ in range(10)]
+            await until("the tickets", lambda: server.stat("tickets") == 10)
+            for task in tasks[:9]:
+                task.cancel()
+            await until("the withdrawals", lambda: server.stat("tickets") == 1)
+            server.run("LOCK.RELEASE k holder")
+            assert await tasks[9]
+            # Cancelled at any moment, a wait leaves nothing.
+            for moment in range(60):
+                task = asyncio.create_task(locks.lock("moments").acquire())
+                await asyncio.sleep(moment / 20_000)
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    if await task:
+                        server.run("DEL moments")
+            assert await locks.settled() == []
+            await until("no hold without a holder", lambda: server.run("EXISTS moments") == 0)
+
+    run(work())
+
+
+def test_a_closed_server_ends_waits_and_releases(server: TestServer) -> None:
+    async def work() -> None:
+        server.hold()
+        locks = Server(redis.asyncio.Redis(port=server.port))
+        held, fixed = locks.lock("held"), locks.lock("fixed", timeout=60)
+        await held.acquire()
+        await fixed.acquire()
+        waiting = asyncio.create_task(locks.lock("k").acquire())
+        await until("the ticket", lambda: server.stat("tickets") == 1)
+        before = len(asyncio.all_tasks())
+        await locks.aclose()
+        with pytest.raises(client.Closed):
+            await waiting
+        assert server.run("EXISTS held fixed") == 0 and server.stat("tickets") == 0
+        assert not held.lost.is_set()
+        with pytest.raises(client.Closed):
+            await locks.lock("held").acquire()
+        with pytest.raises(client.NotOwned):
+            await held.release()
+        await locks.aclose()
+        await asyncio.sleep(0.05)
+        assert len(asyncio.all_tasks()) == 1 < before
+        await until("the connections to end", lambda: not server.clients())
+
+    run(work())
+
+
+def test_closing_is_bounded(server: TestServer) -> None:
+    async def work() -> None:
+        locks = Server(redis.asyncio.Redis(port=server.port), response_timeout=1)
+        await locks.lock("k").acquire()
+        with server.stopped():
+            begin = time.monotonic()
+            await locks.aclose()
+            assert time.monotonic() - begin < 1.3
+
+    run(work())
+
+
+def test_the_end_of_the_loop_gives_back_what_was_renewed(server: TestServer) -> None:
+    async def work() -> None:
+        redis_client = redis.asyncio.Redis(port=server.port)
+        await Lock(redis_client, "renewed").acquire()
+        await Lock(redis_client, "fixed", timeout=60).acquire()
+        server.hold()
+        task = asyncio.create_task(Lock(redis_client, "k").acquire())
+        await until("the ticket", lambda: server.stat("tickets") == 1)
+        task.cancel()
+        await redis_client.aclose()
+
+    run(work())
+    assert (server.run("EXISTS renewed"), server.run("EXISTS fixed")) == (0, 1)
+    wait_for("the withdrawal", lambda: server.stat("tickets") == 0)
+
+
+def test_a_cluster(start: Any) -> None:
+    here, there = two_nodes("--lock.queue-grace", "20000")
+
+    async def work() -> None:
+        here.run("LOCK.ACQUIRE {a}k holder PX 600000")
+        async with redis.asyncio.RedisCluster(host="127.0.0.1", port=here.port) as cluster:
+            lock = cluster.lock("{b}k", lock_class=Lock)
+            await lock.acquire()
+            await lock.release()
+            waiting = asyncio.create_task(cluster.lock("{a}k", lock_class=Lock).acquire())
+            await until("the ticket", lambda: here.stat("tickets") == 1)
+            await asyncio.get_running_loop().run_in_executor(None, move_slot, here, there, cluster.keyslot("{a}k"))
+            await until("the ticket at the other node", lambda: there.stat("tickets") == 1)
+            there.run("LOCK.RELEASE {a}k holder")
+            assert await waiting
+
+    try:
+        run(work())
+    finally:
+        here.stop()
+        there.stop()
+
+
+def test_semaphores_latches_and_readers(server: TestServer) -> None:
+    async def work() -> None:
+        async with Server(redis.asyncio.Redis(port=server.port)) as locks:
+            semaphore = locks.semaphore("s", limit=1)
+            permit = await semaphore.acquire()
+            assert await semaphore.try_acquire() is None
+            waiting = asyncio.create_task(semaphore.acquire_within(5))
+            await until("the wait", lambda: server.stat("tickets") == 1)
+            assert await permit.release() is client.Released.YES
+            async with await waiting:
+                assert (await semaphore.info()).free == 0
+            latch = locks.latch("l")
+            await latch.set(1)
+            waits = [asyncio.create_task(latch.wait()) for _ in range(3)]
+            await until("the waits", lambda: server.stat("tickets") == 3)
+            assert await latch.wait(0.1) is False
+            assert await latch.count_down() == 0 and await latch.count() == 0
+            assert await asyncio.gather(*waits) == [True] * 3
+            both = locks.read_write_lock("rw")
+            async with both.read_lock() as one, both.read_lock() as other:
+                assert one.token == other.token
+                assert not await both.write_lock().acquire(blocking=False)
+            async with both.write_lock():
+                assert not await both.read_lock().acquire(blocking=False)
+
+    run(work())
+
+
+def test_ten_thousand_waits_on_two_connections(start: Callable[..., TestServer]) -> None:
+    server = start("--lock.queue-grace", "60000")
+    count = 10_000
+
+    async def work() -> None:
+        async with Server(redis.asyncio.Redis(port=server.port)) as locks:
+            before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+            server.hold()
+            order: list[bytes] = []
+            tokens: list[int] = []
+
+            async def one() -> None:
+                lock = Lock(locks, "k", timeout=600)
+                await lock.acquire()
+                order.append(lock.local.token)
+                tokens.append(lock.token or 0)
+                await lock.release()
+
+            waits = [asyncio.create_task(one()) for _ in range(count)]
+            await until("the tickets", lambda: server.stat("tickets") == count)
+            kilobytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+            assert len(server.clients()) == 2
+            queue = await asyncio.get_running_loop().run_in_executor(None, server.queue, "k", count)
+            queued = server.stat("tickets_queued")
+            server.kill_subscribers()
+            begin = time.monotonic()
+            await until("all ask again", lambda: server.stat("tickets_queued") >= queued + count)
+            print(f"memory of a wait: {kilobytes / count:.1f} kB; asked again in {time.monotonic() - begin:.2f} s")
+            server.run("LOCK.RELEASE k holder")
+            begin = time.monotonic()
+            await asyncio.gather(*waits)
+            print(f"{count / (time.monotonic() - begin):.0f} hand-offs a second")
+            assert order == queue
+            assert tokens == sorted(set(tokens))
+            assert server.stat("grants") == count + 1
+
+    run(work())
+
+
+def test_two_loops_one_after_another(server: TestServer) -> None:
+    redis_client = redis.asyncio.Redis(port=server.port)
+
+    async def work() -> None:
+        async with Lock(redis_client, "k", timeout=5):
+            pass
+
+    run(work())
+    run(work())

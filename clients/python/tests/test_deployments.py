@@ -1,0 +1,283 @@
+"""Clusters with slots that move, sentinels, replicas, TLS, users, and servers without tickets or without the module."""
+
+from __future__ import annotations
+
+import pathlib
+import shutil
+import subprocess
+import threading
+import time
+from typing import Any, Callable
+
+import pytest
+import redis
+import redis_lock_client as client
+from harness import USERS, Proxy, TestServer, free_port, move_slot, two_nodes, wait_for
+from redis.sentinel import Sentinel
+from redis_lock_client import Lock, Server
+
+
+def waits(make: Callable[[], Lock], count: int, order: list[bytes]) -> list[threading.Thread]:
+    """Waits that take turns."""
+
+    def work() -> None:
+        with make() as lock:
+            order.append(lock.local.token)
+
+    threads = [threading.Thread(target=work, daemon=True) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    return threads
+
+
+def join(threads: list[threading.Thread]) -> None:
+    for thread in threads:
+        thread.join(30)
+        assert not thread.is_alive(), "a wait is lost"
+
+
+@pytest.mark.parametrize("parked", [False, True])
+def test_a_slot_moves(parked: bool) -> None:
+    here, there = two_nodes("--lock.queue-grace", "20000")
+    try:
+        here.run("LOCK.ACQUIRE {a}k holder PX 600000")
+        cluster = redis.RedisCluster(host="127.0.0.1", port=here.port)
+        slot = cluster.keyslot("{a}k")
+        order: list[bytes] = []
+        with Server(cluster, parked_waits=parked) as locks:
+            threads = waits(lambda: locks.lock("{a}k"), 10, order)
+            kind = "places" if parked else "tickets"
+            wait_for("the waits", lambda: here.stat(kind) == 10)
+            move_slot(here, there, slot)
+            wait_for("the waits at the other node", lambda: there.stat(kind) == 10)
+            there.run("LOCK.RELEASE {a}k holder")
+            join(threads)
+            assert len(set(order)) == 10
+            assert there.stat("grants") == 10
+            lock = cluster.lock("{a}k", lock_class=Lock, timeout=5)
+            assert lock.acquire() and lock.owned()
+            lock.extend(5)
+            lock.release()
+            other = Server.open(f"redis+cluster://127.0.0.1:{there.port},127.0.0.1:{here.port}")
+            with other, other.lock("{a}k"), other.lock("{b}k"):
+                assert there.run("EXISTS {a}k") == 1
+        cluster.close()
+    finally:
+        here.stop()
+        there.stop()
+
+
+def test_a_slot_on_its_way(start: Any) -> None:
+    here, there = two_nodes()
+    try:
+        cluster = redis.RedisCluster(host="127.0.0.1", port=here.port)
+        slot = cluster.keyslot("{a}k")
+        names = [node.observer.execute_command("CLUSTER MYID").decode() for node in (here, there)]
+        there.run(f"CLUSTER SETSLOT {slot} IMPORTING {names[0]}")
+        here.run(f"CLUSTER SETSLOT {slot} MIGRATING {names[1]}")
+        # The key is missing here: ASK leads to the other node, which answers after ASKING.
+        lock = Lock(cluster, "{a}k", blocking_timeout=2)
+        begin = time.monotonic()
+        try:
+            assert lock.acquire()
+            lock.release()
+        except client.Refused as error:
+            assert error.code == "TRYAGAIN"  # noqa: PT017 - the module may grant nothing on the way
+            assert time.monotonic() - begin < 2.3
+        cluster.close()
+    finally:
+        here.stop()
+        there.stop()
+
+
+def test_a_replica_is_promoted(start: Callable[..., TestServer]) -> None:
+    primary = start("--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1")
+    replica = start()
+    replica.run(f"REPLICAOF 127.0.0.1 {primary.port}")
+    wait_for("the replica", lambda: replica.observer.info("replication").get("master_link_status") == "up")
+    proxy = Proxy(primary.port)
+    primary.hold()
+    order: list[bytes] = []
+    redis_client = redis.Redis(port=proxy.port)
+    threads = waits(lambda: Lock(redis_client, "k"), 10, order)
+    wait_for("the tickets", lambda: primary.stat("tickets") == 10)
+    wait_for("the hold at the replica", lambda: replica.run("EXISTS k") == 1)
+    replica.run("REPLICAOF NO ONE")
+    proxy.lead_to(replica.port)
+    primary.kill()
+    wait_for("the tickets at the other server", lambda: replica.stat("tickets") == 10)
+    replica.run("LOCK.RELEASE k holder")
+    join(threads)
+    assert (len(set(order)), replica.stat("grants")) == (10, 10)
+    proxy.close()
+
+
+def test_sentinels_and_a_failover(start: Callable[..., TestServer], tmp_path: pathlib.Path) -> None:
+    primary, replica = start("--repl-diskless-sync-delay", "0"), start()
+    replica.run(f"REPLICAOF 127.0.0.1 {primary.port}")
+    wait_for("the replica", lambda: replica.observer.info("replication").get("master_link_status") == "up")
+    port = free_port()
+    config = tmp_path / "sentinel.conf"
+    config.write_text(
+        f"port {port}\nbind 127.0.0.1\ndir {tmp_path}\nsentinel monitor main 127.0.0.1 {primary.port} 1\n"
+        "sentinel down-after-milliseconds main 500\nsentinel failover-timeout main 3000\n"
+    )
+    from harness import PROGRAM
+
+    process = subprocess.Popen([PROGRAM, str(config), "--sentinel"], stdout=subprocess.DEVNULL)
+    try:
+        sentinel = Sentinel([("127.0.0.1", port)], socket_timeout=2)
+        wait_for("the sentinel", lambda: sentinel.discover_slaves("main"))
+        redis_client = sentinel.master_for("main")
+        with Server(redis_client, response_timeout=2) as locks:
+            lock = locks.lock("k", lease=20)
+            assert lock.acquire() and primary.run("EXISTS k") == 1
+            wait_for("the hold at the replica", lambda: replica.run("EXISTS k") == 1)
+            waiting = locks.lock("k")
+            order: list[bytes] = []
+            threads = waits(lambda: waiting, 1, order)
+            wait_for("the ticket", lambda: primary.stat("tickets") == 1)
+            primary.kill()
+            wait_for("the ticket at the new primary", lambda: replica.stat("tickets") == 1)
+            lock.release()
+            join(threads)
+            assert len(order) == 1
+        with Server.open(f"redis+sentinel://127.0.0.1:{port}/main") as locks, locks.lock("other"):
+            assert replica.run("EXISTS other") == 1
+        with pytest.raises(client.ConfigError, match="primary"):
+            Lock(sentinel.slave_for("main"), "k")
+    finally:
+        process.kill()
+        process.wait()
+
+
+def make_certificates(directory: pathlib.Path) -> tuple[str, str, str]:
+    """A certificate of an authority, and one of the server with its key."""
+    names = [str(directory / name) for name in ("ca.crt", "server.crt", "server.key", "ca.key", "server.csr", "ext")]
+    ca, certificate, key, ca_key, request, extension = names
+    pathlib.Path(extension).write_text("subjectAltName=IP:127.0.0.1,DNS:localhost")
+    for line in (
+        f"req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=test-ca -keyout {ca_key} -out {ca}",
+        f"req -newkey rsa:2048 -nodes -subj /CN=localhost -keyout {key} -out {request}",
+        f"x509 -req -in {request} -CA {ca} -CAkey {ca_key} -CAcreateserial -days 2 -extfile {extension} -out {certificate}",
+    ):
+        subprocess.run(["openssl", *line.split()], check=True, capture_output=True)
+    return ca, certificate, key
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl")
+def test_tls(start: Callable[..., TestServer], tmp_path: pathlib.Path) -> None:
+    ca, certificate, key = make_certificates(tmp_path)
+    port = free_port()
+    server = start(
+        *f"--tls-port {port} --tls-cert-file {certificate} --tls-key-file {key} --tls-ca-cert-file {ca}".split(),
+        *["--tls-auth-clients", "no"],
+    )
+    redis_client = redis.Redis(port=port, ssl=True, ssl_ca_certs=ca)
+    order: list[bytes] = []
+    with Server(redis_client) as locks, locks.lock("k") as lock:
+        threads = waits(lambda: locks.lock("k"), 3, order)
+        wait_for("the tickets", lambda: server.stat("tickets") == 3)
+        lock.release()
+        join(threads)
+        lock.acquire()
+    with Server.open(f"rediss://127.0.0.1:{port}?ssl_ca_certs={ca}") as locks, locks.lock("k"):
+        pass
+    with Server.open(f"rediss://127.0.0.1:{port}") as locks:
+        begin = time.monotonic()
+        with pytest.raises(client.Untrusted, match="certificate"):
+            locks.lock("k").acquire()
+        assert time.monotonic() - begin < 2, "an untrusted server is told at once"
+
+
+def test_users(start: Callable[..., TestServer], tmp_path: pathlib.Path) -> None:
+    file = tmp_path / "users.acl"
+    file.write_text(USERS.read_text())
+    server = start("--aclfile", str(file))
+    app = server.client(username="app", password="change-me-app")
+    server.hold("lock:k")
+    order: list[bytes] = []
+    threads = waits(lambda: Lock(app, "lock:k"), 3, order)
+    wait_for("parked waits, as the user has no channels", lambda: server.stat("places") == 3)
+    assert server.stat("tickets") == 0
+    server.run("LOCK.RELEASE lock:k holder")
+    join(threads)
+    lock = Lock(app, "lock:k", timeout=10)
+    lock.acquire()
+    assert lock.owned(), "LOCK.INFO is not permitted, a renewal is"
+    lock.extend(10)
+    with pytest.raises(client.NoPermission):
+        lock.locked()
+    lock.release()
+    with pytest.raises(redis.exceptions.NoPermissionError) as raised:
+        Lock(app, "other").acquire()
+    assert "change-me" not in str(raised.value)
+    server.run("ACL SETUSER app &lock:tickets:* +publish +subscribe")
+    with Server(server.client(username="app", password="change-me-app")) as locks:
+        server.hold("lock:k")
+        threads = waits(lambda: locks.lock("lock:k"), 3, order)
+        wait_for("tickets", lambda: server.stat("tickets") == 3)
+        server.run("LOCK.RELEASE lock:k holder")
+        join(threads)
+    wrong = Lock(server.client(username="app", password="a-secret"), "lock:k", blocking_timeout=1)
+    with pytest.raises(client.NotAuthenticated) as refused:
+        wrong.acquire()
+    assert "secret" not in repr(refused.value) and "app" not in str(refused.value)
+
+
+def test_without_tickets(start: Callable[..., TestServer]) -> None:
+    server = start("--lock.max-tickets", "0")
+    server.hold()
+    redis_client = server.client()
+    order: list[bytes] = []
+    with Server(redis_client, response_timeout=1) as locks:
+        threads = waits(lambda: locks.lock("k"), 5, order)
+        wait_for("the parked waits", lambda: server.stat("places") == 5)
+        time.sleep(1.5)
+        queue = server.queue()
+        assert len(queue) == 5
+        assert locks.lock("k").acquire(blocking_timeout=0.3) is False
+        wait_for("the withdrawal", lambda: server.queue() == queue)
+        server.run("LOCK.RELEASE k holder")
+        join(threads)
+        assert order == queue
+        server.hold()
+        with server.stopped():
+            begin = time.monotonic()
+            with pytest.raises(client.NoAnswer):
+                locks.lock("k").acquire(blocking_timeout=0.5)
+            assert time.monotonic() - begin < 0.8
+        server.run("LOCK.RELEASE k holder")
+
+
+def test_a_full_server(start: Callable[..., TestServer]) -> None:
+    server = start("--lock.max-tickets", "2")
+    server.hold()
+    redis_client = server.client()
+    order: list[bytes] = []
+    threads = waits(lambda: Lock(redis_client, "k"), 4, order)
+    wait_for("two tickets and two parked waits", lambda: (server.stat("tickets"), len(server.queue())) == (2, 4))
+    server.run("LOCK.RELEASE k holder")
+    join(threads)
+    assert len(set(order)) == 4
+
+
+def test_without_the_module(start: Callable[..., TestServer]) -> None:
+    server = start(module=False)
+    lock = Lock(server.client(), "k")
+    with pytest.raises(client.NotLoaded, match=rf"localhost:{server.port} does not know LOCK.ACQUIRE: load the module"):
+        lock.acquire()
+    with pytest.raises(redis.exceptions.ResponseError):
+        client.Semaphore(server.client(), "s").acquire()
+
+
+def test_a_unix_socket_and_another_database(start: Callable[..., TestServer], tmp_path: pathlib.Path) -> None:
+    path = str(tmp_path / "socket")
+    server = start("--unixsocket", path)
+    with Lock(redis.Redis(unix_socket_path=path, db=3, client_name="worker"), "k"):
+        assert server.client(db=3).exists("k") == 1
+        assert any(one["name"] == "worker" for one in server.clients())
+    with Server.open(f"unix://{path}?db=2") as locks, locks.lock("k"):
+        assert server.client(db=2).exists("k") == 1
+    with Server.open(f"{server.url}/1") as locks, locks.lock("k"):
+        assert server.client(db=1).exists("k") == 1

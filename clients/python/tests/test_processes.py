@@ -1,0 +1,310 @@
+"""Threads, forks, interrupts, and the end of the interpreter."""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import threading
+import time
+from typing import Any, Callable
+
+import pytest
+import redis
+import redis_lock_client as client
+from harness import TestServer, wait_for
+from redis_lock_client import Lock, Server, _threads
+
+SOURCE = str(pathlib.Path(client.__file__).parents[1])
+
+
+def engine_threads() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name.startswith("redis-lock")]
+
+
+def test_a_closed_server_leaves_nothing(server: TestServer) -> None:
+    wait_for("the threads of other tests", _close_all)
+    server.hold()
+    locks = Server(server.client())
+    held, fixed = locks.lock("held"), locks.lock("fixed", timeout=60)
+    held.acquire()
+    fixed.acquire()
+    errors: list[BaseException] = []
+
+    def wait() -> None:
+        try:
+            locks.lock("k").acquire()
+        except client.Closed as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    wait_for("the ticket", lambda: server.stat("tickets") == 1)
+    locks.close()
+    thread.join(5)
+    assert len(errors) == 1
+    assert server.run("EXISTS held fixed") == 0 and server.stat("tickets") == 0
+    wait_for("the connections to end", lambda: not server.clients())
+    wait_for("the threads to end", lambda: not engine_threads())
+    locks.close()
+    with pytest.raises(client.Closed):
+        held.acquire()
+    assert held.valid_for() == 0
+
+
+def _close_all() -> bool:
+    gc.collect()
+    for home in list(_threads._portal._homes):
+        _threads._portal.close(home)
+    return not engine_threads()
+
+
+def test_closing_is_bounded(server: TestServer) -> None:
+    locks = Server(server.client(), response_timeout=1)
+    locks.lock("k").acquire()
+    with server.stopped():
+        begin = time.monotonic()
+        locks.close()
+        assert time.monotonic() - begin < 1.3
+
+
+def test_a_collected_client_leaves_nothing(server: TestServer) -> None:
+    wait_for("the threads of other tests", _close_all)
+    redis_client = server.client()
+    with Lock(redis_client, "k"):
+        assert engine_threads()
+    del redis_client
+    gc.collect()
+    wait_for("the threads to end", lambda: not engine_threads())
+    wait_for("the connections to end", lambda: not server.clients())
+
+
+def test_an_idle_engine_ends_and_begins_again(server: TestServer, monkeypatch: Any) -> None:
+    wait_for("the threads of other tests", _close_all)
+    monkeypatch.setattr("redis_lock_client._engine.engine.MAX_IDLE", 0.2)
+    monkeypatch.setattr("redis_lock_client._engine.engine._SWEEP", 0.1)
+    with Server(server.client(), response_timeout=0.1) as locks:
+        lock = locks.lock("k")
+        for _ in range(2):
+            lock.acquire()
+            time.sleep(0.5)
+            assert engine_threads(), "not while a lock is held"
+            lock.release()
+            wait_for("the threads to end", lambda: not engine_threads())
+            wait_for("the connections to end", lambda: not server.clients())
+        assert locks.statistics().acquisitions == 2
+
+
+def test_a_forked_child_begins_anew(server: TestServer) -> None:
+    redis_client = server.client()
+    lock, fresh = Lock(redis_client, "k"), Lock(redis_client, "other")
+    lock.acquire()
+    context = multiprocessing.get_context("fork")
+    queue: Any = context.Queue()
+
+    def child() -> None:
+        try:
+            assert not lock.owned() and lock.token is None
+            try:
+                lock.release()
+            except client.NotAcquired:
+                queue.put("not held here")
+            assert not lock.acquire(blocking=False)
+            with fresh:
+                queue.put("held")
+            queue.put(lock.acquire(blocking_timeout=10))
+            lock.release()
+        except BaseException as error:
+            queue.put(repr(error))
+
+    process = context.Process(target=child)
+    process.start()
+    assert queue.get(timeout=10) == "not held here"
+    assert queue.get(timeout=10) == "held"
+    wait_for("the child's wait", lambda: server.stat("tickets") == 1)
+    assert lock.owned() and lock.valid_for() > 20
+    lock.release()
+    assert queue.get(timeout=10) is True
+    process.join(10)
+    assert process.exitcode == 0
+    with lock:
+        pass
+
+
+def test_a_child_does_not_keep_the_connections_of_its_parent(server: TestServer) -> None:
+    script = f"""
+import os, sys, time, redis
+from redis_lock_client import Lock
+client = redis.Redis(port={server.port})
+Lock(client, "k").acquire()
+client.close()
+if os.fork() == 0:
+    time.sleep(20)
+    os._exit(0)
+print("ready", flush=True)
+os.kill(os.getpid(), 9)
+"""
+    process = _python(script)
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"ready\n"
+    process.wait()
+    wait_for("the connections to end", lambda: not server.clients(), 5)
+
+
+def _python(script: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-W", "error::ResourceWarning", "-c", script],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": SOURCE, "PYTHONDONTWRITEBYTECODE": "1"},
+    )
+
+
+def test_an_interrupt_withdraws_the_wait(server: TestServer) -> None:
+    server.hold()
+    script = f"""
+import redis
+from redis_lock_client import Lock
+lock = Lock(redis.Redis(port={server.port}), "k")
+try:
+    lock.acquire()
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+    assert lock.acquire(blocking=False) is False
+    assert Lock(lock.redis, "free").acquire()
+"""
+    process = _python(script)
+    wait_for("the ticket", lambda: server.stat("tickets") == 1)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=10)
+    assert (out, err, process.returncode) == (b"interrupted\n", b"", 0)
+    assert server.stat("tickets") == 0
+
+
+@pytest.mark.parametrize("is_stopped", [False, True])
+def test_the_interpreter_ends_with_locks_held(server: TestServer, is_stopped: bool) -> None:
+    script = f"""
+import sys, redis
+from redis_lock_client import Lock
+client = redis.Redis(port={server.port})
+Lock(client, "renewed").acquire()
+Lock(client, "fixed", timeout=60).acquire()
+print("held", flush=True)
+sys.stdin.readline()
+"""
+    process = subprocess.Popen(
+        [sys.executable, "-c", script],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": SOURCE, "PYTHONDONTWRITEBYTECODE": "1"},
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"held\n"
+    if is_stopped:
+        server.signal(signal.SIGSTOP)
+    begin = time.monotonic()
+    process.communicate(b"\n", timeout=10)
+    assert time.monotonic() - begin < 2
+    server.signal(signal.SIGCONT)
+    if not is_stopped:
+        assert (server.run("EXISTS renewed"), server.run("EXISTS fixed")) == (0, 1)
+
+
+def test_many_threads_share_connections(server: TestServer) -> None:
+    server.hold()
+    redis_client = server.client()
+    order: list[int] = []
+
+    def work() -> None:
+        with Lock(redis_client, "k") as lock:
+            order.append(lock.token or 0)
+
+    threads = [threading.Thread(target=work) for _ in range(200)]
+    for thread in threads:
+        thread.start()
+    wait_for("the tickets", lambda: server.stat("tickets") == 200)
+    assert len(server.clients()) == 2
+    server.run("LOCK.RELEASE k holder")
+    for thread in threads:
+        thread.join(20)
+    assert len(order) == 200 and order == sorted(order)
+
+
+def test_a_refused_argument_sends_nothing(start: Callable[..., TestServer]) -> None:
+    redis_client = redis.Redis(port=1)
+    with Server(redis_client) as locks:
+        for options in (
+            {"timeout": 0.001},
+            {"timeout": -1},
+            {"timeout": float("nan")},
+            {"timeout": 1e12},
+            {"timeout": 1, "lease": 1},
+            {"lease": "1"},
+            {"lease": 6, "margin": 3.1},
+            {"owner": ""},
+            {"owner": "x" * 257},
+            {"owner": "#token"},
+            {"owner": "mode", "mode": client.Mode.READ},
+            {"owner": "x:write", "mode": client.Mode.WRITE},
+            {"owner": 7},
+            {"mode": "READ"},
+            {"blocking_timeout": -1},
+            {"blocking_timeout": float("nan")},
+            {"blocking_timeout": True},
+            {"on_lost": 1},
+        ):
+            with pytest.raises(client.ConfigError):
+                locks.lock("k", **options)
+        for name in (None, 7, ["k"]):
+            with pytest.raises(client.ConfigError):
+                locks.lock(name)
+        for wait in (-1, float("nan"), "1"):
+            with pytest.raises(client.ConfigError):
+                locks.lock("k").acquire(blocking_timeout=wait)
+        for token in ("", "#token", b"x" * 257):
+            with pytest.raises(client.ConfigError) as raised:
+                locks.lock("k").acquire(token=token)
+            assert "xxx" not in str(raised.value)
+        for limit in (0, -1, 2**31, 1.5, True):
+            with pytest.raises(client.ConfigError):
+                locks.semaphore("s", limit=limit)
+        for count in (-1, 2**31, None):
+            with pytest.raises(client.ConfigError):
+                locks.latch("l").set(count)
+        assert locks.statistics().connections == 0
+        lock = locks.lock("k", owner=b"\xff\x00mode", lease=6, margin=3)
+        assert "xff" not in repr(lock)
+    for wrong in (None, object(), 7, "redis://host"):
+        with pytest.raises(client.ConfigError):
+            Lock(wrong, "k")
+    with pytest.raises(client.ConfigError):
+        Server(redis_client, response_timeout=0)
+
+
+def test_urls() -> None:
+    for url, name in (
+        ("redis://u:secret@h:7000/3", "h:7000"),
+        ("localhost", "localhost:6379"),
+        ("redis+cluster://u:p@b:2,a:1", "a:1,b:2"),
+        ("rediss+sentinel://u:p@b:2,a/main/5?sentinel-password=x", "a:26379,b:2/main"),
+        ("valkey://h", "h:6379"),
+        ("redis://[::1]:7000", "[::1]:7000"),
+        ("unix:///tmp/a", "/tmp/a"),
+    ):
+        assert Server.open(url).name == name
+        assert "secret" not in repr(Server.open(url))
+    for url in (
+        "http://h",
+        "redis+sentinel://h:1",
+        "redis+sentinel://h/main?sentinel-pass=secret",
+        "redis+cluster://u:secret@h:1,h:x",
+        "redis://u:secret@h:99999",
+        "redis://u:secret@h?db=secret",
+    ):
+        with pytest.raises(client.ConfigError, match="no URL of a server") as raised:
+            Server.open(url)
+        assert "secret" not in str(raised.value)
