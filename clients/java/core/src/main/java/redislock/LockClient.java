@@ -6,7 +6,30 @@ import io.lettuce.core.resource.ClientResources;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.List;
+import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Executor;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.SynchronousQueue;
+import java.util.concurrent.ThreadPoolExecutor;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
+import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.concurrent.atomic.AtomicInteger;
+import redislock.internal.Clock;
+import redislock.internal.Counts;
+import redislock.internal.Loop;
+import redislock.internal.face.LatchFace;
+import redislock.internal.face.LockFace;
+import redislock.internal.face.MultiFace;
+import redislock.internal.face.ReadWriteFace;
+import redislock.internal.face.SemaphoreFace;
+import redislock.internal.face.ThreadHolds;
+import redislock.internal.lock.Blocking;
+import redislock.internal.lock.Engine;
+import redislock.internal.lock.Terms;
+import redislock.internal.net.Address;
+import redislock.internal.net.Connector;
+import redislock.internal.net.Network;
 
 /**
  * The locks of a server that has the module loaded, of a cluster of them, or of the primary that sentinels name. Opening a
@@ -14,7 +37,36 @@ import java.util.concurrent.Executor;
  * for the messages of waits, and one thread for timers.
  */
 public final class LockClient implements AutoCloseable {
-    private LockClient() {
+    private static final Duration LONGEST_TIMEOUT = Duration.ofDays(1);
+    /** How much longer than the response timeout the end of a client may take. */
+    private static final long END_MILLIS = 2_000;
+
+    private final Network network;
+    private final Connector connector;
+    private final Loop loop;
+    private final Counts counts = new Counts();
+    private final Engine engine;
+    private final ThreadHolds threads;
+    /** Null where the program has its own executor. */
+    private final ExecutorService callbacks;
+    private final AtomicBoolean isClosed = new AtomicBoolean();
+
+    private LockClient(Builder builder) {
+        connector = new Connector(counts, builder.responseTimeout, builder.resources, builder.ssl);
+        loop = new Loop("redis-lock-timers");
+        network = new Network(builder.address, connector, loop, counts, builder.parks);
+        callbacks = builder.executor == null ? ownExecutor() : null;
+        engine = new Engine(network, builder.executor == null ? callbacks : builder.executor);
+        threads = new ThreadHolds(engine);
+    }
+
+    private static ExecutorService ownExecutor() {
+        AtomicInteger number = new AtomicInteger();
+        return new ThreadPoolExecutor(0, Integer.MAX_VALUE, 30, TimeUnit.SECONDS, new SynchronousQueue<>(), task -> {
+            Thread thread = new Thread(task, "redis-lock-callback-" + number.incrementAndGet());
+            thread.setDaemon(true);
+            return thread;
+        });
     }
 
     /**
@@ -47,7 +99,7 @@ public final class LockClient implements AutoCloseable {
      * @throws IllegalArgumentException when the address cannot be read
      */
     public static Builder builder(String address) {
-        return new Builder();
+        return new Builder(Address.parse(address));
     }
 
     /**
@@ -57,7 +109,7 @@ public final class LockClient implements AutoCloseable {
      * @return a builder
      */
     public static Builder builder(RedisURI uri) {
-        return new Builder();
+        return new Builder(Address.of(uri));
     }
 
     /**
@@ -67,7 +119,7 @@ public final class LockClient implements AutoCloseable {
      * @return a builder
      */
     public static Builder clusterBuilder(List<RedisURI> uris) {
-        return new Builder();
+        return new Builder(Address.ofCluster(uris));
     }
 
     /**
@@ -111,7 +163,7 @@ public final class LockClient implements AutoCloseable {
      * @throws IllegalArgumentException when the options contradict each other
      */
     public FencedLock lock(byte[] key, LockOptions options) {
-        throw new UnsupportedOperationException();
+        return new LockFace(Terms.of(engine, key, Mode.EXCLUSIVE, options), threads);
     }
 
     /**
@@ -145,7 +197,9 @@ public final class LockClient implements AutoCloseable {
      * @throws IllegalArgumentException when the options contradict each other
      */
     public FencedReadWriteLock readWriteLock(byte[] key, LockOptions options) {
-        throw new UnsupportedOperationException();
+        LockFace read = new LockFace(Terms.of(engine, key, Mode.READ, options), threads);
+        LockFace write = new LockFace(Terms.of(engine, key, Mode.WRITE, options), threads);
+        return new ReadWriteFace(read, write);
     }
 
     /**
@@ -179,7 +233,7 @@ public final class LockClient implements AutoCloseable {
      * @throws IllegalArgumentException when the options contradict each other
      */
     public LockSemaphore semaphore(byte[] key, LockOptions options) {
-        throw new UnsupportedOperationException();
+        return new SemaphoreFace(engine, key, options);
     }
 
     /**
@@ -199,7 +253,7 @@ public final class LockClient implements AutoCloseable {
      * @return the latch
      */
     public Latch latch(byte[] key) {
-        throw new UnsupportedOperationException();
+        return new LatchFace(engine, key);
     }
 
     /**
@@ -221,7 +275,7 @@ public final class LockClient implements AutoCloseable {
      * @throws IllegalArgumentException when there are none or too many of them, or one is named twice
      */
     public MultiLock multiLock(List<FencedLock> locks) {
-        throw new UnsupportedOperationException();
+        return new MultiFace(locks);
     }
 
     /**
@@ -230,7 +284,7 @@ public final class LockClient implements AutoCloseable {
      * @return counters and gauges
      */
     public LockStatistics statistics() {
-        throw new UnsupportedOperationException();
+        return counts.read();
     }
 
     /**
@@ -240,7 +294,7 @@ public final class LockClient implements AutoCloseable {
      * @return the name
      */
     public String name() {
-        throw new UnsupportedOperationException();
+        return network.name();
     }
 
     /**
@@ -253,7 +307,15 @@ public final class LockClient implements AutoCloseable {
      * @throws InterruptedException when this thread is interrupted
      */
     public List<Unreleased> settled(Duration wait) throws InterruptedException {
-        throw new UnsupportedOperationException();
+        if (wait.isNegative()) {
+            throw new IllegalArgumentException("a wait is not negative");
+        }
+        try {
+            engine.background().settled().get(Clock.nanos(wait), TimeUnit.NANOSECONDS);
+        } catch (ExecutionException | TimeoutException unsettled) {
+            // What is settled is returned.
+        }
+        return engine.background().failures();
     }
 
     /**
@@ -262,12 +324,53 @@ public final class LockClient implements AutoCloseable {
      */
     @Override
     public void close() {
-        throw new UnsupportedOperationException();
+        Blocking.check();
+        if (!isClosed.compareAndSet(false, true)) {
+            return;
+        }
+        Blocking.await(engine.close(), network.patience());
+        loop.end();
+        network.close();
+        boolean isInterrupted = Thread.interrupted();
+        try {
+            loop.join(END_MILLIS);
+            endCallbacks();
+        } catch (InterruptedException hurried) {
+            isInterrupted = true;
+        } finally {
+            if (isInterrupted) {
+                Thread.currentThread().interrupt();
+            }
+        }
+    }
+
+    private void endCallbacks() throws InterruptedException {
+        if (callbacks != null) {
+            callbacks.shutdown();
+            // A callback that closes the client does not wait for itself.
+            if (!Thread.currentThread().getName().startsWith("redis-lock-callback-")) {
+                callbacks.awaitTermination(END_MILLIS, TimeUnit.MILLISECONDS);
+            }
+        }
+    }
+
+    /** Shows no credentials. */
+    @Override
+    public String toString() {
+        return "LockClient[" + name() + "]";
     }
 
     /** The settings of a client. */
     public static final class Builder {
-        private Builder() {
+        private final Address address;
+        private Duration responseTimeout = Duration.ofSeconds(5);
+        private boolean parks;
+        private ClientResources resources;
+        private SslOptions ssl;
+        private Executor executor;
+
+        private Builder(Address address) {
+            this.address = address;
         }
 
         /**
@@ -279,6 +382,10 @@ public final class LockClient implements AutoCloseable {
          * @throws IllegalArgumentException when it is not positive
          */
         public Builder responseTimeout(Duration timeout) {
+            if (timeout.isNegative() || timeout.toMillis() == 0 || timeout.compareTo(LONGEST_TIMEOUT) > 0) {
+                throw new IllegalArgumentException("a response timeout is 1 ms to a day");
+            }
+            responseTimeout = timeout;
             return this;
         }
 
@@ -290,6 +397,7 @@ public final class LockClient implements AutoCloseable {
          * @return this
          */
         public Builder parkedWaits() {
+            parks = true;
             return this;
         }
 
@@ -300,6 +408,7 @@ public final class LockClient implements AutoCloseable {
          * @return this
          */
         public Builder clientResources(ClientResources resources) {
+            this.resources = resources;
             return this;
         }
 
@@ -310,6 +419,7 @@ public final class LockClient implements AutoCloseable {
          * @return this
          */
         public Builder sslOptions(SslOptions options) {
+            ssl = options;
             return this;
         }
 
@@ -321,6 +431,7 @@ public final class LockClient implements AutoCloseable {
          * @return this
          */
         public Builder executor(Executor executor) {
+            this.executor = executor;
             return this;
         }
 
@@ -330,7 +441,7 @@ public final class LockClient implements AutoCloseable {
          * @return the client
          */
         public LockClient build() {
-            return new LockClient();
+            return new LockClient(this);
         }
     }
 }

@@ -1,0 +1,41 @@
+package redislock.internal;
+
+import java.time.Duration;
+
+/** Time for timers, in nanoseconds since this class was loaded, so that plain comparisons and {@link #NEVER} work. */
+public final class Clock {
+    /** Later than any moment. */
+    public static final long NEVER = Long.MAX_VALUE;
+    /** A millisecond in nanoseconds. */
+    public static final long MILLI = 1_000_000;
+
+    private static final long ORIGIN = System.nanoTime() - 1;
+
+    private Clock() {
+    }
+
+    /** The present moment, above zero. */
+    public static long now() {
+        return System.nanoTime() - ORIGIN;
+    }
+
+    /** The moment after a span, which may be {@link #NEVER}. */
+    public static long plus(long moment, long span) {
+        long sum = moment + span;
+        return sum < 0 ? NEVER : sum;
+    }
+
+    /** The time left until a moment, at least zero; {@link #NEVER} without an end. */
+    public static long left(long end) {
+        return end == NEVER ? NEVER : Math.max(0, end - now());
+    }
+
+    /** The nanoseconds of a span, of which more than 292 years is cut off. */
+    public static long nanos(Duration span) {
+        try {
+            return span.toNanos();
+        } catch (ArithmeticException tooLong) {
+            return span.isNegative() ? Long.MIN_VALUE : NEVER;
+        }
+    }
+}

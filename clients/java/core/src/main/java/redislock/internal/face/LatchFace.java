@@ -1,0 +1,117 @@
+package redislock.internal.face;
+
+import java.time.Duration;
+import java.util.Objects;
+import java.util.concurrent.CompletableFuture;
+import redislock.Latch;
+import redislock.internal.Clock;
+import redislock.internal.lock.Blocking;
+import redislock.internal.lock.Engine;
+import redislock.internal.lock.LatchWait;
+import redislock.internal.lock.Leases;
+import redislock.internal.net.Cmd;
+import redislock.internal.net.Reply;
+import redislock.internal.net.Retrier;
+
+/** A latch as programs see it. */
+public final class LatchFace implements Latch {
+    private final Engine engine;
+    private final byte[] key;
+
+    public LatchFace(Engine engine, byte[] key) {
+        this.engine = engine;
+        this.key = key.clone();
+    }
+
+    @Override
+    public byte[] key() {
+        return key.clone();
+    }
+
+    @Override
+    public void set(long count) {
+        if (count < 0) {
+            throw new IllegalArgumentException("a count is not negative");
+        }
+        atMostOnce(Cmd.of("LATCH.SET", key, count));
+    }
+
+    @Override
+    public long countDown() {
+        return countDown(1);
+    }
+
+    @Override
+    public long countDown(long count) {
+        if (count < 1) {
+            throw new IllegalArgumentException("a latch is counted down by at least one");
+        }
+        if (atMostOnce(Cmd.of("LATCH.DOWN", key, count)) instanceof Long left) {
+            return left;
+        }
+        throw Reply.foreign(engine.network().name());
+    }
+
+    private Object atMostOnce(Cmd command) {
+        engine.checkOpen();
+        Blocking.check();
+        return Blocking.get(Retrier.atMostOnce(engine.network(), key, Cmd.of("LATCH.WAIT", key), command));
+    }
+
+    @Override
+    public long count() {
+        engine.checkOpen();
+        Blocking.check();
+        Object reply = Blocking.get(Retrier.repeatable(engine.network(), key, Cmd.of("GET", key)));
+        try {
+            return reply == null ? 0 : Math.max(0, Long.parseLong(String.valueOf(Reply.text(reply))));
+        } catch (NumberFormatException notACount) {
+            throw Reply.foreign(engine.network().name());
+        }
+    }
+
+    @Override
+    public boolean tryAwait() {
+        Blocking.check();
+        return Blocking.get(LatchWait.start(engine, key, Clock.now()).result());
+    }
+
+    @Override
+    public boolean awaitWithin(Duration wait) throws InterruptedException {
+        return await(Leases.end(Objects.requireNonNull(wait)));
+    }
+
+    @Override
+    public void await() throws InterruptedException {
+        await(Clock.NEVER);
+    }
+
+    private boolean await(long end) throws InterruptedException {
+        Blocking.check();
+        if (Thread.interrupted()) {
+            throw new InterruptedException();
+        }
+        LatchWait wait = LatchWait.start(engine, key, end);
+        try {
+            return Blocking.getInterruptibly(wait.result());
+        } catch (InterruptedException interrupted) {
+            wait.cancel();
+            throw interrupted;
+        }
+    }
+
+    @Override
+    public CompletableFuture<Boolean> awaitAsync(Duration longest) {
+        LatchWait wait = LatchWait.start(engine, key, Leases.end(longest));
+        CompletableFuture<Boolean> future = new CompletableFuture<>();
+        future.whenComplete((isOpen, error) -> wait.cancel());
+        wait.result().whenComplete((isOpen, error) -> engine.callBack(() -> {
+            if (error != null) {
+                future.completeExceptionally(error);
+            } else {
+                future.complete(isOpen);
+            }
+        }));
+        return future;
+    }
+}

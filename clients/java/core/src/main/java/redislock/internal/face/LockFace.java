@@ -1,0 +1,224 @@
+package redislock.internal.face;
+
+import java.nio.charset.StandardCharsets;
+import java.time.Duration;
+import java.util.List;
+import java.util.Objects;
+import java.util.Optional;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.locks.Condition;
+import redislock.FencedLock;
+import redislock.Guard;
+import redislock.LockLostException;
+import redislock.Lost;
+import redislock.Mode;
+import redislock.Released;
+import redislock.internal.Clock;
+import redislock.internal.lock.Blocking;
+import redislock.internal.lock.Hold;
+import redislock.internal.lock.Leases;
+import redislock.internal.lock.Terms;
+import redislock.internal.net.Cmd;
+import redislock.internal.net.Reply;
+import redislock.internal.net.Retrier;
+
+/** A lock as programs see it. */
+public final class LockFace implements FencedLock {
+    private final Terms terms;
+    private final ThreadHolds threads;
+    private final byte[] key;
+
+    public LockFace(Terms terms, ThreadHolds threads) {
+        this.terms = terms;
+        this.threads = threads;
+        this.key = terms.key();
+    }
+
+    Terms terms() {
+        return terms;
+    }
+
+    ThreadHolds threads() {
+        return threads;
+    }
+
+    @Override
+    public byte[] key() {
+        return key.clone();
+    }
+
+    @Override
+    public Mode mode() {
+        return terms.mode();
+    }
+
+    /** The terms of the calling thread. */
+    Terms ofThread() {
+        return terms.withoutSession().ownedBy(threads.owner());
+    }
+
+    private boolean reenter(Terms wanted) {
+        terms.engine().checkOpen();
+        Blocking.check();
+        if (!threads.reenter(key, mode())) {
+            return false;
+        }
+        // As on the server, a lease is extended by a re-entry, and not shortened.
+        Hold hold = threads.own(key, mode()).hold;
+        Duration lease = wanted.fixedLease();
+        if (lease != null && hold.isFixed() && hold.validFor().compareTo(lease) < 0 && !hold.renew(lease)) {
+            threads.leave(key, mode());
+            throw lost(hold.loss());
+        }
+        return true;
+    }
+
+    private static LockLostException lost(Lost loss) {
+        return new LockLostException(loss == null ? "the lock was lost" : loss.toString(), loss);
+    }
+
+    private void lock(Terms wanted) {
+        if (!reenter(wanted)) {
+            threads.put(key, mode(), Waits.acquire(wanted, Clock.NEVER));
+        }
+    }
+
+    private boolean tryLock(Terms wanted, Duration wait) throws InterruptedException {
+        long end = Leases.end(wait);
+        if (Thread.interrupted()) {
+            throw new InterruptedException();
+        }
+        return reenter(wanted) || held(Waits.acquireInterruptibly(wanted, end));
+    }
+
+    private boolean held(Hold hold) {
+        if (hold != null) {
+            threads.put(key, mode(), hold);
+        }
+        return hold != null;
+    }
+
+    @Override
+    public void lock() {
+        lock(ofThread());
+    }
+
+    @Override
+    public void lock(Duration lease) {
+        lock(ofThread().fixed(Leases.checked(lease)));
+    }
+
+    @Override
+    public void lockInterruptibly() throws InterruptedException {
+        tryLock(ofThread(), null);
+    }
+
+    @Override
+    public boolean tryLock() {
+        Terms wanted = ofThread();
+        return reenter(wanted) || held(Waits.acquire(wanted, Clock.now()));
+    }
+
+    @Override
+    public boolean tryLock(long time, TimeUnit unit) throws InterruptedException {
+        return tryLock(ofThread(), Duration.ofNanos(Math.max(0, unit.toNanos(time))));
+    }
+
+    @Override
+    public boolean tryLock(Duration wait, Duration lease) throws InterruptedException {
+        return tryLock(ofThread().fixed(Leases.checked(lease)), Objects.requireNonNull(wait));
+    }
+
+    @Override
+    public void unlock() {
+        Blocking.check();
+        Hold hold = threads.leave(key, mode());
+        if (hold == null) {
+            return;
+        }
+        Lost loss = hold.loss();
+        if (loss != null) {
+            hold.close();
+            throw lost(loss);
+        }
+        if (hold.release() == Released.NOT_HELD) {
+            throw lost(null);
+        }
+    }
+
+    @Override
+    public Condition newCondition() {
+        throw new UnsupportedOperationException("a lock on a server has no conditions");
+    }
+
+    private Hold own() {
+        return threads.own(key, mode()).hold;
+    }
+
+    @Override
+    public long token() {
+        return own().token();
+    }
+
+    @Override
+    public boolean isHeldByCurrentThread() {
+        ThreadHolds.Counted own = threads.get(key, mode());
+        return own != null && own.hold.loss() == null;
+    }
+
+    @Override
+    public int getHoldCount() {
+        return threads.count(key, mode());
+    }
+
+    @Override
+    public boolean isLocked() {
+        terms.engine().checkOpen();
+        Blocking.check();
+        Object info = Blocking.get(Retrier.repeatable(terms.engine().network(), key, Cmd.of("LOCK.INFO", key)));
+        boolean isHeld = Reply.field(info, "holders") instanceof List<?> holders && !holders.isEmpty();
+        return isHeld && mode().name().equalsIgnoreCase(Reply.text(Reply.field(info, "mode")));
+    }
+
+    @Override
+    public Duration validFor() {
+        return own().validFor();
+    }
+
+    @Override
+    public Guard guard() {
+        return own();
+    }
+
+    @Override
+    public boolean renew(Duration lease) {
+        return own().renew(lease);
+    }
+
+    @Override
+    public Optional<Guard> tryAcquire() {
+        return Optional.ofNullable(Waits.acquire(terms, Clock.now()));
+    }
+
+    @Override
+    public Optional<Guard> acquireWithin(Duration wait) throws InterruptedException {
+        long end = Leases.end(Objects.requireNonNull(wait));
+        return Optional.ofNullable(Waits.acquireInterruptibly(terms, end));
+    }
+
+    @Override
+    public Guard acquire() throws InterruptedException {
+        return Waits.acquireInterruptibly(terms, Clock.NEVER);
+    }
+
+    @Override
+    public CompletableFuture<Optional<Guard>> acquireAsync(Duration wait) {
+        return Waits.async(terms, Leases.end(wait), hold -> hold);
+    }
+
+    @Override
+    public String toString() {
+        return "FencedLock[" + new String(key, StandardCharsets.UTF_8) + ", " + mode() + "]";
+    }
+}

@@ -1,0 +1,70 @@
+package redislock.internal.face;
+
+import java.time.Duration;
+import java.util.List;
+import java.util.concurrent.CompletableFuture;
+import redislock.Guard;
+import redislock.LockConnectionException;
+import redislock.Lost;
+import redislock.MultiGuard;
+import redislock.Released;
+import redislock.internal.Clock;
+import redislock.internal.lock.Blocking;
+import redislock.internal.lock.Hold;
+
+/** Locks that are held together. */
+final class MultiGuardFace implements MultiGuard {
+    /** The longest wait for the replies to releases. */
+    private static final long GRACE = 500 * Clock.MILLI;
+
+    private final List<Hold> holds;
+    private final CompletableFuture<Lost> lost = new CompletableFuture<>();
+
+    MultiGuardFace(List<Hold> holds) {
+        this.holds = holds;
+        holds.forEach(hold -> hold.lost().thenAccept(lost::complete));
+    }
+
+    @Override
+    public List<Guard> members() {
+        return List.copyOf(holds);
+    }
+
+    @Override
+    public List<Long> tokens() {
+        return holds.stream().map(Hold::token).toList();
+    }
+
+    @Override
+    public CompletableFuture<Lost> lost() {
+        return lost.copy();
+    }
+
+    @Override
+    public Duration validFor() {
+        return holds.stream().map(Hold::validFor).min(Duration::compareTo).orElse(Duration.ZERO);
+    }
+
+    @Override
+    public Released release() {
+        Blocking.check();
+        List<CompletableFuture<Released>> releases = Rounds.release(holds, GRACE);
+        Released whole = Released.YES;
+        for (int i = 0; i < releases.size(); i++) {
+            CompletableFuture<Released> release = releases.get(i);
+            if (!release.isDone()) {
+                String server = holds.get(i).engine().network().name();
+                throw new LockConnectionException(server, "no answer in time", null);
+            }
+            if (Blocking.get(release) == Released.NOT_HELD) {
+                whole = Released.NOT_HELD;
+            }
+        }
+        return whole;
+    }
+
+    @Override
+    public void close() {
+        holds.forEach(Hold::close);
+    }
+}

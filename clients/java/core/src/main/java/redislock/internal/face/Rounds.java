@@ -1,0 +1,180 @@
+package redislock.internal.face;
+
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.Comparator;
+import java.util.List;
+import java.util.concurrent.CompletableFuture;
+import java.util.stream.Stream;
+import redislock.Released;
+import redislock.internal.Clock;
+import redislock.internal.Pause;
+import redislock.internal.lock.Acquisition;
+import redislock.internal.lock.Blocking;
+import redislock.internal.lock.Hold;
+import redislock.internal.lock.Terms;
+import redislock.internal.net.Errors;
+
+/**
+ * The acquisition of several locks, all or none, in the calling thread.
+ *
+ * <p>The locks of one client that agree are one request. The requests follow in the order of servers and keys, so that two
+ * acquisitions of the same locks never wait for each other. The wait for the first one holds nothing. From its grant on, a
+ * round lasts 1.5 s for each lock: if it is not complete by then, all its locks are released, because other owners may want
+ * some of them. Locks that are held already are renewed meanwhile; if one is lost the round is over.
+ */
+final class Rounds {
+    /** The duration of a round for each of its locks, the value of Redisson. */
+    private static final long ROUND_PER_LOCK = 1_500 * Clock.MILLI;
+    /** The longest wait for the replies to releases. */
+    private static final long GRACE = 500 * Clock.MILLI;
+    private static final long OVERTIME = 250 * Clock.MILLI;
+    private static final long FIRST_PAUSE = 10 * Clock.MILLI;
+    private static final long LONGEST_PAUSE = 500 * Clock.MILLI;
+
+    private final int count;
+    private final List<Request> requests;
+    private final long end;
+    private final boolean isInterruptible;
+
+    /** A lock and its place in the caller's list. */
+    private record Member(Terms terms, int place) {}
+
+    /** Locks that are acquired in one request. */
+    private record Request(List<Member> members) {
+        List<Terms> terms() {
+            return members.stream().map(Member::terms).toList();
+        }
+    }
+
+    Rounds(List<Terms> terms, long end, boolean isInterruptible) {
+        this.count = terms.size();
+        this.requests = requests(terms);
+        this.end = end;
+        this.isInterruptible = isInterruptible;
+    }
+
+    private static List<Request> requests(List<Terms> terms) {
+        List<Member> members = new ArrayList<>();
+        for (int i = 0; i < terms.size(); i++) {
+            members.add(new Member(terms.get(i), i));
+        }
+        // The order on which all programs agree.
+        members.sort(Comparator.<Member, String>comparing(member -> member.terms().engine().network().name())
+                .thenComparing(member -> member.terms().key(), Arrays::compareUnsigned));
+        List<Request> requests = new ArrayList<>();
+        for (int from = 0; from < members.size(); ) {
+            Terms first = members.get(from).terms();
+            int to = from;
+            boolean agree = true;
+            while (to < members.size() && members.get(to).terms().engine() == first.engine()) {
+                agree &= first.agreesWith(members.get(to).terms());
+                to++;
+            }
+            if (agree) {
+                requests.add(new Request(List.copyOf(members.subList(from, to))));
+            } else {
+                members.subList(from, to).forEach(member -> requests.add(new Request(List.of(member))));
+            }
+            from = to;
+        }
+        return requests;
+    }
+
+    /** The holds in the caller's order; null when they were not all granted in time. */
+    List<Hold> run() throws InterruptedException {
+        long pause = FIRST_PAUSE;
+        while (true) {
+            RuntimeException failure = null;
+            try {
+                List<Hold> holds = round();
+                if (holds != null) {
+                    return holds;
+                }
+            } catch (RuntimeException error) {
+                if (!Errors.isPassing(error)) {
+                    throw error;
+                }
+                failure = error;
+            }
+            if (Clock.now() >= end) {
+                if (failure != null) {
+                    throw failure;
+                }
+                return null;
+            }
+            long rest = Math.min(Pause.partOf(pause), Clock.left(end));
+            pause = Math.min(pause * 2, LONGEST_PAUSE);
+            rest(rest);
+        }
+    }
+
+    /** Pauses; the client's thread has the timer. */
+    private void rest(long span) throws InterruptedException {
+        CompletableFuture<Void> over = new CompletableFuture<>();
+        requests.get(0).members().get(0).terms().engine().network().loop().after(span, () -> over.complete(null));
+        get(over);
+    }
+
+    private <T> T get(CompletableFuture<T> future) throws InterruptedException {
+        return isInterruptible ? Blocking.getInterruptibly(future) : Blocking.get(future);
+    }
+
+    private List<Hold> round() throws InterruptedException {
+        Hold[] held = new Hold[count];
+        boolean isComplete = false;
+        long until = end;
+        try {
+            for (Request request : requests) {
+                List<Hold> granted = acquire(request, until, Stream.of(held).filter(hold -> hold != null).toList());
+                if (granted == null) {
+                    return null;
+                }
+                for (int i = 0; i < granted.size(); i++) {
+                    held[request.members().get(i).place()] = granted.get(i);
+                }
+                if (request == requests.get(0)) {
+                    until = Math.min(end, Clock.now() + ROUND_PER_LOCK * count);
+                }
+            }
+            isComplete = Stream.of(held).allMatch(hold -> hold.loss() == null && !hold.validFor().isZero());
+            return isComplete ? List.of(held) : null;
+        } finally {
+            if (!isComplete) {
+                giveBack(Stream.of(held).filter(hold -> hold != null).toList());
+            }
+        }
+    }
+
+    /** Acquires the locks of a request, unless one of those that are held is lost meanwhile. */
+    private List<Hold> acquire(Request request, long until, List<Hold> held) throws InterruptedException {
+        Acquisition acquisition = Acquisition.start(request.terms(), until);
+        try {
+            if (!held.isEmpty()) {
+                Stream<CompletableFuture<?>> lost = held.stream().map(Hold::lost);
+                Stream<CompletableFuture<?>> result = Stream.of(acquisition.result().handle((holds, error) -> 0));
+                get(CompletableFuture.anyOf(Stream.concat(result, lost).toArray(CompletableFuture<?>[]::new)));
+                if (held.stream().anyMatch(hold -> hold.loss() != null)) {
+                    Waits.withdraw(acquisition);
+                    return null;
+                }
+            }
+            return get(acquisition.result());
+        } catch (InterruptedException interrupted) {
+            Waits.withdraw(acquisition);
+            throw interrupted;
+        }
+    }
+
+    /** Releases all of them, and waits a moment for the replies. */
+    private void giveBack(List<Hold> holds) {
+        release(holds, Math.min(GRACE, Clock.left(Clock.plus(end, OVERTIME))));
+    }
+
+    /** Releases all of them at the same time; the results of those that were answered in time. */
+    static List<CompletableFuture<Released>> release(List<Hold> holds, long longest) {
+        List<CompletableFuture<Released>> releases = holds.stream().map(Hold::releaseInBackground).toList();
+        Blocking.await(CompletableFuture.allOf(releases.toArray(CompletableFuture<?>[]::new)), longest);
+        return releases;
+    }
+}

@@ -1,0 +1,109 @@
+package redislock.internal.face;
+
+import java.nio.ByteBuffer;
+import java.nio.charset.StandardCharsets;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ConcurrentMap;
+import redislock.Lost;
+import redislock.LockLostException;
+import redislock.Mode;
+import redislock.internal.lock.Engine;
+import redislock.internal.lock.Hold;
+
+/** The holds of threads: which thread holds which key how often, for all lock objects of a client. */
+public final class ThreadHolds {
+    private final ConcurrentMap<Name, Counted> holds = new ConcurrentHashMap<>();
+    private final Engine engine;
+
+    /** What is held, and by which thread. */
+    private record Name(ByteBuffer key, Mode mode, long thread) {}
+
+    /** A hold and how often its thread has acquired it. Only that thread changes it. */
+    static final class Counted {
+        final Hold hold;
+        private int count = 1;
+
+        private Counted(Hold hold) {
+            this.hold = hold;
+        }
+    }
+
+    public ThreadHolds(Engine engine) {
+        this.engine = engine;
+    }
+
+    /** The owner of the calling thread, in the form of Redisson. */
+    byte[] owner() {
+        return (engine.id() + ":" + threadId()).getBytes(StandardCharsets.US_ASCII);
+    }
+
+    /** The number of a virtual thread is as unique as that of any other. (Its later name, threadId, is of Java 19.) */
+    @SuppressWarnings("deprecation")
+    private static long threadId() {
+        return Thread.currentThread().getId();
+    }
+
+    private static Name name(byte[] key, Mode mode) {
+        return new Name(ByteBuffer.wrap(key), mode, threadId());
+    }
+
+    /** The hold of the calling thread, or null. */
+    Counted get(byte[] key, Mode mode) {
+        return holds.get(name(key, mode));
+    }
+
+    /**
+     * The hold of the calling thread.
+     *
+     * @throws IllegalMonitorStateException when it has none
+     */
+    Counted own(byte[] key, Mode mode) {
+        Counted own = get(key, mode);
+        if (own == null) {
+            throw new IllegalMonitorStateException("attempt to unlock lock, not locked by current thread: "
+                    + new String(key, StandardCharsets.UTF_8));
+        }
+        return own;
+    }
+
+    /** How often the calling thread holds it. */
+    int count(byte[] key, Mode mode) {
+        Counted own = get(key, mode);
+        return own == null ? 0 : own.count;
+    }
+
+    void put(byte[] key, Mode mode, Hold hold) {
+        holds.put(name(key, mode), new Counted(hold));
+    }
+
+    /**
+     * Counts a further hold of the calling thread. False when it has none.
+     *
+     * @throws LockLostException when its hold is lost
+     */
+    boolean reenter(byte[] key, Mode mode) {
+        Counted own = get(key, mode);
+        if (own == null) {
+            return false;
+        }
+        Lost loss = own.hold.loss();
+        if (loss != null) {
+            throw new LockLostException(loss + "; unlock it before it is acquired again", loss);
+        }
+        if (own.count == Integer.MAX_VALUE) {
+            throw new IllegalMonitorStateException("the hold count is at its maximum");
+        }
+        own.count++;
+        return true;
+    }
+
+    /** Ends a hold of the calling thread: the hold to be released when it was the outermost one, otherwise null. */
+    Hold leave(byte[] key, Mode mode) {
+        Counted own = own(key, mode);
+        if (--own.count > 0) {
+            return null;
+        }
+        holds.remove(name(key, mode));
+        return own.hold;
+    }
+}

@@ -1,0 +1,79 @@
+package redislock.internal.face;
+
+import java.util.List;
+import java.util.Optional;
+import java.util.concurrent.CompletableFuture;
+import java.util.function.Function;
+import redislock.internal.Clock;
+import redislock.internal.lock.Acquisition;
+import redislock.internal.lock.Blocking;
+import redislock.internal.lock.Engine;
+import redislock.internal.lock.Hold;
+import redislock.internal.lock.Terms;
+
+/** Acquisitions of one hold, by a thread that waits or by a future. */
+final class Waits {
+    /** How long an interrupted thread waits for the answer to the withdrawal of its wait. */
+    private static final long WITHDRAWAL = 250 * Clock.MILLI;
+
+    private Waits() {
+    }
+
+    /** The hold, or null. An interruption does not end the wait. */
+    static Hold acquire(Terms terms, long end) {
+        Blocking.check();
+        return only(Blocking.get(Acquisition.start(List.of(terms), end).result()));
+    }
+
+    /** The hold, or null. An interruption withdraws the wait; a grant that was quicker is given back. */
+    static Hold acquireInterruptibly(Terms terms, long end) throws InterruptedException {
+        Blocking.check();
+        if (Thread.interrupted()) {
+            throw new InterruptedException();
+        }
+        return only(interruptibly(Acquisition.start(List.of(terms), end)));
+    }
+
+    /** Waits for the result of an acquisition, and withdraws it when the thread is interrupted. */
+    static List<Hold> interruptibly(Acquisition acquisition) throws InterruptedException {
+        try {
+            return Blocking.getInterruptibly(acquisition.result());
+        } catch (InterruptedException interrupted) {
+            withdraw(acquisition);
+            throw interrupted;
+        }
+    }
+
+    /** Withdraws an acquisition, and waits a moment for the answer. */
+    static void withdraw(Acquisition acquisition) {
+        acquisition.cancel();
+        acquisition.result().whenComplete((holds, error) -> {
+            if (holds != null) {
+                holds.forEach(Hold::close);
+            }
+        });
+        Blocking.await(acquisition.undone(), WITHDRAWAL);
+    }
+
+    /** The same as a future of the program. Cancelling or completing it otherwise withdraws the wait. */
+    static <T> CompletableFuture<Optional<T>> async(Terms terms, long end, Function<Hold, T> as) {
+        Engine engine = terms.engine();
+        Acquisition acquisition = Acquisition.start(List.of(terms), end);
+        CompletableFuture<Optional<T>> future = new CompletableFuture<>();
+        future.whenComplete((granted, error) -> acquisition.cancel());
+        acquisition.result().whenComplete((holds, error) -> engine.callBack(() -> {
+            if (error != null) {
+                future.completeExceptionally(error);
+            } else if (holds == null) {
+                future.complete(Optional.empty());
+            } else if (!future.complete(Optional.of(as.apply(only(holds))))) {
+                holds.forEach(Hold::close);
+            }
+        }));
+        return future;
+    }
+
+    private static Hold only(List<Hold> holds) {
+        return holds == null ? null : holds.get(0);
+    }
+}

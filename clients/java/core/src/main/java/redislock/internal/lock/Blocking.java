@@ -1,0 +1,85 @@
+package redislock.internal.lock;
+
+import io.netty.util.concurrent.EventExecutor;
+import io.netty.util.internal.ThreadExecutorMap;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
+
+/** Threads that wait for futures. A virtual thread waits without its carrier: no monitor is held here. */
+public final class Blocking {
+    private Blocking() {
+    }
+
+    /**
+     * Fails on a thread of the transport: while it waits, no reply can be read.
+     *
+     * @throws IllegalStateException on an event loop
+     */
+    public static void check() {
+        EventExecutor executor = ThreadExecutorMap.currentExecutor();
+        if (executor != null && executor.inEventLoop()
+                && Thread.currentThread().getName().startsWith("lettuce-")) {
+            throw new IllegalStateException(
+                    "this thread serves connections and must not wait for a reply: use another executor");
+        }
+    }
+
+    /** Waits for the value. An interruption does not end the wait; it is restored afterwards. */
+    public static <T> T get(CompletableFuture<T> future) {
+        boolean isInterrupted = false;
+        try {
+            while (true) {
+                try {
+                    return getInterruptibly(future);
+                } catch (InterruptedException later) {
+                    isInterrupted = true;
+                }
+            }
+        } finally {
+            if (isInterrupted) {
+                Thread.currentThread().interrupt();
+            }
+        }
+    }
+
+    /** Waits for the value. */
+    public static <T> T getInterruptibly(CompletableFuture<T> future) throws InterruptedException {
+        try {
+            return future.get();
+        } catch (ExecutionException failed) {
+            throw thrown(failed.getCause());
+        }
+    }
+
+    /** Waits for the end of something, at most this long, also when this thread is interrupted. */
+    public static void await(CompletableFuture<?> future, long nanos) {
+        long end = System.nanoTime() + nanos;
+        boolean isInterrupted = false;
+        while (true) {
+            try {
+                future.get(end - System.nanoTime(), TimeUnit.NANOSECONDS);
+                break;
+            } catch (InterruptedException later) {
+                isInterrupted = true;
+            } catch (ExecutionException | TimeoutException over) {
+                break;
+            }
+        }
+        if (isInterrupted) {
+            Thread.currentThread().interrupt();
+        }
+    }
+
+    /** The exception, with the stack of the calling thread as one that it suppresses. */
+    private static RuntimeException thrown(Throwable cause) {
+        if (cause instanceof RuntimeException known) {
+            if (known.getSuppressed().length == 0) {
+                known.addSuppressed(new Throwable("called here"));
+            }
+            return known;
+        }
+        return new IllegalStateException(cause);
+    }
+}

@@ -1,0 +1,108 @@
+package redislock.internal.lock;
+
+import java.util.Set;
+import java.util.UUID;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.Executor;
+import java.util.concurrent.RejectedExecutionException;
+import redislock.LockClosedException;
+import redislock.internal.Counts;
+import redislock.internal.Loop;
+import redislock.internal.net.Network;
+
+/** What the locks of a client share: its network, its background work, and what has to be ended when it is closed. */
+public final class Engine {
+    private static final System.Logger LOG = System.getLogger("redislock");
+
+    private final Network network;
+    private final Executor callbacks;
+    private final Background background = new Background();
+    /** The holds and acquisitions of this client. */
+    private final Set<Hold> holds = ConcurrentHashMap.newKeySet();
+    private final Set<Pending> pending = ConcurrentHashMap.newKeySet();
+    /** The first part of the owners of threads. */
+    private final String id = UUID.randomUUID().toString();
+    private volatile boolean isClosed;
+
+    /** Something that waits for an answer, and is ended when the client is closed. */
+    public interface Pending {
+        void end(RuntimeException why);
+    }
+
+    public Engine(Network network, Executor callbacks) {
+        this.network = network;
+        this.callbacks = callbacks;
+    }
+
+    public Network network() {
+        return network;
+    }
+
+    Loop loop() {
+        return network.loop();
+    }
+
+    Counts counts() {
+        return network.counts();
+    }
+
+    public Background background() {
+        return background;
+    }
+
+    public String id() {
+        return id;
+    }
+
+    /**
+     * Fails when the client is closed.
+     *
+     * @throws LockClosedException then
+     */
+    public void checkOpen() {
+        if (isClosed) {
+            throw new LockClosedException(network.name());
+        }
+    }
+
+    /** Runs code of the program: never on a thread of the transport, nor on that of the client. */
+    public void callBack(Runnable code) {
+        try {
+            callbacks.execute(code);
+        } catch (RejectedExecutionException over) {
+            LOG.log(System.Logger.Level.WARNING, "the executor of callbacks has refused one: {0}", over.getMessage());
+        }
+    }
+
+    void add(Hold hold) {
+        holds.add(hold);
+        if (isClosed) {
+            hold.close();
+        }
+    }
+
+    void remove(Hold hold) {
+        holds.remove(hold);
+    }
+
+    /** Registers what is to be ended with the client. */
+    public void add(Pending waiting) {
+        pending.add(waiting);
+        if (isClosed) {
+            waiting.end(new LockClosedException(network.name()));
+        }
+    }
+
+    public void remove(Pending waiting) {
+        pending.remove(waiting);
+    }
+
+    /** Ends all waits and releases all holds. False on a second call. Completes when all of that is answered. */
+    public CompletableFuture<Void> close() {
+        isClosed = true;
+        pending.forEach(waiting -> waiting.end(new LockClosedException(network.name())));
+        holds.forEach(Hold::close);
+        return background.settled();
+    }
+}

@@ -1,0 +1,249 @@
+package redislock.internal.lock;
+
+import java.nio.charset.StandardCharsets;
+import java.time.Duration;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.concurrent.atomic.AtomicReference;
+import redislock.Lost;
+import redislock.LostReason;
+import redislock.Permit;
+import redislock.Released;
+import redislock.internal.Clock;
+import redislock.internal.Moment;
+
+/** A held lock or permit: what programs see of it, its loss and its release. Its {@link Renewal} keeps it. */
+public final class Hold implements Permit {
+    private static final System.Logger LOG = System.getLogger("redislock");
+
+    private final Engine engine;
+    private final Terms terms;
+    private final Claim claim;
+    private final long token;
+    private final Leftovers leftovers;
+    private final Renewal renewal;
+    private final CompletableFuture<Lost> lostFuture = new CompletableFuture<>();
+    private final AtomicReference<Lost> lost = new AtomicReference<>();
+    private final AtomicReference<CompletableFuture<Released>> releasing = new AtomicReference<>();
+    /** Whether it is released, closed or left: no loss is reported any more. */
+    private final AtomicBoolean isFinished = new AtomicBoolean();
+    /** The lease that the server certainly has, and when the request that set it was sent. */
+    private volatile Confirmed confirmed;
+
+    /** The lease in nanoseconds that a request has set, which was sent at this moment. */
+    record Confirmed(Moment sent, long lease) {}
+
+    /**
+     * The unfinished part of an acquisition.
+     *
+     * @param acquiresUntil until when an abandoned acquire may still be served; zero: there is none
+     * @param reservation   of the owner's name
+     */
+    record Leftovers(long acquiresUntil, Reservation reservation) {}
+
+    Hold(Terms terms, Claim claim, long token, Moment sent, Leftovers leftovers, Renewal.Bound bound) {
+        this.engine = terms.engine;
+        this.terms = terms;
+        this.claim = claim;
+        this.token = token;
+        this.leftovers = leftovers;
+        this.confirmed = new Confirmed(sent, terms.lease);
+        this.renewal = new Renewal(this, terms, bound);
+        engine.counts().holds.incrementAndGet();
+        renewal.arm();
+        engine.add(this);
+    }
+
+    Claim claim() {
+        return claim;
+    }
+
+    Confirmed confirmed() {
+        return confirmed;
+    }
+
+    void confirm(Moment sent, long lease) {
+        confirmed = new Confirmed(sent, lease);
+    }
+
+    /** The moment at which the loss is reported without a further confirmation. */
+    long reportedAt() {
+        Confirmed last = confirmed;
+        return Clock.plus(last.sent().steady(), terms.reportedAfter(last.lease()));
+    }
+
+    boolean isFinished() {
+        return isFinished.get();
+    }
+
+    boolean isOver() {
+        return isFinished() || lost.get() != null;
+    }
+
+    /** Reports a loss: once, before the lease ends, and not after a release. */
+    void lose(LostReason reason, String code, String text) {
+        Lost loss = new Lost(new String(claim.key(), StandardCharsets.UTF_8), token, reason, code, text);
+        if (isFinished() || !lost.compareAndSet(null, loss)) {
+            return;
+        }
+        renewal.stop();
+        engine.counts().losses.increment();
+        LOG.log(System.Logger.Level.DEBUG, "{0}", loss);
+        engine.callBack(() -> {
+            lostFuture.complete(loss);
+            if (terms.onLost != null) {
+                terms.onLost.accept(loss);
+            }
+        });
+    }
+
+    public Engine engine() {
+        return engine;
+    }
+
+    /** The loss, or null. */
+    public Lost loss() {
+        return lost.get();
+    }
+
+    @Override
+    public long token() {
+        return token;
+    }
+
+    @Override
+    public byte[] key() {
+        return claim.key().clone();
+    }
+
+    @Override
+    public String owner() {
+        return new String(claim.owner(), StandardCharsets.UTF_8);
+    }
+
+    @Override
+    public CompletableFuture<Lost> lost() {
+        return lostFuture.copy();
+    }
+
+    @Override
+    public LostReason lostReason() {
+        Lost loss = lost.get();
+        return loss == null ? null : loss.reason();
+    }
+
+    @Override
+    public Duration validFor() {
+        LostReason reason = lostReason();
+        if (isFinished() || reason != null && reason != LostReason.UNCONFIRMED) {
+            return Duration.ZERO;
+        }
+        Confirmed last = confirmed;
+        return Duration.ofNanos(Math.max(0, last.lease() - Clock.MILLI - last.sent().elapsed()));
+    }
+
+    @Override
+    public boolean renew(Duration lease) {
+        long nanos = Leases.checked(lease);
+        Blocking.check();
+        return Blocking.get(renewal.renewTo(nanos));
+    }
+
+    @Override
+    public boolean leave(Duration lease) {
+        boolean isHeld = renew(lease);
+        CompletableFuture<Released> left = CompletableFuture.completedFuture(Released.NOT_HELD);
+        if (releasing.compareAndSet(null, left)) {
+            finish();
+            over(0);
+        }
+        return isHeld;
+    }
+
+    @Override
+    public Released release() {
+        Blocking.check();
+        return Blocking.get(releaseOnce(false));
+    }
+
+    @Override
+    public CompletableFuture<Released> releaseAsync() {
+        CompletableFuture<Released> result = new CompletableFuture<>();
+        releaseOnce(false).whenComplete((released, error) -> engine.callBack(() -> {
+            if (error != null) {
+                result.completeExceptionally(error);
+            } else {
+                result.complete(released);
+            }
+        }));
+        return result;
+    }
+
+    @Override
+    public void close() {
+        releaseOnce(true);
+    }
+
+    /** The same as {@link #close}, with the result; the future completes on a thread that must not be blocked. */
+    public CompletableFuture<Released> releaseInBackground() {
+        return releaseOnce(true);
+    }
+
+    /** Whether the lease is not renewed in the background. */
+    public boolean isFixed() {
+        return terms.isFixed;
+    }
+
+    /** Releases it; the first call decides. The future completes on a thread that must not be blocked. */
+    private CompletableFuture<Released> releaseOnce(boolean isInBackground) {
+        CompletableFuture<Released> result = new CompletableFuture<>();
+        if (!releasing.compareAndSet(null, result)) {
+            return releasing.get();
+        }
+        finish();
+        if (isInBackground && lostReason() == LostReason.TAKEN) {
+            over(0);
+            result.complete(Released.NOT_HELD);
+            return result;
+        }
+        engine.background().begin();
+        Confirmed last = confirmed;
+        long leaseEnd = Clock.plus(last.sent().steady(), last.lease());
+        long end = Math.max(leaseEnd, Clock.plus(Clock.now(), engine.network().patience()));
+        Release.send(engine.network(), claim, token, end, answer -> {
+            if (answer.error() == null) {
+                engine.counts().releases.increment();
+            } else if (isInBackground) {
+                engine.background().fail(claim, answer.error());
+            }
+            over(answer.underWayUntil());
+            if (answer.error() == null) {
+                result.complete(answer.released());
+            } else {
+                result.completeExceptionally(answer.error());
+            }
+            engine.background().end();
+        });
+        return result;
+    }
+
+    private void finish() {
+        isFinished.set(true);
+        renewal.stop();
+    }
+
+    /** The hold is settled, but for requests that may still be served. */
+    private void over(long releasesUntil) {
+        engine.remove(this);
+        engine.counts().holds.decrementAndGet();
+        renewal.close();
+        new Undo(engine, claim, confirmed.lease(), Undo.First.NOTHING, null, leftovers.acquiresUntil(), releasesUntil,
+                leftovers.reservation(), () -> {}).start();
+    }
+
+    /** Shows no owner. */
+    @Override
+    public String toString() {
+        return "Guard[" + new String(claim.key(), StandardCharsets.UTF_8) + ", token " + token + "]";
+    }
+}

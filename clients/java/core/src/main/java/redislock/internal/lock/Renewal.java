@@ -1,0 +1,274 @@
+package redislock.internal.lock;
+
+import java.util.Set;
+import java.util.concurrent.CompletableFuture;
+import redislock.LockException;
+import redislock.LostReason;
+import redislock.RefusedException;
+import redislock.internal.Clock;
+import redislock.internal.Loop;
+import redislock.internal.Moment;
+import redislock.internal.Pause;
+import redislock.internal.net.Caller;
+import redislock.internal.net.Errors;
+import redislock.internal.net.Network;
+import redislock.internal.net.Reply;
+
+/**
+ * Renews a lock while it is held, after every third of the lease. When the server replies that this grant is over, or
+ * refuses for good, the lock is lost at once. When it does not reply, the request is repeated until the margin before the
+ * end of the lease, counted from the moment at which the last confirmed renewal was sent; then the lock is lost too,
+ * because another owner may get it soon. The timer of that loss waits for no reply.
+ */
+final class Renewal {
+    /** Refusals that do not change before the lease ends. */
+    private static final Set<String> FINAL = Set.of("WRONGTYPE", "LOCKTYPE", "NOPERM", "NOAUTH", "WRONGPASS");
+    private static final long LONGEST_PAUSE = 500 * Clock.MILLI;
+
+    private final Hold hold;
+    private final Network network;
+    private final Loop loop;
+    private final boolean isFixed;
+    private final Caller caller;
+    /** Null: the hold is not bound to a connection. */
+    private final Bound bound;
+    /** The lease that requests set. */
+    private volatile long lease;
+    private volatile Loop.Timer timer;
+    private volatile Loop.Timer lossTimer;
+    private volatile boolean isStopped;
+    /** Until when a renewal without a reply may still be served, and set its lease. */
+    private long unansweredUntil;
+    private boolean wasReplica;
+
+    /** The connection to which a hold is bound. */
+    record Bound(Caller caller) {}
+
+    Renewal(Hold hold, Terms terms, Bound bound) {
+        this.hold = hold;
+        this.network = terms.engine.network();
+        this.loop = terms.engine.loop();
+        this.isFixed = terms.isFixed;
+        this.bound = bound;
+        this.caller = bound != null ? bound.caller() : Caller.shared(network, terms.key);
+        this.lease = terms.lease;
+        if (bound != null) {
+            caller.onClosed(() -> loop.execute(() -> hold.lose(LostReason.DISCONNECTED, "", "")));
+        }
+    }
+
+    /** Sets the timer of the next renewal, or of the end of a fixed lease. */
+    void arm() {
+        Hold.Confirmed last = hold.confirmed();
+        if (isFixed) {
+            setLossTimer();
+        } else {
+            setTimer(Clock.plus(last.sent().steady(), last.lease() / 3), this::due);
+        }
+    }
+
+    /** Ends the timers. A request under way changes nothing any more. */
+    void stop() {
+        isStopped = true;
+        cancel(timer);
+        cancel(lossTimer);
+    }
+
+    /** Closes the connection to which the hold was bound. */
+    void close() {
+        if (bound != null) {
+            bound.caller().close();
+        }
+    }
+
+    private void due() {
+        if (isStopped) {
+            return;
+        }
+        setLossTimer();
+        ask();
+    }
+
+    private void ask() {
+        if (isStopped) {
+            return;
+        }
+        Moment sent = Moment.now();
+        long patience = Math.min(network.patience(), lease / 6);
+        caller.callOnLoop(hold.claim().renew(bound != null ? 0 : lease, hold.token()), patience,
+                reply -> answered(sent, reply));
+    }
+
+    private void answered(Moment sent, Caller.Result reply) {
+        noteUnanswered(caller);
+        if (isStopped) {
+            return;
+        }
+        LockException error = reply.error();
+        if (error == null && Long.valueOf(1).equals(reply.value())) {
+            if (bound != null) {
+                readLease();
+            } else {
+                confirmed(sent);
+            }
+            return;
+        }
+        network.counts().renewalsFailed.increment();
+        if (error == null && Long.valueOf(0).equals(reply.value())) {
+            hold.lose(LostReason.TAKEN, "", "");
+            return;
+        }
+        if (error instanceof RefusedException refused && isFinal(refused)) {
+            hold.lose(LostReason.REFUSED, refused.code(), refused.text());
+            return;
+        }
+        repeat();
+    }
+
+    private void repeat() {
+        if (bound != null && !caller.isBound()) {
+            hold.lose(LostReason.DISCONNECTED, "", "");
+            return;
+        }
+        setTimer(Clock.now() + Math.max(Clock.MILLI, Math.min(lease / 20, LONGEST_PAUSE)), this::ask);
+    }
+
+    /** {@code READONLY} is repeated through a new connection, because the address may lead to another server by now.
+     * Without cluster or sentinels the second such reply is final. */
+    private boolean isFinal(RefusedException refused) {
+        if (refused.code().equals("READONLY")) {
+            boolean isSecond = wasReplica && network.isSingle();
+            wasReplica = true;
+            return isSecond;
+        }
+        return FINAL.contains(refused.code());
+    }
+
+    private void confirmed(Moment sent) {
+        network.counts().renewals.increment();
+        wasReplica = false;
+        cancel(lossTimer);
+        // A late renewal could still set the former lease.
+        long former = hold.confirmed().lease();
+        boolean isCertain = sent.steady() >= unansweredUntil;
+        hold.confirm(sent, isCertain ? lease : Math.min(former, lease));
+        arm();
+    }
+
+    /** The lease of a bound hold is a setting of the server, which may have changed, so it is read each time. */
+    private void readLease() {
+        Moment asked = Moment.now();
+        Sessions.leaseLeft(caller, hold.claim(), network.patience() / 2, (left, error) -> loop.execute(() -> {
+            if (isStopped) {
+                return;
+            }
+            if (error != null) {
+                network.counts().renewalsFailed.increment();
+                repeat();
+            } else if (left == null) {
+                hold.lose(LostReason.TAKEN, "", "");
+            } else {
+                network.counts().renewals.increment();
+                cancel(lossTimer);
+                hold.confirm(asked.before(Math.max(0, lease - left)), lease);
+                arm();
+            }
+        }));
+    }
+
+    /** Sets another lease. True: it is set; false: the lock is lost. */
+    CompletableFuture<Boolean> renewTo(long newLease) {
+        CompletableFuture<Boolean> result = new CompletableFuture<>();
+        long end = Clock.plus(Clock.now(), network.patience());
+        loop.execute(() -> new Change(newLease, end, result).send());
+        return result;
+    }
+
+    /** A change of the lease by the program. */
+    private final class Change {
+        private final long newLease;
+        private final long end;
+        private final CompletableFuture<Boolean> result;
+        private final Caller own;
+        private final Pause pause = new Pause();
+
+        Change(long newLease, long end, CompletableFuture<Boolean> result) {
+            this.newLease = newLease;
+            this.end = end;
+            this.result = result;
+            this.own = Caller.shared(network, hold.claim().key());
+        }
+
+        void send() {
+            if (hold.isOver()) {
+                result.complete(false);
+                return;
+            }
+            Moment sent = Moment.now();
+            long patience = Math.max(Clock.MILLI, Math.min(network.patience() / 2, Clock.left(end)));
+            own.callOnLoop(hold.claim().renew(newLease, hold.token()), patience, reply -> answered(sent, reply));
+        }
+
+        private void answered(Moment sent, Caller.Result reply) {
+            noteUnanswered(own);
+            LockException error = reply.error();
+            if (error != null) {
+                if (Errors.isPassing(error) && Clock.now() + pause.peek() < end) {
+                    loop.after(pause.take(Clock.NEVER), this::send);
+                } else {
+                    result.completeExceptionally(error);
+                }
+            } else if (Long.valueOf(1).equals(reply.value())) {
+                lease = newLease;
+                if (!isStopped) {
+                    cancel(timer);
+                    confirmed(sent);
+                }
+                result.complete(true);
+            } else if (Long.valueOf(0).equals(reply.value())) {
+                hold.lose(LostReason.TAKEN, "", "");
+                result.complete(false);
+            } else {
+                result.completeExceptionally(Reply.foreign(network.name()));
+            }
+        }
+    }
+
+    private void noteUnanswered(Caller of) {
+        if (of.wasUnanswered()) {
+            unansweredUntil = Clock.now() + network.patience();
+        }
+    }
+
+    private void setLossTimer() {
+        cancel(lossTimer);
+        lossTimer = loop.at(hold.reportedAt(), this::lossDue);
+        if (isStopped) {
+            cancel(lossTimer);
+        }
+    }
+
+    private void lossDue() {
+        if (isStopped) {
+            return;
+        }
+        if (Clock.now() < hold.reportedAt()) {
+            setLossTimer();
+        } else {
+            hold.lose(LostReason.UNCONFIRMED, "", "");
+        }
+    }
+
+    private void setTimer(long moment, Runnable task) {
+        timer = loop.at(moment, task);
+        if (isStopped) {
+            cancel(timer);
+        }
+    }
+
+    private static void cancel(Loop.Timer set) {
+        if (set != null) {
+            set.cancel();
+        }
+    }
+}

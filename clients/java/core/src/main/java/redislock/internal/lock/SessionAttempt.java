@@ -1,0 +1,238 @@
+package redislock.internal.lock;
+
+import java.util.List;
+import java.util.concurrent.atomic.AtomicBoolean;
+import redislock.LockClosedException;
+import redislock.LockException;
+import redislock.internal.Clock;
+import redislock.internal.Loop;
+import redislock.internal.Moment;
+import redislock.internal.Pause;
+import redislock.internal.lock.Undo.First;
+import redislock.internal.net.Caller;
+import redislock.internal.net.Cmd;
+import redislock.internal.net.Network;
+import redislock.internal.net.Reply;
+
+/**
+ * An acquisition of a hold that is bound to a connection ({@code SESSION}), on the client's thread.
+ *
+ * <p>It has a connection of its own, which carries the request and the wait and which the hold keeps. After a failure an
+ * abandoned request may be served late, and would bind the hold of its owner to a closed connection. So the next attempt
+ * has another owner; a named owner waits until the last request can no longer be served.
+ */
+final class SessionAttempt extends Acquisition {
+    private final Terms terms;
+    private final Network network;
+    private final Loop loop;
+    private final AtomicBoolean isOver = new AtomicBoolean();
+    private final Pause pause = new Pause();
+    private Claim claim;
+    private Caller caller;
+    private Reservation reservation = Reservation.NONE;
+    private Reservation.Waiter reserving;
+    private long underWayUntil;
+    private boolean isQueued;
+    private int failures;
+
+    SessionAttempt(Terms terms, long end) {
+        super(terms.engine, end);
+        this.terms = terms;
+        this.network = engine.network();
+        this.loop = engine.loop();
+        this.claim = terms.claimBy(terms.nextOwner());
+        this.caller = Caller.waiting(network, claim.key());
+    }
+
+    @Override
+    void begin() {
+        loop.execute(this::reserve);
+        if (end != Clock.NEVER) {
+            loop.at(Clock.plus(end, OVERTIME), () -> over(reserving == null ? noAnswer() : null, false));
+        }
+    }
+
+    private void reserve() {
+        if (terms.owner == null) {
+            ask(0);
+            return;
+        }
+        reserving = Reservation.reserve(Reservation.nameOf(network.name(), claim), reserved -> loop.execute(() -> {
+            reserving = null;
+            reservation = reserved;
+            if (isOver.get()) {
+                reserved.free();
+            } else {
+                ask(0);
+            }
+        }));
+    }
+
+    /** Sends the request, parked for this long. */
+    private void ask(long slice) {
+        if (isOver.get()) {
+            return;
+        }
+        Cmd command = claim.start("LOCK.ACQUIRE", "SEM.ACQUIRE").with("SESSION", "ONCE");
+        if (slice > 0) {
+            command = command.with("BLOCK", Claim.millis(slice));
+            count();
+        }
+        long asked = Clock.now();
+        caller.callOnLoop(command, slice + network.patience() / 2, reply -> answered(slice, asked, reply));
+    }
+
+    private void count() {
+        if (!isQueued) {
+            isQueued = true;
+            network.counts().waits.increment();
+            network.counts().waiting.incrementAndGet();
+        }
+    }
+
+    private void answered(long slice, long asked, Caller.Result reply) {
+        if (isOver.get()) {
+            return;
+        }
+        LockException error = reply.error();
+        long[] tokens = null;
+        if (error == null) {
+            try {
+                tokens = Reply.granted(reply.value(), network.name());
+            } catch (LockException foreign) {
+                error = foreign;
+            }
+        }
+        if (tokens != null) {
+            bind(tokens[0]);
+        } else if (error != null) {
+            failed(error);
+        } else if (Clock.left(end) == 0) {
+            over(null, false);
+        } else if (slice > 0 && Clock.now() - asked < slice / 2) {
+            // Ended early, because another process waits under the same owner name.
+            loop.after(pause.take(Clock.left(end)), this::askParked);
+        } else {
+            pause.reset();
+            askParked();
+        }
+    }
+
+    /** The server keeps the place in the queue from one slice to the next. */
+    private void askParked() {
+        ask(Math.max(Clock.MILLI, Math.min(Clock.left(end), network.patience() / 2)));
+    }
+
+    /** Reads the lease that the server has set. An owner that held the lock before may have a longer one, which the first
+     * renewal shortens. */
+    private void bind(long token) {
+        caller.pin();
+        long patience = network.patience() / 2;
+        caller.callOnLoop(claim.renew(0, token), patience, renewed -> {
+            if (isOver.get()) {
+                return;
+            }
+            if (renewed.error() != null || !Long.valueOf(1).equals(renewed.value())) {
+                // Broken meanwhile, or the connection has ended.
+                failed(renewed.error() != null ? renewed.error() : Reply.foreign(network.name()));
+                return;
+            }
+            Moment sent = Moment.now();
+            Sessions.leaseLeft(caller, claim, patience, (left, error) -> loop.execute(() -> {
+                if (isOver.get()) {
+                    return;
+                }
+                if (left == null) {
+                    failed(error != null ? error : Reply.foreign(network.name()));
+                } else {
+                    granted(token, left, sent);
+                }
+            }));
+        });
+    }
+
+    private void granted(long token, long lease, Moment sent) {
+        if (isOver.compareAndSet(false, true)) {
+            uncount();
+            noteUnanswered();
+            Terms leased = terms.leased(lease);
+            Hold.Leftovers leftovers = new Hold.Leftovers(underWayUntil, reservation);
+            granted(List.of(new Hold(leased, claim, token, sent, leftovers, new Renewal.Bound(caller))));
+        }
+    }
+
+    private void failed(LockException error) {
+        // After a broken connection there is a second attempt, however short the wait.
+        if (!error.isPassing() || failures > 0 && Clock.left(end) == 0) {
+            over(error, false);
+            return;
+        }
+        failures++;
+        noteUnanswered();
+        if (caller.isBound()) {
+            // Granted, but its lease could not be read.
+            underWayUntil = Clock.now() + network.patience();
+        }
+        long rest = pause.take(Math.max(Clock.left(end), Pause.FIRST));
+        if (underWayUntil > Clock.now() && reservation.isNamed()) {
+            rest = Math.max(rest, underWayUntil - Clock.now());
+            if (Clock.plus(Clock.now(), rest) > end) {
+                over(error, false);
+                return;
+            }
+        } else if (underWayUntil > Clock.now()) {
+            undo(caller, First.EVERYTHING);
+            claim = terms.claimBy(terms.nextOwner());
+            underWayUntil = 0;
+        }
+        caller.close();
+        caller = Caller.waiting(network, claim.key());
+        loop.after(rest, () -> ask(0));
+    }
+
+    @Override
+    void stop(RuntimeException why) {
+        over(why, why == null || why instanceof LockClosedException);
+    }
+
+    private void over(RuntimeException error, boolean isCancelled) {
+        if (!isOver.compareAndSet(false, true)) {
+            return;
+        }
+        engine.background().begin();
+        loop.execute(() -> {
+            if (reserving != null) {
+                reserving.cancel();
+            }
+            uncount();
+            caller.abandon();
+            noteUnanswered();
+            boolean keepsPlace = isQueued && !reservation.isNamed();
+            boolean isUnderWay = underWayUntil > Clock.now();
+            undo(caller, caller.isBound() || keepsPlace || isUnderWay ? First.EVERYTHING : First.NOTHING);
+            engine.background().end();
+        });
+        notGranted(error, isCancelled, 1);
+    }
+
+    private void undo(Caller of, First covers) {
+        new Undo(engine, claim, terms.lease, covers, null, underWayUntil, 0, reservation, () -> {
+            of.close();
+            if (isOver.get()) {
+                undone().complete(null);
+            }
+        }).start();
+    }
+
+    private void uncount() {
+        if (isQueued) {
+            network.counts().waiting.decrementAndGet();
+        }
+    }
+
+    private void noteUnanswered() {
+        if (caller.wasUnanswered()) {
+            underWayUntil = Clock.now() + network.patience();
+        }
+    }
+}

@@ -1,0 +1,177 @@
+package redislock.internal.lock;
+
+import java.nio.charset.StandardCharsets;
+import java.time.Duration;
+import java.util.Arrays;
+import java.util.List;
+import java.util.UUID;
+import java.util.function.Consumer;
+import redislock.LockOptions;
+import redislock.Lost;
+import redislock.Mode;
+import redislock.internal.Clock;
+import redislock.internal.lock.Claim.Kind;
+import redislock.internal.net.Cmd;
+import redislock.internal.net.Slots;
+
+/** The terms of an acquisition: client, key, owner, kind, lease and margin. Immutable. */
+public final class Terms {
+    final Engine engine;
+    final byte[] key;
+    final Kind kind;
+    /** In nanoseconds, of whole milliseconds. */
+    final long lease;
+    /** Null: a part of the lease. */
+    private final Long margin;
+    /** Null: a fresh owner for each acquisition. */
+    final byte[] owner;
+    final boolean isFixed;
+    final boolean isSession;
+    final Consumer<Lost> onLost;
+
+    private Terms(Engine engine, byte[] key, Kind kind, long lease, Long margin, byte[] owner, boolean isFixed,
+            boolean isSession, Consumer<Lost> onLost) {
+        this.engine = engine;
+        this.key = key;
+        this.kind = kind;
+        this.lease = lease;
+        this.margin = margin;
+        this.owner = owner;
+        this.isFixed = isFixed;
+        this.isSession = isSession;
+        this.onLost = onLost;
+    }
+
+    /** The terms of a lock in this mode; null: of a semaphore. */
+    public static Terms of(Engine engine, byte[] key, Mode mode, LockOptions options) {
+        boolean isSemaphore = mode == null;
+        if (options.isSession() && (isSemaphore || options.isFixedLease())) {
+            throw new IllegalArgumentException("a session is for locks without a fixed lease");
+        }
+        if (!isSemaphore && options.limit().isPresent()) {
+            throw new IllegalArgumentException("a limit is an option of semaphores");
+        }
+        long lease = Clock.nanos(options.lease());
+        long margin = Clock.nanos(options.margin());
+        if (margin > lease / 2) {
+            throw new IllegalArgumentException(
+                    "a margin is at most half of the lease: before it the lock is renewed");
+        }
+        byte[] owner = options.owner().orElse(null);
+        checkOwner(mode, owner);
+        Kind kind = new Kind(mode, options.limit().orElse(null));
+        boolean isDefault = options.margin().equals(options.lease().dividedBy(6));
+        return new Terms(engine, key.clone(), kind, lease, isDefault ? null : (Long) margin, owner,
+                options.isFixedLease(), options.isSession(), options.onLost().orElse(null));
+    }
+
+    private static void checkOwner(Mode mode, byte[] owner) {
+        boolean isReadWrite = mode == Mode.READ || mode == Mode.WRITE;
+        if (owner != null && isReadWrite) {
+            String text = new String(owner, StandardCharsets.ISO_8859_1);
+            if (text.equals("mode") || text.endsWith(":write")) {
+                throw new IllegalArgumentException("an owner of a read-write lock is not mode and does not end in :write");
+            }
+        }
+    }
+
+    /** The same with this owner. */
+    public Terms ownedBy(byte[] name) {
+        return new Terms(engine, key, kind, lease, margin, name, isFixed, isSession, onLost);
+    }
+
+    /** The same with a lease that is not renewed. */
+    public Terms fixed(long fixedLease) {
+        return new Terms(engine, key, kind, fixedLease, marginWithin(fixedLease), owner, true, isSession, onLost);
+    }
+
+    /** The same with the lease that the server has set for a session. */
+    Terms leased(long serverLease) {
+        return new Terms(engine, key, kind, serverLease, marginWithin(serverLease), owner, isFixed, isSession, onLost);
+    }
+
+    /** The same without {@code SESSION}. */
+    public Terms withoutSession() {
+        return new Terms(engine, key, kind, lease, margin, owner, isFixed, false, onLost);
+    }
+
+    public Engine engine() {
+        return engine;
+    }
+
+    public byte[] key() {
+        return key.clone();
+    }
+
+    public Mode mode() {
+        return kind.mode();
+    }
+
+    public boolean isSession() {
+        return isSession;
+    }
+
+    /** The lease if it is not renewed, otherwise null. */
+    public Duration fixedLease() {
+        return isFixed ? Duration.ofNanos(lease) : null;
+    }
+
+    /** The owner of the next acquisition: the named one, or a fresh one. */
+    byte[] nextOwner() {
+        return owner != null ? owner : UUID.randomUUID().toString().getBytes(StandardCharsets.US_ASCII);
+    }
+
+    Claim claimBy(byte[] name) {
+        return new Claim(key, name, kind);
+    }
+
+    /** Whether one request can acquire both. */
+    public boolean agreesWith(Terms other) {
+        return engine == other.engine
+                && lease == other.lease
+                && kind.equals(other.kind)
+                && isFixed == other.isFixed
+                && Arrays.equals(owner, other.owner)
+                && (!engine.network().isCluster() || Slots.of(key) == Slots.of(other.key));
+    }
+
+    private Long marginWithin(long newLease) {
+        return margin == null ? null : (Long) Math.min(margin, newLease / 2);
+    }
+
+    /** How long before the end of a lease a loss is reported. */
+    long margin(long ofLease) {
+        return margin == null ? ofLease / 6 : Math.min(margin, ofLease / 2);
+    }
+
+    /** How long after its request a grant is usable; then its loss is reported. A millisecond is lost to rounding. */
+    long reportedAfter(long ofLease) {
+        return Math.max(0, ofLease - Clock.MILLI - margin(ofLease));
+    }
+
+    /** The longest time for which one request of a wait is parked: it ends before the response timeout, and leaves most of
+     * the lease to a grant at its end. */
+    long longestSlice() {
+        return Math.min(engine.network().patience() / 2, lease / 3);
+    }
+
+    /** One request for all of these, without {@code BLOCK}: {@code LOCK.ACQUIRE}, {@code LOCK.MACQUIRE} or
+     * {@code SEM.ACQUIRE}. They agree, and the claims are theirs. */
+    static Cmd acquire(List<Claim> claims, long lease) {
+        Claim first = claims.get(0);
+        Cmd command;
+        if (claims.size() == 1) {
+            command = first.start("LOCK.ACQUIRE", "SEM.ACQUIRE");
+        } else {
+            Object[] keys = claims.stream().map(Claim::key).toArray();
+            command = Cmd.of("LOCK.MACQUIRE", claims.size()).with(keys).with(first.owner());
+            command = first.withMode(command);
+        }
+        command = command.with("PX", Claim.millis(lease));
+        if (!first.kind().isPermit()) {
+            return command.with("ONCE");
+        }
+        // A repeated request of one owner for a permit always gets the reply of the first.
+        return first.kind().limit() == null ? command : command.with("LIMIT", first.kind().limit());
+    }
+}

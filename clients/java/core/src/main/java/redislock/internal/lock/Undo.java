@@ -1,0 +1,119 @@
+package redislock.internal.lock;
+
+import redislock.LockException;
+import redislock.internal.Clock;
+import redislock.internal.net.Network;
+
+/**
+ * The undoing of an abandoned acquisition or hold, in the background.
+ *
+ * <p>A request whose connection was closed may still be in a buffer of the network, or of a server that is paused. Served
+ * later, it takes a lock for an owner that no longer exists. So it is undone three times: at once, a moment later, and when
+ * it can no longer be served.
+ */
+final class Undo {
+    /** Time after which a server that is not paused has read a request that was sent. */
+    private static final long A_MOMENT = 100 * Clock.MILLI;
+
+    /** What the first release covers. */
+    enum First {
+        /** The grant with the token. */
+        GRANT,
+        /** All holds and waits of the owner. */
+        EVERYTHING,
+        /** The same, and a ticket may have been granted. */
+        TICKET,
+        NOTHING
+    }
+
+    private final Engine engine;
+    private final Network network;
+    private final Claim claim;
+    private final long lease;
+    private final First first;
+    private final Long token;
+    /** Until when an abandoned acquire may still be served; zero: there is none. */
+    private final long acquiresUntil;
+    private final Runnable onReleased;
+    private volatile long releasesUntil;
+    private volatile Reservation reservation;
+
+    /** {@code onReleased} runs after the first release: it closes the connections of a wait. Closed earlier, the server
+     * would keep the place in the queue for a while. */
+    Undo(Engine engine, Claim claim, long lease, First first, Long token, long acquiresUntil, long releasesUntil,
+            Reservation reservation, Runnable onReleased) {
+        this.engine = engine;
+        this.network = engine.network();
+        this.claim = claim;
+        this.lease = lease;
+        this.first = first;
+        this.token = token;
+        this.acquiresUntil = acquiresUntil > Clock.now() ? acquiresUntil : 0;
+        this.releasesUntil = releasesUntil;
+        this.reservation = reservation;
+        this.onReleased = onReleased;
+    }
+
+    /** Starts it, if anything is to be undone. The name is free when nothing of it can be served any more. */
+    void start() {
+        if (first == First.NOTHING) {
+            onReleased.run();
+            endReservation();
+            return;
+        }
+        engine.background().begin();
+        release(first == First.GRANT ? token : null, error -> {
+            // If nothing can have been granted, a refusal is that of the acquire again and is no failure.
+            boolean mayHold = first == First.GRANT || first == First.TICKET || acquiresUntil > 0;
+            if (error != null && (mayHold || error.isPassing())) {
+                engine.background().fail(claim, error);
+            }
+            onReleased.run();
+            engine.background().end();
+            endReservation();
+        });
+    }
+
+    private void release(Long ofToken, java.util.function.Consumer<LockException> then) {
+        Release.send(network, claim, ofToken, Clock.plus(Clock.now(), lease), result -> {
+            releasesUntil = Math.max(releasesUntil, result.underWayUntil());
+            then.accept(result.error());
+        });
+    }
+
+    /** Waits until no release can still be served, which would end the next hold under this name. */
+    private void endReservation() {
+        endReservation(this::undoLate);
+    }
+
+    private void endReservation(Runnable then) {
+        if (reservation.isNamed() && releasesUntil > Clock.now()) {
+            network.loop().at(releasesUntil, () -> {
+                reservation.free();
+                then.run();
+            });
+        } else {
+            reservation.free();
+            then.run();
+        }
+    }
+
+    private void undoLate() {
+        if (acquiresUntil > 0) {
+            network.loop().after(A_MOMENT, this::releaseLate);
+            network.loop().at(Math.max(acquiresUntil, Clock.now() + 2 * A_MOMENT), this::releaseLate);
+        }
+    }
+
+    private void releaseLate() {
+        if (reservation.isNamed()) {
+            // If another acquisition has the name meanwhile, the server counts the late request as that one's.
+            Reservation again = Reservation.tryReserve(reservation.name());
+            if (again == null) {
+                return;
+            }
+            reservation = again;
+        }
+        release(null, error -> endReservation(() -> {}));
+    }
+}

@@ -1,0 +1,111 @@
+package redislock.internal.net;
+
+import io.lettuce.core.ClientOptions;
+import io.lettuce.core.MaintNotificationsConfig;
+import io.lettuce.core.RedisClient;
+import io.lettuce.core.RedisURI;
+import io.lettuce.core.SocketOptions;
+import io.lettuce.core.SslOptions;
+import io.lettuce.core.TimeoutOptions;
+import io.lettuce.core.codec.ByteArrayCodec;
+import io.lettuce.core.metrics.CommandLatencyRecorder;
+import io.lettuce.core.pubsub.StatefulRedisPubSubConnection;
+import io.lettuce.core.resource.ClientResources;
+import io.lettuce.core.resource.DefaultClientResources;
+import java.time.Duration;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CompletionStage;
+import java.util.concurrent.TimeUnit;
+import java.util.function.Supplier;
+import redislock.internal.Clock;
+import redislock.internal.Counts;
+
+/**
+ * Opens the connections of a client. Lettuce neither reconnects nor repeats a command here: what has to be repeated, and
+ * what must not be, is decided by the requests themselves.
+ */
+public final class Connector {
+    private static final int IO_THREADS = 2;
+
+    private final Counts counts;
+    private final Duration patience;
+    private final ClientResources own;
+    private final RedisClient client;
+
+    /** {@code shared} and {@code ssl} may be null. */
+    public Connector(Counts counts, Duration patience, ClientResources shared, SslOptions ssl) {
+        this.counts = counts;
+        this.patience = patience;
+        this.own = shared != null ? null : DefaultClientResources.builder()
+                .ioThreadPoolSize(IO_THREADS)
+                .computationThreadPoolSize(IO_THREADS)
+                .commandLatencyRecorder(CommandLatencyRecorder.disabled())
+                .build();
+        this.client = RedisClient.create(shared != null ? shared : own);
+        client.setOptions(options(ssl));
+    }
+
+    private ClientOptions options(SslOptions ssl) {
+        ClientOptions.Builder options = ClientOptions.builder()
+                .autoReconnect(false)
+                .disconnectedBehavior(ClientOptions.DisconnectedBehavior.REJECT_COMMANDS)
+                .timeoutOptions(TimeoutOptions.create())
+                .maintNotificationsConfig(MaintNotificationsConfig.disabled())
+                .socketOptions(SocketOptions.builder().connectTimeout(patience).build());
+        if (ssl != null) {
+            options.sslOptions(ssl);
+        }
+        return options.build();
+    }
+
+    /** The response timeout of a request, and of the opening of a connection. */
+    long patience() {
+        return Clock.nanos(patience);
+    }
+
+    CompletableFuture<Connection> open(Node node, RedisURI login) {
+        RedisURI uri = uri(node, login);
+        return opened(node, () -> client.connectAsync(ByteArrayCodec.INSTANCE, uri))
+                .thenApply(link -> new Connection(node, link));
+    }
+
+    CompletableFuture<StatefulRedisPubSubConnection<byte[], byte[]>> openSubscription(Node node, RedisURI login) {
+        RedisURI uri = uri(node, login);
+        return opened(node, () -> client.connectPubSubAsync(ByteArrayCodec.INSTANCE, uri));
+    }
+
+    private <T> CompletableFuture<T> opened(Node node, Supplier<CompletionStage<T>> open) {
+        CompletableFuture<T> result = new CompletableFuture<>();
+        try {
+            open.get().whenComplete((link, failure) -> {
+                if (failure != null) {
+                    result.completeExceptionally(Errors.ofTransport(node.name(), failure));
+                } else {
+                    counts.connections.increment();
+                    result.complete(link);
+                }
+            });
+        } catch (RuntimeException failure) {
+            result.completeExceptionally(Errors.ofTransport(node.name(), failure));
+        }
+        return result;
+    }
+
+    private RedisURI uri(Node node, RedisURI login) {
+        return RedisURI.builder(login)
+                .withHost(node.host())
+                .withPort(node.port())
+                .withTimeout(patience)
+                .withLibraryName("redis-lock")
+                .build();
+    }
+
+    /** Closes every connection, and ends the threads that belong to the client. */
+    public void close() {
+        long seconds = 2;
+        client.shutdown(0, seconds, TimeUnit.SECONDS);
+        if (own != null) {
+            own.shutdown(0, seconds, TimeUnit.SECONDS).awaitUninterruptibly(seconds, TimeUnit.SECONDS);
+        }
+    }
+}

@@ -1,0 +1,165 @@
+package redislock;
+
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNotEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.time.Duration;
+import java.util.Optional;
+import java.util.concurrent.CancellationException;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.TimeUnit;
+import org.junit.jupiter.api.AfterAll;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+import redislock.testing.TestServer;
+import redislock.testing.Waiting;
+
+/** The face of guards: bound to nothing. */
+class GuardTest {
+    private static TestServer server;
+    private LockClient client;
+
+    @BeforeAll
+    static void start() {
+        server = TestServer.start();
+    }
+
+    @AfterAll
+    static void stop() {
+        server.close();
+    }
+
+    @BeforeEach
+    void open() {
+        client = LockClient.create(server.address());
+    }
+
+    @AfterEach
+    void close() {
+        client.close();
+    }
+
+    @Test
+    void each_acquisition_has_an_owner_of_its_own() {
+        FencedLock lock = client.lock("k");
+        Guard guard = lock.tryAcquire().orElseThrow();
+        assertTrue(lock.tryAcquire().isEmpty(), "the same thread is excluded too");
+        assertEquals(Released.YES, guard.release());
+        assertEquals(Released.YES, guard.release(), "a second release returns the same");
+        Guard next = lock.tryAcquire().orElseThrow();
+        assertNotEquals(guard.owner(), next.owner());
+        assertTrue(next.token() > guard.token());
+        assertEquals(Duration.ZERO, guard.validFor());
+        next.close();
+        next.close();
+    }
+
+    @Test
+    void a_key_is_any_bytes() {
+        byte[] key = {0, (byte) 0xff, '{', 10};
+        try (Guard guard = client.lock(key).tryAcquire().orElseThrow()) {
+            assertArrayEquals(key, guard.key());
+        }
+    }
+
+    @Test
+    void a_release_of_a_lock_that_is_gone_says_so() {
+        Guard guard = client.lock("gone").tryAcquire().orElseThrow();
+        server.call("DEL", "gone");
+        assertEquals(Released.NOT_HELD, guard.release());
+    }
+
+    @Test
+    void a_wait_ends_with_the_grant_or_at_its_end() throws Exception {
+        FencedLock lock = client.lock("wait");
+        Guard first = lock.acquire();
+        long start = System.nanoTime();
+        assertTrue(lock.acquireWithin(Duration.ofMillis(200)).isEmpty());
+        long waited = TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - start);
+        assertTrue(waited >= 200 && waited < 500, "waited " + waited);
+        CompletableFuture<Optional<Guard>> second = lock.acquireAsync(null);
+        server.awaitTickets(1);
+        first.release();
+        assertEquals(Released.YES, second.get(5, TimeUnit.SECONDS).orElseThrow().release());
+    }
+
+    @Test
+    void cancelling_a_future_withdraws_its_wait() {
+        FencedLock lock = client.lock("cancel");
+        Guard first = lock.tryAcquire().orElseThrow();
+        CompletableFuture<Optional<Guard>> second = lock.acquireAsync(null);
+        server.awaitTickets(1);
+        assertTrue(second.cancel(true));
+        server.awaitTickets(0);
+        assertThrows(CancellationException.class, second::join);
+        CompletableFuture<Optional<Guard>> third = lock.acquireAsync(Duration.ofSeconds(20));
+        server.awaitTickets(1);
+        third.complete(Optional.empty());
+        server.awaitTickets(0);
+        first.close();
+        Waiting.waitFor("no holder", () -> server.call("LOCK.INFO", "cancel") == null);
+    }
+
+    @Test
+    void dependent_stages_run_on_no_thread_of_the_transport() throws Exception {
+        FencedLock lock = client.lock("stage");
+        String thread = lock.acquireAsync(null)
+                .thenCompose(guard -> guard.orElseThrow().releaseAsync())
+                .thenApply(released -> Thread.currentThread().getName())
+                .get(5, TimeUnit.SECONDS);
+        assertTrue(thread.startsWith("redis-lock-callback-") || thread.equals(Thread.currentThread().getName()), thread);
+    }
+
+    @Test
+    void a_named_owner_waits_for_its_former_hold() throws Exception {
+        FencedLock lock = client.lock("named", LockOptions.defaults().owner("job 7"));
+        Guard first = lock.tryAcquire().orElseThrow();
+        assertEquals("job 7", first.owner());
+        assertTrue(lock.tryAcquire().isEmpty());
+        CompletableFuture<Optional<Guard>> second = lock.acquireAsync(Duration.ofSeconds(20));
+        Thread.sleep(50);
+        assertFalse(second.isDone());
+        first.release();
+        second.get(5, TimeUnit.SECONDS).orElseThrow().release();
+    }
+
+    @Test
+    void a_lease_can_be_set_and_left_to_itself() {
+        FencedLock lock = client.lock("leave");
+        Guard guard = lock.tryAcquire().orElseThrow();
+        assertTrue(guard.renew(Duration.ofSeconds(90)));
+        assertTrue(guard.validFor().compareTo(Duration.ofSeconds(85)) > 0);
+        assertTrue((long) server.call("PTTL", "leave") > 85_000);
+        assertTrue(guard.leave(Duration.ofSeconds(40)));
+        assertEquals(Released.NOT_HELD, guard.release());
+        client.close();
+        assertTrue((long) server.call("PTTL", "leave") > 35_000, "not released");
+        server.call("DEL", "leave");
+    }
+
+    @Test
+    void the_statistics_count() throws Exception {
+        FencedLock lock = client.lock("counted", LockOptions.defaults().lease(Duration.ofMillis(1_500)));
+        Guard guard = lock.tryAcquire().orElseThrow();
+        assertTrue(lock.acquireWithin(Duration.ofMillis(150)).isEmpty());
+        Waiting.waitFor("a renewal", () -> client.statistics().renewals() > 0);
+        LockStatistics now = client.statistics();
+        assertEquals(1, now.acquisitions());
+        assertEquals(1, now.acquisitionsRefused());
+        assertEquals(1, now.waits());
+        assertEquals(1, now.holds());
+        assertEquals(0, now.waiting());
+        assertEquals(2, now.connections());
+        guard.release();
+        assertEquals(1, client.statistics().releases());
+        assertEquals(0, client.statistics().holds());
+        assertEquals(10, now.counters().size());
+        assertEquals(2, now.gauges().size());
+    }
+}

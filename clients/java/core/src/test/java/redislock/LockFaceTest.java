@@ -1,0 +1,235 @@
+package redislock;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNotEquals;
+import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.time.Duration;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicReference;
+import org.junit.jupiter.api.AfterAll;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+import redislock.testing.TestServer;
+import redislock.testing.Waiting;
+
+/** The face of {@code java.util.concurrent.locks.Lock}: bound to the thread, re-entrant. */
+class LockFaceTest {
+    private static TestServer server;
+    private LockClient client;
+
+    @BeforeAll
+    static void start() {
+        server = TestServer.start();
+    }
+
+    @AfterAll
+    static void stop() {
+        server.close();
+    }
+
+    @BeforeEach
+    void open() {
+        client = LockClient.create(server.address());
+    }
+
+    @AfterEach
+    void close() {
+        client.close();
+    }
+
+    @Test
+    void a_lock_is_held_by_its_thread_until_it_is_unlocked() {
+        FencedLock lock = client.lock("k");
+        lock.lock();
+        assertTrue(lock.isHeldByCurrentThread() && lock.isLocked());
+        assertTrue(lock.token() > 0);
+        assertTrue(lock.validFor().compareTo(Duration.ofSeconds(29)) > 0);
+        long first = lock.token();
+        lock.unlock();
+        assertFalse(lock.isHeldByCurrentThread() || lock.isLocked());
+        assertTrue(lock.tryLock());
+        assertTrue(lock.token() > first, "a later grant has a higher token");
+        lock.unlock();
+    }
+
+    @Test
+    void the_owner_has_the_form_of_redisson() {
+        FencedLock lock = client.lock("owner");
+        lock.lock();
+        String owner = lock.guard().owner();
+        assertTrue(owner.matches("[0-9a-f-]{36}:" + Thread.currentThread().getId()));
+        assertEquals("1", server.call("HGET", "owner", owner));
+        lock.unlock();
+    }
+
+    @Test
+    void a_thread_reenters_without_a_request() {
+        FencedLock lock = client.lock("re");
+        lock.lock();
+        lock.lock();
+        FencedLock same = client.lock("re");
+        assertTrue(same.tryLock(), "another object for the same key");
+        assertEquals(3, lock.getHoldCount());
+        assertEquals("1", server.call("HGET", "re", lock.guard().owner()), "the server counts one hold");
+        lock.unlock();
+        same.unlock();
+        assertTrue(lock.isHeldByCurrentThread());
+        lock.unlock();
+        assertEquals(0, lock.getHoldCount());
+        assertThrows(IllegalMonitorStateException.class, lock::unlock);
+    }
+
+    @Test
+    void another_thread_is_excluded_and_may_not_unlock() throws Exception {
+        FencedLock lock = client.lock("k");
+        lock.lock();
+        inThread(() -> {
+            assertFalse(lock.tryLock());
+            assertFalse(lock.tryLock(50, TimeUnit.MILLISECONDS));
+            assertFalse(lock.isHeldByCurrentThread());
+            assertTrue(lock.isLocked());
+            IllegalMonitorStateException refused = assertThrows(IllegalMonitorStateException.class, lock::unlock);
+            assertTrue(refused.getMessage().startsWith("attempt to unlock lock, not locked by current thread"));
+            assertThrows(IllegalMonitorStateException.class, lock::token);
+        });
+        lock.unlock();
+        inThread(() -> {
+            assertTrue(lock.tryLock());
+            lock.unlock();
+        });
+    }
+
+    @Test
+    void a_lost_hold_is_not_reentered_and_its_unlock_says_so() {
+        FencedLock lock = client.lock("lost", LockOptions.defaults().lease(Duration.ofMillis(600)));
+        lock.lock();
+        lock.lock();
+        assertEquals(1L, server.call("LOCK.BREAK", "lost"));
+        Waiting.waitFor("the loss", () -> lock.guard().lostReason() == LostReason.TAKEN);
+        assertFalse(lock.isHeldByCurrentThread());
+        LockLostException nested = assertThrows(LockLostException.class, lock::lock);
+        assertEquals(LostReason.TAKEN, nested.lost().reason());
+        assertThrows(LockLostException.class, lock::tryLock);
+        lock.unlock();
+        assertThrows(LockLostException.class, lock::unlock);
+        assertEquals(0, lock.getHoldCount());
+        lock.lock();
+        lock.unlock();
+    }
+
+    @Test
+    void an_unlock_after_a_loss_that_was_not_noticed_says_so() {
+        FencedLock lock = client.lock("unnoticed");
+        lock.lock();
+        server.call("DEL", "unnoticed");
+        assertThrows(LockLostException.class, lock::unlock);
+        assertThrows(IllegalMonitorStateException.class, lock::unlock);
+    }
+
+    @Test
+    void a_fixed_lease_ends_and_is_extended_by_a_longer_reentry() throws Exception {
+        FencedLock lock = client.lock("fixed");
+        lock.lock(Duration.ofMillis(500));
+        assertTrue((long) server.call("PTTL", "fixed") <= 500);
+        assertTrue(lock.tryLock(Duration.ZERO, Duration.ofSeconds(20)), "re-entered");
+        assertTrue((long) server.call("PTTL", "fixed") > 10_000);
+        assertTrue(lock.renew(Duration.ofMillis(300)));
+        assertEquals(LostReason.UNCONFIRMED, lock.guard().lost().get(5, TimeUnit.SECONDS).reason());
+        lock.unlock();
+        assertThrows(LockLostException.class, lock::unlock);
+    }
+
+    @Test
+    void an_interruption_withdraws_an_interruptible_wait() throws Exception {
+        FencedLock lock = client.lock("int");
+        lock.lock();
+        AtomicReference<Throwable> seen = new AtomicReference<>();
+        Thread waiter = new Thread(() -> {
+            try {
+                lock.lockInterruptibly();
+            } catch (Throwable error) {
+                seen.set(error);
+            }
+        });
+        waiter.start();
+        server.awaitTickets(1);
+        waiter.interrupt();
+        waiter.join(5_000);
+        assertEquals(InterruptedException.class, seen.get().getClass());
+        assertEquals(0, server.stat("tickets"), "withdrawn before the exception");
+        lock.unlock();
+        assertTrue(lock.tryLock());
+        lock.unlock();
+        Thread.currentThread().interrupt();
+        assertThrows(InterruptedException.class, lock::lockInterruptibly);
+        Thread.currentThread().interrupt();
+        assertThrows(InterruptedException.class, () -> lock.tryLock(1, TimeUnit.SECONDS));
+    }
+
+    @Test
+    void lock_survives_an_interruption_and_restores_it() throws Exception {
+        FencedLock lock = client.lock("unint");
+        lock.lock();
+        AtomicReference<Boolean> wasInterrupted = new AtomicReference<>();
+        Thread waiter = new Thread(() -> {
+            lock.lock();
+            wasInterrupted.set(Thread.interrupted());
+            lock.unlock();
+        });
+        waiter.start();
+        server.awaitTickets(1);
+        waiter.interrupt();
+        Thread.sleep(50);
+        assertNull(wasInterrupted.get());
+        lock.unlock();
+        waiter.join(5_000);
+        assertEquals(true, wasInterrupted.get());
+    }
+
+    @Test
+    void conditions_are_not_supported() {
+        assertThrows(UnsupportedOperationException.class, client.lock("k")::newCondition);
+    }
+
+    @Test
+    void clients_have_owners_of_their_own() {
+        try (LockClient other = LockClient.create(server.address())) {
+            FencedLock mine = client.lock("two");
+            FencedLock theirs = other.lock("two");
+            mine.lock();
+            assertFalse(theirs.tryLock());
+            assertNotEquals(0, mine.getHoldCount());
+            mine.unlock();
+            assertTrue(theirs.tryLock());
+            theirs.unlock();
+        }
+    }
+
+    interface Body {
+        void run() throws Exception;
+    }
+
+    /** Runs this in another thread and fails as it fails. */
+    static void inThread(Body body) throws Exception {
+        AtomicReference<Throwable> failure = new AtomicReference<>();
+        Thread thread = new Thread(() -> {
+            try {
+                body.run();
+            } catch (Throwable error) {
+                failure.set(error);
+            }
+        });
+        thread.start();
+        thread.join(20_000);
+        if (failure.get() != null) {
+            throw new AssertionError(failure.get());
+        }
+        assertFalse(thread.isAlive());
+    }
+}

@@ -1,0 +1,332 @@
+package redislock;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.Collections;
+import java.util.List;
+import java.util.Optional;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ConcurrentLinkedQueue;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
+import java.util.stream.IntStream;
+import org.junit.jupiter.api.Test;
+import redislock.testing.Proxy;
+import redislock.testing.TestServer;
+import redislock.testing.Waiting;
+
+/** Waits: their order, and what they survive, as tickets and parked. */
+class WaitTest {
+    /** Waits for one lock, one after another in the queue; each that is granted is noted and given back. */
+    private static final class Line {
+        final FencedLock lock;
+        final ConcurrentLinkedQueue<Integer> order = new ConcurrentLinkedQueue<>();
+        final List<CompletableFuture<?>> waits = new ArrayList<>();
+        final AtomicInteger inside = new AtomicInteger();
+        final AtomicInteger together = new AtomicInteger();
+
+        Line(FencedLock lock) {
+            this.lock = lock;
+        }
+
+        void join(TestServer server, int count, boolean parked) {
+            for (int i = 0; i < count; i++) {
+                int number = waits.size();
+                waits.add(lock.acquireAsync(Duration.ofSeconds(30)).thenCompose(granted -> granted(number, granted)));
+                long queued = waits.size();
+                Waiting.waitFor(queued + " in the queue",
+                        () -> server.stat("waiters") + server.stat("tickets") == queued);
+            }
+            assertEquals(parked ? waits.size() : 0, server.stat("waiters"));
+        }
+
+        private CompletableFuture<Released> granted(int number, Optional<Guard> granted) {
+            Guard guard = granted.orElseThrow();
+            if (inside.incrementAndGet() > 1) {
+                together.incrementAndGet();
+            }
+            order.add(number);
+            inside.decrementAndGet();
+            return guard.releaseAsync();
+        }
+
+        void awaitAll() throws Exception {
+            CompletableFuture.allOf(waits.toArray(CompletableFuture<?>[]::new)).get(25, TimeUnit.SECONDS);
+            assertEquals(0, together.get(), "two holders at once");
+            assertEquals(IntStream.range(0, waits.size()).boxed().toList(), List.copyOf(order));
+        }
+    }
+
+    @Test
+    void many_waits_are_granted_in_order_over_two_connections() throws Exception {
+        try (TestServer server = TestServer.start(); LockClient client = LockClient.create(server.address())) {
+            FencedLock lock = client.lock("k");
+            Guard first = lock.acquire();
+            Line line = new Line(lock);
+            line.join(server, 60, false);
+            assertEquals(2, server.clients().size());
+            first.release();
+            line.awaitAll();
+            assertEquals(2, client.statistics().connections());
+        }
+    }
+
+    @Test
+    void a_killed_subscription_loses_no_wait_and_keeps_the_order() throws Exception {
+        try (TestServer server = TestServer.start(); LockClient client = LockClient.create(server.address())) {
+            FencedLock lock = client.lock("k");
+            Guard first = lock.acquire();
+            Line line = new Line(lock);
+            line.join(server, 40, false);
+            assertEquals(1, server.killClients(each -> !each.get("sub").equals("0")));
+            Waiting.waitFor("a new subscription", () -> server.clients().stream().anyMatch(c -> !"0".equals(c.get("sub"))));
+            Waiting.waitFor("the tickets", () -> server.stat("tickets") == 40);
+            first.release();
+            // Once more, while they are granted.
+            server.killClients(each -> !each.get("sub").equals("0"));
+            line.awaitAll();
+        }
+    }
+
+    @Test
+    void killed_connections_lose_no_wait_and_keep_the_order() throws Exception {
+        try (TestServer server = TestServer.start(); LockClient client = LockClient.create(server.address())) {
+            FencedLock lock = client.lock("k");
+            Guard first = lock.acquire();
+            Line line = new Line(lock);
+            line.join(server, 40, false);
+            assertEquals(2, server.killClients(each -> true));
+            Waiting.waitFor("new connections", () -> server.clients().size() == 2);
+            first.release();
+            line.awaitAll();
+        }
+    }
+
+    @Test
+    void parked_waits_are_granted_in_order_and_survive_their_connections() throws Exception {
+        for (String option : new String[] {"client", "server"}) {
+            String[] options = option.equals("server") ? new String[] {"--lock.max-tickets", "0"} : new String[0];
+            try (TestServer server = TestServer.with(options);
+                    LockClient client = parkedIf(option.equals("client"), server.address())) {
+                FencedLock lock = client.lock("k");
+                Guard first = lock.acquire();
+                Line line = new Line(lock);
+                line.join(server, 12, true);
+                server.killClients(each -> each.get("flags").contains("b"));
+                Waiting.waitFor("the waiters", () -> server.stat("waiters") == 12);
+                first.release();
+                line.awaitAll();
+                assertEquals(0, server.stat("tickets_queued"));
+            }
+        }
+    }
+
+    private static LockClient parkedIf(boolean parks, String address) {
+        LockClient.Builder builder = LockClient.builder(address);
+        return parks ? builder.parkedWaits().build() : builder.build();
+    }
+
+    @Test
+    void a_user_without_channels_waits_parked() throws Exception {
+        try (TestServer server = TestServer.builder().users().start();
+                LockClient client = LockClient.create(server.address("app", "change-me-app"))) {
+            FencedLock lock = client.lock("lock:k");
+            Guard first = lock.acquire();
+            Line line = new Line(lock);
+            line.join(server, 5, true);
+            first.release();
+            line.awaitAll();
+        }
+    }
+
+    @Test
+    void slices_follow_each_other_without_a_gap() throws Exception {
+        try (TestServer server = TestServer.start();
+                LockClient client = LockClient.builder(server.address())
+                        .parkedWaits().responseTimeout(Duration.ofMillis(400)).build()) {
+            FencedLock lock = client.lock("k");
+            Guard first = lock.acquire();
+            Line line = new Line(lock);
+            line.join(server, 3, true);
+            Thread.sleep(900);
+            assertEquals(3, server.stat("waiters"));
+            first.release();
+            line.awaitAll();
+        }
+    }
+
+    @Test
+    void a_lost_message_is_found_by_asking_again() throws Exception {
+        try (TestServer server = TestServer.start();
+                Proxy proxy = Proxy.before(server.port());
+                LockClient client = LockClient.builder(proxy.address()).responseTimeout(Duration.ofMillis(600)).build();
+                LockClient other = LockClient.create(server.address())) {
+            FencedLock lock = client.lock("k", LockOptions.defaults().lease(Duration.ofSeconds(5)));
+            Guard first = other.lock("k").acquire();
+            CompletableFuture<Optional<Guard>> wait = lock.acquireAsync(null);
+            server.awaitTickets(1);
+            // Everything stands still behind the proxy: the message is in a connection that the client gives up.
+            proxy.hang(true);
+            first.release();
+            Thread.sleep(900);
+            proxy.hang(false);
+            Guard guard = wait.get(10, TimeUnit.SECONDS).orElseThrow();
+            assertTrue(guard.validFor().compareTo(Duration.ofMillis(1)) > 0);
+            guard.release();
+        }
+    }
+
+    @Test
+    void a_forged_message_grants_nothing() throws Exception {
+        try (TestServer server = TestServer.start(); LockClient client = LockClient.create(server.address())) {
+            FencedLock lock = client.lock("k");
+            Guard first = lock.acquire();
+            CompletableFuture<Optional<Guard>> wait = lock.acquireAsync(null);
+            server.awaitTickets(1);
+            String channel = channel(server);
+            for (String text : new String[] {"granted 1 1", "granted 99 2", "timeout 1", "failed MOVED 1", "x", "granted 1"}) {
+                server.call("PUBLISH", channel, text);
+            }
+            Thread.sleep(200);
+            assertFalse(wait.isDone());
+            Waiting.waitFor("the ticket", () -> server.stat("tickets") == 1);
+            first.release();
+            assertEquals(Released.YES, wait.get(5, TimeUnit.SECONDS).orElseThrow().release());
+        }
+    }
+
+    private static String channel(TestServer server) {
+        List<?> channels = (List<?>) server.call("PUBSUB", "CHANNELS", "lock:tickets:*");
+        return String.valueOf(channels.get(0));
+    }
+
+    @Test
+    void a_restart_loses_no_wait() throws Exception {
+        for (boolean parks : new boolean[] {false, true}) {
+            try (TestServer server = TestServer.start(); LockClient client = parkedIf(parks, server.address())) {
+                FencedLock lock = client.lock("k");
+                lock.acquire();
+                List<CompletableFuture<Optional<Guard>>> waits = new ArrayList<>();
+                for (int i = 0; i < 10; i++) {
+                    waits.add(lock.acquireAsync(null));
+                }
+                Waiting.waitFor("the queue", () -> server.stat("waiters") + server.stat("tickets") == 10);
+                server.restart();
+                AtomicInteger granted = new AtomicInteger();
+                for (CompletableFuture<Optional<Guard>> wait : waits) {
+                    wait.thenAccept(guard -> {
+                        granted.incrementAndGet();
+                        guard.orElseThrow().close();
+                    });
+                }
+                Waiting.waitFor("all grants", () -> granted.get() == 10);
+            }
+        }
+    }
+
+    @Test
+    void a_drained_server_and_a_broken_queue_end_or_hold_up_waits() throws Exception {
+        try (TestServer server = TestServer.start(); LockClient client = LockClient.create(server.address())) {
+            FencedLock lock = client.lock("k");
+            Guard first = lock.acquire();
+            CompletableFuture<Optional<Guard>> wait = lock.acquireAsync(null);
+            server.awaitTickets(1);
+            server.call("CONFIG", "SET", "lock.drain", "yes");
+            Thread.sleep(300);
+            assertFalse(wait.isDone());
+            server.call("CONFIG", "SET", "lock.drain", "no");
+            server.awaitTickets(1);
+            server.call("LOCK.BREAK", "k", "PURGE");
+            Exception failed = assertThrows(Exception.class, () -> wait.get(5, TimeUnit.SECONDS));
+            assertEquals(BrokenException.class, failed.getCause().getClass());
+            first.close();
+        }
+    }
+
+    @Test
+    void a_bounded_wait_returns_in_time_when_the_server_stands_still() throws Exception {
+        try (TestServer server = TestServer.start(); LockClient client = LockClient.create(server.address())) {
+            FencedLock lock = client.lock("warm");
+            lock.lock();
+            lock.unlock();
+            server.pause();
+            try {
+                for (int i = 0; i < 2; i++) {
+                    FencedLock other = client.lock("k" + i);
+                    long start = System.nanoTime();
+                    assertThrows(LockConnectionException.class, () -> other.tryLock(500, TimeUnit.MILLISECONDS));
+                    long took = TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - start);
+                    assertTrue(took >= 500 && took < 800, "took " + took);
+                    start = System.nanoTime();
+                    assertThrows(LockConnectionException.class, other::tryAcquire);
+                    took = TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - start);
+                    assertTrue(took < 300, "took " + took);
+                }
+            } finally {
+                server.resume();
+            }
+            Waiting.waitFor("the undoing", () -> server.call("EXISTS", "k0", "k1").equals(0L) || noHolder(server));
+            client.settled(Duration.ofSeconds(10));
+            assertTrue(noHolder(server));
+        }
+    }
+
+    private static boolean noHolder(TestServer server) {
+        return server.call("LOCK.INFO", "k0") == null && server.call("LOCK.INFO", "k1") == null;
+    }
+
+    @Test
+    void a_bounded_wait_returns_in_time_without_a_server() {
+        for (String address : new String[] {"redis://127.0.0.1:1", "redis://10.255.255.1:6379", "redis://no-such.invalid:1"}) {
+            try (LockClient client = LockClient.create(address)) {
+                FencedLock lock = client.lock("k");
+                long start = System.nanoTime();
+                assertThrows(LockConnectionException.class, () -> lock.tryLock(300, TimeUnit.MILLISECONDS));
+                long took = TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - start);
+                assertTrue(took < 650, address + " took " + took);
+            }
+        }
+    }
+
+    @Test
+    void many_threads_never_hold_together() throws Exception {
+        try (TestServer server = TestServer.start(); LockClient client = LockClient.create(server.address())) {
+            FencedLock lock = client.lock("k");
+            AtomicInteger inside = new AtomicInteger();
+            AtomicInteger granted = new AtomicInteger();
+            List<Throwable> failures = Collections.synchronizedList(new ArrayList<>());
+            List<Thread> threads = new ArrayList<>();
+            for (int i = 0; i < 16; i++) {
+                Thread thread = new Thread(() -> {
+                    try {
+                        long last = 0;
+                        for (int n = 0; n < 20; n++) {
+                            if (lock.tryLock(5, TimeUnit.SECONDS)) {
+                                assertEquals(1, inside.incrementAndGet());
+                                assertTrue(lock.token() > last);
+                                last = lock.token();
+                                granted.incrementAndGet();
+                                inside.decrementAndGet();
+                                lock.unlock();
+                            }
+                        }
+                    } catch (Throwable failure) {
+                        failures.add(failure);
+                    }
+                });
+                threads.add(thread);
+                thread.start();
+            }
+            for (Thread thread : threads) {
+                thread.join(30_000);
+            }
+            assertEquals(List.of(), failures);
+            assertEquals(320, granted.get());
+        }
+    }
+}
