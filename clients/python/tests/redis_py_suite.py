@@ -2,10 +2,10 @@
 
     python tests/redis_py_suite.py [version of redis-py]
 
-The tests are those of the source distribution on PyPI, which pip downloads; they are not changed. The adaptation is the
-plugin below: the name ``Lock`` in ``redis.lock`` and ``redis.asyncio.lock`` means the class of this package, and ``GET``
-of a key that holds a lock answers its owner, because the key is a hash and not a string. A case that fails for a reason
-is in ``EXPECTED``; the program fails when another one does, or when one of these passes.
+The tests are those of the source distribution on PyPI, which pip downloads; they are not changed. The adaptation is
+the plugin below: the name ``Lock`` in ``redis.lock`` and ``redis.asyncio.lock`` means the class of this package, and
+``GET`` of a key that holds a lock answers its owner, because the key is a hash and not a string. A case that fails for
+a reason is in ``EXPECTED``; the program fails when another one does, or when one of these passes.
 """
 
 from __future__ import annotations
@@ -82,11 +82,10 @@ def main() -> int:
         (tests / "redis_lock_plugin.py").write_text(PLUGIN)
         server = TestServer()
         try:
-            # redis-py's tests mark coroutines themselves.
+            words = ["-p", "redis_lock_plugin", "-p", "no:cacheprovider", "-q", "-rA", "--asyncio-mode=auto"]
+            words += [f"--redis-url={server.url}/0", "tests/test_lock.py", "tests/test_asyncio/test_lock.py"]
             result = subprocess.run(
-                [sys.executable, "-m", "pytest", "-p", "redis_lock_plugin", "-p", "no:cacheprovider", "-q", "-rA"]
-                + ["--asyncio-mode=auto", f"--redis-url={server.url}/0", "--timeout=60"]
-                + ["tests/test_lock.py", "tests/test_asyncio/test_lock.py"],
+                [sys.executable, "-m", "pytest", *words],
                 cwd=tests,
                 env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tests), os.environ.get("PYTHONPATH", "")])},
                 capture_output=True,

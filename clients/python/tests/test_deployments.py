@@ -159,7 +159,8 @@ def make_certificates(directory: pathlib.Path) -> tuple[str, str, str]:
     for line in (
         f"req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=test-ca -keyout {ca_key} -out {ca}",
         f"req -newkey rsa:2048 -nodes -subj /CN=localhost -keyout {key} -out {request}",
-        f"x509 -req -in {request} -CA {ca} -CAkey {ca_key} -CAcreateserial -days 2 -extfile {extension} -out {certificate}",
+        f"x509 -req -in {request} -CA {ca} -CAkey {ca_key} -CAcreateserial -days 2 -extfile {extension} "
+        f"-out {certificate}",
     ):
         subprocess.run(["openssl", *line.split()], check=True, capture_output=True)
     return ca, certificate, key

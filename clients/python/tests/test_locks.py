@@ -183,7 +183,12 @@ def test_a_wait_in_the_queue_is_bounded(server: TestServer) -> None:
     server.hold()
     lock = Lock(server.client(), "k", blocking_timeout=1)
     begin = time.monotonic()
-    threads = in_threads(1, lambda _: pytest.raises(redis.exceptions.ConnectionError, lock.acquire))
+
+    def wait(_: int) -> None:
+        with pytest.raises(redis.exceptions.ConnectionError):
+            lock.acquire()
+
+    threads = in_threads(1, wait)
     wait_for("the ticket", lambda: server.stat("tickets") == 1)
     with server.stopped():
         join(threads, 5)

@@ -1,9 +1,9 @@
 """The event loop of the synchronous face, in a daemon thread.
 
-The thread starts with the first use. It ends when no engine is left: after ``Server.close()``, or when nothing has been
-held, waited for or sent for half a minute. The next use starts another one. At the end of the interpreter it has a
-moment to send releases. A forked process begins anew: it closes its copies of the sockets, and knows nothing of what its
-parent holds.
+The thread starts with the first use. It ends when no engine is left: after ``Server.close()``, or when nothing has
+been held, waited for or sent for half a minute. The next use starts another one. At the end of the interpreter it has
+a moment to send releases. A forked process begins anew: it closes its copies of the sockets, and knows nothing of what
+its parent holds.
 """
 
 from __future__ import annotations

@@ -98,10 +98,8 @@ class WrongType(Refused, redis_errors.LockError):
     """``WRONGTYPE`` or ``LOCKTYPE``: the key holds something else than a lock that can be taken in this mode."""
 
     lock_name: Any = None
-
-    @property
-    def message(self) -> Any:
-        return str(self)
+    #: ``None``: the text is ``str(error)``.
+    message: Any = None
 
 
 class LockBusy(Refused):

@@ -1,8 +1,9 @@
 """A request that waits in the server until it is granted: the wait of a lock, a semaphore or a latch.
 
-It is sent once without waiting, on the shared connection. If it is not granted then, it waits as a ticket, which needs
-no connection (see ``tickets``). Where the server takes no tickets it is parked, in slices. The server keeps the place in
-the queue (``lock.queue-grace``) between two slices and when a connection breaks: the same owner sends the request again.
+It is sent once without waiting, on the shared connection. If it is not granted then, it waits as a ticket, which
+needs no connection (see ``tickets``). Where the server takes no tickets it is parked, in slices. The server keeps the
+place in the queue (``lock.queue-grace``) between two slices and when a connection breaks: the same owner sends the
+request again.
 """
 
 from __future__ import annotations

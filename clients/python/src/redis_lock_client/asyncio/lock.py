@@ -205,6 +205,9 @@ class Lock(BaseLock):
                 assert claim is not None
                 released = await self._home.engine().release_owner(claim)
         except Error as error:
+            if error.is_passing and hold is not None and self.local.token is None:
+                # As with redis-py's asyncio lock, the release can be tried again.
+                self.local.token = hold.claim.owner
             raise self._not_released(error) from error
         if released is Released.NOT_HELD:
             raise self._no_longer("release")

@@ -188,7 +188,7 @@ class Table:
             # Over by a message; or asked again since, and the newer reply decides.
             return wants_subscription
         early, ticket.early = ticket.early, None
-        if isinstance(answer, Granted) or isinstance(answer, Failed):
+        if isinstance(answer, (Granted, Failed)):
             self._end(ask.id, answer)
         elif isinstance(answer, Unsupported) or (isinstance(answer, Busy) and not was_draining):
             self._end(ask.id, Park())
