@@ -70,8 +70,8 @@ public final class FencedLockProvider implements ExtensibleLockProvider {
     }
 
     /**
-     * Acquires the lock if it is free; it does not wait for another holder. While the server cannot be reached, the attempt
-     * is repeated for 5 s: a short interruption should not make a scheduled task fail.
+     * Acquires the lock if it is free; it does not wait for another holder. While the server cannot be reached, the
+     * attempt is repeated for 5 s: a short interruption should not make a scheduled task fail.
      *
      * @param configuration name, {@code lockAtMostFor} (2 ms to a hundred years) and {@code lockAtLeastFor}
      * @return the lock, a {@link FencedSimpleLock}; nothing if another holder has it

@@ -33,8 +33,8 @@ public final class FencedSimpleLock extends AbstractSimpleLock {
     }
 
     /**
-     * The fencing token of this grant: higher than the token of every earlier grant of this name. An extended lock keeps
-     * its token.
+     * The fencing token of this grant: higher than the token of every earlier grant of this name. An extended lock
+     * keeps its token.
      *
      * @return the token
      */

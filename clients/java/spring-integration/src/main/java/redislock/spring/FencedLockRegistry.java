@@ -27,9 +27,9 @@ import redislock.Lost;
  * <p>Waiting threads are granted a lock by the server, in the order of their requests across all processes; nothing is
  * polled. Each grant has a fencing token, see {@link FencedDistributedLock#token()}.
  *
- * <p>By default a lease is not renewed, so a lock that is held for longer is lost, and the {@code unlock()} that follows
- * throws {@link java.util.ConcurrentModificationException}. {@link #setRenewing} makes the client renew leases while the
- * locks are held.
+ * <p>By default a lease is not renewed, so a lock that is held for longer is lost, and the {@code unlock()} that
+ * follows throws {@link java.util.ConcurrentModificationException}. {@link #setRenewing} makes the client renew leases
+ * while the locks are held.
  *
  * <p>The registry keeps its locks for later use, at most {@linkplain #setCacheCapacity a number of them}. The least
  * recently used lock is evicted when another one needs its place; if all of them are held, {@link #obtain} throws
@@ -104,8 +104,8 @@ public final class FencedLockRegistry
     }
 
     /**
-     * The same as {@code setRenewing(true)}, for configurations of {@code RedisLockRegistry}. The scheduler is not used:
-     * the client renews with its own timer.
+     * The same as {@code setRenewing(true)}, for configurations of {@code RedisLockRegistry}. The scheduler is not
+     * used: the client renews with its own timer.
      *
      * @param renewalTaskScheduler any scheduler
      */
@@ -218,8 +218,8 @@ public final class FencedLockRegistry
     }
 
     /**
-     * Refuses later acquisitions. Locks that are held can still be unlocked, and the client is not closed: declare it as a
-     * bean, so that it is closed after this registry and releases what is still held.
+     * Refuses later acquisitions. Locks that are held can still be unlocked, and the client is not closed: declare it
+     * as a bean, so that it is closed after this registry and releases what is still held.
      */
     @Override
     public void destroy() {

@@ -18,8 +18,8 @@ import java.util.Map;
 /**
  * A connection that speaks RESP2, for raw commands and for assertions about the data.
  *
- * <p>A reply is a {@link Long}, a {@link String}, null, a {@link List} of these, or a {@link Failure}. A lost connection
- * and a reply that does not come within {@link Waiting#PATIENCE} are an {@link UncheckedIOException}.
+ * <p>A reply is a {@link Long}, a {@link String}, null, a {@link List} of these, or a {@link Failure}. A lost
+ * connection and a reply that does not come within {@link Waiting#PATIENCE} are an {@link UncheckedIOException}.
  */
 public final class Conn implements AutoCloseable {
     /**

@@ -6,8 +6,8 @@ import java.net.ServerSocket;
 import java.util.concurrent.ThreadLocalRandom;
 
 /**
- * Ports of 127.0.0.1 that no process listens on. They are below the range from which the kernel takes the local ports of
- * connections, so a server that restarts finds its port free.
+ * Ports of 127.0.0.1 that no process listens on. They are below the range from which the kernel takes the local ports
+ * of connections, so a server that restarts finds its port free.
  */
 final class Ports {
     /** The distance between the port of a cluster's node and the port of its bus, the server's default. */

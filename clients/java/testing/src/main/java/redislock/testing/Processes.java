@@ -16,8 +16,8 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.TimeUnit;
 
 /**
- * Child processes, which end with this process at the latest: by a shutdown hook, and where {@code setpriv} is installed
- * by the kernel, if this process is killed.
+ * Child processes, which end with this process at the latest: by a shutdown hook, and where {@code setpriv} is
+ * installed by the kernel, if this process is killed.
  */
 final class Processes {
     private static final Set<Process> ALIVE = ConcurrentHashMap.newKeySet();
