@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import gc
 import resource
+import sys
 import time
 import warnings
 from collections.abc import Coroutine
@@ -162,7 +163,8 @@ def test_the_end_of_the_loop_gives_back_what_was_renewed(server: TestServer) -> 
         task = asyncio.create_task(Lock(redis_client, "k").acquire())
         await until("the ticket", lambda: server.stat("tickets") == 1)
         task.cancel()
-        await redis_client.aclose()
+        # `aclose` is newer than redis-py 5.0.0.
+        await getattr(redis_client, "aclose", redis_client.close)()
 
     run(work())
     assert (server.run("EXISTS renewed"), server.run("EXISTS fixed")) == (0, 1)
@@ -259,6 +261,7 @@ def test_ten_thousand_waits_on_two_connections(start: Callable[..., TestServer])
     run(work())
 
 
+@pytest.mark.skipif(sys.version_info < (3, 10), reason="redis-py's pool belongs to one loop there")
 def test_two_loops_one_after_another(server: TestServer) -> None:
     redis_client = redis.asyncio.Redis(port=server.port)
 

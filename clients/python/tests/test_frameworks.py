@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from typing import Any
 
@@ -17,7 +18,11 @@ def test_the_class_of_a_client(server: TestServer) -> None:
     assert isinstance(own.lock("k", timeout=5), client.Lock)
     assert isinstance(own.lock("k", 5, 0.1, True, None), client.Lock)
     assert isinstance(own.lock("k", lock_class=redis.lock.Lock), redis.lock.Lock)
-    assert isinstance(asyncio_client.Redis(port=server.port).lock("k"), asyncio_client.Lock)
+
+    async def make() -> Any:
+        return asyncio_client.Redis(port=server.port).lock("k")
+
+    assert isinstance(asyncio.run(make()), asyncio_client.Lock)
     with client.Redis.from_url(server.url).lock("k", 5) as lock:
         assert lock.token
 

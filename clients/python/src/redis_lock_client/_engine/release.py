@@ -1,8 +1,8 @@
 """The release of a hold, and the undoing of an abandoned acquisition.
 
 A request whose connection was closed may still be in a buffer of the network, or of a server that is paused. Served
-later, it takes a lock for an owner that no longer exists. So it is undone three times: at once, a moment later, and when
-it can no longer be served.
+later, it takes a lock for an owner that no longer exists. So it is undone three times: at once, a moment later, and
+when it can no longer be served.
 """
 
 from __future__ import annotations

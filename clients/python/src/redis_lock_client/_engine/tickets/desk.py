@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import uuid
 from typing import TYPE_CHECKING, Any, NamedTuple, Optional
 
@@ -240,11 +241,9 @@ class TicketHandle:
 
 
 async def _send_once(engine: Engine, key: bytes, command: commands.Command) -> None:
-    try:
+    # If it fails, the server ends the ticket at its limit.
+    with contextlib.suppress(Error):
         await Caller(engine, key).call(command, engine.patience / 2)
-    except Error:
-        # The server ends the ticket at its limit.
-        pass
 
 
 def _end(waiter: asyncio.Future[None]) -> None:
