@@ -393,3 +393,12 @@ def test_statistics(server: TestServer) -> None:
         lock.release()
         assert locks.settled() == []
         assert locks.statistics().counters()["releases"] == 1
+
+
+def test_a_lost_lock_that_is_forgotten_is_forgotten(server: TestServer) -> None:
+    with Server(server.client()) as locks:
+        for number in range(20):
+            locks.lock(f"k{number}", timeout=0.05, margin=0).acquire()
+        wait_for("the losses", lambda: locks.statistics().losses == 20)
+        gc.collect()
+        wait_for("no hold", lambda: gc.collect() >= 0 and locks.statistics().holds == 0)

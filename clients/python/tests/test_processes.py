@@ -59,7 +59,9 @@ def test_a_closed_server_leaves_nothing(server: TestServer) -> None:
 def _close_all() -> bool:
     gc.collect()
     for home in list(_threads._portal._homes):
-        _threads._portal.close(home)
+        engine = home.engine
+        if engine is not None:
+            home.post(engine.close_now)
     return not engine_threads()
 
 

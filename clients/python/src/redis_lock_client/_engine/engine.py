@@ -56,6 +56,8 @@ class Engine:
         self.background = Background()
         self.names = Names()
         self.holds: set[Hold] = set()
+        #: The lost ones that a program still has: whoever forgets one without a release must not fill the memory.
+        self.lost_holds: weakref.WeakSet[Hold] = weakref.WeakSet()
         #: Whether no operation may begin any more; whether all connections are closed, too.
         self.is_closing = False
         self.is_closed = False
@@ -287,7 +289,7 @@ class Engine:
         if self._sweeper is not None:
             self._sweeper.cancel()
             self._sweeper = None
-        for hold in list(self.holds):
+        for hold in [*self.holds, *self.lost_holds]:
             hold.abandon()
         current = asyncio.current_task(self.loop)
         for task in list(self._tasks):
@@ -309,7 +311,7 @@ class Engine:
         for task, withdraw in list(self.waits.items()):
             withdraw()
             task.cancel()
-        for hold in list(self.holds):
+        for hold in [*self.holds, *self.lost_holds]:
             hold.give_back()
         await self._wait_for_releases(self.patience)
         self.close_now()

@@ -9,10 +9,12 @@ owner may get it soon. The timer of that notice depends on no reply.
 from __future__ import annotations
 
 import asyncio
+import weakref
 from typing import TYPE_CHECKING, Any, Callable, NamedTuple, Optional
 
 from ..errors import Closed, Error, NotOwned, Refused, bad_reply
 from ..outcome import LostReason, Released
+from ..statistics import Statistics
 from . import commands
 from .caller import Caller
 from .commands import Claim
@@ -61,6 +63,7 @@ class Hold:
         self._renewing: Optional[asyncio.Task[None]] = None
         self._renew_timer: Optional[asyncio.TimerHandle] = None
         self._is_counted = True
+        self._forgotten: Optional[weakref.finalize[..., Hold]] = None
         engine.holds.add(self)
         engine.counts.holds += 1
         self._loss_timer = engine.loop.call_later(max(0.0, self._loss_at - now()), self._check_loss)
@@ -100,6 +103,10 @@ class Hold:
         self._loss_timer.cancel()
         if self.notice.lose(reason):
             self.engine.counts.losses += 1
+            self.engine.holds.discard(self)
+            self.engine.lost_holds.add(self)
+            self._forgotten = weakref.finalize(self, _forget, self.engine.counts)
+            self._forgotten.atexit = False
             if self.on_lost is not None:
                 self.on_lost(reason)
 
@@ -210,6 +217,9 @@ class Hold:
             self._is_counted = False
             self.engine.counts.holds -= 1
             self.engine.holds.discard(self)
+            self.engine.lost_holds.discard(self)
+            if self._forgotten is not None:
+                self._forgotten.detach()
 
     def _undo(self, first: First, releases_until: Optional[float]) -> None:
         leftovers, self._leftovers = self._leftovers, Leftovers(None, None)
@@ -230,6 +240,11 @@ class Hold:
                 leftovers.reservation,
             )
             undo.start()
+
+
+def _forget(counts: Statistics) -> None:
+    """A lost hold was dropped without a release."""
+    counts.holds -= 1
 
 
 async def renew_once(engine: Engine, claim: Claim, lease: float, token: Optional[int], span: float) -> Moment:
