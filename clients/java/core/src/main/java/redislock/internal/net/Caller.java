@@ -311,7 +311,7 @@ public final class Caller {
                 fail(new LockConnectionException(server, "the connection failed", null));
                 return;
             }
-            own = waits && !isAsking ? connection : null;
+            own = waits ? connection : null;
             unanswered = true;
             if (isAbandoned) {
                 unanswered = false;
@@ -342,6 +342,10 @@ public final class Caller {
                 return;
             }
             unanswered = false;
+            if (isAsking) {
+                // Only this request was sent there: the next one begins at the node that has the slot.
+                dropOwn();
+            }
             if (raw.error() == null) {
                 failures = 0;
                 answeredBy = shared;
@@ -351,9 +355,6 @@ public final class Caller {
             String[] words = raw.error().split(" ");
             boolean isRedirection = words.length >= 3 && (words[0].equals("MOVED") || words[0].equals("ASK"));
             if (isRedirection && slot != Slots.NONE && !isPinned) {
-                if (waits && isAsking) {
-                    network.pool().put(connection);
-                }
                 attempt.redirected(connection.node(), words);
                 return;
             }

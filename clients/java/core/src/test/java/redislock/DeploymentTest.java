@@ -1,0 +1,238 @@
+package redislock;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.lettuce.core.RedisURI;
+import io.lettuce.core.SslOptions;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Optional;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ConcurrentLinkedQueue;
+import java.util.concurrent.TimeUnit;
+import java.util.stream.IntStream;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import redislock.testing.Certificates;
+import redislock.testing.Sentinels;
+import redislock.testing.TestCluster;
+import redislock.testing.TestServer;
+import redislock.testing.Waiting;
+
+/** Clusters with slots that move, promotions, sentinels, TLS. */
+@Timeout(90)
+class DeploymentTest {
+    /** Waits in the queue of this lock, whose grants are noted in order. */
+    private static List<CompletableFuture<?>> line(
+            TestServer node, FencedLock lock, int count, ConcurrentLinkedQueue<Integer> order) {
+        List<CompletableFuture<?>> waits = new ArrayList<>();
+        for (int i = 0; i < count; i++) {
+            int number = i;
+            waits.add(lock.acquireAsync(null).thenCompose(granted -> {
+                order.add(number);
+                return granted.orElseThrow().releaseAsync();
+            }));
+            int queued = i + 1;
+            Waiting.waitFor(queued + " tickets", () -> node.stat("tickets") == queued);
+        }
+        return waits;
+    }
+
+    private static void awaitInOrder(List<CompletableFuture<?>> waits, ConcurrentLinkedQueue<Integer> order)
+            throws Exception {
+        CompletableFuture.allOf(waits.toArray(CompletableFuture<?>[]::new)).get(30, TimeUnit.SECONDS);
+        assertEquals(IntStream.range(0, waits.size()).boxed().toList(), List.copyOf(order));
+    }
+
+    @Test
+    void waits_follow_a_slot_that_moves() throws Exception {
+        try (TestCluster cluster = TestCluster.start(3); LockClient client = LockClient.create(cluster.address())) {
+            TestServer source = cluster.node(0);
+            TestServer target = cluster.node(1);
+            String key = cluster.keyOf(source, "moved");
+            FencedLock lock = client.lock(key);
+            Guard first = lock.acquire();
+            ConcurrentLinkedQueue<Integer> order = new ConcurrentLinkedQueue<>();
+            List<CompletableFuture<?>> waits = line(source, lock, 20, order);
+            assertEquals(2, source.clients().stream().filter(each -> !isOfCluster(each)).count(), "connections");
+
+            cluster.move(cluster.slotOf(key), source, target);
+            Waiting.waitFor("the tickets at the new node", () -> target.stat("tickets") == 20);
+            assertNull(first.lostReason());
+            assertEquals(Released.YES, first.release());
+            awaitInOrder(waits, order);
+            for (TestServer node : cluster.nodes()) {
+                long open = node.clients().stream().filter(each -> !isOfCluster(each)).count();
+                assertTrue(open <= 2, () -> node.clients().toString());
+            }
+        }
+    }
+
+    private static boolean isOfCluster(java.util.Map<String, String> client) {
+        // The source keeps the connection of MIGRATE for a while.
+        return client.get("flags").matches(".*[MS].*") || client.get("cmd").startsWith("restore");
+    }
+
+    @Test
+    void requests_follow_a_slot_while_it_is_moved() throws Exception {
+        try (TestCluster cluster = TestCluster.start(2); LockClient client = LockClient.create(cluster.address())) {
+            TestServer source = cluster.node(0);
+            TestServer target = cluster.node(1);
+            String key = cluster.keyOf(source, "ask");
+            int slot = cluster.slotOf(key);
+            FencedLock lock = client.lock(key);
+            lock.lock();
+            cluster.beginMove(slot, source, target);
+            cluster.migrateKeys(slot, source, target);
+            assertTrue(lock.renew(Duration.ofSeconds(20)), "at the new node, by ASK");
+            lock.unlock();
+            // A key that is at neither node is answered TRYAGAIN until the slot has moved.
+            CompletableFuture<Optional<Guard>> wait = lock.acquireAsync(null);
+            Thread.sleep(200);
+            cluster.endMove(slot, source, target);
+            wait.get(30, TimeUnit.SECONDS).orElseThrow().release();
+            assertTrue(lock.tryLock(5, TimeUnit.SECONDS));
+            lock.unlock();
+            // Keys of one slot are one request, others follow one after another.
+            MultiLock many = client.multiLock(
+                    client.lock("{" + key + "}1"), client.lock("{" + key + "}2"), client.lock("x"), client.lock("y"));
+            many.lock();
+            many.unlock();
+            LockSemaphore semaphore = client.semaphore("{s}").limit(1);
+            semaphore.acquire().release();
+        }
+    }
+
+    @Test
+    void waits_follow_a_promotion_in_a_cluster() throws Exception {
+        try (TestCluster cluster = TestCluster.startWithReplicas(3);
+                LockClient client = LockClient.create(cluster.address())) {
+            String key = cluster.keyOf(cluster.node(0), "promoted");
+            FencedLock lock = client.lock(key);
+            Guard first = lock.acquire();
+            ConcurrentLinkedQueue<Integer> order = new ConcurrentLinkedQueue<>();
+            List<CompletableFuture<?>> waits = line(cluster.node(0), lock, 5, order);
+            cluster.failOver(0);
+            Waiting.waitFor("the tickets at the new primary", () -> cluster.node(3).stat("tickets") == 5);
+            assertEquals(Released.YES, first.release());
+            CompletableFuture.allOf(waits.toArray(CompletableFuture<?>[]::new)).get(30, TimeUnit.SECONDS);
+            assertEquals(5, order.size());
+        }
+    }
+
+    @Test
+    void a_killed_node_of_a_cluster_is_replaced() throws Exception {
+        try (TestCluster cluster = TestCluster.startWithReplicas(3);
+                LockClient client = LockClient.create(cluster.address())) {
+            FencedLock lock = client.lock(cluster.keyOf(cluster.node(0), "killed"));
+            Guard first = lock.acquire();
+            CompletableFuture<Optional<Guard>> wait = lock.acquireAsync(null);
+            cluster.node(0).awaitTickets(1);
+            cluster.node(0).kill();
+            first.close();
+            Guard next = wait.get(30, TimeUnit.SECONDS).orElseThrow();
+            assertEquals(Released.YES, next.release());
+            cluster.node(0).startAgain();
+        }
+    }
+
+    @Test
+    void sentinels_name_the_next_primary() throws Exception {
+        try (Sentinels fleet = Sentinels.start(1, 3)) {
+            for (LockClient opened : List.of(
+                    LockClient.create(fleet.address()), LockClient.builder(uri(fleet)).build())) {
+                try (LockClient client = opened) {
+                    FencedLock lock = client.lock("k");
+                    lock.lock();
+                    lock.unlock();
+                }
+            }
+            try (LockClient client = LockClient.create(fleet.address())) {
+                FencedLock lock = client.lock("k");
+                TestServer old = fleet.primary();
+                Guard first = lock.acquire();
+                CompletableFuture<Optional<Guard>> wait = lock.acquireAsync(null);
+                old.awaitTickets(1);
+                fleet.failOver();
+                fleet.awaitAnotherPrimaryThan(old);
+                first.close();
+                Guard next = wait.get(30, TimeUnit.SECONDS).orElseThrow();
+                Waiting.waitFor("the hold at the new primary", () -> fleet.primary() != old);
+                assertEquals(Released.YES, next.release());
+            }
+        }
+    }
+
+    private static RedisURI uri(Sentinels fleet) {
+        RedisURI.Builder uri = RedisURI.Builder.sentinel("127.0.0.1", fleet.ports().get(0), Sentinels.NAME);
+        fleet.ports().stream().skip(1).forEach(port -> uri.withSentinel("127.0.0.1", port));
+        return uri.build();
+    }
+
+    @Test
+    void a_promoted_replica_behind_one_address_is_followed() throws Exception {
+        try (TestServer primary = TestServer.start(); TestServer replica = TestServer.start()) {
+            replica.follow(primary);
+            replica.awaitSync(primary);
+            try (LockClient client = LockClient.create(primary.address())) {
+                Guard guard = client.lock("k", LockOptions.defaults().lease(Duration.ofMillis(1_200))).acquire();
+                replica.promote();
+                primary.follow(replica);
+                // A single address that leads to a replica for good: the renewals are refused.
+                Lost lost = guard.lost().get(5, TimeUnit.SECONDS);
+                assertTrue(lost.reason() == LostReason.REFUSED || lost.reason() == LostReason.TAKEN
+                        || lost.reason() == LostReason.UNCONFIRMED, lost.toString());
+                guard.close();
+                RefusedException refused = assertThrows(RefusedException.class, () -> client.lock("k").tryAcquire());
+                assertEquals("READONLY", refused.code());
+                CompletableFuture<Optional<Guard>> wait = client.lock("w").acquireAsync(null);
+                Thread.sleep(300);
+                primary.promote();
+                wait.get(10, TimeUnit.SECONDS).orElseThrow().release();
+            }
+        }
+    }
+
+    @Test
+    void tls_is_verified() throws Exception {
+        try (Certificates certificates = Certificates.create();
+                TestServer server = TestServer.builder().tls(certificates).start()) {
+            String address = "rediss://127.0.0.1:" + server.tlsPort();
+            SslOptions trusting = SslOptions.builder().jdkSslProvider()
+                    .trustManager(certificates.authority().toFile()).build();
+            try (LockClient client = LockClient.builder(address).sslOptions(trusting).build()) {
+                Guard guard = client.lock("k").acquire();
+                CompletableFuture<Optional<Guard>> wait = client.lock("k").acquireAsync(null);
+                server.awaitTickets(1);
+                guard.release();
+                wait.get(5, TimeUnit.SECONDS).orElseThrow().release();
+            }
+            try (LockClient client = LockClient.create(address)) {
+                UntrustedException refused =
+                        assertThrows(UntrustedException.class, () -> client.lock("k").tryLock(5, TimeUnit.SECONDS));
+                assertTrue(refused.getMessage().contains("127.0.0.1:" + server.tlsPort()));
+                assertThrows(UntrustedException.class, client.lock("k")::lock);
+            }
+        }
+    }
+
+    @Test
+    void a_password_and_a_database_are_used() throws Exception {
+        try (TestServer server = TestServer.builder().password("p%40ss:w").start()) {
+            String encoded = "redis://:p%2540ss%3Aw@127.0.0.1:" + server.port() + "/3";
+            try (LockClient client = LockClient.create(encoded)) {
+                assertEquals("127.0.0.1:" + server.port() + "/3", client.name());
+                Guard guard = client.lock("k").acquire();
+                CompletableFuture<Optional<Guard>> wait = client.lock("k").acquireAsync(null);
+                server.awaitTickets(1);
+                assertTrue(server.info("keyspace").contains("db3"));
+                guard.release();
+                wait.get(5, TimeUnit.SECONDS).orElseThrow().release();
+            }
+        }
+    }
+}

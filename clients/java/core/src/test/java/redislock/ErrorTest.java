@@ -1,0 +1,163 @@
+package redislock;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNotNull;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.io.PrintWriter;
+import java.io.StringWriter;
+import java.time.Duration;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.TimeUnit;
+import java.util.stream.IntStream;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.function.Executable;
+import redislock.testing.TestServer;
+
+/** Arguments, errors, and what their messages do not show. */
+class ErrorTest {
+    @Test
+    void wrong_arguments_are_refused_before_anything_is_sent() {
+        try (TestServer server = TestServer.start(); LockClient client = LockClient.create(server.address())) {
+            LockOptions options = LockOptions.defaults();
+            FencedLock lock = client.lock("k");
+            List<Executable> wrong = List.of(
+                    () -> options.lease(Duration.ofMillis(1)),
+                    () -> options.lease(Duration.ofNanos(1_999_999)),
+                    () -> options.lease(Duration.ofSeconds(-1)),
+                    () -> options.lease(Duration.ofDays(36_501)),
+                    () -> options.margin(Duration.ofMillis(-1)),
+                    () -> client.lock("k", options.margin(Duration.ofSeconds(16))),
+                    () -> options.owner(""),
+                    () -> options.owner("x".repeat(257)),
+                    () -> options.owner("#token"),
+                    () -> client.readWriteLock("k", options.owner("mode")),
+                    () -> client.readWriteLock("k", options.owner("a:write")),
+                    () -> options.limit(0),
+                    () -> client.lock("k", options.limit(1)),
+                    () -> client.semaphore("k", options.session()),
+                    () -> client.lock("k", options.session().fixedLease()),
+                    () -> lock.lock(Duration.ZERO),
+                    () -> lock.tryLock(Duration.ofSeconds(-1), Duration.ofSeconds(1)),
+                    () -> lock.tryLock(Duration.ZERO, Duration.ofMillis(1)),
+                    () -> lock.acquireWithin(Duration.ofMillis(-1)),
+                    () -> lock.acquireAsync(Duration.ofMillis(-1)),
+                    () -> client.semaphore("s").set(-1),
+                    () -> client.latch("l").set(-1),
+                    () -> client.latch("l").countDown(0),
+                    () -> client.latch("l").awaitWithin(Duration.ofMillis(-1)),
+                    () -> client.multiLock(),
+                    () -> client.multiLock(lock, client.lock("k")),
+                    () -> client.multiLock(IntStream.range(0, 1_025).mapToObj(i -> client.lock("k" + i)).toList()),
+                    () -> client.settled(Duration.ofSeconds(-1)),
+                    () -> LockClient.builder(server.address()).responseTimeout(Duration.ZERO),
+                    () -> LockClient.create("http://a:1"),
+                    () -> LockClient.create("redis+sentinel://a:1"),
+                    () -> LockClient.create("redis://a:x"),
+                    () -> LockClient.create("redis+cluster://a:1/2"),
+                    () -> LockClient.create("localhost:6379"));
+            wrong.forEach(call -> assertThrows(IllegalArgumentException.class, call));
+            List<Executable> missing = List.of(
+                    () -> client.lock((String) null),
+                    () -> client.lock((byte[]) null),
+                    () -> client.latch((String) null),
+                    () -> client.lock("k", null),
+                    () -> options.lease(null),
+                    () -> lock.acquireWithin(null),
+                    () -> lock.tryLock(null, Duration.ofSeconds(1)));
+            missing.forEach(call -> assertThrows(NullPointerException.class, call));
+            assertFalse(server.info("commandstats").contains("cmdstat_lock."), server.info("commandstats"));
+            assertEquals(0, client.statistics().connections());
+        }
+    }
+
+    @Test
+    void a_server_without_the_module_is_named() {
+        try (TestServer server = TestServer.withoutModule(); LockClient client = LockClient.create(server.address())) {
+            NotLoadedException error = assertThrows(NotLoadedException.class, client.lock("k")::lock);
+            assertEquals("LOCK.ACQUIRE", error.command());
+            assertTrue(error.getMessage().contains("127.0.0.1:" + server.port()));
+            assertTrue(error.getMessage().contains("loadmodule /usr/lib/redis/modules/libredis_lock.so"));
+            assertThrows(NotLoadedException.class, () -> client.latch("l").await());
+            assertThrows(NotLoadedException.class, () -> client.semaphore("s").set(1));
+        }
+    }
+
+    @Test
+    void refusals_have_classes() {
+        try (TestServer server = TestServer.builder().users().start()) {
+            server.call("SET", "text", "x");
+            try (LockClient client = LockClient.create(server.address())) {
+                WrongTypeException type = assertThrows(WrongTypeException.class, client.lock("text")::lock);
+                assertEquals("WRONGTYPE", type.code());
+                assertFalse(type.isPassing());
+            }
+            try (LockClient client = LockClient.create(server.address("app", "change-me-app"))) {
+                PermissionException error = assertThrows(PermissionException.class, client.lock("text")::lock);
+                assertEquals("NOPERM", error.code());
+                assertThrows(PermissionException.class, client.lock("lock:x")::isLocked);
+            }
+            try (LockClient client = LockClient.create(server.address("app", "wrong-secret"))) {
+                PermissionException error = assertThrows(PermissionException.class, client.lock("lock:x")::lock);
+                assertEquals("WRONGPASS", error.code());
+                assertHidden(error, "wrong-secret");
+            }
+        }
+    }
+
+    @Test
+    void messages_show_no_secret() {
+        List<Map.Entry<String, String>> secrets = List.of(
+                Map.entry("redis://u5er:s3cret@127.0.0.1:1", "s3cret"),
+                Map.entry("redis+cluster://u5er:s3cret@127.0.0.1:1,127.0.0.1:2", "s3cret"),
+                Map.entry("redis+sentinel://u5er:s3cret@127.0.0.1:1/x?sentinel-user=u5er&sentinel-password=s3cret",
+                        "s3cret"));
+        for (Map.Entry<String, String> secret : secrets) {
+            try (LockClient client = LockClient.create(secret.getKey())) {
+                FencedLock lock = client.lock("k", LockOptions.defaults().owner("0wner"));
+                LockConnectionException error = assertThrows(LockConnectionException.class, lock::tryAcquire);
+                for (Object shown : List.of(client, client.name(), lock, LockOptions.defaults().owner("0wner"))) {
+                    assertFalse(shown.toString().matches("(?s).*(s3cret|u5er|0wner).*"), shown.toString());
+                }
+                assertHidden(error, secret.getValue(), "u5er", "0wner");
+            }
+        }
+        for (String address : List.of("redis://u5er:s3cret@a:x", "redis+sentinel://u5er:s3cret@a:1",
+                "redis+sentinel://a:1/x?password=s3cret", "redis://u5er:%zz-s3cret@a:1", "u5er:s3cret")) {
+            assertHidden(assertThrows(IllegalArgumentException.class, () -> LockClient.create(address)), "s3cret", "u5er");
+        }
+    }
+
+    /** Fails when an exception shows one of these, in its message or in that of a cause. */
+    private static void assertHidden(Throwable error, String... secrets) {
+        StringWriter text = new StringWriter();
+        error.printStackTrace(new PrintWriter(text));
+        for (String secret : secrets) {
+            assertFalse(text.toString().contains(secret), text.toString());
+        }
+    }
+
+    @Test
+    void a_cause_is_kept() {
+        try (LockClient client = LockClient.create("redis://127.0.0.1:1")) {
+            LockConnectionException error = assertThrows(LockConnectionException.class, client.lock("k")::tryLock);
+            assertNotNull(error.getCause());
+            assertEquals("127.0.0.1:1", error.server());
+            assertTrue(error.isPassing());
+        }
+    }
+
+    @Test
+    void a_thread_of_the_transport_is_not_blocked() throws Exception {
+        try (TestServer server = TestServer.start(); LockClient client = LockClient.create(server.address());
+                io.lettuce.core.RedisClient lettuce = io.lettuce.core.RedisClient.create(server.address())) {
+            IllegalStateException refused = lettuce.connect().async().ping()
+                    .handle((pong, error) -> assertThrows(IllegalStateException.class, client.lock("k")::lock))
+                    .toCompletableFuture().get(5, TimeUnit.SECONDS);
+            assertTrue(refused.getMessage().contains("must not wait"));
+        }
+    }
+}

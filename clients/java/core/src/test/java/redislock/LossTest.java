@@ -1,0 +1,219 @@
+package redislock;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.time.Duration;
+import java.util.List;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ConcurrentLinkedQueue;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicReference;
+import org.junit.jupiter.api.Test;
+import redislock.testing.Proxy;
+import redislock.testing.TestServer;
+import redislock.testing.Waiting;
+
+/** Renewal, and the losses that are reported. */
+class LossTest {
+    private static final Duration LEASE = Duration.ofMillis(1_200);
+
+    @Test
+    void a_hold_is_renewed_for_as_long_as_it_lasts() throws Exception {
+        try (TestServer server = TestServer.start(); LockClient client = LockClient.create(server.address())) {
+            Guard guard = client.lock("k", LockOptions.defaults().lease(LEASE)).acquire();
+            Thread.sleep(3_000);
+            assertNull(guard.lostReason());
+            assertTrue(guard.validFor().toMillis() > 400);
+            assertEquals(Released.YES, guard.release());
+            assertTrue(client.statistics().renewals() >= 4);
+            assertEquals(0, client.statistics().losses());
+        }
+    }
+
+    @Test
+    void a_hold_that_is_broken_or_deleted_is_lost_at_the_next_renewal() throws Exception {
+        try (TestServer server = TestServer.start(); LockClient client = LockClient.create(server.address())) {
+            ConcurrentLinkedQueue<Lost> told = new ConcurrentLinkedQueue<>();
+            LockOptions options = LockOptions.defaults().lease(LEASE).onLost(told::add);
+            Guard broken = client.lock("broken", options).acquire();
+            Guard deleted = client.lock("deleted", options).acquire();
+            Guard retyped = client.lock("retyped", options).acquire();
+            server.call("LOCK.BREAK", "broken");
+            server.call("DEL", "deleted");
+            server.call("SET", "retyped", "x");
+            assertEquals(LostReason.TAKEN, broken.lost().get(5, TimeUnit.SECONDS).reason());
+            assertEquals(LostReason.TAKEN, deleted.lost().get(5, TimeUnit.SECONDS).reason());
+            Lost refused = retyped.lost().get(5, TimeUnit.SECONDS);
+            assertEquals(LostReason.REFUSED, refused.reason());
+            assertEquals("WRONGTYPE", refused.code());
+            Waiting.waitFor("the callbacks", () -> told.size() == 3);
+            assertEquals(3, client.statistics().losses());
+            assertEquals(Duration.ZERO, broken.validFor());
+            assertEquals(Released.NOT_HELD, broken.release());
+            deleted.close();
+            retyped.close();
+            Waiting.waitFor("the releases", () -> client.statistics().holds() == 0);
+        }
+    }
+
+    @Test
+    void the_loss_is_told_before_the_lease_ends_when_the_server_stands_still_or_dies() throws Exception {
+        for (boolean dies : new boolean[] {false, true}) {
+            try (TestServer server = TestServer.start(); LockClient client = LockClient.create(server.address())) {
+                long start = System.nanoTime();
+                Guard guard = client.lock("k", LockOptions.defaults().lease(LEASE)).acquire();
+                if (dies) {
+                    server.kill();
+                } else {
+                    server.pause();
+                }
+                Lost lost = guard.lost().get(5, TimeUnit.SECONDS);
+                long took = TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - start);
+                assertEquals(LostReason.UNCONFIRMED, lost.reason());
+                assertTrue(took >= 900 && took < 1_200, "told after " + took);
+                assertTrue(guard.validFor().toMillis() > 0, "the time left to stop");
+                if (dies) {
+                    server.startAgain();
+                } else {
+                    server.resume();
+                }
+                guard.close();
+            }
+        }
+    }
+
+    @Test
+    void a_passing_failure_is_survived() throws Exception {
+        try (TestServer server = TestServer.start();
+                Proxy proxy = Proxy.before(server.port());
+                LockClient client = LockClient.create(proxy.address())) {
+            Guard guard = client.lock("k", LockOptions.defaults().lease(LEASE)).acquire();
+            for (int i = 0; i < 4; i++) {
+                proxy.drop();
+                Thread.sleep(400);
+            }
+            assertNull(guard.lostReason());
+            assertEquals(Released.YES, guard.release());
+        }
+    }
+
+    @Test
+    void a_hung_renewal_delays_no_other_loss() throws Exception {
+        try (TestServer hung = TestServer.start();
+                TestServer alive = TestServer.start();
+                LockClient ofHung = LockClient.create(hung.address());
+                LockClient ofAlive = LockClient.create(alive.address())) {
+            Guard one = ofHung.lock("one", LockOptions.defaults().lease(Duration.ofSeconds(2))).acquire();
+            Guard two = ofHung.lock("two", LockOptions.defaults().lease(LEASE)).acquire();
+            Guard three = ofAlive.lock("three", LockOptions.defaults().lease(LEASE)).acquire();
+            long start = System.nanoTime();
+            hung.pause();
+            two.lost().get(5, TimeUnit.SECONDS);
+            long second = TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - start);
+            one.lost().get(5, TimeUnit.SECONDS);
+            long first = TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - start);
+            assertTrue(second < 1_200 && first < 2_000, "told after " + second + " and " + first);
+            assertNull(three.lostReason());
+            hung.resume();
+        }
+    }
+
+    @Test
+    void a_fixed_lease_is_not_renewed_and_its_end_is_told() throws Exception {
+        try (TestServer server = TestServer.start(); LockClient client = LockClient.create(server.address())) {
+            LockOptions options = LockOptions.defaults().lease(Duration.ofMillis(600)).fixedLease();
+            Guard guard = client.lock("k", options.margin(Duration.ZERO)).acquire();
+            long start = System.nanoTime();
+            assertEquals(LostReason.UNCONFIRMED, guard.lost().get(5, TimeUnit.SECONDS).reason());
+            assertTrue(TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - start) > 500);
+            assertEquals(0, client.statistics().renewals());
+            Guard extended = client.lock("e", options).acquire();
+            assertTrue(extended.renew(Duration.ofSeconds(20)));
+            Thread.sleep(700);
+            assertNull(extended.lostReason());
+            extended.release();
+        }
+    }
+
+    @Test
+    void a_callback_of_a_loss_may_use_the_client() throws Exception {
+        try (TestServer server = TestServer.start(); LockClient client = LockClient.create(server.address())) {
+            AtomicReference<Object> result = new AtomicReference<>();
+            CountDownLatch done = new CountDownLatch(1);
+            FencedLock other = client.lock("other");
+            client.lock("k", LockOptions.defaults().lease(Duration.ofMillis(600)).onLost(lost -> {
+                other.lock();
+                result.set(Thread.currentThread().getName());
+                other.unlock();
+                done.countDown();
+            })).acquire();
+            server.call("DEL", "k");
+            assertTrue(done.await(5, TimeUnit.SECONDS));
+            assertTrue(String.valueOf(result.get()).startsWith("redis-lock-callback-"));
+        }
+    }
+
+    @Test
+    void after_a_release_no_loss_is_told() throws Exception {
+        try (TestServer server = TestServer.start(); LockClient client = LockClient.create(server.address())) {
+            Guard guard = client.lock("k", LockOptions.defaults().lease(Duration.ofMillis(600))).acquire();
+            CompletableFuture<Lost> lost = guard.lost();
+            guard.release();
+            Thread.sleep(800);
+            assertFalse(lost.isDone());
+            assertEquals(0, client.statistics().losses());
+        }
+    }
+
+    @Test
+    void a_lost_reply_to_a_release_counts_as_released() throws Exception {
+        try (TestServer server = TestServer.start();
+                Proxy proxy = Proxy.before(server.port());
+                LockClient client = LockClient.create(proxy.address())) {
+            Guard guard = client.lock("k").acquire();
+            proxy.swallowReplyTo("LOCK.RELEASE");
+            assertEquals(Released.YES, guard.release());
+            assertTrue(proxy.hasSwallowed());
+        }
+    }
+
+    @Test
+    void a_late_acquire_is_undone() throws Exception {
+        try (TestServer server = TestServer.start();
+                Proxy proxy = Proxy.before(server.port());
+                LockClient client = LockClient.builder(proxy.address()).responseTimeout(Duration.ofSeconds(1)).build()) {
+            FencedLock lock = client.lock("k");
+            lock.lock();
+            lock.unlock();
+            proxy.delay("LOCK.ACQUIRE");
+            assertThrows(LockConnectionException.class, lock::tryAcquire);
+            Waiting.waitFor("the request", proxy::hasDelayed);
+            proxy.letGo();
+            Thread.sleep(100);
+            Waiting.waitFor("the undoing", () -> server.call("LOCK.INFO", "k") == null);
+        }
+    }
+
+    @Test
+    void a_session_ends_with_its_connection() throws Exception {
+        try (TestServer server = TestServer.start(); LockClient client = LockClient.create(server.address())) {
+            FencedLock lock = client.lock("k", LockOptions.defaults().session());
+            Guard guard = lock.tryAcquire().orElseThrow();
+            assertTrue(guard.validFor().toMillis() > 8_000 && guard.validFor().toMillis() < 10_000);
+            assertTrue(lock.acquireWithin(Duration.ofMillis(100)).isEmpty());
+            CompletableFuture<?> next = lock.acquireAsync(null);
+            server.awaitWaiters(1);
+            List<?> holders = (List<?>) redislock.testing.Conn.map(server.call("LOCK.INFO", "k")).get("holders");
+            Object id = redislock.testing.Conn.map(holders.get(0)).get("client-id");
+            server.killClients(each -> each.get("id").equals(String.valueOf(id)));
+            assertEquals(LostReason.DISCONNECTED, guard.lost().get(5, TimeUnit.SECONDS).reason());
+            next.get(5, TimeUnit.SECONDS);
+            guard.close();
+        }
+    }
+}
