@@ -1,0 +1,67 @@
+package redislock;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Optional;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.atomic.AtomicLong;
+import org.junit.jupiter.api.Test;
+import redislock.testing.TestServer;
+import redislock.testing.Waiting;
+
+/** Ten thousand waits of one process over two connections. */
+class CrowdTest {
+    private static final int WAITS = 10_000;
+    private static final Duration PATIENCE = Duration.ofSeconds(30);
+
+    @Test
+    void ten_thousand_waits_share_two_connections() throws Exception {
+        try (TestServer server = TestServer.start(); LockClient client = LockClient.create(server.address())) {
+            FencedLock lock = client.lock("crowd");
+            Guard first = lock.acquire();
+            long before = heap();
+            AtomicInteger inside = new AtomicInteger();
+            AtomicLong lastToken = new AtomicLong();
+            List<CompletableFuture<?>> waits = new ArrayList<>(WAITS);
+            long start = System.nanoTime();
+            for (int i = 0; i < WAITS; i++) {
+                CompletableFuture<Optional<Guard>> wait = lock.acquireAsync(null);
+                waits.add(wait.thenCompose(granted -> {
+                    Guard guard = granted.orElseThrow();
+                    assertEquals(1, inside.incrementAndGet());
+                    assertTrue(guard.token() > lastToken.getAndSet(guard.token()));
+                    inside.decrementAndGet();
+                    return guard.releaseAsync();
+                }));
+            }
+            Waiting.waitFor("the queue", PATIENCE, () -> server.stat("tickets") == WAITS);
+            long queued = System.nanoTime();
+            Waiting.waitFor("the replies", PATIENCE, () -> client.statistics().waiting() == WAITS);
+            long heapOfWaits = heap() - before;
+            assertEquals(2, server.clients().size());
+            assertEquals(1, server.killClients(each -> !each.get("sub").equals("0")));
+            long killed = System.nanoTime();
+            first.release();
+            CompletableFuture.allOf(waits.toArray(CompletableFuture<?>[]::new)).get(35, TimeUnit.SECONDS);
+            long drained = System.nanoTime();
+            System.out.printf("%,d waits: queued in %,d ms, %,d bytes of heap each, drained in %,d ms, %d connections%n",
+                    WAITS, (queued - start) / 1_000_000, heapOfWaits / WAITS, (drained - killed) / 1_000_000,
+                    client.statistics().connections());
+            assertEquals(3, client.statistics().connections(), "the subscription was killed once");
+            assertEquals(0, client.statistics().waiting());
+        }
+    }
+
+    private static long heap() {
+        for (int i = 0; i < 3; i++) {
+            System.gc();
+        }
+        return Runtime.getRuntime().totalMemory() - Runtime.getRuntime().freeMemory();
+    }
+}
