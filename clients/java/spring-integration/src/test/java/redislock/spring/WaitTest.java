@@ -16,6 +16,7 @@ import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
 import org.springframework.dao.CannotAcquireLockException;
 import redislock.LockClient;
+import redislock.testing.Proxy;
 import redislock.testing.TestServer;
 import redislock.testing.Waiting;
 
@@ -98,6 +99,28 @@ class WaitTest {
         held.unlock();
         assertTrue(interrupted.get(20, TimeUnit.SECONDS));
         assertEquals(-2, its.leaseLeft());
+    }
+
+    @Test
+    void an_interrupted_unlock_waits_for_its_reply() throws Exception {
+        try (Proxy proxy = Proxy.before(its.server.port()); LockClient client = LockClient.create(proxy.address())) {
+            FencedDistributedLock lock = new FencedLockRegistry(client, "reg").obtain("foo");
+            CompletableFuture<Boolean> interrupted = new CompletableFuture<>();
+            proxy.holdReplyTo("LOCK.RELEASE");
+            Thread holder = Registries.inThread(() -> {
+                lock.lock();
+                Thread.currentThread().interrupt();
+                lock.unlock();
+                interrupted.complete(Thread.currentThread().isInterrupted());
+            });
+            Waiting.waitFor("the release", proxy::hasDelayed);
+            assertFalse(lock.tryLock(50, TimeUnit.MILLISECONDS), "the thread still has the lock");
+            assertTrue(holder.isAlive());
+            proxy.letGo();
+            assertTrue(interrupted.get(20, TimeUnit.SECONDS));
+            assertTrue(lock.tryLock(1, TimeUnit.SECONDS));
+            lock.unlock();
+        }
     }
 
     @Test
