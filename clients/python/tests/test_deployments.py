@@ -155,9 +155,12 @@ def make_certificates(directory: pathlib.Path) -> tuple[str, str, str]:
     """A certificate of an authority, and one of the server with its key."""
     names = [str(directory / name) for name in ("ca.crt", "server.crt", "server.key", "ca.key", "server.csr", "ext")]
     ca, certificate, key, ca_key, request, extension = names
-    pathlib.Path(extension).write_text("subjectAltName=IP:127.0.0.1,DNS:localhost")
+    pathlib.Path(extension).write_text(
+        "subjectAltName=IP:127.0.0.1,DNS:localhost\nauthorityKeyIdentifier=keyid\nbasicConstraints=CA:FALSE\n"
+    )
     for line in (
-        f"req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=test-ca -keyout {ca_key} -out {ca}",
+        f"req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=test-ca -keyout {ca_key} -out {ca} "
+        "-addext basicConstraints=critical,CA:TRUE -addext keyUsage=critical,keyCertSign",
         f"req -newkey rsa:2048 -nodes -subj /CN=localhost -keyout {key} -out {request}",
         f"x509 -req -in {request} -CA {ca} -CAkey {ca_key} -CAcreateserial -days 2 -extfile {extension} "
         f"-out {certificate}",

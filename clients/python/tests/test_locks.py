@@ -402,3 +402,35 @@ def test_a_lost_lock_that_is_forgotten_is_forgotten(server: TestServer) -> None:
         wait_for("the losses", lambda: locks.statistics().losses == 20)
         gc.collect()
         wait_for("no hold", lambda: gc.collect() >= 0 and locks.statistics().holds == 0)
+
+
+def test_an_unanswered_extension_counts_if_it_is_shorter(server: TestServer, proxy: Proxy) -> None:
+    with Server(redis.Redis(port=proxy.port), response_timeout=0.5) as locks:
+        lock = locks.lock("k", timeout=30)
+        lock.acquire()
+        hold: Any = lock._hold()
+        # An extension is tried for as long as the lease lasts; here for the response timeout only.
+        hold.valid_for = lambda: 0.0
+        with server.stopped(), pytest.raises(redis.exceptions.TimeoutError):
+            lock.extend(3, replace_ttl=True)
+        del hold.valid_for
+        assert lock.valid_for() < 3
+
+
+def test_closing_ends_the_wait_for_a_name(server: TestServer) -> None:
+    locks = Server(server.client())
+    locks.lock("k", owner="me").acquire()
+    errors: list[type[BaseException]] = []
+
+    def wait(_: int) -> None:
+        try:
+            locks.lock("k", owner="me").acquire()
+        except client.Error as error:
+            errors.append(type(error))
+
+    threads = in_threads(3, wait)
+    wait_for("the waits", lambda: locks._home.engine is not None and locks._home.engine._uses == 3)
+    locks.close()
+    join(threads)
+    assert errors == [client.Closed] * 3
+    assert server.run("EXISTS k") == 0

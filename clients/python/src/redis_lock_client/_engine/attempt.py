@@ -49,10 +49,12 @@ async def _acquire(engine: Engine, terms: Terms, wait: Optional[float]) -> Optio
     if terms.owner is not None:
         reservation = await engine.names.reserve(claim, end)
         if reservation is None:
+            engine.check_open()
             return None
     attempt = _Attempt(engine, terms, claim, reservation)
     try:
         asked = await attempt.wait.try_once(over)
+        engine.check_open()
         if attempt.wait.is_usable(asked):
             return attempt.granted(asked)
         if asked.token is None and asked.error is None and not left(end):
@@ -68,9 +70,6 @@ async def _go_on(
     engine: Engine, attempt: _Attempt, asked: Asked, end: Optional[float], over: Optional[float]
 ) -> Optional[Hold]:
     """Goes on in a task of the engine, which its closing cancels, and gives up at ``over``."""
-    if engine.is_closing:
-        attempt.undo()
-        raise Closed("the server object is closed")
     task = engine.spawn_wait(attempt.run(asked, end), attempt.undo)
     try:
         done, _ = await asyncio.wait({task}, timeout=None if over is None else max(0.0, over - now()))

@@ -109,9 +109,13 @@ class Engine:
 
         :raises Closed: when the engine is closed.
         """
+        self.check_open()
+        self._uses += 1
+
+    def check_open(self) -> None:
+        """Raises :class:`Closed` when the engine is closed, or is being closed."""
         if self.is_closing or self.is_closed:
             raise Closed("the server object is closed")
-        self._uses += 1
 
     def end_use(self) -> None:
         """An operation has ended."""
@@ -308,6 +312,7 @@ class Engine:
         if self.is_closed:
             return
         self.is_closing = True
+        self.names.close()
         for task, withdraw in list(self.waits.items()):
             withdraw()
             task.cancel()
@@ -331,9 +336,10 @@ class Engine:
         self.close_now()
 
     async def _wait_for_releases(self, span: float) -> None:
-        waiting = self.loop.create_task(self.background.idle())
-        await asyncio.wait({waiting}, timeout=span)
-        waiting.cancel()
+        """Waits for the releases, and for the requests under way, whose grants are given back."""
+        end = now() + span
+        while (self.background.running or self._uses) and now() < end:
+            await asyncio.sleep(0.002)
 
 
 def _sweep(engine: weakref.ref[Engine]) -> None:

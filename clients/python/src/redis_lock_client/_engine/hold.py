@@ -160,21 +160,30 @@ class Hold:
         :raises Error: when the server refuses, or cannot be reached for as long as the lease lasts.
         """
         self._stop_renewal()
+        begun = Moment()
         try:
             sent = await renew_once(self.engine, self.claim, lease, self.token, self.valid_for())
         except NotOwned:
             self._lose(LostReason.TAKEN)
             raise
-        finally:
-            if self.notice.reason is None and not self.notice.is_over:
+        except BaseException:
+            # It may have been served: the shorter lease counts.
+            if begun.steady + lease < self.confirmed.steady + self.lease:
+                self._count_from(begun, lease)
+            elif self.notice.reason is None and not self.notice.is_over:
                 self._schedule_renewal()
+            raise
+        self._count_from(sent, lease)
+
+    def _count_from(self, sent: Moment, lease: float) -> None:
+        """The lease is this one, since the moment before its request was sent."""
         self.lease = lease
         self.confirmed = sent
         if self.notice.reason is None and not self.notice.is_over:
-            self._loss_timer.cancel()
-            self._loss_timer = self.engine.loop.call_later(max(0.0, self._loss_at - now()), self._check_loss)
             self._stop_renewal()
             self._schedule_renewal()
+            self._loss_timer.cancel()
+            self._check_loss()
 
     async def release(self) -> Released:
         """Releases the lock and waits for the reply of the server.

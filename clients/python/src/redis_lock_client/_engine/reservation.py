@@ -35,6 +35,13 @@ class Names:
     def __init__(self) -> None:
         #: Those who wait for a name, by name.
         self._reserved: dict[tuple[bytes, bytes, bytes], deque[asyncio.Future[None]]] = {}
+        self._is_closed = False
+
+    def close(self) -> None:
+        """Ends all waits for a name."""
+        self._is_closed = True
+        for waiting in list(self._reserved.values()):
+            self._wake(waiting)
 
     def try_reserve(self, name: tuple[bytes, bytes, bytes]) -> Optional[Reservation]:
         """Reserves this name if it is free."""
@@ -46,7 +53,7 @@ class Names:
     async def reserve(self, claim: Claim, end: Optional[float]) -> Optional[Reservation]:
         """Reserves the owner's name; None when it was not free in time."""
         name = (claim.key, claim.owner, claim.kind.word)
-        while True:
+        while not self._is_closed:
             reservation = self.try_reserve(name)
             if reservation is not None:
                 return reservation
@@ -62,6 +69,7 @@ class Names:
             if not done:
                 self._leave(name, freed)
                 return None
+        return None
 
     def free(self, name: tuple[bytes, bytes, bytes]) -> None:
         """Frees a name: the first that waits for it tries again."""
@@ -69,7 +77,7 @@ class Names:
 
     def _wake(self, waiting: deque[asyncio.Future[None]]) -> None:
         # All try again: the first takes the name, the others wait behind it in the same order.
-        for freed in waiting:
+        for freed in list(waiting):
             if not freed.done():
                 freed.set_result(None)
 
