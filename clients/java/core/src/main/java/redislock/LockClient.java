@@ -6,9 +6,11 @@ import io.lettuce.core.resource.ClientResources;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.List;
+import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Executor;
 import java.util.concurrent.ExecutorService;
+import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.SynchronousQueue;
 import java.util.concurrent.ThreadPoolExecutor;
 import java.util.concurrent.TimeUnit;
@@ -40,6 +42,9 @@ public final class LockClient implements AutoCloseable {
     private static final Duration LONGEST_TIMEOUT = Duration.ofDays(1);
     /** How much longer than the response timeout the end of a client may take. */
     private static final long END_MILLIS = 2_000;
+    private static final String CALLBACK = "redis-lock-callback-";
+    /** Threads for the stages of futures. */
+    private static final int COMPLETIONS = 16;
 
     private final Network network;
     private final Connector connector;
@@ -49,24 +54,30 @@ public final class LockClient implements AutoCloseable {
     private final ThreadHolds threads;
     /** Null where the program has its own executor. */
     private final ExecutorService callbacks;
+    private final ExecutorService completions;
     private final AtomicBoolean isClosed = new AtomicBoolean();
 
     private LockClient(Builder builder) {
         connector = new Connector(counts, builder.responseTimeout, builder.resources, builder.ssl);
         loop = new Loop("redis-lock-timers");
         network = new Network(builder.address, connector, loop, counts, builder.parks);
-        callbacks = builder.executor == null ? ownExecutor() : null;
-        engine = new Engine(network, builder.executor == null ? callbacks : builder.executor);
+        boolean isOwn = builder.executor == null;
+        // A loss waits for no other callback. The stages of futures share a few threads: ten thousand may complete at once.
+        callbacks = isOwn ? ownExecutor(0, Integer.MAX_VALUE, new SynchronousQueue<>()) : null;
+        completions = isOwn ? ownExecutor(COMPLETIONS, COMPLETIONS, new LinkedBlockingQueue<>()) : null;
+        engine = new Engine(network, isOwn ? callbacks : builder.executor, isOwn ? completions : builder.executor);
         threads = new ThreadHolds(engine);
     }
 
-    private static ExecutorService ownExecutor() {
+    private static ExecutorService ownExecutor(int core, int most, BlockingQueue<Runnable> queue) {
         AtomicInteger number = new AtomicInteger();
-        return new ThreadPoolExecutor(0, Integer.MAX_VALUE, 30, TimeUnit.SECONDS, new SynchronousQueue<>(), task -> {
-            Thread thread = new Thread(task, "redis-lock-callback-" + number.incrementAndGet());
+        ThreadPoolExecutor executor = new ThreadPoolExecutor(core, most, 30, TimeUnit.SECONDS, queue, task -> {
+            Thread thread = new Thread(task, CALLBACK + number.incrementAndGet());
             thread.setDaemon(true);
             return thread;
         });
+        executor.allowCoreThreadTimeOut(true);
+        return executor;
     }
 
     /**
@@ -329,6 +340,7 @@ public final class LockClient implements AutoCloseable {
             return;
         }
         Blocking.await(engine.close(), network.patience());
+        engine.finish();
         loop.end();
         network.close();
         boolean isInterrupted = Thread.interrupted();
@@ -345,11 +357,11 @@ public final class LockClient implements AutoCloseable {
     }
 
     private void endCallbacks() throws InterruptedException {
-        if (callbacks != null) {
-            callbacks.shutdown();
+        for (ExecutorService own : callbacks == null ? List.<ExecutorService>of() : List.of(completions, callbacks)) {
+            own.shutdown();
             // A callback that closes the client does not wait for itself.
-            if (!Thread.currentThread().getName().startsWith("redis-lock-callback-")) {
-                callbacks.awaitTermination(END_MILLIS, TimeUnit.MILLISECONDS);
+            if (!Thread.currentThread().getName().startsWith(CALLBACK)) {
+                own.awaitTermination(END_MILLIS, TimeUnit.MILLISECONDS);
             }
         }
     }
@@ -425,7 +437,7 @@ public final class LockClient implements AutoCloseable {
 
         /**
          * Runs the callbacks of losses and the dependent stages of futures. By default the client has daemon threads of
-         * its own for them.
+         * its own for them: a thread for each loss that is being reported, and 16 for all stages of futures.
          *
          * @param executor must not run them in the calling thread
          * @return this

@@ -13,7 +13,15 @@ import java.util.Objects;
  * @param text   with {@link LostReason#REFUSED} the text of the server's error, otherwise empty
  */
 public record Lost(String name, long token, LostReason reason, String code, String text) {
-    /** A loss; nothing is null. */
+    /**
+     * A loss; nothing is null.
+     *
+     * @param name   the key as text
+     * @param token  the fencing token
+     * @param reason why it was lost
+     * @param code   the code of the server's error, or empty
+     * @param text   the text of the server's error, or empty
+     */
     public Lost {
         Objects.requireNonNull(name);
         Objects.requireNonNull(reason);

@@ -4,6 +4,7 @@ package redislock;
 public class NotLoadedException extends LockException {
     private static final long serialVersionUID = 1;
 
+    /** The command that the server does not know. */
     private final String command;
 
     /**

@@ -14,7 +14,9 @@ public class RefusedException extends LockException {
     private static final Set<String> PASSING =
             Set.of("TRYAGAIN", "BUSY", "LOCKDELAY", "LOCKBUSY", "NOREPLICAS", "OOM", "MISCONF");
 
+    /** The first word of the error. */
     private final String code;
+    /** The rest. */
     private final String text;
 
     /**

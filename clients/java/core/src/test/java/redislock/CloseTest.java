@@ -88,6 +88,38 @@ class CloseTest {
     }
 
     @Test
+    void closing_ends_calls_that_wait_for_an_answer() throws Exception {
+        try (TestServer server = TestServer.start()) {
+            LockClient client = LockClient.builder(server.address()).responseTimeout(Duration.ofSeconds(2)).build();
+            Guard guard = client.lock("k").acquire();
+            Guard renewed = client.lock("r").acquire();
+            client.lock("t").lock();
+            server.pause();
+            List<Thread> threads = new java.util.ArrayList<>();
+            List<Runnable> calls = List.of(guard::release, () -> renewed.renew(Duration.ofSeconds(40)),
+                    () -> client.latch("l").countDown(), () -> client.semaphore("s").set(1));
+            for (Runnable call : calls) {
+                Thread thread = new Thread(() -> {
+                    try {
+                        call.run();
+                    } catch (LockException | LockClosedException expected) {
+                        // Whether it is told of the silence or of the end depends on which comes first.
+                    }
+                });
+                thread.start();
+                threads.add(thread);
+            }
+            Thread.sleep(100);
+            client.close();
+            for (Thread thread : threads) {
+                thread.join(1_000);
+                assertTrue(!thread.isAlive(), "a call waits for ever");
+            }
+            server.resume();
+        }
+    }
+
+    @Test
     void shared_resources_stay_open() throws Exception {
         ClientResources resources = ClientResources.create();
         try (TestServer server = TestServer.start()) {

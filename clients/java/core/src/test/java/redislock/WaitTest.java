@@ -161,6 +161,62 @@ class WaitTest {
     }
 
     @Test
+    void a_user_with_channels_waits_with_tickets() throws Exception {
+        try (TestServer server = TestServer.builder().users().start()) {
+            server.call("ACL", "SETUSER", "app", "&lock:tickets:*", "+publish", "+subscribe");
+            try (LockClient client = LockClient.create(server.address("app", "change-me-app"))) {
+                FencedLock lock = client.lock("lock:k");
+                Guard first = lock.acquire();
+                Line line = new Line(lock);
+                line.join(server, 5, false);
+                first.release();
+                line.awaitAll();
+            }
+        }
+    }
+
+    @Test
+    void a_subscription_that_has_gone_silent_is_replaced() throws Exception {
+        try (TestServer server = TestServer.start();
+                Proxy proxy = Proxy.before(server.port());
+                LockClient client = LockClient.builder(proxy.address()).responseTimeout(Duration.ofMillis(800)).build()) {
+            FencedLock lock = client.lock("k");
+            Guard first = lock.acquire();
+            Line line = new Line(lock);
+            line.join(server, 10, false);
+            // From the next probe on nothing comes on that connection, the message of the grant neither.
+            proxy.holdReplyTo("SUBSCRIBE");
+            Waiting.waitFor("the probe", proxy::hasDelayed);
+            first.release();
+            line.awaitAll();
+            proxy.letGo();
+            assertTrue(client.statistics().connections() >= 3);
+        }
+    }
+
+    @Test
+    void an_acquire_whose_reply_is_lost_holds_once() throws Exception {
+        try (TestServer server = TestServer.start();
+                Proxy proxy = Proxy.before(server.port());
+                LockClient client = LockClient.create(proxy.address())) {
+            FencedLock lock = client.lock("k");
+            for (String lost : new String[] {"LOCK.ACQUIRE", "NOTIFY"}) {
+                Guard holder = lost.equals("NOTIFY") ? lock.acquire() : null;
+                proxy.swallowReplyTo(lost);
+                CompletableFuture<Optional<Guard>> wait = lock.acquireAsync(Duration.ofSeconds(20));
+                Waiting.waitFor("the request", proxy::hasSwallowed);
+                if (holder != null) {
+                    holder.release();
+                }
+                Guard guard = wait.get(10, TimeUnit.SECONDS).orElseThrow();
+                assertEquals("1", server.call("HGET", "k", guard.owner()));
+                assertEquals(Released.YES, guard.release());
+                assertEquals(0L, server.stat("tickets"));
+            }
+        }
+    }
+
+    @Test
     void a_lost_message_is_found_by_asking_again() throws Exception {
         try (TestServer server = TestServer.start();
                 Proxy proxy = Proxy.before(server.port());

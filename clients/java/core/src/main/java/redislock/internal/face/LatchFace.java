@@ -55,14 +55,15 @@ public final class LatchFace implements Latch {
     private Object atMostOnce(Cmd command) {
         engine.checkOpen();
         Blocking.check();
-        return Blocking.get(Retrier.atMostOnce(engine.network(), key, Cmd.of("LATCH.WAIT", key), command));
+        return Blocking.get(engine.answer(
+                Retrier.atMostOnce(engine.network(), key, Cmd.of("LATCH.WAIT", key), command)));
     }
 
     @Override
     public long count() {
         engine.checkOpen();
         Blocking.check();
-        Object reply = Blocking.get(Retrier.repeatable(engine.network(), key, Cmd.of("GET", key)));
+        Object reply = Blocking.get(engine.answer(Retrier.repeatable(engine.network(), key, Cmd.of("GET", key))));
         try {
             return reply == null ? 0 : Math.max(0, Long.parseLong(String.valueOf(Reply.text(reply))));
         } catch (NumberFormatException notACount) {
@@ -105,7 +106,7 @@ public final class LatchFace implements Latch {
         LatchWait wait = LatchWait.start(engine, key, Leases.end(longest));
         CompletableFuture<Boolean> future = new CompletableFuture<>();
         future.whenComplete((isOpen, error) -> wait.cancel());
-        wait.result().whenComplete((isOpen, error) -> engine.callBack(() -> {
+        wait.result().whenComplete((isOpen, error) -> engine.complete(() -> {
             if (error != null) {
                 future.completeExceptionally(error);
             } else {

@@ -16,6 +16,7 @@ import redislock.Mode;
 import redislock.Released;
 import redislock.internal.Clock;
 import redislock.internal.lock.Blocking;
+import redislock.internal.lock.Engine;
 import redislock.internal.lock.Hold;
 import redislock.internal.lock.Leases;
 import redislock.internal.lock.Terms;
@@ -174,9 +175,11 @@ public final class LockFace implements FencedLock {
 
     @Override
     public boolean isLocked() {
-        terms.engine().checkOpen();
+        Engine engine = terms.engine();
+        engine.checkOpen();
         Blocking.check();
-        Object info = Blocking.get(Retrier.repeatable(terms.engine().network(), key, Cmd.of("LOCK.INFO", key)));
+        Object info = Blocking.get(
+                engine.answer(Retrier.repeatable(engine.network(), key, Cmd.of("LOCK.INFO", key))));
         boolean isHeld = Reply.field(info, "holders") instanceof List<?> holders && !holders.isEmpty();
         return isHeld && mode().name().equalsIgnoreCase(Reply.text(Reply.field(info, "mode")));
     }

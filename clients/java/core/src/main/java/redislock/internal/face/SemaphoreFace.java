@@ -52,7 +52,7 @@ public final class SemaphoreFace implements LockSemaphore {
     private Object call(Cmd command) {
         engine.checkOpen();
         Blocking.check();
-        return Blocking.get(Retrier.repeatable(engine.network(), key, command));
+        return Blocking.get(engine.answer(Retrier.repeatable(engine.network(), key, command)));
     }
 
     @Override

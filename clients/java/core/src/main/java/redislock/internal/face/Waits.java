@@ -61,7 +61,7 @@ final class Waits {
         Acquisition acquisition = Acquisition.start(List.of(terms), end);
         CompletableFuture<Optional<T>> future = new CompletableFuture<>();
         future.whenComplete((granted, error) -> acquisition.cancel());
-        acquisition.result().whenComplete((holds, error) -> engine.callBack(() -> {
+        acquisition.result().whenComplete((holds, error) -> engine.complete(() -> {
             if (error != null) {
                 future.completeExceptionally(error);
             } else if (holds == null) {

@@ -16,23 +16,29 @@ public final class Engine {
     private static final System.Logger LOG = System.getLogger("redislock");
 
     private final Network network;
+    /** Runs callbacks of losses, and separately, so that no loss waits for a program, the stages of futures. */
     private final Executor callbacks;
+    private final Executor completions;
     private final Background background = new Background();
     /** The holds and acquisitions of this client. */
     private final Set<Hold> holds = ConcurrentHashMap.newKeySet();
     private final Set<Pending> pending = ConcurrentHashMap.newKeySet();
     /** The first part of the owners of threads. */
     private final String id = UUID.randomUUID().toString();
+    /** Futures for which threads may wait at the end. */
+    private final Set<CompletableFuture<?>> answers = ConcurrentHashMap.newKeySet();
     private volatile boolean isClosed;
+    private volatile boolean isFinished;
 
     /** Something that waits for an answer, and is ended when the client is closed. */
     public interface Pending {
         void end(RuntimeException why);
     }
 
-    public Engine(Network network, Executor callbacks) {
+    public Engine(Network network, Executor callbacks, Executor completions) {
         this.network = network;
         this.callbacks = callbacks;
+        this.completions = completions;
     }
 
     public Network network() {
@@ -66,13 +72,34 @@ public final class Engine {
         }
     }
 
-    /** Runs code of the program: never on a thread of the transport, nor on that of the client. */
-    public void callBack(Runnable code) {
+    /** Reports a loss to the program: never on a thread of the transport, nor on that of the client. */
+    void callBack(Runnable code) {
+        run(callbacks, code);
+    }
+
+    /** Completes a future of the program: never on a thread of the transport, nor on that of the client. */
+    public void complete(Runnable code) {
+        run(completions, code);
+    }
+
+    private static void run(Executor executor, Runnable code) {
         try {
-            callbacks.execute(code);
+            executor.execute(code);
         } catch (RejectedExecutionException over) {
             LOG.log(System.Logger.Level.WARNING, "the executor of callbacks has refused one: {0}", over.getMessage());
         }
+    }
+
+    /** The same future, which the end of the client completes if no answer does: a thread may wait for it. */
+    public <T> CompletableFuture<T> answer(CompletableFuture<T> future) {
+        if (!future.isDone()) {
+            answers.add(future);
+            future.whenComplete((value, error) -> answers.remove(future));
+            if (isFinished) {
+                future.completeExceptionally(new LockClosedException(network.name()));
+            }
+        }
+        return future;
     }
 
     void add(Hold hold) {
@@ -98,11 +125,17 @@ public final class Engine {
         pending.remove(waiting);
     }
 
-    /** Ends all waits and releases all holds. False on a second call. Completes when all of that is answered. */
+    /** Ends all waits and releases all holds. Completes when all of that is answered. */
     public CompletableFuture<Void> close() {
         isClosed = true;
         pending.forEach(waiting -> waiting.end(new LockClosedException(network.name())));
         holds.forEach(Hold::close);
         return background.settled();
+    }
+
+    /** Ends what still waits for an answer. */
+    public void finish() {
+        isFinished = true;
+        answers.forEach(answer -> answer.completeExceptionally(new LockClosedException(network.name())));
     }
 }

@@ -146,7 +146,7 @@ public final class Hold implements Permit {
     public boolean renew(Duration lease) {
         long nanos = Leases.checked(lease);
         Blocking.check();
-        return Blocking.get(renewal.renewTo(nanos));
+        return Blocking.get(engine.answer(renewal.renewTo(nanos)));
     }
 
     @Override
@@ -169,7 +169,7 @@ public final class Hold implements Permit {
     @Override
     public CompletableFuture<Released> releaseAsync() {
         CompletableFuture<Released> result = new CompletableFuture<>();
-        releaseOnce(false).whenComplete((released, error) -> engine.callBack(() -> {
+        releaseOnce(false).whenComplete((released, error) -> engine.complete(() -> {
             if (error != null) {
                 result.completeExceptionally(error);
             } else {
@@ -207,6 +207,7 @@ public final class Hold implements Permit {
             return result;
         }
         engine.background().begin();
+        engine.answer(result);
         Confirmed last = confirmed;
         long leaseEnd = Clock.plus(last.sent().steady(), last.lease());
         long end = Math.max(leaseEnd, Clock.plus(Clock.now(), engine.network().patience()));

@@ -2,7 +2,7 @@ package redislock.internal.net;
 
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
-import redislock.LockConnectionException;
+import redislock.LockException;
 import redislock.internal.Loop;
 
 /** The look-up of the primary at the sentinels, one after another. */
@@ -82,9 +82,8 @@ final class Sentinels {
         return null;
     }
 
-    /** It passes: the sentinels may just have started, and one that knows the name may come back. */
-    private LockConnectionException unknown() {
+    private LockException unknown() {
         String what = "no sentinel knows a primary of the name '" + address.primary() + "'";
-        return new LockConnectionException(address.name(), what, null);
+        return new LockException(address.name(), what, null);
     }
 }
