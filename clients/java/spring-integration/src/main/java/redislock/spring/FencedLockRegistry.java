@@ -24,8 +24,9 @@ import redislock.Lost;
  * Locks of a server with the redis-lock module, as a {@code LockRegistry} of Spring Integration. It takes the place of
  * {@code RedisLockRegistry}: the key of a lock is {@code registryKey:lockKey}, and the lease is 60 s unless it is set.
  *
- * <p>Waiting threads are granted a lock by the server, in the order of their requests across all processes; nothing is
- * polled. Each grant has a fencing token, see {@link FencedDistributedLock#token()}.
+ * <p>Nothing is polled. The threads of a registry that want one lock wait in order, and the first of them waits at the
+ * server, which grants the lock to the registries of all processes in the order of their requests. Each grant has a
+ * fencing token, see {@link FencedDistributedLock#token()}.
  *
  * <p>By default a lease is not renewed, so a lock that is held for longer is lost, and the {@code unlock()} that
  * follows throws {@link java.util.ConcurrentModificationException}. {@link #setRenewing} makes the client renew leases

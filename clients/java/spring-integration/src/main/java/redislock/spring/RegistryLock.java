@@ -17,13 +17,13 @@ import redislock.Released;
 /**
  * A lock of a registry: a local lock that counts the holds of a thread, and the guard of the server's lock, which is
  * acquired by the outermost hold and released with it. Of the threads of one registry only the one with the local lock
- * waits at the server.
+ * waits at the server. The local lock is fair, as the server's queue is.
  */
 final class RegistryLock implements FencedDistributedLock {
     private final FencedLockRegistry registry;
     private final String key;
     private final String path;
-    private final ReentrantLock local = new ReentrantLock();
+    private final ReentrantLock local = new ReentrantLock(true);
     private volatile long lockedAt = System.currentTimeMillis();
 
     /** Present while the lock is held. Written by the thread that has the local lock. */
