@@ -31,8 +31,10 @@ refuse 'tests wait for conditions, not for time' '(thread|time)::sleep' \
     $(find tests -name '*.rs' ! -path 'tests/harness/*' ! -path 'tests/faults/*')
 # tests/harness polls; tests/faults and client/tests/trial play loads and faults at random. Elsewhere a test of the
 # client may let time pass as the work of a holder, the length of a fault or a phase, and says which.
-if found=$(find client/tests cli/tests -name '*.rs' ! -path 'client/tests/trial/*' -exec awk '
-    /(^|[^_[:alnum:]])sleep\(/ && last !~ /\/\/ sleep: ./ { print FILENAME ":" FNR ":" $0 }
+# (The packages of clients/ poll in their harness.)
+if found=$(find client/tests cli/tests clients/java/*/src/test clients/python/tests \( -name '*.rs' -o -name '*.java' -o -name '*.py' \) \
+    ! -path 'client/tests/trial/*' ! -name harness.py -exec awk '
+    /(^|[^_[:alnum:]])sleep\(/ && !/asyncio\.sleep\(0\)/ && last !~ /(\/\/|#) sleep: ./ { print FILENAME ":" FNR ":" $0 }
     { last = $0 }' {} + | grep .); then
     printf 'lint: tests wait for conditions; an unavoidable sleep has its reason on the line before (// sleep: ...)\n%s\n\n' "$found"
     failed=1
@@ -53,16 +55,22 @@ if found=$(git ls-files '*.rs' 2>/dev/null | xargs awk 'length > 120 && /^ *\/\/
     failed=1
 fi
 
+if found=$(git ls-files 'clients/*.java' 'clients/*.py' 'benches/clients/*.java' 'benches/clients/*.py' 'clients/*.md' 2>/dev/null |
+    xargs awk 'length > 120 && !/^\|/ { print FILENAME ":" FNR }' 2>/dev/null | grep .); then
+    printf 'lint: the packages of clients/ wrap at 120 columns\n%s\n\n' "$found"
+    failed=1
+fi
+
 # A published package has no repository around it.
-if found=$(grep -nE '\]\(\.\./' client/README.md cli/README.md); then
+if found=$(grep -nE '\]\(\.\./' client/README.md cli/README.md clients/python/README.md); then
     printf 'lint: a link leads out of the package\n%s\n\n' "$found"
     failed=1
 fi
 
-for file in $(find src tests client cli -name '*.rs' -o -name '*.java' -o -name '*.py' -o -name '*.js' -o -name '*.go' -o -name '*.rb'); do
+for file in $(find src tests client cli clients benches/clients -name '*.rs' -o -name '*.java' -o -name '*.py' -o -name '*.js' -o -name '*.go' -o -name '*.rb'); do
     lines=$(wc -l <"$file")
     case $file in
-    src/lock/tests/* | tests/* | client/tests/* | cli/tests/*) most=700 ;;
+    src/lock/tests/* | tests/* | client/tests/* | cli/tests/* | clients/python/tests/* | clients/java/*/src/test/*) most=700 ;;
     *) most=500 ;;
     esac
     if [ "$lines" -gt $most ]; then
@@ -91,6 +99,24 @@ repeats() {
 }
 repeats Cargo.toml 'redis-lock-client = { version = "'
 repeats packaging/kubernetes/values.yaml 'redis-lock-module:'
+grep -qxF "version = \"$version\"" clients/python/pyproject.toml || {
+    echo "lint: clients/python/pyproject.toml must say version = \"$version\", the version of Cargo.toml"
+    failed=1
+}
+# Of each pom its own version, or that of its parent: the line after the artifact's name.
+for pom in $(git ls-files 'clients/java/*pom.xml'); do
+    stated=$(grep -A1 '<artifactId>redis-lock-parent</artifactId>' "$pom" | sed -n 's/.*<version>\(.*\)<.*/\1/p')
+    if [ "$stated" != "$version" ]; then
+        echo "lint: $pom must say version $version, the version of Cargo.toml, and says: $stated"
+        failed=1
+    fi
+done
+for page in $(git ls-files 'clients/*.md'); do
+    if found=$(grep -A1 '<artifactId>redis-lock-' "$page" | grep '<version>' | grep -vF "<version>$version</version>"); then
+        echo "lint: $page must name version $version: $found"
+        failed=1
+    fi
+done
 if found=$(grep -nE '^version = ' benches/Cargo.toml cli/Cargo.toml client/Cargo.toml tests/*/Cargo.toml | grep -v '"0\.0\.0"$'); then
     printf 'lint: the version is in the Cargo.toml of the root only (version.workspace = true)\n%s\n\n' "$found"
     failed=1

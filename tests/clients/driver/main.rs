@@ -9,8 +9,8 @@
 //! A helper that waits by tickets is an entry in the second list and a file in its client's directory.
 //! `ticket_agent.rs` has the orders of its agent, `tickets.rs` its tests.
 //!
-//! The packages of this repository for other languages (`clients/`) go through the same tests. Theirs is the third list:
-//! an agent around the built package, once with parked waits and once with tickets.
+//! The packages of `clients/` go through the same tests: the third list is theirs. Their agents use the built packages,
+//! once with parked waits and once with tickets.
 //!
 //! `make test-clients` installs the clients that the machine supports and runs their tests; a test of a client that is
 //! not installed fails. The driver's own connections hold locks and wait for them, too, so that a test can see the
