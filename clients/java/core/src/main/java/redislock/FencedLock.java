@@ -11,13 +11,13 @@ import java.util.concurrent.locks.Lock;
  * A lock on a key of a server, with two faces. Waiters of both are granted the lock in the order of their requests, by
  * the server.
  *
- * <p>The face of {@link Lock} is bound to the calling thread. Its owner is {@code uuid:threadId}, with one UUID for each
- * {@link LockClient}: the form of Redisson's {@code RLock}. It is re-entrant: the thread that holds the lock counts its
- * holds in this process, also across several objects for one key of one client. A re-entry after a loss is refused with
- * {@link LockLostException}.
+ * <p>The face of {@link Lock} is bound to the calling thread. Its owner is {@code uuid:threadId}, with one UUID for
+ * each {@link LockClient}: the form of Redisson's {@code RLock}. It is re-entrant: the thread that holds the lock
+ * counts its holds in this process, also across several objects for one key of one client. A re-entry after a loss is
+ * refused with {@link LockLostException}.
  *
- * <p>The face of {@link Guard} is bound to nothing. Each acquisition has an owner of its own, so two acquisitions exclude
- * each other, also in one thread.
+ * <p>The face of {@link Guard} is bound to nothing. Each acquisition has an owner of its own, so two acquisitions
+ * exclude each other, also in one thread.
  *
  * <p>Methods that wait throw {@link IllegalStateException} on a thread of the transport, which must not be blocked.
  */
@@ -151,7 +151,8 @@ public interface FencedLock extends Lock {
     Duration validFor();
 
     /**
-     * The guard of this thread's hold, to pass to other threads or to wait for its loss. Release it by {@link #unlock()}.
+     * The guard of this thread's hold, to pass to other threads or to wait for its loss. Release it by
+     * {@link #unlock()}.
      *
      * @return the guard
      * @throws IllegalMonitorStateException when this thread holds nothing

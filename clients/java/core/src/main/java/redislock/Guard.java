@@ -11,8 +11,8 @@ import java.util.concurrent.CompletableFuture;
  */
 public interface Guard extends AutoCloseable {
     /**
-     * The fencing token of this grant: higher than that of every earlier grant of this key. Pass it to the resource that
-     * the lock protects, which has to refuse lower ones. (Readers that hold a lock together share one.)
+     * The fencing token of this grant: higher than that of every earlier grant of this key. Pass it to the resource
+     * that the lock protects, which has to refuse lower ones. (Readers that hold a lock together share one.)
      *
      * @return the token
      */
@@ -59,8 +59,8 @@ public interface Guard extends AutoCloseable {
     Duration validFor();
 
     /**
-     * Sets the lease to this time from now, longer or shorter ({@code LOCK.RENEW}); later renewals in the background use
-     * it too. Blocks until the server has answered.
+     * Sets the lease to this time from now, longer or shorter ({@code LOCK.RENEW}); later renewals in the background
+     * use it too. Blocks until the server has answered.
      *
      * @param lease 2 ms to a hundred years
      * @return true when the lock is still held, false when it is lost
@@ -70,8 +70,8 @@ public interface Guard extends AutoCloseable {
     boolean renew(Duration lease);
 
     /**
-     * Sets the lease to this time from now and leaves the lock to it: it is no longer renewed, and neither this guard nor
-     * the end of its client releases it. Blocks until the server has answered.
+     * Sets the lease to this time from now and leaves the lock to it: it is no longer renewed, and neither this guard
+     * nor the end of its client releases it. Blocks until the server has answered.
      *
      * @param lease 2 ms to a hundred years
      * @return true when the lock was still held

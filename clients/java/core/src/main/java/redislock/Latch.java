@@ -34,9 +34,9 @@ public interface Latch {
     long countDown();
 
     /**
-     * Counts the latch down ({@code LATCH.DOWN}). The request is served at most once: while the server has certainly not
-     * served it, it is repeated, for at most the response timeout. When the connection breaks between request and reply
-     * it is not repeated.
+     * Counts the latch down ({@code LATCH.DOWN}). The request is served at most once: while the server has certainly
+     * not served it, it is repeated, for at most the response timeout. When the connection breaks between request and
+     * reply it is not repeated.
      *
      * @param count one or more
      * @return the rest: 0 when the latch is open

@@ -34,9 +34,9 @@ import redislock.internal.net.Connector;
 import redislock.internal.net.Network;
 
 /**
- * The locks of a server that has the module loaded, of a cluster of them, or of the primary that sentinels name. Opening a
- * client sends nothing. One client for a program is enough: it has one connection to each node for all requests, one more
- * for the messages of waits, and one thread for timers.
+ * The locks of a server that has the module loaded, of a cluster of them, or of the primary that sentinels name.
+ * Opening a client sends nothing. One client for a program is enough: it has one connection to each node for all
+ * requests, one more for the messages of waits, and one thread for timers.
  */
 public final class LockClient implements AutoCloseable {
     private static final Duration LONGEST_TIMEOUT = Duration.ofDays(1);
@@ -62,7 +62,8 @@ public final class LockClient implements AutoCloseable {
         loop = new Loop("redis-lock-timers");
         network = new Network(builder.address, connector, loop, counts, builder.parks);
         boolean isOwn = builder.executor == null;
-        // A loss waits for no other callback. The stages of futures share a few threads: ten thousand may complete at once.
+        // A loss waits for no other callback. The stages of futures share a few threads: ten thousand may complete at
+        // once.
         callbacks = isOwn ? ownExecutor(0, Integer.MAX_VALUE, new SynchronousQueue<>()) : null;
         completions = isOwn ? ownExecutor(COMPLETIONS, COMPLETIONS, new LinkedBlockingQueue<>()) : null;
         engine = new Engine(network, isOwn ? callbacks : builder.executor, isOwn ? completions : builder.executor);
@@ -101,9 +102,9 @@ public final class LockClient implements AutoCloseable {
      * {@code name}
      * </ul>
      *
-     * {@code rediss}, {@code rediss+cluster} and {@code rediss+sentinel} are the same with TLS, which also applies to the
-     * sentinels. User and password are those of the servers; the login of the sentinels is
-     * {@code ?sentinel-user=u&sentinel-password=p} at the end. Special characters are percent-encoded.
+     * {@code rediss}, {@code rediss+cluster} and {@code rediss+sentinel} are the same with TLS, which also applies to
+     * the sentinels. User and password are those of the servers; the login of the sentinels is {@code
+     * ?sentinel-user=u&sentinel-password=p} at the end. Special characters are percent-encoded.
      *
      * @param address the address
      * @return a builder
@@ -299,8 +300,8 @@ public final class LockClient implements AutoCloseable {
     }
 
     /**
-     * The address without credentials: {@code host:port/db}, for a cluster that of each seed; for sentinels their hosts and
-     * the name of the primary.
+     * The address without credentials: {@code host:port/db}, for a cluster that of each seed; for sentinels their hosts
+     * and the name of the primary.
      *
      * @return the name
      */
@@ -330,8 +331,8 @@ public final class LockClient implements AutoCloseable {
     }
 
     /**
-     * Ends all waits (with {@link LockClosedException}), releases all holds, for at most the response timeout, and leaves
-     * no thread and no connection. A second call does nothing.
+     * Ends all waits (with {@link LockClosedException}), releases all holds, for at most the response timeout, and
+     * leaves no thread and no connection. A second call does nothing.
      */
     @Override
     public void close() {
@@ -386,8 +387,8 @@ public final class LockClient implements AutoCloseable {
         }
 
         /**
-         * The time without a reply after which a connection is closed. A parked wait is sent in slices of at most half of
-         * it.
+         * The time without a reply after which a connection is closed. A parked wait is sent in slices of at most half
+         * of it.
          *
          * @param timeout 5 s by default, at most a day
          * @return this
@@ -403,8 +404,8 @@ public final class LockClient implements AutoCloseable {
 
         /**
          * Each wait is parked on a connection of its own, also where the server offers tickets (waits that share one
-         * subscription). For a program that waits once at a time: when it dies, the server removes the wait at once, where
-         * it would keep a ticket for up to 30 s (which delays no other wait).
+         * subscription). For a program that waits once at a time: when it dies, the server removes the wait at once,
+         * where it would keep a ticket for up to 30 s (which delays no other wait).
          *
          * @return this
          */

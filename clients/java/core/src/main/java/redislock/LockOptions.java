@@ -79,8 +79,8 @@ public final class LockOptions {
      * may use the name. The {@link java.util.concurrent.locks.Lock} face always uses a name of its own, see
      * {@link FencedLock}.
      *
-     * @param owner 1 to 256 bytes as UTF-8, not {@code #token}; for {@code READ} and {@code WRITE} not {@code mode}, and
-     *              not ending in {@code :write}
+     * @param owner 1 to 256 bytes as UTF-8, not {@code #token}; for {@code READ} and {@code WRITE} not {@code mode},
+     *              and not ending in {@code :write}
      * @return changed options
      * @throws IllegalArgumentException when it is out of bounds
      */
@@ -116,11 +116,11 @@ public final class LockOptions {
     }
 
     /**
-     * Each hold by a guard is bound to a connection of its own ({@code SESSION}): the server renews the lease
-     * ({@code lock.session-lease}, 10 s) while the connection lives, and releases the lock when it ends, so at once when
-     * this program ends for any reason. A broken connection is a loss ({@link LostReason#DISCONNECTED}), where a lease
-     * would have outlived it. The user needs {@code +lock.info} as well. Not for semaphores, fixed leases and the
-     * {@link java.util.concurrent.locks.Lock} face.
+     * Each hold by a guard is bound to a connection of its own ({@code SESSION}): the server renews the lease ({@code
+     * lock.session-lease}, 10 s) while the connection lives, and releases the lock when it ends, so at once when this
+     * program ends for any reason. A broken connection is a loss ({@link LostReason#DISCONNECTED}), where a lease would
+     * have outlived it. The user needs {@code +lock.info} as well. Not for semaphores, fixed leases and the {@link
+     * java.util.concurrent.locks.Lock} face.
      *
      * @return changed options
      */

@@ -11,7 +11,8 @@ import java.util.Map;
  * @param acquisitionsFailed  acquisitions that ended with an error. (Those that were cancelled are not counted.)
  * @param waits               acquisitions that waited in the server's queue
  * @param renewals            renewals that the server confirmed
- * @param renewalsFailed      attempted renewals that were not confirmed. A failed one is repeated until the lock is lost
+ * @param renewalsFailed      attempted renewals that were not confirmed. A failed one is repeated until the lock is
+ *                            lost
  * @param losses              losses that were reported
  * @param releases            releases that the server answered, including the answer that the lock was no longer held
  * @param releasesFailed      releases, and withdrawals of waits, that were given up without a reply

@@ -37,8 +37,8 @@ public interface MultiGuard extends AutoCloseable {
     Duration validFor();
 
     /**
-     * Releases all the locks at the same time. If a server does not answer within half a second, its lock is released in
-     * the background.
+     * Releases all the locks at the same time. If a server does not answer within half a second, its lock is released
+     * in the background.
      *
      * @return {@link Released#YES} when each of them was still held
      * @throws LockException when a server did not answer or refused

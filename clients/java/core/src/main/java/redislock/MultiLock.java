@@ -10,9 +10,9 @@ import java.util.concurrent.locks.Lock;
  * Several locks that are acquired together or not at all.
  *
  * <p>Locks of one client that agree in lease and mode (in a cluster also in their slot) are acquired in one request,
- * {@code LOCK.MACQUIRE}, which holds nothing while it waits. The others follow in the order of servers and keys, whatever
- * the caller's order. From the first grant on, a <i>round</i> lasts 1.5 s for each lock: if it is not complete by then, all
- * its locks are released, because other owners may want some of them.
+ * {@code LOCK.MACQUIRE}, which holds nothing while it waits. The others follow in the order of servers and keys,
+ * whatever the caller's order. From the first grant on, a <i>round</i> lasts 1.5 s for each lock: if it is not complete
+ * by then, all its locks are released, because other owners may want some of them.
  *
  * <p>As {@link FencedLock} it has a face that is bound to the thread and re-entrant, and one of guards.
  */

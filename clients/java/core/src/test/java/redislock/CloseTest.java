@@ -7,6 +7,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.lettuce.core.resource.ClientResources;
 import java.time.Duration;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.Optional;
 import java.util.Set;
@@ -95,7 +96,7 @@ class CloseTest {
             Guard renewed = client.lock("r").acquire();
             client.lock("t").lock();
             server.pause();
-            List<Thread> threads = new java.util.ArrayList<>();
+            List<Thread> threads = new ArrayList<>();
             List<Runnable> calls = List.of(guard::release, () -> renewed.renew(Duration.ofSeconds(40)),
                     () -> client.latch("l").countDown(), () -> client.semaphore("s").set(1));
             for (Runnable call : calls) {

@@ -10,6 +10,7 @@ import io.lettuce.core.SslOptions;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
 import java.util.Optional;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentLinkedQueue;
@@ -72,7 +73,7 @@ class DeploymentTest {
         }
     }
 
-    private static boolean isOfCluster(java.util.Map<String, String> client) {
+    private static boolean isOfCluster(Map<String, String> client) {
         // The source keeps the connection of MIGRATE for a while.
         return client.get("flags").matches(".*[MS].*") || client.get("cmd").startsWith("restore");
     }

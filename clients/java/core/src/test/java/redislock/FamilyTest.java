@@ -138,7 +138,8 @@ class FamilyTest {
         assertFalse(latch.tryAwait());
         assertEquals(3, latch.count());
         assertFalse(latch.awaitWithin(Duration.ofMillis(100)));
-        List<CompletableFuture<Boolean>> waits = List.of(latch.awaitAsync(null), latch.awaitAsync(Duration.ofSeconds(20)));
+        List<CompletableFuture<Boolean>> waits =
+                List.of(latch.awaitAsync(null), latch.awaitAsync(Duration.ofSeconds(20)));
         server.awaitTickets(2);
         assertEquals(2, latch.countDown());
         assertEquals(0, latch.countDown(2));

@@ -14,6 +14,7 @@ import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicReference;
 import org.junit.jupiter.api.Test;
+import redislock.testing.Conn;
 import redislock.testing.Proxy;
 import redislock.testing.TestServer;
 import redislock.testing.Waiting;
@@ -186,16 +187,24 @@ class LossTest {
     void a_late_acquire_is_undone() throws Exception {
         try (TestServer server = TestServer.start();
                 Proxy proxy = Proxy.before(server.port());
-                LockClient client = LockClient.builder(proxy.address()).responseTimeout(Duration.ofSeconds(1)).build()) {
+                LockClient other = LockClient.create(server.address());
+                LockClient client =
+                        LockClient.builder(proxy.address()).responseTimeout(Duration.ofSeconds(1)).build()) {
             FencedLock lock = client.lock("k");
             lock.lock();
             lock.unlock();
+            Guard blocking = other.lock("k").acquire();
+            // The client gives the connection up after half a second, and withdraws its wait after 0.8 s on another
+            // one.
             proxy.delay("LOCK.ACQUIRE");
-            assertThrows(LockConnectionException.class, lock::tryAcquire);
-            Waiting.waitFor("the request", proxy::hasDelayed);
+            assertTrue(lock.acquireWithin(Duration.ofMillis(800)).isEmpty());
+            assertTrue(proxy.hasDelayed());
+            assertEquals(List.of(), client.settled(Duration.ofSeconds(5)));
+            Thread.sleep(150);
+            blocking.release();
             proxy.letGo();
-            Thread.sleep(100);
-            Waiting.waitFor("the undoing", () -> server.call("LOCK.INFO", "k") == null);
+            Waiting.waitFor("the late grant", () -> server.call("LOCK.INFO", "k") != null);
+            Waiting.waitFor("the undoing", Duration.ofSeconds(3), () -> server.call("LOCK.INFO", "k") == null);
         }
     }
 
@@ -208,8 +217,8 @@ class LossTest {
             assertTrue(lock.acquireWithin(Duration.ofMillis(100)).isEmpty());
             CompletableFuture<?> next = lock.acquireAsync(null);
             server.awaitWaiters(1);
-            List<?> holders = (List<?>) redislock.testing.Conn.map(server.call("LOCK.INFO", "k")).get("holders");
-            Object id = redislock.testing.Conn.map(holders.get(0)).get("client-id");
+            List<?> holders = (List<?>) Conn.map(server.call("LOCK.INFO", "k")).get("holders");
+            Object id = Conn.map(holders.get(0)).get("client-id");
             server.killClients(each -> each.get("id").equals(String.valueOf(id)));
             assertEquals(LostReason.DISCONNECTED, guard.lost().get(5, TimeUnit.SECONDS).reason());
             next.get(5, TimeUnit.SECONDS);

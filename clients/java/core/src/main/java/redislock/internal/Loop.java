@@ -9,8 +9,8 @@ import java.util.concurrent.locks.Condition;
 import java.util.concurrent.locks.ReentrantLock;
 
 /**
- * The thread of a client: it runs the steps of waits, renewals and releases one after another, and their timers. No step
- * blocks, and no code of the program runs here.
+ * The thread of a client: it runs the steps of waits, renewals and releases one after another, and their timers. No
+ * step blocks, and no code of the program runs here.
  *
  * <p>A timer that is set and cancelled again does not wake the thread: it keeps the moment for which it sleeps, so an
  * acquisition without contention costs it nothing.

@@ -18,10 +18,10 @@ import redislock.internal.net.Errors;
 /**
  * The acquisition of several locks, all or none, in the calling thread.
  *
- * <p>The locks of one client that agree are one request. The requests follow in the order of servers and keys, so that two
- * acquisitions of the same locks never wait for each other. The wait for the first one holds nothing. From its grant on, a
- * round lasts 1.5 s for each lock: if it is not complete by then, all its locks are released, because other owners may want
- * some of them. Locks that are held already are renewed meanwhile; if one is lost the round is over.
+ * <p>The locks of one client that agree are one request. The requests follow in the order of servers and keys, so that
+ * two acquisitions of the same locks never wait for each other. The wait for the first one holds nothing. From its
+ * grant on, a round lasts 1.5 s for each lock: if it is not complete by then, all its locks are released, because other
+ * owners may want some of them. Locks that are held already are renewed meanwhile; if one is lost the round is over.
  */
 final class Rounds {
     /** The duration of a round for each of its locks, the value of Redisson. */

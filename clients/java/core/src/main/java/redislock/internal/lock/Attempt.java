@@ -12,8 +12,8 @@ import redislock.internal.lock.Undo.First;
 import redislock.internal.net.Reply;
 
 /**
- * An acquisition with a lease. The first request is sent by the calling thread, and a grant that answers it needs no other
- * thread; everything else happens on the client's thread. Not granted, it is undone.
+ * An acquisition with a lease. The first request is sent by the calling thread, and a grant that answers it needs no
+ * other thread; everything else happens on the client's thread. Not granted, it is undone.
  */
 final class Attempt extends Acquisition {
     private final List<Member> members = new ArrayList<>();
@@ -173,16 +173,19 @@ final class Attempt extends Acquisition {
         boolean isUnderWay = underWayUntil > Clock.now();
         AtomicInteger left = new AtomicInteger(members.size());
         for (Member member : members) {
-            // The server keeps the place of an ended wait for a while, so that the owner can ask again. A fresh owner never
-            // does, so its place is withdrawn. A named owner may do so, and may have been granted the lock meanwhile.
+            // The server keeps the place of an ended wait for a while, so that the owner can ask again. A fresh owner
+            // never does, so its place is withdrawn. A named owner may do so, and may have been granted the lock
+            // meanwhile.
             boolean keepsPlace = wait.wasQueued() && !member.reservation.isNamed();
             First covers = hasTicket ? First.TICKET : keepsPlace || isUnderWay ? First.EVERYTHING : First.NOTHING;
-            new Undo(engine, member.claim, member.terms.lease, covers, null, underWayUntil, 0, member.reservation, () -> {
+            Runnable onReleased = () -> {
                 if (left.decrementAndGet() == 0) {
                     engine.loop().execute(wait::closeSlices);
                     undone().complete(null);
                 }
-            }).start();
+            };
+            new Undo(engine, member.claim, member.terms.lease, covers, null, underWayUntil, 0, member.reservation,
+                    onReleased).start();
         }
     }
 

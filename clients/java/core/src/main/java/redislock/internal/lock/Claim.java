@@ -29,8 +29,10 @@ record Claim(byte[] key, byte[] owner, Kind kind) {
         }
     }
 
-    /** {@code LOCK.RENEW} or {@code SEM.RENEW}: 1, or 0 when that grant is over. Without a lease (0) the server sets that
-     * of a session, to which the hold stays bound. */
+    /**
+     * {@code LOCK.RENEW} or {@code SEM.RENEW}: 1, or 0 when that grant is over. Without a lease (0) the server sets
+     * that of a session, to which the hold stays bound.
+     */
     Cmd renew(long lease, long token) {
         Cmd command = start("LOCK.RENEW", "SEM.RENEW");
         return withToken(lease == 0 ? command : command.with("PX", millis(lease)), token);

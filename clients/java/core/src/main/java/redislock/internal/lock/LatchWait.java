@@ -8,7 +8,9 @@ import redislock.internal.Loop;
 import redislock.internal.net.Cmd;
 import redislock.internal.net.Network;
 
-/** A wait for a latch. It holds nothing, so nothing is undone; it has no place in a queue: all waits end when it opens. */
+/**
+ * A wait for a latch. It holds nothing, so nothing is undone; it has no place in a queue: all waits end when it opens.
+ */
 public final class LatchWait implements Engine.Pending {
     private final Engine engine;
     private final Wait wait;

@@ -16,9 +16,9 @@ import redislock.internal.net.Reply;
 
 /**
  * Renews a lock while it is held, after every third of the lease. When the server replies that this grant is over, or
- * refuses for good, the lock is lost at once. When it does not reply, the request is repeated until the margin before the
- * end of the lease, counted from the moment at which the last confirmed renewal was sent; then the lock is lost too,
- * because another owner may get it soon. The timer of that loss waits for no reply.
+ * refuses for good, the lock is lost at once. When it does not reply, the request is repeated until the margin before
+ * the end of the lease, counted from the moment at which the last confirmed renewal was sent; then the lock is lost
+ * too, because another owner may get it soon. The timer of that loss waits for no reply.
  */
 final class Renewal {
     /** Refusals that do not change before the lease ends. */

@@ -12,8 +12,8 @@ import java.util.function.Consumer;
 /**
  * The reservation of an owner name: one acquisition for each key and owner at a time in this process.
  *
- * <p>To the server an owner is one flow of control; it cannot distinguish two tasks that use one name. A withdrawal by the
- * first would release what the second has just been granted, and both would believe that they hold one grant. So an
+ * <p>To the server an owner is one flow of control; it cannot distinguish two tasks that use one name. A withdrawal by
+ * the first would release what the second has just been granted, and both would believe that they hold one grant. So an
  * acquisition under a fixed name reserves that name, until its guard is released and none of its requests can still be
  * served. A fresh owner needs no reservation.
  */
@@ -71,7 +71,9 @@ final class Reservation {
         }
     }
 
-    /** Waits for this name. {@code then} runs on the thread that frees it, or in the calling one, and must not block. */
+    /**
+     * Waits for this name. {@code then} runs on the thread that frees it, or in the calling one, and must not block.
+     */
     static Waiter reserve(Name name, Consumer<Reservation> then) {
         Waiter waiter = new Waiter(name, then);
         LOCK.lock();

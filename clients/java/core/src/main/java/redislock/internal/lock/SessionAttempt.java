@@ -17,9 +17,9 @@ import redislock.internal.net.Reply;
 /**
  * An acquisition of a hold that is bound to a connection ({@code SESSION}), on the client's thread.
  *
- * <p>It has a connection of its own, which carries the request and the wait and which the hold keeps. After a failure an
- * abandoned request may be served late, and would bind the hold of its owner to a closed connection. So the next attempt
- * has another owner; a named owner waits until the last request can no longer be served.
+ * <p>It has a connection of its own, which carries the request and the wait and which the hold keeps. After a failure
+ * an abandoned request may be served late, and would bind the hold of its owner to a closed connection. So the next
+ * attempt has another owner; a named owner waits until the last request can no longer be served.
  */
 final class SessionAttempt extends Acquisition {
     private final Terms terms;
@@ -123,8 +123,10 @@ final class SessionAttempt extends Acquisition {
         ask(Math.max(Clock.MILLI, Math.min(Clock.left(end), network.patience() / 2)));
     }
 
-    /** Reads the lease that the server has set. An owner that held the lock before may have a longer one, which the first
-     * renewal shortens. */
+    /**
+     * Reads the lease that the server has set. An owner that held the lock before may have a longer one, which the
+     * first renewal shortens.
+     */
     private void bind(long token) {
         caller.pin();
         long patience = network.patience() / 2;

@@ -12,9 +12,9 @@ import redislock.internal.net.Network;
 /**
  * The slices of a parked wait, used on the client's thread.
  *
- * <p>A slice ends before the response timeout of its connection. The next one is sent earlier, through another connection,
- * and takes over the place of its predecessor, which then gets nil. So the wait is in the server's queue without a gap and
- * is never overtaken.
+ * <p>A slice ends before the response timeout of its connection. The next one is sent earlier, through another
+ * connection, and takes over the place of its predecessor, which then gets nil. So the wait is in the server's queue
+ * without a gap and is never overtaken.
  */
 final class Slices {
     private final Network network;

@@ -70,7 +70,8 @@ public final class Terms {
         if (owner != null && isReadWrite) {
             String text = new String(owner, StandardCharsets.ISO_8859_1);
             if (text.equals("mode") || text.endsWith(":write")) {
-                throw new IllegalArgumentException("an owner of a read-write lock is not mode and does not end in :write");
+                throw new IllegalArgumentException(
+                        "an owner of a read-write lock is not mode and does not end in :write");
             }
         }
     }
@@ -149,8 +150,10 @@ public final class Terms {
         return Math.max(0, ofLease - Clock.MILLI - margin(ofLease));
     }
 
-    /** The longest time for which one request of a wait is parked: it ends before the response timeout, and leaves most of
-     * the lease to a grant at its end. */
+    /**
+     * The longest time for which one request of a wait is parked: it ends before the response timeout, and leaves most
+     * of the lease to a grant at its end.
+     */
     long longestSlice() {
         return Math.min(engine.network().patience() / 2, lease / 3);
     }

@@ -1,5 +1,6 @@
 package redislock.internal.lock;
 
+import java.util.function.Consumer;
 import redislock.LockException;
 import redislock.internal.Clock;
 import redislock.internal.net.Network;
@@ -7,9 +8,9 @@ import redislock.internal.net.Network;
 /**
  * The undoing of an abandoned acquisition or hold, in the background.
  *
- * <p>A request whose connection was closed may still be in a buffer of the network, or of a server that is paused. Served
- * later, it takes a lock for an owner that no longer exists. So it is undone three times: at once, a moment later, and when
- * it can no longer be served.
+ * <p>A request whose connection was closed may still be in a buffer of the network, or of a server that is paused.
+ * Served later, it takes a lock for an owner that no longer exists. So it is undone three times: at once, a moment
+ * later, and when it can no longer be served.
  */
 final class Undo {
     /** Time after which a server that is not paused has read a request that was sent. */
@@ -74,7 +75,7 @@ final class Undo {
         });
     }
 
-    private void release(Long ofToken, java.util.function.Consumer<LockException> then) {
+    private void release(Long ofToken, Consumer<LockException> then) {
         Release.send(network, claim, ofToken, Clock.plus(Clock.now(), lease), result -> {
             releasesUntil = Math.max(releasesUntil, result.underWayUntil());
             then.accept(result.error());

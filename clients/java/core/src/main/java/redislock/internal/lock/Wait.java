@@ -2,6 +2,7 @@ package redislock.internal.lock;
 
 import java.util.ArrayDeque;
 import java.util.Deque;
+import java.util.function.Consumer;
 import redislock.LockException;
 import redislock.RefusedException;
 import redislock.internal.Clock;
@@ -19,9 +20,10 @@ import redislock.internal.tickets.Outcome;
 /**
  * A request that waits in the server until it is granted: the wait of a lock, a semaphore or a latch.
  *
- * <p>It is sent once without waiting, on the shared connection. If it is not granted then, it waits as a ticket, which needs
- * no connection. Where the server takes no tickets it is parked, in {@link Slices}. The server keeps the place in the queue
- * ({@code lock.queue-grace}) between two slices and when a connection breaks: the same owner sends the request again.
+ * <p>It is sent once without waiting, on the shared connection. If it is not granted then, it waits as a ticket, which
+ * needs no connection. Where the server takes no tickets it is parked, in {@link Slices}. The server keeps the place in
+ * the queue ({@code lock.queue-grace}) between two slices and when a connection breaks: the same owner sends the
+ * request again.
  *
  * <p>Except for the first request, it is used on the client's thread alone.
  */
@@ -96,7 +98,7 @@ final class Wait {
 
     /** Sends the first request from any thread. The reply comes on a thread that must not be blocked; if it is not a
      * {@linkplain #isUsable usable} grant, {@link #resume} goes on with it. */
-    void first(java.util.function.Consumer<Asked> then) {
+    void first(Consumer<Asked> then) {
         Moment sent = Moment.now();
         quick.call(request.command(), network.patience() / 2, reply -> then.accept(read(sent, reply)));
     }
@@ -132,8 +134,8 @@ final class Wait {
             finish(new Grant(asked.tokens(), asked.sent()));
             return;
         } else if (asked.tokens() != null) {
-            // The reply took longer than the usable part of the lease, so the grant may be over. The request is repeated,
-            // or the owner of this wait withdraws it.
+            // The reply took longer than the usable part of the lease, so the grant may be over. The request is
+            // repeated, or the owner of this wait withdraws it.
             underWayUntil = Clock.now() + network.patience();
             if (failures++ > 0 && isAtEnd) {
                 ended(null, null);

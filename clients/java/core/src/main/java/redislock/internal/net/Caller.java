@@ -3,6 +3,7 @@ package redislock.internal.net;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionException;
 import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.function.BiConsumer;
 import java.util.function.Consumer;
 import redislock.LockConnectionException;
 import redislock.LockException;
@@ -11,8 +12,8 @@ import redislock.internal.Clock;
 import redislock.internal.Loop;
 
 /**
- * Sends requests about one key, one after another, to the node that serves the key at the moment. The outcome comes on a
- * thread of Lettuce or on that of the client, and must not block it.
+ * Sends requests about one key, one after another, to the node that serves the key at the moment. The outcome comes on
+ * a thread of Lettuce or on that of the client, and must not block it.
  */
 public final class Caller {
     /** Upper bound of redirections of one request. */
@@ -49,7 +50,9 @@ public final class Caller {
         return new Caller(network, key, true);
     }
 
-    /** The reply to a request, or why there is none. After a {@link LockConnectionException} it may have been served. */
+    /**
+     * The reply to a request, or why there is none. After a {@link LockConnectionException} it may have been served.
+     */
     public record Result(Object value, LockException error) {}
 
     /** Whether the last request was sent without a reply, and so may have been served. Reading it clears it. */
@@ -268,7 +271,7 @@ public final class Caller {
         }
 
         /** Connects, and goes on with the connection; a failure ends this hop. */
-        private void connect(Node node, long until, java.util.function.BiConsumer<Connection, Shared> onOpen) {
+        private void connect(Node node, long until, BiConsumer<Connection, Shared> onOpen) {
             Shared shared = waits ? null : network.router().shared(node);
             Connection pooled = waits ? network.pool().take(node) : null;
             if (shared != null && shared.isOpen()) {
@@ -383,7 +386,9 @@ public final class Caller {
         }
     }
 
-    /** A waiting caller counts its own failures. For the others, the failure of the shared one has changed the route. */
+    /**
+     * A waiting caller counts its own failures. For the others, the failure of the shared one has changed the route.
+     */
     private void countFailure() {
         if (waits) {
             failures++;

@@ -12,7 +12,9 @@ import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.locks.ReentrantLock;
 
-/** A connection to a node for requests, in the order in which they are sent. It is not opened again when it has ended. */
+/**
+ * A connection to a node for requests, in the order in which they are sent. It is not opened again when it has ended.
+ */
 final class Connection {
     /** The reply to a request: a value, an error of the server, or the end of the connection. */
     record Raw(Object value, String error, Throwable broken) {}

@@ -21,8 +21,8 @@ import redislock.internal.Clock;
 import redislock.internal.Counts;
 
 /**
- * Opens the connections of a client. Lettuce neither reconnects nor repeats a command here: what has to be repeated, and
- * what must not be, is decided by the requests themselves.
+ * Opens the connections of a client. Lettuce neither reconnects nor repeats a command here: what has to be repeated,
+ * and what must not be, is decided by the requests themselves.
  */
 public final class Connector {
     private static final int IO_THREADS = 2;

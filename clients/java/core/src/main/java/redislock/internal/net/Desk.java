@@ -1,5 +1,6 @@
 package redislock.internal.net;
 
+import java.nio.charset.StandardCharsets;
 import java.util.HashMap;
 import java.util.LinkedHashSet;
 import java.util.Map;
@@ -22,8 +23,10 @@ public final class Desk {
     private static final int MAX_IN_FLIGHT = 100;
     /** How all names of channels begin. */
     private static final String PREFIX = "lock:tickets:";
-    /** Codes of answers of a server that takes no tickets: a syntax error or {@code NOTIFY is turned off}, no permission to
-     * publish, a cluster behind the address of one server. If the request itself is refused, the parked one is too. */
+    /**
+     * Codes of answers of a server that takes no tickets: a syntax error or {@code NOTIFY is turned off}, no permission
+     * to publish, a cluster behind the address of one server. If the request itself is refused, the parked one is too.
+     */
     private static final Set<String> UNSUPPORTED = Set.of("ERR", "NOPERM", "CROSSSLOT");
 
     private final Network network;
@@ -250,6 +253,6 @@ public final class Desk {
     /** A name that no other process knows; of a line in a cluster, in its slot. */
     private static byte[] channelName(int line) {
         String name = PREFIX + UUID.randomUUID();
-        return line == Slots.NONE ? name.getBytes(java.nio.charset.StandardCharsets.US_ASCII) : Slots.nameIn(name, line);
+        return line == Slots.NONE ? name.getBytes(StandardCharsets.US_ASCII) : Slots.nameIn(name, line);
     }
 }

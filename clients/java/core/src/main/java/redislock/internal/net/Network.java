@@ -4,9 +4,9 @@ import redislock.internal.Counts;
 import redislock.internal.Loop;
 
 /**
- * What the requests of a client share: the connections, the routes and the thread. Opening it sends nothing. Requests that
- * are answered at once share one connection to each node, also those of tickets; a parked request gets a connection of its
- * own, because it would block all later requests on a shared one.
+ * What the requests of a client share: the connections, the routes and the thread. Opening it sends nothing. Requests
+ * that are answered at once share one connection to each node, also those of tickets; a parked request gets a
+ * connection of its own, because it would block all later requests on a shared one.
  */
 public final class Network {
     private final Address address;

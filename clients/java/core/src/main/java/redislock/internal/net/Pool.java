@@ -11,8 +11,8 @@ import redislock.internal.Clock;
 import redislock.internal.Loop;
 
 /**
- * Idle connections of finished parked waits, for the next ones. Under contention nearly every acquisition waits, and a new
- * connection for each would use up the local ports: a closed connection blocks its port for a minute.
+ * Idle connections of finished parked waits, for the next ones. Under contention nearly every acquisition waits, and a
+ * new connection for each would use up the local ports: a closed connection blocks its port for a minute.
  */
 final class Pool {
     /** Upper bound of idle connections to one node. */

@@ -10,8 +10,8 @@ import java.util.Deque;
 import java.util.List;
 
 /**
- * Any reply as objects: null, {@code Long}, {@code byte[]}, {@code String} for a simple string, {@code List} for an array.
- * A map of RESP3 is the list of its keys and values, as in RESP2.
+ * Any reply as objects: null, {@code Long}, {@code byte[]}, {@code String} for a simple string, {@code List} for an
+ * array. A map of RESP3 is the list of its keys and values, as in RESP2.
  */
 final class ReplyOutput extends CommandOutput<byte[], byte[], Object> {
     private record Open(List<Object> list, int size) {}
@@ -50,8 +50,10 @@ final class ReplyOutput extends CommandOutput<byte[], byte[], Object> {
         add(value ? 1L : 0L);
     }
 
-    /** Lettuce withholds the simple string {@code QUEUED}, which it takes for the reply to a command of a transaction: a
-     * reply without a value is that one. (Nil is a value, null.) */
+    /**
+     * Lettuce withholds the simple string {@code QUEUED}, which it takes for the reply to a command of a transaction: a
+     * reply without a value is that one. (Nil is a value, null.)
+     */
     @Override
     public void complete(int depth) {
         if (depth == 0 && !isSet && !hasError()) {

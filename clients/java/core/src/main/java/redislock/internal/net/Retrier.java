@@ -35,9 +35,10 @@ public final class Retrier {
     }
 
     /**
-     * Sends a request that must be served at most once. A shared connection may have broken unnoticed since its last use.
-     * {@code probe}, a read-only request about the same key, is sent first: it finds a broken connection and the node of
-     * the key, so that the outcome of {@code command} can stay unknown only if the connection breaks between the two.
+     * Sends a request that must be served at most once. A shared connection may have broken unnoticed since its last
+     * use. {@code probe}, a read-only request about the same key, is sent first: it finds a broken connection and the
+     * node of the key, so that the outcome of {@code command} can stay unknown only if the connection breaks between
+     * the two.
      */
     public static CompletableFuture<Object> atMostOnce(Network network, byte[] key, Cmd probe, Cmd command) {
         Retrier retrier = new Retrier(network, key);

@@ -9,8 +9,8 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.locks.ReentrantLock;
 
 /**
- * The known topology and the shared connections. The node that serves a key is learnt from redirections, the primary from
- * the sentinels; both are looked up again when that node cannot be reached. Any thread may call.
+ * The known topology and the shared connections. The node that serves a key is learnt from redirections, the primary
+ * from the sentinels; both are looked up again when that node cannot be reached. Any thread may call.
  *
  * <p>A wait that cannot connect proves nothing about the shared connections: the server ({@code maxclients}) or this
  * process (descriptors) may only lack room for one more. So a failed wait tries other nodes for itself, and a shared

@@ -204,7 +204,9 @@ final class Subscriptions {
         return Math.max(Clock.MILLI, Math.min(network.patience() / 4, LONGEST_BEAT));
     }
 
-    /** Probes a connection while it has tickets; closes it when it does not answer, or has had no ticket for a while. */
+    /**
+     * Probes a connection while it has tickets; closes it when it does not answer, or has had no ticket for a while.
+     */
     private void keep(Subscription subscription) {
         if (nodes.get(subscription.node) != subscription) {
             return;
