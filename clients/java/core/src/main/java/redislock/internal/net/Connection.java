@@ -79,7 +79,9 @@ final class Connection {
 
     void close() {
         ended();
-        if (isClosed.compareAndSet(false, true)) {
+        // The end of the client may have closed it; Lettuce warns of a second time.
+        boolean wasClosed = link instanceof RedisChannelHandler<?, ?> handler && handler.isClosed();
+        if (isClosed.compareAndSet(false, true) && !wasClosed) {
             link.closeAsync();
         }
     }
