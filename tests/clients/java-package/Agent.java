@@ -77,7 +77,9 @@ final class Agent {
 
   /** Runs what waits for the server outside of the thread that reads the orders. */
   private CompletableFuture<String> later(String[] words, java.util.function.Predicate<Guard> call) {
-    Guard guard = guards.get(words[1] + " " + words[2] + " " + words[3]);
+    String name = words[1] + " " + words[2] + " " + words[3];
+    // A second release of a guard returns the result of the first one, so it is forgotten.
+    Guard guard = words[0].equals("release") ? guards.remove(name) : guards.get(name);
     if (guard == null) return CompletableFuture.completedFuture("0"); // the token of another grant
     return CompletableFuture.supplyAsync(() -> call.test(guard) ? "1" : "0", workers).handle(Agent::orFailure);
   }
