@@ -104,6 +104,7 @@ def test_a_cancelled_wait_is_withdrawn(server: TestServer) -> None:
             # Cancelled at any moment, a wait leaves nothing.
             for moment in range(60):
                 task = asyncio.create_task(locks.lock("moments").acquire())
+                # sleep: the moment of the cancellation
                 await asyncio.sleep(moment / 20_000)
                 task.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
@@ -135,6 +136,7 @@ def test_a_closed_server_ends_waits_and_releases(server: TestServer) -> None:
         with pytest.raises(client.NotOwned):
             await held.release()
         await locks.aclose()
+        # sleep: the turns of the loop in which closed transports end
         await asyncio.sleep(0.05)
         assert len(asyncio.all_tasks()) == 1 < before
         await until("the connections to end", lambda: not server.clients())

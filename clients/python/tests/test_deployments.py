@@ -237,6 +237,7 @@ def test_without_tickets(start: Callable[..., TestServer]) -> None:
     with Server(redis_client, response_timeout=1) as locks:
         threads = waits(lambda: locks.lock("k"), 5, order)
         wait_for("the parked waits", lambda: server.stat("places") == 5)
+        # sleep: several slices of the parked waits
         time.sleep(1.5)
         queue = server.queue()
         assert len(queue) == 5

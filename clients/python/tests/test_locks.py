@@ -174,6 +174,7 @@ def test_a_bound_holds_while_the_server_hangs(server: TestServer, wait: float, i
                 lock.acquire()
             assert time.monotonic() - begin < wait + 0.3
         wait_for("the undoing", lambda: server.run("EXISTS k") == 0)
+        # sleep: longer than a request can still be served, which is the response timeout
         time.sleep(1.2)
         assert server.run("EXISTS k") == 0, "a request that was served late is undone"
         assert lock.acquire(blocking_timeout=5)
@@ -212,6 +213,7 @@ def test_an_address_without_a_server() -> None:
 def test_a_lock_without_a_timeout_is_renewed(server: TestServer) -> None:
     lock = Lock(server.client(), "k", lease=0.6)
     lock.acquire()
+    # sleep: several leases, each of which is over without a renewal
     time.sleep(1.5)
     assert lock.owned() and not lock.lost.is_set()
     assert server.run("PTTL k") > 100
@@ -276,6 +278,7 @@ def test_a_dropped_lock_stays_held(server: TestServer) -> None:
     Lock(redis_client, "renewed", lease=0.5).acquire()
     del redis_client
     gc.collect()
+    # sleep: two leases of the lock that is renewed
     time.sleep(1)
     assert server.run("EXISTS fixed renewed") == 2, "as with redis-py, only a release ends a hold"
 
@@ -323,6 +326,7 @@ def test_a_semaphore(server: TestServer) -> None:
         semaphore.set(5)
         assert semaphore.info().permits == 5  # type: ignore[union-attr]
         lasting = locks.semaphore("s", lease=0.5).acquire()
+        # sleep: more than the lease
         time.sleep(0.8)
         assert not lasting.lost.is_set()
         server.run("DEL s {s}:timeout")

@@ -93,6 +93,7 @@ def test_an_idle_engine_ends_and_begins_again(server: TestServer, monkeypatch: A
         lock = locks.lock("k")
         for _ in range(2):
             lock.acquire()
+            # sleep: more than the time without use after which an engine ends
             time.sleep(0.5)
             assert engine_threads(), "not while a lock is held"
             lock.release()
@@ -145,6 +146,7 @@ client = redis.Redis(port={server.port})
 Lock(client, "k").acquire()
 client.close()
 if os.fork() == 0:
+    # sleep: the child outlives the test
     time.sleep(20)
     os._exit(0)
 print("ready", flush=True)
