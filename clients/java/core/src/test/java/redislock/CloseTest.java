@@ -110,6 +110,7 @@ class CloseTest {
                 thread.start();
                 threads.add(thread);
             }
+            // sleep: the calls are to wait for an answer when the client is closed
             Thread.sleep(100);
             client.close();
             for (Thread thread : threads) {

@@ -93,6 +93,7 @@ class DeploymentTest {
             lock.unlock();
             // A key that is at neither node is answered TRYAGAIN until the slot has moved.
             CompletableFuture<Optional<Guard>> wait = lock.acquireAsync(null);
+            // sleep: the wait gets TRYAGAIN some times before the slot has moved
             Thread.sleep(200);
             cluster.endMove(slot, source, target);
             wait.get(30, TimeUnit.SECONDS).orElseThrow().release();
@@ -191,6 +192,7 @@ class DeploymentTest {
                 RefusedException refused = assertThrows(RefusedException.class, () -> client.lock("k").tryAcquire());
                 assertEquals("READONLY", refused.code());
                 CompletableFuture<Optional<Guard>> wait = client.lock("w").acquireAsync(null);
+                // sleep: the wait gets READONLY some times before the server is a primary
                 Thread.sleep(300);
                 primary.promote();
                 wait.get(10, TimeUnit.SECONDS).orElseThrow().release();

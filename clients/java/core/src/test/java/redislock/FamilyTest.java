@@ -219,7 +219,7 @@ class FamilyTest {
                     throw new IllegalStateException(impossible);
                 }
             });
-            Thread.sleep(100);
+            Waiting.waitFor("the wait", () -> client.statistics().waiting() + other.statistics().waiting() == 1);
             blocking.release();
             MultiGuard granted = waiting.get(10, TimeUnit.SECONDS);
             server.call("LOCK.BREAK", "a");

@@ -124,6 +124,7 @@ class GuardTest {
         assertEquals("job 7", first.owner());
         assertTrue(lock.tryAcquire().isEmpty());
         CompletableFuture<Optional<Guard>> second = lock.acquireAsync(Duration.ofSeconds(20));
+        // sleep: the second acquisition has time to go wrong: it must not be granted
         Thread.sleep(50);
         assertFalse(second.isDone());
         first.release();

@@ -185,6 +185,7 @@ class LockFaceTest {
         waiter.start();
         server.awaitTickets(1);
         waiter.interrupt();
+        // sleep: the interrupted thread has time to go wrong: it must go on waiting
         Thread.sleep(50);
         assertNull(wasInterrupted.get());
         lock.unlock();

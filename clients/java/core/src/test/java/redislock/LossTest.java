@@ -27,6 +27,7 @@ class LossTest {
     void a_hold_is_renewed_for_as_long_as_it_lasts() throws Exception {
         try (TestServer server = TestServer.start(); LockClient client = LockClient.create(server.address())) {
             Guard guard = client.lock("k", LockOptions.defaults().lease(LEASE)).acquire();
+            // sleep: the work of the holder, two leases and a half
             Thread.sleep(3_000);
             assertNull(guard.lostReason());
             assertTrue(guard.validFor().toMillis() > 400);
@@ -96,6 +97,7 @@ class LossTest {
             Guard guard = client.lock("k", LockOptions.defaults().lease(LEASE)).acquire();
             for (int i = 0; i < 4; i++) {
                 proxy.drop();
+                // sleep: a third of the lease, in which a renewal is due
                 Thread.sleep(400);
             }
             assertNull(guard.lostReason());
@@ -135,6 +137,7 @@ class LossTest {
             assertEquals(0, client.statistics().renewals());
             Guard extended = client.lock("e", options).acquire();
             assertTrue(extended.renew(Duration.ofSeconds(20)));
+            // sleep: longer than the former lease
             Thread.sleep(700);
             assertNull(extended.lostReason());
             extended.release();
@@ -165,6 +168,7 @@ class LossTest {
             Guard guard = client.lock("k", LockOptions.defaults().lease(Duration.ofMillis(600))).acquire();
             CompletableFuture<Lost> lost = guard.lost();
             guard.release();
+            // sleep: longer than the lease
             Thread.sleep(800);
             assertFalse(lost.isDone());
             assertEquals(0, client.statistics().losses());
@@ -200,6 +204,7 @@ class LossTest {
             assertTrue(lock.acquireWithin(Duration.ofMillis(800)).isEmpty());
             assertTrue(proxy.hasDelayed());
             assertEquals(List.of(), client.settled(Duration.ofSeconds(5)));
+            // sleep: the second release of the undoing, after 100 ms, is over; only the last one is left
             Thread.sleep(150);
             blocking.release();
             proxy.letGo();

@@ -158,6 +158,7 @@ class WaitTest {
             Guard first = lock.acquire();
             Line line = new Line(lock);
             line.join(server, 3, true);
+            // sleep: several slices of 200 ms each
             Thread.sleep(900);
             assertEquals(3, server.stat("waiters"));
             first.release();
@@ -252,6 +253,7 @@ class WaitTest {
             // Everything stands still behind the proxy: the message is in a connection that the client gives up.
             proxy.hang(true);
             first.release();
+            // sleep: longer than the response timeout of 600 ms
             Thread.sleep(900);
             proxy.hang(false);
             Guard guard = wait.get(10, TimeUnit.SECONDS).orElseThrow();
@@ -273,6 +275,7 @@ class WaitTest {
             for (String text : forged) {
                 server.call("PUBLISH", channel, text);
             }
+            // sleep: the client has time to believe one of the messages: it must not
             Thread.sleep(200);
             assertFalse(wait.isDone());
             Waiting.waitFor("the ticket", () -> server.stat("tickets") == 1);
@@ -318,6 +321,7 @@ class WaitTest {
             CompletableFuture<Optional<Guard>> wait = lock.acquireAsync(null);
             server.awaitTickets(1);
             server.call("CONFIG", "SET", "lock.drain", "yes");
+            // sleep: the wait is refused some times before the drain ends
             Thread.sleep(300);
             assertFalse(wait.isDone());
             server.call("CONFIG", "SET", "lock.drain", "no");
