@@ -95,11 +95,13 @@ public interface FencedLock extends Lock {
     boolean tryLock(Duration wait, Duration lease) throws InterruptedException;
 
     /**
-     * Ends a hold of this thread; the outermost one releases the lock.
+     * Ends a hold of this thread; the outermost one releases the lock, and waits for the answer for at most the
+     * response timeout, see {@link Guard#release()}. Whatever it throws, this hold is over.
      *
      * @throws IllegalMonitorStateException when this thread holds nothing
-     * @throws LockLostException            when the lock was lost meanwhile. This thread holds nothing then
-     * @throws LockException                when the server could not be reached until the lease was over, or refused
+     * @throws LockLostException            when the lock was lost meanwhile
+     * @throws LockConnectionException      when the server did not answer; the release goes on in the background
+     * @throws LockException                when the server refused
      */
     @Override
     void unlock();

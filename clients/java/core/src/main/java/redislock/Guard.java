@@ -81,17 +81,21 @@ public interface Guard extends AutoCloseable {
     boolean leave(Duration lease);
 
     /**
-     * Releases the lock and waits for the answer ({@code LOCK.RELEASE}). A second call returns the same.
+     * Releases the lock ({@code LOCK.RELEASE}) and waits for the answer, for at most the response timeout. Without an
+     * answer the release goes on in the background until the lease is over, see {@link LockClient#settled(Duration)}. A
+     * second call returns the same.
      *
      * @return whether it was still held
-     * @throws LockException when the server could not be reached until the lease was over, or refused
+     * @throws LockConnectionException when the server did not answer within the response timeout
+     * @throws LockException           when the server refused
      */
     Released release();
 
     /**
      * Releases the lock. The future completes on the client's executor.
      *
-     * @return the same as {@link #release()}
+     * @return whether it was still held; an error when the server could not be reached until the lease was over (at
+     *     least for the response timeout), or refused
      */
     CompletableFuture<Released> releaseAsync();
 

@@ -26,6 +26,7 @@ import redislock.internal.face.MultiFace;
 import redislock.internal.face.ReadWriteFace;
 import redislock.internal.face.SemaphoreFace;
 import redislock.internal.face.ThreadHolds;
+import redislock.internal.face.WarmUp;
 import redislock.internal.lock.Blocking;
 import redislock.internal.lock.Engine;
 import redislock.internal.lock.Terms;
@@ -59,6 +60,7 @@ public final class LockClient implements AutoCloseable {
 
     private LockClient(Builder builder) {
         connector = new Connector(counts, builder.responseTimeout, builder.resources, builder.ssl);
+        WarmUp.of(connector);
         loop = new Loop("redis-lock-timers");
         network = new Network(builder.address, connector, loop, counts, builder.parks);
         boolean isOwn = builder.executor == null;
@@ -66,7 +68,8 @@ public final class LockClient implements AutoCloseable {
         // once.
         callbacks = isOwn ? ownExecutor(0, Integer.MAX_VALUE, new SynchronousQueue<>()) : null;
         completions = isOwn ? ownExecutor(COMPLETIONS, COMPLETIONS, new LinkedBlockingQueue<>()) : null;
-        engine = new Engine(network, isOwn ? callbacks : builder.executor, isOwn ? completions : builder.executor);
+        engine = new Engine(network, isOwn ? callbacks : builder.executor, isOwn ? completions : builder.executor,
+                builder.observer);
         threads = new ThreadHolds(engine);
     }
 
@@ -381,6 +384,7 @@ public final class LockClient implements AutoCloseable {
         private ClientResources resources;
         private SslOptions ssl;
         private Executor executor;
+        private LockObserver observer;
 
         private Builder(Address address) {
             this.address = address;
@@ -437,8 +441,9 @@ public final class LockClient implements AutoCloseable {
         }
 
         /**
-         * Runs the callbacks of losses and the dependent stages of futures. By default the client has daemon threads of
-         * its own for them: a thread for each loss that is being reported, and 16 for all stages of futures.
+         * Runs the callbacks of losses, those of the observer and the dependent stages of futures. By default the
+         * client has daemon threads of its own for them: a thread for each loss that is being reported, and 16 for the
+         * rest.
          *
          * @param executor must not run them in the calling thread
          * @return this
@@ -449,7 +454,21 @@ public final class LockClient implements AutoCloseable {
         }
 
         /**
-         * Opens the client. Nothing is sent yet.
+         * Gets the durations of waits and holds, for timers.
+         *
+         * @param observer is called on the executor
+         * @return this
+         */
+        public Builder observer(LockObserver observer) {
+            this.observer = observer;
+            return this;
+        }
+
+        /**
+         * Opens the client. Nothing is sent yet. The first client of a process loads the classes that an acquisition
+         * needs, which takes up to a second on a small machine; otherwise the first bounded wait would be over before
+         * its connection is open. The first connection of a process may take longer than the bound of its wait all the
+         * same, until a second after the first request.
          *
          * @return the client
          */

@@ -41,10 +41,12 @@ public interface MultiLock extends Lock {
     boolean tryLock(long time, TimeUnit unit) throws InterruptedException;
 
     /**
-     * Ends a hold of this thread; the outermost one releases all the locks.
+     * Ends a hold of this thread; the outermost one releases all the locks at the same time, and waits for the answers
+     * as {@link FencedLock#unlock()}.
      *
      * @throws IllegalMonitorStateException when this thread holds nothing
      * @throws LockLostException            when one of the locks was lost meanwhile
+     * @throws LockConnectionException      when a server did not answer; the release goes on in the background
      */
     @Override
     void unlock();

@@ -155,8 +155,9 @@ class ErrorTest {
     void a_thread_of_the_transport_is_not_blocked() throws Exception {
         try (TestServer server = TestServer.start(); LockClient client = LockClient.create(server.address());
                 io.lettuce.core.RedisClient lettuce = io.lettuce.core.RedisClient.create(server.address())) {
-            IllegalStateException refused = lettuce.connect().async().ping()
-                    .handle((pong, error) -> assertThrows(IllegalStateException.class, client.lock("k")::lock))
+            // The reply comes after the stage is there, so the stage runs on the event loop.
+            IllegalStateException refused = lettuce.connect().async().blpop(0.2, "none")
+                    .handle((nothing, error) -> assertThrows(IllegalStateException.class, client.lock("k")::lock))
                     .toCompletableFuture().get(5, TimeUnit.SECONDS);
             assertTrue(refused.getMessage().contains("must not wait"));
         }

@@ -125,12 +125,15 @@ public final class MultiFace implements MultiLock {
             }
         }
         Hold lost = outermost.stream().filter(hold -> hold.loss() != null).findFirst().orElse(null);
-        List<CompletableFuture<Released>> releases = outermost.stream().map(Hold::releaseAsync).toList();
+        List<CompletableFuture<Released>> releases = outermost.stream().map(Hold::startRelease).toList();
+        long begin = Clock.now();
         RuntimeException failure = null;
         boolean isNotHeld = false;
-        for (CompletableFuture<Released> release : releases) {
+        for (int i = 0; i < releases.size(); i++) {
+            Hold hold = outermost.get(i);
             try {
-                isNotHeld |= Blocking.get(release) == Released.NOT_HELD;
+                long until = Clock.plus(begin, hold.engine().network().patience());
+                isNotHeld |= hold.awaitRelease(releases.get(i), until) == Released.NOT_HELD;
             } catch (RuntimeException error) {
                 failure = error;
             }

@@ -1,5 +1,6 @@
 package redislock.internal.lock;
 
+import java.time.Duration;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import redislock.LockConnectionException;
@@ -12,6 +13,7 @@ public abstract class Acquisition implements Engine.Pending {
 
     final Engine engine;
     final long end;
+    private final long startedAt = Clock.now();
     private final CompletableFuture<List<Hold>> result = new CompletableFuture<>();
     private final CompletableFuture<Void> undone = new CompletableFuture<>();
 
@@ -56,12 +58,21 @@ public abstract class Acquisition implements Engine.Pending {
         return undone;
     }
 
+    /** The latest end of a wait. The first connection of a process gets more time than a reply. */
+    static long overtimeEnd(Engine engine, long end) {
+        return Math.max(Clock.plus(end, OVERTIME), engine.network().coldUntil());
+    }
+
     /** The error at the end of the time, without an answer. */
     RuntimeException noAnswer() {
         return new LockConnectionException(engine.network().name(), "no answer in time", null);
     }
 
-    void granted(List<Hold> holds) {
+    void granted(List<Hold> holds, boolean hasWaited) {
+        if (hasWaited) {
+            Duration waited = Duration.ofNanos(Clock.now() - startedAt);
+            engine.observe(observer -> observer.waited(waited));
+        }
         engine.counts().acquisitions.add(holds.size());
         engine.remove(this);
         undone.complete(null);

@@ -101,7 +101,7 @@ final class Attempt extends Acquisition {
     private void request() {
         reserving = null;
         if (end != Clock.NEVER) {
-            overtime = engine.loop().at(Clock.plus(end, OVERTIME), () -> over(noAnswer(), false));
+            overtime = engine.loop().at(overtimeEnd(engine, end), () -> over(noAnswer(), false));
         }
         wait.first(asked -> {
             if (wait.isUsable(asked)) {
@@ -132,7 +132,7 @@ final class Attempt extends Acquisition {
         for (int i = 0; i < members.size(); i++) {
             holds.add(hold(members.get(i), grant.tokens()[i], grant.sent(), underWayUntil));
         }
-        granted(holds);
+        granted(holds, wait.wasQueued());
     }
 
     private static Hold hold(Member member, long token, Moment sent, long underWayUntil) {

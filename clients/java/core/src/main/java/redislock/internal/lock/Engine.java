@@ -6,7 +6,9 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.Executor;
 import java.util.concurrent.RejectedExecutionException;
+import java.util.function.Consumer;
 import redislock.LockClosedException;
+import redislock.LockObserver;
 import redislock.internal.Counts;
 import redislock.internal.Loop;
 import redislock.internal.net.Network;
@@ -19,6 +21,8 @@ public final class Engine {
     /** Runs callbacks of losses, and separately, so that no loss waits for a program, the stages of futures. */
     private final Executor callbacks;
     private final Executor completions;
+    /** Null: the program measures nothing. */
+    private final LockObserver observer;
     private final Background background = new Background();
     /** The holds and acquisitions of this client. */
     private final Set<Hold> holds = ConcurrentHashMap.newKeySet();
@@ -35,10 +39,12 @@ public final class Engine {
         void end(RuntimeException why);
     }
 
-    public Engine(Network network, Executor callbacks, Executor completions) {
+    /** {@code observer} may be null. */
+    public Engine(Network network, Executor callbacks, Executor completions, LockObserver observer) {
         this.network = network;
         this.callbacks = callbacks;
         this.completions = completions;
+        this.observer = observer;
     }
 
     public Network network() {
@@ -80,6 +86,19 @@ public final class Engine {
     /** Completes a future of the program: never on a thread of the transport, nor on that of the client. */
     public void complete(Runnable code) {
         run(completions, code);
+    }
+
+    /** Calls the observer, if there is one. */
+    void observe(Consumer<LockObserver> call) {
+        if (observer != null) {
+            complete(() -> {
+                try {
+                    call.accept(observer);
+                } catch (RuntimeException defect) {
+                    LOG.log(System.Logger.Level.WARNING, "the observer has failed", defect);
+                }
+            });
+        }
     }
 
     private static void run(Executor executor, Runnable code) {

@@ -5,6 +5,7 @@ import java.time.Duration;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicReference;
+import redislock.LockConnectionException;
 import redislock.Lost;
 import redislock.LostReason;
 import redislock.Permit;
@@ -27,6 +28,9 @@ public final class Hold implements Permit {
     private final AtomicReference<CompletableFuture<Released>> releasing = new AtomicReference<>();
     /** Whether it is released, closed or left: no loss is reported any more. */
     private final AtomicBoolean isFinished = new AtomicBoolean();
+    /** Whether nothing waits for the release, so that its failure is that of background work. */
+    private volatile boolean isUnattended;
+    private final long grantedAt = Clock.now();
     /** The lease that the server certainly has, and when the request that set it was sent. */
     private volatile Confirmed confirmed;
 
@@ -163,7 +167,25 @@ public final class Hold implements Permit {
     @Override
     public Released release() {
         Blocking.check();
-        return Blocking.get(releaseOnce(false));
+        return awaitRelease(releaseOnce(false), Clock.plus(Clock.now(), engine.network().patience()));
+    }
+
+    /** The release of several holds at the same time, by a thread that awaits each of them. */
+    public CompletableFuture<Released> startRelease() {
+        return releaseOnce(false);
+    }
+
+    /**
+     * The result of a release.
+     *
+     * @throws LockConnectionException when it is not known at that moment; the release goes on in the background
+     */
+    public Released awaitRelease(CompletableFuture<Released> release, long until) {
+        try {
+            return Blocking.getWithin(release, Clock.left(until), engine.network().name());
+        } finally {
+            isUnattended |= !release.isDone();
+        }
     }
 
     @Override
@@ -201,6 +223,8 @@ public final class Hold implements Permit {
             return releasing.get();
         }
         finish();
+        isUnattended = isInBackground;
+        Duration held = Duration.ofNanos(Clock.now() - grantedAt);
         if (isInBackground && lostReason() == LostReason.TAKEN) {
             over(0);
             result.complete(Released.NOT_HELD);
@@ -214,7 +238,10 @@ public final class Hold implements Permit {
         Release.send(engine.network(), claim, token, end, answer -> {
             if (answer.error() == null) {
                 engine.counts().releases.increment();
-            } else if (isInBackground) {
+                if (answer.released() == Released.YES) {
+                    engine.observe(observer -> observer.held(held));
+                }
+            } else if (isUnattended) {
                 engine.background().fail(claim, answer.error());
             }
             over(answer.underWayUntil());

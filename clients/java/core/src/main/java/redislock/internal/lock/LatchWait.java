@@ -35,7 +35,7 @@ public final class LatchWait implements Engine.Pending {
         LatchWait waiting = new LatchWait(engine, key, end);
         engine.add(waiting);
         if (end != Clock.NEVER) {
-            waiting.overtime = engine.loop().at(Clock.plus(end, Acquisition.OVERTIME), () -> waiting.over(false,
+            waiting.overtime = engine.loop().at(Acquisition.overtimeEnd(engine, end), () -> waiting.over(false,
                     new LockConnectionException(engine.network().name(), "no answer in time", null)));
         }
         waiting.wait.first(asked -> engine.loop().execute(() -> {

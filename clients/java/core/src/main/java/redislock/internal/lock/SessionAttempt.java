@@ -48,7 +48,7 @@ final class SessionAttempt extends Acquisition {
     void begin() {
         loop.execute(this::reserve);
         if (end != Clock.NEVER) {
-            loop.at(Clock.plus(end, OVERTIME), () -> over(reserving == null ? noAnswer() : null, false));
+            loop.at(overtimeEnd(engine, end), () -> over(reserving == null ? noAnswer() : null, false));
         }
     }
 
@@ -159,7 +159,7 @@ final class SessionAttempt extends Acquisition {
             noteUnanswered();
             Terms leased = terms.leased(lease);
             Hold.Leftovers leftovers = new Hold.Leftovers(underWayUntil, reservation);
-            granted(List.of(new Hold(leased, claim, token, sent, leftovers, new Renewal.Bound(caller))));
+            granted(List.of(new Hold(leased, claim, token, sent, leftovers, new Renewal.Bound(caller))), isQueued);
         }
     }
 

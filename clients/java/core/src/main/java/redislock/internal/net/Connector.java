@@ -13,9 +13,12 @@ import io.lettuce.core.pubsub.StatefulRedisPubSubConnection;
 import io.lettuce.core.resource.ClientResources;
 import io.lettuce.core.resource.DefaultClientResources;
 import java.time.Duration;
+import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionStage;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.Supplier;
 import redislock.internal.Clock;
 import redislock.internal.Counts;
@@ -26,11 +29,18 @@ import redislock.internal.Counts;
  */
 public final class Connector {
     private static final int IO_THREADS = 2;
+    /** How long the first connection of a process may take, from the first request of its client on: classes of
+     * sockets, of name look-ups and of TLS are loaded then. */
+    private static final long FIRST = 1_000 * Clock.MILLI;
+    /** With TLS (true) and without: whether an attempt to connect has ended in this process, whatever its result. */
+    private static final Set<Boolean> WARM = ConcurrentHashMap.newKeySet();
 
     private final Counts counts;
     private final Duration patience;
     private final ClientResources own;
     private final RedisClient client;
+    /** When the first request of this client was made; zero before. */
+    private final AtomicLong firstUse = new AtomicLong();
 
     /** {@code shared} and {@code ssl} may be null. */
     public Connector(Counts counts, Duration patience, ClientResources shared, SslOptions ssl) {
@@ -43,6 +53,20 @@ public final class Connector {
                 .build();
         this.client = RedisClient.create(shared != null ? shared : own);
         client.setOptions(options(ssl));
+    }
+
+    private Connector(Connector like, Counts counts) {
+        this.counts = counts;
+        this.patience = like.patience;
+        this.own = null;
+        MemoryClient memory = new MemoryClient(like.client.getResources());
+        memory.setOptions(options(null));
+        this.client = memory;
+    }
+
+    /** A connector on the same event loops whose connections end in the memory of this process. */
+    public Connector rehearsal() {
+        return new Connector(this, new Counts());
     }
 
     private ClientOptions options(SslOptions ssl) {
@@ -63,21 +87,31 @@ public final class Connector {
         return Clock.nanos(patience);
     }
 
+    /** Until when a request may wait for the first connection in spite of its own bound; zero: it may not. */
+    long coldUntil(RedisURI login) {
+        if (WARM.contains(login.isSsl())) {
+            return 0;
+        }
+        firstUse.compareAndSet(0, Clock.now());
+        return firstUse.get() + FIRST;
+    }
+
     CompletableFuture<Connection> open(Node node, RedisURI login) {
         RedisURI uri = uri(node, login);
-        return opened(node, () -> client.connectAsync(ByteArrayCodec.INSTANCE, uri))
+        return opened(node, login, () -> client.connectAsync(ByteArrayCodec.INSTANCE, uri))
                 .thenApply(link -> new Connection(node, link));
     }
 
     CompletableFuture<StatefulRedisPubSubConnection<byte[], byte[]>> openSubscription(Node node, RedisURI login) {
         RedisURI uri = uri(node, login);
-        return opened(node, () -> client.connectPubSubAsync(ByteArrayCodec.INSTANCE, uri));
+        return opened(node, login, () -> client.connectPubSubAsync(ByteArrayCodec.INSTANCE, uri));
     }
 
-    private <T> CompletableFuture<T> opened(Node node, Supplier<CompletionStage<T>> open) {
+    private <T> CompletableFuture<T> opened(Node node, RedisURI login, Supplier<CompletionStage<T>> open) {
         CompletableFuture<T> result = new CompletableFuture<>();
         try {
             open.get().whenComplete((link, failure) -> {
+                ended(login);
                 if (failure != null) {
                     result.completeExceptionally(Errors.ofTransport(node.name(), failure));
                 } else {
@@ -86,9 +120,16 @@ public final class Connector {
                 }
             });
         } catch (RuntimeException failure) {
+            ended(login);
             result.completeExceptionally(Errors.ofTransport(node.name(), failure));
         }
         return result;
+    }
+
+    private void ended(RedisURI login) {
+        if (!(client instanceof MemoryClient)) {
+            WARM.add(login.isSsl());
+        }
     }
 
     private RedisURI uri(Node node, RedisURI login) {
@@ -102,6 +143,10 @@ public final class Connector {
 
     /** Closes every connection, and ends the threads that belong to the client. */
     public void close() {
+        if (client instanceof MemoryClient memory) {
+            memory.end();
+            return;
+        }
         long seconds = 2;
         client.shutdown(0, seconds, TimeUnit.SECONDS);
         if (own != null) {

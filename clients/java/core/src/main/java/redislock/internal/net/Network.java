@@ -46,6 +46,11 @@ public final class Network {
         return connector.patience();
     }
 
+    /** Until when a request may wait for the first connection in spite of its own bound; zero: it may not. */
+    public long coldUntil() {
+        return connector.coldUntil(address.login());
+    }
+
     public boolean isCluster() {
         return address.kind() == Address.Kind.CLUSTER;
     }

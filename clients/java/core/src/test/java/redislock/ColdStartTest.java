@@ -1,0 +1,83 @@
+package redislock;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.io.File;
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.TimeUnit;
+import org.junit.jupiter.api.Test;
+import redislock.testing.Certificates;
+import redislock.testing.TestServer;
+
+/** The first request of a process, in processes of their own. */
+class ColdStartTest {
+    /** A program whose first request is bounded. */
+    static final class Program {
+        public static void main(String[] arguments) {
+            LockClient.Builder builder = LockClient.builder(arguments[0]);
+            if (arguments.length > 1) {
+                builder.sslOptions(io.lettuce.core.SslOptions.builder().trustManager(new File(arguments[1])).build());
+            }
+            try (LockClient client = builder.build()) {
+                long start = System.nanoTime();
+                String outcome;
+                try {
+                    outcome = client.lock("k").tryLock() ? "granted" : "refused";
+                } catch (LockException error) {
+                    outcome = error.getClass().getSimpleName();
+                }
+                System.out.println(outcome + " " + TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - start));
+            }
+        }
+    }
+
+    /** Its outcome, and the milliseconds of the request. */
+    private static String[] run(String... arguments) throws Exception {
+        List<String> command = new ArrayList<>(List.of(System.getProperty("java.home") + "/bin/java", "-Xmx64m", "-cp",
+                System.getProperty("surefire.test.class.path", System.getProperty("java.class.path")),
+                Program.class.getName()));
+        command.addAll(List.of(arguments));
+        Process process = new ProcessBuilder(command).redirectError(ProcessBuilder.Redirect.INHERIT).start();
+        try {
+            assertTrue(process.waitFor(30, TimeUnit.SECONDS), "the program has not ended");
+            String output = new String(process.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
+            assertEquals(0, process.exitValue(), output);
+            return output.trim().split(" ");
+        } finally {
+            process.destroyForcibly();
+        }
+    }
+
+    @Test
+    void the_first_request_of_a_process_is_granted() throws Exception {
+        try (TestServer server = TestServer.start()) {
+            for (int i = 0; i < 3; i++) {
+                assertEquals("granted", run(server.address())[0]);
+                server.call("DEL", "k");
+            }
+        }
+    }
+
+    @Test
+    void the_first_request_of_a_process_with_tls_is_granted() throws Exception {
+        try (Certificates certificates = Certificates.create();
+                TestServer server = TestServer.builder().tls(certificates).start()) {
+            String address = "rediss://127.0.0.1:" + server.tlsPort();
+            assertEquals("granted", run(address, certificates.authority().toString())[0]);
+        }
+    }
+
+    @Test
+    void a_hung_server_is_reported_a_second_after_the_first_request() throws Exception {
+        try (TestServer server = TestServer.start()) {
+            server.pause();
+            String[] outcome = run(server.address());
+            server.resume();
+            assertEquals("LockConnectionException", outcome[0]);
+            assertTrue(Integer.parseInt(outcome[1]) < 1_400, outcome[1] + " ms");
+        }
+    }
+}
