@@ -15,8 +15,9 @@ from typing import Any, Callable
 
 import pytest
 import redis
-import redis_lock_client as client
 from harness import TestServer, wait_for
+
+import redis_lock_client as client
 from redis_lock_client import Lock, Server, _threads
 
 SOURCE = str(pathlib.Path(client.__file__).parents[1])
@@ -312,3 +313,78 @@ def test_urls() -> None:
         with pytest.raises(client.ConfigError, match="no URL of a server") as raised:
             Server.open(url)
         assert "secret" not in str(raised.value)
+
+
+def test_threads_go_on_after_the_main_thread(server: TestServer) -> None:
+    script = f"""
+import threading, time, redis
+from redis_lock_client import Lock
+def work():
+    threading.main_thread().join()
+    with Lock(redis.Redis(port={server.port}), "k") as lock:
+        print("held", flush=True)
+threading.Thread(target=work).start()
+"""
+    process = _python(script)
+    out, err = process.communicate(timeout=10)
+    assert (out, err, process.returncode) == (b"held\n", b"", 0)
+
+
+def test_a_destructor_at_the_end_of_the_interpreter_does_not_hang(server: TestServer) -> None:
+    script = f"""
+import redis
+from redis_lock_client import Closed, Lock
+class Work:
+    def __init__(self):
+        self.lock = Lock(redis.Redis(port={server.port}), "k", timeout=60)
+        self.lock.acquire()
+    def __del__(self, Closed=Closed):
+        try:
+            self.lock.release()
+        except Closed:
+            print("closed", flush=True)
+work = Work()
+"""
+    process = _python(script)
+    out, err = process.communicate(timeout=10)
+    assert (out, err, process.returncode) == (b"closed\n", b"", 0)
+
+
+def test_a_signal_handler_may_use_a_lock(server: TestServer) -> None:
+    """While its thread is inside a call."""
+    lock = Lock(server.client(), "k")
+    done = threading.Event()
+
+    def work() -> None:
+        with _threads._portal._lock:
+            lock.acquire()
+            lock.release()
+        done.set()
+
+    threading.Thread(target=work, daemon=True).start()
+    assert done.wait(10)
+
+
+def test_look_ups_that_hang_delay_neither_others_nor_the_end(server: TestServer) -> None:
+    script = f"""
+import socket, threading, time, redis
+from redis_lock_client import ConnectionFailed, Lock
+look_up = socket.getaddrinfo
+def hangs(host, *args, **options):
+    if host.startswith("hangs"):
+        time.sleep(60)
+    return look_up(host, *args, **options)
+socket.getaddrinfo = hangs
+for number in range(8):
+    try:
+        Lock(redis.Redis(host=f"hangs{{number}}"), "k").acquire(blocking_timeout=0.01)
+    except ConnectionFailed:
+        pass
+with Lock(redis.Redis(host="localhost", port={server.port}), "k", blocking_timeout=1):
+    print("held", flush=True)
+"""
+    begin = time.monotonic()
+    process = _python(script)
+    out, err = process.communicate(timeout=20)
+    assert (out, err, process.returncode) == (b"held\n", b"", 0)
+    assert time.monotonic() - begin < 10

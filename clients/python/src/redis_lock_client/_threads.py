@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-import concurrent.futures
 import contextlib
 import os
+import sys
 import threading
 import weakref
 from collections.abc import Coroutine
@@ -20,6 +20,7 @@ from typing import Any, Callable, Generic, Optional, TypeVar, cast
 
 from ._engine.engine import Engine
 from ._engine.source import Source, check_client, is_asyncio_client, source_of
+from ._workers import Workers
 from .errors import Closed, ConfigError
 from .statistics import Statistics
 
@@ -28,6 +29,8 @@ Work = Callable[[Engine], Coroutine[Any, Any, T]]
 
 #: The response timeout of a client's shared engine, in seconds.
 RESPONSE_TIMEOUT = 5.0
+#: When the end of an unused thread is tried again.
+_LATER = 0.01
 #: How long the end of the interpreter waits for releases.
 _AT_EXIT = 0.5
 
@@ -47,9 +50,13 @@ class Home:
     def call(self, work: Work[T]) -> T:
         """Runs a coroutine with the engine and returns its result. An exception in this thread (``KeyboardInterrupt``)
         cancels it."""
+        self.check_open()
+        return _portal.call(self, work)
+
+    def check_open(self) -> None:
+        """Raises :class:`Closed` when the server object was closed."""
         if self.is_closed:
             raise Closed("the server object is closed")
-        return _portal.call(self, work)
 
     def close(self) -> None:
         """Closes the engine, and waits for that."""
@@ -71,8 +78,13 @@ class Home:
         _portal.post(function)
 
     def engine_here(self) -> Engine:
-        """The engine, in the thread of the loop."""
+        """The engine, in the thread of the loop.
+
+        :raises Closed: when the server object was closed, and its engine too.
+        """
         if self.engine is None or self.engine.is_closed:
+            # The call may have begun before the end.
+            self.check_open()
             self.engine = Engine(self.source, self.patience, self.parks, self.counts, self._ended)
             _portal.begun(self)
         return self.engine
@@ -105,8 +117,13 @@ class _Call(Generic[T]):
 
     def start(self) -> None:
         """Starts the coroutine, in the thread of the loop."""
-        if not self._is_abandoned:
+        if self._is_abandoned:
+            return
+        try:
             self._steps = self._work(self._home.engine_here())
+        except BaseException as error:
+            self._finish(None, error)
+        else:
             self._step(None)
 
     def _step(self, awaited: Optional[asyncio.Future[Any]]) -> None:
@@ -167,16 +184,22 @@ class _Portal:
     """The thread, its loop, and the engines in it."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        # A signal handler or a destructor may use a lock while its thread is in here. So this one is re-entrant, and
+        # the thread of the loop, which the handler waits for, does not wait for it.
+        self._lock = threading.RLock()
         self._loop: Optional[asyncio.AbstractEventLoop] = None
         self._thread: Optional[threading.Thread] = None
         #: Calls that wait.
         self._calls = 0
+        #: Changed by the thread of the loop only.
         self._homes: set[Home] = set()
 
     def call(self, home: Home, work: Work[T]) -> T:
         if threading.current_thread() is self._thread:
             raise RuntimeError("a method that waits was called in the thread of the event loop")
+        if sys.is_finalizing():
+            # A destructor runs, and the thread does not any more.
+            raise Closed("the interpreter ends")
         call = _Call(home, work)
         with self._lock:
             loop = self._loop or self._start()
@@ -199,7 +222,8 @@ class _Portal:
             if self._loop is None:
                 return
             thread = self._thread
-        self.call(home, lambda engine: engine.close())
+        with contextlib.suppress(Closed):
+            self.call(home, lambda engine: engine.close())
         with self._lock:
             is_last = not self._homes and not self._calls
         if is_last and thread is not None and thread is not threading.current_thread():
@@ -213,31 +237,33 @@ class _Portal:
                 loop.call_soon_threadsafe(function)
 
     def begun(self, home: Home) -> None:
-        with self._lock:
-            self._homes.add(home)
+        self._homes.add(home)
 
     def ended(self, home: Home) -> None:
-        with self._lock:
-            self._homes.discard(home)
-            loop = self._loop
+        self._homes.discard(home)
+        loop = self._loop
         if loop is not None:
             loop.call_soon(self._stop_if_unused, loop)
 
     def _start(self) -> asyncio.AbstractEventLoop:
         loop = asyncio.new_event_loop()
-        executor = concurrent.futures.ThreadPoolExecutor(4, thread_name_prefix="redis-lock-names")
-        loop.set_default_executor(executor)
+        loop.set_default_executor(Workers())
         self._loop = loop
-        self._thread = threading.Thread(target=_run, args=(loop, executor), name="redis-lock", daemon=True)
+        self._thread = threading.Thread(target=_run, args=(loop,), name="redis-lock", daemon=True)
         self._thread.start()
         return loop
 
     def _stop_if_unused(self, loop: asyncio.AbstractEventLoop) -> None:
-        with self._lock:
+        if not self._lock.acquire(blocking=False):
+            loop.call_later(_LATER, self._stop_if_unused, loop)
+            return
+        try:
             if self._loop is loop and not self._calls and not self._homes:
                 self._loop = None
                 self._thread = None
                 loop.stop()
+        finally:
+            self._lock.release()
 
     def at_exit(self) -> None:
         """Sends what is still to be released, within a moment."""
@@ -263,7 +289,7 @@ class _Portal:
         _inherited.append((self._loop, self._thread))
 
 
-def _run(loop: asyncio.AbstractEventLoop, executor: concurrent.futures.ThreadPoolExecutor) -> None:
+def _run(loop: asyncio.AbstractEventLoop) -> None:
     asyncio.set_event_loop(loop)
     try:
         loop.run_forever()
@@ -275,14 +301,13 @@ def _run(loop: asyncio.AbstractEventLoop, executor: concurrent.futures.ThreadPoo
         # Transports that were aborted close their sockets in the next turn.
         loop.run_until_complete(asyncio.sleep(0))
     finally:
-        executor.shutdown(wait=False)
         loop.close()
 
 
 _portal = _Portal()
 _inherited: list[Any] = []
 _homes: weakref.WeakKeyDictionary[Any, Home] = weakref.WeakKeyDictionary()
-_homes_lock = threading.Lock()
+_homes_lock = threading.RLock()
 
 
 def home_of(client: Any) -> Home:
@@ -309,7 +334,7 @@ def sync_source_of(client: Any) -> Source:
 
 def _begin_anew() -> None:
     global _portal, _homes_lock
-    _homes_lock = threading.Lock()
+    _homes_lock = threading.RLock()
     old, _portal = _portal, _Portal()
     old.forget_sockets()
 

@@ -17,7 +17,8 @@ class Notice:
         self.reason: Optional[LostReason] = None
         #: Whether the hold is released.
         self.is_over = False
-        self._lock = threading.Lock()
+        # Re-entrant: a signal handler may read the notice while its thread is in here.
+        self._lock = threading.RLock()
         self._callbacks: list[Callable[[], None]] = []
 
     def lose(self, reason: LostReason) -> bool:
