@@ -238,6 +238,11 @@ class Proxy:
         self.lost = 0
         self._target = port
         self._loses: list[bytes] = []
+        self._holds: list[bytes] = []
+        self._may_go = threading.Event()
+        self._goes_on = True
+        #: The requests that were held back.
+        self.held = 0
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         self._sockets: list[socket.socket] = []
@@ -246,6 +251,16 @@ class Proxy:
     def lose_message(self, text: bytes) -> None:
         """The next data with this text is lost, and so is its connection."""
         self._loses.append(text)
+
+    def hold_back(self, text: bytes, goes_on: bool = True) -> None:
+        """The next request with this text is held back, and what follows on its connection, until `let_go`; also when
+        the client closes the connection meanwhile. If it does not go on, what follows is lost."""
+        self._may_go.clear()
+        self._goes_on = goes_on
+        self._holds.append(text)
+
+    def let_go(self) -> None:
+        self._may_go.set()
 
     def lead_to(self, port: int) -> None:
         """New connections lead to this server; the open ones end."""
@@ -260,6 +275,7 @@ class Proxy:
 
     def close(self) -> None:
         self._listener.close()
+        self._may_go.set()
         self.cut()
 
     def _accept(self) -> None:
@@ -285,6 +301,14 @@ class Proxy:
                     self._loses.pop(0)
                     self.lost += 1
                     break
+                if not is_reply and self._holds and self._holds[0] in data:
+                    self._holds.pop(0)
+                    self.held += 1
+                    self._may_go.wait(20)
+                    there.sendall(data)
+                    if not self._goes_on:
+                        break
+                    continue
                 there.sendall(data)
         for one in (here, there):
             with contextlib.suppress(OSError):

@@ -177,9 +177,12 @@ class Lock(BaseLock):
     def release(self) -> None:
         """Releases the lock (``LOCK.RELEASE``). It is free then, or the next waiter's.
 
+        If the server does not answer within the response timeout (5 s), this raises, and the release goes on in the
+        background until the lease is over: :meth:`Server.settled` waits for that and reports a failure.
+
         :raises NotOwned: when it was lost before.
         :raises NotAcquired: when this object does not hold it.
-        :raises ConnectionFailed: when the server could not be reached until the lease was over.
+        :raises ConnectionFailed: when the server did not answer in time.
         """
         hold, claim = self._drop()
         if hold is None and claim is None:

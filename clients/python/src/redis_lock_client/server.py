@@ -201,7 +201,7 @@ class Permit:
         return self._hold.valid_for()
 
     def release(self) -> Released:
-        """Gives the permit back (``SEM.RELEASE``)."""
+        """Gives the permit back (``SEM.RELEASE``). Raises, and goes on in the background, as :meth:`Lock.release`."""
         hold = self._hold
         self._dropped.detach()
 

@@ -54,9 +54,13 @@ async def _acquire(engine: Engine, terms: Terms, wait: Optional[float]) -> Optio
     attempt = _Attempt(engine, terms, claim, reservation)
     try:
         asked = await attempt.wait.try_once(over)
-        engine.check_open()
         if attempt.wait.is_usable(asked):
-            return attempt.granted(asked)
+            hold = attempt.granted(asked)
+            if engine.is_closing:
+                hold.give_back()
+            engine.check_open()
+            return hold
+        engine.check_open()
         if asked.token is None and asked.error is None and not left(end):
             attempt.undo()
             return None

@@ -107,9 +107,11 @@ class Dialer:
         self.counts = counts
         #: The open connections.
         self.links: weakref.WeakSet[Link] = weakref.WeakSet()
+        self._is_closed = False
 
     def close(self) -> None:
-        """Closes all connections that are still open."""
+        """Closes all connections that are still open, and opens no other."""
+        self._is_closed = True
         for link in list(self.links):
             link.close()
 
@@ -124,6 +126,8 @@ class Dialer:
 
         :raises Error: when the node cannot be reached or refuses the login.
         """
+        if self._is_closed:
+            raise ConnectionFailed(endpoint.name, "the connections are closed")
         options = dict(login.options, socket_connect_timeout=self.patience, socket_timeout=self.patience)
         if issubclass(login.connection_class, UnixDomainSocketConnection):
             options["path"] = endpoint.path
@@ -139,12 +143,15 @@ class Dialer:
             raise
         except (redis_errors.RedisError, OSError) as error:
             raise _failure(endpoint.name, error) from error
+        except Exception as error:
+            # Of a credential provider, or another function of the program: a wait survives it, as a refused connection.
+            raise ConnectionFailed(endpoint.name, f"the login failed ({type(error).__name__})") from error
         finally:
             _abandon(connection)
 
     def _take_over(self, connection: AbstractConnection, name: str, on_item: Optional[OnItem]) -> Link:
         writer, reader = connection._writer, connection._reader
-        if writer is None or reader is None:
+        if writer is None or reader is None or self._is_closed:
             raise ConnectionFailed(name, "the connection has ended")
         connection._writer = connection._reader = None
         link = Link(name, asyncio.get_running_loop(), on_item)

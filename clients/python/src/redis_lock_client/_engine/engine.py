@@ -54,7 +54,7 @@ class Engine:
         self.dialer = Dialer(patience, counts)
         self.router = Router(source, self.dialer, self.spawn)
         self.background = Background()
-        self.names = Names()
+        self.names = Names(source.data_name)
         self.holds: set[Hold] = set()
         #: The lost ones that a program still has: whoever forgets one without a release must not fill the memory.
         self.lost_holds: weakref.WeakSet[Hold] = weakref.WeakSet()
@@ -110,6 +110,10 @@ class Engine:
         :raises Closed: when the engine is closed.
         """
         self.check_open()
+        self.resume_use()
+
+    def resume_use(self) -> None:
+        """The same for an operation that ends something, which :meth:`close` waits for."""
         self._uses += 1
 
     def check_open(self) -> None:
@@ -132,7 +136,8 @@ class Engine:
         """Releases what an owner holds, under whatever token."""
         self.begin_use()
         try:
-            result = await release_until(self, claim, None, now() + self.patience)
+            over = now() + self.patience
+            result = await release_until(self, claim, None, over, over)
         finally:
             self.end_use()
         if result.error is not None:
@@ -299,6 +304,7 @@ class Engine:
         for task in list(self._tasks):
             if task is not current:
                 task.cancel()
+        self.names.free_all()
         self._desk.subscriptions.close()
         self.router.close()
         self.dialer.close()

@@ -186,25 +186,37 @@ class Hold:
             self._check_loss()
 
     async def release(self) -> Released:
-        """Releases the lock and waits for the reply of the server.
+        """Releases the lock and waits for the reply of the server, at most the response timeout. Without a reply the
+        release goes on in the background until the lease is over.
 
-        :raises Error: when the server could not be reached until the lease was over, or refused.
+        :raises Error: when the server could not be reached within the response timeout, or refused.
         """
         engine = self.engine
         self._finish()
-        end = max(self.confirmed.steady + self.lease, now() + engine.patience)
+        over = now() + engine.patience
+        engine.resume_use()
         try:
-            result = await release_until(engine, self.claim, self.token, end)
+            result = await release_until(engine, self.claim, self.token, over, over)
         except asyncio.CancelledError:
-            # The caller has given up; the lock is given back in the background.
+            # The caller has given up.
             self._undo(First.GRANT, now() + engine.patience)
             raise
-        self._undo(First.NOTHING, result.under_way_until)
-        if result.error is not None:
+        finally:
+            engine.end_use()
+        error = result.error
+        if error is None:
+            engine.counts.releases += 1
+            self._undo(First.NOTHING, result.under_way_until)
+            return result.released
+        if engine.is_closed:
             engine.counts.releases_failed += 1
-            raise Closed("the server object was closed during the release") if engine.is_closed else result.error
-        engine.counts.releases += 1
-        return result.released
+            raise Closed("the server object was closed during the release") from error
+        if error.is_passing:
+            self._undo(First.GRANT, result.under_way_until)
+        else:
+            engine.counts.releases_failed += 1
+            self._undo(First.NOTHING, result.under_way_until)
+        raise error
 
     def give_back(self) -> None:
         """Releases the lock in the background. Nothing after a release."""
@@ -243,10 +255,11 @@ class Hold:
                 self.claim,
                 self.lease,
                 first,
-                self.token,
-                until,
-                releases_until,
-                leftovers.reservation,
+                token=self.token,
+                ends=self.confirmed.steady + self.lease,
+                acquires_until=until,
+                releases_until=releases_until,
+                reservation=leftovers.reservation,
             )
             undo.start()
 

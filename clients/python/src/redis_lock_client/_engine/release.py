@@ -48,8 +48,14 @@ class ReleaseResult(NamedTuple):
     under_way_until: Optional[float]
 
 
-async def release_until(engine: Engine, claim: Claim, token: Optional[int], end: float) -> ReleaseResult:
-    """Sends a release until it is answered, at least once, at most until ``end``."""
+async def release_until(
+    engine: Engine, claim: Claim, token: Optional[int], end: float, over: Optional[float] = None
+) -> ReleaseResult:
+    """Sends a release until it is answered, at least once.
+
+    :param end: no further attempt begins after this moment.
+    :param over: no attempt lasts beyond this moment.
+    """
     caller = Caller(engine, claim.key)
     command = commands.release(claim, token)
     pause = Pause()
@@ -57,7 +63,7 @@ async def release_until(engine: Engine, claim: Claim, token: Optional[int], end:
     while True:
         error: Optional[Error]
         try:
-            reply = await caller.call(command, engine.patience / 2)
+            reply = await caller.call(command, engine.patience / 2, over)
             if reply is None and until is None:
                 return ReleaseResult(Released.NOT_HELD, None, None)
             if reply is None or isinstance(reply, int):
@@ -82,7 +88,9 @@ class Undo:
         claim: Claim,
         lease: float,
         first: First,
+        *,
         token: Optional[int] = None,
+        ends: Optional[float] = None,
         acquires_until: Optional[float] = None,
         releases_until: Optional[float] = None,
         reservation: Optional[Reservation] = None,
@@ -93,6 +101,8 @@ class Undo:
         self.lease = lease
         self.first = first
         self.token = token
+        #: When the lease of what is to be released is over, if that is known.
+        self.ends = ends
         #: The time until which an abandoned acquire may still be served.
         self.acquires_until = acquires_until
         #: The time until which an abandoned release may still be served.
@@ -116,7 +126,7 @@ class Undo:
         """The first release."""
         if self.first is not First.NOTHING:
             token = self.token if self.first is First.GRANT else None
-            error = await self._release(token)
+            error = await self._release(token, self.ends)
             counts = self.engine.counts
             # If nothing can have been granted, a refusal is that of the acquire again and is no failure.
             may_hold = self.first in (First.GRANT, First.TICKET) or self.acquires_until is not None
@@ -149,8 +159,9 @@ class Undo:
             await self._release(None)
             await self._end_reservation()
 
-    async def _release(self, token: Optional[int]) -> Optional[Error]:
-        result = await release_until(self.engine, self.claim, token, now() + self.lease)
+    async def _release(self, token: Optional[int], ends: Optional[float] = None) -> Optional[Error]:
+        end = now() + self.lease if ends is None else ends
+        result = await release_until(self.engine, self.claim, token, end)
         self.releases_until = latest(self.releases_until, result.under_way_until)
         return result.error
 

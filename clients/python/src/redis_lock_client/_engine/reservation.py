@@ -1,88 +1,166 @@
-"""The reservation of an owner name: one acquisition per key and owner at a time.
+"""The reservation of an owner name: one acquisition per server, key and owner at a time in this process.
 
-To the server an owner is one flow of control; it cannot distinguish two tasks that use one name. A withdrawal by the
-first would release what the second has just been granted, and both would believe that they hold one grant. So an
-acquisition under a fixed name reserves that name, until the hold is released and none of its requests can still be
-served.
+To the server an owner is one flow of control; it cannot distinguish two threads or tasks that use one name. A
+withdrawal by the first would release what the second has just been granted, and both would believe that they hold one
+grant. So an acquisition under a fixed name reserves that name in this process, in all of its event loops, until the
+hold is released and none of its requests can still be served.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from typing import Optional
+import contextlib
+import os
+import threading
+import weakref
+from typing import NamedTuple, Optional
 
 from .commands import Claim
-from .moment import now
+from .moment import left
+
+#: How often a wait for a name looks whether the event loop that has it was closed.
+_LOOK = 0.5
+
+
+class Name(NamedTuple):
+    """What is reserved."""
+
+    server: str
+    key: bytes
+    owner: bytes
+    kind: bytes
+
+    def __repr__(self) -> str:
+        # The owner is a credential.
+        return f"Name({self.key!r})"
+
+
+class _Wait:
+    """A wait for a name, in its event loop."""
+
+    __slots__ = ("_freed", "_loop")
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._freed: asyncio.Future[None] = self._loop.create_future()
+
+    def renew(self) -> None:
+        """Waits for the next time that the name is freed."""
+        if self._freed.done():
+            self._freed = self._loop.create_future()
+
+    def wake(self) -> None:
+        """The name is free. Called by any thread."""
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._wake)
+
+    def _wake(self) -> None:
+        if not self._freed.done():
+            self._freed.set_result(None)
+
+    async def wait(self, span: float) -> None:
+        await asyncio.wait({self._freed}, timeout=span)
 
 
 class Reservation:
     """A reserved name. Closing it frees the name."""
 
-    __slots__ = ("_names", "name")
+    __slots__ = ("__weakref__", "_names", "name", "waits")
 
-    def __init__(self, names: Names, name: tuple[bytes, bytes, bytes]) -> None:
+    def __init__(self, names: Names, name: Name) -> None:
         self._names = names
         self.name = name
+        #: The waits for the name, the first one first.
+        self.waits: dict[_Wait, None] = {}
+
+    @property
+    def is_over(self) -> bool:
+        """Whether its event loop was closed, and so nothing can free the name any more."""
+        return self._names.loop.is_closed()
 
     def close(self) -> None:
-        self._names.free(self.name)
+        self._names.free(self)
 
 
 class Names:
-    """The reserved names of a server."""
+    """The names that one engine has reserved, or waits for. Used by the engine's thread."""
 
-    def __init__(self) -> None:
-        #: Those who wait for a name, by name.
-        self._reserved: dict[tuple[bytes, bytes, bytes], deque[asyncio.Future[None]]] = {}
+    def __init__(self, server: str) -> None:
+        self.loop = asyncio.get_running_loop()
+        self._server = server
+        self._reserved: weakref.WeakSet[Reservation] = weakref.WeakSet()
+        self._waits: set[_Wait] = set()
         self._is_closed = False
 
     def close(self) -> None:
         """Ends all waits for a name."""
         self._is_closed = True
-        for waiting in list(self._reserved.values()):
-            self._wake(waiting)
+        for wait in list(self._waits):
+            wait.wake()
 
-    def try_reserve(self, name: tuple[bytes, bytes, bytes]) -> Optional[Reservation]:
+    def free_all(self) -> None:
+        """Frees all names: the engine is closed."""
+        for reservation in list(self._reserved):
+            self.free(reservation)
+
+    def try_reserve(self, name: Name) -> Optional[Reservation]:
         """Reserves this name if it is free."""
-        if name in self._reserved:
+        with _lock:
+            return self._reserve(name, None)
+
+    def _reserve(self, name: Name, wait: Optional[_Wait]) -> Optional[Reservation]:
+        """The same, and otherwise this wait is woken when the name is free."""
+        before = _reserved.get(name)
+        if before is not None and not before.is_over:
+            if wait is not None:
+                before.waits[wait] = None
             return None
-        self._reserved[name] = deque()
-        return Reservation(self, name)
+        reservation = _reserved[name] = Reservation(self, name)
+        self._reserved.add(reservation)
+        if before is not None:
+            reservation.waits = before.waits
+        return reservation
 
     async def reserve(self, claim: Claim, end: Optional[float]) -> Optional[Reservation]:
         """Reserves the owner's name; None when it was not free in time."""
-        name = (claim.key, claim.owner, claim.kind.word)
-        while not self._is_closed:
-            reservation = self.try_reserve(name)
-            if reservation is not None:
-                return reservation
-            loop = asyncio.get_running_loop()
-            freed: asyncio.Future[None] = loop.create_future()
-            self._reserved[name].append(freed)
-            span = None if end is None else max(0.0, end - now())
-            try:
-                done, _ = await asyncio.wait({freed}, timeout=span)
-            except asyncio.CancelledError:
-                self._leave(name, freed)
-                raise
-            if not done:
-                self._leave(name, freed)
-                return None
-        return None
+        name = Name(self._server, claim.key, claim.owner, claim.kind.word)
+        wait = _Wait()
+        self._waits.add(wait)
+        try:
+            while not self._is_closed:
+                wait.renew()
+                with _lock:
+                    reservation = self._reserve(name, wait)
+                if reservation is not None or not left(end):
+                    return reservation
+                await wait.wait(min(left(end), _LOOK))
+            return None
+        finally:
+            self._waits.discard(wait)
+            with _lock:
+                if name in _reserved:
+                    _reserved[name].waits.pop(wait, None)
 
-    def free(self, name: tuple[bytes, bytes, bytes]) -> None:
-        """Frees a name: the first that waits for it tries again."""
-        self._wake(self._reserved.pop(name, deque()))
+    def free(self, reservation: Reservation) -> None:
+        """Frees a name: all that wait for it try again."""
+        self._reserved.discard(reservation)
+        with _lock:
+            if _reserved.get(reservation.name) is reservation:
+                del _reserved[reservation.name]
+            waits, reservation.waits = reservation.waits, {}
+        for wait in waits:
+            wait.wake()
 
-    def _wake(self, waiting: deque[asyncio.Future[None]]) -> None:
-        # All try again: the first takes the name, the others wait behind it in the same order.
-        for freed in list(waiting):
-            if not freed.done():
-                freed.set_result(None)
 
-    def _leave(self, name: tuple[bytes, bytes, bytes], freed: asyncio.Future[None]) -> None:
-        freed.cancel()
-        waiting = self._reserved.get(name)
-        if waiting is not None and freed in waiting:
-            waiting.remove(freed)
+_reserved: dict[Name, Reservation] = {}
+_lock = threading.RLock()
+
+
+def _begin_anew() -> None:
+    """A forked child has reserved nothing."""
+    global _lock
+    _lock = threading.RLock()
+    _reserved.clear()
+
+
+os.register_at_fork(after_in_child=_begin_anew)

@@ -243,9 +243,11 @@ class Router:
             raise of_reply(endpoint.name, reply.text)
         if reply is None:
             return None
-        if not isinstance(reply, list) or len(reply) != 2:
-            raise bad_reply(endpoint.name)
-        return Endpoint(reply[0].decode() or endpoint.host, int(reply[1]))
+        try:
+            host, port = reply
+            return Endpoint(host.decode() or endpoint.host, int(port))
+        except (AttributeError, TypeError, ValueError) as error:
+            raise bad_reply(endpoint.name) from error
 
     def _unknown(self) -> ConfigError:
         return ConfigError(f"{self.source.name}: no sentinel knows a primary of this name")

@@ -52,6 +52,11 @@ class Source:
             return ",".join(hosts) + "/" + self.sentinels.primary
         return ",".join(sorted(endpoint.name for endpoint in self.seeds))
 
+    @property
+    def data_name(self) -> str:
+        """The name of the data: a key of one database is not that of another."""
+        return f"{self.name}/{self.login.options.get('db') or 0}"
+
 
 def is_asyncio_client(client: Any) -> bool:
     """Whether the methods of this client are coroutines."""

@@ -91,11 +91,18 @@ class Wait:
         sent = Moment()
         try:
             reply = await self._quick.call(self._request.command, engine.patience / 2, limit)
-            return Asked(sent, commands.granted(reply, engine.name))
+            asked = Asked(sent, commands.granted(reply, engine.name))
         except Error as error:
             if self._quick.was_unanswered():
                 self._until = now() + engine.patience
             return Asked(sent, error=error)
+        self._note_late(asked)
+        return asked
+
+    def _note_late(self, asked: Asked) -> None:
+        """A grant that came after the usable part of the lease is asked for again, or withdrawn by the caller."""
+        if asked.token is not None and not self.is_usable(asked):
+            self._until = now() + self._engine.patience
 
     def is_usable(self, asked: Asked) -> bool:
         """Whether the reply is a grant that came within the usable part of the lease."""
@@ -115,9 +122,7 @@ class Wait:
                     if self._parked is not None:
                         await self._parked.finish(_OTHER_SLICE)
                     return Grant(asked.token, asked.sent)
-                # The reply took longer than the usable part of the lease, so the grant may be over. The request is
-                # repeated, or the caller withdraws it.
-                self._until = now() + self._engine.patience
+                self._note_late(asked)
                 if failures and not left(end):
                     return None
                 failures += 1

@@ -30,7 +30,8 @@ class Home:
         self.parks = parks
         self.counts = Statistics()
         self.is_closed = False
-        self._engines: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Engine] = weakref.WeakKeyDictionary()
+        #: Changed by the threads of several loops, each time by one operation of the dictionary.
+        self._engines: dict[asyncio.AbstractEventLoop, Engine] = {}
         _all.add(self)
 
     def engine(self) -> Engine:
@@ -40,8 +41,19 @@ class Home:
         loop = asyncio.get_running_loop()
         engine = self._engines.get(loop)
         if engine is None or engine.is_closed:
-            engine = self._engines[loop] = Engine(self.source, self.patience, self.parks, self.counts)
+            self._forget_ended()
+            engine = Engine(self.source, self.patience, self.parks, self.counts, lambda: self._ended(loop))
+            self._engines[loop] = engine
         return engine
+
+    def _ended(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._engines.pop(loop, None)
+
+    def _forget_ended(self) -> None:
+        """Forgets the engines of loops that were closed without their last step (`shutdown_asyncgens`)."""
+        for loop in list(self._engines):
+            if loop.is_closed():
+                self._ended(loop)
 
     async def close(self) -> None:
         """Closes the engine of the running loop; no other can be used any more."""

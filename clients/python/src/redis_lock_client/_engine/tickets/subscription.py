@@ -55,11 +55,15 @@ class Subscribed:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._asked.append((channel, future))
         self.link.write(pack(b"SSUBSCRIBE" if self._desk.is_sharded else b"SUBSCRIBE", channel))
-        done, _ = await asyncio.wait({future}, timeout=patience)
-        if not done:
-            # The entry stays, because the answer may still come; the caller closes the connection.
-            raise NoAnswer(self.link.name)
-        future.result()
+        try:
+            done, _ = await asyncio.wait({future}, timeout=patience)
+            if not done:
+                # The entry stays, because the answer may still come; the caller closes the connection.
+                raise NoAnswer(self.link.name)
+            future.result()
+        finally:
+            # No error is for a future that nothing waits for: asyncio would log it.
+            future.cancel()
 
     def unsubscribe(self, channel: bytes) -> None:
         """Ends the subscription of an idle channel. The answer is not awaited."""
