@@ -14,6 +14,7 @@ from typing import Any
 import redis
 import redis.asyncio
 import redis.lock
+
 import redis_lock_client
 import redis_lock_client.asyncio
 

@@ -14,8 +14,9 @@ from typing import Any, Callable
 
 import pytest
 import redis.asyncio
-import redis_lock_client as client
 from harness import TestServer, move_slot, two_nodes, wait_for
+
+import redis_lock_client as client
 from redis_lock_client.asyncio import Lock, LostReason, Server
 
 

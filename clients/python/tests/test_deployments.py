@@ -11,9 +11,10 @@ from typing import Any, Callable
 
 import pytest
 import redis
-import redis_lock_client as client
 from harness import USERS, Proxy, TestServer, free_port, move_slot, two_nodes, wait_for
 from redis.sentinel import Sentinel
+
+import redis_lock_client as client
 from redis_lock_client import Lock, Server
 
 

@@ -6,6 +6,7 @@ import pickle
 
 import pytest
 from redis import exceptions as redis_errors
+
 from redis_lock_client import errors
 
 

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 import redis
+from harness import TestServer, wait_for
+
 import redis_lock_client as client
 import redis_lock_client.asyncio as asyncio_client
-from harness import TestServer, wait_for
 
 
 def test_the_class_of_a_client(server: TestServer) -> None:

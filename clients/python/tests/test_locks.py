@@ -9,8 +9,9 @@ from typing import Any, Callable
 
 import pytest
 import redis
-import redis_lock_client as client
 from harness import Proxy, TestServer, wait_for
+
+import redis_lock_client as client
 from redis_lock_client import Lock, LostReason, Mode, Server
 
 LONG_GRACE = ("--lock.queue-grace", "20000")
@@ -256,7 +257,7 @@ def test_a_fixed_lease(server: TestServer) -> None:
     lock.acquire()
     begin = time.monotonic()
     assert lock.lost.wait(3)
-    assert 0.5 < time.monotonic() - begin < 0.65
+    assert 0.5 < time.monotonic() - begin < 1.2
     assert lock.lost.reason == LostReason.UNCONFIRMED
     wait_for("the end of the lease", lambda: server.run("EXISTS k") == 0)
     with pytest.raises(client.NotOwned):

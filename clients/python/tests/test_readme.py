@@ -9,8 +9,9 @@ import subprocess
 import sys
 
 import pytest
-import redis_lock_client
 from harness import TestServer
+
+import redis_lock_client
 
 README = pathlib.Path(__file__).resolve().parents[1] / "README.md"
 EXAMPLES = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)

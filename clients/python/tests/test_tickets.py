@@ -6,6 +6,7 @@ import random
 from typing import Any, Optional
 
 import pytest
+
 from redis_lock_client._engine import moment, resp, slot
 from redis_lock_client._engine.commands import millis
 from redis_lock_client._engine.tickets.table import MAX_IDLE, Table
