@@ -1,6 +1,6 @@
 #!/bin/sh
-# test-python.sh [OPTION OF PYTEST...]: format, types and tests of clients/python, on real servers, and redis-py's own
-# tests of its lock. The module is LOCK_MODULE, by default that of `make build`.
+# test-python.sh [OPTION OF PYTEST...]: format, lints, types and tests of clients/python, on real servers, then redis-py's
+# own tests of its lock (not with options). The module is LOCK_MODULE, by default that of `make build`.
 set -eu
 cd "$(dirname "$0")/.."
 LOCK_MODULE=${LOCK_MODULE:-$PWD/target/release/libredis_lock.so}
@@ -21,7 +21,25 @@ if [ "$needs" != "$(cat "$there/installed" 2>/dev/null)" ]; then
 fi
 PATH=$there/venv/bin:$PATH
 cd clients/python
-ruff format --cache-dir "$there/ruff" --check .
-ruff check --cache-dir "$there/ruff" .
-mypy --cache-dir "$there/mypy" src
-pytest -o cache_dir="$there/pytest" "$@"
+
+# part NAME COMMAND...: its name and closing line; all that it printed if it fails.
+part() {
+    name=$1
+    shift
+    "$@" >"$there/output" 2>&1 || {
+        cat "$there/output"
+        echo "$name: failed"
+        exit 1
+    }
+    echo "$name: $(tail -n 1 "$there/output")"
+}
+
+part format ruff format --no-cache --check .
+part lints ruff check --no-cache .
+part types mypy --cache-dir "$there/mypy" src
+if [ $# -gt 0 ]; then
+    exec pytest -p no:cacheprovider "$@"
+fi
+# Most tests wait for servers, so more run at a time than there are cores.
+part tests pytest -p no:cacheprovider -n 4
+part "redis-py's own tests" python tests/redis_py_suite.py

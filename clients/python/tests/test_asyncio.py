@@ -43,7 +43,7 @@ def test_a_lock(server: TestServer) -> None:
             other = Lock(redis_client, "k", blocking_timeout=0.3)
             begin = time.monotonic()
             assert not await other.acquire()
-            assert 0.3 <= time.monotonic() - begin < 0.6
+            assert 0.3 <= time.monotonic() - begin < 1
             waiting = asyncio.create_task(other.acquire(blocking_timeout=5))
             await until("the ticket", lambda: server.stat("tickets") == 1)
             await lock.release()
@@ -152,7 +152,7 @@ def test_closing_is_bounded(server: TestServer) -> None:
         with server.stopped():
             begin = time.monotonic()
             await locks.aclose()
-            assert time.monotonic() - begin < 1.3
+            assert time.monotonic() - begin < 1.6
 
     run(work())
 
