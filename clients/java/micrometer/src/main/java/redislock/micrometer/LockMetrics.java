@@ -14,7 +14,7 @@ import redislock.LockStatistics;
 
 /**
  * What this process does with the locks of a server, as meters: the counters and gauges of
- * {@link LockClient#statistics()}.
+ * {@link LockClient#statistics()}, and with {@link LockTimers} the durations of waits and holds.
  *
  * <p>Each meter has the tag {@code server}, the {@linkplain LockClient#name() name} of the client. The names begin with
  * {@code redis.lock}: the counter {@code redis.lock.acquisitions.refused} is {@code
@@ -22,7 +22,7 @@ import redislock.LockStatistics;
  * server itself are in {@code INFO lock}.
  */
 public final class LockMetrics implements MeterBinder {
-    private static final String PREFIX = "redis.lock.";
+    static final String PREFIX = "redis.lock.";
 
     private static final List<Figure> COUNTERS = List.of(
             new Figure("acquisitions", LockStatistics::acquisitions, "Acquisitions that were granted"),
@@ -45,6 +45,8 @@ public final class LockMetrics implements MeterBinder {
             new Figure("waiting", LockStatistics::waiting, "Acquisitions that wait in the server's queue"));
 
     private final LockClient client;
+    /** Null: none. */
+    private final LockTimers timers;
     private final Tags tags;
 
     /**
@@ -64,7 +66,35 @@ public final class LockMetrics implements MeterBinder {
      */
     public LockMetrics(LockClient client, Iterable<Tag> tags) {
         this.client = Objects.requireNonNull(client);
-        this.tags = Tags.of(tags).and("server", client.name());
+        this.timers = null;
+        this.tags = tagsOf(client, tags);
+    }
+
+    /**
+     * The meters of a client and its timers.
+     *
+     * @param client the client
+     * @param timers the observer of this client
+     */
+    public LockMetrics(LockClient client, LockTimers timers) {
+        this(client, timers, Tags.empty());
+    }
+
+    /**
+     * The meters of a client and its timers, with further tags.
+     *
+     * @param client the client
+     * @param timers the observer of this client
+     * @param tags further tags of each meter
+     */
+    public LockMetrics(LockClient client, LockTimers timers, Iterable<Tag> tags) {
+        this.client = Objects.requireNonNull(client);
+        this.timers = Objects.requireNonNull(timers);
+        this.tags = tagsOf(client, tags);
+    }
+
+    private static Tags tagsOf(LockClient client, Iterable<Tag> tags) {
+        return Tags.of(tags).and("server", client.name());
     }
 
     @Override
@@ -80,6 +110,9 @@ public final class LockMetrics implements MeterBinder {
                     .tags(tags)
                     .description(gauge.description)
                     .register(registry);
+        }
+        if (timers != null) {
+            timers.bindTo(registry, tags);
         }
     }
 

@@ -1,17 +1,22 @@
 package redislock.micrometer;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNotNull;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.micrometer.core.instrument.Meter;
 import io.micrometer.core.instrument.MeterRegistry;
 import io.micrometer.core.instrument.Tags;
+import io.micrometer.core.instrument.Timer;
 import io.micrometer.core.instrument.simple.SimpleMeterRegistry;
 import io.micrometer.prometheusmetrics.PrometheusConfig;
 import io.micrometer.prometheusmetrics.PrometheusMeterRegistry;
+import java.util.Optional;
 import java.util.Set;
 import java.util.TreeSet;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.TimeUnit;
 import java.util.stream.Collectors;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
@@ -94,11 +99,49 @@ class LockMetricsTest {
     }
 
     @Test
+    void timers_of_waits_and_holds() throws Exception {
+        MeterRegistry registry = new SimpleMeterRegistry();
+        String address = server.address();
+        LockTimers timers = new LockTimers();
+        LockClient client = LockClient.builder(address).observer(timers).build();
+        new LockMetrics(client, timers).bindTo(registry);
+        try (client) {
+            Guard first = acquire(client);
+            CompletableFuture<Optional<Guard>> wait = client.lock("lock:a").acquireAsync(null);
+            server.awaitTickets(1);
+            first.release();
+            wait.get(10, TimeUnit.SECONDS).orElseThrow().release();
+            Timer waits = registry.get("redis.lock.wait").tag("server", client.name()).timer();
+            Timer holds = registry.get("redis.lock.hold").tag("server", client.name()).timer();
+            Waiting.waitFor("the durations", () -> waits.count() == 1 && holds.count() == 2);
+            assertTrue(waits.totalTime(TimeUnit.NANOSECONDS) > 0);
+            assertTrue(holds.max(TimeUnit.NANOSECONDS) >= holds.mean(TimeUnit.NANOSECONDS));
+            assertEquals(0, holds.takeSnapshot().histogramCounts().length);
+        }
+    }
+
+    @Test
+    void timers_in_prometheus_have_no_histogram() throws Exception {
+        PrometheusMeterRegistry registry = new PrometheusMeterRegistry(PrometheusConfig.DEFAULT);
+        LockTimers timers = new LockTimers();
+        try (LockClient timed = LockClient.builder(server.address()).observer(timers).build()) {
+            new LockMetrics(timed, timers, Tags.of("fleet", "a")).bindTo(registry);
+            acquire(timed).release();
+            String tags = "{fleet=\"a\",server=\"" + timed.name() + "\"}";
+            Waiting.waitFor("the duration",
+                    () -> registry.scrape().contains("redis_lock_hold_seconds_count" + tags + " 1"));
+            String page = registry.scrape();
+            assertTrue(page.contains("redis_lock_wait_seconds_count" + tags + " 0"), page);
+            assertTrue(page.contains("redis_lock_hold_seconds_sum" + tags), page);
+            assertFalse(page.contains("_bucket"), page);
+        }
+    }
+
+    @Test
     void the_example_of_the_readme_is_in_this_test() {
         Readme.requireExamplesIn("src/test/java/redislock/micrometer/LockMetricsTest.java");
     }
 
-    /** The first request of a process loads many classes: it gets more time than one without a wait has. */
     private static Guard acquire(LockClient client) throws InterruptedException {
         return client.lock("lock:a").acquireWithin(Waiting.PATIENCE).orElseThrow();
     }

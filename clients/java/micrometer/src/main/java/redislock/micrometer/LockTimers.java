@@ -1,0 +1,53 @@
+package redislock.micrometer;
+
+import io.micrometer.core.instrument.MeterRegistry;
+import io.micrometer.core.instrument.Tags;
+import io.micrometer.core.instrument.Timer;
+import java.time.Duration;
+import java.util.List;
+import java.util.concurrent.CopyOnWriteArrayList;
+import java.util.function.Function;
+import redislock.LockObserver;
+
+/**
+ * The timers of a client: {@code redis.lock.wait}, of each acquisition that waited in the server's queue and was
+ * granted, and {@code redis.lock.hold}, of each lock or permit that was released in time. They publish no percentiles
+ * and no histogram, unless a {@code MeterFilter} says so.
+ *
+ * <p>It is given to the client as its observer, and to {@link LockMetrics}, which registers the timers. Durations
+ * before that are dropped. Each client needs timers of its own.
+ */
+public final class LockTimers implements LockObserver {
+    private final List<Pair> registered = new CopyOnWriteArrayList<>();
+
+    private record Pair(Timer waits, Timer holds) {}
+
+    /** Timers that are not registered yet. */
+    public LockTimers() {}
+
+    void bindTo(MeterRegistry registry, Tags tags) {
+        registered.add(new Pair(
+                Timer.builder(LockMetrics.PREFIX + "wait")
+                        .tags(tags)
+                        .description("Waits in the server's queue that ended with a grant")
+                        .register(registry),
+                Timer.builder(LockMetrics.PREFIX + "hold")
+                        .tags(tags)
+                        .description("Holds of locks and permits that were released in time")
+                        .register(registry)));
+    }
+
+    private void record(Function<Pair, Timer> timer, Duration duration) {
+        registered.forEach(pair -> timer.apply(pair).record(duration));
+    }
+
+    @Override
+    public void waited(Duration wait) {
+        record(Pair::waits, wait);
+    }
+
+    @Override
+    public void held(Duration hold) {
+        record(Pair::holds, hold);
+    }
+}
