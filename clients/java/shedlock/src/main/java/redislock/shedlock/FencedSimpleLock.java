@@ -4,13 +4,11 @@ import java.lang.System.Logger;
 import java.lang.System.Logger.Level;
 import java.time.Duration;
 import java.util.Optional;
-import java.util.concurrent.ExecutionException;
-import java.util.concurrent.TimeUnit;
-import java.util.concurrent.TimeoutException;
 import net.javacrumbs.shedlock.core.AbstractSimpleLock;
 import net.javacrumbs.shedlock.core.LockConfiguration;
 import net.javacrumbs.shedlock.core.SimpleLock;
 import redislock.Guard;
+import redislock.LockConnectionException;
 import redislock.Released;
 
 /** A lock of a {@link FencedLockProvider}. */
@@ -19,8 +17,6 @@ public final class FencedSimpleLock extends AbstractSimpleLock {
 
     /** The shortest lease of the server's protocol in this client. */
     private static final Duration SHORTEST_LEASE = Duration.ofMillis(2);
-
-    private static final int PATIENCE_SECONDS = 5;
 
     private final Guard guard;
     /** When the request was sent that acquired or extended the lock, by the monotonic clock in nanoseconds. */
@@ -56,21 +52,16 @@ public final class FencedSimpleLock extends AbstractSimpleLock {
     }
 
     /**
-     * Releases the lock; false if it was not held any more. While the server cannot be reached the release is repeated
-     * until the end of the lease, which may be hours away, so the thread of the task does not wait for that.
+     * Releases the lock; false if it was not held any more. Without an answer the release is repeated in the background
+     * until the lease is over, which may be hours away: the task has ended, so that is no error of it.
      */
     private boolean release() {
         try {
-            return guard.releaseAsync().get(PATIENCE_SECONDS, TimeUnit.SECONDS) == Released.YES;
-        } catch (TimeoutException e) {
-            LOGGER.log(Level.WARNING, "The lock {0} is not released yet: the server does not answer. The release is "
-                    + "repeated in the background", lockConfiguration.getName());
+            return guard.release() == Released.YES;
+        } catch (LockConnectionException e) {
+            LOGGER.log(Level.WARNING, "The lock {0} is not released yet: {1}", lockConfiguration.getName(),
+                    e.getMessage());
             return true;
-        } catch (InterruptedException e) {
-            Thread.currentThread().interrupt();
-            return true;
-        } catch (ExecutionException e) {
-            throw e.getCause() instanceof RuntimeException failure ? failure : new IllegalStateException(e.getCause());
         }
     }
 

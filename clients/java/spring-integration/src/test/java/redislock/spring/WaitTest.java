@@ -16,6 +16,7 @@ import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
 import org.springframework.dao.CannotAcquireLockException;
 import redislock.LockClient;
+import redislock.LockConnectionException;
 import redislock.testing.Proxy;
 import redislock.testing.TestServer;
 import redislock.testing.Waiting;
@@ -120,6 +121,25 @@ class WaitTest {
             assertTrue(interrupted.get(20, TimeUnit.SECONDS));
             assertTrue(lock.tryLock(1, TimeUnit.SECONDS));
             lock.unlock();
+        }
+    }
+
+    @Test
+    void an_unlock_waits_for_the_response_timeout() throws Exception {
+        LockClient.Builder builder =
+                LockClient.builder(its.server.address()).responseTimeout(Duration.ofMillis(500));
+        try (LockClient client = builder.build()) {
+            FencedDistributedLock lock = new FencedLockRegistry(client, "reg").obtain("foo");
+            lock.lock();
+            its.server.pause();
+            long start = System.nanoTime();
+            assertThrows(LockConnectionException.class, lock::unlock);
+            long millis = TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - start);
+            assertTrue(millis >= 490 && millis < 1_500, "took " + millis + " ms");
+            assertThrows(IllegalStateException.class, lock::unlock, "the thread has it no longer");
+            its.server.resume();
+            assertTrue(client.settled(Waiting.PATIENCE).isEmpty());
+            assertEquals(-2, its.leaseLeft());
         }
     }
 
