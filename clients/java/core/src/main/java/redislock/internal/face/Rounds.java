@@ -11,6 +11,7 @@ import redislock.internal.Clock;
 import redislock.internal.Pause;
 import redislock.internal.lock.Acquisition;
 import redislock.internal.lock.Blocking;
+import redislock.internal.lock.Engine;
 import redislock.internal.lock.Hold;
 import redislock.internal.lock.Terms;
 import redislock.internal.net.Errors;
@@ -111,9 +112,11 @@ final class Rounds {
 
     /** Pauses; the client's thread has the timer. */
     private void rest(long span) throws InterruptedException {
+        Engine engine = requests.get(0).members().get(0).terms().engine();
         CompletableFuture<Void> over = new CompletableFuture<>();
-        requests.get(0).members().get(0).terms().engine().network().loop().after(span, () -> over.complete(null));
-        get(over);
+        engine.network().loop().after(span, () -> over.complete(null));
+        // The end of the client drops its timers.
+        get(engine.answer(over));
     }
 
     private <T> T get(CompletableFuture<T> future) throws InterruptedException {

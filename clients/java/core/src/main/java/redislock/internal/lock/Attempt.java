@@ -69,7 +69,9 @@ final class Attempt extends Acquisition {
             Reservation.Name name = Reservation.nameOf(engine.network().name(), member.claim);
             Reservation free = Reservation.tryReserve(name);
             if (free == null) {
-                awaitName(i, name);
+                int next = i;
+                // On the client's thread, on which the name is handed over and the acquisition ends: in this order.
+                engine.loop().execute(() -> awaitName(next, name));
                 return;
             }
             member.reservation = free;
@@ -82,6 +84,10 @@ final class Attempt extends Acquisition {
     }
 
     private void awaitName(int place, Reservation.Name name) {
+        if (isOver.get()) {
+            members.forEach(member -> member.reservation.free());
+            return;
+        }
         Loop loop = engine.loop();
         reserving = Reservation.reserve(name, reserved -> loop.execute(() -> {
             cancelOvertime();
@@ -126,6 +132,7 @@ final class Attempt extends Acquisition {
             return;
         }
         cancelOvertime();
+        wait.taken();
         long underWayUntil = wait.stop();
         wait.closeSlices();
         List<Hold> holds = new ArrayList<>(members.size());
@@ -150,20 +157,16 @@ final class Attempt extends Acquisition {
             return;
         }
         cancelOvertime();
-        Reservation.Waiter waiter = reserving;
-        // If the name is being handed over, its receiver frees it.
-        if (waiter != null) {
-            waiter.cancel();
-            members.forEach(member -> member.reservation.free());
-            undone().complete(null);
-        } else {
-            // Counted until then: the end of a client waits for it.
-            engine.background().begin();
-            engine.loop().execute(() -> {
-                undo();
-                engine.background().end();
-            });
-        }
+        // Counted until then: the end of a client waits for it.
+        engine.background().begin();
+        engine.loop().execute(() -> {
+            // If the name is being handed over, its receiver frees it.
+            if (reserving != null) {
+                reserving.cancel();
+            }
+            undo();
+            engine.background().end();
+        });
         notGranted(error, isCancelled, members.size());
     }
 

@@ -5,6 +5,7 @@ import java.util.UUID;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.Executor;
+import java.util.concurrent.ForkJoinPool;
 import java.util.concurrent.RejectedExecutionException;
 import java.util.function.Consumer;
 import redislock.LockClosedException;
@@ -101,11 +102,13 @@ public final class Engine {
         }
     }
 
+    /** A future that is never completed would be a thread that waits for ever, and its hold one that nothing ends. */
     private static void run(Executor executor, Runnable code) {
         try {
             executor.execute(code);
-        } catch (RejectedExecutionException over) {
-            LOG.log(System.Logger.Level.WARNING, "the executor of callbacks has refused one: {0}", over.getMessage());
+        } catch (RejectedExecutionException | OutOfMemoryError refused) {
+            // Closed, full, or without another thread.
+            ForkJoinPool.commonPool().execute(code);
         }
     }
 

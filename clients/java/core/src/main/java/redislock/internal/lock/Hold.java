@@ -8,6 +8,7 @@ import java.util.concurrent.atomic.AtomicReference;
 import redislock.LockConnectionException;
 import redislock.Lost;
 import redislock.LostReason;
+import redislock.Mode;
 import redislock.Permit;
 import redislock.Released;
 import redislock.internal.Clock;
@@ -35,7 +36,11 @@ public final class Hold implements Permit {
     private volatile Confirmed confirmed;
 
     /** The lease in nanoseconds that a request has set, which was sent at this moment. */
-    record Confirmed(Moment sent, long lease) {}
+    record Confirmed(Moment sent, long lease) {
+        long end() {
+            return Clock.plus(sent.steady(), lease);
+        }
+    }
 
     /**
      * The unfinished part of an acquisition.
@@ -67,7 +72,11 @@ public final class Hold implements Permit {
     }
 
     void confirm(Moment sent, long lease) {
-        confirmed = new Confirmed(sent, lease);
+        confirm(new Confirmed(sent, lease));
+    }
+
+    void confirm(Confirmed certain) {
+        confirmed = certain;
     }
 
     /** The moment at which the loss is reported without a further confirmation. */
@@ -244,7 +253,7 @@ public final class Hold implements Permit {
             } else if (isUnattended) {
                 engine.background().fail(claim, answer.error());
             }
-            over(answer.underWayUntil());
+            over(answer.error() == null && hasOwnToken() ? 0 : answer.underWayUntil());
             if (answer.error() == null) {
                 result.complete(answer.released());
             } else {
@@ -253,6 +262,11 @@ public final class Hold implements Permit {
             engine.background().end();
         });
         return result;
+    }
+
+    /** Whether the next grant to this owner has another token, so that a late release of this one does not end it. */
+    private boolean hasOwnToken() {
+        return claim.kind().mode() == Mode.EXCLUSIVE;
     }
 
     private void finish() {

@@ -39,6 +39,8 @@ final class Renewal {
     private volatile boolean isStopped;
     /** Until when a renewal without a reply may still be served, and set its lease. */
     private long unansweredUntil;
+    /** The lease that the program sets at present; zero: none. A renewal must not set the former one after it. */
+    private long wanted;
     private boolean wasReplica;
 
     /** The connection to which a hold is bound. */
@@ -94,12 +96,13 @@ final class Renewal {
             return;
         }
         Moment sent = Moment.now();
-        long patience = Math.min(network.patience(), lease / 6);
-        caller.callOnLoop(hold.claim().renew(bound != null ? 0 : lease, hold.token()), patience,
-                reply -> answered(sent, reply));
+        long asked = wanted != 0 ? wanted : lease;
+        long patience = Math.min(network.patience(), Math.min(lease, asked) / 6);
+        caller.callOnLoop(hold.claim().renew(bound != null ? 0 : asked, hold.token()), patience,
+                reply -> answered(sent, asked, reply));
     }
 
-    private void answered(Moment sent, Caller.Result reply) {
+    private void answered(Moment sent, long asked, Caller.Result reply) {
         noteUnanswered(caller);
         if (isStopped) {
             return;
@@ -109,7 +112,7 @@ final class Renewal {
             if (bound != null) {
                 readLease();
             } else {
-                confirmed(sent);
+                confirmed(sent, asked);
             }
             return;
         }
@@ -144,14 +147,15 @@ final class Renewal {
         return FINAL.contains(refused.code());
     }
 
-    private void confirmed(Moment sent) {
+    /** The request that was sent then has set this lease. */
+    private void confirmed(Moment sent, long set) {
         network.counts().renewals.increment();
         wasReplica = false;
         cancel(lossTimer);
         // A late renewal could still set the former lease.
         long former = hold.confirmed().lease();
         boolean isCertain = sent.steady() >= unansweredUntil;
-        hold.confirm(sent, isCertain ? lease : Math.min(former, lease));
+        hold.confirm(sent, isCertain ? set : Math.min(former, set));
         arm();
     }
 
@@ -204,27 +208,43 @@ final class Renewal {
                 result.complete(false);
                 return;
             }
+            wanted = newLease;
             Moment sent = Moment.now();
+            Hold.Confirmed before = hold.confirmed();
+            Hold.Confirmed during = shorter(before, new Hold.Confirmed(sent, newLease));
+            hold.confirm(during);
+            rearm();
             long patience = Math.max(Clock.MILLI, Math.min(network.patience() / 2, Clock.left(end)));
-            own.callOnLoop(hold.claim().renew(newLease, hold.token()), patience, reply -> answered(sent, reply));
+            own.callOnLoop(hold.claim().renew(newLease, hold.token()), patience, reply -> {
+                if (!noteUnanswered(own) && hold.confirmed() == during) {
+                    hold.confirm(before);
+                }
+                answered(sent, reply);
+            });
+        }
+
+        /** The lease that ends first: until the reply comes the server may have set either, and without a reply too. */
+        private Hold.Confirmed shorter(Hold.Confirmed one, Hold.Confirmed other) {
+            return other.end() < one.end() ? other : one;
         }
 
         private void answered(Moment sent, Caller.Result reply) {
-            noteUnanswered(own);
             LockException error = reply.error();
+            if (error != null && Errors.isPassing(error) && Clock.now() + pause.peek() < end) {
+                loop.after(pause.take(Clock.NEVER), this::send);
+                return;
+            }
+            wanted = 0;
             if (error != null) {
-                if (Errors.isPassing(error) && Clock.now() + pause.peek() < end) {
-                    loop.after(pause.take(Clock.NEVER), this::send);
-                } else {
-                    result.completeExceptionally(error);
-                }
+                rearm();
+                result.completeExceptionally(error);
             } else if (Long.valueOf(1).equals(reply.value())) {
                 lease = newLease;
                 if (!isStopped) {
                     cancel(timer);
-                    confirmed(sent);
+                    confirmed(sent, newLease);
                 }
-                result.complete(true);
+                result.complete(hold.loss() == null);
             } else if (Long.valueOf(0).equals(reply.value())) {
                 hold.lose(LostReason.TAKEN, "", "");
                 result.complete(false);
@@ -234,9 +254,20 @@ final class Renewal {
         }
     }
 
-    private void noteUnanswered(Caller of) {
-        if (of.wasUnanswered()) {
+    private boolean noteUnanswered(Caller of) {
+        boolean was = of.wasUnanswered();
+        if (was) {
             unansweredUntil = Clock.now() + network.patience();
+        }
+        return was;
+    }
+
+    /** Sets the timers anew: the lease may end earlier or later than before. */
+    private void rearm() {
+        if (!isStopped) {
+            cancel(timer);
+            setLossTimer();
+            arm();
         }
     }
 

@@ -34,6 +34,7 @@ final class SessionAttempt extends Acquisition {
     private long underWayUntil;
     private boolean isQueued;
     private int failures;
+    private volatile Loop.Timer overtime;
 
     SessionAttempt(Terms terms, long end) {
         super(terms.engine, end);
@@ -48,7 +49,7 @@ final class SessionAttempt extends Acquisition {
     void begin() {
         loop.execute(this::reserve);
         if (end != Clock.NEVER) {
-            loop.at(overtimeEnd(engine, end), () -> over(reserving == null ? noAnswer() : null, false));
+            overtime = loop.at(overtimeEnd(engine, end), () -> over(reserving == null ? noAnswer() : null, false));
         }
     }
 
@@ -156,6 +157,7 @@ final class SessionAttempt extends Acquisition {
     private void granted(long token, long lease, Moment sent) {
         if (isOver.compareAndSet(false, true)) {
             uncount();
+            cancelOvertime();
             noteUnanswered();
             Terms leased = terms.leased(lease);
             Hold.Leftovers leftovers = new Hold.Leftovers(underWayUntil, reservation);
@@ -203,6 +205,7 @@ final class SessionAttempt extends Acquisition {
         }
         engine.background().begin();
         loop.execute(() -> {
+            cancelOvertime();
             if (reserving != null) {
                 reserving.cancel();
             }
@@ -224,6 +227,13 @@ final class SessionAttempt extends Acquisition {
                 undone().complete(null);
             }
         }).start();
+    }
+
+    private void cancelOvertime() {
+        Loop.Timer timer = overtime;
+        if (timer != null) {
+            timer.cancel();
+        }
     }
 
     private void uncount() {

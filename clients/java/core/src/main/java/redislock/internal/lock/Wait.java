@@ -51,6 +51,8 @@ final class Wait {
     private long sliceNext;
     private long underWayUntil;
     private int failures;
+    /** Whether the outcome of a request of {@link #quick} is not handled yet: it may be a grant. */
+    private volatile boolean isAsking;
     private boolean isCounted;
     private boolean isOver;
     private Stage stage = Stage.ASKING;
@@ -100,7 +102,13 @@ final class Wait {
      * {@linkplain #isUsable usable} grant, {@link #resume} goes on with it. */
     void first(Consumer<Asked> then) {
         Moment sent = Moment.now();
+        isAsking = true;
         quick.call(request.command(), network.patience() / 2, reply -> then.accept(read(sent, reply)));
+    }
+
+    /** The grant in the reply to the first request is taken. */
+    void taken() {
+        isAsking = false;
     }
 
     /** Whether the reply is a grant that came within the usable part of the lease. */
@@ -125,6 +133,7 @@ final class Wait {
             return;
         }
         stage = Stage.ASKING;
+        isAsking = false;
         if (quick.wasUnanswered()) {
             underWayUntil = Clock.now() + network.patience();
         }
@@ -175,6 +184,7 @@ final class Wait {
 
     private void tryOnce() {
         Moment sent = Moment.now();
+        isAsking = true;
         quick.callOnLoop(request.command(), network.patience() / 2, reply -> resume(read(sent, reply)));
     }
 
@@ -392,8 +402,8 @@ final class Wait {
         isOver = true;
         cancelTimer();
         quick.abandon();
-        // The outcome of the last request was not awaited.
-        if (quick.wasUnanswered()) {
+        // The outcome of the last request was not awaited, or is on its way to this thread.
+        if (quick.wasUnanswered() || isAsking) {
             underWayUntil = Clock.now() + network.patience();
         }
         long until = Math.max(underWayUntil, slices.underWayUntil());

@@ -31,7 +31,7 @@ public final class Errors {
         if (text.contains("max number of clients reached")) {
             return new LockConnectionException(server, "no room for one more client (maxclients)", null);
         }
-        return RefusedException.of(server, code, text);
+        return RefusedException.of(server, code, text.replaceFirst("^User \\S+ has", "this user has"));
     }
 
     /** The exception for a connection that could not be opened, or has ended. */

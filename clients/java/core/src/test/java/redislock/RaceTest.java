@@ -1,0 +1,249 @@
+package redislock;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertNotNull;
+import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.time.Duration;
+import java.util.List;
+import java.util.Optional;
+import java.util.Random;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.RejectedExecutionException;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
+import java.util.concurrent.atomic.AtomicReference;
+import org.junit.jupiter.api.Test;
+import redislock.testing.Proxy;
+import redislock.testing.TestServer;
+import redislock.testing.Waiting;
+
+/** What happens at the same moment: a grant and its cancellation, two renewals, a call and the end of the client. */
+class RaceTest {
+    private static final LockOptions LONG = LockOptions.defaults().lease(Duration.ofSeconds(60));
+
+    private static void spin(int nanos) {
+        long end = System.nanoTime() + nanos;
+        while (System.nanoTime() < end) {
+            Thread.onSpinWait();
+        }
+    }
+
+    @Test
+    void a_cancellation_beside_the_reply_leaves_no_lock() throws Exception {
+        try (TestServer server = TestServer.start(); LockClient client = LockClient.create(server.address())) {
+            client.lock("first").acquire().release();
+            Random random = new Random(7);
+            for (int i = 0; i < 4_000; i++) {
+                CompletableFuture<Optional<Guard>> grant =
+                        client.lock("k" + i, LONG).acquireAsync(Duration.ofSeconds(5));
+                spin(random.nextInt(250_000));
+                if (!grant.cancel(true)) {
+                    grant.get().ifPresent(Guard::close);
+                }
+            }
+            Waiting.waitFor("no lock", Duration.ofSeconds(10), () -> held(server).isEmpty());
+            assertEquals(0, client.statistics().holds());
+        }
+    }
+
+    private static List<?> held(TestServer server) {
+        return (List<?>) ((List<?>) server.call("LOCK.SCAN", 0, "COUNT", 100_000)).get(1);
+    }
+
+    @Test
+    void interruptions_of_a_named_wait_leave_no_lock() throws Exception {
+        try (TestServer server = TestServer.start(); LockClient client = LockClient.create(server.address())) {
+            FencedLock lock = client.lock("k", LONG);
+            lock.acquire().release();
+            Thread worker = new Thread(() -> {
+                for (int i = 0; i < 2_000; i++) {
+                    try {
+                        if (lock.tryLock(5, TimeUnit.SECONDS)) {
+                            lock.unlock();
+                        }
+                    } catch (InterruptedException meant) {
+                        // Tries again.
+                    }
+                }
+            });
+            worker.start();
+            Random random = new Random(7);
+            while (worker.isAlive()) {
+                spin(random.nextInt(400_000));
+                worker.interrupt();
+            }
+            Waiting.waitFor("no lock", Duration.ofSeconds(10), () -> held(server).isEmpty());
+            assertEquals(0, client.statistics().holds());
+        }
+    }
+
+    @Test
+    void a_renewal_in_the_background_does_not_undo_a_longer_lease() throws Exception {
+        try (TestServer server = TestServer.start();
+                Proxy proxy = Proxy.before(server.port());
+                LockClient client = LockClient.create(proxy.address())) {
+            LockOptions short1 = LockOptions.defaults().lease(Duration.ofMillis(1_500));
+            Guard guard = client.lock("k", short1).acquire();
+            long renewals = client.statistics().renewals();
+            proxy.holdReplyTo("LOCK.RENEW");
+            CompletableFuture<Boolean> renewed =
+                    CompletableFuture.supplyAsync(() -> guard.renew(Duration.ofSeconds(60)));
+            // sleep: past a third of the lease, so that a renewal in the background follows
+            Thread.sleep(550);
+            proxy.letGo();
+            assertTrue(renewed.get(5, TimeUnit.SECONDS));
+            Waiting.waitFor("the renewal", () -> client.statistics().renewals() > renewals + 1);
+            long left = (Long) server.call("PTTL", "k");
+            assertTrue(guard.validFor().toMillis() <= left + 1, guard.validFor() + " of " + left);
+            assertEquals(Released.YES, guard.release());
+        }
+    }
+
+    @Test
+    void a_shorter_lease_counts_before_its_answer() throws Exception {
+        try (TestServer server = TestServer.start();
+                LockClient client =
+                        LockClient.builder(server.address()).responseTimeout(Duration.ofSeconds(1)).build()) {
+            Guard guard = client.lock("k", LONG).acquire();
+            Guard fixed = client.lock("fixed", LONG.fixedLease()).acquire();
+            server.pause();
+            CompletableFuture<Boolean> one =
+                    CompletableFuture.supplyAsync(() -> guard.renew(Duration.ofMillis(500)));
+            CompletableFuture<Boolean> two =
+                    CompletableFuture.supplyAsync(() -> fixed.renew(Duration.ofMillis(500)));
+            assertEquals(LostReason.UNCONFIRMED, guard.lost().get(900, TimeUnit.MILLISECONDS).reason());
+            assertEquals(LostReason.UNCONFIRMED, fixed.lost().get(900, TimeUnit.MILLISECONDS).reason());
+            Waiting.waitFor("the end of both", () -> guard.validFor().isZero() && fixed.validFor().isZero());
+            server.resume();
+            one.handle((is, error) -> 0).get(5, TimeUnit.SECONDS);
+            two.handle((is, error) -> 0).get(5, TimeUnit.SECONDS);
+        }
+    }
+
+    @Test
+    void a_refused_change_of_the_lease_changes_nothing() throws Exception {
+        try (TestServer server = TestServer.start(); LockClient client = LockClient.create(server.address())) {
+            Guard guard = client.lock("k", LONG).acquire();
+            server.line("ACL SETUSER default -lock.renew");
+            assertThrows(PermissionException.class, () -> guard.renew(Duration.ofMillis(600)));
+            assertTrue(guard.validFor().toMillis() > 50_000);
+            server.line("ACL SETUSER default +lock.renew");
+            assertNull(guard.lostReason());
+            assertTrue(guard.renew(Duration.ofMillis(600)));
+            assertTrue(guard.validFor().toMillis() <= 600);
+            // sleep: longer than the lease, which is renewed
+            Thread.sleep(1_000);
+            assertEquals(Released.YES, guard.release());
+        }
+    }
+
+    @Test
+    void a_thread_locks_again_at_once_after_a_lost_reply_to_its_unlock() {
+        try (TestServer server = TestServer.start();
+                Proxy proxy = Proxy.before(server.port());
+                LockClient client = LockClient.create(proxy.address())) {
+            FencedLock lock = client.lock("k");
+            lock.lock();
+            long token = lock.token();
+            proxy.swallowReplyTo("LOCK.RELEASE");
+            lock.unlock();
+            assertTrue(lock.tryLock());
+            assertTrue(lock.token() > token, "a late release of the former token does not end this hold");
+            lock.unlock();
+        }
+    }
+
+    @Test
+    void calls_after_the_end_of_the_client_return() throws Exception {
+        try (TestServer server = TestServer.start()) {
+            LockClient client = LockClient.create(server.address());
+            Guard guard = client.lock("k").acquire();
+            MultiLock many = client.multiLock(client.lock("a"), client.lock("b"));
+            many.lock();
+            client.close();
+            assertNotNull(guard.releaseAsync().get(5, TimeUnit.SECONDS));
+            CompletableFuture<Void> unlocked = new CompletableFuture<>();
+            guard.releaseAsync().thenRun(() -> unlocked.complete(null));
+            unlocked.get(5, TimeUnit.SECONDS);
+            assertEquals(0, client.statistics().holds());
+        }
+    }
+
+    @Test
+    void an_executor_that_refuses_leaves_no_future_open() throws Exception {
+        try (TestServer server = TestServer.start();
+                LockClient client = LockClient.builder(server.address()).executor(task -> {
+                    throw new RejectedExecutionException("full");
+                }).build()) {
+            Guard guard = client.lock("k").acquireAsync(null).get(5, TimeUnit.SECONDS).orElseThrow();
+            server.call("DEL", "k");
+            assertTrue(!guard.renew(Duration.ofSeconds(10)));
+            assertEquals(LostReason.TAKEN, guard.lost().get(5, TimeUnit.SECONDS).reason());
+        }
+    }
+
+    /** The locks have different leases, so each is a request of its own, and one is lost while the next one waits. */
+    @Test
+    void a_round_whose_member_is_lost_starts_anew_and_ends_with_the_client() throws Exception {
+        LockOptions short1 = LockOptions.defaults().lease(Duration.ofMillis(90));
+        try (TestServer server = TestServer.start();
+                LockClient other = LockClient.create(server.address());
+                LockClient client = LockClient.create(server.address())) {
+            Guard taken = other.lock("b").acquire();
+            MultiLock both = client.multiLock(client.lock("a", short1), client.lock("b"));
+            CompletableFuture<Void> first = CompletableFuture.runAsync(both::lock);
+            for (int i = 0; i < 3; i++) {
+                long losses = client.statistics().losses();
+                Waiting.waitFor("the first lock", () -> server.call("LOCK.INFO", "a") != null);
+                Waiting.waitFor("a loss", () -> {
+                    server.call("LOCK.BREAK", "a");
+                    return client.statistics().losses() > losses;
+                });
+            }
+            taken.release();
+            first.get(5, TimeUnit.SECONDS);
+            assertEquals(2, client.statistics().holds());
+            assertNotNull(server.call("LOCK.INFO", "a"));
+            Guard again = other.lock("e").acquire();
+            AtomicReference<Throwable> thrown = new AtomicReference<>();
+            LockClient closed = LockClient.create(server.address());
+            MultiLock more = closed.multiLock(closed.lock("d", short1), closed.lock("e"));
+            Thread waiter = new Thread(() -> {
+                try {
+                    more.lock();
+                } catch (Throwable error) {
+                    thrown.set(error);
+                }
+            });
+            waiter.start();
+            // Until the pauses between two rounds are long, so that the client most likely ends during one.
+            Waiting.waitFor("losses", () -> {
+                server.call("LOCK.BREAK", "d");
+                return closed.statistics().losses() >= 10;
+            });
+            closed.close();
+            waiter.join(5_000);
+            assertTrue(!waiter.isAlive());
+            assertEquals(LockClosedException.class, thrown.get().getClass());
+            again.release();
+        }
+    }
+
+    @Test
+    void a_cancelled_wait_for_a_name_frees_it() throws Exception {
+        try (TestServer server = TestServer.start(); LockClient client = LockClient.create(server.address())) {
+            FencedLock lock = client.lock("k", LONG.owner("one"));
+            Guard guard = lock.acquire();
+            CompletableFuture<Optional<Guard>> next = lock.acquireAsync(null);
+            CompletableFuture<Optional<Guard>> last = lock.acquireAsync(null);
+            next.cancel(true);
+            assertThrows(TimeoutException.class, () -> last.get(50, TimeUnit.MILLISECONDS));
+            guard.release();
+            last.get(5, TimeUnit.SECONDS).orElseThrow().release();
+            assertTrue(lock.tryAcquire().isPresent());
+        }
+    }
+}
