@@ -20,16 +20,28 @@ public final class Readme {
      * @throws AssertionError if an example is not there, or there is none
      */
     public static void requireExamplesIn(String source) {
+        requireExamplesIn("README.md", source);
+    }
+
+    /**
+     * The same for another page. The address {@code "redis://localhost:6379"} of an example is the variable
+     * {@code address} in the source file, whose server has another port.
+     *
+     * @param page   the file with the examples, relative to the module's directory
+     * @param source the source file, relative to the module's directory
+     * @throws AssertionError if an example is not there, or there is none
+     */
+    public static void requireExamplesIn(String page, String source) {
         Path module = Path.of(System.getProperty("basedir", "."));
         String compiled = withoutSpace(textOf(module.resolve(source)));
-        List<String> examples = EXAMPLE.matcher(textOf(module.resolve("README.md"))).results()
+        List<String> examples = EXAMPLE.matcher(textOf(module.resolve(page))).results()
                 .map(match -> match.group(1)).toList();
         if (examples.isEmpty()) {
-            throw new AssertionError("README.md has no example");
+            throw new AssertionError(page + " has no example");
         }
         for (String example : examples) {
-            if (!compiled.contains(withoutSpace(example))) {
-                throw new AssertionError(source + " does not contain this example of README.md:\n" + example);
+            if (!compiled.contains(withoutSpace(example.replace("\"redis://localhost:6379\"", "address")))) {
+                throw new AssertionError(source + " does not contain this example of " + page + ":\n" + example);
             }
         }
     }

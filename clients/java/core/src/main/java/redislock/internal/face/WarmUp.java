@@ -51,7 +51,7 @@ public final class WarmUp {
         try {
             Engine engine = new Engine(network, Runnable::run, Runnable::run, null);
             Terms terms = Terms.of(engine, new byte[] {'k'}, Mode.EXCLUSIVE, LockOptions.defaults());
-            CompletableFuture<?> pair = Acquisition.start(List.of(terms), Clock.plus(Clock.now(), LONGEST)).result()
+            CompletableFuture<?> pair = Acquisition.start(List.of(terms), Clock.now()).result()
                     .thenCompose(holds -> holds.get(0).releaseInBackground());
             Blocking.await(pair, LONGEST);
         } finally {

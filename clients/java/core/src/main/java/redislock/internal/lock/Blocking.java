@@ -6,7 +6,6 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
-import redislock.LockConnectionException;
 
 /** Threads that wait for futures. A virtual thread waits without its carrier: no monitor is held here. */
 public final class Blocking {
@@ -52,19 +51,6 @@ public final class Blocking {
         } catch (ExecutionException failed) {
             throw thrown(failed.getCause());
         }
-    }
-
-    /**
-     * Waits for the value, at most this long. An interruption does not end the wait; it is restored afterwards.
-     *
-     * @throws LockConnectionException when there is none by then: the server has not answered
-     */
-    public static <T> T getWithin(CompletableFuture<T> future, long nanos, String server) {
-        await(future, nanos);
-        if (!future.isDone()) {
-            throw new LockConnectionException(server, "no answer in time; the release goes on in the background", null);
-        }
-        return get(future);
     }
 
     /** Waits for the end of something, at most this long, also when this thread is interrupted. */

@@ -29,8 +29,8 @@ public final class Hold implements Permit {
     private final AtomicReference<CompletableFuture<Released>> releasing = new AtomicReference<>();
     /** Whether it is released, closed or left: no loss is reported any more. */
     private final AtomicBoolean isFinished = new AtomicBoolean();
-    /** Whether nothing waits for the release, so that its failure is that of background work. */
-    private volatile boolean isUnattended;
+    /** Whether the failure of the release is recorded. */
+    private final AtomicBoolean isReported = new AtomicBoolean();
     private final long grantedAt = Clock.now();
     /** The lease that the server certainly has, and when the request that set it was sent. */
     private volatile Confirmed confirmed;
@@ -190,10 +190,24 @@ public final class Hold implements Permit {
      * @throws LockConnectionException when it is not known at that moment; the release goes on in the background
      */
     public Released awaitRelease(CompletableFuture<Released> release, long until) {
-        try {
-            return Blocking.getWithin(release, Clock.left(until), engine.network().name());
-        } finally {
-            isUnattended |= !release.isDone();
+        Blocking.await(release, Clock.left(until));
+        if (release.isDone()) {
+            return Blocking.get(release);
+        }
+        // Nothing waits for it any more, so its failure is that of background work.
+        release.whenComplete((released, error) -> {
+            if (error instanceof RuntimeException failure) {
+                report(failure);
+            }
+        });
+        throw new LockConnectionException(engine.network().name(),
+                "no answer in time; the release goes on in the background", null);
+    }
+
+    /** Records the failure of a release for which nothing waits, once. */
+    private void report(RuntimeException error) {
+        if (isReported.compareAndSet(false, true)) {
+            engine.background().fail(claim, error);
         }
     }
 
@@ -232,7 +246,6 @@ public final class Hold implements Permit {
             return releasing.get();
         }
         finish();
-        isUnattended = isInBackground;
         Duration held = Duration.ofNanos(Clock.now() - grantedAt);
         if (isInBackground && lostReason() == LostReason.TAKEN) {
             over(0);
@@ -247,16 +260,17 @@ public final class Hold implements Permit {
         Release.send(engine.network(), claim, token, end, answer -> {
             if (answer.error() == null) {
                 engine.counts().releases.increment();
-                if (answer.released() == Released.YES) {
+                if (answer.released() == Released.YES && lost.get() == null) {
                     engine.observe(observer -> observer.held(held));
                 }
-            } else if (isUnattended) {
-                engine.background().fail(claim, answer.error());
             }
             over(answer.error() == null && hasOwnToken() ? 0 : answer.underWayUntil());
             if (answer.error() == null) {
                 result.complete(answer.released());
             } else {
+                if (isInBackground) {
+                    report(answer.error());
+                }
                 result.completeExceptionally(answer.error());
             }
             engine.background().end();

@@ -32,6 +32,8 @@ public final class Connector {
     /** How long the first connection of a process may take, from the first request of its client on: classes of
      * sockets, of name look-ups and of TLS are loaded then. */
     private static final long FIRST = 1_000 * Clock.MILLI;
+    /** The same in the memory of the process, where all classes are loaded. */
+    private static final long FIRST_IN_MEMORY = 5_000 * Clock.MILLI;
     /** With TLS (true) and without: whether an attempt to connect has ended in this process, whatever its result. */
     private static final Set<Boolean> WARM = ConcurrentHashMap.newKeySet();
 
@@ -93,7 +95,7 @@ public final class Connector {
             return 0;
         }
         firstUse.compareAndSet(0, Clock.now());
-        return firstUse.get() + FIRST;
+        return firstUse.get() + (client instanceof MemoryClient ? FIRST_IN_MEMORY : FIRST);
     }
 
     CompletableFuture<Connection> open(Node node, RedisURI login) {
