@@ -185,7 +185,7 @@ unclosed = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionW
 
 @unclosed
 def test_event_loops_that_have_ended_are_forgotten(server: TestServer) -> None:
-    locks = client.asyncio.Server(redis.asyncio.Redis(port=server.port))
+    locks = client.asyncio.Server.open(server.url)
     loops: list[weakref.ref[Any]] = []
 
     async def work() -> None:

@@ -315,6 +315,9 @@ def test_urls() -> None:
         assert "secret" not in str(raised.value)
 
 
+@pytest.mark.skipif(
+    (3, 12) <= sys.version_info < (3, 12, 2), reason="these versions start no thread after the main thread has ended"
+)
 def test_threads_go_on_after_the_main_thread(server: TestServer) -> None:
     script = f"""
 import threading, time, redis
@@ -363,6 +366,21 @@ def test_a_signal_handler_may_use_a_lock(server: TestServer) -> None:
 
     threading.Thread(target=work, daemon=True).start()
     assert done.wait(10)
+
+
+def test_a_thread_that_does_not_start_is_tried_again(server: TestServer, monkeypatch: Any) -> None:
+    wait_for("the threads of other tests", _close_all)
+
+    def fail(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    lock = Lock(server.client(), "k")
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", fail)
+        with pytest.raises(RuntimeError):
+            lock.acquire()
+    assert lock.acquire(blocking_timeout=5)
+    lock.release()
 
 
 def test_look_ups_that_hang_delay_neither_others_nor_the_end(server: TestServer) -> None:

@@ -248,9 +248,14 @@ class _Portal:
     def _start(self) -> asyncio.AbstractEventLoop:
         loop = asyncio.new_event_loop()
         loop.set_default_executor(Workers())
-        self._loop = loop
-        self._thread = threading.Thread(target=_run, args=(loop,), name="redis-lock", daemon=True)
-        self._thread.start()
+        thread = threading.Thread(target=_run, args=(loop,), name="redis-lock", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:
+            # The interpreter ends, or the process has too many threads.
+            loop.close()
+            raise
+        self._loop, self._thread = loop, thread
         return loop
 
     def _stop_if_unused(self, loop: asyncio.AbstractEventLoop) -> None:

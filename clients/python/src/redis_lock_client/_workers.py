@@ -44,7 +44,14 @@ class Workers(concurrent.futures.ThreadPoolExecutor):
             if self._running == _MOST:
                 return future
             self._running += 1
-        threading.Thread(target=self._work, name="redis-lock-names", daemon=True).start()
+        try:
+            threading.Thread(target=self._work, name="redis-lock-names", daemon=True).start()
+        except RuntimeError:
+            # The interpreter ends, or the process has too many threads.
+            with self._guard:
+                self._running -= 1
+                self._jobs.remove(job)
+            raise
         return future
 
     def _work(self) -> None:
