@@ -444,3 +444,22 @@ def test_closing_ends_the_wait_for_a_name(server: TestServer) -> None:
     join(threads)
     assert errors == [client.Closed] * 3
     assert server.run("EXISTS k") == 0
+
+
+def test_a_limit_names_the_failure_before_it(server: TestServer, proxy: Proxy) -> None:
+    lock = Lock(redis.Redis(port=proxy.port), "k", blocking_timeout=0.6)
+    proxy.hold_back(b"LOCK.ACQUIRE")
+
+    def acquire(_: int) -> None:
+        with pytest.raises(client.NoAnswer) as raised:
+            lock.acquire()
+        assert isinstance(raised.value.__cause__, client.ConnectionFailed)
+        told.append(True)
+
+    told: list[bool] = []
+    threads = in_threads(1, acquire)
+    wait_for("the request", lambda: proxy.held == 1)
+    proxy.hold_back(b"LOCK.ACQUIRE")
+    proxy.cut()
+    join(threads)
+    assert told

@@ -82,7 +82,7 @@ async def _go_on(
         raise
     if not done:
         _give_up(task, attempt)
-        raise NoAnswer(engine.name)
+        raise NoAnswer(engine.name) from attempt.wait.failure
     if task.cancelled():
         attempt.undo()
         raise Closed("the server object was closed during the wait")

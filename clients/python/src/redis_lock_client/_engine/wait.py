@@ -69,7 +69,18 @@ class Grant(NamedTuple):
 class Wait:
     """A waiting request. :meth:`close` ends it here; what the server has of it is the caller's to withdraw."""
 
-    __slots__ = ("_engine", "_parked", "_quick", "_request", "_slice_end", "_slice_next", "_ticket", "_until", "_waits")
+    __slots__ = (
+        "_engine",
+        "_parked",
+        "_quick",
+        "_request",
+        "_slice_end",
+        "_slice_next",
+        "_ticket",
+        "_until",
+        "_waits",
+        "failure",
+    )
 
     def __init__(self, engine: Engine, request: Request) -> None:
         self._engine = engine
@@ -84,6 +95,8 @@ class Wait:
         self._until: Optional[float] = None
         #: Whether the wait is counted in the statistics.
         self._waits = False
+        #: The error of the last request that failed.
+        self.failure: Optional[Error] = None
 
     async def try_once(self, limit: Optional[float] = None) -> Asked:
         """Sends the request without waiting in the queue; given up at ``limit``."""
@@ -117,6 +130,7 @@ class Wait:
         failures = 0
         while True:
             error = asked.error
+            self.failure = error or self.failure
             if asked.token is not None:
                 if self.is_usable(asked):
                     if self._parked is not None:
