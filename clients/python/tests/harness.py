@@ -242,7 +242,7 @@ def _epoch(node: TestServer) -> str:
 
 
 class Proxy:
-    """A connection in between, which loses what the test names."""
+    """A proxy of connections that drops or holds back the data that the test names."""
 
     def __init__(self, port: int) -> None:
         self.lost = 0
@@ -272,8 +272,8 @@ class Proxy:
     def let_go(self) -> None:
         self._may_go.set()
 
-    def lead_to(self, port: int) -> None:
-        """New connections lead to this server; the open ones end."""
+    def connect_to(self, port: int) -> None:
+        """New connections are made to this server; the open ones end."""
         self._target = port
         self.cut()
 

@@ -1,10 +1,11 @@
-"""The asyncio face; waits in thousands."""
+"""The asyncio interface; 10,000 waits."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import gc
+import os
 import resource
 import sys
 import time
@@ -63,21 +64,21 @@ def test_a_lock(server: TestServer) -> None:
 
 def test_a_loss_and_its_function(server: TestServer) -> None:
     async def work() -> None:
-        told: list[LostReason] = []
+        reported: list[LostReason] = []
 
         async def tell(reason: LostReason) -> None:
             await asyncio.sleep(0)
-            told.append(reason)
+            reported.append(reason)
 
         async with Server(redis.asyncio.Redis(port=server.port)) as locks:
             one = locks.lock("one", lease=0.6, on_lost=tell)
-            two = locks.lock("two", lease=0.6, on_lost=told.append)
+            two = locks.lock("two", lease=0.6, on_lost=reported.append)
             await one.acquire()
             await two.acquire()
             assert await one.lost.wait(0.1) is False
             server.run("DEL one two")
             assert await one.lost.wait(1) and await two.lost.wait(1)
-            await until("the functions", lambda: told == [LostReason.TAKEN] * 2)
+            await until("the functions", lambda: reported == [LostReason.TAKEN] * 2)
             with pytest.raises(client.NotOwned):
                 await one.release()
             three = locks.lock("three", lease=0.9)
@@ -274,3 +275,32 @@ def test_two_loops_one_after_another(server: TestServer) -> None:
 
     run(work())
     run(work())
+
+
+def test_another_event_loop(server: TestServer) -> None:
+    uvloop = pytest.importorskip("uvloop")
+    server.hold()
+
+    async def work() -> None:
+        async with Server(redis.asyncio.Redis(port=server.port)) as locks:
+            waiting = asyncio.create_task(locks.lock("k").acquire(blocking_timeout=5))
+            await until("the ticket", lambda: server.stat("tickets") == 1)
+            reader, writer = os.pipe()
+            child = os.fork()
+            if child == 0:
+                os.close(writer)
+                os.read(reader, 1)
+                os._exit(0)
+            os.close(reader)
+            server.run("LOCK.RELEASE k holder")
+            assert await waiting
+        # The child has no copy of the connections, which would keep them open.
+        await until("the end of the connections", lambda: not server.clients())
+        os.close(writer)
+        os.waitpid(child, 0)
+
+    loop = uvloop.new_event_loop()
+    try:
+        loop.run_until_complete(work())
+    finally:
+        loop.close()

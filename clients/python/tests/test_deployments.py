@@ -76,7 +76,7 @@ def test_a_slot_on_its_way(start: Any) -> None:
         names = [node.observer.execute_command("CLUSTER MYID").decode() for node in (here, there)]
         there.run(f"CLUSTER SETSLOT {slot} IMPORTING {names[0]}")
         here.run(f"CLUSTER SETSLOT {slot} MIGRATING {names[1]}")
-        # The key is missing here: ASK leads to the other node, which answers after ASKING.
+        # The key is missing here: ASK names the other node, which answers after ASKING.
         lock = Lock(cluster, "{a}k", blocking_timeout=2)
         begin = time.monotonic()
         try:
@@ -104,7 +104,7 @@ def test_a_replica_is_promoted(start: Callable[..., TestServer]) -> None:
     wait_for("the tickets", lambda: primary.stat("tickets") == 10)
     wait_for("the hold at the replica", lambda: replica.run("EXISTS k") == 1)
     replica.run("REPLICAOF NO ONE")
-    proxy.lead_to(replica.port)
+    proxy.connect_to(replica.port)
     primary.kill()
     wait_for("the tickets at the other server", lambda: replica.stat("tickets") == 10)
     replica.run("LOCK.RELEASE k holder")
@@ -192,7 +192,7 @@ def test_tls(start: Callable[..., TestServer], tmp_path: pathlib.Path) -> None:
         begin = time.monotonic()
         with pytest.raises(client.Untrusted, match="certificate"):
             locks.lock("k").acquire()
-        assert time.monotonic() - begin < 2, "an untrusted server is told at once"
+        assert time.monotonic() - begin < 2, "an untrusted server is reported at once"
 
 
 def test_users(start: Callable[..., TestServer], tmp_path: pathlib.Path) -> None:

@@ -228,9 +228,9 @@ def test_a_lock_without_a_timeout_is_renewed(server: TestServer) -> None:
 
 
 @pytest.mark.parametrize("how", ["LOCK.BREAK k", "DEL k", "SET k foreign"])
-def test_a_loss_is_told(server: TestServer, how: str) -> None:
-    told: list[LostReason] = []
-    lock = Lock(server.client(), "k", lease=0.9, on_lost=told.append)
+def test_a_loss_is_reported(server: TestServer, how: str) -> None:
+    reported: list[LostReason] = []
+    lock = Lock(server.client(), "k", lease=0.9, on_lost=reported.append)
     lock.acquire()
     lost = lock.lost
     server.run(how)
@@ -239,13 +239,13 @@ def test_a_loss_is_told(server: TestServer, how: str) -> None:
     assert lost.reason is not None
     assert lost.reason.kind == expected
     assert lock.valid_for() == 0
-    wait_for("the function", lambda: [reason.kind for reason in told] == [expected])
+    wait_for("the function", lambda: [reason.kind for reason in reported] == [expected])
     with pytest.raises(redis.exceptions.LockNotOwnedError):
         lock.release()
 
 
 @pytest.mark.parametrize("is_killed", [True, False])
-def test_a_loss_is_told_before_the_lease_ends(server: TestServer, is_killed: bool) -> None:
+def test_a_loss_is_reported_before_the_lease_ends(server: TestServer, is_killed: bool) -> None:
     lock = Lock(server.client(), "k", lease=3)
     begin = time.monotonic()
     lock.acquire()
@@ -454,12 +454,12 @@ def test_a_limit_names_the_failure_before_it(server: TestServer, proxy: Proxy) -
         with pytest.raises(client.NoAnswer) as raised:
             lock.acquire()
         assert isinstance(raised.value.__cause__, client.ConnectionFailed)
-        told.append(True)
+        reported.append(True)
 
-    told: list[bool] = []
+    reported: list[bool] = []
     threads = in_threads(1, acquire)
     wait_for("the request", lambda: proxy.held == 1)
     proxy.hold_back(b"LOCK.ACQUIRE")
     proxy.cut()
     join(threads)
-    assert told
+    assert reported

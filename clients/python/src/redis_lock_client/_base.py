@@ -1,4 +1,4 @@
-"""What the two faces of ``Lock`` share: the constructor of redis-py's ``Lock``, and the hold of each thread."""
+"""The common part of both ``Lock`` classes: the constructor of redis-py's ``Lock``, and the hold of each thread."""
 
 from __future__ import annotations
 

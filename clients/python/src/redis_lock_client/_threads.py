@@ -1,4 +1,4 @@
-"""The event loop of the synchronous face, in a daemon thread.
+"""The event loop of the synchronous interface, in a daemon thread.
 
 The thread starts with the first use. It ends when no engine is left: after ``Server.close()``, or when nothing has
 been held, waited for or sent for half a minute. The next use starts another one. At the end of the interpreter it has
@@ -154,7 +154,7 @@ class _Call(Generic[T]):
         self._done.release()
 
     def _discard(self) -> None:
-        """Gives back a grant that has no taker."""
+        """Releases a grant whose caller has given up."""
         give_back = getattr(self._result, "give_back", None)
         if give_back is not None:
             give_back()

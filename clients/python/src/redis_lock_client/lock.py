@@ -20,7 +20,7 @@ from .outcome import LostReason, Mode, Released
 
 
 class Lost:
-    """Tells that a lock was lost. It can be read by any thread."""
+    """The loss of a lock, if there was one. Any thread may read it."""
 
     def __init__(self, notice: Notice) -> None:
         self._notice = notice
@@ -60,7 +60,7 @@ class Lock(BaseLock):
     :param thread_local: whether each thread sees only its own hold.
     :param raise_on_release_error: whether leaving a ``with`` statement raises when the lock was lost.
     :param lease: the lease in seconds of a lock that is renewed (30 by default). Not together with ``timeout``.
-    :param margin: how long before the end of the lease a loss is told, in seconds (a sixth of the lease).
+    :param margin: how long before the end of the lease a loss is reported, in seconds (a sixth of the lease).
     :param owner: the owner, a name that no other thread or process uses at the same time. It is a credential: every
         client that knows it can release the lock. None: a fresh one for each acquisition.
     :param mode: ``Mode.READ`` or ``Mode.WRITE`` for a read-write lock.
@@ -107,7 +107,7 @@ class Lock(BaseLock):
 
     @property
     def lost(self) -> Lost:
-        """Tells that the present hold was lost: ``is_set()``, ``wait(timeout)``, ``reason``."""
+        """The loss of the present hold: ``is_set()``, ``wait(timeout)``, ``reason``."""
         return Lost(self._notice)
 
     def __enter__(self) -> Lock:

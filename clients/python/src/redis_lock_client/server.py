@@ -121,7 +121,7 @@ class Server:
         return Latch(self, key)
 
     def statistics(self) -> Statistics:
-        """What this object has done, and what it holds and waits for."""
+        """The counters of this object, and its present numbers of holds and waits."""
         return Statistics(**vars(self._home.counts))
 
     def settled(self) -> Sequence[Unreleased]:
@@ -193,7 +193,7 @@ class Permit:
 
     @property
     def lost(self) -> Lost:
-        """Tells that the permit was lost."""
+        """The loss of the permit."""
         return Lost(self._hold.notice)
 
     def valid_for(self) -> float:
@@ -248,7 +248,7 @@ class Semaphore:
         self._home = home_of(redis)
 
     def try_acquire(self) -> Optional[Permit]:
-        """A permit, if one is free and nobody waits for it."""
+        """A permit, if one is free and no other request waits for it."""
         return self._acquire(0.0)
 
     def acquire_within(self, wait: Number) -> Optional[Permit]:
@@ -276,7 +276,7 @@ class Semaphore:
         self._home.call(lambda engine: engine.repeatable(key, (b"SEM.SET", key, number)))
 
     def info(self) -> Optional[SemaphoreInfo]:
-        """The state of the semaphore (``SEM.INFO``); None when it does not exist and nobody waits."""
+        """The state of the semaphore (``SEM.INFO``); None when it does not exist and no request waits."""
         key = self._terms.key
         reply = self._home.call(lambda engine: engine.repeatable(key, (b"SEM.INFO", key)))
         return SemaphoreInfo.read(reply, self._home.source.name)

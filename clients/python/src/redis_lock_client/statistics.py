@@ -9,7 +9,7 @@ _GAUGES = frozenset({"holds", "waiting"})
 
 @dataclass
 class Statistics:
-    """What this process has done with the locks of a server, and what it holds and waits for now."""
+    """The counters of this process for the locks of a server, and its present numbers of holds and waits."""
 
     #: Acquisitions that were granted.
     acquisitions: int = 0

@@ -2,5 +2,5 @@
 
 ``tickets.table`` and ``resp`` decide without input or output; ``link`` and ``dial`` are the connections; ``router``
 knows the nodes; ``caller`` sends a request to the node of its key; ``wait``, ``attempt``, ``hold`` and ``release`` are
-the life of a lock; ``engine`` owns them all. The two faces of the package (threads and asyncio) use ``Engine`` only.
+the life of a lock; ``engine`` owns them all. Both interfaces of the package (threads and asyncio) use ``Engine`` only.
 """

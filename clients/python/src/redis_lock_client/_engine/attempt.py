@@ -144,7 +144,7 @@ class _Attempt:
         return Hold(self._engine, self._terms, self._claim, asked.token or 0, asked.sent, leftovers)
 
     def undo(self) -> None:
-        """Undoes whatever the server may have of the request. Nothing after a grant, or the second time."""
+        """Undoes the request at the server. Does nothing after a grant, or when called again."""
         if self._is_over:
             return
         self._is_over = True

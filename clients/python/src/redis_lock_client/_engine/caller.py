@@ -185,7 +185,7 @@ class Caller:
             raise bad_reply(link.name) from error
 
     def _refused(self, link: Link, error: Error) -> Error:
-        """Handles a refusal. If another node may serve the key, the next request looks for it."""
+        """Handles a refusal. If another node may serve the key, the next request asks for that node."""
         self._note_node()
         if isinstance(error, Refused) and error.is_elsewhere and self._node is not None:
             if self._waits:

@@ -30,14 +30,14 @@ from .terms import OVERTIME, Terms
 from .tickets.desk import Desk
 from .wait import Request, Wait
 
-#: How often idle connections are looked for.
+#: The interval at which idle connections are closed.
 _SWEEP = 5.0
 #: How long the end of an event loop waits for releases.
 _LAST_RELEASES = 1.0
 
 
 class Engine:
-    """Whatever a process does with the locks of one server, in one event loop."""
+    """The state of the locks of one server in one event loop."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Engine:
         self.background = Background()
         self.names = Names(source.data_name)
         self.holds: set[Hold] = set()
-        #: The lost ones that a program still has: whoever forgets one without a release must not fill the memory.
+        #: The lost holds that the program still refers to. Weak, so that one that is not released takes no memory.
         self.lost_holds: weakref.WeakSet[Hold] = weakref.WeakSet()
         #: Whether no operation may begin any more; whether all connections are closed, too.
         self.is_closing = False
@@ -133,7 +133,7 @@ class Engine:
         return await acquire(self, terms, wait, on_lost)
 
     async def release_owner(self, claim: Claim) -> Released:
-        """Releases what an owner holds, under whatever token."""
+        """Releases the hold of an owner, under any token."""
         self.begin_use()
         try:
             over = now() + self.patience
@@ -147,7 +147,7 @@ class Engine:
         return result.released
 
     async def renew_owner(self, claim: Claim, lease: float) -> Moment:
-        """Renews what an owner holds, under whatever token."""
+        """Renews the hold of an owner, under any token."""
         return await renew_once(self, claim, lease, None, 0.0)
 
     async def holders(self, key: bytes) -> list[bytes]:
@@ -285,7 +285,7 @@ class Engine:
             self.close_now()
 
     def retire(self) -> None:
-        """Nobody can use the engine any more: it closes when nothing is held or waited for."""
+        """The client object is gone: the engine closes when nothing is held or waited for."""
         self._is_retired = True
         if not self.is_busy:
             self.close_now()
@@ -328,8 +328,8 @@ class Engine:
         self.close_now()
 
     async def end_of_loop(self) -> None:
-        """The event loop ends, and has cancelled the tasks: sends what they had to send once more, and gives back what
-        is renewed, since nothing renews it any more."""
+        """The event loop ends, and has cancelled the tasks: sends their unanswered releases once more, and releases the
+        holds that were renewed."""
         if self.is_closed:
             return
         self.is_closing = True

@@ -55,7 +55,7 @@ class Hold:
         self.notice = Notice()
         #: When the last confirmed request was sent.
         self.confirmed = sent
-        #: Told of a loss, by the face.
+        #: Called with the reason of a loss.
         self.on_lost: Optional[OnLost] = None
         self._margin = terms.margin
         self.renews = terms.renews
@@ -135,7 +135,7 @@ class Hold:
                     self._lose(LostReason.refused(error.code, error.text))
                     return
                 if isinstance(error, Refused) and error.code == "READONLY":
-                    # Repeated through a new connection, because the address may lead to another server by now. Without
+                    # Repeated through a new connection, because the address may be another server's by now. Without
                     # cluster or sentinels the second such reply is final.
                     if was_replica and engine.router.source.is_single:
                         self._lose(LostReason.refused(error.code, error.text))

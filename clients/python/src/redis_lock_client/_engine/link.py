@@ -29,7 +29,7 @@ class Link(asyncio.Protocol):
     def __init__(self, name: str, loop: asyncio.AbstractEventLoop, on_item: Optional[OnItem] = None) -> None:
         self.name = name
         self.is_open = False
-        #: Called once when the connection has ended, in whatever way.
+        #: Called once when the connection has ended.
         self.on_close: Optional[Callable[[], None]] = None
         self._loop = loop
         self._on_item = on_item
@@ -101,13 +101,16 @@ class Link(asyncio.Protocol):
             on_close()
 
     def forget_socket(self) -> None:
-        """Closes the descriptor without a word to the event loop, which is the parent's."""
+        """Closes the descriptor without the event loop, which is the parent's."""
         transport, self._transport = self._transport, None
         self.is_open = False
         peer = None if transport is None else transport.get_extra_info("socket")
         raw = getattr(peer, "_sock", None)
         if raw is not None:
             os.close(raw.detach())
+        elif peer is not None and peer.fileno() >= 0:
+            # Of uvloop, which has no socket object.
+            os.close(peer.fileno())
 
     def data_received(self, data: bytes) -> None:
         """Hands the replies to their requests."""

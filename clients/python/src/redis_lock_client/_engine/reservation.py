@@ -18,7 +18,7 @@ from typing import NamedTuple, Optional
 from .commands import Claim
 from .moment import left
 
-#: How often a wait for a name looks whether the event loop that has it was closed.
+#: The interval at which a wait for a name checks whether the event loop that reserved it was closed.
 _LOOK = 0.5
 
 

@@ -1,4 +1,4 @@
-"""The engines of the asyncio face: one for each server and event loop, in that loop.
+"""The engines of the asyncio interface: one for each server and event loop, in that loop.
 
 An engine starts with the first use and closes its connections when nothing has been held, waited for or sent for half a
 minute. When the loop ends (``asyncio.run``), it has a moment to send releases.

@@ -20,7 +20,7 @@ from ._loops import home_of, post
 
 
 class Lost:
-    """Tells that a lock was lost."""
+    """The loss of a lock, if there was one."""
 
     def __init__(self, notice: Notice) -> None:
         self._notice = notice
@@ -68,7 +68,7 @@ class Lock(BaseLock):
     :param thread_local: whether each thread sees only its own hold.
     :param raise_on_release_error: whether leaving a ``with`` statement raises when the lock was lost.
     :param lease: the lease in seconds of a lock that is renewed (30 by default). Not together with ``timeout``.
-    :param margin: how long before the end of the lease a loss is told, in seconds (a sixth of the lease).
+    :param margin: how long before the end of the lease a loss is reported, in seconds (a sixth of the lease).
     :param owner: the owner, a name that no other task or process uses at the same time. It is a credential: every
         client that knows it can release the lock. None: a fresh one for each acquisition.
     :param mode: ``Mode.READ`` or ``Mode.WRITE`` for a read-write lock.
@@ -115,7 +115,7 @@ class Lock(BaseLock):
 
     @property
     def lost(self) -> Lost:
-        """Tells that the present hold was lost: ``is_set()``, ``wait(timeout)``, ``reason``."""
+        """The loss of the present hold: ``is_set()``, ``wait(timeout)``, ``reason``."""
         return Lost(self._notice)
 
     async def __aenter__(self) -> Lock:

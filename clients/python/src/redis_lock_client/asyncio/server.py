@@ -72,7 +72,7 @@ class Server:
         return Latch(self, key)
 
     def statistics(self) -> Statistics:
-        """What this object has done, and what it holds and waits for."""
+        """The counters of this object, and its present numbers of holds and waits."""
         return Statistics(**vars(self._home.counts))
 
     async def settled(self) -> Sequence[Unreleased]:
@@ -143,7 +143,7 @@ class Permit:
 
     @property
     def lost(self) -> Lost:
-        """Tells that the permit was lost."""
+        """The loss of the permit."""
         return Lost(self._hold.notice)
 
     def valid_for(self) -> float:
@@ -194,7 +194,7 @@ class Semaphore:
         self._home = home_of(redis)
 
     async def try_acquire(self) -> Optional[Permit]:
-        """A permit, if one is free and nobody waits for it."""
+        """A permit, if one is free and no other request waits for it."""
         return await self._acquire(0.0)
 
     async def acquire_within(self, wait: Number) -> Optional[Permit]:
@@ -222,7 +222,7 @@ class Semaphore:
         await self._home.engine().repeatable(key, (b"SEM.SET", key, number))
 
     async def info(self) -> Optional[SemaphoreInfo]:
-        """The state of the semaphore (``SEM.INFO``); None when it does not exist and nobody waits."""
+        """The state of the semaphore (``SEM.INFO``); None when it does not exist and no request waits."""
         key = self._terms.key
         reply = await self._home.engine().repeatable(key, (b"SEM.INFO", key))
         return SemaphoreInfo.read(reply, self._home.source.name)

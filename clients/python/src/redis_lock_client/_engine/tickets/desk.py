@@ -141,7 +141,7 @@ class Desk:
             reply = await caller.call(command, patience / 2)
             node = caller.answered_by
             if node is not None and (reply is None or reply == 0):
-                # A replica ignores `NOTIFY`. The next request looks for the primary.
+                # A replica ignores `NOTIFY`. The next request asks for the primary.
                 self.engine.router.forget_shared(*node)
             token = commands.ticket(reply, self.engine.name)
             name = node[0].name if node is not None else ""

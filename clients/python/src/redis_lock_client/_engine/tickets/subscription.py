@@ -42,7 +42,7 @@ class Subscribed:
         self.number = number
         self.link: Optional[Link] = None
         self._desk = desk
-        #: The requests without an answer, in their order: the channel, and who waits for the confirmation.
+        #: The requests without an answer, in their order: the channel, and the future of the confirmation.
         self._asked: list[tuple[bytes, Optional[asyncio.Future[None]]]] = []
 
     async def confirm(self, channel: bytes, patience: float) -> None:
@@ -72,7 +72,7 @@ class Subscribed:
             self.link.write(pack(b"SUNSUBSCRIBE" if self._desk.is_sharded else b"UNSUBSCRIBE", channel))
 
     def received(self, item: Any) -> None:
-        """Handles whatever the connection has received."""
+        """Handles an item that the connection has received."""
         if isinstance(item, ErrorReply):
             if self._asked:
                 _, future = self._asked.pop(0)
@@ -131,7 +131,7 @@ class Subscriptions:
         try:
             await subscribed.confirm(channel, self._desk.engine.patience / 2)
         except Refused as error:
-            # In a cluster the slot may be on its way to another node.
+            # In a cluster the slot may be moving to another node.
             return Refusal.FINAL if error.code in ("NOPERM", "ERR") else Refusal.PASSING
         except ConnectionFailed:
             self._close(node, subscribed)
