@@ -297,7 +297,7 @@ def test_another_event_loop(server: TestServer) -> None:
         # The child has no copy of the connections, which would keep them open.
         await until("the end of the connections", lambda: not server.clients())
         os.close(writer)
-        os.waitpid(child, 0)
+        os.waitpid(child, 0)  # noqa: ASYNC222 - it ends at once
 
     loop = uvloop.new_event_loop()
     try:
