@@ -346,10 +346,9 @@ public final class LockClient implements AutoCloseable {
         Blocking.await(engine.close(), network.patience());
         engine.finish();
         loop.end();
-        network.close();
         boolean isInterrupted = Thread.interrupted();
         try {
-            loop.join(END_MILLIS);
+            endConnections();
             endCallbacks();
         } catch (InterruptedException hurried) {
             isInterrupted = true;
@@ -357,6 +356,15 @@ public final class LockClient implements AutoCloseable {
             if (isInterrupted) {
                 Thread.currentThread().interrupt();
             }
+        }
+    }
+
+    private void endConnections() throws InterruptedException {
+        try {
+            // First, so that its last step opens no connection.
+            loop.join(END_MILLIS);
+        } finally {
+            network.close();
         }
     }
 

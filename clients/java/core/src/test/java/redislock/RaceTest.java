@@ -7,6 +7,7 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.time.Duration;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.Optional;
 import java.util.Random;
@@ -51,6 +52,96 @@ class RaceTest {
 
     private static List<?> held(TestServer server) {
         return (List<?>) ((List<?>) server.call("LOCK.SCAN", 0, "COUNT", 100_000)).get(1);
+    }
+
+    @Test
+    void a_withdrawal_beside_a_grant_leaves_no_lock() throws Exception {
+        for (boolean parked : new boolean[] {false, true}) {
+            try (TestServer server = TestServer.start();
+                    LockClient holder = LockClient.create(server.address());
+                    LockClient client = parked ? LockClient.builder(server.address()).parkedWaits().build()
+                            : LockClient.create(server.address())) {
+                Random random = new Random(7);
+                for (int i = 0; i < 400; i++) {
+                    Guard guard = holder.lock("k", LONG).acquire();
+                    LockOptions options = i % 2 == 0 ? LONG : LONG.owner("one");
+                    CompletableFuture<Optional<Guard>> wait = client.lock("k", options).acquireAsync(null);
+                    Waiting.waitFor("a place", () -> server.stat(parked ? "waiters" : "tickets") == 1);
+                    guard.close();
+                    spin(random.nextInt(600_000));
+                    if (!wait.cancel(true)) {
+                        wait.get().ifPresent(Guard::close);
+                    }
+                    Waiting.waitFor("no lock", Duration.ofSeconds(2), () -> server.call("LOCK.INFO", "k") == null);
+                }
+                assertEquals(0, client.statistics().holds());
+            }
+        }
+    }
+
+    @Test
+    void closing_beside_grants_leaves_no_lock() throws Exception {
+        try (TestServer server = TestServer.start()) {
+            for (int round = 0; round < 12; round++) {
+                LockClient client = round % 2 == 0 ? LockClient.create(server.address())
+                        : LockClient.builder(server.address()).parkedWaits().build();
+                List<Thread> threads = new ArrayList<>();
+                for (int i = 0; i < 8; i++) {
+                    FencedLock lock = client.lock("k" + i % 3, i < 4 ? LONG : LONG.owner("owner" + i));
+                    boolean byThread = i % 2 == 0;
+                    threads.add(new Thread(() -> lockUntilClosed(lock, byThread)));
+                }
+                threads.forEach(Thread::start);
+                Waiting.waitFor("grants", () -> client.statistics().acquisitions() > 40);
+                client.close();
+                assertEquals(List.of(), held(server));
+                for (Thread thread : threads) {
+                    thread.join(5_000);
+                    assertTrue(!thread.isAlive());
+                }
+            }
+        }
+    }
+
+    private static void lockUntilClosed(FencedLock lock, boolean byThread) {
+        try {
+            while (true) {
+                if (byThread) {
+                    lock.lock();
+                    lock.unlock();
+                } else {
+                    lock.acquire().release();
+                }
+            }
+        } catch (LockClosedException | InterruptedException over) {
+            // The end of the client.
+        }
+    }
+
+    /** A request for both keys waits for the first one, which a round holds that waits for the second one. */
+    @Test
+    void a_round_gives_way_to_a_request_for_several_keys() throws Exception {
+        try (TestServer server = TestServer.start(); LockClient client = LockClient.create(server.address())) {
+            Guard first = client.lock("a").acquire();
+            Guard second = client.lock("b").acquire();
+            LockOptions other = LockOptions.defaults().lease(Duration.ofSeconds(20));
+            MultiLock round = client.multiLock(client.lock("a", other), client.lock("b"));
+            MultiLock request = client.multiLock(client.lock("a"), client.lock("b"));
+            CompletableFuture<Void> one = CompletableFuture.runAsync(() -> {
+                round.lock();
+                round.unlock();
+            });
+            server.awaitTickets(1);
+            CompletableFuture<Void> two = CompletableFuture.runAsync(() -> {
+                request.lock();
+                request.unlock();
+            });
+            server.awaitTickets(2);
+            first.release();
+            Waiting.waitFor("a refusal", () -> server.stat("deadlocks") > 0);
+            second.release();
+            CompletableFuture.allOf(one, two).get(10, TimeUnit.SECONDS);
+        }
     }
 
     @Test

@@ -6,6 +6,7 @@ import java.util.Comparator;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.stream.Stream;
+import redislock.DeadlockException;
 import redislock.Released;
 import redislock.internal.Clock;
 import redislock.internal.Pause;
@@ -30,6 +31,8 @@ final class Rounds {
     /** The longest wait for the replies to releases. */
     private static final long GRACE = 500 * Clock.MILLI;
     private static final long OVERTIME = 250 * Clock.MILLI;
+    /** How often another acquisition may wait for a lock of this one, and be waited for, before that is an error. */
+    private static final int MOST_DEADLOCKS = 10;
     private static final long FIRST_PAUSE = 10 * Clock.MILLI;
     private static final long LONGEST_PAUSE = 500 * Clock.MILLI;
 
@@ -37,6 +40,7 @@ final class Rounds {
     private final List<Request> requests;
     private final long end;
     private final boolean isInterruptible;
+    private int deadlocks;
 
     /** A lock and its place in the caller's list. */
     private record Member(Terms terms, int place) {}
@@ -163,6 +167,13 @@ final class Rounds {
                 }
             }
             return get(acquisition.result());
+        } catch (DeadlockException refused) {
+            // A request for several keys may wait for one that is held here, and be the next at this one: the round
+            // gives way. Locks that the thread holds otherwise stay held, so it does not do so for ever.
+            if (held.isEmpty() || ++deadlocks > MOST_DEADLOCKS) {
+                throw refused;
+            }
+            return null;
         } catch (InterruptedException interrupted) {
             Waits.withdraw(acquisition);
             throw interrupted;

@@ -28,7 +28,10 @@ public abstract class Acquisition implements Engine.Pending {
         first.engine.checkOpen();
         Acquisition acquisition = first.isSession ? new SessionAttempt(first, end) : new Attempt(terms, end);
         first.engine.add(acquisition);
-        acquisition.begin();
+        // The end of the client may have ended it.
+        if (!acquisition.result.isDone()) {
+            acquisition.begin();
+        }
         return acquisition;
     }
 

@@ -20,6 +20,8 @@ final class Attempt extends Acquisition {
     private final Terms first;
     private final Wait wait;
     private final AtomicBoolean isOver = new AtomicBoolean();
+    /** Whether the grant came between the end of the acquisition and its undoing. */
+    private volatile boolean isGrantedLate;
     private volatile Loop.Timer overtime;
     private volatile Reservation.Waiter reserving;
 
@@ -128,7 +130,8 @@ final class Attempt extends Acquisition {
             return;
         }
         if (!isOver.compareAndSet(false, true)) {
-            // Ended meanwhile, and so undone.
+            // Ended meanwhile: the undoing, which follows, ends the grant too.
+            isGrantedLate = true;
             return;
         }
         cancelOvertime();
@@ -173,7 +176,7 @@ final class Attempt extends Acquisition {
     private void undo() {
         boolean hasTicket = wait.hasTicket();
         long underWayUntil = wait.stop();
-        boolean isUnderWay = underWayUntil > Clock.now();
+        boolean isUnderWay = underWayUntil > Clock.now() || isGrantedLate;
         AtomicInteger left = new AtomicInteger(members.size());
         for (Member member : members) {
             // The server keeps the place of an ended wait for a while, so that the owner can ask again. A fresh owner

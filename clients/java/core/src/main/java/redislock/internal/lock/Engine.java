@@ -32,6 +32,8 @@ public final class Engine {
     private final String id = UUID.randomUUID().toString();
     /** Futures for which threads may wait at the end. */
     private final Set<CompletableFuture<?>> answers = ConcurrentHashMap.newKeySet();
+    /** Completes after the end of the client, when nothing waits any more. */
+    private final CompletableFuture<Void> ended = new CompletableFuture<>();
     private volatile boolean isClosed;
     private volatile boolean isFinished;
 
@@ -143,8 +145,12 @@ public final class Engine {
         }
     }
 
+    /** The waiting has ended; what it was granted is {@linkplain #add(Hold) registered} before. */
     public void remove(Pending waiting) {
         pending.remove(waiting);
+        if (isClosed && pending.isEmpty()) {
+            ended.complete(null);
+        }
     }
 
     /** Ends all waits and releases all holds. Completes when all of that is answered. */
@@ -152,7 +158,11 @@ public final class Engine {
         isClosed = true;
         pending.forEach(waiting -> waiting.end(new LockClosedException(network.name())));
         holds.forEach(Hold::close);
-        return background.settled();
+        if (pending.isEmpty()) {
+            ended.complete(null);
+        }
+        // What is granted at this moment is no hold yet, and released when it is one.
+        return ended.thenCompose(unused -> background.settled());
     }
 
     /** Ends what still waits for an answer. */

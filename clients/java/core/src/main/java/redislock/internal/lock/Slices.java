@@ -82,6 +82,11 @@ final class Slices {
         return open.isEmpty() ? underWayUntil : Clock.now() + network.patience();
     }
 
+    /** Sends nothing any more: a slice whose connection is still being opened would be served after the release. */
+    void abandon() {
+        open.forEach(slice -> slice.caller().abandon());
+    }
+
     /** Ends the wait: pending connections are closed, and the server removes the wait; idle ones are kept. */
     void close() {
         isOver = true;

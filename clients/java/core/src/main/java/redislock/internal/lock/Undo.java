@@ -70,8 +70,8 @@ final class Undo {
                 engine.background().fail(claim, error);
             }
             onReleased.run();
-            engine.background().end();
             endReservation();
+            engine.background().end();
         });
     }
 
@@ -101,20 +101,26 @@ final class Undo {
 
     private void undoLate() {
         if (acquiresUntil > 0) {
-            network.loop().after(A_MOMENT, this::releaseLate);
-            network.loop().at(Math.max(acquiresUntil, Clock.now() + 2 * A_MOMENT), this::releaseLate);
+            // The end of the client waits for the first of the two.
+            engine.background().begin();
+            network.loop().after(A_MOMENT, () -> releaseLate(engine.background()::end));
+            network.loop().at(Math.max(acquiresUntil, Clock.now() + 2 * A_MOMENT), () -> releaseLate(() -> {}));
         }
     }
 
-    private void releaseLate() {
+    private void releaseLate(Runnable then) {
         if (reservation.isNamed()) {
             // If another acquisition has the name meanwhile, the server counts the late request as that one's.
             Reservation again = Reservation.tryReserve(reservation.name());
             if (again == null) {
+                then.run();
                 return;
             }
             reservation = again;
         }
-        release(null, error -> endReservation(() -> {}));
+        release(null, error -> {
+            endReservation(() -> {});
+            then.run();
+        });
     }
 }

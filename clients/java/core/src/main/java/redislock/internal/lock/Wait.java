@@ -400,6 +400,7 @@ final class Wait {
      * until {@link #closeSlices}, because closing them leaves a place in the queue, which a release withdraws. */
     long stop() {
         isOver = true;
+        slices.abandon();
         cancelTimer();
         quick.abandon();
         // The outcome of the last request was not awaited, or is on its way to this thread.

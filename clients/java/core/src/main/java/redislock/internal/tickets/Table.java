@@ -179,6 +179,7 @@ public final class Table<R, P> {
             Step.Ask<R> ask, Ticket<R> ticket, Channel<P> channel, Answer answer, boolean wasDraining) {
         long number = ask.number();
         if (answer instanceof Answer.Granted granted) {
+            ticket.isThere = true;
             end(number, ticket, new Outcome.Granted(granted.tokens(), granted.sent()));
         } else if (answer instanceof Answer.Failed failed) {
             end(number, ticket, new Outcome.Failed(failed.error()));
@@ -302,6 +303,7 @@ public final class Table<R, P> {
             return ticket.line;
         }
         if (message.kind() == Message.Kind.GRANTED) {
+            ticket.isThere = true;
             end(number, ticket, new Outcome.Announced());
         } else if (ticket.state == State.ASKING) {
             ticket.early = message;
