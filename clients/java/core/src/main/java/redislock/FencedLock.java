@@ -8,15 +8,15 @@ import java.util.concurrent.locks.Condition;
 import java.util.concurrent.locks.Lock;
 
 /**
- * A lock on a key of a server, with two faces. Waiters of both are granted the lock in the order of their requests, by
- * the server.
+ * A lock on a key of a server, held by a thread or by a {@link Guard}. The server grants it to the waiters of both in
+ * the order of their requests.
  *
- * <p>The face of {@link Lock} is bound to the calling thread. Its owner is {@code uuid:threadId}, with one UUID for
- * each {@link LockClient}: the form of Redisson's {@code RLock}. It is re-entrant: the thread that holds the lock
- * counts its holds in this process, also across several objects for one key of one client. A re-entry after a loss is
- * refused with {@link LockLostException}.
+ * <p>A hold by the methods of {@link Lock} is bound to the calling thread. Its owner is {@code uuid:threadId}, with one
+ * UUID for each {@link LockClient}: the form of Redisson's {@code RLock}. It is re-entrant: the holds of a thread are
+ * counted in this process, also across several objects for one key of one client. A re-entry after a loss is refused
+ * with {@link LockLostException}.
  *
- * <p>The face of {@link Guard} is bound to nothing. Each acquisition has an owner of its own, so two acquisitions
+ * <p>A hold by a {@link Guard} is bound to no thread. Each acquisition has an owner of its own, so two acquisitions
  * exclude each other, also in one thread.
  *
  * <p>Methods that wait throw {@link IllegalStateException} on a thread of the transport, which must not be blocked.

@@ -7,7 +7,7 @@ import java.util.concurrent.CompletableFuture;
  * A lock that is held. It belongs to no thread: any thread may use and release it. It is renewed in the background
  * every third of its lease, unless the lease is {@linkplain LockOptions#fixedLease() fixed}.
  *
- * <p>Every guard has to be released or closed: one that is forgotten is renewed until its client is closed.
+ * <p>Every guard has to be released or closed: otherwise it is renewed until its client is closed.
  */
 public interface Guard extends AutoCloseable {
     /**

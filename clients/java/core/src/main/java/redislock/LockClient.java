@@ -328,7 +328,7 @@ public final class LockClient implements AutoCloseable {
         try {
             engine.background().settled().get(Clock.nanos(wait), TimeUnit.NANOSECONDS);
         } catch (ExecutionException | TimeoutException unsettled) {
-            // What is settled is returned.
+            // The failures so far are returned.
         }
         return engine.background().failures();
     }
@@ -416,8 +416,8 @@ public final class LockClient implements AutoCloseable {
 
         /**
          * Each wait is parked on a connection of its own, also where the server offers tickets (waits that share one
-         * subscription). For a program that waits once at a time: when it dies, the server removes the wait at once,
-         * where it would keep a ticket for up to 30 s (which delays no other wait).
+         * subscription). For a program that has one wait at a time: when the program dies, the server removes a parked
+         * wait at once, and keeps a ticket for up to 30 s (which delays no other wait).
          *
          * @return this
          */
@@ -462,9 +462,9 @@ public final class LockClient implements AutoCloseable {
         }
 
         /**
-         * Gets the durations of waits and holds, for timers.
+         * Sets the observer of the durations of waits and holds, for timers.
          *
-         * @param observer is called on the executor
+         * @param observer its methods are called on the executor
          * @return this
          */
         public Builder observer(LockObserver observer) {

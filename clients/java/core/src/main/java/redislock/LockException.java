@@ -1,7 +1,7 @@
 package redislock;
 
 /**
- * A request was not served. A lock that another owner holds is not an error. The transport's exception, where there is
+ * A request failed. A lock that another owner holds is not an error. The transport's exception, where there is
  * one, is the {@linkplain #getCause() cause}. No message names a user, a password or an owner.
  */
 public class LockException extends RuntimeException {

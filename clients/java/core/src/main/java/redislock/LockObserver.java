@@ -3,8 +3,8 @@ package redislock;
 import java.time.Duration;
 
 /**
- * Gets durations from a {@link LockClient}, for timers. It is called on the client's executor, never on a thread of the
- * transport, and not in order.
+ * Receives durations from a {@link LockClient}, for timers. It is called on the client's executor, never on a thread of
+ * the transport, and not in order.
  */
 public interface LockObserver {
     /**

@@ -76,8 +76,7 @@ public final class LockOptions {
      * The owner of all acquisitions by guards, instead of a fresh one for each: a name that is unique to one flow of
      * control. It is the credential too: the server cannot distinguish two clients that use the same name. In this
      * process an acquisition waits until the former one under this name has been released and settled; no other process
-     * may use the name. The {@link java.util.concurrent.locks.Lock} face always uses a name of its own, see
-     * {@link FencedLock}.
+     * may use the name. The holds of threads always have an owner of their own, see {@link FencedLock}.
      *
      * @param owner 1 to 256 bytes as UTF-8, not {@code #token}; for {@code READ} and {@code WRITE} not {@code mode},
      *              and not ending in {@code :write}
@@ -117,10 +116,10 @@ public final class LockOptions {
 
     /**
      * Each hold by a guard is bound to a connection of its own ({@code SESSION}): the server renews the lease ({@code
-     * lock.session-lease}, 10 s) while the connection lives, and releases the lock when it ends, so at once when this
-     * program ends for any reason. A broken connection is a loss ({@link LostReason#DISCONNECTED}), where a lease would
-     * have outlived it. The user needs {@code +lock.info} as well. Not for semaphores, fixed leases and the {@link
-     * java.util.concurrent.locks.Lock} face.
+     * lock.session-lease}, 10 s) while the connection lives, and releases the lock at once when the connection ends, so
+     * also when this program ends for any reason. A broken connection is a loss ({@link LostReason#DISCONNECTED}),
+     * while a lease would outlive it. The user needs {@code +lock.info} as well. Not for semaphores, fixed leases and
+     * the holds of threads.
      *
      * @return changed options
      */
@@ -218,7 +217,7 @@ public final class LockOptions {
     }
 
     /**
-     * Checks a lease and cuts it to whole milliseconds: the client must not believe in a longer lease than the server.
+     * Checks a lease and cuts it to whole milliseconds: the client must not count on a longer lease than the server's.
      *
      * @param lease 2 ms to a hundred years
      * @return whole milliseconds

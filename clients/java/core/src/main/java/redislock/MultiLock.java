@@ -14,7 +14,7 @@ import java.util.concurrent.locks.Lock;
  * whatever the caller's order. From the first grant on, a <i>round</i> lasts 1.5 s for each lock: if it is not complete
  * by then, all its locks are released, because other owners may want some of them.
  *
- * <p>As {@link FencedLock} it has a face that is bound to the thread and re-entrant, and one of guards.
+ * <p>As with {@link FencedLock}, a hold belongs to the calling thread and is re-entrant, or belongs to a guard.
  */
 public interface MultiLock extends Lock {
     /**

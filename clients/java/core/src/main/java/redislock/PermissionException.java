@@ -1,6 +1,6 @@
 package redislock;
 
-/** {@code NOPERM}, {@code NOAUTH} or {@code WRONGPASS}: the user may not, or the login failed. */
+/** {@code NOPERM}, {@code NOAUTH} or {@code WRONGPASS}: the user lacks a permission, or the login failed. */
 public class PermissionException extends RefusedException {
     private static final long serialVersionUID = 1;
 

@@ -2,9 +2,9 @@
  * Locks, read-write locks, semaphores and latches of the redis-lock module.
  *
  * <p>A {@link redislock.LockClient} belongs to a server, to a cluster, or to the primary that sentinels name. Its
- * {@link redislock.FencedLock} has two faces: that of {@link java.util.concurrent.locks.Lock}, which is bound to the
- * thread and re-entrant, and that of {@link redislock.Guard}, which is bound to nothing and may be used from any thread
- * or from callbacks. Every hold has a fencing token, is renewed in the background, and reports when it is lost.
+ * {@link redislock.FencedLock} is held in one of two ways: by a thread, with the methods of {@link
+ * java.util.concurrent.locks.Lock}, re-entrantly; or by a {@link redislock.Guard}, which any thread and callbacks may
+ * use. Every hold has a fencing token, is renewed in the background, and reports when it is lost.
  *
  * <pre>{@code
  * try (LockClient client = LockClient.create("redis://127.0.0.1:6379")) {

@@ -1,5 +1,5 @@
 /**
  * The implementation: not an interface for programs. {@code tickets} decides without connections and clocks, {@code
- * net} has the connections, {@code lock} acquires, renews and releases, {@code face} has what programs see.
+ * net} has the connections, {@code lock} acquires, renews and releases, {@code face} implements the public interfaces.
  */
 package redislock.internal;

@@ -53,7 +53,7 @@ public final class FencedSimpleLock extends AbstractSimpleLock {
 
     /**
      * Releases the lock; false if it was not held any more. Without an answer the release is repeated in the background
-     * until the lease is over, which may be hours away: the task has ended, so that is no error of it.
+     * until the lease is over, which may be hours away. The task has ended, so this is no error of the task.
      */
     private boolean release() {
         try {

@@ -137,7 +137,7 @@ final class RegistryLock implements FencedDistributedLock {
         Optional<Guard> from(FencedLock lock) throws E;
     }
 
-    /** Enters the lock in the thread that has just got the local lock, which is returned unless the result is true. */
+    /** Acquires the server's lock for the thread that has just locked the local one. If that fails, unlocks the latter. */
     private <E extends Exception> boolean enter(Duration ttl, Acquisition<E> acquisition) throws E {
         boolean isEntered = false;
         try {
@@ -165,7 +165,7 @@ final class RegistryLock implements FencedDistributedLock {
 
     /**
      * Extends the lease for a nested hold, and never shortens it. A lost hold is not acquired anew: the section around
-     * this one would work under a grant that it did not ask for.
+     * this one would work under another grant than its own.
      */
     private void reenter(Duration ttl) {
         boolean isLost = guard.lostReason() != null;
@@ -183,7 +183,7 @@ final class RegistryLock implements FencedDistributedLock {
         }
     }
 
-    /** Each interrupt makes this thread the last one of the server's queue; it is restored afterwards. */
+    /** An interrupt withdraws the wait, so the next attempt is at the queue's end. The flag is restored afterwards. */
     private static Guard acquireUninterruptibly(FencedLock lock) {
         boolean isInterrupted = false;
         try {

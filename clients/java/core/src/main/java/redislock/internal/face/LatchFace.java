@@ -13,7 +13,7 @@ import redislock.internal.net.Cmd;
 import redislock.internal.net.Reply;
 import redislock.internal.net.Retrier;
 
-/** A latch as programs see it. */
+/** The implementation of a latch. */
 public final class LatchFace implements Latch {
     private final Engine engine;
     private final byte[] key;

@@ -24,7 +24,7 @@ import redislock.internal.net.Cmd;
 import redislock.internal.net.Reply;
 import redislock.internal.net.Retrier;
 
-/** A lock as programs see it. */
+/** The implementation of a lock. */
 public final class LockFace implements FencedLock {
     private final Terms terms;
     private final ThreadHolds threads;

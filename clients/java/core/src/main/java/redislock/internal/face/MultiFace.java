@@ -22,8 +22,8 @@ import redislock.internal.lock.Hold;
 import redislock.internal.lock.Leases;
 import redislock.internal.lock.Terms;
 
-/** Several locks as programs see them. Its thread-bound face acquires the members that the thread does not hold yet, so
- * that each of them is held by the thread as if it had been acquired alone. */
+/** Several locks as one. For a thread it acquires the members that the thread does not hold yet, so that the thread
+ * holds each of them as if it had been acquired alone. */
 public final class MultiFace implements MultiLock {
     /** The most keys that {@code LOCK.MACQUIRE} takes. */
     private static final int MAX_LOCKS = 1_024;

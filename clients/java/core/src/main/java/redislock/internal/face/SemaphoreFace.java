@@ -17,7 +17,7 @@ import redislock.internal.net.Cmd;
 import redislock.internal.net.Reply;
 import redislock.internal.net.Retrier;
 
-/** A semaphore as programs see it. Only the commands differ from those of a lock. */
+/** The implementation of a semaphore. Only the commands differ from those of a lock. */
 public final class SemaphoreFace implements LockSemaphore {
     private final Engine engine;
     private final LockOptions options;

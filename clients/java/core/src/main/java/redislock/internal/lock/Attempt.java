@@ -72,7 +72,7 @@ final class Attempt extends Acquisition {
             Reservation free = Reservation.tryReserve(name);
             if (free == null) {
                 int next = i;
-                // On the client's thread, on which the name is handed over and the acquisition ends: in this order.
+                // On the client's thread, which also passes the name on and ends the acquisition: one after another.
                 engine.loop().execute(() -> awaitName(next, name));
                 return;
             }

@@ -19,10 +19,10 @@ public final class Engine {
     private static final System.Logger LOG = System.getLogger("redislock");
 
     private final Network network;
-    /** Runs callbacks of losses, and separately, so that no loss waits for a program, the stages of futures. */
+    /** Runs the callbacks of losses. The stages of futures have another executor, so that no loss waits for them. */
     private final Executor callbacks;
     private final Executor completions;
-    /** Null: the program measures nothing. */
+    /** Null: no observer. */
     private final LockObserver observer;
     private final Background background = new Background();
     /** The holds and acquisitions of this client. */
@@ -104,7 +104,7 @@ public final class Engine {
         }
     }
 
-    /** A future that is never completed would be a thread that waits for ever, and its hold one that nothing ends. */
+    /** A future must be completed: otherwise a thread waits for ever, or a hold is never released. */
     private static void run(Executor executor, Runnable code) {
         try {
             executor.execute(code);

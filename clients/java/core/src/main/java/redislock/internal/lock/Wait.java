@@ -99,7 +99,7 @@ final class Wait {
     }
 
     /** Sends the first request from any thread. The reply comes on a thread that must not be blocked; if it is not a
-     * {@linkplain #isUsable usable} grant, {@link #resume} goes on with it. */
+     * {@linkplain #isUsable usable} grant, {@link #resume} continues with it. */
     void first(Consumer<Asked> then) {
         Moment sent = Moment.now();
         isAsking = true;
@@ -127,7 +127,7 @@ final class Wait {
         }
     }
 
-    /** Goes on with the reply to a request, until a grant, a failure, or the end of the wait. */
+    /** Continues with the reply to a request, until a grant, a failure, or the end of the wait. */
     void resume(Asked asked) {
         if (isOver) {
             return;
@@ -403,7 +403,7 @@ final class Wait {
         slices.abandon();
         cancelTimer();
         quick.abandon();
-        // The outcome of the last request was not awaited, or is on its way to this thread.
+        // The outcome of the last request was not awaited, or has not reached this thread yet.
         if (quick.wasUnanswered() || isAsking) {
             underWayUntil = Clock.now() + network.patience();
         }

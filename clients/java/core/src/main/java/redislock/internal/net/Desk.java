@@ -95,7 +95,7 @@ public final class Desk {
             }
         }
 
-        /** Ends the wait here; the server is not asked. */
+        /** Ends the wait here; nothing is sent. */
         public void close() {
             table.remove(number, Clock.now());
         }

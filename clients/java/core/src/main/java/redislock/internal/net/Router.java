@@ -157,7 +157,7 @@ final class Router {
     private void open(Shared entry) {
         connector.open(entry.node(), address.login()).whenComplete((connection, failure) -> {
             if (failure != null) {
-                // Removed first: a request that is told of the failure opens the next one.
+                // Removed first: a request that learns of the failure opens the next one.
                 forget(entry);
                 entry.opened().completeExceptionally(failure);
                 return;

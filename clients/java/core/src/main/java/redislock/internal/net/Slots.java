@@ -4,7 +4,7 @@ import java.nio.charset.StandardCharsets;
 
 /** The hash slots of a cluster. */
 public final class Slots {
-    /** What stands for a slot where there is no cluster. */
+    /** The number of the slot outside a cluster. */
     public static final int NONE = -1;
     private static final int COUNT = 16_384;
 

@@ -36,7 +36,7 @@ final class Subscriptions {
         CONFIRMED,
         /** No connection could be opened, as for a parked wait. */
         NOT_REACHED,
-        /** Not now. */
+        /** The node did not confirm it; a later attempt may succeed. */
         NOT_CONFIRMED,
         /** The node has no RESP3, or the user may not subscribe. */
         REFUSED
@@ -167,7 +167,7 @@ final class Subscriptions {
                 // The connection has ended since.
                 then.accept(Outcome.NOT_REACHED);
             } else if (error instanceof RefusedException refused) {
-                // In a cluster the slot may be on its way to another node.
+                // In a cluster the slot may be moving to another node.
                 boolean isFinal = refused.code().equals("NOPERM") || refused.code().equals("ERR");
                 then.accept(isFinal ? Outcome.REFUSED : Outcome.NOT_CONFIRMED);
             } else if (error.isPassing()) {

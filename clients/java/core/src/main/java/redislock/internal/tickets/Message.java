@@ -16,7 +16,7 @@ public record Message(long number, Kind kind, String code) {
     /** The outcomes. */
     public enum Kind { GRANTED, TIMED_OUT, FAILED }
 
-    /** Reads a message. Null for any other text: whoever may publish to the channel can send anything. */
+    /** Reads a message. Null for any other text: a client that may publish to the channel can send anything. */
     public static Message read(byte[] payload) {
         String text;
         try {

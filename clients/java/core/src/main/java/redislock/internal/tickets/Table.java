@@ -13,8 +13,8 @@ import redislock.internal.tickets.Ticket.State;
 
 /**
  * The open tickets and their lines: what follows from a reply, a message, and the end of a subscription. No connections
- * and no clock here: the desk carries out what the table answers. A line is what shares a channel: the tickets of a
- * slot in a cluster, else all of a server.
+ * and no clock here: the desk carries out what the table answers. A line is the set of tickets that share a channel:
+ * those of a slot in a cluster, else all of a server.
  *
  * <p>A message that comes before the reply ends the ticket if it is a grant; any other one is kept until the reply is
  * read, because it may be about the request before this one.
@@ -46,7 +46,7 @@ public final class Table<R, P> {
         return number;
     }
 
-    /** Asks again for a queued ticket, or for one that is over: it keeps its number and so its turn. */
+    /** Asks again for a queued ticket, or for one that is over: it keeps its number and so its place in the order. */
     public void askAgain(long number) {
         Ticket<R> ticket = tickets.get(number);
         if (ticket != null && (ticket.state == State.OVER || ticket.state == State.QUEUED)) {

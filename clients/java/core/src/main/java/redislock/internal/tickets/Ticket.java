@@ -4,7 +4,7 @@ import java.util.function.Consumer;
 
 /** A ticket of the table. */
 final class Ticket<R> {
-    /** Due: to be asked for. Asking: no reply yet. Queued: the server has it. Over: its outcome was delivered. */
+    /** Due: a request is to be sent. Asking: no reply yet. Queued: in the server. Over: the outcome is delivered. */
     enum State { DUE, ASKING, QUEUED, OVER }
 
     final int line;
