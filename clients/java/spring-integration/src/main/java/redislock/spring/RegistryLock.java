@@ -137,7 +137,7 @@ final class RegistryLock implements FencedDistributedLock {
         Optional<Guard> from(FencedLock lock) throws E;
     }
 
-    /** Acquires the server's lock for the thread that has just locked the local one. If that fails, unlocks the latter. */
+    /** Acquires the server's lock for the thread that has just locked the local one, which a failure unlocks. */
     private <E extends Exception> boolean enter(Duration ttl, Acquisition<E> acquisition) throws E {
         boolean isEntered = false;
         try {
