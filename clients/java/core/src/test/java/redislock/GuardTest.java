@@ -132,6 +132,16 @@ class GuardTest {
     }
 
     @Test
+    void the_end_of_a_lease_that_was_left_is_no_loss() throws Exception {
+        FencedLock lock = client.lock("left", LockOptions.defaults().margin(Duration.ZERO));
+        for (int i = 0; i < 30; i++) {
+            assertTrue(lock.acquire().leave(Duration.ofMillis(2)));
+        }
+        assertEquals(0, client.statistics().losses());
+        assertEquals(0, client.statistics().holds());
+    }
+
+    @Test
     void a_lease_can_be_set_and_left_to_itself() {
         FencedLock lock = client.lock("leave");
         Guard guard = lock.tryAcquire().orElseThrow();

@@ -164,7 +164,9 @@ public final class Hold implements Permit {
 
     @Override
     public boolean leave(Duration lease) {
-        boolean isHeld = renew(lease);
+        long nanos = Leases.checked(lease);
+        Blocking.check();
+        boolean isHeld = Blocking.get(engine.answer(renewal.leaveTo(nanos)));
         CompletableFuture<Released> left = CompletableFuture.completedFuture(Released.NOT_HELD);
         if (releasing.compareAndSet(null, left)) {
             finish();

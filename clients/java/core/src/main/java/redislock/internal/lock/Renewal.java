@@ -182,22 +182,34 @@ final class Renewal {
 
     /** Sets another lease. True: it is set; false: the lock is lost. */
     CompletableFuture<Boolean> renewTo(long newLease) {
+        return change(newLease, false);
+    }
+
+    /** Sets the last lease, whose end is no loss. True: it is set; false: the lock is lost. */
+    CompletableFuture<Boolean> leaveTo(long lastLease) {
+        return change(lastLease, true);
+    }
+
+    private CompletableFuture<Boolean> change(long newLease, boolean isLast) {
         CompletableFuture<Boolean> result = new CompletableFuture<>();
         long end = Clock.plus(Clock.now(), network.patience());
-        loop.execute(() -> new Change(newLease, end, result).send());
+        loop.execute(() -> new Change(newLease, isLast, end, result).send());
         return result;
     }
 
     /** A change of the lease by the program. */
     private final class Change {
         private final long newLease;
+        /** Whether the hold ends with it, if the server sets it. */
+        private final boolean isLast;
         private final long end;
         private final CompletableFuture<Boolean> result;
         private final Caller own;
         private final Pause pause = new Pause();
 
-        Change(long newLease, long end, CompletableFuture<Boolean> result) {
+        Change(long newLease, boolean isLast, long end, CompletableFuture<Boolean> result) {
             this.newLease = newLease;
+            this.isLast = isLast;
             this.end = end;
             this.result = result;
             this.own = Caller.shared(network, hold.claim().key());
@@ -212,11 +224,17 @@ final class Renewal {
             Moment sent = Moment.now();
             Hold.Confirmed before = hold.confirmed();
             Hold.Confirmed during = shorter(before, new Hold.Confirmed(sent, newLease));
-            hold.confirm(during);
-            rearm();
+            if (!isLast) {
+                hold.confirm(during);
+                rearm();
+            }
             long patience = Math.max(Clock.MILLI, Math.min(network.patience() / 2, Clock.left(end)));
             own.callOnLoop(hold.claim().renew(newLease, hold.token()), patience, reply -> {
-                if (!noteUnanswered(own) && hold.confirmed() == during) {
+                boolean isUnanswered = noteUnanswered(own);
+                if (isUnanswered && isLast) {
+                    hold.confirm(shorter(hold.confirmed(), during));
+                    rearm();
+                } else if (!isUnanswered && hold.confirmed() == during) {
                     hold.confirm(before);
                 }
                 answered(sent, reply);
@@ -240,11 +258,11 @@ final class Renewal {
                 result.completeExceptionally(error);
             } else if (Long.valueOf(1).equals(reply.value())) {
                 lease = newLease;
-                if (!isStopped) {
+                if (!isStopped && !isLast) {
                     cancel(timer);
                     confirmed(sent, newLease);
                 }
-                result.complete(hold.loss() == null);
+                result.complete(isLast || hold.loss() == null);
             } else if (Long.valueOf(0).equals(reply.value())) {
                 hold.lose(LostReason.TAKEN, "", "");
                 result.complete(false);
