@@ -10,8 +10,8 @@
         print("working under token", lock.token)
 
 Waiters are queued in the server and granted the lock in order, every grant has a fencing token, and a holder learns of
-a loss (``lock.lost``) before another owner can have the lock. ``redis_lock_client.asyncio`` has the same names for
-asyncio.
+a loss (``lock.lost``) before another owner can have the lock. ``redis_lock_client.asyncio`` has the same classes for
+asyncio; the errors and ``Statistics`` are those of this module.
 """
 
 from __future__ import annotations

@@ -98,7 +98,7 @@ class _Call(Generic[T]):
     """A coroutine that runs in the loop for a thread that waits.
 
     It is driven without a task: its first step runs in the callback that starts it, and its last one wakes the thread,
-    which saves two of five turns of the loop.
+    which saves two of five iterations of the loop.
     """
 
     def __init__(self, home: Home, work: Work[T]) -> None:
@@ -303,7 +303,7 @@ def _run(loop: asyncio.AbstractEventLoop) -> None:
             task.cancel()
         if pending:
             loop.run_until_complete(asyncio.wait(pending, timeout=0.5))
-        # Transports that were aborted close their sockets in the next turn.
+        # Transports that were aborted close their sockets in the next iteration.
         loop.run_until_complete(asyncio.sleep(0))
     finally:
         loop.close()

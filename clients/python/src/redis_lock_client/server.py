@@ -53,9 +53,9 @@ class Unreleased:
 class SemaphoreInfo:
     """The state of a semaphore (``SEM.INFO``)."""
 
-    #: The permits in all.
+    #: The number of permits, held and free.
     permits: int
-    #: The free ones; below zero: owed, since their number was lowered.
+    #: The free permits; negative after a change to fewer permits than are held.
     free: int
     held: int
     waiters: int
@@ -125,8 +125,7 @@ class Server:
         return Statistics(**vars(self._home.counts))
 
     def settled(self) -> Sequence[Unreleased]:
-        """Waits until everything that was given back in the background is released; what could not be, since the last
-        call."""
+        """Waits until the releases in the background have ended, and returns those that have failed since the last call."""
         failed = self._home.call(lambda engine: engine.background.settled())
         return [Unreleased(key, error) for key, error in failed]
 
@@ -256,7 +255,7 @@ class Semaphore:
         return self._acquire(checked_wait(wait))
 
     def acquire(self) -> Permit:
-        """A permit, however long it takes."""
+        """A permit; waits without a limit."""
         while True:
             permit = self._acquire(None)
             if permit is not None:

@@ -48,8 +48,8 @@ def _start(claim: Claim, of_lock: bytes, of_permit: bytes) -> Command:
 
 
 def millis(span: float) -> int:
-    """Whole milliseconds, cut: the client must not believe in a longer lease than the server. A thousandth is added
-    before, because 0.29 * 1000 is below 290."""
+    """Whole milliseconds, cut: the client must not count on a longer lease than the server's. A thousandth is
+    added before, because 0.29 * 1000 is below 290."""
     return int(span * 1000 + 0.001)
 
 

@@ -214,7 +214,7 @@ def _is_about_certificates(error: ssl.SSLError) -> bool:
 
 
 def _off_the_loop(provider: CredentialProvider) -> CredentialProvider:
-    """A provider without an asynchronous method may block: it is asked in another thread."""
+    """A provider without an asynchronous method may block: it is called in another thread."""
     default = getattr(CredentialProvider, "get_credentials_async", None)
     if default is None or getattr(type(provider), "get_credentials_async", None) is not default:
         return provider

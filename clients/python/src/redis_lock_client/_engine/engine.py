@@ -349,7 +349,7 @@ class Engine:
 
 
 def _sweep(engine: weakref.ref[Engine]) -> None:
-    # Weak, so that a timer of a long-lived loop does not keep an engine whose users are gone.
+    # Weak, so that a timer of a long-lived loop does not keep an engine that is no longer used.
     found = engine()
     if found is not None and not found.is_closed:
         found.sweep()

@@ -201,7 +201,7 @@ class Background:
 
     def fail(self, claim: Claim, error: Error) -> None:
         self._failed.append((claim.key, error))
-        # A program that never asks must not fill its memory.
+        # A program that never calls `settled` must not fill its memory.
         del self._failed[:-1_000]
 
     @property

@@ -1,11 +1,13 @@
-"""The names of :mod:`redis_lock_client` for asyncio::
+"""The classes of :mod:`redis_lock_client` for asyncio. The errors and ``Statistics`` are those of that module.
 
-import redis.asyncio
-from redis_lock_client.asyncio import Lock
+Example::
 
-async with redis.asyncio.Redis() as client:
-    async with client.lock("invoices:42", timeout=10, blocking_timeout=60, lock_class=Lock) as lock:
-        print("working under token", lock.token)
+    import redis.asyncio
+    from redis_lock_client.asyncio import Lock
+
+    async with redis.asyncio.Redis() as client:
+        async with client.lock("invoices:42", timeout=10, blocking_timeout=60, lock_class=Lock) as lock:
+            print("working under token", lock.token)
 """
 
 from __future__ import annotations

@@ -76,8 +76,7 @@ class Server:
         return Statistics(**vars(self._home.counts))
 
     async def settled(self) -> Sequence[Unreleased]:
-        """Waits until everything that was given back in the background is released; what could not be, since the last
-        call."""
+        """Waits until the releases in the background have ended, and returns those that have failed since the last call."""
         failed = await self._home.engine().background.settled()
         return [Unreleased(key, error) for key, error in failed]
 
@@ -202,7 +201,7 @@ class Semaphore:
         return await self._acquire(checked_wait(wait))
 
     async def acquire(self) -> Permit:
-        """A permit, however long it takes."""
+        """A permit; waits without a limit."""
         while True:
             permit = await self._acquire(None)
             if permit is not None:

@@ -75,7 +75,7 @@ class Table:
         return number
 
     def ask_again(self, number: int) -> None:
-        """Asks again for a queued ticket, or for one that is over: it keeps its number and so its turn."""
+        """Asks again for a queued ticket, or for one that is over: it keeps its number and so its place."""
         ticket = self._tickets.get(number)
         if ticket is not None and ticket.state in (State.OVER, State.QUEUED):
             self._make_due(number)
