@@ -125,7 +125,7 @@ class Server:
         return Statistics(**vars(self._home.counts))
 
     def settled(self) -> Sequence[Unreleased]:
-        """Waits until the releases in the background have ended, and returns those that have failed since the last call."""
+        """Waits until the background releases have ended, and returns those that have failed since the last call."""
         failed = self._home.call(lambda engine: engine.background.settled())
         return [Unreleased(key, error) for key, error in failed]
 

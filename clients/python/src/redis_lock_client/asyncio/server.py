@@ -76,7 +76,7 @@ class Server:
         return Statistics(**vars(self._home.counts))
 
     async def settled(self) -> Sequence[Unreleased]:
-        """Waits until the releases in the background have ended, and returns those that have failed since the last call."""
+        """Waits until the background releases have ended, and returns those that have failed since the last call."""
         failed = await self._home.engine().background.settled()
         return [Unreleased(key, error) for key, error in failed]
 
