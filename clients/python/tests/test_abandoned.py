@@ -138,6 +138,7 @@ def test_a_probe_without_an_answer_is_no_error_in_the_log(server: TestServer, ca
         wait_for("the ticket", lambda: server.stat("tickets") == 1)
         subscriber = server.subscribers()[0]["id"]
         with server.stopped():
+            # sleep: more than the probes of the subscription wait for an answer
             time.sleep(1)
         wait_for("another subscription", lambda: [one["id"] for one in server.subscribers()] not in ([], [subscriber]))
         server.run("LOCK.RELEASE k holder")
@@ -222,6 +223,7 @@ def test_a_name_is_reserved_in_the_process(server: TestServer) -> None:
         assert asyncio.run(work()) == (False, True)
         done: list[Callable[[], None]] = []
         threads = in_threads(1, lambda _: other.acquire() and done.append(other.release))
+        # sleep: the other thread waits for the name by then, if names are reserved in the whole process
         time.sleep(0.1)
         begin = time.monotonic()
         one.release()

@@ -390,6 +390,7 @@ from redis_lock_client import ConnectionFailed, Lock
 look_up = socket.getaddrinfo
 def hangs(host, *args, **options):
     if host.startswith("hangs"):
+        # sleep: a name look-up that hangs for longer than the process may last
         time.sleep(60)
     return look_up(host, *args, **options)
 socket.getaddrinfo = hangs

@@ -92,6 +92,21 @@ const INVENTORY: &[(&str, &str, &str, By)] = &[
         "use redis_lock_client",
         Test(CRATE, "the_programs_of_the_pages_build_and_lock"),
     ),
+    (
+        "README.md",
+        "python",
+        "import redis",
+        Test("clients/python/tests/test_readme.py", "test_an_example"),
+    ),
+    (
+        "README.md",
+        "java",
+        "try (LockClient",
+        Test(
+            "clients/java/core/src/test/java/redislock/ReadmeTest.java",
+            "the_examples_are_in_this_test",
+        ),
+    ),
     ("CONTRIBUTING.md", "sh", "make setup", MAKE),
     (
         "CONTRIBUTING.md",
@@ -292,7 +307,14 @@ fn every_test_in_the_inventory_exists() {
     for (_, _, first, by) in INVENTORY {
         match by {
             Test(file, name) => {
-                let found = page::text(file).contains(&format!("fn {name}() "));
+                let text = page::text(file);
+                // In Rust, Python, Java.
+                let heads = [
+                    format!("fn {name}() "),
+                    format!("def {name}("),
+                    format!("void {name}()"),
+                ];
+                let found = heads.iter().any(|head| text.contains(head));
                 assert!(found, "{first}: no test {name} in {file}");
             }
             Client(client, file) => {
