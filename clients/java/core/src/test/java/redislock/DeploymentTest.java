@@ -7,14 +7,18 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.lettuce.core.RedisURI;
 import io.lettuce.core.SslOptions;
+import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.concurrent.atomic.AtomicLong;
 import java.util.stream.IntStream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
@@ -106,6 +110,42 @@ class DeploymentTest {
             many.unlock();
             LockSemaphore semaphore = client.semaphore("{s}").limit(1);
             semaphore.acquire().release();
+        }
+    }
+
+    @Test
+    void a_latch_is_counted_down_at_most_once_while_its_slot_is_moved() throws Exception {
+        try (TestCluster cluster = TestCluster.start(2); LockClient client = LockClient.create(cluster.address())) {
+            TestServer source = cluster.node(0);
+            TestServer target = cluster.node(1);
+            Latch latch = client.latch(cluster.keyOf(source, "latch"));
+            int slot = cluster.slotOf(new String(latch.key(), StandardCharsets.UTF_8));
+            latch.set(100_000);
+            AtomicBoolean isOver = new AtomicBoolean();
+            AtomicLong unheard = new AtomicLong();
+            List<Long> counts = new ArrayList<>();
+            CompletableFuture<Void> counting = CompletableFuture.runAsync(() -> {
+                while (!isOver.get()) {
+                    try {
+                        counts.add(latch.countDown());
+                    } catch (UnheardException mayHaveBeenServed) {
+                        unheard.incrementAndGet();
+                    }
+                }
+            });
+            cluster.move(slot, source, target);
+            // Broken connections leave it open whether the count was changed; nothing is counted twice.
+            for (int i = 0; i < 5; i++) {
+                target.killClients(each -> each.get("cmd").startsWith("latch"));
+            }
+            cluster.move(slot, target, source);
+            isOver.set(true);
+            counting.get(20, TimeUnit.SECONDS);
+            long served = 100_000 - latch.count();
+            assertTrue(counts.size() > 10, counts.size() + " counts");
+            assertEquals(counts.size(), Set.copyOf(counts).size(), "each reply is of another count");
+            assertTrue(served >= counts.size() && served <= counts.size() + unheard.get(),
+                    served + " served, " + counts.size() + " answered, " + unheard + " unheard");
         }
     }
 

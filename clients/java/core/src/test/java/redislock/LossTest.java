@@ -8,6 +8,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.time.Duration;
 import java.util.List;
+import java.util.Optional;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.CountDownLatch;
@@ -216,18 +217,24 @@ class LossTest {
     @Test
     void a_session_ends_with_its_connection() throws Exception {
         try (TestServer server = TestServer.start(); LockClient client = LockClient.create(server.address())) {
-            FencedLock lock = client.lock("k", LockOptions.defaults().session());
+            ConcurrentLinkedQueue<Lost> told = new ConcurrentLinkedQueue<>();
+            FencedLock lock = client.lock("k", LockOptions.defaults().session().onLost(told::add));
             Guard guard = lock.tryAcquire().orElseThrow();
             assertTrue(guard.validFor().toMillis() > 8_000 && guard.validFor().toMillis() < 10_000);
             assertTrue(lock.acquireWithin(Duration.ofMillis(100)).isEmpty());
-            CompletableFuture<?> next = lock.acquireAsync(null);
+            CompletableFuture<Optional<Guard>> next = lock.acquireAsync(null);
             server.awaitWaiters(1);
             List<?> holders = (List<?>) Conn.map(server.call("LOCK.INFO", "k")).get("holders");
             Object id = Conn.map(holders.get(0)).get("client-id");
             server.killClients(each -> each.get("id").equals(String.valueOf(id)));
             assertEquals(LostReason.DISCONNECTED, guard.lost().get(5, TimeUnit.SECONDS).reason());
-            next.get(5, TimeUnit.SECONDS);
-            guard.close();
+            assertEquals(Duration.ZERO, guard.validFor());
+            Optional<Guard> granted = next.get(5, TimeUnit.SECONDS);
+            assertEquals(Released.NOT_HELD, guard.release());
+            assertEquals(Released.YES, granted.orElseThrow().release());
+            Waiting.waitFor("the connections of the sessions to end", () -> server.stat("sessions") == 0);
+            assertEquals(1, told.size());
+            assertEquals(1, client.statistics().losses());
         }
     }
 }
