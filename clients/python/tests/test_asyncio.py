@@ -304,3 +304,27 @@ def test_another_event_loop(server: TestServer) -> None:
         loop.run_until_complete(work())
     finally:
         loop.close()
+
+
+def test_a_cancelled_opening_leaves_no_connection_and_no_task(server: TestServer) -> None:
+    async def work() -> None:
+        for turns in range(40):
+            locks = Server(redis.asyncio.Redis(port=server.port))
+            task = asyncio.create_task(locks.lock("k").acquire())
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+            await locks.aclose()
+            end = time.monotonic() + 1
+            while asyncio.all_tasks() != {asyncio.current_task()}:
+                assert time.monotonic() < end, "a task is left"
+                await asyncio.sleep(0.01)
+            await until("the end of the connections", lambda: not server.clients())
+
+    gc.disable()
+    try:
+        asyncio.run(work())
+    finally:
+        gc.enable()

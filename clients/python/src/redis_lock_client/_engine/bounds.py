@@ -13,6 +13,9 @@ from typing import Any, Callable, Optional, TypeVar
 
 T = TypeVar("T")
 
+#: When a task that has not ended is cancelled once more.
+_AGAIN = 0.02
+
 
 async def within(span: float, work: Coroutine[Any, Any, T], discard: Optional[Callable[[T], object]] = None) -> T:
     """The result of ``work``.
@@ -36,5 +39,11 @@ def _drop(task: asyncio.Task[T], discard: Optional[Callable[[T], object]]) -> No
         if not task.cancelled() and task.exception() is None and discard is not None:
             discard(task.result())
 
+    def cancel_again() -> None:
+        if not task.done():
+            task.cancel()
+
     task.cancel()
+    # redis-py's login goes on after a cancellation that comes together with the end of its connection.
+    asyncio.get_running_loop().call_later(_AGAIN, cancel_again)
     task.add_done_callback(ended)

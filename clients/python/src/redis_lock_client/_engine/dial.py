@@ -7,7 +7,7 @@ import inspect
 import ssl
 import weakref
 from dataclasses import dataclass
-from typing import Any, Optional, cast
+from typing import Any, Optional
 
 from redis import exceptions as redis_errors
 from redis.asyncio.connection import AbstractConnection, UnixDomainSocketConnection
@@ -135,7 +135,7 @@ class Dialer:
             options["host"], options["port"] = endpoint.host, endpoint.port
         connection = login.connection_class(**options)
         try:
-            await within(self.patience, cast(Any, connection).connect())
+            await within(self.patience, _connect(connection), lambda _: _abandon(connection))
             return self._take_over(connection, endpoint.name, on_item)
         except asyncio.TimeoutError as error:
             raise NoAnswer(endpoint.name) from error
@@ -159,6 +159,15 @@ class Dialer:
         self.counts.connections += 1
         self.links.add(link)
         return link
+
+
+async def _connect(connection: Any) -> None:
+    try:
+        await connection.connect()
+    except BaseException:
+        # Cancelled: this ends after `open`, and may have a socket by now.
+        _abandon(connection)
+        raise
 
 
 def _abandon(connection: AbstractConnection) -> None:

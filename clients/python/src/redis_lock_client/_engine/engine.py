@@ -32,6 +32,8 @@ from .wait import Request, Wait
 
 #: The interval at which idle connections are closed.
 _SWEEP = 5.0
+#: How long the end of an engine waits for its cancelled tasks.
+_LAST_TURNS = 0.1
 #: How long the end of an event loop waits for releases.
 _LAST_RELEASES = 1.0
 
@@ -325,7 +327,13 @@ class Engine:
         for hold in [*self.holds, *self.lost_holds]:
             hold.give_back()
         await self._wait_for_releases(self.patience)
+        tasks = self._tasks.copy()
         self.close_now()
+        if tasks:
+            # They are cancelled.
+            await asyncio.wait(tasks, timeout=_LAST_TURNS)
+        # The opening of a connection, which one of them waited for, ends a turn later.
+        await asyncio.sleep(0)
 
     async def end_of_loop(self) -> None:
         """The event loop ends, and has cancelled the tasks: sends their unanswered releases once more, and releases the
