@@ -26,7 +26,6 @@ import redislock.internal.face.MultiFace;
 import redislock.internal.face.ReadWriteFace;
 import redislock.internal.face.SemaphoreFace;
 import redislock.internal.face.ThreadHolds;
-import redislock.internal.face.WarmUp;
 import redislock.internal.lock.Blocking;
 import redislock.internal.lock.Engine;
 import redislock.internal.lock.Terms;
@@ -60,7 +59,6 @@ public final class LockClient implements AutoCloseable {
 
     private LockClient(Builder builder) {
         connector = new Connector(counts, builder.responseTimeout, builder.resources, builder.ssl);
-        WarmUp.of(connector);
         loop = new Loop("redis-lock-timers");
         network = new Network(builder.address, connector, loop, counts, builder.parks);
         boolean isOwn = builder.executor == null;
@@ -473,10 +471,8 @@ public final class LockClient implements AutoCloseable {
         }
 
         /**
-         * Opens the client. Nothing is sent yet. The first client of a process loads the classes that an acquisition
-         * needs, which takes up to a second on a small machine; otherwise the first bounded wait would be over before
-         * its connection is open. The first connection of a process may take longer than the bound of its wait all the
-         * same, until a second after the first request.
+         * Opens the client. Nothing is sent yet. The first acquisition of a process loads the classes that it needs and
+         * may last as long as the response timeout for that, whatever its bound.
          *
          * @return the client
          */

@@ -71,13 +71,13 @@ class ColdStartTest {
     }
 
     @Test
-    void a_hung_server_is_reported_a_second_after_the_first_request() throws Exception {
+    void a_hung_server_is_reported_within_the_response_timeout_of_the_first_request() throws Exception {
         try (TestServer server = TestServer.start()) {
             server.pause();
             String[] outcome = run(server.address());
             server.resume();
             assertEquals("LockConnectionException", outcome[0]);
-            assertTrue(Integer.parseInt(outcome[1]) < 1_400, outcome[1] + " ms");
+            assertTrue(Integer.parseInt(outcome[1]) < 5_400, outcome[1] + " ms");
         }
     }
 }

@@ -61,7 +61,7 @@ public abstract class Acquisition implements Engine.Pending {
         return undone;
     }
 
-    /** The latest end of a wait. The first connection of a process gets more time than a reply. */
+    /** The latest end of a wait. The first acquisition of a process has more time. */
     static long overtimeEnd(Engine engine, long end) {
         return Math.max(Clock.plus(end, OVERTIME), engine.network().coldUntil());
     }

@@ -29,11 +29,6 @@ import redislock.internal.Counts;
  */
 public final class Connector {
     private static final int IO_THREADS = 2;
-    /** How long the first connection of a process may take, from the first request of its client on: classes of
-     * sockets, of name look-ups and of TLS are loaded then. */
-    private static final long FIRST = 1_000 * Clock.MILLI;
-    /** The same in the memory of the process, where all classes are loaded. */
-    private static final long FIRST_IN_MEMORY = 5_000 * Clock.MILLI;
     /** With TLS (true) and without: whether an attempt to connect has ended in this process, whatever its result. */
     private static final Set<Boolean> WARM = ConcurrentHashMap.newKeySet();
 
@@ -57,20 +52,6 @@ public final class Connector {
         client.setOptions(options(ssl));
     }
 
-    private Connector(Connector like, Counts counts) {
-        this.counts = counts;
-        this.patience = like.patience;
-        this.own = null;
-        MemoryClient memory = new MemoryClient(like.client.getResources());
-        memory.setOptions(options(null));
-        this.client = memory;
-    }
-
-    /** A connector on the same event loops whose connections end in the memory of this process. */
-    public Connector rehearsal() {
-        return new Connector(this, new Counts());
-    }
-
     private ClientOptions options(SslOptions ssl) {
         ClientOptions.Builder options = ClientOptions.builder()
                 .autoReconnect(false)
@@ -89,13 +70,14 @@ public final class Connector {
         return Clock.nanos(patience);
     }
 
-    /** Until when a request may wait for the first connection in spite of its own bound; zero: it may not. */
+    /** Until when an acquisition may last in spite of its own bound; zero: its bound counts. One that begins before the
+     * first connection of a process is open loads a thousand classes, of Lettuce, of sockets, of TLS. */
     long coldUntil(RedisURI login) {
         if (WARM.contains(login.isSsl())) {
             return 0;
         }
         firstUse.compareAndSet(0, Clock.now());
-        return firstUse.get() + (client instanceof MemoryClient ? FIRST_IN_MEMORY : FIRST);
+        return firstUse.get() + patience();
     }
 
     CompletableFuture<Connection> open(Node node, RedisURI login) {
@@ -129,9 +111,7 @@ public final class Connector {
     }
 
     private void ended(RedisURI login) {
-        if (!(client instanceof MemoryClient)) {
-            WARM.add(login.isSsl());
-        }
+        WARM.add(login.isSsl());
     }
 
     private RedisURI uri(Node node, RedisURI login) {
@@ -145,10 +125,6 @@ public final class Connector {
 
     /** Closes every connection, and ends the threads that belong to the client. */
     public void close() {
-        if (client instanceof MemoryClient memory) {
-            memory.end();
-            return;
-        }
         long seconds = 2;
         client.shutdown(0, seconds, TimeUnit.SECONDS);
         if (own != null) {

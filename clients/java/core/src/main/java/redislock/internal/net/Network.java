@@ -46,7 +46,7 @@ public final class Network {
         return connector.patience();
     }
 
-    /** Until when a request may wait for the first connection in spite of its own bound; zero: it may not. */
+    /** Until when an acquisition may last in spite of its own bound; zero: its bound counts. */
     public long coldUntil() {
         return connector.coldUntil(address.login());
     }
