@@ -320,7 +320,7 @@ def test_a_cancelled_opening_leaves_no_connection_and_no_task(server: TestServer
             end = time.monotonic() + 1
             while asyncio.all_tasks() != {asyncio.current_task()}:
                 assert time.monotonic() < end, "a task is left"
-                # sleep: the moment of the cancellation, within the opening of the connection
+                # sleep: polls, because asyncio reports no end of all tasks
                 await asyncio.sleep(0.01)
             await until("the end of the connections", lambda: not server.clients())
 
