@@ -150,7 +150,7 @@ class Engine:
 
     async def renew_owner(self, claim: Claim, lease: float) -> Moment:
         """Renews the hold of an owner, under any token."""
-        return await renew_once(self, claim, lease, None, 0.0)
+        return await renew_once(self, claim, lease, None)
 
     async def holders(self, key: bytes) -> list[bytes]:
         """The owners that hold a lock (``LOCK.INFO``)."""

@@ -157,12 +157,12 @@ class Hold:
         """Gives the lock this lease from now on.
 
         :raises NotOwned: when it is lost.
-        :raises Error: when the server refuses, or cannot be reached for as long as the lease lasts.
+        :raises Error: when the server refuses, or cannot be reached within the response timeout.
         """
         self._stop_renewal()
         begun = Moment()
         try:
-            sent = await renew_once(self.engine, self.claim, lease, self.token, self.valid_for())
+            sent = await renew_once(self.engine, self.claim, lease, self.token)
         except NotOwned:
             self._lose(LostReason.TAKEN)
             raise
@@ -269,9 +269,8 @@ def _forget(counts: Statistics) -> None:
     counts.holds -= 1
 
 
-async def renew_once(engine: Engine, claim: Claim, lease: float, token: Optional[int], span: float) -> Moment:
-    """Renews until the server replies, for ``span`` seconds or the response timeout, whichever is longer; a moment
-    before the confirmed request was sent.
+async def renew_once(engine: Engine, claim: Claim, lease: float, token: Optional[int]) -> Moment:
+    """Renews until the server replies, at most for the response timeout; a moment before the confirmed request.
 
     :raises NotOwned: when the hold is over, or the key holds something else.
     """
@@ -280,7 +279,7 @@ async def renew_once(engine: Engine, claim: Claim, lease: float, token: Optional
         command = commands.renew_by_owner(claim, lease)
     else:
         command = commands.renew(claim, lease, token)
-    end = now() + max(span, engine.patience)
+    end = now() + engine.patience
     pause = Pause()
     while True:
         sent = Moment()
