@@ -449,7 +449,7 @@ public final class LockClient implements AutoCloseable {
         /**
          * Runs the callbacks of losses, those of the observer and the dependent stages of futures. By default the
          * client has daemon threads of its own for them: a thread for each loss that is being reported, and 16 for the
-         * rest.
+         * rest. What an executor refuses runs in Java's common pool.
          *
          * @param executor must not run them in the calling thread
          * @return this
