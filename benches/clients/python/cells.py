@@ -37,7 +37,7 @@ class Sample:
     p50_ms: float
     p99_ms: float
     served_percent: float
-    luckiest: float
+    most_by_mean: float
     commands: float
     server_us: float
     connections: int
@@ -149,7 +149,7 @@ def _sample(figures, ended, connections):
         p50_ms=quantile(waits, 0.50) / 1e6,
         p99_ms=quantile(waits, 0.99) / 1e6,
         served_percent=100 * sum(1 for count in grants if count) / len(grants),
-        luckiest=max(grants) / (sum(grants) / len(grants)),
+        most_by_mean=max(grants) / (sum(grants) / len(grants)),
         commands=commands / pairs,
         server_us=cpu_us / pairs,
         connections=connections,
