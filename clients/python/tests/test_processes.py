@@ -171,9 +171,11 @@ def _python(script: str) -> subprocess.Popen[bytes]:
 
 def test_an_interrupt_withdraws_the_wait(server: TestServer) -> None:
     server.hold()
+    # A test run in the background of a shell ignores SIGINT, and so does its child.
     script = f"""
-import redis
+import redis, signal
 from redis_lock_client import Lock
+signal.signal(signal.SIGINT, signal.default_int_handler)
 lock = Lock(redis.Redis(port={server.port}), "k")
 try:
     lock.acquire()
