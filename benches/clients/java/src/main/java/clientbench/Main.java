@@ -26,7 +26,7 @@ import org.springframework.integration.redis.util.RedisLockRegistry;
  */
 public final class Main {
   /**
-   * Lettuce logs the messages that arrive while a client object is closed. Exceptions of contenders are told to the
+   * Lettuce logs the messages that arrive while a client object is closed. Exceptions of contenders are reported to the
    * bench. Kept in a field: java.util.logging forgets the level of a logger that is collected.
    */
   private static final Logger ROOT = Logger.getLogger("");

@@ -104,7 +104,7 @@ class CloseTest {
                     try {
                         call.run();
                     } catch (LockException | LockClosedException expected) {
-                        // Whether it is told of the silence or of the end depends on which comes first.
+                        // Which error it gets, of the silence or of the end, depends on which comes first.
                     }
                 });
                 thread.start();
