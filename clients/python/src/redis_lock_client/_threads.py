@@ -20,6 +20,7 @@ from typing import Any, Callable, Generic, Optional, TypeVar, cast
 
 from ._engine.engine import Engine
 from ._engine.source import Source, check_client, is_asyncio_client, source_of
+from ._engine.terms import RESPONSE_TIMEOUT
 from ._workers import Workers
 from .errors import Closed, ConfigError
 from .statistics import Statistics
@@ -27,8 +28,6 @@ from .statistics import Statistics
 T = TypeVar("T")
 Work = Callable[[Engine], Coroutine[Any, Any, T]]
 
-#: The response timeout of a client's shared engine, in seconds.
-RESPONSE_TIMEOUT = 5.0
 #: When the end of an unused thread is tried again.
 _LATER = 0.01
 #: How long the end of the interpreter waits for releases.

@@ -223,8 +223,3 @@ def of_reply(server: str, line: str) -> Error:
 def bad_reply(server: str) -> ConnectionFailed:
     """The error for a reply that the module never gives."""
     return ConnectionFailed(server, "a reply that is none of the module's")
-
-
-def code_of(error: Optional[BaseException]) -> Optional[str]:
-    """The server's code of a refusal; None for another error."""
-    return error.code if isinstance(error, Refused) else None

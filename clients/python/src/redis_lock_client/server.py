@@ -16,6 +16,7 @@ from ._engine.engine import Engine
 from ._engine.hold import Hold
 from ._engine.resp import field
 from ._engine.terms import (
+    RESPONSE_TIMEOUT,
     Text,
     checked_key,
     checked_permits,
@@ -23,7 +24,7 @@ from ._engine.terms import (
     checked_terms,
     checked_wait,
 )
-from ._threads import RESPONSE_TIMEOUT, Home, home_of, sync_source_of
+from ._threads import Home, home_of, sync_source_of
 from .errors import ConfigError, Error, bad_reply
 from .lock import Lock, Lost
 from .outcome import LostReason, Mode, Released

@@ -13,6 +13,8 @@ from .commands import Claim, Kind, millis
 
 #: The default lease, which is also the server's.
 DEFAULT_LEASE = 30.0
+#: The response timeout of a server that does not name its own, in seconds.
+RESPONSE_TIMEOUT = 5.0
 #: The longest lease, which clocks can still represent.
 _LONGEST_LEASE = 100 * 365 * 86_400.0
 #: How much longer than its limit a wait may last, for a pending reply.

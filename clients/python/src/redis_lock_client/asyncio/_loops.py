@@ -14,11 +14,9 @@ from typing import Any, Callable
 
 from .._engine.engine import Engine
 from .._engine.source import Source, check_client, is_asyncio_client, source_of
+from .._engine.terms import RESPONSE_TIMEOUT
 from ..errors import Closed, ConfigError
 from ..statistics import Statistics
-
-#: The response timeout of a client's shared engines, in seconds.
-RESPONSE_TIMEOUT = 5.0
 
 
 class Home:

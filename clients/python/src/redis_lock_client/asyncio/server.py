@@ -12,6 +12,7 @@ from .._engine.address import source_of_url
 from .._engine.commands import Kind
 from .._engine.hold import Hold
 from .._engine.terms import (
+    RESPONSE_TIMEOUT,
     Text,
     checked_key,
     checked_permits,
@@ -22,7 +23,7 @@ from ..errors import bad_reply
 from ..outcome import LostReason, Mode, Released
 from ..server import SemaphoreInfo, Unreleased, checked_patience
 from ..statistics import Statistics
-from ._loops import RESPONSE_TIMEOUT, Home, asyncio_source_of, home_of, post
+from ._loops import Home, asyncio_source_of, home_of, post
 from .lock import Lock, Lost, tell
 
 

@@ -8,15 +8,11 @@ import redislock.LockConnectionException;
 import redislock.Lost;
 import redislock.MultiGuard;
 import redislock.Released;
-import redislock.internal.Clock;
 import redislock.internal.lock.Blocking;
 import redislock.internal.lock.Hold;
 
 /** Locks that are held together. */
 final class MultiGuardFace implements MultiGuard {
-    /** The longest wait for the replies to releases. */
-    private static final long GRACE = 500 * Clock.MILLI;
-
     private final List<Hold> holds;
     private final CompletableFuture<Lost> lost = new CompletableFuture<>();
 
@@ -48,7 +44,7 @@ final class MultiGuardFace implements MultiGuard {
     @Override
     public Released release() {
         Blocking.check();
-        List<CompletableFuture<Released>> releases = Rounds.release(holds, GRACE);
+        List<CompletableFuture<Released>> releases = Rounds.release(holds, Rounds.GRACE);
         Released whole = Released.YES;
         for (int i = 0; i < releases.size(); i++) {
             CompletableFuture<Released> release = releases.get(i);

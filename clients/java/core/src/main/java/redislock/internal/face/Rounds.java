@@ -29,8 +29,7 @@ final class Rounds {
     /** The duration of a round for each of its locks, the value of Redisson. */
     private static final long ROUND_PER_LOCK = 1_500 * Clock.MILLI;
     /** The longest wait for the replies to releases. */
-    private static final long GRACE = 500 * Clock.MILLI;
-    private static final long OVERTIME = 250 * Clock.MILLI;
+    static final long GRACE = 500 * Clock.MILLI;
     /** How often another acquisition may wait for a lock of this one, and be waited for, before that is an error. */
     private static final int MOST_DEADLOCKS = 10;
     private static final long FIRST_PAUSE = 10 * Clock.MILLI;
@@ -182,7 +181,7 @@ final class Rounds {
 
     /** Releases all of them, and waits a moment for the replies. */
     private void giveBack(List<Hold> holds) {
-        release(holds, Math.min(GRACE, Clock.left(Clock.plus(end, OVERTIME))));
+        release(holds, Math.min(GRACE, Clock.left(Clock.plus(end, Acquisition.OVERTIME))));
     }
 
     /** Releases all of them at the same time; the results of those that were answered in time. */

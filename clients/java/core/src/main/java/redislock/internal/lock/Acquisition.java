@@ -9,7 +9,7 @@ import redislock.internal.Clock;
 /** An acquisition in progress: of one lock, or of several locks of one server in one request. */
 public abstract class Acquisition implements Engine.Pending {
     /** How much longer than its limit a wait may last, for a pending reply. */
-    static final long OVERTIME = 250 * Clock.MILLI;
+    public static final long OVERTIME = 250 * Clock.MILLI;
 
     final Engine engine;
     final long end;
