@@ -75,7 +75,7 @@ type op struct {
 	firstGrant, last int64
 	// The first invocation of a release that ended a hold.
 	release int64
-	// Since then a writer with this token may read as well: its request to read has no known result.
+	// Since then an owner may read the key without a reply: its request for READ has no known result.
 	mayBeRead int64
 	// The first invocation that was granted this token.
 	phase int64
@@ -138,18 +138,10 @@ func newHistory(records []record) *history {
 			o.loss = loss
 			owners[o.Owner] = append(owners[o.Owner], o)
 		}
-		mayBeRead := map[int64]int64{}
 		for _, series := range owners {
 			annotate(series)
-			bridge(series, mayBeRead)
 		}
-		for _, o := range ops {
-			since, ok := mayBeRead[o.Token]
-			if !ok {
-				since = never
-			}
-			o.mayBeRead = since
-		}
+		unknownReads(ops)
 		phases(ops)
 		rank(ops)
 	}
@@ -206,22 +198,16 @@ func annotate(series []*op) {
 	}
 }
 
-// bridge adds, for each token of a WRITE hold, the first invocation of a request to READ whose result is not known and
-// that its owner sent before it had released WRITE.
-func bridge(series []*op, mayBeRead map[int64]int64) {
-	token := int64(0)
-	for _, o := range series {
-		switch {
-		case o.Operation == "acquire" && o.Kind == "write" && o.Result == "granted":
-			token = o.Token
-		case o.Operation == "release" && o.Kind == "write" && o.Result == "number" && o.Value != 0:
-			token = 0
-		case o.Operation == "acquire" && o.Kind == "read" && o.Result == "unknown" && token != 0:
-			since, ok := mayBeRead[token]
-			if !ok || o.Invoke < since {
-				mayBeRead[token] = o.Invoke
-			}
+// unknownReads adds to each operation the first invocation of a request for READ on the key whose result is not known.
+func unknownReads(ops []*op) {
+	since := int64(never)
+	for _, o := range ops {
+		if o.Operation == "acquire" && o.Kind == "read" && o.Result == "unknown" {
+			since = min(since, o.Invoke)
 		}
+	}
+	for _, o := range ops {
+		o.mayBeRead = since
 	}
 }
 

@@ -111,6 +111,12 @@ var cases = map[string]struct {
 	"readers together":              {nil, of("read", takes(1, 0, 1, 100, 1), takes(2, 10, 20, 100, 1))},
 	"a phase's token after its end": {[]string{"read-write"},
 		of("read", takes(1, 0, 1, 9, 1), takes(2, 20, 21, 100, 1))},
+	"a phase that a reader without a reply may keep open": {nil,
+		of("read", takes(1, 0, 1, 9, 1), gets("unknown", takes(3, 5, 6, 100, 0)), takes(2, 20, 21, 100, 1))},
+	"a phase with a request for READ that comes after its end": {[]string{"read-write"},
+		of("read", takes(1, 0, 1, 9, 1), takes(2, 20, 21, 100, 1), gets("unknown", takes(3, 25, 26, 100, 0)))},
+	"a phase and a request for WRITE without a reply": {[]string{"read-write"}, append(
+		of("read", takes(1, 0, 1, 9, 1), takes(2, 20, 21, 100, 1)), of("write", gets("unknown", takes(3, 5, 6, 100, 0)))...)},
 	"a phase that is brought back": {nil, of("read", takes(1, 0, 1, 9, 1), does(release, 1, 2, 3, 1),
 		takes(2, 20, 21, 100, 1), fault(5, 6, restores))},
 	"a phase whose clock is set back": {nil, of("read", takes(1, 0, 1, 9, 1), takes(2, 20, 21, 100, 1),

@@ -16,8 +16,8 @@ import (
 //   - acquire WRITE, granted: t is put off to the earliest ends of all holds of other owners. The token of a new hold
 //     is above every token so far. (The owner may be a reader itself: an upgrade.)
 //   - acquire READ, granted: t is put off to the earliest end of another owner's WRITE. Its token is above every token
-//     so far, or it is the highest one and some hold of that phase is left, or may be: that of a writer whose request
-//     to READ has no known result, or one that an expected loss has brought back. The owner may have WRITE (a
+//     so far, or it is the highest one and some hold of that phase is left, or may be: that of an owner whose request
+//     for READ has no known result, or one that an expected loss has brought back. The owner may have WRITE (a
 //     downgrade).
 //   - renew and release: as in mutex.go, for the hold of that owner and kind. After a release of READ with the reply 0
 //     the lease of the rest is not known: the longest one may have been released.
