@@ -1,6 +1,7 @@
 #!/bin/sh
 # test-java.sh [OPTION OF MAVEN...]: the tests of the jars of clients/java, on real servers. The module is LOCK_MODULE,
-# by default that of `make build`.
+# by default that of `make build`. The test of virtual threads needs Java 21: if Maven's is older, it is run once more
+# with the newest one of /usr/lib/jvm.
 set -eu
 cd "$(dirname "$0")/.."
 LOCK_MODULE=${LOCK_MODULE:-$PWD/target/release/libredis_lock.so}
@@ -13,3 +14,22 @@ MAVEN_OPTS="${MAVEN_OPTS:-} -Dorg.slf4j.simpleLogger.defaultLogLevel=warn \
 -Dorg.slf4j.simpleLogger.log.org.apache.maven.plugin.surefire=info"
 export MAVEN_OPTS
 mvn -B -ntp -Dstyle.color=never -f clients/java verify "$@"
+
+VIRTUAL=VirtualThreadsTest
+case "$*" in
+*$VIRTUAL*) ;;
+*-Dtest=*) exit ;; # other tests
+esac
+# The Java version in a line like `Java version: 17.0.15, ...`, or in the file `release` of a JDK.
+major() { sed -n 's/^\(Java version: \|JAVA_VERSION="\)\([0-9]*\).*/\2/p' "$@"; }
+[ "$(mvn --version | major)" -lt 21 ] || exit 0 # the run above had it
+newest=20
+for home in /usr/lib/jvm/*; do
+    [ -x "$home/bin/java" ] && [ -f "$home/release" ] || continue
+    version=$(major "$home/release")
+    [ "${version:-0}" -le "$newest" ] || { newest=$version && newest_home=$home; }
+done
+[ -n "${newest_home:-}" ] || { echo "$VIRTUAL was skipped: it needs Java 21 or newer, and /usr/lib/jvm has none" && exit; }
+echo "$VIRTUAL with Java $newest ($newest_home):"
+mvn -B -ntp -Dstyle.color=never -f clients/java -pl core -am test -Djvm="$newest_home/bin/java" -Dtest=$VIRTUAL \
+    -Dsurefire.failIfNoSpecifiedTests=false
