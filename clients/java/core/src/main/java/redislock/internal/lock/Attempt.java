@@ -2,9 +2,12 @@ package redislock.internal.lock;
 
 import java.util.ArrayList;
 import java.util.List;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicInteger;
+import redislock.DeadlockException;
 import redislock.LockClosedException;
+import redislock.LockException;
 import redislock.internal.Clock;
 import redislock.internal.Loop;
 import redislock.internal.Moment;
@@ -16,6 +19,10 @@ import redislock.internal.net.Reply;
  * other thread; everything else happens on the client's thread. Not granted, it is undone.
  */
 final class Attempt extends Acquisition {
+    /** How long the first request waits for the releases of its owner that are being repeated: a server that can be
+     * reached again answers in that time. */
+    private static final long SETTLING = 100 * Clock.MILLI;
+
     private final List<Member> members = new ArrayList<>();
     private final Terms first;
     private final Wait wait;
@@ -24,6 +31,9 @@ final class Attempt extends Acquisition {
     private volatile boolean isGrantedLate;
     private volatile Loop.Timer overtime;
     private volatile Reservation.Waiter reserving;
+    /** Whether a refusal as a deadlock may be that of something its owner does not want: see {@link Unsettled}. */
+    private volatile boolean isDoubtful;
+    private boolean isAskedAgain;
 
     /** The part of the request that concerns one key. */
     private static final class Member {
@@ -47,20 +57,38 @@ final class Attempt extends Acquisition {
         Wait.Request request = new Wait.Request(first.key, Terms.acquire(claims, first.lease), first.longestSlice(),
                 certain, true, first.owner != null);
         wait = new Wait(engine.network(), request, end, (grant, error) -> {
-            if (grant == null) {
-                over(error, false);
-            } else {
+            if (grant != null) {
                 granted(grant);
+            } else if (error instanceof DeadlockException) {
+                refused(error);
+            } else {
+                over(error, false);
             }
         });
     }
 
     @Override
     void begin() {
+        Unsettled unsettled = engine.unsettled();
         if (first.owner == null) {
             request();
+        } else if (unsettled.has(first.owner)) {
+            isDoubtful = true;
+            engine.loop().execute(() ->
+                    unsettled.settle(first.owner, Unsettled.Part::isRepeated, SETTLING, () -> reserve(0)));
         } else {
             reserve(0);
+        }
+    }
+
+    /** A deadlock. If it may be that of something its owner does not want, this is settled and the request repeated. */
+    private void refused(LockException error) {
+        boolean mayAskAgain = first.owner != null && !isAskedAgain;
+        if (mayAskAgain && (isDoubtful || engine.unsettled().has(first.owner))) {
+            isAskedAgain = true;
+            engine.unsettled().settle(first.owner, part -> true, engine.network().patience(), wait::askAgain);
+        } else {
+            over(error, false);
         }
     }
 
@@ -162,15 +190,35 @@ final class Attempt extends Acquisition {
         cancelOvertime();
         // Counted until then: the end of a client waits for it.
         engine.background().begin();
+        Withdrawal withdrawal = first.owner == null ? null : new Withdrawal(first.owner);
+        if (withdrawal != null) {
+            engine.unsettled().add(withdrawal);
+        }
         engine.loop().execute(() -> {
             // If the name is being handed over, its receiver frees it.
             if (reserving != null) {
                 reserving.cancel();
             }
             undo();
+            if (withdrawal != null) {
+                engine.unsettled().remove(withdrawal);
+            }
             engine.background().end();
         });
         notGranted(error, isCancelled, members.size());
+    }
+
+    /** The time until the release is sent, on the client's thread: the next request of the owner follows it. */
+    private record Withdrawal(byte[] owner) implements Unsettled.Part {
+        @Override
+        public boolean isRepeated() {
+            return false;
+        }
+
+        @Override
+        public CompletableFuture<?> settle() {
+            return CompletableFuture.completedFuture(null);
+        }
     }
 
     private void undo() {

@@ -25,6 +25,7 @@ public final class Engine {
     /** Null: no observer. */
     private final LockObserver observer;
     private final Background background = new Background();
+    private final Unsettled unsettled;
     /** The holds and acquisitions of this client. */
     private final Set<Hold> holds = ConcurrentHashMap.newKeySet();
     private final Set<Pending> pending = ConcurrentHashMap.newKeySet();
@@ -45,6 +46,7 @@ public final class Engine {
     /** {@code observer} may be null. */
     public Engine(Network network, Executor callbacks, Executor completions, LockObserver observer) {
         this.network = network;
+        this.unsettled = new Unsettled(network.loop());
         this.callbacks = callbacks;
         this.completions = completions;
         this.observer = observer;
@@ -64,6 +66,10 @@ public final class Engine {
 
     public Background background() {
         return background;
+    }
+
+    Unsettled unsettled() {
+        return unsettled;
     }
 
     public String id() {

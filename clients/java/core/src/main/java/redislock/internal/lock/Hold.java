@@ -259,7 +259,7 @@ public final class Hold implements Permit {
         Confirmed last = confirmed;
         long leaseEnd = Clock.plus(last.sent().steady(), last.lease());
         long end = Math.max(leaseEnd, Clock.plus(Clock.now(), engine.network().patience()));
-        Release.send(engine.network(), claim, token, end, answer -> {
+        Release.send(engine, claim, leftovers.reservation().isNamed(), token, end, answer -> {
             if (answer.error() == null) {
                 engine.counts().releases.increment();
                 if (answer.released() == Released.YES && lost.get() == null) {

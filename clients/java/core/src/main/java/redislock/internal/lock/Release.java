@@ -1,9 +1,11 @@
 package redislock.internal.lock;
 
+import java.util.concurrent.CompletableFuture;
 import java.util.function.Consumer;
 import redislock.LockException;
 import redislock.Released;
 import redislock.internal.Clock;
+import redislock.internal.Loop;
 import redislock.internal.Pause;
 import redislock.internal.net.Caller;
 import redislock.internal.net.Cmd;
@@ -11,7 +13,7 @@ import redislock.internal.net.Network;
 import redislock.internal.net.Reply;
 
 /** A release that is sent until it is answered, or until its end. */
-final class Release {
+final class Release implements Unsettled.Part {
     /**
      * The result.
      *
@@ -21,25 +23,59 @@ final class Release {
      */
     record Result(Released released, LockException error, long underWayUntil) {}
 
+    private final Engine engine;
     private final Network network;
+    private final Claim claim;
+    private final boolean isNamed;
     private final Cmd command;
     private final Caller caller;
     private final long end;
     private final Consumer<Result> then;
     private final Pause pause = new Pause();
+    private final CompletableFuture<Void> over = new CompletableFuture<>();
     private volatile long underWayUntil;
+    private volatile boolean isRepeated;
+    /** The timer of the next attempt, on the client's thread; null: none is waited for. */
+    private Loop.Timer next;
 
-    private Release(Network network, Claim claim, Long token, long end, Consumer<Result> then) {
-        this.network = network;
+    private Release(Engine engine, Claim claim, boolean isNamed, Long token, long end, Consumer<Result> then) {
+        this.engine = engine;
+        this.network = engine.network();
+        this.claim = claim;
+        this.isNamed = isNamed;
         this.command = claim.release(token);
         this.caller = Caller.shared(network, claim.key());
         this.end = end;
         this.then = then;
     }
 
-    /** Sends it at once. The result comes on a thread that must not be blocked. */
-    static void send(Network network, Claim claim, Long token, long end, Consumer<Result> then) {
-        new Release(network, claim, token, end, then).send();
+    /** Sends it at once; {@code isNamed}: the owner may make further requests. The result comes on a thread that must
+     * not be blocked. */
+    static void send(Engine engine, Claim claim, boolean isNamed, Long token, long end, Consumer<Result> then) {
+        Release release = new Release(engine, claim, isNamed, token, end, then);
+        if (isNamed) {
+            engine.unsettled().add(release);
+        }
+        release.send();
+    }
+
+    @Override
+    public byte[] owner() {
+        return claim.owner();
+    }
+
+    @Override
+    public boolean isRepeated() {
+        return isRepeated;
+    }
+
+    @Override
+    public CompletableFuture<?> settle() {
+        if (next != null) {
+            next.cancel();
+            repeat();
+        }
+        return over;
     }
 
     private void send() {
@@ -55,13 +91,26 @@ final class Release {
             boolean isKnown = reply.value() == null || reply.value() instanceof Long;
             // Nil after a request without a reply: that one may have been served.
             Released released = reply.value() != null || underWayUntil > 0 ? Released.YES : Released.NOT_HELD;
-            then.accept(new Result(isKnown ? released : null, isKnown ? null : Reply.foreign(network.name()),
-                    underWayUntil));
+            ended(new Result(isKnown ? released : null, isKnown ? null : Reply.foreign(network.name()), underWayUntil));
         } else if (error.isPassing() && Clock.plus(Clock.now(), pause.peek()) < end) {
-            network.loop().after(pause.take(Clock.NEVER), this::send);
+            isRepeated = true;
+            network.loop().execute(() -> next = network.loop().after(pause.take(Clock.NEVER), this::repeat));
         } else {
             network.counts().releasesFailed.increment();
-            then.accept(new Result(null, error, underWayUntil));
+            ended(new Result(null, error, underWayUntil));
         }
+    }
+
+    private void repeat() {
+        next = null;
+        send();
+    }
+
+    private void ended(Result result) {
+        then.accept(result);
+        if (isNamed) {
+            engine.unsettled().remove(this);
+        }
+        over.complete(null);
     }
 }

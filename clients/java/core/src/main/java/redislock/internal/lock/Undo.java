@@ -1,5 +1,6 @@
 package redislock.internal.lock;
 
+import java.util.concurrent.CompletableFuture;
 import java.util.function.Consumer;
 import redislock.LockException;
 import redislock.internal.Clock;
@@ -12,7 +13,7 @@ import redislock.internal.net.Network;
  * Served later, it takes a lock for an owner that no longer exists. So it is undone three times: at once, a moment
  * later, and when it can no longer be served.
  */
-final class Undo {
+final class Undo implements Unsettled.Part {
     /** Time after which a server that is not paused has read a request that was sent. */
     private static final long A_MOMENT = 100 * Clock.MILLI;
 
@@ -76,7 +77,7 @@ final class Undo {
     }
 
     private void release(Long ofToken, Consumer<LockException> then) {
-        Release.send(network, claim, ofToken, Clock.plus(Clock.now(), lease), result -> {
+        Release.send(engine, claim, reservation.isNamed(), ofToken, Clock.plus(Clock.now(), lease), result -> {
             releasesUntil = Math.max(releasesUntil, result.underWayUntil());
             then.accept(result.error());
         });
@@ -101,11 +102,37 @@ final class Undo {
 
     private void undoLate() {
         if (acquiresUntil > 0) {
+            if (reservation.isNamed()) {
+                engine.unsettled().add(this);
+            }
             // The end of the client waits for the first of the two.
             engine.background().begin();
             network.loop().after(A_MOMENT, () -> releaseLate(engine.background()::end));
-            network.loop().at(Math.max(acquiresUntil, Clock.now() + 2 * A_MOMENT), () -> releaseLate(() -> {}));
+            network.loop().at(Math.max(acquiresUntil, Clock.now() + 2 * A_MOMENT), () -> releaseLate(() -> {
+                if (reservation.isNamed()) {
+                    engine.unsettled().remove(this);
+                }
+            }));
         }
+    }
+
+    @Override
+    public byte[] owner() {
+        return claim.owner();
+    }
+
+    /** The releases that are repeated are parts of their own. */
+    @Override
+    public boolean isRepeated() {
+        return false;
+    }
+
+    /** A request that was given up has perhaps been served since the last release. */
+    @Override
+    public CompletableFuture<?> settle() {
+        CompletableFuture<Void> released = new CompletableFuture<>();
+        releaseLate(() -> released.complete(null));
+        return released;
     }
 
     private void releaseLate(Runnable then) {

@@ -172,6 +172,13 @@ final class Wait {
         next(rest);
     }
 
+    /** Sends the request once more after its refusal. */
+    void askAgain() {
+        if (!isOver) {
+            next(0);
+        }
+    }
+
     private void next(long rest) {
         if (rest > 0) {
             setTimer(Clock.now() + rest, () -> next(0));
