@@ -14,7 +14,9 @@ import java.util.concurrent.locks.Lock;
  * <p>A hold by the methods of {@link Lock} is bound to the calling thread. Its owner is {@code uuid:threadId}, with one
  * UUID for each {@link LockClient}: the form of Redisson's {@code RLock}. It is re-entrant: the holds of a thread are
  * counted in this process, also across several objects for one key of one client. A re-entry after a loss is refused
- * with {@link LockLostException}.
+ * with {@link LockLostException}. Only its thread unlocks it: the lock of a thread that has ended without
+ * {@link #unlock()} is renewed until the client is closed, unless its lease is fixed. This is logged once, as a warning
+ * of the logger {@code redislock}.
  *
  * <p>A hold by a {@link Guard} is bound to no thread. Each acquisition has an owner of its own, so two acquisitions
  * exclude each other, also in one thread.

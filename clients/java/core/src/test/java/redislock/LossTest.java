@@ -14,6 +14,11 @@ import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicReference;
+import java.util.logging.Handler;
+import java.util.logging.Level;
+import java.util.logging.LogRecord;
+import java.util.logging.Logger;
+import java.util.logging.SimpleFormatter;
 import org.junit.jupiter.api.Test;
 import redislock.testing.Conn;
 import redislock.testing.Proxy;
@@ -35,6 +40,54 @@ class LossTest {
             assertEquals(Released.YES, guard.release());
             assertTrue(client.statistics().renewals() >= 4);
             assertEquals(0, client.statistics().losses());
+        }
+    }
+
+    /** The warnings of the client's logger. */
+    private static final class Warnings extends Handler implements AutoCloseable {
+        final ConcurrentLinkedQueue<String> texts = new ConcurrentLinkedQueue<>();
+        private final Logger logger = Logger.getLogger("redislock");
+
+        Warnings() {
+            logger.addHandler(this);
+            logger.setUseParentHandlers(false);
+        }
+
+        @Override
+        public void publish(LogRecord logged) {
+            if (logged.getLevel().intValue() >= Level.WARNING.intValue()) {
+                texts.add(new SimpleFormatter().formatMessage(logged));
+            }
+        }
+
+        @Override
+        public void flush() {}
+
+        @Override
+        public void close() {
+            logger.removeHandler(this);
+            logger.setUseParentHandlers(true);
+        }
+    }
+
+    @Test
+    void the_lock_of_a_thread_that_has_ended_is_renewed_and_logged() throws Exception {
+        try (TestServer server = TestServer.start(); Warnings warnings = new Warnings()) {
+            try (LockClient client = LockClient.create(server.address())) {
+                FencedLock lock = client.lock("k", LockOptions.defaults().lease(LEASE));
+                Thread thread = new Thread(lock::lock, "holder");
+                thread.start();
+                thread.join(5_000);
+                FencedLock own = client.lock("own", LockOptions.defaults().lease(LEASE));
+                own.lock();
+                Waiting.waitFor("renewals of both", () -> client.statistics().renewals() >= 6);
+                assertEquals(List.of("the thread \"holder\" has ended without unlocking k, which is renewed until its "
+                        + "client is closed"), List.copyOf(warnings.texts));
+                assertFalse(lock.tryLock());
+                assertThrows(IllegalMonitorStateException.class, lock::unlock);
+                own.unlock();
+            }
+            assertEquals(0L, server.call("EXISTS", "k"), "released at the end of the client");
         }
     }
 

@@ -73,6 +73,7 @@ public final class ThreadHolds {
     }
 
     void put(byte[] key, Mode mode, Hold hold) {
+        hold.keptBy(Thread.currentThread());
         holds.put(name(key, mode), new Counted(hold));
     }
 

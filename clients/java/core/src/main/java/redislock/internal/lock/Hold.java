@@ -32,6 +32,8 @@ public final class Hold implements Permit {
     /** Whether the failure of the release is recorded. */
     private final AtomicBoolean isReported = new AtomicBoolean();
     private final long grantedAt = Clock.now();
+    /** The only thread that may unlock it; null: a guard, or the end of the thread is logged. */
+    private volatile Thread keeper;
     /** The lease that the server certainly has, and when the request that set it was sent. */
     private volatile Confirmed confirmed;
 
@@ -77,6 +79,22 @@ public final class Hold implements Permit {
 
     void confirm(Confirmed certain) {
         confirmed = certain;
+    }
+
+    /** Binds the hold to a thread. */
+    public void keptBy(Thread thread) {
+        keeper = thread;
+    }
+
+    /** Logs once that nothing unlocks it any more. It is renewed nevertheless: a thread may end while the work that
+     * the lock protects goes on. */
+    void checkKeeper() {
+        Thread thread = keeper;
+        if (thread != null && !thread.isAlive()) {
+            keeper = null;
+            LOG.log(System.Logger.Level.WARNING, "the thread \"{0}\" has ended without unlocking {1}, which is renewed "
+                    + "until its client is closed", thread.getName(), new String(claim.key(), StandardCharsets.UTF_8));
+        }
     }
 
     /** The moment at which the loss is reported without a further confirmation. */

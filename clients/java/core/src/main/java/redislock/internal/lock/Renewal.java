@@ -87,6 +87,7 @@ final class Renewal {
         if (isStopped) {
             return;
         }
+        hold.checkKeeper();
         setLossTimer();
         ask();
     }
