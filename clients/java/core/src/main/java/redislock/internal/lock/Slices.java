@@ -5,6 +5,7 @@ import java.util.List;
 import java.util.function.Consumer;
 import redislock.internal.Clock;
 import redislock.internal.Moment;
+import redislock.internal.Pause;
 import redislock.internal.net.Caller;
 import redislock.internal.net.Cmd;
 import redislock.internal.net.Network;
@@ -24,6 +25,9 @@ final class Slices {
     private final List<Slice> open = new ArrayList<>();
     /** The caller of a finished slice, with its connection and its route, for the next one. */
     private Caller spare;
+    /** The end of the newest slice, and when the next one is due; zero before the first. */
+    private long lastEnd;
+    private long nextDue;
     private long underWayUntil;
     private boolean isOver;
 
@@ -48,8 +52,22 @@ final class Slices {
         return open.size();
     }
 
+    /** The end of the newest slice; zero before the first. */
+    long lastEnd() {
+        return lastEnd;
+    }
+
+    /** When the next slice is due; zero before the first. */
+    long nextDue() {
+        return nextDue;
+    }
+
     /** Sends a request that is parked for this long. */
     void send(Cmd command, long length) {
+        long now = Clock.now();
+        lastEnd = now + length;
+        // Spread, because many waiters may have started at the same moment.
+        nextDue = now + length / 2 + Pause.partOf(length / 4);
         Caller caller = spare != null ? spare : Caller.waiting(network, key);
         spare = null;
         Slice slice = new Slice(caller, Moment.now());

@@ -25,6 +25,10 @@ import redislock.internal.tickets.Outcome;
  * the queue ({@code lock.queue-grace}) between two slices and when a connection breaks: the same owner sends the
  * request again.
  *
+ * <p>The way of a wait: {@link #first}; then, until the end, {@link #resume} handles each reply and {@link #next} sends
+ * the request again: as a ticket ({@link #waitForTicket}, {@link #ticketEnded}), or parked ({@link #sendSlice}, {@link
+ * #pollSlices}). Its user calls {@link #stop} and {@link #closeSlices} when it has ended.
+ *
  * <p>Except for the first request, it is used on the client's thread alone.
  */
 final class Wait {
@@ -46,19 +50,29 @@ final class Wait {
     private final Deque<Slices.Answer> answers = new ArrayDeque<>();
     private Desk.Handle ticket;
     private Loop.Timer timer;
-    /** The end of the last slice, and when the next one is due; zero before the first. */
-    private long sliceEnd;
-    private long sliceNext;
+    /** Until when a request without a reply may still be served; zero: there is none. */
     private long underWayUntil;
+    /** Requests that failed or were granted too late. */
     private int failures;
     /** Whether the outcome of a request of {@link #quick} is not handled yet: it may be a grant. */
     private volatile boolean isAsking;
+    /** Whether it has waited in the queue, and is counted in the statistics. */
     private boolean isCounted;
     private boolean isOver;
     private Stage stage = Stage.ASKING;
-    private Grant late;
+    /** The grant of {@link Stage#FINISHING}. */
+    private Grant finished;
 
-    private enum Stage { ASKING, TICKET, PARKED, FINISHING }
+    private enum Stage {
+        /** A request that does not wait is sent, or will be after a pause. */
+        ASKING,
+        /** A ticket is filed. */
+        TICKET,
+        /** Slices are parked. */
+        PARKED,
+        /** It is granted; the reply to another slice is awaited for a moment. */
+        FINISHING
+    }
 
     /**
      * The request and its limits.
@@ -137,39 +151,52 @@ final class Wait {
         if (quick.wasUnanswered()) {
             underWayUntil = Clock.now() + network.patience();
         }
-        boolean isAtEnd = Clock.left(end) == 0;
-        long rest = 0;
         if (isUsable(asked)) {
             finish(new Grant(asked.tokens(), asked.sent()));
-            return;
         } else if (asked.tokens() != null) {
-            // The reply took longer than the usable part of the lease, so the grant may be over. The request is
-            // repeated, or the owner of this wait withdraws it.
-            underWayUntil = Clock.now() + network.patience();
-            if (failures++ > 0 && isAtEnd) {
-                ended(null, null);
-                return;
-            }
-        } else if (asked.error() == null) {
-            if (isAtEnd) {
-                ended(null, null);
-                return;
-            }
-            // Ended early, because another process waits under the same owner name: a pause before the next request.
-            if (Clock.now() < sliceNext) {
-                rest = pause.take(Clock.left(end));
-            } else {
-                pause.reset();
-            }
-        } else if (!asked.error().isPassing() || failures > 0 && isAtEnd) {
-            ended(null, asked.error());
-            return;
+            grantedTooLate();
+        } else if (asked.error() != null) {
+            failed(asked.error());
         } else {
-            // After a broken connection there is a second attempt, however short the wait.
-            failures++;
-            rest = pause.take(Math.max(Clock.left(end), Pause.FIRST));
+            notGranted();
         }
-        next(rest);
+    }
+
+    /** The reply took longer than the usable part of the lease, so the grant may be over. The request is repeated, or
+     * the owner of this wait withdraws it. */
+    private void grantedTooLate() {
+        underWayUntil = Clock.now() + network.patience();
+        if (failures++ > 0 && isAtEnd()) {
+            ended(null, null);
+        } else {
+            next(0);
+        }
+    }
+
+    private void failed(LockException error) {
+        // After a broken connection there is a second attempt, however short the wait.
+        if (!error.isPassing() || failures > 0 && isAtEnd()) {
+            ended(null, error);
+        } else {
+            failures++;
+            next(pause.take(Math.max(Clock.left(end), Pause.FIRST)));
+        }
+    }
+
+    private void notGranted() {
+        if (isAtEnd()) {
+            ended(null, null);
+        } else if (Clock.now() < slices.nextDue()) {
+            // Ended early, because another process waits under the same owner name: a pause before the next request.
+            next(pause.take(Clock.left(end)));
+        } else {
+            pause.reset();
+            next(0);
+        }
+    }
+
+    private boolean isAtEnd() {
+        return Clock.left(end) == 0;
     }
 
     /** Sends the request once more after its refusal. */
@@ -179,16 +206,18 @@ final class Wait {
         }
     }
 
+    /** Sends the request again after a pause: to wait, or at the end of the wait once more without waiting. */
     private void next(long rest) {
         if (rest > 0) {
             setTimer(Clock.now() + rest, () -> next(0));
-        } else if (Clock.left(end) == 0) {
+        } else if (isAtEnd()) {
             tryOnce();
         } else {
             await();
         }
     }
 
+    /** Sends the request without waiting. */
     private void tryOnce() {
         Moment sent = Moment.now();
         isAsking = true;
@@ -197,7 +226,7 @@ final class Wait {
 
     /** Waits in the queue. */
     private void await() {
-        if (slices.size() == 0 && answers.isEmpty() && file()) {
+        if (areSlicesDone() && file()) {
             stage = Stage.TICKET;
             waitForTicket();
         } else {
@@ -289,24 +318,26 @@ final class Wait {
     /** Waits with a connection. */
     private void park() {
         stage = Stage.PARKED;
-        if (slices.size() == 0 && answers.isEmpty()) {
+        if (areSlicesDone()) {
             sendSlice();
         }
         pollSlices();
     }
 
+    /** Whether every slice is answered, and every answer handled. */
+    private boolean areSlicesDone() {
+        return slices.size() == 0 && answers.isEmpty();
+    }
+
     private void sendSlice() {
         long length = Math.max(Clock.MILLI, Math.min(request.longestSlice(), Clock.left(end)));
         count();
-        long now = Clock.now();
-        sliceEnd = now + length;
-        // Spread, because many waiters may have started at the same moment.
-        sliceNext = now + length / 2 + Pause.partOf(length / 4);
         slices.send(request.command().with("BLOCK", Claim.millis(length)), length);
     }
 
+    /** Whether the newest slice lasts until the end of the wait. */
     private boolean isLastSlice() {
-        return end <= sliceEnd;
+        return end <= slices.lastEnd();
     }
 
     private void sliceAnswered(Slices.Answer answer) {
@@ -317,7 +348,7 @@ final class Wait {
         if (stage == Stage.PARKED) {
             pollSlices();
         } else if (stage == Stage.FINISHING && slices.size() == 0) {
-            ended(late, null);
+            ended(finished, null);
         }
     }
 
@@ -326,7 +357,7 @@ final class Wait {
         cancelTimer();
         while (!answers.isEmpty()) {
             Slices.Answer answer = answers.poll();
-            boolean isLast = slices.size() == 0 && answers.isEmpty() || isLastSlice() && answer.isNewest();
+            boolean isLast = areSlicesDone() || isLastSlice() && answer.isNewest();
             Asked asked = read(answer.sent(), answer.result());
             boolean isNil = asked.tokens() == null && asked.error() == null;
             boolean isPassing = asked.error() != null && Errors.isPassing(asked.error());
@@ -337,7 +368,7 @@ final class Wait {
             // Another slice has taken over the place, or is still parked.
         }
         if (!isLastSlice() && slices.size() < 2) {
-            setTimer(sliceNext, () -> {
+            setTimer(slices.nextDue(), () -> {
                 sendSlice();
                 pollSlices();
             });
@@ -350,9 +381,9 @@ final class Wait {
             ended(grant, null);
             return;
         }
-        late = grant;
+        finished = grant;
         stage = Stage.FINISHING;
-        setTimer(Clock.now() + LATE, () -> ended(late, null));
+        setTimer(Clock.now() + LATE, () -> ended(finished, null));
     }
 
     private void ended(Grant grant, LockException error) {

@@ -2,14 +2,11 @@ package redislock.internal.net;
 
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionException;
-import java.util.concurrent.atomic.AtomicBoolean;
-import java.util.function.BiConsumer;
 import java.util.function.Consumer;
 import redislock.LockConnectionException;
 import redislock.LockException;
 import redislock.RefusedException;
 import redislock.internal.Clock;
-import redislock.internal.Loop;
 
 /**
  * Sends requests about one key, one after another, to the node that serves the key at the moment. The outcome comes on
@@ -124,245 +121,208 @@ public final class Caller {
     public void call(Cmd command, long patience, Consumer<Result> then) {
         unanswered = false;
         answeredBy = null;
-        new Attempt(command, patience, then).begin(null);
+        new Request(command, patience, then).toOwner();
     }
 
-    /** A request in progress. */
-    private final class Attempt {
+    /** A request in progress. Each redirection begins another {@link Hop}; the last one has the outcome. */
+    private final class Request {
         private final Cmd command;
         private final long patience;
         private final Consumer<Result> then;
         private int redirections;
 
-        Attempt(Cmd command, long patience, Consumer<Result> then) {
+        Request(Cmd command, long patience, Consumer<Result> then) {
             this.command = command;
             this.patience = patience;
             this.then = then;
         }
 
-        /** Sends it to the node that an {@code ASK} has named, or to the one that serves the key. */
-        void begin(Node asked) {
-            Hop hop = new Hop(this, Clock.plus(Clock.now(), patience), asked != null);
-            if (asked != null) {
-                hop.open(asked, hop.end);
-                return;
-            }
+        /** Sends it to the node that serves the key: on the present connection, otherwise on one to that node. */
+        void toOwner() {
+            Hop hop = new Hop(this, false);
             Connection present = own;
             if (present != null && (isPinned || present.isOpen())) {
                 hop.send(present, null);
             } else if (isPinned) {
-                hop.fail(new LockConnectionException(network.name(),
+                fail(new LockConnectionException(network.name(),
                         "the connection to which the hold was bound has ended", null));
             } else {
                 hop.locate(network.router().otherSeeds());
             }
         }
 
-        void redirected(Node by, String[] words) {
+        void redirected(Redirection redirection) {
             if (++redirections >= REDIRECTIONS) {
-                then.accept(new Result(null, new LockConnectionException(network.name(),
-                        "sent on from node to node without end", null)));
+                fail(new LockConnectionException(network.name(), "sent on from node to node without end", null));
                 return;
             }
-            Node target;
-            int moved;
-            try {
-                moved = Integer.parseInt(words[1]);
-                // An empty host is that of the node that answers.
-                Node named = Node.read(words[2].startsWith(":") ? by.host() + words[2] : words[2], 0);
-                target = named;
-            } catch (IllegalArgumentException foreign) {
-                then.accept(new Result(null, Reply.foreign(by.name())));
-                return;
-            }
-            dropOwn();
-            if (words[0].equals("ASK")) {
-                begin(target);
+            keepOwn();
+            if (redirection.isAsk()) {
+                new Hop(this, true).connect(redirection.target());
             } else {
-                network.router().learn(moved, target);
+                network.router().learn(redirection.slot(), redirection.target());
                 failures = 0;
-                begin(null);
-            }
-        }
-    }
-
-    /** An attempt at one node: its connection, its request, and the time for both. It ends once. */
-    private final class Hop {
-        private final Attempt attempt;
-        private final long end;
-        private final boolean isAsking;
-        private final AtomicBoolean isOver = new AtomicBoolean();
-        private volatile Loop.Timer timer;
-
-        Hop(Attempt attempt, long end, boolean isAsking) {
-            this.attempt = attempt;
-            this.end = end;
-            this.isAsking = isAsking;
-        }
-
-        private boolean finish() {
-            if (!isOver.compareAndSet(false, true)) {
-                return false;
-            }
-            Loop.Timer present = timer;
-            if (present != null) {
-                present.cancel();
-            }
-            return true;
-        }
-
-        private void within(long until, Runnable onTimeout) {
-            timer = network.loop().at(until, onTimeout);
-            if (isOver.get()) {
-                timer.cancel();
+                toOwner();
             }
         }
 
         void fail(LockException error) {
-            if (finish()) {
-                attempt.then.accept(new Result(null, error));
-            }
+            then.accept(new Result(null, error));
+        }
+    }
+
+    /**
+     * The way of a request to one node, step by step: {@link #locate}, {@link #connect}, {@link #send}, {@link
+     * #received}. Each step has the rest of the time, and calls the next one or ends the request.
+     */
+    private final class Hop {
+        private final Request request;
+        /** Whether the node is that of an {@code ASK}, which does not own the slot yet. */
+        private final boolean isAsking;
+        private final long end;
+
+        Hop(Request request, boolean isAsking) {
+            this.request = request;
+            this.isAsking = isAsking;
+            this.end = Clock.plus(Clock.now(), request.patience);
         }
 
-        /** Looks for the node. One that cannot be reached is an error only when no other seed is left. */
-        void locate(int others) {
+        /** Looks for the node of the key. With other seeds left, one that cannot be reached is no error yet. */
+        void locate(int otherSeeds) {
             CompletableFuture<Node> located = network.router().nodeOf(slot, failures);
             if (located.isDone() && !located.isCompletedExceptionally()) {
-                openOr(located.join(), others);
+                connectOrTryOther(located.join(), otherSeeds);
                 return;
             }
-            Hop looking = new Hop(attempt, end, false);
-            looking.within(end, () -> {
-                if (looking.finish()) {
-                    fail(Errors.noAnswer(network.name()));
-                }
-            });
+            Deadline deadline =
+                    new Deadline(network.loop(), end, () -> request.fail(Errors.noAnswer(network.name())));
             located.whenComplete((node, failure) -> {
-                if (!looking.finish()) {
+                if (!deadline.isMet()) {
                     return;
                 }
                 if (failure != null) {
-                    fail(Errors.ofTransport(network.name(), unwrapped(failure)));
+                    request.fail(Errors.ofTransport(network.name(), unwrapped(failure)));
                 } else {
-                    openOr(node, others);
+                    connectOrTryOther(node, otherSeeds);
                 }
             });
         }
 
-        private void openOr(Node node, int others) {
-            if (others == 0) {
-                open(node, end);
+        /** Connects to the node in half of the time, if other seeds are left for the other half. */
+        private void connectOrTryOther(Node node, int otherSeeds) {
+            if (otherSeeds == 0) {
+                connect(node);
                 return;
             }
             long now = Clock.now();
-            Hop first = new Hop(new Attempt(attempt.command, attempt.patience, result -> {
-                boolean mayTry = result.error() != null && result.error().isPassing() && Clock.now() < end;
-                if (mayTry) {
-                    locate(others - 1);
+            connect(node, now + (end - now) / 2, error -> {
+                if (error.isPassing() && Clock.now() < end) {
+                    locate(otherSeeds - 1);
                 } else {
-                    fail(result.error());
-                }
-            }), now + (end - now) / 2, false);
-            first.connect(node, first.end, (connection, shared) -> send(connection, shared));
-        }
-
-        void open(Node node, long until) {
-            connect(node, until, this::send);
-        }
-
-        /** Connects, and goes on with the connection; a failure ends this hop. */
-        private void connect(Node node, long until, BiConsumer<Connection, Shared> onOpen) {
-            Shared shared = waits ? null : network.router().shared(node);
-            Connection pooled = waits ? network.pool().take(node) : null;
-            if (shared != null && shared.isOpen()) {
-                onOpen.accept(shared.opened().join(), shared);
-                return;
-            }
-            CompletableFuture<Connection> opening = shared != null ? shared.opened()
-                    : pooled != null ? CompletableFuture.completedFuture(pooled)
-                    : network.connector().open(node, network.router().login());
-            Hop connecting = new Hop(attempt, until, isAsking);
-            connecting.within(until, () -> {
-                if (connecting.finish()) {
-                    countFailure();
-                    if (!waits) {
-                        network.router().reroute(node);
-                    }
-                    fail(Errors.noAnswer(node.name()));
+                    request.fail(error);
                 }
             });
-            opening.whenComplete((connection, failure) -> {
-                if (!connecting.finish()) {
-                    // Given up; the shared one is kept for others.
+        }
+
+        void connect(Node node) {
+            connect(node, end, request::fail);
+        }
+
+        private void connect(Node node, long until, Consumer<LockException> onFailure) {
+            Shared shared = waits ? null : network.router().shared(node);
+            if (shared != null && shared.isOpen()) {
+                send(shared.opened().join(), shared);
+                return;
+            }
+            Deadline deadline = new Deadline(network.loop(), until, () -> {
+                countFailure();
+                if (!waits) {
+                    network.router().reroute(node);
+                }
+                onFailure.accept(Errors.noAnswer(node.name()));
+            });
+            (shared != null ? shared.opened() : openOwn(node)).whenComplete((connection, failure) -> {
+                if (!deadline.isMet()) {
+                    // The shared one is kept for others.
                     if (waits && connection != null) {
                         connection.close();
                     }
                 } else if (failure != null) {
                     countFailure();
-                    fail(Errors.ofTransport(node.name(), unwrapped(failure)));
+                    onFailure.accept(Errors.ofTransport(node.name(), unwrapped(failure)));
                 } else {
-                    onOpen.accept(connection, shared);
+                    send(connection, shared);
                 }
             });
         }
 
+        /** Sends the request; {@code shared} is null for a connection of its own. */
         void send(Connection connection, Shared shared) {
             String server = connection.node().name();
             if (!connection.isOpen()) {
                 // Nothing was sent, so this is no unanswered request.
                 dropFailed(connection, shared);
-                fail(new LockConnectionException(server, "the connection failed", null));
+                request.fail(new LockConnectionException(server, "the connection failed", null));
                 return;
             }
             own = waits ? connection : null;
+            // In this order: abandon() may be called at the same time, and is followed by wasUnanswered().
             unanswered = true;
             if (isAbandoned) {
                 unanswered = false;
-                giveBack(connection);
-                fail(new LockConnectionException(server, "the request was given up", null));
+                keepOwn();
+                request.fail(new LockConnectionException(server, "the request was given up", null));
                 return;
             }
-            within(end, () -> {
-                if (finish()) {
-                    dropFailed(connection, shared);
-                    attempt.then.accept(new Result(null, Errors.noAnswer(server)));
-                }
+            Deadline deadline = new Deadline(network.loop(), end, () -> {
+                dropFailed(connection, shared);
+                request.fail(Errors.noAnswer(server));
             });
-            connection.send(attempt.command, isAsking, raw -> {
-                if (finish()) {
-                    received(connection, shared, raw);
+            connection.send(request.command, isAsking, reply -> {
+                if (deadline.isMet()) {
+                    received(connection, shared, reply);
                 } else if (waits) {
                     connection.close();
                 }
             });
         }
 
-        private void received(Connection connection, Shared shared, Connection.Raw raw) {
+        private void received(Connection connection, Shared shared, Connection.Raw reply) {
             String server = connection.node().name();
-            if (raw.broken() != null) {
+            if (reply.broken() != null) {
                 dropFailed(connection, shared);
-                attempt.then.accept(new Result(null, Errors.ofTransport(server, raw.broken())));
+                request.fail(Errors.ofTransport(server, reply.broken()));
                 return;
             }
             unanswered = false;
             if (isAsking) {
                 // Only this request was sent there: the next one begins at the node that has the slot.
-                dropOwn();
+                keepOwn();
             }
-            if (raw.error() == null) {
+            if (reply.error() == null) {
                 failures = 0;
                 answeredBy = shared;
-                attempt.then.accept(new Result(raw.value(), null));
+                request.then.accept(new Result(reply.value(), null));
+            } else if (slot != Slots.NONE && !isPinned && Redirection.isRedirection(reply.error())) {
+                redirected(connection.node(), reply.error());
+            } else {
+                answeredBy = shared;
+                refused(connection, shared, Errors.ofServer(server, reply.error()));
+            }
+        }
+
+        private void redirected(Node by, String error) {
+            Redirection redirection;
+            try {
+                redirection = Redirection.read(error, by);
+            } catch (LockException foreign) {
+                request.fail(foreign);
                 return;
             }
-            String[] words = raw.error().split(" ");
-            boolean isRedirection = words.length >= 3 && (words[0].equals("MOVED") || words[0].equals("ASK"));
-            if (isRedirection && slot != Slots.NONE && !isPinned) {
-                attempt.redirected(connection.node(), words);
-                return;
-            }
-            answeredBy = shared;
-            LockException error = Errors.ofServer(server, raw.error());
+            request.redirected(redirection);
+        }
+
+        private void refused(Connection connection, Shared shared, LockException error) {
             if (error instanceof RefusedException refused && refused.isElsewhere() && !isPinned) {
                 // Another node may serve the key: the next request looks for it.
                 drop(connection, shared);
@@ -370,20 +330,20 @@ public final class Caller {
                     network.router().reroute(connection.node());
                 }
             }
-            attempt.then.accept(new Result(null, error));
+            request.fail(error);
         }
+    }
 
-        private void giveBack(Connection connection) {
-            if (waits) {
-                own = null;
-                network.pool().put(connection);
-            }
-        }
+    /** A connection for this waiting caller alone: an idle one, or a new one. */
+    private CompletableFuture<Connection> openOwn(Node node) {
+        Connection idle = network.pool().take(node);
+        return idle != null ? CompletableFuture.completedFuture(idle)
+                : network.connector().open(node, network.router().login());
+    }
 
-        private void dropFailed(Connection connection, Shared shared) {
-            drop(connection, shared);
-            countFailure();
-        }
+    private void dropFailed(Connection connection, Shared shared) {
+        drop(connection, shared);
+        countFailure();
     }
 
     /**
@@ -407,7 +367,8 @@ public final class Caller {
         }
     }
 
-    private void dropOwn() {
+    /** Returns the connection of a waiting caller to the pool. */
+    private void keepOwn() {
         Connection present = own;
         own = null;
         if (present != null) {

@@ -11,7 +11,6 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CompletionStage;
-import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.function.Consumer;
 import redislock.LockException;
 import redislock.RefusedException;
@@ -182,18 +181,13 @@ final class Subscriptions {
     /** Sends a subscription; {@code then} gets null when it is confirmed in time. */
     private void send(Subscription subscription, boolean isSharded, byte[] channel, Consumer<LockException> then) {
         Loop loop = network.loop();
-        AtomicBoolean isOver = new AtomicBoolean();
-        Loop.Timer timer = loop.after(network.patience() / 2, () -> {
-            if (isOver.compareAndSet(false, true)) {
-                then.accept(Errors.noAnswer(subscription.node));
-            }
-        });
+        Deadline deadline = new Deadline(loop, Clock.plus(Clock.now(), network.patience() / 2),
+                () -> then.accept(Errors.noAnswer(subscription.node)));
         CompletionStage<Void> sent = isSharded
                 ? subscription.link.async().ssubscribe(channel)
                 : subscription.link.async().subscribe(channel);
         sent.whenComplete((unused, failure) -> {
-            if (isOver.compareAndSet(false, true)) {
-                timer.cancel();
+            if (deadline.isMet()) {
                 LockException error = failure == null ? null : Errors.ofTransport(subscription.node, failure);
                 loop.execute(() -> then.accept(error));
             }
