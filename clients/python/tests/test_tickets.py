@@ -92,8 +92,8 @@ def test_the_first_ticket_subscribes_and_asks_again() -> None:
 def test_a_grant_by_the_reply() -> None:
     line = Line()
     number = line.file()
-    line.answer(Granted(7, SENT))
-    assert line.outcomes[number] == [Granted(7, SENT)]
+    line.answer(Granted((7,), SENT))
+    assert line.outcomes[number] == [Granted((7,), SENT)]
 
 
 def test_a_message_may_come_before_the_reply() -> None:

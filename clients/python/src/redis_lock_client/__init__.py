@@ -38,6 +38,7 @@ from .errors import (
     WrongType,
 )
 from .lock import Lock, Lost
+from .multi_lock import MultiLock
 from .outcome import LostReason, Mode, Released
 from .server import Latch, Permit, ReadWriteLock, Semaphore, SemaphoreInfo, Server, Unreleased
 from .statistics import Statistics
@@ -58,6 +59,7 @@ __all__ = [
     "Lost",
     "LostReason",
     "Mode",
+    "MultiLock",
     "NoAnswer",
     "NoPermission",
     "NotAcquired",

@@ -1,10 +1,11 @@
-"""The common part of both ``Lock`` classes: the constructor of redis-py's ``Lock``, and the hold of each thread."""
+"""The common part of the classes of locks, for threads and for asyncio: the arguments, and the hold of each thread."""
 
 from __future__ import annotations
 
 import logging
 import os
 import threading
+from collections.abc import Iterable
 from typing import Any, Callable, Optional, Union
 
 from redis import exceptions as redis_errors
@@ -12,7 +13,16 @@ from redis import exceptions as redis_errors
 from ._engine.commands import Claim, Kind
 from ._engine.hold import Hold
 from ._engine.loss import Notice
-from ._engine.terms import Terms, Text, checked_owner, checked_span, checked_terms, checked_wait
+from ._engine.terms import (
+    Terms,
+    Text,
+    checked_key,
+    checked_keys,
+    checked_owner,
+    checked_span,
+    checked_terms,
+    checked_wait,
+)
 from .errors import ConfigError, Error, NotAcquired, NotOwned, Refused
 from .outcome import LostReason, Mode
 
@@ -41,26 +51,27 @@ class OneForAll:
         self.pid = 0
 
 
-class BaseLock:
-    """The arguments of a lock, checked, and what of it is held."""
+class AnyLock:
+    """The arguments of a lock of one key or several, checked, and what of it is held."""
+
+    local: Union[ThreadLocal, OneForAll]
 
     def __init__(
         self,
         redis: Any,
-        name: Text,
-        timeout: Optional[Number] = None,
-        sleep: Number = 0.1,
-        blocking: bool = True,
-        blocking_timeout: Optional[Number] = None,
-        thread_local: bool = True,
-        raise_on_release_error: bool = True,
+        timeout: Optional[Number],
+        blocking: bool,
+        blocking_timeout: Optional[Number],
+        thread_local: bool,
+        raise_on_release_error: bool,
         *,
-        lease: Optional[Number] = None,
-        margin: Optional[Number] = None,
-        owner: Optional[Text] = None,
-        mode: Mode = Mode.EXCLUSIVE,
-        renew: Optional[bool] = None,
-        on_lost: Optional[Callable[[LostReason], Any]] = None,
+        lease: Optional[Number],
+        margin: Optional[Number],
+        owner: Optional[Text],
+        mode: Mode,
+        renew: Optional[bool],
+        session: bool,
+        on_lost: Optional[Callable[[LostReason], Any]],
     ) -> None:
         if timeout is not None and lease is not None:
             raise ConfigError("lease is another word for timeout: give one of them")
@@ -70,10 +81,8 @@ class BaseLock:
             raise ConfigError("on_lost is a function")
         checked_wait(blocking_timeout)
         self.redis = redis
-        self.name = name
         #: The lease of a lock that is not renewed, in seconds.
         self.timeout = timeout
-        self.sleep = sleep
         self.blocking = blocking
         self.blocking_timeout = blocking_timeout
         self.thread_local = bool(thread_local)
@@ -83,17 +92,37 @@ class BaseLock:
         self._owner = owner
         self._kind = Kind(mode)
         self._renew = renew
+        self._session = bool(session)
         self._on_lost = on_lost
-        self.local: Union[ThreadLocal, OneForAll] = ThreadLocal() if self.thread_local else OneForAll()
+        self.local = ThreadLocal() if self.thread_local else OneForAll()
         self._terms_of: Any = timeout
         self._terms = self._checked()
+
+    def _keys(self) -> tuple[bytes, ...]:
+        """The keys, checked."""
+        raise NotImplementedError
+
+    @property
+    def name_text(self) -> Any:
+        """The name, for errors."""
+        raise NotImplementedError
 
     def _checked(self) -> Terms:
         # redis-py takes a timeout of 0 for none.
         timeout = self.timeout or None
         renews = timeout is None if self._renew is None else self._renew
         lease = timeout if timeout is not None else self._lease
-        return checked_terms(self.name, self._kind, lease=lease, margin=self._margin, owner=self._owner, renews=renews)
+        if self._session and (lease is not None or not renews):
+            raise ConfigError("the server sets and renews the lease of a session: no timeout, no lease, no renew=False")
+        return checked_terms(
+            self._keys(),
+            self._kind,
+            lease=lease,
+            margin=self._margin,
+            owner=self._owner,
+            renews=renews,
+            is_session=self._session,
+        )
 
     def _terms_for(self, token: Optional[Text]) -> Terms:
         """The terms of an acquisition by this owner."""
@@ -132,7 +161,7 @@ class BaseLock:
         return hold, None if hold is not None or token is None else self._claim(token)
 
     def _claim(self, token: Text) -> Claim:
-        return Claim(self._terms.key, checked_owner(token, self._kind), self._kind)
+        return Claim(self._terms.keys, checked_owner(token, self._kind), self._kind)
 
     def _held(self, doing: str) -> Union[Hold, Claim]:
         """What is held, for a method that needs it."""
@@ -149,25 +178,14 @@ class BaseLock:
         return self._terms_for(None).lease
 
     @property
-    def name_text(self) -> Union[str, bytes]:
-        """The name, for errors."""
-        return bytes(self.name) if isinstance(self.name, (bytearray, memoryview)) else self.name
-
-    @property
     def _notice(self) -> Notice:
         hold = self._hold()
         return NOT_HELD if hold is None else hold.notice
 
-    @property
-    def token(self) -> Optional[int]:
-        """The fencing token of the hold: higher than that of every earlier grant of this name. Pass it to the resource
-        that the lock protects, which has to refuse lower ones. None: not held by this object."""
-        hold = self._hold()
-        return None if hold is None else hold.token
-
     def valid_for(self) -> float:
-        """How long the lock is certainly still held, in seconds: the lease less a millisecond, less the time since the
-        last confirmed request was sent, by the monotonic or the wall clock, whichever shows more. 0: not held."""
+        """How long the lock is certainly still held, in seconds, of several keys all of them: the lease less a
+        millisecond, less the time since the last confirmed request was sent, by the monotonic or the wall clock,
+        whichever shows more. 0: not held."""
         hold = self._hold()
         return 0.0 if hold is None else hold.valid_for()
 
@@ -197,3 +215,126 @@ class BaseLock:
         if self.raise_on_release_error:
             raise error
         logger.warning("Lock was unlocked or no longer owned when exiting context manager.")
+
+
+class BaseLock(AnyLock):
+    """The arguments of redis-py's ``Lock``."""
+
+    def __init__(
+        self,
+        redis: Any,
+        name: Text,
+        timeout: Optional[Number] = None,
+        sleep: Number = 0.1,
+        blocking: bool = True,
+        blocking_timeout: Optional[Number] = None,
+        thread_local: bool = True,
+        raise_on_release_error: bool = True,
+        *,
+        lease: Optional[Number] = None,
+        margin: Optional[Number] = None,
+        owner: Optional[Text] = None,
+        mode: Mode = Mode.EXCLUSIVE,
+        renew: Optional[bool] = None,
+        session: bool = False,
+        on_lost: Optional[Callable[[LostReason], Any]] = None,
+    ) -> None:
+        self.name = name
+        self.sleep = sleep
+        super().__init__(
+            redis,
+            timeout,
+            blocking,
+            blocking_timeout,
+            thread_local,
+            raise_on_release_error,
+            lease=lease,
+            margin=margin,
+            owner=owner,
+            mode=mode,
+            renew=renew,
+            session=session,
+            on_lost=on_lost,
+        )
+
+    def _keys(self) -> tuple[bytes, ...]:
+        return (checked_key(self.name),)
+
+    @property
+    def name_text(self) -> Union[str, bytes]:
+        """The name, for errors."""
+        return _name_of(self.name)
+
+    @property
+    def token(self) -> Optional[int]:
+        """The fencing token of the hold: higher than that of every earlier grant of this name. Pass it to the resource
+        that the lock protects, which has to refuse lower ones. None: not held by this object."""
+        hold = self._hold()
+        return None if hold is None else hold.token
+
+
+class BaseMultiLock(AnyLock):
+    """The arguments of ``MultiLock``."""
+
+    def __init__(
+        self,
+        redis: Any,
+        names: Iterable[Text],
+        timeout: Optional[Number] = None,
+        *,
+        blocking: bool = True,
+        blocking_timeout: Optional[Number] = None,
+        thread_local: bool = True,
+        raise_on_release_error: bool = True,
+        lease: Optional[Number] = None,
+        margin: Optional[Number] = None,
+        owner: Optional[Text] = None,
+        mode: Mode = Mode.EXCLUSIVE,
+        renew: Optional[bool] = None,
+        on_lost: Optional[Callable[[LostReason], Any]] = None,
+    ) -> None:
+        #: The keys, in the caller's order.
+        self.names: tuple[Union[str, bytes], ...] = checked_names(names)
+        super().__init__(
+            redis,
+            timeout,
+            blocking,
+            blocking_timeout,
+            thread_local,
+            raise_on_release_error,
+            lease=lease,
+            margin=margin,
+            owner=owner,
+            mode=mode,
+            renew=renew,
+            session=False,
+            on_lost=on_lost,
+        )
+
+    def _keys(self) -> tuple[bytes, ...]:
+        return tuple(checked_key(name) for name in self.names)
+
+    @property
+    def name_text(self) -> tuple[Union[str, bytes], ...]:
+        """The names, for errors."""
+        return self.names
+
+    @property
+    def tokens(self) -> dict[Union[str, bytes], int]:
+        """The fencing token of each key, by its name. A token fences the resource that its own key protects; tokens of
+        two keys cannot be compared. Empty: not held by this object."""
+        hold = self._hold()
+        return {} if hold is None else dict(zip(self.names, hold.tokens))
+
+
+def _name_of(name: Text) -> Union[str, bytes]:
+    return name if isinstance(name, (str, bytes)) else bytes(name)
+
+
+def checked_names(names: Any) -> tuple[Union[str, bytes], ...]:
+    """The names of several keys, each of them once."""
+    if isinstance(names, (str, bytes, bytearray, memoryview)) or not isinstance(names, Iterable):
+        raise ConfigError("the keys of a MultiLock are several texts or bytes, not one")
+    found = list(names)
+    checked_keys(found)
+    return tuple(map(_name_of, found))

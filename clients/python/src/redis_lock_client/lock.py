@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import threading
 from types import TracebackType
-from typing import Any, Callable, Literal, Optional
+from typing import Any, Callable, Literal, Optional, TypeVar
 
 from redis import exceptions as redis_errors
 
-from ._base import BaseLock, Number
+from ._base import AnyLock, BaseLock, Number
 from ._engine.commands import Claim
 from ._engine.engine import Engine
 from ._engine.hold import Hold
 from ._engine.loss import Notice
 from ._engine.terms import Text, checked_lease, checked_span
-from ._threads import home_of
+from ._threads import Home, home_of
 from .errors import Error, NotAcquired, NotOwned
 from .outcome import LostReason, Mode, Released
+
+L = TypeVar("L", bound="ThreadLock")
 
 
 class Lost:
@@ -45,73 +47,18 @@ class Lost:
         return self.is_set()
 
 
-class Lock(BaseLock):
-    """A lock of the redis-lock module, in the place of ``redis.lock.Lock``.
+class ThreadLock(AnyLock):
+    """The methods of a lock of one key or several, for threads."""
 
-    The parameters before the star are those of redis-py. ``timeout`` is the lease of a lock that is not renewed. A lock
-    without a timeout is renewed until it is released, as redis-py's lock without a timeout never ends. ``sleep`` is
-    accepted and not used, since a wait polls nothing.
-
-    :param redis: a client of redis-py; all locks of a client share connections.
-    :param name: the key, as text or bytes. It is a hash, not a string as with redis-py.
-    :param timeout: the lease in seconds, not renewed. None or 0: renewed until the release.
-    :param blocking: whether :meth:`acquire` waits.
-    :param blocking_timeout: how long it waits, in seconds; None for no limit.
-    :param thread_local: whether each thread sees only its own hold.
-    :param raise_on_release_error: whether leaving a ``with`` statement raises when the lock was lost.
-    :param lease: the lease in seconds of a lock that is renewed (30 by default). Not together with ``timeout``.
-    :param margin: how long before the end of the lease a loss is reported, in seconds (a sixth of the lease).
-    :param owner: the owner, a name that no other thread or process uses at the same time. It is a credential: every
-        client that knows it can release the lock. None: a fresh one for each acquisition.
-    :param mode: ``Mode.READ`` or ``Mode.WRITE`` for a read-write lock.
-    :param renew: whether the lease is renewed; None: if there is no timeout.
-    :param on_lost: called with the :class:`LostReason` in a thread of its own when the lock is lost.
-    :raises ConfigError: when an argument is out of its bounds. It is a ``ValueError``.
-    """
-
-    def __init__(
-        self,
-        redis: Any,
-        name: Text,
-        timeout: Optional[Number] = None,
-        sleep: Number = 0.1,
-        blocking: bool = True,
-        blocking_timeout: Optional[Number] = None,
-        thread_local: bool = True,
-        raise_on_release_error: bool = True,
-        *,
-        lease: Optional[Number] = None,
-        margin: Optional[Number] = None,
-        owner: Optional[Text] = None,
-        mode: Mode = Mode.EXCLUSIVE,
-        renew: Optional[bool] = None,
-        on_lost: Optional[Callable[[LostReason], Any]] = None,
-    ) -> None:
-        super().__init__(
-            redis,
-            name,
-            timeout,
-            sleep,
-            blocking,
-            blocking_timeout,
-            thread_local,
-            raise_on_release_error,
-            lease=lease,
-            margin=margin,
-            owner=owner,
-            mode=mode,
-            renew=renew,
-            on_lost=on_lost,
-        )
-        self._home = home_of(redis)
+    _home: Home
 
     @property
     def lost(self) -> Lost:
         """The loss of the present hold: ``is_set()``, ``wait(timeout)``, ``reason``."""
         return Lost(self._notice)
 
-    def __enter__(self) -> Lock:
-        if self.acquire():
+    def __enter__(self: L) -> L:
+        if self._acquire(None, None, None):
             return self
         raise NotAcquired("Unable to acquire lock within the time specified", self.name_text)
 
@@ -126,22 +73,7 @@ class Lock(BaseLock):
         except redis_errors.LockError as error:
             self._left(error)
 
-    def acquire(
-        self,
-        sleep: Optional[Number] = None,
-        blocking: Optional[bool] = None,
-        blocking_timeout: Optional[Number] = None,
-        token: Optional[Text] = None,
-    ) -> bool:
-        """Acquires the lock (``LOCK.ACQUIRE``); False when another owner holds it until the end of the wait.
-
-        The waits of all processes are in one queue, in order. A wait with a limit returns at most 0.3 s after it, also
-        when the server hangs; a wait without a limit goes on when connections break and servers are replaced.
-
-        :param token: the owner of this acquisition.
-        :raises ConnectionFailed: when the server could not be reached within the limit.
-        :raises Refused: when the server refuses (:class:`WrongType`, :class:`NoPermission`, :class:`Deadlock`, ...).
-        """
+    def _acquire(self, blocking: Optional[bool], blocking_timeout: Optional[Number], token: Optional[Text]) -> bool:
         wait = self._wait_of(blocking, blocking_timeout)
         terms = self._terms_for(token)
         on_lost = None if self._on_lost is None else self._tell
@@ -158,13 +90,13 @@ class Lock(BaseLock):
         threading.Thread(target=self._on_lost, args=(reason,), name="redis-lock-lost", daemon=True).start()
 
     def locked(self) -> bool:
-        """Whether any owner holds the lock (``LOCK.INFO``, for which the user needs permission)."""
-        key = self._terms.key
-        return bool(self._home.call(lambda engine: engine.holders(key)))
+        """Whether any owner holds the lock, or one of several (``LOCK.INFO``, for which the user needs permission)."""
+        keys = self._terms.keys
+        return self._home.call(lambda engine: engine.is_any_held(keys))
 
     def owned(self) -> bool:
-        """Whether this object holds the lock, by the server (``LOCK.INFO``; a user without permission renews it for its
-        remaining time instead)."""
+        """Whether this object holds the lock, of several all of them, by the server (``LOCK.INFO``; a user without
+        permission renews it for its remaining time instead)."""
         hold = self._hold()
         if hold is not None:
             return self._home.call(lambda engine: engine.holds_lock(hold))
@@ -172,15 +104,16 @@ class Lock(BaseLock):
         if token is None:
             return False
         claim = self._claim(token)
-        return claim.owner in self._home.call(lambda engine: engine.holders(claim.key))
+        return self._home.call(lambda engine: engine.owns(claim))
 
     def release(self) -> None:
-        """Releases the lock (``LOCK.RELEASE``). It is free then, or the next waiter's.
+        """Releases the lock (``LOCK.RELEASE``, of several keys ``LOCK.MRELEASE``). It is free then, or the next
+        waiter's.
 
         If the server does not answer within the response timeout (5 s), this raises, and the release goes on in the
         background until the lease is over: :meth:`Server.settled` waits for that and reports a failure.
 
-        :raises NotOwned: when it was lost before.
+        :raises NotOwned: when it was lost before, or one of several. The others are released.
         :raises NotAcquired: when this object does not hold it.
         :raises ConnectionFailed: when the server did not answer in time.
         """
@@ -209,7 +142,7 @@ class Lock(BaseLock):
             raise self._no_longer("release")
 
     def extend(self, additional_time: Number, replace_ttl: bool = False) -> Literal[True]:
-        """Adds time to the lease, or replaces it by this time (``LOCK.RENEW``).
+        """Adds time to the lease, or replaces it by this time (``LOCK.RENEW``, ``LOCK.MRENEW``).
 
         :param additional_time: in seconds.
         :raises NotOwned: when the lock was lost.
@@ -224,7 +157,7 @@ class Lock(BaseLock):
         return self._set_lease(held, checked_lease(lease), "extend")
 
     def reacquire(self) -> Literal[True]:
-        """Sets the lease to the timeout again (``LOCK.RENEW``). Raises as :meth:`extend` does."""
+        """Sets the lease to the timeout again. Raises as :meth:`extend` does."""
         held = self._held("reacquire")
         return self._set_lease(held, self._check_timeout("reacquire"), "reacquire")
 
@@ -242,3 +175,88 @@ class Lock(BaseLock):
         except NotOwned as error:
             raise self._no_longer(doing) from error
         return True
+
+
+class Lock(ThreadLock, BaseLock):
+    """A lock of the redis-lock module, in the place of ``redis.lock.Lock``.
+
+    The parameters before the star are those of redis-py. ``timeout`` is the lease of a lock that is not renewed. A lock
+    without a timeout is renewed until it is released, as redis-py's lock without a timeout never ends. ``sleep`` is
+    accepted and not used, since a wait polls nothing.
+
+    :param redis: a client of redis-py; all locks of a client share connections.
+    :param name: the key, as text or bytes. It is a hash, not a string as with redis-py.
+    :param timeout: the lease in seconds, not renewed. None or 0: renewed until the release.
+    :param blocking: whether :meth:`acquire` waits.
+    :param blocking_timeout: how long it waits, in seconds; None for no limit.
+    :param thread_local: whether each thread sees only its own hold.
+    :param raise_on_release_error: whether leaving a ``with`` statement raises when the lock was lost.
+    :param lease: the lease in seconds of a lock that is renewed (30 by default). Not together with ``timeout``.
+    :param margin: how long before the end of the lease a loss is reported, in seconds (a sixth of the lease).
+    :param owner: the owner, a name that no other thread or process uses at the same time. It is a credential: every
+        client that knows it can release the lock. None: a fresh one for each acquisition.
+    :param mode: ``Mode.READ`` or ``Mode.WRITE`` for a read-write lock.
+    :param renew: whether the lease is renewed; None: if there is no timeout.
+    :param session: whether a hold is bound to a connection of its own (``SESSION``). The server renews the lease
+        (``lock.session-lease``, 10 s) while the connection lives, and releases the lock at once when it ends, so also
+        when this process ends for any reason. A broken connection is a loss (``LostReason.DISCONNECTED``), which a
+        lease would outlive. The user needs ``+lock.info``. Not together with ``timeout``, ``lease`` or ``renew=False``.
+    :param on_lost: called with the :class:`LostReason` in a thread of its own when the lock is lost.
+    :raises ConfigError: when an argument is out of its bounds. It is a ``ValueError``.
+    """
+
+    def __init__(
+        self,
+        redis: Any,
+        name: Text,
+        timeout: Optional[Number] = None,
+        sleep: Number = 0.1,
+        blocking: bool = True,
+        blocking_timeout: Optional[Number] = None,
+        thread_local: bool = True,
+        raise_on_release_error: bool = True,
+        *,
+        lease: Optional[Number] = None,
+        margin: Optional[Number] = None,
+        owner: Optional[Text] = None,
+        mode: Mode = Mode.EXCLUSIVE,
+        renew: Optional[bool] = None,
+        session: bool = False,
+        on_lost: Optional[Callable[[LostReason], Any]] = None,
+    ) -> None:
+        super().__init__(
+            redis,
+            name,
+            timeout,
+            sleep,
+            blocking,
+            blocking_timeout,
+            thread_local,
+            raise_on_release_error,
+            lease=lease,
+            margin=margin,
+            owner=owner,
+            mode=mode,
+            renew=renew,
+            session=session,
+            on_lost=on_lost,
+        )
+        self._home = home_of(redis)
+
+    def acquire(
+        self,
+        sleep: Optional[Number] = None,
+        blocking: Optional[bool] = None,
+        blocking_timeout: Optional[Number] = None,
+        token: Optional[Text] = None,
+    ) -> bool:
+        """Acquires the lock (``LOCK.ACQUIRE``); False when another owner holds it until the end of the wait.
+
+        The waits of all processes are in one queue, in order. A wait with a limit returns at most 0.3 s after it, also
+        when the server hangs; a wait without a limit goes on when connections break and servers are replaced.
+
+        :param token: the owner of this acquisition.
+        :raises ConnectionFailed: when the server could not be reached within the limit.
+        :raises Refused: when the server refuses (:class:`WrongType`, :class:`NoPermission`, :class:`Deadlock`, ...).
+        """
+        return self._acquire(blocking, blocking_timeout, token)

@@ -33,7 +33,7 @@ class Released(enum.Enum):
 class LostReason:
     """Why a lock is no longer held. Compare it with the constants, or read ``kind``."""
 
-    #: ``"taken"``, ``"unconfirmed"`` or ``"refused"``.
+    #: ``"taken"``, ``"unconfirmed"``, ``"refused"`` or ``"disconnected"``.
     kind: str
     #: The first word of the server's error, of a refused renewal.
     code: Optional[str] = None
@@ -45,6 +45,8 @@ class LostReason:
     #: No renewal was confirmed until the margin before the end of the lease; or a lease that is not renewed is ending.
     #: Until the end of the lease this holder still has the lock.
     UNCONFIRMED: ClassVar[LostReason]
+    #: The connection to which the hold was bound (``session=True``) has ended.
+    DISCONNECTED: ClassVar[LostReason]
 
     @staticmethod
     def refused(code: str, text: str) -> LostReason:
@@ -56,8 +58,11 @@ class LostReason:
             return "the lock was lost: the server says that the grant is over"
         if self.kind == "unconfirmed":
             return "the lock was lost: no renewal was confirmed in time"
+        if self.kind == "disconnected":
+            return "the lock was lost: the connection to which it was bound has ended"
         return f"the lock was lost: the server does not renew it: {self.code} {self.text}"
 
 
 LostReason.TAKEN = LostReason("taken")
 LostReason.UNCONFIRMED = LostReason("unconfirmed")
+LostReason.DISCONNECTED = LostReason("disconnected")

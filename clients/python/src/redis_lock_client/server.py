@@ -1,10 +1,10 @@
-"""A server and what is made of it: locks, read-write locks, semaphores and latches, for threads."""
+"""A server and its locks, locks of several keys, read-write locks, semaphores and latches, for threads."""
 
 from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Callable, Optional
@@ -27,6 +27,7 @@ from ._engine.terms import (
 from ._threads import Home, home_of, sync_source_of
 from .errors import ConfigError, Error, bad_reply
 from .lock import Lock, Lost
+from .multi_lock import MultiLock
 from .outcome import LostReason, Mode, Released
 from .statistics import Statistics
 
@@ -108,6 +109,10 @@ class Server:
     def lock(self, name: Text, timeout: Optional[Number] = None, **options: Any) -> Lock:
         """A :class:`Lock`, with the options of its constructor."""
         return Lock(self, name, timeout, **options)
+
+    def multi_lock(self, names: Iterable[Text], timeout: Optional[Number] = None, **options: Any) -> MultiLock:
+        """A :class:`MultiLock` of these keys, with the options of its constructor."""
+        return MultiLock(self, names, timeout, **options)
 
     def read_write_lock(self, name: Text, timeout: Optional[Number] = None, **options: Any) -> ReadWriteLock:
         """A :class:`ReadWriteLock`, with the options of :class:`Lock`."""
@@ -243,7 +248,7 @@ class Semaphore:
         on_lost: Optional[Callable[[LostReason], Any]] = None,
     ) -> None:
         kind = Kind(is_permit=True, limit=None if limit is None else checked_permits(limit, 1))
-        self._terms = checked_terms(key, kind, lease=lease, margin=margin, owner=owner)
+        self._terms = checked_terms((checked_key(key),), kind, lease=lease, margin=margin, owner=owner)
         self._on_lost = on_lost
         self._home = home_of(redis)
 

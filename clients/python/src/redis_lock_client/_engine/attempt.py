@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Optional, cast
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, Optional, Union, cast
 
 from ..errors import Closed, Error, NoAnswer
 from . import commands
@@ -11,8 +12,9 @@ from .hold import Hold, Leftovers, OnLost
 from .moment import left, now
 from .release import First, Undo
 from .reservation import Reservation
+from .session import SessionAttempt
 from .terms import OVERTIME, Terms
-from .wait import Asked, Request, Wait
+from .wait import Asked, Grant, Request, Wait
 
 if TYPE_CHECKING:
     from .engine import Engine
@@ -51,30 +53,37 @@ async def _acquire(engine: Engine, terms: Terms, wait: Optional[float]) -> Optio
         if reservation is None:
             engine.check_open()
             return None
+    if terms.is_session:
+        session = SessionAttempt(engine, terms, claim, reservation)
+        return await _go_on(engine, session, session.run(end), over)
     attempt = _Attempt(engine, terms, claim, reservation)
     try:
         asked = await attempt.wait.try_once(over)
-        if attempt.wait.is_usable(asked):
-            hold = attempt.granted(asked)
+        grant = attempt.wait.grant(asked)
+        if grant is not None:
+            hold = attempt.granted(grant)
             if engine.is_closing:
                 hold.give_back()
             engine.check_open()
             return hold
         engine.check_open()
-        if asked.token is None and asked.error is None and not left(end):
+        if asked.tokens is None and asked.error is None and not left(end):
             attempt.undo()
             return None
     except BaseException:
         attempt.undo()
         raise
-    return await _go_on(engine, attempt, asked, end, over)
+    return await _go_on(engine, attempt, attempt.run(asked, end), over)
 
 
 async def _go_on(
-    engine: Engine, attempt: _Attempt, asked: Asked, end: Optional[float], over: Optional[float]
+    engine: Engine,
+    attempt: Union[_Attempt, SessionAttempt],
+    work: Coroutine[Any, Any, Optional[Hold]],
+    over: Optional[float],
 ) -> Optional[Hold]:
     """Goes on in a task of the engine, which its closing cancels, and gives up at ``over``."""
-    task = engine.spawn_wait(attempt.run(asked, end), attempt.undo)
+    task = engine.spawn_wait(work, attempt.undo)
     try:
         done, _ = await asyncio.wait({task}, timeout=None if over is None else max(0.0, over - now()))
     except BaseException:
@@ -82,7 +91,7 @@ async def _go_on(
         raise
     if not done:
         _give_up(task, attempt)
-        raise NoAnswer(engine.name) from attempt.wait.failure
+        raise NoAnswer(engine.name) from attempt.failure
     if task.cancelled():
         attempt.undo()
         raise Closed("the server object was closed during the wait")
@@ -101,7 +110,7 @@ async def _go_on(
     return hold
 
 
-def _give_up(task: asyncio.Task[Optional[Hold]], attempt: _Attempt) -> None:
+def _give_up(task: asyncio.Task[Optional[Hold]], attempt: Union[_Attempt, SessionAttempt]) -> None:
     if task.done() and not task.cancelled() and task.exception() is None:
         hold = task.result()
         if hold is not None:
@@ -125,23 +134,29 @@ class _Attempt:
             commands.acquire(claim, terms.lease),
             terms.longest_slice(engine.patience),
             terms.reported_after,
+            len(claim.keys),
             is_named=terms.owner is not None,
         )
         self.wait = Wait(engine, request)
 
+    @property
+    def failure(self) -> Optional[Error]:
+        """The error of the last request that failed."""
+        return self.wait.failure
+
     async def run(self, asked: Asked, end: Optional[float]) -> Optional[Hold]:
         """Sends the request until it is granted or ``end`` has come."""
         granted = await self.wait.run(asked, end)
-        return None if granted is None else self.granted(Asked(granted.sent, granted.token))
+        return None if granted is None else self.granted(granted)
 
-    def granted(self, asked: Asked) -> Hold:
+    def granted(self, grant: Grant) -> Hold:
         """The hold of a usable grant."""
         self._is_over = True
         leftovers = Leftovers(self.wait.under_way_until(), self._reservation)
         parked = self.wait.close()
         if parked is not None:
             parked.close()
-        return Hold(self._engine, self._terms, self._claim, asked.token or 0, asked.sent, leftovers)
+        return Hold(self._engine, self._terms, self._claim, grant.tokens, grant.sent, leftovers)
 
     def undo(self) -> None:
         """Undoes the request at the server. Does nothing after a grant, or when called again."""

@@ -59,6 +59,13 @@ class Caller:
         else:
             self._router.put(self._node, link)
 
+    def detach(self) -> Link:
+        """The connection of the last reply, which the caller no longer uses."""
+        link, self._link = self._link, None
+        if link is None:
+            raise ConnectionFailed(self._router.source.name, "the connection has ended")
+        return link
+
     def close(self) -> None:
         """Closes the connection of a waiting caller, and the server removes the waiter."""
         link, self._link = self._link, None

@@ -14,7 +14,6 @@ from typing import Any, Callable, Optional
 from ..errors import Closed, Error, NoPermission, NotLoaded, Refused, Unheard, bad_reply
 from ..outcome import Released
 from ..statistics import Statistics
-from . import commands
 from .attempt import acquire
 from .caller import Caller
 from .commands import Claim, Command
@@ -158,23 +157,38 @@ class Engine:
         holders = field(reply, b"holders")
         return [field(holder, b"owner") for holder in holders] if isinstance(holders, list) else []
 
+    async def is_any_held(self, keys: tuple[bytes, ...]) -> bool:
+        """Whether any owner holds one of these locks."""
+        for key in keys:
+            if await self.holders(key):
+                return True
+        return False
+
+    async def owns(self, claim: Claim) -> bool:
+        """Whether this owner holds all keys of the claim."""
+        for key in claim.keys:
+            if claim.owner not in await self.holders(key):
+                return False
+        return True
+
     async def holds_lock(self, hold: Hold) -> bool:
         """Whether the server says that this hold lasts. A user that may not ask renews it for its remaining time."""
         if hold.notice.is_over or hold.notice.reason is not None:
             return False
+        claim = hold.claim
         try:
-            return hold.claim.owner in await self.holders(hold.claim.key)
+            return await self.owns(claim)
         except NoPermission:
             span = hold.valid_for()
             if span <= 0:
                 return False
             try:
-                reply = await self.repeatable(hold.claim.key, commands.renew(hold.claim, span, hold.token))
+                reply = await self.repeatable(claim.key, hold.renewal(span))
             except Refused as error:
                 if error.code in ("WRONGTYPE", "LOCKTYPE"):
                     return False
                 raise
-            return bool(reply == 1)
+            return bool(reply == len(claim.keys))
         except Refused as error:
             if error.code in ("WRONGTYPE", "LOCKTYPE"):
                 return False

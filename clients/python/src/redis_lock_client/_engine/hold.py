@@ -1,4 +1,4 @@
-"""A held lock or permit: its renewal, the notice of its loss, and its release.
+"""A held lock or permit, or several locks that are held together: the renewal, the notice of a loss, and the release.
 
 The lease is renewed after every third of it. When the server replies that this grant is over, or refuses for good, the
 lock is lost at once. When the server does not reply, the request is repeated until the margin before the end of the
@@ -17,7 +17,7 @@ from ..outcome import LostReason, Released
 from ..statistics import Statistics
 from . import commands
 from .caller import Caller
-from .commands import Claim
+from .commands import Claim, Command, Tokens
 from .loss import Notice
 from .moment import Moment, Pause, now
 from .release import First, Undo, release_until
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from .engine import Engine
 
 #: Codes of refusals that do not change before the lease ends.
-_FINAL = frozenset({"WRONGTYPE", "LOCKTYPE", "NOPERM", "NOAUTH", "WRONGPASS"})
+FINAL = frozenset({"WRONGTYPE", "LOCKTYPE", "NOPERM", "NOAUTH", "WRONGPASS"})
 
 OnLost = Callable[[LostReason], Any]
 
@@ -42,24 +42,27 @@ class Leftovers(NamedTuple):
 
 
 class Hold:
-    """A lock that is held."""
+    """A lock that is held, or several together: when one of them is lost the hold is."""
 
     def __init__(
-        self, engine: Engine, terms: Terms, claim: Claim, token: int, sent: Moment, leftovers: Leftovers
+        self, engine: Engine, terms: Terms, claim: Claim, tokens: Tokens, sent: Moment, leftovers: Leftovers
     ) -> None:
         self.engine = engine
         self.claim = claim
-        #: The fencing token of the grant.
-        self.token = token
+        #: The fencing token of the grant of each key.
+        self.tokens = tokens
         self.lease = terms.lease
         self.notice = Notice()
         #: When the last confirmed request was sent.
         self.confirmed = sent
         #: Called with the reason of a loss.
         self.on_lost: Optional[OnLost] = None
-        self._margin = terms.margin
+        self.margin = terms.margin
         self.renews = terms.renews
         self._leftovers = leftovers
+        # `LOCK.MRENEW` has no tokens. If the request of the acquisition may be served once more, it could take a lost
+        # key again, under another token, and the renewal would not show that the key was lost in between.
+        self._names_tokens = claim.is_multi and leftovers.acquires_until is not None
         self._renewing: Optional[asyncio.Task[None]] = None
         self._renew_timer: Optional[asyncio.TimerHandle] = None
         self._is_counted = True
@@ -70,8 +73,13 @@ class Hold:
         self._schedule_renewal()
 
     @property
+    def token(self) -> int:
+        """The fencing token of the first key."""
+        return self.tokens[0]
+
+    @property
     def _loss_at(self) -> float:
-        return self.confirmed.steady + reported_after(self.lease, self._margin)
+        return self.confirmed.steady + reported_after(self.lease, self.margin)
 
     def valid_for(self) -> float:
         """How long the lock is certainly still held, in seconds. Called by any thread."""
@@ -96,9 +104,10 @@ class Hold:
             # A request was confirmed since the timer was set.
             self._loss_timer = self.engine.loop.call_later(span, self._check_loss)
         else:
-            self._lose(LostReason.UNCONFIRMED)
+            self.lose(LostReason.UNCONFIRMED)
 
-    def _lose(self, reason: LostReason) -> None:
+    def lose(self, reason: LostReason) -> None:
+        """Reports the loss, unless the hold is over."""
         self._stop_renewal()
         self._loss_timer.cancel()
         if self.notice.lose(reason):
@@ -128,30 +137,45 @@ class Hold:
         while self.notice.reason is None and not self.notice.is_over:
             sent = Moment()
             try:
-                reply = await caller.call(commands.renew(self.claim, self.lease, self.token), patience)
+                number = await self._ask(caller, patience)
             except Error as error:
                 engine.counts.renewals_failed += 1
-                if isinstance(error, Refused) and error.code in _FINAL:
-                    self._lose(LostReason.refused(error.code, error.text))
+                if isinstance(error, Refused) and error.code in FINAL:
+                    self.lose(LostReason.refused(error.code, error.text))
                     return
                 if isinstance(error, Refused) and error.code == "READONLY":
                     # Repeated through a new connection, because the address may be another server's by now. Without
                     # cluster or sentinels the second such reply is final.
                     if was_replica and engine.router.source.is_single:
-                        self._lose(LostReason.refused(error.code, error.text))
+                        self.lose(LostReason.refused(error.code, error.text))
                         return
                     was_replica = True
             else:
-                if reply == 1:
+                if number == len(self.claim.keys):
                     engine.counts.renewals += 1
                     self.confirmed = sent
                     self._schedule_renewal()
                     return
                 engine.counts.renewals_failed += 1
-                if reply == 0:
-                    self._lose(LostReason.TAKEN)
+                if number is not None:
+                    self.lose(LostReason.TAKEN)
                     return
             await asyncio.sleep(pause)
+
+    def renewal(self, span: float) -> Command:
+        """The request of a renewal for this time."""
+        return commands.renew(self.claim, span, self.tokens)
+
+    async def _ask(self, caller: Caller, patience: float) -> Optional[int]:
+        """The number of keys that the server has renewed. None: a reply that is none of the module's."""
+        if not self._names_tokens:
+            reply = await caller.call(self.renewal(self.lease), patience)
+            return reply if isinstance(reply, int) else None
+        for one, token in zip(self.claim.each(), self.tokens):
+            reply = await caller.call(commands.renew(one, self.lease, (token,)), patience)
+            if reply != 1:
+                return reply if isinstance(reply, int) else None
+        return len(self.claim.keys)
 
     async def set_lease(self, lease: float) -> None:
         """Gives the lock this lease from now on.
@@ -162,9 +186,9 @@ class Hold:
         self._stop_renewal()
         begun = Moment()
         try:
-            sent = await renew_once(self.engine, self.claim, lease, self.token)
+            sent = await renew_once(self.engine, self.claim, lease, self.tokens)
         except NotOwned:
-            self._lose(LostReason.TAKEN)
+            self.lose(LostReason.TAKEN)
             raise
         except BaseException:
             # It may have been served: the shorter lease counts.
@@ -192,22 +216,25 @@ class Hold:
         :raises Error: when the server could not be reached within the response timeout, or refused.
         """
         engine = self.engine
+        # The others of several keys are still held, and perhaps this one again by a late request.
+        is_taken = self.notice.reason is LostReason.TAKEN
         self._finish()
         over = now() + engine.patience
         engine.resume_use()
         try:
-            result = await release_until(engine, self.claim, self.token, over, over)
+            result = await release_until(engine, self.claim, self.tokens, over, over)
         except asyncio.CancelledError:
             # The caller has given up.
             self._undo(First.GRANT, now() + engine.patience)
             raise
         finally:
             engine.end_use()
+            self._disconnect()
         error = result.error
         if error is None:
             engine.counts.releases += 1
             self._undo(First.NOTHING, result.under_way_until)
-            return result.released
+            return Released.NOT_HELD if is_taken else result.released
         if engine.is_closed:
             engine.counts.releases_failed += 1
             raise Closed("the server object was closed during the release") from error
@@ -221,14 +248,20 @@ class Hold:
     def give_back(self) -> None:
         """Releases the lock in the background. Nothing after a release."""
         if not self.notice.is_over:
-            is_gone = self.notice.reason is LostReason.TAKEN
+            # Of several keys the others are still held.
+            is_gone = self.notice.reason is LostReason.TAKEN and not self.claim.is_multi
             self._finish()
+            self._disconnect()
             self._undo(First.NOTHING if is_gone else First.GRANT, None)
 
     def abandon(self) -> None:
         """Ends the renewal and the notice; the server keeps the hold until its lease ends."""
         if not self.notice.is_over:
             self._finish()
+            self._disconnect()
+
+    def _disconnect(self) -> None:
+        """Ends the connection of a hold that has one of its own."""
 
     def _finish(self) -> None:
         self.notice.finish()
@@ -255,7 +288,7 @@ class Hold:
                 self.claim,
                 self.lease,
                 first,
-                token=self.token,
+                tokens=self.tokens,
                 ends=self.confirmed.steady + self.lease,
                 acquires_until=until,
                 releases_until=releases_until,
@@ -269,16 +302,13 @@ def _forget(counts: Statistics) -> None:
     counts.holds -= 1
 
 
-async def renew_once(engine: Engine, claim: Claim, lease: float, token: Optional[int]) -> Moment:
+async def renew_once(engine: Engine, claim: Claim, lease: float, tokens: Optional[Tokens]) -> Moment:
     """Renews until the server replies, at most for the response timeout; a moment before the confirmed request.
 
     :raises NotOwned: when the hold is over, or the key holds something else.
     """
     caller = Caller(engine, claim.key)
-    if token is None:
-        command = commands.renew_by_owner(claim, lease)
-    else:
-        command = commands.renew(claim, lease, token)
+    command = commands.renew(claim, lease, tokens)
     end = now() + engine.patience
     pause = Pause()
     while True:
@@ -292,9 +322,9 @@ async def renew_once(engine: Engine, claim: Claim, lease: float, token: Optional
                 raise
             await pause.sleep()
             continue
-        if reply == 1:
+        if reply == len(claim.keys):
             engine.counts.renewals += 1
             return sent
-        if reply == 0:
+        if isinstance(reply, int):
             raise NotOwned("the lock is not held any more")
         raise bad_reply(engine.name)

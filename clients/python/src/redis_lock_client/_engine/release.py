@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import enum
-from typing import TYPE_CHECKING, NamedTuple, Optional
+from typing import TYPE_CHECKING, NamedTuple, Optional, Union
 
-from ..errors import Error, bad_reply
+from ..errors import Error, Refused
 from ..outcome import Released
 from . import commands
 from .caller import Caller
-from .commands import Claim
+from .commands import Claim, Tokens
 from .moment import Pause, latest, now
 from .reservation import Reservation
 from .slices import ParkedSlices
@@ -25,12 +25,14 @@ if TYPE_CHECKING:
 
 #: Time after which a server that is not paused has read a request that was sent.
 _A_MOMENT = 0.1
+#: Upper bound of failed releases that are kept: those of one lock of several keys, at least.
+_MOST_FAILED = 2_000
 
 
 class First(enum.Enum):
     """What the first release covers."""
 
-    #: The grant with the token.
+    #: The grant with the tokens.
     GRANT = 1
     #: All holds and waits of the owner.
     EVERYTHING = 2
@@ -49,34 +51,54 @@ class ReleaseResult(NamedTuple):
 
 
 async def release_until(
-    engine: Engine, claim: Claim, token: Optional[int], end: float, over: Optional[float] = None
+    engine: Engine, claim: Claim, tokens: Optional[Tokens], end: float, over: Optional[float] = None
 ) -> ReleaseResult:
-    """Sends a release until it is answered, at least once.
+    """Sends a release until it is answered, at least once. If one of several keys is refused, each is released alone.
 
     :param end: no further attempt begins after this moment.
     :param over: no attempt lasts beyond this moment.
     """
     caller = Caller(engine, claim.key)
-    command = commands.release(claim, token)
+    command = commands.release(claim, tokens)
     pause = Pause()
     until: Optional[float] = None
     while True:
-        error: Optional[Error]
         try:
             reply = await caller.call(command, engine.patience / 2, over)
-            if reply is None and until is None:
-                return ReleaseResult(Released.NOT_HELD, None, None)
-            if reply is None or isinstance(reply, int):
-                # After nil, an earlier request without a reply may have been served.
-                return ReleaseResult(Released.YES, None, until)
-            error = bad_reply(engine.name)
+            return ReleaseResult(commands.released(reply, engine.name, claim, until is not None), None, until)
         except Error as failure:
             error = failure
             if caller.was_unanswered():
                 until = now() + engine.patience
+        if claim.is_multi and isinstance(error, Refused) and not error.is_passing:
+            return await _release_each(engine, claim, tokens, end, over, until)
         if not error.is_passing or now() + pause.next >= end:
             return ReleaseResult(Released.NOT_HELD, error, until)
         await pause.sleep()
+
+
+async def _release_each(
+    engine: Engine,
+    claim: Claim,
+    tokens: Optional[Tokens],
+    end: float,
+    over: Optional[float],
+    until: Optional[float],
+) -> ReleaseResult:
+    """One of the keys holds something else by now, or the user may not release several together."""
+    released = Released.YES
+    failure: Optional[Error] = None
+    for place, one in enumerate(claim.each()):
+        result = await release_until(engine, one, None if tokens is None else (tokens[place],), end, over)
+        until = latest(until, result.under_way_until)
+        error = result.error
+        if isinstance(error, Refused) and error.code in ("WRONGTYPE", "LOCKTYPE"):
+            released = Released.NOT_HELD
+        elif error is not None:
+            failure = failure or error
+        elif result.released is Released.NOT_HELD:
+            released = Released.NOT_HELD
+    return ReleaseResult(released, failure, until)
 
 
 class Undo:
@@ -89,18 +111,18 @@ class Undo:
         lease: float,
         first: First,
         *,
-        token: Optional[int] = None,
+        tokens: Optional[Tokens] = None,
         ends: Optional[float] = None,
         acquires_until: Optional[float] = None,
         releases_until: Optional[float] = None,
         reservation: Optional[Reservation] = None,
-        parked: Optional[ParkedSlices] = None,
+        parked: Union[ParkedSlices, Caller, None] = None,
     ) -> None:
         self.engine = engine
         self.claim = claim
         self.lease = lease
         self.first = first
-        self.token = token
+        self.tokens = tokens
         #: When the lease of what is to be released is over, if that is known.
         self.ends = ends
         #: The time until which an abandoned acquire may still be served.
@@ -125,8 +147,8 @@ class Undo:
     async def send_first(self) -> None:
         """The first release."""
         if self.first is not First.NOTHING:
-            token = self.token if self.first is First.GRANT else None
-            error = await self._release(token, self.ends)
+            tokens = self.tokens if self.first is First.GRANT else None
+            error = await self._release(tokens, self.ends)
             counts = self.engine.counts
             # If nothing can have been granted, a refusal is that of the acquire again and is no failure.
             may_hold = self.first in (First.GRANT, First.TICKET) or self.acquires_until is not None
@@ -146,22 +168,22 @@ class Undo:
         if last is None:
             await self._end_reservation()
             return
-        name = None if self.reservation is None else self.reservation.name
+        names = None if self.reservation is None else self.reservation.names
         await self._end_reservation()
         for moment in (now() + _A_MOMENT, last):
             await asyncio.sleep(max(0.0, moment - now()))
-            if name is not None:
+            if names is not None:
                 # If another acquisition has reserved the name meanwhile, the server counts the late request as that
                 # one's.
-                self.reservation = self.engine.names.try_reserve(name)
+                self.reservation = self.engine.names.try_reserve(names)
                 if self.reservation is None:
                     continue
             await self._release(None)
             await self._end_reservation()
 
-    async def _release(self, token: Optional[int], ends: Optional[float] = None) -> Optional[Error]:
+    async def _release(self, tokens: Optional[Tokens], ends: Optional[float] = None) -> Optional[Error]:
         end = now() + self.lease if ends is None else ends
-        result = await release_until(self.engine, self.claim, token, end)
+        result = await release_until(self.engine, self.claim, tokens, end)
         self.releases_until = latest(self.releases_until, result.under_way_until)
         return result.error
 
@@ -200,9 +222,9 @@ class Background:
             self._waiting.clear()
 
     def fail(self, claim: Claim, error: Error) -> None:
-        self._failed.append((claim.key, error))
+        self._failed.extend((key, error) for key in claim.keys)
         # A program that never calls `settled` must not fill its memory.
-        del self._failed[:-1_000]
+        del self._failed[:-_MOST_FAILED]
 
     @property
     def running(self) -> list[Undo]:

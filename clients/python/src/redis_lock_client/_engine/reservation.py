@@ -63,23 +63,23 @@ class _Wait:
 
 
 class Reservation:
-    """A reserved name. Closing it frees the name."""
+    """Names that are reserved together, one for each key. Closing it frees them."""
 
-    __slots__ = ("__weakref__", "_names", "name", "waits")
+    __slots__ = ("__weakref__", "_owner", "names", "waits")
 
-    def __init__(self, names: Names, name: Name) -> None:
-        self._names = names
-        self.name = name
-        #: The waits for the name, the first one first.
+    def __init__(self, owner: Names, names: tuple[Name, ...]) -> None:
+        self._owner = owner
+        self.names = names
+        #: The waits for one of the names, the first one first.
         self.waits: dict[_Wait, None] = {}
 
     @property
     def is_over(self) -> bool:
         """Whether its event loop was closed, and so nothing can free the name any more."""
-        return self._names.loop.is_closed()
+        return self._owner.loop.is_closed()
 
     def close(self) -> None:
-        self._names.free(self)
+        self._owner.free(self)
 
 
 class Names:
@@ -103,34 +103,37 @@ class Names:
         for reservation in list(self._reserved):
             self.free(reservation)
 
-    def try_reserve(self, name: Name) -> Optional[Reservation]:
-        """Reserves this name if it is free."""
+    def try_reserve(self, names: tuple[Name, ...]) -> Optional[Reservation]:
+        """Reserves these names if all are free."""
         with _lock:
-            return self._reserve(name, None)
+            return self._reserve(names, None)
 
-    def _reserve(self, name: Name, wait: Optional[_Wait]) -> Optional[Reservation]:
-        """The same, and otherwise this wait is woken when the name is free."""
-        before = _reserved.get(name)
-        if before is not None and not before.is_over:
-            if wait is not None:
-                before.waits[wait] = None
-            return None
-        reservation = _reserved[name] = Reservation(self, name)
+    def _reserve(self, names: tuple[Name, ...], wait: Optional[_Wait]) -> Optional[Reservation]:
+        """The same, and otherwise this wait is woken when the first one that is not free is."""
+        found = [_reserved[name] for name in names if name in _reserved]
+        for before in found:
+            if not before.is_over:
+                if wait is not None:
+                    before.waits[wait] = None
+                return None
+        reservation = Reservation(self, names)
         self._reserved.add(reservation)
-        if before is not None:
-            reservation.waits = before.waits
+        for before in found:
+            reservation.waits.update(before.waits)
+        for name in names:
+            _reserved[name] = reservation
         return reservation
 
     async def reserve(self, claim: Claim, end: Optional[float]) -> Optional[Reservation]:
-        """Reserves the owner's name; None when it was not free in time."""
-        name = Name(self._server, claim.key, claim.owner, claim.kind.word)
+        """Reserves the owner's name for all keys together; None when it was not free in time."""
+        names = tuple(Name(self._server, key, claim.owner, claim.kind.word) for key in claim.keys)
         wait = _Wait()
         self._waits.add(wait)
         try:
             while not self._is_closed:
                 wait.renew()
                 with _lock:
-                    reservation = self._reserve(name, wait)
+                    reservation = self._reserve(names, wait)
                 if reservation is not None or not left(end):
                     return reservation
                 await wait.wait(min(left(end), _LOOK))
@@ -138,15 +141,17 @@ class Names:
         finally:
             self._waits.discard(wait)
             with _lock:
-                if name in _reserved:
-                    _reserved[name].waits.pop(wait, None)
+                for name in names:
+                    if name in _reserved:
+                        _reserved[name].waits.pop(wait, None)
 
     def free(self, reservation: Reservation) -> None:
-        """Frees a name: all that wait for it try again."""
+        """Frees the names: all that wait for one of them try again."""
         self._reserved.discard(reservation)
         with _lock:
-            if _reserved.get(reservation.name) is reservation:
-                del _reserved[reservation.name]
+            for name in reservation.names:
+                if _reserved.get(name) is reservation:
+                    del _reserved[name]
             waits, reservation.waits = reservation.waits, {}
         for wait in waits:
             wait.wake()

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Optional, Union
 from ..errors import ConfigError
 from ..outcome import Mode
 from .commands import Claim, Kind, millis
+from .slot import slot_of
 
 #: The default lease, which is also the server's.
 DEFAULT_LEASE = 30.0
@@ -22,6 +23,8 @@ OVERTIME = 0.25
 #: The longest name of an owner.
 _LONGEST_OWNER = 256
 _MOST_PERMITS = 2**31 - 1
+#: The most keys that ``LOCK.MACQUIRE`` takes.
+_MOST_KEYS = 1_024
 
 Text = Union[str, bytes, bytearray, memoryview]
 
@@ -29,7 +32,7 @@ Text = Union[str, bytes, bytearray, memoryview]
 class Terms(NamedTuple):
     """The terms of each acquisition of a lock."""
 
-    key: bytes
+    keys: tuple[bytes, ...]
     #: None: a fresh owner for each acquisition.
     owner: Optional[bytes]
     kind: Kind
@@ -38,10 +41,17 @@ class Terms(NamedTuple):
     margin: Optional[float]
     #: Whether the lease is renewed until the release.
     renews: bool
+    #: Whether a hold is bound to a connection of its own. The lease is the server's then.
+    is_session: bool = False
+
+    @property
+    def key(self) -> bytes:
+        """The first key."""
+        return self.keys[0]
 
     def claim(self) -> Claim:
         """The claim of the next acquisition."""
-        return Claim(self.key, self.owner if self.owner is not None else str(uuid.uuid4()).encode(), self.kind)
+        return Claim(self.keys, self.owner if self.owner is not None else str(uuid.uuid4()).encode(), self.kind)
 
     @property
     def reported_after(self) -> float:
@@ -66,13 +76,14 @@ def reported_after(lease: float, margin: Optional[float]) -> float:
 
 
 def checked_terms(
-    key: Any,
+    keys: tuple[bytes, ...],
     kind: Kind = Kind(),  # noqa: B008 - immutable
     *,
     lease: Any = None,
     margin: Any = None,
     owner: Any = None,
     renews: bool = True,
+    is_session: bool = False,
 ) -> Terms:
     """The terms of these arguments.
 
@@ -85,7 +96,24 @@ def checked_terms(
             raise ConfigError("the margin is at most half of the lease: before it the lock is renewed")
     if owner is not None:
         owner = checked_owner(owner, kind)
-    return Terms(checked_key(key), owner, kind, span, margin, bool(renews))
+    return Terms(keys, owner, kind, span, margin, bool(renews), is_session)
+
+
+def checked_keys(names: list[Any]) -> tuple[bytes, ...]:
+    """The bytes of several keys, each of them once."""
+    keys = tuple(checked_key(name) for name in names)
+    if not 1 <= len(keys) <= _MOST_KEYS:
+        raise ConfigError(f"a MultiLock has 1 to {_MOST_KEYS} keys")
+    if len(set(keys)) < len(keys):
+        twice = next(key for place, key in enumerate(keys) if key in keys[:place])
+        raise ConfigError(f"{twice.decode('utf-8', 'replace')} is named twice")
+    return keys
+
+
+def check_slot(keys: tuple[bytes, ...], is_cluster: bool) -> None:
+    """Refuses keys of several slots, which no node of a cluster can grant together."""
+    if is_cluster and len({slot_of(key) for key in keys}) > 1:
+        raise ConfigError("in a cluster the keys of a MultiLock are in one slot: give them one hash tag, {...}")
 
 
 def checked_key(key: Any) -> bytes:

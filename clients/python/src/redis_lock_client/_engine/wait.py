@@ -40,6 +40,8 @@ class Request(NamedTuple):
     longest_slice: float
     #: How long after its request was sent a grant is usable.
     certain: float
+    #: The number of keys, each of which is granted with a token.
+    keys: int = 1
     #: Whether it grants something to an owner; a latch does not.
     has_owner: bool = True
     #: Whether other processes may use the owner's name.
@@ -55,14 +57,14 @@ class Asked(NamedTuple):
     """The reply to a request, or the error, and a moment before it was sent."""
 
     sent: Moment
-    token: Optional[int] = None
+    tokens: Optional[commands.Tokens] = None
     error: Optional[Error] = None
 
 
 class Grant(NamedTuple):
-    """A token, and a moment before its request was sent."""
+    """The tokens, and a moment before their request was sent."""
 
-    token: int
+    tokens: commands.Tokens
     sent: Moment
 
 
@@ -104,7 +106,7 @@ class Wait:
         sent = Moment()
         try:
             reply = await self._quick.call(self._request.command, engine.patience / 2, limit)
-            asked = Asked(sent, commands.granted(reply, engine.name))
+            asked = Asked(sent, commands.granted(reply, engine.name, self._request.keys))
         except Error as error:
             if self._quick.was_unanswered():
                 self._until = now() + engine.patience
@@ -114,12 +116,14 @@ class Wait:
 
     def _note_late(self, asked: Asked) -> None:
         """A grant that came after the usable part of the lease is asked for again, or withdrawn by the caller."""
-        if asked.token is not None and not self.is_usable(asked):
+        if asked.tokens is not None and self.grant(asked) is None:
             self._until = now() + self._engine.patience
 
-    def is_usable(self, asked: Asked) -> bool:
-        """Whether the reply is a grant that came within the usable part of the lease."""
-        return asked.token is not None and asked.sent.elapsed() < self._request.certain
+    def grant(self, asked: Asked) -> Optional[Grant]:
+        """The grant, if the reply is one that came within the usable part of the lease."""
+        if asked.tokens is None or asked.sent.elapsed() >= self._request.certain:
+            return None
+        return Grant(asked.tokens, asked.sent)
 
     async def run(self, asked: Asked, end: Optional[float]) -> Optional[Grant]:
         """Sends the request until it is granted or ``end`` has come; ``asked`` is the first reply.
@@ -131,11 +135,12 @@ class Wait:
         while True:
             error = asked.error
             self.failure = error or self.failure
-            if asked.token is not None:
-                if self.is_usable(asked):
+            if asked.tokens is not None:
+                grant = self.grant(asked)
+                if grant is not None:
                     if self._parked is not None:
                         await self._parked.finish(_OTHER_SLICE)
-                    return Grant(asked.token, asked.sent)
+                    return grant
                 self._note_late(asked)
                 if failures and not left(end):
                     return None
@@ -173,7 +178,9 @@ class Wait:
         if tickets is None:
             return False
         request = self._request
-        self._ticket = tickets.file(desk.Request(request.key, request.command, request.longest_ticket, end))
+        self._ticket = tickets.file(
+            desk.Request(request.key, request.command, request.keys, request.longest_ticket, end)
+        )
         if self._ticket is not None:
             self._count()
         return self._ticket is not None
@@ -189,9 +196,9 @@ class Wait:
             # The latch is open: the server has no ticket any more.
             ticket.close()
             self._ticket = None
-            return Asked(Moment(), 1)
+            return Asked(Moment(), (1,))
         if isinstance(outcome, Granted):
-            return Asked(outcome.sent, outcome.token)
+            return Asked(outcome.sent, outcome.tokens)
         if outcome is None or isinstance(outcome, Announced):
             # A message proves nothing, and may be old: the lease counts from a request. The same after a missing one.
             return await self.try_once()
@@ -234,15 +241,15 @@ class Wait:
                 continue
             is_over = parked.is_empty or (is_last and answer.is_newest)
             error = answer.error
-            token = None
+            tokens = None
             if error is None:
                 try:
-                    token = commands.granted(answer.reply, self._engine.name)
+                    tokens = commands.granted(answer.reply, self._engine.name, self._request.keys)
                 except Error as failure:
                     error = failure
             # Otherwise another slice has taken over the place, or is still parked.
-            if token is not None or is_over or (error is not None and not error.is_passing):
-                return Asked(answer.sent, token, error)
+            if tokens is not None or is_over or (error is not None and not error.is_passing):
+                return Asked(answer.sent, tokens, error)
 
     def _park(self, parked: ParkedSlices, end: Optional[float]) -> None:
         """Sends the next slice."""

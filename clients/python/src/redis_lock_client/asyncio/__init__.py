@@ -16,6 +16,7 @@ from ..outcome import LostReason, Mode, Released
 from ..server import SemaphoreInfo, Unreleased
 from .client import Redis
 from .lock import Lock, Lost
+from .multi_lock import MultiLock
 from .server import Latch, Permit, ReadWriteLock, Semaphore, Server
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "Lost",
     "LostReason",
     "Mode",
+    "MultiLock",
     "Permit",
     "ReadWriteLock",
     "Redis",

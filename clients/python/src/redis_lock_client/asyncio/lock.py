@@ -5,18 +5,20 @@ from __future__ import annotations
 import asyncio
 import inspect
 from types import TracebackType
-from typing import Any, Callable, Literal, Optional, Union
+from typing import Any, Callable, Literal, Optional, TypeVar, Union
 
 from redis import exceptions as redis_errors
 
-from .._base import BaseLock, Number
+from .._base import AnyLock, BaseLock, Number
 from .._engine.commands import Claim
 from .._engine.hold import Hold
 from .._engine.loss import Notice
 from .._engine.terms import Text, checked_lease, checked_span
 from ..errors import Error, NotAcquired, NotOwned
 from ..outcome import LostReason, Mode, Released
-from ._loops import home_of, post
+from ._loops import Home, home_of, post
+
+L = TypeVar("L", bound="TaskLock")
 
 
 class Lost:
@@ -53,73 +55,18 @@ class Lost:
         return self.is_set()
 
 
-class Lock(BaseLock):
-    """A lock of the redis-lock module, in the place of ``redis.asyncio.lock.Lock``.
+class TaskLock(AnyLock):
+    """The methods of a lock of one key or several, for asyncio."""
 
-    The parameters before the star are those of redis-py. ``timeout`` is the lease of a lock that is not renewed. A lock
-    without a timeout is renewed until it is released, as redis-py's lock without a timeout never ends. ``sleep`` is
-    accepted and not used, since a wait polls nothing.
-
-    :param redis: a client of ``redis.asyncio``; all locks of a client share connections.
-    :param name: the key, as text or bytes. It is a hash, not a string as with redis-py.
-    :param timeout: the lease in seconds, not renewed. None or 0: renewed until the release.
-    :param blocking: whether :meth:`acquire` waits.
-    :param blocking_timeout: how long it waits, in seconds; None for no limit.
-    :param thread_local: whether each thread sees only its own hold.
-    :param raise_on_release_error: whether leaving a ``with`` statement raises when the lock was lost.
-    :param lease: the lease in seconds of a lock that is renewed (30 by default). Not together with ``timeout``.
-    :param margin: how long before the end of the lease a loss is reported, in seconds (a sixth of the lease).
-    :param owner: the owner, a name that no other task or process uses at the same time. It is a credential: every
-        client that knows it can release the lock. None: a fresh one for each acquisition.
-    :param mode: ``Mode.READ`` or ``Mode.WRITE`` for a read-write lock.
-    :param renew: whether the lease is renewed; None: if there is no timeout.
-    :param on_lost: called with the :class:`LostReason` when the lock is lost; a function, or a coroutine function.
-    :raises ConfigError: when an argument is out of its bounds. It is a ``ValueError``.
-    """
-
-    def __init__(
-        self,
-        redis: Any,
-        name: Text,
-        timeout: Optional[Number] = None,
-        sleep: Number = 0.1,
-        blocking: bool = True,
-        blocking_timeout: Optional[Number] = None,
-        thread_local: bool = True,
-        raise_on_release_error: bool = True,
-        *,
-        lease: Optional[Number] = None,
-        margin: Optional[Number] = None,
-        owner: Optional[Text] = None,
-        mode: Mode = Mode.EXCLUSIVE,
-        renew: Optional[bool] = None,
-        on_lost: Optional[Callable[[LostReason], Any]] = None,
-    ) -> None:
-        super().__init__(
-            redis,
-            name,
-            timeout,
-            sleep,
-            blocking,
-            blocking_timeout,
-            thread_local,
-            raise_on_release_error,
-            lease=lease,
-            margin=margin,
-            owner=owner,
-            mode=mode,
-            renew=renew,
-            on_lost=on_lost,
-        )
-        self._home = home_of(redis)
+    _home: Home
 
     @property
     def lost(self) -> Lost:
         """The loss of the present hold: ``is_set()``, ``wait(timeout)``, ``reason``."""
         return Lost(self._notice)
 
-    async def __aenter__(self) -> Lock:
-        if await self.acquire():
+    async def __aenter__(self: L) -> L:
+        if await self._acquire(None, None, None):
             return self
         raise NotAcquired("Unable to acquire lock within the time specified", self.name_text)
 
@@ -134,21 +81,9 @@ class Lock(BaseLock):
         except redis_errors.LockError as error:
             self._left(error)
 
-    async def acquire(
-        self,
-        blocking: Optional[bool] = None,
-        blocking_timeout: Optional[Number] = None,
-        token: Optional[Text] = None,
+    async def _acquire(
+        self, blocking: Optional[bool], blocking_timeout: Optional[Number], token: Optional[Text]
     ) -> bool:
-        """Acquires the lock (``LOCK.ACQUIRE``); False when another owner holds it until the end of the wait.
-
-        The waits of all processes are in one queue, in order. A wait with a limit returns at most 0.3 s after it, also
-        when the server hangs; a wait without a limit goes on when connections break and servers are replaced.
-
-        :param token: the owner of this acquisition.
-        :raises ConnectionFailed: when the server could not be reached within the limit.
-        :raises Refused: when the server refuses (:class:`WrongType`, :class:`NoPermission`, :class:`Deadlock`, ...).
-        """
         wait = self._wait_of(blocking, blocking_timeout)
         terms = self._terms_for(token)
         on_lost = None if self._on_lost is None else self._tell
@@ -164,29 +99,28 @@ class Lock(BaseLock):
         tell(self._on_lost, reason)
 
     async def locked(self) -> bool:
-        """Whether any owner holds the lock (``LOCK.INFO``, for which the user needs permission)."""
-        key = self._terms.key
-        return bool(await self._home.engine().holders(key))
+        """Whether any owner holds the lock, or one of several (``LOCK.INFO``, for which the user needs permission)."""
+        return await self._home.engine().is_any_held(self._terms.keys)
 
     async def owned(self) -> bool:
-        """Whether this object holds the lock, by the server (``LOCK.INFO``; a user without permission renews it for its
-        remaining time instead)."""
+        """Whether this object holds the lock, of several all of them, by the server (``LOCK.INFO``; a user without
+        permission renews it for its remaining time instead)."""
         hold = self._hold()
         if hold is not None:
             return await self._home.engine().holds_lock(hold)
         token = self.local.token
         if token is None:
             return False
-        claim = self._claim(token)
-        return claim.owner in await self._home.engine().holders(claim.key)
+        return await self._home.engine().owns(self._claim(token))
 
     async def release(self) -> None:
-        """Releases the lock (``LOCK.RELEASE``). It is free then, or the next waiter's.
+        """Releases the lock (``LOCK.RELEASE``, of several keys ``LOCK.MRELEASE``). It is free then, or the next
+        waiter's.
 
         If the server does not answer within the response timeout (5 s), this raises, and the release goes on in the
         background until the lease is over: :meth:`Server.settled` waits for that and reports a failure.
 
-        :raises NotOwned: when it was lost before.
+        :raises NotOwned: when it was lost before, or one of several. The others are released.
         :raises NotAcquired: when this object does not hold it.
         :raises ConnectionFailed: when the server did not answer in time.
         """
@@ -216,7 +150,7 @@ class Lock(BaseLock):
             raise self._no_longer("release")
 
     async def extend(self, additional_time: Number, replace_ttl: bool = False) -> Literal[True]:
-        """Adds time to the lease, or replaces it by this time (``LOCK.RENEW``).
+        """Adds time to the lease, or replaces it by this time (``LOCK.RENEW``, ``LOCK.MRENEW``).
 
         :param additional_time: in seconds.
         :raises NotOwned: when the lock was lost.
@@ -231,7 +165,7 @@ class Lock(BaseLock):
         return await self._set_lease(held, checked_lease(lease), "extend")
 
     async def reacquire(self) -> Literal[True]:
-        """Sets the lease to the timeout again (``LOCK.RENEW``). Raises as :meth:`extend` does."""
+        """Sets the lease to the timeout again. Raises as :meth:`extend` does."""
         held = self._held("reacquire")
         return await self._set_lease(held, self._check_timeout("reacquire"), "reacquire")
 
@@ -246,6 +180,90 @@ class Lock(BaseLock):
         except NotOwned as error:
             raise self._no_longer(doing) from error
         return True
+
+
+class Lock(TaskLock, BaseLock):
+    """A lock of the redis-lock module, in the place of ``redis.asyncio.lock.Lock``.
+
+    The parameters before the star are those of redis-py. ``timeout`` is the lease of a lock that is not renewed. A lock
+    without a timeout is renewed until it is released, as redis-py's lock without a timeout never ends. ``sleep`` is
+    accepted and not used, since a wait polls nothing.
+
+    :param redis: a client of ``redis.asyncio``; all locks of a client share connections.
+    :param name: the key, as text or bytes. It is a hash, not a string as with redis-py.
+    :param timeout: the lease in seconds, not renewed. None or 0: renewed until the release.
+    :param blocking: whether :meth:`acquire` waits.
+    :param blocking_timeout: how long it waits, in seconds; None for no limit.
+    :param thread_local: whether each thread sees only its own hold.
+    :param raise_on_release_error: whether leaving a ``with`` statement raises when the lock was lost.
+    :param lease: the lease in seconds of a lock that is renewed (30 by default). Not together with ``timeout``.
+    :param margin: how long before the end of the lease a loss is reported, in seconds (a sixth of the lease).
+    :param owner: the owner, a name that no other task or process uses at the same time. It is a credential: every
+        client that knows it can release the lock. None: a fresh one for each acquisition.
+    :param mode: ``Mode.READ`` or ``Mode.WRITE`` for a read-write lock.
+    :param renew: whether the lease is renewed; None: if there is no timeout.
+    :param session: whether a hold is bound to a connection of its own (``SESSION``). The server renews the lease
+        (``lock.session-lease``, 10 s) while the connection lives, and releases the lock at once when it ends, so also
+        when this process ends for any reason. A broken connection is a loss (``LostReason.DISCONNECTED``), which a
+        lease would outlive. The user needs ``+lock.info``. Not together with ``timeout``, ``lease`` or ``renew=False``.
+    :param on_lost: called with the :class:`LostReason` when the lock is lost; a function, or a coroutine function.
+    :raises ConfigError: when an argument is out of its bounds. It is a ``ValueError``.
+    """
+
+    def __init__(
+        self,
+        redis: Any,
+        name: Text,
+        timeout: Optional[Number] = None,
+        sleep: Number = 0.1,
+        blocking: bool = True,
+        blocking_timeout: Optional[Number] = None,
+        thread_local: bool = True,
+        raise_on_release_error: bool = True,
+        *,
+        lease: Optional[Number] = None,
+        margin: Optional[Number] = None,
+        owner: Optional[Text] = None,
+        mode: Mode = Mode.EXCLUSIVE,
+        renew: Optional[bool] = None,
+        session: bool = False,
+        on_lost: Optional[Callable[[LostReason], Any]] = None,
+    ) -> None:
+        super().__init__(
+            redis,
+            name,
+            timeout,
+            sleep,
+            blocking,
+            blocking_timeout,
+            thread_local,
+            raise_on_release_error,
+            lease=lease,
+            margin=margin,
+            owner=owner,
+            mode=mode,
+            renew=renew,
+            session=session,
+            on_lost=on_lost,
+        )
+        self._home = home_of(redis)
+
+    async def acquire(
+        self,
+        blocking: Optional[bool] = None,
+        blocking_timeout: Optional[Number] = None,
+        token: Optional[Text] = None,
+    ) -> bool:
+        """Acquires the lock (``LOCK.ACQUIRE``); False when another owner holds it until the end of the wait.
+
+        The waits of all processes are in one queue, in order. A wait with a limit returns at most 0.3 s after it, also
+        when the server hangs; a wait without a limit goes on when connections break and servers are replaced.
+
+        :param token: the owner of this acquisition.
+        :raises ConnectionFailed: when the server could not be reached within the limit.
+        :raises Refused: when the server refuses (:class:`WrongType`, :class:`NoPermission`, :class:`Deadlock`, ...).
+        """
+        return await self._acquire(blocking, blocking_timeout, token)
 
 
 def tell(on_lost: Optional[Callable[[LostReason], Any]], reason: LostReason) -> None:

@@ -1,9 +1,9 @@
-"""A server and what is made of it: locks, read-write locks, semaphores and latches, for asyncio."""
+"""A server and its locks, locks of several keys, read-write locks, semaphores and latches, for asyncio."""
 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Any, Callable, Optional
 
@@ -25,6 +25,7 @@ from ..server import SemaphoreInfo, Unreleased, checked_patience
 from ..statistics import Statistics
 from ._loops import Home, asyncio_source_of, home_of, post
 from .lock import Lock, Lost, tell
+from .multi_lock import MultiLock
 
 
 class Server:
@@ -59,6 +60,10 @@ class Server:
     def lock(self, name: Text, timeout: Optional[Number] = None, **options: Any) -> Lock:
         """A :class:`Lock`, with the options of its constructor."""
         return Lock(self, name, timeout, **options)
+
+    def multi_lock(self, names: Iterable[Text], timeout: Optional[Number] = None, **options: Any) -> MultiLock:
+        """A :class:`MultiLock` of these keys, with the options of its constructor."""
+        return MultiLock(self, names, timeout, **options)
 
     def read_write_lock(self, name: Text, timeout: Optional[Number] = None, **options: Any) -> ReadWriteLock:
         """A :class:`ReadWriteLock`, with the options of :class:`Lock`."""
@@ -189,7 +194,7 @@ class Semaphore:
         on_lost: Optional[Callable[[LostReason], Any]] = None,
     ) -> None:
         kind = Kind(is_permit=True, limit=None if limit is None else checked_permits(limit, 1))
-        self._terms = checked_terms(key, kind, lease=lease, margin=margin, owner=owner)
+        self._terms = checked_terms((checked_key(key),), kind, lease=lease, margin=margin, owner=owner)
         self._on_lost = on_lost
         self._home = home_of(redis)
 

@@ -49,6 +49,8 @@ class Request(NamedTuple):
     key: bytes
     #: Without ``BLOCK``, which is appended. Sent twice, it is granted once.
     command: commands.Command
+    #: The number of keys.
+    keys: int
     #: The longest time for which the server keeps the ticket.
     longest: float
     #: The end of the wait.
@@ -143,9 +145,9 @@ class Desk:
             if node is not None and (reply is None or reply == 0):
                 # A replica ignores `NOTIFY`. The next request asks for the primary.
                 self.engine.router.forget_shared(*node)
-            token = commands.ticket(reply, self.engine.name)
+            tokens = commands.ticket(reply, self.engine.name, request.keys)
             name = node[0].name if node is not None else ""
-            answer = Queued(name) if token is None else Granted(token, sent)
+            answer = Queued(name) if tokens is None else Granted(tokens, sent)
         except Error as error:
             unanswered_until = now() + patience if caller.was_unanswered() else None
             answer = _answer(error, unanswered_until)

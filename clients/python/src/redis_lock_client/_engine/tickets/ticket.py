@@ -6,6 +6,7 @@ import enum
 from typing import Any, Callable, NamedTuple, Optional, Union
 
 from ...errors import Error
+from ..commands import Tokens
 from ..moment import Moment
 
 #: What shares a channel: the tickets of a slot, in a cluster; else all of a server (None).
@@ -36,9 +37,9 @@ def read_message(payload: bytes) -> Optional[tuple[int, Message]]:
 
 
 class Granted(NamedTuple):
-    """The reply to the request: the token, and a moment before it was sent."""
+    """The reply to the request: the tokens, and a moment before it was sent."""
 
-    token: int
+    tokens: Tokens
     sent: Moment
 
 

@@ -1,0 +1,85 @@
+"""A lock of several keys, for asyncio."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Callable, Optional
+
+from .._base import BaseMultiLock, Number
+from .._engine.terms import Text, check_slot
+from ..outcome import LostReason, Mode
+from ._loops import home_of
+from .lock import TaskLock
+
+
+class MultiLock(TaskLock, BaseMultiLock):
+    """Several keys that are locked together or not at all: all are granted in one event of the server
+    (``LOCK.MACQUIRE``), and a wait for them holds none. They are renewed (``LOCK.MRENEW``) and released
+    (``LOCK.MRELEASE``) together. When one of them is lost the hold is lost: it is not renewed any more, and the others
+    stay held until the release or the end of the lease.
+
+    :param redis: a client of ``redis.asyncio``, or a :class:`Server`.
+    :param names: the keys, each of them once, at most 1,024. In a cluster they have one hash tag (``{orders}:1``,
+        ``{orders}:2``), because no event of a cluster has keys of two slots.
+    :param timeout: the lease in seconds, not renewed. None or 0: renewed until the release.
+    :param blocking: whether :meth:`acquire` waits.
+    :param blocking_timeout: how long it waits, in seconds; None for no limit.
+    :param thread_local: whether each thread sees only its own hold.
+    :param raise_on_release_error: whether leaving an ``async with`` statement raises when the lock was lost.
+    :param lease: the lease in seconds of a lock that is renewed (30 by default). Not together with ``timeout``.
+    :param margin: how long before the end of the lease a loss is reported, in seconds (a sixth of the lease).
+    :param owner: the owner of all keys, see :class:`Lock`. It holds none of them in another mode at the same time.
+    :param mode: the mode of all keys: ``Mode.READ`` or ``Mode.WRITE`` for read-write locks.
+    :param renew: whether the lease is renewed; None: if there is no timeout.
+    :param on_lost: called with the :class:`LostReason` when a key is lost; a function, or a coroutine function.
+    :raises ConfigError: when an argument is out of its bounds, no key or one key twice is named, or the keys are in
+        several slots of a cluster. Nothing is sent.
+    """
+
+    def __init__(
+        self,
+        redis: Any,
+        names: Iterable[Text],
+        timeout: Optional[Number] = None,
+        *,
+        blocking: bool = True,
+        blocking_timeout: Optional[Number] = None,
+        thread_local: bool = True,
+        raise_on_release_error: bool = True,
+        lease: Optional[Number] = None,
+        margin: Optional[Number] = None,
+        owner: Optional[Text] = None,
+        mode: Mode = Mode.EXCLUSIVE,
+        renew: Optional[bool] = None,
+        on_lost: Optional[Callable[[LostReason], Any]] = None,
+    ) -> None:
+        super().__init__(
+            redis,
+            names,
+            timeout,
+            blocking=blocking,
+            blocking_timeout=blocking_timeout,
+            thread_local=thread_local,
+            raise_on_release_error=raise_on_release_error,
+            lease=lease,
+            margin=margin,
+            owner=owner,
+            mode=mode,
+            renew=renew,
+            on_lost=on_lost,
+        )
+        self._home = home_of(redis)
+        check_slot(self._terms.keys, self._home.source.is_cluster)
+
+    async def acquire(
+        self,
+        blocking: Optional[bool] = None,
+        blocking_timeout: Optional[Number] = None,
+        token: Optional[Text] = None,
+    ) -> bool:
+        """Acquires all keys; False when another owner holds one of them until the end of the wait. Waits, fails and
+        raises as :meth:`Lock.acquire` does.
+
+        :param token: the owner of this acquisition.
+        """
+        return await self._acquire(blocking, blocking_timeout, token)

@@ -1,0 +1,451 @@
+"""Holds that are bound to a connection: ``Lock(..., session=True)``."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import os
+import subprocess
+import sys
+import threading
+import time
+from typing import Any, Callable
+
+import pytest
+import redis
+import redis.asyncio
+from harness import Proxy, TestServer, move_slot, pairs, soonest, two_nodes, wait_for
+from test_asyncio import run, until
+from test_locks import in_threads, join
+from test_processes import SOURCE
+
+import redis_lock_client as client
+import redis_lock_client.asyncio
+from redis_lock_client import Lock, LostReason, Mode, Server
+
+#: A short lease of sessions, in milliseconds.
+SHORT = ("--lock.session-lease", "1500")
+
+
+def holder(server: TestServer, key: str = "k") -> dict[Any, Any]:
+    """The holder of a key."""
+    (found,) = pairs(server.run(f"LOCK.INFO {key}"))[b"holders"]
+    return pairs(found)
+
+
+def kill_session(server: TestServer, key: str = "k") -> None:
+    """Ends the connection to which the hold is bound."""
+    found = holder(server, key)
+    assert found[b"session"] == 1
+    assert server.observer.client_kill_filter(_id=int(found[b"client-id"])) == 1
+
+
+def test_a_session_without_contention(server: TestServer) -> None:
+    with Server(server.client()) as locks:
+        lock = locks.lock("k", session=True)
+        assert lock.acquire() is True
+        found = holder(server)
+        assert (found[b"session"], found[b"token"], found[b"owner"]) == (1, lock.token, lock.local.token)
+        assert 9 < lock.valid_for() < 10, "the lease is that of the server"
+        assert lock.owned() and lock.locked() and not lock.lost.is_set()
+        first = lock.token
+        lock.release()
+        assert server.run("EXISTS k") == 0 and lock.token is None
+        wait_for("the end of its connection", lambda: len(server.clients()) == 1)
+        with lock:
+            assert lock.token > first
+            with pytest.raises(client.NotAcquired, match="no timeout"):
+                lock.extend(5)
+        numbers = locks.statistics()
+        assert (numbers.acquisitions, numbers.releases, numbers.holds, numbers.waits) == (2, 2, 0, 0)
+
+
+def test_a_session_lasts_longer_than_its_lease(start: Callable[..., TestServer]) -> None:
+    server = start(*SHORT)
+    with Server(server.client()) as locks, locks.lock("k", session=True) as lock:
+        # sleep: several leases
+        time.sleep(3.5)
+        assert lock.owned() and not lock.lost.is_set() and 0.8 < lock.valid_for() < 1.5
+        assert holder(server)[b"session"] == 1
+        assert locks.statistics().renewals >= 5
+
+
+def test_waits_for_sessions(start: Callable[..., TestServer]) -> None:
+    server = start("--lock.queue-grace", "20000")
+    server.hold()
+    with Server(server.client(), response_timeout=1) as locks:
+        lock = locks.lock("k", session=True)
+        for _ in range(5):
+            assert lock.acquire(blocking=False) is False
+        assert len(server.clients()) == 1, "the next request has the connection of the one before"
+        begin = time.monotonic()
+        assert lock.acquire(blocking_timeout=0.4) is False
+        assert 0.4 <= time.monotonic() - begin < 0.7
+        wait_for("the withdrawal", lambda: server.queue() == [])
+        order: list[int] = []
+
+        def work(number: int) -> None:
+            with locks.lock("k", session=True) as one:
+                order.append(number)
+                assert not one.lost.is_set()
+
+        threads: list[threading.Thread] = []
+        for number in range(5):
+            threads += [threading.Thread(target=work, args=(number,), daemon=True)]
+            threads[-1].start()
+            wait_for("the place", lambda number=number: len(server.queue()) == number + 1)
+        queue = server.queue()
+        # sleep: several requests of each wait, which keep its place
+        time.sleep(1.5)
+        assert server.queue() == queue and locks.statistics().waiting == 5
+        server.run("LOCK.RELEASE k holder")
+        join(threads)
+        assert order == list(range(5)) and locks.statistics().waiting == 0
+        assert locks.settled() == []
+    wait_for("the connections to end", lambda: not server.clients())
+
+
+def test_the_end_of_the_connection_is_a_loss_at_once(server: TestServer) -> None:
+    reported: list[LostReason] = []
+    with Server(server.client()) as locks:
+        lock = locks.lock("k", session=True, on_lost=reported.append)
+        lock.acquire()
+        waiting = in_threads(1, lambda _: locks.lock("k").acquire() and order.append(time.monotonic()))
+        order: list[float] = []
+        wait_for("the ticket", lambda: server.stat("tickets") == 1)
+        begin = time.monotonic()
+        kill_session(server)
+        assert lock.lost.wait(1) and lock.lost.reason == LostReason.DISCONNECTED
+        assert "connection" in str(lock.lost.reason) and lock.valid_for() == 0
+        join(waiting)
+        assert order[0] - begin < 1, "the server has released it"
+        wait_for("the function", lambda: reported == [LostReason.DISCONNECTED])
+        with pytest.raises(client.NotOwned):
+            lock.release()
+        assert not lock.acquire(blocking=False)
+
+
+def test_the_end_of_the_process_releases(server: TestServer) -> None:
+    script = f"""
+import os, redis, sys
+from redis_lock_client import Lock
+client = redis.Redis(port={server.port})
+Lock(client, "k", session=True).acquire()
+client.close()
+if os.fork() == 0:
+    # The child has no copy of the connection, which would keep it open.
+    sys.stdin.read()
+    os._exit(0)
+print("held", flush=True)
+sys.stdin.read()
+"""
+    process = subprocess.Popen(
+        [sys.executable, "-c", script],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": SOURCE, "PYTHONDONTWRITEBYTECODE": "1"},
+    )
+    assert process.stdout is not None and process.stdin is not None
+    assert process.stdout.readline() == b"held\n"
+    lock = Lock(server.client(), "k")
+    assert not lock.acquire(blocking=False)
+    process.kill()
+    process.wait()
+    begin = time.monotonic()
+    assert lock.acquire(blocking_timeout=5) and time.monotonic() - begin < 1
+    process.stdin.close()
+    process.stdout.close()
+
+
+@pytest.mark.parametrize("how", ["LOCK.BREAK k", "DEL k", "SET k foreign"])
+def test_a_broken_session(start: Callable[..., TestServer], how: str) -> None:
+    server = start(*SHORT)
+    with Server(server.client()) as locks:
+        lock = locks.lock("k", session=True)
+        lock.acquire()
+        server.run(how)
+        assert lock.lost.wait(0.9), "a third of the lease"
+        assert lock.lost.reason is not None and lock.lost.reason.kind == ("refused" if "SET" in how else "taken")
+        with pytest.raises(client.NotOwned):
+            lock.release()
+
+
+def test_a_server_that_hangs_is_noticed_before_the_lease_ends(start: Callable[..., TestServer]) -> None:
+    server = start(*SHORT)
+    with Server(server.client(), response_timeout=0.5) as locks:
+        lock, margin = locks.lock("k", session=True), locks.lock("m", session=True, margin=5)
+        begin = time.monotonic()
+        lock.acquire()
+        margin.acquire()
+        with server.stopped():
+            assert margin.lost.wait(5)
+            assert 0.6 < time.monotonic() - begin < 1.1, "the margin is at most half of the lease"
+            assert lock.lost.wait(5)
+            assert 1.1 < time.monotonic() - begin < 1.5
+            assert lock.lost.reason == LostReason.UNCONFIRMED and 0 < lock.valid_for() <= 0.3
+            link: Any = lock._hold()._link  # type: ignore[union-attr]
+            assert link.is_open, "the holder has yet to stop"
+            wait_for("the end of the connection with the lease", lambda: not link.is_open, 1)
+        wait_for("the end of the holds", lambda: server.run("EXISTS k m") == 0)
+
+
+@pytest.mark.parametrize("wait", [0.0, 0.4])
+@pytest.mark.parametrize("is_connected", [True, False])
+def test_a_bound_holds_while_the_server_hangs(server: TestServer, wait: float, is_connected: bool) -> None:
+    with Server(server.client(), response_timeout=1) as locks:
+        lock = locks.lock("k", blocking_timeout=wait, session=True)
+        if is_connected:
+            lock.acquire()
+            lock.release()
+        with server.stopped():
+
+            def acquire() -> None:
+                with pytest.raises(redis.exceptions.TimeoutError):
+                    lock.acquire()
+
+            assert soonest(acquire) < wait + 0.3
+        wait_for("the undoing", lambda: server.run("EXISTS k") == 0)
+        # sleep: longer than a request can still be served, which is the response timeout
+        time.sleep(1.2)
+        assert server.run("EXISTS k") == 0
+        assert lock.acquire(blocking_timeout=5)
+
+
+def test_a_wait_in_the_queue_is_bounded(server: TestServer) -> None:
+    server.hold()
+    lock = Lock(server.client(), "k", blocking_timeout=1, session=True)
+    begin = time.monotonic()
+
+    def wait(_: int) -> None:
+        with pytest.raises(redis.exceptions.ConnectionError):
+            lock.acquire()
+        assert time.monotonic() - begin < 1.3
+
+    threads = in_threads(1, wait)
+    wait_for("the place", lambda: server.queue())
+    with server.stopped():
+        join(threads, 5)
+
+
+def test_a_lost_reply(server: TestServer, proxy: Proxy) -> None:
+    with Server(redis.Redis(port=proxy.port), response_timeout=1) as locks:
+        lock = locks.lock("k", session=True)
+        with lock:
+            # The reply to the login of another connection has numbers, too.
+            begin = str(lock.token)[:6].encode()
+        proxy.lose_message(b":" + begin)
+        assert lock.acquire(blocking_timeout=5)
+        assert proxy.lost == 1 and holder(server)[b"owner"] == lock.local.token
+        assert not lock.lost.wait(1.5), "the undoing of the first request does not end the second"
+        assert lock.owned()
+        lock.release()
+        assert locks.settled() == [] and server.run("EXISTS k") == 0
+
+
+def test_a_wait_survives_the_end_of_its_connection(server: TestServer) -> None:
+    server.hold()
+    with Server(server.client(), response_timeout=1) as locks:
+        lock = locks.lock("k", session=True)
+        named = locks.lock("k", session=True, owner="me")
+        threads = in_threads(2, lambda number: (lock, named)[number].acquire() and done.append((lock, named)[number]))
+        done: list[Lock] = []
+        wait_for("the places", lambda: len(server.queue()) == 2)
+        for one in server.clients():
+            server.observer.client_kill_filter(_id=one["id"])
+        wait_for("the places of two owners that live", lambda: len(server.queue()) == 2 and server.stat("places") == 2)
+        server.run("LOCK.RELEASE k holder")
+        wait_for("one of them", lambda: len(done) == 1)
+        kill_session(server)
+        join(threads)
+        assert len(done) == 2 and holder(server)[b"session"] == 1
+
+
+def test_a_request_that_is_served_late_is_undone(server: TestServer, proxy: Proxy) -> None:
+    with Server(redis.Redis(port=proxy.port), response_timeout=1) as locks:
+        locks.lock("other").acquire()
+        proxy.hold_back(b"SESSION", goes_on=False)
+        with pytest.raises(client.NoAnswer):
+            locks.lock("k", session=True).acquire(blocking_timeout=0)
+        assert proxy.held == 1
+        wait_for("two releases", lambda: server.stat("release_misses") == 2, 5)
+        proxy.let_go()
+        wait_for("the late grant", lambda: server.stat("grants") == 2, 5)
+        wait_for("its release", lambda: server.run("EXISTS k") == 0, 5)
+
+
+def test_a_release_goes_on_in_the_background(server: TestServer) -> None:
+    with Server(server.client(), response_timeout=0.6) as locks:
+        lock = locks.lock("k", session=True)
+        lock.acquire()
+        with server.stopped():
+            begin = time.monotonic()
+            with pytest.raises(client.ConnectionFailed):
+                lock.release()
+            assert 0.5 < time.monotonic() - begin < 2
+        assert locks.settled() == [] and server.run("EXISTS k") == 0
+        assert not lock.lost.is_set()
+
+
+def test_a_closed_server_leaves_nothing(server: TestServer) -> None:
+    server.hold()
+    locks = Server(server.client())
+    held = locks.lock("held", session=True)
+    held.acquire()
+    errors: list[type[BaseException]] = []
+
+    def wait(_: int) -> None:
+        try:
+            locks.lock("k", session=True).acquire()
+        except client.Error as error:
+            errors.append(type(error))
+
+    threads = in_threads(1, wait)
+    wait_for("the place", lambda: server.queue())
+    lost = held.lost
+    locks.close()
+    join(threads)
+    assert errors == [client.Closed] and not lost.is_set()
+    assert server.run("EXISTS held") == 0 and server.queue() == []
+    wait_for("the connections to end", lambda: not server.clients())
+    with pytest.raises(client.Closed):
+        held.release()
+
+
+def test_a_lost_session_that_is_forgotten_leaves_no_connection(start: Callable[..., TestServer]) -> None:
+    server = start(*SHORT)
+    with Server(server.client()) as locks:
+        locks.lock("k", session=True).acquire()
+        gc.collect()
+        # sleep: more than the lease
+        time.sleep(2)
+        assert server.run("EXISTS k") == 1, "a lock stays held when its object is dropped"
+        server.run("LOCK.BREAK k")
+        wait_for("the loss", lambda: locks.statistics().losses == 1)
+        wait_for("no hold", lambda: gc.collect() >= 0 and locks.statistics().holds == 0)
+        wait_for("no connection of its own", lambda: len(server.clients()) <= 1)
+
+
+def test_arguments(server: TestServer) -> None:
+    with Server(redis.Redis(port=1)) as locks:
+        for wrong in ({"timeout": 5}, {"lease": 5}, {"renew": False}):
+            with pytest.raises(client.ConfigError, match="session"):
+                locks.lock("k", session=True, **wrong)
+        lock = locks.lock("k", session=True)
+        lock.timeout = 5
+        with pytest.raises(client.ConfigError):
+            lock.acquire()
+        assert locks.statistics().connections == 0
+    with Server(server.client()) as locks:
+        named = locks.lock("k", session=True, owner="me")
+        with named:
+            assert holder(server)[b"owner"] == b"me"
+            assert not locks.lock("k", owner="me", session=True).acquire(blocking_timeout=0.1)
+        both = locks.read_write_lock("rw", session=True)
+        with both.read_lock() as one, both.read_lock() as other:
+            assert one.token == other.token
+            assert not both.write_lock().acquire(blocking=False)
+        with both.write_lock(), Lock(locks, "x", mode=Mode.READ, session=True):
+            assert holder(server, "x")[b"session"] == 1
+        wait_for("the end of their connections", lambda: len(server.clients()) <= 2)
+
+
+def test_users(server: TestServer) -> None:
+    parts = "resetchannels +@connection -@dangerous +lock.acquire +lock.release +lock.renew"
+    server.run(f"ACL SETUSER few on >secret ~* {parts}")
+    server.run(f"ACL SETUSER many on >secret ~k {parts} +lock.info")
+    with Server(server.client(username="few", password="secret")) as locks:
+        with pytest.raises(client.NoPermission, match=r"(?i)lock\.info") as raised:
+            locks.lock("k", session=True).acquire()
+        assert "secret" not in str(raised.value) and "few" not in str(raised.value)
+        assert locks.settled() == [] and server.run("EXISTS k") == 0
+    with Server(server.client(username="many", password="secret")) as locks:
+        with locks.lock("k", session=True) as lock:
+            assert lock.owned()
+        with pytest.raises(client.NoPermission):
+            locks.lock("other", session=True).acquire()
+
+
+def test_a_slot_that_moves_is_a_loss() -> None:
+    here, there = two_nodes(*SHORT)
+    try:
+        cluster = redis.RedisCluster(host="127.0.0.1", port=here.port)
+        with Server(cluster) as locks:
+            lock = locks.lock("{a}k", session=True)
+            lock.acquire()
+            move_slot(here, there, cluster.keyslot("{a}k"))
+            assert lock.lost.wait(1) and lock.lost.reason == LostReason.DISCONNECTED
+            with contextlib.suppress(client.NotOwned):
+                lock.release()
+            with lock:
+                assert holder(there, "{a}k")[b"session"] == 1
+            assert there.run("EXISTS {a}k") == 0
+        cluster.close()
+    finally:
+        here.stop()
+        there.stop()
+
+
+# asyncio
+
+
+def test_tasks(server: TestServer) -> None:
+    async def work() -> None:
+        async with client.asyncio.Server(redis.asyncio.Redis(port=server.port)) as locks:
+            lock = locks.lock("k", session=True)
+            async with lock:
+                assert holder(server)[b"session"] == 1 and await lock.owned()
+                waiting = asyncio.create_task(locks.lock("k", session=True).acquire(blocking_timeout=5))
+                await until("the place", lambda: server.queue())
+                kill_session(server)
+                assert await lock.lost.wait(1) and lock.lost.reason == LostReason.DISCONNECTED
+                assert await waiting
+                lock.raise_on_release_error = False
+        assert len(asyncio.all_tasks()) == 1
+
+    run(work())
+    wait_for("no connection is left", lambda: not server.clients())
+    assert server.run("EXISTS k") == 0
+
+
+def test_a_cancelled_wait_is_withdrawn(server: TestServer) -> None:
+    async def work() -> None:
+        server.hold()
+        async with client.asyncio.Server(redis.asyncio.Redis(port=server.port)) as locks:
+            tasks = [asyncio.create_task(locks.lock("k", session=True).acquire()) for _ in range(5)]
+            await until("the places", lambda: len(server.queue()) == 5)
+            for task in tasks[:4]:
+                task.cancel()
+            await until("the withdrawals", lambda: len(server.queue()) == 1)
+            server.run("LOCK.RELEASE k holder")
+            assert await tasks[4]
+            # Cancelled at any moment, a wait leaves nothing.
+            for moment in range(80):
+                task = asyncio.create_task(locks.lock("moments", session=True).acquire())
+                # sleep: the moment of the cancellation
+                await asyncio.sleep(moment / 20_000)
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    if await task:
+                        server.run("DEL moments")
+            assert await locks.settled() == []
+            await until("no hold without a holder", lambda: server.run("EXISTS moments") == 0)
+
+    run(work())
+
+
+def test_an_opening_that_is_cancelled_leaves_nothing(server: TestServer) -> None:
+    async def work() -> None:
+        for turns in range(40):
+            locks = client.asyncio.Server(redis.asyncio.Redis(port=server.port))
+            task = asyncio.create_task(locks.lock("k", session=True).acquire())
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+            await locks.aclose()
+            assert server.run("EXISTS k") == 0
+            await until("the end of the connections", lambda: not server.clients())
+
+    asyncio.run(work())
