@@ -58,3 +58,9 @@ def test_an_unknown_command_says_how_to_load_the_module() -> None:
     )
     assert "host:1 does not know LOCK.ACQUIRE: load the module there" in str(error)
     assert "secret" not in str(error)
+
+
+def test_a_refusal_does_not_name_the_user() -> None:
+    text = "has no permissions to run the 'lock.acquire' command"
+    for line in (f"NOPERM User a-user {text}", f"NOPERM this user {text}"):
+        assert str(errors.of_reply("host:1", line)) == f"host:1: NOPERM this user {text}"

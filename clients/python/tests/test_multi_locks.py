@@ -211,7 +211,7 @@ def test_a_wait_in_the_queue_is_bounded(start: Callable[..., TestServer], is_par
     def wait(_: int) -> None:
         with pytest.raises(redis.exceptions.ConnectionError):
             lock.acquire()
-        assert time.monotonic() - begin < 1.3
+        assert time.monotonic() - begin < 1.6
 
     begin = time.monotonic()
     threads = in_threads(1, wait)

@@ -205,6 +205,9 @@ _CLASSES: dict[str, type[Refused]] = {
 
 def refused(server: str, code: str, text: str) -> Refused:
     """The error for a code of the server."""
+    if code == "NOPERM" and text.startswith("User "):
+        # Redis from 7.2 on names the user.
+        text = "this user " + text.split(" ", 2)[-1]
     return _CLASSES.get(code, Refused)(server, code, text)
 
 
