@@ -71,6 +71,12 @@ public abstract class Acquisition implements Engine.Pending {
         return new LockConnectionException(engine.network().name(), "no answer in time", null);
     }
 
+    /** The error when the owner's name did not become free in time: an earlier request under it is not settled. */
+    RuntimeException unsettled() {
+        return new LockConnectionException(engine.network().name(),
+                "no answer in time to an earlier request of the same owner", null);
+    }
+
     void granted(List<Hold> holds, boolean hasWaited) {
         if (hasWaited) {
             Duration waited = Duration.ofNanos(Clock.now() - startedAt);

@@ -124,14 +124,21 @@ final class Attempt extends Acquisition {
             members.get(place).reservation = reserved;
             reserve(place + 1);
         }));
-        overtime = loop.at(end, () -> {
-            Reservation.Waiter waiter = reserving;
-            if (waiter != null && waiter.cancel() && isOver.compareAndSet(false, true)) {
-                members.forEach(member -> member.reservation.free());
-                undone().complete(null);
-                notGranted(null, false, members.size());
-            }
-        });
+        overtime = loop.at(end, () -> nameIsLate(false));
+    }
+
+    /** The owner's name is not free at the end. If it is only to be settled, it is awaited as a reply is, and the error
+     * is that of a reply: the lock is perhaps free. */
+    private void nameIsLate(boolean isOvertime) {
+        Reservation.Waiter waiter = reserving;
+        boolean isForAnswer = waiter != null && waiter.isForAnswer();
+        if (isForAnswer && !isOvertime) {
+            overtime = engine.loop().at(overtimeEnd(engine, end), () -> nameIsLate(true));
+        } else if (waiter != null && waiter.cancel() && isOver.compareAndSet(false, true)) {
+            members.forEach(member -> member.reservation.free());
+            undone().complete(null);
+            notGranted(isForAnswer ? unsettled() : null, false, members.size());
+        }
     }
 
     private void request() {

@@ -306,6 +306,7 @@ public final class Hold implements Permit {
     private void finish() {
         isFinished.set(true);
         renewal.stop();
+        leftovers.reservation().settling();
     }
 
     /** The hold is settled, but for requests that may still be served. */

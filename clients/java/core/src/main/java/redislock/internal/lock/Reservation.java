@@ -5,7 +5,6 @@ import java.util.ArrayDeque;
 import java.util.Deque;
 import java.util.HashMap;
 import java.util.Map;
-import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.Consumer;
 
@@ -22,14 +21,23 @@ final class Reservation {
     static final Reservation NONE = new Reservation(null);
 
     private static final ReentrantLock LOCK = new ReentrantLock();
-    /** The reserved names, with the acquisitions that wait for them. */
-    private static final Map<Name, Deque<Waiter>> RESERVED = new HashMap<>();
+    /** The reserved names. */
+    private static final Map<Name, Entry> RESERVED = new HashMap<>();
 
     private final Name name;
-    private final AtomicBoolean isFree = new AtomicBoolean();
+    /** Changed with the lock. */
+    private boolean isFree;
 
     /** Server, key, owner, and the kind of the hold. */
     record Name(String server, ByteBuffer key, ByteBuffer owner, String kind) {}
+
+    /** A reserved name. */
+    private static final class Entry {
+        /** The acquisitions that wait for it. */
+        final Deque<Waiter> waiters = new ArrayDeque<>();
+        /** Whether it is reserved only because a release is not answered, or a request may still be served. */
+        boolean isSettling;
+    }
 
     /** An acquisition that waits for a name. */
     static final class Waiter {
@@ -45,8 +53,19 @@ final class Reservation {
         boolean cancel() {
             LOCK.lock();
             try {
-                Deque<Waiter> waiters = RESERVED.get(name);
-                return waiters != null && waiters.remove(this);
+                Entry entry = RESERVED.get(name);
+                return entry != null && entry.waiters.remove(this);
+            } finally {
+                LOCK.unlock();
+            }
+        }
+
+        /** Whether nothing is held or asked for under the name: it only waits for answers of the server. */
+        boolean isForAnswer() {
+            LOCK.lock();
+            try {
+                Entry entry = RESERVED.get(name);
+                return entry == null || entry.isSettling;
             } finally {
                 LOCK.unlock();
             }
@@ -65,7 +84,7 @@ final class Reservation {
     static Reservation tryReserve(Name name) {
         LOCK.lock();
         try {
-            return RESERVED.putIfAbsent(name, new ArrayDeque<>()) == null ? new Reservation(name) : null;
+            return RESERVED.putIfAbsent(name, new Entry()) == null ? new Reservation(name) : null;
         } finally {
             LOCK.unlock();
         }
@@ -78,12 +97,12 @@ final class Reservation {
         Waiter waiter = new Waiter(name, then);
         LOCK.lock();
         try {
-            Deque<Waiter> waiters = RESERVED.get(name);
-            if (waiters != null) {
-                waiters.add(waiter);
+            Entry entry = RESERVED.get(name);
+            if (entry != null) {
+                entry.waiters.add(waiter);
                 return waiter;
             }
-            RESERVED.put(name, new ArrayDeque<>());
+            RESERVED.put(name, new Entry());
         } finally {
             LOCK.unlock();
         }
@@ -100,16 +119,36 @@ final class Reservation {
         return name;
     }
 
+    /** Nothing is held or asked for under the name any more: it is kept until the server has answered. */
+    void settling() {
+        if (name == null) {
+            return;
+        }
+        LOCK.lock();
+        try {
+            if (!isFree) {
+                RESERVED.get(name).isSettling = true;
+            }
+        } finally {
+            LOCK.unlock();
+        }
+    }
+
     /** Frees the name, or hands it to the next acquisition that waits for it. A second call does nothing. */
     void free() {
-        if (name == null || !isFree.compareAndSet(false, true)) {
+        if (name == null) {
             return;
         }
         Waiter next;
         LOCK.lock();
         try {
-            Deque<Waiter> waiters = RESERVED.get(name);
-            next = waiters.poll();
+            if (isFree) {
+                return;
+            }
+            isFree = true;
+            Entry entry = RESERVED.get(name);
+            entry.isSettling = false;
+            next = entry.waiters.poll();
             if (next == null) {
                 RESERVED.remove(name);
             }

@@ -49,8 +49,16 @@ final class SessionAttempt extends Acquisition {
     void begin() {
         loop.execute(this::reserve);
         if (end != Clock.NEVER) {
-            overtime = loop.at(overtimeEnd(engine, end), () -> over(reserving == null ? noAnswer() : null, false));
+            overtime = loop.at(overtimeEnd(engine, end), () -> over(late(), false));
         }
+    }
+
+    /** The error at the end; null: another acquisition has the owner's name. */
+    private RuntimeException late() {
+        if (reserving == null) {
+            return noAnswer();
+        }
+        return reserving.isForAnswer() ? unsettled() : null;
     }
 
     private void reserve() {

@@ -58,6 +58,7 @@ final class Undo implements Unsettled.Part {
 
     /** Starts it, if anything is to be undone. The name is free when nothing of it can be served any more. */
     void start() {
+        reservation.settling();
         if (first == First.NOTHING) {
             onReleased.run();
             endReservation();
@@ -143,6 +144,7 @@ final class Undo implements Unsettled.Part {
                 then.run();
                 return;
             }
+            again.settling();
             reservation = again;
         }
         release(null, error -> {
