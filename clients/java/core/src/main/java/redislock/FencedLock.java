@@ -127,7 +127,7 @@ public interface FencedLock extends Lock {
     /**
      * Whether this thread holds the lock, as far as this process knows. Nothing is sent.
      *
-     * @return false also when the hold is lost
+     * @return false also when the hold is lost, when its guard was released, and when the client is closed
      */
     boolean isHeldByCurrentThread();
 
@@ -156,7 +156,8 @@ public interface FencedLock extends Lock {
 
     /**
      * The guard of this thread's hold, to pass to other threads or to wait for its loss. Release it by
-     * {@link #unlock()}.
+     * {@link #unlock()}: if the guard is released, closed or left to its lease, all holds of this thread end with it,
+     * and {@link #unlock()} throws {@link IllegalMonitorStateException}.
      *
      * @return the guard
      * @throws IllegalMonitorStateException when this thread holds nothing
@@ -199,6 +200,15 @@ public interface FencedLock extends Lock {
      * @throws LockException        when the server refuses
      */
     Guard acquire() throws InterruptedException;
+
+    /**
+     * The same without an end by an interruption: the wait keeps its place, and the interrupt flag of this thread is
+     * set again when it returns.
+     *
+     * @return the guard
+     * @throws LockException when the server refuses
+     */
+    Guard acquireUninterruptibly();
 
     /**
      * The same without a thread that waits. The future completes on the client's executor. Cancelling it, or completing

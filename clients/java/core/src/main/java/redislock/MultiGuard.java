@@ -37,11 +37,12 @@ public interface MultiGuard extends AutoCloseable {
     Duration validFor();
 
     /**
-     * Releases all the locks at the same time. If a server does not answer within half a second, its lock is released
-     * in the background.
+     * Releases all the locks at the same time, and waits for the answers as {@link Guard#release()}.
      *
      * @return {@link Released#YES} when each of them was still held
-     * @throws LockException when a server did not answer or refused
+     * @throws LockConnectionException when a server did not answer within the response timeout; the release of its lock
+     *     goes on in the background
+     * @throws LockException           when a server refused
      */
     Released release();
 

@@ -42,9 +42,10 @@ public interface MultiLock extends Lock {
 
     /**
      * Ends a hold of this thread; the outermost one releases all the locks at the same time, and waits for the answers
-     * as {@link FencedLock#unlock()}.
+     * as {@link FencedLock#unlock()}. If this thread does not hold one of the locks any more, its holds of the others
+     * end nevertheless.
      *
-     * @throws IllegalMonitorStateException when this thread holds nothing
+     * @throws IllegalMonitorStateException when this thread does not hold one of the locks
      * @throws LockLostException            when one of the locks was lost meanwhile
      * @throws LockConnectionException      when a server did not answer; the release goes on in the background
      */

@@ -35,7 +35,8 @@ class CloseTest {
             LockClient client = LockClient.create(server.address());
             FencedLock lock = client.lock("k");
             Guard guard = lock.acquire();
-            client.lock("thread").lock();
+            FencedLock byThread = client.lock("thread");
+            byThread.lock();
             client.semaphore("s").limit(1).acquire();
             CompletableFuture<Optional<Guard>> wait = lock.acquireAsync(null);
             CompletableFuture<Boolean> latch = client.latch("closed").awaitAsync(Duration.ofSeconds(20));
@@ -60,6 +61,8 @@ class CloseTest {
             assertTrue(latch.isDone());
             assertEquals(Duration.ZERO, guard.validFor());
             assertEquals(Released.YES, guard.release());
+            assertEquals(0, byThread.getHoldCount());
+            assertThrows(IllegalMonitorStateException.class, byThread::unlock);
             Waiting.waitFor("no connection", () -> server.clients().isEmpty());
             assertEquals(0L, server.stat("tickets"));
             assertNull(server.call("LOCK.INFO", "k"));

@@ -190,9 +190,10 @@ class FamilyTest {
         both.unlock();
         assertTrue(a.isHeldByCurrentThread());
         assertFalse(b.isHeldByCurrentThread());
-        assertThrows(IllegalMonitorStateException.class, both::unlock);
         LockFaceTest.inThread(() -> assertFalse(both.tryLock()));
-        a.unlock();
+        assertThrows(IllegalMonitorStateException.class, both::unlock);
+        assertFalse(a.isLocked(), "the holds of the others end");
+        assertThrows(IllegalMonitorStateException.class, both::unlock);
         MultiGuard guard = both.acquire();
         assertEquals(List.of("b", "a"), guard.members().stream().map(member -> new String(member.key())).toList());
         assertEquals(2, guard.tokens().size());

@@ -8,13 +8,19 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicReference;
+import java.util.function.Consumer;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.function.Executable;
 import redislock.testing.TestServer;
 import redislock.testing.Waiting;
 
@@ -128,7 +134,8 @@ class LockFaceTest {
         FencedLock lock = client.lock("unnoticed");
         lock.lock();
         server.call("DEL", "unnoticed");
-        assertThrows(LockLostException.class, lock::unlock);
+        LockLostException lost = assertThrows(LockLostException.class, lock::unlock);
+        assertEquals("the lock unnoticed was lost: the server says that the grant is over", lost.getMessage());
         assertThrows(IllegalMonitorStateException.class, lock::unlock);
     }
 
@@ -191,6 +198,88 @@ class LockFaceTest {
         lock.unlock();
         waiter.join(5_000);
         assertEquals(true, wasInterrupted.get());
+    }
+
+    @Test
+    void the_end_of_its_guard_ends_the_hold_of_a_thread() throws Exception {
+        try (LockClient other = LockClient.create(server.address())) {
+            List<Consumer<Guard>> ends = List.of(Guard::release, Guard::close,
+                    guard -> assertTrue(guard.leave(Duration.ofMillis(100))),
+                    guard -> guard.releaseAsync().join());
+            for (int i = 0; i < ends.size(); i++) {
+                FencedLock lock = client.lock("ended" + i);
+                FencedLock theirs = other.lock("ended" + i);
+                lock.lock();
+                lock.lock();
+                ends.get(i).accept(lock.guard());
+                assertFalse(lock.isHeldByCurrentThread());
+                assertEquals(0, lock.getHoldCount());
+                assertTrue(theirs.tryLock(5, TimeUnit.SECONDS));
+                assertFalse(lock.tryLock(), "held by the other client");
+                assertFalse(client.multiLock(lock, client.lock("beside")).tryLock());
+                assertThrows(IllegalMonitorStateException.class, lock::unlock);
+                theirs.unlock();
+                assertTrue(lock.tryLock());
+                lock.unlock();
+            }
+        }
+    }
+
+    @Test
+    void another_thread_ends_a_hold_by_its_guard() throws Exception {
+        FencedLock lock = client.readWriteLock("passed").writeLock();
+        lock.lock();
+        Guard guard = lock.guard();
+        inThread(guard::release);
+        assertFalse(lock.isHeldByCurrentThread());
+        assertThrows(IllegalMonitorStateException.class, lock::unlock);
+        lock.lock();
+        lock.unlock();
+    }
+
+    @Test
+    void a_call_without_a_hold_names_the_attempt() {
+        FencedLock lock = client.lock("free");
+        Map<String, Executable> attempts = Map.of("unlock", lock::unlock, "read the token of", lock::token,
+                "read the validity of", lock::validFor, "get the guard of", lock::guard,
+                "renew", () -> lock.renew(Duration.ofSeconds(1)));
+        attempts.forEach((attempt, call) -> assertEquals(
+                "attempt to " + attempt + " lock, not locked by current thread: free",
+                assertThrows(IllegalMonitorStateException.class, call).getMessage()));
+    }
+
+    @Test
+    void a_lock_with_a_session_is_not_for_threads() {
+        FencedLock lock = client.lock("session", LockOptions.defaults().session());
+        List<Executable> calls = List.of(lock::lock, lock::lockInterruptibly, lock::tryLock,
+                () -> lock.tryLock(1, TimeUnit.SECONDS), () -> lock.lock(Duration.ofSeconds(1)));
+        calls.forEach(call -> assertThrows(UnsupportedOperationException.class, call));
+        assertFalse(lock.isLocked());
+    }
+
+    @Test
+    void an_uninterruptible_wait_keeps_its_place() throws Exception {
+        FencedLock lock = client.lock("place");
+        Guard guard = lock.acquire();
+        List<String> order = new CopyOnWriteArrayList<>();
+        List<Thread> waiters = new ArrayList<>();
+        for (String name : List.of("interrupted", "second")) {
+            Thread waiter = new Thread(() -> {
+                Guard granted = lock.acquireUninterruptibly();
+                order.add(name + " " + Thread.interrupted());
+                granted.release();
+            });
+            waiters.add(waiter);
+            waiter.start();
+            server.awaitTickets(waiters.size());
+        }
+        waiters.get(0).interrupt();
+        Waiting.waitFor("the interruption", () -> !waiters.get(0).isInterrupted());
+        guard.release();
+        for (Thread waiter : waiters) {
+            waiter.join(5_000);
+        }
+        assertEquals(List.of("interrupted true", "second false"), order);
     }
 
     @Test

@@ -91,6 +91,13 @@ class ReleaseTest {
         assertEquals(List.of(), client.settled(Duration.ofSeconds(5)));
         assertEquals(3, client.statistics().releases());
         assertFalse(isHeld("a") || isHeld("b"));
+        MultiGuard guard = both.acquire();
+        server.pause();
+        assertGivenUp(guard::release);
+        server.resume();
+        assertEquals(List.of(), client.settled(Duration.ofSeconds(5)));
+        assertEquals(Released.YES, guard.release(), "the later answer");
+        assertFalse(isHeld("a") || isHeld("b"));
         assertTrue(client.semaphore("s").tryAcquire().isPresent());
     }
 

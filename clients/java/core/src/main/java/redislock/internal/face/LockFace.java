@@ -12,6 +12,7 @@ import redislock.FencedLock;
 import redislock.Guard;
 import redislock.LockLostException;
 import redislock.Lost;
+import redislock.LostReason;
 import redislock.Mode;
 import redislock.Released;
 import redislock.internal.Clock;
@@ -26,6 +27,8 @@ import redislock.internal.net.Retrier;
 
 /** The implementation of a lock. */
 public final class LockFace implements FencedLock {
+    static final String UNLOCK = "unlock";
+
     private final Terms terms;
     private final ThreadHolds threads;
     private final byte[] key;
@@ -56,27 +59,32 @@ public final class LockFace implements FencedLock {
 
     /** The terms of the calling thread. */
     Terms ofThread() {
-        return terms.withoutSession().ownedBy(threads.owner());
+        if (terms.isSession()) {
+            throw new UnsupportedOperationException("a lock with a session is acquired by guards, not by threads");
+        }
+        return terms.ownedBy(threads.owner());
     }
 
     private boolean reenter(Terms wanted) {
         terms.engine().checkOpen();
         Blocking.check();
-        if (!threads.reenter(key, mode())) {
+        Hold hold = threads.reenter(key, mode());
+        if (hold == null) {
             return false;
         }
         // As on the server, a lease is extended by a re-entry, and not shortened.
-        Hold hold = threads.own(key, mode()).hold;
         Duration lease = wanted.fixedLease();
         if (lease != null && hold.isFixed() && hold.validFor().compareTo(lease) < 0 && !hold.renew(lease)) {
             threads.leave(key, mode());
-            throw lost(hold.loss());
+            throw lost(hold, hold.loss());
         }
         return true;
     }
 
-    private static LockLostException lost(Lost loss) {
-        return new LockLostException(loss == null ? "the lock was lost" : loss.toString(), loss);
+    /** The loss that was reported; null: only the answer to a request has shown it. */
+    static LockLostException lost(Hold hold, Lost loss) {
+        Lost known = loss != null ? loss : Lost.of(hold.key(), hold.token(), LostReason.TAKEN);
+        return new LockLostException(known.toString(), loss);
     }
 
     private void lock(Terms wanted) {
@@ -134,6 +142,7 @@ public final class LockFace implements FencedLock {
     @Override
     public void unlock() {
         Blocking.check();
+        own(UNLOCK);
         Hold hold = threads.leave(key, mode());
         if (hold == null) {
             return;
@@ -141,10 +150,10 @@ public final class LockFace implements FencedLock {
         Lost loss = hold.loss();
         if (loss != null) {
             hold.close();
-            throw lost(loss);
+            throw lost(hold, loss);
         }
         if (hold.release() == Released.NOT_HELD) {
-            throw lost(null);
+            throw lost(hold, null);
         }
     }
 
@@ -153,13 +162,13 @@ public final class LockFace implements FencedLock {
         throw new UnsupportedOperationException("a lock on a server has no conditions");
     }
 
-    private Hold own() {
-        return threads.own(key, mode()).hold;
+    private Hold own(String attempt) {
+        return threads.own(key, mode(), attempt).hold;
     }
 
     @Override
     public long token() {
-        return own().token();
+        return own("read the token of").token();
     }
 
     @Override
@@ -186,17 +195,17 @@ public final class LockFace implements FencedLock {
 
     @Override
     public Duration validFor() {
-        return own().validFor();
+        return own("read the validity of").validFor();
     }
 
     @Override
     public Guard guard() {
-        return own();
+        return own("get the guard of");
     }
 
     @Override
     public boolean renew(Duration lease) {
-        return own().renew(lease);
+        return own("renew").renew(lease);
     }
 
     @Override
@@ -213,6 +222,11 @@ public final class LockFace implements FencedLock {
     @Override
     public Guard acquire() throws InterruptedException {
         return Waits.acquireInterruptibly(terms, Clock.NEVER);
+    }
+
+    @Override
+    public Guard acquireUninterruptibly() {
+        return Waits.acquire(terms, Clock.NEVER);
     }
 
     @Override

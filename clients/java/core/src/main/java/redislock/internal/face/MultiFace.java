@@ -8,14 +8,12 @@ import java.util.List;
 import java.util.Objects;
 import java.util.Optional;
 import java.util.Set;
-import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.Condition;
 import redislock.FencedLock;
-import redislock.LockLostException;
+import redislock.Lost;
 import redislock.MultiGuard;
 import redislock.MultiLock;
-import redislock.Released;
 import redislock.internal.Clock;
 import redislock.internal.lock.Blocking;
 import redislock.internal.lock.Hold;
@@ -61,7 +59,7 @@ public final class MultiFace implements MultiLock {
         boolean isHeld = false;
         try {
             for (LockFace member : members) {
-                (member.threads().reenter(member.key(), member.mode()) ? reentered : missing).add(member);
+                (member.threads().reenter(member.key(), member.mode()) != null ? reentered : missing).add(member);
             }
             List<Terms> terms = missing.stream().map(LockFace::ofThread).toList();
             List<Hold> holds = terms.isEmpty() ? List.of() : new Rounds(terms, end, isInterruptible).run();
@@ -116,37 +114,30 @@ public final class MultiFace implements MultiLock {
     @Override
     public void unlock() {
         Blocking.check();
-        members.forEach(member -> member.threads().own(member.key(), member.mode()));
+        LockFace missing = null;
         List<Hold> outermost = new ArrayList<>();
         for (LockFace member : members) {
+            if (member.getHoldCount() == 0) {
+                missing = member;
+            }
             Hold hold = member.threads().leave(member.key(), member.mode());
             if (hold != null) {
                 outermost.add(hold);
             }
         }
         Hold lost = outermost.stream().filter(hold -> hold.loss() != null).findFirst().orElse(null);
-        List<CompletableFuture<Released>> releases = outermost.stream().map(Hold::startRelease).toList();
-        long begin = Clock.now();
-        RuntimeException failure = null;
-        boolean isNotHeld = false;
-        for (int i = 0; i < releases.size(); i++) {
-            Hold hold = outermost.get(i);
-            try {
-                long until = Clock.plus(begin, hold.engine().network().patience());
-                isNotHeld |= hold.awaitRelease(releases.get(i), until) == Released.NOT_HELD;
-            } catch (RuntimeException error) {
-                failure = error;
-            }
-        }
+        Lost loss = lost == null ? null : lost.loss();
+        Ending ending = new Ending(outermost);
         if (lost != null) {
-            throw new LockLostException(lost.loss().toString(), lost.loss());
+            throw LockFace.lost(lost, loss);
         }
-        if (isNotHeld) {
-            throw new LockLostException("one of the locks was lost", null);
+        if (!ending.notHeld().isEmpty()) {
+            throw LockFace.lost(ending.notHeld().get(0), null);
         }
-        if (failure != null) {
-            throw failure;
+        if (missing != null) {
+            throw ThreadHolds.notHeld(missing.key(), LockFace.UNLOCK);
         }
+        ending.throwFailure();
     }
 
     @Override

@@ -4,7 +4,6 @@ import java.time.Duration;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import redislock.Guard;
-import redislock.LockConnectionException;
 import redislock.Lost;
 import redislock.MultiGuard;
 import redislock.Released;
@@ -44,19 +43,9 @@ final class MultiGuardFace implements MultiGuard {
     @Override
     public Released release() {
         Blocking.check();
-        List<CompletableFuture<Released>> releases = Rounds.release(holds, Rounds.GRACE);
-        Released whole = Released.YES;
-        for (int i = 0; i < releases.size(); i++) {
-            CompletableFuture<Released> release = releases.get(i);
-            if (!release.isDone()) {
-                String server = holds.get(i).engine().network().name();
-                throw new LockConnectionException(server, "no answer in time", null);
-            }
-            if (Blocking.get(release) == Released.NOT_HELD) {
-                whole = Released.NOT_HELD;
-            }
-        }
-        return whole;
+        Ending ending = new Ending(holds);
+        ending.throwFailure();
+        return ending.notHeld().isEmpty() ? Released.YES : Released.NOT_HELD;
     }
 
     @Override

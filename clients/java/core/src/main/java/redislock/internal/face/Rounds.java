@@ -7,7 +7,6 @@ import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.stream.Stream;
 import redislock.DeadlockException;
-import redislock.Released;
 import redislock.internal.Clock;
 import redislock.internal.Pause;
 import redislock.internal.lock.Acquisition;
@@ -29,7 +28,7 @@ final class Rounds {
     /** The duration of a round for each of its locks, the value of Redisson. */
     private static final long ROUND_PER_LOCK = 1_500 * Clock.MILLI;
     /** The longest wait for the replies to releases. */
-    static final long GRACE = 500 * Clock.MILLI;
+    private static final long GRACE = 500 * Clock.MILLI;
     /** How often another acquisition may wait for a lock of this one, and be waited for, before that is an error. */
     private static final int MOST_DEADLOCKS = 10;
     private static final long FIRST_PAUSE = 10 * Clock.MILLI;
@@ -181,13 +180,9 @@ final class Rounds {
 
     /** Releases all of them, and waits a moment for the replies. */
     private void giveBack(List<Hold> holds) {
-        release(holds, Math.min(GRACE, Clock.left(Clock.plus(end, Acquisition.OVERTIME))));
-    }
-
-    /** Releases all of them at the same time; the results of those that were answered in time. */
-    static List<CompletableFuture<Released>> release(List<Hold> holds, long longest) {
-        List<CompletableFuture<Released>> releases = holds.stream().map(Hold::releaseInBackground).toList();
-        Blocking.await(CompletableFuture.allOf(releases.toArray(CompletableFuture<?>[]::new)), longest);
-        return releases;
+        CompletableFuture<?>[] releases =
+                holds.stream().map(Hold::releaseInBackground).toArray(CompletableFuture<?>[]::new);
+        Blocking.await(CompletableFuture.allOf(releases),
+                Math.min(GRACE, Clock.left(Clock.plus(end, Acquisition.OVERTIME))));
     }
 }

@@ -10,7 +10,10 @@ import redislock.Mode;
 import redislock.internal.lock.Engine;
 import redislock.internal.lock.Hold;
 
-/** The holds of threads: which thread holds which key how often, for all lock objects of a client. */
+/**
+ * The holds of threads: which thread holds which key how often, for all lock objects of a client. A hold that is
+ * released otherwise, by its guard or the end of its client, or left to its lease, is no longer one of its thread.
+ */
 public final class ThreadHolds {
     private final ConcurrentMap<Name, Counted> holds = new ConcurrentHashMap<>();
     private final Engine engine;
@@ -55,15 +58,20 @@ public final class ThreadHolds {
     /**
      * The hold of the calling thread.
      *
+     * @param attempt what the thread attempts, for the message
      * @throws IllegalMonitorStateException when it has none
      */
-    Counted own(byte[] key, Mode mode) {
+    Counted own(byte[] key, Mode mode, String attempt) {
         Counted own = get(key, mode);
         if (own == null) {
-            throw new IllegalMonitorStateException("attempt to unlock lock, not locked by current thread: "
-                    + new String(key, StandardCharsets.UTF_8));
+            throw notHeld(key, attempt);
         }
         return own;
+    }
+
+    static IllegalMonitorStateException notHeld(byte[] key, String attempt) {
+        return new IllegalMonitorStateException("attempt to " + attempt + " lock, not locked by current thread: "
+                + new String(key, StandardCharsets.UTF_8));
     }
 
     /** How often the calling thread holds it. */
@@ -73,19 +81,21 @@ public final class ThreadHolds {
     }
 
     void put(byte[] key, Mode mode, Hold hold) {
-        hold.keptBy(Thread.currentThread());
-        holds.put(name(key, mode), new Counted(hold));
+        Name name = name(key, mode);
+        Counted own = new Counted(hold);
+        holds.put(name, own);
+        hold.keptBy(Thread.currentThread(), () -> holds.remove(name, own));
     }
 
     /**
-     * Counts a further hold of the calling thread. False when it has none.
+     * Counts a further hold of the calling thread: the hold, or null when it has none.
      *
      * @throws LockLostException when its hold is lost
      */
-    boolean reenter(byte[] key, Mode mode) {
+    Hold reenter(byte[] key, Mode mode) {
         Counted own = get(key, mode);
         if (own == null) {
-            return false;
+            return null;
         }
         Lost loss = own.hold.loss();
         if (loss != null) {
@@ -95,16 +105,18 @@ public final class ThreadHolds {
             throw new IllegalMonitorStateException("the hold count is at its maximum");
         }
         own.count++;
-        return true;
+        return own.hold;
     }
 
-    /** Ends a hold of the calling thread: the hold to be released when it was the outermost one, otherwise null. */
+    /** Ends a hold of the calling thread, if it has one: the hold to be released when it was the outermost one,
+     * otherwise null. */
     Hold leave(byte[] key, Mode mode) {
-        Counted own = own(key, mode);
-        if (--own.count > 0) {
+        Name name = name(key, mode);
+        Counted own = holds.get(name);
+        if (own == null || --own.count > 0) {
             return null;
         }
-        holds.remove(name(key, mode));
+        holds.remove(name, own);
         return own.hold;
     }
 }

@@ -34,6 +34,8 @@ public final class Hold implements Permit {
     private final long grantedAt = Clock.now();
     /** The only thread that may unlock it; null: a guard, or the end of the thread is logged. */
     private volatile Thread keeper;
+    /** Runs once when the hold is released or left; null: nothing, or it has run. */
+    private final AtomicReference<Runnable> onFinished = new AtomicReference<>();
     /** The lease that the server certainly has, and when the request that set it was sent. */
     private volatile Confirmed confirmed;
 
@@ -81,9 +83,20 @@ public final class Hold implements Permit {
         confirmed = certain;
     }
 
-    /** Binds the hold to a thread. */
-    public void keptBy(Thread thread) {
+    /** Binds the hold to a thread. {@code whenFinished} runs when it is released or left, on any thread. */
+    public void keptBy(Thread thread, Runnable whenFinished) {
         keeper = thread;
+        onFinished.set(whenFinished);
+        if (isFinished()) {
+            runOnFinished();
+        }
+    }
+
+    private void runOnFinished() {
+        Runnable action = onFinished.getAndSet(null);
+        if (action != null) {
+            action.run();
+        }
     }
 
     /** Logs once that nothing unlocks it any more. It is renewed nevertheless: a thread may end while the work that
@@ -307,6 +320,7 @@ public final class Hold implements Permit {
         isFinished.set(true);
         renewal.stop();
         leftovers.reservation().settling();
+        runOnFinished();
     }
 
     /** The hold is settled, but for requests that may still be served. */

@@ -91,11 +91,6 @@ public final class Terms {
         return new Terms(engine, key, kind, serverLease, marginWithin(serverLease), owner, isFixed, isSession, onLost);
     }
 
-    /** The same without {@code SESSION}. */
-    public Terms withoutSession() {
-        return new Terms(engine, key, kind, lease, margin, owner, isFixed, false, onLost);
-    }
-
     public Engine engine() {
         return engine;
     }
