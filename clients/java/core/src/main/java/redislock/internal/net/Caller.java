@@ -1,7 +1,5 @@
 package redislock.internal.net;
 
-import java.util.concurrent.CompletableFuture;
-import java.util.concurrent.CompletionException;
 import java.util.function.Consumer;
 import redislock.LockConnectionException;
 import redislock.LockException;
@@ -189,19 +187,20 @@ public final class Caller {
 
         /** Looks for the node of the key. With other seeds left, one that cannot be reached is no error yet. */
         void locate(int otherSeeds) {
-            CompletableFuture<Node> located = network.router().nodeOf(slot, failures);
-            if (located.isDone() && !located.isCompletedExceptionally()) {
-                connectOrTryOther(located.join(), otherSeeds);
+            InOrder<Node> located = network.router().nodeOf(slot, failures);
+            Node known = located.get();
+            if (known != null) {
+                connectOrTryOther(known, otherSeeds);
                 return;
             }
             Deadline deadline =
                     new Deadline(network.loop(), end, () -> request.fail(Errors.noAnswer(network.name())));
-            located.whenComplete((node, failure) -> {
+            located.then((node, failure) -> {
                 if (!deadline.isMet()) {
                     return;
                 }
                 if (failure != null) {
-                    request.fail(Errors.ofTransport(network.name(), unwrapped(failure)));
+                    request.fail(Errors.ofTransport(network.name(), failure));
                 } else {
                     connectOrTryOther(node, otherSeeds);
                 }
@@ -230,8 +229,9 @@ public final class Caller {
 
         private void connect(Node node, long until, Consumer<LockException> onFailure) {
             Shared shared = waits ? null : network.router().shared(node);
-            if (shared != null && shared.isOpen()) {
-                send(shared.opened().join(), shared);
+            Connection ready = shared == null ? null : shared.ready();
+            if (ready != null) {
+                send(ready, shared);
                 return;
             }
             Deadline deadline = new Deadline(network.loop(), until, () -> {
@@ -241,7 +241,7 @@ public final class Caller {
                 }
                 onFailure.accept(Errors.noAnswer(node.name()));
             });
-            (shared != null ? shared.opened() : openOwn(node)).whenComplete((connection, failure) -> {
+            (shared != null ? shared.opened() : openOwn(node)).then((connection, failure) -> {
                 if (!deadline.isMet()) {
                     // The shared one is kept for others.
                     if (waits && connection != null) {
@@ -249,7 +249,7 @@ public final class Caller {
                     }
                 } else if (failure != null) {
                     countFailure();
-                    onFailure.accept(Errors.ofTransport(node.name(), unwrapped(failure)));
+                    onFailure.accept(Errors.ofTransport(node.name(), failure));
                 } else {
                     send(connection, shared);
                 }
@@ -335,10 +335,10 @@ public final class Caller {
     }
 
     /** A connection for this waiting caller alone: an idle one, or a new one. */
-    private CompletableFuture<Connection> openOwn(Node node) {
+    private InOrder<Connection> openOwn(Node node) {
         Connection idle = network.pool().take(node);
-        return idle != null ? CompletableFuture.completedFuture(idle)
-                : network.connector().open(node, network.router().login());
+        return idle != null ? InOrder.known(idle)
+                : InOrder.from(network.connector().open(node, network.router().login()));
     }
 
     private void dropFailed(Connection connection, Shared shared) {
@@ -374,9 +374,5 @@ public final class Caller {
         if (present != null) {
             network.pool().put(present);
         }
-    }
-
-    private static Throwable unwrapped(Throwable failure) {
-        return failure instanceof CompletionException && failure.getCause() != null ? failure.getCause() : failure;
     }
 }

@@ -5,7 +5,6 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.locks.ReentrantLock;
 
 /**
@@ -28,7 +27,8 @@ final class Router {
     /** The nodes that redirections have named, used as seeds in addition to those of the address. */
     private final List<Node> nodes = new ArrayList<>();
     private final Map<Node, Shared> shared = new HashMap<>();
-    private Node primary;
+    /** With sentinels; null: to be looked up. */
+    private InOrder<Node> primary;
     /** The number of the next seed, raised after each failure. */
     private int seed;
     private boolean isClosed;
@@ -59,29 +59,43 @@ final class Router {
     }
 
     /** The node that serves the slot, as far as known. After {@code failures} of one caller: another one. */
-    CompletableFuture<Node> nodeOf(int slot, int failures) {
+    InOrder<Node> nodeOf(int slot, int failures) {
+        InOrder<Node> lookUp = new InOrder<>();
         int first;
         lock.lock();
         try {
             if (address.kind() != Address.Kind.SENTINEL) {
-                return CompletableFuture.completedFuture(nodeOrSeed(slot, failures));
+                return InOrder.known(nodeOrSeed(slot, failures));
             }
-            if (primary != null && failures == 0) {
-                return CompletableFuture.completedFuture(primary);
+            if (failures == 0 && primary != null) {
+                return primary;
+            }
+            if (failures == 0) {
+                primary = lookUp;
             }
             first = seed + failures;
         } finally {
             lock.unlock();
         }
-        return sentinels.primary(first).thenApply(found -> {
-            lock.lock();
-            try {
-                primary = found;
-            } finally {
-                lock.unlock();
-            }
-            return found;
+        sentinels.primary(first).whenComplete((found, failure) -> {
+            lookedUp(lookUp, found);
+            lookUp.complete(found, failure);
         });
+        return lookUp;
+    }
+
+    /** Records a primary; {@code found} is null after a failure. */
+    private void lookedUp(InOrder<Node> lookUp, Node found) {
+        lock.lock();
+        try {
+            if (found != null && (primary == null || primary.get() != null)) {
+                primary = lookUp;
+            } else if (found == null && primary == lookUp) {
+                primary = null;
+            }
+        } finally {
+            lock.unlock();
+        }
     }
 
     private Node nodeOrSeed(int slot, int failures) {
@@ -121,7 +135,7 @@ final class Router {
     /** Concurrent calls about one node change the seed once. */
     private void rerouteLocked(Node node) {
         boolean isSeed = seedAt(seed).equals(node);
-        boolean isPrimary = node.equals(primary);
+        boolean isPrimary = primary != null && primary.has(node);
         slots.values().removeIf(node::equals);
         if (isPrimary) {
             primary = null;
@@ -143,7 +157,7 @@ final class Router {
             }
             entry = new Shared(node);
             if (isClosed) {
-                entry.opened().completeExceptionally(Errors.noAnswer(node.name()));
+                entry.opened().complete(null, Errors.noAnswer(node.name()));
                 return entry;
             }
             shared.put(node, entry);
@@ -159,11 +173,11 @@ final class Router {
             if (failure != null) {
                 // Removed first: a request that learns of the failure opens the next one.
                 forget(entry);
-                entry.opened().completeExceptionally(failure);
+                entry.opened().complete(null, failure);
                 return;
             }
             connection.onClosed(() -> forget(entry));
-            entry.opened().complete(connection);
+            entry.opened().complete(connection, null);
             if (!isCurrent(entry)) {
                 entry.close();
             }

@@ -1,11 +1,10 @@
 package redislock.internal.net;
 
-import java.util.concurrent.CompletableFuture;
-
-/** The shared connection to a node: the first request opens it, the others wait until it is open. */
+/** The shared connection to a node: the first request opens it, the others wait until it is open, and are sent in the
+ * order in which they came. */
 final class Shared {
     private final Node node;
-    private final CompletableFuture<Connection> opened = new CompletableFuture<>();
+    private final InOrder<Connection> opened = new InOrder<>();
 
     Shared(Node node) {
         this.node = node;
@@ -15,16 +14,27 @@ final class Shared {
         return node;
     }
 
-    CompletableFuture<Connection> opened() {
+    InOrder<Connection> opened() {
         return opened;
     }
 
+    /** The connection if it is open and no request waits for it, otherwise null. */
+    Connection ready() {
+        Connection connection = opened.get();
+        return connection != null && connection.isOpen() ? connection : null;
+    }
+
+    /** Whether the connection is open. */
     boolean isOpen() {
-        return opened.isDone() && !opened.isCompletedExceptionally() && opened.join().isOpen();
+        return ready() != null;
     }
 
     /** Closes the connection, also when it is opened later. */
     void close() {
-        opened.thenAccept(Connection::close);
+        opened.then((connection, failure) -> {
+            if (connection != null) {
+                connection.close();
+            }
+        });
     }
 }

@@ -1,0 +1,91 @@
+package redislock;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+
+import io.lettuce.core.RedisURI;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Optional;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.TimeUnit;
+import org.junit.jupiter.api.Test;
+import redislock.testing.Proxy;
+import redislock.testing.Sentinels;
+import redislock.testing.TestServer;
+import redislock.testing.Waiting;
+
+/** Requests that are made while a client connects are granted in their order. */
+class OrderTest {
+    private static final int WAITS = 500;
+
+    /** Makes the requests, then lets them reach the server; the lock is held until all of them wait. */
+    private static void assertOrder(TestServer server, LockClient client, Runnable connect) throws Exception {
+        try (LockClient holder = LockClient.create(server.address())) {
+            Guard held = holder.lock("order").acquire();
+            List<CompletableFuture<Long>> tokens = new ArrayList<>();
+            for (int i = 0; i < WAITS; i++) {
+                tokens.add(client.lock("order").acquireAsync(null).thenApply(OrderTest::tokenOf));
+            }
+            connect.run();
+            server.awaitTickets(WAITS);
+            held.release();
+            long last = 0;
+            int inversions = 0;
+            for (CompletableFuture<Long> each : tokens) {
+                long token = each.get(20, TimeUnit.SECONDS);
+                inversions += token < last ? 1 : 0;
+                last = token;
+            }
+            assertEquals(0, inversions);
+        }
+    }
+
+    private static long tokenOf(Optional<Guard> granted) {
+        try (Guard guard = granted.orElseThrow()) {
+            return guard.token();
+        }
+    }
+
+    @Test
+    void at_the_first_connection() throws Exception {
+        try (TestServer server = TestServer.start();
+                Proxy proxy = Proxy.before(server.port());
+                LockClient client = LockClient.create(proxy.address())) {
+            proxy.hang(true);
+            assertOrder(server, client, () -> proxy.hang(false));
+        }
+    }
+
+    @Test
+    void while_the_connection_is_opened() throws Exception {
+        try (TestServer server = TestServer.start(); LockClient client = LockClient.create(server.address())) {
+            assertOrder(server, client, () -> {});
+        }
+    }
+
+    @Test
+    void after_the_connection_was_lost() throws Exception {
+        try (TestServer server = TestServer.start();
+                Proxy proxy = Proxy.before(server.port());
+                LockClient client = LockClient.create(proxy.address())) {
+            client.lock("warm").acquire().release();
+            int accepted = proxy.accepted();
+            proxy.hang(true);
+            proxy.drop();
+            CompletableFuture<Optional<Guard>> first = client.lock("first").acquireAsync(Duration.ofSeconds(20));
+            Waiting.waitFor("the next connection", () -> proxy.accepted() > accepted);
+            assertOrder(server, client, () -> proxy.hang(false));
+            first.get(20, TimeUnit.SECONDS).orElseThrow().release();
+        }
+    }
+
+    @Test
+    void while_a_sentinel_is_asked() throws Exception {
+        try (Sentinels fleet = Sentinels.start(0, 1);
+                LockClient client = LockClient.builder(RedisURI.Builder
+                        .sentinel("127.0.0.1", fleet.ports().get(0), Sentinels.NAME).build()).build()) {
+            assertOrder(fleet.servers().get(0), client, () -> {});
+        }
+    }
+}
