@@ -43,7 +43,7 @@ final class RegistryLock implements FencedDistributedLock {
     @Override
     public void lock(Duration ttl) {
         local.lock();
-        enter(ttl, lock -> Optional.of(acquireUninterruptibly(lock)));
+        enter(ttl, lock -> Optional.of(lock.acquireUninterruptibly()));
     }
 
     @Override
@@ -180,24 +180,6 @@ final class RegistryLock implements FencedDistributedLock {
     private void requireHeld() {
         if (!local.isHeldByCurrentThread()) {
             throw new IllegalStateException("You do not own lock at " + path);
-        }
-    }
-
-    /** An interrupt withdraws the wait, so the next attempt is at the queue's end. The flag is restored afterwards. */
-    private static Guard acquireUninterruptibly(FencedLock lock) {
-        boolean isInterrupted = false;
-        try {
-            while (true) {
-                try {
-                    return lock.acquire();
-                } catch (InterruptedException e) {
-                    isInterrupted = true;
-                }
-            }
-        } finally {
-            if (isInterrupted) {
-                Thread.currentThread().interrupt();
-            }
         }
     }
 }

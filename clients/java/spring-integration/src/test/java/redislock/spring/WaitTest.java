@@ -9,6 +9,7 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
@@ -100,6 +101,31 @@ class WaitTest {
         held.unlock();
         assertTrue(interrupted.get(20, TimeUnit.SECONDS));
         assertEquals(-2, its.leaseLeft());
+    }
+
+    @Test
+    void an_interrupted_lock_keeps_its_place() throws Exception {
+        held.lock();
+        List<String> order = new CopyOnWriteArrayList<>();
+        List<Thread> waiters = new ArrayList<>();
+        for (FencedLockRegistry one : List.of(registry, its.other())) {
+            FencedDistributedLock lock = one.obtain("foo");
+            String name = one == registry ? "interrupted" : "second";
+            waiters.add(Registries.inThread(() -> {
+                lock.lock();
+                order.add(name);
+                lock.unlock();
+            }));
+            its.server.awaitTickets(waiters.size());
+        }
+        waiters.get(0).interrupt();
+        Waiting.waitFor("the interruption", () -> !waiters.get(0).isInterrupted());
+        its.server.awaitTickets(2);
+        held.unlock();
+        for (Thread waiter : waiters) {
+            waiter.join(Waiting.PATIENCE.toMillis());
+        }
+        assertEquals(List.of("interrupted", "second"), order);
     }
 
     @Test
