@@ -46,10 +46,12 @@ public interface Latch {
     long countDown(long count);
 
     /**
-     * The count, read with {@code GET}, which the user must be allowed to run.
+     * The count ({@code LATCH.WAIT}). No command of the module has it, so {@code GET}, which the user must be allowed
+     * to run, reads it from a latch that is closed.
      *
      * @return 0 when the latch is open
-     * @throws LockException when the server refuses, or did not answer within the response timeout
+     * @throws WrongTypeException when the key holds something else
+     * @throws LockException      when the server refuses, or did not answer within the response timeout
      */
     long count();
 

@@ -41,7 +41,7 @@ public record Lost(String name, long token, LostReason reason, String code, Stri
         return new Lost(new String(key, StandardCharsets.UTF_8), token, reason, "", "");
     }
 
-    /** A sentence, such as {@code the lock invoices:42 was lost: no renewal was confirmed in time}. */
+    /** A sentence, such as {@code the lock invoices:42 was lost: the server says that the grant is over}. */
     @Override
     public String toString() {
         String detail = code.isEmpty() ? "" : ": " + code + " " + text;

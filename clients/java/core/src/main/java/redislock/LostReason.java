@@ -12,7 +12,7 @@ public enum LostReason {
      * server could not be reached, or this program was paused; or the lease is {@linkplain LockOptions#fixedLease()
      * fixed} and ends. Until the end of the lease this holder still has the lock.
      */
-    UNCONFIRMED("no renewal was confirmed in time"),
+    UNCONFIRMED("its lease is about to end, and no renewal was confirmed"),
     /**
      * The server refuses renewals: the key holds other data ({@code WRONGTYPE}, {@code LOCKTYPE}), the user lacks the
      * permission ({@code NOPERM}, {@code NOAUTH}, {@code WRONGPASS}), the server is a replica ({@code READONLY}).

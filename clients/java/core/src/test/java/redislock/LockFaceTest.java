@@ -149,7 +149,9 @@ class LockFaceTest {
         assertTrue(lock.renew(Duration.ofMillis(300)));
         assertEquals(LostReason.UNCONFIRMED, lock.guard().lost().get(5, TimeUnit.SECONDS).reason());
         lock.unlock();
-        assertThrows(LockLostException.class, lock::unlock);
+        LockLostException lost = assertThrows(LockLostException.class, lock::unlock);
+        assertEquals("the lock fixed was lost: its lease is about to end, and no renewal was confirmed",
+                lost.getMessage());
     }
 
     @Test

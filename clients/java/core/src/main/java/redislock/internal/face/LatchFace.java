@@ -4,6 +4,7 @@ import java.time.Duration;
 import java.util.Objects;
 import java.util.concurrent.CompletableFuture;
 import redislock.Latch;
+import redislock.RefusedException;
 import redislock.internal.Clock;
 import redislock.internal.lock.Blocking;
 import redislock.internal.lock.Engine;
@@ -63,12 +64,20 @@ public final class LatchFace implements Latch {
     public long count() {
         engine.checkOpen();
         Blocking.check();
-        Object reply = Blocking.get(engine.answer(Retrier.repeatable(engine.network(), key, Cmd.of("GET", key))));
+        // Refused if the key holds something else, or the server has no module.
+        if (Long.valueOf(1).equals(read(Cmd.of("LATCH.WAIT", key)))) {
+            return 0;
+        }
+        Object reply = read(Cmd.of("GET", key));
         try {
             return reply == null ? 0 : Math.max(0, Long.parseLong(String.valueOf(Reply.text(reply))));
-        } catch (NumberFormatException notACount) {
-            throw Reply.foreign(engine.network().name());
+        } catch (NumberFormatException changedInBetween) {
+            throw RefusedException.of(engine.network().name(), "WRONGTYPE", "the key holds no count");
         }
+    }
+
+    private Object read(Cmd command) {
+        return Blocking.get(engine.answer(Retrier.repeatable(engine.network(), key, command)));
     }
 
     @Override
