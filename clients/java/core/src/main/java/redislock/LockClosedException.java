@@ -12,4 +12,17 @@ public class LockClosedException extends IllegalStateException {
     public LockClosedException(String server) {
         super(server + ": the client is closed");
     }
+
+    private LockClosedException(LockClosedException received) {
+        super(received.getMessage(), received);
+    }
+
+    /**
+     * The same error for the calling thread to throw.
+     *
+     * @return an exception with the same text, the stack of the calling thread, and this one as its cause
+     */
+    public LockClosedException inThisThread() {
+        return new LockClosedException(this);
+    }
 }

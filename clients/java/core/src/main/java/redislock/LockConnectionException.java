@@ -19,4 +19,9 @@ public class LockConnectionException extends LockException {
     public boolean isPassing() {
         return true;
     }
+
+    @Override
+    public LockConnectionException inThisThread() {
+        return new LockConnectionException(server(), detail(), this);
+    }
 }

@@ -1,8 +1,9 @@
 package redislock;
 
 /**
- * A request failed. A lock that another owner holds is not an error. The transport's exception, where there is
- * one, is the {@linkplain #getCause() cause}. No message names a user, a password or an owner.
+ * A request failed. A lock that another owner holds is not an error. A method that waits throws an exception with the
+ * stack of its caller; the {@linkplain #getCause() cause} is the one that was received, whose own cause is the exception
+ * of the transport, where there is one. No message names a user, a password or an owner.
  */
 public class LockException extends RuntimeException {
     private static final long serialVersionUID = 1;
@@ -18,8 +19,25 @@ public class LockException extends RuntimeException {
      * @param cause   the exception of the transport, or null
      */
     public LockException(String server, String message, Throwable cause) {
-        super(server.isEmpty() ? message : server + ": " + message, cause);
+        super(server.isEmpty() ? message : server + ": " + message);
         this.server = server;
+        if (cause != null) {
+            initCause(cause);
+        }
+    }
+
+    /**
+     * The same error for the calling thread to throw.
+     *
+     * @return an exception of the same class and text, with the stack of the calling thread, and this one as its cause
+     */
+    public LockException inThisThread() {
+        return new LockException(server, detail(), this);
+    }
+
+    /** The message without the server's name. */
+    String detail() {
+        return server.isEmpty() ? getMessage() : getMessage().substring(server.length() + 2);
     }
 
     /**

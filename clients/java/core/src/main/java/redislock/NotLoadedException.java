@@ -27,4 +27,11 @@ public class NotLoadedException extends LockException {
     public String command() {
         return command;
     }
+
+    @Override
+    public NotLoadedException inThisThread() {
+        NotLoadedException same = new NotLoadedException(server(), command);
+        same.initCause(this);
+        return same;
+    }
 }

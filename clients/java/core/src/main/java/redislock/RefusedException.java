@@ -83,4 +83,11 @@ public class RefusedException extends LockException {
     public boolean isElsewhere() {
         return ELSEWHERE.contains(code);
     }
+
+    @Override
+    public RefusedException inThisThread() {
+        RefusedException same = of(server(), code, text);
+        same.initCause(this);
+        return same;
+    }
 }

@@ -17,4 +17,13 @@ public class UnheardException extends LockException {
     public UnheardException(String server, String message, Throwable cause) {
         super(server, message + "; the request may have been served", cause);
     }
+
+    private UnheardException(UnheardException received) {
+        super(received.server(), received.detail(), received);
+    }
+
+    @Override
+    public UnheardException inThisThread() {
+        return new UnheardException(this);
+    }
 }

@@ -3,16 +3,20 @@ package redislock;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNotNull;
+import static org.junit.jupiter.api.Assertions.assertSame;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import java.io.IOException;
 import java.io.PrintWriter;
 import java.io.StringWriter;
 import java.time.Duration;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.TimeUnit;
 import java.util.stream.IntStream;
+import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.function.Executable;
 import redislock.testing.TestServer;
@@ -83,7 +87,63 @@ class ErrorTest {
             assertTrue(error.getMessage().contains("loadmodule /usr/lib/redis/modules/libredis_lock.so"));
             assertThrows(NotLoadedException.class, () -> client.latch("l").await());
             assertThrows(NotLoadedException.class, () -> client.semaphore("s").set(1));
+            assertThrows(NotLoadedException.class, () -> client.latch("l").count());
         }
+    }
+
+    @Test
+    void an_exception_begins_at_its_caller() throws Exception {
+        List<Throwable> errors = new ArrayList<>();
+        try (TestServer server = TestServer.start();
+                LockClient client =
+                        LockClient.builder(server.address()).responseTimeout(Duration.ofMillis(300)).build()) {
+            server.call("SET", "text", "x");
+            Guard guard = client.lock("k").acquire();
+            errors.add(assertThrows(WrongTypeException.class, client.lock("text")::lock));
+            errors.add(assertThrows(WrongTypeException.class, () -> client.semaphore("text").info()));
+            server.line("ACL SETUSER default -lock.renew");
+            errors.add(assertThrows(PermissionException.class, () -> guard.renew(Duration.ofSeconds(5))));
+            server.pause();
+            errors.add(assertThrows(LockConnectionException.class, client.lock("free")::tryLock));
+            errors.add(assertThrows(LockException.class, client.latch("l")::countDown));
+            server.resume();
+        }
+        try (TestServer server = TestServer.withoutModule(); LockClient client = LockClient.create(server.address())) {
+            errors.add(assertThrows(NotLoadedException.class, client.lock("k")::lock));
+        }
+        for (Throwable error : errors) {
+            Throwable received = error.getCause();
+            assertSame(error.getClass(), received.getClass());
+            assertEquals(error.getMessage(), received.getMessage());
+            assertTrue(isFromHere(error), "no caller in the stack of " + error);
+            assertFalse(isFromHere(received));
+        }
+    }
+
+    private static boolean isFromHere(Throwable error) {
+        return Stream.of(error.getStackTrace()).anyMatch(frame -> frame.getClassName().equals(ErrorTest.class.getName()));
+    }
+
+    @Test
+    void an_exception_for_another_thread_is_of_the_same_class() {
+        List<LockException> errors = new ArrayList<>(List.of(new LockException("a:1", "failed", null),
+                new LockException("", "failed", new IOException()), new LockConnectionException("a:1", "broken", null),
+                new UntrustedException("a:1", new IOException()), new NotLoadedException("a:1", "LOCK.ACQUIRE"),
+                new UnheardException("a:1", "broken", null)));
+        for (String code : List.of("DEADLOCK", "NOPERM", "LOCKTYPE", "LOCKBUSY", "LOCKBROKEN", "LOCKDELAY", "OOM")) {
+            errors.add(RefusedException.of("a:1", code, "why"));
+        }
+        for (LockException error : errors) {
+            LockException same = error.inThisThread();
+            assertSame(error.getClass(), same.getClass());
+            assertEquals(error.getMessage(), same.getMessage());
+            assertEquals(error.server(), same.server());
+            assertEquals(error.isPassing(), same.isPassing());
+            assertSame(error, same.getCause());
+        }
+        LockClosedException closed = new LockClosedException("a:1");
+        assertEquals(closed.getMessage(), closed.inThisThread().getMessage());
+        assertSame(closed, closed.inThisThread().getCause());
     }
 
     @Test
@@ -94,6 +154,11 @@ class ErrorTest {
                 WrongTypeException type = assertThrows(WrongTypeException.class, client.lock("text")::lock);
                 assertEquals("WRONGTYPE", type.code());
                 assertFalse(type.isPassing());
+                server.call("RPUSH", "list", "x");
+                for (String key : List.of("text", "list")) {
+                    WrongTypeException noCount = assertThrows(WrongTypeException.class, client.latch(key)::count);
+                    assertFalse(noCount.isPassing());
+                }
             }
             try (LockClient client = LockClient.create(server.address("app", "change-me-app"))) {
                 PermissionException error = assertThrows(PermissionException.class, client.lock("text")::lock);
@@ -145,7 +210,7 @@ class ErrorTest {
     void a_cause_is_kept() {
         try (LockClient client = LockClient.create("redis://127.0.0.1:1")) {
             LockConnectionException error = assertThrows(LockConnectionException.class, client.lock("k")::tryLock);
-            assertNotNull(error.getCause());
+            assertNotNull(error.getCause().getCause(), "the error of the transport");
             assertEquals("127.0.0.1:1", error.server());
             assertTrue(error.isPassing());
         }

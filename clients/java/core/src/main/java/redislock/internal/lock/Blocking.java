@@ -6,6 +6,8 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
+import redislock.LockClosedException;
+import redislock.LockException;
 
 /** Threads that wait for futures. A virtual thread waits without its carrier: no monitor is held here. */
 public final class Blocking {
@@ -72,14 +74,14 @@ public final class Blocking {
         }
     }
 
-    /** The exception, with the stack of the calling thread as one that it suppresses. */
-    private static RuntimeException thrown(Throwable cause) {
-        if (cause instanceof RuntimeException known) {
-            if (known.getSuppressed().length == 0) {
-                known.addSuppressed(new Throwable("called here"));
-            }
-            return known;
+    /** The exception with the stack of the calling thread. */
+    private static RuntimeException thrown(Throwable received) {
+        if (received instanceof LockException known) {
+            return known.inThisThread();
         }
-        return new IllegalStateException(cause);
+        if (received instanceof LockClosedException known) {
+            return known.inThisThread();
+        }
+        return new IllegalStateException(received);
     }
 }
