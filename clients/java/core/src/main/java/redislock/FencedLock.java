@@ -39,8 +39,8 @@ public interface FencedLock extends Lock {
     Mode mode();
 
     /**
-     * Waits for the lock without a limit, also through the failure of a server. An interruption does not end the wait;
-     * it is restored afterwards.
+     * Waits for the lock without a limit, also through the failure of a server. An interruption does not end the wait:
+     * when this method returns, the interrupt flag of the thread is set again.
      *
      * @throws LockException       when the server refuses
      * @throws LockLostException   when this thread has lost the hold that it would re-enter
@@ -66,7 +66,8 @@ public interface FencedLock extends Lock {
     void lockInterruptibly() throws InterruptedException;
 
     /**
-     * Takes the lock if it is free.
+     * Takes the lock if it is free. If an earlier request of this thread is not settled yet, because the server has not
+     * answered, the attempt waits for that as for its own answer.
      *
      * @return false when another owner holds it, or waits for it
      * @throws LockException when the server cannot be reached, does not answer within 0.3 s, or refuses

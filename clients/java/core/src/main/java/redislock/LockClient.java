@@ -3,7 +3,6 @@ package redislock;
 import io.lettuce.core.RedisURI;
 import io.lettuce.core.SslOptions;
 import io.lettuce.core.resource.ClientResources;
-import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.List;
 import java.util.concurrent.BlockingQueue;
@@ -20,6 +19,7 @@ import java.util.concurrent.atomic.AtomicInteger;
 import redislock.internal.Clock;
 import redislock.internal.Counts;
 import redislock.internal.Loop;
+import redislock.internal.Utf8;
 import redislock.internal.face.LatchFace;
 import redislock.internal.face.LockFace;
 import redislock.internal.face.MultiFace;
@@ -164,7 +164,7 @@ public final class LockClient implements AutoCloseable {
      * @throws IllegalArgumentException when the options contradict each other
      */
     public FencedLock lock(String key, LockOptions options) {
-        return lock(key.getBytes(StandardCharsets.UTF_8), options);
+        return lock(Utf8.bytes(key), options);
     }
 
     /**
@@ -198,7 +198,7 @@ public final class LockClient implements AutoCloseable {
      * @throws IllegalArgumentException when the options contradict each other
      */
     public FencedReadWriteLock readWriteLock(String key, LockOptions options) {
-        return readWriteLock(key.getBytes(StandardCharsets.UTF_8), options);
+        return readWriteLock(Utf8.bytes(key), options);
     }
 
     /**
@@ -234,7 +234,7 @@ public final class LockClient implements AutoCloseable {
      * @throws IllegalArgumentException when the options contradict each other
      */
     public LockSemaphore semaphore(String key, LockOptions options) {
-        return semaphore(key.getBytes(StandardCharsets.UTF_8), options);
+        return semaphore(Utf8.bytes(key), options);
     }
 
     /**
@@ -256,7 +256,7 @@ public final class LockClient implements AutoCloseable {
      * @return the latch
      */
     public Latch latch(String key) {
-        return latch(key.getBytes(StandardCharsets.UTF_8));
+        return latch(Utf8.bytes(key));
     }
 
     /**
@@ -471,8 +471,9 @@ public final class LockClient implements AutoCloseable {
         }
 
         /**
-         * Opens the client. Nothing is sent yet. The first acquisition of a process loads the classes that it needs and
-         * may last as long as the response timeout for that, whatever its bound.
+         * Opens the client. Nothing is sent yet. The first connection of a process, and the first one with TLS, loads
+         * the classes that it needs: an acquisition that begins before may last as long as the response timeout,
+         * whatever its bound.
          *
          * @return the client
          */

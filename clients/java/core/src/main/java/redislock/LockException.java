@@ -2,7 +2,7 @@ package redislock;
 
 /**
  * A request failed. A lock that another owner holds is not an error. A method that waits throws an exception with the
- * stack of its caller; the {@linkplain #getCause() cause} is the one that was received, whose own cause is the exception
+ * stack of its caller. The {@linkplain #getCause() cause} is the exception that was received, whose own cause is that
  * of the transport, where there is one. No message names a user, a password or an owner.
  */
 public class LockException extends RuntimeException {

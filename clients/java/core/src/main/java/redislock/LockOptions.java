@@ -5,6 +5,7 @@ import java.time.Duration;
 import java.util.Objects;
 import java.util.Optional;
 import java.util.function.Consumer;
+import redislock.internal.Utf8;
 
 /**
  * The terms on which a lock or a permit is acquired. Immutable: each method returns changed options. The bounds are
@@ -84,7 +85,7 @@ public final class LockOptions {
      * @throws IllegalArgumentException when it is out of bounds
      */
     public LockOptions owner(String owner) {
-        return owner(owner.getBytes(StandardCharsets.UTF_8));
+        return owner(Utf8.bytes(owner));
     }
 
     /**
@@ -118,8 +119,9 @@ public final class LockOptions {
      * Each hold by a guard is bound to a connection of its own ({@code SESSION}): the server renews the lease ({@code
      * lock.session-lease}, 10 s) while the connection lives, and releases the lock at once when the connection ends, so
      * also when this program ends for any reason. A broken connection is a loss ({@link LostReason#DISCONNECTED}),
-     * while a lease would outlive it. The user needs {@code +lock.info} as well. Not for semaphores, fixed leases and
-     * the holds of threads.
+     * while a lease would outlive it. The user needs {@code +lock.info} as well. Not for semaphores and fixed leases,
+     * and not for threads: the methods of {@link FencedLock} that bind a hold to the thread throw {@link
+     * UnsupportedOperationException}.
      *
      * @return changed options
      */

@@ -36,6 +36,11 @@ class ErrorTest {
                     () -> options.margin(Duration.ofMillis(-1)),
                     () -> client.lock("k", options.margin(Duration.ofSeconds(16))),
                     () -> options.owner(""),
+                    () -> options.owner("\ud800"),
+                    () -> client.lock("half of a pair: \udc00"),
+                    () -> client.readWriteLock("\ud800"),
+                    () -> client.semaphore("\ud800"),
+                    () -> client.latch("\ud800"),
                     () -> options.owner("x".repeat(257)),
                     () -> options.owner("#token"),
                     () -> client.readWriteLock("k", options.owner("mode")),
@@ -121,7 +126,8 @@ class ErrorTest {
     }
 
     private static boolean isFromHere(Throwable error) {
-        return Stream.of(error.getStackTrace()).anyMatch(frame -> frame.getClassName().equals(ErrorTest.class.getName()));
+        return Stream.of(error.getStackTrace())
+                .anyMatch(frame -> frame.getClassName().equals(ErrorTest.class.getName()));
     }
 
     @Test

@@ -131,6 +131,18 @@ class FamilyTest {
     }
 
     @Test
+    void a_guard_of_a_reader_becomes_a_writer_under_the_same_owner() throws Exception {
+        FencedReadWriteLock named = client.readWriteLock("named", LockOptions.defaults().owner("me"));
+        try (Guard reader = named.readLock().acquire(); Guard writer = named.writeLock().tryAcquire().orElseThrow()) {
+            assertEquals(reader.owner(), writer.owner());
+        }
+        FencedReadWriteLock fresh = client.readWriteLock("fresh");
+        try (Guard reader = fresh.readLock().acquire()) {
+            assertTrue(fresh.writeLock().acquireWithin(Duration.ofMillis(100)).isEmpty(), "waits for " + reader);
+        }
+    }
+
+    @Test
     void a_latch_opens_for_all() throws Exception {
         Latch latch = client.latch("latch");
         assertTrue(latch.tryAwait(), "open before it is set");

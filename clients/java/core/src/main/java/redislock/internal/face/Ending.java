@@ -7,8 +7,10 @@ import redislock.Released;
 import redislock.internal.Clock;
 import redislock.internal.lock.Hold;
 
-/** The release of several locks at the same time: each is awaited for the response timeout of its client, and goes on in
- * the background after that. */
+/**
+ * The release of several locks at the same time. Each answer is awaited for the response timeout of its client; the
+ * release goes on in the background after that.
+ */
 final class Ending {
     private final List<Hold> notHeld = new ArrayList<>();
     private RuntimeException failure;

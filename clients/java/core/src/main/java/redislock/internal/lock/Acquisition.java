@@ -61,7 +61,7 @@ public abstract class Acquisition implements Engine.Pending {
         return undone;
     }
 
-    /** The latest end of a wait. The first acquisition of a process has more time. */
+    /** The latest end of a wait. The first ones of a process have more time. */
     static long overtimeEnd(Engine engine, long end) {
         return Math.max(Clock.plus(end, OVERTIME), engine.network().coldUntil());
     }

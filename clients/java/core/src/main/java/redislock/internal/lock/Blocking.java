@@ -28,7 +28,7 @@ public final class Blocking {
         }
     }
 
-    /** Waits for the value. An interruption does not end the wait; it is restored afterwards. */
+    /** Waits for the value. An interruption does not end the wait: the flag of the thread is set again at its end. */
     public static <T> T get(CompletableFuture<T> future) {
         boolean isInterrupted = false;
         try {

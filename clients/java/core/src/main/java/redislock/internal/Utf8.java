@@ -1,0 +1,29 @@
+package redislock.internal;
+
+import java.nio.ByteBuffer;
+import java.nio.CharBuffer;
+import java.nio.charset.CharacterCodingException;
+import java.nio.charset.StandardCharsets;
+
+/** Names as bytes. */
+public final class Utf8 {
+    private Utf8() {
+    }
+
+    /**
+     * The bytes of a name.
+     *
+     * @throws IllegalArgumentException when it has one half of a surrogate pair alone: {@code String.getBytes} writes a
+     *     question mark for it, so that different names become the same key
+     */
+    public static byte[] bytes(String name) {
+        try {
+            ByteBuffer encoded = StandardCharsets.UTF_8.newEncoder().encode(CharBuffer.wrap(name));
+            byte[] bytes = new byte[encoded.remaining()];
+            encoded.get(bytes);
+            return bytes;
+        } catch (CharacterCodingException unpaired) {
+            throw new IllegalArgumentException("a name has no half of a surrogate pair alone", unpaired);
+        }
+    }
+}
