@@ -39,9 +39,9 @@ impl fmt::Display for LostReason {
             LostReason::Taken => {
                 f.write_str("the lock was lost: the server says that the grant is over")
             }
-            LostReason::Unconfirmed => {
-                f.write_str("the lock was lost: no renewal was confirmed in time")
-            }
+            LostReason::Unconfirmed => f.write_str(
+                "the lock was lost: its lease is about to end, and no renewal was confirmed",
+            ),
             LostReason::Disconnected => {
                 f.write_str("the lock was lost: the connection to which it was bound has ended")
             }

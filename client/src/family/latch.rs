@@ -90,23 +90,38 @@ impl Latch {
         }
     }
 
-    /// The count; 0 when the latch is open. It is read with `GET`, which the ACL must allow.
+    /// The count; 0 when the latch is open (`LATCH.WAIT`). No command of the module replies the count, so that of a
+    /// closed latch is read with `GET`, which the ACL must allow.
     ///
     /// # Errors
-    /// When the key holds no number, the server refuses, or did not answer within the
+    /// When the key holds something else, the server refuses, or did not answer within the
     /// [response timeout](Server::response_timeout).
     pub async fn count(&self) -> Result<u64> {
+        // Refused if the key holds something else, or the server has no module.
+        if self.read(&self.is_open()).await? == Value::Int(1) {
+            return Ok(0);
+        }
         let mut command = cmd("GET");
         command.arg(&self.key);
-        let reply = within(repeatable(&self.server, &self.key, &command)).await?;
-        let digits = match &reply {
+        let digits = match self.read(&command).await? {
             Value::Nil => return Ok(0),
-            Value::BulkString(digits) => std::str::from_utf8(digits).ok(),
-            _ => None,
+            Value::BulkString(digits) => digits,
+            _ => return Err(Error::reply(self.server.name())),
         };
-        let count = digits.and_then(|digits| digits.parse::<i64>().ok());
-        let count = count.ok_or_else(|| Error::reply(self.server.name()))?;
+        let count = std::str::from_utf8(&digits)
+            .ok()
+            .and_then(|digits| digits.parse::<i64>().ok());
+        // Set in between.
+        let count = count.ok_or_else(|| Error::Refused {
+            server: self.server.name().to_string(),
+            code: "WRONGTYPE".into(),
+            text: "the key holds no count".into(),
+        })?;
         Ok(u64::try_from(count).unwrap_or_default())
+    }
+
+    async fn read(&self, command: &Cmd) -> Result<Value> {
+        within(repeatable(&self.server, &self.key, command)).await
     }
 
     /// Whether the latch is open. `LATCH.WAIT`.

@@ -55,6 +55,9 @@ fn cluster(scheme: &str, rest: &str) -> Result<Address> {
     let hosts = hosts.trim_end_matches('/').split(',');
     let seeds = hosts.map(|host| server(&format!("{scheme}://{user}{host}")));
     let seeds = seeds.collect::<Result<Vec<_>>>()?;
+    if seeds.iter().any(|seed| seed.redis_settings().db() != 0) {
+        return Err(unreadable(&"a cluster has the database 0 alone"));
+    }
     Ok(Address {
         name: names(&seeds),
         seeds,
@@ -117,6 +120,12 @@ fn split_user(rest: &str) -> (&str, &str) {
 }
 
 fn server(url: &str) -> Result<ConnectionInfo> {
+    let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
+    let (user, _) = split_user(rest);
+    // Some clients take a word without a colon for a user, others for a password.
+    if !scheme.ends_with("unix") && !user.is_empty() && !user.contains(':') {
+        return Err(unreadable(&"a login is user:password or :password"));
+    }
     let (plain, is_tls) = match url.split_once("://") {
         Some(("rediss", rest)) => (format!("redis://{rest}"), true),
         Some(("valkeys", rest)) => (format!("valkey://{rest}"), true),
@@ -124,6 +133,9 @@ fn server(url: &str) -> Result<ConnectionInfo> {
     };
     let node = plain.into_connection_info();
     let node = node.map_err(|error| unreadable(&error))?;
+    if node.redis_settings().db() < 0 {
+        return Err(unreadable(&"a database has a number from 0 on"));
+    }
     let ConnectionAddr::Tcp(host, port) = node.addr() else {
         return Ok(node);
     };
@@ -199,6 +211,17 @@ mod tests {
             "http://h",
             "redis+sentinel://h:1",
             "redis+sentinel://h/main?x=1",
+            "redis://secret@h",
+            "redis+cluster://secret@h:1,h:2",
+            "redis+sentinel://secret@h/main",
+            "redis://h/xx",
+            "redis://h/-1",
+            "redis+cluster://h:1,h:2/5",
+            "redis+cluster://",
+            "redis+cluster://,",
+            "redis+cluster://h:1,",
+            "redis+sentinel:///main",
+            "redis://",
         ] {
             assert!(name(url).starts_with("no URL of a server"), "{url}");
         }
@@ -211,6 +234,8 @@ mod tests {
             "redis+sentinel://u:p?secret@h/main",
             "redis+cluster://u:secret@h:1,h:x",
             "redis://u:secret@h:99999",
+            "redis://secret@h",
+            "redis://h?password=secret",
         ] {
             assert!(!name(url).contains("secret"), "{}", name(url));
         }
