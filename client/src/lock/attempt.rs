@@ -61,7 +61,7 @@ async fn ask(terms: &[Terms], first: &Terms, wait: Option<Duration>) -> Result<O
     let end = wait.and_then(|wait| Instant::now().checked_add(wait));
     let mut reservations = Vec::with_capacity(terms.len());
     for terms in terms {
-        match terms.reserve_owner(end).await {
+        match terms.reserve_owner(end).await? {
             Some(reservation) => reservations.push(reservation),
             None => return Ok(None),
         }

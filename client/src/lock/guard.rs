@@ -139,6 +139,7 @@ impl Guard {
         } else {
             self.stop_renewal();
         }
+        self.leftovers.reservation.settle();
         let hold = self.hold.clone();
         let lease_end = hold.confirmed().steady + hold.lease;
         let end = lease_end.max(Instant::now() + hold.server.patience());

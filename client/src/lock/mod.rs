@@ -76,8 +76,9 @@ impl Lock {
 
     /// The owner of all acquisitions, instead of a fresh one for each: any bytes that are unique to one flow of
     /// control. The owner is also the credential: the server cannot distinguish two clients that use the same name. In
-    /// this process an acquisition waits until the former one under this name has been released and settled; the caller
-    /// has to ensure that no other process uses it. Tasks that hold and wait for several keys under one name may be
+    /// this process an acquisition waits until the former one under this name has been released and settled; if the
+    /// server has not answered a request of the former one at the end of the wait, the result is an error. The caller
+    /// has to ensure that no other process uses the name. Tasks that hold and wait for several keys under one name may be
     /// refused with `DEADLOCK`, because to the server the owner waits for itself. The holds of [`Mode::Read`] and
     /// [`Mode::Write`] are independent: an owner that writes may read as well, so tasks that share a name for both do
     /// not exclude each other.

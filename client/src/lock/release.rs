@@ -63,6 +63,7 @@ impl Undo {
         {
             return;
         }
+        self.reservation.settle();
         let running = self.server.background().begin();
         runtime::spawn(self.run(running));
     }
@@ -100,6 +101,7 @@ impl Undo {
             // If another acquisition has reserved the name meanwhile, the server counts the late request as that one's.
             if let Some(reservation) = Reservation::try_reserve(name.clone()) {
                 self.reservation = reservation;
+                self.reservation.settle();
                 let _ = self.release(None).await;
                 self.end_reservation().await;
             }

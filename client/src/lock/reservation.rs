@@ -4,8 +4,12 @@
 //! the first would release what the second has just been granted, and both would believe that they hold one grant. So
 //! an acquisition under a fixed name reserves that name in this process, until the guard is released and none of its
 //! requests can still be served.
+//!
+//! A name whose hold is released, and whose requests only have no answer yet, is no sign of another holder. An
+//! acquisition that finds it so at its end has an error, as one that gets no answer itself.
 
-use std::collections::HashSet;
+use std::collections::hash_map::Entry;
+use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
@@ -13,7 +17,8 @@ use tokio::sync::Notify;
 /// Server, key, owner, and the kind of the hold.
 pub(crate) type Name = (String, Vec<u8>, Vec<u8>, &'static str);
 
-static RESERVED: LazyLock<Mutex<HashSet<Name>>> = LazyLock::new(Mutex::default);
+/// The reserved names, and whether each only waits for answers of the server.
+static RESERVED: LazyLock<Mutex<HashMap<Name, bool>>> = LazyLock::new(Mutex::default);
 static FREED: Notify = Notify::const_new();
 
 /// A reserved name; without a name it belongs to a fresh owner and excludes nothing. Dropping it frees the name.
@@ -25,10 +30,13 @@ pub(crate) struct Reservation {
 impl Reservation {
     /// Reserves this name if it is free. A fresh owner has no name and always succeeds.
     pub(crate) fn try_reserve(name: Option<Name>) -> Option<Reservation> {
-        match &name {
-            Some(name) if !reserved().insert(name.clone()) => None,
-            _ => Some(Reservation { name }),
+        if let Some(name) = &name {
+            match reserved().entry(name.clone()) {
+                Entry::Occupied(_) => return None,
+                Entry::Vacant(free) => free.insert(false),
+            };
         }
+        Some(Reservation { name })
     }
 
     /// Waits until the name is free and reserves it.
@@ -39,6 +47,13 @@ impl Reservation {
                 return reservation;
             }
             freed.await;
+        }
+    }
+
+    /// From now on nothing is held or asked for under the name: it only waits for answers of the server.
+    pub(crate) fn settle(&self) {
+        if let Some(name) = &self.name {
+            reserved().insert(name.clone(), true);
         }
     }
 
@@ -61,7 +76,12 @@ impl Drop for Reservation {
     }
 }
 
-fn reserved() -> MutexGuard<'static, HashSet<Name>> {
+/// Whether this name is reserved, but only waits for answers of the server.
+pub(crate) fn is_settling(name: Option<&Name>) -> bool {
+    name.is_some_and(|name| reserved().get(name) == Some(&true))
+}
+
+fn reserved() -> MutexGuard<'static, HashMap<Name, bool>> {
     RESERVED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -84,6 +104,9 @@ mod tests {
         let next = tokio::spawn(Reservation::reserve(name(b"a")));
         tokio::task::yield_now().await;
         assert!(!next.is_finished());
+        assert!(!is_settling(name(b"a").as_ref()));
+        first.settle();
+        assert!(is_settling(name(b"a").as_ref()));
         drop(first);
         assert!(next.await.is_ok_and(|reservation| reservation.is_named()));
     }

@@ -90,7 +90,7 @@ impl SessionLock {
     async fn ask(&self, wait: Option<Duration>) -> Result<Option<Guard>> {
         // An end that the clock cannot represent is no limit.
         let end = wait.and_then(|wait| Instant::now().checked_add(wait));
-        match self.terms.reserve_owner(end).await {
+        match self.terms.reserve_owner(end).await? {
             Some(reservation) => bounded(&self.terms.server, end, self.run(reservation, end)).await,
             None => Ok(None),
         }

@@ -110,15 +110,28 @@ impl Terms {
     }
 
     /// Reserves the owner's name; None when it was not free in time.
-    pub(crate) async fn reserve_owner(&self, end: Option<Instant>) -> Option<Reservation> {
+    ///
+    /// # Errors
+    /// When the name only waits for answers of the server, which have not come until a moment after the end.
+    pub(crate) async fn reserve_owner(&self, end: Option<Instant>) -> Result<Option<Reservation>> {
         let name = self.reservation();
-        match end {
-            None => Some(Reservation::reserve(name).await),
-            Some(end) => match Reservation::try_reserve(name.clone()) {
-                None => timeout_at(end, Reservation::reserve(name)).await.ok(),
-                reservation => reservation,
-            },
+        let reserve = || Reservation::reserve(name.clone());
+        let Some(end) = end else {
+            return Ok(Some(reserve().await));
+        };
+        let reserved = match Reservation::try_reserve(name.clone()) {
+            None => timeout_at(end, reserve()).await.ok(),
+            reservation => reservation,
+        };
+        if reserved.is_some() || !reservation::is_settling(name.as_ref()) {
+            return Ok(reserved);
         }
+        let late = timeout_at(end + OVERTIME, reserve()).await.ok();
+        if late.is_none() && reservation::is_settling(name.as_ref()) {
+            let why = "no answer yet to an earlier request of this owner";
+            return Err(Error::connection(self.server.name(), why));
+        }
+        Ok(late)
     }
 
     /// The name to reserve; none for a fresh owner.

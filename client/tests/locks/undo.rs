@@ -121,6 +121,30 @@ async fn an_acquire_that_arrives_after_it_was_given_up_is_undone() {
     drop(lock(&server).owner("worker-7").acquire().await.unwrap());
 }
 
+/// Its earlier request occupies the name, which does not mean that another owner has the lock.
+#[tokio::test(flavor = "multi_thread")]
+async fn each_attempt_of_an_owner_at_a_stopped_server_is_an_error() {
+    let real = TestServer::start();
+    let server = client(&real).response_timeout(Duration::from_secs(1));
+    let worker = lock(&server).owner("worker-7");
+    worker.acquire().await.unwrap().release().await.unwrap();
+    real.signal(libc::SIGSTOP);
+    let moment = Duration::from_millis(50);
+    for lock in [&worker, &worker, &worker.clone().mode(Mode::Exclusive)] {
+        assert!(lock.acquire_within(moment).await.unwrap_err().is_passing());
+        assert!(lock.try_acquire().await.unwrap_err().is_passing());
+        let session = lock.clone().session().try_acquire().await;
+        assert!(session.unwrap_err().is_passing());
+    }
+    real.signal(libc::SIGCONT);
+    let held = worker.acquire().await.unwrap();
+    // The name of a hold is one that another holds.
+    assert!(worker.try_acquire().await.unwrap().is_none());
+    held.release().await.unwrap();
+    server.settled().await;
+    until_free(&real);
+}
+
 /// It names the token of its own hold, and so does not affect the next one under the same name.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_release_that_arrives_late_leaves_the_owners_next_hold_alone() {
