@@ -180,6 +180,56 @@ def test_a_wait_survives_a_failure_of_the_credential_provider(server: TestServer
         join(threads)
 
 
+def _attempts(locks: Server) -> list[tuple[str, Callable[[float], Any]]]:
+    """Acquisitions under a fixed owner, by their wait."""
+    return [
+        ("a lock", lambda wait: locks.lock("k", owner="me").acquire(blocking_timeout=wait)),
+        ("a writer", lambda wait: locks.read_write_lock("rw", owner="me").write_lock().acquire(blocking_timeout=wait)),
+        ("two keys", lambda wait: locks.multi_lock(["a", "b"], owner="me").acquire(blocking_timeout=wait)),
+        ("a session", lambda wait: locks.lock("bound", owner="me", session=True).acquire(blocking_timeout=wait)),
+        ("a permit", lambda wait: locks.semaphore("s", limit=1, owner="me").acquire_within(wait)),
+    ]
+
+
+def test_a_name_that_only_waits_for_answers_is_not_held(server: TestServer) -> None:
+    with Server(server.client(), response_timeout=1) as locks:
+        warm = locks.lock("warm", owner="me")
+        warm.acquire()
+        attempts = _attempts(locks)
+        with server.stopped():
+            for what, acquire in attempts:
+                for wait in (0.0, 0.1, 0.0):
+                    begin = time.monotonic()
+                    with pytest.raises(client.NoAnswer):
+                        acquire(wait)
+                    assert time.monotonic() - begin < wait + 0.4, what
+            with pytest.raises(client.NoAnswer):
+                warm.release()
+            with pytest.raises(client.NoAnswer, match="earlier request of this owner"):
+                locks.lock("warm", owner="me").acquire(blocking=False)
+        held = [acquire(10) for _, acquire in attempts]
+        assert all(held), "the requests of before are undone, and their names are free"
+        for _, acquire in attempts:
+            assert not acquire(0.0), "the name has a hold"
+
+
+def test_a_name_is_waited_for_until_its_release_is_answered(server: TestServer, proxy: Proxy) -> None:
+    with Server(redis.Redis(port=proxy.port)) as locks:
+        semaphore = locks.semaphore("s", limit=1, owner="me")
+        permit = semaphore.acquire()
+        assert semaphore.try_acquire() is None
+        proxy.hold_back(b"SEM.RELEASE")
+        del permit
+        gc.collect()
+        wait_for("the release of the dropped permit", lambda: proxy.held == 1)
+        permits: list[Any] = []
+        threads = in_threads(1, lambda _: permits.append(semaphore.try_acquire()))
+        wait_for("the wait for the name", lambda: locks._home.engine is not None and locks._home.engine.names._waits)
+        proxy.let_go()
+        join(threads)
+        assert permits[0] is not None
+
+
 # Of a loop that was closed without its last step.
 unclosed = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")
 

@@ -49,7 +49,7 @@ async def _acquire(engine: Engine, terms: Terms, wait: Optional[float]) -> Optio
     claim = terms.claim()
     reservation: Optional[Reservation] = None
     if terms.owner is not None:
-        reservation = await engine.names.reserve(claim, end)
+        reservation = await engine.names.reserve(claim, end, over)
         if reservation is None:
             engine.check_open()
             return None

@@ -55,7 +55,7 @@ class Engine:
         self.dialer = Dialer(patience, counts)
         self.router = Router(source, self.dialer, self.spawn)
         self.background = Background()
-        self.names = Names(source.data_name)
+        self.names = Names(source)
         self.holds: set[Hold] = set()
         #: The lost holds that the program still refers to. Weak, so that one that is not released takes no memory.
         self.lost_holds: weakref.WeakSet[Hold] = weakref.WeakSet()

@@ -141,6 +141,8 @@ class Undo:
         if is_needless or self.engine.is_closed:
             self._finish()
         else:
+            if self.reservation is not None:
+                self.reservation.is_settling = True
             self.engine.background.begin(self)
             self.engine.spawn(self._run())
 

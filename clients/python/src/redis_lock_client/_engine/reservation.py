@@ -4,6 +4,9 @@ To the server an owner is one flow of control; it cannot distinguish two threads
 withdrawal by the first would release what the second has just been granted, and both would believe that they hold one
 grant. So an acquisition under a fixed name reserves that name in this process, in all of its event loops, until the
 hold is released and none of its requests can still be served.
+
+A name whose hold is released, and whose requests only have no answer yet, is no sign of another holder. An acquisition
+that finds it so at its end has an error, as one that gets no answer itself.
 """
 
 from __future__ import annotations
@@ -15,8 +18,10 @@ import threading
 import weakref
 from typing import NamedTuple, Optional
 
+from ..errors import NoAnswer
 from .commands import Claim
 from .moment import left
+from .source import Source
 
 #: The interval at which a wait for a name checks whether the event loop that reserved it was closed.
 _LOOK = 0.5
@@ -65,11 +70,13 @@ class _Wait:
 class Reservation:
     """Names that are reserved together, one for each key. Closing it frees them."""
 
-    __slots__ = ("__weakref__", "_owner", "names", "waits")
+    __slots__ = ("__weakref__", "_owner", "is_settling", "names", "waits")
 
-    def __init__(self, owner: Names, names: tuple[Name, ...]) -> None:
+    def __init__(self, owner: Names, names: tuple[Name, ...], is_settling: bool = False) -> None:
         self._owner = owner
         self.names = names
+        #: Whether nothing is held or asked for under the names any more, and they only wait for answers of the server.
+        self.is_settling = is_settling
         #: The waits for one of the names, the first one first.
         self.waits: dict[_Wait, None] = {}
 
@@ -85,9 +92,10 @@ class Reservation:
 class Names:
     """The names that one engine has reserved, or waits for. Used by the engine's thread."""
 
-    def __init__(self, server: str) -> None:
+    def __init__(self, source: Source) -> None:
         self.loop = asyncio.get_running_loop()
-        self._server = server
+        self._source = source
+        self._server = source.data_name
         self._reserved: weakref.WeakSet[Reservation] = weakref.WeakSet()
         self._waits: set[_Wait] = set()
         self._is_closed = False
@@ -104,11 +112,13 @@ class Names:
             self.free(reservation)
 
     def try_reserve(self, names: tuple[Name, ...]) -> Optional[Reservation]:
-        """Reserves these names if all are free."""
+        """Reserves these names for an undoing, if all are free."""
         with _lock:
-            return self._reserve(names, None)
+            return self._reserve(names, None, is_settling=True)
 
-    def _reserve(self, names: tuple[Name, ...], wait: Optional[_Wait]) -> Optional[Reservation]:
+    def _reserve(
+        self, names: tuple[Name, ...], wait: Optional[_Wait], is_settling: bool = False
+    ) -> Optional[Reservation]:
         """The same, and otherwise this wait is woken when the first one that is not free is."""
         found = [_reserved[name] for name in names if name in _reserved]
         for before in found:
@@ -116,7 +126,7 @@ class Names:
                 if wait is not None:
                     before.waits[wait] = None
                 return None
-        reservation = Reservation(self, names)
+        reservation = Reservation(self, names, is_settling)
         self._reserved.add(reservation)
         for before in found:
             reservation.waits.update(before.waits)
@@ -124,8 +134,12 @@ class Names:
             _reserved[name] = reservation
         return reservation
 
-    async def reserve(self, claim: Claim, end: Optional[float]) -> Optional[Reservation]:
-        """Reserves the owner's name for all keys together; None when it was not free in time."""
+    async def reserve(self, claim: Claim, end: Optional[float], over: Optional[float]) -> Optional[Reservation]:
+        """Reserves the owner's name for all keys together; None when it was not free at ``end``. A name that only waits
+        for answers of the server is waited for until ``over``, as those answers may come soon.
+
+        :raises NoAnswer: when the answers have not come by then.
+        """
         names = tuple(Name(self._server, key, claim.owner, claim.kind.word) for key in claim.keys)
         wait = _Wait()
         self._waits.add(wait)
@@ -134,9 +148,13 @@ class Names:
                 wait.renew()
                 with _lock:
                     reservation = self._reserve(names, wait)
-                if reservation is not None or not left(end):
+                    is_settling = reservation is None and self._is_settling(names)
+                limit = over if is_settling else end
+                if reservation is not None or (not left(limit) and not is_settling):
                     return reservation
-                await wait.wait(min(left(end), _LOOK))
+                if not left(limit):
+                    raise NoAnswer(self._source.name, "no answer yet to an earlier request of this owner")
+                await wait.wait(min(left(limit), _LOOK))
             return None
         finally:
             self._waits.discard(wait)
@@ -144,6 +162,12 @@ class Names:
                 for name in names:
                     if name in _reserved:
                         _reserved[name].waits.pop(wait, None)
+
+    @staticmethod
+    def _is_settling(names: tuple[Name, ...]) -> bool:
+        """Whether those of the names that are not free only wait for answers."""
+        found = [_reserved[name] for name in names if name in _reserved]
+        return all(one.is_settling or one.is_over for one in found)
 
     def free(self, reservation: Reservation) -> None:
         """Frees the names: all that wait for one of them try again."""
