@@ -36,7 +36,7 @@ part() {
 
 part format ruff format --no-cache --check .
 part lints ruff check --no-cache .
-part types mypy --cache-dir "$there/mypy" src
+part types mypy --cache-dir "$there/mypy"
 if [ $# -gt 0 ]; then
     exec pytest -p no:cacheprovider "$@"
 fi

@@ -16,6 +16,8 @@ from ._engine.loss import Notice
 from ._engine.terms import (
     Terms,
     Text,
+    check_function,
+    checked_flag,
     checked_key,
     checked_keys,
     checked_owner,
@@ -23,12 +25,11 @@ from ._engine.terms import (
     checked_terms,
     checked_wait,
 )
-from .errors import ConfigError, Error, NotAcquired, NotOwned, Refused
+from ._options import Number
+from .errors import Closed, ConfigError, Error, NotAcquired, NotOwned, Refused
 from .outcome import LostReason, Mode
 
 logger = logging.getLogger("redis_lock_client")
-
-Number = Union[int, float]
 
 #: The notice of a lock that is not held: neither lost nor released.
 NOT_HELD = Notice()
@@ -74,12 +75,11 @@ class AnyLock:
         on_lost: Optional[Callable[[LostReason], Any]],
     ) -> None:
         if timeout is not None and lease is not None:
-            raise ConfigError("lease is another word for timeout: give one of them")
+            raise ConfigError("timeout is a lease that is not renewed, lease one that is renewed: give one of them")
         if not isinstance(mode, Mode):
-            raise ConfigError("the mode is a Mode")
-        if on_lost is not None and not callable(on_lost):
-            raise ConfigError("on_lost is a function")
-        checked_wait(blocking_timeout)
+            raise ConfigError("mode is a Mode")
+        check_function(on_lost, "on_lost")
+        checked_wait(blocking_timeout, "blocking_timeout")
         self.redis = redis
         #: The lease of a lock that is not renewed, in seconds.
         self.timeout = timeout
@@ -91,8 +91,8 @@ class AnyLock:
         self._margin = margin
         self._owner = owner
         self._kind = Kind(mode)
-        self._renew = renew
-        self._session = bool(session)
+        self._renew = None if renew is None else checked_flag(renew, "renew")
+        self._session = checked_flag(session, "session")
         self._on_lost = on_lost
         self.local = ThreadLocal() if self.thread_local else OneForAll()
         self._terms_of: Any = timeout
@@ -122,6 +122,7 @@ class AnyLock:
             owner=self._owner,
             renews=renews,
             is_session=self._session,
+            lease_name="lease" if timeout is None else "timeout",
         )
 
     def _terms_for(self, token: Optional[Text]) -> Terms:
@@ -132,7 +133,9 @@ class AnyLock:
 
     def _wait_of(self, blocking: Optional[bool], blocking_timeout: Optional[Number]) -> Optional[float]:
         """The limit of a wait; None for no limit."""
-        limit = checked_wait(self.blocking_timeout if blocking_timeout is None else blocking_timeout)
+        limit = checked_wait(
+            self.blocking_timeout if blocking_timeout is None else blocking_timeout, "blocking_timeout"
+        )
         return limit if (self.blocking if blocking is None else blocking) else 0.0
 
     def _take(self, hold: Hold) -> Optional[Hold]:
@@ -192,7 +195,7 @@ class AnyLock:
     @staticmethod
     def _added(hold: Hold, additional: Number, replaces: bool) -> float:
         """The lease after an extension. The rest of the present one is that of this machine's clocks."""
-        span = checked_span(additional, "the additional time")
+        span = checked_span(additional, "additional_time")
         return span if replaces else span + hold.valid_for()
 
     @property
@@ -201,11 +204,13 @@ class AnyLock:
         lease and is not added."""
         return "lua_extend" in self.__dict__
 
-    def _not_released(self, error: Error) -> BaseException:
-        """The error of a release."""
-        if isinstance(error, Refused) and error.code in ("WRONGTYPE", "LOCKTYPE"):
-            return self._no_longer("release")
-        return error
+    @staticmethod
+    def _is_over(hold: Optional[Hold], error: Error, is_closed: bool) -> bool:
+        """Whether an error of a release says that the lock is not held any more: the key holds something else, or the
+        server object was closed."""
+        if isinstance(error, Closed):
+            return hold is not None and is_closed
+        return isinstance(error, Refused) and error.code in ("WRONGTYPE", "LOCKTYPE")
 
     def _no_longer(self, doing: str) -> NotOwned:
         return NotOwned(f"Cannot {doing} a lock that's no longer owned", self.name_text)

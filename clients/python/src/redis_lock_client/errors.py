@@ -18,6 +18,9 @@ _PASSING = frozenset({"TRYAGAIN", "BUSY", "LOCKDELAY", "LOCKBUSY", "NOREPLICAS",
 #: Codes of a server that does not serve such requests at present, while another one may.
 _ELSEWHERE = frozenset({"READONLY", "LOADING", "CLUSTERDOWN", "MASTERDOWN", "UNBLOCKED"})
 
+#: How the names of the module's commands begin.
+_OF_MODULE = ("LOCK.", "SEM.", "LATCH.")
+
 #: The kinds of errors in redis-py 7 and later.
 _TYPES: Any = getattr(redis_errors, "ExceptionType", None)
 
@@ -203,6 +206,11 @@ _CLASSES: dict[str, type[Refused]] = {
 }
 
 
+def is_code(word: str) -> bool:
+    """Whether this word of a server's error is a code that has a meaning here."""
+    return word in _CLASSES or word in _PASSING or word in _ELSEWHERE or word in ("ERR", "NOPROTO")
+
+
 def refused(server: str, code: str, text: str) -> Refused:
     """The error for a code of the server."""
     if code == "NOPERM" and text.startswith("User "):
@@ -216,11 +224,20 @@ def of_reply(server: str, line: str) -> Error:
     code, _, text = line.partition(" ")
     if code == "ERR" and text.lower().startswith("unknown command"):
         quoted = text.replace("`", "'").split("'")
-        return NotLoaded(server, quoted[1] if len(quoted) > 1 else "LOCK.ACQUIRE")
+        return _unknown_command(server, quoted[1] if len(quoted) > 1 else "LOCK.ACQUIRE")
     if "max number of clients reached" in line:
         # Other clients may disconnect.
         return ConnectionFailed(server, "no room for one more client (maxclients)")
     return refused(server, code, text)
+
+
+def _unknown_command(server: str, command: str) -> Error:
+    if command.upper().startswith(_OF_MODULE):
+        return NotLoaded(server, command)
+    if command.upper() == "SENTINEL":
+        return ConfigError(f"{server} is no sentinel")
+    # The rest of the text quotes the arguments, which may have an owner.
+    return refused(server, "ERR", f"unknown command '{command}'")
 
 
 def bad_reply(server: str) -> ConnectionFailed:

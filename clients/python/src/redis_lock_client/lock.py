@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import threading
 from types import TracebackType
-from typing import Any, Callable, Literal, Optional, TypeVar
+from typing import TYPE_CHECKING, Any, Callable, Literal, Optional, TypeVar, Union
 
 from redis import exceptions as redis_errors
 
-from ._base import AnyLock, BaseLock, Number
+from ._base import AnyLock, BaseLock
 from ._engine.commands import Claim
 from ._engine.engine import Engine
 from ._engine.hold import Hold
 from ._engine.loss import Notice
 from ._engine.terms import Text, checked_lease, checked_span
+from ._options import Number
 from ._threads import Home, home_of
-from .errors import Error, NotAcquired, NotOwned
+from .errors import Closed, Error, NotAcquired, NotOwned
 from .outcome import LostReason, Mode, Released
+
+if TYPE_CHECKING:
+    from ._options import SyncClient
+    from .server import Server
 
 L = TypeVar("L", bound="ThreadLock")
 
@@ -137,7 +142,9 @@ class ThreadLock(AnyLock):
         try:
             released = self._home.call(release)
         except Error as error:
-            raise self._not_released(error) from error
+            if self._is_over(hold, error, self._home.is_closed):
+                raise self._no_longer("release") from error
+            raise
         if released is Released.NOT_HELD:
             raise self._no_longer("release")
 
@@ -153,8 +160,8 @@ class ThreadLock(AnyLock):
         if isinstance(held, Hold):
             lease = self._added(held, additional_time, replace_ttl or self._replaces_ttl)
         else:
-            lease = checked_span(additional_time, "the additional time")
-        return self._set_lease(held, checked_lease(lease), "extend")
+            lease = checked_span(additional_time, "additional_time")
+        return self._set_lease(held, checked_lease(lease, "additional_time"), "extend")
 
     def reacquire(self) -> Literal[True]:
         """Sets the lease to the timeout again. Raises as :meth:`extend` does."""
@@ -172,6 +179,10 @@ class ThreadLock(AnyLock):
 
         try:
             self._home.call(set_lease)
+        except Closed as error:
+            if isinstance(held, Hold) and self._home.is_closed:
+                raise self._no_longer(doing) from error
+            raise
         except NotOwned as error:
             raise self._no_longer(doing) from error
         return True
@@ -207,7 +218,7 @@ class Lock(ThreadLock, BaseLock):
 
     def __init__(
         self,
-        redis: Any,
+        redis: Union[SyncClient, Server],
         name: Text,
         timeout: Optional[Number] = None,
         sleep: Number = 0.1,

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Callable, Optional
+from typing import TYPE_CHECKING, Any, Callable, Optional, Union
 
-from ._base import BaseMultiLock, Number
+from ._base import BaseMultiLock
 from ._engine.terms import Text, check_slot
+from ._options import Number
 from ._threads import home_of
 from .lock import ThreadLock
 from .outcome import LostReason, Mode
+
+if TYPE_CHECKING:
+    from ._options import SyncClient
+    from .server import Server
 
 
 class MultiLock(ThreadLock, BaseMultiLock):
@@ -38,7 +43,7 @@ class MultiLock(ThreadLock, BaseMultiLock):
 
     def __init__(
         self,
-        redis: Any,
+        redis: Union[SyncClient, Server],
         names: Iterable[Text],
         timeout: Optional[Number] = None,
         *,

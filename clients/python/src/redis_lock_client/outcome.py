@@ -57,7 +57,7 @@ class LostReason:
         if self.kind == "taken":
             return "the lock was lost: the server says that the grant is over"
         if self.kind == "unconfirmed":
-            return "the lock was lost: no renewal was confirmed in time"
+            return "the lock was lost: its lease is about to end, and no renewal was confirmed"
         if self.kind == "disconnected":
             return "the lock was lost: the connection to which it was bound has ended"
         return f"the lock was lost: the server does not renew it: {self.code} {self.text}"

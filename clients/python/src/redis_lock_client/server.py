@@ -7,29 +7,44 @@ import weakref
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Callable, Optional
+from typing import TYPE_CHECKING, Any, Callable, Optional, Union
 
-from ._base import Number
 from ._engine.address import source_of_url
 from ._engine.commands import Kind
 from ._engine.engine import Engine
 from ._engine.hold import Hold
 from ._engine.resp import field
 from ._engine.terms import (
+    MOST_COUNT,
+    MOST_PERMITS,
     RESPONSE_TIMEOUT,
     Text,
+    check_function,
+    checked_flag,
     checked_key,
-    checked_permits,
+    checked_number,
     checked_span,
     checked_terms,
     checked_wait,
 )
+from ._options import Number
 from ._threads import Home, home_of, sync_source_of
-from .errors import ConfigError, Error, bad_reply
+from .errors import Closed, ConfigError, Error, bad_reply
 from .lock import Lock, Lost
 from .multi_lock import MultiLock
 from .outcome import LostReason, Mode, Released
 from .statistics import Statistics
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from ._options import (
+        LockOptions,
+        MultiLockOptions,
+        ReadWriteLockOptions,
+        SemaphoreOptions,
+        SyncClient,
+    )
 
 #: The longest response timeout, in seconds.
 _LONGEST_PATIENCE = 86_400.0
@@ -37,9 +52,9 @@ _LONGEST_PATIENCE = 86_400.0
 
 def checked_patience(response_timeout: Any) -> float:
     """A response timeout in seconds."""
-    patience = min(checked_span(response_timeout, "the response timeout"), _LONGEST_PATIENCE)
+    patience = min(checked_span(response_timeout, "response_timeout"), _LONGEST_PATIENCE)
     if patience < 0.01:
-        raise ConfigError("a response timeout is at least 0.01 seconds")
+        raise ConfigError("response_timeout is at least 0.01 seconds")
     return patience
 
 
@@ -88,17 +103,19 @@ class Server:
     """
 
     def __init__(
-        self, redis_client: Any, *, response_timeout: Number = RESPONSE_TIMEOUT, parked_waits: bool = False
+        self, redis_client: SyncClient, *, response_timeout: Number = RESPONSE_TIMEOUT, parked_waits: bool = False
     ) -> None:
         patience = checked_patience(response_timeout)
-        self._home = Home(sync_source_of(redis_client), patience, bool(parked_waits))
+        self._home = Home(sync_source_of(redis_client), patience, checked_flag(parked_waits, "parked_waits"))
 
     @classmethod
     def open(cls, url: str, *, response_timeout: Number = RESPONSE_TIMEOUT, parked_waits: bool = False) -> Server:
         """The server of a URL: ``redis://host:port/db``, ``rediss://`` with TLS, ``unix:///path``,
         ``redis+cluster://a:7000,b:7000``, ``redis+sentinel://a:26379,b:26379/name``."""
         server = cls.__new__(cls)
-        server._home = Home(source_of_url(url), checked_patience(response_timeout), bool(parked_waits))
+        server._home = Home(
+            source_of_url(url), checked_patience(response_timeout), checked_flag(parked_waits, "parked_waits")
+        )
         return server
 
     @property
@@ -106,19 +123,23 @@ class Server:
         """The name in messages: ``host:port``, without credentials."""
         return self._home.source.name
 
-    def lock(self, name: Text, timeout: Optional[Number] = None, **options: Any) -> Lock:
+    def lock(self, name: Text, timeout: Optional[Number] = None, **options: Unpack[LockOptions]) -> Lock:
         """A :class:`Lock`, with the options of its constructor."""
         return Lock(self, name, timeout, **options)
 
-    def multi_lock(self, names: Iterable[Text], timeout: Optional[Number] = None, **options: Any) -> MultiLock:
+    def multi_lock(
+        self, names: Iterable[Text], timeout: Optional[Number] = None, **options: Unpack[MultiLockOptions]
+    ) -> MultiLock:
         """A :class:`MultiLock` of these keys, with the options of its constructor."""
         return MultiLock(self, names, timeout, **options)
 
-    def read_write_lock(self, name: Text, timeout: Optional[Number] = None, **options: Any) -> ReadWriteLock:
+    def read_write_lock(
+        self, name: Text, timeout: Optional[Number] = None, **options: Unpack[ReadWriteLockOptions]
+    ) -> ReadWriteLock:
         """A :class:`ReadWriteLock`, with the options of :class:`Lock`."""
         return ReadWriteLock(self, name, timeout, **options)
 
-    def semaphore(self, key: Text, **options: Any) -> Semaphore:
+    def semaphore(self, key: Text, **options: Unpack[SemaphoreOptions]) -> Semaphore:
         """A :class:`Semaphore`, with the options of its constructor (``limit``, ``lease``, ``margin``, ``owner``)."""
         return Semaphore(self, key, **options)
 
@@ -130,14 +151,20 @@ class Server:
         """The counters of this object, and its present numbers of holds and waits."""
         return Statistics(**vars(self._home.counts))
 
-    def settled(self) -> Sequence[Unreleased]:
-        """Waits until the background releases have ended, and returns those that have failed since the last call."""
-        failed = self._home.call(lambda engine: engine.background.settled())
+    def settled(self, timeout: Optional[Number] = None) -> Sequence[Unreleased]:
+        """Waits until the background releases have ended, and returns those that have failed since the last call.
+
+        :param timeout: how long it waits, in seconds; None for no limit. At its end the failures so far are returned,
+            and the other releases go on.
+        """
+        wait = checked_wait(timeout, "timeout")
+        failed = self._home.call(lambda engine: engine.background.settled(wait))
         return [Unreleased(key, error) for key, error in failed]
 
     def close(self) -> None:
         """Ends all waits (they raise :class:`Closed`), releases what is held, and closes the connections, within the
-        response timeout. The thread ends with the last server object. Idempotent."""
+        response timeout. The thread ends with the last server object. What is held is over then: the release of a lock
+        raises :class:`NotOwned`, that of a permit is ``Released.NOT_HELD``. Idempotent."""
         self._home.close()
 
     def __enter__(self) -> Server:
@@ -162,7 +189,13 @@ class ReadWriteLock:
     :param name: the key. In a cluster it has a hash tag, or no braces at all.
     """
 
-    def __init__(self, redis: Any, name: Text, timeout: Optional[Number] = None, **options: Any) -> None:
+    def __init__(
+        self,
+        redis: Union[SyncClient, Server],
+        name: Text,
+        timeout: Optional[Number] = None,
+        **options: Unpack[ReadWriteLockOptions],
+    ) -> None:
         self._arguments = (redis, name, timeout)
         self._options = options
         # Refuses wrong arguments now.
@@ -213,7 +246,12 @@ class Permit:
         async def release(_: Engine) -> Released:
             return Released.NOT_HELD if hold.notice.is_over else await hold.release()
 
-        return self._home.call(release)
+        try:
+            return self._home.call(release)
+        except Closed:
+            if self._home.is_closed:
+                return Released.NOT_HELD
+            raise
 
     def __enter__(self) -> Permit:
         return self
@@ -238,7 +276,7 @@ class Semaphore:
 
     def __init__(
         self,
-        redis: Any,
+        redis: Union[SyncClient, Server],
         key: Text,
         *,
         limit: Optional[int] = None,
@@ -247,7 +285,8 @@ class Semaphore:
         owner: Optional[Text] = None,
         on_lost: Optional[Callable[[LostReason], Any]] = None,
     ) -> None:
-        kind = Kind(is_permit=True, limit=None if limit is None else checked_permits(limit, 1))
+        check_function(on_lost, "on_lost")
+        kind = Kind(is_permit=True, limit=None if limit is None else checked_number(limit, "limit", 1, MOST_PERMITS))
         self._terms = checked_terms((checked_key(key),), kind, lease=lease, margin=margin, owner=owner)
         self._on_lost = on_lost
         self._home = home_of(redis)
@@ -258,7 +297,7 @@ class Semaphore:
 
     def acquire_within(self, wait: Number) -> Optional[Permit]:
         """A permit within ``wait`` seconds; None when there was none."""
-        return self._acquire(checked_wait(wait))
+        return self._acquire(checked_wait(wait, "wait"))
 
     def acquire(self) -> Permit:
         """A permit; waits without a limit."""
@@ -277,7 +316,7 @@ class Semaphore:
 
     def set(self, permits: int) -> None:
         """Creates the semaphore, or changes its number of permits (``SEM.SET``)."""
-        key, number = self._terms.key, checked_permits(permits)
+        key, number = self._terms.key, checked_number(permits, "permits", 0, MOST_PERMITS)
         self._home.call(lambda engine: engine.repeatable(key, (b"SEM.SET", key, number)))
 
     def info(self) -> Optional[SemaphoreInfo]:
@@ -293,7 +332,7 @@ class Latch:
     :param redis: a client of redis-py, or a :class:`Server`.
     """
 
-    def __init__(self, redis: Any, key: Text) -> None:
+    def __init__(self, redis: Union[SyncClient, Server], key: Text) -> None:
         self._key = checked_key(key)
         self._home = home_of(redis)
 
@@ -302,12 +341,12 @@ class Latch:
 
         :raises Unheard: when it is unknown whether the request was served.
         """
-        key, number = self._key, checked_permits(count)
+        key, number = self._key, checked_number(count, "count", 0, MOST_COUNT)
         self._home.call(lambda engine: engine.at_most_once(key, (b"LATCH.WAIT", key), (b"LATCH.SET", key, number)))
 
     def count_down(self, count: int = 1) -> int:
         """Counts down (``LATCH.DOWN``) and returns the rest. It is sent once, as :meth:`set` is."""
-        key, number = self._key, checked_permits(count, 1)
+        key, number = self._key, checked_number(count, "count", 1, MOST_COUNT)
         reply = self._home.call(
             lambda engine: engine.at_most_once(key, (b"LATCH.WAIT", key), (b"LATCH.DOWN", key, number))
         )
@@ -316,11 +355,18 @@ class Latch:
         return max(0, reply)
 
     def count(self) -> int:
-        """The count (``GET``)."""
+        """The count; 0 when the latch is open (``LATCH.WAIT``, of a closed one also ``GET``).
+
+        :raises WrongType: when the key holds something else than a count.
+        """
         key = self._key
-        return max(0, self._home.call(lambda engine: engine.number(key, (b"GET", key))))
+        return self._home.call(lambda engine: engine.count(key))
 
     def wait(self, timeout: Optional[Number] = None) -> bool:
-        """Waits until the latch is open (``LATCH.WAIT``), at most ``timeout`` seconds; whether it is."""
-        key, wait = self._key, checked_wait(timeout)
+        """Waits until the latch is open (``LATCH.WAIT``); False when it is closed at the end of the wait.
+
+        :param timeout: how long it waits, in seconds; None for no limit.
+        :raises ConnectionFailed: when the server did not answer.
+        """
+        key, wait = self._key, checked_wait(timeout, "timeout")
         return self._home.call(lambda engine: engine.wait_open(key, wait))

@@ -8,16 +8,35 @@
 from __future__ import annotations
 
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import parse_qs, unquote, urlsplit
 
-from redis.asyncio.connection import Connection, SSLConnection, UnixDomainSocketConnection, parse_url
+from redis.asyncio.connection import (
+    URL_QUERY_ARGUMENT_PARSERS,
+    Connection,
+    SSLConnection,
+    UnixDomainSocketConnection,
+    parse_url,
+)
 
 from ..errors import ConfigError
-from .dial import Endpoint, Login
+from .dial import Endpoint, Login, options_of
 from .source import Sentinels, Source
 
 _SENTINEL_PORT = 26_379
 _WORDS = {"valkey": "redis", "valkeys": "rediss", "redis+unix": "unix", "valkey+unix": "unix"}
+#: The options of redis-py that a URL may have, besides those of TLS. Others are objects, or have another place.
+_OPTIONS = frozenset(name for name in URL_QUERY_ARGUMENT_PARSERS if not name.startswith("ssl_")) | {
+    "client_name",
+    "decode_responses",
+    "encoding",
+    "encoding_errors",
+    "lib_name",
+    "lib_version",
+    "password",
+    "protocol",
+    "username",
+}
+_TLS_OPTIONS = frozenset(name for name in options_of(SSLConnection) if name.startswith("ssl_"))
 
 
 def source_of_url(url: str) -> Source:
@@ -31,18 +50,29 @@ def source_of_url(url: str) -> Source:
     if not separator:
         scheme, rest = "redis", url
     if scheme.endswith("+cluster"):
-        return _cluster(scheme[: -len("+cluster")], rest)
+        return _cluster(_word(scheme, "+cluster"), rest)
     if scheme.endswith("+sentinel"):
-        return _sentinel(scheme[: -len("+sentinel")], rest)
-    endpoint, login = _server(scheme, rest)
+        return _sentinel(_word(scheme, "+sentinel"), rest)
+    scheme = _WORDS.get(scheme, scheme)
+    endpoint, login = _socket(rest) if scheme == "unix" else _server(scheme, rest)
     return Source(login, (endpoint,))
+
+
+def _word(scheme: str, end: str) -> str:
+    word = scheme[: -len(end)]
+    return _WORDS.get(word, word)
 
 
 def _cluster(scheme: str, rest: str) -> Source:
     user, hosts = _split_user(rest)
-    nodes = [_server(scheme, user + host) for host in hosts.rstrip("/").split(",")]
+    hosts, mark, query = hosts.partition("?")
+    hosts, _, path = hosts.partition("/")
+    nodes = [_server(scheme, f"{user}{host}/{path}{mark}{query}") for host in hosts.split(",")]
+    login = nodes[0][1]
+    if login.options.get("db"):
+        raise _unreadable("a cluster has the database 0 alone")
     seeds = dict.fromkeys(endpoint for endpoint, _ in nodes)
-    return Source(nodes[0][1], tuple(seeds), is_cluster=True)
+    return Source(login, tuple(seeds), is_cluster=True)
 
 
 def _sentinel(scheme: str, rest: str) -> Source:
@@ -74,22 +104,50 @@ def _split_user(rest: str) -> tuple[str, str]:
 
 
 def _server(scheme: str, rest: str) -> tuple[Endpoint, Login]:
-    scheme = _WORDS.get(scheme, scheme)
-    try:
-        options: dict[str, Any] = dict(parse_url(f"{scheme}://{rest}"))
-    except (ValueError, TypeError):
-        # Its text quotes parts of the URL.
-        options = {}
-    if scheme not in ("redis", "rediss", "unix") or (not options and rest.strip("/")):
-        raise _unreadable("the scheme, a port or a number is wrong")
-    if scheme == "unix":
-        return Endpoint("", 0, options["path"]), Login.of(UnixDomainSocketConnection, options)
-    endpoint = Endpoint(options.get("host", "localhost"), options.get("port", 6379))
-    options.pop("connection_class", None)
+    if scheme not in ("redis", "rediss"):
+        raise _unreadable("its scheme is not known")
+    options = _options(scheme, rest)
+    if not options.get("host"):
+        raise _unreadable("a host is missing")
+    endpoint = Endpoint(options["host"], options.get("port", 6379))
     if scheme == "rediss":
         # Older redis-py does not compare names by default.
         options.setdefault("ssl_check_hostname", True)
     return endpoint, Login.of(SSLConnection if scheme == "rediss" else Connection, options)
+
+
+def _socket(rest: str) -> tuple[Endpoint, Login]:
+    options = _options("unix", rest)
+    if not options.get("path"):
+        raise _unreadable("the path of a socket is missing")
+    return Endpoint("", 0, options["path"]), Login.of(UnixDomainSocketConnection, options)
+
+
+def _options(scheme: str, rest: str) -> dict[str, Any]:
+    """What redis-py reads from a URL. It does not see all mistakes: those are refused here."""
+    url = f"{scheme}://{rest}"
+    try:
+        parts = urlsplit(url)
+        options: dict[str, Any] = dict(parse_url(url))
+    except (ValueError, TypeError):
+        # Its text quotes parts of the URL.
+        raise _unreadable("a port, a number or an option is wrong") from None
+    user, at, _ = parts.netloc.rpartition("@")
+    if at and ":" not in user:
+        raise _unreadable("a login is user:password or :password")
+    if parts.fragment:
+        raise _unreadable("a # is written %23")
+    database = parts.path[1:]
+    if scheme != "unix" and database and not (database.isascii() and database.isdigit()):
+        raise _unreadable("the database is no number")
+    if options.get("db", 0) < 0:
+        raise _unreadable("the database is no number")
+    asked = parse_qs(parts.query, keep_blank_values=True)
+    known = _OPTIONS | _TLS_OPTIONS if scheme == "rediss" else _OPTIONS
+    if not known.issuperset(asked) or not all(all(values) for values in asked.values()):
+        raise _unreadable("behind the ? is an option that is not known")
+    options.pop("connection_class", None)
+    return options
 
 
 def _unreadable(why: str) -> ConfigError:

@@ -13,7 +13,7 @@ from redis import exceptions as redis_errors
 from redis.asyncio.connection import AbstractConnection, UnixDomainSocketConnection
 from redis.credentials import CredentialProvider
 
-from ..errors import ConfigError, ConnectionFailed, Error, NoAnswer, Untrusted, of_reply, refused
+from ..errors import ConfigError, ConnectionFailed, Error, NoAnswer, Untrusted, is_code, of_reply
 from ..statistics import Statistics
 from .bounds import within
 from .link import Link, OnItem
@@ -44,11 +44,13 @@ _NOT_FOR_LINKS = frozenset(
 )
 #: Options of the synchronous client that make a connection safer, and that its asyncio connections do not know.
 _NEVER_DROPPED = ("ssl_validate_ocsp", "ssl_validate_ocsp_stapled")
+#: The codes that redis-py's parsers cut off, by the class of the error.
 _CODES = {
     redis_errors.NoPermissionError: "NOPERM",
-    redis_errors.AuthenticationError: "WRONGPASS",
     redis_errors.BusyLoadingError: "LOADING",
     redis_errors.ReadOnlyError: "READONLY",
+    redis_errors.MasterDownError: "MASTERDOWN",
+    redis_errors.ClusterDownError: "CLUSTERDOWN",
 }
 
 
@@ -88,7 +90,7 @@ class Login:
         for name in _NEVER_DROPPED:
             if options.get(name):
                 raise ConfigError(f"redis-py's asyncio connections do not know the option {name}")
-        known = _options_of(connection_class)
+        known = options_of(connection_class)
         kept = {name: value for name, value in options.items() if name in known and name not in _NOT_FOR_LINKS}
         for name in list(kept):
             if name.startswith(("maint", "orig_", "oss_")):
@@ -133,7 +135,10 @@ class Dialer:
             options["path"] = endpoint.path
         else:
             options["host"], options["port"] = endpoint.host, endpoint.port
-        connection = login.connection_class(**options)
+        try:
+            connection = login.connection_class(**options)
+        except (redis_errors.RedisError, TypeError, ValueError) as error:
+            raise ConfigError(f"{endpoint.name}: an option of the connection is invalid") from error
         try:
             await within(self.patience, _connect(connection), lambda _: _abandon(connection))
             return self._take_over(connection, endpoint.name, on_item)
@@ -178,7 +183,7 @@ def _abandon(connection: AbstractConnection) -> None:
         connection._writer = connection._reader = None
 
 
-def _options_of(connection_class: type[Any]) -> frozenset[str]:
+def options_of(connection_class: type[Any]) -> frozenset[str]:
     """The options that the constructors of this class accept."""
     names: set[str] = set()
     for one in connection_class.__mro__:
@@ -195,18 +200,28 @@ def _failure(name: str, error: Exception) -> Error:
     text = str(error)
     if "max number of clients reached" in text:
         return of_reply(name, text)
-    for error_class, code in _CODES.items():
-        if isinstance(error, error_class):
-            return refused(name, code, _without_code(text, code))
-    if isinstance(error, redis_errors.ResponseError):
-        return of_reply(name, text if text[:1].isupper() and text.split(" ")[0].isupper() else f"ERR {text}")
+    if isinstance(error, (redis_errors.ResponseError, *_CODES, redis_errors.AuthenticationError)):
+        return _refusal(name, error, text)
     if isinstance(error, redis_errors.TimeoutError):
         return NoAnswer(name)
     return ConnectionFailed(name, "the connection failed")
 
 
-def _without_code(text: str, code: str) -> str:
-    return text[len(code) + 1 :] if text.startswith(code + " ") else text
+def _refusal(name: str, error: Exception, text: str) -> Error:
+    """The refusal of a login. redis-py cuts the code off the text of most, and only newer versions keep it."""
+    first = text.partition(" ")[0]
+    code = getattr(error, "status_code", None)
+    if not code and is_code(first):
+        code = first
+    if not code and isinstance(error, redis_errors.AuthenticationError):
+        # `NOAUTH` has one of two texts: of `HELLO`, and of all other commands.
+        is_missing = text.startswith(("HELLO must be called with the client already", "Authentication required"))
+        code = "NOAUTH" if is_missing else "WRONGPASS"
+    for error_class, of_class in _CODES.items():
+        if not code and isinstance(error, error_class):
+            code = of_class
+    code = code or "ERR"
+    return of_reply(name, text if first == code else f"{code} {text}")
 
 
 def _causes(error: Optional[BaseException]) -> list[BaseException]:

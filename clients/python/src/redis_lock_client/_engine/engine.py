@@ -11,7 +11,7 @@ import weakref
 from collections.abc import AsyncGenerator, Coroutine
 from typing import Any, Callable, Optional
 
-from ..errors import Closed, Error, NoPermission, NotLoaded, Refused, Unheard, bad_reply
+from ..errors import Closed, Error, NoAnswer, NoPermission, NotLoaded, Refused, Unheard, refused
 from ..outcome import Released
 from ..statistics import Statistics
 from .attempt import acquire
@@ -209,7 +209,7 @@ class Engine:
         pause = Pause()
         while True:
             try:
-                return await caller.call(command, max(0.001, over - now()))
+                return await caller.call(command, max(0.001, over - now()), over)
             except Error as error:
                 if not error.is_passing or now() + pause.next >= end:
                     raise
@@ -235,7 +235,7 @@ class Engine:
                         raise
                     # A refusal is a reply as well: the ACL may forbid the probe and allow the command.
                 try:
-                    return await caller.call(command, max(0.001, over - now()))
+                    return await caller.call(command, max(0.001, over - now()), over)
                 except Error as error:
                     if caller.was_unanswered():
                         what = getattr(error, "what", "the connection failed")
@@ -247,7 +247,10 @@ class Engine:
             self.end_use()
 
     async def wait_open(self, key: bytes, wait: Optional[float]) -> bool:
-        """Waits until a latch is open."""
+        """Waits until a latch is open; False when it is not at the end of the wait.
+
+        :raises NoAnswer: when the server has not answered by then.
+        """
         self.begin_use()
         end = None if wait is None else now() + wait
         request = Request(key, (b"LATCH.WAIT", key), self.patience / 2, float("inf"), has_owner=False)
@@ -260,7 +263,7 @@ class Engine:
         try:
             done, _ = await asyncio.wait({task}, timeout=None if end is None else max(0.0, end + OVERTIME - now()))
             if not done:
-                return False
+                raise NoAnswer(self.name) from waiting.failure
             if task.cancelled():
                 raise Closed("the server object was closed during the wait")
             return bool(task.result())
@@ -271,13 +274,17 @@ class Engine:
                 parked.close()
             self.end_use()
 
-    async def number(self, key: bytes, command: Command) -> int:
-        """The reply to a request that is a number, or digits; 0 for nil."""
-        reply = await self.repeatable(key, command)
+    async def count(self, key: bytes) -> int:
+        """The count of a latch. No command of the module has it, so ``GET`` reads it from a latch that is closed."""
+        # Refused if the key holds something else, or the server has no module.
+        if await self.repeatable(key, (b"LATCH.WAIT", key)) == 1:
+            return 0
+        digits = await self.repeatable(key, (b"GET", key))
         try:
-            return int(reply) if reply is not None else 0
+            return max(0, int(digits)) if digits is not None else 0
         except (TypeError, ValueError):
-            raise bad_reply(self.name) from None
+            # Changed in between.
+            raise refused(self.name, "WRONGTYPE", "the key holds no count") from None
 
     # The end
 

@@ -314,7 +314,7 @@ async def renew_once(engine: Engine, claim: Claim, lease: float, tokens: Optiona
     while True:
         sent = Moment()
         try:
-            reply = await caller.call(command, engine.patience / 2)
+            reply = await caller.call(command, engine.patience / 2, end)
         except Error as error:
             if isinstance(error, Refused) and error.code in ("WRONGTYPE", "LOCKTYPE"):
                 raise NotOwned("the key holds something else by now") from error

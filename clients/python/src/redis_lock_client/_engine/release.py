@@ -16,7 +16,7 @@ from ..outcome import Released
 from . import commands
 from .caller import Caller
 from .commands import Claim, Tokens
-from .moment import Pause, latest, now
+from .moment import Pause, latest, left, now
 from .reservation import Reservation
 from .slices import ParkedSlices
 
@@ -233,15 +233,19 @@ class Background:
         """The releases that have no reply yet."""
         return list(self._running)
 
-    async def idle(self) -> None:
-        """Waits until no release is under way."""
-        while self._running:
+    async def idle(self, end: Optional[float]) -> None:
+        """Waits until no release is under way, or ``end`` has come."""
+        while self._running and left(end):
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.append(waiter)
-            await waiter
+            try:
+                await asyncio.wait({waiter}, timeout=None if end is None else left(end))
+            finally:
+                if waiter in self._waiting:
+                    self._waiting.remove(waiter)
 
-    async def settled(self) -> list[tuple[bytes, Error]]:
+    async def settled(self, wait: Optional[float]) -> list[tuple[bytes, Error]]:
         """The same; the keys that could not be given back since the last call."""
-        await self.idle()
+        await self.idle(None if wait is None else now() + wait)
         failed, self._failed = self._failed, []
         return failed

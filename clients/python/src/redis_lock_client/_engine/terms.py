@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import numbers
 import uuid
@@ -22,7 +23,9 @@ _LONGEST_LEASE = 100 * 365 * 86_400.0
 OVERTIME = 0.25
 #: The longest name of an owner.
 _LONGEST_OWNER = 256
-_MOST_PERMITS = 2**31 - 1
+#: The largest number of permits of a semaphore, and the largest count of a latch.
+MOST_PERMITS = 2**31 - 1
+MOST_COUNT = 2**63 - 1
 #: The most keys that ``LOCK.MACQUIRE`` takes.
 _MOST_KEYS = 1_024
 
@@ -84,19 +87,21 @@ def checked_terms(
     owner: Any = None,
     renews: bool = True,
     is_session: bool = False,
+    lease_name: str = "lease",
 ) -> Terms:
     """The terms of these arguments.
 
+    :param lease_name: the argument that has the lease.
     :raises ConfigError: when one is out of its bounds.
     """
-    span = checked_lease(DEFAULT_LEASE if lease is None else lease)
+    span = checked_lease(DEFAULT_LEASE if lease is None else lease, lease_name)
     if margin is not None:
-        margin = checked_span(margin, "the margin")
+        margin = checked_span(margin, "margin")
         if margin > span / 2:
-            raise ConfigError("the margin is at most half of the lease: before it the lock is renewed")
+            raise ConfigError(f"margin is at most half of {lease_name}: before it the lock is renewed")
     if owner is not None:
         owner = checked_owner(owner, kind)
-    return Terms(keys, owner, kind, span, margin, bool(renews), is_session)
+    return Terms(keys, owner, kind, span, margin, renews, is_session)
 
 
 def checked_keys(names: list[Any]) -> tuple[bytes, ...]:
@@ -121,15 +126,15 @@ def checked_key(key: Any) -> bytes:
     return _bytes_of(key, "the key")
 
 
-def checked_lease(lease: Any) -> float:
+def checked_lease(lease: Any, name: str) -> float:
     """A lease, cut to whole milliseconds."""
-    span = checked_span(lease, "the lease")
+    span = checked_span(lease, name)
     if span > _LONGEST_LEASE:
-        raise ConfigError("a lease lasts at most a hundred years")
+        raise ConfigError(f"{name}: a lease lasts at most a hundred years")
     span = millis(span) / 1000
     # One millisecond is lost to rounding.
     if span < 0.002:
-        raise ConfigError("a lease lasts at least two milliseconds")
+        raise ConfigError(f"{name}: a lease lasts at least two milliseconds")
     return span
 
 
@@ -145,35 +150,54 @@ def checked_owner(owner: Any, kind: Kind) -> bytes:
     return name
 
 
-def checked_wait(wait: Any) -> Optional[float]:
+def checked_wait(wait: Any, name: str) -> Optional[float]:
     """The limit of a wait in seconds; None for no limit."""
     if wait is None:
         return None
     if isinstance(wait, numbers.Real) and not isinstance(wait, bool) and wait == math.inf:
         return None
-    return checked_span(wait, "the wait")
+    return checked_span(wait, name)
 
 
-def checked_span(span: Any, what: str) -> float:
-    """A number of seconds that is not negative."""
+def checked_span(span: Any, name: str) -> float:
+    """A number of seconds that is not negative; the argument has this name."""
     if isinstance(span, bool) or not isinstance(span, numbers.Real):
-        raise ConfigError(f"{what} is a number of seconds")
-    number = float(span)
+        raise ConfigError(f"{name} is a number of seconds")
+    try:
+        number = float(span)
+    except OverflowError:
+        number = math.inf
     if not math.isfinite(number) or number < 0:
-        raise ConfigError(f"{what} is a finite number of seconds, and not negative")
+        raise ConfigError(f"{name} is a finite number of seconds, and not negative")
     return number
 
 
-def checked_permits(permits: Any, least: int = 0) -> int:
+def checked_number(number: Any, name: str, least: int, most: int) -> int:
     """A number of permits, or the count of a latch."""
-    if isinstance(permits, bool) or not isinstance(permits, int) or not least <= permits <= _MOST_PERMITS:
-        raise ConfigError(f"a number from {least} to {_MOST_PERMITS} is needed")
-    return permits
+    if isinstance(number, bool) or not isinstance(number, int) or not least <= number <= most:
+        raise ConfigError(f"{name} is a whole number from {least} to {most}")
+    return number
+
+
+def checked_flag(flag: Any, name: str) -> bool:
+    """True or False, and not another object."""
+    if not isinstance(flag, bool):
+        raise ConfigError(f"{name} is True or False")
+    return flag
+
+
+def check_function(function: Any, name: str) -> None:
+    """Refuses an argument that is no function."""
+    if function is not None and not callable(function):
+        raise ConfigError(f"{name} is a function")
 
 
 def _bytes_of(text: Any, what: str) -> bytes:
     if isinstance(text, str):
-        return text.encode("utf-8", "surrogateescape")
+        with contextlib.suppress(UnicodeEncodeError):
+            return text.encode("utf-8", "surrogateescape")
+        # Raised outside, because that error has the text, which may be an owner.
+        raise ConfigError(f"{what} has characters that UTF-8 does not have")
     if isinstance(text, (bytes, bytearray, memoryview)):
         return bytes(text)
     raise ConfigError(f"{what} is text or bytes")

@@ -5,18 +5,23 @@ from __future__ import annotations
 import asyncio
 import inspect
 from types import TracebackType
-from typing import Any, Callable, Literal, Optional, TypeVar, Union
+from typing import TYPE_CHECKING, Any, Callable, Literal, Optional, TypeVar, Union
 
 from redis import exceptions as redis_errors
 
-from .._base import AnyLock, BaseLock, Number
+from .._base import AnyLock, BaseLock
 from .._engine.commands import Claim
 from .._engine.hold import Hold
 from .._engine.loss import Notice
 from .._engine.terms import Text, checked_lease, checked_span
+from .._options import Number
 from ..errors import Error, NotAcquired, NotOwned
 from ..outcome import LostReason, Mode, Released
 from ._loops import Home, home_of, post
+
+if TYPE_CHECKING:
+    from .._options import AsyncioClient
+    from .server import Server
 
 L = TypeVar("L", bound="TaskLock")
 
@@ -145,7 +150,9 @@ class TaskLock(AnyLock):
             if error.is_passing and hold is not None and self.local.token is None:
                 # As with redis-py's asyncio lock, the release can be tried again.
                 self.local.token = hold.claim.owner
-            raise self._not_released(error) from error
+            if self._is_over(hold, error, self._home.is_closed):
+                raise self._no_longer("release") from error
+            raise
         if released is Released.NOT_HELD:
             raise self._no_longer("release")
 
@@ -161,8 +168,8 @@ class TaskLock(AnyLock):
         if isinstance(held, Hold):
             lease = self._added(held, additional_time, replace_ttl or self._replaces_ttl)
         else:
-            lease = checked_span(additional_time, "the additional time")
-        return await self._set_lease(held, checked_lease(lease), "extend")
+            lease = checked_span(additional_time, "additional_time")
+        return await self._set_lease(held, checked_lease(lease, "additional_time"), "extend")
 
     async def reacquire(self) -> Literal[True]:
         """Sets the lease to the timeout again. Raises as :meth:`extend` does."""
@@ -212,7 +219,7 @@ class Lock(TaskLock, BaseLock):
 
     def __init__(
         self,
-        redis: Any,
+        redis: Union[AsyncioClient, Server],
         name: Text,
         timeout: Optional[Number] = None,
         sleep: Number = 0.1,

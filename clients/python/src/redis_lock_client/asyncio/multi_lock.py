@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Callable, Optional
+from typing import TYPE_CHECKING, Any, Callable, Optional, Union
 
-from .._base import BaseMultiLock, Number
+from .._base import BaseMultiLock
 from .._engine.terms import Text, check_slot
+from .._options import Number
 from ..outcome import LostReason, Mode
 from ._loops import home_of
 from .lock import TaskLock
+
+if TYPE_CHECKING:
+    from .._options import AsyncioClient
+    from .server import Server
 
 
 class MultiLock(TaskLock, BaseMultiLock):
@@ -38,7 +43,7 @@ class MultiLock(TaskLock, BaseMultiLock):
 
     def __init__(
         self,
-        redis: Any,
+        redis: Union[AsyncioClient, Server],
         names: Iterable[Text],
         timeout: Optional[Number] = None,
         *,

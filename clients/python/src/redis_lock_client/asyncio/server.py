@@ -5,27 +5,42 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterable, Sequence
 from types import TracebackType
-from typing import Any, Callable, Optional
+from typing import TYPE_CHECKING, Any, Callable, Optional, Union
 
-from .._base import Number
 from .._engine.address import source_of_url
 from .._engine.commands import Kind
 from .._engine.hold import Hold
 from .._engine.terms import (
+    MOST_COUNT,
+    MOST_PERMITS,
     RESPONSE_TIMEOUT,
     Text,
+    check_function,
+    checked_flag,
     checked_key,
-    checked_permits,
+    checked_number,
     checked_terms,
     checked_wait,
 )
-from ..errors import bad_reply
+from .._options import Number
+from ..errors import Closed, bad_reply
 from ..outcome import LostReason, Mode, Released
 from ..server import SemaphoreInfo, Unreleased, checked_patience
 from ..statistics import Statistics
 from ._loops import Home, asyncio_source_of, home_of, post
 from .lock import Lock, Lost, tell
 from .multi_lock import MultiLock
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from .._options import (
+        AsyncioClient,
+        LockOptions,
+        MultiLockOptions,
+        ReadWriteLockOptions,
+        SemaphoreOptions,
+    )
 
 
 class Server:
@@ -39,17 +54,19 @@ class Server:
     """
 
     def __init__(
-        self, redis_client: Any, *, response_timeout: Number = RESPONSE_TIMEOUT, parked_waits: bool = False
+        self, redis_client: AsyncioClient, *, response_timeout: Number = RESPONSE_TIMEOUT, parked_waits: bool = False
     ) -> None:
         patience = checked_patience(response_timeout)
-        self._home = Home(asyncio_source_of(redis_client), patience, bool(parked_waits))
+        self._home = Home(asyncio_source_of(redis_client), patience, checked_flag(parked_waits, "parked_waits"))
 
     @classmethod
     def open(cls, url: str, *, response_timeout: Number = RESPONSE_TIMEOUT, parked_waits: bool = False) -> Server:
         """The server of a URL: ``redis://host:port/db``, ``rediss://`` with TLS, ``unix:///path``,
         ``redis+cluster://a:7000,b:7000``, ``redis+sentinel://a:26379,b:26379/name``."""
         server = cls.__new__(cls)
-        server._home = Home(source_of_url(url), checked_patience(response_timeout), bool(parked_waits))
+        server._home = Home(
+            source_of_url(url), checked_patience(response_timeout), checked_flag(parked_waits, "parked_waits")
+        )
         return server
 
     @property
@@ -57,19 +74,23 @@ class Server:
         """The name in messages: ``host:port``, without credentials."""
         return self._home.source.name
 
-    def lock(self, name: Text, timeout: Optional[Number] = None, **options: Any) -> Lock:
+    def lock(self, name: Text, timeout: Optional[Number] = None, **options: Unpack[LockOptions]) -> Lock:
         """A :class:`Lock`, with the options of its constructor."""
         return Lock(self, name, timeout, **options)
 
-    def multi_lock(self, names: Iterable[Text], timeout: Optional[Number] = None, **options: Any) -> MultiLock:
+    def multi_lock(
+        self, names: Iterable[Text], timeout: Optional[Number] = None, **options: Unpack[MultiLockOptions]
+    ) -> MultiLock:
         """A :class:`MultiLock` of these keys, with the options of its constructor."""
         return MultiLock(self, names, timeout, **options)
 
-    def read_write_lock(self, name: Text, timeout: Optional[Number] = None, **options: Any) -> ReadWriteLock:
+    def read_write_lock(
+        self, name: Text, timeout: Optional[Number] = None, **options: Unpack[ReadWriteLockOptions]
+    ) -> ReadWriteLock:
         """A :class:`ReadWriteLock`, with the options of :class:`Lock`."""
         return ReadWriteLock(self, name, timeout, **options)
 
-    def semaphore(self, key: Text, **options: Any) -> Semaphore:
+    def semaphore(self, key: Text, **options: Unpack[SemaphoreOptions]) -> Semaphore:
         """A :class:`Semaphore`, with the options of its constructor (``limit``, ``lease``, ``margin``, ``owner``)."""
         return Semaphore(self, key, **options)
 
@@ -81,14 +102,20 @@ class Server:
         """The counters of this object, and its present numbers of holds and waits."""
         return Statistics(**vars(self._home.counts))
 
-    async def settled(self) -> Sequence[Unreleased]:
-        """Waits until the background releases have ended, and returns those that have failed since the last call."""
-        failed = await self._home.engine().background.settled()
+    async def settled(self, timeout: Optional[Number] = None) -> Sequence[Unreleased]:
+        """Waits until the background releases have ended, and returns those that have failed since the last call.
+
+        :param timeout: how long it waits, in seconds; None for no limit. At its end the failures so far are returned,
+            and the other releases go on.
+        """
+        wait = checked_wait(timeout, "timeout")
+        failed = await self._home.engine().background.settled(wait)
         return [Unreleased(key, error) for key, error in failed]
 
     async def aclose(self) -> None:
         """Ends all waits (they raise :class:`Closed`), releases what is held, and closes the connections, within the
-        response timeout. Idempotent."""
+        response timeout. What is held is over then: the release of a lock raises :class:`NotOwned`, that of a permit is
+        ``Released.NOT_HELD``. Idempotent."""
         await self._home.close()
 
     async def __aenter__(self) -> Server:
@@ -113,7 +140,13 @@ class ReadWriteLock:
     :param name: the key. In a cluster it has a hash tag, or no braces at all.
     """
 
-    def __init__(self, redis: Any, name: Text, timeout: Optional[Number] = None, **options: Any) -> None:
+    def __init__(
+        self,
+        redis: Union[AsyncioClient, Server],
+        name: Text,
+        timeout: Optional[Number] = None,
+        **options: Unpack[ReadWriteLockOptions],
+    ) -> None:
         self._arguments = (redis, name, timeout)
         self._options = options
         # Refuses wrong arguments now.
@@ -159,7 +192,12 @@ class Permit:
         """Gives the permit back (``SEM.RELEASE``). Raises, and goes on in the background, as :meth:`Lock.release`."""
         hold = self._hold
         self._dropped.detach()
-        return Released.NOT_HELD if hold.notice.is_over else await hold.release()
+        try:
+            return Released.NOT_HELD if hold.notice.is_over else await hold.release()
+        except Closed:
+            if hold.engine.is_closing:
+                return Released.NOT_HELD
+            raise
 
     async def __aenter__(self) -> Permit:
         return self
@@ -184,7 +222,7 @@ class Semaphore:
 
     def __init__(
         self,
-        redis: Any,
+        redis: Union[AsyncioClient, Server],
         key: Text,
         *,
         limit: Optional[int] = None,
@@ -193,7 +231,8 @@ class Semaphore:
         owner: Optional[Text] = None,
         on_lost: Optional[Callable[[LostReason], Any]] = None,
     ) -> None:
-        kind = Kind(is_permit=True, limit=None if limit is None else checked_permits(limit, 1))
+        check_function(on_lost, "on_lost")
+        kind = Kind(is_permit=True, limit=None if limit is None else checked_number(limit, "limit", 1, MOST_PERMITS))
         self._terms = checked_terms((checked_key(key),), kind, lease=lease, margin=margin, owner=owner)
         self._on_lost = on_lost
         self._home = home_of(redis)
@@ -204,7 +243,7 @@ class Semaphore:
 
     async def acquire_within(self, wait: Number) -> Optional[Permit]:
         """A permit within ``wait`` seconds; None when there was none."""
-        return await self._acquire(checked_wait(wait))
+        return await self._acquire(checked_wait(wait, "wait"))
 
     async def acquire(self) -> Permit:
         """A permit; waits without a limit."""
@@ -223,7 +262,7 @@ class Semaphore:
 
     async def set(self, permits: int) -> None:
         """Creates the semaphore, or changes its number of permits (``SEM.SET``)."""
-        key, number = self._terms.key, checked_permits(permits)
+        key, number = self._terms.key, checked_number(permits, "permits", 0, MOST_PERMITS)
         await self._home.engine().repeatable(key, (b"SEM.SET", key, number))
 
     async def info(self) -> Optional[SemaphoreInfo]:
@@ -239,7 +278,7 @@ class Latch:
     :param redis: a client of redis-py, or a :class:`Server`.
     """
 
-    def __init__(self, redis: Any, key: Text) -> None:
+    def __init__(self, redis: Union[AsyncioClient, Server], key: Text) -> None:
         self._key = checked_key(key)
         self._home = home_of(redis)
 
@@ -248,23 +287,30 @@ class Latch:
 
         :raises Unheard: when it is unknown whether the request was served.
         """
-        key, number = self._key, checked_permits(count)
+        key, number = self._key, checked_number(count, "count", 0, MOST_COUNT)
         await self._home.engine().at_most_once(key, (b"LATCH.WAIT", key), (b"LATCH.SET", key, number))
 
     async def count_down(self, count: int = 1) -> int:
         """Counts down (``LATCH.DOWN``) and returns the rest. It is sent once, as :meth:`set` is."""
-        key, number = self._key, checked_permits(count, 1)
+        key, number = self._key, checked_number(count, "count", 1, MOST_COUNT)
         reply = await self._home.engine().at_most_once(key, (b"LATCH.WAIT", key), (b"LATCH.DOWN", key, number))
         if not isinstance(reply, int):
             raise bad_reply(self._home.source.name)
         return max(0, reply)
 
     async def count(self) -> int:
-        """The count (``GET``)."""
+        """The count; 0 when the latch is open (``LATCH.WAIT``, of a closed one also ``GET``).
+
+        :raises WrongType: when the key holds something else than a count.
+        """
         key = self._key
-        return max(0, await self._home.engine().number(key, (b"GET", key)))
+        return await self._home.engine().count(key)
 
     async def wait(self, timeout: Optional[Number] = None) -> bool:
-        """Waits until the latch is open (``LATCH.WAIT``), at most ``timeout`` seconds; whether it is."""
-        key, wait = self._key, checked_wait(timeout)
+        """Waits until the latch is open (``LATCH.WAIT``); False when it is closed at the end of the wait.
+
+        :param timeout: how long it waits, in seconds; None for no limit.
+        :raises ConnectionFailed: when the server did not answer.
+        """
+        key, wait = self._key, checked_wait(timeout, "timeout")
         return await self._home.engine().wait_open(key, wait)

@@ -1,0 +1,278 @@
+"""What is refused or not answered, and what is over: each error has the class and the code that README.md names."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any, Callable, Optional
+
+import pytest
+import redis
+import redis.asyncio
+from harness import TestServer, wait_for
+from test_locks import in_threads, join
+
+import redis_lock_client as client
+import redis_lock_client.asyncio
+from redis_lock_client import Lock, Server
+
+
+def causes(error: Optional[BaseException]) -> list[BaseException]:
+    """The error and its causes."""
+    found: list[BaseException] = []
+    while error is not None:
+        assert error not in found, "an error is its own cause"
+        found.append(error)
+        error = error.__cause__ or error.__context__
+    return found
+
+
+# Without an answer
+
+
+def test_nothing_is_said_of_a_server_that_hangs(server: TestServer) -> None:
+    with Server(server.client(), response_timeout=0.5) as locks:
+        latch, semaphore, lock = locks.latch("l"), locks.semaphore("s", limit=1), locks.lock("k")
+        latch.set(1)
+        calls: list[Callable[[], Any]] = [
+            lambda: latch.wait(0),
+            lambda: latch.wait(0.2),
+            latch.count,
+            lambda: semaphore.acquire_within(0.2),
+            semaphore.info,
+            lock.locked,
+            locks.multi_lock(["a", "b"]).locked,
+            lambda: locks.multi_lock(["a", "b"]).acquire(blocking_timeout=0.2),
+            lambda: locks.read_write_lock("rw").read_lock().acquire(blocking_timeout=0.2),
+        ]
+        with server.stopped():
+            for call in calls:
+                begin = time.monotonic()
+                with pytest.raises(client.NoAnswer):
+                    call()
+                assert time.monotonic() - begin < 1
+        assert latch.wait(0.1) is False and latch.count() == 1, "the latch is closed"
+
+
+def test_a_latch_in_the_queue_of_a_server_that_hangs(server: TestServer) -> None:
+    with Server(server.client(), response_timeout=0.5) as locks:
+        latch = locks.latch("l")
+        latch.set(1)
+        results: list[Any] = []
+
+        def wait(_: int) -> None:
+            with pytest.raises(client.NoAnswer):
+                results.append(latch.wait(1))
+
+        threads = in_threads(1, wait)
+        wait_for("the ticket", lambda: server.stat("tickets") == 1)
+        with server.stopped():
+            join(threads, 5)
+        assert results == []
+
+
+def test_an_extension_lasts_at_most_the_response_timeout(server: TestServer) -> None:
+    with Server(server.client(), response_timeout=1) as locks:
+        lock = locks.lock("k", timeout=30)
+        lock.acquire()
+        with server.stopped():
+            # The second one begins with a new connection.
+            for _ in range(2):
+                begin = time.monotonic()
+                with pytest.raises(client.NoAnswer):
+                    lock.extend(1)
+                assert time.monotonic() - begin < 1.4
+        assert lock.owned()
+
+
+# After a failure, or the end
+
+
+def test_no_error_is_its_own_cause(start: Callable[..., TestServer]) -> None:
+    server, bare = start(), start(module=False)
+    with Server(server.client(), response_timeout=0.3) as locks:
+        lock = locks.lock("k", timeout=1)
+        lock.acquire()
+        with server.stopped(), pytest.raises(client.NoAnswer) as raised:
+            lock.release()
+        assert len(causes(raised.value)) <= 3
+    with pytest.raises(client.Closed) as closed:
+        locks.lock("k").do_release("owner")
+    assert causes(closed.value) == [closed.value]
+    with pytest.raises(client.NotLoaded) as missing:
+        Lock(bare.client(), "k").do_release("owner")
+    assert causes(missing.value) == [missing.value]
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_after_closing_nothing_is_held(server: TestServer, several: bool) -> None:
+    def locks_of(locks: Any, **options: Any) -> Any:
+        return locks.multi_lock(["a", "b"], 60, **options) if several else locks.lock("a", 60, **options)
+
+    locks = Server(server.client())
+    lock = locks_of(locks)
+    permit = locks.semaphore("s", limit=1).acquire()
+    lock.acquire()
+    locks.close()
+    with pytest.raises(client.NotOwned):
+        lock.extend(1)
+    with pytest.raises(client.NotOwned):
+        lock.release()
+    assert permit.release() is client.Released.NOT_HELD
+    locks = Server(server.client())
+    tolerant = locks_of(locks, raise_on_release_error=False)
+    with tolerant:
+        locks.close()
+    locks = Server(server.client())
+    with locks.semaphore("s", limit=1).acquire():
+        locks.close()
+
+    async def work() -> None:
+        locks = client.asyncio.Server(redis.asyncio.Redis(port=server.port))
+        lock = locks_of(locks)
+        permit = await locks.semaphore("s", limit=1).acquire()
+        await lock.acquire()
+        await locks.aclose()
+        with pytest.raises(client.NotOwned):
+            await lock.extend(1)
+        with pytest.raises(client.NotOwned):
+            await lock.release()
+        assert await permit.release() is client.Released.NOT_HELD
+
+    asyncio.run(work())
+    assert server.run("EXISTS a b") == 0
+
+
+def test_the_end_of_background_work_is_waited_for_within_a_limit(server: TestServer) -> None:
+    with Server(server.client(), response_timeout=0.3) as locks:
+        lock = locks.lock("k", timeout=60)
+        lock.acquire()
+        with server.stopped():
+            with pytest.raises(client.NoAnswer):
+                lock.release()
+            begin = time.monotonic()
+            assert locks.settled(timeout=0.2) == []
+            assert 0.2 <= time.monotonic() - begin < 1
+            assert locks.settled(timeout=0) == []
+        assert locks.settled() == [] and server.run("EXISTS k") == 0
+        with pytest.raises(client.ConfigError, match="timeout"):
+            locks.settled(timeout=-1)
+
+    async def work() -> None:
+        async with client.asyncio.Server(redis.asyncio.Redis(port=server.port), response_timeout=0.3) as locks:
+            lock = locks.lock("k", timeout=60)
+            await lock.acquire()
+            with server.stopped():
+                with pytest.raises(client.NoAnswer):
+                    await lock.release()
+                assert await locks.settled(timeout=0.2) == []
+            assert await locks.settled(timeout=10) == []
+            assert server.run("EXISTS k") == 0
+
+    asyncio.run(work())
+
+
+# What the server says
+
+
+def test_a_key_without_a_count_is_refused(start: Callable[..., TestServer]) -> None:
+    server, bare = start(), start(module=False)
+    with Server(server.client()) as locks:
+        latch = locks.latch("l")
+        assert latch.count() == 0
+        latch.set(2**63 - 1)
+        assert latch.count() == 2**63 - 1
+        assert latch.count_down(2**63 - 1) == 0
+        for command in ("SET l text", "LPUSH l 1", "LOCK.ACQUIRE l holder PX 60000"):
+            server.run("DEL l")
+            server.run(command)
+            with pytest.raises(client.WrongType):
+                latch.count()
+    with pytest.raises(client.NotLoaded):
+        client.Latch(bare.client(), "l").count()
+
+
+def test_a_login_that_is_refused_has_the_code_of_the_server(start: Callable[..., TestServer]) -> None:
+    server = start("--requirepass", "secret")
+    for protocol in (2, 3):
+        for options, kind, code in (
+            ({}, client.NotAuthenticated, "NOAUTH"),
+            ({"password": "another"}, client.NotAuthenticated, "WRONGPASS"),
+            ({"password": "secret", "db": 99}, client.Refused, "ERR"),
+        ):
+            with pytest.raises(kind) as raised:
+                Lock(server.client(protocol=protocol, **options), "k", blocking_timeout=2).acquire()
+            assert raised.value.code == code, (protocol, options)
+    with pytest.raises(client.ConfigError, match="option of the connection"):
+        Lock(server.client(protocol=9), "k").acquire()
+
+
+def test_a_server_that_is_no_sentinel(server: TestServer) -> None:
+    locks = Server.open(f"redis+sentinel://127.0.0.1:{server.port}/main")
+    with locks, pytest.raises(client.ConfigError, match=rf"127\.0\.0\.1:{server.port} is no sentinel"):
+        locks.lock("k").acquire(blocking_timeout=2)
+
+
+# Addresses
+
+
+def test_urls() -> None:
+    for url, name in (
+        ("redis://u:secret@h:7000/3", "h:7000"),
+        ("localhost", "localhost:6379"),
+        ("redis+cluster://u:p@b:2,a:1", "a:1,b:2"),
+        ("redis+cluster://b:2,a:1/", "a:1,b:2"),
+        ("redis+cluster://a/0", "a:6379"),
+        ("rediss+cluster://b:2,a:1/?ssl_ca_certs=/ca.pem&client_name=app", "a:1,b:2"),
+        ("rediss+sentinel://u:p@b:2,a/main/5?sentinel-password=x", "a:26379,b:2/main"),
+        ("valkey://h", "h:6379"),
+        ("redis://[::1]:7000", "[::1]:7000"),
+        ("redis://h?db=5&client_name=app&protocol=3&socket_timeout=1&decode_responses=True", "h:6379"),
+        ("redis://user:@h", "h:6379"),
+        ("redis://:secret@h", "h:6379"),
+        ("unix:///tmp/a", "/tmp/a"),
+        ("redis+unix:///tmp/a@b?db=2", "/tmp/a@b"),
+    ):
+        assert Server.open(url).name == name
+        assert "secret" not in repr(Server.open(url))
+    login = Server.open("rediss+cluster://b:2,a:1/?client_name=app")._home.source.login
+    assert login.options["client_name"] == "app"
+    for url in (
+        "http://h",
+        "http+cluster://h",
+        "unix+cluster:///tmp/a",
+        "",
+        "redis://",
+        "redis:///1",
+        "redis://h/secret",
+        "redis://h/1/2",
+        "redis://h/-1",
+        "redis://h?db=-1",
+        "redis://h/1#secret",
+        "redis://h?foo=secret",
+        "redis://h?ssl_ca_certs=secret",
+        "redis://h?redis_connect_func=secret",
+        "redis://h?db=",
+        "redis://secret@h",
+        "unix://",
+        "unix://secret",
+        "unix:///tmp/a?foo=secret",
+        "redis+cluster://",
+        "redis+cluster://,",
+        "redis+cluster://a,",
+        "redis+cluster://h/5",
+        "redis+cluster://h?db=5",
+        "redis+cluster://h?foo=secret",
+        "redis+cluster://secret@h",
+        "redis+sentinel://h:1",
+        "redis+sentinel://,/main",
+        "redis+sentinel://h/main/secret",
+        "redis+sentinel://secret@h/main",
+        "redis+sentinel://h/main?sentinel-pass=secret",
+        "redis+cluster://u:secret@h:1,h:x",
+        "redis://u:secret@h:99999",
+        "redis://u:secret@h?db=secret",
+    ):
+        with pytest.raises(client.ConfigError, match="no URL of a server") as raised:
+            Server.open(url)
+        assert "secret" not in str(raised.value) and raised.value.__cause__ is None, url
