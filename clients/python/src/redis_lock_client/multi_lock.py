@@ -85,6 +85,8 @@ class MultiLock(ThreadLock, BaseMultiLock):
         """Acquires all keys; False when another owner holds one of them until the end of the wait. Waits, fails and
         raises as :meth:`Lock.acquire` does.
 
+        :param blocking: whether it waits; None: as the constructor says.
+        :param blocking_timeout: how long it waits, in seconds; None: as the constructor says.
         :param token: the owner of this acquisition.
         """
         return self._acquire(blocking, blocking_timeout, token)

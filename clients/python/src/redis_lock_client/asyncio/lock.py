@@ -160,6 +160,7 @@ class TaskLock(AnyLock):
         """Adds time to the lease, or replaces it by this time (``LOCK.RENEW``, ``LOCK.MRENEW``).
 
         :param additional_time: in seconds.
+        :param replace_ttl: whether it is the new lease, and is not added to the rest of the present one.
         :raises NotOwned: when the lock was lost.
         :raises NotAcquired: when this object does not hold it, or it has no timeout.
         """
@@ -266,8 +267,11 @@ class Lock(TaskLock, BaseLock):
         The waits of all processes are in one queue, in order. A wait with a limit returns at most 0.3 s after it, also
         when the server hangs; a wait without a limit goes on when connections break and servers are replaced.
 
+        :param blocking: whether it waits; None: as the constructor says.
+        :param blocking_timeout: how long it waits, in seconds; None: as the constructor says.
         :param token: the owner of this acquisition.
-        :raises ConnectionFailed: when the server could not be reached within the limit.
+        :raises ConnectionFailed: when the server could not be reached within the limit, or the owner's name only waits
+            for the answer to an earlier request.
         :raises Refused: when the server refuses (:class:`WrongType`, :class:`NoPermission`, :class:`Deadlock`, ...).
         """
         return await self._acquire(blocking, blocking_timeout, token)

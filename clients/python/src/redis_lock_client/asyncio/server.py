@@ -62,7 +62,15 @@ class Server:
     @classmethod
     def open(cls, url: str, *, response_timeout: Number = RESPONSE_TIMEOUT, parked_waits: bool = False) -> Server:
         """The server of a URL: ``redis://host:port/db``, ``rediss://`` with TLS, ``unix:///path``,
-        ``redis+cluster://a:7000,b:7000``, ``redis+sentinel://a:26379,b:26379/name``."""
+        ``redis+cluster://a:7000,b:7000``, ``redis+sentinel://a:26379,b:26379/name``.
+
+        :param url: a login, ``user:password@`` or ``:password@``, is before the hosts. Options of redis-py's URLs
+            (``client_name``, ``ssl_ca_certs``, ...) are behind a ``?``; with sentinels it is their own login,
+            ``?sentinel-user=...&sentinel-password=...``. A special character is written as ``%`` and two digits.
+        :param response_timeout: how long a request may take, in seconds.
+        :param parked_waits: whether each wait gets a connection of its own, instead of a ticket.
+        :raises ConfigError: for another text, without quoting it.
+        """
         server = cls.__new__(cls)
         server._home = Home(
             source_of_url(url), checked_patience(response_timeout), checked_flag(parked_waits, "parked_waits")
@@ -138,6 +146,8 @@ class ReadWriteLock:
 
     :param redis: a client of redis-py, or a :class:`Server`.
     :param name: the key. In a cluster it has a hash tag, or no braces at all.
+    :param timeout: the lease of a hold in seconds, not renewed. None or 0: renewed until the release.
+    :param options: the other options of :class:`Lock`, but for ``mode``; they hold for readers and writers.
     """
 
     def __init__(
@@ -215,8 +225,12 @@ class Semaphore:
     """A semaphore (``SEM.*``). A permit is waited for, renewed and released as a lock is.
 
     :param redis: a client of redis-py, or a :class:`Server`.
-    :param limit: the number of permits with which the first acquisition creates the semaphore.
-    :param lease: the lease of a permit in seconds, which is renewed until the release.
+    :param key: the key, as text or bytes. In a cluster it has a hash tag, or no braces at all.
+    :param limit: the number of permits with which the first acquisition creates the semaphore. Without it a semaphore
+        that does not exist has no permits: a wait without a limit lasts until another client creates it.
+    :param lease: the lease of a permit in seconds (30 by default), which is renewed until the release.
+    :param margin: how long before the end of the lease a loss is reported, in seconds (a sixth of the lease).
+    :param owner: the owner, see :class:`Lock`: it holds at most one permit. None: a fresh one for each permit.
     :param on_lost: called with the :class:`LostReason` when a permit is lost; a function, or a coroutine function.
     """
 
@@ -242,11 +256,14 @@ class Semaphore:
         return await self._acquire(0.0)
 
     async def acquire_within(self, wait: Number) -> Optional[Permit]:
-        """A permit within ``wait`` seconds; None when there was none."""
+        """A permit; None when there was none within the wait.
+
+        :param wait: how long it waits, in seconds.
+        """
         return await self._acquire(checked_wait(wait, "wait"))
 
     async def acquire(self) -> Permit:
-        """A permit; waits without a limit."""
+        """A permit; waits without a limit, also for a semaphore that does not exist yet."""
         while True:
             permit = await self._acquire(None)
             if permit is not None:
@@ -291,7 +308,7 @@ class Latch:
         await self._home.engine().at_most_once(key, (b"LATCH.WAIT", key), (b"LATCH.SET", key, number))
 
     async def count_down(self, count: int = 1) -> int:
-        """Counts down (``LATCH.DOWN``) and returns the rest. It is sent once, as :meth:`set` is."""
+        """Counts down by ``count`` (``LATCH.DOWN``) and returns the rest. It is sent once, as :meth:`set` is."""
         key, number = self._key, checked_number(count, "count", 1, MOST_COUNT)
         reply = await self._home.engine().at_most_once(key, (b"LATCH.WAIT", key), (b"LATCH.DOWN", key, number))
         if not isinstance(reply, int):
