@@ -9,12 +9,13 @@ from typing import Any, Callable, Optional
 import pytest
 import redis
 import redis.asyncio
-from harness import TestServer, wait_for
+from harness import Proxy, TestServer, wait_for
 from test_locks import in_threads, join
 
 import redis_lock_client as client
 import redis_lock_client.asyncio
 from redis_lock_client import Lock, Server
+from redis_lock_client._engine.dial import Dialer
 
 
 def causes(error: Optional[BaseException]) -> list[BaseException]:
@@ -71,18 +72,38 @@ def test_a_latch_in_the_queue_of_a_server_that_hangs(server: TestServer) -> None
         assert results == []
 
 
-def test_an_extension_lasts_at_most_the_response_timeout(server: TestServer) -> None:
-    with Server(server.client(), response_timeout=1) as locks:
+@pytest.mark.parametrize("what", ["extend", "locked", "set", "release"])
+def test_a_request_lasts_at_most_the_response_timeout(
+    server: TestServer, proxy: Proxy, monkeypatch: Any, what: str
+) -> None:
+    """Also when a part of it was needed for a new connection."""
+    with Server(redis.Redis(port=proxy.port), response_timeout=1) as locks:
         lock = locks.lock("k", timeout=30)
         lock.acquire()
-        with server.stopped():
-            # The second one begins with a new connection.
-            for _ in range(2):
-                begin = time.monotonic()
-                with pytest.raises(client.NoAnswer):
-                    lock.extend(1)
-                assert time.monotonic() - begin < 1.4
-        assert lock.owned()
+        opens = Dialer.open
+
+        async def open_late(*words: Any) -> Any:
+            link = await opens(*words)
+            # sleep: a connection that is slow to open
+            await asyncio.sleep(0.4)
+            return link
+
+        monkeypatch.setattr(Dialer, "open", open_late)
+        for _ in range(2):
+            proxy.hold_back(b"LATCH." if what == "set" else b"LOCK.")
+        proxy.cut()
+        calls: dict[str, Callable[[], Any]] = {
+            "extend": lambda: lock.extend(1),
+            "locked": lock.locked,
+            "set": lambda: locks.latch("l").set(1),
+            "release": lock.release,
+        }
+        begin = time.monotonic()
+        with pytest.raises(client.NoAnswer):
+            calls[what]()
+        assert time.monotonic() - begin < 1.3
+        monkeypatch.undo()
+        proxy.let_go()
 
 
 # After a failure, or the end
