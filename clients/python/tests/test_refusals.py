@@ -250,7 +250,7 @@ def test_urls() -> None:
         ("redis://[::1]:7000", "[::1]:7000"),
         ("redis://h?db=5&client_name=app&protocol=3&socket_timeout=1&decode_responses=True", "h:6379"),
         ("redis://user:@h", "h:6379"),
-        ("redis://:secret@h", "h:6379"),
+        ("redis://:secret%25@h", "h:6379"),
         ("unix:///tmp/a", "/tmp/a"),
         ("redis+unix:///tmp/a@b?db=2", "/tmp/a@b"),
     ):
@@ -275,6 +275,8 @@ def test_urls() -> None:
         "redis://h?redis_connect_func=secret",
         "redis://h?db=",
         "redis://secret@h",
+        "redis://u:secret%@h",
+        "redis+sentinel://h/main%zz",
         "unix://",
         "unix://secret",
         "unix:///tmp/a?foo=secret",

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -37,6 +38,7 @@ _OPTIONS = frozenset(name for name in URL_QUERY_ARGUMENT_PARSERS if not name.sta
     "username",
 }
 _TLS_OPTIONS = frozenset(name for name in options_of(SSLConnection) if name.startswith("ssl_"))
+_LONE_PERCENT = re.compile("%(?![0-9A-Fa-f]{2})")
 
 
 def source_of_url(url: str) -> Source:
@@ -49,6 +51,8 @@ def source_of_url(url: str) -> Source:
     scheme, separator, rest = url.partition("://")
     if not separator:
         scheme, rest = "redis", url
+    if _LONE_PERCENT.search(rest):
+        raise _unreadable("a % is not followed by two digits")
     if scheme.endswith("+cluster"):
         return _cluster(_word(scheme, "+cluster"), rest)
     if scheme.endswith("+sentinel"):
