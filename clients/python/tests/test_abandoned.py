@@ -205,7 +205,7 @@ def test_a_name_that_only_waits_for_answers_is_not_held(server: TestServer) -> N
                     assert time.monotonic() - begin < wait + 0.4, what
             with pytest.raises(client.NoAnswer):
                 warm.release()
-            with pytest.raises(client.NoAnswer, match="earlier request of this owner"):
+            with pytest.raises(client.NoAnswer, match="earlier request of the same owner"):
                 locks.lock("warm", owner="me").acquire(blocking=False)
         held = [acquire(10) for _, acquire in attempts]
         assert all(held), "the requests of before are undone, and their names are free"

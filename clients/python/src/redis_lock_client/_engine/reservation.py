@@ -153,7 +153,7 @@ class Names:
                 if reservation is not None or (not left(limit) and not is_settling):
                     return reservation
                 if not left(limit):
-                    raise NoAnswer(self._source.name, "no answer yet to an earlier request of this owner")
+                    raise NoAnswer(self._source.name, "no answer in time to an earlier request of the same owner")
                 await wait.wait(min(left(limit), _LOOK))
             return None
         finally:
