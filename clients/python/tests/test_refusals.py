@@ -214,7 +214,7 @@ def test_a_key_without_a_count_is_refused(start: Callable[..., TestServer]) -> N
 
 
 def test_a_login_that_is_refused_has_the_code_of_the_server(start: Callable[..., TestServer]) -> None:
-    server = start("--requirepass", "secret")
+    server, open_to_all = start("--requirepass", "secret"), start()
     for protocol in (2, 3):
         for options, kind, code in (
             ({}, client.NotAuthenticated, "NOAUTH"),
@@ -224,6 +224,9 @@ def test_a_login_that_is_refused_has_the_code_of_the_server(start: Callable[...,
             with pytest.raises(kind) as raised:
                 Lock(server.client(protocol=protocol, **options), "k", blocking_timeout=2).acquire()
             assert raised.value.code == code, (protocol, options)
+    with pytest.raises(client.Refused) as needless:
+        Lock(open_to_all.client(protocol=2, password="another"), "k", blocking_timeout=2).acquire()
+    assert needless.value.code == "ERR"
     with pytest.raises(client.ConfigError, match="option of the connection"):
         Lock(server.client(protocol=9), "k").acquire()
 

@@ -52,6 +52,13 @@ _CODES = {
     redis_errors.MasterDownError: "MASTERDOWN",
     redis_errors.ClusterDownError: "CLUSTERDOWN",
 }
+#: How the texts of refused logins without their code begin, besides those of `WRONGPASS`.
+_LOGIN_TEXTS = {
+    "Authentication required": "NOAUTH",
+    "HELLO must be called with the client already authenticated": "NOAUTH",
+    "AUTH <password> called without any password configured": "ERR",
+    "Client sent AUTH, but no password is set": "ERR",
+}
 
 
 @dataclass(frozen=True)
@@ -214,9 +221,7 @@ def _refusal(name: str, error: Exception, text: str) -> Error:
     if not code and is_code(first):
         code = first
     if not code and isinstance(error, redis_errors.AuthenticationError):
-        # `NOAUTH` has one of two texts: of `HELLO`, and of all other commands.
-        is_missing = text.startswith(("HELLO must be called with the client already", "Authentication required"))
-        code = "NOAUTH" if is_missing else "WRONGPASS"
+        code = next((code for start, code in _LOGIN_TEXTS.items() if text.startswith(start)), "WRONGPASS")
     for error_class, of_class in _CODES.items():
         if not code and isinstance(error, error_class):
             code = of_class
