@@ -54,9 +54,7 @@ public record Address(Kind kind, String name, List<Node> seeds, RedisURI login, 
         }
         List<Node> seeds = uri.getSentinels().stream().map(Address::node).toList();
         String primary = uri.getSentinelMasterId();
-        if (primary == null || primary.isEmpty()) {
-            throw unreadable("the primary's name is missing");
-        }
+        requirePrimary(primary);
         String name = names(seeds) + "/" + primary + "/" + uri.getDatabase();
         return new Address(Kind.SENTINEL, name, seeds, uri, uri.getSentinels().get(0), primary);
     }
@@ -74,11 +72,17 @@ public record Address(Kind kind, String name, List<Node> seeds, RedisURI login, 
         if (uri.getHost() == null || uri.getHost().isEmpty()) {
             throw unreadable("a host is missing");
         }
-        return new Node(uri.getHost(), uri.getPort());
+        String host = uri.getHost();
+        if (host.startsWith("[") && host.endsWith("]")) {
+            host = host.substring(1, host.length() - 1);
+        }
+        requireHost(host, true);
+        return new Node(host, uri.getPort());
     }
 
     private static Address server(boolean isTls, String text) {
         String[] parts = hostsAndPath(text);
+        requireNoOptions(parts);
         Node node = host(parts[1], PORT);
         RedisURI login = login(isTls, parts[0], database(parts[2]));
         return new Address(Kind.SERVER, node.name() + "/" + login.getDatabase(), List.of(node), login, login, "");
@@ -86,6 +90,7 @@ public record Address(Kind kind, String name, List<Node> seeds, RedisURI login, 
 
     private static Address cluster(boolean isTls, String text) {
         String[] parts = hostsAndPath(text);
+        requireNoOptions(parts);
         if (!parts[2].isEmpty() && database(parts[2]) != 0) {
             throw unreadable("a cluster has the database 0 alone");
         }
@@ -97,21 +102,20 @@ public record Address(Kind kind, String name, List<Node> seeds, RedisURI login, 
     private static Address sentinel(boolean isTls, String text) {
         String[] query = text.split("\\?", 2);
         String[] parts = hostsAndPath(query[0]);
+        requireNoOptions(parts);
         String[] path = parts[2].split("/", 2);
-        if (path[0].isEmpty()) {
-            throw unreadable("the primary's name is missing behind the hosts");
-        }
+        String primary = decoded(path[0]);
+        requirePrimary(primary);
         List<Node> seeds = hosts(parts[1], SENTINEL_PORT);
         RedisURI login = login(isTls, parts[0], database(path.length < 2 ? "" : path[1]));
         RedisURI sentinel = login(isTls, sentinelUser(query.length < 2 ? "" : query[1]), 0);
-        String primary = decoded(path[0]);
         String name = names(seeds) + "/" + primary + "/" + login.getDatabase();
         return new Address(Kind.SENTINEL, name, seeds, login, sentinel, primary);
     }
 
     private static String sentinelUser(String query) {
         String user = "";
-        String password = null;
+        String password = "";
         for (String pair : query.split("&")) {
             if (pair.startsWith("sentinel-user=")) {
                 user = pair.substring("sentinel-user=".length());
@@ -121,7 +125,7 @@ public record Address(Kind kind, String name, List<Node> seeds, RedisURI login, 
                 throw unreadable("behind the ? there is only sentinel-user=... and sentinel-password=...");
             }
         }
-        return password == null ? "" : user + ":" + password;
+        return user.isEmpty() && password.isEmpty() ? "" : user + ":" + password;
     }
 
     /** {@code user:password}, the hosts, and the path. */
@@ -134,20 +138,53 @@ public record Address(Kind kind, String name, List<Node> seeds, RedisURI login, 
 
     private static List<Node> hosts(String text, int defaultPort) {
         List<Node> nodes = new ArrayList<>();
-        for (String host : text.split(",")) {
+        for (String host : text.split(",", -1)) {
             nodes.add(host(host, defaultPort));
         }
         return List.copyOf(nodes);
     }
 
     private static Node host(String text, int defaultPort) {
-        if (text.isEmpty()) {
-            throw unreadable("a host is missing");
-        }
+        Node node;
         try {
-            return Node.read(text, defaultPort);
+            node = Node.read(text, defaultPort);
         } catch (IllegalArgumentException wrongPort) {
             throw unreadable(wrongPort.getMessage());
+        }
+        requireHost(node.host(), text.startsWith("["));
+        return node;
+    }
+
+    /** Options of other clients may have a secret, and a host stands in messages. */
+    private static void requireNoOptions(String[] parts) {
+        for (String part : List.of(parts[1], parts[2])) {
+            if (part.contains("?") || part.contains("#")) {
+                throw unreadable("there is no ? or # behind the hosts, except ?sentinel-user=...&sentinel-password=... "
+                        + "of redis+sentinel. The builder has methods for timeouts, TLS and other settings");
+            }
+        }
+    }
+
+    private static void requireHost(String host, boolean mayBeIpv6) {
+        if (host.isEmpty()) {
+            throw unreadable("a host is missing");
+        }
+        if (host.contains(":") && !mayBeIpv6) {
+            throw unreadable("an IPv6 address stands in brackets, and one colon is before a port");
+        }
+        // An IPv6 address may have the name of an interface, behind a %.
+        String others = host.contains(":") ? "-._:%" : "-._";
+        if (!host.codePoints().allMatch(c -> Character.isLetterOrDigit(c) || others.indexOf(c) >= 0)) {
+            throw unreadable("a host has letters, digits and -._ only");
+        }
+    }
+
+    private static void requirePrimary(String name) {
+        if (name == null || name.isEmpty()) {
+            throw unreadable("the primary's name is missing behind the hosts");
+        }
+        if (name.codePoints().anyMatch(c -> Character.isISOControl(c) || Character.isWhitespace(c))) {
+            throw unreadable("the primary's name has white space or a control character");
         }
     }
 
@@ -156,18 +193,25 @@ public record Address(Kind kind, String name, List<Node> seeds, RedisURI login, 
             return 0;
         }
         try {
-            return Integer.parseUnsignedInt(text);
+            int number = Integer.parseInt(text);
+            if (number >= 0) {
+                return number;
+            }
         } catch (NumberFormatException notANumber) {
-            throw unreadable("the database is no number");
+            // Refused below.
         }
+        throw unreadable("the database is no number");
     }
 
     private static RedisURI login(boolean isTls, String user, int database) {
         RedisURI.Builder login = RedisURI.builder().withHost("none").withSsl(isTls).withDatabase(database);
         if (!user.isEmpty()) {
             String[] words = user.split(":", 2);
+            if (words.length < 2) {
+                throw unreadable("before the @ is user:password, or :password of the default user");
+            }
             String name = decoded(words[0]);
-            char[] password = decoded(words.length < 2 ? "" : words[1]).toCharArray();
+            char[] password = decoded(words[1]).toCharArray();
             login.withAuthentication(new StaticCredentialsProvider(name.isEmpty() ? null : name, password));
         }
         return login.build();

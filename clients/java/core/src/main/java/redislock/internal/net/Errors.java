@@ -25,13 +25,20 @@ public final class Errors {
         String text = words.length < 2 ? "" : words[1];
         if (code.equals("ERR") && text.toLowerCase(Locale.ROOT).startsWith("unknown command")) {
             String[] quoted = text.split("['`]", 3);
-            return new NotLoadedException(server, quoted.length < 3 ? "LOCK.ACQUIRE" : quoted[1]);
+            String command = quoted.length < 3 ? "LOCK.ACQUIRE" : quoted[1];
+            // The server quotes the arguments too, which may be a password or an owner.
+            return isOfModule(command) ? new NotLoadedException(server, command)
+                    : RefusedException.of(server, code, "unknown command '" + command + "'");
         }
         // By the text of the server. It passes: other clients may disconnect.
         if (text.contains("max number of clients reached")) {
             return new LockConnectionException(server, "no room for one more client (maxclients)", null);
         }
         return RefusedException.of(server, code, text.replaceFirst("^User \\S+ has", "this user has"));
+    }
+
+    private static boolean isOfModule(String command) {
+        return command.toUpperCase(Locale.ROOT).matches("(LOCK|SEM|LATCH)\\..*");
     }
 
     /** The exception for a connection that could not be opened, or has ended. */

@@ -72,6 +72,9 @@ final class Sentinels {
         if (raw.broken() != null) {
             throw Errors.ofTransport(sentinel.name(), raw.broken());
         }
+        if (raw.error() != null && raw.error().startsWith("ERR unknown command")) {
+            throw new LockException(sentinel.name(), "is no sentinel: it does not know SENTINEL", null);
+        }
         if (raw.error() != null) {
             throw Errors.ofServer(sentinel.name(), raw.error());
         }
