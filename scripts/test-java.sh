@@ -1,7 +1,7 @@
 #!/bin/sh
 # test-java.sh [OPTION OF MAVEN...]: the tests of the jars of clients/java, on real servers. The module is LOCK_MODULE,
-# by default that of `make build`. The test of virtual threads needs Java 21: if Maven's is older, it is run once more
-# with the newest one of /usr/lib/jvm.
+# by default that of `make build`. Without -Dtest=... a part of the tests is run once more with the oldest Lettuce. The
+# test of virtual threads needs Java 21: if Maven's is older, it is run once more with the newest one of /usr/lib/jvm.
 set -eu
 cd "$(dirname "$0")/.."
 LOCK_MODULE=${LOCK_MODULE:-$PWD/target/release/libredis_lock.so}
@@ -15,10 +15,25 @@ MAVEN_OPTS="${MAVEN_OPTS:-} -Dorg.slf4j.simpleLogger.defaultLogLevel=warn \
 export MAVEN_OPTS
 mvn -B -ntp -Dstyle.color=never -f clients/java verify "$@"
 
+# again TESTS [OPTION OF MAVEN...]: these tests of the client.
+again() {
+    tests=$1
+    shift
+    mvn -B -ntp -Dstyle.color=never -f clients/java -pl core -am test -Dtest="$tests" \
+        -Dsurefire.failIfNoSpecifiedTests=false "$@"
+}
+
+# That of Spring Boot 3.5. Any other one can be tested in the same way; RedissonTest needs the newest.
+OLDEST_LETTUCE=6.6.0.RELEASE
 VIRTUAL=VirtualThreadsTest
 case "$*" in
 *$VIRTUAL*) ;;
 *-Dtest=*) exit ;; # other tests
+*)
+    echo "with Lettuce $OLDEST_LETTUCE:"
+    again 'ConnectorTest,ErrorTest,FamilyTest,GuardTest,LockFaceTest,WaitTest,DeploymentTest#tls*+*password*' \
+        -Dtested.lettuce.version=$OLDEST_LETTUCE
+    ;;
 esac
 # The Java version in a line like `Java version: 17.0.15, ...`, or in the file `release` of a JDK.
 major() { sed -n 's/^\(Java version: \|JAVA_VERSION="\)\([0-9]*\).*/\2/p' "$@"; }
@@ -31,5 +46,4 @@ for home in /usr/lib/jvm/*; do
 done
 [ -n "${newest_home:-}" ] || { echo "$VIRTUAL was skipped: it needs Java 21 or newer, and /usr/lib/jvm has none" && exit; }
 echo "$VIRTUAL with Java $newest ($newest_home):"
-mvn -B -ntp -Dstyle.color=never -f clients/java -pl core -am test -Djvm="$newest_home/bin/java" -Dtest=$VIRTUAL \
-    -Dsurefire.failIfNoSpecifiedTests=false
+again $VIRTUAL -Djvm="$newest_home/bin/java"

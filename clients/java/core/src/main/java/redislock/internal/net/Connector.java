@@ -29,6 +29,8 @@ import redislock.internal.Counts;
  */
 public final class Connector {
     private static final int IO_THREADS = 2;
+    /** Lettuce 7 and newer. */
+    static final boolean HAS_MAINTENANCE_NOTICES = isPresent("io.lettuce.core.MaintNotificationsConfig");
     /** With TLS (true) and without: whether an attempt to connect has ended in this process, whatever its result. */
     private static final Set<Boolean> WARM = ConcurrentHashMap.newKeySet();
 
@@ -49,20 +51,39 @@ public final class Connector {
                 .commandLatencyRecorder(CommandLatencyRecorder.disabled())
                 .build();
         this.client = RedisClient.create(shared != null ? shared : own);
-        client.setOptions(options(ssl));
+        client.setOptions(options(patience, ssl));
     }
 
-    private ClientOptions options(SslOptions ssl) {
+    static ClientOptions options(Duration patience, SslOptions ssl) {
         ClientOptions.Builder options = ClientOptions.builder()
                 .autoReconnect(false)
                 .disconnectedBehavior(ClientOptions.DisconnectedBehavior.REJECT_COMMANDS)
                 .timeoutOptions(TimeoutOptions.create())
-                .maintNotificationsConfig(MaintNotificationsConfig.disabled())
                 .socketOptions(SocketOptions.builder().connectTimeout(patience).build());
+        if (HAS_MAINTENANCE_NOTICES) {
+            MaintenanceNotices.turnOff(options);
+        }
         if (ssl != null) {
             options.sslOptions(ssl);
         }
         return options.build();
+    }
+
+    private static boolean isPresent(String className) {
+        try {
+            Class.forName(className, false, RedisClient.class.getClassLoader());
+            return true;
+        } catch (ClassNotFoundException older) {
+            return false;
+        }
+    }
+
+    /** A class of its own, since Lettuce 6 has no class of these settings: it is loaded only where they are there. */
+    private static final class MaintenanceNotices {
+        /** Lettuce moves a connection by itself when a server announces its maintenance. */
+        static void turnOff(ClientOptions.Builder options) {
+            options.maintNotificationsConfig(MaintNotificationsConfig.disabled());
+        }
     }
 
     /** The response timeout of a request, and of the opening of a connection. */
