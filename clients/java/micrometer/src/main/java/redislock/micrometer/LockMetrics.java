@@ -7,7 +7,9 @@ import io.micrometer.core.instrument.Tag;
 import io.micrometer.core.instrument.Tags;
 import io.micrometer.core.instrument.binder.MeterBinder;
 import java.util.List;
+import java.util.Map;
 import java.util.Objects;
+import java.util.WeakHashMap;
 import java.util.function.ToDoubleFunction;
 import redislock.LockClient;
 import redislock.LockStatistics;
@@ -16,8 +18,12 @@ import redislock.LockStatistics;
  * What this process does with the locks of a server, as meters: the counters and gauges of
  * {@link LockClient#statistics()}, and with {@link LockTimers} the durations of waits and holds.
  *
- * <p>Each meter has the tag {@code server}, the {@linkplain LockClient#name() name} of the client. The names begin with
- * {@code redis.lock}: the counter {@code redis.lock.acquisitions.refused} is {@code
+ * <p>Each meter has the tag {@code server}, the {@linkplain LockClient#name() name} of the client, and the tag {@code
+ * client}, which distinguishes the clients of one server. It is a number, 1 for the first client of the process that has
+ * meters, or a name of the program: {@code new LockMetrics(client, Tags.of("client", "orders"))}. Of two clients with
+ * the same tags a registry would show only the first.
+ *
+ * <p>The names begin with {@code redis.lock}: the counter {@code redis.lock.acquisitions.refused} is {@code
  * redis_lock_acquisitions_refused_total} in Prometheus. Reading a meter sends nothing to the server. The figures of the
  * server itself are in {@code INFO lock}.
  */
@@ -44,6 +50,10 @@ public final class LockMetrics implements MeterBinder {
             new Figure("holds", LockStatistics::holds, "Locks and permits that are held, including lost ones"),
             new Figure("waiting", LockStatistics::waiting, "Acquisitions that wait in the server's queue"));
 
+    /** The numbers of the clients that have meters. */
+    private static final Map<LockClient, Integer> NUMBERS = new WeakHashMap<>();
+    private static int highestNumber;
+
     private final LockClient client;
     /** Null: none. */
     private final LockTimers timers;
@@ -62,7 +72,7 @@ public final class LockMetrics implements MeterBinder {
      * The meters of a client, with further tags.
      *
      * @param client the client
-     * @param tags further tags of each meter
+     * @param tags further tags of each meter, or another tag {@code client}
      */
     public LockMetrics(LockClient client, Iterable<Tag> tags) {
         this.client = Objects.requireNonNull(client);
@@ -85,7 +95,7 @@ public final class LockMetrics implements MeterBinder {
      *
      * @param client the client
      * @param timers the observer of this client
-     * @param tags further tags of each meter
+     * @param tags further tags of each meter, or another tag {@code client}
      */
     public LockMetrics(LockClient client, LockTimers timers, Iterable<Tag> tags) {
         this.client = Objects.requireNonNull(client);
@@ -94,7 +104,16 @@ public final class LockMetrics implements MeterBinder {
     }
 
     private static Tags tagsOf(LockClient client, Iterable<Tag> tags) {
-        return Tags.of(tags).and("server", client.name());
+        Tags further = Tags.of(tags);
+        boolean isNamed = further.stream().anyMatch(tag -> tag.getKey().equals("client"));
+        Tags named = isNamed ? further : further.and("client", String.valueOf(numberOf(client)));
+        return named.and("server", client.name());
+    }
+
+    private static int numberOf(LockClient client) {
+        synchronized (NUMBERS) {
+            return NUMBERS.computeIfAbsent(client, first -> ++highestNumber);
+        }
     }
 
     @Override

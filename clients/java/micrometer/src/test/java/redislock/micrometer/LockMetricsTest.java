@@ -5,6 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNotNull;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.micrometer.core.instrument.FunctionCounter;
 import io.micrometer.core.instrument.Meter;
 import io.micrometer.core.instrument.MeterRegistry;
 import io.micrometer.core.instrument.Tags;
@@ -12,6 +13,8 @@ import io.micrometer.core.instrument.Timer;
 import io.micrometer.core.instrument.simple.SimpleMeterRegistry;
 import io.micrometer.prometheusmetrics.PrometheusConfig;
 import io.micrometer.prometheusmetrics.PrometheusMeterRegistry;
+import java.util.List;
+import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
 import java.util.TreeSet;
@@ -85,12 +88,38 @@ class LockMetricsTest {
     }
 
     @Test
+    void clients_of_one_server_have_meters_of_their_own() throws InterruptedException {
+        MeterRegistry registry = new SimpleMeterRegistry();
+        LockTimers timers = new LockTimers();
+        try (LockClient second = LockClient.create(server.address());
+                LockClient third = LockClient.builder(server.address()).observer(timers).build()) {
+            new LockMetrics(client).bindTo(new SimpleMeterRegistry());
+            new LockMetrics(client).bindTo(registry);
+            new LockMetrics(second).bindTo(registry);
+            new LockMetrics(third, timers, Tags.of("client", "orders")).bindTo(registry);
+            acquire(second).release();
+            acquire(third).release();
+            acquire(third).release();
+            String name = "redis.lock.acquisitions";
+            Map<String, Double> counts = registry.get(name).functionCounters().stream().collect(
+                    Collectors.toMap(counter -> counter.getId().getTag("client"), FunctionCounter::count));
+            assertEquals(3, counts.size(), counts.toString());
+            assertEquals(2, counts.remove("orders"));
+            List<Integer> numbers = counts.keySet().stream().map(Integer::valueOf).sorted().toList();
+            assertEquals(numbers.get(0) + 1, numbers.get(1));
+            assertEquals(0, counts.get(numbers.get(0).toString()));
+            assertEquals(1, counts.get(numbers.get(1).toString()));
+            assertNotNull(registry.get("redis.lock.hold").tag("client", "orders").timer());
+        }
+    }
+
+    @Test
     void names_in_prometheus() throws InterruptedException {
         PrometheusMeterRegistry registry = new PrometheusMeterRegistry(PrometheusConfig.DEFAULT);
-        new LockMetrics(client).bindTo(registry);
+        new LockMetrics(client, Tags.of("client", "a")).bindTo(registry);
         acquire(client).release();
         String page = registry.scrape();
-        String tag = "{server=\"" + client.name() + "\"}";
+        String tag = "{client=\"a\",server=\"" + client.name() + "\"}";
         client.statistics().counters().keySet().forEach(
                 name -> assertTrue(page.contains("redis_lock_" + name + "_total" + tag), page));
         client.statistics().gauges().keySet().forEach(
@@ -125,9 +154,9 @@ class LockMetricsTest {
         PrometheusMeterRegistry registry = new PrometheusMeterRegistry(PrometheusConfig.DEFAULT);
         LockTimers timers = new LockTimers();
         try (LockClient timed = LockClient.builder(server.address()).observer(timers).build()) {
-            new LockMetrics(timed, timers, Tags.of("fleet", "a")).bindTo(registry);
+            new LockMetrics(timed, timers, Tags.of("fleet", "a", "client", "b")).bindTo(registry);
             acquire(timed).release();
-            String tags = "{fleet=\"a\",server=\"" + timed.name() + "\"}";
+            String tags = "{client=\"b\",fleet=\"a\",server=\"" + timed.name() + "\"}";
             Waiting.waitFor("the duration",
                     () -> registry.scrape().contains("redis_lock_hold_seconds_count" + tags + " 1"));
             String page = registry.scrape();
