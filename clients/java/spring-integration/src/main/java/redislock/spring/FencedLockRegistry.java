@@ -34,8 +34,9 @@ import redislock.Lost;
  *
  * <p>The registry keeps its locks for later use, at most {@linkplain #setCacheCapacity a number of them}. The least
  * recently used lock is evicted when another one needs its place; if all of them are held, {@link #obtain} throws
- * {@link CannotAcquireLockException}, and so does the acquisition of an evicted lock, whose cause is an
- * {@link IllegalStateException}. Obtain a lock each time that it is used.
+ * {@link CannotAcquireLockException}. {@link #expireUnusedOlderThan} removes locks too. The acquisition of an evicted or
+ * removed lock throws {@link CannotAcquireLockException}, whose cause is an {@link IllegalStateException}. Obtain a lock
+ * each time that it is used.
  *
  * <p>Locks of two registries exclude each other, also in one thread and with one client.
  */
@@ -174,7 +175,8 @@ public final class FencedLockRegistry
     }
 
     /**
-     * Removes locks that are not held.
+     * Removes locks that are not held. Their acquisition fails from then on, also by a thread that obtained one of them
+     * before; obtain a fresh one.
      *
      * @param age the least time since the last acquisition in milliseconds; of a lock that was never acquired, since it
      *     was first obtained
@@ -262,7 +264,7 @@ public final class FencedLockRegistry
         }
         if (kept(key) != lock) {
             throw new IllegalStateException("The lock '" + key + "' was evicted from the exhausted cache. "
-                    + "Obtain a fresh one from " + this);
+                    + "(Or it was unused, and removed by expireUnusedOlderThan.) Obtain a fresh one from " + this);
         }
     }
 

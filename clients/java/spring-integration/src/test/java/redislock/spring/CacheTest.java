@@ -70,6 +70,8 @@ class CacheTest {
         registry.expireUnusedOlderThan(60_000);
         assertSame(unused, registry.obtain("unused"));
         registry.expireUnusedOlderThan(0);
+        Exception failure = assertThrows(CannotAcquireLockException.class, unused::lock);
+        assertTrue(failure.getCause().getMessage().contains("removed by expireUnusedOlderThan"));
         assertNotSame(unused, registry.obtain("unused"));
         assertSame(held, registry.obtain("held"));
         held.unlock();
