@@ -19,9 +19,9 @@ import redislock.LockStatistics;
  * {@link LockClient#statistics()}, and with {@link LockTimers} the durations of waits and holds.
  *
  * <p>Each meter has the tag {@code server}, the {@linkplain LockClient#name() name} of the client, and the tag {@code
- * client}, which distinguishes the clients of one server. It is a number, 1 for the first client of the process that has
- * meters, or a name of the program: {@code new LockMetrics(client, Tags.of("client", "orders"))}. Of two clients with
- * the same tags a registry would show only the first.
+ * client}, which distinguishes the clients of one server. It is a number, 1 for the first client of the process that
+ * has meters, or a name of the program: {@code new LockMetrics(client, Tags.of("client", "orders"))}. Of two clients
+ * with the same tags a registry would show only the first.
  *
  * <p>The names begin with {@code redis.lock}: the counter {@code redis.lock.acquisitions.refused} is {@code
  * redis_lock_acquisitions_refused_total} in Prometheus. Reading a meter sends nothing to the server. The figures of the

@@ -34,9 +34,9 @@ import redislock.Lost;
  *
  * <p>The registry keeps its locks for later use, at most {@linkplain #setCacheCapacity a number of them}. The least
  * recently used lock is evicted when another one needs its place; if all of them are held, {@link #obtain} throws
- * {@link CannotAcquireLockException}. {@link #expireUnusedOlderThan} removes locks too. The acquisition of an evicted or
- * removed lock throws {@link CannotAcquireLockException}, whose cause is an {@link IllegalStateException}. Obtain a lock
- * each time that it is used.
+ * {@link CannotAcquireLockException}. {@link #expireUnusedOlderThan} removes locks too. The acquisition of an evicted
+ * or removed lock throws {@link CannotAcquireLockException}, whose cause is an {@link IllegalStateException}. Obtain a
+ * lock each time that it is used.
  *
  * <p>Locks of two registries exclude each other, also in one thread and with one client.
  */
