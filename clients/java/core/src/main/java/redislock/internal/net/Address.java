@@ -132,6 +132,10 @@ public record Address(Kind kind, String name, List<Node> seeds, RedisURI login, 
     private static String[] hostsAndPath(String text) {
         int at = text.lastIndexOf('@');
         String user = at < 0 ? "" : text.substring(0, at);
+        // Some clients take a word without a colon for a user, others for a password.
+        if (at >= 0 && !user.contains(":")) {
+            throw unreadable("a login is user:password or :password");
+        }
         String[] rest = text.substring(at + 1).split("/", 2);
         return new String[] {user, rest[0], rest.length < 2 ? "" : rest[1]};
     }
@@ -207,9 +211,6 @@ public record Address(Kind kind, String name, List<Node> seeds, RedisURI login, 
         RedisURI.Builder login = RedisURI.builder().withHost("none").withSsl(isTls).withDatabase(database);
         if (!user.isEmpty()) {
             String[] words = user.split(":", 2);
-            if (words.length < 2) {
-                throw unreadable("before the @ is user:password, or :password of the default user");
-            }
             String name = decoded(words[0]);
             char[] password = decoded(words[1]).toCharArray();
             login.withAuthentication(new StaticCredentialsProvider(name.isEmpty() ? null : name, password));

@@ -73,7 +73,7 @@ final class Sentinels {
             throw Errors.ofTransport(sentinel.name(), raw.broken());
         }
         if (raw.error() != null && raw.error().startsWith("ERR unknown command")) {
-            throw new LockException(sentinel.name(), "is no sentinel: it does not know SENTINEL", null);
+            throw new LockException(sentinel.name(), "is no sentinel", null);
         }
         if (raw.error() != null) {
             throw Errors.ofServer(sentinel.name(), raw.error());

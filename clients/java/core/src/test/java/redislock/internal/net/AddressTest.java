@@ -55,9 +55,10 @@ class AddressTest {
     @Test
     void a_login_has_a_colon() {
         for (String scheme : List.of("redis", "redis+cluster")) {
-            assertTrue(refusal(scheme + "://secret@h").contains("user:password, or :password of the default user"));
+            assertTrue(refusal(scheme + "://secret@h").contains("a login is user:password or :password"));
         }
         refusal("redis+sentinel://secret@h/main");
+        refusal("redis://@h");
         assertLogin(null, "one", Address.parse("redis://:one@h").login());
         assertLogin("app", "", Address.parse("redis://app:@h").login());
         assertLogin("a@p", "o:n/e?#", Address.parse("redis://a%40p:o:n/e?#@h").login());
