@@ -148,14 +148,14 @@ class FencedLockRegistryTest {
 
     @Test
     void leases_are_renewed_if_that_is_set() throws Exception {
-        FencedLockRegistry renewing = its.other(300);
+        FencedLockRegistry renewing = its.other(1_000);
         renewing.setRenewing(true);
         holdForThreeRenewals(renewing);
     }
 
     @Test
     void a_scheduler_of_renewals_sets_it() throws Exception {
-        FencedLockRegistry renewing = its.other(300);
+        FencedLockRegistry renewing = its.other(1_000);
         try (SimpleAsyncTaskScheduler scheduler = new SimpleAsyncTaskScheduler()) {
             renewing.setRenewalTaskScheduler(scheduler);
             holdForThreeRenewals(renewing);
