@@ -145,8 +145,7 @@ impl Error {
                 if text.to_lowercase().starts_with("unknown command") =>
             {
                 let command = text.split(['\'', '`']).nth(1).unwrap_or("LOCK.ACQUIRE");
-                let command = command.to_string();
-                Error::NotLoaded { server, command }
+                unknown_command(server, command)
             }
             (ErrorKind::InvalidClientConfig, _) => Error::config(format!("{server}: {error}")),
             // By the text of the server. A passing error: other clients may disconnect.
@@ -162,7 +161,7 @@ impl Error {
             (_, Some(code)) => Error::Refused {
                 server,
                 code: code.to_string(),
-                text,
+                text: without_user(text),
             },
             (ErrorKind::AuthenticationFailed, None) => Error::Refused {
                 server,
@@ -253,6 +252,32 @@ impl Error {
     }
 }
 
+/// The error for an unknown command. The server quotes the arguments, which may have a password.
+fn unknown_command(server: String, command: &str) -> Error {
+    let upper = command.to_ascii_uppercase();
+    let families = ["LOCK.", "SEM.", "LATCH."];
+    if families.iter().any(|family| upper.starts_with(family)) {
+        let command = command.to_string();
+        return Error::NotLoaded { server, command };
+    }
+    Error::Refused {
+        server,
+        code: "ERR".into(),
+        text: format!("unknown command '{command}'"),
+    }
+}
+
+/// The text of a refusal without the name of the user (`NOPERM` of Redis 7.2 and newer has it).
+fn without_user(text: String) -> String {
+    let rest = text
+        .strip_prefix("User ")
+        .and_then(|rest| rest.split_once(" has "));
+    match rest {
+        Some((user, rest)) if !user.contains(' ') => format!("this user has {rest}"),
+        _ => text,
+    }
+}
+
 /// Whether one side rejects the other's certificate. (Only the text of rustls' error is available here.)
 fn is_about_certificates(error: &RedisError) -> bool {
     let text = error.to_string();
@@ -261,4 +286,36 @@ fn is_about_certificates(error: &RedisError) -> bool {
         || text
             .split_once("received fatal alert")
             .is_some_and(|(_, alert)| of_certificates.iter().any(|word| alert.contains(word)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(reply: &str) -> String {
+        let value = redis::parse_redis_value(format!("-{reply}\r\n").as_bytes());
+        let error = value.and_then(redis::Value::extract_error).err();
+        error.map_or_else(String::new, |error| Error::new("h:1/0", error).to_string())
+    }
+
+    #[test]
+    fn only_commands_of_the_module_are_a_reason_to_load_it() {
+        let args = "with args beginning with: 'secret' ";
+        let module = of(&format!("ERR unknown command 'LOCK.ACQUIRE', {args}"));
+        assert!(
+            module.starts_with("h:1/0 does not know LOCK.ACQUIRE: load"),
+            "{module}"
+        );
+        let other = of(&format!("ERR unknown command 'SENTINEL', {args}"));
+        assert_eq!(other, "h:1/0: ERR unknown command 'SENTINEL'");
+    }
+
+    #[test]
+    fn no_refusal_names_the_user() {
+        let known = of("NOPERM User app has no permissions to run the 'get' command");
+        assert_eq!(
+            known,
+            "h:1/0: NOPERM this user has no permissions to run the 'get' command"
+        );
+    }
 }

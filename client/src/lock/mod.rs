@@ -78,8 +78,8 @@ impl Lock {
     /// control. The owner is also the credential: the server cannot distinguish two clients that use the same name. In
     /// this process an acquisition waits until the former one under this name has been released and settled; if the
     /// server has not answered a request of the former one at the end of the wait, the result is an error. The caller
-    /// has to ensure that no other process uses the name. Tasks that hold and wait for several keys under one name may be
-    /// refused with `DEADLOCK`, because to the server the owner waits for itself. The holds of [`Mode::Read`] and
+    /// has to ensure that no other process uses the name. Tasks that hold and wait for several keys under one name may
+    /// be refused with `DEADLOCK`, because to the server the owner waits for itself. The holds of [`Mode::Read`] and
     /// [`Mode::Write`] are independent: an owner that writes may read as well, so tasks that share a name for both do
     /// not exclude each other.
     #[must_use]

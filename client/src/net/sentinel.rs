@@ -42,7 +42,14 @@ async fn ask(
         .await?;
     let mut command = cmd("SENTINEL");
     command.arg("GET-MASTER-ADDR-BY-NAME").arg(name);
-    let failed = |error| Error::new(&name_of(sentinel), error);
+    let failed = |error| match Error::new(&name_of(sentinel), error) {
+        Error::Refused { server, code, text }
+            if code == "ERR" && text.starts_with("unknown command") =>
+        {
+            Error::config(format!("{server} is no sentinel"))
+        }
+        error => error,
+    };
     let reply = connection.send(&command).await;
     let reply = reply.and_then(Value::extract_error).map_err(failed)?;
     if reply == Value::Nil {

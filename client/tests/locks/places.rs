@@ -184,6 +184,15 @@ async fn sentinels_are_asked_by_a_user_of_their_own() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_is_no_sentinel_is_named_as_such() {
+    let real = TestServer::start();
+    let url = format!("redis+sentinel://127.0.0.1:{}/{NAME}", real.port);
+    let lock = Lock::new(&Server::open(&url).unwrap(), "k");
+    let error = lock.try_acquire().await.unwrap_err().to_string();
+    assert_eq!(error, format!("127.0.0.1:{}/0 is no sentinel", real.port));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_primary_that_no_sentinel_knows_is_an_error_at_once() {
     let watched = tokio::task::block_in_place(Watched::start);
     let ports = watched.sentinel_ports();
