@@ -168,6 +168,7 @@ impl Drop for Attempt<'_> {
                 server: self.server.clone(),
                 claim: member.claim,
                 lease: member.terms.lease,
+                is_bound: false,
                 first: match (has_ticket, has_left) {
                     (true, _) => First::Ticket,
                     (false, true) => First::Everything,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::lock::events;
 use crate::lock::hold::{certain, Hold};
 use crate::lock::loss::Lost;
@@ -131,7 +131,8 @@ impl Guard {
     /// Releases the lock and waits for the reply of the server.
     ///
     /// # Errors
-    /// When the server could not be reached until the lease was over, or refused.
+    /// When the server could not be reached until the lease was over, or refused. The release of a
+    /// [session](crate::Lock::session) goes on in the background then.
     pub async fn release(mut self) -> Result<Released> {
         // The renewal task keeps the connection open: its end would release the lock before the reply.
         if self.is_bound {
@@ -145,7 +146,8 @@ impl Guard {
         let end = lease_end.max(Instant::now() + hold.server.patience());
         let release = Release::until(&hold.server, &hold.claim, Some(hold.token), end);
         let release = within(async { Ok(release.await) }).await?;
-        self.is_released = true;
+        let is_unreached = release.outcome.as_ref().is_err_and(Error::is_passing);
+        self.is_released = !(self.is_bound && is_unreached);
         self.leftovers.releases_until = release.under_way_until;
         let token = Some(hold.token);
         match &release.outcome {
@@ -187,6 +189,7 @@ impl Drop for Guard {
             server: hold.server.clone(),
             claim: hold.claim.clone(),
             lease: hold.lease,
+            is_bound: self.is_bound,
             first,
             acquires_until: under_way.filter(|until| Instant::now() < *until),
             releases_until: self.leftovers.releases_until,

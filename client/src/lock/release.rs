@@ -24,11 +24,17 @@ use crate::runtime;
 /// Time after which a server that is not paused has read a request that was sent.
 const A_MOMENT: Duration = Duration::from_millis(100);
 
+/// How long the release of a hold that is bound to a connection is repeated. Such a hold does not end with its lease: a
+/// server that has not noticed the end of the connection (`tcp-keepalive`) renews it.
+const LONGEST_BOUND: Duration = Duration::from_secs(600);
+
 /// A hold or a wait to be undone in the background.
 pub(crate) struct Undo {
     pub server: Server,
     pub claim: Claim,
     pub lease: Duration,
+    /// Whether the hold is bound to a connection.
+    pub is_bound: bool,
     pub first: First,
     /// The time until which an abandoned acquire may still be served.
     pub acquires_until: Option<Instant>,
@@ -73,8 +79,10 @@ impl Undo {
             First::Grant(token) => Some(token),
             First::Hold | First::Everything | First::Ticket | First::Nothing => None,
         };
+        let mut is_unreached = false;
         if self.first != First::Nothing {
             let released = self.release(token).await;
+            is_unreached = released.as_ref().is_err_and(Error::is_passing);
             // If nothing can have been granted, a refusal is that of the acquire again and is no failure.
             let may_hold =
                 token.is_some() || self.acquires_until.is_some() || self.first == First::Ticket;
@@ -91,6 +99,10 @@ impl Undo {
         }
         self.parked = ParkedSlices::default();
         drop(running);
+        if is_unreached && self.is_bound {
+            self.lease = LONGEST_BOUND;
+            let _ = self.release(token).await;
+        }
         let name = self.reservation.name();
         self.end_reservation().await;
         let Some(last) = self.acquires_until else {
@@ -130,6 +142,7 @@ pub(crate) fn release_later(server: &Server, claim: Claim, first: First, lease: 
         server: server.clone(),
         claim,
         lease,
+        is_bound: false,
         first,
         acquires_until: Some(Instant::now() + server.patience()),
         releases_until: None,

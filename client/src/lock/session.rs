@@ -255,6 +255,7 @@ impl Drop for Attempt<'_> {
             server: self.terms.server.clone(),
             claim: self.claim.clone(),
             lease: self.terms.lease,
+            is_bound: true,
             first: match is_bound || keeps_place || under_way.is_some() {
                 true => First::Everything,
                 false => First::Nothing,

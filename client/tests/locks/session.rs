@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use redis_lock_client::{Error, Guard, Lock, LostReason, Mode, Released, Server, SessionLock};
+use redis_lock_harness::proxy::Proxy;
 use redis_lock_harness::TestServer;
 use tokio::time::timeout;
 
-use crate::{client, until, until_free, LONG};
+use crate::{client, through, until, until_free, LONG};
 
 /// A server that renews bound holds for so long.
 fn server(lease_ms: u64) -> TestServer {
@@ -133,4 +134,29 @@ async fn without_the_permission_to_read_the_lease_nothing_is_held() {
         "{error}"
     );
     until_free(&real);
+}
+
+/// The server does not notice the end of the connection, and renews the hold.
+#[tokio::test(flavor = "multi_thread")]
+async fn it_is_released_after_a_break_of_the_network_that_outlasts_its_lease() {
+    let real = server(500);
+    for is_dropped in [true, false] {
+        let proxy = Proxy::before(real.port);
+        let server = through(&proxy).response_timeout(Duration::from_millis(200));
+        let guard = bound(&server).acquire().await.unwrap();
+        // The connection that the hold is bound to ends on the client's side only.
+        proxy.delay("LOCK.RENEW");
+        until("a renewal that is held back", || proxy.has_delayed());
+        proxy.lose(true);
+        assert_eq!(guard.lost().await, LostReason::Unconfirmed);
+        match is_dropped {
+            true => drop(guard),
+            false => drop(guard.release().await.unwrap_err()),
+        }
+        let left = server.settled().await;
+        assert_eq!(left.len(), 1, "{left:?}");
+        proxy.lose(false);
+        until_free(&real);
+        proxy.let_go();
+    }
 }

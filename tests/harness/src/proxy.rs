@@ -26,6 +26,8 @@ struct Plan {
     let_go: AtomicBool,
     /// Nothing goes either way, on any connection.
     is_cut: AtomicBool,
+    /// Each request is thrown away and its connection closed.
+    loses: AtomicBool,
 }
 
 impl Proxy {
@@ -81,6 +83,11 @@ impl Proxy {
     pub fn cut(&self, is_cut: bool) {
         self.plan.is_cut.store(is_cut, Ordering::SeqCst);
     }
+
+    /// From now on each request is thrown away and its connection closed, or no longer.
+    pub fn lose(&self, loses: bool) {
+        self.plan.loses.store(loses, Ordering::SeqCst);
+    }
 }
 
 fn carry(client: TcpStream, server: TcpStream, plan: Arc<Plan>) {
@@ -104,7 +111,7 @@ fn carry(client: TcpStream, server: TcpStream, plan: Arc<Plan>) {
                 planned.is_delayed.store(true, Ordering::SeqCst);
                 planned.wait_for(&planned.let_go, true);
             }
-            true
+            !planned.loses.load(Ordering::SeqCst)
         });
     });
     let (mut from, mut to) = (server, client);
