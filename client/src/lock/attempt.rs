@@ -154,6 +154,7 @@ impl Drop for Attempt<'_> {
             return;
         }
         let under_way_until = self.wait.under_way_until();
+        let was_unanswered = under_way_until.is_some();
         let under_way_until = under_way_until.filter(|until| Instant::now() < *until);
         let has_ticket = self.wait.has_ticket();
         self.wait.drop_ticket();
@@ -163,7 +164,7 @@ impl Drop for Attempt<'_> {
             // never does, so its place is withdrawn. A named owner may do so, and may have been granted the lock
             // meanwhile.
             let keeps_place = self.wait.was_queued() && !member.reservation.is_named();
-            let has_left = keeps_place || under_way_until.is_some();
+            let has_left = keeps_place || was_unanswered;
             let undo = Undo {
                 server: self.server.clone(),
                 claim: member.claim,

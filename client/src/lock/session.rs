@@ -249,6 +249,7 @@ impl Drop for Attempt<'_> {
         // A grant whose lease could not be read has to be released as well.
         let is_bound = self.caller.is_bound();
         let under_way = self.under_way_until();
+        let was_unanswered = under_way.is_some();
         let under_way = under_way.filter(|until| Instant::now() < *until);
         let keeps_place = self.waiting.is_some() && !self.reservation.is_named();
         let undo = Undo {
@@ -256,7 +257,7 @@ impl Drop for Attempt<'_> {
             claim: self.claim.clone(),
             lease: self.terms.lease,
             is_bound: true,
-            first: match is_bound || keeps_place || under_way.is_some() {
+            first: match is_bound || keeps_place || was_unanswered {
                 true => First::Everything,
                 false => First::Nothing,
             },

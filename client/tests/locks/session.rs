@@ -160,3 +160,20 @@ async fn it_is_released_after_a_break_of_the_network_that_outlasts_its_lease() {
         proxy.let_go();
     }
 }
+
+/// The confirmation of the grant has no reply, and by the end of the wait that request can no longer be served.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_grant_to_a_named_owner_that_was_never_confirmed_is_undone() {
+    let real = server(500);
+    let proxy = Proxy::before(real.port);
+    let server = through(&proxy).response_timeout(Duration::from_millis(200));
+    let lock = Lock::new(&server, "k").owner("worker-7").session();
+    proxy.delay("LOCK.RENEW");
+    let acquired = tokio::spawn(async move { lock.acquire_within(Duration::from_secs(1)).await });
+    until("a confirmation that is held back", || proxy.has_delayed());
+    proxy.lose(true);
+    assert!(acquired.await.unwrap().unwrap_err().is_passing());
+    proxy.lose(false);
+    until_free(&real);
+    proxy.let_go();
+}

@@ -121,6 +121,28 @@ async fn an_acquire_that_arrives_after_it_was_given_up_is_undone() {
     drop(lock(&server).owner("worker-7").acquire().await.unwrap());
 }
 
+/// By the end of the wait the request that was granted can no longer be served.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_grant_whose_reply_was_lost_long_before_the_end_is_undone() {
+    let real = TestServer::start();
+    for is_named in [true, false] {
+        let proxy = Proxy::before(real.port);
+        let server = through(&proxy).response_timeout(Duration::from_millis(200));
+        let lock = match is_named {
+            true => lock(&server).owner("worker-7"),
+            false => lock(&server),
+        };
+        proxy.swallow_reply_to("LOCK.ACQUIRE");
+        let acquired =
+            tokio::spawn(async move { lock.acquire_within(Duration::from_secs(1)).await });
+        until("a reply that is lost", || proxy.has_swallowed());
+        proxy.lose(true);
+        assert!(acquired.await.unwrap().unwrap_err().is_passing());
+        proxy.lose(false);
+        until_free(&real);
+    }
+}
+
 /// Its earlier request occupies the name, which does not mean that another owner has the lock.
 #[tokio::test(flavor = "multi_thread")]
 async fn each_attempt_of_an_owner_at_a_stopped_server_is_an_error() {
