@@ -277,6 +277,10 @@ class Proxy:
         self._target = port
         self.cut()
 
+    def refuse(self) -> None:
+        """New connections end at once, until :meth:`connect_to`; the open ones go on."""
+        self._target = free_port()
+
     def cut(self) -> None:
         for one in self._sockets:
             with contextlib.suppress(OSError):

@@ -7,7 +7,7 @@ import gc
 import logging
 import time
 import weakref
-from typing import Any, Callable
+from typing import Any, Callable, Optional
 
 import pytest
 import redis
@@ -33,6 +33,22 @@ def test_a_request_that_is_served_late_is_undone(server: TestServer, proxy: Prox
         proxy.let_go()
         wait_for("the late grant", lambda: server.stat("grants") == 2, 5)
         wait_for("its release", lambda: server.run("EXISTS k") == 0, 5)
+
+
+@pytest.mark.parametrize("owner", [None, "worker-7"])
+def test_a_grant_whose_reply_was_lost_long_before_the_end_is_undone(
+    server: TestServer, proxy: Proxy, owner: Optional[str]
+) -> None:
+    """By the end of the wait the request that was granted can no longer be served."""
+    with Server(redis.Redis(port=proxy.port), response_timeout=0.2) as locks:
+        locks.lock("other").acquire()
+        proxy.refuse()
+        proxy.lose_message(b":")
+        with pytest.raises(client.ConnectionFailed):
+            locks.lock("k", lease=600, owner=owner).acquire(blocking_timeout=1)
+        assert proxy.lost == 1 and server.run("EXISTS k") == 1
+        proxy.connect_to(server.port)
+        wait_for("its release", lambda: server.run("EXISTS k") == 0)
 
 
 def test_closing_gives_back_what_is_granted_meanwhile(server: TestServer, proxy: Proxy) -> None:

@@ -165,6 +165,8 @@ class _Attempt:
         self._is_over = True
         wait = self.wait
         until = wait.under_way_until()
+        # One that can no longer be served may have been granted before.
+        was_unanswered = until is not None
         if until is not None and until <= now():
             until = None
         has_ticket = wait.has_ticket
@@ -173,7 +175,7 @@ class _Attempt:
         keeps_place = wait.was_queued and self._reservation is None
         parked = wait.close()
         first = First.TICKET if has_ticket else First.NOTHING
-        if not has_ticket and (keeps_place or until is not None):
+        if not has_ticket and (keeps_place or was_unanswered):
             first = First.EVERYTHING
         undo = Undo(
             self._engine,

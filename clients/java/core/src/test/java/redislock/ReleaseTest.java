@@ -12,6 +12,7 @@ import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.function.Executable;
+import redislock.testing.Proxy;
 import redislock.testing.TestServer;
 import redislock.testing.Waiting;
 
@@ -40,6 +41,26 @@ class ReleaseTest {
 
     private boolean isHeld(String key) {
         return server.call("LOCK.INFO", key) != null;
+    }
+
+    @Test
+    void a_grant_whose_reply_was_lost_long_before_the_end_of_the_wait_is_released() throws Exception {
+        // By the end the request that was granted can no longer be served.
+        LockOptions longLease = LockOptions.defaults().lease(Duration.ofMinutes(10));
+        for (LockOptions options : List.of(longLease, longLease.owner("worker-7"))) {
+            try (Proxy proxy = Proxy.before(server.port()); LockClient through =
+                    LockClient.builder(proxy.address()).responseTimeout(Duration.ofMillis(200)).build()) {
+                Guard other = through.lock("other").acquire();
+                proxy.refuse(true);
+                proxy.swallowReplyTo("LOCK.ACQUIRE");
+                assertThrows(LockConnectionException.class,
+                        () -> through.lock("k", options).acquireWithin(Duration.ofSeconds(1)));
+                assertTrue(proxy.hasSwallowed() && isHeld("k"));
+                proxy.refuse(false);
+                Waiting.waitFor("its release", () -> !isHeld("k"));
+                other.close();
+            }
+        }
     }
 
     @Test

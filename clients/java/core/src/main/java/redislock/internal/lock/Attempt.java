@@ -231,14 +231,15 @@ final class Attempt extends Acquisition {
     private void undo() {
         boolean hasTicket = wait.hasTicket();
         long underWayUntil = wait.stop();
-        boolean isUnderWay = underWayUntil > Clock.now() || isGrantedLate;
+        // One that can no longer be served may have been granted before.
+        boolean mayBeGranted = underWayUntil > 0 || isGrantedLate;
         AtomicInteger left = new AtomicInteger(members.size());
         for (Member member : members) {
             // The server keeps the place of an ended wait for a while, so that the owner can ask again. A fresh owner
             // never does, so its place is withdrawn. A named owner may do so, and may have been granted the lock
             // meanwhile.
             boolean keepsPlace = wait.wasQueued() && !member.reservation.isNamed();
-            First covers = hasTicket ? First.TICKET : keepsPlace || isUnderWay ? First.EVERYTHING : First.NOTHING;
+            First covers = hasTicket ? First.TICKET : keepsPlace || mayBeGranted ? First.EVERYTHING : First.NOTHING;
             Runnable onReleased = () -> {
                 if (left.decrementAndGet() == 0) {
                     engine.loop().execute(wait::closeSlices);
