@@ -351,6 +351,7 @@ public final class LockClient implements AutoCloseable {
         } catch (InterruptedException hurried) {
             isInterrupted = true;
         } finally {
+            engine.freeNames();
             if (isInterrupted) {
                 Thread.currentThread().interrupt();
             }

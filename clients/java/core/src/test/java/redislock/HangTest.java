@@ -89,6 +89,18 @@ class HangTest {
     }
 
     @Test
+    void a_reentry_that_cannot_extend_the_lease_is_not_counted() throws Exception {
+        FencedLock lock = client.lock("k");
+        lock.lock(Duration.ofSeconds(30));
+        server.pause();
+        assertNoAnswer("re-entry", () -> lock.tryLock(WAIT, Duration.ofSeconds(60)), WAIT);
+        assertEquals(1, lock.getHoldCount());
+        server.resume();
+        lock.unlock();
+        assertEquals(0L, server.call("EXISTS", "k"));
+    }
+
+    @Test
     void an_attempt_waits_for_the_release_of_its_own_owner() throws Exception {
         FencedLock lock = client.lock("k", LockOptions.defaults().owner("me"));
         for (int i = 0; i < 100; i++) {

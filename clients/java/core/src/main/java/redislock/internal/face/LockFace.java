@@ -16,6 +16,7 @@ import redislock.LostReason;
 import redislock.Mode;
 import redislock.Released;
 import redislock.internal.Clock;
+import redislock.internal.lock.Acquisition;
 import redislock.internal.lock.Blocking;
 import redislock.internal.lock.Engine;
 import redislock.internal.lock.Hold;
@@ -65,7 +66,8 @@ public final class LockFace implements FencedLock {
         return terms.ownedBy(threads.owner());
     }
 
-    private boolean reenter(Terms wanted) {
+    /** Counts a further hold of the thread, if it has one. It waits for the extension of a lease until {@code end}. */
+    private boolean reenter(Terms wanted, long end) {
         terms.engine().checkOpen();
         Blocking.check();
         Hold hold = threads.reenter(key, mode());
@@ -74,8 +76,18 @@ public final class LockFace implements FencedLock {
         }
         // As on the server, a lease is extended by a re-entry, and not shortened.
         Duration lease = wanted.fixedLease();
-        if (lease != null && hold.isFixed() && hold.validFor().compareTo(lease) < 0 && !hold.renew(lease)) {
-            threads.leave(key, mode());
+        if (lease == null || !hold.isFixed() || hold.validFor().compareTo(lease) >= 0) {
+            return true;
+        }
+        boolean isHeld = false;
+        try {
+            isHeld = hold.renew(lease, Clock.plus(end, Acquisition.OVERTIME));
+        } finally {
+            if (!isHeld) {
+                threads.leave(key, mode());
+            }
+        }
+        if (!isHeld) {
             throw lost(hold, hold.loss());
         }
         return true;
@@ -88,7 +100,7 @@ public final class LockFace implements FencedLock {
     }
 
     private void lock(Terms wanted) {
-        if (!reenter(wanted)) {
+        if (!reenter(wanted, Clock.NEVER)) {
             threads.put(key, mode(), Waits.acquire(wanted, Clock.NEVER));
         }
     }
@@ -98,7 +110,7 @@ public final class LockFace implements FencedLock {
         if (Thread.interrupted()) {
             throw new InterruptedException();
         }
-        return reenter(wanted) || held(Waits.acquireInterruptibly(wanted, end));
+        return reenter(wanted, end) || held(Waits.acquireInterruptibly(wanted, end));
     }
 
     private boolean held(Hold hold) {
@@ -126,7 +138,8 @@ public final class LockFace implements FencedLock {
     @Override
     public boolean tryLock() {
         Terms wanted = ofThread();
-        return reenter(wanted) || held(Waits.acquire(wanted, Clock.now()));
+        long end = Clock.now();
+        return reenter(wanted, end) || held(Waits.acquire(wanted, end));
     }
 
     @Override

@@ -96,8 +96,8 @@ final class Attempt extends Acquisition {
     private void reserve(int place) {
         for (int i = place; i < members.size(); i++) {
             Member member = members.get(i);
-            Reservation.Name name = Reservation.nameOf(engine.network().name(), member.claim);
-            Reservation free = Reservation.tryReserve(name);
+            Reservation.Name name = Reservation.nameOf(member.claim, engine);
+            Reservation free = Reservation.tryReserve(name, engine);
             if (free == null) {
                 int next = i;
                 // On the client's thread, which also passes the name on and ends the acquisition: one after another.
@@ -119,7 +119,7 @@ final class Attempt extends Acquisition {
             return;
         }
         Loop loop = engine.loop();
-        reserving = Reservation.reserve(name, reserved -> loop.execute(() -> {
+        reserving = Reservation.reserve(name, engine, reserved -> loop.execute(() -> {
             cancelOvertime();
             members.get(place).reservation = reserved;
             reserve(place + 1);

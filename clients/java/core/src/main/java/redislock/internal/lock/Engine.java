@@ -171,6 +171,11 @@ public final class Engine {
         return ended.thenCompose(unused -> background.settled());
     }
 
+    /** Frees the names of owners under which something has not been answered. After the end of the client's thread. */
+    public void freeNames() {
+        Reservation.clientEnded(this, network.patience());
+    }
+
     /** Ends what still waits for an answer. */
     public void finish() {
         isFinished = true;

@@ -188,9 +188,25 @@ public final class Hold implements Permit {
 
     @Override
     public boolean renew(Duration lease) {
+        return renew(lease, Clock.NEVER);
+    }
+
+    /**
+     * The same, until this moment at the latest.
+     *
+     * @throws LockConnectionException when there is no answer by then; the lease may be set nevertheless
+     */
+    public boolean renew(Duration lease, long until) {
         long nanos = Leases.checked(lease);
         Blocking.check();
-        return Blocking.get(engine.answer(renewal.renewTo(nanos)));
+        CompletableFuture<Boolean> renewed = engine.answer(renewal.renewTo(nanos));
+        if (until != Clock.NEVER) {
+            Blocking.await(renewed, Clock.left(until));
+            if (!renewed.isDone()) {
+                throw new LockConnectionException(engine.network().name(), "no answer in time", null);
+            }
+        }
+        return Blocking.get(renewed);
     }
 
     @Override

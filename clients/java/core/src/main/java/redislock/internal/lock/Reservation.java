@@ -4,7 +4,11 @@ import java.nio.ByteBuffer;
 import java.util.ArrayDeque;
 import java.util.Deque;
 import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.Executor;
+import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.Consumer;
 
@@ -18,13 +22,14 @@ import java.util.function.Consumer;
  */
 final class Reservation {
     /** The reservation of a fresh owner, which excludes nothing. */
-    static final Reservation NONE = new Reservation(null);
+    static final Reservation NONE = new Reservation(null, null);
 
     private static final ReentrantLock LOCK = new ReentrantLock();
     /** The reserved names. */
     private static final Map<Name, Entry> RESERVED = new HashMap<>();
 
     private final Name name;
+    private final Engine engine;
     /** Changed with the lock. */
     private boolean isFree;
 
@@ -33,6 +38,7 @@ final class Reservation {
 
     /** A reserved name. */
     private static final class Entry {
+        Reservation holder;
         /** The acquisitions that wait for it. */
         final Deque<Waiter> waiters = new ArrayDeque<>();
         /** Whether it is reserved only because a release is not answered, or a request may still be served. */
@@ -42,10 +48,12 @@ final class Reservation {
     /** An acquisition that waits for a name. */
     static final class Waiter {
         private final Name name;
+        private final Engine engine;
         private final Consumer<Reservation> then;
 
-        private Waiter(Name name, Consumer<Reservation> then) {
+        private Waiter(Name name, Engine engine, Consumer<Reservation> then) {
             this.name = name;
+            this.engine = engine;
             this.then = then;
         }
 
@@ -72,29 +80,40 @@ final class Reservation {
         }
     }
 
-    private Reservation(Name name) {
+    private Reservation(Name name, Engine engine) {
         this.name = name;
+        this.engine = engine;
     }
 
-    static Name nameOf(String server, Claim claim) {
-        return new Name(server, ByteBuffer.wrap(claim.key()), ByteBuffer.wrap(claim.owner()), claim.kind().word());
+    static Name nameOf(Claim claim, Engine engine) {
+        return new Name(engine.network().name(), ByteBuffer.wrap(claim.key()), ByteBuffer.wrap(claim.owner()),
+                claim.kind().word());
     }
 
-    /** Reserves this name if it is free; otherwise null. */
-    static Reservation tryReserve(Name name) {
+    /** Reserves this name for a client if it is free; otherwise null. */
+    static Reservation tryReserve(Name name, Engine engine) {
         LOCK.lock();
         try {
-            return RESERVED.putIfAbsent(name, new Entry()) == null ? new Reservation(name) : null;
+            return RESERVED.containsKey(name) ? null : put(name, engine);
         } finally {
             LOCK.unlock();
         }
     }
 
+    private static Reservation put(Name name, Engine engine) {
+        Reservation reservation = new Reservation(name, engine);
+        Entry entry = new Entry();
+        entry.holder = reservation;
+        RESERVED.put(name, entry);
+        return reservation;
+    }
+
     /**
      * Waits for this name. {@code then} runs on the thread that frees it, or in the calling one, and must not block.
      */
-    static Waiter reserve(Name name, Consumer<Reservation> then) {
-        Waiter waiter = new Waiter(name, then);
+    static Waiter reserve(Name name, Engine engine, Consumer<Reservation> then) {
+        Waiter waiter = new Waiter(name, engine, then);
+        Reservation reserved;
         LOCK.lock();
         try {
             Entry entry = RESERVED.get(name);
@@ -102,12 +121,32 @@ final class Reservation {
                 entry.waiters.add(waiter);
                 return waiter;
             }
-            RESERVED.put(name, new Entry());
+            reserved = put(name, engine);
         } finally {
             LOCK.unlock();
         }
-        then.accept(new Reservation(name));
+        then.accept(reserved);
         return waiter;
+    }
+
+    /**
+     * Frees the names of a client that has ended without all the answers, {@code late} nanoseconds from now: until then
+     * one of its requests may still be served. Its timers run no more.
+     */
+    static void clientEnded(Engine ended, long late) {
+        List<Reservation> left;
+        LOCK.lock();
+        try {
+            RESERVED.values().forEach(entry -> entry.waiters.removeIf(waiter -> waiter.engine == ended));
+            left = RESERVED.values().stream().map(entry -> entry.holder).filter(held -> held.engine == ended).toList();
+            left.forEach(held -> RESERVED.get(held.name).isSettling = true);
+        } finally {
+            LOCK.unlock();
+        }
+        if (!left.isEmpty()) {
+            Executor later = CompletableFuture.delayedExecutor(late, TimeUnit.NANOSECONDS);
+            later.execute(() -> left.forEach(Reservation::free));
+        }
     }
 
     /** Whether another acquisition may use the owner's name. */
@@ -140,6 +179,7 @@ final class Reservation {
             return;
         }
         Waiter next;
+        Reservation handedOver = null;
         LOCK.lock();
         try {
             if (isFree) {
@@ -151,12 +191,15 @@ final class Reservation {
             next = entry.waiters.poll();
             if (next == null) {
                 RESERVED.remove(name);
+            } else {
+                handedOver = new Reservation(name, next.engine);
+                entry.holder = handedOver;
             }
         } finally {
             LOCK.unlock();
         }
         if (next != null) {
-            next.then.accept(new Reservation(name));
+            next.then.accept(handedOver);
         }
     }
 }

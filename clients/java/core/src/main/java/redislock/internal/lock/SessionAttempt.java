@@ -66,7 +66,7 @@ final class SessionAttempt extends Acquisition {
             ask(0);
             return;
         }
-        reserving = Reservation.reserve(Reservation.nameOf(network.name(), claim), reserved -> loop.execute(() -> {
+        reserving = Reservation.reserve(Reservation.nameOf(claim, engine), engine, reserved -> loop.execute(() -> {
             reserving = null;
             reservation = reserved;
             if (isOver.get()) {

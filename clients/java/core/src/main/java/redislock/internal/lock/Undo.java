@@ -139,7 +139,7 @@ final class Undo implements Unsettled.Part {
     private void releaseLate(Runnable then) {
         if (reservation.isNamed()) {
             // If another acquisition has the name meanwhile, the server counts the late request as that one's.
-            Reservation again = Reservation.tryReserve(reservation.name());
+            Reservation again = Reservation.tryReserve(reservation.name(), engine);
             if (again == null) {
                 then.run();
                 return;
