@@ -21,7 +21,8 @@ public interface MultiLock extends Lock {
      * Waits for all the locks without a limit; not ended by an interruption.
      *
      * @throws LockException     when a server refuses
-     * @throws LockLostException when this thread has lost the hold that it would re-enter
+     * @throws LockLostException when this thread has lost a hold that it would re-enter, also while it waits for the
+     *     other locks
      */
     @Override
     void lock();

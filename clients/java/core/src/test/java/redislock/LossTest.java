@@ -144,6 +144,31 @@ class LossTest {
     }
 
     @Test
+    void several_locks_are_not_held_when_one_that_was_held_is_lost_meanwhile() throws Exception {
+        try (TestServer server = TestServer.start();
+                LockClient client = LockClient.create(server.address());
+                LockClient other = LockClient.create(server.address())) {
+            FencedLock held = client.lock("held", LockOptions.defaults().lease(LEASE));
+            FencedLock missing = client.lock("missing");
+            Guard theirs = other.lock("missing").acquire();
+            held.lock();
+            Guard guard = held.guard();
+            CompletableFuture<Void> done = CompletableFuture.runAsync(() -> {
+                server.awaitTickets(1);
+                server.call("LOCK.BREAK", "held");
+                guard.lost().join();
+                theirs.release();
+            });
+            assertThrows(LockLostException.class, client.multiLock(held, missing)::lock);
+            done.get(10, TimeUnit.SECONDS);
+            assertEquals(1, held.getHoldCount());
+            assertEquals(0, missing.getHoldCount());
+            Waiting.waitFor("the other is given back", () -> server.call("LOCK.INFO", "missing") == null);
+            assertThrows(LockLostException.class, held::unlock);
+        }
+    }
+
+    @Test
     void a_passing_failure_is_survived() throws Exception {
         try (TestServer server = TestServer.start();
                 Proxy proxy = Proxy.before(server.port());

@@ -63,6 +63,9 @@ public final class MultiFace implements MultiLock {
             }
             List<Terms> terms = missing.stream().map(LockFace::ofThread).toList();
             List<Hold> holds = terms.isEmpty() ? List.of() : new Rounds(terms, end, isInterruptible).run();
+            if (holds != null) {
+                checkStillHeld(reentered, holds);
+            }
             isHeld = holds != null;
             for (int i = 0; isHeld && i < holds.size(); i++) {
                 missing.get(i).threads().put(missing.get(i).key(), missing.get(i).mode(), holds.get(i));
@@ -71,6 +74,20 @@ public final class MultiFace implements MultiLock {
         } finally {
             if (!isHeld) {
                 reentered.forEach(member -> member.threads().leave(member.key(), member.mode()));
+            }
+        }
+    }
+
+    /** A hold that was counted again may have been lost, or ended by its guard, while the others were awaited. */
+    private static void checkStillHeld(List<LockFace> reentered, List<Hold> acquired) {
+        for (LockFace member : reentered) {
+            if (!member.isHeldByCurrentThread()) {
+                acquired.forEach(Hold::close);
+                ThreadHolds.Counted ended = member.threads().get(member.key(), member.mode());
+                if (ended == null) {
+                    throw ThreadHolds.notHeld(member.key(), "acquire again the");
+                }
+                throw LockFace.lost(ended.hold, ended.hold.loss());
             }
         }
     }
