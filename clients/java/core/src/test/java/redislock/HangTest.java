@@ -101,6 +101,23 @@ class HangTest {
     }
 
     @Test
+    void the_undoing_of_an_exclusive_request_ends_no_hold_of_a_reader() throws Exception {
+        try (LockClient hasty =
+                LockClient.builder(server.address()).responseTimeout(Duration.ofMillis(400)).build()) {
+            hasty.lock("warm").acquire().release();
+            server.pause();
+            assertThrows(LockConnectionException.class, hasty.lock("k")::tryLock);
+            server.resume();
+            FencedLock read = hasty.readWriteLock("k").readLock();
+            read.lock();
+            // sleep: the request is undone twice more, at the latest after the response timeout
+            Thread.sleep(800);
+            assertTrue(read.isLocked());
+            read.unlock();
+        }
+    }
+
+    @Test
     void an_attempt_waits_for_the_release_of_its_own_owner() throws Exception {
         FencedLock lock = client.lock("k", LockOptions.defaults().owner("me"));
         for (int i = 0; i < 100; i++) {

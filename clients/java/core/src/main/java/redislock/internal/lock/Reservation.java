@@ -11,6 +11,7 @@ import java.util.concurrent.Executor;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.Consumer;
+import redislock.Mode;
 
 /**
  * The reservation of an owner name: one acquisition for each key and owner at a time in this process.
@@ -95,6 +96,16 @@ final class Reservation {
         LOCK.lock();
         try {
             return RESERVED.containsKey(name) ? null : put(name, engine);
+        } finally {
+            LOCK.unlock();
+        }
+    }
+
+    /** Whether the owner has a hold of this mode at the same key, or asks for one. */
+    static boolean isReserved(Name other, Mode mode) {
+        LOCK.lock();
+        try {
+            return RESERVED.containsKey(new Name(other.server(), other.key(), other.owner(), mode.name()));
         } finally {
             LOCK.unlock();
         }

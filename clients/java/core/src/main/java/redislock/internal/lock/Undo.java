@@ -3,6 +3,7 @@ package redislock.internal.lock;
 import java.util.concurrent.CompletableFuture;
 import java.util.function.Consumer;
 import redislock.LockException;
+import redislock.Mode;
 import redislock.internal.Clock;
 import redislock.internal.net.Network;
 
@@ -138,8 +139,12 @@ final class Undo implements Unsettled.Part {
 
     private void releaseLate(Runnable then) {
         if (reservation.isNamed()) {
-            // If another acquisition has the name meanwhile, the server counts the late request as that one's.
-            Reservation again = Reservation.tryReserve(reservation.name(), engine);
+            // If another acquisition has the name meanwhile, the server counts the late request as that one's. The
+            // release of an exclusive lock names no kind: it would end one for READ or WRITE, which excludes the other.
+            boolean isShared = claim.kind().mode() == Mode.EXCLUSIVE
+                    && (Reservation.isReserved(reservation.name(), Mode.READ)
+                            || Reservation.isReserved(reservation.name(), Mode.WRITE));
+            Reservation again = isShared ? null : Reservation.tryReserve(reservation.name(), engine);
             if (again == null) {
                 then.run();
                 return;
