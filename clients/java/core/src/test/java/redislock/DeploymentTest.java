@@ -114,6 +114,29 @@ class DeploymentTest {
     }
 
     @Test
+    void a_release_at_a_hung_node_does_not_delay_locks_of_other_nodes() throws Exception {
+        try (TestCluster cluster = TestCluster.start(2);
+                LockClient client =
+                        LockClient.builder(cluster.address()).responseTimeout(Duration.ofSeconds(1)).build()) {
+            FencedLock hung = client.lock(cluster.keyOf(cluster.node(0), "hung"));
+            FencedLock alive = client.lock(cluster.keyOf(cluster.node(1), "alive"));
+            alive.lock();
+            alive.unlock();
+            hung.lock();
+            cluster.node(0).pause();
+            assertThrows(LockConnectionException.class, hung::unlock);
+            long start = System.nanoTime();
+            for (int i = 0; i < 40; i++) {
+                alive.lock();
+                alive.unlock();
+            }
+            long took = TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - start);
+            assertTrue(took < 2_000, "took " + took);
+            cluster.node(0).resume();
+        }
+    }
+
+    @Test
     void a_latch_is_counted_down_at_most_once_while_its_slot_is_moved() throws Exception {
         try (TestCluster cluster = TestCluster.start(2); LockClient client = LockClient.create(cluster.address())) {
             TestServer source = cluster.node(0);

@@ -19,8 +19,8 @@ import redislock.internal.net.Reply;
  * other thread; everything else happens on the client's thread. Not granted, it is undone.
  */
 final class Attempt extends Acquisition {
-    /** How long the first request waits for the releases of its owner that are being repeated: a server that can be
-     * reached again answers in that time. */
+    /** How long the first request waits for the failed releases of its owner, which are repeated at once: a server that
+     * can be reached again answers in that time. */
     private static final long SETTLING = 100 * Clock.MILLI;
 
     private final List<Member> members = new ArrayList<>();
@@ -75,7 +75,7 @@ final class Attempt extends Acquisition {
         } else if (unsettled.has(first.owner)) {
             isDoubtful = true;
             engine.loop().execute(() ->
-                    unsettled.settle(first.owner, Unsettled.Part::isRepeated, SETTLING, () -> reserve(0)));
+                    unsettled.await(first.owner, Unsettled.Part::hurry, SETTLING, () -> reserve(0)));
         } else {
             reserve(0);
         }
@@ -86,7 +86,8 @@ final class Attempt extends Acquisition {
         boolean mayAskAgain = first.owner != null && !isAskedAgain;
         if (mayAskAgain && (isDoubtful || engine.unsettled().has(first.owner))) {
             isAskedAgain = true;
-            engine.unsettled().settle(first.owner, part -> true, engine.network().patience(), wait::askAgain);
+            engine.unsettled().await(
+                    first.owner, Unsettled.Part::settle, engine.network().patience(), wait::askAgain);
         } else {
             over(error, false);
         }
@@ -218,8 +219,8 @@ final class Attempt extends Acquisition {
     /** The time until the release is sent, on the client's thread: the next request of the owner follows it. */
     private record Withdrawal(byte[] owner) implements Unsettled.Part {
         @Override
-        public boolean isRepeated() {
-            return false;
+        public CompletableFuture<?> hurry() {
+            return null;
         }
 
         @Override

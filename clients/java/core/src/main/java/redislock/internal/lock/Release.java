@@ -34,7 +34,8 @@ final class Release implements Unsettled.Part {
     private final Pause pause = new Pause();
     private final CompletableFuture<Void> over = new CompletableFuture<>();
     private volatile long underWayUntil;
-    private volatile boolean isRepeated;
+    /** Completes at the end of the present attempt; null: nothing waits for it. */
+    private volatile CompletableFuture<Void> attempt;
     /** The timer of the next attempt, on the client's thread; null: none is waited for. */
     private Loop.Timer next;
 
@@ -65,16 +66,21 @@ final class Release implements Unsettled.Part {
     }
 
     @Override
-    public boolean isRepeated() {
-        return isRepeated;
+    public CompletableFuture<?> hurry() {
+        if (next == null) {
+            // Sent already, so a request that follows on the same connection is served later.
+            return null;
+        }
+        CompletableFuture<Void> ended = new CompletableFuture<>();
+        attempt = ended;
+        next.cancel();
+        repeat();
+        return ended;
     }
 
     @Override
     public CompletableFuture<?> settle() {
-        if (next != null) {
-            next.cancel();
-            repeat();
-        }
+        hurry();
         return over;
     }
 
@@ -93,11 +99,14 @@ final class Release implements Unsettled.Part {
             Released released = reply.value() != null || underWayUntil > 0 ? Released.YES : Released.NOT_HELD;
             ended(new Result(isKnown ? released : null, isKnown ? null : Reply.foreign(network.name()), underWayUntil));
         } else if (error.isPassing() && Clock.plus(Clock.now(), pause.peek()) < end) {
-            isRepeated = true;
             network.loop().execute(() -> next = network.loop().after(pause.take(Clock.NEVER), this::repeat));
         } else {
             network.counts().releasesFailed.increment();
             ended(new Result(null, error, underWayUntil));
+        }
+        CompletableFuture<Void> awaited = attempt;
+        if (awaited != null) {
+            awaited.complete(null);
         }
     }
 

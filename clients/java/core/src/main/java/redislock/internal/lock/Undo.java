@@ -125,8 +125,8 @@ final class Undo implements Unsettled.Part {
 
     /** The releases that are repeated are parts of their own. */
     @Override
-    public boolean isRepeated() {
-        return false;
+    public CompletableFuture<?> hurry() {
+        return null;
     }
 
     /** A request that was given up has perhaps been served since the last release. */

@@ -2,10 +2,11 @@ package redislock.internal.lock;
 
 import java.nio.ByteBuffer;
 import java.util.Map;
+import java.util.Objects;
 import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
-import java.util.function.Predicate;
+import java.util.function.Function;
 import redislock.internal.Loop;
 
 /**
@@ -25,10 +26,11 @@ final class Unsettled {
     interface Part {
         byte[] owner();
 
-        /** Whether it is a release that has failed and is repeated. */
-        boolean isRepeated();
+        /** Repeats a failed release at once, on the client's thread. The future completes when that attempt is answered
+         * or fails; null: no release waits to be repeated. */
+        CompletableFuture<?> hurry();
 
-        /** Hurries, on the client's thread. The future completes when the release is answered, or none is needed. */
+        /** The same. The future completes when the release is answered, or none is needed. */
         CompletableFuture<?> settle();
     }
 
@@ -56,11 +58,11 @@ final class Unsettled {
         return parts.containsKey(ByteBuffer.wrap(owner));
     }
 
-    /** Settles the selected parts of an owner, for at most this long; then runs this. On the client's thread. */
-    void settle(byte[] owner, Predicate<Part> selected, long longest, Runnable then) {
+    /** Hurries or settles all parts of an owner, for at most this long; then runs this. On the client's thread. */
+    void await(byte[] owner, Function<Part, CompletableFuture<?>> way, long longest, Runnable then) {
         Set<Part> present = parts.getOrDefault(ByteBuffer.wrap(owner), Set.of());
         CompletableFuture<?>[] settling =
-                present.stream().filter(selected).map(Part::settle).toArray(CompletableFuture<?>[]::new);
+                present.stream().map(way).filter(Objects::nonNull).toArray(CompletableFuture<?>[]::new);
         if (settling.length == 0) {
             then.run();
             return;
