@@ -118,7 +118,7 @@ class DeadlockTest {
             CompletableFuture<Void> done = holdsOneAndWantsTheOther(server, other);
             Guard busy = other.lock("busy").acquire();
             proxy.swallowReplyTo("LOCK.ACQUIRE");
-            assertFalse(client.lock("busy").tryLock());
+            assertFalse(client.lock("busy").tryLock(1, TimeUnit.SECONDS));
             assertThrows(DeadlockException.class, client.lock("b")::lock);
             assertTrue(client.lock("a").isHeldByCurrentThread());
             client.lock("a").unlock();
