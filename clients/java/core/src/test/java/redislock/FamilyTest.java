@@ -16,6 +16,7 @@ import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
+import redislock.testing.Conn;
 import redislock.testing.Proxy;
 import redislock.testing.TestServer;
 import redislock.testing.Waiting;
@@ -238,5 +239,41 @@ class FamilyTest {
             server.call("LOCK.BREAK", "a");
             granted.close();
         }
+    }
+
+    @Test
+    void a_wait_for_several_locks_holds_none_when_its_grant_is_broken() throws Exception {
+        try (TestServer server = TestServer.start();
+                Proxy proxy = Proxy.before(server.port());
+                LockClient client = LockClient.create(proxy.address())) {
+            for (LockOptions options : List.of(LockOptions.defaults(), LockOptions.defaults().owner("me"))) {
+                MultiLock both = client.multiLock(client.lock("a", options), client.lock("b", options));
+                server.call("LOCK.ACQUIRE", "a", "other", "PX", "60000");
+                CompletableFuture<MultiGuard> waiting = CompletableFuture.supplyAsync(() -> {
+                    try {
+                        return both.acquire();
+                    } catch (InterruptedException impossible) {
+                        throw new IllegalStateException(impossible);
+                    }
+                });
+                server.awaitTickets(1);
+                proxy.delay("LOCK.MACQUIRE");
+                server.call("LOCK.RELEASE", "a", "other");
+                Waiting.waitFor("the request after the message", proxy::hasDelayed);
+                assertFalse(holders(server, "b").isEmpty());
+                server.call("LOCK.BREAK", "a");
+                server.call("LOCK.ACQUIRE", "a", "third", "PX", "60000");
+                proxy.letGo();
+                Waiting.waitFor("the release of the other key", () -> holders(server, "b").isEmpty());
+                server.awaitTickets(1);
+                server.call("LOCK.RELEASE", "a", "third");
+                assertEquals(Released.YES, waiting.get(5, TimeUnit.SECONDS).release());
+            }
+        }
+    }
+
+    private static List<?> holders(TestServer server, String key) {
+        Object info = server.call("LOCK.INFO", key);
+        return info == null ? List.of() : (List<?>) Conn.map(info).get("holders");
     }
 }

@@ -340,4 +340,29 @@ class RaceTest {
             assertTrue(lock.tryAcquire().isPresent());
         }
     }
+
+    @Test
+    void a_late_request_for_several_locks_is_undone_at_each_key_that_is_not_acquired_again() throws Exception {
+        try (TestServer server = TestServer.start();
+                Proxy proxy = Proxy.before(server.port());
+                LockClient client =
+                        LockClient.builder(proxy.address()).responseTimeout(Duration.ofSeconds(1)).build()) {
+            LockOptions options = LockOptions.defaults().owner("me");
+            MultiLock both = client.multiLock(client.lock("a", options), client.lock("b", options));
+            assertEquals(Released.YES, both.acquire().release());
+            server.call("LOCK.ACQUIRE", "a", "other", "PX", "60000");
+            // The client gives the connection up after half a second, and asks again on another one.
+            proxy.delay("LOCK.MACQUIRE");
+            assertTrue(both.acquireWithin(Duration.ofMillis(800)).isEmpty());
+            assertTrue(proxy.hasDelayed());
+            assertEquals(List.of(), client.settled(Duration.ofSeconds(5)));
+            server.call("LOCK.RELEASE", "a", "other");
+            Guard alone = client.lock("a", options).acquireWithin(Duration.ofSeconds(5)).orElseThrow();
+            proxy.letGo();
+            Waiting.waitFor("the late grant", () -> server.call("LOCK.INFO", "b") != null);
+            Waiting.waitFor("the undoing", Duration.ofSeconds(3), () -> server.call("LOCK.INFO", "b") == null);
+            assertEquals(Released.YES, alone.release());
+            assertEquals(0L, server.call("EXISTS", "a"));
+        }
+    }
 }

@@ -5,6 +5,7 @@ import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.atomic.AtomicLong;
 import redislock.DeadlockException;
 import redislock.LockClosedException;
 import redislock.LockException;
@@ -34,6 +35,10 @@ final class Attempt extends Acquisition {
     /** Whether a refusal as a deadlock may be that of something its owner does not want: see {@link Unsettled}. */
     private volatile boolean isDoubtful;
     private boolean isAskedAgain;
+    /** Until when a release of {@link #giveBack} may be served. */
+    private long releasesUntil;
+    /** Whether such a release has no answer. */
+    private boolean isGivingBack;
 
     /** The part of the request that concerns one key. */
     private static final class Member {
@@ -55,7 +60,7 @@ final class Attempt extends Acquisition {
         List<Claim> claims = members.stream().map(member -> member.claim).toList();
         long certain = terms.stream().mapToLong(each -> each.reportedAfter(each.lease)).min().orElse(0);
         Wait.Request request = new Wait.Request(first.key, Terms.acquire(claims, first.lease), first.longestSlice(),
-                certain, true, first.owner != null);
+                certain, true, first.owner != null, claims.size() == 1 ? null : this::giveBack);
         wait = new Wait(engine.network(), request, end, (grant, error) -> {
             if (grant != null) {
                 granted(grant);
@@ -90,6 +95,32 @@ final class Attempt extends Acquisition {
                     first.owner, Unsettled.Part::settle, engine.network().patience(), wait::askAgain);
         } else {
             over(error, false);
+        }
+    }
+
+    /** Releases all keys, and runs this when no such release can be served any more: it would end the next grant. */
+    private void giveBack(Runnable then) {
+        Loop loop = engine.loop();
+        long until = Clock.now() + engine.network().patience();
+        releasesUntil = until + engine.network().patience();
+        isGivingBack = true;
+        AtomicInteger left = new AtomicInteger(members.size());
+        AtomicLong late = new AtomicLong();
+        AtomicBoolean hasFailed = new AtomicBoolean();
+        for (Member member : members) {
+            Release.send(engine, member.claim, first.owner != null, null, until, released -> {
+                late.accumulateAndGet(released.underWayUntil(), Math::max);
+                if (released.error() != null) {
+                    hasFailed.set(true);
+                }
+                if (left.decrementAndGet() == 0) {
+                    loop.execute(() -> {
+                        releasesUntil = late.get();
+                        isGivingBack = hasFailed.get();
+                        loop.at(releasesUntil, then);
+                    });
+                }
+            });
         }
     }
 
@@ -233,7 +264,7 @@ final class Attempt extends Acquisition {
         boolean hasTicket = wait.hasTicket();
         long underWayUntil = wait.stop();
         // One that can no longer be served may have been granted before.
-        boolean mayBeGranted = underWayUntil > 0 || isGrantedLate;
+        boolean mayBeGranted = underWayUntil > 0 || isGrantedLate || isGivingBack;
         AtomicInteger left = new AtomicInteger(members.size());
         for (Member member : members) {
             // The server keeps the place of an ended wait for a while, so that the owner can ask again. A fresh owner
@@ -247,8 +278,8 @@ final class Attempt extends Acquisition {
                     undone().complete(null);
                 }
             };
-            new Undo(engine, member.claim, member.terms.lease, covers, null, underWayUntil, 0, member.reservation,
-                    onReleased).start();
+            new Undo(engine, member.claim, member.terms.lease, covers, null, underWayUntil, releasesUntil,
+                    member.reservation, onReleased).start();
         }
     }
 

@@ -25,7 +25,7 @@ public final class LatchWait implements Engine.Pending {
         Network network = engine.network();
         // A slice ends before the response timeout of its connection. A late reply counts: the latch was open.
         Wait.Request request = new Wait.Request(
-                key, Cmd.of("LATCH.WAIT", key), network.patience() / 2, Clock.NEVER, false, false);
+                key, Cmd.of("LATCH.WAIT", key), network.patience() / 2, Clock.NEVER, false, false, null);
         wait = new Wait(network, request, end, (grant, error) -> over(grant != null, error));
     }
 

@@ -59,6 +59,8 @@ final class Wait {
     /** Whether it has waited in the queue, and is counted in the statistics. */
     private boolean isCounted;
     private boolean isOver;
+    /** Whether a grant that was not usable may have ended at some of several keys only. */
+    private boolean mayHoldSome;
     private Stage stage = Stage.ASKING;
     /** The grant of {@link Stage#FINISHING}. */
     private Grant finished;
@@ -83,8 +85,11 @@ final class Wait {
      * @param certain      how long after its request was sent a grant is usable
      * @param hasOwner     false for a request that grants nothing (a latch)
      * @param isNamed      whether other processes may use the owner's name
+     * @param giveBack     for several keys: releases what the owner holds of them, then runs its argument on the
+     *                     client's thread. Null: one key
      */
-    record Request(byte[] key, Cmd command, long longestSlice, long certain, boolean hasOwner, boolean isNamed) {
+    record Request(byte[] key, Cmd command, long longestSlice, long certain, boolean hasOwner, boolean isNamed,
+            Consumer<Runnable> giveBack) {
         long longestTicket() {
             // A process that uses the name too takes the ticket over without a message.
             return isNamed ? longestSlice : LONGEST_TICKET;
@@ -165,6 +170,7 @@ final class Wait {
     /** The reply took longer than the usable part of the lease, so the grant may be over. The request is repeated, or
      * the owner of this wait withdraws it. */
     private void grantedTooLate() {
+        mayHoldSome = true;
         underWayUntil = Clock.now() + network.patience();
         if (failures++ > 0 && isAtEnd()) {
             ended(null, null);
@@ -184,7 +190,15 @@ final class Wait {
     }
 
     private void notGranted() {
-        if (isAtEnd()) {
+        if (mayHoldSome && request.giveBack() != null) {
+            // A request for several keys holds all of them or none while it waits.
+            mayHoldSome = false;
+            request.giveBack().accept(() -> {
+                if (!isOver) {
+                    next(0);
+                }
+            });
+        } else if (isAtEnd()) {
             ended(null, null);
         } else if (Clock.now() < slices.nextDue()) {
             // Ended early, because another process waits under the same owner name: a pause before the next request.
@@ -297,6 +311,7 @@ final class Wait {
             resume(new Asked(granted.sent(), granted.tokens(), null));
         } else if (outcome instanceof Outcome.Announced) {
             // A message proves nothing, and may be old: the lease counts from a request.
+            mayHoldSome = true;
             tryOnce();
         } else if (outcome instanceof Outcome.TimedOut) {
             resume(new Asked(now, null, null));
