@@ -82,8 +82,8 @@ public interface Guard extends AutoCloseable {
 
     /**
      * Releases the lock ({@code LOCK.RELEASE}) and waits for the answer, for at most the response timeout. Without an
-     * answer the release goes on in the background until the lease is over, see {@link LockClient#settled(Duration)}. A
-     * second call returns the same.
+     * answer the release goes on in the background until the lease is over (of a {@linkplain LockOptions#session()
+     * session} for ten minutes), see {@link LockClient#settled(Duration)}. A second call returns the same.
      *
      * @return whether it was still held
      * @throws LockConnectionException when the server did not answer within the response timeout
@@ -95,7 +95,7 @@ public interface Guard extends AutoCloseable {
      * Releases the lock. The future completes on the client's executor.
      *
      * @return whether it was still held; an error when the server could not be reached until the lease was over (at
-     *     least for the response timeout), or refused
+     *     least for the response timeout, of a session for ten minutes), or refused
      */
     CompletableFuture<Released> releaseAsync();
 

@@ -3,7 +3,8 @@ package redislock;
 import java.nio.charset.StandardCharsets;
 
 /**
- * A lock that could not be released in the background: it ends with its lease. Its text does not show the owner.
+ * A lock that could not be released in the background: it ends with its lease, or with its connection. Its text does
+ * not show the owner.
  *
  * @param key   the key
  * @param owner the owner, which is the credential of the lock

@@ -136,6 +136,25 @@ class ReleaseTest {
     }
 
     @Test
+    void a_release_goes_on_until_the_end_of_a_lease_that_was_perhaps_set() throws Exception {
+        try (Proxy proxy = Proxy.before(server.port());
+                LockClient hasty =
+                        LockClient.builder(proxy.address()).responseTimeout(Duration.ofMillis(300)).build()) {
+            Guard guard = hasty.lock("k", LockOptions.defaults().fixedLease().lease(Duration.ofSeconds(1))).acquire();
+            proxy.refuse(true);
+            proxy.swallowReplyTo("LOCK.RENEW");
+            assertThrows(LockConnectionException.class, () -> guard.renew(Duration.ofMinutes(1)));
+            assertThrows(LockConnectionException.class, guard::release);
+            // sleep: longer than the first lease and the response timeout
+            Thread.sleep(1_500);
+            assertTrue(isHeld("k"));
+            proxy.refuse(false);
+            assertEquals(List.of(), hasty.settled(Duration.ofSeconds(5)));
+            assertFalse(isHeld("k"));
+        }
+    }
+
+    @Test
     void a_refused_release_is_an_error_of_the_caller_alone() throws Exception {
         Guard guard = client.lock("k").acquire();
         server.call("ACL", "SETUSER", "default", "-lock.release");

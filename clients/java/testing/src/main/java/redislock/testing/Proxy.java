@@ -29,6 +29,7 @@ public final class Proxy implements AutoCloseable {
     private final AtomicReference<String> swallowed = new AtomicReference<>();
     private final AtomicReference<String> delayed = new AtomicReference<>();
     private final AtomicReference<String> held = new AtomicReference<>();
+    private final Set<Line> lines = ConcurrentHashMap.newKeySet();
     private final Gate late = new Gate();
     private final Gate hanging = new Gate();
     private volatile boolean isDelayed;
@@ -91,6 +92,14 @@ public final class Proxy implements AutoCloseable {
      */
     public void refuse(boolean isRefusing) {
         this.isRefusing = isRefusing;
+    }
+
+    /**
+     * Loses everything on the present connections from now on, also their ends, as a broken path of the network does.
+     * New connections work.
+     */
+    public void cut() {
+        lines.forEach(line -> line.isCut = true);
     }
 
     /**
@@ -207,14 +216,16 @@ public final class Proxy implements AutoCloseable {
             drop();
         }
         Line line = new Line();
-        start("proxy-requests", () -> pump(client, upstream, line::passRequest));
-        start("proxy-replies", () -> pump(upstream, client, line::passReply));
+        lines.add(line);
+        start("proxy-requests", () -> pump(line, client, upstream, line::passRequest));
+        start("proxy-replies", () -> pump(line, upstream, client, line::passReply));
     }
 
     /** The state of one connection. */
     private final class Line {
         private volatile boolean isSwallowing;
         private volatile boolean isHolding;
+        private volatile boolean isCut;
 
         boolean passRequest(String request) {
             hanging.await();
@@ -247,7 +258,7 @@ public final class Proxy implements AutoCloseable {
     }
 
     /** Carries one direction until one of the sockets is closed or a chunk does not pass. */
-    private void pump(Socket from, Socket to, Passing passing) {
+    private void pump(Line line, Socket from, Socket to, Passing passing) {
         byte[] chunk = new byte[CHUNK];
         try {
             InputStream in = from.getInputStream();
@@ -256,15 +267,20 @@ public final class Proxy implements AutoCloseable {
                 if (!passing.passes(new String(chunk, 0, length, StandardCharsets.ISO_8859_1))) {
                     break;
                 }
-                out.write(chunk, 0, length);
+                if (!line.isCut) {
+                    out.write(chunk, 0, length);
+                }
             }
         } catch (IOException e) {
             // One of the sockets is closed: the other follows.
         } finally {
             close(from);
-            close(to);
             sockets.remove(from);
-            sockets.remove(to);
+            if (!line.isCut) {
+                lines.remove(line);
+                close(to);
+                sockets.remove(to);
+            }
         }
     }
 

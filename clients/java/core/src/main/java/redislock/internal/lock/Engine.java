@@ -26,6 +26,7 @@ public final class Engine {
     private final LockObserver observer;
     private final Background background = new Background();
     private final Unsettled unsettled;
+    private final Sessions sessions = new Sessions();
     /** The holds and acquisitions of this client. */
     private final Set<Hold> holds = ConcurrentHashMap.newKeySet();
     private final Set<Pending> pending = ConcurrentHashMap.newKeySet();
@@ -70,6 +71,10 @@ public final class Engine {
 
     Unsettled unsettled() {
         return unsettled;
+    }
+
+    Sessions sessions() {
+        return sessions;
     }
 
     public String id() {

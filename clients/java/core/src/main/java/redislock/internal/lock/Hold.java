@@ -38,6 +38,8 @@ public final class Hold implements Permit {
     private final AtomicReference<Runnable> onFinished = new AtomicReference<>();
     /** The lease that the server certainly has, and when the request that set it was sent. */
     private volatile Confirmed confirmed;
+    /** The latest end of a lease that the server may have: a request that set it may have had no reply. */
+    private volatile long latestEnd;
 
     /** The lease in nanoseconds that a request has set, which was sent at this moment. */
     record Confirmed(Moment sent, long lease) {
@@ -61,6 +63,7 @@ public final class Hold implements Permit {
         this.token = token;
         this.leftovers = leftovers;
         this.confirmed = new Confirmed(sent, terms.lease);
+        this.latestEnd = confirmed.end();
         this.renewal = new Renewal(this, terms, bound);
         engine.counts().holds.incrementAndGet();
         renewal.arm();
@@ -77,6 +80,16 @@ public final class Hold implements Permit {
 
     void confirm(Moment sent, long lease) {
         confirm(new Confirmed(sent, lease));
+    }
+
+    /** A request that sets this lease is sent. */
+    void ask(long lease) {
+        latestEnd = Math.max(latestEnd, Clock.plus(Clock.now(), Clock.plus(lease, engine.network().patience())));
+    }
+
+    /** No earlier request can set another lease any more. */
+    void settle() {
+        latestEnd = confirmed.end();
     }
 
     void confirm(Confirmed certain) {
@@ -303,9 +316,7 @@ public final class Hold implements Permit {
         }
         engine.background().begin();
         engine.answer(result);
-        Confirmed last = confirmed;
-        long leaseEnd = Clock.plus(last.sent().steady(), last.lease());
-        long end = Math.max(leaseEnd, Clock.plus(Clock.now(), engine.network().patience()));
+        long end = Math.max(latestEnd, Clock.plus(Clock.now(), terms.lastsFor(engine.network().patience())));
         Release.send(engine, claim, leftovers.reservation().isNamed(), token, end, answer -> {
             if (answer.error() == null) {
                 engine.counts().releases.increment();
@@ -344,8 +355,8 @@ public final class Hold implements Permit {
         engine.remove(this);
         engine.counts().holds.decrementAndGet();
         renewal.close();
-        new Undo(engine, claim, confirmed.lease(), Undo.First.NOTHING, null, leftovers.acquiresUntil(), releasesUntil,
-                leftovers.reservation(), () -> {}).start();
+        new Undo(engine, claim, terms.lastsFor(confirmed.lease()), Undo.First.NOTHING, null,
+                leftovers.acquiresUntil(), releasesUntil, leftovers.reservation(), () -> {}).start();
     }
 
     /** Shows no owner. */

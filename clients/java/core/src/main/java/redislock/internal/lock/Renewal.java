@@ -28,6 +28,7 @@ final class Renewal {
     private final Hold hold;
     private final Network network;
     private final Loop loop;
+    private final Sessions sessions;
     private final boolean isFixed;
     private final Caller caller;
     /** Null: the hold is not bound to a connection. */
@@ -50,6 +51,7 @@ final class Renewal {
         this.hold = hold;
         this.network = terms.engine.network();
         this.loop = terms.engine.loop();
+        this.sessions = terms.engine.sessions();
         this.isFixed = terms.isFixed;
         this.bound = bound;
         this.caller = bound != null ? bound.caller() : Caller.shared(network, terms.key);
@@ -99,6 +101,7 @@ final class Renewal {
         Moment sent = Moment.now();
         long asked = wanted != 0 ? wanted : lease;
         long patience = Math.min(network.patience(), Math.min(lease, asked) / 6);
+        hold.ask(asked);
         caller.callOnLoop(hold.claim().renew(bound != null ? 0 : asked, hold.token()), patience,
                 reply -> answered(sent, asked, reply));
     }
@@ -111,7 +114,7 @@ final class Renewal {
         LockException error = reply.error();
         if (error == null && Long.valueOf(1).equals(reply.value())) {
             if (bound != null) {
-                readLease();
+                readLease(sent);
             } else {
                 confirmed(sent, asked);
             }
@@ -157,13 +160,16 @@ final class Renewal {
         long former = hold.confirmed().lease();
         boolean isCertain = sent.steady() >= unansweredUntil;
         hold.confirm(sent, isCertain ? set : Math.min(former, set));
+        if (isCertain) {
+            hold.settle();
+        }
         arm();
     }
 
-    /** The lease of a bound hold is a setting of the server, which may have changed, so it is read each time. */
-    private void readLease() {
-        Moment asked = Moment.now();
-        Sessions.leaseLeft(caller, hold.claim(), network.patience() / 2, (left, error) -> loop.execute(() -> {
+    /** The lease of a bound hold is a setting of the server, which may have changed. */
+    private void readLease(Moment renewed) {
+        long patience = network.patience() / 2;
+        sessions.leaseLeft(caller, hold.claim(), renewed, patience, (left, at, error) -> loop.execute(() -> {
             if (isStopped) {
                 return;
             }
@@ -175,7 +181,7 @@ final class Renewal {
             } else {
                 network.counts().renewals.increment();
                 cancel(lossTimer);
-                hold.confirm(asked.before(Math.max(0, lease - left)), lease);
+                hold.confirm(at.before(Math.max(0, lease - left)), lease);
                 arm();
             }
         }));
@@ -223,6 +229,7 @@ final class Renewal {
             }
             wanted = newLease;
             Moment sent = Moment.now();
+            hold.ask(newLease);
             Hold.Confirmed before = hold.confirmed();
             Hold.Confirmed during = shorter(before, new Hold.Confirmed(sent, newLease));
             if (!isLast) {

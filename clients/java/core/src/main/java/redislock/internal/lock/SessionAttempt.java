@@ -32,6 +32,8 @@ final class SessionAttempt extends Acquisition {
     private Reservation reservation = Reservation.NONE;
     private Reservation.Waiter reserving;
     private long underWayUntil;
+    /** Whether the owner may hold the lock: a request had no reply, or the grant is not confirmed. */
+    private boolean mayHold;
     private boolean isQueued;
     private int failures;
     private volatile Loop.Timer overtime;
@@ -117,14 +119,21 @@ final class SessionAttempt extends Acquisition {
         } else if (error != null) {
             failed(error);
         } else if (Clock.left(end) == 0) {
+            notHeld();
             over(null, false);
         } else if (slice > 0 && Clock.now() - asked < slice / 2) {
             // Ended early, because another process waits under the same owner name.
             loop.after(pause.take(Clock.left(end)), this::askParked);
         } else {
+            notHeld();
             pause.reset();
             askParked();
         }
+    }
+
+    /** Another owner holds the lock, so this one does not, unless a request is served late. */
+    private void notHeld() {
+        mayHold = underWayUntil > Clock.now();
     }
 
     /** The server keeps the place in the queue from one slice to the next. */
@@ -138,7 +147,9 @@ final class SessionAttempt extends Acquisition {
      */
     private void bind(long token) {
         caller.pin();
+        mayHold = true;
         long patience = network.patience() / 2;
+        Moment sent = Moment.now();
         caller.callOnLoop(claim.renew(0, token), patience, renewed -> {
             if (isOver.get()) {
                 return;
@@ -148,15 +159,14 @@ final class SessionAttempt extends Acquisition {
                 failed(renewed.error() != null ? renewed.error() : Reply.foreign(network.name()));
                 return;
             }
-            Moment sent = Moment.now();
-            Sessions.leaseLeft(caller, claim, patience, (left, error) -> loop.execute(() -> {
+            engine.sessions().leaseLeft(caller, claim, sent, patience, (left, at, error) -> loop.execute(() -> {
                 if (isOver.get()) {
                     return;
                 }
                 if (left == null) {
                     failed(error != null ? error : Reply.foreign(network.name()));
                 } else {
-                    granted(token, left, sent);
+                    granted(token, left, at);
                 }
             }));
         });
@@ -192,10 +202,11 @@ final class SessionAttempt extends Acquisition {
                 over(error, false);
                 return;
             }
-        } else if (underWayUntil > Clock.now()) {
+        } else if (mayHold && !reservation.isNamed()) {
             undo(caller, First.EVERYTHING);
             claim = terms.claimBy(terms.nextOwner());
             underWayUntil = 0;
+            mayHold = false;
         }
         caller.close();
         caller = Caller.waiting(network, claim.key());
@@ -221,15 +232,14 @@ final class SessionAttempt extends Acquisition {
             caller.abandon();
             noteUnanswered();
             boolean keepsPlace = isQueued && !reservation.isNamed();
-            boolean isUnderWay = underWayUntil > Clock.now();
-            undo(caller, caller.isBound() || keepsPlace || isUnderWay ? First.EVERYTHING : First.NOTHING);
+            undo(caller, mayHold || keepsPlace ? First.EVERYTHING : First.NOTHING);
             engine.background().end();
         });
         notGranted(error, isCancelled, 1);
     }
 
     private void undo(Caller of, First covers) {
-        new Undo(engine, claim, terms.lease, covers, null, underWayUntil, 0, reservation, () -> {
+        new Undo(engine, claim, terms.lastsFor(terms.lease), covers, null, underWayUntil, 0, reservation, () -> {
             of.close();
             if (isOver.get()) {
                 undone().complete(null);
@@ -253,6 +263,7 @@ final class SessionAttempt extends Acquisition {
     private void noteUnanswered() {
         if (caller.wasUnanswered()) {
             underWayUntil = Clock.now() + network.patience();
+            mayHold = true;
         }
     }
 }

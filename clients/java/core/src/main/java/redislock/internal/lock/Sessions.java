@@ -2,30 +2,59 @@ package redislock.internal.lock;
 
 import java.util.Arrays;
 import java.util.List;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
 import redislock.LockException;
+import redislock.Mode;
 import redislock.internal.Clock;
+import redislock.internal.Moment;
 import redislock.internal.net.Caller;
 import redislock.internal.net.Cmd;
 import redislock.internal.net.Reply;
 
-/** What the server knows of a hold that is bound to a connection. */
+/**
+ * The leases of holds that are bound to a connection. They are a setting of the server, which may change.
+ *
+ * <p>The reply about a key that is read has all its readers, so that N readers would read N times about N. So the
+ * readers of a client share what one of them has read.
+ */
 final class Sessions {
-    private Sessions() {
+    /** The lease of readers at each node. */
+    private final Map<String, Known> ofReaders = new ConcurrentHashMap<>();
+
+    /** A lease in nanoseconds, read at this moment. */
+    private record Known(long lease, Moment read) {
+        /** A hold that reads it itself knows it for as long: until its next renewal. */
+        boolean isFresh() {
+            return read.elapsed() < lease / 3;
+        }
     }
 
-    /** Receives the rest of a lease in nanoseconds, null when the owner holds nothing, or an error. */
+    /** Receives the rest of a lease in nanoseconds at a moment, null when the owner holds nothing, or an error. */
     interface Receiver {
-        void receive(Long left, LockException error);
+        void receive(Long left, Moment at, LockException error);
     }
 
-    /** The rest of this owner's lease, by {@code LOCK.INFO}. */
-    static void leaseLeft(Caller caller, Claim claim, long patience, Receiver then) {
+    /** The rest of this owner's lease, which was renewed by a request of this moment; by {@code LOCK.INFO}. */
+    void leaseLeft(Caller caller, Claim claim, Moment renewed, long patience, Receiver then) {
+        String node = claim.kind().mode() == Mode.READ ? caller.nodeName() : null;
+        Known known = node == null ? null : ofReaders.get(node);
+        if (known != null && known.isFresh()) {
+            then.receive(known.lease(), renewed, null);
+            return;
+        }
+        Moment asked = Moment.now();
         caller.call(Cmd.of("LOCK.INFO", claim.key()), patience, reply -> {
             if (reply.error() != null) {
-                then.receive(null, reply.error());
-            } else {
-                then.receive(leaseOf(reply.value(), claim.owner()), null);
+                then.receive(null, asked, reply.error());
+                return;
             }
+            Long left = leaseOf(reply.value(), claim.owner());
+            // An owner that also writes has the lease of its write lock.
+            if (node != null && left != null && "read".equals(Reply.text(Reply.field(reply.value(), "mode")))) {
+                ofReaders.put(node, new Known(left, asked));
+            }
+            then.receive(left, asked, null);
         });
     }
 

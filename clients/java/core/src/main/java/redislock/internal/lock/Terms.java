@@ -16,6 +16,9 @@ import redislock.internal.net.Slots;
 
 /** The terms of an acquisition: client, key, owner, kind, lease and margin. Immutable. */
 public final class Terms {
+    /** The longest time until a server notices that a connection has vanished, by the default {@code tcp-keepalive}. */
+    private static final long VANISHED = 600_000 * Clock.MILLI;
+
     final Engine engine;
     final byte[] key;
     final Kind kind;
@@ -143,6 +146,12 @@ public final class Terms {
     /** How long after its request a grant is usable; then its loss is reported. A millisecond is lost to rounding. */
     long reportedAfter(long ofLease) {
         return Math.max(0, ofLease - Clock.MILLI - margin(ofLease));
+    }
+
+    /** How long a hold may last without further requests: a session is renewed by the server until it notices the end
+     * of the connection. */
+    long lastsFor(long ofLease) {
+        return isSession ? Math.max(ofLease, VANISHED) : ofLease;
     }
 
     /**

@@ -32,7 +32,8 @@ final class Undo implements Unsettled.Part {
     private final Engine engine;
     private final Network network;
     private final Claim claim;
-    private final long lease;
+    /** For how long a release without an answer is repeated. */
+    private final long lastsFor;
     private final First first;
     private final Long token;
     /** Until when an abandoned acquire may still be served; zero: there is none. */
@@ -43,12 +44,12 @@ final class Undo implements Unsettled.Part {
 
     /** {@code onReleased} runs after the first release: it closes the connections of a wait. Closed earlier, the server
      * would keep the place in the queue for a while. */
-    Undo(Engine engine, Claim claim, long lease, First first, Long token, long acquiresUntil, long releasesUntil,
+    Undo(Engine engine, Claim claim, long lastsFor, First first, Long token, long acquiresUntil, long releasesUntil,
             Reservation reservation, Runnable onReleased) {
         this.engine = engine;
         this.network = engine.network();
         this.claim = claim;
-        this.lease = lease;
+        this.lastsFor = lastsFor;
         this.first = first;
         this.token = token;
         this.acquiresUntil = acquiresUntil > Clock.now() ? acquiresUntil : 0;
@@ -79,7 +80,7 @@ final class Undo implements Unsettled.Part {
     }
 
     private void release(Long ofToken, Consumer<LockException> then) {
-        Release.send(engine, claim, reservation.isNamed(), ofToken, Clock.plus(Clock.now(), lease), result -> {
+        Release.send(engine, claim, reservation.isNamed(), ofToken, Clock.plus(Clock.now(), lastsFor), result -> {
             releasesUntil = Math.max(releasesUntil, result.underWayUntil());
             then.accept(result.error());
         });

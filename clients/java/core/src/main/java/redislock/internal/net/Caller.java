@@ -72,6 +72,12 @@ public final class Caller {
         return isPinned && present != null && present.isOpen();
     }
 
+    /** The node of the connection of a waiting caller; null: it has none. */
+    public String nodeName() {
+        Connection present = own;
+        return present == null ? null : present.node().name();
+    }
+
     /** Runs this when the connection of a waiting caller ends, on a thread that must not be blocked. */
     public void onClosed(Runnable action) {
         Connection present = own;
