@@ -315,8 +315,8 @@ public final class LockClient implements AutoCloseable {
      * end.
      *
      * @param wait the longest wait, zero or more
-     * @return the locks that could not be released since the last call; they end with their lease. (Of more than a
-     *     thousand, the last thousand.)
+     * @return the locks that could not be released since the last call; they end with their lease, or with their
+     *     connection. (Of more than a thousand, the last thousand.)
      * @throws InterruptedException when this thread is interrupted
      */
     public List<Unreleased> settled(Duration wait) throws InterruptedException {
@@ -450,7 +450,7 @@ public final class LockClient implements AutoCloseable {
         /**
          * Runs the callbacks of losses, those of the observer and the dependent stages of futures. By default the
          * client has daemon threads of its own for them: a thread for each loss that is being reported, and 16 for the
-         * rest. What an executor refuses runs in Java's common pool.
+         * rest. What an executor refuses runs in Java's common pool, as soon as that gets a thread.
          *
          * @param executor must not run them in the calling thread
          * @return this

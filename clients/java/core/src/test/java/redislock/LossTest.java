@@ -13,6 +13,7 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicReference;
 import java.util.logging.Handler;
 import java.util.logging.Level;
@@ -289,6 +290,25 @@ class LossTest {
             proxy.letGo();
             Waiting.waitFor("the late grant", () -> server.call("LOCK.INFO", "k") != null);
             Waiting.waitFor("the undoing", Duration.ofSeconds(3), () -> server.call("LOCK.INFO", "k") == null);
+        }
+    }
+
+    @Test
+    void a_loss_is_reported_once_although_the_executor_fails() throws Exception {
+        AtomicInteger refusals = new AtomicInteger();
+        ConcurrentLinkedQueue<Lost> told = new ConcurrentLinkedQueue<>();
+        try (TestServer server = TestServer.start();
+                LockClient client = LockClient.builder(server.address()).executor(task -> {
+                    refusals.incrementAndGet();
+                    throw new IllegalStateException("no thread");
+                }).build()) {
+            Guard guard = client.lock("k", LockOptions.defaults().lease(LEASE).onLost(told::add)).acquire();
+            server.call("LOCK.BREAK", "k");
+            assertEquals(LostReason.TAKEN, guard.lost().get(5, TimeUnit.SECONDS).reason());
+            Waiting.waitFor("the callback", () -> told.size() == 1);
+            assertEquals(1, refusals.get());
+            assertEquals(Released.NOT_HELD, guard.releaseAsync().get(5, TimeUnit.SECONDS));
+            assertEquals(1, told.size());
         }
     }
 

@@ -7,9 +7,11 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.Executor;
 import java.util.concurrent.ForkJoinPool;
 import java.util.concurrent.RejectedExecutionException;
+import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.function.Consumer;
 import redislock.LockClosedException;
 import redislock.LockObserver;
+import redislock.internal.Clock;
 import redislock.internal.Counts;
 import redislock.internal.Loop;
 import redislock.internal.net.Network;
@@ -17,6 +19,8 @@ import redislock.internal.net.Network;
 /** What the locks of a client share: its network, its background work, and what has to be ended when it is closed. */
 public final class Engine {
     private static final System.Logger LOG = System.getLogger("redislock");
+    /** The pause after which code that no executor has taken is offered again. */
+    private static final long REFUSED = 100 * Clock.MILLI;
 
     private final Network network;
     /** Runs the callbacks of losses. The stages of futures have another executor, so that no loss waits for them. */
@@ -116,12 +120,28 @@ public final class Engine {
     }
 
     /** A future must be completed: otherwise a thread waits for ever, or a hold is never released. */
-    private static void run(Executor executor, Runnable code) {
+    private void run(Executor executor, Runnable code) {
+        AtomicBoolean isStarted = new AtomicBoolean();
+        Runnable once = () -> {
+            if (isStarted.compareAndSet(false, true)) {
+                code.run();
+            }
+        };
+        if (!isTaken(executor, once) && !isTaken(ForkJoinPool.commonPool(), once)) {
+            loop().after(REFUSED, () -> run(executor, once));
+        }
+    }
+
+    /** Whether the executor takes the code: it may be closed or full, or get no thread. */
+    private static boolean isTaken(Executor executor, Runnable code) {
         try {
             executor.execute(code);
+            return true;
         } catch (RejectedExecutionException | OutOfMemoryError refused) {
-            // Closed, full, or without another thread.
-            ForkJoinPool.commonPool().execute(code);
+            return false;
+        } catch (RuntimeException defect) {
+            LOG.log(System.Logger.Level.WARNING, "the executor has failed", defect);
+            return false;
         }
     }
 
