@@ -1,6 +1,7 @@
 package redislock;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
@@ -23,6 +24,7 @@ import java.util.stream.IntStream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import redislock.testing.Certificates;
+import redislock.testing.Conn;
 import redislock.testing.Sentinels;
 import redislock.testing.TestCluster;
 import redislock.testing.TestServer;
@@ -80,6 +82,29 @@ class DeploymentTest {
     private static boolean isOfCluster(Map<String, String> client) {
         // The source keeps the connection of MIGRATE for a while.
         return client.get("flags").matches(".*[MS].*") || client.get("cmd").startsWith("restore");
+    }
+
+    @Test
+    void several_locks_are_kept_while_some_of_them_have_moved() throws Exception {
+        Duration lease = Duration.ofMillis(1_200);
+        try (TestCluster cluster = TestCluster.start(2); LockClient client = LockClient.create(cluster.address())) {
+            TestServer source = cluster.node(0);
+            TestServer target = cluster.node(1);
+            String tag = "{" + cluster.keyOf(source, "half") + "}";
+            int slot = cluster.slotOf(tag);
+            LockOptions options = LockOptions.defaults().lease(lease);
+            MultiLock both = client.multiLock(client.lock(tag + "1", options), client.lock(tag + "2", options));
+            MultiGuard guard = both.acquire();
+            cluster.beginMove(slot, source, target);
+            try (Conn conn = source.conn()) {
+                conn.expect("MIGRATE", "127.0.0.1", target.port(), tag + "1", 0, 10_000);
+            }
+            long renewals = client.statistics().renewals();
+            Waiting.waitFor("renewals of both", () -> client.statistics().renewals() >= renewals + 8);
+            assertFalse(guard.lost().isDone());
+            assertEquals(Released.YES, guard.release());
+            assertEquals(0, client.statistics().losses());
+        }
     }
 
     @Test

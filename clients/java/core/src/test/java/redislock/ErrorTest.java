@@ -213,6 +213,25 @@ class ErrorTest {
     }
 
     @Test
+    void no_refusal_names_the_user() {
+        try (TestServer server = TestServer.start()) {
+            LockOptions options = LockOptions.defaults().owner("0wner");
+            for (String rights : List.of("-@all", "+hello", "+hello +client +select +ping")) {
+                for (String password : List.of("s3cret", "wr0ng")) {
+                    server.line("ACL SETUSER u5er reset on >s3cret ~* " + rights);
+                    try (LockClient client = LockClient.create(server.address("u5er", password) + "/1")) {
+                        for (LockOptions each : List.of(options, options.session())) {
+                            LockException error =
+                                    assertThrows(LockException.class, client.lock("k", each)::tryAcquire);
+                            assertHidden(error, "u5er", "s3cret", "wr0ng", "0wner");
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    @Test
     void a_cause_is_kept() {
         try (LockClient client = LockClient.create("redis://127.0.0.1:1")) {
             LockConnectionException error = assertThrows(LockConnectionException.class, client.lock("k")::tryLock);
