@@ -142,6 +142,9 @@ struct Attempt<'a> {
     /// The time until which an abandoned request may still be served.
     under_way_until: Option<Instant>,
     waiting: Option<Counted>,
+    /// Whether the server has granted it, confirmed or not.
+    was_granted: bool,
+    /// Whether a guard has taken it over.
     is_granted: bool,
 }
 
@@ -155,6 +158,7 @@ impl<'a> Attempt<'a> {
             reservation,
             under_way_until: None,
             waiting: None,
+            was_granted: false,
             is_granted: false,
         }
     }
@@ -191,6 +195,7 @@ impl<'a> Attempt<'a> {
         let Some(token) = granted.and_then(|tokens| tokens.first().copied()) else {
             return Ok(None);
         };
+        self.was_granted = true;
         self.caller.pin();
         // An owner that held the lock before may have a longer lease, which the first renewal shortens.
         let renew = command::renew(&self.claim, None, token);
@@ -246,8 +251,6 @@ impl Drop for Attempt<'_> {
         if self.is_granted {
             return;
         }
-        // A grant whose lease could not be read has to be released as well.
-        let is_bound = self.caller.is_bound();
         let under_way = self.under_way_until();
         let was_unanswered = under_way.is_some();
         let under_way = under_way.filter(|until| Instant::now() < *until);
@@ -257,7 +260,8 @@ impl Drop for Attempt<'_> {
             claim: self.claim.clone(),
             lease: self.terms.lease,
             is_bound: true,
-            first: match is_bound || keeps_place || was_unanswered {
+            // A grant whose lease could not be read has to be released as well.
+            first: match self.was_granted || keeps_place || was_unanswered {
                 true => First::Everything,
                 false => First::Nothing,
             },
