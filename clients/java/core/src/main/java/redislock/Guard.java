@@ -70,6 +70,16 @@ public interface Guard extends AutoCloseable {
     boolean renew(Duration lease);
 
     /**
+     * The same as {@link #renew} without blocking. The future completes on the client's executor.
+     *
+     * @param lease 2 ms to a hundred years
+     * @return whether the lock is still held; an error when the server could not be reached within the response
+     *     timeout, or refused
+     * @throws IllegalArgumentException when the lease is out of bounds
+     */
+    CompletableFuture<Boolean> renewAsync(Duration lease);
+
+    /**
      * Sets the lease to this time from now and leaves the lock to it: it is no longer renewed, and neither this guard
      * nor the end of its client releases it. Blocks until the server has answered.
      *

@@ -61,6 +61,16 @@ class GuardTest {
     }
 
     @Test
+    void a_lease_is_set_without_blocking() throws Exception {
+        Guard guard = client.lock("lease").tryAcquire().orElseThrow();
+        assertTrue(guard.renewAsync(Duration.ofMinutes(10)).get(20, TimeUnit.SECONDS));
+        assertTrue((long) server.call("PTTL", "lease") > 300_000);
+        assertThrows(IllegalArgumentException.class, () -> guard.renewAsync(Duration.ZERO));
+        server.call("DEL", "lease");
+        assertFalse(guard.renewAsync(Duration.ofMinutes(10)).get(20, TimeUnit.SECONDS));
+    }
+
+    @Test
     void a_key_is_any_bytes() {
         byte[] key = {0, (byte) 0xff, '{', 10};
         try (Guard guard = client.lock(key).tryAcquire().orElseThrow()) {

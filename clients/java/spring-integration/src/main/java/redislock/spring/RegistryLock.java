@@ -3,6 +3,7 @@ package redislock.spring;
 import java.time.Duration;
 import java.util.ConcurrentModificationException;
 import java.util.Optional;
+import java.util.concurrent.CompletionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.Condition;
 import java.util.concurrent.locks.ReentrantLock;
@@ -20,6 +21,10 @@ import redislock.Released;
  * waits at the server. The local lock is fair, as the server's queue is.
  */
 final class RegistryLock implements FencedDistributedLock {
+    private static final long NO_LIMIT = Long.MAX_VALUE;
+    /** How long a reply is awaited beyond the limit of a wait. */
+    private static final long OVERTIME = TimeUnit.MILLISECONDS.toNanos(250);
+
     private final FencedLockRegistry registry;
     private final String key;
     private final String path;
@@ -43,18 +48,18 @@ final class RegistryLock implements FencedDistributedLock {
     @Override
     public void lock(Duration ttl) {
         local.lock();
-        enter(ttl, lock -> Optional.of(lock.acquireUninterruptibly()));
+        enter(ttl, NO_LIMIT, lock -> Optional.of(lock.acquireUninterruptibly()));
     }
 
     @Override
     public void lockInterruptibly() throws InterruptedException {
         local.lockInterruptibly();
-        enter(registry.expireAfter(), lock -> Optional.of(lock.acquire()));
+        enter(registry.expireAfter(), NO_LIMIT, lock -> Optional.of(lock.acquire()));
     }
 
     @Override
     public boolean tryLock() {
-        return local.tryLock() && enter(registry.expireAfter(), FencedLock::tryAcquire);
+        return local.tryLock() && enter(registry.expireAfter(), 0, FencedLock::tryAcquire);
     }
 
     @Override
@@ -72,8 +77,8 @@ final class RegistryLock implements FencedDistributedLock {
         if (!local.tryLock(nanos, TimeUnit.NANOSECONDS)) {
             return false;
         }
-        long left = nanos - (System.nanoTime() - start);
-        return enter(ttl, lock -> left > 0 ? lock.acquireWithin(Duration.ofNanos(left)) : lock.tryAcquire());
+        long left = Math.max(0, nanos - (System.nanoTime() - start));
+        return enter(ttl, left, lock -> left > 0 ? lock.acquireWithin(Duration.ofNanos(left)) : lock.tryAcquire());
     }
 
     @Override
@@ -137,12 +142,16 @@ final class RegistryLock implements FencedDistributedLock {
         Optional<Guard> from(FencedLock lock) throws E;
     }
 
-    /** Acquires the server's lock for the thread that has just locked the local one, which a failure unlocks. */
-    private <E extends Exception> boolean enter(Duration ttl, Acquisition<E> acquisition) throws E {
+    /**
+     * Acquires the server's lock for the thread that has just locked the local one, which a failure unlocks.
+     *
+     * @param nanos the limit of the wait
+     */
+    private <E extends Exception> boolean enter(Duration ttl, long nanos, Acquisition<E> acquisition) throws E {
         boolean isEntered = false;
         try {
             if (local.getHoldCount() > 1) {
-                reenter(ttl);
+                reenter(ttl, nanos);
                 isEntered = true;
             } else {
                 registry.requireKept(this, key);
@@ -167,13 +176,26 @@ final class RegistryLock implements FencedDistributedLock {
      * Extends the lease for a nested hold, and never shortens it. A lost hold is not acquired anew: the section around
      * this one would work under another grant than its own.
      */
-    private void reenter(Duration ttl) {
+    private void reenter(Duration ttl, long nanos) {
         boolean isLost = guard.lostReason() != null;
         if (!isLost && guard.validFor().compareTo(ttl) < 0) {
-            isLost = !guard.renew(ttl);
+            isLost = !(nanos == NO_LIMIT ? guard.renew(ttl) : renewWithin(ttl, nanos));
         }
         if (isLost) {
             throw new LockLostException("the lock " + path + " was lost before this thread has locked it again", null);
+        }
+    }
+
+    private boolean renewWithin(Duration ttl, long nanos) {
+        long limit = Math.min(nanos, NO_LIMIT - OVERTIME) + OVERTIME;
+        try {
+            // Not interruptible, like tryLock().
+            return guard.renewAsync(ttl).orTimeout(limit, TimeUnit.NANOSECONDS).join();
+        } catch (CompletionException e) {
+            if (e.getCause() instanceof LockException known) {
+                throw known.inThisThread();
+            }
+            throw new CannotAcquireLockException("Failed to lock mutex at " + path + ": no answer in time", e.getCause());
         }
     }
 

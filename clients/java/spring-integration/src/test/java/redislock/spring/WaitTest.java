@@ -66,6 +66,20 @@ class WaitTest {
     }
 
     @Test
+    void a_bounded_re_entry_at_a_hung_server_ends_in_time_and_is_not_counted() throws Exception {
+        held.lock();
+        its.server.pause();
+        long start = System.nanoTime();
+        assertThrows(CannotAcquireLockException.class, held::tryLock);
+        assertThrows(CannotAcquireLockException.class, () -> held.tryLock(100, TimeUnit.MILLISECONDS));
+        long millis = TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - start);
+        assertTrue(millis >= 600 && millis < 2_000, "took " + millis + " ms");
+        its.server.resume();
+        held.unlock();
+        assertThrows(IllegalStateException.class, held::unlock);
+    }
+
+    @Test
     void an_interrupt_ends_an_interruptible_wait() throws Exception {
         FencedDistributedLock lock = registry.obtain("foo");
         held.lock();

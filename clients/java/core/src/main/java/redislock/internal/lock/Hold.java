@@ -223,6 +223,11 @@ public final class Hold implements Permit {
     }
 
     @Override
+    public CompletableFuture<Boolean> renewAsync(Duration lease) {
+        return forProgram(engine.answer(renewal.renewTo(Leases.checked(lease))));
+    }
+
+    @Override
     public boolean leave(Duration lease) {
         long nanos = Leases.checked(lease);
         Blocking.check();
@@ -275,15 +280,20 @@ public final class Hold implements Permit {
 
     @Override
     public CompletableFuture<Released> releaseAsync() {
-        CompletableFuture<Released> result = new CompletableFuture<>();
-        releaseOnce(false).whenComplete((released, error) -> engine.complete(() -> {
+        return forProgram(releaseOnce(false));
+    }
+
+    /** A future that completes on the client's executor. */
+    private <T> CompletableFuture<T> forProgram(CompletableFuture<T> inner) {
+        CompletableFuture<T> outer = new CompletableFuture<>();
+        inner.whenComplete((value, error) -> engine.complete(() -> {
             if (error != null) {
-                result.completeExceptionally(error);
+                outer.completeExceptionally(error);
             } else {
-                result.complete(released);
+                outer.complete(value);
             }
         }));
-        return result;
+        return outer;
     }
 
     @Override
