@@ -195,7 +195,8 @@ final class RegistryLock implements FencedDistributedLock {
             if (e.getCause() instanceof LockException known) {
                 throw known.inThisThread();
             }
-            throw new CannotAcquireLockException("Failed to lock mutex at " + path + ": no answer in time", e.getCause());
+            throw new CannotAcquireLockException("Failed to lock mutex at " + path + ": no answer in time",
+                    e.getCause());
         }
     }
 
