@@ -16,7 +16,9 @@ from redis.credentials import CredentialProvider
 from ..errors import ConfigError, ConnectionFailed, Error, NoAnswer, Untrusted, is_code, of_reply
 from ..statistics import Statistics
 from .bounds import within
-from .link import Link, OnItem
+from .forks import forks
+from .link import Link, OnItem, cut_off
+from .moment import now
 
 #: Options of redis-py that are about its own requests, pools and parsers.
 _NOT_FOR_LINKS = frozenset(
@@ -131,10 +133,21 @@ class Dialer:
             link.forget_socket()
 
     async def open(self, endpoint: Endpoint, login: Login, on_item: Optional[OnItem] = None) -> Link:
-        """Opens a connection within the response timeout.
+        """Opens a connection within the response timeout, and another one if the process has forked meanwhile: the
+        child has a copy of the socket that it does not know of, which would keep the connection open after the parent.
 
         :raises Error: when the node cannot be reached or refuses the login.
         """
+        end = now() + self.patience
+        while True:
+            ended = forks.ended
+            link = await self._open(endpoint, login, on_item, max(0.0, end - now()))
+            if forks.begun == ended:
+                self.counts.connections += 1
+                return link
+            link.close()
+
+    async def _open(self, endpoint: Endpoint, login: Login, on_item: Optional[OnItem], patience: float) -> Link:
         if self._is_closed:
             raise ConnectionFailed(endpoint.name, "the connections are closed")
         options = dict(login.options, socket_connect_timeout=self.patience, socket_timeout=self.patience)
@@ -147,7 +160,7 @@ class Dialer:
         except (redis_errors.RedisError, TypeError, ValueError) as error:
             raise ConfigError(f"{endpoint.name}: an option of the connection is invalid") from error
         try:
-            await within(self.patience, _connect(connection), lambda _: _abandon(connection))
+            await within(patience, _connect(connection), lambda _: _abandon(connection))
             return self._take_over(connection, endpoint.name, on_item)
         except asyncio.TimeoutError as error:
             raise NoAnswer(endpoint.name) from error
@@ -168,7 +181,6 @@ class Dialer:
         connection._writer = connection._reader = None
         link = Link(name, asyncio.get_running_loop(), on_item)
         link.adopt(writer, bytes(getattr(reader, "_buffer", b"")), self.patience)
-        self.counts.connections += 1
         self.links.add(link)
         return link
 
@@ -186,7 +198,7 @@ def _abandon(connection: AbstractConnection) -> None:
     """Closes what redis-py has left open after a failure."""
     writer = connection._writer
     if writer is not None:
-        writer.transport.abort()
+        cut_off(writer.transport)
         connection._writer = connection._reader = None
 
 

@@ -11,6 +11,7 @@ request that is given up earlier (the end of a wait, a cancelled task) leaves it
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import socket
 from collections import deque
@@ -90,7 +91,7 @@ class Link(asyncio.Protocol):
             return
         self.is_open = False
         if self._transport is not None:
-            self._transport.abort()
+            cut_off(self._transport)
         error = error or ConnectionFailed(self.name, "the connection was closed")
         pending, self._pending = self._pending, deque()
         for future in pending:
@@ -105,12 +106,14 @@ class Link(asyncio.Protocol):
         transport, self._transport = self._transport, None
         self.is_open = False
         peer = None if transport is None else transport.get_extra_info("socket")
+        if peer is None or peer.fileno() < 0:
+            # Closed, and not collected yet.
+            return
         raw = getattr(peer, "_sock", None)
-        if raw is not None:
-            os.close(raw.detach())
-        elif peer is not None and peer.fileno() >= 0:
-            # Of uvloop, which has no socket object.
-            os.close(peer.fileno())
+        # uvloop has no socket object.
+        descriptor = peer.fileno() if raw is None else raw.detach()
+        with contextlib.suppress(OSError):
+            os.close(descriptor)
 
     def data_received(self, data: bytes) -> None:
         """Hands the replies to their requests."""
@@ -157,6 +160,17 @@ class Link(asyncio.Protocol):
     def _close_late(self, future: asyncio.Future[Any]) -> None:
         if not future.done():
             self.close(NoAnswer(self.name))
+
+
+def cut_off(transport: asyncio.WriteTransport) -> None:
+    """Ends a connection at once, also while a forked process has a copy of its socket: closing the one descriptor would
+    not tell the server."""
+    peer = transport.get_extra_info("socket")
+    if peer is not None and peer.fileno() >= 0:
+        # A copy, because the socket object of uvloop has no `shutdown`.
+        with contextlib.suppress(OSError), socket.socket(fileno=os.dup(peer.fileno())) as copy:
+            copy.shutdown(socket.SHUT_RDWR)
+    transport.abort()
 
 
 def limit_unacknowledged(transport: asyncio.BaseTransport, patience: float) -> None:
