@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
+import linecache
 import multiprocessing
 import os
 import pathlib
@@ -167,6 +169,114 @@ def _python(script: str) -> subprocess.Popen[bytes]:
         stderr=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": SOURCE, "PYTHONDONTWRITEBYTECODE": "1"},
     )
+
+
+def test_a_fork_while_a_connection_is_opened(server: TestServer) -> None:
+    script = f"""
+import os, time, redis
+from redis_lock_client import Lock
+from redis_lock_client._engine import dial
+connect, children = dial._connect, []
+
+async def connect_and_fork(connection):
+    await connect(connection)
+    if not children:
+        children.append(os.fork())
+        if not children[0]:
+            # sleep: the child outlives the test
+            time.sleep(20)
+            os._exit(0)
+
+dial._connect = connect_and_fork
+Lock(redis.Redis(port={server.port}), "k", session=True).acquire()
+print("held", flush=True)
+os.kill(os.getpid(), 9)
+"""
+    process = _python(script)
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"held\n"
+    process.wait()
+    wait_for("the connections to end", lambda: not server.clients(), 5)
+    assert server.run("EXISTS k") == 0
+
+
+class Boom(BaseException):
+    """Raised by the handler of a signal."""
+
+
+def _raise_at(number: int) -> Callable[..., Any]:
+    """A trace function that raises before a line of the package, counted from 1."""
+    lines = 0
+
+    def trace(frame: Any, event: str, _: Any) -> Any:
+        nonlocal lines
+        if "redis_lock_client" not in frame.f_code.co_filename:
+            return None
+        # The end of a `with` statement is traced before its lock is released; a signal never comes there.
+        text = linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
+        if event == "line" and not text.startswith("with "):
+            lines += 1
+            if lines == number:
+                raise Boom
+        return trace
+
+    return trace
+
+
+@pytest.mark.parametrize("kind", ["lock", "multi", "session", "permit"])
+@pytest.mark.parametrize("phase", ["acquire", "release"])
+def test_an_interrupt_at_any_line_leaves_nothing(server: TestServer, kind: str, phase: str) -> None:
+    with Server(server.client()) as locks:
+        known: dict[str, Callable[[str], Any]] = {
+            "lock": lambda key: locks.lock(key),
+            "multi": lambda key: locks.multi_lock([key, key + "b"]),
+            "session": lambda key: locks.lock(key, session=True),
+            "permit": lambda key: locks.semaphore(key, limit=1),
+        }
+        interrupts = number = 0
+        while interrupts == number:
+            number += 1
+            lock = known[kind](f"k{number}")
+            held = lock.acquire() if phase == "release" else None
+            end = (held if kind == "permit" else lock).release if phase == "release" else lock.acquire
+            sys.settrace(_raise_at(number))
+            try:
+                held = end()
+            except Boom:
+                interrupts += 1
+            finally:
+                sys.settrace(None)
+            held = end = None
+            if kind != "permit" and lock.local.token is not None:
+                # What the program can still release.
+                with contextlib.suppress(client.NotOwned):
+                    lock.release()
+        assert interrupts > 15
+        gc.collect()
+        keys = [name for place in range(1, number + 1) for name in (f"k{place}", f"k{place}b")]
+        if kind == "permit":
+            assert locks.settled() == []
+            assert all(locks.semaphore(f"k{place}", limit=1).try_acquire() for place in range(1, number + 1))
+        else:
+            wait_for("no hold", lambda: server.observer.exists(*keys) == 0)
+        wait_for("no hold here", lambda: locks.statistics().holds == 0)
+
+
+def test_an_interrupted_close_goes_on(server: TestServer) -> None:
+    locks = Server(server.client())
+    lock = locks.lock("k")
+    lock.acquire()
+    with server.stopped():
+        sys.settrace(_raise_at(12))
+        try:
+            locks.close()
+        except Boom:
+            pass
+        finally:
+            sys.settrace(None)
+    locks.close()
+    assert server.run("EXISTS k") == 0
+    wait_for("the connections to end", lambda: not server.clients())
 
 
 def test_an_interrupt_withdraws_the_wait(server: TestServer) -> None:

@@ -141,7 +141,10 @@ class AnyLock:
     def _take(self, hold: Hold) -> Optional[Hold]:
         """Keeps a new hold; the one before, which this object can no longer release."""
         before = self._hold()
-        self.local.token, self.local.hold, self.local.pid = hold.claim.owner, hold, os.getpid()
+        local = self.local
+        # The token is last: a hold without its token is not there.
+        local.pid, local.hold = os.getpid(), hold
+        local.token = hold.claim.owner
         return before
 
     def _hold(self) -> Optional[Hold]:
@@ -156,12 +159,18 @@ class AnyLock:
         # A token that the program has set itself names another hold.
         return hold if local.token == hold.claim.owner else None
 
-    def _drop(self) -> tuple[Optional[Hold], Optional[Claim]]:
-        """Forgets the hold; or the claim of an owner that the program has set itself."""
-        hold = self._hold()
-        token = self.local.token
-        self.local.token = self.local.hold = None
-        return hold, None if hold is not None or token is None else self._claim(token)
+    def _to_release(self) -> tuple[Optional[Hold], Optional[Text]]:
+        """The hold; or the owner that the program has set itself."""
+        hold, token = self._hold(), self.local.token
+        if hold is None and token is None:
+            raise NotAcquired("Cannot release a lock that's not owned or is already unlocked.", self.name_text)
+        return hold, token if hold is None else None
+
+    def _forget(self, hold: Optional[Hold], token: Any = None) -> None:
+        """Forgets this hold, or this owner that the program has set itself, unless another one has taken its place."""
+        local = self.local
+        if local.token is token if hold is None else local.hold is hold:
+            local.token = local.hold = None
 
     def _claim(self, token: Text) -> Claim:
         return Claim(self._terms.keys, checked_owner(token, self._kind), self._kind)

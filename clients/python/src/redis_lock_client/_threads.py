@@ -19,8 +19,9 @@ from collections.abc import Coroutine
 from typing import Any, Callable, Generic, Optional, TypeVar, cast
 
 from ._engine.engine import Engine
+from ._engine.hold import Hold, OnLost
 from ._engine.source import Source, check_client, is_asyncio_client, source_of
-from ._engine.terms import RESPONSE_TIMEOUT
+from ._engine.terms import RESPONSE_TIMEOUT, Terms
 from ._workers import Workers
 from .errors import Closed, ConfigError
 from .statistics import Statistics
@@ -58,11 +59,13 @@ class Home:
             raise Closed("the server object is closed")
 
     def close(self) -> None:
-        """Closes the engine, and waits for that."""
-        if self.is_closed:
-            return
+        """Closes the engine, and waits for that. Called again after an interrupt, it goes on."""
         self.is_closed = True
-        _portal.close(self)
+        try:
+            _portal.close(self)
+        except BaseException:
+            self.retire()
+            raise
 
     def retire(self) -> None:
         """Closes the engine when nothing is held or waited for any more. Does not wait; called by any thread."""
@@ -91,6 +94,50 @@ class Home:
     def _ended(self) -> None:
         self.engine = None
         _portal.ended(self)
+
+
+class Delivery:
+    """The hold of an acquisition on its way to its object. A signal handler may raise at any moment in the thread that
+    acquires; what has not arrived then is given back."""
+
+    def __init__(self, home: Home) -> None:
+        self._home = home
+        self._parcel = _Parcel()
+        # Also if the handler raises again, before `fail` is called.
+        self._dropped = weakref.finalize(self, home.post, self._parcel.give_back)
+        self._dropped.atexit = False
+
+    def acquire(self, engine: Engine, terms: Terms, wait: Optional[float], on_lost: Optional[OnLost]) -> Any:
+        """Acquires as :meth:`Engine.acquire` does."""
+        return self._parcel.fill(engine.acquire(terms, wait, on_lost))
+
+    def end(self) -> None:
+        """The hold has arrived, or there is none."""
+        self._dropped.detach()
+
+    def fail(self) -> None:
+        """Gives the hold back, also one that is still to come."""
+        self._home.post(self._parcel.give_back)
+        self._dropped.detach()
+
+
+class _Parcel:
+    """Used in the thread of the loop."""
+
+    def __init__(self) -> None:
+        self._hold: Optional[Hold] = None
+        self._is_returned = False
+
+    async def fill(self, work: Coroutine[Any, Any, Optional[Hold]]) -> Optional[Hold]:
+        self._hold = await work
+        if self._is_returned:
+            self.give_back()
+        return self._hold
+
+    def give_back(self) -> None:
+        self._is_returned = True
+        if self._hold is not None:
+            self._hold.give_back()
 
 
 class _Call(Generic[T]):
@@ -188,8 +235,8 @@ class _Portal:
         self._lock = threading.RLock()
         self._loop: Optional[asyncio.AbstractEventLoop] = None
         self._thread: Optional[threading.Thread] = None
-        #: Calls that wait.
-        self._calls = 0
+        #: Calls that wait. Weak, in case a signal handler raises before one is removed.
+        self._calls: weakref.WeakSet[_Call[Any]] = weakref.WeakSet()
         #: Changed by the thread of the loop only.
         self._homes: set[Home] = set()
 
@@ -202,7 +249,7 @@ class _Portal:
         call = _Call(home, work)
         with self._lock:
             loop = self._loop or self._start()
-            self._calls += 1
+            self._calls.add(call)
         try:
             loop.call_soon_threadsafe(call.start)
             return call.wait()
@@ -211,7 +258,7 @@ class _Portal:
             raise
         finally:
             with self._lock:
-                self._calls -= 1
+                self._calls.discard(call)
                 if not self._calls and not self._homes:
                     loop.call_soon_threadsafe(self._stop_if_unused, loop)
 
@@ -250,11 +297,16 @@ class _Portal:
         thread = threading.Thread(target=_run, args=(loop,), name="redis-lock", daemon=True)
         try:
             thread.start()
-        except RuntimeError:
-            # The interpreter ends, or the process has too many threads.
-            loop.close()
+            self._loop, self._thread = loop, thread
+        except BaseException as error:
+            self._loop = self._thread = None
+            if isinstance(error, RuntimeError) and thread.ident is None:
+                # The interpreter ends, or the process has too many threads.
+                loop.close()
+            else:
+                # A signal handler has raised, and the thread may run.
+                loop.call_soon_threadsafe(loop.stop)
             raise
-        self._loop, self._thread = loop, thread
         return loop
 
     def _stop_if_unused(self, loop: asyncio.AbstractEventLoop) -> None:

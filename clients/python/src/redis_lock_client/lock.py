@@ -15,7 +15,7 @@ from ._engine.hold import Hold
 from ._engine.loss import Notice
 from ._engine.terms import Text, checked_lease, checked_span
 from ._options import Number
-from ._threads import Home, home_of
+from ._threads import Delivery, Home, home_of
 from .errors import Closed, Error, NotAcquired, NotOwned
 from .outcome import LostReason, Mode, Released
 
@@ -82,13 +82,24 @@ class ThreadLock(AnyLock):
         wait = self._wait_of(blocking, blocking_timeout)
         terms = self._terms_for(token)
         on_lost = None if self._on_lost is None else self._tell
-        hold = self._home.call(lambda engine: engine.acquire(terms, wait, on_lost))
-        if hold is None:
-            return False
-        before = self._take(hold)
-        if before is not None:
-            self._home.post(before.give_back)
-        return True
+        delivery = Delivery(self._home)
+        hold = before = None
+        try:
+            hold = self._home.call(lambda engine: delivery.acquire(engine, terms, wait, on_lost))
+            if hold is not None:
+                before = self._hold()
+                self._take(hold)
+                if before is not None:
+                    self._home.post(before.give_back)
+            delivery.end()
+            return hold is not None
+        except BaseException:
+            delivery.fail()
+            if hold is not None and self.local.hold is hold:
+                self._forget(hold)
+                if before is not None:
+                    self._home.post(before.give_back)
+            raise
 
     def _tell(self, reason: LostReason) -> None:
         # Not in the engine's thread: the function may take its time.
@@ -122,10 +133,16 @@ class ThreadLock(AnyLock):
         :raises NotAcquired: when this object does not hold it.
         :raises ConnectionFailed: when the server did not answer in time.
         """
-        hold, claim = self._drop()
-        if hold is None and claim is None:
-            raise NotAcquired("Cannot release a lock that's not owned or is already unlocked.", self.name_text)
-        self._release(hold, claim)
+        hold, token = self._to_release()
+        try:
+            self._release(hold, None if token is None else self._claim(token))
+        except BaseException:
+            # A signal handler may have raised before the release began. Otherwise this does nothing.
+            if hold is not None:
+                self._home.post(hold.give_back)
+            raise
+        finally:
+            self._forget(hold, token)
 
     def do_release(self, expected_token: Text) -> None:
         """Releases the hold of this owner, which another object may have acquired."""

@@ -28,7 +28,7 @@ from ._engine.terms import (
     checked_wait,
 )
 from ._options import Number
-from ._threads import Home, home_of, sync_source_of
+from ._threads import Delivery, Home, home_of, sync_source_of
 from .errors import Closed, ConfigError, Error, bad_reply
 from .lock import Lock, Lost
 from .multi_lock import MultiLock
@@ -251,15 +251,18 @@ class Permit:
     def release(self) -> Released:
         """Gives the permit back (``SEM.RELEASE``). Raises, and goes on in the background, as :meth:`Lock.release`."""
         hold = self._hold
-        self._dropped.detach()
 
         async def release(_: Engine) -> Released:
             return Released.NOT_HELD if hold.notice.is_over else await hold.release()
 
         try:
-            return self._home.call(release)
-        except Closed:
-            if self._home.is_closed:
+            released = self._home.call(release)
+            self._dropped.detach()
+            return released
+        except BaseException as error:
+            # A signal handler may have raised before the release began. Otherwise this does nothing.
+            self._dropped()
+            if isinstance(error, Closed) and self._home.is_closed:
                 return Released.NOT_HELD
             raise
 
@@ -325,8 +328,15 @@ class Semaphore:
 
     def _acquire(self, wait: Optional[float]) -> Optional[Permit]:
         terms, on_lost = self._terms, None if self._on_lost is None else self._tell
-        hold = self._home.call(lambda engine: engine.acquire(terms, wait, on_lost))
-        return None if hold is None else Permit(self._home, hold)
+        delivery = Delivery(self._home)
+        try:
+            hold = self._home.call(lambda engine: delivery.acquire(engine, terms, wait, on_lost))
+            permit = None if hold is None else Permit(self._home, hold)
+            delivery.end()
+            return permit
+        except BaseException:
+            delivery.fail()
+            raise
 
     def _tell(self, reason: LostReason) -> None:
         threading.Thread(target=self._on_lost, args=(reason,), name="redis-lock-lost", daemon=True).start()

@@ -54,12 +54,15 @@ class Home:
                 self._ended(loop)
 
     async def close(self) -> None:
-        """Closes the engine of the running loop; no other can be used any more."""
+        """Closes the engine of the running loop; no other can be used any more. Called again after a cancellation, it
+        goes on."""
         self.is_closed = True
-        engine = self._engines.pop(asyncio.get_running_loop(), None)
-        if engine is not None:
-            await engine.close()
-        self.retire()
+        engine = self._engines.get(asyncio.get_running_loop())
+        try:
+            if engine is not None:
+                await engine.close()
+        finally:
+            self.retire()
 
     def retire(self) -> None:
         """The engines close when nothing is held or waited for any more. Called by any thread."""

@@ -129,10 +129,9 @@ class TaskLock(AnyLock):
         :raises NotAcquired: when this object does not hold it.
         :raises ConnectionFailed: when the server did not answer in time.
         """
-        hold, claim = self._drop()
-        if hold is None and claim is None:
-            raise NotAcquired("Cannot release a lock that's not owned or is already unlocked.", self.name_text)
-        await self._release(hold, claim)
+        hold, token = self._to_release()
+        self._forget(hold, token)
+        await self._release(hold, None if token is None else self._claim(token))
 
     async def do_release(self, expected_token: Text) -> None:
         """Releases the hold of this owner, which another object may have acquired."""
