@@ -251,6 +251,10 @@ class Proxy:
         self._holds: list[bytes] = []
         self._may_go = threading.Event()
         self._goes_on = True
+        self._ends: list[bytes] = []
+        self._breaks: list[bytes] = []
+        self._is_broken = False
+        self._dead: set[socket.socket] = set()
         #: The requests that were held back.
         self.held = 0
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -268,6 +272,23 @@ class Proxy:
         self._may_go.clear()
         self._goes_on = goes_on
         self._holds.append(text)
+
+    def cut_after(self, text: bytes) -> None:
+        """A connection ends behind the next data with this text."""
+        self._ends.append(text)
+
+    def break_network(self, text: bytes = b"") -> None:
+        """No data passes any more and no end of a connection, and new connections fail; with a text: from the next
+        request on that has it."""
+        if text:
+            self._breaks.append(text)
+        else:
+            self._is_broken = True
+            self._dead.update(self._sockets)
+
+    def mend_network(self) -> None:
+        """New connections are made again. The old ones stay as they are."""
+        self._is_broken = False
 
     def let_go(self) -> None:
         self._may_go.set()
@@ -296,6 +317,9 @@ class Proxy:
         with contextlib.suppress(OSError):
             while True:
                 near, _ = self._listener.accept()
+                if self._is_broken:
+                    near.close()
+                    continue
                 try:
                     far = socket.create_connection(("127.0.0.1", self._target))
                 except OSError:
@@ -309,7 +333,18 @@ class Proxy:
         with contextlib.suppress(OSError):
             while True:
                 data = here.recv(65_536)
+                if not is_reply and self._breaks and self._breaks[0] in data:
+                    self._breaks.pop(0)
+                    self.break_network()
+                if here in self._dead:
+                    if not data:
+                        return
+                    continue
                 if not data:
+                    break
+                if self._ends and self._ends[0] in data:
+                    self._ends.pop(0)
+                    there.sendall(data)
                     break
                 if is_reply and self._loses and self._loses[0] in data:
                     self._loses.pop(0)

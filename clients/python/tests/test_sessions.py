@@ -306,6 +306,91 @@ def test_a_release_goes_on_in_the_background(server: TestServer) -> None:
         assert not lock.lost.is_set()
 
 
+@pytest.mark.parametrize("owner", [None, "me"])
+def test_a_grant_that_is_not_confirmed_is_undone(server: TestServer, proxy: Proxy, owner: str | None) -> None:
+    with Server(redis.Redis(port=proxy.port), response_timeout=0.5) as locks:
+        proxy.break_network(b"LOCK.RENEW")
+        with pytest.raises(client.ConnectionFailed):
+            locks.lock("k", session=True, owner=owner).acquire(blocking_timeout=0.1)
+        assert holder(server)[b"session"] == 1, "the server does not know of the end of the connection"
+        proxy.mend_network()
+        wait_for("the release", lambda: server.run("EXISTS k") == 0)
+        assert locks.settled() == []
+
+
+@pytest.mark.parametrize("is_released", [True, False])
+def test_a_network_that_is_broken_for_longer_than_the_lease(
+    start: Callable[..., TestServer], is_released: bool
+) -> None:
+    server = start(*SHORT)
+    proxy = Proxy(server.port)
+    with Server(redis.Redis(port=proxy.port), response_timeout=0.3) as locks:
+        lock = locks.lock("k", session=True)
+        lock.acquire()
+        proxy.break_network()
+        if is_released:
+            with pytest.raises(client.ConnectionFailed):
+                lock.release()
+        # sleep: longer than the lease and the response timeout
+        time.sleep(2.5)
+        assert lock.lost.is_set() is not is_released
+        assert holder(server)[b"session"] == 1, "the server renews it"
+        proxy.mend_network()
+        wait_for("the release", lambda: server.run("EXISTS k") == 0)
+        assert locks.settled() == []
+    proxy.close()
+
+
+def test_a_connection_that_ends_at_once_is_reported(server: TestServer, proxy: Proxy) -> None:
+    reported: list[LostReason] = []
+    with Server(redis.Redis(port=proxy.port)) as locks:
+        for number in range(5):
+            proxy.cut_after(b"held-ms")
+            lock = locks.lock(f"k{number}", session=True, on_lost=reported.append)
+            with contextlib.suppress(client.ConnectionFailed):
+                # The end may come first: then there is another attempt.
+                lock.acquire(blocking_timeout=2)
+        losses = locks.statistics().losses
+        wait_for("the functions", lambda: len(reported) == losses)
+
+
+def test_a_function_that_cannot_be_called(start: Callable[..., TestServer], monkeypatch: pytest.MonkeyPatch) -> None:
+    server = start(*SHORT)
+    begin = threading.Thread.start
+
+    def no_thread(self: threading.Thread) -> None:
+        if self.name == "redis-lock-lost":
+            raise RuntimeError("can't start new thread")
+        begin(self)
+
+    monkeypatch.setattr(threading.Thread, "start", no_thread)
+    proxy = Proxy(server.port)
+    with Server(redis.Redis(port=proxy.port), response_timeout=0.3) as locks:
+        lock = locks.lock("k", session=True, on_lost=print)
+        lock.acquire()
+        proxy.break_network()
+        assert lock.lost.wait(3)
+        proxy.mend_network()
+        wait_for("the end of the hold with its lease", lambda: server.run("EXISTS k") == 0)
+    proxy.close()
+
+
+def test_many_readers_do_not_read_each_other(start: Callable[..., TestServer]) -> None:
+    server = start(*SHORT)
+
+    async def work() -> None:
+        async with client.asyncio.Server(redis.asyncio.Redis(port=server.port)) as locks:
+            readers = [locks.lock("k", session=True, mode=Mode.READ) for _ in range(60)]
+            await asyncio.gather(*(reader.acquire() for reader in readers))
+            await until("renewals", lambda: locks.statistics().renewals >= 240)
+            assert not any(reader.lost.is_set() for reader in readers)
+            assert all(0.5 < reader.valid_for() < 1.5 for reader in readers)
+
+    run(work())
+    calls = server.observer.info("commandstats")
+    assert calls["cmdstat_lock.info"]["calls"] < calls["cmdstat_lock.renew"]["calls"] / 2
+
+
 def test_a_closed_server_leaves_nothing(server: TestServer) -> None:
     server.hold()
     locks = Server(server.client())

@@ -37,8 +37,8 @@ async def acquire(engine: Engine, terms: Terms, wait: Optional[float], on_lost: 
     if hold is None:
         counts.acquisitions_refused += 1
     else:
-        # Nothing has run in the loop since the grant.
-        hold.on_lost = on_lost
+        # It may be lost already: since the grant in a task of its own, the connection of a session may have ended.
+        hold.tell(on_lost)
         counts.acquisitions += 1
     return hold
 

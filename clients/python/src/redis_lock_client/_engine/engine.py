@@ -24,6 +24,7 @@ from .release import Background, release_until
 from .reservation import Names
 from .resp import field
 from .router import MAX_IDLE, Router
+from .session import ReadersLease
 from .source import Source
 from .terms import OVERTIME, Terms
 from .tickets.desk import Desk
@@ -56,6 +57,8 @@ class Engine:
         self.router = Router(source, self.dialer, self.spawn)
         self.background = Background()
         self.names = Names(source)
+        #: By the name of the node.
+        self.readers_leases: dict[str, ReadersLease] = {}
         self.holds: set[Hold] = set()
         #: The lost holds that the program still refers to. Weak, so that one that is not released takes no memory.
         self.lost_holds: weakref.WeakSet[Hold] = weakref.WeakSet()

@@ -58,10 +58,13 @@ class Hold:
         #: Called with the reason of a loss.
         self.on_lost: Optional[OnLost] = None
         self.margin = terms.margin
+        #: When a longer lease ends that was asked for without success, but may have been given to some of the keys.
+        self._extended_until = 0.0
         self.renews = terms.renews
         self._leftovers = leftovers
         # `LOCK.MRENEW` has no tokens. If the request of the acquisition may be served once more, it could take a lost
-        # key again, under another token, and the renewal would not show that the key was lost in between.
+        # key again, under another token, and the renewal would not show that the key was lost in between. So until the
+        # first renewal after that, each key is renewed alone.
         self._names_tokens = claim.is_multi and leftovers.acquires_until is not None
         self._renewing: Optional[asyncio.Task[None]] = None
         self._renew_timer: Optional[asyncio.TimerHandle] = None
@@ -80,6 +83,11 @@ class Hold:
     @property
     def _loss_at(self) -> float:
         return self.confirmed.steady + reported_after(self.lease, self.margin)
+
+    @property
+    def ends(self) -> float:
+        """When the server's lease is over at the latest, so that nothing is left to be released."""
+        return max(self.confirmed.steady + self.lease, self._extended_until)
 
     def valid_for(self) -> float:
         """How long the lock is certainly still held, in seconds. Called by any thread."""
@@ -116,8 +124,22 @@ class Hold:
             self.engine.lost_holds.add(self)
             self._forgotten = weakref.finalize(self, _forget, self.engine.counts)
             self._forgotten.atexit = False
-            if self.on_lost is not None:
+            self._tell(reason)
+
+    def tell(self, on_lost: Optional[OnLost]) -> None:
+        """Calls this function when the lock is lost; at once if it is."""
+        self.on_lost = on_lost
+        if self.notice.reason is not None:
+            self._tell(self.notice.reason)
+
+    def _tell(self, reason: LostReason) -> None:
+        if self.on_lost is not None:
+            try:
                 self.on_lost(reason)
+            except Exception as error:
+                # No thread can be started, for example. What else the loss needs is done all the same.
+                context = {"message": "redis-lock: the function on_lost was not called", "exception": error}
+                self.engine.loop.call_exception_handler(context)
 
     def _stop_renewal(self) -> None:
         if self._renew_timer is not None:
@@ -158,6 +180,7 @@ class Hold:
                     return
                 engine.counts.renewals_failed += 1
                 if number is not None:
+                    self._extended_until = max(self._extended_until, now() + self.lease)
                     self.lose(LostReason.TAKEN)
                     return
             await asyncio.sleep(pause)
@@ -168,14 +191,17 @@ class Hold:
 
     async def _ask(self, caller: Caller, patience: float) -> Optional[int]:
         """The number of keys that the server has renewed. None: a reply that is none of the module's."""
-        if not self._names_tokens:
-            reply = await caller.call(self.renewal(self.lease), patience)
-            return reply if isinstance(reply, int) else None
-        for one, token in zip(self.claim.each(), self.tokens):
-            reply = await caller.call(commands.renew(one, self.lease, (token,)), patience)
-            if reply != 1:
-                return reply if isinstance(reply, int) else None
-        return len(self.claim.keys)
+        sent = now()
+        number = await renew_all(caller, self.claim, self.lease, self.tokens, self._names_tokens, patience)
+        self._renewed(sent, number)
+        return number
+
+    def _renewed(self, sent: float, number: Optional[int]) -> None:
+        """After a renewal of all keys that could not be served before the request of the acquisition, that one is no
+        longer a danger."""
+        until = self._leftovers.acquires_until
+        if number == len(self.claim.keys) and (until is None or sent > until):
+            self._names_tokens = False
 
     async def set_lease(self, lease: float) -> None:
         """Gives the lock this lease from now on.
@@ -186,17 +212,21 @@ class Hold:
         self._stop_renewal()
         begun = Moment()
         try:
-            sent = await renew_once(self.engine, self.claim, lease, self.tokens)
+            sent = await renew_once(self.engine, self.claim, lease, self.tokens, self._names_tokens)
         except NotOwned:
+            self._extended_until = max(self._extended_until, now() + lease)
             self.lose(LostReason.TAKEN)
             raise
         except BaseException:
+            # A request without a reply may still be served for a while.
+            self._extended_until = max(self._extended_until, now() + self.engine.patience + lease)
             # It may have been served: the shorter lease counts.
             if begun.steady + lease < self.confirmed.steady + self.lease:
                 self._count_from(begun, lease)
             elif self.notice.reason is None and not self.notice.is_over:
                 self._schedule_renewal()
             raise
+        self._renewed(sent.steady, len(self.claim.keys))
         self._count_from(sent, lease)
 
     def _count_from(self, sent: Moment, lease: float) -> None:
@@ -286,10 +316,10 @@ class Hold:
             undo = Undo(
                 self.engine,
                 self.claim,
-                self.lease,
+                max(self.lease, self.ends - now()),
                 first,
                 tokens=self.tokens,
-                ends=self.confirmed.steady + self.lease,
+                ends=self.ends,
                 acquires_until=until,
                 releases_until=releases_until,
                 reservation=leftovers.reservation,
@@ -302,19 +332,53 @@ def _forget(counts: Statistics) -> None:
     counts.holds -= 1
 
 
-async def renew_once(engine: Engine, claim: Claim, lease: float, tokens: Optional[Tokens]) -> Moment:
+async def renew_all(
+    caller: Caller,
+    claim: Claim,
+    lease: float,
+    tokens: Optional[Tokens],
+    is_each: bool,
+    patience: float,
+    limit: Optional[float] = None,
+) -> Optional[int]:
+    """Renews once; the number of keys that the server has renewed. None: a reply that is none of the module's.
+
+    :param is_each: whether each of several keys is renewed alone, under its token.
+    """
+    if not (is_each and claim.is_multi):
+        try:
+            reply = await caller.call(commands.renew(claim, lease, tokens), patience, limit)
+            return reply if isinstance(reply, int) else None
+        except Refused as error:
+            # While a slot moves from node to node, no request with keys of both is served.
+            if not claim.is_multi or error.code != "TRYAGAIN":
+                raise
+    number = 0
+    for place, one in enumerate(claim.each()):
+        token = None if tokens is None else (tokens[place],)
+        reply = await caller.call(commands.renew(one, lease, token), patience, limit)
+        if reply != 1:
+            return number if isinstance(reply, int) else None
+        number += 1
+    return number
+
+
+async def renew_once(
+    engine: Engine, claim: Claim, lease: float, tokens: Optional[Tokens], is_each: bool = False
+) -> Moment:
     """Renews until the server replies, at most for the response timeout; a moment before the confirmed request.
+
+    :param is_each: whether each of several keys is renewed alone, under its token.
 
     :raises NotOwned: when the hold is over, or the key holds something else.
     """
     caller = Caller(engine, claim.key)
-    command = commands.renew(claim, lease, tokens)
     end = now() + engine.patience
     pause = Pause()
     while True:
         sent = Moment()
         try:
-            reply = await caller.call(command, engine.patience / 2, end)
+            number = await renew_all(caller, claim, lease, tokens, is_each, engine.patience / 2, end)
         except Error as error:
             if isinstance(error, Refused) and error.code in ("WRONGTYPE", "LOCKTYPE"):
                 raise NotOwned("the key holds something else by now") from error
@@ -322,9 +386,9 @@ async def renew_once(engine: Engine, claim: Claim, lease: float, tokens: Optiona
                 raise
             await pause.sleep()
             continue
-        if reply == len(claim.keys):
+        if number == len(claim.keys):
             engine.counts.renewals += 1
             return sent
-        if isinstance(reply, int):
+        if number is not None:
             raise NotOwned("the lock is not held any more")
         raise bad_reply(engine.name)

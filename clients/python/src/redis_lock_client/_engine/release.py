@@ -17,7 +17,7 @@ from . import commands
 from .caller import Caller
 from .commands import Claim, Tokens
 from .moment import Pause, latest, left, now
-from .reservation import Reservation
+from .reservation import Name, Reservation
 from .slices import ParkedSlices
 
 if TYPE_CHECKING:
@@ -48,12 +48,14 @@ class ReleaseResult(NamedTuple):
     error: Optional[Error]
     #: The time until which an unanswered one may still be served.
     under_way_until: Optional[float]
+    #: The keys that the error is about.
+    failed: tuple[bytes, ...] = ()
 
 
 async def release_until(
     engine: Engine, claim: Claim, tokens: Optional[Tokens], end: float, over: Optional[float] = None
 ) -> ReleaseResult:
-    """Sends a release until it is answered, at least once. If one of several keys is refused, each is released alone.
+    """Sends a release until it is answered, at least once. Several keys that are refused are released one by one.
 
     :param end: no further attempt begins after this moment.
     :param over: no attempt lasts beyond this moment.
@@ -70,10 +72,10 @@ async def release_until(
             error = failure
             if caller.was_unanswered():
                 until = now() + engine.patience
-        if claim.is_multi and isinstance(error, Refused) and not error.is_passing:
+        if claim.is_multi and isinstance(error, Refused) and (not error.is_passing or error.code == "TRYAGAIN"):
             return await _release_each(engine, claim, tokens, end, over, until)
         if not error.is_passing or now() + pause.next >= end:
-            return ReleaseResult(Released.NOT_HELD, error, until)
+            return ReleaseResult(Released.NOT_HELD, error, until, claim.keys)
         await pause.sleep()
 
 
@@ -85,10 +87,16 @@ async def _release_each(
     over: Optional[float],
     until: Optional[float],
 ) -> ReleaseResult:
-    """One of the keys holds something else by now, or the user may not release several together."""
+    """One of the keys holds something else by now, the user may not release several together, or their slot moves from
+    node to node, and then no request with keys of both is served."""
     released = Released.YES
     failure: Optional[Error] = None
+    failed: list[bytes] = []
     for place, one in enumerate(claim.each()):
+        if failure is not None and failure.is_passing and now() >= end:
+            # An attempt lasts for up to half of the response timeout, and there may be many keys.
+            failed.append(one.key)
+            continue
         result = await release_until(engine, one, None if tokens is None else (tokens[place],), end, over)
         until = latest(until, result.under_way_until)
         error = result.error
@@ -96,9 +104,10 @@ async def _release_each(
             released = Released.NOT_HELD
         elif error is not None:
             failure = failure or error
+            failed.append(one.key)
         elif result.released is Released.NOT_HELD:
             released = Released.NOT_HELD
-    return ReleaseResult(released, failure, until)
+    return ReleaseResult(released, failure, until, tuple(failed))
 
 
 class Undo:
@@ -150,13 +159,14 @@ class Undo:
         """The first release."""
         if self.first is not First.NOTHING:
             tokens = self.tokens if self.first is First.GRANT else None
-            error = await self._release(tokens, self.ends)
+            result = await self._release(tokens, self.ends)
+            error = result.error
             counts = self.engine.counts
             # If nothing can have been granted, a refusal is that of the acquire again and is no failure.
             may_hold = self.first in (First.GRANT, First.TICKET) or self.acquires_until is not None
             if error is not None and (may_hold or error.is_passing):
                 counts.releases_failed += 1
-                self.engine.background.fail(self.claim, error)
+                self.engine.background.fail(result.failed, error)
             elif error is None and self.first is First.GRANT:
                 counts.releases += 1
 
@@ -174,20 +184,29 @@ class Undo:
         await self._end_reservation()
         for moment in (now() + _A_MOMENT, last):
             await asyncio.sleep(max(0.0, moment - now()))
-            if names is not None:
-                # If another acquisition has reserved the name meanwhile, the server counts the late request as that
-                # one's.
-                self.reservation = self.engine.names.try_reserve(names)
-                if self.reservation is None:
-                    continue
-            await self._release(None)
-            await self._end_reservation()
+            if names is None:
+                await self._release(None)
+            elif not await self._release_reserved(self.claim, names) and self.claim.is_multi:
+                for one, name in zip(self.claim.each(), names):
+                    await self._release_reserved(one, (name,))
 
-    async def _release(self, tokens: Optional[Tokens], ends: Optional[float] = None) -> Optional[Error]:
+    async def _release_reserved(self, claim: Claim, names: tuple[Name, ...]) -> bool:
+        """Releases under these names. False if another acquisition has reserved one of them meanwhile: the server
+        counts the late request as that one's."""
+        self.reservation = self.engine.names.try_reserve(names)
+        if self.reservation is None:
+            return False
+        await self._release(None, claim=claim)
+        await self._end_reservation()
+        return True
+
+    async def _release(
+        self, tokens: Optional[Tokens], ends: Optional[float] = None, claim: Optional[Claim] = None
+    ) -> ReleaseResult:
         end = now() + self.lease if ends is None else ends
-        result = await release_until(self.engine, self.claim, tokens, end)
+        result = await release_until(self.engine, claim or self.claim, tokens, end)
         self.releases_until = latest(self.releases_until, result.under_way_until)
-        return result.error
+        return result
 
     async def _end_reservation(self) -> None:
         """Waits until no release can still be served, which would end the next hold under this name."""
@@ -223,8 +242,8 @@ class Background:
                     waiter.set_result(None)
             self._waiting.clear()
 
-    def fail(self, claim: Claim, error: Error) -> None:
-        self._failed.extend((key, error) for key in claim.keys)
+    def fail(self, keys: tuple[bytes, ...], error: Error) -> None:
+        self._failed.extend((key, error) for key in keys)
         # A program that never calls `settled` must not fill its memory.
         del self._failed[:-_MOST_FAILED]
 

@@ -3,8 +3,11 @@
 Each has a connection of its own, which carries the acquisition and the wait and which the hold keeps. The server renews
 the lease while the connection lives. After every third of the lease the hold asks on that connection whether it still
 has the lock, because a paused server keeps its connections open while the leases end. That request names no lease, so
-the hold stays bound. An abandoned acquisition is undone as any other, because the server may not notice the end of its
-connection.
+the hold stays bound.
+
+If the network is broken, the server does not notice the end of the connection and renews the lease for as long as that
+lasts. So whatever ends without an answer of the server is released through another connection: an abandoned
+acquisition, a release, and a hold whose connection has failed.
 """
 
 from __future__ import annotations
@@ -13,13 +16,13 @@ import asyncio
 from typing import TYPE_CHECKING, Any, NamedTuple, Optional
 
 from ..errors import ConnectionFailed, Error, Refused, bad_reply, of_reply
-from ..outcome import LostReason
+from ..outcome import LostReason, Mode
 from . import commands
 from .caller import Caller
 from .commands import Claim, Command, Tokens
 from .hold import FINAL, Hold, Leftovers
 from .link import Link
-from .moment import FIRST_PAUSE, Moment, Pause, left, now
+from .moment import FIRST_PAUSE, Moment, Pause, left, now, part_of
 from .release import First, Undo
 from .reservation import Reservation
 from .resp import ErrorReply, field, pack
@@ -30,6 +33,10 @@ if TYPE_CHECKING:
 
 #: The shortest time for which a request is parked.
 _SHORTEST_SLICE = 0.001
+#: How long a release without a reply is repeated. No lease bounds it, since the server renews that.
+_RELEASED_FOR = 600.0
+#: How many readers are read at a renewal, on average.
+_READERS_READ = 4
 
 
 class _Lease(NamedTuple):
@@ -52,15 +59,35 @@ async def _ask(link: Link, command: Command, patience: float) -> Any:
     raise of_reply(link.name, reply.text)
 
 
-async def _confirm(link: Link, claim: Claim, tokens: Tokens, patience: float) -> Optional[_Lease]:
-    """Asks whether the hold lasts, and reads its lease, which is a setting of the server. None: it does not last."""
+class ReadersLease(NamedTuple):
+    """The lease of sessions of a node, and how many readers were listed when it was read."""
+
+    lease: float
+    readers: int
+
+
+async def _confirm(engine: Engine, link: Link, claim: Claim, tokens: Tokens, patience: float) -> Optional[_Lease]:
+    """Asks whether the hold lasts, and reads its lease, which is a setting of the server. None: it does not last.
+
+    ``LOCK.INFO`` lists all readers. If each of many readers read it at each renewal, the time for that would grow with
+    the square of their number, so with more of them each reads it more rarely.
+    """
+    sent = Moment()
     if await _ask(link, commands.renew_bound(claim, tokens), patience) != 1:
         return None
+    is_reader = claim.kind.mode is Mode.READ
+    known = engine.readers_leases.get(link.name) if is_reader else None
+    if known is not None and part_of(known.readers) > _READERS_READ:
+        # The request has set this lease.
+        return _Lease(known.lease, sent)
     sent = Moment()
     info = await _ask(link, (b"LOCK.INFO", claim.key), patience)
-    for holder in field(info, b"holders") or []:
+    holders = field(info, b"holders") or []
+    for holder in holders:
         millis = field(holder, b"pttl")
         if field(holder, b"owner") == claim.owner and isinstance(millis, int) and millis >= 0:
+            if is_reader:
+                engine.readers_leases[link.name] = ReadersLease(millis / 1000, len(holders))
             return _Lease(millis / 1000, sent)
     return None
 
@@ -92,11 +119,23 @@ class SessionHold(Hold):
         self.lose(LostReason.DISCONNECTED)
 
     def lose(self, reason: LostReason) -> None:
-        super().lose(reason)
         if self._end is None:
             # The end of the connection would release the lock at once, and the holder has yet to stop.
             rest = max(0.0, self.lease - self.confirmed.elapsed())
-            self._end = self.engine.loop.call_later(rest, self._disconnect)
+            self._end = self.engine.loop.call_later(rest, self._end_lease)
+        super().lose(reason)
+
+    def _end_lease(self) -> None:
+        """Ends a lost hold with its lease."""
+        self._disconnect()
+        if self.notice.reason in (LostReason.DISCONNECTED, LostReason.UNCONFIRMED):
+            # The server may not have noticed the end of the connection.
+            undo = Undo(self.engine, self.claim, self.lease, First.GRANT, tokens=self.tokens, ends=self.ends)
+            undo.start()
+
+    @property
+    def ends(self) -> float:
+        return now() + _RELEASED_FOR
 
     def _disconnect(self) -> None:
         if self._end is not None:
@@ -113,7 +152,7 @@ class SessionHold(Hold):
         while self.notice.reason is None and not self.notice.is_over:
             try:
                 # There is no other connection to try, so the request may take the whole lease.
-                lease = await _confirm(self._link, self.claim, self.tokens, self.lease)
+                lease = await _confirm(self.engine, self._link, self.claim, self.tokens, self.lease)
             except Error as error:
                 counts.renewals_failed += 1
                 if isinstance(error, Refused) and error.code in FINAL:
@@ -144,6 +183,8 @@ class SessionAttempt:
         self._link: Optional[Link] = None
         #: The time until which an abandoned request may still be served.
         self._until: Optional[float] = None
+        #: Whether a grant was not confirmed. Its connection is closed, which the server may not notice.
+        self._may_hold = False
         #: Whether the wait is counted in the statistics.
         self._waits = False
         self._is_over = False
@@ -193,7 +234,7 @@ class SessionAttempt:
             return None
         link = self._link = self._caller.detach()
         # An owner that held the lock before may have a longer lease, which this shortens.
-        lease = await _confirm(link, claim, tokens, engine.patience / 2)
+        lease = await _confirm(engine, link, claim, tokens, engine.patience / 2)
         if lease is None:
             # Broken meanwhile.
             raise bad_reply(engine.name)
@@ -215,10 +256,12 @@ class SessionAttempt:
                 self._claim = self._terms.claim()
                 self._caller = Caller(self._engine, self._claim.key, waits=True)
             return True
-        until = self._under_way_until()
         if self._link is not None:
             self._link.close()
             self._link = None
+            self._may_hold = True
+            self._until = now() + self._engine.patience
+        until = self._under_way_until()
         if until is None or until <= now():
             return True
         if end is not None and end < until:
@@ -233,7 +276,7 @@ class SessionAttempt:
 
     def _has_left(self) -> bool:
         """Whether the server may have something of the request."""
-        return self._under_way_until() is not None or self._link is not None
+        return self._under_way_until() is not None or self._link is not None or self._may_hold
 
     def _count(self) -> None:
         if not self._waits:
@@ -270,8 +313,8 @@ class SessionAttempt:
         undo = Undo(
             self._engine,
             self._claim,
-            self._terms.lease,
-            First.EVERYTHING if link is None else First.TICKET,
+            _RELEASED_FOR,
+            First.EVERYTHING if link is None and not self._may_hold else First.TICKET,
             acquires_until=until if until is not None and until > now() else None,
             reservation=reservation,
             parked=self._caller,
