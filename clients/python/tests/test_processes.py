@@ -115,6 +115,7 @@ def test_a_forked_child_begins_anew(server: TestServer) -> None:
     def child() -> None:
         try:
             assert not lock.owned() and lock.token is None
+            assert lock._home.counts.gauges() == {"holds": 0, "waiting": 0}
             try:
                 lock.release()
             except client.NotAcquired:

@@ -342,6 +342,7 @@ class _Portal:
                 home.engine.dialer.forget_sockets()
                 _inherited.append(home.engine)
             home.engine = None
+            home.counts = home.counts.inherited()
         _inherited.append((self._loop, self._thread))
 
 

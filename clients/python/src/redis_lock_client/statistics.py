@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 _GAUGES = frozenset({"holds", "waiting"})
 
@@ -39,6 +39,10 @@ class Statistics:
     def counters(self) -> dict[str, int]:
         """The numbers that only grow, by name."""
         return {field.name: getattr(self, field.name) for field in fields(self) if field.name not in _GAUGES}
+
+    def inherited(self) -> Statistics:
+        """Those of a forked child, which holds nothing and waits for nothing."""
+        return replace(self, holds=0, waiting=0)
 
     def gauges(self) -> dict[str, int]:
         """The present numbers, by name."""

@@ -13,7 +13,7 @@ from redis import exceptions as redis_errors
 from redis.asyncio.connection import AbstractConnection, UnixDomainSocketConnection
 from redis.credentials import CredentialProvider
 
-from ..errors import ConfigError, ConnectionFailed, Error, NoAnswer, Untrusted, is_code, of_reply
+from ..errors import ConfigError, ConnectionFailed, Error, NoAnswer, Refused, Untrusted, is_code, of_reply
 from ..statistics import Statistics
 from .bounds import within
 from .forks import forks
@@ -167,7 +167,9 @@ class Dialer:
         except Error:
             raise
         except (redis_errors.RedisError, OSError) as error:
-            raise _failure(endpoint.name, error) from error
+            failure = _failure(endpoint.name, error)
+            # The text of a refusal may name the user.
+            raise failure from (None if isinstance(failure, Refused) else error)
         except Exception as error:
             # Of a credential provider, or another function of the program: a wait survives it, as a refused connection.
             raise ConnectionFailed(endpoint.name, f"the login failed ({type(error).__name__})") from error

@@ -47,6 +47,10 @@ class Terms(NamedTuple):
     #: Whether a hold is bound to a connection of its own. The lease is the server's then.
     is_session: bool = False
 
+    def __repr__(self) -> str:
+        # The owner is a credential.
+        return f"Terms({', '.join(map(repr, self.keys))})"
+
     @property
     def key(self) -> bytes:
         """The first key."""

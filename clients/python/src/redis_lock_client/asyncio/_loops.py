@@ -76,6 +76,7 @@ class Home:
             # Its destructors would change what the parent waits for.
             _inherited.append(engine)
         self._engines.clear()
+        self.counts = self.counts.inherited()
 
 
 def post(engine: Engine, function: Callable[[], object]) -> None:

@@ -1,0 +1,112 @@
+"""Locks of several keys when requests are late, keys are lost and slots move."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+import redis
+from harness import Proxy, TestServer, move_slot, two_nodes, wait_for
+
+import redis_lock_client as client
+from redis_lock_client import Server
+
+
+def test_a_late_request_is_undone_at_the_keys_that_no_other_hold_has(server: TestServer, proxy: Proxy) -> None:
+    server.hold("a")
+    with Server(redis.Redis(port=proxy.port), response_timeout=1, parked_waits=True) as locks:
+        proxy.hold_back(b"BLOCK")
+        with pytest.raises(client.NoAnswer):
+            locks.multi_lock(["a", "b"], timeout=600, owner="me").acquire(blocking_timeout=0.3)
+        server.run("LOCK.RELEASE a holder")
+        with locks.lock("a", owner="me") as one:
+            proxy.let_go()
+            wait_for("the late grant, and its release", lambda: server.stat("grants") == 3 and not _exists(server, "b"))
+            assert one.owned() and not one.lost.is_set()
+    assert server.run("EXISTS a b") == 0
+
+
+def _exists(server: TestServer, key: str) -> bool:
+    return bool(server.run(f"EXISTS {key}"))
+
+
+@pytest.mark.parametrize("method", ["extend", "reacquire"])
+def test_an_extension_does_not_count_a_key_that_a_late_request_takes_again(
+    server: TestServer, proxy: Proxy, method: str
+) -> None:
+    with Server(redis.Redis(port=proxy.port), response_timeout=2) as locks:
+        lock = locks.multi_lock(["a", "b"], timeout=30)
+        locks.lock("other").acquire()
+        proxy.hold_back(b"LOCK.MACQUIRE")
+        assert lock.acquire(blocking_timeout=5)
+        server.run("LOCK.BREAK a")
+        assert server.hold("a") > lock.tokens["a"]
+        server.run("LOCK.RELEASE a holder")
+        proxy.let_go()
+        wait_for("the late grant", lambda: _exists(server, "a"))
+        with pytest.raises(client.NotOwned):
+            lock.extend(5) if method == "extend" else lock.reacquire()
+        assert lock.lost.is_set() and lock.valid_for() == 0
+
+
+def test_a_failed_extension_is_released_as_long_as_it_may_last(server: TestServer) -> None:
+    proxy = Proxy(server.port)
+    with Server(redis.Redis(port=proxy.port), response_timeout=0.3) as locks:
+        lock = locks.multi_lock(["a", "b"], timeout=0.8)
+        lock.acquire()
+        server.run("LOCK.BREAK a")
+        with pytest.raises(client.NotOwned):
+            lock.extend(600)
+        assert server.run("PTTL b") > 500_000
+        proxy.break_network()
+        with pytest.raises(client.ConnectionFailed):
+            lock.release()
+        # sleep: longer than the lease before
+        time.sleep(1)
+        proxy.mend_network()
+        wait_for("the release", lambda: not _exists(server, "b"))
+        assert locks.settled() == []
+    proxy.close()
+
+
+def test_a_release_key_by_key_is_bounded(server: TestServer) -> None:
+    proxy = Proxy(server.port)
+    with Server(redis.Redis(port=proxy.port), response_timeout=0.6) as locks:
+        lock = locks.multi_lock([f"k{number}" for number in range(60)], timeout=1.5)
+        lock.acquire()
+        server.run("DEL k0")
+        server.run("SET k0 foreign")
+        for _ in range(200):
+            proxy.hold_back(b"LOCK.RELEASE\r\n$3")
+        with pytest.raises(client.ConnectionFailed):
+            lock.release()
+        begin = time.monotonic()
+        failed = [one.key for one in locks.settled()]
+        assert time.monotonic() - begin < 4
+        assert sorted(failed) == [b"k%d" % number for number in range(10, 60)]
+    proxy.close()
+
+
+def test_keys_in_a_slot_that_moves_are_renewed_and_released_one_by_one() -> None:
+    here, there = two_nodes()
+    cluster = redis.RedisCluster(host="127.0.0.1", port=here.port)
+    try:
+        with Server(cluster) as locks:
+            lock: Any = locks.multi_lock(["{x}1", "{x}2"], lease=1.5)
+            lock.acquire()
+            slot = cluster.keyslot("{x}1")
+            names = [node.observer.execute_command("CLUSTER MYID").decode() for node in (here, there)]
+            there.run(f"CLUSTER SETSLOT {slot} IMPORTING {names[0]}")
+            here.run(f"CLUSTER SETSLOT {slot} MIGRATING {names[1]}")
+            here.observer.execute_command("MIGRATE", "127.0.0.1", there.port, "{x}1", 0, 10_000)
+            renewed = locks.statistics().renewals
+            wait_for("renewals of more than a lease", lambda: locks.statistics().renewals >= renewed + 5)
+            assert not lock.lost.is_set()
+            lock.release()
+            move_slot(here, there, slot)
+            assert locks.settled() == [] and there.run("EXISTS {x}1") == there.run("EXISTS {x}2") == 0
+    finally:
+        cluster.close()
+        here.stop()
+        there.stop()
