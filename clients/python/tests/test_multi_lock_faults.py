@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import redis
 from harness import Proxy, TestServer, move_slot, two_nodes, wait_for
+from test_locks import in_threads, join
 
 import redis_lock_client as client
 from redis_lock_client import Server
@@ -24,6 +25,25 @@ def test_a_late_request_is_undone_at_the_keys_that_no_other_hold_has(server: Tes
             proxy.let_go()
             wait_for("the late grant, and its release", lambda: server.stat("grants") == 3 and not _exists(server, "b"))
             assert one.owned() and not one.lost.is_set()
+    assert server.run("EXISTS a b") == 0
+
+
+def test_a_wait_holds_none_when_a_key_is_lost_right_after_the_grant(server: TestServer, proxy: Proxy) -> None:
+    server.hold("a")
+    with Server(redis.Redis(port=proxy.port)) as locks:
+        lock = locks.multi_lock(["a", "b"])
+        threads = in_threads(1, lambda _: lock.acquire() and lock.release())
+        wait_for("the ticket", lambda: server.stat("tickets") == 1)
+        proxy.hold_back(b"LOCK.MACQUIRE")
+        server.run("LOCK.RELEASE a holder")
+        wait_for("the confirmation", lambda: proxy.held == 1)
+        server.run("LOCK.BREAK a")
+        server.hold("a")
+        proxy.let_go()
+        wait_for("the release of the other key", lambda: not _exists(server, "b"))
+        wait_for("the place in the queue", lambda: len(server.queue("a")) == 1)
+        server.run("LOCK.RELEASE a holder")
+        join(threads, 10)
     assert server.run("EXISTS a b") == 0
 
 

@@ -135,6 +135,7 @@ class _Attempt:
             terms.longest_slice(engine.patience),
             terms.reported_after,
             len(claim.keys),
+            claim=claim,
             is_named=terms.owner is not None,
         )
         self.wait = Wait(engine, request)

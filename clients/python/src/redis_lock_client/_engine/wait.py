@@ -14,6 +14,7 @@ from ..errors import Error
 from . import commands
 from .caller import Caller
 from .moment import FIRST_PAUSE, Moment, Pause, latest, left, now, part_of
+from .release import release_until
 from .slices import ParkedSlices
 from .tickets import desk
 from .tickets.ticket import Announced, Granted, Park, TimedOut
@@ -44,6 +45,8 @@ class Request(NamedTuple):
     keys: int = 1
     #: Whether it grants something to an owner; a latch does not.
     has_owner: bool = True
+    #: The keys and their owner; None for a latch.
+    claim: Optional[commands.Claim] = None
     #: Whether other processes may use the owner's name.
     is_named: bool = False
 
@@ -201,7 +204,10 @@ class Wait:
             return Asked(outcome.sent, outcome.tokens)
         if outcome is None or isinstance(outcome, Announced):
             # A message proves nothing, and may be old: the lease counts from a request. The same after a missing one.
-            return await self.try_once()
+            asked = await self.try_once()
+            if outcome is not None and asked.tokens is None and asked.error is None:
+                await self._release_others()
+            return asked
         if isinstance(outcome, TimedOut):
             return Asked(Moment())
         if isinstance(outcome, Park):
@@ -210,6 +216,16 @@ class Wait:
             self._ticket = None
             return None
         return Asked(Moment(), error=getattr(outcome, "error", None))
+
+    async def _release_others(self) -> None:
+        """One of several keys was lost right after their grant: while it waits for that one again, the wait is to hold
+        none of the others. Without an answer they stay held until their lease ends, or the wait is undone."""
+        claim = self._request.claim
+        if claim is not None and claim.is_multi:
+            over = now() + self._engine.patience / 2
+            result = await release_until(self._engine, claim, None, over, over)
+            if result.error is not None:
+                self._until = latest(self._until, result.under_way_until)
 
     async def _outcome(self, ticket: desk.TicketHandle, end: Optional[float]) -> Optional[object]:
         """None at the end of the wait."""
