@@ -127,7 +127,8 @@ class ThreadLock(AnyLock):
         waiter's.
 
         If the server does not answer within the response timeout (5 s), this raises, and the release goes on in the
-        background until the lease is over: :meth:`Server.settled` waits for that and reports a failure.
+        background until the lease is over, with ``session`` for ten minutes at most: :meth:`Server.settled` waits for
+        that and reports a failure.
 
         :raises NotOwned: when it was lost before, or one of several. The others are released.
         :raises NotAcquired: when this object does not hold it.

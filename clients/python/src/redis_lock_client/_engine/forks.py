@@ -12,7 +12,8 @@ class Forks:
     def __init__(self) -> None:
         self.begun = 0
         self.ended = 0
-        self._lock = threading.Lock()
+        # Re-entrant: a signal handler may fork while its thread is in here.
+        self._lock = threading.RLock()
 
     def begin(self) -> None:
         """Before a fork."""
@@ -26,7 +27,7 @@ class Forks:
 
     def begin_anew(self) -> None:
         """After a fork, in the child."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self.ended = self.begun = 0
 
 
