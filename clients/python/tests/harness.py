@@ -279,7 +279,7 @@ class Proxy:
 
     def break_network(self, text: bytes = b"") -> None:
         """No data passes any more and no end of a connection, and new connections fail; with a text: from the next
-        request on that has it."""
+        data on that has it."""
         if text:
             self._breaks.append(text)
         else:
@@ -333,7 +333,7 @@ class Proxy:
         with contextlib.suppress(OSError):
             while True:
                 data = here.recv(65_536)
-                if not is_reply and self._breaks and self._breaks[0] in data:
+                if self._breaks and self._breaks[0] in data:
                     self._breaks.pop(0)
                     self.break_network()
                 if here in self._dead:

@@ -114,6 +114,22 @@ def test_a_release_that_fails_until_the_end_of_the_lease_is_reported(server: Tes
         assert unreleased.key == b"k" and locks.statistics().releases_failed == 1
 
 
+def test_a_release_goes_on_as_long_as_a_renewal_without_a_reply_may_last(server: TestServer, proxy: Proxy) -> None:
+    with Server(redis.Redis(port=proxy.port), response_timeout=0.6) as locks:
+        lock = locks.lock("k", lease=2)
+        begin = time.monotonic()
+        lock.acquire()
+        proxy.break_network(b":1\r\n")
+        wait_for("the renewal", lambda: server.stat("renewals") == 1)
+        with pytest.raises(client.ConnectionFailed):
+            lock.release()
+        # sleep: longer than the lease of the acquisition
+        time.sleep(begin + 2.1 - time.monotonic())
+        assert server.run("EXISTS k") == 1
+        proxy.mend_network()
+        assert locks.settled() == [] and server.run("EXISTS k") == 0
+
+
 def test_a_release_of_a_task_is_bounded_and_goes_on(server: TestServer) -> None:
     async def work() -> None:
         async with client.asyncio.Server(redis.asyncio.Redis(port=server.port), response_timeout=0.6) as locks:

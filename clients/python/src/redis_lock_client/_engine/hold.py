@@ -146,8 +146,13 @@ class Hold:
             self._renew_timer.cancel()
             self._renew_timer = None
         renewing, self._renewing = self._renewing, None
-        if renewing is not None and renewing is not asyncio.current_task():
+        if renewing is not None and renewing is not asyncio.current_task() and not renewing.done():
             renewing.cancel()
+            self._note_unanswered(self.lease)
+
+    def _note_unanswered(self, lease: float) -> None:
+        """A request for this lease has no reply, and may still be served for a while."""
+        self._extended_until = max(self._extended_until, now() + self.engine.patience + lease)
 
     async def _renew(self) -> None:
         """Renews until the server replies."""
@@ -162,6 +167,8 @@ class Hold:
                 number = await self._ask(caller, patience)
             except Error as error:
                 engine.counts.renewals_failed += 1
+                if caller.was_unanswered():
+                    self._note_unanswered(self.lease)
                 if isinstance(error, Refused) and error.code in FINAL:
                     self.lose(LostReason.refused(error.code, error.text))
                     return
@@ -218,8 +225,7 @@ class Hold:
             self.lose(LostReason.TAKEN)
             raise
         except BaseException:
-            # A request without a reply may still be served for a while.
-            self._extended_until = max(self._extended_until, now() + self.engine.patience + lease)
+            self._note_unanswered(lease)
             # It may have been served: the shorter lease counts.
             if begun.steady + lease < self.confirmed.steady + self.lease:
                 self._count_from(begun, lease)
