@@ -106,7 +106,7 @@ class WrongType(Refused, redis_errors.LockError):
 
 
 class LockBusy(Refused):
-    """``LOCKBUSY``: the server takes no further wait."""
+    """``LOCKBUSY``: the server takes no more waiters, or ``lock.drain`` is on."""
 
 
 class LockBroken(Refused):

@@ -221,8 +221,10 @@ class Lock(ThreadLock, BaseLock):
     :param blocking_timeout: how long it waits, in seconds; None for no limit.
     :param thread_local: whether each thread sees only its own hold.
     :param raise_on_release_error: whether leaving a ``with`` statement raises when the lock was lost.
-    :param lease: the lease in seconds of a lock that is renewed (30 by default). Not together with ``timeout``.
-    :param margin: how long before the end of the lease a loss is reported, in seconds (a sixth of the lease).
+    :param lease: the lease in seconds of a lock that is renewed (30 by default; 2 ms to a hundred years). Not together
+        with ``timeout``.
+    :param margin: how long before the end of the lease a loss is reported, in seconds: 0 to half of the lease, a sixth
+        of it by default.
     :param owner: the owner, a name that no other thread or process uses at the same time. It is a credential: every
         client that knows it can release the lock. None: a fresh one for each acquisition.
     :param mode: ``Mode.READ`` or ``Mode.WRITE`` for a read-write lock.

@@ -50,7 +50,8 @@ class LostReason:
 
     @staticmethod
     def refused(code: str, text: str) -> LostReason:
-        """The server refuses renewals for longer than the lease lasts (``WRONGTYPE``, ``NOPERM``, ...)."""
+        """The server refuses a renewal: the key holds other data (``WRONGTYPE``, ``LOCKTYPE``), the user lacks the
+        permission (``NOPERM``, ``NOAUTH``, ``WRONGPASS``), or the only known server is a replica (``READONLY``)."""
         return LostReason("refused", code, text)
 
     def __str__(self) -> str:

@@ -60,7 +60,8 @@ def checked_patience(response_timeout: Any) -> float:
 
 @dataclass(frozen=True)
 class Unreleased:
-    """A lock or permit that could not be given back in the background: it ends with its lease."""
+    """A lock or permit that could not be released in the background. It ends with its lease, or with its connection
+    (``session=True``)."""
 
     key: bytes
     error: Error
@@ -97,7 +98,8 @@ class Server:
 
     :param redis_client: a ``redis.Redis`` or ``redis.RedisCluster``. Its options are used (address, login, TLS,
         database, client name), and not its connections.
-    :param response_timeout: how long a request may take, in seconds.
+    :param response_timeout: how long a request may take, in seconds (5 by default): at least 0.01; more than a day
+        counts as a day.
     :param parked_waits: whether each wait gets a connection of its own, instead of a ticket.
     :raises ConfigError: for another object, or an option that cannot be kept.
     """
@@ -116,7 +118,8 @@ class Server:
         :param url: a login, ``user:password@`` or ``:password@``, is before the hosts. Options of redis-py's URLs
             (``client_name``, ``ssl_ca_certs``, ...) are behind a ``?``; with sentinels it is their own login,
             ``?sentinel-user=...&sentinel-password=...``. A special character is written as ``%`` and two digits.
-        :param response_timeout: how long a request may take, in seconds.
+        :param response_timeout: how long a request may take, in seconds (5 by default): at least 0.01; more than a day
+            counts as a day.
         :param parked_waits: whether each wait gets a connection of its own, instead of a ticket.
         :raises ConfigError: for another text, without quoting it.
         """

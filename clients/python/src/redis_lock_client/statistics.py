@@ -15,7 +15,7 @@ class Statistics:
     acquisitions: int = 0
     #: Acquisitions that ended without the lock, because another owner held it or waited for it.
     acquisitions_refused: int = 0
-    #: Acquisitions that ended with an error. (Those that were cancelled are not counted.)
+    #: Acquisitions that ended with an error, also ``Refused``. (Cancelled ones are not counted.)
     acquisitions_failed: int = 0
     #: Acquisitions that waited in the server's queue.
     waits: int = 0

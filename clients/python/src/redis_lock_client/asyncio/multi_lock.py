@@ -31,8 +31,10 @@ class MultiLock(TaskLock, BaseMultiLock):
     :param blocking_timeout: how long it waits, in seconds; None for no limit.
     :param thread_local: whether each thread sees only its own hold.
     :param raise_on_release_error: whether leaving an ``async with`` statement raises when the lock was lost.
-    :param lease: the lease in seconds of a lock that is renewed (30 by default). Not together with ``timeout``.
-    :param margin: how long before the end of the lease a loss is reported, in seconds (a sixth of the lease).
+    :param lease: the lease in seconds of a lock that is renewed (30 by default; 2 ms to a hundred years). Not together
+        with ``timeout``.
+    :param margin: how long before the end of the lease a loss is reported, in seconds: 0 to half of the lease, a sixth
+        of it by default.
     :param owner: the owner of all keys, see :class:`Lock`. It holds none of them in another mode at the same time.
     :param mode: the mode of all keys: ``Mode.READ`` or ``Mode.WRITE`` for read-write locks.
     :param renew: whether the lease is renewed; None: if there is no timeout.

@@ -21,7 +21,10 @@ import java.util.concurrent.locks.Lock;
  * <p>A hold by a {@link Guard} is bound to no thread. Each acquisition has an owner of its own, so two acquisitions
  * exclude each other, also in one thread.
  *
- * <p>Methods that wait throw {@link IllegalStateException} on a thread of the transport, which must not be blocked.
+ * <p>Every method that sends a request throws {@link LockClosedException} when the client is closed, and {@link
+ * IllegalStateException} on an event loop of Lettuce, which must not be blocked. A negative wait is an {@link
+ * IllegalArgumentException}, except for {@link #tryLock(long, TimeUnit)}. With {@link LockOptions#session()} the
+ * methods that bind a hold to the thread throw {@link UnsupportedOperationException}.
  */
 public interface FencedLock extends Lock {
     /**
@@ -87,7 +90,9 @@ public interface FencedLock extends Lock {
     boolean tryLock(long time, TimeUnit unit) throws InterruptedException;
 
     /**
-     * The same with a lease that is not renewed.
+     * The same with a lease that is not renewed. A re-entry extends a fixed lease that would end earlier ({@code
+     * LOCK.RENEW}). It never shortens a lease, and does not change whether the hold is renewed: a nested {@link
+     * #lock()} under a fixed lease is not renewed.
      *
      * @param wait  the longest wait, zero or more
      * @param lease 2 ms to a hundred years
@@ -171,6 +176,8 @@ public interface FencedLock extends Lock {
      * @param lease 2 ms to a hundred years
      * @return false when the lock is lost
      * @throws IllegalMonitorStateException when this thread holds nothing
+     * @throws LockException                when the server could not be reached, or refused
+     * @throws IllegalArgumentException     when the lease is out of bounds
      */
     boolean renew(Duration lease);
 

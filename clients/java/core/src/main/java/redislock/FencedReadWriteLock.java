@@ -4,7 +4,8 @@ import java.util.concurrent.locks.ReadWriteLock;
 
 /**
  * A read-write lock on a key, in the layout of Redisson's {@code RReadWriteLock}. Readers and writers are granted in
- * the order of their requests; readers at the head of the queue together.
+ * the order of their requests; readers at the head of the queue together. In a cluster the key has a hash tag, or no
+ * braces at all.
  *
  * <p>A thread that holds the write lock may take the read lock and then release the write lock (<i>downgrade</i>). A
  * reader may take the write lock (<i>upgrade</i>) when there is no other reader; of two readers that wait for that, the

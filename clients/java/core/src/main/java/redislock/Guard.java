@@ -33,9 +33,10 @@ public interface Guard extends AutoCloseable {
     String owner();
 
     /**
-     * Completes when the lock is lost: at once when the server reports it, and at the {@linkplain LockOptions#margin()
-     * margin} before the end of the lease when no renewal is confirmed. After a release it never completes. Dependent
-     * stages run on the client's executor, never on a thread of the transport.
+     * Completes when the lock is lost: when the reply to a renewal reports it, when the connection of a session ends,
+     * and at the {@linkplain LockOptions#margin() margin} before the end of the lease when no renewal is confirmed.
+     * After a release it never completes. Dependent stages run on the client's executor, never on a thread of the
+     * transport.
      *
      * @return a future of its own for each call
      */

@@ -21,8 +21,9 @@ public interface Latch {
      * {@link #countDown(long)}.
      *
      * @param count zero or more
-     * @throws UnheardException when the request may have been served
-     * @throws LockException    when it was not served
+     * @throws UnheardException         when the request may have been served
+     * @throws LockException            when it was not served
+     * @throws IllegalArgumentException when the count is negative
      */
     void set(long count);
 
@@ -40,8 +41,9 @@ public interface Latch {
      *
      * @param count one or more
      * @return the rest: 0 when the latch is open
-     * @throws UnheardException when the request may have been served
-     * @throws LockException    when it was not served
+     * @throws UnheardException         when the request may have been served
+     * @throws LockException            when it was not served
+     * @throws IllegalArgumentException when the count is less than one
      */
     long countDown(long count);
 

@@ -94,7 +94,7 @@ public final class LockClient implements AutoCloseable {
     }
 
     /**
-     * The client of this address. The forms:
+     * A builder of a client for this address. The forms:
      *
      * <ul>
      * <li>{@code redis://[user:password@]host[:port][/db]}: one server
@@ -116,7 +116,7 @@ public final class LockClient implements AutoCloseable {
     }
 
     /**
-     * The client of this server, or of the primary that these sentinels name.
+     * A builder of a client for this server, or for the primary that these sentinels name.
      *
      * @param uri host, port, login, database and TLS are used, and the sentinels
      * @return a builder
@@ -126,7 +126,7 @@ public final class LockClient implements AutoCloseable {
     }
 
     /**
-     * The client of a cluster.
+     * A builder of a client for a cluster.
      *
      * @param uris some of its nodes; login and TLS of the first one count for all
      * @return a builder
@@ -274,7 +274,8 @@ public final class LockClient implements AutoCloseable {
      *
      * @param locks 1 to 1024 different locks, of this or other clients
      * @return the combined lock
-     * @throws IllegalArgumentException when there are none or too many of them, or one is named twice
+     * @throws IllegalArgumentException when there are none or more than 1024, one is named twice, or one has {@link
+     *     LockOptions#session()}
      */
     public MultiLock multiLock(FencedLock... locks) {
         return multiLock(List.of(locks));
@@ -285,7 +286,8 @@ public final class LockClient implements AutoCloseable {
      *
      * @param locks 1 to 1024 different locks, of this or other clients
      * @return the combined lock
-     * @throws IllegalArgumentException when there are none or too many of them, or one is named twice
+     * @throws IllegalArgumentException when there are none or more than 1024, one is named twice, or one has {@link
+     *     LockOptions#session()}
      */
     public MultiLock multiLock(List<FencedLock> locks) {
         return new MultiFace(locks);
@@ -317,7 +319,8 @@ public final class LockClient implements AutoCloseable {
      * @param wait the longest wait, zero or more
      * @return the locks that could not be released since the last call; they end with their lease, or with their
      *     connection. (Of more than a thousand, the last thousand.)
-     * @throws InterruptedException when this thread is interrupted
+     * @throws InterruptedException     when this thread is interrupted
+     * @throws IllegalArgumentException when the wait is negative
      */
     public List<Unreleased> settled(Duration wait) throws InterruptedException {
         if (wait.isNegative()) {

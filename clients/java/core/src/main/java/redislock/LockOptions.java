@@ -8,8 +8,8 @@ import java.util.function.Consumer;
 import redislock.internal.Utf8;
 
 /**
- * The terms on which a lock or a permit is acquired. Immutable: each method returns changed options. The bounds are
- * checked here, except those that depend on two of the values, which are checked when the lock is made.
+ * The options of a lock or a semaphore. Immutable: each method returns changed options. The bounds are checked here,
+ * except those that depend on two of the values, which are checked when the lock is made.
  */
 public final class LockOptions {
     private static final Duration LONGEST_LEASE = Duration.ofDays(100 * 365);
@@ -76,8 +76,9 @@ public final class LockOptions {
     /**
      * The owner of all acquisitions by guards, instead of a fresh one for each: a name that is unique to one flow of
      * control. It is the credential too: the server cannot distinguish two clients that use the same name. In this
-     * process an acquisition waits until the former one under this name has been released and settled; no other process
-     * may use the name. The holds of threads always have an owner of their own, see {@link FencedLock}.
+     * process an acquisition waits until an earlier hold of the same key by this owner has been released and the server
+     * has replied. No other process may use the name. The holds of threads always have an owner of their own, see
+     * {@link FencedLock}.
      *
      * @param owner 1 to 256 bytes as UTF-8, not {@code #token}; for {@code READ} and {@code WRITE} not {@code mode},
      *              and not ending in {@code :write}

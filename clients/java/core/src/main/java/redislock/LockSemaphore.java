@@ -7,7 +7,8 @@ import java.util.concurrent.CompletableFuture;
 /**
  * A semaphore on a key, which limits how many owners hold a {@link Permit} at a time, in the layout of Redisson's
  * {@code RPermitExpirableSemaphore}. Permits are granted in the order of requests. A semaphore has no permits until
- * {@link #set(int)} or {@link LockOptions#limit(int)} creates it; until then waits continue.
+ * {@link #set(int)} or {@link LockOptions#limit(int)} creates it; until then waits continue. In a cluster the key has a
+ * hash tag, or no braces at all.
  */
 public interface LockSemaphore {
     /**

@@ -8,7 +8,8 @@ import java.util.Map;
  *
  * @param acquisitions        acquisitions that were granted
  * @param acquisitionsRefused acquisitions that ended without the lock, because another owner held it or waited for it
- * @param acquisitionsFailed  acquisitions that ended with an error. (Those that were cancelled are not counted.)
+ * @param acquisitionsFailed  acquisitions that ended with an error, also a {@link RefusedException}. (Cancelled ones
+ *     are not counted.)
  * @param waits               acquisitions that waited in the server's queue
  * @param renewals            renewals that the server confirmed
  * @param renewalsFailed      attempted renewals that were not confirmed. A failed one is repeated until the lock is

@@ -15,7 +15,8 @@ public enum LostReason {
     UNCONFIRMED("its lease is about to end, and no renewal was confirmed"),
     /**
      * The server refuses renewals: the key holds other data ({@code WRONGTYPE}, {@code LOCKTYPE}), the user lacks the
-     * permission ({@code NOPERM}, {@code NOAUTH}, {@code WRONGPASS}), the server is a replica ({@code READONLY}).
+     * permission ({@code NOPERM}, {@code NOAUTH}, {@code WRONGPASS}), or a single server is a replica
+     * ({@code READONLY}).
      */
     REFUSED("the server does not renew it"),
     /** The connection to which the hold was bound has ended ({@link LockOptions#session()}). */

@@ -9,10 +9,11 @@ import java.util.concurrent.locks.Lock;
 /**
  * Several locks that are acquired together or not at all.
  *
- * <p>Locks of one client that agree in lease and mode (in a cluster also in their slot) are acquired in one request,
- * {@code LOCK.MACQUIRE}, which holds nothing while it waits. The others follow in the order of servers and keys,
- * whatever the caller's order. From the first grant on, a <i>round</i> lasts 1.5 s for each lock: if it is not complete
- * by then, all its locks are released, because other owners may want some of them.
+ * <p>If all the locks of one client have the same mode, lease, kind of lease and owner (in a cluster also the same
+ * slot), they are acquired in one request, {@code LOCK.MACQUIRE}, which holds nothing while it waits. Otherwise each of
+ * them is a request of its own. The requests are sent in the order of servers and keys, whatever the caller's order.
+ * From the first grant on, a <i>round</i> lasts 1.5 s for each lock: if it is not complete by then, all its locks are
+ * released, because other owners may want some of them.
  *
  * <p>As with {@link FencedLock}, a hold belongs to the calling thread and is re-entrant, or belongs to a guard.
  */
@@ -49,6 +50,7 @@ public interface MultiLock extends Lock {
      * @throws IllegalMonitorStateException when this thread does not hold one of the locks
      * @throws LockLostException            when one of the locks was lost meanwhile
      * @throws LockConnectionException      when a server did not answer; the release goes on in the background
+     * @throws LockException                when a server refused
      */
     @Override
     void unlock();
