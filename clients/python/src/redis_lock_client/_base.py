@@ -6,7 +6,7 @@ import logging
 import os
 import threading
 from collections.abc import Iterable
-from typing import Any, Callable, Optional, Union
+from typing import Any, Callable, Generic, Optional, TypeVar, Union
 
 from redis import exceptions as redis_errors
 
@@ -17,6 +17,7 @@ from ._engine.terms import (
     Terms,
     Text,
     check_function,
+    check_slot,
     checked_flag,
     checked_key,
     checked_keys,
@@ -30,6 +31,9 @@ from .errors import Closed, ConfigError, Error, NotAcquired, NotOwned, Refused
 from .outcome import LostReason, Mode
 
 logger = logging.getLogger("redis_lock_client")
+
+#: What the constructor of a lock takes: the clients of redis-py, or a server object.
+Client = TypeVar("Client")
 
 #: The notice of a lock that is not held: neither lost nor released.
 NOT_HELD = Notice()
@@ -56,6 +60,8 @@ class AnyLock:
     """The arguments of a lock of one key or several, checked, and what of it is held."""
 
     local: Union[ThreadLocal, OneForAll]
+    #: What runs the engine, for threads or for asyncio.
+    _home: Any
 
     def __init__(
         self,
@@ -97,6 +103,15 @@ class AnyLock:
         self.local = ThreadLocal() if self.thread_local else OneForAll()
         self._terms_of: Any = timeout
         self._terms = self._checked()
+        self._home = self._home_of(redis)
+
+    @staticmethod
+    def _home_of(client: Any) -> Any:
+        """The home of a client or a server object.
+
+        :raises ConfigError: for another object.
+        """
+        raise NotImplementedError
 
     def _keys(self) -> tuple[bytes, ...]:
         """The keys, checked."""
@@ -231,12 +246,12 @@ class AnyLock:
         logger.warning("Lock was unlocked or no longer owned when exiting context manager.")
 
 
-class BaseLock(AnyLock):
+class BaseLock(AnyLock, Generic[Client]):
     """The arguments of redis-py's ``Lock``."""
 
     def __init__(
         self,
-        redis: Any,
+        redis: Client,
         name: Text,
         timeout: Optional[Number] = None,
         sleep: Number = 0.1,
@@ -287,12 +302,12 @@ class BaseLock(AnyLock):
         return None if hold is None else hold.token
 
 
-class BaseMultiLock(AnyLock):
+class BaseMultiLock(AnyLock, Generic[Client]):
     """The arguments of ``MultiLock``."""
 
     def __init__(
         self,
-        redis: Any,
+        redis: Client,
         names: Iterable[Text],
         timeout: Optional[Number] = None,
         *,
@@ -324,6 +339,7 @@ class BaseMultiLock(AnyLock):
             session=False,
             on_lost=on_lost,
         )
+        check_slot(self._terms.keys, self._home.source.is_cluster)
 
     def _keys(self) -> tuple[bytes, ...]:
         return tuple(checked_key(name) for name in self.names)

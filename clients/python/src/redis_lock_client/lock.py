@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Callable, Literal, Optional, TypeVar, Union
+from typing import TYPE_CHECKING, Any, Literal, Optional, TypeVar, Union
 
 from redis import exceptions as redis_errors
 
@@ -17,7 +17,7 @@ from ._engine.terms import Text, checked_lease, checked_span
 from ._options import Number
 from ._threads import Delivery, Home, home_of
 from .errors import Closed, Error, NotAcquired, NotOwned
-from .outcome import LostReason, Mode, Released
+from .outcome import LostReason, Released
 
 if TYPE_CHECKING:
     from ._options import SyncClient
@@ -56,6 +56,7 @@ class ThreadLock(AnyLock):
     """The methods of a lock of one key or several, for threads."""
 
     _home: Home
+    _home_of = staticmethod(home_of)
 
     @property
     def lost(self) -> Lost:
@@ -207,7 +208,7 @@ class ThreadLock(AnyLock):
         return True
 
 
-class Lock(ThreadLock, BaseLock):
+class Lock(ThreadLock, BaseLock[Union["SyncClient", "Server"]]):
     """A lock of the redis-lock module, in the place of ``redis.lock.Lock``.
 
     The parameters before the star are those of redis-py. ``timeout`` is the lease of a lock that is not renewed. A lock
@@ -236,44 +237,6 @@ class Lock(ThreadLock, BaseLock):
     :param on_lost: called with the :class:`LostReason` in a thread of its own when the lock is lost.
     :raises ConfigError: when an argument is out of its bounds. It is a ``ValueError``.
     """
-
-    def __init__(
-        self,
-        redis: Union[SyncClient, Server],
-        name: Text,
-        timeout: Optional[Number] = None,
-        sleep: Number = 0.1,
-        blocking: bool = True,
-        blocking_timeout: Optional[Number] = None,
-        thread_local: bool = True,
-        raise_on_release_error: bool = True,
-        *,
-        lease: Optional[Number] = None,
-        margin: Optional[Number] = None,
-        owner: Optional[Text] = None,
-        mode: Mode = Mode.EXCLUSIVE,
-        renew: Optional[bool] = None,
-        session: bool = False,
-        on_lost: Optional[Callable[[LostReason], Any]] = None,
-    ) -> None:
-        super().__init__(
-            redis,
-            name,
-            timeout,
-            sleep,
-            blocking,
-            blocking_timeout,
-            thread_local,
-            raise_on_release_error,
-            lease=lease,
-            margin=margin,
-            owner=owner,
-            mode=mode,
-            renew=renew,
-            session=session,
-            on_lost=on_lost,
-        )
-        self._home = home_of(redis)
 
     def acquire(
         self,

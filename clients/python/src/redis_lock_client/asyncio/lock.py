@@ -16,7 +16,7 @@ from .._engine.loss import Notice
 from .._engine.terms import Text, checked_lease, checked_span
 from .._options import Number
 from ..errors import Error, NotAcquired, NotOwned
-from ..outcome import LostReason, Mode, Released
+from ..outcome import LostReason, Released
 from ._loops import Home, home_of, post
 
 if TYPE_CHECKING:
@@ -64,6 +64,7 @@ class TaskLock(AnyLock):
     """The methods of a lock of one key or several, for asyncio."""
 
     _home: Home
+    _home_of = staticmethod(home_of)
 
     @property
     def lost(self) -> Lost:
@@ -190,7 +191,7 @@ class TaskLock(AnyLock):
         return True
 
 
-class Lock(TaskLock, BaseLock):
+class Lock(TaskLock, BaseLock[Union["AsyncioClient", "Server"]]):
     """A lock of the redis-lock module, in the place of ``redis.asyncio.lock.Lock``.
 
     The parameters before the star are those of redis-py. ``timeout`` is the lease of a lock that is not renewed. A lock
@@ -219,44 +220,6 @@ class Lock(TaskLock, BaseLock):
     :param on_lost: called with the :class:`LostReason` when the lock is lost; a function, or a coroutine function.
     :raises ConfigError: when an argument is out of its bounds. It is a ``ValueError``.
     """
-
-    def __init__(
-        self,
-        redis: Union[AsyncioClient, Server],
-        name: Text,
-        timeout: Optional[Number] = None,
-        sleep: Number = 0.1,
-        blocking: bool = True,
-        blocking_timeout: Optional[Number] = None,
-        thread_local: bool = True,
-        raise_on_release_error: bool = True,
-        *,
-        lease: Optional[Number] = None,
-        margin: Optional[Number] = None,
-        owner: Optional[Text] = None,
-        mode: Mode = Mode.EXCLUSIVE,
-        renew: Optional[bool] = None,
-        session: bool = False,
-        on_lost: Optional[Callable[[LostReason], Any]] = None,
-    ) -> None:
-        super().__init__(
-            redis,
-            name,
-            timeout,
-            sleep,
-            blocking,
-            blocking_timeout,
-            thread_local,
-            raise_on_release_error,
-            lease=lease,
-            margin=margin,
-            owner=owner,
-            mode=mode,
-            renew=renew,
-            session=session,
-            on_lost=on_lost,
-        )
-        self._home = home_of(redis)
 
     async def acquire(
         self,

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Callable, Optional, Union
+from typing import TYPE_CHECKING, Optional, Union
 
 from .._base import BaseMultiLock
-from .._engine.terms import Text, check_slot
+from .._engine.terms import Text
 from .._options import Number
-from ..outcome import LostReason, Mode
-from ._loops import home_of
 from .lock import TaskLock
 
 if TYPE_CHECKING:
@@ -17,7 +14,7 @@ if TYPE_CHECKING:
     from .server import Server
 
 
-class MultiLock(TaskLock, BaseMultiLock):
+class MultiLock(TaskLock, BaseMultiLock[Union["AsyncioClient", "Server"]]):
     """Several keys that are locked together or not at all: all are granted in one event of the server
     (``LOCK.MACQUIRE``), and a wait for them holds none. They are renewed (``LOCK.MRENEW``) and released
     (``LOCK.MRELEASE``) together. When one of them is lost the hold is lost: it is not renewed any more, and the others
@@ -42,41 +39,6 @@ class MultiLock(TaskLock, BaseMultiLock):
     :raises ConfigError: when an argument is out of its bounds, no key or one key twice is named, or the keys are in
         several slots of a cluster. Nothing is sent.
     """
-
-    def __init__(
-        self,
-        redis: Union[AsyncioClient, Server],
-        names: Iterable[Text],
-        timeout: Optional[Number] = None,
-        *,
-        blocking: bool = True,
-        blocking_timeout: Optional[Number] = None,
-        thread_local: bool = True,
-        raise_on_release_error: bool = True,
-        lease: Optional[Number] = None,
-        margin: Optional[Number] = None,
-        owner: Optional[Text] = None,
-        mode: Mode = Mode.EXCLUSIVE,
-        renew: Optional[bool] = None,
-        on_lost: Optional[Callable[[LostReason], Any]] = None,
-    ) -> None:
-        super().__init__(
-            redis,
-            names,
-            timeout,
-            blocking=blocking,
-            blocking_timeout=blocking_timeout,
-            thread_local=thread_local,
-            raise_on_release_error=raise_on_release_error,
-            lease=lease,
-            margin=margin,
-            owner=owner,
-            mode=mode,
-            renew=renew,
-            on_lost=on_lost,
-        )
-        self._home = home_of(redis)
-        check_slot(self._terms.keys, self._home.source.is_cluster)
 
     async def acquire(
         self,
