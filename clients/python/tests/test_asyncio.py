@@ -11,14 +11,14 @@ import sys
 import time
 import warnings
 from collections.abc import Coroutine
-from typing import Any, Callable
+from typing import Any, Callable, Union
 
 import pytest
 import redis.asyncio
 from harness import TestServer, move_slot, two_nodes, wait_for
 
 import redis_lock_client as client
-from redis_lock_client.asyncio import Lock, LostReason, Server
+from redis_lock_client.asyncio import Lock, LostReason, MultiLock, Server
 
 
 def run(work: Coroutine[Any, Any, Any]) -> Any:
@@ -32,6 +32,22 @@ def run(work: Coroutine[Any, Any, Any]) -> Any:
 
 async def until(what: str, condition: Callable[[], Any]) -> None:
     await asyncio.get_running_loop().run_in_executor(None, wait_for, what, condition)
+
+
+async def cancel_at_any_moment(
+    server: TestServer, locks: Server, lock: Callable[[], Union[Lock, MultiLock]], keys: str, moments: int
+) -> None:
+    """Cancelled at any moment, an acquisition leaves nothing."""
+    for moment in range(moments):
+        task = asyncio.create_task(lock().acquire())
+        # sleep: the moment of the cancellation
+        await asyncio.sleep(moment / 20_000)
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            if await task:
+                server.run(f"DEL {keys}")
+    assert await locks.settled() == []
+    await until("no hold without a holder", lambda: server.run(f"EXISTS {keys}") == 0)
 
 
 def test_a_lock(server: TestServer) -> None:
@@ -103,17 +119,7 @@ def test_a_cancelled_wait_is_withdrawn(server: TestServer) -> None:
             await until("the withdrawals", lambda: server.stat("tickets") == 1)
             server.run("LOCK.RELEASE k holder")
             assert await tasks[9]
-            # Cancelled at any moment, a wait leaves nothing.
-            for moment in range(60):
-                task = asyncio.create_task(locks.lock("moments").acquire())
-                # sleep: the moment of the cancellation
-                await asyncio.sleep(moment / 20_000)
-                task.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    if await task:
-                        server.run("DEL moments")
-            assert await locks.settled() == []
-            await until("no hold without a holder", lambda: server.run("EXISTS moments") == 0)
+            await cancel_at_any_moment(server, locks, lambda: locks.lock("moments"), "moments", 60)
 
     run(work())
 

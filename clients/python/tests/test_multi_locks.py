@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import random
 import threading
 import time
@@ -13,7 +12,7 @@ import pytest
 import redis
 import redis.asyncio
 from harness import Proxy, TestServer, move_slot, pairs, soonest, two_nodes, wait_for
-from test_asyncio import run, until
+from test_asyncio import cancel_at_any_moment, run, until
 from test_locks import in_threads, join
 
 import redis_lock_client as client
@@ -545,17 +544,7 @@ def test_a_cancelled_wait_is_withdrawn(start: Callable[..., TestServer], is_park
             await until("the withdrawals", lambda: len(server.queue("a")) == len(server.queue("b")) == 1)
             server.run("LOCK.RELEASE b holder")
             assert await tasks[9]
-            # Cancelled at any moment, a wait leaves nothing.
-            for moment in range(60):
-                task = asyncio.create_task(locks.multi_lock(["x", "y"]).acquire())
-                # sleep: the moment of the cancellation
-                await asyncio.sleep(moment / 20_000)
-                task.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    if await task:
-                        server.run("DEL x y")
-            assert await locks.settled() == []
-            await until("no hold without a holder", lambda: server.run("EXISTS x y") == 0)
+            await cancel_at_any_moment(server, locks, lambda: locks.multi_lock(["x", "y"]), "x y", 60)
 
     run(work())
 

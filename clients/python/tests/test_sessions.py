@@ -16,7 +16,7 @@ import pytest
 import redis
 import redis.asyncio
 from harness import Proxy, TestServer, move_slot, pairs, soonest, two_nodes, wait_for
-from test_asyncio import run, until
+from test_asyncio import cancel_at_any_moment, run, until
 from test_locks import in_threads, join
 from test_processes import SOURCE
 
@@ -523,17 +523,7 @@ def test_a_cancelled_wait_is_withdrawn(server: TestServer) -> None:
             await until("the withdrawals", lambda: len(server.queue()) == 1)
             server.run("LOCK.RELEASE k holder")
             assert await tasks[4]
-            # Cancelled at any moment, a wait leaves nothing.
-            for moment in range(80):
-                task = asyncio.create_task(locks.lock("moments", session=True).acquire())
-                # sleep: the moment of the cancellation
-                await asyncio.sleep(moment / 20_000)
-                task.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    if await task:
-                        server.run("DEL moments")
-            assert await locks.settled() == []
-            await until("no hold without a holder", lambda: server.run("EXISTS moments") == 0)
+            await cancel_at_any_moment(server, locks, lambda: locks.lock("moments", session=True), "moments", 80)
 
     run(work())
 
