@@ -247,8 +247,20 @@ final class Attempt extends Acquisition {
         notGranted(error, isCancelled, members.size());
     }
 
-    /** The time until the release is sent, on the client's thread: the next request of the owner follows it. */
-    private record Withdrawal(byte[] owner) implements Unsettled.Part {
+    /** The time until the release is sent, on the client's thread: the next request of the owner follows it. Not a
+     * record: those of two attempts of one owner would be equal, and the end of one the end of both. */
+    private static final class Withdrawal implements Unsettled.Part {
+        private final byte[] owner;
+
+        Withdrawal(byte[] owner) {
+            this.owner = owner;
+        }
+
+        @Override
+        public byte[] owner() {
+            return owner;
+        }
+
         @Override
         public CompletableFuture<?> hurry() {
             return null;
