@@ -89,8 +89,10 @@ func valueOf(o *op, next []any, count int64) int64 {
 // latches is the operations on one latch as the search takes them, with the losses of their time.
 func latches(ops []*op, highest int64) []porcupine.Operation {
 	var part []porcupine.Operation
+	// The generation begins with the request that says that it is open. A replica may have replied to that one, too.
 	first, last := int64(never), int64(0)
 	for _, o := range ops {
+		first, last = min(first, o.Invoke), max(last, o.Complete)
 		isUnknown := o.Result == "unknown"
 		isForeign := o.Operation == "wait" && (isUnknown || o.loss.moves.meets(o.Invoke, o.Complete))
 		if o.Result == "error" || isForeign {
@@ -101,7 +103,6 @@ func latches(ops []*op, highest int64) []porcupine.Operation {
 			operation.Return = never
 		}
 		part = append(part, operation)
-		first, last = min(first, o.Invoke), max(last, o.Complete)
 	}
 	if len(part) == 0 {
 		return nil

@@ -31,7 +31,9 @@ func main() {
 		os.Exit(2)
 	}
 	sort.Strings(paths)
-	table, isGood, undecided := newTable(), true, 0
+	table, undecided := newTable(), 0
+	var wrong []string
+	var reasons strings.Builder
 	for _, path := range paths {
 		h, err := readHistory(path)
 		if err != nil {
@@ -41,16 +43,24 @@ func main() {
 		start := time.Now()
 		v := judge(h, *limit)
 		table.add(h, v)
-		isGood, undecided = isGood && v.agrees(h, *forged), undecided+len(v.undecided)
-		if !*forged || !v.agrees(h, true) {
-			fmt.Printf("%-60s %s; %.1f s\n", h.name, v.sentence(h), time.Since(start).Seconds())
+		undecided += len(v.undecided)
+		sentence := fmt.Sprintf("%-60s %s; %.1f s\n", h.name, v.sentence(h), time.Since(start).Seconds())
+		isGood := v.agrees(h, *forged)
+		if !*forged || !isGood {
+			fmt.Print(sentence)
+		}
+		if !isGood {
+			wrong = append(wrong, h.name)
+			for _, r := range v.refusals {
+				r.print(h, &reasons)
+			}
 		}
 	}
 	if *forged {
 		table.print()
 	}
-	if !isGood {
-		fmt.Println("the checkers do not agree")
+	if len(wrong) > 0 {
+		fmt.Printf("%s\nthe checkers do not agree: %s\n", strings.TrimSpace(reasons.String()), strings.Join(wrong, ", "))
 		os.Exit(1)
 	}
 	fmt.Printf("%d histories: the checkers agree; %d searches without a result\n", len(paths), undecided)
@@ -61,6 +71,7 @@ type verdict struct {
 	operations int
 	models     []string
 	illegal    []string
+	refusals   []refusal
 	undecided  []string
 }
 
@@ -76,6 +87,7 @@ func judge(h *history, limit time.Duration) verdict {
 			switch search(model, part, limit) {
 			case porcupine.Illegal:
 				v.illegal = append(v.illegal, name)
+				v.refusals = append(v.refusals, refuse(name, model, part, limit))
 				return
 			case porcupine.Unknown:
 				result = porcupine.Unknown

@@ -2,6 +2,7 @@ package main
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -157,6 +158,24 @@ func TestModelsAcceptAndRefuse(t *testing.T) {
 	}
 }
 
+func TestARefusalIsExplained(t *testing.T) {
+	h := newHistory([]record{takes(1, 0, 1, 100, 1), takes(2, 20, 50, 100, 2), fault(51, 60, loses)})
+	v := judge(h, time.Minute)
+	if len(v.refusals) != len(all) {
+		t.Fatalf("%d refusals", len(v.refusals))
+	}
+	var text strings.Builder
+	v.refusals[0].print(h, &text)
+	want := `: mutex leaves 1 of 2 operations out, first this (key, times in us):
+  0: 20000..50000 process 0 owner 2 acquire exclusive lease 100: granted 2
+before it:
+  0: 0..1000 process 0 owner 1 acquire exclusive lease 100: granted 1
+`
+	if text.String() != want {
+		t.Errorf("%s, want %s", text.String(), want)
+	}
+}
+
 func intersection(names, with []string) []string {
 	var both []string
 	for _, name := range with {
@@ -220,7 +239,9 @@ func TestLatch(t *testing.T) {
 			closes(3), counts(2, 3, 2), fault(4, 5, restores), counts(6, 7, 2), counts(8, 9, 1)}},
 		"restored above what was set": {false, []record{
 			closes(3), counts(2, 3, 2), fault(4, 5, restores), counts(6, 7, 3)}},
-		"a replica's reply":    {true, []record{closes(1), counts(2, 3, 0), fault(4, 6, moves), waits(5, 8, 0)}},
+		"a replica's reply": {true, []record{closes(1), counts(2, 3, 0), fault(4, 6, moves), waits(5, 8, 0)}},
+		"closed by an earlier state before its first request": {true, []record{
+			waits(1, 4, 1), fault(3, 6, restores), gets("nil", sets("nx", 8, 9, 2)), counts(10, 11, 1)}},
 		"after the handover":   {false, []record{closes(1), counts(2, 3, 0), fault(4, 6, moves), waits(7, 8, 0)}},
 		"lost in the handover": {false, []record{closes(3), counts(2, 3, 2), fault(4, 6, moves), counts(7, 8, 2)}},
 	} {

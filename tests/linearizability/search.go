@@ -45,10 +45,16 @@ func modelOf[S state[S, O], O any](initial S, equals func(S, S) bool) porcupine.
 	return model
 }
 
-// search checks operations on one key, or joint ones. Without a moment in its state a model is used as it is.
+// search checks operations on one key, or joint ones.
 func search(model porcupine.Model, operations []porcupine.Operation, limit time.Duration) porcupine.CheckResult {
+	return porcupine.CheckOperationsTimeout(timely(model, operations), operations, limit)
+}
+
+// timely is the model that ends searches without hope. Without a moment in its state a model is used as it is. The
+// operations are sorted.
+func timely(model porcupine.Model, operations []porcupine.Operation) porcupine.Model {
 	if _, isTimed := model.Init().(timed); !isTimed {
-		return porcupine.CheckOperationsTimeout(model, operations, limit)
+		return model
 	}
 	sort.SliceStable(operations, func(i, j int) bool { return operations[i].Return < operations[j].Return })
 	places := make(map[any]int, len(operations))
@@ -59,7 +65,7 @@ func search(model porcupine.Model, operations []porcupine.Operation, limit time.
 	if equal == nil {
 		equal = func(a, b any) bool { return a == b }
 	}
-	pruned := porcupine.Model{
+	return porcupine.Model{
 		Init: func() any { return searched{inner: model.Init()} },
 		Step: func(state, input, output any) (bool, any) {
 			s := state.(searched)
@@ -75,7 +81,6 @@ func search(model porcupine.Model, operations []porcupine.Operation, limit time.
 		Equal: func(a, b any) bool { return equal(a.(searched).inner, b.(searched).inner) },
 		Hash:  func(state any) uint64 { return model.Hash(state.(searched).inner) },
 	}
-	return porcupine.CheckOperationsTimeout(pruned, operations, limit)
 }
 
 func (s searched) with(place int) searched {
