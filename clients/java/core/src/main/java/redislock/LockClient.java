@@ -321,11 +321,13 @@ public final class LockClient implements AutoCloseable {
      *     connection. (Of more than a thousand, the last thousand.)
      * @throws InterruptedException     when this thread is interrupted
      * @throws IllegalArgumentException when the wait is negative
+     * @throws IllegalStateException    on an event loop of Lettuce
      */
     public List<Unreleased> settled(Duration wait) throws InterruptedException {
         if (wait.isNegative()) {
             throw new IllegalArgumentException("a wait is not negative");
         }
+        Blocking.check();
         try {
             engine.background().settled().get(Clock.nanos(wait), TimeUnit.NANOSECONDS);
         } catch (ExecutionException | TimeoutException unsettled) {

@@ -92,6 +92,34 @@ class CloseTest {
     }
 
     @Test
+    void a_thread_that_is_interrupted_again_and_again_closes_the_client() throws Exception {
+        try (TestServer server = TestServer.start()) {
+            for (int round = 0; round < 3; round++) {
+                LockClient client = LockClient.create(server.address());
+                client.lock("k").acquire();
+                AtomicReference<Object> outcome = new AtomicReference<>();
+                Thread closing = new Thread(() -> {
+                    try {
+                        client.close();
+                        outcome.set(Thread.currentThread().isInterrupted());
+                    } catch (Throwable error) {
+                        outcome.set(error);
+                    }
+                });
+                closing.start();
+                while (closing.isAlive()) {
+                    closing.interrupt();
+                    Thread.yield();
+                }
+                assertEquals(true, outcome.get());
+                Waiting.waitFor("no connection", () -> server.clients().isEmpty());
+                Waiting.waitFor("no thread", () -> threads().isEmpty());
+                assertNull(server.call("LOCK.INFO", "k"));
+            }
+        }
+    }
+
+    @Test
     void a_client_that_ends_without_answers_keeps_no_name() throws Exception {
         try (TestServer server = TestServer.start(); LockClient next = LockClient.create(server.address())) {
             LockClient client = LockClient.builder(server.address()).responseTimeout(Duration.ofSeconds(1)).build();

@@ -250,6 +250,9 @@ class ErrorTest {
                     .handle((nothing, error) -> assertThrows(IllegalStateException.class, client.lock("k")::lock))
                     .toCompletableFuture().get(5, TimeUnit.SECONDS);
             assertTrue(refused.getMessage().contains("must not wait"));
+            lettuce.connect().async().blpop(0.2, "none").handle((nothing, error) -> assertThrows(
+                    IllegalStateException.class, () -> client.settled(Duration.ZERO)))
+                    .toCompletableFuture().get(5, TimeUnit.SECONDS);
         }
     }
 }

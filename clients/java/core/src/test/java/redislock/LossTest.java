@@ -12,6 +12,7 @@ import java.util.Optional;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.ForkJoinPool;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicReference;
@@ -243,6 +244,43 @@ class LossTest {
     }
 
     @Test
+    void a_stage_that_blocks_does_not_hold_the_callback_of_its_loss_up() throws Exception {
+        try (TestServer server = TestServer.start(); LockClient client = LockClient.create(server.address())) {
+            CountDownLatch told = new CountDownLatch(1);
+            CountDownLatch blocked = new CountDownLatch(1);
+            Guard guard = client.lock("k", LockOptions.defaults().lease(LEASE).onLost(lost -> told.countDown()))
+                    .acquire();
+            CompletableFuture<Boolean> stage = guard.lost().thenApply(lost -> {
+                blocked.countDown();
+                try {
+                    return told.await(20, TimeUnit.SECONDS);
+                } catch (InterruptedException ended) {
+                    return false;
+                }
+            });
+            server.call("LOCK.BREAK", "k");
+            assertTrue(blocked.await(20, TimeUnit.SECONDS));
+            assertTrue(told.await(5, TimeUnit.SECONDS));
+            assertTrue(stage.get(5, TimeUnit.SECONDS));
+        }
+    }
+
+    @Test
+    void a_callback_that_fails_is_logged_and_changes_nothing() throws Exception {
+        try (TestServer server = TestServer.start(); Warnings warnings = new Warnings();
+                LockClient client = LockClient.builder(server.address()).executor(ForkJoinPool.commonPool()).build()) {
+            Guard guard = client.lock("k", LockOptions.defaults().lease(LEASE).onLost(lost -> {
+                throw new IllegalStateException("of the program");
+            })).acquire();
+            server.call("LOCK.BREAK", "k");
+            assertEquals(LostReason.TAKEN, guard.lost().get(20, TimeUnit.SECONDS).reason());
+            Waiting.waitFor("the warning", () -> List.copyOf(warnings.texts).equals(
+                    List.of("the callback of a loss has failed")));
+            assertEquals(Released.NOT_HELD, guard.release());
+        }
+    }
+
+    @Test
     void after_a_release_no_loss_is_told() throws Exception {
         try (TestServer server = TestServer.start(); LockClient client = LockClient.create(server.address())) {
             Guard guard = client.lock("k", LockOptions.defaults().lease(Duration.ofMillis(600))).acquire();
@@ -306,7 +344,7 @@ class LossTest {
             server.call("LOCK.BREAK", "k");
             assertEquals(LostReason.TAKEN, guard.lost().get(5, TimeUnit.SECONDS).reason());
             Waiting.waitFor("the callback", () -> told.size() == 1);
-            assertEquals(1, refusals.get());
+            assertEquals(2, refusals.get(), "of the future and of the callback");
             assertEquals(Released.NOT_HELD, guard.releaseAsync().get(5, TimeUnit.SECONDS));
             assertEquals(1, told.size());
         }
@@ -331,7 +369,7 @@ class LossTest {
             assertEquals(Released.NOT_HELD, guard.release());
             assertEquals(Released.YES, granted.orElseThrow().release());
             Waiting.waitFor("the connections of the sessions to end", () -> server.stat("sessions") == 0);
-            assertEquals(1, told.size());
+            Waiting.waitFor("the callback", () -> told.size() == 1);
             assertEquals(1, client.statistics().losses());
         }
     }

@@ -2,6 +2,7 @@ package redislock.micrometer;
 
 import io.micrometer.core.instrument.FunctionCounter;
 import io.micrometer.core.instrument.Gauge;
+import io.micrometer.core.instrument.Meter;
 import io.micrometer.core.instrument.MeterRegistry;
 import io.micrometer.core.instrument.Tag;
 import io.micrometer.core.instrument.Tags;
@@ -26,6 +27,8 @@ import redislock.LockStatistics;
  * <p>The names begin with {@code redis.lock}: the counter {@code redis.lock.acquisitions.refused} is {@code
  * redis_lock_acquisitions_refused_total} in Prometheus. Reading a meter sends nothing to the server. The figures of the
  * server itself are in {@code INFO lock}.
+ *
+ * <p>A registry keeps the meters of a client that is closed, until {@link #removeFrom} removes them.
  */
 public final class LockMetrics implements MeterBinder {
     static final String PREFIX = "redis.lock.";
@@ -133,6 +136,28 @@ public final class LockMetrics implements MeterBinder {
         if (timers != null) {
             timers.bindTo(registry, tags);
         }
+    }
+
+    /**
+     * Removes the meters of this client from a registry, for a program that opens and closes clients. Call it before
+     * the client is closed.
+     *
+     * @param registry a registry to which they were bound
+     */
+    public void removeFrom(MeterRegistry registry) {
+        for (Figure counter : COUNTERS) {
+            remove(registry, PREFIX + counter.name, tags, Meter.Type.COUNTER);
+        }
+        for (Figure gauge : GAUGES) {
+            remove(registry, PREFIX + gauge.name, tags, Meter.Type.GAUGE);
+        }
+        if (timers != null) {
+            timers.removeFrom(registry, tags);
+        }
+    }
+
+    static void remove(MeterRegistry registry, String name, Tags tags, Meter.Type type) {
+        registry.removeByPreFilterId(new Meter.Id(name, tags, null, null, type));
     }
 
     /** A number of the statistics, and its name without the prefix. */

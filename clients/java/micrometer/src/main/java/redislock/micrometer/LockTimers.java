@@ -1,5 +1,6 @@
 package redislock.micrometer;
 
+import io.micrometer.core.instrument.Meter;
 import io.micrometer.core.instrument.MeterRegistry;
 import io.micrometer.core.instrument.Tags;
 import io.micrometer.core.instrument.Timer;
@@ -18,23 +19,40 @@ import redislock.LockObserver;
  * before that are dropped. Each client needs timers of its own.
  */
 public final class LockTimers implements LockObserver {
+    private static final String WAIT = LockMetrics.PREFIX + "wait";
+    private static final String HOLD = LockMetrics.PREFIX + "hold";
+
     private final List<Pair> registered = new CopyOnWriteArrayList<>();
 
-    private record Pair(Timer waits, Timer holds) {}
+    /** The timers in one registry. */
+    private record Pair(MeterRegistry registry, Timer waits, Timer holds) {}
 
     /** Timers that are not registered yet. */
     public LockTimers() {}
 
+    /** Registers the timers. A duration is recorded once in each registry, however often they are bound to it. */
     void bindTo(MeterRegistry registry, Tags tags) {
+        forget(registry);
         registered.add(new Pair(
-                Timer.builder(LockMetrics.PREFIX + "wait")
+                registry,
+                Timer.builder(WAIT)
                         .tags(tags)
                         .description("Waits in the server's queue that ended with a grant")
                         .register(registry),
-                Timer.builder(LockMetrics.PREFIX + "hold")
+                Timer.builder(HOLD)
                         .tags(tags)
                         .description("Holds of locks and permits that were released in time")
                         .register(registry)));
+    }
+
+    void removeFrom(MeterRegistry registry, Tags tags) {
+        forget(registry);
+        LockMetrics.remove(registry, WAIT, tags, Meter.Type.TIMER);
+        LockMetrics.remove(registry, HOLD, tags, Meter.Type.TIMER);
+    }
+
+    private void forget(MeterRegistry registry) {
+        registered.removeIf(pair -> pair.registry == registry);
     }
 
     private void record(Function<Pair, Timer> timer, Duration duration) {

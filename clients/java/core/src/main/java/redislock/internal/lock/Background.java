@@ -58,11 +58,11 @@ public final class Background {
         }
     }
 
-    /** Completes when nothing is running. */
+    /** Completes when nothing is running. (No copy: copies of a busy client would be kept until it rests.) */
     public CompletableFuture<Void> settled() {
         lock.lock();
         try {
-            return settled.copy();
+            return settled;
         } finally {
             lock.unlock();
         }

@@ -98,7 +98,7 @@ public final class Engine {
 
     /** Reports a loss to the program: never on a thread of the transport, nor on that of the client. */
     void callBack(Runnable code) {
-        run(callbacks, code);
+        run(callbacks, () -> guarded("the callback of a loss has failed", code));
     }
 
     /** Completes a future of the program: never on a thread of the transport, nor on that of the client. */
@@ -109,13 +109,16 @@ public final class Engine {
     /** Calls the observer, if there is one. */
     void observe(Consumer<LockObserver> call) {
         if (observer != null) {
-            complete(() -> {
-                try {
-                    call.accept(observer);
-                } catch (RuntimeException defect) {
-                    LOG.log(System.Logger.Level.WARNING, "the observer has failed", defect);
-                }
-            });
+            complete(() -> guarded("the observer has failed", () -> call.accept(observer)));
+        }
+    }
+
+    /** Runs code of the program, and logs its failure. */
+    private static void guarded(String failure, Runnable code) {
+        try {
+            code.run();
+        } catch (RuntimeException | Error defect) {
+            LOG.log(System.Logger.Level.WARNING, failure, defect);
         }
     }
 

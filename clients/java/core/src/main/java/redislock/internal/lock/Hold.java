@@ -12,11 +12,15 @@ import redislock.Mode;
 import redislock.Permit;
 import redislock.Released;
 import redislock.internal.Clock;
+import redislock.internal.Loop;
 import redislock.internal.Moment;
 
 /** A held lock or permit: what programs see of it, its loss and its release. Its {@link Renewal} keeps it. */
 public final class Hold implements Permit {
     private static final System.Logger LOG = System.getLogger("redislock");
+
+    /** The shortest pause between two looks for the thread of a lost hold. */
+    private static final long KEEPER_CHECK = 1_000 * Clock.MILLI;
 
     private final Engine engine;
     private final Terms terms;
@@ -32,8 +36,12 @@ public final class Hold implements Permit {
     /** Whether the failure of the release is recorded. */
     private final AtomicBoolean isReported = new AtomicBoolean();
     private final long grantedAt = Clock.now();
-    /** The only thread that may unlock it; null: a guard, or the end of the thread is logged. */
+    /** The only thread that may unlock it; null: a guard. */
     private volatile Thread keeper;
+    /** Whether the end of that thread is logged. */
+    private final AtomicBoolean isLogged = new AtomicBoolean();
+    /** The timer of the end of a lost hold, or null. */
+    private volatile Loop.Timer forgetting;
     /** Runs once when the hold is released or left; null: nothing, or it has run. */
     private final AtomicReference<Runnable> onFinished = new AtomicReference<>();
     /** The lease that the server certainly has, and when the request that set it was sent. */
@@ -103,6 +111,7 @@ public final class Hold implements Permit {
         if (isFinished()) {
             runOnFinished();
         }
+        forgetWithThread();
     }
 
     private void runOnFinished() {
@@ -116,8 +125,7 @@ public final class Hold implements Permit {
      * the lock protects goes on. */
     void checkKeeper() {
         Thread thread = keeper;
-        if (thread != null && !thread.isAlive()) {
-            keeper = null;
+        if (thread != null && !thread.isAlive() && isLogged.compareAndSet(false, true)) {
             LOG.log(System.Logger.Level.WARNING, "the thread \"{0}\" has ended without unlocking {1}, which is renewed "
                     + "until its client is closed", thread.getName(), new String(claim.key(), StandardCharsets.UTF_8));
         }
@@ -146,12 +154,38 @@ public final class Hold implements Permit {
         renewal.stop();
         engine.counts().losses.increment();
         LOG.log(System.Logger.Level.DEBUG, "{0}", loss);
-        engine.callBack(() -> {
-            lostFuture.complete(loss);
-            if (terms.onLost != null) {
-                terms.onLost.accept(loss);
+        // Two threads: neither the callback nor a stage of the future that blocks holds the other up.
+        if (terms.onLost != null) {
+            engine.callBack(() -> terms.onLost.accept(loss));
+        }
+        engine.callBack(() -> lostFuture.complete(loss));
+        forgetWithThread();
+    }
+
+    /** Forgets a lost hold whose thread has ended, when its lease is certainly over: nothing can unlock it any more. It
+     * is not released, so that a fixed lease lasts as long as the program has said. */
+    private void forgetWithThread() {
+        if (keeper == null || lost.get() == null) {
+            return;
+        }
+        forgetting = engine.loop().at(Math.max(latestEnd, Clock.plus(Clock.now(), KEEPER_CHECK)), () -> {
+            if (keeper.isAlive()) {
+                forgetWithThread();
+            } else {
+                end();
             }
         });
+        if (isFinished()) {
+            forgetting.cancel();
+        }
+    }
+
+    /** Ends the hold in this process; nothing is sent. */
+    private void end() {
+        if (releasing.compareAndSet(null, CompletableFuture.completedFuture(Released.NOT_HELD))) {
+            finish();
+            over(0);
+        }
     }
 
     public Engine engine() {
@@ -232,11 +266,7 @@ public final class Hold implements Permit {
         long nanos = Leases.checked(lease);
         Blocking.check();
         boolean isHeld = Blocking.get(engine.answer(renewal.leaveTo(nanos)));
-        CompletableFuture<Released> left = CompletableFuture.completedFuture(Released.NOT_HELD);
-        if (releasing.compareAndSet(null, left)) {
-            finish();
-            over(0);
-        }
+        end();
         return isHeld;
     }
 
@@ -356,6 +386,10 @@ public final class Hold implements Permit {
     private void finish() {
         isFinished.set(true);
         renewal.stop();
+        Loop.Timer timer = forgetting;
+        if (timer != null) {
+            timer.cancel();
+        }
         leftovers.reservation().settling();
         runOnFinished();
     }

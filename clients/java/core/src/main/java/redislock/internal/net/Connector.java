@@ -147,7 +147,8 @@ public final class Connector {
     /** Closes every connection, and ends the threads that belong to the client. */
     public void close() {
         long seconds = 2;
-        client.shutdown(0, seconds, TimeUnit.SECONDS);
+        // An interruption ends neither wait: both would leave threads.
+        client.shutdownAsync(0, seconds, TimeUnit.SECONDS).handle((unused, error) -> null).join();
         if (own != null) {
             own.shutdown(0, seconds, TimeUnit.SECONDS).awaitUninterruptibly(seconds, TimeUnit.SECONDS);
         }
