@@ -9,6 +9,7 @@ import net.javacrumbs.shedlock.core.LockConfiguration;
 import net.javacrumbs.shedlock.core.SimpleLock;
 import redislock.Guard;
 import redislock.LockConnectionException;
+import redislock.LockException;
 import redislock.Released;
 
 /** A lock of a {@link FencedLockProvider}. */
@@ -41,13 +42,22 @@ public final class FencedSimpleLock extends AbstractSimpleLock {
     @Override
     protected void doUnlock() {
         Duration left = lockConfiguration.getLockAtLeastFor().minusNanos(System.nanoTime() - start);
-        boolean wasHeld = left.isNegative() || left.isZero()
-                ? release()
-                : guard.leave(left.compareTo(SHORTEST_LEASE) < 0 ? SHORTEST_LEASE : left);
+        boolean wasHeld = left.isNegative() || left.isZero() ? release() : leave(left);
         if (!wasHeld) {
             LOGGER.log(Level.WARNING, "The lock {0} was held for longer than its lockAtMostFor of {1}: "
                     + "another node may have had it meanwhile", lockConfiguration.getName(),
                     lockConfiguration.getLockAtMostFor());
+        }
+    }
+
+    /** Leaves the lock to the rest of its least time; false if it was not held any more. */
+    private boolean leave(Duration left) {
+        try {
+            return guard.leave(left.compareTo(SHORTEST_LEASE) < 0 ? SHORTEST_LEASE : left);
+        } catch (LockException e) {
+            // It stays held until the end of its lease, and the client keeps the guard as long.
+            guard.lost().thenRun(guard::close);
+            throw e;
         }
     }
 

@@ -24,6 +24,7 @@ import net.javacrumbs.shedlock.support.KeepAliveLockProvider;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
 import redislock.LockClient;
+import redislock.LockConnectionException;
 import redislock.LockException;
 import redislock.WrongTypeException;
 import redislock.testing.Readme;
@@ -194,6 +195,19 @@ class FencedLockProviderTest {
         server.resume();
         awaitEndOfLease();
         assertEquals(1, server.stat("grants_released"));
+    }
+
+    @Test
+    void an_unlock_that_fails_leaves_nothing_behind_when_the_lease_is_over() {
+        try (LockClient own = LockClient.builder(server.address()).responseTimeout(Duration.ofSeconds(1)).build()) {
+            SimpleLock lock = new FencedLockProvider(own).lock(job(Duration.ofSeconds(4), Duration.ofSeconds(3)))
+                    .orElseThrow();
+            server.pause();
+            assertThrows(LockConnectionException.class, lock::unlock);
+            server.resume();
+            assertEquals(1, own.statistics().holds());
+            Waiting.waitFor("the end of the hold", () -> own.statistics().holds() == 0);
+        }
     }
 
     @Test
