@@ -88,7 +88,7 @@ class DeadlockTest {
             Guard first = other.lock("a").acquire();
             proxy.delay("LOCK.ACQUIRE");
             // Half of the response timeout later the connection is given up; the request is repeated by another one.
-            assertFalse(client.lock("a").tryLock(2_100, TimeUnit.MILLISECONDS));
+            assertFalse(client.lock("a").tryLock(3_300, TimeUnit.MILLISECONDS));
             assertTrue(proxy.hasDelayed());
             // The second of the three releases that undo it. The third one comes when the request cannot be served.
             Waiting.waitFor("the second release", () -> releases(server) >= 3);
@@ -100,6 +100,62 @@ class DeadlockTest {
             client.lock("b").unlock();
             done.get(10, TimeUnit.SECONDS);
             assertEquals(1, server.stat("deadlocks"), "the refusal was that of the late grant");
+        }
+    }
+
+    @Test
+    void a_lost_reply_to_the_undoing_changes_nothing() throws Exception {
+        try (TestServer server = TestServer.start();
+                Proxy proxy = Proxy.before(server.port());
+                LockClient client =
+                        LockClient.builder(proxy.address()).responseTimeout(Duration.ofSeconds(6)).build();
+                LockClient other = LockClient.create(server.address())) {
+            client.lock("warm").lock();
+            client.lock("warm").unlock();
+            Guard first = other.lock("a").acquire();
+            proxy.delay("LOCK.ACQUIRE");
+            CompletableFuture<Void> broken = CompletableFuture.runAsync(() -> {
+                Waiting.waitFor("the request that is late", proxy::hasDelayed);
+                proxy.swallowReplyTo("LOCK.RELEASE");
+            });
+            assertFalse(client.lock("a").tryLock(4_300, TimeUnit.MILLISECONDS));
+            broken.join();
+            // The first one is sent twice. The second one does not wait until that can no longer be served.
+            Waiting.waitFor("the second release", Duration.ofSeconds(4), () -> releases(server) >= 4);
+            assertTrue(proxy.hasSwallowed());
+            assertEquals(Released.YES, first.release());
+            proxy.letGo();
+            Waiting.waitFor("the late grant", () -> Long.valueOf(1).equals(server.call("EXISTS", "a")));
+            CompletableFuture<Void> done = holdsOneAndWantsTheOther(server, other);
+            client.lock("b").lock();
+            client.lock("b").unlock();
+            done.get(10, TimeUnit.SECONDS);
+            assertEquals(1, server.stat("deadlocks"), "the refusal was that of the late grant");
+        }
+    }
+
+    @Test
+    void the_last_release_of_the_undoing_is_sent_although_the_second_was_not_answered() throws Exception {
+        try (TestServer server = TestServer.start();
+                Proxy proxy = Proxy.before(server.port());
+                LockClient client =
+                        LockClient.builder(proxy.address()).responseTimeout(Duration.ofSeconds(6)).build();
+                LockClient other = LockClient.create(server.address())) {
+            client.lock("warm").lock();
+            client.lock("warm").unlock();
+            Guard first = other.lock("a").acquire();
+            proxy.delay("LOCK.ACQUIRE");
+            CompletableFuture<Void> broken = CompletableFuture.runAsync(() -> {
+                Waiting.waitFor("the first release", () -> releases(server) >= 2);
+                proxy.swallowReplyTo("LOCK.RELEASE");
+            });
+            assertFalse(client.lock("a").tryLock(4_300, TimeUnit.MILLISECONDS));
+            broken.join();
+            Waiting.waitFor("the second release and its repetition", () -> releases(server) >= 4);
+            assertEquals(Released.YES, first.release());
+            proxy.letGo();
+            Waiting.waitFor("the late grant", () -> Long.valueOf(1).equals(server.call("EXISTS", "a")));
+            Waiting.waitFor("its end", Duration.ofSeconds(10), () -> Long.valueOf(0).equals(server.call("EXISTS", "a")));
         }
     }
 

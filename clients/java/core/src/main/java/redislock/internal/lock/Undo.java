@@ -1,6 +1,7 @@
 package redislock.internal.lock;
 
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.Consumer;
 import redislock.LockException;
 import redislock.Mode;
@@ -36,11 +37,16 @@ final class Undo implements Unsettled.Part {
     private final long lastsFor;
     private final First first;
     private final Long token;
+    /** Until when a release that was sent before may be served; zero: there is none. */
+    private final long releasesUntil;
     /** Until when an abandoned acquire may still be served; zero: there is none. */
     private final long acquiresUntil;
     private final Runnable onReleased;
-    private volatile long releasesUntil;
-    private volatile Reservation reservation;
+    private final ReentrantLock lock = new ReentrantLock();
+    /** Of the owner's name, for the present releases. Changed with the lock. */
+    private Reservation reservation;
+    /** The releases that may still be served. The last one frees the name. Changed with the lock. */
+    private int releases = 1;
 
     /** {@code onReleased} runs after the first release: it closes the connections of a wait. Closed earlier, the server
      * would keep the place in the queue for a while. */
@@ -63,56 +69,86 @@ final class Undo implements Unsettled.Part {
         reservation.settling();
         if (first == First.NOTHING) {
             onReleased.run();
-            endReservation();
+            undoLate();
+            releaseIsOver(releasesUntil);
             return;
         }
         engine.background().begin();
-        release(first == First.GRANT ? token : null, error -> {
+        release(reservation.isNamed(), first == First.GRANT ? token : null, result -> {
+            LockException error = result.error();
             // If nothing can have been granted, a refusal is that of the acquire again and is no failure.
             boolean mayHold = first == First.GRANT || first == First.TICKET || acquiresUntil > 0;
             if (error != null && (mayHold || error.isPassing())) {
                 engine.background().fail(claim, error);
             }
             onReleased.run();
-            endReservation();
+            undoLate();
+            releaseIsOver(Math.max(releasesUntil, result.underWayUntil()));
             engine.background().end();
         });
     }
 
-    private void release(Long ofToken, Consumer<LockException> then) {
-        Release.send(engine, claim, reservation.isNamed(), ofToken, Clock.plus(Clock.now(), lastsFor), result -> {
-            releasesUntil = Math.max(releasesUntil, result.underWayUntil());
-            then.accept(result.error());
-        });
+    private void release(boolean isNamed, Long ofToken, Consumer<Release.Result> then) {
+        Release.send(engine, claim, isNamed, ofToken, Clock.plus(Clock.now(), lastsFor), then);
     }
 
-    /** Waits until no release can still be served, which would end the next hold under this name. */
-    private void endReservation() {
-        endReservation(this::undoLate);
+    /** Frees the name when neither this release, which may be served until then, nor another one can be served: it
+     * would end the next hold under this name. */
+    private void releaseIsOver(long until) {
+        if (reserved().isNamed() && until > Clock.now()) {
+            network.loop().at(until, () -> releaseIsOver(0));
+            return;
+        }
+        Reservation unused;
+        lock.lock();
+        try {
+            unused = --releases == 0 ? reservation : Reservation.NONE;
+        } finally {
+            lock.unlock();
+        }
+        unused.free();
     }
 
-    private void endReservation(Runnable then) {
-        if (reservation.isNamed() && releasesUntil > Clock.now()) {
-            network.loop().at(releasesUntil, () -> {
-                reservation.free();
-                then.run();
-            });
-        } else {
-            reservation.free();
-            then.run();
+    /** Keeps the name for a further release, or reserves it again. False if another acquisition has it. */
+    private boolean mayRelease() {
+        lock.lock();
+        try {
+            if (releases == 0) {
+                Reservation again = reservation.isNamed()
+                        ? Reservation.tryReserve(reservation.name(), engine) : Reservation.NONE;
+                if (again == null) {
+                    return false;
+                }
+                again.settling();
+                reservation = again;
+            }
+            releases++;
+            return true;
+        } finally {
+            lock.unlock();
+        }
+    }
+
+    private Reservation reserved() {
+        lock.lock();
+        try {
+            return reservation;
+        } finally {
+            lock.unlock();
         }
     }
 
     private void undoLate() {
         if (acquiresUntil > 0) {
-            if (reservation.isNamed()) {
+            boolean isNamed = reserved().isNamed();
+            if (isNamed) {
                 engine.unsettled().add(this);
             }
             // The end of the client waits for the first of the two.
             engine.background().begin();
             network.loop().after(A_MOMENT, () -> releaseLate(engine.background()::end));
             network.loop().at(Math.max(acquiresUntil, Clock.now() + 2 * A_MOMENT), () -> releaseLate(() -> {
-                if (reservation.isNamed()) {
+                if (isNamed) {
                     engine.unsettled().remove(this);
                 }
             }));
@@ -139,22 +175,17 @@ final class Undo implements Unsettled.Part {
     }
 
     private void releaseLate(Runnable then) {
-        if (reservation.isNamed()) {
-            // If another acquisition has the name meanwhile, the server counts the late request as that one's. The
-            // release of an exclusive lock names no kind: it would end one for READ or WRITE, which excludes the other.
-            boolean isShared = claim.kind().mode() == Mode.EXCLUSIVE
-                    && (Reservation.isReserved(reservation.name(), Mode.READ)
-                            || Reservation.isReserved(reservation.name(), Mode.WRITE));
-            Reservation again = isShared ? null : Reservation.tryReserve(reservation.name(), engine);
-            if (again == null) {
-                then.run();
-                return;
-            }
-            again.settling();
-            reservation = again;
+        Reservation.Name name = reserved().name();
+        // If another acquisition has the name meanwhile, the server counts the late request as that one's. The release
+        // of an exclusive lock names no kind: it would end one for READ or WRITE, which excludes the other.
+        boolean isShared = name != null && claim.kind().mode() == Mode.EXCLUSIVE
+                && (Reservation.isReserved(name, Mode.READ) || Reservation.isReserved(name, Mode.WRITE));
+        if (isShared || !mayRelease()) {
+            then.run();
+            return;
         }
-        release(null, error -> {
-            endReservation(() -> {});
+        release(name != null, null, result -> {
+            releaseIsOver(result.underWayUntil());
             then.run();
         });
     }
