@@ -52,7 +52,7 @@ class CloseTest {
             server.awaitTickets(2);
             long start = System.nanoTime();
             client.close();
-            assertTrue(System.nanoTime() - start < 3_000_000_000L);
+            assertTrue(System.nanoTime() - start < 4_500_000_000L, "no response timeout");
             client.close();
             waiter.join(5_000);
             assertEquals(LockClosedException.class, thrown.get().getClass());
@@ -161,7 +161,7 @@ class CloseTest {
             Thread.sleep(100);
             client.close();
             for (Thread thread : threads) {
-                thread.join(1_000);
+                thread.join(5_000);
                 assertTrue(!thread.isAlive(), "a call waits for ever");
             }
             server.resume();

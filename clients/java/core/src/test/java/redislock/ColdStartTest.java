@@ -77,7 +77,7 @@ class ColdStartTest {
             String[] outcome = run(server.address());
             server.resume();
             assertEquals("LockConnectionException", outcome[0]);
-            assertTrue(Integer.parseInt(outcome[1]) < 5_400, outcome[1] + " ms");
+            assertTrue(Integer.parseInt(outcome[1]) < 7_000, outcome[1] + " ms");
         }
     }
 }

@@ -123,7 +123,7 @@ class FamilyTest {
         jobs.set(0);
         assertTrue(jobs.tryAcquire().isEmpty());
         jobs.set(1);
-        LockSemaphore renewed = client.semaphore("jobs", LockOptions.defaults().lease(Duration.ofMillis(900)));
+        LockSemaphore renewed = client.semaphore("jobs", LockOptions.defaults().lease(Duration.ofMillis(1_500)));
         Permit kept = renewed.acquire();
         Waiting.waitFor("a renewal", () -> client.statistics().renewals() >= 2);
         server.call("DEL", "{jobs}:timeout");

@@ -1,17 +1,21 @@
 package redislock;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertNull;
 
 import io.lettuce.core.RedisURI;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Optional;
+import java.util.Random;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.locks.LockSupport;
 import org.junit.jupiter.api.Test;
 import redislock.testing.Proxy;
 import redislock.testing.Sentinels;
+import redislock.testing.TestCluster;
 import redislock.testing.TestServer;
 import redislock.testing.Waiting;
 
@@ -86,6 +90,39 @@ class OrderTest {
                 LockClient client = LockClient.builder(RedisURI.Builder
                         .sentinel("127.0.0.1", fleet.ports().get(0), Sentinels.NAME).build()).build()) {
             assertOrder(fleet.servers().get(0), client, () -> {});
+        }
+    }
+
+    /** The first requests are redirected, and the acquisition is cancelled somewhere on their way. */
+    @Test
+    void a_release_does_not_overtake_its_acquire_at_the_first_redirection() throws Exception {
+        try (TestCluster cluster = TestCluster.start(2); Proxy proxy = Proxy.before(cluster.node(0).port())) {
+            TestServer owner = cluster.node(1);
+            String key = cluster.keyOf(owner, "cold");
+            proxy.holdReplyTo("LOCK.ACQUIRE");
+            try (LockClient client = LockClient.create("redis+cluster://127.0.0.1:" + proxy.port())) {
+                CompletableFuture<Optional<Guard>> wait = client.lock(key).acquireAsync(null);
+                Waiting.waitFor("the first request", proxy::hasDelayed);
+                wait.cancel(true);
+                proxy.letGo();
+                assertEquals(List.of(), client.settled(Waiting.PATIENCE));
+                assertNull(owner.call("LOCK.INFO", key));
+            }
+            Random random = new Random(3);
+            for (int i = 0; i < 40; i++) {
+                LockOptions options = i % 2 == 0 ? LockOptions.defaults() : LockOptions.defaults().owner("me");
+                // The last release of the undoing, which hides a mistake, comes after the response timeout.
+                try (LockClient client = LockClient.builder("redis+cluster://127.0.0.1:" + cluster.node(0).port())
+                        .responseTimeout(Duration.ofMinutes(1)).build()) {
+                    CompletableFuture<Optional<Guard>> wait = client.lock(key, options).acquireAsync(null);
+                    LockSupport.parkNanos(random.nextInt(i < 20 ? 60_000_000 : 20_000_000));
+                    if (!wait.cancel(true)) {
+                        wait.get().orElseThrow().close();
+                    }
+                    assertEquals(List.of(), client.settled(Waiting.PATIENCE));
+                    assertNull(owner.call("LOCK.INFO", key), "held, in round " + i);
+                }
+            }
         }
     }
 }

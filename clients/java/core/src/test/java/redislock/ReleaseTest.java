@@ -36,7 +36,7 @@ class ReleaseTest {
         long start = System.nanoTime();
         assertThrows(LockConnectionException.class, release);
         long took = TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - start);
-        assertTrue(took >= TIMEOUT - 10 && took < TIMEOUT + 300, "took " + took);
+        assertTrue(took >= TIMEOUT - 10 && took < TIMEOUT + 2_000, "took " + took);
     }
 
     private boolean isHeld(String key) {
@@ -140,13 +140,13 @@ class ReleaseTest {
         try (Proxy proxy = Proxy.before(server.port());
                 LockClient hasty =
                         LockClient.builder(proxy.address()).responseTimeout(Duration.ofMillis(300)).build()) {
-            Guard guard = hasty.lock("k", LockOptions.defaults().fixedLease().lease(Duration.ofSeconds(1))).acquire();
+            Guard guard = hasty.lock("k", LockOptions.defaults().fixedLease().lease(Duration.ofSeconds(2))).acquire();
             proxy.refuse(true);
             proxy.swallowReplyTo("LOCK.RENEW");
             assertThrows(LockConnectionException.class, () -> guard.renew(Duration.ofMinutes(1)));
             assertThrows(LockConnectionException.class, guard::release);
             // sleep: longer than the first lease and the response timeout
-            Thread.sleep(1_500);
+            Thread.sleep(2_200);
             assertTrue(isHeld("k"));
             proxy.refuse(false);
             assertEquals(List.of(), hasty.settled(Duration.ofSeconds(5)));

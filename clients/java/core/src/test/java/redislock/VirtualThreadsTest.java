@@ -310,7 +310,7 @@ class VirtualThreadsTest {
         FencedLock lock = client.lock("held");
         Guard guard = lock.acquire();
         AtomicInteger interrupted = new AtomicInteger();
-        AtomicLong latest = new AtomicLong();
+        Queue<Long> waits = new ConcurrentLinkedQueue<>();
         Duration wait = Duration.ofMillis(500);
         assertNonePinned(() -> {
             List<Thread> uninterruptible = startAll(1, () -> {
@@ -333,14 +333,16 @@ class VirtualThreadsTest {
                 assertFalse(lock.tryLock(wait.toMillis(), TimeUnit.MILLISECONDS));
                 long took = System.nanoTime() - begin;
                 assertTrue(took >= wait.toNanos(), took + " ns");
-                latest.accumulateAndGet(took, Math::max);
+                waits.add(took);
             });
             join(bounded);
             guard.release();
             join(uninterruptible);
         });
-        // 0.3 s after the bound at the latest, and as much for a machine with other work.
-        assertTrue(latest.get() < wait.plusMillis(600).toNanos(), latest.get() + " ns");
+        // 0.3 s after the bound at the latest; some of them later on a machine with other work.
+        List<Long> sorted = waits.stream().sorted().toList();
+        assertTrue(sorted.get(count / 2) < wait.plusMillis(300).toNanos(), sorted.get(count / 2) + " ns");
+        assertTrue(sorted.get(count - 1) < wait.plusMillis(2_000).toNanos(), sorted.get(count - 1) + " ns");
         assertTrue(lock.tryLock());
         lock.unlock();
     }

@@ -80,7 +80,7 @@ class FencedLockProviderTest {
 
     @Test
     void a_late_unlock_does_not_end_the_next_lock() {
-        SimpleLock late = lock(Duration.ofMillis(50), Duration.ZERO);
+        SimpleLock late = lock(Duration.ofMillis(500), Duration.ZERO);
         awaitEndOfLease();
         FencedSimpleLock next = lock(MINUTE, Duration.ZERO);
         late.unlock();
@@ -94,7 +94,7 @@ class FencedLockProviderTest {
 
     @Test
     void the_lease_is_not_renewed() {
-        lock(Duration.ofMillis(100), Duration.ZERO);
+        lock(Duration.ofMillis(500), Duration.ZERO);
         awaitEndOfLease();
         assertEquals(0, server.stat("renewals"));
     }

@@ -56,7 +56,7 @@ class ShedLockKitTest extends AbstractExtensibleLockProviderIntegrationTest {
     @Override
     @Test
     public void shouldNotBeAbleToExtendExpiredLock() {
-        Duration lease = Duration.ofMillis(100);
+        Duration lease = Duration.ofMillis(500);
         SimpleLock lock = getLockProvider().lock(lockConfig(LOCK_NAME1, lease, Duration.ZERO)).orElseThrow();
         Waiting.waitFor("the end of the lease", () -> holders(LOCK_NAME1) == 0);
         assertTrue(lock.extend(Duration.ofSeconds(10), Duration.ZERO).isEmpty());
