@@ -36,7 +36,7 @@ public interface Guard extends AutoCloseable {
      * Completes when the lock is lost: when the reply to a renewal reports it, when the connection of a session ends,
      * and at the {@linkplain LockOptions#margin() margin} before the end of the lease when no renewal is confirmed.
      * After a release it never completes. Dependent stages run on the client's executor, never on a thread of the
-     * transport.
+     * transport. The hold keeps the future of each call: to ask again and again, call {@link #lostReason()}.
      *
      * @return a future of its own for each call
      */

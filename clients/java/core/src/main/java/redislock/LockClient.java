@@ -454,7 +454,7 @@ public final class LockClient implements AutoCloseable {
 
         /**
          * Runs the callbacks of losses, those of the observer and the dependent stages of futures. By default the
-         * client has daemon threads of its own for them: a thread for each loss that is being reported, and 16 for the
+         * client has daemon threads of its own for them: two for each loss that is being reported, and 16 for the
          * rest. What an executor refuses runs in Java's common pool, as soon as that gets a thread.
          *
          * @param executor must not run them in the calling thread

@@ -147,7 +147,8 @@ public final class LockOptions {
 
     /**
      * Called once for each hold that is lost, before its lease ends, on the client's executor (never on a thread of the
-     * transport).
+     * transport), and not in order with the stages of {@link Guard#lost()}. An exception is logged, as a warning of the
+     * logger {@code redislock}.
      *
      * @param onLost the callback
      * @return changed options

@@ -18,7 +18,8 @@ import java.util.Map;
  * @param releases            releases that the server answered, including the answer that the lock was no longer held
  * @param releasesFailed      releases, and withdrawals of waits, that were given up without a reply
  * @param connections         opened connections, including those to sentinels
- * @param holds               gauge: guards that are neither released nor closed, including those whose lock is lost
+ * @param holds               gauge: guards that are neither released nor closed, including those whose lock is lost.
+ *                            (A lost hold of a thread that has ended counts until its lease is over.)
  * @param waiting             gauge: acquisitions that wait in the server's queue
  */
 public record LockStatistics(

@@ -55,7 +55,7 @@ public final class FencedSimpleLock extends AbstractSimpleLock {
         try {
             return guard.leave(left.compareTo(SHORTEST_LEASE) < 0 ? SHORTEST_LEASE : left);
         } catch (LockException e) {
-            // It stays held until the end of its lease, and the client keeps the guard as long.
+            // The guard is not closed before the end of the lease: the lock is to stay held for its least time.
             guard.lost().thenRun(guard::close);
             throw e;
         }
@@ -79,6 +79,8 @@ public final class FencedSimpleLock extends AbstractSimpleLock {
     protected Optional<SimpleLock> doExtend(LockConfiguration newConfiguration) {
         long now = System.nanoTime();
         if (!guard.renew(newConfiguration.getLockAtMostFor())) {
+            // No other method may be called after this one, so nothing else ends the guard.
+            guard.close();
             return Optional.empty();
         }
         return Optional.of(new FencedSimpleLock(newConfiguration, guard, now));

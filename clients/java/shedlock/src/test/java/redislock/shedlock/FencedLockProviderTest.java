@@ -114,6 +114,10 @@ class FencedLockProviderTest {
         assertTrue(next.token() > token);
         server.line("LOCK.BREAK " + KEY);
         assertEquals(Optional.empty(), next.extend(MINUTE, Duration.ZERO));
+        FencedSimpleLock over = lock(Duration.ofMillis(500), Duration.ZERO);
+        Waiting.waitFor("the loss", () -> client.statistics().losses() == 2);
+        assertEquals(Optional.empty(), over.extend(MINUTE, Duration.ZERO));
+        Waiting.waitFor("the end of the holds", () -> client.statistics().holds() == 0);
     }
 
     @Test
