@@ -260,7 +260,10 @@ final class Renewal {
                 loop.after(pause.take(Clock.NEVER), this::send);
                 return;
             }
-            wanted = 0;
+            // Unless a later change is under way: a renewal must not set this lease after it.
+            if (wanted == newLease) {
+                wanted = 0;
+            }
             if (error != null) {
                 rearm();
                 result.completeExceptionally(error);
