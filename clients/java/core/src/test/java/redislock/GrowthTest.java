@@ -17,7 +17,7 @@ import redislock.testing.Waiting;
 
 /** What is over leaves no object behind. */
 class GrowthTest {
-    private static final int KEYS = Integer.getInteger("keys", 2_000);
+    private static final int KEYS = 2_000;
 
     /** The classes of this package of which the heap has at least this many live objects. */
     private static Map<String, Long> objects(long least) {
