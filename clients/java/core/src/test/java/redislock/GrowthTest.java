@@ -32,6 +32,10 @@ class GrowthTest {
         return found;
     }
 
+    private static LockOptions named(int number) {
+        return LockOptions.defaults().owner("me" + number);
+    }
+
     /** The number of live objects of each class, after a garbage collection. */
     private static String histogram() {
         try {
@@ -46,13 +50,21 @@ class GrowthTest {
     @Test
     void keys_that_are_no_longer_used_leave_nothing() throws Exception {
         try (TestServer server = TestServer.start(); LockClient client = LockClient.create(server.address())) {
+            LockOptions session = LockOptions.defaults().session();
+            client.latch("closed").set(1);
             for (int i = 0; i < KEYS; i++) {
                 String key = "k" + i;
                 client.lock(key).lock();
                 client.lock(key).unlock();
-                Guard named = client.lock("n" + key, LockOptions.defaults().owner("me" + i)).acquire();
+                Guard named = client.lock("n" + key, named(i)).acquire();
                 if (i % 10 == 0) {
                     client.lock("n" + key).acquireAsync(null).cancel(true);
+                    client.lock("n" + key).acquireAsync(Duration.ofDays(1)).cancel(true);
+                    client.lock("n" + key, named(i)).acquireAsync(Duration.ofDays(1)).cancel(true);
+                    client.lock("d" + key).acquireWithin(Duration.ofDays(1)).orElseThrow().release();
+                    client.lock("i" + key, session).acquireWithin(Duration.ofDays(1)).orElseThrow().release();
+                    client.lock("n" + key, session).acquireAsync(Duration.ofDays(1)).cancel(true);
+                    client.latch("closed").awaitAsync(Duration.ofDays(1)).cancel(true);
                     FencedReadWriteLock both = client.readWriteLock("rw" + key);
                     both.readLock().lock();
                     both.readLock().unlock();
