@@ -16,14 +16,16 @@ use redis::Value;
 use tokio::time::{sleep, sleep_until, timeout_at};
 
 use crate::error::Error;
-use crate::inspect::lock_info;
+use crate::inspect::{lock_info, LockInfo};
 use crate::lock::events;
 use crate::lock::hold::Hold;
 use crate::lock::loss::LossOnDrop;
+use crate::mode::Mode;
 use crate::moment::Moment;
 use crate::net::caller::Caller;
-use crate::net::command::{self, Claim};
+use crate::net::command::{self, Claim, Kind};
 use crate::net::invalidation::KeyWatch;
+use crate::net::server::Server;
 use crate::outcome::LostReason;
 
 /// The task of a hold: renews until the lock is lost. A session hold is renewed on its own connection.
@@ -146,8 +148,11 @@ async fn renew_bound(
     let pause = (hold.lease / 20).max(Duration::from_millis(1));
     loop {
         // A session hold has no other connection to try, so the request may take the whole lease.
+        let sent = Moment::now();
         let renewed = match caller.call(command, hold.lease).await {
-            Ok(Value::Int(1)) => lease_left(caller, &hold.claim, hold.lease).await,
+            Ok(Value::Int(1)) => {
+                lease_left(&hold.server, caller, &hold.claim, sent, hold.lease).await
+            }
             other => other.map(|_| None),
         };
         match renewed {
@@ -173,23 +178,34 @@ async fn renew_bound(
     }
 }
 
-/// The rest of this owner's lease, by `LOCK.INFO`, and a moment before the request was sent. None when the owner holds
-/// nothing.
+/// The rest of this owner's lease at a moment, by `LOCK.INFO`, after a renewal that was sent at the moment `renewed`.
+/// None when the owner holds nothing. Readers share what one of them has read.
 pub(crate) async fn lease_left(
+    server: &Server,
     caller: &mut Caller,
     claim: &Claim,
+    renewed: Moment,
     patience: Duration,
 ) -> crate::error::Result<Option<(Duration, Moment)>> {
+    let is_reader = claim.kind == Kind::Lock(Mode::Read);
+    let node = caller.node_name().filter(|_| is_reader);
+    let known = node.as_ref().map(|node| server.reader_leases().known(node));
+    if let Some(lease) = known.flatten() {
+        return Ok(Some((lease, renewed)));
+    }
     let asked = Moment::now();
     let reply = caller.call(&command::info(claim), patience).await?;
-    let holders = match &reply {
-        Value::Nil => Vec::new(),
-        reply => lock_info(reply).holders,
+    let info = match &reply {
+        Value::Nil => LockInfo::default(),
+        reply => lock_info(reply),
     };
-    let mut own = holders
-        .into_iter()
-        .filter(|holder| holder.owner == claim.owner);
-    let left = own.next().and_then(|holder| holder.lease);
+    let mut holders = info.holders.into_iter();
+    let own = holders.find(|holder| holder.owner == claim.owner);
+    let left = own.and_then(|holder| holder.lease);
+    // The list names an owner that also writes with the lease of its write lock.
+    if let (Some(node), Some(left), Mode::Read) = (node, left, info.mode) {
+        server.reader_leases().record(&node, left);
+    }
     Ok(left.map(|left| (left, asked)))
 }
 

@@ -199,9 +199,12 @@ impl<'a> Attempt<'a> {
         self.caller.pin();
         // An owner that held the lock before may have a longer lease, which the first renewal shortens.
         let renew = command::renew(&self.claim, None, token);
+        let sent = Moment::now();
         let renewed = self.caller.call(&renew, patience).await?;
         let lease = match renewed {
-            Value::Int(1) => lease_left(&mut self.caller, &self.claim, patience).await?,
+            Value::Int(1) => {
+                lease_left(server, &mut self.caller, &self.claim, sent, patience).await?
+            }
             _ => None,
         };
         // The lock has been broken meanwhile.

@@ -92,6 +92,11 @@ impl Caller {
         self.is_pinned && self.link.is_some()
     }
 
+    /// The name of the node to which a waiting caller has a connection.
+    pub(crate) fn node_name(&self) -> Option<String> {
+        self.link.as_ref().map(|link| name_of(&link.node))
+    }
+
     /// Completes when the connection of a waiting caller has ended.
     pub(crate) async fn closed(&self) {
         if let Some(link) = &self.link {

@@ -9,6 +9,7 @@ pub(crate) mod command;
 pub(crate) mod connection;
 pub(crate) mod exhaustion;
 pub(crate) mod invalidation;
+pub(crate) mod leases;
 pub(crate) mod pool;
 pub(crate) mod reply;
 pub(crate) mod retry;

@@ -22,6 +22,7 @@ use crate::net::address::{address_like, name_of, Address, Kind};
 use crate::net::background::{Background, Unreleased};
 use crate::net::connection::{Connection, Connector};
 use crate::net::invalidation::{self, Invalidations};
+use crate::net::leases::ReaderLeases;
 use crate::net::pool::ConnectionPool;
 use crate::net::sentinel;
 use crate::net::tickets::Desk;
@@ -57,6 +58,7 @@ struct Inner {
     background: Arc<Background>,
     pool: Arc<ConnectionPool>,
     invalidations: Arc<Invalidations>,
+    reader_leases: Arc<ReaderLeases>,
     tickets: Arc<Desk>,
     parks: bool,
 }
@@ -121,6 +123,7 @@ impl Server {
                 background: Arc::default(),
                 pool: Arc::default(),
                 invalidations: Arc::default(),
+                reader_leases: Arc::default(),
                 tickets: Desk::new(is_cluster),
                 parks: false,
             }),
@@ -180,6 +183,11 @@ impl Server {
     /// The notifications about keys that are held through this server's shared connections.
     pub(crate) fn invalidations(&self) -> &Arc<Invalidations> {
         &self.inner.invalidations
+    }
+
+    /// The leases of readers that are bound to connections.
+    pub(crate) fn reader_leases(&self) -> &ReaderLeases {
+        &self.inner.reader_leases
     }
 
     /// Where waits file tickets; none where they park.

@@ -177,3 +177,27 @@ async fn a_grant_to_a_named_owner_that_was_never_confirmed_is_undone() {
     until_free(&real);
     proxy.let_go();
 }
+
+/// `LOCK.INFO` lists all readers, so N readers that each read it would receive N times N holders.
+#[tokio::test(flavor = "multi_thread")]
+async fn readers_read_their_lease_together() {
+    let real = server(3_000);
+    let server = client(&real);
+    let lock = Lock::new(&server, "k").mode(Mode::Read).session();
+    let count = 30;
+    let mut readers = Vec::new();
+    for _ in 0..count {
+        readers.push(lock.acquire().await.unwrap());
+    }
+    until("a renewal of each", || {
+        server.statistics().renewals >= 2 * count
+    });
+    let calls = real.info_field("commandstats", "cmdstat_lock.info");
+    let calls = calls.split(',').next().unwrap_or_default();
+    let calls: u64 = calls.trim_start_matches("calls=").parse().unwrap();
+    assert!(calls < count, "{calls} requests");
+    for reader in readers {
+        assert!(!reader.valid_for().is_zero());
+        assert_eq!(reader.release().await.unwrap(), Released::Yes);
+    }
+}
