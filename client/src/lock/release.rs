@@ -62,7 +62,7 @@ pub(crate) enum First {
 
 impl Undo {
     /// Starts the background task, if anything is to be undone.
-    pub(crate) fn start(self) {
+    pub(crate) fn start(mut self) {
         if self.first == First::Nothing
             && self.acquires_until.is_none()
             && (self.releases_until.is_none() || !self.reservation.is_named())
@@ -70,6 +70,13 @@ impl Undo {
             return;
         }
         self.reservation.settle();
+        let is_of_owner = matches!(self.first, First::Everything | First::Ticket);
+        if is_of_owner && self.reservation.has_other_mode() {
+            // Undone later, if the owner has nothing in another mode by then.
+            let late = Instant::now() + self.server.patience();
+            self.first = First::Nothing;
+            self.acquires_until = self.acquires_until.max(Some(late));
+        }
         let running = self.server.background().begin();
         runtime::spawn(self.run(running));
     }
@@ -111,9 +118,8 @@ impl Undo {
         for moment in [Instant::now() + A_MOMENT, last] {
             sleep_until(moment).await;
             // If another acquisition has reserved the name meanwhile, the server counts the late request as that one's.
-            if let Some(reservation) = Reservation::try_reserve(name.clone()) {
+            if let Some(reservation) = Reservation::try_reserve_to_undo(name.clone()) {
                 self.reservation = reservation;
-                self.reservation.settle();
                 let _ = self.release(None).await;
                 self.end_reservation().await;
             }

@@ -7,6 +7,10 @@
 //!
 //! A name whose hold is released, and whose requests only have no answer yet, is no sign of another holder. An
 //! acquisition that finds it so at its end has an error, as one that gets no answer itself.
+//!
+//! A release without a token of an exclusive lock names no mode: it would end a hold of the owner for READ or WRITE
+//! too. So an exclusive request is not undone while the owner holds the lock in one of these modes, or asks for it; and
+//! such an acquisition waits while an exclusive request is being undone.
 
 use std::collections::hash_map::Entry;
 use std::collections::HashMap;
@@ -16,6 +20,11 @@ use tokio::sync::Notify;
 
 /// Server, key, owner, and the kind of the hold.
 pub(crate) type Name = (String, Vec<u8>, Vec<u8>, &'static str);
+
+/// The words of [`Kind::word`](crate::net::command::Kind::word) for an exclusive lock, and for the modes of a
+/// read-write lock.
+const EXCLUSIVE: &str = "";
+const SHARED: [&str; 2] = ["READ", "WRITE"];
 
 /// The reserved names, and whether each only waits for answers of the server.
 static RESERVED: LazyLock<Mutex<HashMap<Name, bool>>> = LazyLock::new(Mutex::default);
@@ -31,12 +40,23 @@ impl Reservation {
     /// Reserves this name if it is free. A fresh owner has no name and always succeeds.
     pub(crate) fn try_reserve(name: Option<Name>) -> Option<Reservation> {
         if let Some(name) = &name {
-            match reserved().entry(name.clone()) {
+            let mut reserved = reserved();
+            if is_undone(&reserved, name) {
+                return None;
+            }
+            match reserved.entry(name.clone()) {
                 Entry::Occupied(_) => return None,
                 Entry::Vacant(free) => free.insert(false),
             };
         }
         Some(Reservation { name })
+    }
+
+    /// Reserves this name to undo a late request, if that can end nothing else of the owner.
+    pub(crate) fn try_reserve_to_undo(name: Option<Name>) -> Option<Reservation> {
+        let reservation = Reservation::try_reserve(name)?;
+        reservation.settle();
+        (!reservation.has_other_mode()).then_some(reservation)
     }
 
     /// Waits until the name is free and reserves it.
@@ -55,6 +75,16 @@ impl Reservation {
         if let Some(name) = &self.name {
             reserved().insert(name.clone(), true);
         }
+    }
+
+    /// Whether a release without a token and a mode would end a hold or a wait of the owner in another mode.
+    pub(crate) fn has_other_mode(&self) -> bool {
+        let Some(name) = self.name.as_ref().filter(|name| name.3 == EXCLUSIVE) else {
+            return false;
+        };
+        let reserved = reserved();
+        let mut others = SHARED.iter().map(|mode| with_mode(name, mode));
+        others.any(|other| reserved.contains_key(&other))
     }
 
     pub(crate) fn name(&self) -> Option<Name> {
@@ -76,9 +106,25 @@ impl Drop for Reservation {
     }
 }
 
-/// Whether this name is reserved, but only waits for answers of the server.
+/// Whether this name is not free, but only waits for answers of the server.
 pub(crate) fn is_settling(name: Option<&Name>) -> bool {
-    name.is_some_and(|name| reserved().get(name) == Some(&true))
+    name.is_some_and(|name| {
+        let reserved = reserved();
+        match reserved.get(name) {
+            Some(is_settling) => *is_settling,
+            None => is_undone(&reserved, name),
+        }
+    })
+}
+
+/// Whether an exclusive request of the same owner is being undone, which would end a hold under this name.
+fn is_undone(reserved: &HashMap<Name, bool>, name: &Name) -> bool {
+    SHARED.contains(&name.3) && reserved.get(&with_mode(name, EXCLUSIVE)) == Some(&true)
+}
+
+fn with_mode(name: &Name, mode: &'static str) -> Name {
+    let (server, key, owner, _) = name;
+    (server.clone(), key.clone(), owner.clone(), mode)
 }
 
 fn reserved() -> MutexGuard<'static, HashMap<Name, bool>> {
@@ -86,6 +132,7 @@ fn reserved() -> MutexGuard<'static, HashMap<Name, bool>> {
 }
 
 #[cfg(test)]
+#[allow(clippy::expect_used)]
 mod tests {
     use super::*;
 
@@ -109,5 +156,21 @@ mod tests {
         assert!(is_settling(name(b"a").as_ref()));
         drop(first);
         assert!(next.await.is_ok_and(|reservation| reservation.is_named()));
+    }
+    #[test]
+    fn the_undoing_of_an_exclusive_request_excludes_the_other_modes() {
+        let of = |mode| Some(("s".into(), b"modes".to_vec(), b"a".to_vec(), mode));
+        let exclusive = Reservation::try_reserve(of("")).expect("free");
+        let reader = Reservation::try_reserve(of("READ")).expect("not being undone");
+        exclusive.settle();
+        assert!(exclusive.has_other_mode() && !reader.has_other_mode());
+        assert!(Reservation::try_reserve(of("WRITE")).is_none());
+        assert!(is_settling(of("WRITE").as_ref()) && !is_settling(of("READ").as_ref()));
+        drop(exclusive);
+        assert!(Reservation::try_reserve_to_undo(of("")).is_none());
+        assert!(Reservation::try_reserve_to_undo(of("PERMIT")).is_some());
+        drop(reader);
+        let undone = Reservation::try_reserve_to_undo(of(""));
+        assert!(undone.is_some() && Reservation::try_reserve(of("READ")).is_none());
     }
 }

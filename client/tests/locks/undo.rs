@@ -167,6 +167,47 @@ async fn each_attempt_of_an_owner_at_a_stopped_server_is_an_error() {
     until_free(&real);
 }
 
+/// The release of an exclusive lock names no mode, so it would end a hold for READ or WRITE too.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_undoing_of_an_exclusive_request_ends_no_hold_of_another_mode() {
+    let real = TestServer::start();
+    let patience = Duration::from_millis(400);
+    let server = client(&real).response_timeout(patience);
+    let worker = lock(&server).owner("worker-7");
+    worker.acquire().await.unwrap().release().await.unwrap();
+    for (mode, is_held_before) in [
+        (Mode::Read, true),
+        (Mode::Read, false),
+        (Mode::Write, true),
+        (Mode::Write, false),
+    ] {
+        let other = worker.clone().mode(mode);
+        let before = match is_held_before {
+            true => Some(other.acquire().await.unwrap()),
+            false => None,
+        };
+        real.signal(libc::SIGSTOP);
+        assert!(worker.try_acquire().await.unwrap_err().is_passing());
+        real.signal(libc::SIGCONT);
+        let held = match before {
+            Some(held) => held,
+            None => other.acquire().await.unwrap(),
+        };
+        // sleep: the request is undone at the latest after the response timeout
+        tokio::time::sleep(patience * 2).await;
+        let token = held.token();
+        let renew = format!("LOCK.RENEW k worker-7 {mode} PX 30000 TOKEN {token}");
+        assert_eq!(
+            real.conn().line(&renew).int(),
+            1,
+            "{mode}, {is_held_before}"
+        );
+        assert_eq!(held.release().await.unwrap(), Released::Yes);
+        server.settled().await;
+        until_free(&real);
+    }
+}
+
 /// It names the token of its own hold, and so does not affect the next one under the same name.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_release_that_arrives_late_leaves_the_owners_next_hold_alone() {
