@@ -165,6 +165,7 @@ impl Latch {
             certain: Duration::MAX,
             owner: None,
             is_named: false,
+            of_several: Vec::new(),
         };
         let mut wait = Wait::new(&self.server, request);
         let opened = bounded(&self.server, end, wait.run(end)).await?;

@@ -105,6 +105,10 @@ impl<'a> Attempt<'a> {
         let members: Vec<_> = members.collect();
         let claims = members.iter().map(|member| &member.claim);
         let reported_after = terms.iter().map(Terms::reported_after);
+        let of_several = match members.len() {
+            1 => Vec::new(),
+            _ => claims.clone().cloned().collect(),
+        };
         let request = Request {
             key: first.key.clone(),
             command: command::acquire(claims, first.lease, Duration::ZERO),
@@ -112,6 +116,7 @@ impl<'a> Attempt<'a> {
             certain: reported_after.min().unwrap_or_default(),
             owner: Some(owner),
             is_named: first.owner.is_some(),
+            of_several,
         };
         Attempt {
             server,
@@ -153,11 +158,10 @@ impl Drop for Attempt<'_> {
         if self.is_granted {
             return;
         }
+        let has_ticket = self.wait.end_ticket();
         let under_way_until = self.wait.under_way_until();
         let was_unanswered = under_way_until.is_some();
         let under_way_until = under_way_until.filter(|until| Instant::now() < *until);
-        let has_ticket = self.wait.has_ticket();
-        self.wait.drop_ticket();
         let mut parked = self.wait.take_parked();
         for member in self.members.drain(..) {
             // The server keeps the place of an ended wait for a while, so that the owner can ask again. A fresh owner
@@ -176,7 +180,7 @@ impl Drop for Attempt<'_> {
                     (false, false) => First::Nothing,
                 },
                 acquires_until: under_way_until,
-                releases_until: None,
+                releases_until: self.wait.releases_until(),
                 reservation: member.reservation,
                 // Withdrawing the request at one key withdraws it as a whole.
                 parked: std::mem::take(&mut parked),

@@ -9,16 +9,18 @@ use std::future::Future;
 use std::time::Duration;
 
 use redis::Cmd;
-use tokio::time::{timeout_at, Instant};
+use tokio::task::JoinSet;
+use tokio::time::{sleep_until, timeout_at, Instant};
 
 use crate::backoff::{left, part_of, Pause};
 use crate::error::{Error, Result};
 use crate::lock::events;
+use crate::lock::release::Release;
 use crate::lock::slices::{Next, ParkedSlices};
 use crate::lock::terms::OVERTIME;
 use crate::moment::Moment;
 use crate::net::caller::Caller;
-use crate::net::command;
+use crate::net::command::{self, Claim};
 use crate::net::server::Server;
 use crate::net::tickets::{self, Outcome, TicketHandle};
 use crate::statistics::Counted;
@@ -46,6 +48,8 @@ pub(crate) struct Request {
     pub owner: Option<Vec<u8>>,
     /// Whether other processes may use the owner's name.
     pub is_named: bool,
+    /// Of a request for several keys the claim of each; otherwise empty.
+    pub of_several: Vec<Claim>,
 }
 
 /// A waiting request. Dropped, it closes the connections on which it is parked; a ticket with an owner is the caller's
@@ -61,6 +65,10 @@ pub(crate) struct Wait {
     slice: Option<Slice>,
     /// The time until which an abandoned request may still be served.
     under_way_until: Option<Instant>,
+    /// Whether a grant of several keys may have ended at some of them, so that the others are still held.
+    may_hold_some: bool,
+    /// The time until which a release of such keys may still be served.
+    releases_until: Option<Instant>,
     /// Counts the wait in the statistics, from the first slice on.
     waiting: Option<Counted>,
 }
@@ -88,6 +96,8 @@ impl Wait {
             parked: ParkedSlices::default(),
             slice: None,
             under_way_until: None,
+            may_hold_some: false,
+            releases_until: None,
             waiting: None,
         }
     }
@@ -107,6 +117,7 @@ impl Wait {
                 // The reply took longer than the usable part of the lease, so the grant may be over. The request is
                 // repeated, or the caller withdraws it.
                 (_, Ok(Some(_))) => {
+                    self.may_hold_some = self.is_for_several();
                     self.under_way_until = Some(Instant::now() + self.server.patience());
                     if failures > 0 && is_over() {
                         return Ok(None);
@@ -114,6 +125,7 @@ impl Wait {
                     failures += 1;
                 }
                 (_, Ok(None)) if is_over() => return Ok(None),
+                (_, Ok(None)) if self.may_hold_some => self.give_back().await,
                 // Ended early, because another process waits under the same owner name: pause before the next request.
                 (_, Ok(None)) if self.is_early() => {
                     pause.sleep(left(end)).await;
@@ -127,7 +139,7 @@ impl Wait {
                     pause.sleep(left(end).max(Pause::FIRST)).await;
                 }
             }
-            asked = match is_over() {
+            asked = match is_over() || self.may_hold_some {
                 true => self.try_once().await,
                 false => self.wait(end).await,
             };
@@ -193,15 +205,43 @@ impl Wait {
             Some(Outcome::Granted(tokens, sent)) => Some((sent, Ok(Some(tokens)))),
             Some(Outcome::Announced) if !is_hold => Some((asked, Ok(Some(vec![1])))),
             // A message proves nothing, and may be old: the lease counts from a request. The same after a missing one.
-            Some(Outcome::Announced) | None => Some(self.try_once().await),
+            Some(Outcome::Announced) | None => {
+                self.may_hold_some = self.is_for_several();
+                Some(self.try_once().await)
+            }
             Some(Outcome::TimedOut) => Some((asked, Ok(None))),
             Some(Outcome::Failed(error)) => Some((asked, Err(error))),
             Some(Outcome::Refused(_) | Outcome::Park) => {
-                let ticket = self.ticket.take();
-                let under_way = ticket.and_then(|ticket| ticket.under_way_until());
-                self.under_way_until = self.under_way_until.max(under_way);
+                self.end_ticket();
                 None
             }
+        }
+    }
+
+    fn is_for_several(&self) -> bool {
+        !self.request.of_several.is_empty()
+    }
+
+    /// Releases what the owner has of several keys. One of them was lost right after their grant, and a request that
+    /// waits is to hold none. Without an answer they stay held until their lease ends, or the wait is undone.
+    async fn give_back(&mut self) {
+        self.may_hold_some = false;
+        let patience = self.server.patience();
+        let end = Instant::now() + patience;
+        self.releases_until = Some(end + patience);
+        let mut releases = JoinSet::new();
+        for claim in &self.request.of_several {
+            let (server, claim) = (self.server.clone(), claim.clone());
+            releases.spawn(async move { Release::until(&server, &claim, None, end).await });
+        }
+        let mut until = None;
+        while let Some(release) = releases.join_next().await {
+            until = until.max(release.ok().and_then(|release| release.under_way_until));
+        }
+        self.releases_until = until;
+        if let Some(until) = until {
+            // Served later, it would end the next grant.
+            sleep_until(until).await;
         }
     }
 
@@ -288,15 +328,15 @@ impl Wait {
         self.waiting.is_some()
     }
 
-    /// Whether the server may have a ticket of the request, or may have granted it.
-    pub(crate) fn has_ticket(&self) -> bool {
-        let ticket = self.ticket.as_ref();
-        ticket.is_some_and(TicketHandle::may_be_there)
-    }
-
-    /// Ends the ticket here, so that it is not asked for again after its withdrawal.
-    pub(crate) fn drop_ticket(&mut self) {
-        self.ticket = None;
+    /// Ends the ticket here, so that it is not asked for again after its withdrawal. True if the server may have it, or
+    /// may have granted it.
+    pub(crate) fn end_ticket(&mut self) -> bool {
+        let Some(ticket) = self.ticket.take() else {
+            return false;
+        };
+        let (may_be_there, under_way_until) = ticket.end();
+        self.under_way_until = self.under_way_until.max(under_way_until);
+        may_be_there
     }
 
     /// The time until which an abandoned request may still be served.
@@ -309,6 +349,11 @@ impl Wait {
         let ticket = self.ticket.as_ref();
         let ticket = ticket.and_then(TicketHandle::under_way_until);
         self.under_way_until.max(parked).max(ticket)
+    }
+
+    /// The time until which an abandoned release of some of several keys may still be served.
+    pub(crate) fn releases_until(&self) -> Option<Instant> {
+        self.releases_until
     }
 
     /// Takes the parked connections, which the withdrawal of the wait closes.

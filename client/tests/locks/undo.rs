@@ -63,6 +63,32 @@ async fn an_acquisition_dropped_at_any_moment_leaves_nothing() {
     }
 }
 
+/// The grant is the reply to the first request of the ticket, and nothing has read it yet.
+#[tokio::test]
+async fn a_wait_of_a_named_owner_that_is_dropped_right_after_its_grant_is_undone() {
+    let real = TestServer::start();
+    let proxy = Proxy::before(real.port);
+    let server = through(&proxy);
+    let holder = lock(&client(&real)).acquire().await.unwrap();
+    let worker = lock(&server).owner("worker-7");
+    let mut waiting = Box::pin(worker.acquire());
+    proxy.delay("NOTIFY");
+    while !proxy.has_delayed() {
+        let moment = Duration::from_millis(5);
+        assert!(tokio::time::timeout(moment, &mut waiting).await.is_err());
+    }
+    holder.release().await.unwrap();
+    proxy.let_go();
+    let mut conn = real.conn();
+    redis_lock_harness::wait_for("the grant", || !conn.line("LOCK.INFO k").is_nil());
+    // The reply has been read before those to later requests on the connection.
+    for _ in 0..2 {
+        server.ping().await.unwrap();
+    }
+    drop(waiting);
+    redis_lock_harness::wait_for("a free lock", || conn.line("LOCK.INFO k").is_nil());
+}
+
 /// The former request's withdrawal names no token: it must not hit the next hold.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_owner_by_name_that_asks_again_at_once_is_not_undone() {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::fleet::{in_time, measured, soon, ten_count, timed, Counter, Fleet, OVERTIME};
 use redis_lock_client::{Error, Lock, LostReason, Mode, MultiLock, Released, Server};
+use redis_lock_harness::proxy::Proxy;
 use redis_lock_harness::{wait_for, TestServer, Tries};
 
 const LEASE: Duration = Duration::from_secs(2);
@@ -344,6 +345,39 @@ async fn a_request_for_several_locks_that_is_dropped_leaves_nothing_behind() {
     drop(guard);
     assert!(server.settled().await.is_empty());
     assert_eq!(real.conn().line("EXISTS a b c").int(), 0);
+}
+
+/// One key is lost between the message about the grant and the request that confirms it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wait_for_several_locks_holds_none_when_its_grant_is_broken() {
+    let real = TestServer::start();
+    let proxy = Proxy::before(real.port);
+    let server = Server::open(&format!("redis://127.0.0.1:{}", proxy.port)).unwrap();
+    for (is_named, end) in [(false, "LOCK.BREAK a"), (true, "DEL a")] {
+        let locks = of_one(&server).map(|lock| match is_named {
+            true => lock.owner("me"),
+            false => lock,
+        });
+        let multi = MultiLock::new(locks).unwrap();
+        real.conn().line("LOCK.ACQUIRE a other PX 60000");
+        let waiting = tokio::spawn(async move { multi.acquire().await });
+        real.wait_for_waits(1);
+        proxy.delay("LOCK.MACQUIRE");
+        real.conn().line("LOCK.RELEASE a other");
+        wait_for("the confirmation", || proxy.has_delayed());
+        assert_eq!(real.conn().line("EXISTS b c").int(), 2);
+        real.conn().line(end);
+        real.conn().line("LOCK.ACQUIRE a third PX 60000");
+        proxy.let_go();
+        wait_for("the release of the other keys", || {
+            real.conn().line("EXISTS b c").int() == 0
+        });
+        real.wait_for_waits(1);
+        real.conn().line("LOCK.RELEASE a third");
+        let guard = waiting.await.unwrap().unwrap();
+        assert_eq!(guard.release().await.unwrap(), Released::Yes);
+        wait_for("free", || real.conn().line("EXISTS a b c").int() == 0);
+    }
 }
 
 /// A fixed owner acquires once at a time; readers and another lease have requests of their own.

@@ -259,9 +259,15 @@ impl TicketHandle {
         self.desk.table().is_queued(self.id)
     }
 
-    /// Whether the server may have the ticket in a queue, or may have granted it.
-    pub(crate) fn may_be_there(&self) -> bool {
-        self.desk.table().may_be_there(self.id)
+    /// Ends the wait here. Whether the server may have the ticket in a queue, or may have granted it; and the time until
+    /// which a request without a reply may still be served. (In one step: a worker may be about to send the request.)
+    pub(crate) fn end(self) -> (bool, Option<Instant>) {
+        let now = Instant::now();
+        let mut table = self.desk.table();
+        let may_be_there = table.may_be_there(self.id);
+        let under_way_until = table.under_way_until(self.id, now + self.server.patience());
+        table.remove(self.id, now);
+        (may_be_there, under_way_until)
     }
 
     /// Withdraws a ticket without an owner: the same request with the shortest limit takes it over. Sent once.

@@ -400,6 +400,7 @@ impl<R: Clone, P> Table<R, P> {
             return;
         };
         ticket.state = State::Over;
+        ticket.is_there |= matches!(outcome, Outcome::Granted(..) | Outcome::Announced);
         if let Some(channel) = self.channels.get_mut(&ticket.line) {
             channel.due.remove(&id);
         }

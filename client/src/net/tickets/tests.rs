@@ -220,6 +220,20 @@ fn a_request_without_a_reply_may_still_be_served() {
 }
 
 #[test]
+fn a_grant_that_nothing_has_read_yet_may_be_there() {
+    let mut scene = Scene::new();
+    let (id, _outcome) = scene.file();
+    let ask = scene.ask().unwrap();
+    scene.answer(&ask, Answer::Granted(vec![7], Moment::now()));
+    assert!(scene.table.may_be_there(id));
+    let (id, _outcome) = scene.file();
+    let ask = scene.ask().unwrap();
+    scene.message(id, Message::Granted);
+    scene.answer(&ask, Answer::Queued("a".into()));
+    assert!(scene.table.may_be_there(id));
+}
+
+#[test]
 fn a_server_without_tickets_sends_all_due_waits_to_parking() {
     let mut scene = Scene::new();
     let mut tickets = [scene.file(), scene.file()];

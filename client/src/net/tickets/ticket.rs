@@ -91,7 +91,7 @@ pub(super) struct Ticket<R> {
     pub early: Option<Message>,
     /// Requests without a reply yet.
     pub in_flight: u32,
-    /// Whether the server may have it in a queue.
+    /// Whether the server may have it in a queue, or may have granted it.
     pub is_there: bool,
     pub unanswered_until: Option<Instant>,
     pub outcome: Option<oneshot::Sender<Outcome>>,
