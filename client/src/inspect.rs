@@ -1,6 +1,7 @@
 //! Operator requests: the state of locks, their listing, and breaking a lock.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
 use std::time::Duration;
 
 use redis::{cmd, Cmd, ConnectionInfo, RedisError, Value};
@@ -13,6 +14,7 @@ use crate::net::caller::Caller;
 use crate::net::reply::{bytes, count, field, list, number, span, text};
 use crate::net::server::{Route, Server};
 use crate::runtime::within;
+use crate::shown::Text;
 
 /// The state of a lock, as `LOCK.INFO` returns it. (The default, without holders, is for tests of programs that display
 /// it.)
@@ -40,14 +42,14 @@ pub struct LockInfo {
     pub queue: Vec<Waiter>,
 }
 
-/// A holder of a lock.
+/// A holder of a lock. Its text for `{:?}` does not have the owner.
 ///
 /// ```
 /// fn is_forgotten(holder: &redis_lock_client::Holder) -> bool {
 ///     holder.lease.is_none() && holder.addr.is_none()
 /// }
 /// ```
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Holder {
     /// The owner.
@@ -70,14 +72,14 @@ pub struct Holder {
     pub session: bool,
 }
 
-/// A waiter for a lock.
+/// A waiter for a lock. Its text for `{:?}` does not have the owner.
 ///
 /// ```
 /// fn is_patient(waiter: &redis_lock_client::Waiter) -> bool {
 ///     waiter.left.is_none()
 /// }
 /// ```
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Waiter {
     /// The owner.
@@ -100,7 +102,7 @@ pub struct Waiter {
 /// let jobs = Search::held().matching("jobs:*").owner("worker-7");
 /// let contended = Search::waited();
 /// ```
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Search {
     is_for_waited: bool,
     pattern: Option<Vec<u8>>,
@@ -179,6 +181,41 @@ pub enum BreakWaiters {
     Keep,
     /// All waits end without the lock.
     Purge,
+}
+
+impl fmt::Debug for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Holder")
+            .field("holds", &self.holds)
+            .field("token", &self.token)
+            .field("lease", &self.lease)
+            .field("held", &self.held)
+            .field("client_id", &self.client_id)
+            .field("addr", &self.addr)
+            .field("client_name", &self.client_name.as_deref().map(Text))
+            .field("session", &self.session)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Waiter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Waiter")
+            .field("mode", &self.mode)
+            .field("waited", &self.waited)
+            .field("left", &self.left)
+            .field("client_id", &self.client_id)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Search {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Search")
+            .field("is_for_waited", &self.is_for_waited)
+            .field("pattern", &self.pattern.as_deref().map(Text))
+            .finish_non_exhaustive()
+    }
 }
 
 /// The number of keys that a step of a scan examines.

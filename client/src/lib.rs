@@ -89,7 +89,8 @@
 //! `waited_ms` is the time since the acquisition began. Keys and owners appear as text; bytes that are not UTF-8 are
 //! replaced. A token that differs from server to server, or is not known, is left out. Renewals, losses and releases in
 //! the background are emitted by the thread of this crate, outside of the program's spans. An owner is the credential
-//! of its locks: a reader of such an event who can send commands to the server can release the lock.
+//! of its locks: a reader of such an event who can send commands to the server can release the lock. So the text of an
+//! error, and of a value for `{:?}`, has no owner.
 
 #![forbid(unsafe_code)]
 #![warn(unreachable_pub)]
@@ -108,6 +109,7 @@ mod net;
 mod outcome;
 mod red;
 mod runtime;
+mod shown;
 mod statistics;
 mod trace;
 

@@ -71,7 +71,6 @@ pub(crate) async fn within<T>(work: impl Future<Output = Result<T>>) -> Result<T
 }
 
 /// A task of the thread.
-#[derive(Debug)]
 pub(crate) struct Task(Option<AbortHandle>);
 
 /// Starts a task.

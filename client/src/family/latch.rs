@@ -3,6 +3,7 @@
 //! A latch has no holds, so nothing is renewed or released. A wait is a ticket or parked, as that for a lock is
 //! ([`Wait`]), but it has no place in a queue: when the latch opens, all waits end.
 
+use std::fmt;
 use std::time::Duration;
 
 use redis::{cmd, Cmd, Value};
@@ -13,6 +14,7 @@ use crate::lock::wait::{bounded, Request, Wait};
 use crate::net::retry::{at_most_once, repeatable};
 use crate::net::server::Server;
 use crate::runtime::within;
+use crate::shown::Text;
 
 /// A latch on a key of a server: [`set`](Latch::set) closes it with a count, it opens when it has been counted down to
 /// zero, and then all waits end. Clients of Redisson's `RCountDownLatch` may share it.
@@ -34,10 +36,19 @@ use crate::runtime::within;
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Latch {
     server: Server,
     key: Vec<u8>,
+}
+
+impl fmt::Debug for Latch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Latch")
+            .field("server", &self.server)
+            .field("key", &Text(&self.key))
+            .finish()
+    }
 }
 
 impl Latch {

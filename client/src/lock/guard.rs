@@ -1,5 +1,6 @@
 //! The guard of a held lock: its renewal task and its release.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,6 +20,7 @@ use crate::net::caller::Caller;
 use crate::net::command::Claim;
 use crate::outcome::{LostReason, Released};
 use crate::runtime::{self, within, Task};
+use crate::shown::Text;
 use crate::statistics::Counted;
 
 /// A lock that is held. Dropping it, in any thread or runtime, releases the lock in the background. A program that is
@@ -35,7 +37,6 @@ use crate::statistics::Counted;
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Debug)]
 #[must_use = "dropped, the lock is given back"]
 pub struct Guard {
     hold: Arc<Hold>,
@@ -48,7 +49,6 @@ pub struct Guard {
 }
 
 /// The unfinished parts of an acquisition, which its guard takes over.
-#[derive(Debug)]
 pub(crate) struct Leftovers {
     /// The time until which an abandoned acquire may still be served.
     pub acquires_until: Option<Instant>,
@@ -171,6 +171,19 @@ impl Guard {
     fn stop_renewal(&self) {
         self.hold.notice.finish();
         self.renewal.end();
+    }
+}
+
+impl fmt::Debug for Guard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let hold = &self.hold;
+        f.debug_struct("Guard")
+            .field("server", &hold.server)
+            .field("key", &Text(&hold.claim.key))
+            .field("kind", &hold.claim.kind)
+            .field("token", &hold.token)
+            .field("lost", &hold.notice.reason())
+            .finish_non_exhaustive()
     }
 }
 

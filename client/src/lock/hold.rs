@@ -11,7 +11,6 @@ use crate::net::command::Claim;
 use crate::net::server::Server;
 
 /// The state that a guard and its renewal task share.
-#[derive(Debug)]
 pub(crate) struct Hold {
     pub server: Server,
     pub claim: Claim,

@@ -12,14 +12,12 @@ use tokio::time::Instant;
 use crate::outcome::LostReason;
 
 /// The state that a guard and its renewal task share.
-#[derive(Debug)]
 pub(crate) struct LossNotice {
     state: watch::Sender<State>,
     /// Whether the guard is released or dropped.
     is_over: AtomicBool,
 }
 
-#[derive(Debug)]
 struct State {
     /// The loss is reported at this moment, unless a renewal is confirmed before.
     end: Instant,

@@ -31,7 +31,7 @@ static RESERVED: LazyLock<Mutex<HashMap<Name, bool>>> = LazyLock::new(Mutex::def
 static FREED: Notify = Notify::const_new();
 
 /// A reserved name; without a name it belongs to a fresh owner and excludes nothing. Dropping it frees the name.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Reservation {
     name: Option<Name>,
 }

@@ -1,5 +1,6 @@
 //! The terms of an acquisition: server, key, owner, kind, lease and margin.
 
+use std::fmt;
 use std::time::Duration;
 
 use tokio::time::{timeout_at, Instant};
@@ -12,6 +13,7 @@ use crate::mode::Mode;
 use crate::net::command::{Claim, Kind};
 use crate::net::server::Server;
 use crate::net::slot::slot_of;
+use crate::shown::Text;
 
 /// The default lease, which is also the server's.
 const DEFAULT_LEASE: Duration = Duration::from_secs(30);
@@ -23,7 +25,7 @@ const LONGEST_LEASE: Duration = Duration::from_secs(100 * 365 * 86_400);
 pub(crate) const OVERTIME: Duration = Duration::from_millis(250);
 
 /// The terms of each acquisition of a lock.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct Terms {
     pub server: Server,
     pub key: Vec<u8>,
@@ -33,6 +35,18 @@ pub(crate) struct Terms {
     /// In whole milliseconds.
     pub lease: Duration,
     pub margin: Option<Duration>,
+}
+
+impl fmt::Debug for Terms {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Terms")
+            .field("server", &self.server)
+            .field("key", &Text(&self.key))
+            .field("kind", &self.kind)
+            .field("lease", &self.lease)
+            .field("margin", &self.margin())
+            .finish_non_exhaustive()
+    }
 }
 
 impl Terms {

@@ -1,5 +1,6 @@
 //! The guard of locks that are held together.
 
+use std::fmt;
 use std::future::{poll_fn, Future};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -54,7 +55,6 @@ pub(super) async fn first_lost(mut lost: Vec<Lost>) -> LostReason {
 /// }
 /// # }
 /// ```
-#[derive(Debug)]
 #[must_use = "dropped, the locks are given back"]
 pub struct MultiGuard {
     members: Vec<Guard>,
@@ -124,6 +124,12 @@ impl MultiGuard {
         let released = within(async { Ok(release_all(members.into_iter(), end).await) });
         let refused = |error: Error| servers.iter().map(|_| Err(error.clone())).collect();
         released.await.unwrap_or_else(refused)
+    }
+}
+
+impl fmt::Debug for MultiGuard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(&self.members).finish()
     }
 }
 

@@ -1,12 +1,14 @@
 //! Background work of one server: the withdrawal of waits and the release of locks after their caller has returned.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::watch;
 
 use crate::error::Error;
 use crate::net::command::Claim;
+use crate::shown::Text;
 
 /// Upper bound of failures kept until they are read.
 const REMEMBERED: usize = 1_000;
@@ -20,7 +22,7 @@ const REMEMBERED: usize = 1_000;
 /// }
 /// # }
 /// ```
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 #[non_exhaustive]
 pub struct Unreleased {
     /// The key.
@@ -29,6 +31,15 @@ pub struct Unreleased {
     pub owner: Vec<u8>,
     /// Why the last attempt failed.
     pub error: Error,
+}
+
+impl fmt::Debug for Unreleased {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Unreleased")
+            .field("key", &Text(&self.key))
+            .field("error", &self.error)
+            .finish_non_exhaustive()
+    }
 }
 
 /// Counts the running tasks and keeps the failures.

@@ -35,7 +35,7 @@ impl Kind {
 }
 
 /// The key, owner and kind of a hold, which every command names.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct Claim {
     pub key: Vec<u8>,
     pub owner: Vec<u8>,

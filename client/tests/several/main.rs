@@ -8,3 +8,4 @@ mod fleet;
 mod multi;
 mod partitions;
 mod red;
+mod shown;
