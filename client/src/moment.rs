@@ -23,14 +23,6 @@ impl Moment {
         }
     }
 
-    /// The moment earlier by this span.
-    pub(crate) fn before(self, span: Duration) -> Moment {
-        Moment {
-            steady: self.steady.checked_sub(span).unwrap_or(self.steady),
-            wall: self.wall.checked_sub(span).unwrap_or(self.wall),
-        }
-    }
-
     /// The elapsed time, by the clock that shows more.
     pub(crate) fn elapsed(&self) -> Duration {
         let wall = self.wall.elapsed().unwrap_or_default();

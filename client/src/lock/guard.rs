@@ -67,8 +67,7 @@ impl Guard {
         bound: Option<Caller>,
     ) -> Guard {
         let server = terms.server.clone();
-        let reported_after = terms.reported_after();
-        let hold = Hold::new(server, claim, token, terms.lease, reported_after, sent);
+        let hold = Hold::new(server, claim, token, terms.lease, terms.margin, sent);
         let hold = Arc::new(hold);
         let is_bound = bound.is_some();
         let renewal = runtime::spawn(keep(hold.clone(), bound));
@@ -122,7 +121,7 @@ impl Guard {
     pub fn valid_for(&self) -> Duration {
         match self.hold.notice.reason() {
             None | Some(LostReason::Unconfirmed) => {
-                certain(self.hold.lease).saturating_sub(self.hold.confirmed().elapsed())
+                certain(self.hold.lease()).saturating_sub(self.hold.confirmed().elapsed())
             }
             Some(_) => Duration::ZERO,
         }
@@ -142,8 +141,8 @@ impl Guard {
         }
         self.leftovers.reservation.settle();
         let hold = self.hold.clone();
-        let lease_end = hold.confirmed().steady + hold.lease;
-        let end = lease_end.max(Instant::now() + hold.server.patience());
+        let end = hold.latest_end();
+        let end = end.max(Instant::now() + hold.server.patience());
         let release = Release::until(&hold.server, &hold.claim, Some(hold.token), end);
         let release = within(async { Ok(release.await) }).await?;
         let is_unreached = release.outcome.as_ref().is_err_and(Error::is_passing);
@@ -201,7 +200,7 @@ impl Drop for Guard {
         let undo = Undo {
             server: hold.server.clone(),
             claim: hold.claim.clone(),
-            lease: hold.lease,
+            lease: hold.lease().max(hold.latest_end() - Instant::now()),
             is_bound: self.is_bound,
             first,
             acquires_until: under_way.filter(|until| Instant::now() < *until),

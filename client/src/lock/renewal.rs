@@ -52,12 +52,12 @@ const SHORT: Duration = Duration::from_millis(50);
 
 async fn run(hold: &Hold, caller: &mut Caller) -> LostReason {
     let is_bound = caller.is_bound();
-    let lease = (!is_bound).then_some(hold.lease);
+    let lease = (!is_bound).then_some(hold.lease());
     let command = command::renew(&hold.claim, lease, hold.token);
     let watch = hold.server.invalidations().watch(&hold.claim.key);
     let mut is_watched = true;
     loop {
-        let renewal = hold.confirmed().steady + hold.lease / 3;
+        let renewal = hold.confirmed().steady + hold.lease() / 3;
         tokio::select! {
             () = sleep_until(renewal) => {}
             () = caller.closed(), if is_bound => return LostReason::Disconnected,
@@ -71,8 +71,8 @@ async fn run(hold: &Hold, caller: &mut Caller) -> LostReason {
             }
         };
         match timeout_at(hold.notice.end(), renewed).await {
-            Ok(Ok(sent)) => {
-                hold.confirm(sent);
+            Ok(Ok((sent, lease))) => {
+                hold.confirm(sent, lease);
                 events::renewed(&hold.server, &hold.claim, hold.token);
             }
             Ok(Err(why)) => return why,
@@ -102,16 +102,18 @@ async fn field_is_gone(hold: &Hold, watch: &KeyWatch) {
     std::future::pending().await
 }
 
-/// Renews until the server replies; returns when the confirmed renewal was sent.
+/// Renews until the server replies; returns when the confirmed renewal was sent, and the lease.
 async fn renew(
     hold: &Hold,
     caller: &mut Caller,
     command: &redis::Cmd,
-) -> Result<Moment, LostReason> {
-    let pause = (hold.lease / 20).clamp(Duration::from_millis(1), Duration::from_millis(500));
-    let patience = hold.server.patience().min(hold.lease / 6);
+) -> Result<(Moment, Duration), LostReason> {
+    let lease = hold.lease();
+    let pause = (lease / 20).clamp(Duration::from_millis(1), Duration::from_millis(500));
+    let patience = hold.server.patience().min(lease / 6);
     let mut was_replica = false;
     loop {
+        hold.ask();
         let sent = Moment::now();
         let reply = caller.call(command, patience).await;
         if !matches!(reply, Ok(Value::Int(1))) {
@@ -119,7 +121,7 @@ async fn renew(
             events::not_renewed(&hold.server, &hold.claim, token, error);
         }
         match reply {
-            Ok(Value::Int(1)) => return Ok(sent),
+            Ok(Value::Int(1)) => return Ok((sent, lease)),
             Ok(Value::Int(0)) => return Err(LostReason::Taken),
             Err(Error::Refused { code, text, .. }) if is_final(&code) => {
                 return Err(LostReason::Refused { code, text });
@@ -144,21 +146,18 @@ async fn renew_bound(
     hold: &Hold,
     caller: &mut Caller,
     command: &redis::Cmd,
-) -> Result<Moment, LostReason> {
-    let pause = (hold.lease / 20).max(Duration::from_millis(1));
+) -> Result<(Moment, Duration), LostReason> {
+    let lease = hold.lease();
+    let pause = (lease / 20).max(Duration::from_millis(1));
     loop {
         // A session hold has no other connection to try, so the request may take the whole lease.
         let sent = Moment::now();
-        let renewed = match caller.call(command, hold.lease).await {
-            Ok(Value::Int(1)) => {
-                lease_left(&hold.server, caller, &hold.claim, sent, hold.lease).await
-            }
+        let renewed = match caller.call(command, lease).await {
+            Ok(Value::Int(1)) => lease_left(&hold.server, caller, &hold.claim, sent, lease).await,
             other => other.map(|_| None),
         };
         match renewed {
-            Ok(Some((left, asked))) => {
-                return Ok(asked.before(hold.lease.saturating_sub(left)));
-            }
+            Ok(Some((left, asked))) => return Ok((asked, left)),
             Ok(None) => return Err(LostReason::Taken),
             Err(error) => {
                 events::not_renewed(&hold.server, &hold.claim, Some(hold.token), Some(&error));

@@ -20,7 +20,7 @@ use crate::lock::release::{First, Undo};
 use crate::lock::renewal::lease_left;
 use crate::lock::reservation::Reservation;
 use crate::lock::slices::ParkedSlices;
-use crate::lock::terms::Terms;
+use crate::lock::terms::{Terms, DEFAULT_LEASE};
 use crate::lock::wait::bounded;
 use crate::moment::Moment;
 use crate::net::caller::Caller;
@@ -47,7 +47,9 @@ pub struct SessionLock {
 }
 
 impl SessionLock {
-    pub(crate) fn new(terms: Terms) -> SessionLock {
+    pub(crate) fn new(mut terms: Terms) -> SessionLock {
+        // The server decides how long the lease is. Until it is known, this bounds the release of what was abandoned.
+        terms.set_lease(DEFAULT_LEASE);
         SessionLock { terms }
     }
 
@@ -223,7 +225,6 @@ impl<'a> Attempt<'a> {
         self.is_granted = true;
         let mut terms = self.terms.clone();
         terms.set_lease(lease);
-        terms.margin = Some(terms.margin().min(terms.lease / 2));
         let leftovers = Leftovers {
             acquires_until: self.under_way_until(),
             releases_until: None,

@@ -16,7 +16,7 @@ use crate::net::slot::slot_of;
 use crate::shown::Text;
 
 /// The default lease, which is also the server's.
-const DEFAULT_LEASE: Duration = Duration::from_secs(30);
+pub(crate) const DEFAULT_LEASE: Duration = Duration::from_secs(30);
 
 /// The longest lease, which clocks can still represent.
 const LONGEST_LEASE: Duration = Duration::from_secs(100 * 365 * 86_400);

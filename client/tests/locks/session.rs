@@ -1,6 +1,6 @@
 //! Holds that are bound to a connection.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use redis_lock_client::{Error, Guard, Lock, LostReason, Mode, Released, Server, SessionLock};
 use redis_lock_harness::proxy::Proxy;
@@ -167,7 +167,9 @@ async fn a_grant_to_a_named_owner_that_was_never_confirmed_is_undone() {
     let real = server(500);
     let proxy = Proxy::before(real.port);
     let server = through(&proxy).response_timeout(Duration::from_millis(200));
-    let lock = Lock::new(&server, "k").owner("worker-7").session();
+    // The lease of a lock is not that of its session.
+    let lock = Lock::new(&server, "k").lease(Duration::MAX);
+    let lock = lock.owner("worker-7").session();
     proxy.delay("LOCK.RENEW");
     let acquired = tokio::spawn(async move { lock.acquire_within(Duration::from_secs(1)).await });
     until("a confirmation that is held back", || proxy.has_delayed());
@@ -176,6 +178,25 @@ async fn a_grant_to_a_named_owner_that_was_never_confirmed_is_undone() {
     proxy.lose(false);
     until_free(&real);
     proxy.let_go();
+}
+
+/// The guard renews the lock and reports its loss by the lease that the server has now.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_that_is_set_shorter_is_that_of_the_next_renewal() {
+    let real = server(6_000);
+    let server = client(&real);
+    let guard = bound(&server).acquire().await.unwrap();
+    let set = real.conn().line("CONFIG SET lock.session-lease 2000");
+    assert_eq!(set.text(), "OK");
+    let renewals = || server.statistics().renewals;
+    until("a renewal", || renewals() > 0);
+    assert!(guard.valid_for() < Duration::from_secs(2));
+    let (first, begun) = (renewals(), Instant::now());
+    until("three more renewals", || renewals() >= first + 3);
+    // Two thirds of a second lie between two of them.
+    assert!(begun.elapsed() > Duration::from_millis(1_200));
+    assert!(!guard.valid_for().is_zero());
+    assert_eq!(guard.release().await.unwrap(), Released::Yes);
 }
 
 /// `LOCK.INFO` lists all readers, so N readers that each read it would receive N times N holders.

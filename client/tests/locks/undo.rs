@@ -169,6 +169,27 @@ async fn a_grant_whose_reply_was_lost_long_before_the_end_is_undone() {
     }
 }
 
+/// A renewal was served and its reply lost, so the lease is longer than the one that was confirmed last.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_goes_on_until_the_end_of_a_lease_that_was_perhaps_set() {
+    let real = TestServer::start();
+    let proxy = Proxy::before(real.port);
+    let server = through(&proxy).response_timeout(Duration::from_millis(400));
+    let lease = Duration::from_secs(6);
+    let guard = lock(&server).lease(lease).acquire().await.unwrap();
+    let acquired = tokio::time::Instant::now();
+    proxy.swallow_reply_to("LOCK.RENEW");
+    until("a renewal", || proxy.has_swallowed());
+    proxy.lose(true);
+    let released = tokio::spawn(guard.release());
+    // sleep: longer than the lease that was confirmed
+    tokio::time::sleep_until(acquired + lease).await;
+    assert!(!real.conn().line("LOCK.INFO k").is_nil());
+    proxy.lose(false);
+    assert_eq!(released.await.unwrap().unwrap(), Released::Yes);
+    until_free(&real);
+}
+
 /// Its earlier request occupies the name, which does not mean that another owner has the lock.
 #[tokio::test(flavor = "multi_thread")]
 async fn each_attempt_of_an_owner_at_a_stopped_server_is_an_error() {
