@@ -81,7 +81,8 @@ impl Lock {
     /// has to ensure that no other process uses the name. Tasks that hold and wait for several keys under one name may
     /// be refused with `DEADLOCK`, because to the server the owner waits for itself. The holds of [`Mode::Read`] and
     /// [`Mode::Write`] are independent: an owner that writes may read as well, so tasks that share a name for both do
-    /// not exclude each other.
+    /// not exclude each other. An exclusive request without a reply is not undone while its owner holds the lock in
+    /// another mode, or asks for it, because a release of an exclusive lock would end that too.
     #[must_use]
     pub fn owner(mut self, owner: impl AsRef<[u8]>) -> Lock {
         self.terms.owner = Some(owner.as_ref().to_vec());
