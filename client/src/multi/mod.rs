@@ -1,12 +1,12 @@
 //! Several locks acquired together or not at all, on servers that need not know of each other.
 //!
-//! The locks of one server are acquired in one request (`LOCK.MACQUIRE`), which holds nothing while it waits. (If one of
-//! them is lost right after the grant, the others are released, and the wait goes on.) The servers follow in the order
-//! of their names, whatever the caller's order, so that two acquisitions of the same locks never wait for each other.
-//! (Locks of one server that differ in lease, mode or owner, or in a cluster in their slot, are acquired one after
-//! another, in the order of their keys.) The wait for the first request holds nothing. From its grant on, a *round*
-//! lasts 1.5 s for each lock: if it is not complete by then, all its locks are released, because other owners may want
-//! some of them. Locks that are held already are renewed meanwhile; if one is lost the round is over.
+//! The locks of one server are acquired in one request (`LOCK.MACQUIRE`), which holds nothing while it waits. (If one
+//! of them is lost right after the grant, the others are released, and the wait goes on.) The servers follow in the
+//! order of their names, whatever the caller's order, so that two acquisitions of the same locks never wait for each
+//! other. (Locks of one server that differ in lease, mode or owner, or in a cluster in their slot, are acquired one
+//! after another, in the order of their keys.) The wait for the first request holds nothing. From its grant on, a
+//! *round* lasts 1.5 s for each lock: if it is not complete by then, all its locks are released, because other owners
+//! may want some of them. Locks that are held already are renewed meanwhile; if one is lost the round is over.
 //!
 //! Releases at a server that does not answer are repeated in the background, for as long as the lease could last: no
 //! caller waits for a dead server.

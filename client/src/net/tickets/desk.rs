@@ -259,8 +259,9 @@ impl TicketHandle {
         self.desk.table().is_queued(self.id)
     }
 
-    /// Ends the wait here. Whether the server may have the ticket in a queue, or may have granted it; and the time until
-    /// which a request without a reply may still be served. (In one step: a worker may be about to send the request.)
+    /// Ends the wait here. Whether the server may have the ticket in a queue, or may have granted it; and the time
+    /// until which a request without a reply may still be served. (In one step: a worker may be about to send the
+    /// request.)
     pub(crate) fn end(self) -> (bool, Option<Instant>) {
         let now = Instant::now();
         let mut table = self.desk.table();
