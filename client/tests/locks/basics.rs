@@ -179,3 +179,24 @@ async fn an_endless_response_timeout_still_acquires() {
         .is_none());
     assert_eq!(guard.release().await.unwrap(), Released::Yes);
 }
+
+/// They share a name in this process, so the server's queue does not order them.
+#[tokio::test]
+async fn tasks_of_one_owner_take_turns() {
+    let real = TestServer::start();
+    let lock = lock(&client(&real)).owner("worker-7");
+    let first = lock.acquire().await.unwrap();
+    let other = tokio::spawn({
+        let lock = lock.clone();
+        async move { lock.acquire().await.unwrap().release().await.unwrap() }
+    });
+    tokio::task::yield_now().await;
+    first.release().await.unwrap();
+    let mut rounds = 0;
+    while !other.is_finished() && rounds < 300 {
+        lock.acquire().await.unwrap().release().await.unwrap();
+        rounds += 1;
+    }
+    assert!(rounds < 3, "{rounds} before its turn");
+    assert_eq!(other.await.unwrap(), Released::Yes);
+}
