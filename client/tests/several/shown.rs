@@ -106,7 +106,7 @@ async fn no_text_of_an_error_has_an_owner_a_user_or_a_password() {
     let secrets = Secrets::of(&[b"hidden-owner", b"hidden-user", b"hidden-password"]);
     let server = Server::open(&url)
         .unwrap()
-        .response_timeout(Duration::from_millis(200));
+        .response_timeout(Duration::from_secs(1));
     let lock = Lock::new(&server, "k")
         .lease(Duration::from_millis(300))
         .owner("hidden-owner");
