@@ -89,6 +89,11 @@ class Hold:
         """When the server's lease is over at the latest, so that nothing is left to be released."""
         return max(self.confirmed.steady + self.lease, self._extended_until)
 
+    @property
+    def may_last(self) -> bool:
+        """Whether the server may still have this hold, so that a release of a lost one is not in vain."""
+        return self.ends > now()
+
     def valid_for(self) -> float:
         """How long the lock is certainly still held, in seconds. Called by any thread."""
         if self.notice.is_over or self.notice.reason not in (None, LostReason.UNCONFIRMED):

@@ -137,6 +137,11 @@ class SessionHold(Hold):
     def ends(self) -> float:
         return now() + _RELEASED_FOR
 
+    @property
+    def may_last(self) -> bool:
+        # With its lease a lost one is released in the background.
+        return self.confirmed.steady + self.lease > now()
+
     def _disconnect(self) -> None:
         if self._end is not None:
             self._end.cancel()
