@@ -294,7 +294,7 @@ class Engine:
     @property
     def is_busy(self) -> bool:
         """Whether something is held, waited for or under way."""
-        if self.holds or self._uses or self.background.running or self._desk.table.has_tickets:
+        if self.holds or self._uses or self._desk.table.has_tickets or self.background.running or self.background.late:
             return True
         # A loss is reported before the lease ends, and until then the program may release the lock.
         return any(hold.may_last for hold in self.lost_holds)

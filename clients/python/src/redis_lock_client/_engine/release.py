@@ -181,14 +181,18 @@ class Undo:
             await self._end_reservation()
             return
         names = None if self.reservation is None else self.reservation.names
-        await self._end_reservation()
-        for moment in (now() + _A_MOMENT, last):
-            await asyncio.sleep(max(0.0, moment - now()))
-            if names is None:
-                await self._release(None)
-            elif not await self._release_reserved(self.claim, names) and self.claim.is_multi:
-                for one, name in zip(self.claim.each(), names):
-                    await self._release_reserved(one, (name,))
+        self.engine.background.late.add(self)
+        try:
+            await self._end_reservation()
+            for moment in (now() + _A_MOMENT, last):
+                await asyncio.sleep(max(0.0, moment - now()))
+                if names is None:
+                    await self._release(None)
+                elif not await self._release_reserved(self.claim, names) and self.claim.is_multi:
+                    for one, name in zip(self.claim.each(), names):
+                        await self._release_reserved(one, (name,))
+        finally:
+            self.engine.background.late.discard(self)
 
     async def _release_reserved(self, claim: Claim, names: tuple[Name, ...]) -> bool:
         """Releases under these names. False if another acquisition has reserved one of them meanwhile: the server
@@ -228,6 +232,8 @@ class Background:
 
     def __init__(self) -> None:
         self._running: set[Undo] = set()
+        #: Those that have a reply, and release once more what a late request may take.
+        self.late: set[Undo] = set()
         self._failed: list[tuple[bytes, Error]] = []
         self._waiting: list[asyncio.Future[None]] = []
 
