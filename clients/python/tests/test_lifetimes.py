@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import multiprocessing
+from typing import Any
+
 import pytest
 import redis
 from harness import Proxy, TestServer, wait_for
 
-from redis_lock_client import LostReason, NoAnswer, Server
+import redis_lock_client as client
+import redis_lock_client.asyncio
+from redis_lock_client import LostReason, NoAnswer, Released, Server
 
 
 def retired(locks: Server) -> bool:
@@ -39,3 +45,67 @@ def test_an_unused_engine_stays_until_no_late_request_can_be_served(server: Test
         wait_for("the late grant", lambda: server.stat("grants") == 2)
         wait_for("its release", lambda: server.run("EXISTS k") == 0)
         wait_for("the end of the engine", lambda: retired(locks))
+
+
+def test_a_child_does_not_hold_the_permits_of_its_parent(server: TestServer) -> None:
+    context = multiprocessing.get_context("fork")
+    queue: Any = context.Queue()
+
+    def child(permit: client.Permit) -> None:
+        queue.put(permit.valid_for())
+        queue.put(permit.release())
+
+    def child_of_a_task(permit: client.asyncio.Permit) -> None:
+        queue.put(permit.valid_for())
+        queue.put(asyncio.run(permit.release()))
+
+    def check(work: Any, permit: Any) -> None:
+        process = context.Process(target=work, args=(permit,))
+        process.start()
+        assert queue.get(timeout=10) == 0 and queue.get(timeout=10) is Released.NOT_HELD
+        process.join(10)
+        assert permit.valid_for() > 0
+
+    async def work() -> None:
+        async with client.asyncio.Server.open(server.url) as locks:
+            async with await locks.semaphore("s", limit=1).acquire() as permit:
+                check(child_of_a_task, permit)
+                assert await locks.semaphore("s").try_acquire() is None
+            assert permit.valid_for() == 0
+
+    with Server(server.client(), response_timeout=60) as locks:
+        with locks.semaphore("s", limit=1).acquire() as permit:
+            check(child, permit)
+            assert locks.semaphore("s").try_acquire() is None
+        assert permit.valid_for() == 0
+    asyncio.run(work())
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_lock_belongs_to_its_event_loop(server: TestServer) -> None:
+    """A hold is not touched by another event loop; when its own is closed without its last step, it is over."""
+    redis_client = redis.asyncio.Redis(port=server.port)
+    here, there = asyncio.new_event_loop(), asyncio.new_event_loop()
+    try:
+        lock = client.asyncio.Lock(redis_client, "k", timeout=60)
+        permit = here.run_until_complete(client.asyncio.Semaphore(redis_client, "s", limit=1).acquire())
+        assert here.run_until_complete(lock.acquire())
+        for work in (lock.release, lock.reacquire, permit.release):
+            with pytest.raises(RuntimeError, match="another event loop"):
+                there.run_until_complete(work())
+        assert there.run_until_complete(lock.owned()) and lock.valid_for() > 0
+        here.run_until_complete(lock.release())
+        assert here.run_until_complete(permit.release()) is Released.YES and server.run("EXISTS k") == 0
+
+        assert here.run_until_complete(lock.acquire())
+        permit = here.run_until_complete(client.asyncio.Semaphore(redis_client, "s").acquire())
+        here.close()
+        with pytest.raises(client.NotOwned):
+            there.run_until_complete(lock.reacquire())
+        with pytest.raises(client.NotOwned):
+            there.run_until_complete(lock.release())
+        assert there.run_until_complete(permit.release()) is Released.NOT_HELD
+        there.run_until_complete(there.shutdown_asyncgens())
+    finally:
+        here.close()
+        there.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import weakref
 from collections.abc import Iterable, Sequence
@@ -229,6 +230,7 @@ class Permit:
     def __init__(self, home: Home, hold: Hold) -> None:
         self._home = home
         self._hold = hold
+        self._pid = os.getpid()
         self._dropped = weakref.finalize(self, home.post, hold.give_back)
         self._dropped.atexit = False
 
@@ -248,12 +250,15 @@ class Permit:
         return Lost(self._hold.notice)
 
     def valid_for(self) -> float:
-        """How long the permit is certainly still held, in seconds."""
-        return self._hold.valid_for()
+        """How long the permit is certainly still held, in seconds. 0 in a forked child, which does not hold it."""
+        return self._hold.valid_for() if self._pid == os.getpid() else 0.0
 
     def release(self) -> Released:
         """Gives the permit back (``SEM.RELEASE``). Raises, and goes on in the background, as :meth:`Lock.release`."""
         hold = self._hold
+        if self._pid != os.getpid():
+            self._dropped.detach()
+            return Released.NOT_HELD
 
         async def release(_: Engine) -> Released:
             return Released.NOT_HELD if hold.notice.is_over else await hold.release()

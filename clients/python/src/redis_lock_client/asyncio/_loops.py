@@ -13,6 +13,7 @@ import weakref
 from typing import Any, Callable
 
 from .._engine.engine import Engine
+from .._engine.hold import Hold
 from .._engine.source import Source, check_client, is_asyncio_client, source_of
 from .._engine.terms import RESPONSE_TIMEOUT
 from ..errors import Closed, ConfigError
@@ -83,6 +84,19 @@ def post(engine: Engine, function: Callable[[], object]) -> None:
     """Calls a function in the engine's loop, unless that has ended."""
     with contextlib.suppress(RuntimeError):
         engine.loop.call_soon_threadsafe(function)
+
+
+def has_ended(hold: Hold) -> bool:
+    """Whether the engine of a hold has ended, and with it the hold: closed, or its event loop was closed.
+
+    :raises RuntimeError: when it belongs to another event loop, whose sockets this one must not use.
+    """
+    engine = hold.engine
+    if engine.is_closed or engine.loop.is_closed():
+        return True
+    if engine.loop is not asyncio.get_running_loop():
+        raise RuntimeError("the lock was acquired in another event loop")
+    return False
 
 
 _all: weakref.WeakSet[Home] = weakref.WeakSet()

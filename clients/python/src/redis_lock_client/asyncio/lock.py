@@ -17,7 +17,7 @@ from .._engine.terms import Text, checked_lease, checked_span
 from .._options import Number
 from ..errors import Error, NotAcquired, NotOwned
 from ..outcome import LostReason, Released
-from ._loops import Home, home_of, post
+from ._loops import Home, has_ended, home_of, post
 
 if TYPE_CHECKING:
     from .._options import AsyncioClient
@@ -132,6 +132,9 @@ class TaskLock(AnyLock):
         :raises ConnectionFailed: when the server did not answer in time.
         """
         hold, token = self._to_release()
+        if hold is not None:
+            # Raises while the lock is held in another event loop.
+            has_ended(hold)
         self._forget(hold, token)
         await self._release(hold, None if token is None else self._claim(token))
 
@@ -143,7 +146,7 @@ class TaskLock(AnyLock):
         try:
             if hold is not None:
                 # A closed engine has released it.
-                released = Released.NOT_HELD if hold.engine.is_closed else await hold.release()
+                released = Released.NOT_HELD if has_ended(hold) else await hold.release()
             else:
                 assert claim is not None
                 released = await self._home.engine().release_owner(claim)
@@ -182,7 +185,7 @@ class TaskLock(AnyLock):
         try:
             if not isinstance(held, Hold):
                 await self._home.engine().renew_owner(held, lease)
-            elif held.engine.is_closed:
+            elif has_ended(held):
                 raise NotOwned("the server object is closed")
             else:
                 await held.set_lease(lease)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import weakref
 from collections.abc import Iterable, Sequence
 from types import TracebackType
@@ -27,7 +28,7 @@ from ..errors import Closed, bad_reply
 from ..outcome import LostReason, Mode, Released
 from ..server import SemaphoreInfo, Unreleased, checked_patience
 from ..statistics import Statistics
-from ._loops import Home, asyncio_source_of, home_of, post
+from ._loops import Home, asyncio_source_of, has_ended, home_of, post
 from .lock import Lock, Lost, tell
 from .multi_lock import MultiLock
 
@@ -176,6 +177,7 @@ class Permit:
 
     def __init__(self, hold: Hold) -> None:
         self._hold = hold
+        self._pid = os.getpid()
         self._dropped = weakref.finalize(self, post, hold.engine, hold.give_back)
         self._dropped.atexit = False
 
@@ -195,15 +197,18 @@ class Permit:
         return Lost(self._hold.notice)
 
     def valid_for(self) -> float:
-        """How long the permit is certainly still held, in seconds."""
-        return self._hold.valid_for()
+        """How long the permit is certainly still held, in seconds. 0 in a forked child, which does not hold it."""
+        return self._hold.valid_for() if self._pid == os.getpid() else 0.0
 
     async def release(self) -> Released:
         """Gives the permit back (``SEM.RELEASE``). Raises, and goes on in the background, as :meth:`Lock.release`."""
         hold = self._hold
+        is_over = self._pid != os.getpid() or hold.notice.is_over or has_ended(hold)
         self._dropped.detach()
+        if is_over:
+            return Released.NOT_HELD
         try:
-            return Released.NOT_HELD if hold.notice.is_over else await hold.release()
+            return await hold.release()
         except Closed:
             if hold.engine.is_closing:
                 return Released.NOT_HELD
