@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import gc
 import os
 import resource
@@ -97,6 +98,12 @@ def test_a_loss_and_its_function(server: TestServer) -> None:
             await until("the functions", lambda: reported == [LostReason.TAKEN] * 2)
             with pytest.raises(client.NotOwned):
                 await one.release()
+            objects = [functools.partial(tell), lambda reason: tell(reason)]
+            others = [locks.lock(f"o{place}", lease=0.6, on_lost=one) for place, one in enumerate(objects)]
+            for other in others:
+                await other.acquire()
+            server.run("DEL o0 o1")
+            await until("the functions", lambda: reported == [LostReason.TAKEN] * 4)
             three = locks.lock("three", lease=0.9)
             await three.acquire()
             with server.stopped():

@@ -13,6 +13,7 @@ from harness import Proxy, TestServer, soonest, wait_for
 
 import redis_lock_client as client
 from redis_lock_client import Lock, LostReason, Mode, Server
+from redis_lock_client._engine.moment import Moment
 
 LONG_GRACE = ("--lock.queue-grace", "20000")
 
@@ -423,6 +424,34 @@ def test_an_unanswered_extension_counts_if_it_is_shorter(server: TestServer, pro
             lock.extend(3, replace_ttl=True)
         assert time.monotonic() - begin < 2, "an extension is tried for the response timeout"
         assert lock.valid_for() < 3
+
+
+def test_a_lease_that_becomes_shorter_meanwhile(server: TestServer) -> None:
+    """The engine sets a lease while another thread reads how long the lock is valid."""
+    with Server(server.client()) as locks:
+        lock = locks.lock("k", timeout=100)
+        lock.acquire()
+        hold: Any = lock._hold()
+
+        class Read(Moment):
+            def elapsed(self) -> float:
+                hold.lease, hold.confirmed = 2.0, Moment()
+                return 0.0
+
+        hold.confirmed = Read()
+        assert lock.valid_for() <= 2
+
+
+def test_a_subclass_is_used_by_the_with_statement(server: TestServer) -> None:
+    class Counted(Lock):
+        acquired = 0
+
+        def acquire(self, *args: Any, **kwargs: Any) -> bool:
+            self.acquired += 1
+            return super().acquire(*args, **kwargs)
+
+    with Counted(server.client(), "k") as lock:
+        assert lock.acquired == 1 and lock.owned()
 
 
 def test_closing_ends_the_wait_for_a_name(server: TestServer) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import gc
 import linecache
@@ -379,7 +380,7 @@ def test_a_refused_argument_sends_nothing(start: Callable[..., TestServer]) -> N
             {"blocking_timeout": -1},
             {"blocking_timeout": float("nan")},
             {"blocking_timeout": True},
-            {"on_lost": 1},
+            {"on_lost": asyncio.sleep},
         ):
             with pytest.raises(client.ConfigError):
                 locks.lock("k", **options)
@@ -396,7 +397,13 @@ def test_a_refused_argument_sends_nothing(start: Callable[..., TestServer]) -> N
         for limit in (0, -1, 2**31, 1.5, True):
             with pytest.raises(client.ConfigError):
                 locks.semaphore("s", limit=limit)
-        for semaphore_options in ({"on_lost": 5}, {"lease": 0.001}, {"margin": -1}, {"owner": "\ud800"}):
+        for semaphore_options in (
+            {"on_lost": 5},
+            {"on_lost": asyncio.sleep},
+            {"lease": 0.001},
+            {"margin": -1},
+            {"owner": "\ud800"},
+        ):
             with pytest.raises(client.ConfigError):
                 locks.semaphore("s", **semaphore_options)
         for count in (-1, 2**63, None):

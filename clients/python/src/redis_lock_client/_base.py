@@ -62,6 +62,8 @@ class AnyLock:
     local: Union[ThreadLocal, OneForAll]
     #: What runs the engine, for threads or for asyncio.
     _home: Any
+    #: Whether `on_lost` may be a coroutine function.
+    _awaits = False
 
     def __init__(
         self,
@@ -84,7 +86,7 @@ class AnyLock:
             raise ConfigError("timeout is a lease that is not renewed, lease one that is renewed: give one of them")
         if not isinstance(mode, Mode):
             raise ConfigError("mode is a Mode")
-        check_function(on_lost, "on_lost")
+        check_function(on_lost, "on_lost", self._awaits)
         checked_wait(blocking_timeout, "blocking_timeout")
         self.redis = redis
         #: The lease of a lock that is not renewed, in seconds.

@@ -63,8 +63,12 @@ class ThreadLock(AnyLock):
         """The loss of the present hold: ``is_set()``, ``wait(timeout)``, ``reason``."""
         return Lost(self._notice)
 
+    def acquire(self, *args: Any, **kwargs: Any) -> bool:
+        """Acquires the lock; each class has its own parameters."""
+        raise NotImplementedError
+
     def __enter__(self: L) -> L:
-        if self._acquire(None, None, None):
+        if self.acquire():
             return self
         raise NotAcquired("Unable to acquire lock within the time specified", self.name_text)
 

@@ -98,7 +98,9 @@ class Hold:
         """How long the lock is certainly still held, in seconds. Called by any thread."""
         if self.notice.is_over or self.notice.reason not in (None, LostReason.UNCONFIRMED):
             return 0.0
-        return max(0.0, certain(self.lease) - self.confirmed.elapsed())
+        # The engine's thread may change both meanwhile, the lease first: read in this order, the span is not too long.
+        elapsed = self.confirmed.elapsed()
+        return max(0.0, certain(self.lease) - elapsed)
 
     def _schedule_renewal(self) -> None:
         if self.renews:

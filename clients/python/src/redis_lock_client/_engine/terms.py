@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import math
 import numbers
 import uuid
@@ -190,10 +191,12 @@ def checked_flag(flag: Any, name: str) -> bool:
     return flag
 
 
-def check_function(function: Any, name: str) -> None:
-    """Refuses an argument that is no function."""
+def check_function(function: Any, name: str, is_awaited: bool) -> None:
+    """Refuses an argument that is no function, or a coroutine function that nothing would await."""
     if function is not None and not callable(function):
         raise ConfigError(f"{name} is a function")
+    if not is_awaited and inspect.iscoroutinefunction(function):
+        raise ConfigError(f"{name} is called in a thread: it is no coroutine function")
 
 
 def _bytes_of(text: Any, what: str) -> bytes:

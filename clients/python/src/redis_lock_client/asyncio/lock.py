@@ -65,14 +65,19 @@ class TaskLock(AnyLock):
 
     _home: Home
     _home_of = staticmethod(home_of)
+    _awaits = True
 
     @property
     def lost(self) -> Lost:
         """The loss of the present hold: ``is_set()``, ``wait(timeout)``, ``reason``."""
         return Lost(self._notice)
 
+    async def acquire(self, *args: Any, **kwargs: Any) -> bool:
+        """Acquires the lock; each class has its own parameters."""
+        raise NotImplementedError
+
     async def __aenter__(self: L) -> L:
-        if await self._acquire(None, None, None):
+        if await self.acquire():
             return self
         raise NotAcquired("Unable to acquire lock within the time specified", self.name_text)
 
@@ -247,16 +252,18 @@ class Lock(TaskLock, BaseLock[Union["AsyncioClient", "Server"]]):
 
 def tell(on_lost: Optional[Callable[[LostReason], Any]], reason: LostReason) -> None:
     """Calls the function in a callback of its own, not in the engine's."""
-    if on_lost is None:
-        return
-    loop = asyncio.get_running_loop()
-    if inspect.iscoroutinefunction(on_lost):
-        task = loop.create_task(on_lost(reason))
+    if on_lost is not None:
+        asyncio.get_running_loop().call_soon(_tell, on_lost, reason)
+
+
+def _tell(on_lost: Callable[[LostReason], Any], reason: LostReason) -> None:
+    told = on_lost(reason)
+    # Also that of a lambda, a partial or an object, which are no coroutine functions themselves.
+    if inspect.isawaitable(told):
+        task = asyncio.ensure_future(told)
         _telling.add(task)
         task.add_done_callback(_telling.discard)
-    else:
-        loop.call_soon(on_lost, reason)
 
 
 #: A loop keeps no tasks by itself.
-_telling: set[asyncio.Task[Any]] = set()
+_telling: set[asyncio.Future[Any]] = set()

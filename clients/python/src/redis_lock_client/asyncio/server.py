@@ -250,7 +250,7 @@ class Semaphore:
         owner: Optional[Text] = None,
         on_lost: Optional[Callable[[LostReason], Any]] = None,
     ) -> None:
-        check_function(on_lost, "on_lost")
+        check_function(on_lost, "on_lost", True)
         kind = Kind(is_permit=True, limit=None if limit is None else checked_number(limit, "limit", 1, MOST_PERMITS))
         self._terms = checked_terms((checked_key(key),), kind, lease=lease, margin=margin, owner=owner)
         self._on_lost = on_lost
