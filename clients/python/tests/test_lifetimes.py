@@ -8,11 +8,16 @@ from typing import Any
 
 import pytest
 import redis
+import redis.asyncio
 from harness import Proxy, TestServer, wait_for
+from test_locks import in_threads, join
 
 import redis_lock_client as client
 import redis_lock_client.asyncio
-from redis_lock_client import LostReason, NoAnswer, Released, Server
+from redis_lock_client import Lock, LostReason, NoAnswer, Released, Server
+
+#: Of a loop that is closed without its last step.
+unclosed = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 
 
 def retired(locks: Server) -> bool:
@@ -81,7 +86,48 @@ def test_a_child_does_not_hold_the_permits_of_its_parent(server: TestServer) -> 
     asyncio.run(work())
 
 
-@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_lock_that_is_not_held_is_not_waited_for(server: TestServer) -> None:
+    lock = Lock(server.client(), "k")
+    found: list[bool] = []
+    with lock:
+        # The hold is that of this thread.
+        join(in_threads(1, lambda _: found.append(lock.lost.wait())), 10)
+    assert not lock.lost.wait() and found == [False]
+
+    async def work() -> None:
+        assert not await asyncio.wait_for(client.asyncio.Lock(redis.asyncio.Redis(), "k").lost.wait(), 10)
+
+    asyncio.run(work())
+
+
+@unclosed
+def test_a_loss_is_reported_beside_a_loop_that_is_closed(server: TestServer) -> None:
+    there = asyncio.new_event_loop()
+    reported: list[LostReason] = []
+
+    async def work() -> None:
+        async with client.asyncio.Server.open(server.url) as locks:
+            lock = locks.lock("k", lease=0.3, on_lost=reported.append)
+            await lock.acquire()
+            lost = lock.lost
+            waiting = asyncio.get_running_loop().run_in_executor(None, leave, lost)
+            left = await waiting
+            server.run("DEL k")
+            assert await lost.wait(10)
+            await asyncio.sleep(0)
+            assert reported == [LostReason.TAKEN] and locks.statistics().losses == 1 and not left.done()
+
+    def leave(lost: client.asyncio.Lost) -> Any:
+        """A wait that its event loop never ends."""
+        task = there.create_task(lost.wait())
+        there.run_until_complete(asyncio.sleep(0))
+        there.close()
+        return task
+
+    asyncio.run(work())
+
+
+@unclosed
 def test_a_lock_belongs_to_its_event_loop(server: TestServer) -> None:
     """A hold is not touched by another event loop; when its own is closed without its last step, it is over."""
     redis_client = redis.asyncio.Redis(port=server.port)

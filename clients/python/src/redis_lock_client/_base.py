@@ -35,8 +35,9 @@ logger = logging.getLogger("redis_lock_client")
 #: What the constructor of a lock takes: the clients of redis-py, or a server object.
 Client = TypeVar("Client")
 
-#: The notice of a lock that is not held: neither lost nor released.
+#: The notice of a lock that is not held: no loss is to come.
 NOT_HELD = Notice()
+NOT_HELD.finish()
 
 
 class ThreadLocal(threading.local):

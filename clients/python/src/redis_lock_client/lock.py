@@ -42,7 +42,8 @@ class Lost:
         return self._notice.reason is not None
 
     def wait(self, timeout: Optional[float] = None) -> bool:
-        """Waits until the lock is lost, at most ``timeout`` seconds. False when it was not, or was released."""
+        """Waits until the lock is lost, at most ``timeout`` seconds. False when it was not, is released, or is
+        not held."""
         ended = threading.Event()
         self._notice.when_ended(ended.set)
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Callable, Literal, Optional, TypeVar, Union
@@ -42,13 +43,15 @@ class Lost:
         return self._notice.reason is not None
 
     async def wait(self, timeout: Optional[float] = None) -> bool:
-        """Waits until the lock is lost, at most ``timeout`` seconds. False when it was not, or was released."""
+        """Waits until the lock is lost, at most ``timeout`` seconds. False when it was not, is released, or is
+        not held."""
         loop = asyncio.get_running_loop()
         ended = asyncio.Event()
 
         def end() -> None:
-            # The hold may belong to another loop.
-            loop.call_soon_threadsafe(ended.set)
+            # The hold may belong to another loop, and this one may be closed by then.
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(ended.set)
 
         self._notice.when_ended(end)
         waiting = loop.create_task(ended.wait())
