@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import functools
 import gc
+import logging
 import os
 import resource
 import sys
@@ -279,6 +280,23 @@ def test_ten_thousand_waits_on_two_connections(start: Callable[..., TestServer])
 
 
 @pytest.mark.skipif(sys.version_info < (3, 10), reason="redis-py's pool belongs to one loop there")
+def test_a_connection_that_has_failed_gets_no_further_request(server: TestServer, caplog: Any) -> None:
+    async def work() -> None:
+        locks = Server(redis.asyncio.Redis(port=server.port), response_timeout=1)
+        await locks.lock("k").acquire()
+        server.kill()
+        # All before the event loop notices the end of the connection.
+        found = await asyncio.gather(
+            *[locks.lock(f"k{number}").acquire(blocking_timeout=0) for number in range(50)], return_exceptions=True
+        )
+        assert all(isinstance(error, client.ConnectionFailed) for error in found)
+        await locks.aclose()
+
+    with caplog.at_level(logging.WARNING, "asyncio"):
+        run(work())
+    assert not [record for record in caplog.records if "socket.send" in record.getMessage()]
+
+
 def test_two_loops_one_after_another(server: TestServer) -> None:
     redis_client = redis.asyncio.Redis(port=server.port)
 

@@ -72,7 +72,7 @@ class Link(asyncio.Protocol):
     def send(self, data: bytes, replies: int = 1) -> asyncio.Future[Any]:
         """Sends a request without a time limit; the future has its reply."""
         future: asyncio.Future[Any] = self._loop.create_future()
-        if not self.is_open or self._transport is None:
+        if not self._can_write() or self._transport is None:
             future.set_exception(ConnectionFailed(self.name, "the connection has ended"))
             return future
         self._pending.extend([None] * (replies - 1))
@@ -82,8 +82,15 @@ class Link(asyncio.Protocol):
 
     def write(self, data: bytes) -> None:
         """Sends a request of a subscribed connection, whose answer is an item."""
-        if self.is_open and self._transport is not None:
+        if self._can_write() and self._transport is not None:
             self._transport.write(data)
+
+    def _can_write(self) -> bool:
+        """Whether the connection is open. A transport that has failed calls :meth:`connection_lost` a turn later, and
+        logs each request that it gets until then."""
+        if self.is_open and self._transport is not None and self._transport.is_closing():
+            self.close(ConnectionFailed(self.name, "the connection failed"))
+        return self.is_open
 
     def close(self, error: Optional[Error] = None) -> None:
         """Ends the connection at once. Open requests fail with this error."""
