@@ -102,15 +102,16 @@ def test_a_release_is_bounded_and_goes_on_in_the_background(server: TestServer) 
 
 def test_a_release_that_fails_until_the_end_of_the_lease_is_reported(server: TestServer) -> None:
     with Server(server.client(), response_timeout=0.2) as locks:
-        lock = locks.lock("k", timeout=1.5)
+        lock = locks.lock("k", timeout=3)
+        begin = time.monotonic()
         lock.acquire()
         server.kill()
-        begin = time.monotonic()
         with pytest.raises(client.ConnectionFailed):
             lock.release()
-        assert time.monotonic() - begin < 1
+        assert time.monotonic() - begin < 2
         (unreleased,) = locks.settled()
-        assert 1.0 < time.monotonic() - begin < 2.0
+        # The last attempt begins at most a pause (0.5 s) before the end.
+        assert 2.4 < time.monotonic() - begin < 5
         assert unreleased.key == b"k" and locks.statistics().releases_failed == 1
 
 
@@ -224,7 +225,7 @@ def _attempts(locks: Server) -> list[tuple[str, Callable[[float], Any]]]:
 
 
 def test_a_name_that_only_waits_for_answers_is_not_held(server: TestServer) -> None:
-    with Server(server.client(), response_timeout=1) as locks:
+    with Server(server.client(), response_timeout=2) as locks:
         warm = locks.lock("warm", owner="me")
         warm.acquire()
         attempts = _attempts(locks)
@@ -234,7 +235,7 @@ def test_a_name_that_only_waits_for_answers_is_not_held(server: TestServer) -> N
                     begin = time.monotonic()
                     with pytest.raises(client.NoAnswer):
                         acquire(wait)
-                    assert time.monotonic() - begin < wait + 0.4, what
+                    assert time.monotonic() - begin < wait + 1.3, what
             with pytest.raises(client.NoAnswer):
                 warm.release()
             with pytest.raises(client.NoAnswer, match="earlier request of the same owner"):
@@ -289,8 +290,9 @@ def test_event_loops_that_have_ended_are_forgotten(server: TestServer) -> None:
 
 
 @unclosed
-def test_a_name_is_reserved_in_the_process(server: TestServer) -> None:
+def test_a_name_is_reserved_in_the_process(server: TestServer, monkeypatch: Any) -> None:
     """Two server objects, and the event loop of a third, know of each other's owners."""
+    monkeypatch.setattr("redis_lock_client._engine.reservation._LOOK", 600)
     with Server(server.client()) as here, Server(server.client()) as there:
         one, other = here.lock("k", owner="me"), there.lock("k", owner="me")
         one.acquire()
@@ -305,12 +307,11 @@ def test_a_name_is_reserved_in_the_process(server: TestServer) -> None:
         assert asyncio.run(work()) == (False, True)
         done: list[Callable[[], None]] = []
         threads = in_threads(1, lambda _: other.acquire() and done.append(other.release))
-        # sleep: the other thread waits for the name by then, if names are reserved in the whole process
-        time.sleep(0.1)
-        begin = time.monotonic()
+        wait_for("the wait for the name", lambda: there._home.engine is not None and there._home.engine.names._waits)
         one.release()
+        # The wait is woken in the other object's loop, and does not look by itself.
         join(threads)
-        assert time.monotonic() - begin < 0.45, "the wait is woken in the other object's loop"
+        monkeypatch.undo()
         assert server.stat("grants") == 3
 
         async def leave() -> None:

@@ -32,8 +32,8 @@ def run(work: Coroutine[Any, Any, Any]) -> Any:
     return result
 
 
-async def until(what: str, condition: Callable[[], Any]) -> None:
-    await asyncio.get_running_loop().run_in_executor(None, wait_for, what, condition)
+async def until(what: str, condition: Callable[[], Any], limit: float = 20.0) -> None:
+    await asyncio.get_running_loop().run_in_executor(None, wait_for, what, condition, limit)
 
 
 async def cancel_at_any_moment(
@@ -62,7 +62,7 @@ def test_a_lock(server: TestServer) -> None:
             other = Lock(redis_client, "k", blocking_timeout=0.3)
             begin = time.monotonic()
             assert not await other.acquire()
-            assert 0.3 <= time.monotonic() - begin < 1
+            assert 0.3 <= time.monotonic() - begin < 2
             waiting = asyncio.create_task(other.acquire(blocking_timeout=5))
             await until("the ticket", lambda: server.stat("tickets") == 1)
             await lock.release()
@@ -89,28 +89,28 @@ def test_a_loss_and_its_function(server: TestServer) -> None:
             reported.append(reason)
 
         async with Server(redis.asyncio.Redis(port=server.port)) as locks:
-            one = locks.lock("one", lease=0.6, on_lost=tell)
-            two = locks.lock("two", lease=0.6, on_lost=reported.append)
+            one = locks.lock("one", lease=2.1, on_lost=tell)
+            two = locks.lock("two", lease=2.1, on_lost=reported.append)
             await one.acquire()
             await two.acquire()
             assert await one.lost.wait(0.1) is False
             server.run("DEL one two")
-            assert await one.lost.wait(1) and await two.lost.wait(1)
+            assert await one.lost.wait(5) and await two.lost.wait(5)
             await until("the functions", lambda: reported == [LostReason.TAKEN] * 2)
             with pytest.raises(client.NotOwned):
                 await one.release()
             objects = [functools.partial(tell), lambda reason: tell(reason)]
-            others = [locks.lock(f"o{place}", lease=0.6, on_lost=one) for place, one in enumerate(objects)]
+            others = [locks.lock(f"o{place}", lease=2.1, on_lost=one) for place, one in enumerate(objects)]
             for other in others:
                 await other.acquire()
             server.run("DEL o0 o1")
             await until("the functions", lambda: reported == [LostReason.TAKEN] * 4)
-            three = locks.lock("three", lease=0.9)
+            three = locks.lock("three", lease=3, margin=1.5)
             await three.acquire()
             with server.stopped():
                 begin = time.monotonic()
                 assert await three.lost.wait()
-                assert time.monotonic() - begin < 0.9
+                assert time.monotonic() - begin < 3
                 assert three.lost.reason == LostReason.UNCONFIRMED
 
     run(work())
@@ -167,7 +167,7 @@ def test_closing_is_bounded(server: TestServer) -> None:
         with server.stopped():
             begin = time.monotonic()
             await locks.aclose()
-            assert time.monotonic() - begin < 1.6
+            assert time.monotonic() - begin < 3
 
     run(work())
 
@@ -259,14 +259,14 @@ def test_ten_thousand_waits_on_two_connections(start: Callable[..., TestServer])
                 await lock.release()
 
             waits = [asyncio.create_task(one()) for _ in range(count)]
-            await until("the tickets", lambda: server.stat("tickets") == count)
+            await until("the tickets", lambda: server.stat("tickets") == count, 60)
             kilobytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
             assert len(server.clients()) == 2
             queue = await asyncio.get_running_loop().run_in_executor(None, server.queue, "k", count)
             queued = server.stat("tickets_queued")
             server.kill_subscribers()
             begin = time.monotonic()
-            await until("all ask again", lambda: server.stat("tickets_queued") >= queued + count)
+            await until("all ask again", lambda: server.stat("tickets_queued") >= queued + count, 60)
             print(f"memory of a wait: {kilobytes / count:.1f} kB; asked again in {time.monotonic() - begin:.2f} s")
             server.run("LOCK.RELEASE k holder")
             begin = time.monotonic()
@@ -279,7 +279,6 @@ def test_ten_thousand_waits_on_two_connections(start: Callable[..., TestServer])
     run(work())
 
 
-@pytest.mark.skipif(sys.version_info < (3, 10), reason="redis-py's pool belongs to one loop there")
 def test_a_connection_that_has_failed_gets_no_further_request(server: TestServer, caplog: Any) -> None:
     async def work() -> None:
         locks = Server(redis.asyncio.Redis(port=server.port), response_timeout=1)
@@ -297,6 +296,7 @@ def test_a_connection_that_has_failed_gets_no_further_request(server: TestServer
     assert not [record for record in caplog.records if "socket.send" in record.getMessage()]
 
 
+@pytest.mark.skipif(sys.version_info < (3, 10), reason="redis-py's pool belongs to one loop there")
 def test_two_loops_one_after_another(server: TestServer) -> None:
     redis_client = redis.asyncio.Redis(port=server.port)
 

@@ -84,7 +84,7 @@ def test_a_slot_on_its_way(start: Any) -> None:
             lock.release()
         except client.Refused as error:
             assert error.code == "TRYAGAIN"  # noqa: PT017 - the module may grant nothing on the way
-            assert time.monotonic() - begin < 2.3
+            assert time.monotonic() - begin < 4
         cluster.close()
     finally:
         here.stop()

@@ -107,7 +107,7 @@ def test_a_loss_is_reported_beside_a_loop_that_is_closed(server: TestServer) -> 
 
     async def work() -> None:
         async with client.asyncio.Server.open(server.url) as locks:
-            lock = locks.lock("k", lease=0.3, on_lost=reported.append)
+            lock = locks.lock("k", lease=2.1, on_lost=reported.append)
             await lock.acquire()
             lost = lock.lost
             waiting = asyncio.get_running_loop().run_in_executor(None, leave, lost)

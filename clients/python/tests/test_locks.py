@@ -73,7 +73,7 @@ def test_a_wait_that_ends(server: TestServer) -> None:
     lock = Lock(server.client(), "k", blocking_timeout=0.5)
     begin = time.monotonic()
     assert lock.acquire() is False
-    assert 0.5 <= time.monotonic() - begin < 1.2
+    assert 0.5 <= time.monotonic() - begin < 2
     assert lock.acquire(blocking=False) is False
     wait_for("the withdrawal", lambda: server.stat("tickets") == 0)
     with pytest.raises(redis.exceptions.LockError) as raised, lock:
@@ -197,7 +197,7 @@ def test_a_wait_in_the_queue_is_bounded(server: TestServer) -> None:
     wait_for("the ticket", lambda: server.stat("tickets") == 1)
     with server.stopped():
         join(threads, 5)
-        assert time.monotonic() - begin < 1.6
+        assert time.monotonic() - begin < 3
 
 
 def test_an_address_without_a_server() -> None:
@@ -218,10 +218,10 @@ def test_an_address_without_a_server() -> None:
 
 
 def test_a_lock_without_a_timeout_is_renewed(server: TestServer) -> None:
-    lock = Lock(server.client(), "k", lease=0.6)
+    lock = Lock(server.client(), "k", lease=1.5)
     lock.acquire()
-    # sleep: several leases, each of which is over without a renewal
-    time.sleep(1.5)
+    # sleep: two leases, each of which is over without a renewal
+    time.sleep(3.5)
     assert lock.owned() and not lock.lost.is_set()
     assert server.run("PTTL k") > 100
     lock.release()
@@ -231,11 +231,11 @@ def test_a_lock_without_a_timeout_is_renewed(server: TestServer) -> None:
 @pytest.mark.parametrize("how", ["LOCK.BREAK k", "DEL k", "SET k foreign"])
 def test_a_loss_is_reported(server: TestServer, how: str) -> None:
     reported: list[LostReason] = []
-    lock = Lock(server.client(), "k", lease=0.9, on_lost=reported.append)
+    lock = Lock(server.client(), "k", lease=2.1, on_lost=reported.append)
     lock.acquire()
     lost = lock.lost
     server.run(how)
-    assert lost.wait(0.6)
+    assert lost.wait(5)
     expected = "refused" if "SET" in how else "taken"
     assert lost.reason is not None
     assert lost.reason.kind == expected
@@ -247,46 +247,46 @@ def test_a_loss_is_reported(server: TestServer, how: str) -> None:
 
 @pytest.mark.parametrize("is_killed", [True, False])
 def test_a_loss_is_reported_before_the_lease_ends(server: TestServer, is_killed: bool) -> None:
-    lock = Lock(server.client(), "k", lease=3)
+    lock = Lock(server.client(), "k", lease=6)
     begin = time.monotonic()
     lock.acquire()
     server.kill() if is_killed else server.signal(19)
-    assert lock.lost.wait(5)
+    assert lock.lost.wait(10)
     waited = time.monotonic() - begin
-    assert 2.4 < waited < 3
+    assert 4.9 < waited < 6
     assert lock.lost.reason == LostReason.UNCONFIRMED
-    assert 0 < lock.valid_for() <= 0.5
+    assert 0 < lock.valid_for() <= 1
 
 
 def test_a_fixed_lease(server: TestServer) -> None:
-    lock = Lock(server.client(), "k", timeout=0.6, margin=0)
+    lock = Lock(server.client(), "k", timeout=2, margin=0)
     begin = time.monotonic()
     lock.acquire()
-    assert lock.lost.wait(3)
-    assert 0.5 < time.monotonic() - begin < 1.2
+    assert lock.lost.wait(10)
+    assert 1.9 < time.monotonic() - begin < 5
     assert lock.lost.reason == LostReason.UNCONFIRMED
     wait_for("the end of the lease", lambda: server.run("EXISTS k") == 0)
     with pytest.raises(client.NotOwned):
         lock.release()
     lock.acquire()
     lock.extend(5)
-    assert 5 < lock.valid_for() < 5.7
-    assert 5_000 < server.run("PTTL k") <= 5_600
-    lock.extend(2, replace_ttl=True)
-    assert 1_500 < server.run("PTTL k") <= 2_000
+    assert 5 < lock.valid_for() < 7
+    assert 5_000 < server.run("PTTL k") <= 7_000
+    lock.extend(4, replace_ttl=True)
+    assert 2_000 < server.run("PTTL k") <= 4_000
     lock.reacquire()
-    assert server.run("PTTL k") <= 600
+    assert server.run("PTTL k") <= 2_000
     lock.release()
 
 
 def test_a_dropped_lock_stays_held(server: TestServer) -> None:
     redis_client = server.client()
     Lock(redis_client, "fixed", timeout=60).acquire()
-    Lock(redis_client, "renewed", lease=0.5).acquire()
+    Lock(redis_client, "renewed", lease=1.5).acquire()
     del redis_client
     gc.collect()
     # sleep: two leases of the lock that is renewed
-    time.sleep(1)
+    time.sleep(3)
     assert server.run("EXISTS fixed renewed") == 2, "as with redis-py, only a release ends a hold"
 
 
@@ -332,12 +332,12 @@ def test_a_semaphore(server: TestServer) -> None:
         wait_for("the dropped permit", lambda: semaphore.info().free == 2)  # type: ignore[union-attr]
         semaphore.set(5)
         assert semaphore.info().permits == 5  # type: ignore[union-attr]
-        lasting = locks.semaphore("s", lease=0.5).acquire()
+        lasting = locks.semaphore("s", lease=1.5).acquire()
         # sleep: more than the lease
-        time.sleep(0.8)
+        time.sleep(2)
         assert not lasting.lost.is_set()
         server.run("DEL s {s}:timeout")
-        assert lasting.lost.wait(1)
+        assert lasting.lost.wait(5) and lasting.lost.reason == LostReason.TAKEN
 
 
 def test_a_latch(server: TestServer) -> None:

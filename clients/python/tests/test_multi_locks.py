@@ -63,7 +63,7 @@ def test_all_or_none(start: Callable[..., TestServer], is_parked: bool) -> None:
     assert lock.acquire(blocking=False) is False
     begin = time.monotonic()
     assert lock.acquire(blocking_timeout=0.4) is False
-    assert 0.4 <= time.monotonic() - begin < 0.7
+    assert 0.4 <= time.monotonic() - begin < 2
     assert server.run("EXISTS a c") == 0 and lock.locked() and not lock.owned()
     wait_for("the withdrawal at every key", lambda: not any(map(server.queue, "abc")))
     threads = in_threads(1, lambda _: (lock.acquire() and tokens.append(lock.tokens)) or lock.release())
@@ -169,13 +169,13 @@ def test_a_key_that_a_late_request_takes_again_is_lost(server: TestServer, proxy
     with Server(redis.Redis(port=proxy.port), response_timeout=1) as locks:
         locks.lock("other").acquire()
         proxy.hold_back(b"LOCK.MACQUIRE", goes_on=False)
-        lock = locks.multi_lock(["a", "b"], lease=3)
+        lock = locks.multi_lock(["a", "b"], lease=6)
         assert lock.acquire(blocking_timeout=5), "the second request is granted"
         first = lock.tokens
         server.run("LOCK.BREAK a")
         proxy.let_go()
         wait_for("the late grant", lambda: server.run("EXISTS a") == 1)
-        assert lock.lost.wait(1.5) and lock.lost.reason == LostReason.TAKEN
+        assert lock.lost.wait(10) and lock.lost.reason == LostReason.TAKEN
         assert lock.tokens == first
         with pytest.raises(client.NotOwned):
             lock.release()
@@ -210,7 +210,7 @@ def test_a_wait_in_the_queue_is_bounded(start: Callable[..., TestServer], is_par
     def wait(_: int) -> None:
         with pytest.raises(redis.exceptions.ConnectionError):
             lock.acquire()
-        assert time.monotonic() - begin < 1.6
+        assert time.monotonic() - begin < 3
 
     begin = time.monotonic()
     threads = in_threads(1, wait)
@@ -223,10 +223,10 @@ def test_a_wait_in_the_queue_is_bounded(start: Callable[..., TestServer], is_par
 
 
 def test_keys_are_renewed_together(server: TestServer) -> None:
-    lock = MultiLock(server.client(), ["a", "b"], lease=0.6)
+    lock = MultiLock(server.client(), ["a", "b"], lease=1.5)
     lock.acquire()
-    # sleep: several leases, each of which is over without a renewal
-    time.sleep(1.5)
+    # sleep: two leases, each of which is over without a renewal
+    time.sleep(3.5)
     assert lock.owned() and not lock.lost.is_set()
     assert server.run("PTTL a") > 100 and server.run("PTTL b") > 100
     lock.release()
@@ -239,10 +239,10 @@ def test_keys_are_renewed_together(server: TestServer) -> None:
 def test_the_loss_of_one_key_is_the_loss_of_the_hold(server: TestServer, how: str) -> None:
     reported: list[LostReason] = []
     with Server(server.client()) as locks:
-        lock = locks.multi_lock(["a", "b", "c"], lease=0.9, on_lost=reported.append)
+        lock = locks.multi_lock(["a", "b", "c"], lease=2.1, on_lost=reported.append)
         lock.acquire()
         server.run(how)
-        assert lock.lost.wait(0.6)
+        assert lock.lost.wait(5)
         expected = "refused" if "SET" in how else "taken"
         assert lock.lost.reason is not None and lock.lost.reason.kind == expected
         assert lock.valid_for() == 0 and not lock.owned()
@@ -258,10 +258,10 @@ def test_the_loss_of_one_key_is_the_loss_of_the_hold(server: TestServer, how: st
 @pytest.mark.parametrize("how", ["LOCK.BREAK b", "SET b foreign"])
 def test_closing_releases_the_other_keys_of_a_lost_hold(server: TestServer, how: str) -> None:
     with Server(server.client()) as locks:
-        lock = locks.multi_lock(["a", "b", "c"], lease=1.5)
+        lock = locks.multi_lock(["a", "b", "c"], lease=6)
         lock.acquire()
         server.run(how)
-        assert lock.lost.wait(1)
+        assert lock.lost.wait(5)
         assert server.run("EXISTS a c") == 2
     assert server.run("EXISTS a c") == 0
 
@@ -276,13 +276,13 @@ def test_a_release_finds_a_key_that_was_lost(server: TestServer) -> None:
 
 
 def test_a_loss_is_reported_before_the_lease_ends(server: TestServer) -> None:
-    lock = MultiLock(server.client(), ["a", "b"], lease=3)
+    lock = MultiLock(server.client(), ["a", "b"], lease=6)
     begin = time.monotonic()
     lock.acquire()
     with server.stopped():
-        assert lock.lost.wait(5)
-        assert 2.4 < time.monotonic() - begin < 3
-        assert lock.lost.reason == LostReason.UNCONFIRMED and 0 < lock.valid_for() <= 0.5
+        assert lock.lost.wait(10)
+        assert 4.9 < time.monotonic() - begin < 6
+        assert lock.lost.reason == LostReason.UNCONFIRMED and 0 < lock.valid_for() <= 1
 
 
 def test_a_fixed_lease(server: TestServer) -> None:
@@ -436,7 +436,7 @@ def test_users(server: TestServer) -> None:
     assert server.run("EXISTS a b") == 0
     server.hold("b")
     with Server(server.client(username="many", password="secret")) as locks:
-        lock = locks.multi_lock(["a", "b"], lease=0.9)
+        lock = locks.multi_lock(["a", "b"], lease=2.1)
         threads = in_threads(1, lambda _: (lock.acquire() and owned.append(lock.owned())) or lock.release())
         owned: list[bool] = []
         wait_for("a parked wait, as the user has no channels", lambda: server.stat("places") == 2)
@@ -446,7 +446,7 @@ def test_users(server: TestServer) -> None:
         assert server.run("EXISTS a b") == 0
         lock.acquire()
         server.run("ACL SETUSER many -lock.mrenew -lock.mrelease")
-        assert lock.lost.wait(1) and lock.lost.reason is not None and lock.lost.reason.code == "NOPERM"
+        assert lock.lost.wait(5) and lock.lost.reason is not None and lock.lost.reason.code == "NOPERM"
         lock.release()
         assert server.run("EXISTS a b") == 0, "each key is released alone"
 
@@ -504,7 +504,7 @@ def test_tasks(server: TestServer) -> None:
             reported.append(reason)
 
         async with redis.asyncio.Redis(port=server.port) as redis_client:
-            lock = client.asyncio.MultiLock(redis_client, ["a", "b"], lease=0.6, on_lost=tell)
+            lock = client.asyncio.MultiLock(redis_client, ["a", "b"], lease=2.1, on_lost=tell)
             assert await lock.acquire() and await lock.locked() and await lock.owned()
             first = lock.tokens
             other = client.asyncio.MultiLock(redis_client, ["b", "c"], blocking_timeout=0.3)
@@ -520,7 +520,7 @@ def test_tasks(server: TestServer) -> None:
                 await held.reacquire()
             await lock.acquire()
             server.run("LOCK.BREAK b")
-            assert await lock.lost.wait(1)
+            assert await lock.lost.wait(5)
             await until("the function", lambda: reported == [LostReason.TAKEN])
             with pytest.raises(client.NotOwned):
                 await lock.release()
@@ -551,10 +551,18 @@ def test_a_cancelled_wait_is_withdrawn(start: Callable[..., TestServer], is_park
 
 def test_no_call_blocks_the_event_loop(server: TestServer) -> None:
     async def work() -> None:
-        async with client.asyncio.Server(redis.asyncio.Redis(port=server.port), response_timeout=1) as locks:
+        async with client.asyncio.Server(redis.asyncio.Redis(port=server.port), response_timeout=2) as locks:
             lock = locks.multi_lock(["a", "b"])
             await lock.acquire()
             longest, last = 0.0, time.monotonic()
+            pauses, is_over = [0.0], threading.Event()
+
+            def other_thread(_: int) -> None:
+                """The pauses of the whole process."""
+                while not is_over.is_set():
+                    begin = time.monotonic()
+                    is_over.wait(0.005)
+                    pauses.append(time.monotonic() - begin)
 
             async def beat() -> None:
                 nonlocal longest, last
@@ -563,13 +571,16 @@ def test_no_call_blocks_the_event_loop(server: TestServer) -> None:
                     await asyncio.sleep(0.005)
                     longest, last = max(longest, time.monotonic() - last), time.monotonic()
 
+            threads = in_threads(1, other_thread)
             beating = asyncio.create_task(beat())
             with server.stopped():
                 for call in (locks.multi_lock(["c", "d"]).acquire(blocking_timeout=0.2), lock.owned(), lock.release()):
                     with pytest.raises(client.ConnectionFailed):
                         await call
             beating.cancel()
-            assert longest < 0.2
+            is_over.set()
+            join(threads)
+            assert longest < 0.5 + max(pauses)
 
     run(work())
 

@@ -75,7 +75,7 @@ def test_closing_is_bounded(server: TestServer) -> None:
     with server.stopped():
         begin = time.monotonic()
         locks.close()
-        assert time.monotonic() - begin < 1.8
+        assert time.monotonic() - begin < 3
 
 
 def test_a_collected_client_leaves_nothing(server: TestServer) -> None:

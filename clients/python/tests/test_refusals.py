@@ -77,7 +77,7 @@ def test_a_request_lasts_at_most_the_response_timeout(
     server: TestServer, proxy: Proxy, monkeypatch: Any, what: str
 ) -> None:
     """Also when a part of it was needed for a new connection."""
-    with Server(redis.Redis(port=proxy.port), response_timeout=1) as locks:
+    with Server(redis.Redis(port=proxy.port), response_timeout=3) as locks:
         lock = locks.lock("k", timeout=30)
         lock.acquire()
         opens = Dialer.open
@@ -85,7 +85,7 @@ def test_a_request_lasts_at_most_the_response_timeout(
         async def open_late(*words: Any) -> Any:
             link = await opens(*words)
             # sleep: a connection that is slow to open
-            await asyncio.sleep(0.4)
+            await asyncio.sleep(1.2)
             return link
 
         monkeypatch.setattr(Dialer, "open", open_late)
@@ -101,7 +101,7 @@ def test_a_request_lasts_at_most_the_response_timeout(
         begin = time.monotonic()
         with pytest.raises(client.NoAnswer):
             calls[what]()
-        assert time.monotonic() - begin < 1.3
+        assert time.monotonic() - begin < 4
         monkeypatch.undo()
         proxy.let_go()
 
@@ -173,7 +173,7 @@ def test_the_end_of_background_work_is_waited_for_within_a_limit(server: TestSer
                 lock.release()
             begin = time.monotonic()
             assert locks.settled(timeout=0.2) == []
-            assert 0.2 <= time.monotonic() - begin < 1
+            assert 0.2 <= time.monotonic() - begin < 3
             assert locks.settled(timeout=0) == []
         assert locks.settled() == [] and server.run("EXISTS k") == 0
         with pytest.raises(client.ConfigError, match="timeout"):

@@ -62,11 +62,11 @@ def test_a_session_without_contention(server: TestServer) -> None:
 
 
 def test_a_session_lasts_longer_than_its_lease(start: Callable[..., TestServer]) -> None:
-    server = start(*SHORT)
+    server = start("--lock.session-lease", "2400")
     with Server(server.client()) as locks, locks.lock("k", session=True) as lock:
-        # sleep: several leases
-        time.sleep(3.5)
-        assert lock.owned() and not lock.lost.is_set() and 0.8 < lock.valid_for() < 1.5
+        # sleep: two leases
+        time.sleep(5.5)
+        assert lock.owned() and not lock.lost.is_set() and 0 < lock.valid_for() < 2.4
         assert holder(server)[b"session"] == 1
         assert locks.statistics().renewals >= 5
 
@@ -81,7 +81,7 @@ def test_waits_for_sessions(start: Callable[..., TestServer]) -> None:
         assert len(server.clients()) == 1, "the next request has the connection of the one before"
         begin = time.monotonic()
         assert lock.acquire(blocking_timeout=0.4) is False
-        assert 0.4 <= time.monotonic() - begin < 0.7
+        assert 0.4 <= time.monotonic() - begin < 2
         wait_for("the withdrawal", lambda: server.queue() == [])
         done: list[int] = []
 
@@ -135,10 +135,10 @@ def test_the_end_of_the_connection_is_a_loss_at_once(server: TestServer) -> None
         wait_for("the ticket", lambda: server.stat("tickets") == 1)
         begin = time.monotonic()
         kill_session(server)
-        assert lock.lost.wait(1) and lock.lost.reason == LostReason.DISCONNECTED
+        assert lock.lost.wait(5) and lock.lost.reason == LostReason.DISCONNECTED
         assert "connection" in str(lock.lost.reason) and lock.valid_for() == 0
         join(waiting)
-        assert order[0] - begin < 1, "the server has released it"
+        assert order[0] - begin < 5, "the server has released it before the end of the lease"
         wait_for("the function", lambda: reported == [LostReason.DISCONNECTED])
         with pytest.raises(client.NotOwned):
             lock.release()
@@ -172,7 +172,7 @@ sys.stdin.read()
     process.kill()
     process.wait()
     begin = time.monotonic()
-    assert lock.acquire(blocking_timeout=5) and time.monotonic() - begin < 1
+    assert lock.acquire(blocking_timeout=8) and time.monotonic() - begin < 5, "before the end of the lease"
     process.stdin.close()
     process.stdout.close()
 
@@ -184,28 +184,28 @@ def test_a_broken_session(start: Callable[..., TestServer], how: str) -> None:
         lock = locks.lock("k", session=True)
         lock.acquire()
         server.run(how)
-        assert lock.lost.wait(0.9), "a third of the lease"
+        assert lock.lost.wait(5)
         assert lock.lost.reason is not None and lock.lost.reason.kind == ("refused" if "SET" in how else "taken")
         with pytest.raises(client.NotOwned):
             lock.release()
 
 
 def test_a_server_that_hangs_is_noticed_before_the_lease_ends(start: Callable[..., TestServer]) -> None:
-    server = start(*SHORT)
+    server = start("--lock.session-lease", "6000")
     with Server(server.client(), response_timeout=0.5) as locks:
-        lock, margin = locks.lock("k", session=True), locks.lock("m", session=True, margin=5)
+        lock, margin = locks.lock("k", session=True), locks.lock("m", session=True, margin=10)
         begin = time.monotonic()
         lock.acquire()
         margin.acquire()
         with server.stopped():
-            assert margin.lost.wait(5)
-            assert 0.6 < time.monotonic() - begin < 1.1, "the margin is at most half of the lease"
-            assert lock.lost.wait(5)
-            assert 1.1 < time.monotonic() - begin < 1.5
-            assert lock.lost.reason == LostReason.UNCONFIRMED and 0 < lock.valid_for() <= 0.3
+            assert margin.lost.wait(10)
+            assert 2.9 < time.monotonic() - begin < 4.9, "the margin is at most half of the lease"
+            assert lock.lost.wait(10)
+            assert 4.9 < time.monotonic() - begin < 6
+            assert lock.lost.reason == LostReason.UNCONFIRMED and 0 < lock.valid_for() <= 1
             link: Any = lock._hold()._link  # type: ignore[union-attr]
             assert link.is_open, "the holder has yet to stop"
-            wait_for("the end of the connection with the lease", lambda: not link.is_open, 1)
+            wait_for("the end of the connection with the lease", lambda: not link.is_open)
         wait_for("the end of the holds", lambda: server.run("EXISTS k m") == 0)
 
 
@@ -239,7 +239,7 @@ def test_a_wait_in_the_queue_is_bounded(server: TestServer) -> None:
     def wait(_: int) -> None:
         with pytest.raises(redis.exceptions.ConnectionError):
             lock.acquire()
-        assert time.monotonic() - begin < 1.6
+        assert time.monotonic() - begin < 3
 
     threads = in_threads(1, wait)
     wait_for("the place", lambda: server.queue())
@@ -384,7 +384,7 @@ def test_many_readers_do_not_read_each_other(start: Callable[..., TestServer]) -
             await asyncio.gather(*(reader.acquire() for reader in readers))
             await until("renewals", lambda: locks.statistics().renewals >= 240)
             assert not any(reader.lost.is_set() for reader in readers)
-            assert all(0.5 < reader.valid_for() < 1.5 for reader in readers)
+            assert all(0 < reader.valid_for() < 1.5 for reader in readers)
 
     run(work())
     calls = server.observer.info("commandstats")
@@ -478,7 +478,7 @@ def test_a_slot_that_moves_is_a_loss() -> None:
             lock = locks.lock("{a}k", session=True)
             lock.acquire()
             move_slot(here, there, cluster.keyslot("{a}k"))
-            assert lock.lost.wait(1) and lock.lost.reason == LostReason.DISCONNECTED
+            assert lock.lost.wait(5) and lock.lost.reason == LostReason.DISCONNECTED
             with contextlib.suppress(client.NotOwned):
                 lock.release()
             with lock:
@@ -502,7 +502,7 @@ def test_tasks(server: TestServer) -> None:
                 waiting = asyncio.create_task(locks.lock("k", session=True).acquire(blocking_timeout=5))
                 await until("the place", lambda: server.queue())
                 kill_session(server)
-                assert await lock.lost.wait(1) and lock.lost.reason == LostReason.DISCONNECTED
+                assert await lock.lost.wait(5) and lock.lost.reason == LostReason.DISCONNECTED
                 assert await waiting
                 lock.raise_on_release_error = False
         assert len(asyncio.all_tasks()) == 1
