@@ -130,11 +130,11 @@ def test_a_loss_is_reported_beside_a_loop_that_is_closed(server: TestServer) -> 
 @unclosed
 def test_a_lock_belongs_to_its_event_loop(server: TestServer) -> None:
     """A hold is not touched by another event loop; when its own is closed without its last step, it is over."""
-    redis_client = redis.asyncio.Redis(port=server.port)
+    locks = client.asyncio.Server.open(server.url)
     here, there = asyncio.new_event_loop(), asyncio.new_event_loop()
     try:
-        lock = client.asyncio.Lock(redis_client, "k", timeout=60)
-        permit = here.run_until_complete(client.asyncio.Semaphore(redis_client, "s", limit=1).acquire())
+        lock = locks.lock("k", timeout=60)
+        permit = here.run_until_complete(locks.semaphore("s", limit=1).acquire())
         assert here.run_until_complete(lock.acquire())
         for work in (lock.release, lock.reacquire, permit.release):
             with pytest.raises(RuntimeError, match="another event loop"):
@@ -144,7 +144,7 @@ def test_a_lock_belongs_to_its_event_loop(server: TestServer) -> None:
         assert here.run_until_complete(permit.release()) is Released.YES and server.run("EXISTS k") == 0
 
         assert here.run_until_complete(lock.acquire())
-        permit = here.run_until_complete(client.asyncio.Semaphore(redis_client, "s").acquire())
+        permit = here.run_until_complete(locks.semaphore("s").acquire())
         here.close()
         with pytest.raises(client.NotOwned):
             there.run_until_complete(lock.reacquire())
