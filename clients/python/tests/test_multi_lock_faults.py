@@ -90,6 +90,21 @@ def test_a_failed_extension_is_released_as_long_as_it_may_last(server: TestServe
     proxy.close()
 
 
+def test_a_hold_is_released_once(server: TestServer) -> None:
+    """Two threads share a lock: one has read the hold, and goes on when the other has released it."""
+    with Server(server.client()) as locks:
+        lock, following = (locks.multi_lock(["a", "b"], timeout=60, owner="me", thread_local=False) for _ in range(2))
+        lock.acquire()
+        hold = lock._hold()
+        lock.release()
+        following.acquire()
+        with pytest.raises(client.NotOwned):
+            lock._set_lease(hold, 0.5, "extend")
+        with pytest.raises(client.NotOwned):
+            lock._release(hold, None)
+        assert following.owned() and server.run("PTTL a") > 1_000
+
+
 def test_a_release_key_by_key_is_bounded(server: TestServer) -> None:
     proxy = Proxy(server.port)
     with Server(redis.Redis(port=proxy.port), response_timeout=0.6) as locks:

@@ -158,8 +158,9 @@ class ThreadLock(AnyLock):
     def _release(self, hold: Optional[Hold], claim: Optional[Claim]) -> None:
         async def release(engine: Engine) -> Released:
             if hold is not None:
-                # A closed engine has released it.
-                return Released.NOT_HELD if hold.engine.is_closed else await hold.release()
+                # A closed engine has released it, or another thread that shares the object. A second request, which of
+                # several keys has no token, could end the next hold of this owner.
+                return Released.NOT_HELD if hold.notice.is_over else await hold.release()
             assert claim is not None
             return await engine.release_owner(claim)
 
@@ -197,8 +198,8 @@ class ThreadLock(AnyLock):
         async def set_lease(engine: Engine) -> None:
             if not isinstance(held, Hold):
                 await engine.renew_owner(held, lease)
-            elif held.engine.is_closed:
-                raise NotOwned("the server object is closed")
+            elif held.notice.is_over:
+                raise NotOwned("the hold is over")
             else:
                 await held.set_lease(lease)
 
