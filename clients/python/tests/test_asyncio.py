@@ -20,6 +20,7 @@ import redis.asyncio
 from harness import TestServer, move_slot, two_nodes, wait_for
 
 import redis_lock_client as client
+from redis_lock_client._engine import hold
 from redis_lock_client.asyncio import Lock, LostReason, MultiLock, Server
 
 
@@ -112,6 +113,36 @@ def test_a_loss_and_its_function(server: TestServer) -> None:
                 assert await three.lost.wait()
                 assert time.monotonic() - begin < 3
                 assert three.lost.reason == LostReason.UNCONFIRMED
+
+    run(work())
+
+
+def test_two_changes_of_a_lease_at_a_time(server: TestServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No renewal sets the lease of the first one after the second one."""
+    renew_once = hold.renew_once
+
+    async def work() -> None:
+        arrives = asyncio.Event()
+
+        async def renew(engine: Any, claim: Any, lease: float, *others: Any) -> Any:
+            sent = await renew_once(engine, claim, lease, *others)
+            if lease == 600:
+                # The reply comes late.
+                await arrives.wait()
+            return sent
+
+        monkeypatch.setattr(hold, "renew_once", renew)
+        async with Server.open(server.url) as locks:
+            lock = locks.lock("k", timeout=60, renew=True)
+            await lock.acquire()
+            first = asyncio.create_task(lock.extend(3, replace_ttl=True))
+            second = asyncio.create_task(lock.extend(600, replace_ttl=True))
+            await first
+            # sleep: more than a third of the first lease
+            await asyncio.sleep(1.5)
+            arrives.set()
+            await second
+            assert lock.valid_for() > 500 and server.run("PTTL k") > 500_000
 
     run(work())
 

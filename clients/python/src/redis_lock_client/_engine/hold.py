@@ -68,6 +68,8 @@ class Hold:
         self._names_tokens = claim.is_multi and leftovers.acquires_until is not None
         self._renewing: Optional[asyncio.Task[None]] = None
         self._renew_timer: Optional[asyncio.TimerHandle] = None
+        #: The changes of the lease that have no reply yet.
+        self._changes = 0
         self._is_counted = True
         self._forgotten: Optional[weakref.finalize[..., Hold]] = None
         engine.holds.add(self)
@@ -103,7 +105,8 @@ class Hold:
         return max(0.0, certain(self.lease) - elapsed)
 
     def _schedule_renewal(self) -> None:
-        if self.renews:
+        # While another change has no reply, a renewal could set the lease of this one after it.
+        if self.renews and not self._changes:
             due = self.confirmed.steady + self.lease / 3
             self._renew_timer = self.engine.loop.call_later(max(0.0, due - now()), self._start_renewal)
 
@@ -225,8 +228,12 @@ class Hold:
         """
         self._stop_renewal()
         begun = Moment()
+        self._changes += 1
         try:
-            sent = await renew_once(self.engine, self.claim, lease, self.tokens, self._names_tokens)
+            try:
+                sent = await renew_once(self.engine, self.claim, lease, self.tokens, self._names_tokens)
+            finally:
+                self._changes -= 1
         except NotOwned:
             self._extended_until = max(self._extended_until, now() + lease)
             self.lose(LostReason.TAKEN)
