@@ -96,6 +96,19 @@ def test_a_grant_by_the_reply() -> None:
     assert line.outcomes[number] == [Granted((7,), SENT)]
 
 
+def test_a_grant_that_nothing_has_read_yet_may_be_there() -> None:
+    line = Line()
+    number = line.file()
+    line.answer(Granted((7,), SENT))
+    assert line.table.may_be_there(number)
+    number = line.file()
+    ask = line.ask()
+    assert ask is not None
+    line.table.message(number, Message("granted"), 0)
+    line.table.answered(ask, Queued(NODE), 0)
+    assert line.table.may_be_there(number)
+
+
 def test_a_message_may_come_before_the_reply() -> None:
     line = Line()
     line.subscribed()

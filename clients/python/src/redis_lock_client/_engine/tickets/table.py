@@ -343,6 +343,7 @@ class Table:
         if ticket is None:
             return
         ticket.state = State.OVER
+        ticket.is_there |= isinstance(outcome, (Granted, Announced))
         channel = self._channels.get(ticket.line)
         if channel is not None:
             channel.due.discard(number)

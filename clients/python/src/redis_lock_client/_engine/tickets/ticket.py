@@ -168,6 +168,6 @@ class Ticket:
         self.early: Optional[Message] = None
         #: Requests without a reply yet.
         self.in_flight = 0
-        #: Whether the server may have it in a queue.
+        #: Whether the server may have it in a queue, or may have granted it.
         self.is_there = False
         self.unanswered_until: Optional[float] = None
