@@ -152,6 +152,11 @@ class Undo:
         else:
             if self.reservation is not None:
                 self.reservation.is_settling = True
+                is_of_owner = self.first in (First.EVERYTHING, First.TICKET)
+                if is_of_owner and self.reservation.has_other_mode:
+                    # Undone later, if the owner has nothing in another mode by then.
+                    self.first = First.NOTHING
+                    self.acquires_until = latest(self.acquires_until, now() + self.engine.patience)
             self.engine.background.begin(self)
             self.engine.spawn(self._run())
 
@@ -196,7 +201,7 @@ class Undo:
 
     async def _release_reserved(self, claim: Claim, names: tuple[Name, ...]) -> bool:
         """Releases under these names. False if another acquisition has reserved one of them meanwhile: the server
-        counts the late request as that one's."""
+        counts the late request as that one's; or if the owner has a lock in another mode, which that would end."""
         self.reservation = self.engine.names.try_reserve(names)
         if self.reservation is None:
             return False
