@@ -126,6 +126,20 @@ def test_the_undoing_of_an_exclusive_request_ends_no_hold_of_another_mode(
         wait_for("free keys", lambda: server.run("EXISTS j k") == 0)
 
 
+def test_the_undoing_does_not_wait_for_a_lost_reply_to_its_own_release(server: TestServer, proxy: Proxy) -> None:
+    with Server(redis.Redis(port=proxy.port), response_timeout=4) as locks:
+        locks.lock("warm").acquire()
+        # The first release has no reply either, and is repeated when the connection is given up.
+        proxy.hold_back(b"LOCK.ACQUIRE", goes_on=False)
+        with pytest.raises(client.NoAnswer):
+            locks.lock("k", owner="me").acquire(blocking=False)
+        # The second one does not wait until the first one can no longer be served.
+        wait_for("the second release", lambda: server.stat("release_misses") == 2, 4)
+        proxy.let_go()
+        wait_for("the late grant", lambda: server.stat("grants") == 2)
+        wait_for("its release", lambda: server.run("EXISTS k") == 0, 4)
+
+
 def _reply_cancels(monkeypatch: pytest.MonkeyPatch, task: asyncio.Task[Any], is_grant: Callable[[bytes], bool]) -> None:
     """Cancels the task in the same turn of the loop in which the grant is read."""
     read = Link.data_received

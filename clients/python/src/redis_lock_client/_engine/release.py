@@ -188,25 +188,33 @@ class Undo:
         names = None if self.reservation is None else self.reservation.names
         self.engine.background.late.add(self)
         try:
-            await self._end_reservation()
             for moment in (now() + _A_MOMENT, last):
-                await asyncio.sleep(max(0.0, moment - now()))
+                await self._sleep_until(moment)
                 if names is None:
                     await self._release(None)
-                elif not await self._release_reserved(self.claim, names) and self.claim.is_multi:
+                elif not await self._release_late(self.claim, names) and self.claim.is_multi:
                     for one, name in zip(self.claim.each(), names):
-                        await self._release_reserved(one, (name,))
+                        await self._release_late(one, (name,))
+                        await self._end_reservation()
+            await self._end_reservation()
         finally:
             self.engine.background.late.discard(self)
 
-    async def _release_reserved(self, claim: Claim, names: tuple[Name, ...]) -> bool:
+    async def _sleep_until(self, moment: float) -> None:
+        """Frees the names meanwhile, unless a release without a reply may be served still longer."""
+        reservation, until = self.reservation, self.releases_until
+        if until is None or until <= moment or (reservation is not None and reservation.has_other_mode):
+            await self._end_reservation()
+        await asyncio.sleep(max(0.0, moment - now()))
+
+    async def _release_late(self, claim: Claim, names: tuple[Name, ...]) -> bool:
         """Releases under these names. False if another acquisition has reserved one of them meanwhile: the server
         counts the late request as that one's; or if the owner has a lock in another mode, which that would end."""
-        self.reservation = self.engine.names.try_reserve(names)
+        if self.reservation is None:
+            self.reservation = self.engine.names.try_reserve(names)
         if self.reservation is None:
             return False
         await self._release(None, claim=claim)
-        await self._end_reservation()
         return True
 
     async def _release(
