@@ -67,7 +67,7 @@ class _Wait:
 
     @property
     def can_run(self) -> bool:
-        """Whether its event loop runs. A name that is given to another one would be of no use to anybody."""
+        """Whether its event loop runs. In another one a given name would stay reserved and unused."""
         return self._loop.is_running()
 
     @property
