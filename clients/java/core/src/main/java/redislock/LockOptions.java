@@ -77,8 +77,10 @@ public final class LockOptions {
      * The owner of all acquisitions by guards, instead of a fresh one for each: a name that is unique to one flow of
      * control. It is the credential too: the server cannot distinguish two clients that use the same name. In this
      * process an acquisition waits until an earlier hold of the same key by this owner has been released and the server
-     * has replied. No other process may use the name. The holds of threads always have an owner of their own, see
-     * {@link FencedLock}.
+     * has replied; acquisitions that wait for that follow in the order of the calls. An exclusive request without a
+     * reply is not undone while its owner holds the lock in another mode, or asks for it, because a release of an
+     * exclusive lock would end that too. No other process may use the name. The holds of threads always have an owner
+     * of their own, see {@link FencedLock}.
      *
      * @param owner 1 to 256 bytes as UTF-8, not {@code #token}; for {@code READ} and {@code WRITE} not {@code mode},
      *              and not ending in {@code :write}

@@ -2,6 +2,7 @@ package redislock.internal.lock;
 
 import java.nio.ByteBuffer;
 import java.util.ArrayDeque;
+import java.util.ArrayList;
 import java.util.Deque;
 import java.util.HashMap;
 import java.util.List;
@@ -19,15 +20,20 @@ import redislock.Mode;
  * <p>To the server an owner is one flow of control; it cannot distinguish two tasks that use one name. A withdrawal by
  * the first would release what the second has just been granted, and both would believe that they hold one grant. So an
  * acquisition under a fixed name reserves that name, until its guard is released and none of its requests can still be
- * served. A fresh owner needs no reservation.
+ * served. The acquisitions that wait for a name get it in their order. A fresh owner needs no reservation.
+ *
+ * <p>A release without a token of an exclusive lock names no mode: it would end a hold of the owner for READ or WRITE
+ * too. So an exclusive request is not undone while the owner holds the lock in one of these modes, or asks for it; and
+ * such an acquisition waits while an exclusive request is being undone.
  */
 final class Reservation {
     /** The reservation of a fresh owner, which excludes nothing. */
     static final Reservation NONE = new Reservation(null, null);
 
     private static final ReentrantLock LOCK = new ReentrantLock();
-    /** The reserved names. */
-    private static final Map<Name, Entry> RESERVED = new HashMap<>();
+    private static final List<Mode> OTHER_MODES = List.of(Mode.READ, Mode.WRITE);
+    /** The names that are reserved, or waited for. */
+    private static final Map<Name, Entry> NAMES = new HashMap<>();
 
     private final Name name;
     private final Engine engine;
@@ -35,15 +41,28 @@ final class Reservation {
     private boolean isFree;
 
     /** Server, key, owner, and the kind of the hold. */
-    record Name(String server, ByteBuffer key, ByteBuffer owner, String kind) {}
+    record Name(String server, ByteBuffer key, ByteBuffer owner, String kind) {
+        boolean isOf(Mode mode) {
+            return kind.equals(mode.name());
+        }
 
-    /** A reserved name. */
+        Name in(Mode mode) {
+            return new Name(server, key, owner, mode.name());
+        }
+    }
+
+    /** A name that is reserved, or waited for. */
     private static final class Entry {
+        /** Null: nothing has reserved it, but an exclusive request is being undone. */
         Reservation holder;
         /** The acquisitions that wait for it. */
         final Deque<Waiter> waiters = new ArrayDeque<>();
         /** Whether it is reserved only because a release is not answered, or a request may still be served. */
         boolean isSettling;
+
+        boolean isUnused() {
+            return holder == null && waiters.isEmpty();
+        }
     }
 
     /** An acquisition that waits for a name. */
@@ -62,8 +81,10 @@ final class Reservation {
         boolean cancel() {
             LOCK.lock();
             try {
-                Entry entry = RESERVED.get(name);
-                return entry != null && entry.waiters.remove(this);
+                Entry entry = NAMES.get(name);
+                boolean isWaiting = entry != null && entry.waiters.remove(this);
+                dropUnused(name);
+                return isWaiting;
             } finally {
                 LOCK.unlock();
             }
@@ -73,8 +94,8 @@ final class Reservation {
         boolean isForAnswer() {
             LOCK.lock();
             try {
-                Entry entry = RESERVED.get(name);
-                return entry == null || entry.isSettling;
+                Entry entry = NAMES.get(name);
+                return entry == null || entry.holder == null || entry.isSettling;
             } finally {
                 LOCK.unlock();
             }
@@ -91,32 +112,59 @@ final class Reservation {
                 claim.kind().word());
     }
 
-    /** Reserves this name for a client if it is free; otherwise null. */
+    /** Reserves this name for a client if it is free and nothing waits for it; otherwise null. */
     static Reservation tryReserve(Name name, Engine engine) {
         LOCK.lock();
         try {
-            return RESERVED.containsKey(name) ? null : put(name, engine);
+            return isTaken(name) ? null : put(name, engine);
         } finally {
             LOCK.unlock();
         }
     }
 
-    /** Whether the owner has a hold of this mode at the same key, or asks for one. */
-    static boolean isReserved(Name other, Mode mode) {
+    /** Reserves this name to undo a late request, if that can end nothing else of the owner; otherwise null. */
+    static Reservation tryReserveToUndo(Name name, Engine engine) {
         LOCK.lock();
         try {
-            return RESERVED.containsKey(new Name(other.server(), other.key(), other.owner(), mode.name()));
+            if (isTaken(name) || hasOtherMode(name)) {
+                return null;
+            }
+            Reservation reservation = put(name, engine);
+            NAMES.get(name).isSettling = true;
+            return reservation;
         } finally {
             LOCK.unlock();
         }
+    }
+
+    private static boolean isTaken(Name name) {
+        return NAMES.containsKey(name) || isUndone(name);
+    }
+
+    /** Whether an exclusive request of the same owner is being undone, which would end a hold under this name. */
+    private static boolean isUndone(Name name) {
+        if (!name.isOf(Mode.READ) && !name.isOf(Mode.WRITE)) {
+            return false;
+        }
+        Entry exclusive = NAMES.get(name.in(Mode.EXCLUSIVE));
+        return exclusive != null && exclusive.isSettling;
+    }
+
+    private static boolean hasOtherMode(Name name) {
+        return name.isOf(Mode.EXCLUSIVE) && OTHER_MODES.stream().anyMatch(mode -> {
+            Entry other = NAMES.get(name.in(mode));
+            return other != null && other.holder != null;
+        });
     }
 
     private static Reservation put(Name name, Engine engine) {
         Reservation reservation = new Reservation(name, engine);
-        Entry entry = new Entry();
-        entry.holder = reservation;
-        RESERVED.put(name, entry);
+        NAMES.computeIfAbsent(name, unused -> new Entry()).holder = reservation;
         return reservation;
+    }
+
+    private static void dropUnused(Name name) {
+        NAMES.computeIfPresent(name, (same, entry) -> entry.isUnused() ? null : entry);
     }
 
     /**
@@ -127,9 +175,8 @@ final class Reservation {
         Reservation reserved;
         LOCK.lock();
         try {
-            Entry entry = RESERVED.get(name);
-            if (entry != null) {
-                entry.waiters.add(waiter);
+            if (isTaken(name)) {
+                NAMES.computeIfAbsent(name, unused -> new Entry()).waiters.add(waiter);
                 return waiter;
             }
             reserved = put(name, engine);
@@ -148,9 +195,11 @@ final class Reservation {
         List<Reservation> left;
         LOCK.lock();
         try {
-            RESERVED.values().forEach(entry -> entry.waiters.removeIf(waiter -> waiter.engine == ended));
-            left = RESERVED.values().stream().map(entry -> entry.holder).filter(held -> held.engine == ended).toList();
-            left.forEach(held -> RESERVED.get(held.name).isSettling = true);
+            NAMES.values().forEach(entry -> entry.waiters.removeIf(waiter -> waiter.engine == ended));
+            NAMES.values().removeIf(Entry::isUnused);
+            left = NAMES.values().stream().map(entry -> entry.holder)
+                    .filter(held -> held != null && held.engine == ended).toList();
+            left.forEach(held -> NAMES.get(held.name).isSettling = true);
         } finally {
             LOCK.unlock();
         }
@@ -177,8 +226,18 @@ final class Reservation {
         LOCK.lock();
         try {
             if (!isFree) {
-                RESERVED.get(name).isSettling = true;
+                NAMES.get(name).isSettling = true;
             }
+        } finally {
+            LOCK.unlock();
+        }
+    }
+
+    /** Whether a release without a token would end a hold or a wait of the owner in another mode. */
+    boolean hasOtherMode() {
+        LOCK.lock();
+        try {
+            return name != null && hasOtherMode(name);
         } finally {
             LOCK.unlock();
         }
@@ -189,28 +248,35 @@ final class Reservation {
         if (name == null) {
             return;
         }
-        Waiter next;
-        Reservation handedOver = null;
+        List<Runnable> handovers = new ArrayList<>();
         LOCK.lock();
         try {
             if (isFree) {
                 return;
             }
             isFree = true;
-            Entry entry = RESERVED.get(name);
+            Entry entry = NAMES.get(name);
+            entry.holder = null;
             entry.isSettling = false;
-            next = entry.waiters.poll();
-            if (next == null) {
-                RESERVED.remove(name);
-            } else {
-                handedOver = new Reservation(name, next.engine);
-                entry.holder = handedOver;
+            handOver(name, handovers);
+            if (name.isOf(Mode.EXCLUSIVE)) {
+                OTHER_MODES.forEach(mode -> handOver(name.in(mode), handovers));
             }
+            dropUnused(name);
         } finally {
             LOCK.unlock();
         }
-        if (next != null) {
-            next.then.accept(handedOver);
+        handovers.forEach(Runnable::run);
+    }
+
+    /** Reserves the name for the first acquisition that waits for it, if it is free. */
+    private static void handOver(Name name, List<Runnable> handovers) {
+        Entry entry = NAMES.get(name);
+        if (entry == null || entry.holder != null || entry.waiters.isEmpty() || isUndone(name)) {
+            return;
         }
+        Waiter next = entry.waiters.remove();
+        Reservation reservation = put(name, next.engine);
+        handovers.add(() -> next.then.accept(reservation));
     }
 }

@@ -4,7 +4,6 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.Consumer;
 import redislock.LockException;
-import redislock.Mode;
 import redislock.internal.Clock;
 import redislock.internal.net.Network;
 
@@ -35,12 +34,12 @@ final class Undo implements Unsettled.Part {
     private final Claim claim;
     /** For how long a release without an answer is repeated. */
     private final long lastsFor;
-    private final First first;
+    private First first;
     private final Long token;
     /** Until when a release that was sent before may be served; zero: there is none. */
     private final long releasesUntil;
     /** Until when an abandoned acquire may still be served; zero: there is none. */
-    private final long acquiresUntil;
+    private long acquiresUntil;
     private final Runnable onReleased;
     private final ReentrantLock lock = new ReentrantLock();
     /** Of the owner's name, for the present releases. Changed with the lock. */
@@ -67,6 +66,11 @@ final class Undo implements Unsettled.Part {
     /** Starts it, if anything is to be undone. The name is free when nothing of it can be served any more. */
     void start() {
         reservation.settling();
+        if ((first == First.EVERYTHING || first == First.TICKET) && reservation.hasOtherMode()) {
+            // Undone later, if the owner has nothing in another mode by then.
+            first = First.NOTHING;
+            acquiresUntil = Math.max(acquiresUntil, Clock.now() + network.patience());
+        }
         if (first == First.NOTHING) {
             onReleased.run();
             undoLate();
@@ -109,18 +113,19 @@ final class Undo implements Unsettled.Part {
         unused.free();
     }
 
-    /** Keeps the name for a further release, or reserves it again. False if another acquisition has it. */
+    /** Keeps the name for a further release, or reserves it again. False if another acquisition has it, for which the
+     * server takes the late request, or if the release would end something else of the owner. */
     private boolean mayRelease() {
         lock.lock();
         try {
-            if (releases == 0) {
-                Reservation again = reservation.isNamed()
-                        ? Reservation.tryReserve(reservation.name(), engine) : Reservation.NONE;
+            if (releases == 0 && reservation.isNamed()) {
+                Reservation again = Reservation.tryReserveToUndo(reservation.name(), engine);
                 if (again == null) {
                     return false;
                 }
-                again.settling();
                 reservation = again;
+            } else if (reservation.hasOtherMode()) {
+                return false;
             }
             releases++;
             return true;
@@ -175,16 +180,11 @@ final class Undo implements Unsettled.Part {
     }
 
     private void releaseLate(Runnable then) {
-        Reservation.Name name = reserved().name();
-        // If another acquisition has the name meanwhile, the server counts the late request as that one's. The release
-        // of an exclusive lock names no kind: it would end one for READ or WRITE, which excludes the other.
-        boolean isShared = name != null && claim.kind().mode() == Mode.EXCLUSIVE
-                && (Reservation.isReserved(name, Mode.READ) || Reservation.isReserved(name, Mode.WRITE));
-        if (isShared || !mayRelease()) {
+        if (!mayRelease()) {
             then.run();
             return;
         }
-        release(name != null, null, result -> {
+        release(reserved().isNamed(), null, result -> {
             releaseIsOver(result.underWayUntil());
             then.run();
         });
