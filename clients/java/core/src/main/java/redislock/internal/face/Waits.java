@@ -3,6 +3,7 @@ package redislock.internal.face;
 import java.util.List;
 import java.util.Optional;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.function.Function;
 import redislock.internal.Clock;
 import redislock.internal.lock.Acquisition;
@@ -47,11 +48,6 @@ final class Waits {
     /** Withdraws an acquisition, and waits a moment for the answer. */
     static void withdraw(Acquisition acquisition) {
         acquisition.cancel();
-        acquisition.result().whenComplete((holds, error) -> {
-            if (holds != null) {
-                holds.forEach(Hold::close);
-            }
-        });
         Blocking.await(acquisition.undone(), WITHDRAWAL);
     }
 
@@ -60,8 +56,17 @@ final class Waits {
         Engine engine = terms.engine();
         Acquisition acquisition = Acquisition.start(List.of(terms), end);
         CompletableFuture<Optional<T>> future = new CompletableFuture<>();
-        future.whenComplete((granted, error) -> acquisition.cancel());
+        // Whether the result is passed on to the future, or the future is completed otherwise.
+        AtomicBoolean isDecided = new AtomicBoolean();
+        future.whenComplete((granted, error) -> {
+            if (isDecided.compareAndSet(false, true)) {
+                acquisition.cancel();
+            }
+        });
         acquisition.result().whenComplete((holds, error) -> engine.complete(() -> {
+            if (!isDecided.compareAndSet(false, true)) {
+                return;
+            }
             if (error != null) {
                 future.completeExceptionally(error);
             } else if (holds == null) {

@@ -46,9 +46,17 @@ public abstract class Acquisition implements Engine.Pending {
         stop(why);
     }
 
-    /** Withdraws it: the result is no longer wanted. */
+    /** Withdraws it: the result is no longer wanted. A grant that was quicker is given back. */
     public void cancel() {
         stop(null);
+        // That grant has perhaps not become a hold yet.
+        engine.background().begin();
+        result.whenComplete((holds, error) -> {
+            if (holds != null) {
+                holds.forEach(Hold::close);
+            }
+            engine.background().end();
+        });
     }
 
     /** The holds; null when they were not granted in time. It completes on a thread that must not be blocked. */

@@ -29,11 +29,13 @@ final class SessionAttempt extends Acquisition {
     private final Pause pause = new Pause();
     private Claim claim;
     private Caller caller;
-    private Reservation reservation = Reservation.NONE;
+    private volatile Reservation reservation = Reservation.NONE;
     private Reservation.Waiter reserving;
     private long underWayUntil;
     /** Whether the owner may hold the lock: a request had no reply, or the grant is not confirmed. */
     private boolean mayHold;
+    /** Whether the outcome of a request for the hold is not handled yet: it may be a grant. */
+    private boolean isAsking;
     private boolean isQueued;
     private int failures;
     private volatile Loop.Timer overtime;
@@ -90,6 +92,7 @@ final class SessionAttempt extends Acquisition {
             count();
         }
         long asked = Clock.now();
+        isAsking = true;
         caller.callOnLoop(command, slice + network.patience() / 2, reply -> answered(slice, asked, reply));
     }
 
@@ -105,6 +108,7 @@ final class SessionAttempt extends Acquisition {
         if (isOver.get()) {
             return;
         }
+        isAsking = false;
         LockException error = reply.error();
         long[] tokens = null;
         if (error == null) {
@@ -222,6 +226,7 @@ final class SessionAttempt extends Acquisition {
         if (!isOver.compareAndSet(false, true)) {
             return;
         }
+        reservation.settling();
         engine.background().begin();
         loop.execute(() -> {
             cancelOvertime();
@@ -231,6 +236,8 @@ final class SessionAttempt extends Acquisition {
             uncount();
             caller.abandon();
             noteUnanswered();
+            // Without a connection, nothing was sent.
+            mayHold |= isAsking && caller.nodeName() != null;
             boolean keepsPlace = isQueued && !reservation.isNamed();
             undo(caller, mayHold || keepsPlace ? First.EVERYTHING : First.NOTHING);
             engine.background().end();
