@@ -247,29 +247,38 @@ class FamilyTest {
                 Proxy proxy = Proxy.before(server.port());
                 LockClient client = LockClient.create(proxy.address())) {
             for (LockOptions options : List.of(LockOptions.defaults(), LockOptions.defaults().owner("me"))) {
-                MultiLock both = client.multiLock(client.lock("a", options), client.lock("b", options));
-                server.call("LOCK.ACQUIRE", "a", "other", "PX", "60000");
-                CompletableFuture<MultiGuard> waiting = CompletableFuture.supplyAsync(() -> {
-                    try {
-                        return both.acquire();
-                    } catch (InterruptedException impossible) {
-                        throw new IllegalStateException(impossible);
-                    }
-                });
-                server.awaitTickets(1);
-                proxy.delay("LOCK.MACQUIRE");
-                server.call("LOCK.RELEASE", "a", "other");
-                Waiting.waitFor("the request after the message", proxy::hasDelayed);
-                assertFalse(holders(server, "b").isEmpty());
-                server.call("LOCK.BREAK", "a");
-                server.call("LOCK.ACQUIRE", "a", "third", "PX", "60000");
-                proxy.letGo();
-                Waiting.waitFor("the release of the other key", () -> holders(server, "b").isEmpty());
-                server.awaitTickets(1);
-                server.call("LOCK.RELEASE", "a", "third");
-                assertEquals(Released.YES, waiting.get(5, TimeUnit.SECONDS).release());
+                for (String end : List.of("LOCK.BREAK", "DEL")) {
+                    assertHoldsNone(server, proxy, client, options, end);
+                }
             }
         }
+    }
+
+    /** The first of two keys is lost between the message about the grant and the request that confirms it. */
+    private static void assertHoldsNone(TestServer server, Proxy proxy, LockClient client, LockOptions options,
+            String end) throws Exception {
+        MultiLock both = client.multiLock(client.lock("a", options), client.lock("b", options));
+        server.call("LOCK.ACQUIRE", "a", "other", "PX", "60000");
+        CompletableFuture<MultiGuard> waiting = CompletableFuture.supplyAsync(() -> {
+            try {
+                return both.acquire();
+            } catch (InterruptedException impossible) {
+                throw new IllegalStateException(impossible);
+            }
+        });
+        server.awaitTickets(1);
+        proxy.delay("LOCK.MACQUIRE");
+        server.call("LOCK.RELEASE", "a", "other");
+        Waiting.waitFor("the request after the message", proxy::hasDelayed);
+        assertFalse(holders(server, "b").isEmpty());
+        server.call(end, "a");
+        server.call("LOCK.ACQUIRE", "a", "third", "PX", "60000");
+        proxy.letGo();
+        Waiting.waitFor("the release of the other key", () -> holders(server, "b").isEmpty());
+        server.awaitTickets(1);
+        server.call("LOCK.RELEASE", "a", "third");
+        assertEquals(Released.YES, waiting.get(5, TimeUnit.SECONDS).release());
+        assertEquals(0L, server.call("EXISTS", "a", "b"));
     }
 
     private static List<?> holders(TestServer server, String key) {

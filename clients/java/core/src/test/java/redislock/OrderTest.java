@@ -2,6 +2,7 @@ package redislock;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.lettuce.core.RedisURI;
 import java.time.Duration;
@@ -90,6 +91,31 @@ class OrderTest {
                 LockClient client = LockClient.builder(RedisURI.Builder
                         .sentinel("127.0.0.1", fleet.ports().get(0), Sentinels.NAME).build()).build()) {
             assertOrder(fleet.servers().get(0), client, () -> {});
+        }
+    }
+
+    /** They share a name in this process, so the queue of the server does not order them. */
+    @Test
+    void acquisitions_of_one_owner_take_turns() throws Exception {
+        try (TestServer server = TestServer.start(); LockClient client = LockClient.create(server.address())) {
+            LockOptions named = LockOptions.defaults().owner("me");
+            FencedLock lock = client.lock("k", named);
+            FencedLock session = client.lock("k", named.session());
+            Guard first = lock.acquire();
+            List<CompletableFuture<Optional<Guard>>> others =
+                    List.of(lock.acquireAsync(null), session.acquireAsync(null), lock.acquireAsync(null));
+            List<CompletableFuture<Released>> released = others.stream()
+                    .map(each -> each.thenCompose(granted -> granted.orElseThrow().releaseAsync())).toList();
+            first.release();
+            for (CompletableFuture<Released> each : released) {
+                int rounds = 0;
+                while (!each.isDone() && rounds < 300) {
+                    lock.acquire().release();
+                    rounds++;
+                }
+                assertTrue(rounds < 3, rounds + " before its turn");
+                assertEquals(Released.YES, each.get(5, TimeUnit.SECONDS));
+            }
         }
     }
 
