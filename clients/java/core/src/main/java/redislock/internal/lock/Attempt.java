@@ -290,7 +290,7 @@ final class Attempt extends Acquisition {
                     undone().complete(null);
                 }
             };
-            new Undo(engine, member.claim, member.terms.lease, covers, null, underWayUntil, releasesUntil,
+            new Undo(engine, member.claim, member.terms.lease, covers, underWayUntil, releasesUntil,
                     member.reservation, onReleased).start();
         }
     }

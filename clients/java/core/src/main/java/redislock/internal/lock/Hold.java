@@ -399,7 +399,7 @@ public final class Hold implements Permit {
         engine.remove(this);
         engine.counts().holds.decrementAndGet();
         renewal.close();
-        new Undo(engine, claim, terms.lastsFor(confirmed.lease()), Undo.First.NOTHING, null,
+        new Undo(engine, claim, terms.lastsFor(confirmed.lease()), Undo.First.NOTHING,
                 leftovers.acquiresUntil(), releasesUntil, leftovers.reservation(), () -> {}).start();
     }
 

@@ -246,7 +246,7 @@ final class SessionAttempt extends Acquisition {
     }
 
     private void undo(Caller of, First covers) {
-        new Undo(engine, claim, terms.lastsFor(terms.lease), covers, null, underWayUntil, 0, reservation, () -> {
+        new Undo(engine, claim, terms.lastsFor(terms.lease), covers, underWayUntil, 0, reservation, () -> {
             of.close();
             if (isOver.get()) {
                 undone().complete(null);

@@ -20,8 +20,6 @@ final class Undo implements Unsettled.Part {
 
     /** What the first release covers. */
     enum First {
-        /** The grant with the token. */
-        GRANT,
         /** All holds and waits of the owner. */
         EVERYTHING,
         /** The same, and a ticket may have been granted. */
@@ -35,7 +33,6 @@ final class Undo implements Unsettled.Part {
     /** For how long a release without an answer is repeated. */
     private final long lastsFor;
     private First first;
-    private final Long token;
     /** Until when a release that was sent before may be served; zero: there is none. */
     private final long releasesUntil;
     /** Until when an abandoned acquire may still be served; zero: there is none. */
@@ -49,14 +46,13 @@ final class Undo implements Unsettled.Part {
 
     /** {@code onReleased} runs after the first release: it closes the connections of a wait. Closed earlier, the server
      * would keep the place in the queue for a while. */
-    Undo(Engine engine, Claim claim, long lastsFor, First first, Long token, long acquiresUntil, long releasesUntil,
+    Undo(Engine engine, Claim claim, long lastsFor, First first, long acquiresUntil, long releasesUntil,
             Reservation reservation, Runnable onReleased) {
         this.engine = engine;
         this.network = engine.network();
         this.claim = claim;
         this.lastsFor = lastsFor;
         this.first = first;
-        this.token = token;
         this.acquiresUntil = acquiresUntil > Clock.now() ? acquiresUntil : 0;
         this.releasesUntil = releasesUntil;
         this.reservation = reservation;
@@ -78,10 +74,10 @@ final class Undo implements Unsettled.Part {
             return;
         }
         engine.background().begin();
-        release(reservation.isNamed(), first == First.GRANT ? token : null, result -> {
+        release(reservation.isNamed(), result -> {
             LockException error = result.error();
             // If nothing can have been granted, a refusal is that of the acquire again and is no failure.
-            boolean mayHold = first == First.GRANT || first == First.TICKET || acquiresUntil > 0;
+            boolean mayHold = first == First.TICKET || acquiresUntil > 0;
             if (error != null && (mayHold || error.isPassing())) {
                 engine.background().fail(claim, error);
             }
@@ -92,8 +88,8 @@ final class Undo implements Unsettled.Part {
         });
     }
 
-    private void release(boolean isNamed, Long ofToken, Consumer<Release.Result> then) {
-        Release.send(engine, claim, isNamed, ofToken, Clock.plus(Clock.now(), lastsFor), then);
+    private void release(boolean isNamed, Consumer<Release.Result> then) {
+        Release.send(engine, claim, isNamed, null, Clock.plus(Clock.now(), lastsFor), then);
     }
 
     /** Frees the name when neither this release, which may be served until then, nor another one can be served: it
@@ -184,7 +180,7 @@ final class Undo implements Unsettled.Part {
             then.run();
             return;
         }
-        release(reserved().isNamed(), null, result -> {
+        release(reserved().isNamed(), result -> {
             releaseIsOver(result.underWayUntil());
             then.run();
         });

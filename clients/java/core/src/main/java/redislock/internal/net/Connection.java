@@ -24,7 +24,7 @@ final class Connection {
         void receive(Raw raw);
     }
 
-    private static final Receiver NOBODY = raw -> {};
+    private static final Receiver UNREAD = raw -> {};
 
     private final Node node;
     private final StatefulRedisConnection<byte[], byte[]> link;
@@ -69,7 +69,7 @@ final class Connection {
         order.lock();
         try {
             if (isAsking) {
-                link.dispatch(new Request(Cmd.of("ASKING"), NOBODY));
+                link.dispatch(new Request(Cmd.of("ASKING"), UNREAD));
             }
             link.dispatch(new Request(command, receiver));
         } finally {
