@@ -92,14 +92,8 @@ class DeadlockTest {
             assertTrue(proxy.hasDelayed());
             // The second of the three releases that undo it. The third one comes when the request cannot be served.
             Waiting.waitFor("the second release", () -> releases(server) >= 3);
-            assertEquals(Released.YES, first.release());
-            proxy.letGo();
-            Waiting.waitFor("the late grant", () -> Long.valueOf(1).equals(server.call("EXISTS", "a")));
-            CompletableFuture<Void> done = holdsOneAndWantsTheOther(server, other);
-            client.lock("b").lock();
-            client.lock("b").unlock();
-            done.get(10, TimeUnit.SECONDS);
-            assertEquals(1, server.stat("deadlocks"), "the refusal was that of the late grant");
+            makeLateGrant(server, proxy, first);
+            assertOnlyLateGrantIsRefused(server, client, other);
         }
     }
 
@@ -123,14 +117,8 @@ class DeadlockTest {
             // The first one is sent twice. The second one does not wait until that can no longer be served.
             Waiting.waitFor("the second release", Duration.ofSeconds(4), () -> releases(server) >= 4);
             assertTrue(proxy.hasSwallowed());
-            assertEquals(Released.YES, first.release());
-            proxy.letGo();
-            Waiting.waitFor("the late grant", () -> Long.valueOf(1).equals(server.call("EXISTS", "a")));
-            CompletableFuture<Void> done = holdsOneAndWantsTheOther(server, other);
-            client.lock("b").lock();
-            client.lock("b").unlock();
-            done.get(10, TimeUnit.SECONDS);
-            assertEquals(1, server.stat("deadlocks"), "the refusal was that of the late grant");
+            makeLateGrant(server, proxy, first);
+            assertOnlyLateGrantIsRefused(server, client, other);
         }
     }
 
@@ -152,11 +140,25 @@ class DeadlockTest {
             assertFalse(client.lock("a").tryLock(4_300, TimeUnit.MILLISECONDS));
             broken.join();
             Waiting.waitFor("the second release and its repetition", () -> releases(server) >= 4);
-            assertEquals(Released.YES, first.release());
-            proxy.letGo();
-            Waiting.waitFor("the late grant", () -> Long.valueOf(1).equals(server.call("EXISTS", "a")));
+            makeLateGrant(server, proxy, first);
             Waiting.waitFor("its end", Duration.ofSeconds(10), () -> server.call("LOCK.INFO", "a") == null);
         }
+    }
+
+    /** The holder releases the lock, then the late request arrives. */
+    private static void makeLateGrant(TestServer server, Proxy proxy, Guard holder) {
+        assertEquals(Released.YES, holder.release());
+        proxy.letGo();
+        Waiting.waitFor("the late grant", () -> Long.valueOf(1).equals(server.call("EXISTS", "a")));
+    }
+
+    private static void assertOnlyLateGrantIsRefused(TestServer server, LockClient client, LockClient other)
+            throws Exception {
+        CompletableFuture<Void> done = holdsOneAndWantsTheOther(server, other);
+        client.lock("b").lock();
+        client.lock("b").unlock();
+        done.get(10, TimeUnit.SECONDS);
+        assertEquals(1, server.stat("deadlocks"), "the refusal was that of the late grant");
     }
 
     private static long releases(TestServer server) {
