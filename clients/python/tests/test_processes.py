@@ -157,11 +157,7 @@ if os.fork() == 0:
 print("ready", flush=True)
 os.kill(os.getpid(), 9)
 """
-    process = _python(script)
-    assert process.stdout is not None
-    assert process.stdout.readline() == b"ready\n"
-    process.wait()
-    wait_for("the connections to end", lambda: not server.clients(), 5)
+    _assert_connections_end(server, script, b"ready\n")
 
 
 def _python(script: str) -> subprocess.Popen[bytes]:
@@ -171,6 +167,15 @@ def _python(script: str) -> subprocess.Popen[bytes]:
         stderr=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": SOURCE, "PYTHONDONTWRITEBYTECODE": "1"},
     )
+
+
+def _assert_connections_end(server: TestServer, script: str, line: bytes) -> None:
+    """Runs a script that prints this line and is killed; its child lives on."""
+    process = _python(script)
+    assert process.stdout is not None
+    assert process.stdout.readline() == line
+    process.wait()
+    wait_for("the connections to end", lambda: not server.clients(), 5)
 
 
 def test_a_fork_while_a_connection_is_opened(server: TestServer) -> None:
@@ -194,11 +199,7 @@ Lock(redis.Redis(port={server.port}), "k", session=True).acquire()
 print("held", flush=True)
 os.kill(os.getpid(), 9)
 """
-    process = _python(script)
-    assert process.stdout is not None
-    assert process.stdout.readline() == b"held\n"
-    process.wait()
-    wait_for("the connections to end", lambda: not server.clients(), 5)
+    _assert_connections_end(server, script, b"held\n")
     assert server.run("EXISTS k") == 0
 
 

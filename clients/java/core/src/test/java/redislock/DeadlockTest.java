@@ -8,6 +8,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import java.time.Duration;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
+import java.util.function.BooleanSupplier;
 import org.junit.jupiter.api.Test;
 import redislock.testing.Proxy;
 import redislock.testing.TestServer;
@@ -49,10 +50,7 @@ class DeadlockTest {
             // sleep: the pauses between the attempts to release it grow, so that the next one comes after lock()
             Thread.sleep(1_000);
             proxy.refuse(false);
-            client.lock("b").lock();
-            client.lock("b").unlock();
-            done.get(10, TimeUnit.SECONDS);
-            assertEquals(0, server.stat("deadlocks"), "neither owner is refused");
+            assertBothAreServed(server, client, done, 0);
         }
     }
 
@@ -69,10 +67,7 @@ class DeadlockTest {
             proxy.drop();
             assertThrows(LockConnectionException.class, client.lock("a")::unlock);
             proxy.refuse(false);
-            client.lock("b").lock();
-            client.lock("b").unlock();
-            done.get(10, TimeUnit.SECONDS);
-            assertEquals(0, server.stat("deadlocks"), "neither owner is refused");
+            assertBothAreServed(server, client, done, 0);
         }
     }
 
@@ -83,17 +78,15 @@ class DeadlockTest {
                 LockClient client =
                         LockClient.builder(proxy.address()).responseTimeout(Duration.ofSeconds(4)).build();
                 LockClient other = LockClient.create(server.address())) {
-            client.lock("warm").lock();
-            client.lock("warm").unlock();
-            Guard first = other.lock("a").acquire();
-            proxy.delay("LOCK.ACQUIRE");
+            Guard first = makeRequestLate(proxy, client, other);
             // Half of the response timeout later the connection is given up; the request is repeated by another one.
             assertFalse(client.lock("a").tryLock(3_300, TimeUnit.MILLISECONDS));
             assertTrue(proxy.hasDelayed());
             // The second of the three releases that undo it. The third one comes when the request cannot be served.
             Waiting.waitFor("the second release", () -> releases(server) >= 3);
             makeLateGrant(server, proxy, first);
-            assertOnlyLateGrantIsRefused(server, client, other);
+            // The refusal is that of the late grant.
+            assertBothAreServed(server, client, holdsOneAndWantsTheOther(server, other), 1);
         }
     }
 
@@ -104,21 +97,14 @@ class DeadlockTest {
                 LockClient client =
                         LockClient.builder(proxy.address()).responseTimeout(Duration.ofSeconds(6)).build();
                 LockClient other = LockClient.create(server.address())) {
-            client.lock("warm").lock();
-            client.lock("warm").unlock();
-            Guard first = other.lock("a").acquire();
-            proxy.delay("LOCK.ACQUIRE");
-            CompletableFuture<Void> broken = CompletableFuture.runAsync(() -> {
-                Waiting.waitFor("the request that is late", proxy::hasDelayed);
-                proxy.swallowReplyTo("LOCK.RELEASE");
-            });
-            assertFalse(client.lock("a").tryLock(4_300, TimeUnit.MILLISECONDS));
-            broken.join();
+            Guard first = makeRequestLate(proxy, client, other);
+            tryLockInVain(proxy, client, "the request that is late", proxy::hasDelayed);
             // The first one is sent twice. The second one does not wait until that can no longer be served.
             Waiting.waitFor("the second release", Duration.ofSeconds(4), () -> releases(server) >= 4);
             assertTrue(proxy.hasSwallowed());
             makeLateGrant(server, proxy, first);
-            assertOnlyLateGrantIsRefused(server, client, other);
+            // The refusal is that of the late grant.
+            assertBothAreServed(server, client, holdsOneAndWantsTheOther(server, other), 1);
         }
     }
 
@@ -129,20 +115,33 @@ class DeadlockTest {
                 LockClient client =
                         LockClient.builder(proxy.address()).responseTimeout(Duration.ofSeconds(6)).build();
                 LockClient other = LockClient.create(server.address())) {
-            client.lock("warm").lock();
-            client.lock("warm").unlock();
-            Guard first = other.lock("a").acquire();
-            proxy.delay("LOCK.ACQUIRE");
-            CompletableFuture<Void> broken = CompletableFuture.runAsync(() -> {
-                Waiting.waitFor("the first release", () -> releases(server) >= 2);
-                proxy.swallowReplyTo("LOCK.RELEASE");
-            });
-            assertFalse(client.lock("a").tryLock(4_300, TimeUnit.MILLISECONDS));
-            broken.join();
+            Guard first = makeRequestLate(proxy, client, other);
+            tryLockInVain(proxy, client, "the first release", () -> releases(server) >= 2);
             Waiting.waitFor("the second release and its repetition", () -> releases(server) >= 4);
             makeLateGrant(server, proxy, first);
             Waiting.waitFor("its end", Duration.ofSeconds(10), () -> server.call("LOCK.INFO", "a") == null);
         }
+    }
+
+    /** The other owner holds a, for which the next request of the client comes late. */
+    private static Guard makeRequestLate(Proxy proxy, LockClient client, LockClient other)
+            throws InterruptedException {
+        client.lock("warm").lock();
+        client.lock("warm").unlock();
+        Guard holder = other.lock("a").acquire();
+        proxy.delay("LOCK.ACQUIRE");
+        return holder;
+    }
+
+    /** The thread does not get lock a. From this condition on the reply to a release is lost. */
+    private static void tryLockInVain(Proxy proxy, LockClient client, String what, BooleanSupplier from)
+            throws InterruptedException {
+        CompletableFuture<Void> broken = CompletableFuture.runAsync(() -> {
+            Waiting.waitFor(what, from);
+            proxy.swallowReplyTo("LOCK.RELEASE");
+        });
+        assertFalse(client.lock("a").tryLock(4_300, TimeUnit.MILLISECONDS));
+        broken.join();
     }
 
     /** The holder releases the lock, then the late request arrives. */
@@ -152,13 +151,13 @@ class DeadlockTest {
         Waiting.waitFor("the late grant", () -> Long.valueOf(1).equals(server.call("EXISTS", "a")));
     }
 
-    private static void assertOnlyLateGrantIsRefused(TestServer server, LockClient client, LockClient other)
-            throws Exception {
-        CompletableFuture<Void> done = holdsOneAndWantsTheOther(server, other);
+    /** The thread locks b, the other owner ends, and so many requests have been refused. */
+    private static void assertBothAreServed(
+            TestServer server, LockClient client, CompletableFuture<Void> other, int refusals) throws Exception {
         client.lock("b").lock();
         client.lock("b").unlock();
-        done.get(10, TimeUnit.SECONDS);
-        assertEquals(1, server.stat("deadlocks"), "the refusal was that of the late grant");
+        other.get(10, TimeUnit.SECONDS);
+        assertEquals(refusals, server.stat("deadlocks"), "refused owners");
     }
 
     private static long releases(TestServer server) {

@@ -69,6 +69,14 @@ class UndoTest {
             }
         }
 
+        /** Begins a wait whose request with this word is delayed. */
+        CompletableFuture<Optional<Guard>> delayed(String word, FencedLock lock) {
+            proxy.delay(word);
+            CompletableFuture<Optional<Guard>> wait = lock.acquireAsync(null);
+            Waiting.waitFor("the request", proxy::hasDelayed);
+            return wait;
+        }
+
         boolean isHeld(String key) {
             return server.call("LOCK.INFO", key) != null;
         }
@@ -144,12 +152,7 @@ class UndoTest {
             CompletableFuture<Optional<Guard>> warm = scene.client.lock("warm").acquireAsync(null);
             scene.server.awaitTickets(1);
             assertTrue(warm.cancel(true));
-            assertWaitsAreUndone(scene, lock -> {
-                scene.proxy.delay("NOTIFY");
-                CompletableFuture<Optional<Guard>> wait = lock.acquireAsync(null);
-                Waiting.waitFor("the request", scene.proxy::hasDelayed);
-                return wait;
-            });
+            assertWaitsAreUndone(scene, lock -> scene.delayed("NOTIFY", lock));
         }
     }
 
@@ -186,12 +189,7 @@ class UndoTest {
         for (LockOptions options : List.of(session, session.owner("me"))) {
             for (boolean isBefore : new boolean[] {true, false}) {
                 try (Scene scene = new Scene(builder -> builder.responseTimeout(timeout))) {
-                    assertUndone(scene, isBefore, () -> {
-                        scene.proxy.delay("SESSION");
-                        CompletableFuture<Optional<Guard>> wait = scene.client.lock("k", options).acquireAsync(null);
-                        Waiting.waitFor("the request", scene.proxy::hasDelayed);
-                        return wait;
-                    });
+                    assertUndone(scene, isBefore, () -> scene.delayed("SESSION", scene.client.lock("k", options)));
                     scene.proxy.cut();
                     assertFree(scene, options, isBefore);
                 }
