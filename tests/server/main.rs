@@ -98,6 +98,7 @@ mod redisson {
 
 /// Replicas, the AOF, restarts and fail-overs.
 mod replication {
+    mod async_load;
     mod effects;
     mod late_start;
     mod persistence;

@@ -45,6 +45,7 @@ pub fn subscribe(ctx: Ctx<'_>) -> Option<()> {
         raw::REDISMODULE_EVENT_FLUSHDB,
         raw::REDISMODULE_EVENT_LOADING,
         raw::REDISMODULE_EVENT_SWAPDB,
+        raw::REDISMODULE_EVENT_REPL_ASYNC_LOAD,
         raw::REDISMODULE_EVENT_CRON_LOOP,
         raw::REDISMODULE_EVENT_CONFIG,
         raw::REDISMODULE_EVENT_FORK_CHILD,
@@ -236,8 +237,7 @@ unsafe extern "C" fn on_server_event(
             raw::REDISMODULE_EVENT_FORK_CHILD | raw::REDISMODULE_EVENT_PERSISTENCE => {
                 return replication::forget_receivers();
             }
-            // The replay of an AOF and the load of a snapshot flush and swap as well. Every key is settled when the
-            // load has ended.
+            // The replay of an AOF flushes and swaps as well. Every key is settled when the load has ended.
             raw::REDISMODULE_EVENT_FLUSHDB | raw::REDISMODULE_EVENT_SWAPDB if ctx.is_loading() => {
                 return;
             }
@@ -250,9 +250,14 @@ unsafe extern "C" fn on_server_event(
             raw::REDISMODULE_EVENT_FLUSHDB => {
                 // SAFETY: for this event the data is a flush info, live through the callback.
                 let db = unsafe { (*data.cast::<raw::RedisModuleFlushInfo>()).dbnum };
-                let db = (db >= 0).then_some(db);
-                mark_all_lost(ctx, db);
-                shell::with(|shell| shell.locks.flushed(db));
+                flushed(ctx, (db >= 0).then_some(db));
+            }
+            // `repl-diskless-load swapdb`: a snapshot was loaded beside the data, which it has now replaced, without
+            // the event of a flush. The end of the load follows. An aborted load leaves the data as it is.
+            raw::REDISMODULE_EVENT_REPL_ASYNC_LOAD
+                if subevent == raw::REDISMODULE_SUBEVENT_REPL_ASYNC_LOAD_COMPLETED =>
+            {
+                flushed(ctx, None);
             }
             raw::REDISMODULE_EVENT_SWAPDB => {
                 // SAFETY: for this event the data is a swap info, live through the callback.
@@ -288,6 +293,12 @@ fn follow_settings(ctx: Ctx<'_>) {
     if let Some(hooks) = shell::hooks() {
         (hooks.follow_setting)(ctx);
     }
+}
+
+/// The content of a database (`None`: of all) is gone.
+fn flushed(ctx: Ctx<'_>, db: Option<i32>) {
+    mark_all_lost(ctx, db);
+    shell::with(|shell| shell.locks.flushed(db));
 }
 
 /// `SWAPDB` has exchanged two databases.

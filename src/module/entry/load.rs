@@ -160,7 +160,9 @@ fn load(ctx: Ctx<'_>, argc: c_int, parts: &'static Parts) -> Result<(), String> 
 fn set_options(ctx: Ctx<'_>) {
     // Without this option every opened key would count as changed.
     let no_signals = raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED as c_int;
-    let options = no_signals | slots::options(ctx, major_version());
+    // Without this option a replica ignores `repl-diskless-load swapdb`: `events.rs` has its events.
+    let async_load = raw::REDISMODULE_OPTIONS_HANDLE_REPL_ASYNC_LOAD as c_int;
+    let options = no_signals | async_load | slots::options(ctx, major_version());
     // SAFETY: the context is OnLoad's.
     unsafe { api!(RedisModule_SetModuleOptions)(ctx.as_ptr(), options) };
 }

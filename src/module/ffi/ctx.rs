@@ -196,11 +196,10 @@ impl Ctx<'_> {
         self.flags() & raw::REDISMODULE_CTX_FLAGS_SLAVE != 0
     }
 
-    /// Whether data is being loaded: changes of keys are then a replay.
+    /// Whether data is being loaded: changes of keys are then a replay. (While a replica loads a snapshot beside its
+    /// data, changes of keys are those of clients.)
     pub fn is_loading(self) -> bool {
-        const LOADING: u32 =
-            raw::REDISMODULE_CTX_FLAGS_LOADING | raw::REDISMODULE_CTX_FLAGS_ASYNC_LOADING;
-        self.flags() & LOADING != 0
+        self.flags() & raw::REDISMODULE_CTX_FLAGS_LOADING != 0
     }
 
     /// Whether a write that no client requested may be made now: on a master, not while data is being loaded, not

@@ -218,9 +218,8 @@ impl Surroundings {
 
     /// Whether the call comes from a master or the AOF instead of a client.
     fn are_history(self) -> bool {
-        const HISTORY: u32 = raw::REDISMODULE_CTX_FLAGS_REPLICATED
-            | raw::REDISMODULE_CTX_FLAGS_LOADING
-            | raw::REDISMODULE_CTX_FLAGS_ASYNC_LOADING;
+        const HISTORY: u32 =
+            raw::REDISMODULE_CTX_FLAGS_REPLICATED | raw::REDISMODULE_CTX_FLAGS_LOADING;
         self.flags & HISTORY != 0
     }
 
