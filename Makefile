@@ -143,6 +143,9 @@ test-versions: setup ## the data of an older version read by this one, and the o
 	@chmod 755 $(QUICK_MODULE)
 	@TESTED='$(TESTED)' $(QUICK_PATH) $(SERVER) scripts/test-versions.sh $(PREVIOUS)
 
+test-upstream: build ## the own tests of Redis, Valkey or go-redis with the module, from a source that you have (SOURCE=directory, UNITS='unit/multi ...', LOCK_SERVER=)
+	@$(MODULE_PATH) $(SERVER) scripts/test-upstream.sh '$(SOURCE)' $(UNITS)
+
 test-ops: build ## the files of ops/ with redis_exporter and Prometheus, fetched into target/ops, under load (SAVE=1: the picture of the dashboard)
 	@$(CARGO) build $(TESTED) --bin lock-ops
 	@$(MODULE_PATH) $(SERVER) tests/ops/run.sh target/quick/lock-ops $(if $(SAVE),--save)
@@ -296,7 +299,7 @@ bench-client: build client ## what a lock adds to a command, beside flock (ROUND
 	@benches/run-overhead.sh
 
 bench-notice: build ## the time from a server's death to the holder's notice that its lock is lost (a minute)
-	LOCK_NOTICE=1 $(CLIENT_TESTS) --test locks notice:: -- --nocapture
+	$(CLIENT_TESTS) --test locks notice:: -- --ignored --nocapture
 
 bench-waits: build ## connections and memory of waits, and the delay of loss notices (half a minute)
 	$(CLIENT_TESTS) --test locks figures:: -- --ignored --nocapture --test-threads 1

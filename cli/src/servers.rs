@@ -24,9 +24,9 @@ pub struct Connect {
     #[arg(long = "server", value_name = "URL", value_delimiter = ' ', help = SERVER)]
     pub servers: Vec<String>,
 
-    /// The longest time for a reply of a server.
+    /// The longest time for a reply of a server; a bounded wait ends a twentieth of it (0.3 s at least) after its bound.
     #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = seconds)]
-    timeout: Duration,
+    pub timeout: Duration,
 
     /// The authorities to trust, instead of the system's (PEM).
     #[arg(long, value_name = "FILE")]

@@ -34,8 +34,8 @@ use crate::values::bytes;
 
 /// The longest time for the release at the end, or for the withdrawal of a wait; after that the lease ends the hold.
 const LAST_REQUESTS: Duration = Duration::from_secs(2);
-/// How much longer than its limit a wait may last, for a pending reply and for the withdrawal.
-const OVERTIME: Duration = Duration::from_millis(200);
+/// How much longer than its limit a wait may last at least, for a pending reply and for the withdrawal.
+const LEAST_OVERTIME: Duration = Duration::from_millis(200);
 /// The shortest time that a withdrawal gets.
 const WITHDRAWAL: Duration = Duration::from_millis(80);
 
@@ -62,7 +62,8 @@ pub async fn run(args: Args) -> Result<i32, Failure> {
     let wanted = wanted.map_err(|error| Failure::of(&error, None))?;
     let mut signals = Signals::listen().map_err(|error| Failure::new(OS, error))?;
     let terminal = Terminal::open();
-    let over = args.bound().map(|bound| Instant::now() + bound + OVERTIME);
+    let overtime = (args.connect.timeout / 25).max(LEAST_OVERTIME);
+    let over = args.bound().map(|bound| Instant::now() + bound + overtime);
     let held = tokio::select! {
         held = acquire(&args, &servers, &wanted, over) => held,
         signal = signals.next_fatal() => {

@@ -262,7 +262,7 @@ fn a_command_that_was_stopped_for_longer_than_the_lease_is_ended() {
     let file = real.dir().join("written");
     let written = || std::fs::metadata(&file).map_or(0, |file| file.len());
     let busy = format!("while :; do echo x; done >{}", file.display());
-    console.line(&format!("$L run --lease 0.6 k -- sh -c '{busy}'"));
+    console.line(&format!("$L run --lease 3 k -- sh -c '{busy}'"));
     wait_for("the command", || written() > 0);
     console.press(CTRL_Z);
     console.see("Stopped");

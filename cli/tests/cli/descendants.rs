@@ -39,7 +39,7 @@ fn killed(process: &str) {
 fn a_lost_lock_ends_descendants_outside_of_the_group() {
     let real = TestServer::start();
     for way_out in WAYS_OUT {
-        let run = script(&real, "--lease 0.6", &format!("{way_out}; :"));
+        let run = script(&real, "", &format!("{way_out}; :"));
         let left = wait_for_sleep(&run);
         real.conn().line("LOCK.BREAK k");
         let end = run.end();
@@ -96,14 +96,14 @@ fn the_lock_is_free_only_when_the_last_descendant_has_ended() {
         go.display()
     );
     let inner = format!("echo $$; setsid sh -c \"{orderly}\" & wait");
-    let run = script(&real, "--lease 0.6", &inner);
+    let run = script(&real, "", &inner);
     let command = run.line();
     assert_eq!(run.line(), "up");
     run.signal(Signal::SIGTERM);
     assert_eq!(run.line(), "ending");
     wait_for("the end of the command", || !is_alive(&command));
     let renewals = real.stat("renewals");
-    wait_for("renewals", || real.stat("renewals") >= renewals + 3);
+    wait_for("a renewal", || real.stat("renewals") > renewals);
     assert!(is_held(&real));
     std::fs::write(go, "").expect("a file");
     let end = run.end();
@@ -117,7 +117,7 @@ fn descendants_that_do_not_heed_are_killed_after_the_grace() {
     let stubborn = "trap '' TERM; echo $$; while :; do sleep 0.02; done";
     let inner = format!("setsid sh -c \"{}\" & wait", stubborn.replace('$', "\\$"));
     for (is_broken, status) in [(true, 75), (false, 143)] {
-        let run = script(&real, "--lease 0.6 --grace 0.2", &inner);
+        let run = script(&real, "--grace 0.2", &inner);
         let left = run.line();
         if is_broken {
             real.conn().line("LOCK.BREAK k");
@@ -134,7 +134,7 @@ fn descendants_that_do_not_heed_are_killed_after_the_grace() {
 fn a_loss_after_the_commands_end_counts() {
     let real = TestServer::start();
     let inner = "setsid sh -c \"trap '' TERM; echo up; while :; do sleep 0.02; done\" & wait";
-    let run = script(&real, "--lease 0.6 --grace 3", inner);
+    let run = script(&real, "--grace 3", inner);
     assert_eq!(run.line(), "up");
     run.signal(Signal::SIGTERM);
     assert!(run.complaint().contains("waiting for"));
@@ -148,7 +148,7 @@ fn children_that_it_had_before_are_left_alone() {
     let real = TestServer::start();
     let mut command = Command::new("sh");
     command.env("REDIS_LOCK_URL", url(&real));
-    let outer = "sleep 100 & echo $!; exec \"$0\" run --lease 0.6 k -- timeout 60 sleep 31";
+    let outer = "sleep 100 & echo $!; exec \"$0\" run k -- timeout 60 sleep 31";
     let run = Running::of(command.args(["-c", outer, PROGRAM]));
     let stranger = run.line();
     wait_for("the command", || run.descendants("sleep").len() == 2);

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use redis_lock_harness::{free_port, TestServer, Tries};
 
-use crate::program::{program, script, start, url, Running, PROGRAM};
+use crate::program::{program, script, start, url, Running, PATIENT, PROGRAM};
 
 #[test]
 fn without_the_module_it_says_what_to_load() {
@@ -73,7 +73,13 @@ fn the_missing_permission_is_named() {
             url(&real).replace("//", &format!("//{user}@")),
         );
         command.env("REDISCLI_AUTH", password);
-        Running::of(command.args(["run", "-n", key, "--", "true"])).end()
+        Running::of(
+            command
+                .arg("run")
+                .args(PATIENT)
+                .args(["-n", key, "--", "true"]),
+        )
+        .end()
     };
     let keys = run("may", "pass", "k");
     assert_eq!(keys.code(), 77, "{}", keys.err);
@@ -177,7 +183,8 @@ fn an_option_names_the_server_rather_than_the_environment() {
 fn the_limit_of_a_wait_holds_on_a_paused_server() {
     let real = TestServer::start();
     real.conn().line("LOCK.ACQUIRE k other PX 600000");
-    let mut tries = Tries::of(&[("-n", 0), ("-w 1", 1_000), ("-w 2", 2_000)]);
+    let cases = ["-n --timeout 5", "-w 1 --timeout 5", "-w 2 --timeout 5"];
+    let mut tries = Tries::of(&[(cases[0], 0), (cases[1], 1_000), (cases[2], 2_000)]);
     while let Some((options, ms)) = tries.next_case() {
         real.signal(libc::SIGSTOP);
         let start = Instant::now();

@@ -176,7 +176,7 @@ fn break_ends_a_hold_or_just_that_grant() {
 #[test]
 fn a_lock_that_a_run_holds_is_found_and_broken() {
     let real = TestServer::start();
-    let run = crate::program::script(&real, "--lease 0.6", "echo up; exec sleep 100");
+    let run = crate::program::script(&real, "", "echo up; exec sleep 100");
     run.line();
     let name = start(&real, "ls --names").end().ok();
     let mut command = program(&real);

@@ -16,7 +16,7 @@ const TELLS: &str = "trap 'echo stopped; exit 3' TERM; echo up; while :; do slee
 fn a_broken_lock_stops_the_command_and_all_that_it_started() {
     let real = TestServer::start();
     let inner = "sleep 100 & echo $!; trap 'echo stopped; exit 0' TERM; echo up; wait";
-    let run = script(&real, "--lease 0.6", inner);
+    let run = script(&real, "", inner);
     let left = run.line();
     assert_eq!(run.line(), "up");
     assert_eq!(real.conn().line("LOCK.BREAK k").int(), 1);
@@ -34,14 +34,14 @@ fn a_broken_lock_stops_the_command_and_all_that_it_started() {
 fn a_command_that_does_not_heed_is_killed_after_the_grace() {
     let real = TestServer::start();
     let stubborn = "trap '' TERM; echo up; while :; do sleep 0.05; done";
-    let run = script(&real, "--lease 3 --grace 1", stubborn);
+    let run = script(&real, "--grace 1", stubborn);
     assert_eq!(run.line(), "up");
+    let broken = Instant::now();
     real.conn().line("LOCK.BREAK k");
     let complaint = run.complaint();
-    let told = Instant::now();
     assert!(complaint.contains("the lock was lost"), "{complaint}");
     assert_eq!(run.end().code(), 75);
-    assert!(told.elapsed() >= Duration::from_millis(830));
+    assert!(broken.elapsed() >= Duration::from_secs(1));
 }
 
 /// TERM, the grace and KILL fit into the margin: no process of the command outlives the lease.
@@ -49,8 +49,8 @@ fn a_command_that_does_not_heed_is_killed_after_the_grace() {
 fn a_command_is_killed_before_its_lease_is_over() {
     let real = TestServer::start();
     let stubborn = "trap '' TERM; setsid sleep 100 & echo $!; while :; do sleep 0.05; done";
-    let lease = Duration::from_secs(3);
-    let run = script(&real, "--lease 3 --grace 1", stubborn);
+    let lease = Duration::from_secs(12);
+    let run = script(&real, "--lease 12 --grace 4", stubborn);
     let left = run.line();
     wait_for("a renewal", || real.stat("renewals") > 0);
     real.signal(libc::SIGSTOP);
@@ -73,7 +73,7 @@ fn a_command_is_killed_before_its_lease_is_over() {
 fn what_the_command_leaves_behind_in_its_group_is_killed_as_well() {
     let real = TestServer::start();
     let stubborn = "(trap '' TERM; while :; do sleep 0.05; done) & echo $!; wait";
-    let run = script(&real, "--lease 0.6 --grace 0.2", stubborn);
+    let run = script(&real, "--grace 0.2", stubborn);
     let left = run.line();
     real.conn().line("LOCK.BREAK k");
     assert_eq!(run.end().code(), 75);
@@ -98,9 +98,7 @@ fn what_has_ended_with_the_command_is_not_waited_for() {
     let real = TestServer::start();
     let mut command = Command::new("unshare");
     command.env("REDIS_LOCK_URL", url(&real)).args(namespace);
-    command.args([
-        PROGRAM, "run", "--lease", "0.6", "--grace", "1000", "k", "--",
-    ]);
+    command.args([PROGRAM, "run", "--grace", "1000", "k", "--"]);
     let inner = "sleep 1000 & sleep 1000 & echo up; wait";
     let run = Running::of(command.args(["sh", "-c", inner]));
     assert_eq!(run.line(), "up");
@@ -111,11 +109,7 @@ fn what_has_ended_with_the_command_is_not_waited_for() {
 #[test]
 fn a_stopped_command_is_ended_all_the_same() {
     let real = TestServer::start();
-    let run = script(
-        &real,
-        "--lease 0.6",
-        "echo $$; kill -STOP $$; echo never; sleep 100",
-    );
+    let run = script(&real, "", "echo $$; kill -STOP $$; echo never; sleep 100");
     let command = run.line();
     wait_for("the stop", || is_stopped(&command));
     real.conn().line("LOCK.BREAK k");
@@ -129,11 +123,7 @@ fn with_keep_the_command_goes_on_and_its_status_counts() {
     let waits = "trap 'echo stopped' TERM; echo up; while [ ! -e go ]; do sleep 0.02; done; exit 5";
     let dir = real.dir().join("keep");
     std::fs::create_dir(&dir).expect("a directory");
-    let run = script(
-        &real,
-        "--lease 0.6 --keep",
-        &format!("cd {}; {waits}", dir.display()),
-    );
+    let run = script(&real, "--keep", &format!("cd {}; {waits}", dir.display()));
     assert_eq!(run.line(), "up");
     real.conn().line("LOCK.BREAK k");
     assert!(run.complaint().contains("the command goes on"));
@@ -148,8 +138,14 @@ fn a_loss_that_is_found_at_the_release_is_the_status() {
     let real = TestServer::start();
     for (options, status) in [("", 75), ("--keep", 5)] {
         let (run, go) = until_told(&real, options);
+        // Stopped, it hears of the command's end at once, and of the loss only by a request.
+        run.signal(Signal::SIGSTOP);
         assert_eq!(real.conn().line("LOCK.BREAK k").int(), 1);
         std::fs::write(&go, "").expect("a file");
+        wait_for("the end of the command", || {
+            run.descendants("sh").is_empty()
+        });
+        run.signal(Signal::SIGCONT);
         let end = run.end();
         assert_eq!(end.code(), status, "{}", end.err);
         assert!(end.err.contains("lost before it could be released"));
@@ -206,7 +202,7 @@ fn a_server_that_dies_stops_the_command_when_the_lease_is_over() {
 #[test]
 fn a_server_that_dies_and_comes_back_with_its_data_does_not_disturb() {
     let mut real = TestServer::with(&["--appendonly", "yes", "--appendfsync", "always"]);
-    let run = script(&real, "--lease 15", "echo up; exec sleep 100");
+    let run = script(&real, "", "echo up; exec sleep 100");
     assert_eq!(run.line(), "up");
     real.crash_and_restart();
     wait_for("a renewal", || real.stat("renewals") > 0);
@@ -219,9 +215,9 @@ fn a_server_that_dies_and_comes_back_with_its_data_does_not_disturb() {
 #[test]
 fn a_connection_that_drops_does_not_disturb() {
     let real = TestServer::start();
-    let run = script(&real, "--lease 0.9", TELLS);
+    let run = script(&real, "", TELLS);
     assert_eq!(run.line(), "up");
-    for _ in 0..5 {
+    for _ in 0..2 {
         let before = real.stat("renewals");
         kill_others(&mut real.conn());
         wait_for("a renewal", || real.stat("renewals") > before);
@@ -253,11 +249,11 @@ fn a_connection_that_drops_does_not_end_a_wait() {
 #[test]
 fn a_server_paused_for_less_than_the_lease_does_not_disturb() {
     let real = TestServer::start();
-    let run = script(&real, "--lease 6", TELLS);
+    let run = script(&real, "", TELLS);
     assert_eq!(run.line(), "up");
     real.signal(Signal::SIGSTOP as i32);
-    // sleep: the server stands still for half of the lease
-    std::thread::sleep(Duration::from_secs(3));
+    // sleep: the server stands still for a part of the lease in which a renewal is due
+    std::thread::sleep(Duration::from_secs(12));
     real.signal(Signal::SIGCONT as i32);
     wait_for("a renewal", || real.stat("renewals") > 0);
     run.signal(Signal::SIGTERM);
@@ -288,7 +284,10 @@ fn a_release_without_a_server_delays_the_end_only_briefly() {
     let end = run.end();
     assert_eq!(end.code(), 4);
     assert!(end.err.contains("it ends with its lease"), "{}", end.err);
-    assert!(start.elapsed() < Duration::from_secs(15));
+    assert!(
+        start.elapsed() < Duration::from_secs(45),
+        "before its lease is over"
+    );
     real.start_again();
 }
 

@@ -30,9 +30,7 @@ fn a_primary_that_dies_and_is_replaced_does_not_disturb_the_command() {
     let inner = "echo up; exec sleep 100";
     let run = at(
         &url,
-        &[
-            "run", "--lease", "20", "--margin", "0.1", "k", "--", "sh", "-c", inner,
-        ],
+        &["run", "--margin", "0.1", "k", "--", "sh", "-c", inner],
     );
     assert_eq!(run.line(), "up");
     for replica in &watched.servers[1..] {
@@ -56,13 +54,16 @@ fn a_server_may_be_named_by_its_socket() {
     let mut conn = real.conn();
     conn.line("CONFIG SET requirepass se?cret");
     let url = format!("redis+unix://{}", real.dir().join("socket").display());
-    assert_eq!(end(&url, &["run", "-n", "k", "true"]).code(), 77);
+    assert_eq!(
+        end(&url, &["run", "--timeout", "100", "-n", "k", "true"]).code(),
+        77
+    );
     let mut command = Command::new(PROGRAM);
     command
         .env("REDISCLI_AUTH", "se?cret")
         .env("REDIS_LOCK_URL", &url);
     assert_eq!(
-        Running::of(command.args(["run", "-n", "k", "--", "echo", "up"]))
+        Running::of(command.args(["run", "--timeout", "100", "-n", "k", "--", "echo", "up"]))
             .end()
             .ok(),
         "up\n"

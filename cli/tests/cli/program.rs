@@ -33,11 +33,22 @@ pub fn start(real: &TestServer, words: &str) -> Running {
     start_args(real, words.split_whitespace())
 }
 
+/// The longest time for a reply, of which a twentieth is for that to a `run -n`.
+pub const PATIENT: [&str; 2] = ["--timeout", "100"];
+
+/// A `run` is patient, unless the arguments say how long it waits for a reply.
 pub fn start_args<A: AsRef<OsStr>>(
     real: &TestServer,
     args: impl IntoIterator<Item = A>,
 ) -> Running {
-    Running::of(program(real).args(args))
+    let args: Vec<_> = args.into_iter().collect();
+    let mut args = args.iter().map(AsRef::as_ref);
+    let is_patient = args.clone().all(|arg| arg != PATIENT[0]);
+    let mut command = program(real);
+    if is_patient && args.len() > 1 && args.clone().next() == Some(OsStr::new("run")) {
+        command.args(args.next()).args(PATIENT);
+    }
+    Running::of(command.args(args))
 }
 
 /// `redis-lock` with these options, and a script of the shell under the lock `k`.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 use redis_lock_harness::{wait_for, TestServer};
 
-use crate::program::{Running, PROGRAM};
+use crate::program::{Running, PATIENT, PROGRAM};
 use redis_lock_harness::proxy::Proxy;
 
 const TELLS: &str = "trap 'echo stopped; exit 3' TERM; echo up; while :; do sleep 0.05; done";
@@ -14,7 +14,8 @@ const TELLS: &str = "trap 'echo stopped; exit 3' TERM; echo up; while :; do slee
 fn run(road: &Proxy, options: &str, script: &str) -> Running {
     let mut command = Command::new(PROGRAM);
     command.env("REDIS_LOCK_URL", format!("redis://127.0.0.1:{}", road.port));
-    command.arg("run").args(options.split_whitespace());
+    command.arg("run").args(PATIENT);
+    command.args(options.split_whitespace());
     Running::of(command.args(["k", "--", "sh", "-c", script]))
 }
 

@@ -29,14 +29,10 @@ fn the_command_has_the_lock_and_its_token() {
 #[test]
 fn the_lock_is_held_while_the_command_runs_and_renewed() {
     let real = TestServer::start();
-    let run = script(
-        &real,
-        "--lease 0.6 --owner me",
-        "echo $LOCK_TOKEN; exec sleep 100",
-    );
+    let run = script(&real, "--owner me", "echo $LOCK_TOKEN; exec sleep 100");
     let token: i64 = run.line().parse().expect("a token");
     let renewals = real.stat("renewals");
-    wait_for("five renewals", || real.stat("renewals") >= renewals + 5);
+    wait_for("a renewal", || real.stat("renewals") > renewals);
     let info = real.conn().line("LOCK.INFO k");
     let holder = &info.field("holders").expect("holders").list()[0];
     assert_eq!(holder.field("token").expect("a token").int(), token);

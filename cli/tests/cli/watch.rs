@@ -69,7 +69,7 @@ fn parked(real: &TestServer, words: &str, count: u64) -> Conn {
 fn every_event_of_a_lock_is_a_line() {
     let real = TestServer::with(&ALL_EVENTS);
     let mut conn = real.conn();
-    let watching = Watching::start(&real, "--interval 0.1 --renewals", "free");
+    let watching = Watching::start(&real, "--interval 1 --renewals", "free");
     let token = conn.line("LOCK.ACQUIRE k anna PX 600000").int();
     let line = watching.of("acquire", "anna");
     assert_eq!((&line["token"], &line["holds"]), (&token.into(), &1.into()));

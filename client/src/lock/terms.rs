@@ -21,9 +21,6 @@ pub(crate) const DEFAULT_LEASE: Duration = Duration::from_secs(30);
 /// The longest lease, which clocks can still represent.
 const LONGEST_LEASE: Duration = Duration::from_secs(100 * 365 * 86_400);
 
-/// How much longer than its limit a wait may last, for a pending reply.
-pub(crate) const OVERTIME: Duration = Duration::from_millis(250);
-
 /// The terms of each acquisition of a lock.
 #[derive(Clone)]
 pub(crate) struct Terms {
@@ -140,7 +137,9 @@ impl Terms {
         if reserved.is_some() || !reservation::is_settling(name.as_ref()) {
             return Ok(reserved);
         }
-        let late = timeout_at(end + OVERTIME, reserve()).await.ok();
+        let late = timeout_at(end + self.server.overtime(), reserve())
+            .await
+            .ok();
         if late.is_none() && reservation::is_settling(name.as_ref()) {
             let why = "no answer yet to an earlier request of this owner";
             return Err(Error::connection(self.server.name(), why));

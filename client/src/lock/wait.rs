@@ -17,7 +17,6 @@ use crate::error::{Error, Result};
 use crate::lock::events;
 use crate::lock::release::Release;
 use crate::lock::slices::{Next, ParkedSlices};
-use crate::lock::terms::OVERTIME;
 use crate::moment::Moment;
 use crate::net::caller::Caller;
 use crate::net::command::{self, Claim};
@@ -381,13 +380,13 @@ impl Request {
     }
 }
 
-/// Runs a wait and gives it up [`OVERTIME`] after its end.
+/// Runs a wait and gives it up [`Server::overtime`] after its end.
 pub(crate) async fn bounded<T>(
     server: &Server,
     end: Option<Instant>,
     wait: impl Future<Output = Result<T>>,
 ) -> Result<T> {
-    match end.and_then(|end| end.checked_add(OVERTIME)) {
+    match end.and_then(|end| end.checked_add(server.overtime())) {
         None => wait.await,
         Some(end) => {
             let ended = timeout_at(end, wait).await;

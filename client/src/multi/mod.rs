@@ -24,7 +24,7 @@ use crate::backoff::{after, Backoff};
 use crate::error::{Error, Result};
 use crate::lock::attempt::acquire;
 use crate::lock::guard::Guard;
-use crate::lock::terms::{Terms, OVERTIME};
+use crate::lock::terms::Terms;
 use crate::lock::Lock;
 use crate::runtime::within;
 
@@ -113,12 +113,18 @@ impl MultiLock {
     pub async fn acquire_within(&self, wait: Duration) -> Result<Option<MultiGuard>> {
         let end = after(wait);
         // Each request keeps the limit; several late ones, one after another, would not.
-        let over = end + OVERTIME + RELEASE_REPLIES;
+        let over = end + self.overtime() + RELEASE_REPLIES;
         within(async {
             let waited = timeout_at(over, self.rounds(end)).await;
             waited.unwrap_or_else(|_| Err(Error::no_answer(&self.names())))
         })
         .await
+    }
+
+    fn overtime(&self) -> Duration {
+        let terms = self.requests.iter().flat_map(|request| &request.terms);
+        let of_each = terms.map(|terms| terms.server.overtime());
+        of_each.max().unwrap_or_default()
     }
 
     fn names(&self) -> String {
@@ -156,7 +162,7 @@ impl MultiLock {
 
     async fn one_round(&self, end: Instant) -> Result<Option<MultiGuard>> {
         let mut held: Vec<(usize, Guard)> = Vec::new();
-        let over = end + OVERTIME;
+        let over = end + self.overtime();
         let mut end = end;
         for request in &self.requests {
             let lost = held.iter().map(|(_, guard)| guard.lost()).collect();

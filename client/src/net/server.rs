@@ -88,6 +88,9 @@ pub(crate) type Shared = Arc<OnceCell<Connection>>;
 /// Upper bound of the response timeout.
 const MAX_RESPONSE_TIMEOUT: Duration = Duration::from_secs(86_400);
 
+/// The shortest time for a pending reply at the end of a wait.
+const LEAST_OVERTIME: Duration = Duration::from_millis(250);
+
 /// Upper bound of nodes remembered as seeds.
 const MAX_NODES: usize = 100;
 
@@ -131,7 +134,8 @@ impl Server {
     }
 
     /// The time without a reply after which a connection is closed: 5 s by default, at most one day. A parked wait
-    /// is sent in slices of at most half of it.
+    /// is sent in slices of at most half of it. For a pending reply a wait lasts longer than its
+    /// limit, by a twentieth of it, a quarter of a second at least: `try_acquire` has so long for its reply.
     #[must_use]
     pub fn response_timeout(self, timeout: Duration) -> Server {
         let timeout = timeout.min(MAX_RESPONSE_TIMEOUT);
@@ -218,6 +222,11 @@ impl Server {
 
     pub(crate) fn patience(&self) -> Duration {
         self.inner.connector.patience
+    }
+
+    /// How much longer than its limit a wait may last, for a pending reply.
+    pub(crate) fn overtime(&self) -> Duration {
+        (self.patience() / 20).max(LEAST_OVERTIME)
     }
 
     /// Whether the URL names a single server, without cluster or sentinels.

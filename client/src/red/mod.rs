@@ -27,7 +27,7 @@ use self::rule::{validity, Verdict};
 use crate::backoff::{after, Backoff};
 use crate::error::{Error, Result};
 use crate::lock::events;
-use crate::lock::terms::{Terms, OVERTIME};
+use crate::lock::terms::Terms;
 use crate::mode::Mode;
 use crate::net::command::Kind;
 use crate::net::server::Server;
@@ -153,10 +153,15 @@ impl RedLock {
         names.join(",")
     }
 
+    fn overtime(&self) -> Duration {
+        let of_each = self.locks.iter().map(|lock| lock.server.overtime());
+        of_each.max().unwrap_or_default()
+    }
+
     async fn ask(&self, wait: Duration) -> Result<Option<RedGuard>> {
         let end = after(wait);
         within(async {
-            let waited = timeout_at(end + OVERTIME, self.wait(end, !wait.is_zero())).await;
+            let waited = timeout_at(end + self.overtime(), self.wait(end, !wait.is_zero())).await;
             let silence = || Error::no_answer(&self.names());
             waited.unwrap_or_else(|_| Err(self.no_majority(silence())))
         })

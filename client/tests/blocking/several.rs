@@ -9,7 +9,7 @@ use redis_lock_harness::{wait_for, TestServer};
 
 use crate::{client, is_free, LONG};
 
-const LEASE: Duration = Duration::from_secs(2);
+const LEASE: Duration = Duration::from_secs(30);
 
 /// Three servers that grant at once, though they would be silent for a lease after a restart.
 fn three() -> ([TestServer; 3], [Server; 3]) {

@@ -16,17 +16,28 @@ mod semaphores;
 
 /// Longer than any test waits for what comes.
 pub const LONG: Duration = Duration::from_secs(60);
+/// The longest time for a reply, of which a twentieth is for that to a `try_acquire`.
+const PATIENT: Duration = Duration::from_secs(100);
 /// The place of a waiter whose connection ends is kept for a minute: only a withdrawal gives it up earlier.
 pub const PLACES_STAY: [&str; 2] = ["--lock.queue-grace", "60000"];
 
 /// This server's address.
 pub fn client(real: &TestServer) -> Server {
-    Server::open(&format!("redis://127.0.0.1:{}", real.port)).unwrap()
+    open(real.port).response_timeout(PATIENT)
+}
+
+/// The same with the default response timeout.
+pub fn prompt(real: &TestServer) -> Server {
+    open(real.port)
+}
+
+fn open(port: u16) -> Server {
+    Server::open(&format!("redis://127.0.0.1:{port}")).unwrap()
 }
 
 /// The proxy's address.
 pub fn through(proxy: &Proxy) -> Server {
-    Server::open(&format!("redis://127.0.0.1:{}", proxy.port)).unwrap()
+    open(proxy.port).response_timeout(PATIENT)
 }
 
 /// Blocks the thread, not the runtime, until the condition holds.

@@ -1,25 +1,21 @@
 //! Semaphores and latches in a cluster.
 
-use std::time::Duration;
-
 use redis_lock_client::{Latch, Released, Semaphore, Server};
 use redis_lock_harness::cluster::{move_slot, slot_of, two_nodes};
 use redis_lock_harness::TestServer;
 
-use crate::{until, until_waits};
-
-/// Renewed often, and long enough for a slow machine.
-const LEASE: Duration = Duration::from_secs(2);
+use crate::{until, until_waits, PATIENT};
 
 fn cluster_client(seed: &TestServer) -> Server {
-    Server::open(&format!("redis+cluster://127.0.0.1:{}", seed.port)).unwrap()
+    let server = Server::open(&format!("redis+cluster://127.0.0.1:{}", seed.port));
+    server.unwrap().response_timeout(PATIENT)
 }
 
 /// Whichever node is asked first, and also while the slot moves.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_permit_and_its_waiter_follow_a_slot_that_moves() {
     let (first, second) = two_nodes(&[]);
-    let semaphore = Semaphore::new(&cluster_client(&second), "s").lease(LEASE);
+    let semaphore = Semaphore::new(&cluster_client(&second), "s");
     semaphore.set(1).await.unwrap();
     let holder = semaphore.acquire().await.unwrap();
     let other = semaphore.clone();

@@ -8,7 +8,7 @@ use redis_lock_harness::{TestServer, Tries};
 use tokio::task::JoinHandle;
 
 use crate::{
-    client, kill_connections, through, until, until_stat, until_waits, waited, PLACES_STAY,
+    client, kill_connections, prompt, through, until, until_stat, until_waits, waited, PLACES_STAY,
 };
 
 /// The semaphore `s`, with one permit.
@@ -141,7 +141,7 @@ async fn a_wait_of_many_slices_keeps_its_place() {
     let real = TestServer::start();
     let hasty = client(&real)
         .parked_waits()
-        .response_timeout(Duration::from_millis(200));
+        .response_timeout(Duration::from_secs(1));
     let holder = single(&client(&real)).acquire().await.unwrap();
     let first = wait(&single(&hasty));
     until_waits(&real, 1);
@@ -259,7 +259,7 @@ async fn a_bound_holds_while_all_permits_are_held() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_limit_of_a_wait_holds_on_a_paused_server() {
     let real = TestServer::start();
-    let known = client(&real);
+    let known = prompt(&real);
     let holder = single(&known).acquire().await.unwrap();
     for is_known in [true, false] {
         let mut tries = Tries::of(&[0, 300, 1_000].map(Duration::from_millis));
@@ -267,7 +267,7 @@ async fn the_limit_of_a_wait_holds_on_a_paused_server() {
             let server = if is_known {
                 known.clone()
             } else {
-                client(&real)
+                prompt(&real)
             };
             real.signal(libc::SIGSTOP);
             let start = Instant::now();

@@ -56,8 +56,7 @@ async fn a_wait_that_was_not_enough_leaves_nothing() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_broken_lock_is_reported_as_lost() {
     let real = TestServer::start();
-    let lock = lock(&client(&real)).lease(Duration::from_millis(300));
-    let guard = lock.acquire().await.unwrap();
+    let guard = lock(&client(&real)).acquire().await.unwrap();
     real.conn().line("LOCK.BREAK k");
     assert_eq!(guard.lost().await, LostReason::Taken);
     assert_eq!(guard.valid_for(), Duration::ZERO);
@@ -67,12 +66,13 @@ async fn a_broken_lock_is_reported_as_lost() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lock_is_renewed_for_as_long_as_it_is_held() {
     let real = TestServer::start();
-    let lock = lock(&client(&real)).lease(Duration::from_millis(300));
-    let guard = lock.acquire().await.unwrap();
-    until("ten renewals", || {
-        assert!(guard.valid_for() > Duration::ZERO);
-        real.stat("renewals") >= 10
-    });
+    let guard = lock(&client(&real)).acquire().await.unwrap();
+    for renewals in 1..=2 {
+        until("a renewal", || {
+            assert!(guard.valid_for() > Duration::ZERO);
+            real.stat("renewals") >= renewals
+        });
+    }
     assert_eq!(guard.release().await.unwrap(), Released::Yes);
     until_free(&real);
 }
@@ -150,14 +150,13 @@ async fn many_locks_are_held_through_one_connection() {
     const LOCKS: usize = 500;
     let real = TestServer::start();
     let server = client(&real);
-    let lease = Duration::from_secs(1);
     let mut guards = Vec::new();
     for i in 0..LOCKS {
-        let lock = Lock::new(&server, format!("k{i}")).lease(lease);
+        let lock = Lock::new(&server, format!("k{i}"));
         guards.push(lock.try_acquire().await.unwrap().expect("a free lock"));
     }
     until("renewals of all", || {
-        real.stat("renewals") >= 3 * LOCKS as u64
+        server.statistics().renewals >= LOCKS as u64
     });
     assert!(guards.iter().all(|guard| !guard.valid_for().is_zero()));
     // Beside ours: the harness' own.

@@ -1,82 +1,102 @@
 //! Locks that are lost, and locks that are not: the report to the holder, and its time.
 
+use std::future::IntoFuture;
 use std::time::{Duration, Instant};
 
 use redis_lock_client::{Guard, LostReason, Mode, Released, Server};
-use redis_lock_harness::TestServer;
+use redis_lock_harness::{TestServer, Tries};
 
 use crate::{client, lock, through, until, until_free, until_waited, wait, LEASE};
 use redis_lock_harness::proxy::Proxy;
 
-const SHORT: Duration = Duration::from_millis(600);
-const MARGIN: Duration = Duration::from_millis(150);
+const SHORT: Duration = Duration::from_millis(1_500);
+const MARGIN: Duration = Duration::from_millis(400);
+/// The latest report of a loss without a confirmation, a moment after the margin begins.
+const LATEST: Duration = Duration::from_millis(1_400);
 
-/// Loss without a confirmation: not before the margin of the lease begins, counted from the last confirmation, and not
-/// much later. The rest of the lease is then the margin.
-async fn assert_lost_in_time(guard: &Guard, since: Instant) {
-    let valid_until = Instant::now() + guard.valid_for();
+/// Loss without a confirmation: not before the margin of the lease begins, counted from the last confirmation. The rest
+/// of the lease is then the margin. Returns the time until the report.
+async fn lost_after_a_fault(guard: &Guard) -> Duration {
+    let since = Instant::now();
+    let valid_until = since + guard.valid_for();
     assert_eq!(guard.lost().await, LostReason::Unconfirmed);
     let told = Instant::now();
     assert!(told + MARGIN + Duration::from_millis(5) >= valid_until);
     assert!(guard.valid_for() <= MARGIN);
-    assert!(
-        since.elapsed() < SHORT - MARGIN + Duration::from_millis(300),
-        "{:?}",
-        since.elapsed()
-    );
     // sleep: the margin itself is the fact under test
     tokio::time::sleep(MARGIN).await;
     assert_eq!(guard.valid_for(), Duration::ZERO);
+    told - since
 }
 
-async fn held(server: &Server) -> Guard {
-    let lock = lock(server).lease(SHORT).margin(MARGIN);
-    lock.acquire().await.unwrap()
+/// A hold that has been renewed.
+async fn held(real: &TestServer, server: &Server) -> Guard {
+    loop {
+        let renewals = real.stat("renewals");
+        let lock = lock(server).lease(SHORT).margin(MARGIN);
+        let guard = lock.acquire().await.unwrap();
+        let lost = tokio::spawn(guard.lost().into_future());
+        // Lost before: a busy machine has not run this process for most of the lease.
+        until("a renewal", || {
+            real.stat("renewals") > renewals || lost.is_finished()
+        });
+        if !lost.is_finished() {
+            return guard;
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lock_whose_server_dies_is_lost_when_its_lease_is_over() {
-    let mut real = TestServer::start();
-    let guard = held(&client(&real)).await;
-    until("a renewal", || real.stat("renewals") > 0);
-    real.crash();
-    assert_lost_in_time(&guard, Instant::now()).await;
-    drop(guard);
-    real.start_again();
+    let mut tries = Tries::of(&["dies"]);
+    while let Some(case) = tries.next_case() {
+        let mut real = TestServer::start();
+        let guard = held(&real, &client(&real)).await;
+        real.crash();
+        let told = lost_after_a_fault(&guard).await;
+        tries.took(case, told, Duration::ZERO, LATEST);
+        drop(guard);
+        real.start_again();
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lock_of_a_paused_server_is_lost_when_its_lease_is_over() {
     let real = TestServer::start();
-    let guard = held(&client(&real)).await;
-    until("a renewal", || real.stat("renewals") > 0);
-    real.signal(libc::SIGSTOP);
-    assert_lost_in_time(&guard, Instant::now()).await;
-    real.signal(libc::SIGCONT);
-    // A loss is final, even if the server renews the lock late.
-    assert_eq!(guard.lost().await, LostReason::Unconfirmed);
-    guard.release().await.unwrap();
-    until_free(&real);
+    let mut tries = Tries::of(&["paused"]);
+    while let Some(case) = tries.next_case() {
+        let guard = held(&real, &client(&real)).await;
+        real.signal(libc::SIGSTOP);
+        let told = lost_after_a_fault(&guard).await;
+        real.signal(libc::SIGCONT);
+        tries.took(case, told, Duration::ZERO, LATEST);
+        // A loss is final, even if the server renews the lock late.
+        assert_eq!(guard.lost().await, LostReason::Unconfirmed);
+        guard.release().await.unwrap();
+        until_free(&real);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lock_behind_a_cut_network_is_lost_when_its_lease_is_over() {
     let real = TestServer::start();
     let proxy = Proxy::before(real.port);
-    let guard = held(&through(&proxy)).await;
-    until("a renewal", || real.stat("renewals") > 0);
-    proxy.cut(true);
-    assert_lost_in_time(&guard, Instant::now()).await;
-    proxy.cut(false);
-    drop(guard);
-    until_free(&real);
+    let mut tries = Tries::of(&["cut"]);
+    while let Some(case) = tries.next_case() {
+        let guard = held(&real, &through(&proxy)).await;
+        proxy.cut(true);
+        let told = lost_after_a_fault(&guard).await;
+        proxy.cut(false);
+        tries.took(case, told, Duration::ZERO, LATEST);
+        drop(guard);
+        until_free(&real);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lock_whose_server_starts_again_without_data_is_lost() {
     let mut real = TestServer::start();
-    let lease = Duration::from_secs(6);
-    let guard = lock(&client(&real)).lease(lease).acquire().await.unwrap();
+    let guard = lock(&client(&real)).acquire().await.unwrap();
     real.crash_and_restart();
     assert_eq!(guard.lost().await, LostReason::Taken);
     assert_eq!(guard.release().await.unwrap(), Released::NotHeld);
@@ -85,24 +105,11 @@ async fn a_lock_whose_server_starts_again_without_data_is_lost() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lock_whose_server_starts_again_with_its_data_is_not_lost() {
     let mut real = TestServer::with(&["--appendonly", "yes", "--appendfsync", "always"]);
-    let lease = Duration::from_secs(6);
-    let guard = lock(&client(&real)).lease(lease).acquire().await.unwrap();
+    let guard = lock(&client(&real)).acquire().await.unwrap();
     real.crash_and_restart();
     until("a renewal", || real.stat("renewals") > 0);
-    assert!(guard.valid_for() > lease / 2);
+    assert!(!guard.valid_for().is_zero());
     assert_eq!(guard.release().await.unwrap(), Released::Yes);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_lock_that_ends_in_the_server_is_lost() {
-    let real = TestServer::start();
-    for end in ["PEXPIRE k 1", "DEL k", "FLUSHALL", "LOCK.BREAK k"] {
-        let guard = lock(&client(&real)).lease(SHORT).acquire().await.unwrap();
-        real.conn().line(end);
-        assert_eq!(guard.lost().await, LostReason::Taken, "{end}");
-        assert_eq!(guard.valid_for(), Duration::ZERO);
-        drop(guard);
-    }
 }
 
 /// The server notifies the change, long before a renewal is due.
@@ -125,6 +132,7 @@ async fn a_loss_is_reported_before_a_renewal_is_due() {
             conn.line(end);
             let told = tokio::time::timeout(LEASE / 3, guard.lost()).await;
             assert!(told.is_ok(), "{end}");
+            assert_eq!(guard.valid_for(), Duration::ZERO);
             assert_eq!(real.stat("renewals"), 0, "{end}");
             conn.line("FLUSHALL");
         }
@@ -136,13 +144,9 @@ async fn a_loss_is_reported_before_a_renewal_is_due() {
 async fn a_change_of_the_key_is_not_always_a_loss() {
     let real = TestServer::start();
     let server = client(&real);
-    let guard = lock(&server)
-        .lease(Duration::from_secs(9))
-        .acquire()
-        .await
-        .unwrap();
+    let guard = lock(&server).acquire().await.unwrap();
     let mut looks = 0;
-    for change in ["LOCK.RENEW k {} PX 9000", "LOCK.ACQUIRE k {} PX 9000"] {
+    for change in ["LOCK.RENEW k {} PX 30000", "LOCK.ACQUIRE k {} PX 30000"] {
         let owner = String::from_utf8(guard.owner().to_vec()).unwrap();
         until_watched(&real, 1);
         real.conn().line(&change.replace("{}", &owner));
@@ -160,12 +164,12 @@ async fn without_the_permission_to_read_a_renewal_finds_the_loss() {
     let real = TestServer::start();
     real.conn()
         .line("ACL SETUSER default -hexists -client|tracking");
-    let guard = lock(&client(&real)).lease(SHORT).acquire().await.unwrap();
-    until("three renewals", || real.stat("renewals") >= 3);
-    let refused = real.info_field("errorstats", "errorstat_NOPERM");
-    assert_eq!(refused, "count=2", "one for each command");
+    let guard = lock(&client(&real)).acquire().await.unwrap();
+    until("a renewal", || real.stat("renewals") > 0);
     real.conn().line("DEL k");
     assert_eq!(guard.lost().await, LostReason::Taken);
+    let refused = real.info_field("errorstats", "errorstat_NOPERM");
+    assert_eq!(refused, "count=2", "one for each command");
 }
 
 /// Waits until the server tracks this number of keys.
@@ -198,8 +202,7 @@ async fn a_renewal_that_is_refused_for_good_is_a_loss_at_once() {
         (&["REPLICAOF 127.0.0.1 1"], "READONLY"),
     ] {
         let real = TestServer::start();
-        let lease = Duration::from_secs(6);
-        let guard = lock(&client(&real)).lease(lease).acquire().await.unwrap();
+        let guard = lock(&client(&real)).acquire().await.unwrap();
         for line in end {
             real.conn().line(line);
         }
@@ -215,38 +218,35 @@ async fn a_renewal_that_is_refused_for_good_is_a_loss_at_once() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_holder_that_stops_within_its_margin_is_never_beside_the_next() {
     let real = TestServer::start();
-    let (lease, grace) = (Duration::from_millis(1_200), Duration::from_millis(400));
-    for _ in 0..3 {
-        let proxy = Proxy::before(real.port);
-        let terms = lock(&through(&proxy)).lease(lease).margin(lease / 2);
-        let holder = terms.acquire().await.unwrap();
-        let next = wait(&lock(&client(&real)));
-        until_waited(&real, 1);
-        proxy.cut(true);
-        let stopped = tokio::spawn(async move {
-            holder.lost().await;
-            // sleep: the time that a holder takes to stop
-            tokio::time::sleep(grace).await;
-            Instant::now()
-        });
-        let next = next.await.unwrap();
-        let granted = Instant::now();
-        assert!(stopped.is_finished());
-        assert!(stopped.await.unwrap() < granted);
-        proxy.cut(false);
-        next.release().await.unwrap();
-    }
+    let (lease, grace) = (Duration::from_secs(12), Duration::from_millis(400));
+    let proxy = Proxy::before(real.port);
+    let terms = lock(&through(&proxy)).lease(lease).margin(lease / 2);
+    let holder = terms.acquire().await.unwrap();
+    let next = wait(&lock(&client(&real)));
+    until_waited(&real, 1);
+    proxy.cut(true);
+    let stopped = tokio::spawn(async move {
+        holder.lost().await;
+        // sleep: the time that a holder takes to stop
+        tokio::time::sleep(grace).await;
+        Instant::now()
+    });
+    let next = next.await.unwrap();
+    let granted = Instant::now();
+    assert!(stopped.is_finished());
+    assert!(stopped.await.unwrap() < granted);
+    proxy.cut(false);
+    next.release().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn connections_that_break_lose_no_lock() {
     let real = TestServer::start();
-    let guard = lock(&client(&real)).lease(SHORT).acquire().await.unwrap();
-    let start = Instant::now();
-    while start.elapsed() < 5 * SHORT {
+    let guard = lock(&client(&real)).acquire().await.unwrap();
+    while real.stat("renewals") < 2 {
         real.conn().line("CLIENT KILL TYPE normal SKIPME yes");
         // sleep: the interval of the faults
-        tokio::time::sleep(SHORT / 7).await;
+        tokio::time::sleep(SHORT / 15).await;
         assert!(guard.valid_for() > Duration::ZERO);
     }
     assert_eq!((real.stat("grants"), real.stat("grants_expired")), (1, 0));
@@ -257,13 +257,10 @@ async fn connections_that_break_lose_no_lock() {
 async fn a_renewal_whose_reply_is_lost_is_sent_again() {
     let real = TestServer::start();
     let proxy = Proxy::before(real.port);
-    let guard = lock(&through(&proxy)).lease(SHORT).acquire().await.unwrap();
-    for _ in 0..5 {
-        proxy.swallow_reply_to("LOCK.RENEW");
-        until("a lost reply", || proxy.has_swallowed());
-        let renewals = real.stat("renewals");
-        until("another renewal", || real.stat("renewals") > renewals);
-    }
+    let guard = lock(&through(&proxy)).acquire().await.unwrap();
+    proxy.swallow_reply_to("LOCK.RENEW");
+    until("a lost reply", || proxy.has_swallowed());
+    until("another renewal", || real.stat("renewals") > 1);
     assert_eq!(guard.release().await.unwrap(), Released::Yes);
 }
 
@@ -295,7 +292,7 @@ async fn a_client_never_counts_a_longer_lease_than_its_server() {
                 async move { lock.acquire().await.unwrap() }
             });
             // sleep: the server stands still for so long
-            tokio::time::sleep(SHORT / 5).await;
+            tokio::time::sleep(SHORT / 12).await;
             real.signal(libc::SIGCONT);
             guard = Some(acquire.await.unwrap());
         }
@@ -305,7 +302,7 @@ async fn a_client_never_counts_a_longer_lease_than_its_server() {
             real.signal(libc::SIGSTOP);
         }
         // sleep: the server stands still for so long, in every third round
-        tokio::time::sleep(SHORT / 9).await;
+        tokio::time::sleep(SHORT / 25).await;
         let (asked, believed) = (Instant::now(), held.valid_for());
         if is_paused {
             real.signal(libc::SIGCONT);
@@ -326,22 +323,19 @@ async fn a_client_never_counts_a_longer_lease_than_its_server() {
 async fn a_grant_that_takes_longer_than_its_lease_is_asked_for_anew() {
     let real = TestServer::start();
     let proxy = Proxy::before(real.port);
-    let lease = Duration::from_millis(300);
+    let lease = Duration::from_secs(6);
     let lock = lock(&through(&proxy)).lease(lease);
-    for round in 0..3 {
-        let held = lock.acquire().await.unwrap();
-        assert_eq!(held.release().await.unwrap(), Released::Yes);
-        proxy.cut(true);
-        let late = lock.clone();
-        let late = tokio::spawn(async move {
-            let guard = late.acquire().await.unwrap();
-            (guard.valid_for(), guard)
-        });
-        // sleep: the cut lasts longer than the lease
-        tokio::time::sleep(lease * 2).await;
-        proxy.cut(false);
-        let (left, guard) = late.await.unwrap();
-        assert!(!left.is_zero(), "round {round}");
-        assert_eq!(guard.release().await.unwrap(), Released::Yes);
-    }
+    let held = lock.acquire().await.unwrap();
+    assert_eq!(held.release().await.unwrap(), Released::Yes);
+    proxy.cut(true);
+    let late = tokio::spawn(async move {
+        let guard = lock.acquire().await.unwrap();
+        (guard.valid_for(), guard)
+    });
+    // sleep: the cut lasts longer than the lease
+    tokio::time::sleep(lease + lease / 6).await;
+    proxy.cut(false);
+    let (left, guard) = late.await.unwrap();
+    assert!(!left.is_zero());
+    assert_eq!(guard.release().await.unwrap(), Released::Yes);
 }

@@ -25,17 +25,28 @@ mod waits;
 
 /// Longer than any test waits for what comes.
 pub const LONG: Duration = Duration::from_secs(60);
+/// The longest time for a reply, of which a twentieth is for that to a `try_acquire`.
+const PATIENT: Duration = Duration::from_secs(100);
 /// A lease that no test sees end by itself.
 pub const LEASE: Duration = Duration::from_secs(30);
 
 /// How the client sees this server.
 pub fn client(real: &TestServer) -> Server {
-    Server::open(&format!("redis://127.0.0.1:{}", real.port)).unwrap()
+    open(real.port).response_timeout(PATIENT)
+}
+
+/// The same with the default response timeout.
+pub fn prompt(real: &TestServer) -> Server {
+    open(real.port)
+}
+
+fn open(port: u16) -> Server {
+    Server::open(&format!("redis://127.0.0.1:{port}")).unwrap()
 }
 
 /// The same through a proxy.
 pub fn through(proxy: &redis_lock_harness::proxy::Proxy) -> Server {
-    Server::open(&format!("redis://127.0.0.1:{}", proxy.port)).unwrap()
+    open(proxy.port).response_timeout(PATIENT)
 }
 
 /// The lock `k` of a server.

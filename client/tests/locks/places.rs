@@ -1,7 +1,5 @@
 //! Locks whose server is not always the same one: in a cluster, and behind sentinels.
 
-use std::time::Duration;
-
 use redis_lock_client::{Lock, Released, Server};
 use redis_lock_harness::cluster::{
     begin_move, end_move, migrate_keys, move_slot, slot_of, two_nodes, Cluster,
@@ -10,17 +8,15 @@ use redis_lock_harness::replica::wait_until_in_sync;
 use redis_lock_harness::sentinel::{Watched, NAME};
 use redis_lock_harness::TestServer;
 
-use crate::{until, until_free, until_waited, wait};
-
-/// Renewed often, and long enough for a slow machine.
-const LEASE: Duration = Duration::from_secs(2);
+use crate::{until, until_free, until_waited, wait, PATIENT};
 
 fn cluster_client(seeds: &[&TestServer]) -> Server {
     let seeds: Vec<_> = seeds
         .iter()
         .map(|node| format!("127.0.0.1:{}", node.port))
         .collect();
-    Server::open(&format!("redis+cluster://{}", seeds.join(","))).unwrap()
+    let server = Server::open(&format!("redis+cluster://{}", seeds.join(",")));
+    server.unwrap().response_timeout(PATIENT)
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -37,7 +33,7 @@ async fn whichever_node_is_asked_first() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lock_that_moves_while_it_is_held_and_waited_for() {
     let (first, second) = two_nodes(&[]);
-    let lock = Lock::new(&cluster_client(&[&first]), "k").lease(LEASE);
+    let lock = Lock::new(&cluster_client(&[&first]), "k");
     let holder = lock.acquire().await.unwrap();
     let waiter = wait(&lock);
     until_waited(&first, 1);
@@ -58,15 +54,15 @@ async fn a_lock_that_moves_while_it_is_held_and_waited_for() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lock_that_is_renewed_in_the_middle_of_its_move() {
     let (first, second) = two_nodes(&[]);
-    let lock = Lock::new(&cluster_client(&[&first]), "k").lease(LEASE);
+    let lock = Lock::new(&cluster_client(&[&first]), "k");
     let holder = lock.acquire().await.unwrap();
     let slot = slot_of(&mut first.conn(), "k");
     tokio::task::block_in_place(|| {
         begin_move(&first, &second, slot);
         migrate_keys(&first, &second, slot);
     });
-    until("renewals at the new node", || second.stat("renewals") > 2);
-    assert!(holder.valid_for() > LEASE / 3);
+    until("a renewal at the new node", || second.stat("renewals") > 0);
+    assert!(!holder.valid_for().is_zero());
     // Other acquisitions wait at most for the end of the move.
     let waiter = wait(&lock);
     assert!(lock
@@ -84,7 +80,7 @@ async fn a_lock_that_is_renewed_in_the_middle_of_its_move() {
 async fn a_seed_that_is_dead_is_no_harm() {
     let (first, mut second) = two_nodes(&[]);
     let server = cluster_client(&[&second, &first]);
-    let lock = Lock::new(&server, "k").lease(LEASE);
+    let lock = Lock::new(&server, "k");
     second.crash();
     let guard = lock.try_acquire().await.unwrap().expect("a free lock");
     assert_eq!(guard.release().await.unwrap(), Released::Yes);
@@ -97,7 +93,7 @@ async fn a_lock_outlives_the_death_of_its_node() {
     let key = cluster.key_of(0, "k");
     // Only the node that dies is named: the others are learnt.
     let server = cluster_client(&[&cluster.nodes[0], &cluster.nodes[1]]);
-    let lock = Lock::new(&server, &key).lease(Duration::from_secs(15));
+    let lock = Lock::new(&server, &key);
     let holder = lock.acquire().await.unwrap();
     let waiter = wait(&lock);
     until_waited(&cluster.nodes[0], 1);
@@ -124,14 +120,14 @@ fn sentinel_client(watched: &Watched, query: &str) -> Server {
         .map(|port| format!("127.0.0.1:{port}"))
         .collect();
     let url = format!("redis+sentinel://{}/{NAME}/0{query}", hosts.join(","));
-    Server::open(&url).unwrap()
+    Server::open(&url).unwrap().response_timeout(PATIENT)
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lock_outlives_the_death_of_the_primary_that_sentinels_name() {
     let mut watched = tokio::task::block_in_place(Watched::start);
     let server = sentinel_client(&watched, "");
-    let lock = Lock::new(&server, "k").lease(Duration::from_secs(20));
+    let lock = Lock::new(&server, "k");
     let holder = lock.acquire().await.unwrap();
     let waiter = wait(&lock);
     // A program that only waits, and knows of one sentinel: no holder's renewals find the new primary for it.
@@ -142,7 +138,7 @@ async fn a_lock_outlives_the_death_of_the_primary_that_sentinels_name() {
         watched.sentinel_ports()[0]
     );
     let lone = Lock::new(&Server::open(&url).unwrap(), "other");
-    let lone = wait(&lone.lease(Duration::from_secs(20)));
+    let lone = wait(&lone);
     until_waited(first, 2);
     let new = tokio::task::block_in_place(|| {
         for replica in &watched.servers[1..] {

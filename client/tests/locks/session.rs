@@ -36,11 +36,11 @@ fn wait(server: &Server) -> tokio::task::JoinHandle<Guard> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_server_renews_it_while_the_connection_lives() {
-    let real = server(500);
+    let real = server(30_000);
     let server = client(&real);
     let guard = bound(&server).acquire().await.unwrap();
-    assert!(guard.valid_for() <= Duration::from_millis(500));
-    until("renewals", || real.stat("session_renewals") >= 6);
+    assert!(guard.valid_for() <= Duration::from_secs(30));
+    until("a renewal", || real.stat("session_renewals") > 0);
     assert!(!guard.valid_for().is_zero());
     assert!(bound(&server).try_acquire().await.unwrap().is_none());
     assert_eq!(guard.release().await.unwrap(), Released::Yes);
@@ -88,7 +88,7 @@ async fn a_dropped_guard_frees_the_lock_at_once() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_paused_server_keeps_the_connection_but_not_the_lease() {
-    let real = server(1_500);
+    let real = server(18_000);
     let server = client(&real);
     let guard = bound(&server).acquire().await.unwrap();
     real.signal(libc::SIGSTOP);
@@ -139,10 +139,10 @@ async fn without_the_permission_to_read_the_lease_nothing_is_held() {
 /// The server does not notice the end of the connection, and renews the hold.
 #[tokio::test(flavor = "multi_thread")]
 async fn it_is_released_after_a_break_of_the_network_that_outlasts_its_lease() {
-    let real = server(500);
+    let real = server(6_000);
     for is_dropped in [true, false] {
         let proxy = Proxy::before(real.port);
-        let server = through(&proxy).response_timeout(Duration::from_millis(200));
+        let server = through(&proxy).response_timeout(Duration::from_secs(1));
         let guard = bound(&server).acquire().await.unwrap();
         // The connection that the hold is bound to ends on the client's side only.
         proxy.delay("LOCK.RENEW");
@@ -166,12 +166,12 @@ async fn it_is_released_after_a_break_of_the_network_that_outlasts_its_lease() {
 async fn a_grant_to_a_named_owner_that_was_never_confirmed_is_undone() {
     let real = server(500);
     let proxy = Proxy::before(real.port);
-    let server = through(&proxy).response_timeout(Duration::from_millis(200));
+    let server = through(&proxy).response_timeout(Duration::from_secs(1));
     // The lease of a lock is not that of its session.
     let lock = Lock::new(&server, "k").lease(Duration::MAX);
     let lock = lock.owner("worker-7").session();
     proxy.delay("LOCK.RENEW");
-    let acquired = tokio::spawn(async move { lock.acquire_within(Duration::from_secs(1)).await });
+    let acquired = tokio::spawn(async move { lock.acquire_within(Duration::from_secs(5)).await });
     until("a confirmation that is held back", || proxy.has_delayed());
     proxy.lose(true);
     assert!(acquired.await.unwrap().unwrap_err().is_passing());
@@ -183,18 +183,18 @@ async fn a_grant_to_a_named_owner_that_was_never_confirmed_is_undone() {
 /// The guard renews the lock and reports its loss by the lease that the server has now.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lease_that_is_set_shorter_is_that_of_the_next_renewal() {
-    let real = server(6_000);
+    let real = server(30_000);
     let server = client(&real);
     let guard = bound(&server).acquire().await.unwrap();
-    let set = real.conn().line("CONFIG SET lock.session-lease 2000");
+    let set = real.conn().line("CONFIG SET lock.session-lease 15000");
     assert_eq!(set.text(), "OK");
     let renewals = || server.statistics().renewals;
     until("a renewal", || renewals() > 0);
-    assert!(guard.valid_for() < Duration::from_secs(2));
+    assert!(guard.valid_for() < Duration::from_secs(15));
     let (first, begun) = (renewals(), Instant::now());
-    until("three more renewals", || renewals() >= first + 3);
-    // Two thirds of a second lie between two of them.
-    assert!(begun.elapsed() > Duration::from_millis(1_200));
+    until("another renewal", || renewals() > first);
+    // A third of the lease lies between the two, less the time in which the first one was noticed.
+    assert!(begun.elapsed() > Duration::from_secs(1));
     assert!(!guard.valid_for().is_zero());
     assert_eq!(guard.release().await.unwrap(), Released::Yes);
 }
@@ -202,7 +202,7 @@ async fn a_lease_that_is_set_shorter_is_that_of_the_next_renewal() {
 /// `LOCK.INFO` lists all readers, so N readers that each read it would receive N times N holders.
 #[tokio::test(flavor = "multi_thread")]
 async fn readers_read_their_lease_together() {
-    let real = server(3_000);
+    let real = server(30_000);
     let server = client(&real);
     let lock = Lock::new(&server, "k").mode(Mode::Read).session();
     let count = 30;
@@ -211,7 +211,7 @@ async fn readers_read_their_lease_together() {
         readers.push(lock.acquire().await.unwrap());
     }
     until("a renewal of each", || {
-        server.statistics().renewals >= 2 * count
+        server.statistics().renewals >= count
     });
     let calls = real.info_field("commandstats", "cmdstat_lock.info");
     let calls = calls.split(',').next().unwrap_or_default();

@@ -148,7 +148,7 @@ async fn storm(name_of: fn(u64) -> Option<String>) {
             "a task has failed"
         );
     }
-    until("a hundred writes", || resource.lock().unwrap().writes > 100);
+    until("twenty writes", || resource.lock().unwrap().writes > 20);
     goes_on.store(false, Ordering::SeqCst);
     for task in tasks {
         task.await.unwrap();

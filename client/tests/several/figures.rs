@@ -14,7 +14,7 @@ const PAIRS: usize = 300;
 #[ignore = "a measurement"]
 async fn a_pair_of_acquire_and_release() {
     let fleet = Fleet::of_three(LEASE);
-    let servers = fleet.clients();
+    let servers = fleet.hasty();
     let one = Lock::new(&servers[0], "one").lease(LEASE);
     let multi = MultiLock::new(servers.iter().map(|server| Lock::new(server, "multi"))).unwrap();
     let red = RedLock::new(&servers, "red").unwrap().lease(LEASE);
@@ -45,7 +45,7 @@ async fn two_of_three_die() {
     let (mut told, mut back) = (Vec::new(), Vec::new());
     for phase in 0..20_u32 {
         let mut fleet = Fleet::of_three(LEASE);
-        let servers = fleet.clients();
+        let servers = fleet.hasty();
         let red = RedLock::new(&servers, "k").unwrap().lease(LEASE);
         let guard = red.acquire().await.unwrap();
         let waiting = tokio::spawn({
@@ -75,7 +75,7 @@ async fn one_of_three_dies() {
     let mut gaps = Vec::new();
     for n in 0..12 {
         let mut fleet = Fleet::of_three(LEASE);
-        let servers = fleet.clients();
+        let servers = fleet.hasty();
         let red = RedLock::new(&servers, "k").unwrap().lease(LEASE);
         let guard = red.acquire().await.unwrap();
         let waiting = tokio::spawn({

@@ -45,13 +45,21 @@ impl Fleet {
         assert_eq!(conn.line(&set).text(), "OK");
     }
 
-    /// As a client names them, by place.
+    /// As a client names them, by place: it waits long for a reply, also for that to a `try_acquire`.
     pub fn clients(&self) -> Vec<Server> {
-        let url = |server: &TestServer| format!("redis://127.0.0.1:{}", server.port);
-        let opened = self.servers.iter().map(|real| Server::open(&url(real)));
-        let patient = |server: Server| server.response_timeout(Duration::from_secs(2));
+        self.with_timeout(Duration::from_secs(100))
+    }
+
+    /// As a client names them that gives silent servers up after a moment.
+    pub fn hasty(&self) -> Vec<Server> {
+        self.with_timeout(Duration::from_secs(2))
+    }
+
+    fn with_timeout(&self, timeout: Duration) -> Vec<Server> {
+        let open = |real: &TestServer| Server::open(&format!("redis://127.0.0.1:{}", real.port));
+        let opened = self.servers.iter().map(|real| open(real).expect("a URL"));
         opened
-            .map(|server| patient(server.expect("a URL")))
+            .map(|server| server.response_timeout(timeout))
             .collect()
     }
 

@@ -12,7 +12,7 @@ const SWAPS: [&str; 4] = [
     "1024",
 ];
 
-/// A master with a small backlog and a snapshot without compression, which would collect a hundred keys before it sends.
+/// A master with a small backlog and a snapshot without compression: a hundred compressed keys would be one packet.
 const RAW: [&str; 4] = ["--repl-backlog-size", "16kb", "--rdbcompression", "no"];
 
 /// A replica with its data of before, and a snapshot that it loads as slowly as the test wants.

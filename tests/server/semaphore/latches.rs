@@ -92,8 +92,8 @@ fn every_way_of_opening_answers_all_waiters() {
 fn a_later_deadline_is_waited_for() {
     let server = TestServer::start();
     let (mut c, mut waiters) = waiting(&server, 1);
-    c.line("PEXPIRE k 60");
-    c.line("SET later 1 PX 70");
+    c.line("PEXPIRE k 2000");
+    c.line("SET later 1 PX 2100");
     c.line("PEXPIRE k 600000");
     c.line("PERSIST k");
     wait_for("the first end", || c.line("EXISTS later").int() == 0);

@@ -1,8 +1,6 @@
 //! Every event that frees a permit, or makes the key no semaphore, while a request is parked; and the waiters' fate
 //! while the server cannot grant.
 
-use std::time::{Duration, Instant};
-
 use crate::common::barrier::{assert_stays_silent, Barrier};
 use crate::common::scene::only_reply;
 use crate::common::{wait_for, Conn, TestServer};
@@ -87,17 +85,15 @@ fn the_first_end_of_many() {
     scene.run(&["SEM.SET k 0", "SEM.SET k 1"]);
     scene.run(&["ZADD {k}:timeout 922337203685477 other"]);
     scene.run(&["SEM.RENEW k alice PX 100"]);
-    let start = Instant::now();
     scene.assert_bob_is_granted();
-    assert!(start.elapsed() < Duration::from_secs(5));
 }
 
 #[test]
 fn a_later_deadline() {
     let mut scene = Scene::new();
     scene.run(&[
-        "SEM.RENEW k alice PX 60",
-        "SET later 1 PX 70",
+        "SEM.RENEW k alice PX 2000",
+        "SET later 1 PX 2100",
         "SEM.RENEW k alice PX 60000",
     ]);
     wait_for("the end of the first lease", || {
@@ -115,10 +111,8 @@ fn a_lease_shortened_by_another_client() {
     let now = scene.alice.line("TIME").list();
     let now_s: i64 = now[0].text().parse().expect("seconds");
     let soon_ms = (now_s + 1) * 1_000;
-    let start = Instant::now();
     scene.run(&[&format!("ZADD {{k}}:timeout XX {soon_ms} alice")]);
     scene.assert_bob_is_granted();
-    assert!(start.elapsed() < Duration::from_secs(10));
 }
 
 #[test]
@@ -297,7 +291,7 @@ fn an_owner_that_asks_again_keeps_its_grant_in_flight() {
 fn paused_writes() {
     let mut scene = Scene::new();
     let mut barrier = Barrier::on(&scene.server);
-    scene.run(&["SEM.RENEW k alice PX 100", "CLIENT PAUSE 60000 WRITE"]);
+    scene.run(&["SEM.RENEW k alice PX 5000", "CLIENT PAUSE 60000 WRITE"]);
     wait_for("the end of the lease", || {
         let info = scene.alice.line("SEM.INFO k");
         info.field("free").is_some_and(|free| free.int() == 1)
@@ -312,7 +306,7 @@ fn too_few_replicas() {
     let mut scene = Scene::new();
     let mut barrier = Barrier::on(&scene.server);
     scene.run(&[
-        "SEM.RENEW k alice PX 100",
+        "SEM.RENEW k alice PX 5000",
         "CONFIG SET min-replicas-to-write 1",
     ]);
     wait_for("the end of the lease", || {

@@ -1,12 +1,10 @@
 //! Locks that are bound to a connection, in a cluster: released in every slot of the node, and not bound at another
 //! node.
 
-use std::time::{Duration, Instant};
-
 use crate::common::cluster::{
     begin_move, lock_scenes, migrate_keys, move_slot, one_node, slot_of, two_nodes,
 };
-use crate::common::{patience, wait_for};
+use crate::common::wait_for;
 use crate::session::endings::{assert_stats, field, holder, is_free};
 
 #[test]
@@ -40,7 +38,6 @@ fn a_lock_whose_slot_moves_away_ends_by_its_lease() {
     let token = alice.line("LOCK.ACQUIRE k alice SESSION").int();
     let slot = slot_of(&mut here, "k");
     move_slot(&source, &target, slot);
-    let moved = Instant::now();
     assert_eq!(
         field(&mut there, "k", "token").map(|t| t.int()),
         Some(token)
@@ -50,7 +47,6 @@ fn a_lock_whose_slot_moves_away_ends_by_its_lease() {
     alice.close();
     there.send_line("LOCK.ACQUIRE k bob PX 60000 BLOCK 0");
     assert!(there.recv().int() > token);
-    assert!(moved.elapsed() < Duration::from_millis(3_000) + patience() / 4);
     for node in [&source, &target] {
         assert_stats(node, &[("grants_session_ended", 0), ("panics", 0)]);
     }

@@ -6,10 +6,10 @@ use crate::common::scene::only_reply;
 use crate::common::{has_io_threads, replica, wait_for, Conn, Events, Reply, TestServer};
 
 /// A session lease that a test can wait for.
-pub const SHORT: [&str; 2] = ["--lock.session-lease", "300"];
+pub const SHORT: [&str; 2] = ["--lock.session-lease", "3000"];
 
 /// A session lease that is not lost when a slow machine stops for a moment.
-pub const STEADY: [&str; 2] = ["--lock.session-lease", "1500"];
+pub const STEADY: [&str; 2] = ["--lock.session-lease", "6000"];
 
 /// Alice holds `k` by a session, bob waits behind her.
 pub struct Bound {
@@ -296,7 +296,7 @@ fn the_whole_hold_is_released_and_published() {
 
 #[test]
 fn a_waiter_that_asked_for_a_session_is_bound_at_the_grant() {
-    let server = TestServer::with(&SHORT);
+    let server = TestServer::with(&STEADY);
     let (mut alice, mut bob, mut watcher) = (server.conn(), server.conn(), server.conn());
     alice.line("LOCK.ACQUIRE k alice PX 60000");
     let bob_id = bob.id();
@@ -306,7 +306,7 @@ fn a_waiter_that_asked_for_a_session_is_bound_at_the_grant() {
     alice.line("LOCK.RELEASE k alice");
     bob.recv().int();
     assert_eq!(bound_to(&mut watcher), Some(bob_id));
-    assert!(watcher.line("PTTL k").int() <= 300);
+    assert!(watcher.line("PTTL k").int() <= 6_000);
     let mut carol = server.conn();
     carol.send_line("LOCK.ACQUIRE k carol SESSION BLOCK 0");
     server.wait_for_waiters(1);

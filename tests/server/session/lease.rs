@@ -148,16 +148,16 @@ fn the_server_renews_at_a_third_as_long_as_the_connection_lives() {
     let server = TestServer::with(&STEADY);
     let (mut alice, mut watcher) = (server.conn(), server.conn());
     let token = alice.line("LOCK.ACQUIRE k alice SESSION").int();
-    // Renewals for more than three leases; the lease exists at each check, and is never longer.
-    let (mut rises, mut last) = (0, 1_501);
-    wait_for("twelve renewals", || {
+    // Renewals for more than a lease; the lease exists at each check, and is never longer.
+    let (mut rises, mut last) = (0, 6_001);
+    wait_for("four renewals", || {
         let left = watcher.line("PTTL k").int();
-        assert!(left > 0 && left <= 1_500, "{left}");
+        assert!(left > 0 && left <= 6_000, "{left}");
         rises += u32::from(left > last);
         last = left;
-        server.stat("session_renewals") >= 12
+        server.stat("session_renewals") >= 4
     });
-    assert!(rises >= 3, "{rises}");
+    assert!(rises >= 1, "{rises}");
     assert_eq!(
         field(&mut watcher, "k", "token").map(|t| t.int()),
         Some(token)
@@ -191,7 +191,7 @@ fn a_lease_that_ended_while_the_server_was_frozen_is_not_renewed() {
     scene.server.signal(libc::SIGSTOP);
     let frozen = Instant::now();
     wait_for("the end of the lease", || {
-        frozen.elapsed() > Duration::from_millis(400)
+        frozen.elapsed() > Duration::from_millis(3_100)
     });
     scene.server.signal(libc::SIGCONT);
     assert!(only_reply(&mut scene.bob).int() > 0);
@@ -405,8 +405,8 @@ fn bindings_follow_their_locks_into_the_other_database() {
     watcher.line("SWAPDB 0 1");
     watcher.line("SELECT 1");
     let renewals = server.stat("session_renewals");
-    wait_for("renewals over there", || {
-        server.stat("session_renewals") > renewals + 2
+    wait_for("a renewal over there", || {
+        server.stat("session_renewals") > renewals
     });
     assert_eq!(holder(&mut watcher, "k").as_deref(), Some("alice"));
     alice.close();
@@ -462,19 +462,19 @@ fn a_cancelled_drain_ends_no_session() {
     assert!(bob.recv().int() > 0);
     assert_stats(&server, &[("session_holds", 3), ("sessions", 3)]);
 
-    let renewed_thrice = |server: &TestServer| {
+    let renewed_each = |server: &TestServer| {
         let renewals = server.stat("session_renewals");
-        wait_for("three renewals of each", || {
-            server.stat("session_renewals") >= renewals + 9
+        wait_for("a renewal of each", || {
+            server.stat("session_renewals") >= renewals + 3
         });
     };
-    renewed_thrice(&server);
+    renewed_each(&server);
     // The end of a connection is still noticed meanwhile.
     bob.close();
     wait_for("a free lock", || is_free(&mut watcher, "j"));
     watcher.line("CONFIG SET lock.drain no");
     watcher.line("LOCK.ACQUIRE j bob SESSION");
-    renewed_thrice(&server);
+    renewed_each(&server);
     assert_eq!(alice.line("LOCK.ACQUIRE k alice ONCE").int(), token);
     carol.close();
     alice.close();
@@ -530,7 +530,7 @@ fn settings_that_are_changed_and_changed_back_lose_nothing() {
     assert_stats(&server, &[("session_holds", 2), ("waiters", 1)]);
     let renewals = server.stat("session_renewals");
     wait_for("renewals", || {
-        server.stat("session_renewals") >= renewals + 4
+        server.stat("session_renewals") >= renewals + 2
     });
     assert_eq!(bound_to(&mut watcher), Some(alice.id()));
     assert_eq!(alice.line("LOCK.ACQUIRE k alice ONCE").int(), token);

@@ -143,7 +143,7 @@ fn a_cluster_that_is_down_fails_it_when_a_grant_is_due() {
     let node = one_node(&[]);
     let mut conn = node.conn();
     let mut subscriber = shard_subscribe(&node, "{k}ch");
-    conn.line("LOCK.ACQUIRE k alice PX 400");
+    conn.line("LOCK.ACQUIRE k alice PX 5000");
     assert_queued(&mut conn, &ticket("bob"));
     conn.line("CONFIG SET cluster-require-full-coverage yes");
     let elsewhere = (slot_of(&mut conn, "k") + 1) % 16_384;

@@ -132,7 +132,7 @@ fn stays_queued_until_writes_are_possible(refuse: &str, heal: &str) {
     let mut scene = Scene::new();
     let mut barrier = Barrier::on(&scene.server);
     scene.queue("bob");
-    scene.alice.line("LOCK.RENEW k alice PX 400");
+    scene.alice.line("LOCK.RENEW k alice PX 5000");
     assert_eq!(scene.alice.line(refuse).text(), "OK");
     let alice = &mut scene.alice;
     wait_for("the end of the lease", || alice.line("EXISTS k").int() == 0);

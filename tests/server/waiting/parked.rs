@@ -182,7 +182,8 @@ fn stays_parked_until_writes_are_possible(
     heal: impl FnOnce(&mut Scene),
 ) {
     let mut barrier = Barrier::on(&scene.server);
-    scene.alice.line("LOCK.RENEW k alice PX 400");
+    // Longer than a busy machine takes until it refuses writes.
+    scene.alice.line("LOCK.RENEW k alice PX 5000");
     refuse(scene);
     let alice = &mut scene.alice;
     wait_for("the end of the lease", || alice.line("EXISTS k").int() == 0);
@@ -256,7 +257,7 @@ fn out_of_memory_it_is_granted() {
     for lease_ends in [false, true] {
         let mut scene = Scene::new();
         if lease_ends {
-            scene.alice.line("LOCK.RENEW k alice PX 300");
+            scene.alice.line("LOCK.RENEW k alice PX 3000");
         }
         scene.alice.line("CONFIG SET maxmemory 1");
         let refused = scene.server.conn().line("LOCK.ACQUIRE new owner");

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use crate::common::barrier::assert_stays_silent;
 use crate::common::scene::{only_reply, Scene};
 use crate::common::scripts::{GIVE, TAKE};
-use crate::common::{wait_for, Conn, TestServer};
+use crate::common::{wait_for, Conn, TestServer, Tries};
 
 /// Runs the lines and asserts that bob becomes the holder; returns his token.
 fn hands_off(lines: &[&str]) -> (Scene, i64) {
@@ -48,19 +48,22 @@ fn a_release_while_the_timer_is_armed_for_later() {
     const ROUNDS: u32 = 8;
     let server = TestServer::with(&["--hz", "1", "--dynamic-hz", "no"]);
     let mut scene = Scene::waiting(server, "BLOCK 60000");
-    let start = Instant::now();
-    for _ in 0..ROUNDS {
-        scene.alice.line("LOCK.RELEASE k alice");
-        scene.bob.recv().int();
-        scene.alice.send_line("LOCK.ACQUIRE k alice BLOCK 60000");
-        scene.server.wait_for_waiters(1);
-        scene.bob.line("LOCK.RELEASE k bob");
-        scene.alice.recv().int();
-        scene.bob.send_line("LOCK.ACQUIRE k bob BLOCK 60000");
-        scene.server.wait_for_waiters(1);
+    let mut tries = Tries::of(&[ROUNDS]);
+    while let Some(rounds) = tries.next_case() {
+        let start = Instant::now();
+        for _ in 0..rounds {
+            scene.alice.line("LOCK.RELEASE k alice");
+            scene.bob.recv().int();
+            scene.alice.send_line("LOCK.ACQUIRE k alice BLOCK 60000");
+            scene.server.wait_for_waiters(1);
+            scene.bob.line("LOCK.RELEASE k bob");
+            scene.alice.recv().int();
+            scene.bob.send_line("LOCK.ACQUIRE k bob BLOCK 60000");
+            scene.server.wait_for_waiters(1);
+        }
+        let most = Duration::from_secs(1) * rounds;
+        tries.took(rounds, start.elapsed(), Duration::ZERO, most);
     }
-    let took = start.elapsed();
-    assert!(took < Duration::from_secs(1) * ROUNDS, "{took:?}");
 }
 
 #[test]
@@ -82,7 +85,7 @@ fn the_end_of_the_lease_without_active_expiry() {
     let mut delays: Vec<u128> = Vec::new();
     let mut holder = "alice".to_string();
     for round in 0..20 {
-        scene.alice.line(&format!("LOCK.RENEW k {holder} PX 40"));
+        scene.alice.line(&format!("LOCK.RENEW k {holder} PX 500"));
         let end = scene.alice.line("PEXPIRETIME k").int() as u128 * 1_000;
         scene.bob.recv().int();
         let now = SystemTime::now()
@@ -378,8 +381,8 @@ fn an_expiry_in_the_past() {
 
 /// Waits until more time has passed than alice's lease had left when it was changed.
 fn outlive_the_old_lease(scene: &mut Scene, change: &str) {
-    scene.alice.line("LOCK.RENEW k alice PX 80");
-    scene.alice.line("SET later 1 PX 90");
+    scene.alice.line("LOCK.RENEW k alice PX 2000");
+    scene.alice.line("SET later 1 PX 2100");
     assert_eq!(scene.alice.line(change).int(), 1);
     let alice = &mut scene.alice;
     wait_for("the end of the old lease", || {
