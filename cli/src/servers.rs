@@ -24,7 +24,7 @@ pub struct Connect {
     #[arg(long = "server", value_name = "URL", value_delimiter = ' ', help = SERVER)]
     pub servers: Vec<String>,
 
-    /// The longest time for a reply of a server; a bounded wait ends a twentieth of it (0.3 s at least) after its bound.
+    /// The longest time for a reply; a bounded wait ends a twentieth of it, 0.3 s at least, after its bound.
     #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = seconds)]
     pub timeout: Duration,
 

@@ -50,7 +50,7 @@ fn ls_lists_what_is_asked_for() {
         "{table}"
     );
     assert!(
-        lines[2].starts_with("orders:2  exclusive  bert    9m5"),
+        lines[2].starts_with("orders:2  exclusive  bert    9m"),
         "{table}"
     );
     assert_eq!(

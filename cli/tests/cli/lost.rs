@@ -49,8 +49,8 @@ fn a_command_that_does_not_heed_is_killed_after_the_grace() {
 fn a_command_is_killed_before_its_lease_is_over() {
     let real = TestServer::start();
     let stubborn = "trap '' TERM; setsid sleep 100 & echo $!; while :; do sleep 0.05; done";
-    let lease = Duration::from_secs(12);
-    let run = script(&real, "--lease 12 --grace 4", stubborn);
+    let lease = Duration::from_secs(20);
+    let run = script(&real, "--lease 20 --margin 10 --grace 1", stubborn);
     let left = run.line();
     wait_for("a renewal", || real.stat("renewals") > 0);
     real.signal(libc::SIGSTOP);
@@ -59,7 +59,7 @@ fn a_command_is_killed_before_its_lease_is_over() {
     assert_eq!(run.end().code(), 75);
     assert!(Instant::now() < over && !is_alive(&left));
     real.signal(libc::SIGCONT);
-    for (options, status) in [("--lease 3 --margin 2", 64), ("--lease 3 --margin 1.5", 0)] {
+    for (options, status) in [("--margin 16", 64), ("--margin 15", 0)] {
         assert_eq!(
             script(&real, &format!("-w 60 {options}"), "true")
                 .end()

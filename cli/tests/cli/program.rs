@@ -36,7 +36,7 @@ pub fn start(real: &TestServer, words: &str) -> Running {
 /// The longest time for a reply, of which a twentieth is for that to a `run -n`.
 pub const PATIENT: [&str; 2] = ["--timeout", "100"];
 
-/// A `run` is patient, unless the arguments say how long it waits for a reply.
+/// `run` and `top` are patient, unless the arguments say how long they wait for a reply.
 pub fn start_args<A: AsRef<OsStr>>(
     real: &TestServer,
     args: impl IntoIterator<Item = A>,
@@ -45,7 +45,12 @@ pub fn start_args<A: AsRef<OsStr>>(
     let mut args = args.iter().map(AsRef::as_ref);
     let is_patient = args.clone().all(|arg| arg != PATIENT[0]);
     let mut command = program(real);
-    if is_patient && args.len() > 1 && args.clone().next() == Some(OsStr::new("run")) {
+    if is_patient
+        && args.len() > 1
+        && ["run", "top"]
+            .iter()
+            .any(|of| args.clone().next() == Some(OsStr::new(of)))
+    {
         command.args(args.next()).args(PATIENT);
     }
     Running::of(command.args(args))

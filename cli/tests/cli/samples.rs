@@ -10,14 +10,24 @@ use redis_lock_harness::page::block;
 use redis_lock_harness::{wait_for, Conn, TestServer};
 
 use crate::console::Console;
-use crate::program::{url, Ended, Running, PROGRAM};
+use crate::program::{url, Ended, Running, PATIENT, PROGRAM};
 
-/// A directory with the programs that the pages run: each prints its arguments and variables.
+/// A directory with the programs that the pages run: each prints its arguments and variables. The `redis-lock` there
+/// is patient in a `run`.
 fn sandbox(real: &TestServer) -> tempfile::TempDir {
     let dir = tempfile::tempdir_in(real.dir()).expect("a directory");
-    for name in ["report.sh", "deploy.sh"] {
+    let report = |name: &str| format!("echo \"{name} under $LOCK_TOKEN $*\"");
+    let patient = PATIENT.join(" ");
+    let redis_lock = format!(
+        "[ \"$1\" != run ] || {{ shift; exec {PROGRAM} run {patient} \"$@\"; }}; exec {PROGRAM} \"$@\""
+    );
+    for (name, text) in [
+        ("report.sh", report("report.sh")),
+        ("deploy.sh", report("deploy.sh")),
+        ("redis-lock", redis_lock),
+    ] {
         let file = dir.path().join(name);
-        let text = format!("#!/bin/sh\necho \"{name} under $LOCK_TOKEN $*\"\n");
+        let text = format!("#!/bin/sh\n{text}\n");
         std::fs::write(&file, text).expect("a file");
         let runs = std::fs::Permissions::from_mode(0o755);
         std::fs::set_permissions(&file, runs).expect("a file");
@@ -28,10 +38,9 @@ fn sandbox(real: &TestServer) -> tempfile::TempDir {
 /// A line of the page, by a shell in the directory.
 fn run(real: &TestServer, dir: &Path, line: &str) -> Ended {
     let path = std::env::var("PATH").unwrap_or_default();
-    let own = Path::new(PROGRAM).parent().expect("a directory");
     let mut shell = Command::new("sh");
     shell.args(["-c", line]).current_dir(dir);
-    shell.env("PATH", format!("{}:{path}", own.display()));
+    shell.env("PATH", format!("{}:{path}", dir.display()));
     shell.env("REDIS_LOCK_URL", url(real));
     Running::of(&mut shell).end()
 }

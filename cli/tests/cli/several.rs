@@ -9,7 +9,7 @@ use redis_lock_harness::{wait_for, TestServer};
 use crate::program::{url, Ended, Running, PROGRAM};
 
 /// So that RedLock trusts servers that grant at once.
-const DELAY: [&str; 2] = ["--lock.startup-delay", "9000"];
+const DELAY: [&str; 2] = ["--lock.startup-delay", "30000"];
 
 struct Fleet {
     servers: Vec<TestServer>,
@@ -19,9 +19,12 @@ impl Fleet {
     fn start(options: &[&str]) -> Fleet {
         let servers: Vec<TestServer> = (0..3).map(|_| TestServer::with(options)).collect();
         for real in &servers {
-            wait_for("the delay's end", || {
-                real.stat("startup_delay_left_ms") == 0
-            });
+            // Ends the delay that is under way, and leaves the setting as it was.
+            let mut conn = real.conn();
+            let delay = conn.line("CONFIG GET lock.startup-delay").list()[1].text();
+            for delay in ["0", &delay] {
+                conn.line(&format!("CONFIG SET lock.startup-delay {delay}"));
+            }
         }
         Fleet { servers }
     }
@@ -176,12 +179,12 @@ fn of_all_one_that_is_lost_at_the_release_is_a_loss() {
 
 #[test]
 fn of_most_a_majority_that_is_lost_at_the_release_is_a_loss() {
-    let delay = ["--lock.startup-delay", "9000"];
+    let delay = ["--lock.startup-delay", "30000"];
     let fleet = Fleet::start(&delay);
     for (options, broken, status) in [
-        ("--quorum --lease 9", &[2][..], 5),
-        ("--quorum --lease 9", &[0, 2], 75),
-        ("--quorum --lease 9 --keep", &[0, 2], 5),
+        ("--quorum", &[2][..], 5),
+        ("--quorum", &[0, 2], 75),
+        ("--quorum --keep", &[0, 2], 5),
     ] {
         let end = fleet.broken_unnoticed(options, broken);
         assert_eq!(end.code(), status, "{options} {broken:?}: {}", end.err);
@@ -241,7 +244,9 @@ fn without_a_majority_to_begin_with_it_ends_at_once() {
     for real in &mut fleet.servers[..2] {
         real.crash();
     }
-    let end = fleet.script("--quorum --lease 9", "echo never").end();
+    let end = fleet
+        .script("--quorum --lease 9 --timeout 100", "echo never")
+        .end();
     assert_eq!((end.code(), end.out.as_str()), (69, ""), "{}", end.err);
     assert!(end.err.contains("no majority"), "{}", end.err);
     for real in &fleet.servers {
@@ -297,7 +302,7 @@ fn the_user_redlock_of_the_example_takes_a_quorum() {
         let mut command = Command::new(PROGRAM);
         command.env("REDIS_LOCK_URL", urls.join(" "));
         command.env("REDISCLI_AUTH", format!("change-me-{user}"));
-        command.args(["run", "--quorum", "--lease", "3", "lock:k", "--"]);
+        command.args(["run", "--quorum", "--lease", "9", "lock:k", "--"]);
         Running::of(command.args(["sh", "-c", "echo $LOCK_TOKENS; exec sleep 100"]))
     };
     let held = run("redlock");

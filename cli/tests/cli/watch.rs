@@ -103,7 +103,7 @@ fn every_event_of_a_lock_is_a_line() {
     assert!(line["waited_ms"].is_u64());
     conn.line("LOCK.BREAK k");
     watching.of("break", "bert");
-    conn.line("LOCK.ACQUIRE k anna PX 50");
+    conn.line("LOCK.ACQUIRE k anna PX 3000");
     watching.of("acquire", "anna");
     watching.of("expire", "anna");
     conn.line("LOCK.ACQUIRE k anna");
@@ -319,9 +319,9 @@ fn it_connects_again_after_a_restart_and_a_crash() {
 #[test]
 fn a_server_that_hangs_is_an_error_at_the_start_and_a_gap_later() {
     let real = TestServer::with(&ALL_EVENTS);
-    let watching = Watching::start(&real, "--interval 0.1 --timeout 0.5", "free");
+    let watching = Watching::start(&real, "--interval 0.1 --timeout 3", "free");
     real.signal(libc::SIGSTOP);
-    let first = start(&real, "watch k --timeout 0.3").end();
+    let first = start(&real, "watch k --timeout 3").end();
     assert_eq!(first.code(), 69, "{}", first.err);
     assert!(first.err.contains("no answer in time"), "{}", first.err);
     watching.next("disconnected");

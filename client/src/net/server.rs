@@ -134,8 +134,8 @@ impl Server {
     }
 
     /// The time without a reply after which a connection is closed: 5 s by default, at most one day. A parked wait
-    /// is sent in slices of at most half of it. For a pending reply a wait lasts longer than its
-    /// limit, by a twentieth of it, a quarter of a second at least: `try_acquire` has so long for its reply.
+    /// is sent in slices of at most half of it. For a pending reply a wait lasts longer than its limit, by a twentieth
+    /// of it, a quarter of a second at least: `try_acquire` has so long for its reply.
     #[must_use]
     pub fn response_timeout(self, timeout: Duration) -> Server {
         let timeout = timeout.min(MAX_RESPONSE_TIMEOUT);

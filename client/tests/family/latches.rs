@@ -178,7 +178,7 @@ async fn a_count_whose_answer_was_lost_goes_down_once() {
 async fn a_count_that_is_late_goes_down_once() {
     let real = TestServer::start();
     let proxy = Proxy::before(real.port);
-    let latch = latch(&through(&proxy).response_timeout(Duration::from_millis(400)));
+    let latch = latch(&through(&proxy).response_timeout(Duration::from_secs(3)));
     latch.set(3).await.unwrap();
     proxy.delay("LATCH.DOWN");
     let error = latch.count_down().await.unwrap_err();
@@ -207,7 +207,7 @@ async fn a_count_goes_down_where_the_connection_was_closed_before() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_paused_before_the_request_leaves_no_uncertainty() {
     let real = TestServer::start();
-    let latch = latch(&client(&real).response_timeout(Duration::from_millis(400)));
+    let latch = latch(&client(&real).response_timeout(Duration::from_secs(3)));
     latch.set(3).await.unwrap();
     real.signal(libc::SIGSTOP);
     let start = Instant::now();

@@ -127,7 +127,7 @@ async fn a_released_permit_goes_to_the_next_waiter() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_permit_that_cannot_be_released_is_reported() {
     let mut real = TestServer::start();
-    let server = client(&real).response_timeout(Duration::from_millis(200));
+    let server = client(&real).response_timeout(Duration::from_secs(3));
     let semaphore = Semaphore::new(&server, "s").limit(1);
     let semaphore = semaphore.lease(Duration::from_millis(300));
     let permit = semaphore.acquire().await.unwrap();

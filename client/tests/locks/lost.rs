@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use redis_lock_client::{Guard, LostReason, Mode, Released, Server};
 use redis_lock_harness::{TestServer, Tries};
 
-use crate::{client, lock, through, until, until_free, until_waited, wait, LEASE};
+use crate::{client, lock, through, until, until_free, until_waited, wait, LONG};
 use redis_lock_harness::proxy::Proxy;
 
 const SHORT: Duration = Duration::from_millis(1_500);
@@ -125,12 +125,13 @@ async fn a_loss_is_reported_before_a_renewal_is_due() {
     ] {
         let real = TestServer::start();
         let server = client(&real);
-        for lock in [lock(&server), lock(&server).mode(Mode::Write)] {
+        let lock = lock(&server).lease(10 * LONG);
+        for lock in [lock.clone(), lock.mode(Mode::Write)] {
             let guard = lock.acquire().await.unwrap();
             until_watched(&real, 1);
             let mut conn = real.conn();
             conn.line(end);
-            let told = tokio::time::timeout(LEASE / 3, guard.lost()).await;
+            let told = tokio::time::timeout(LONG, guard.lost()).await;
             assert!(told.is_ok(), "{end}");
             assert_eq!(guard.valid_for(), Duration::ZERO);
             assert_eq!(real.stat("renewals"), 0, "{end}");
@@ -246,7 +247,7 @@ async fn connections_that_break_lose_no_lock() {
     while real.stat("renewals") < 2 {
         real.conn().line("CLIENT KILL TYPE normal SKIPME yes");
         // sleep: the interval of the faults
-        tokio::time::sleep(SHORT / 15).await;
+        tokio::time::sleep(SHORT / 2).await;
         assert!(guard.valid_for() > Duration::ZERO);
     }
     assert_eq!((real.stat("grants"), real.stat("grants_expired")), (1, 0));

@@ -15,7 +15,7 @@ use crate::{client, until, until_free};
 
 const TASKS: u64 = 8;
 /// Shorter than the longest faults, so that locks are lost, too.
-const LEASE: Duration = Duration::from_millis(600);
+const LEASE: Duration = Duration::from_millis(1_500);
 
 /// The protected resource: a counter that checks tokens.
 #[derive(Default)]
@@ -52,7 +52,7 @@ fn number(name: &str, default: u64) -> u64 {
 async fn add_one(resource: &Mutex<Resource>, guard: &Guard, chance: &mut Chance) {
     let seen = resource.lock().unwrap().value;
     // Now and then longer than a lease that is not renewed.
-    let work = if chance.below(20) == 0 { 1_000 } else { 4 };
+    let work = if chance.below(20) == 0 { 2_500 } else { 4 };
     // sleep: the work of a holder
     sleep(chance.span(work)).await;
     let mut resource = resource.lock().unwrap();
@@ -108,7 +108,7 @@ fn fault(real: &mut TestServer, chance: &mut Chance) {
         1 | 2 => {
             real.signal(libc::SIGSTOP);
             // sleep: the server stands still for so long
-            std::thread::sleep(chance.span(900));
+            std::thread::sleep(chance.span(2_200));
             real.signal(libc::SIGCONT);
         }
         _ => drop(real.conn().line("CLIENT KILL TYPE normal SKIPME yes")),
@@ -130,7 +130,7 @@ async fn storm(name_of: fn(u64) -> Option<String>) {
     let goes_on = Arc::new(AtomicBool::new(true));
     let tasks = (0..TASKS).map(|i| {
         // Each with connections of its own, as if each were a program.
-        let server = client(&real).response_timeout(Duration::from_millis(600));
+        let server = client(&real).response_timeout(LEASE);
         let lock = Lock::new(&server, "k").lease(LEASE);
         let lock = match name_of(i) {
             Some(name) => lock.owner(name),

@@ -75,7 +75,7 @@ async fn a_ticket_whose_reply_was_lost_is_asked_for_again() {
 async fn a_grant_whose_message_died_is_found_again() {
     let real = TestServer::start();
     let proxy = Proxy::before(real.port);
-    let server = through(&proxy).response_timeout(Duration::from_millis(400));
+    let server = through(&proxy).response_timeout(Duration::from_secs(1));
     let holder = lock(&client(&real)).acquire().await.unwrap();
     let waiter = wait(&lock(&server));
     until_waited(&real, 1);
@@ -83,7 +83,7 @@ async fn a_grant_whose_message_died_is_found_again() {
     holder.release().await.unwrap();
     until("a grant", || real.stat("grants") == 2);
     // sleep: longer than a probe of the subscription and its reply may take
-    tokio::time::sleep(Duration::from_secs(2)).await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
     proxy.cut(false);
     // Sooner than a ticket is asked for again by itself.
     let guard = timeout(LONG / 3, waiter).await.expect("a grant").unwrap();
@@ -163,10 +163,10 @@ async fn bounded_waits_end_with_their_tickets() {
             end.is_none() && start.elapsed() >= bound
         })
     };
-    for task in (0..300).map(wait).collect::<Vec<_>>() {
+    for task in (0..100).map(wait).collect::<Vec<_>>() {
         assert!(task.await.unwrap());
     }
-    assert_eq!(server.statistics().acquisitions_refused, 300);
+    assert_eq!(server.statistics().acquisitions_refused, 100);
     assert!(server.settled().await.is_empty());
     assert_eq!(real.stat("tickets"), 0);
 }

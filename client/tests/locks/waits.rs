@@ -221,7 +221,7 @@ async fn a_wait_for_a_dead_server_is_an_error_at_its_end() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_paused_server_times_out_and_comes_back() {
     let real = TestServer::start();
-    let server = client(&real).response_timeout(Duration::from_millis(200));
+    let server = client(&real).response_timeout(Duration::from_secs(3));
     let holder = lock(&client(&real)).acquire().await.unwrap();
     let waiter = wait(&lock(&server));
     until_waited(&real, 1);

@@ -14,6 +14,12 @@ pub const OVERTIME: Duration = Duration::from_millis(300);
 const SIGSTOP: i32 = 19;
 const SIGCONT: i32 = 18;
 
+/// A server that has long for a reply, also for that to a `try_acquire`.
+pub fn patient(port: u16) -> Server {
+    let server = Server::open(&format!("redis://127.0.0.1:{port}")).expect("a URL");
+    server.response_timeout(Duration::from_secs(100))
+}
+
 /// Servers that know nothing of each other.
 pub struct Fleet {
     pub servers: Vec<TestServer>,
@@ -45,22 +51,15 @@ impl Fleet {
         assert_eq!(conn.line(&set).text(), "OK");
     }
 
-    /// As a client names them, by place: it waits long for a reply, also for that to a `try_acquire`.
+    /// As a patient client names them, by place.
     pub fn clients(&self) -> Vec<Server> {
-        self.with_timeout(Duration::from_secs(100))
+        self.servers.iter().map(|real| patient(real.port)).collect()
     }
 
     /// As a client names them that gives silent servers up after a moment.
     pub fn hasty(&self) -> Vec<Server> {
-        self.with_timeout(Duration::from_secs(2))
-    }
-
-    fn with_timeout(&self, timeout: Duration) -> Vec<Server> {
-        let open = |real: &TestServer| Server::open(&format!("redis://127.0.0.1:{}", real.port));
-        let opened = self.servers.iter().map(|real| open(real).expect("a URL"));
-        opened
-            .map(|server| server.response_timeout(timeout))
-            .collect()
+        let hasty = |server: Server| server.response_timeout(Duration::from_secs(2));
+        self.clients().into_iter().map(hasty).collect()
     }
 
     pub fn is_free(&self, place: usize, key: &str) -> bool {

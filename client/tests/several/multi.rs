@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::fleet::{in_time, measured, soon, ten_count, timed, Counter, Fleet, OVERTIME};
+use crate::fleet::{in_time, measured, patient, soon, ten_count, timed, Counter, Fleet, OVERTIME};
 use redis_lock_client::{Error, Lock, LostReason, Mode, MultiLock, Released, Server};
 use redis_lock_harness::proxy::Proxy;
 use redis_lock_harness::{wait_for, TestServer, Tries};
@@ -291,7 +291,7 @@ fn calls(real: &TestServer, command: &str) -> u64 {
 #[tokio::test(flavor = "multi_thread")]
 async fn locks_of_one_server_are_one_request_that_holds_nothing_while_it_waits() {
     let real = TestServer::start();
-    let server = Server::open(&format!("redis://127.0.0.1:{}", real.port)).unwrap();
+    let server = patient(real.port);
     let [a, b, c] = of_one(&server);
     let other = b.clone().acquire().await.unwrap();
     let waiting = tokio::spawn({
@@ -323,7 +323,7 @@ async fn locks_of_one_server_are_one_request_that_holds_nothing_while_it_waits()
 #[tokio::test(flavor = "multi_thread")]
 async fn a_request_for_several_locks_that_is_dropped_leaves_nothing_behind() {
     let real = TestServer::start();
-    let server = Server::open(&format!("redis://127.0.0.1:{}", real.port)).unwrap();
+    let server = patient(real.port);
     let other = of_one(&server)[2].acquire().await.unwrap();
     let multi = MultiLock::new(of_one(&server)).unwrap();
     let waiting = tokio::spawn({
@@ -346,7 +346,7 @@ async fn a_request_for_several_locks_that_is_dropped_leaves_nothing_behind() {
 async fn a_wait_for_several_locks_holds_none_when_its_grant_is_broken() {
     let real = TestServer::start();
     let proxy = Proxy::before(real.port);
-    let server = Server::open(&format!("redis://127.0.0.1:{}", proxy.port)).unwrap();
+    let server = patient(proxy.port);
     for (is_named, end) in [(false, "LOCK.BREAK a"), (true, "DEL a")] {
         let locks = of_one(&server).map(|lock| match is_named {
             true => lock.owner("me"),
@@ -378,7 +378,7 @@ async fn a_wait_for_several_locks_holds_none_when_its_grant_is_broken() {
 #[tokio::test(flavor = "multi_thread")]
 async fn locks_that_differ_are_requests_of_their_own() {
     let real = TestServer::start();
-    let server = Server::open(&format!("redis://127.0.0.1:{}", real.port)).unwrap();
+    let server = patient(real.port);
     let named = MultiLock::new(of_one(&server).map(|lock| lock.owner("me"))).unwrap();
     let guard = named.acquire().await.unwrap();
     assert_eq!(guard.members()[0].owner(), b"me");

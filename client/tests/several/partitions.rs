@@ -15,7 +15,7 @@ use redis_lock_client::{Lock, LostReason, MultiLock, RedLock, Server};
 use redis_lock_harness::process::{spawn, tame};
 use redis_lock_harness::{module_path, patience, server_binary, wait_for};
 
-const LEASE: Duration = Duration::from_secs(3);
+const LEASE: Duration = Duration::from_secs(6);
 const LONG: Duration = Duration::from_secs(60);
 /// Set for the tests that are run inside: nothing is to be laid in the machine's own network.
 const INSIDE: &str = "LOCK_IN_NETWORK_NAMESPACE";

@@ -135,11 +135,7 @@ async fn a_majority_is_enough_and_a_minority_is_given_back() {
     let (a, b) = (fleet.in_line(0), fleet.in_line(1));
     let other = |place: usize| Lock::new(&servers[place], "k").lease(LONG);
     let one = other(b).acquire().await.unwrap();
-    let guard = red(&servers)
-        .try_acquire()
-        .await
-        .unwrap()
-        .expect("two of three");
+    let guard = held_by_most(&servers).await;
     assert_eq!(on_how_many(&guard), 2);
     guard.release().await.unwrap();
     fleet.servers[a].conn().line("LOCK.INFO k");
