@@ -1,6 +1,8 @@
 //! The memory of one server: the waiters, the grants in flight and tracked, the sessions, the tokens. The rules are in
 //! the folders of this module.
 
+use std::collections::VecDeque;
+
 use crate::lock::effect::Cx;
 use crate::lock::grant::in_flight::GrantsInFlight;
 use crate::lock::grant::tracked::{TrackedGrant, TrackedGrants};
@@ -52,7 +54,9 @@ pub struct Locks {
     /// Connections that end in this tick: the server may still find them.
     pub(crate) closing: Vec<u64>,
     /// Requests that were parked after an uncertain search for deadlocks.
-    pub(crate) unverified: Vec<WaiterId>,
+    pub(crate) unverified: VecDeque<WaiterId>,
+    /// Whether some of them are to be verified in this tick.
+    pub(crate) verifies: bool,
     pub(crate) tracked: TrackedGrants,
     /// Keys whose tracked grants are to be compared with the key.
     pub(crate) rechecks: KeySet,
@@ -87,7 +91,8 @@ impl Locks {
             channels: Channels::default(),
             is_demoting: false,
             closing: Vec::new(),
-            unverified: Vec::new(),
+            unverified: VecDeque::new(),
+            verifies: false,
             tracked: TrackedGrants::default(),
             rechecks: KeySet::default(),
             last_waiter_id: 0,

@@ -157,5 +157,6 @@ pub use view::{Fence, View, HORIZON_DB};
 pub use wait::hearing::{Asked, Hearing};
 pub use wait::request::{Waiter, WaiterId, WaiterMap};
 pub use wait::ticket::{Notify, Ticket};
+pub use wait::verify::{ReadersAsked, ReadersFound};
 pub use wait::waiters::Grace;
 pub use window::state::WindowRule;

@@ -138,6 +138,8 @@ impl Locks {
         self.tokens.disown();
         self.in_flight.forget_undone();
         self.rechecks = KeySet::default();
+        self.unverified.clear();
+        self.verifies = false;
         self.sessions.clear(None);
         self.end_windows();
         self.waiters.forget_unsettled();

@@ -80,6 +80,8 @@ counters! {
     reentries,
     /// Requests refused because they would have waited for their own owner.
     deadlocks,
+    /// Searches for a deadlock that ended before all waits were visited, without a result.
+    deadlock_searches_cut,
     /// Renewals of a lease.
     renewals,
     /// Renewals of a lock that was not held (any more).

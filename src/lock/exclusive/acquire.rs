@@ -166,7 +166,9 @@ impl Locks {
         let former = self.waiters.parked(view.key, req.owner);
         let uncertain = self.check_deadlock_at(view, req, former, cx.now)?;
         let id = self.next_waiter_id();
-        self.unverified.extend(uncertain.then_some(id));
+        if uncertain {
+            self.verify_later(id);
+        }
         let waiter = Waiter {
             mode: req.mode,
             lease: req.lease,

@@ -230,7 +230,9 @@ impl Locks {
         }
         let uncertain = self.check_deadlock_many(views, req, &former, now)?;
         let id = self.next_waiter_id();
-        self.unverified.extend(uncertain.then_some(id));
+        if uncertain {
+            self.verify_later(id);
+        }
         let waiter = Waiter {
             mode: req.mode,
             lease: req.lease,

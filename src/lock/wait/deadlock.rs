@@ -8,23 +8,27 @@
 //! too ([`crate::lock::wait::index`]): the other owners wait for the same holders. A reader waits for other readers
 //! only if a request for WRITE is between them.
 //!
-//! The recorded holders of a key are those of its last reading. A key that has changed since is scheduled to be
-//! settled, and a search that passes it is uncertain. Then the request is parked, and checked again after those keys
-//! have been read ([`Locks::verify_parked`]).
+//! The recorded holders of a key are those of its last reading. A search is uncertain if it passes a key that has
+//! changed since, or one whose readers were not all read. Then the request is parked, and checked again at the end of
+//! the tick ([`crate::lock::wait::verify`]).
+//!
+//! Each wait, owner, holder and place that a search looks at is one visit, and the visits are limited. A search that
+//! has used them up finds no cycle, and is counted.
 
 use std::collections::{HashMap, HashSet};
 
-use crate::lock::effect::Cx;
 use crate::lock::locks::Locks;
+use crate::lock::name::{KeyMap, KeySet};
 use crate::lock::read_write::upgrades;
 use crate::lock::view::View;
 use crate::lock::wait::index::Holders;
 use crate::lock::wait::index::WaitedKey;
 use crate::lock::wait::request::{PlaceId, Seq};
 use crate::lock::wait::waiters::Waiters;
-use crate::lock::{Acquire, KeyId, KeyRef, LockError, Mode, Now, WaiterId};
+use crate::lock::{Acquire, KeyRef, LockError, Mode, Now, WaiterId};
 
-/// The most waits that one search visits. A longer cycle is not found.
+/// The most visits of the search before a request is parked, and of the one after it, beside one for each key of the
+/// request.
 pub const MAX_VISITS: usize = 2_000;
 
 /// One key that a request would wait for.
@@ -52,59 +56,130 @@ pub(crate) struct Caller<'a> {
 pub(crate) enum Verdict {
     /// No cycle.
     Clear,
-    /// Uncertain until these keys on the path have been read again.
-    Uncertain(Vec<KeyId>),
+    /// No cycle among the visited waits; there are more.
+    Cut,
+    /// Uncertain until these keys on the path have been read: some of their readers are not known. `is_stale`: another
+    /// key on the path is still to be settled.
+    Uncertain { unread: KeySet, is_stale: bool },
     /// The names of the keys of a cycle, in its order, starting at a key of the caller.
     Cycle(Vec<Vec<u8>>),
 }
 
+/// The readers of keys that were read for one search.
+#[derive(Debug, Default)]
+pub(crate) struct ReadNow {
+    /// Of these keys it was read which owners that wait also read them. False: not of each.
+    pub holders: KeyMap<(Holders, bool)>,
+    /// Of these keys it was read whether the owner of the caller reads them.
+    pub own: KeyMap<bool>,
+}
+
+/// The visits that are left.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Visits {
+    left: usize,
+    is_cut: bool,
+}
+
+impl Visits {
+    /// For the search of a request for so many keys.
+    pub fn for_keys(keys: usize) -> Visits {
+        Visits {
+            left: MAX_VISITS + keys,
+            is_cut: false,
+        }
+    }
+
+    /// Counts visits. False when there are no more, now and from now on.
+    pub fn take(&mut self, visits: usize) -> bool {
+        self.is_cut |= self.left < visits;
+        self.left = self.left.saturating_sub(visits);
+        !self.is_cut
+    }
+
+    pub fn left(&self) -> usize {
+        match self.is_cut {
+            true => 0,
+            false => self.left,
+        }
+    }
+}
+
 /// Searches for a path from this request back to its owner.
-pub(crate) fn search(waiters: &Waiters, caller: &Caller<'_>, now: Now) -> Verdict {
+pub(crate) fn search(
+    waiters: &Waiters,
+    caller: &Caller<'_>,
+    read: &ReadNow,
+    visits: &mut Visits,
+    now: Now,
+) -> Verdict {
+    let wants = caller.wants.iter().map(|want| (want.key, want));
     let mut search = Search {
         waiters,
         caller,
+        wants: wants.collect(),
+        read,
         now,
         steps: Vec::new(),
         seen: HashSet::new(),
         passed: HashMap::new(),
-        visits: 0,
-        doubts: Vec::new(),
+        visits,
+        is_cut: false,
+        is_stale: false,
+        unread: KeySet::default(),
     };
     let cycle = search.run();
     match cycle {
-        _ if !search.doubts.is_empty() => {
-            Verdict::Uncertain(search.doubts.iter().map(|key| key.to_id()).collect())
-        }
+        _ if search.is_stale || !search.unread.is_empty() => Verdict::Uncertain {
+            unread: search.unread,
+            is_stale: search.is_stale,
+        },
         Some(keys) => Verdict::Cycle(keys.iter().map(|key| key.name.to_vec()).collect()),
+        None if search.is_cut || search.visits.is_cut => Verdict::Cut,
         None => Verdict::Clear,
     }
 }
 
 /// Cheap test: whether any request may wait for the owner of this one. An owner for which no request waits is in no
 /// cycle.
-pub(crate) fn may_be_waited_for(waiters: &Waiters, caller: &Caller<'_>, now: Now) -> bool {
+pub(crate) fn may_be_waited_for(
+    waiters: &Waiters,
+    caller: &Caller<'_>,
+    own: &KeyMap<bool>,
+    now: Now,
+) -> bool {
+    let mut visits = Visits::for_keys(caller.wants.len());
     let owner = caller.owner;
-    if waiters.waited.len() > MAX_VISITS {
-        return true;
-    }
+    let wants: HashMap<_, _> = caller.wants.iter().map(|want| (want.key, want)).collect();
     waiters.waited.iter().any(|(key, waited)| {
-        let mut wants = caller.wants.iter();
+        if !visits.take(1 + waited.holders.owners.len()) {
+            return true;
+        }
         if waited.queue.live() == 0 {
             return false;
         }
-        match wants.find(|want| want.key == key.as_ref()) {
-            // The request takes a place at the end of this queue, and whether its owner holds the lock is known.
-            Some(want) => want.place.is_some() || want.holders.contain(owner, now),
-            None => {
-                let is_over = waited.lease_ms.is_some_and(|end| end <= now.wall_ms);
-                is_over
-                    || waited.holders.is_partial
-                    || waited.holders.contain(owner, now)
-                    || waiters.places.of(key.as_ref(), owner).is_some()
-                    || waiters.is_to_be_settled(key.as_ref())
-            }
+        let place = waiters.places.of(key.as_ref(), owner);
+        if place.is_some_and(|place| waiters.places.is_before_another(place)) {
+            return true;
         }
+        if let Some(want) = wants.get(&key.as_ref()) {
+            // A new place is the last one, but for that of an upgrade. Whether the owner holds the lock is known.
+            return want.place == Some(Seq::MIN)
+                || want.holders.contain(owner, now)
+                || own.get(key) == Some(&true);
+        }
+        is_stale(waiters, key.as_ref(), waited, now)
+            || match own.get(key) {
+                Some(reads) => *reads,
+                None => waited.holders.is_partial || waited.holders.contain(owner, now),
+            }
     })
+}
+
+/// Whether the recorded holders of this key are those of an earlier state.
+fn is_stale(waiters: &Waiters, key: KeyRef<'_>, waited: &WaitedKey, now: Now) -> bool {
+    let is_over = waited.lease_ms.is_some_and(|end| end <= now.wall_ms);
+    is_over || waiters.is_to_be_settled(key)
 }
 
 /// An owner that the search has reached.
@@ -136,14 +211,20 @@ struct Ahead {
 struct Search<'a> {
     waiters: &'a Waiters,
     caller: &'a Caller<'a>,
+    wants: HashMap<KeyRef<'a>, &'a WantedKey<'a>>,
+    read: &'a ReadNow,
     now: Now,
     steps: Vec<Step<'a>>,
     seen: HashSet<&'a [u8]>,
     /// How far each queue has been visited.
     passed: HashMap<(i32, &'a [u8]), Seq>,
-    visits: usize,
-    /// Keys on the path whose recorded holders are stale.
-    doubts: Vec<KeyRef<'a>>,
+    visits: &'a mut Visits,
+    /// Whether a key was passed of which some readers are not known, though it was read.
+    is_cut: bool,
+    /// Whether a key was passed whose recorded holders are those of an earlier state.
+    is_stale: bool,
+    /// Keys on the path of which some readers are not known.
+    unread: KeySet,
 }
 
 impl<'a> Search<'a> {
@@ -163,8 +244,11 @@ impl<'a> Search<'a> {
         }
         let mut next = 0;
         while let Some(owner) = self.steps.get(next).map(|step| step.owner) {
+            if !self.visits.take(1) {
+                return None;
+            }
             for place in self.waiters.places.of_owner(owner) {
-                if self.visits > MAX_VISITS {
+                if !self.visits.take(1) {
                     return None;
                 }
                 let Some((key, waiter)) = self.waiters.waits_at(place) else {
@@ -177,9 +261,7 @@ impl<'a> Search<'a> {
                     key,
                     before: Some(place.seq),
                 };
-                if self.is_stale(wait.key, waited) {
-                    self.doubts.push(wait.key);
-                }
+                self.is_stale |= is_stale(self.waiters, wait.key, waited, self.now);
                 if self.follow(wait, &waited.holders, Some(waited), Some(next)) {
                     return Some(self.way_to(next, wait.key));
                 }
@@ -197,13 +279,21 @@ impl<'a> Search<'a> {
         waited: Option<&'a WaitedKey>,
         from: Option<usize>,
     ) -> bool {
-        self.visits += 1;
+        let read = self.read.holders.get(&wait.key);
+        let (holders, is_cut) = match read.filter(|_| holders.is_partial) {
+            Some((read, is_complete)) => (read, !is_complete),
+            None => (holders, false),
+        };
+        if !self.visits.take(1 + holders.owners.len()) {
+            return false;
+        }
         let holds = holders.contain(wait.owner, self.now);
         if holds && !(holders.shared && wait.mode == Mode::Write) {
             return false;
         }
+        self.is_cut |= is_cut;
         if holders.is_partial {
-            self.doubts.push(wait.key);
+            self.unread.insert(wait.key.to_id());
         }
         // A request of a holder passes the queue.
         let (Some(waited), false) = (waited, holds) else {
@@ -228,10 +318,9 @@ impl<'a> Search<'a> {
         }
         self.passed.insert(slot, ahead);
         for (seq, slot) in waited.search_places.busy.range(from_seq..ahead) {
-            if self.visits > MAX_VISITS {
+            if !self.visits.take(1) {
                 break;
             }
-            self.visits += 1;
             if let Some((owner, _)) = self.waiters.at(PlaceId::new(*seq, *slot)) {
                 if owner != self.caller.owner {
                     self.find(owner, wait, from);
@@ -244,7 +333,7 @@ impl<'a> Search<'a> {
     /// The part of a queue that a request waits for, without the places of the caller's owner. A reader waits only for
     /// requests for WRITE, and for every request that these wait for; a request for WRITE of a holder passes the queue
     /// itself.
-    fn ahead(&self, waited: &WaitedKey, holders: &Holders, wait: &Wait<'_>) -> Ahead {
+    fn ahead(&mut self, waited: &WaitedKey, holders: &Holders, wait: &Wait<'_>) -> Ahead {
         let before = wait.before.unwrap_or(Seq::MAX);
         if wait.mode != Mode::Read {
             return Ahead {
@@ -252,18 +341,21 @@ impl<'a> Search<'a> {
                 place: Some(before),
             };
         }
-        let writers = waited.search_places.writers.range(..before).rev();
-        let mut writers = writers.filter_map(|(seq, slot)| {
-            let (owner, _) = self.waiters.at(PlaceId::new(*seq, *slot))?;
-            (owner != self.caller.owner).then_some((seq, owner))
-        });
         let mut ahead = Ahead::default();
-        ahead.place = writers
-            .find(|(_, owner)| {
-                ahead.has_writer = true;
-                !holders.contain(owner, self.now)
-            })
-            .map(|(seq, _)| seq.saturating_add(1));
+        for (seq, slot) in waited.search_places.writers.range(..before).rev() {
+            if !self.visits.take(1 + holders.owners.len()) {
+                break;
+            }
+            let writer = self.waiters.at(PlaceId::new(*seq, *slot));
+            let Some((owner, _)) = writer.filter(|(owner, _)| *owner != self.caller.owner) else {
+                continue;
+            };
+            ahead.has_writer = true;
+            if !holders.contain(owner, self.now) {
+                ahead.place = Some(seq.saturating_add(1));
+                break;
+            }
+        }
         ahead
     }
 
@@ -293,8 +385,7 @@ impl<'a> Search<'a> {
     /// Whether this wait is for the owner of the caller because of its place in the queue: the place that it will have,
     /// or that of another request of the same owner.
     fn caller_is_before(&self, wait: &Wait<'_>, ahead: &Ahead) -> bool {
-        let mut wants = self.caller.wants.iter();
-        let its = match wants.find(|want| want.key == wait.key) {
+        let its = match self.wants.get(&wait.key) {
             Some(want) => want.place.map(|place| (place, self.caller.mode)),
             None => {
                 let place = self.waiters.places.of(wait.key, self.caller.owner);
@@ -309,11 +400,6 @@ impl<'a> Search<'a> {
             let directly = before && (wait.mode != Mode::Read || mode != Mode::Read);
             directly || ahead.place.is_some_and(|ahead| place < ahead)
         })
-    }
-
-    fn is_stale(&self, key: KeyRef<'_>, waited: &WaitedKey) -> bool {
-        let is_over = waited.lease_ms.is_some_and(|end| end <= self.now.wall_ms);
-        is_over || self.waiters.is_to_be_settled(key)
     }
 
     fn way_to(&self, step: usize, last: KeyRef<'a>) -> Vec<KeyRef<'a>> {
@@ -371,68 +457,33 @@ impl Locks {
         caller: &Caller<'_>,
         now: Now,
     ) -> Result<bool, LockError> {
-        match search(&self.waiters, caller, now) {
-            Verdict::Clear => Ok(false),
-            // Reading every reader of a lock is slow, and not needed for an owner for which no request waits.
-            Verdict::Uncertain(_) if !may_be_waited_for(&self.waiters, caller, now) => Ok(false),
-            Verdict::Uncertain(keys) => {
-                for key in keys {
-                    self.waiters.schedule_settle_id(key);
-                }
-                Ok(true)
+        let (read, mut visits) = (ReadNow::default(), Visits::for_keys(caller.wants.len()));
+        let verdict = search(&self.waiters, caller, &read, &mut visits, now);
+        match verdict {
+            // Nothing need be read for an owner for which no request waits.
+            Verdict::Uncertain { .. } => {
+                Ok(may_be_waited_for(&self.waiters, caller, &read.own, now))
+            }
+            verdict => self.judge(&verdict).map(|()| false),
+        }
+    }
+
+    /// Counts the result of the last search for a request.
+    ///
+    /// # Errors
+    /// [`LockError::Deadlock`]
+    pub(super) fn judge(&mut self, verdict: &Verdict) -> Result<(), LockError> {
+        match verdict {
+            Verdict::Clear | Verdict::Uncertain { .. } => Ok(()),
+            Verdict::Cut => {
+                self.stats.deadlock_searches_cut += 1;
+                Ok(())
             }
             Verdict::Cycle(keys) => {
                 self.stats.deadlocks += 1;
-                Err(LockError::Deadlock(described(&keys).into()))
+                Err(LockError::Deadlock(described(keys).into()))
             }
         }
-    }
-
-    /// Checks the requests that were parked after an uncertain search, now that the keys have been read. Called at the
-    /// end of a tick.
-    pub fn verify_parked(&mut self, cx: &mut Cx<'_>) {
-        for request in std::mem::take(&mut self.unverified) {
-            match self.verify_request(request, cx.now) {
-                Ok(false) => {}
-                Ok(true) => self.unverified.push(request),
-                Err(error) => {
-                    let waiter = self.waiters.dismiss(request);
-                    self.waiters.fail(waiter, &error, cx);
-                }
-            }
-        }
-    }
-
-    fn verify_request(&mut self, request: WaiterId, now: Now) -> Result<bool, LockError> {
-        let places = self.waiters.places_of(request);
-        let first = places.first();
-        let Some((owner, mode)) = first.and_then(|(_, place)| {
-            let (owner, waiter) = self.waiters.at(*place)?;
-            Some((owner.to_vec(), waiter.mode))
-        }) else {
-            return Ok(false);
-        };
-        let mut wants = Vec::with_capacity(places.len());
-        for (key, place) in &places {
-            let Some(waited) = self.waiters.waited.get(key) else {
-                return Ok(false);
-            };
-            if waited.lease_ms.is_some_and(|end| end <= now.wall_ms) {
-                return Ok(true);
-            }
-            wants.push(WantedKey {
-                key: key.as_ref(),
-                place: Some(place.seq),
-                holders: waited.holders.clone(),
-            });
-        }
-        let caller = Caller {
-            owner: &owner,
-            mode,
-            wants: &wants,
-            replaces: &[],
-        };
-        self.check_deadlock(&caller, now)
     }
 }
 

@@ -37,6 +37,9 @@ impl WaitedKey {
     }
 }
 
+/// A lock with more readers has none of them recorded: a search asks for some by name.
+pub(crate) const MOST_READERS: usize = 64;
+
 /// The holders of a lock, as last read.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct Holders {
@@ -45,7 +48,7 @@ pub(crate) struct Holders {
     pub owners: SmallVec<[(Rc<[u8]>, i64); 1]>,
     /// The holders are readers, which are compatible with each other.
     pub shared: bool,
-    /// The lock was not read whole: holders may be missing, or some may have ended.
+    /// The lock was not read whole, or has many readers: holders may be missing, or some may have ended.
     pub is_partial: bool,
 }
 
@@ -66,12 +69,15 @@ impl Holders {
         if let Some(writer) = lock.writer(now) {
             return Holders::alone((&writer.owner[..]).into());
         }
-        let readers = lock.readers(now);
+        let has_many = lock.readers(now).nth(MOST_READERS).is_some();
+        let readers = lock
+            .readers(now)
+            .take(if has_many { 0 } else { MOST_READERS });
         let readers = readers.map(|reader| ((&reader.owner[..]).into(), reader.until_ms));
         Holders {
             owners: readers.collect(),
             shared: true,
-            is_partial: !lock.is_whole && !lock.is_over(now),
+            is_partial: has_many || (!lock.is_whole && !lock.is_over(now)),
         }
     }
 

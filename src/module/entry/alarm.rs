@@ -39,6 +39,7 @@ impl Shell {
             && self.answered.is_empty()
             && self.locks.is_quiet()
             && !self.locks.has_rechecks()
+            && !self.locks.verifies()
             && self.locks.sessions.holds() == 0
             && !self.alarm.job
             && !self.locks.tokens.has_lost()
@@ -65,8 +66,8 @@ impl Shell {
         // With `lock.drain`, no timer is armed for a later renewal: it would forbid the unload. The cron finds a
         // renewal that is due.
         let bound = bound.filter(|due| *due == 0 || !settings::drain());
-        let recheck = self.locks.has_rechecks().then_some(0);
-        let next = [self.locks.next_settle(now), recheck, lost, postponed, bound]
+        let more = (self.locks.has_rechecks() || self.locks.verifies()).then_some(0);
+        let next = [self.locks.next_settle(now), more, lost, postponed, bound]
             .into_iter()
             .flatten()
             .min();
@@ -176,7 +177,7 @@ fn fire(ctx: Ctx<'_>) {
     } else if ctx.may_write() {
         shell::with(|shell| shell.alarm.paused_until_ms = 0);
         settle::settle_due(ctx, now, in_time);
-        answers::note_all(ctx, &decide(now, Locks::verify_parked).1);
+        settle::verify_parked(ctx, now, in_time);
         settle::recheck_all(ctx, now);
         sessions::work(ctx);
         answers::deliver_all(ctx);

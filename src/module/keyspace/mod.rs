@@ -7,7 +7,7 @@ pub mod lock_key;
 mod lock_read;
 mod lock_write;
 pub mod replication;
-mod rw_read;
+pub(crate) mod rw_read;
 mod rw_write;
 pub mod sem_key;
 pub(crate) mod sibling;

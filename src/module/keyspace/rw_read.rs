@@ -1,8 +1,10 @@
 //! Reads a read-write lock's hash and its sibling keys, as much as a decision needs.
 
+use redis_module::raw;
+
 use crate::lock::{
-    is_read_write, is_reserved, KeyState, Now, OwnerId, ReadDepth, ReadWrite, Reader, RwFields,
-    TokenRecord, MODE_FIELD, MOST_READS,
+    is_read_write, is_reserved, KeyState, Now, OwnerId, ReadDepth, ReadWrite, Reader, ReadersAsked,
+    ReadersFound, RwFields, TokenRecord, MODE_FIELD, MOST_READS,
 };
 use crate::module::ffi::raw_key::{Fields, RawKey};
 use crate::module::ffi::strings::{OwnedStr, Str};
@@ -46,6 +48,51 @@ pub(crate) fn read(
         Some(lock) => KeyState::ReadWrite(Box::new(lock)),
         None => KeyState::OtherHash,
     }
+}
+
+/// Which of some owners are readers of this lock now, by name, or if there are few readers: all of them.
+pub(crate) fn find_readers(key: &LockKey<'_>, asked: &ReadersAsked, now: Now) -> ReadersFound {
+    let mut found = ReadersFound {
+        is_complete: true,
+        ..ReadersFound::default()
+    };
+    let hash = key
+        .handle()
+        .filter(|handle| handle.kind() == raw::REDISMODULE_KEYTYPE_HASH);
+    let Some(handle) = hash.filter(|handle| handle.end_ms().is_none_or(|end| end > now.wall_ms))
+    else {
+        found.is_whole = true;
+        return found;
+    };
+    let reading = Reading {
+        key,
+        handle,
+        depth: ReadDepth::Own,
+        now,
+        token_record: None,
+    };
+    let mut counts = RwFields::default();
+    found.is_whole = handle.len() <= asked.owners.len();
+    if found.is_whole {
+        found.reads = handle.len();
+        found.is_whole = handle.scan(&mut counts, |_| true);
+    } else {
+        for owner in &asked.owners {
+            found.reads += 1;
+            let name = OwnedStr::new(owner);
+            if let Some(value) = handle.field(name.as_str()) {
+                counts.field(owner, value.as_str().bytes());
+            }
+        }
+    }
+    for (owner, count) in counts.readers {
+        match reading.lives(&owner, count, asked.most, &mut found.reads) {
+            Some(true) => found.readers.push(owner),
+            Some(false) => {}
+            None => (found.is_complete, found.is_whole) = (false, false),
+        }
+    }
+    found
 }
 
 /// Notes which of the sibling keys were last written by this server: for those the twin need not be read.
@@ -175,6 +222,23 @@ impl Reading<'_> {
             }
         });
         reader
+    }
+
+    /// Whether a reader lives. `None` if that takes more than `most` reads in all.
+    fn lives(&self, owner: &[u8], count: u32, most: usize, reads: &mut usize) -> Option<bool> {
+        self.key.with_timeouts(owner, |names| {
+            for number in numbers(1, count) {
+                if *reads >= most {
+                    return None;
+                }
+                *reads += 1;
+                let end_ms = names.with(number, |name| self.end_of(name));
+                if end_ms > self.now.wall_ms {
+                    return Some(true);
+                }
+            }
+            Some(false)
+        })
     }
 
     /// The end of a timeout in milliseconds of the wall clock: 0 without one, `i64::MAX` for one without a TTL.

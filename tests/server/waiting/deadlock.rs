@@ -3,6 +3,7 @@
 use crate::common::barrier::assert_stays_silent;
 use crate::common::scene::only_reply;
 use crate::common::{wait_for, Bystander, Conn, TestServer};
+use crate::lifecycle::faults::fault_module;
 
 fn park(server: &TestServer, line: &str) -> Conn {
     let parked = server.stat("waits_parked");
@@ -195,4 +196,87 @@ fn it_can_be_turned_off() {
     assert_eq!((server.stat("deadlocks"), server.stat("waiters")), (0, 2));
     c.line("CONFIG SET lock.deadlock-detect yes");
     assert_deadlock(&mut c, "LOCK.ACQUIRE x b BLOCK 0", "\"x\", \"y\"");
+}
+
+const CROWD: usize = 3_000;
+
+/// A server whose lock `k` has this many readers, named r0, r1, ...
+fn crowd() -> (TestServer, Conn) {
+    let server = TestServer::with_module(fault_module(), &[]);
+    let mut c = server.conn();
+    let readers: Vec<String> = (0..CROWD)
+        .map(|i| format!("LOCK.ACQUIRE k r{i} READ PX 600000"))
+        .collect();
+    for some in readers.chunks(500) {
+        c.send_lines(&some.iter().map(String::as_str).collect::<Vec<_>>());
+        for _ in some {
+            c.recv().int();
+        }
+    }
+    (server, c)
+}
+
+/// The event of this request and the end of its tick read fewer timeouts of readers than the crowd has. Returns the
+/// connection of the request, which is parked or answered.
+fn reads_little(server: &TestServer, line: &str) -> Conn {
+    let mut c = server.conn();
+    let fault = format!("LOCK.FAULT API RedisModule_StringDMA {}", CROWD / 2);
+    assert_eq!(c.line(&fault).text(), "OK");
+    let mut asks = server.conn();
+    let served = server.stat("waits_parked");
+    asks.send_line(line);
+    wait_for("a parked request", || server.stat("waits_parked") > served);
+    // The tick of the request is over.
+    c.line("PING");
+    c.line("LOCK.FAULT none");
+    assert!(!server.log().contains("injected fault"), "{line}");
+    asks
+}
+
+#[test]
+fn a_request_behind_many_readers_reads_few_of_them() {
+    let (server, mut c) = crowd();
+    c.line("LOCK.ACQUIRE l x PX 600000");
+    let mut y = park(&server, "LOCK.ACQUIRE l y BLOCK 0");
+    let mut x = reads_little(&server, "LOCK.ACQUIRE k x WRITE BLOCK 0");
+    assert_stays_silent(&server, &mut x);
+    // A reader comes, goes, and renews: the next request asks for readers again.
+    for change in [
+        "LOCK.ACQUIRE k late READ PX 600000",
+        "LOCK.RENEW k late PX 500000",
+        "LOCK.RELEASE k late",
+    ] {
+        c.line(change);
+        let mut other = reads_little(&server, "LOCK.ACQUIRE l z BLOCK 0");
+        assert_stays_silent(&server, &mut other);
+        other.close();
+        server.wait_for_waiters(2);
+    }
+    // One of the crowd waits for x, and x for the crowd.
+    let mut reader = reads_little(&server, "LOCK.ACQUIRE l r77 BLOCK 0");
+    let error = reader.recv().error();
+    assert!(error.ends_with("by way of \"l\", \"k\""), "{error}");
+    assert_eq!(server.stat("deadlocks"), 1);
+    assert_eq!(server.stat("deadlock_searches_cut"), 0);
+    c.line("LOCK.RELEASE l x");
+    only_reply(&mut y).int();
+}
+
+/// More owners wait than may be read by name, and the lock has more readers than that.
+#[test]
+fn a_search_that_is_cut_is_counted() {
+    let (server, mut c) = crowd();
+    c.line("LOCK.ACQUIRE l x PX 600000");
+    c.line("LOCK.ACQUIRE n x PX 600000");
+    c.line("SUBSCRIBE ch");
+    let mut c = server.conn();
+    for i in 0..1_000 {
+        c.send_line(&format!("LOCK.ACQUIRE n w{i} BLOCK 0 NOTIFY ch {i}"));
+    }
+    (0..1_000).for_each(|_| drop(c.recv()));
+    let _x = reads_little(&server, "LOCK.ACQUIRE k x WRITE BLOCK 0");
+    assert_eq!(server.stat("deadlock_searches_cut"), 1);
+    // A request for whose owner no request waits is not searched for.
+    let _z = reads_little(&server, "LOCK.ACQUIRE l z BLOCK 0");
+    assert_eq!(server.stat("deadlock_searches_cut"), 1);
 }

@@ -1,0 +1,219 @@
+//! The second search for deadlocks: of a parked request whose first search was uncertain, at the end of the tick.
+//!
+//! A key on the path that had changed has been settled by then. Of a key whose readers are not all known, only those
+//! matter that wait themselves, and the shell reads by name which of the owners that wait are among them: so the cost
+//! does not depend on the number of readers. Where more owners wait than may be read, and there are more readers too,
+//! the search is cut.
+
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use indexmap::IndexSet;
+
+use crate::lock::effect::Cx;
+use crate::lock::locks::Locks;
+use crate::lock::wait::deadlock::{
+    may_be_waited_for, search, Caller, ReadNow, Verdict, Visits, WantedKey, MAX_VISITS,
+};
+use crate::lock::wait::index::Holders;
+use crate::lock::wait::waiters::Waiters;
+use crate::lock::{KeyId, OwnerId, WaiterId};
+
+/// The reading of one key of the server takes as long as so many visits.
+const VISITS_PER_READ: usize = 4;
+
+/// Reads for one owner: its field, and one timeout.
+const READS_PER_OWNER: usize = 2;
+
+/// The most keys of which it is read whether the owner of a request reads them.
+const MOST_OWN: usize = 50;
+
+/// The second search for one request.
+#[derive(Debug)]
+pub struct Verification {
+    request: WaiterId,
+    visits: Visits,
+    read: ReadNow,
+    /// Keys of which it is to be read whether the owner of the request reads them; `None` before the search.
+    own: Option<VecDeque<KeyId>>,
+    /// What the shell reads.
+    asked: Option<(KeyId, Asked)>,
+}
+
+#[derive(Debug)]
+enum Asked {
+    /// Whether the owner of the request is a reader.
+    Own(Rc<[u8]>),
+    /// Which owners are readers. False: more owners wait than these.
+    All(bool),
+}
+
+/// What the shell is to read: which of these owners are readers of a lock.
+#[derive(Debug)]
+pub struct ReadersAsked {
+    /// The lock.
+    pub key: KeyId,
+    /// The owners. Every reader will do as well, if the lock has no more readers than these.
+    pub owners: Vec<Rc<[u8]>>,
+    /// The most keys of the server to read for it.
+    pub most: usize,
+}
+
+/// The answer to a [`ReadersAsked`].
+#[derive(Debug, Default)]
+pub struct ReadersFound {
+    /// The unexpired readers.
+    pub readers: Vec<OwnerId>,
+    /// Keys of the server that were read.
+    pub reads: usize,
+    /// Whether each of the owners was read.
+    pub is_complete: bool,
+    /// Whether these are all readers of the lock.
+    pub is_whole: bool,
+}
+
+impl Verification {
+    /// The answer to the last question.
+    pub fn learn(&mut self, found: ReadersFound) {
+        self.visits.take(found.reads * VISITS_PER_READ);
+        match self.asked.take() {
+            Some((key, Asked::Own(owner))) => {
+                let reads = found.readers.iter().any(|reader| reader[..] == *owner);
+                self.read.own.insert(key, reads || !found.is_complete);
+            }
+            Some((key, Asked::All(all))) => {
+                let is_complete = found.is_whole || (all && found.is_complete);
+                let owners = found.readers.iter();
+                let holders = Holders {
+                    owners: owners.map(|owner| (owner[..].into(), i64::MAX)).collect(),
+                    shared: true,
+                    is_partial: false,
+                };
+                self.read.holders.insert(key, (holders, is_complete));
+            }
+            None => {}
+        }
+    }
+
+    fn ask(&mut self, key: KeyId, asked: Asked, owners: Vec<Rc<[u8]>>) -> ReadersAsked {
+        self.asked = Some((key.clone(), asked));
+        ReadersAsked {
+            key,
+            owners,
+            most: self.visits.left() / VISITS_PER_READ,
+        }
+    }
+}
+
+impl Locks {
+    /// The next request to verify.
+    pub fn next_unverified(&mut self) -> Option<Verification> {
+        let request = self.unverified.pop_front()?;
+        Some(Verification {
+            request,
+            visits: Visits::for_keys(self.waiters.places_of(request).len()),
+            read: ReadNow::default(),
+            own: None,
+            asked: None,
+        })
+    }
+
+    /// The number of requests to verify.
+    pub fn unverified(&self) -> usize {
+        self.unverified.len()
+    }
+
+    /// This request is to be verified at the end of the tick.
+    pub(crate) fn verify_later(&mut self, request: WaiterId) {
+        self.unverified.push_back(request);
+        self.verifies = true;
+    }
+
+    /// Notes whether requests are to be verified in the next tick. One that waits for a key to be settled is verified
+    /// when the timer fires for that.
+    pub fn verify_more(&mut self, more: bool) {
+        self.verifies = more;
+    }
+
+    /// Whether requests are to be verified at the end of this tick.
+    pub fn verifies(&self) -> bool {
+        self.verifies
+    }
+
+    /// Searches again for a parked request. Returns what is to be read for the result, which the shell passes to
+    /// [`Verification::learn`] before the next call.
+    pub fn verify(&mut self, check: &mut Verification, cx: &mut Cx<'_>) -> Option<ReadersAsked> {
+        let places = self.waiters.places_of(check.request);
+        let (_, first) = places.first()?;
+        let (owner, waiter) = self.waiters.at(*first)?;
+        let (owner, mode): (Rc<[u8]>, _) = (owner.into(), waiter.mode);
+        if let Some(key) = check.own.as_mut().and_then(VecDeque::pop_front) {
+            return Some(check.ask(key, Asked::Own(owner.clone()), vec![owner]));
+        }
+        let mut wants = Vec::with_capacity(places.len());
+        for (key, place) in &places {
+            let waited = self.waiters.waited.get(key)?;
+            if waited.lease_ms.is_some_and(|end| end <= cx.now.wall_ms) {
+                self.unverified.push_back(check.request);
+                return None;
+            }
+            wants.push(WantedKey {
+                key: key.as_ref(),
+                place: Some(place.seq),
+                holders: waited.holders.clone(),
+            });
+        }
+        let caller = Caller {
+            owner: &owner,
+            mode,
+            wants: &wants,
+            replaces: &[],
+        };
+        let (waiters, now) = (&self.waiters, cx.now);
+        let verdict = match search(waiters, &caller, &check.read, &mut check.visits, now) {
+            Verdict::Uncertain { is_stale: true, .. } => {
+                self.unverified.push_back(check.request);
+                return None;
+            }
+            Verdict::Uncertain { .. } if check.visits.left() == 0 => Verdict::Cut,
+            Verdict::Uncertain { unread, .. } => {
+                if check.own.is_none() {
+                    check.own = Some(waiters.partial_keys());
+                    return self.verify(check, cx);
+                }
+                if !may_be_waited_for(waiters, &caller, &check.read.own, now) {
+                    return None;
+                }
+                let most = check.visits.left() / VISITS_PER_READ / READS_PER_OWNER;
+                let (owners, all) = waiters.owners(most);
+                return Some(check.ask(unread.first()?.clone(), Asked::All(all), owners));
+            }
+            verdict => verdict,
+        };
+        if let Err(error) = self.judge(&verdict) {
+            let waiter = self.waiters.dismiss(check.request);
+            self.waiters.fail(waiter, &error, cx);
+        }
+        None
+    }
+}
+
+impl Waiters {
+    /// Keys of which some readers are not known: those that a short walk finds, and not many.
+    fn partial_keys(&self) -> VecDeque<KeyId> {
+        let waited = self.waited.iter().take(MAX_VISITS);
+        let partial = waited.filter(|(_, waited)| waited.holders.is_partial);
+        partial.map(|(key, _)| key.clone()).take(MOST_OWN).collect()
+    }
+
+    /// The owners of the first `most` places of all queues, as far as they are live. False: there are more places.
+    fn owners(&self, most: usize) -> (Vec<Rc<[u8]>>, bool) {
+        let queues = self.waited.values();
+        let mut places = queues.flat_map(|waited| waited.queue.places(&self.places));
+        let live = places.by_ref().take(most);
+        let live = live.filter_map(|place| self.at(place));
+        let owners: IndexSet<&[u8]> = live.map(|(owner, _)| owner).collect();
+        let owners = owners.into_iter().map(Rc::from).collect();
+        (owners, places.next().is_none())
+    }
+}
