@@ -130,12 +130,12 @@ pub use multi::acquire::{ManyAnswer, MAX_KEYS};
 pub use multi::release::may_release_many;
 pub use name::{KeyId, KeyRef};
 pub use planned::{Need, Planned};
-#[cfg(test)]
 pub(crate) use read_write::may_enter;
 pub use read_write::{
     any_with_same_timeouts, is_beside_a_lock, is_read_write, is_reserved, siblings_stay,
-    timeout_name, timeout_prefix, token_name, twin_of, write_field, Name, ReadDepth, ReadWrite,
-    Reader, RwFields, RwWrite, TokenRecord, Writer, WroteBeside, MODE_FIELD, MOST_READS,
+    timeout_name, timeout_prefix, token_name, twin_of, write_field, Name, PendingRequest,
+    ReadDepth, ReadWrite, Reader, RwFields, RwWrite, TokenRecord, Writer, WroteBeside, MODE_FIELD,
+    MOST_READS,
 };
 pub use request::{Acquire, Answer, Break, Release, Released, Renew, SetIf, Wait};
 pub use resource::{Kind, Resource};

@@ -12,7 +12,9 @@ use crate::lock::exclusive::release::{held_by, matches_token};
 use crate::lock::locks::Locks;
 use crate::lock::session::bindings::Bound;
 use crate::lock::token::ONLY_DOMAIN;
-use crate::lock::{Acquire, Break, KeyRef, KeyState, Mode, Now, ReadDepth, ReadWrite, Release};
+use crate::lock::{
+    may_enter, Acquire, Break, KeyRef, KeyState, Mode, Now, OwnerId, ReadDepth, ReadWrite, Release,
+};
 
 /// A decision about a key.
 #[derive(Debug)]
@@ -114,9 +116,27 @@ impl Locks {
     pub fn depth_to_acquire(&self, key: KeyRef<'_>, mode: Mode) -> ReadDepth {
         match mode {
             Mode::Read if self.waiters.live_on(key) == 0 => ReadDepth::Own,
-            Mode::Write if self.waiters.upgrader(key).is_some() => ReadDepth::All,
             _ => ReadDepth::Two,
         }
+    }
+
+    /// The reader that waits to upgrade: an acquire of WRITE reads by name whether it still reads.
+    pub fn upgrader(&self, key: KeyRef<'_>, mode: Mode) -> Option<OwnerId> {
+        let upgrader = self.waiters.upgrader(key);
+        upgrader
+            .filter(|_| mode == Mode::Write)
+            .map(OwnerId::from_slice)
+    }
+
+    /// Whether a settling that has read this much of the lock has to read all of it: it may grant, or undo a grant.
+    pub fn must_read_all(&self, key: KeyRef<'_>, state: &KeyState, now: Now) -> bool {
+        let KeyState::ReadWrite(lock) = state else {
+            return false;
+        };
+        let first = self.waiters.first(key);
+        !lock.is_whole
+            && (self.in_flight.undone(key).is_some()
+                || first.is_some_and(|(owner, waiter)| may_enter(state, waiter.mode, owner, now)))
     }
 
     /// The content of the key after the decision, if it grants nothing.

@@ -1,12 +1,13 @@
 //! Settles keys whose state changed by other means than a command: brings each to a decision.
 
 use crate::lock::{
-    KeyId, KeyState, LockError, Locks, Mode, Now, PermitChange, Planned, Resource, SemState,
-    WaiterId,
+    KeyId, KeyState, LockError, Locks, Mode, Now, PendingRequest, PermitChange, Planned, ReadDepth,
+    Resource, SemState, WaiterId,
 };
 use crate::module::answers;
 use crate::module::apply::{apply_all_for_event, apply_for_event, decide, decide_all};
 use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::strings::OwnedStr;
 use crate::module::keyspace::beside;
 use crate::module::keyspace::count_key::CountKey;
 use crate::module::keyspace::lock_key::{name_of, LockKey};
@@ -134,16 +135,24 @@ fn settle_many(ctx: Ctx<'_>, request: WaiterId, ids: &[KeyId], now: Now) -> bool
     };
     ctx.select(first.as_ref().db);
     let names: Vec<_> = ids.iter().map(name_of).collect();
+    let asking = shell::with(|shell| shell.locks.pending_request(request));
+    let Some(asking) = asking else {
+        return true;
+    };
+    let owner = OwnedStr::new(&asking.owner);
     let open = || -> Vec<_> {
         let names = names.iter();
         names
-            .map(|name| LockKey::open(ctx, name.as_str()))
+            .map(|name| LockKey::open_for(ctx, name.as_str(), owner.as_str()))
             .collect()
     };
-    let read = |keys: &[LockKey<'_>]| -> Vec<_> { keys.iter().map(LockKey::read).collect() };
+    let read = |keys: &[LockKey<'_>]| -> Vec<_> {
+        let keys = keys.iter();
+        keys.map(|key| key.read_to(ReadDepth::Two, now)).collect()
+    };
     let mut keys = open();
     let mut states = read(&keys);
-    if let Err(error) = may_begin_all(request, &keys, &states, now) {
+    if let Err(error) = may_begin_all(&asking, &keys, &states, now) {
         let ((), fx) = decide(now, |locks, cx| locks.dismiss(request, &error, cx));
         answers::note_all(ctx, &fx);
         return true;
@@ -178,15 +187,14 @@ fn settle_many(ctx: Ctx<'_>, request: WaiterId, ids: &[KeyId], now: Now) -> bool
 
 /// Whether the sibling keys of all these locks are free for a parked request.
 fn may_begin_all(
-    request: WaiterId,
+    asking: &PendingRequest,
     keys: &[LockKey<'_>],
     states: &[KeyState],
     now: Now,
 ) -> Result<(), LockError> {
-    let asking = shell::with(|shell| shell.locks.pending_request(request));
-    let Some(asking) = asking.filter(|asking| asking.mode != Mode::Exclusive) else {
+    if asking.mode == Mode::Exclusive {
         return Ok(());
-    };
+    }
     let mut all = keys.iter().zip(states);
     all.try_for_each(|(key, state)| {
         beside::may_begin(key, state, (asking.mode, &asking.owner), now)
@@ -199,7 +207,7 @@ pub fn settle(ctx: Ctx<'_>, id: &KeyId, now: Now) -> bool {
     let name = name.as_str();
     ctx.select(id.as_ref().db);
     let mut key = LockKey::open(ctx, name);
-    let mut state = key.read();
+    let mut state = key.read_to_settle(now);
     if !beside::siblings_are_here(&key, &state) {
         return false;
     }
@@ -215,7 +223,7 @@ pub fn settle(ctx: Ctx<'_>, id: &KeyId, now: Now) -> bool {
             return false;
         }
         key = LockKey::open(ctx, name);
-        state = key.read();
+        state = key.read_to_settle(now);
     }
     let planned = match changes {
         true => Planned::Settle,

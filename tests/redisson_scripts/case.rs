@@ -67,18 +67,29 @@ impl Case {
                 calls.push(calls::of(random, next, scripts, name));
             }
         }
-        // An expired field exists until Lua reads it, or until the server looks for such fields itself: only the
-        // dataset shows the difference.
-        let fields_end = setup.iter().any(|command| command[0] == b"HPEXPIRE");
         let later = random.mostly(75, &LATER);
         Case {
             seed,
             is_read_write: read_write,
             resp3: random.percent(30),
             setup,
-            later: if fields_end { 0 } else { later },
+            later,
             in_transaction: random.percent(10),
             calls,
+        }
+    }
+
+    /// A case whose first call is of this script, on a lock in this state; some fields of it have ended.
+    pub fn with_ended_fields(seed: u64, script: usize, state: usize, scripts: &Scripts) -> Case {
+        let random = &mut Random::new(!seed);
+        Case {
+            seed,
+            is_read_write: scripts.0[script].is_read_write(),
+            resp3: false,
+            setup: states::with_ended_fields(NAMES[0], state),
+            later: 50,
+            in_transaction: random.percent(10),
+            calls: vec![calls::of(random, script, scripts, NAMES[0])],
         }
     }
 

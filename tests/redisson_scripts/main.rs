@@ -62,6 +62,34 @@ fn native_scripts_have_the_effects_of_lua_on_replicas() {
     );
 }
 
+/// Fields whose own TTL is over, of locks in several states, with every script. (On servers without such TTLs nothing
+/// ends.)
+#[test]
+fn native_scripts_have_the_effects_of_lua_on_fields_that_have_ended() {
+    const CALLS: u64 = 4;
+    let scripts = Scripts::read();
+    let mut sides = Sides::lua_and_native(&scripts, Replicas::None);
+    let mut different = Vec::new();
+    for state in 0..states::WITH_ENDED_FIELDS.len() {
+        for script in 0..scripts.0.len() {
+            let cases =
+                (0..CALLS).map(|seed| Case::with_ended_fields(seed, script, state, &scripts));
+            let found = cases
+                .into_iter()
+                .find(|case| sides.disagree_on(case).is_some());
+            different
+                .extend(found.map(|case| format!("state {state}\n{}", sides.transcript(&case))));
+        }
+    }
+    assert!(
+        different.is_empty(),
+        "{} differ: {}",
+        different.len(),
+        different.join("\n\n")
+    );
+    sides.report();
+}
+
 /// The comparison of two equal servers finds no difference.
 #[test]
 fn two_servers_with_lua_are_equal() {

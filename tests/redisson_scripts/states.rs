@@ -81,6 +81,46 @@ pub fn of_lock(random: &mut Random, name: &[u8], kind: Kind) -> Vec<Words> {
     state.commands
 }
 
+/// The fields of a lock with their values, and those of them that end before the calls.
+type Fields = (
+    &'static [(&'static str, &'static str)],
+    &'static [&'static str],
+);
+
+/// Locks with fields that end.
+pub const WITH_ENDED_FIELDS: [Fields; 9] = [
+    (&[("u:1", "1")], &["u:1"]),
+    (&[("u:1", "2"), ("#token", "t7")], &["u:1"]),
+    (&[("u:1", "1"), ("u:2", "1")], &["u:2"]),
+    (&[("u:2", "1"), ("u:1", "1")], &["u:1", "u:2"]),
+    (&[("mode", "read"), ("u:1", "1")], &["u:1"]),
+    (&[("mode", "read"), ("u:1", "1")], &["mode"]),
+    (&[("mode", "read"), ("u:1", "1"), ("u:2", "1")], &["u:2"]),
+    (&[("mode", "write"), ("u:1:write", "1")], &["u:1:write"]),
+    (
+        &[("mode", "write"), ("u:1:write", "1"), ("u:1", "1")],
+        &["u:1:write"],
+    ),
+];
+
+/// The commands that create one of [`WITH_ENDED_FIELDS`].
+pub fn with_ended_fields(name: &[u8], state: usize) -> Vec<Words> {
+    let (fields, ended) = WITH_ENDED_FIELDS[state];
+    let words = |words: &[&str]| -> Words { words.iter().map(|w| w.as_bytes().to_vec()).collect() };
+    let name = std::str::from_utf8(name).unwrap();
+    let mut commands = Vec::new();
+    for (field, value) in fields {
+        commands.push(words(&["HSET", name, field, value]));
+        let timeout = format!("{{{name}}}:{field}:rwlock_timeout:1");
+        commands.push(words(&["SET", &timeout, "1", "PX", "30000"]));
+    }
+    for field in ended {
+        commands.push(words(&["HPEXPIRE", name, "40", "FIELDS", "1", field]));
+    }
+    commands.push(words(&["PEXPIRE", name, "30000"]));
+    commands
+}
+
 impl State<'_> {
     fn command(&mut self, words: &[&[u8]]) {
         let words = words.iter().map(|word| word.to_vec());

@@ -66,7 +66,7 @@ impl Acquire<Str<'_>> {
         let mut key = LockKey::open_for(ctx, name, owner);
         key.keep(siblings);
         let now = ctx.now();
-        let state = read_write::read_to_acquire(&key, request.mode, now);
+        let state = read_write::read_to_acquire(&mut key, request.mode, now);
         beside::may_begin(&key, &state, (request.mode, request.owner), now)?;
         let view = view_for(&key, state, &Planned::Acquire(&request), now);
         let (answer, fx) = decide(now, |locks, cx| locks.acquire(&view, &request, cx));

@@ -70,10 +70,10 @@ impl<'a> AcquireMany<'a, Str<'a>> {
     }
 
     fn acquire(&self, ctx: Ctx<'_>, request: &lock::Acquire<'_>) -> Result<(), CommandError> {
-        let keys = LockKey::open_all(ctx, self.keys, self.owner);
+        let mut keys = LockKey::open_all(ctx, self.keys, self.owner);
         let now = ctx.now();
         let read = |key| read_write::read_to_acquire(key, request.mode, now);
-        let states: Vec<_> = keys.iter().map(read).collect();
+        let states: Vec<_> = keys.iter_mut().map(read).collect();
         if request.mode != Mode::Exclusive && beside::are_twins(self.keys) {
             return Err(LockError::SiblingsTaken.into());
         }

@@ -98,11 +98,15 @@ pub fn may_break(
 }
 
 /// The state of the key, read to the depth that an acquire needs.
-pub fn read_to_acquire(key: &LockKey<'_>, mode: Mode, now: Now) -> KeyState {
-    let depth = match mode {
-        Mode::Exclusive => ReadDepth::Two,
-        _ => shell::with(|shell| shell.locks.depth_to_acquire(key.id(), mode)),
+pub fn read_to_acquire(key: &mut LockKey<'_>, mode: Mode, now: Now) -> KeyState {
+    let (depth, upgrader) = match mode {
+        Mode::Exclusive => (ReadDepth::Two, None),
+        _ => shell::with(|shell| {
+            let depth = shell.locks.depth_to_acquire(key.id(), mode);
+            (depth, shell.locks.upgrader(key.id(), mode))
+        }),
     };
+    key.read_also(upgrader);
     key.read_to(depth, now)
 }
 
@@ -113,7 +117,10 @@ pub fn read_to_renew(key: &LockKey<'_>, lease: Lease, now: Now) -> KeyState {
         return state;
     };
     match lock.depth_to_renew(owner, lease.deadline(now), now) {
-        ReadDepth::All if !lock.is_whole => key.read_to(ReadDepth::All, now),
+        // The TTL of a hash with many readers stays longer instead: each reader has its own.
+        ReadDepth::All if !lock.is_whole && key.has_few_fields() => {
+            key.read_to(ReadDepth::All, now)
+        }
         _ => state,
     }
 }

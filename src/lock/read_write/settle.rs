@@ -86,9 +86,12 @@ impl Locks {
         if lock.writer.is_none() {
             self.untrack_stale_single(view, cx);
         }
+        if !lock.is_whole {
+            return;
+        }
         let readers = self.tracked.readers(view.key);
         let gone: Vec<_> = readers
-            .filter(|owner| lock.is_whole && lock.reader(owner, cx.now).is_none())
+            .filter(|owner| lock.reader(owner, cx.now).is_none())
             .cloned()
             .collect();
         for owner in gone {

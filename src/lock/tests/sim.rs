@@ -413,7 +413,7 @@ impl Sim {
 
     /// All that the keys say about a lock.
     pub fn state(&self, key: &str) -> KeyState {
-        self.keys.read(key, None, ReadDepth::All, self.now)
+        self.keys.read(key, &[], ReadDepth::All, self.now)
     }
 
     fn park(

@@ -7,7 +7,7 @@ use std::cell::{Cell, OnceCell};
 
 use redis_module::raw;
 
-use crate::lock::{HashReader, KeyId, KeyRef, WroteBeside};
+use crate::lock::{HashReader, KeyId, KeyRef, OwnerId, WroteBeside};
 use crate::module::ffi::checked::{Refused, Written};
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::fault;
@@ -23,6 +23,8 @@ pub struct LockKey<'a> {
     db: i32,
     /// The owner that the command names.
     owner: Option<Str<'a>>,
+    /// Another owner whose field is read by its name.
+    another: Option<OwnerId>,
     /// `None` for an absent key that was opened to read.
     raw: Option<RawKey<'a>>,
     /// The mode in which it was opened.
@@ -78,6 +80,7 @@ impl<'a> LockKey<'a> {
             name,
             db: ctx.db(),
             owner: None,
+            another: None,
             raw,
             mode,
             siblings: Siblings::default(),
@@ -123,6 +126,16 @@ impl<'a> LockKey<'a> {
     /// Takes over sibling names of this lock and owner that were made before the key was opened.
     pub fn keep(&mut self, siblings: Siblings) {
         self.siblings = siblings;
+    }
+
+    /// The field of this owner is to be read by its name as well.
+    pub fn read_also(&mut self, owner: Option<OwnerId>) {
+        self.another = owner;
+    }
+
+    /// Another owner whose field is read by its name.
+    pub(crate) fn another(&self) -> Option<&[u8]> {
+        self.another.as_deref()
     }
 
     /// The names of its sibling keys.

@@ -7,6 +7,10 @@ use crate::module::ffi::raw_key::RawKey;
 use crate::module::keyspace::lock_key::LockKey;
 use crate::module::keyspace::rw_read;
 use crate::module::state::constants::constants;
+use crate::module::state::shell;
+
+/// A hash with more fields is read whole only where that is needed.
+const FEW_FIELDS: usize = 200;
 
 impl LockKey<'_> {
     /// Reads the whole key.
@@ -17,6 +21,23 @@ impl LockKey<'_> {
     /// Reads the key; of a read-write lock, as much as `depth` says.
     pub fn read_to(&self, depth: ReadDepth, now: Now) -> KeyState {
         self.read_as(depth, Some(now))
+    }
+
+    /// Whether the hash has so few fields that a reading of all of it is short.
+    pub fn has_few_fields(&self) -> bool {
+        self.handle().is_none_or(|key| key.len() <= FEW_FIELDS)
+    }
+
+    /// Reads the key to settle it: whole, or of a lock with many readers no more than is needed.
+    pub fn read_to_settle(&self, now: Now) -> KeyState {
+        if self.has_few_fields() {
+            return self.read();
+        }
+        let state = self.read_to(ReadDepth::Two, now);
+        match shell::with(|shell| shell.locks.must_read_all(self.id(), &state, now)) {
+            true => self.read(),
+            false => state,
+        }
     }
 
     fn read_as(&self, depth: ReadDepth, now: Option<Now>) -> KeyState {

@@ -118,15 +118,17 @@ impl Reading<'_> {
             deadline_ms: self.handle.end_ms(),
             ..ReadWrite::default()
         };
-        // By name: the command's owner, and the writer of the token record.
+        // By name: the command's owner, the writer of the token record, a reader that waits to upgrade.
         let own = self.key.owner().map(Str::bytes);
         let recorded = self
             .token_record
             .as_ref()
             .and_then(|token_record| token_record.writer.as_deref());
-        let recorded = recorded.filter(|recorded| is_read && Some(*recorded) != own);
-        for owner in own.into_iter().chain(recorded) {
-            lock.readers.extend(self.reader_by_name(owner)?);
+        let recorded = recorded.filter(|_| is_read);
+        for owner in own.into_iter().chain(recorded).chain(self.key.another()) {
+            if lock.readers.get(owner).is_none() {
+                lock.readers.extend(self.reader_by_name(owner)?);
+            }
         }
         if is_read && self.depth == ReadDepth::Own && lock.deadline_ms.is_some() {
             lock.is_whole = fields == 1 + lock.readers.len();

@@ -16,12 +16,14 @@ const MOST_BYTES: usize = 8 << 20;
 #[derive(Debug, Default)]
 pub struct Readers {
     readers: Vec<Reader>,
+    fields: usize,
     is_odd: bool,
 }
 
 impl Readers {
     /// Adds one field with its value.
     pub fn field(&mut self, field: &[u8], value: &[u8]) {
+        self.fields += 1;
         if field == b"mode" {
             return;
         }
@@ -29,6 +31,11 @@ impl Readers {
             Some(count) => self.readers.push((field.into(), count)),
             None => self.is_odd = true,
         }
+    }
+
+    /// The number of fields.
+    pub fn fields(&self) -> usize {
+        self.fields
     }
 
     /// Whether it is certain already that there is no decision.

@@ -5,10 +5,12 @@ use redis_module::raw;
 
 use crate::module::ffi::checked::Written;
 use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::raw_key::{Fields, RawKey};
 use crate::module::keyspace::lock_key::LockKey;
 use crate::module::keyspace::replication::Replication;
 use crate::module::state::shell;
 use crate::redisson::scripts::Inner;
+use crate::redisson::server::filter;
 use crate::redisson::server::server_command::run as server;
 use crate::redisson::server::{Call, OwnedStr, Str, Surroundings};
 
@@ -34,10 +36,34 @@ pub fn kind(key: &LockKey<'_>) -> KeyKind {
     }
 }
 
-/// Whether the lock has the owner's field, whatever its value. `None`: the key is no hash.
+/// The most fields of a hash that are counted. A script takes no longer than a count of more.
+const MOST_COUNTED: usize = 32;
+
+struct Count(usize);
+
+impl Fields for Count {
+    fn field(&mut self, _field: &[u8], _value: &[u8]) {
+        self.0 += 1;
+    }
+}
+
+/// The value of a field. `None`: the field may be there with a TTL of its own that is over. A script that reads such a
+/// field deletes it; a module sees no field.
+pub fn field(handle: &RawKey<'_>, name: Str<'_>) -> Option<Option<OwnedStr>> {
+    let value = handle.field(name);
+    if value.is_some() || !filter::fields_may_end() {
+        return Some(value);
+    }
+    // The server counts such fields until it removes them, but shows them to no module.
+    let (fields, mut shown) = (handle.len(), Count(0));
+    let all_are_shown = fields <= MOST_COUNTED && handle.scan(&mut shown, |_| true);
+    (all_are_shown && shown.0 == fields).then_some(None)
+}
+
+/// Whether the lock has the owner's field, whatever its value. `None`: the key is no hash, or the field may have ended.
 pub fn has_field(key: &LockKey<'_>, owner: Str<'_>) -> Option<bool> {
     match (kind(key), key.handle()) {
-        (KeyKind::Hash, Some(handle)) => Some(handle.field(owner).is_some()),
+        (KeyKind::Hash, Some(handle)) => Some(field(handle, owner)?.is_some()),
         (KeyKind::Other, _) => None,
         _ => Some(false),
     }

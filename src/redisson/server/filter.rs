@@ -7,7 +7,7 @@ use redis_module::raw;
 
 use crate::module::ffi::api::api;
 use crate::module::ffi::checked::fallible;
-use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::ctx::{server_version, Ctx};
 use crate::module::ffi::main_thread::MainThread;
 use crate::module::ffi::{guard, log};
 use crate::module::state::settings;
@@ -25,6 +25,8 @@ pub struct State {
     /// Whether it has renamed any command since the module was loaded. This counts only while the filter is registered;
     /// after a new registration it counts again, since a transaction that began before may still be open.
     has_renamed: bool,
+    /// Whether fields of a hash may have a TTL of their own on this server.
+    fields_may_end: bool,
     /// The texts seen so far, by index in the table. A byte-for-byte comparison takes less time than a SHA1.
     texts: Vec<(usize, Box<[u8]>)>,
 }
@@ -69,7 +71,24 @@ pub fn follow_setting(ctx: Ctx<'_>) {
         }
         (_, handle) => handle,
     };
-    STATE.with(|state| state.handle = handle);
+    let fields_may_end = handle.is_some() && have_fields_ttls(ctx);
+    STATE.with(|state| {
+        state.handle = handle;
+        state.fields_may_end = fields_may_end;
+    });
+}
+
+/// Whether the server has HPEXPIRE.
+fn have_fields_ttls(ctx: Ctx<'_>) -> bool {
+    const REDIS_SINCE: i32 = 0x07_04_00;
+    const VALKEY_SINCE: i32 = 0x09_00_00;
+    let version = server_version();
+    version >= REDIS_SINCE && (version >= VALKEY_SINCE || !ctx.is_valkey())
+}
+
+/// Whether fields of a hash may have a TTL of their own on this server.
+pub fn fields_may_end() -> bool {
+    STATE.with(|state| state.fields_may_end)
 }
 
 /// Whether the filter is registered and commands that it has renamed may still be pending.

@@ -18,7 +18,7 @@ use crate::redisson::scripts::read_write::{
 };
 use crate::redisson::scripts::readers::{own_timeout, timeout_of, Reader, Readers};
 use crate::redisson::scripts::{time_to_live, Inner};
-use crate::redisson::server::effects::count;
+use crate::redisson::server::effects::{count, field};
 use crate::redisson::server::permission::may_also;
 use crate::redisson::server::server_command::run as server;
 use crate::redisson::server::write_lock::{lock_of, set_mode, Answer};
@@ -44,7 +44,7 @@ pub fn acquire(
     let left_ms = time_to_live(key.handle().and_then(RawKey::end_ms), now_ms)?;
     let lock = lock_of(&key, owner)?;
     let is_writer = match lock {
-        Lock::Held(Mode::Write, _) => key.handle()?.field(writer).is_some(),
+        Lock::Held(Mode::Write, _) => field(key.handle()?, writer)?.is_some(),
         _ => false,
     };
     let decided = read_acquire(lock, is_writer, lease.bytes(), left_ms, now_ms, shortens)?;
@@ -107,9 +107,12 @@ pub fn unlock(ctx: Ctx<'_>, call: &Call<'_>, form: Form) -> Option<Reply> {
             };
         }
     };
-    let mut readers = Readers::default();
-    key.handle()?
-        .scan(&mut readers, |readers| !readers.are_undecidable());
+    let (handle, mut readers) = (key.handle()?, Readers::default());
+    handle.scan(&mut readers, |readers| !readers.are_undecidable());
+    if readers.fields() < handle.len() {
+        // Of the rest the TTL of their own is over: the script counts them.
+        return None;
+    }
     drop(key);
     let readers = readers.without_one(owner.bytes(), all.bytes())?;
     let ended = OwnedStr::new(&own_timeout(own.bytes(), holds));

@@ -15,8 +15,8 @@ use crate::redisson::scripts::{
     acquire, lease_end, own_count, time_to_live, unlock, Acquire, Held, Inner, RLock, Unlock,
 };
 use crate::redisson::server::effects::{
-    count, has_field, kind, made, notify_latch, prolong, prolong_counted, write_latch, KeyKind,
-    Latch, Message,
+    count, field, has_field, kind, made, notify_latch, prolong, prolong_counted, write_latch,
+    KeyKind, Latch, Message,
 };
 use crate::redisson::server::{Call, Reply, Str, Surroundings};
 
@@ -288,7 +288,7 @@ fn force(ctx: Ctx<'_>, call: &Call<'_>, publisher: Inner, around: Surroundings) 
 /// The state of the lock as the script reads it.
 pub(crate) fn held(key: &LockKey<'_>, owner: Str<'_>) -> Option<Held> {
     match (kind(key), key.handle()) {
-        (KeyKind::Hash, Some(handle)) => match handle.field(owner) {
+        (KeyKind::Hash, Some(handle)) => match field(handle, owner)? {
             Some(count) => own_count(count.as_str().bytes()).map(Held::Own),
             None => Some(Held::Other),
         },

@@ -11,7 +11,7 @@ use crate::redisson::scripts::read_write::{
     is_plain_count, mode, write_acquire, write_unlock, Form, Give, Lock, Mode, Take,
 };
 use crate::redisson::scripts::{lease_end, time_to_live, Inner};
-use crate::redisson::server::effects::{count, kind, KeyKind, Latch};
+use crate::redisson::server::effects::{count, field, kind, KeyKind, Latch};
 use crate::redisson::server::server_command::run as server;
 use crate::redisson::server::{Call, OwnedStr, Reply, Str, Surroundings};
 
@@ -86,7 +86,8 @@ pub(crate) fn force(ctx: Ctx<'_>, call: &Call<'_>, wanted: Mode, form: Form) -> 
         KeyKind::Absent => false,
         KeyKind::Other => return None,
         KeyKind::Hash => {
-            mode_of(&key).is_some_and(|found| found.as_str().bytes() == text_of(wanted))
+            let found = field(key.handle()?, OwnedStr::new(b"mode").as_str())?;
+            found.is_some_and(|found| found.as_str().bytes() == text_of(wanted))
         }
     };
     drop(key);
@@ -184,8 +185,9 @@ impl Open<'_> {
 pub(crate) fn lock_of(key: &LockKey<'_>, owner: Str<'_>) -> Option<Lock> {
     match (kind(key), key.handle()) {
         (KeyKind::Hash, Some(handle)) => {
-            let mode = mode(mode_of(key)?.as_str().bytes())?;
-            let own = match handle.field(owner) {
+            let found = handle.field(OwnedStr::new(b"mode").as_str())?;
+            let mode = mode(found.as_str().bytes())?;
+            let own = match field(handle, owner)? {
                 Some(count) => Some(is_plain_count(count.as_str().bytes())?),
                 None => None,
             };
@@ -194,10 +196,6 @@ pub(crate) fn lock_of(key: &LockKey<'_>, owner: Str<'_>) -> Option<Lock> {
         (KeyKind::Other, _) => None,
         _ => Some(Lock::Free),
     }
-}
-
-fn mode_of(key: &LockKey<'_>) -> Option<OwnedStr> {
-    key.handle()?.field(OwnedStr::new(b"mode").as_str())
 }
 
 fn text_of(mode: Mode) -> &'static [u8] {

@@ -137,7 +137,8 @@ impl Keyspace {
 
     // ---- reading, as the shell does ----
 
-    pub fn read(&self, key: &str, owner: Option<&str>, depth: ReadDepth, now: Now) -> KeyState {
+    /// The fields of these owners are read by their names.
+    pub fn read(&self, key: &str, owners: &[&str], depth: ReadDepth, now: Now) -> KeyState {
         let Some((value, end)) = self.keys.get(key) else {
             return KeyState::Absent;
         };
@@ -152,7 +153,7 @@ impl Keyspace {
             }
             return reader.finish(*end);
         }
-        let lock = self.read_shared(key, owner, depth, now);
+        let lock = self.read_shared(key, owners, depth, now);
         match lock.filter(|lock| lock.is_plausible(now)) {
             Some(lock) => KeyState::ReadWrite(Box::new(lock)),
             None => KeyState::OtherHash,
@@ -162,7 +163,7 @@ impl Keyspace {
     fn read_shared(
         &self,
         key: &str,
-        owner: Option<&str>,
+        owners: &[&str],
         depth: ReadDepth,
         now: Now,
     ) -> Option<ReadWrite> {
@@ -190,7 +191,7 @@ impl Keyspace {
         };
         let (mut living, mut all_ends) = (0, Vec::new());
         for (name, count) in readers {
-            let by_name = owner.is_some_and(|owner| name[..] == *owner.as_bytes())
+            let by_name = owners.iter().any(|owner| name[..] == *owner.as_bytes())
                 || (lock.writer.is_none() && recorded.as_ref() == Some(&name));
             let is_enough = match depth {
                 ReadDepth::Own => true,

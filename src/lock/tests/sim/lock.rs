@@ -9,7 +9,7 @@ use crate::lock::{
 };
 
 /// What is read of a key, and for which decision: the owner, the depth, the decision.
-type Asked<'a> = (Option<&'a str>, ReadDepth, &'a Planned<'a>);
+type Asked<'a> = (&'a [&'a str], ReadDepth, &'a Planned<'a>);
 
 impl Sim {
     pub fn acquire(
@@ -34,7 +34,10 @@ impl Sim {
             client: self.client(conn),
         };
         let depth = self.locks.depth_to_acquire(key_ref(key), mode);
-        let asked = (Some(owner), depth, &Planned::Acquire(&req));
+        let upgrader = self.locks.upgrader(key_ref(key), mode);
+        let upgrader = upgrader.map(|owner| String::from_utf8(owner.to_vec()).unwrap());
+        let owners = [owner, upgrader.as_deref().unwrap_or(owner)];
+        let asked = (&owners[..], depth, &Planned::Acquire(&req));
         let (answer, fx, rest) =
             self.ask(key, asked, |locks, view, cx| locks.acquire(view, &req, cx));
         if let Ok(Answer::Parked(id)) = answer {
@@ -58,7 +61,7 @@ impl Sim {
             all,
             token,
         };
-        let asked = (Some(owner), ReadDepth::Two, &Planned::Release(&req));
+        let asked = (&[owner][..], ReadDepth::Two, &Planned::Release(&req));
         self.command(key, asked, |locks, view, cx| locks.release(view, &req, cx))
     }
 
@@ -76,7 +79,7 @@ impl Sim {
             names_lease: matches!(terms, Terms::Named(_)),
             token,
         };
-        let depth = match self.keys.read(key, Some(owner), ReadDepth::Two, self.now) {
+        let depth = match self.keys.read(key, &[owner], ReadDepth::Two, self.now) {
             KeyState::ReadWrite(lock) if !lock.is_whole => {
                 lock.depth_to_renew(owner.as_bytes(), req.lease.deadline(self.now), self.now)
             }
@@ -86,7 +89,7 @@ impl Sim {
             ReadDepth::Own => ReadDepth::Two,
             depth => depth,
         };
-        let asked = (Some(owner), depth, &Planned::Renew);
+        let asked = (&[owner][..], depth, &Planned::Renew);
         self.command(key, asked, |locks, view, cx| locks.renew(view, &req, cx))
     }
 
@@ -97,7 +100,7 @@ impl Sim {
         purge: bool,
     ) -> Result<bool, LockError> {
         let req = Break { token, purge };
-        let asked = (None, ReadDepth::All, &Planned::Break(req));
+        let asked = (&[][..], ReadDepth::All, &Planned::Break(req));
         self.command(key, asked, |locks, view, cx| {
             locks.break_lock(view, req, cx)
         })
@@ -111,10 +114,14 @@ impl Sim {
             true => Planned::Settle,
             false => Planned::Nothing,
         };
-        let settled = self.command(key, (None, ReadDepth::All, &planned), |locks, view, cx| {
-            locks.settle(view, cx);
-            Ok(())
-        });
+        let settled = self.command(
+            key,
+            (&[][..], ReadDepth::All, &planned),
+            |locks, view, cx| {
+                locks.settle(view, cx);
+                Ok(())
+            },
+        );
         settled.unwrap();
         may_change
     }
@@ -127,7 +134,8 @@ impl Sim {
         serve: impl FnOnce(&mut Locks, &View<'_>, &Bound, &mut Cx<'_>),
     ) {
         let owner = text(&bound.owner);
-        let asked = (Some(&owner[..]), depth, planned);
+        let owners = [&owner[..]];
+        let asked = (&owners[..], depth, planned);
         let done = self.command(&name_of(&bound.key), asked, |locks, view, cx| {
             serve(locks, view, bound, cx);
             Ok(())
@@ -177,10 +185,10 @@ impl Sim {
     pub(super) fn view<'k>(
         &mut self,
         key: &'k str,
-        (owner, depth, planned): Asked<'_>,
+        (owners, depth, planned): Asked<'_>,
     ) -> View<'k> {
         let domain = self.learnt_domain(key);
-        let state = self.keys.read(key, owner, depth, self.now);
+        let state = self.keys.read(key, owners, depth, self.now);
         let need = self.locks.need(key_ref(key), &state, planned, self.now);
         if need == Need::Token && self.may_grant {
             self.ask_tickets(Resource::Lock, key_ref(key));

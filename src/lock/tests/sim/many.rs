@@ -149,7 +149,7 @@ impl Sim {
     ) -> (Result<T, LockError>, Vec<Effects>, Vec<Rest>) {
         let views: Vec<_> = keys
             .iter()
-            .map(|key| self.view(key, (None, ReadDepth::All, planned)))
+            .map(|key| self.view(key, (&[][..], ReadDepth::All, planned)))
             .collect();
         let rest = |view| Rest::before(&self.locks, view, planned, self.now);
         let rests = views.iter().map(rest).collect();
