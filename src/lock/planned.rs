@@ -13,7 +13,7 @@ use crate::lock::locks::Locks;
 use crate::lock::session::bindings::Bound;
 use crate::lock::token::ONLY_DOMAIN;
 use crate::lock::{
-    may_enter, Acquire, Break, KeyRef, KeyState, Mode, Now, OwnerId, ReadDepth, ReadWrite, Release,
+    may_enter, Acquire, Break, KeyRef, KeyState, Mode, Now, ReadDepth, ReadWrite, Release,
 };
 
 /// A decision about a key.
@@ -121,11 +121,9 @@ impl Locks {
     }
 
     /// The reader that waits to upgrade: an acquire of WRITE reads by name whether it still reads.
-    pub fn upgrader(&self, key: KeyRef<'_>, mode: Mode) -> Option<OwnerId> {
+    pub fn upgrader(&self, key: KeyRef<'_>, mode: Mode) -> Option<Box<[u8]>> {
         let upgrader = self.waiters.upgrader(key);
-        upgrader
-            .filter(|_| mode == Mode::Write)
-            .map(OwnerId::from_slice)
+        upgrader.filter(|_| mode == Mode::Write).map(Box::from)
     }
 
     /// Whether a settling that has read this much of the lock has to read all of it: it may grant, or undo a grant.

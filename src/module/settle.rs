@@ -95,7 +95,7 @@ pub fn verify_parked(ctx: Ctx<'_>, now: Now, in_time: impl Fn() -> bool) {
             let Some(question) = question else { break };
             ctx.select(question.key.as_ref().db);
             let name = name_of(&question.key);
-            let key = LockKey::peek(ctx, name.as_str(), None);
+            let key = LockKey::open(ctx, name.as_str());
             check.learn(rw_read::find_readers(&key, &question, now));
         }
         if !in_time() {

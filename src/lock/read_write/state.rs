@@ -18,8 +18,7 @@ pub enum ReadDepth {
     /// The holds of the requesting owner, as far as needed to see whether it is unexpired.
     Own,
     /// The whole lease of the requesting owner; of the others as many as it takes to find two unexpired ones: one
-    /// excludes a writer, two exclude a reader that waits to upgrade. (An acquire reads a reader that waits to upgrade by
-    /// name, too.)
+    /// excludes a writer, two exclude a reader that waits to upgrade. (An acquire reads such a reader by name, too.)
     Two,
     /// Every reader, with the whole lease of each.
     All,

@@ -14,7 +14,7 @@ use crate::lock::tests::sim::key_ref;
 use crate::lock::wait::deadlock::{
     self, may_be_waited_for, Caller, ReadNow, Verdict, Visits, WantedKey, MAX_VISITS,
 };
-use crate::lock::wait::index::Holders;
+use crate::lock::wait::index::{Holders, MOST_READERS};
 use crate::lock::wait::request::Waiter;
 use crate::lock::wait::waiters::Waiters;
 use crate::lock::{Cx, Effects, Mode, Now, ReadWrite, Reader, WaiterId};
@@ -292,6 +292,50 @@ fn search(waiters: &Waiters, caller: &Caller<'_>, now: Now) -> Verdict {
     deadlock::search(waiters, caller, &ReadNow::default(), &mut visits, now)
 }
 
+/// The search with locks whose readers were not recorded, but read by name: those that wait or search.
+fn search_by_name(waiters: &mut Waiters, scene: &Scene, caller: &Caller<'_>) -> Verdict {
+    let mut read = ReadNow::default();
+    for (name, held) in NAMES
+        .iter()
+        .zip(&scene.held)
+        .filter(|(_, held)| held.shared)
+    {
+        let key = key_ref(name);
+        let mut found = holders(held);
+        let waits = |owner: &[u8]| waiters.places.of_owner(owner).next().is_some();
+        found
+            .owners
+            .retain(|(owner, _)| waits(owner) || **owner == *caller.owner);
+        read.holders.insert(key.to_id(), (found, true));
+        let unread = Holders {
+            shared: true,
+            is_partial: true,
+            ..Holders::default()
+        };
+        waiters.set_holders_for_test(key, unread);
+    }
+    let unread = |want: &WantedKey<'_>| Holders {
+        is_partial: want.holders.shared,
+        ..want.holders.clone()
+    };
+    let wants = caller.wants.iter().map(|want| WantedKey {
+        holders: unread(want),
+        ..want.clone()
+    });
+    let wants: Vec<_> = wants.collect();
+    let caller = Caller {
+        wants: &wants,
+        ..*caller
+    };
+    deadlock::search(
+        waiters,
+        &caller,
+        &read,
+        &mut Visits::for_keys(wants.len()),
+        NOW,
+    )
+}
+
 /// Answers whether there was a cycle.
 fn play(scene: &Scene) -> bool {
     let mut waiters = Waiters::default();
@@ -334,6 +378,11 @@ fn play(scene: &Scene) -> bool {
         replaces: &former.requests,
     };
     let verdict = search(&waiters, &asked, NOW);
+    let read = search_by_name(&mut waiters, scene, &asked);
+    assert!(
+        std::mem::discriminant(&read) == std::mem::discriminant(&verdict),
+        "{read:?}, not {verdict:?}"
+    );
     let is_in_the_way = may_be_waited_for(&waiters, &asked, &KeyMap::default(), NOW);
     let number = scene.requests.len();
     plain.park(number, caller);
@@ -490,6 +539,108 @@ fn a_chain_is_followed_so_far_and_no_further() {
     };
     assert!(is_found(MAX_VISITS / VISITS_OF_A_WAIT - 10));
     assert!(!is_found(MAX_VISITS / VISITS_OF_A_WAIT + 10));
+}
+
+/// Graphs in which every step leads to many others: owners that wait for many keys, queues of many such owners, locks
+/// with as many readers as are recorded, writers that are readers, a request for many keys.
+fn thicket(size: usize) -> (Waiters, Vec<String>) {
+    let mut waiters = Waiters::default();
+    let names: Vec<String> = (0..size).map(|i| format!("lock:{i}")).collect();
+    let owners: Vec<String> = (0..size).map(|i| format!("owner:{i}")).collect();
+    let mut park = |number: usize, owner: usize, name: &str, mode| {
+        let (owner, waiter) = (owners[owner % size].as_bytes(), waiter(number, mode));
+        waiters.park(
+            key_ref(name),
+            owner,
+            waiter,
+            &mut Cx::new(NOW, &mut Effects::new()),
+        );
+    };
+    for i in 0..size {
+        // All in the queue of the first two keys, and each in two more.
+        for (at, key) in [0, 1, i, i + 1].into_iter().enumerate() {
+            let mode = if (i + at) % 3 == 0 {
+                Mode::Read
+            } else {
+                Mode::Write
+            };
+            park(4 * i + at, i, &names[key % size], mode);
+        }
+    }
+    for (i, name) in names.iter().enumerate() {
+        let readers = (0..MOST_READERS).map(|n| Reader {
+            owner: owners[(i * 7 + n) % size].as_bytes().into(),
+            count: 1,
+            first_ms: 0,
+            until_ms: NOW.wall_ms + 1,
+        });
+        let lock = ReadWrite {
+            readers: readers.collect(),
+            is_whole: true,
+            ..ReadWrite::default()
+        };
+        waiters.set_holders_for_test(key_ref(name), Holders::of_shared(&lock, NOW));
+    }
+    waiters.forget_unsettled();
+    (waiters, names)
+}
+
+/// A search looks at a limited number of places, whatever the graph, and so does the test before it.
+#[test]
+fn the_places_that_a_search_looks_at_do_not_grow_with_the_graph() {
+    for size in [200, 20_000] {
+        let (waiters, names) = thicket(size);
+        for keys in [1, 100] {
+            let holders = Holders::alone(b"owner:7".as_slice().into());
+            let wants = names[..keys].iter().map(|name| WantedKey {
+                key: key_ref(name),
+                place: None,
+                holders: holders.clone(),
+            });
+            let wants: Vec<_> = wants.collect();
+            for mode in [Mode::Read, Mode::Write] {
+                let caller = Caller {
+                    owner: b"new",
+                    mode,
+                    wants: &wants,
+                    replaces: &[],
+                };
+                waiters.places.looks.set(0);
+                let verdict = search(&waiters, &caller, NOW);
+                assert!(size == 200 || verdict == Verdict::Cut, "{verdict:?}");
+                may_be_waited_for(&waiters, &caller, &KeyMap::default(), NOW);
+                let (looks, most) = (waiters.places.looks.get(), 2 * (MAX_VISITS + keys));
+                assert!(looks <= most, "{looks} of {most}, {size} owners");
+            }
+        }
+    }
+}
+
+/// More readers than are recorded are none, and not all are known.
+#[test]
+fn the_readers_of_a_lock_are_recorded_only_where_they_are_few() {
+    for (count, recorded) in [
+        (MOST_READERS, MOST_READERS),
+        (MOST_READERS + 1, 0),
+        (50_000, 0),
+    ] {
+        let readers = (0..count).map(|n| Reader {
+            owner: n.to_string().as_bytes().into(),
+            count: 1,
+            first_ms: 0,
+            until_ms: NOW.wall_ms + 1,
+        });
+        let lock = ReadWrite {
+            readers: readers.collect(),
+            is_whole: true,
+            ..ReadWrite::default()
+        };
+        let holders = Holders::of_shared(&lock, NOW);
+        assert_eq!(
+            (holders.owners.len(), holders.is_partial),
+            (recorded, recorded == 0)
+        );
+    }
 }
 
 /// The cost of a search along a chain of owners, each of which waits for the next:

@@ -291,7 +291,11 @@ impl<'a> Search<'a> {
         if holds && !(holders.shared && wait.mode == Mode::Write) {
             return false;
         }
-        self.is_cut |= is_cut;
+        if is_cut {
+            // It is not known whether the owner that waits is a reader: it waits for the others in any case.
+            self.is_cut = true;
+            return wait.mode != Mode::Read && self.find_all(holders, wait, from);
+        }
         if holders.is_partial {
             self.unread.insert(wait.key.to_id());
         }
@@ -467,51 +471,4 @@ impl Locks {
             verdict => self.judge(&verdict).map(|()| false),
         }
     }
-
-    /// Counts the result of the last search for a request.
-    ///
-    /// # Errors
-    /// [`LockError::Deadlock`]
-    pub(super) fn judge(&mut self, verdict: &Verdict) -> Result<(), LockError> {
-        match verdict {
-            Verdict::Clear | Verdict::Uncertain { .. } => Ok(()),
-            Verdict::Cut => {
-                self.stats.deadlock_searches_cut += 1;
-                Ok(())
-            }
-            Verdict::Cycle(keys) => {
-                self.stats.deadlocks += 1;
-                Err(LockError::Deadlock(described(keys).into()))
-            }
-        }
-    }
-}
-
-/// Keys named in an error text: as many as one line of the protocol can take.
-const NAMED: usize = 8;
-
-/// Bytes of each name.
-const NAME_LEN: usize = 64;
-
-/// The keys of a cycle as text for one line of the protocol: quoted, bytes other than printable ASCII escaped, long
-/// names cut.
-fn described(keys: &[Vec<u8>]) -> String {
-    let mut text = String::new();
-    for key in keys.iter().take(NAMED) {
-        if !text.is_empty() {
-            text.push_str(", ");
-        }
-        text.push('"');
-        for byte in key.iter().take(NAME_LEN) {
-            text.extend(std::ascii::escape_default(*byte).map(char::from));
-        }
-        text.push('"');
-        if key.len() > NAME_LEN {
-            text.push_str("...");
-        }
-    }
-    if keys.len() > NAMED {
-        text.push_str(&format!(" and {} more", keys.len() - NAMED));
-    }
-    text
 }

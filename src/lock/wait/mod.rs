@@ -5,8 +5,8 @@
 //! [`slot_table`] and [`deadlines`]), [`queue`] orders those of one key, [`multi_key`] takes places at several keys.
 //! [`ticket`] and [`hearing`] have what is special of waiters that block no client, [`next`] finds the next to
 //! grant and [`passed`] bounds how far it looks, [`outcome`] and [`ending`] end waits, [`due`] and [`unsettled`]
-//! say what comes next and when, [`index`] and [`holders`] record what [`deadlock`] searches, and [`verify`] searches again
-//! what was uncertain.
+//! say what comes next and when, [`index`] and [`holders`] record what [`deadlock`] searches, and [`verify`] searches
+//! again what was uncertain.
 
 pub(crate) mod arena;
 pub(crate) mod deadlines;

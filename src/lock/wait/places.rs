@@ -36,6 +36,9 @@ pub(crate) struct Places {
     live: usize,
     live_tickets: usize,
     secret: Secret,
+    /// How often a place was looked at.
+    #[cfg(test)]
+    pub looks: std::cell::Cell<usize>,
 }
 
 impl Places {
@@ -84,6 +87,8 @@ impl Places {
 
     /// A place, live or empty.
     pub(super) fn get(&self, id: PlaceId) -> Option<&Place> {
+        #[cfg(test)]
+        self.looks.set(self.looks.get() + 1);
         self.arena.get(id.slot).filter(|place| place.seq == id.seq)
     }
 

@@ -17,7 +17,7 @@ use crate::lock::wait::deadlock::{
 };
 use crate::lock::wait::index::Holders;
 use crate::lock::wait::waiters::Waiters;
-use crate::lock::{KeyId, OwnerId, WaiterId};
+use crate::lock::{KeyId, LockError, OwnerId, WaiterId};
 
 /// The reading of one key of the server takes as long as so many visits.
 const VISITS_PER_READ: usize = 4;
@@ -196,6 +196,24 @@ impl Locks {
         }
         None
     }
+
+    /// Counts the result of the last search for a request.
+    ///
+    /// # Errors
+    /// [`LockError::Deadlock`]
+    pub(super) fn judge(&mut self, verdict: &Verdict) -> Result<(), LockError> {
+        match verdict {
+            Verdict::Clear | Verdict::Uncertain { .. } => Ok(()),
+            Verdict::Cut => {
+                self.stats.deadlock_searches_cut += 1;
+                Ok(())
+            }
+            Verdict::Cycle(keys) => {
+                self.stats.deadlocks += 1;
+                Err(LockError::Deadlock(described(keys).into()))
+            }
+        }
+    }
 }
 
 impl Waiters {
@@ -216,4 +234,33 @@ impl Waiters {
         let owners = owners.into_iter().map(Rc::from).collect();
         (owners, places.next().is_none())
     }
+}
+
+/// Keys named in an error text: as many as one line of the protocol can take.
+const NAMED: usize = 8;
+
+/// Bytes of each name.
+const NAME_LEN: usize = 64;
+
+/// The keys of a cycle as text for one line of the protocol: quoted, bytes other than printable ASCII escaped, long
+/// names cut.
+fn described(keys: &[Vec<u8>]) -> String {
+    let mut text = String::new();
+    for key in keys.iter().take(NAMED) {
+        if !text.is_empty() {
+            text.push_str(", ");
+        }
+        text.push('"');
+        for byte in key.iter().take(NAME_LEN) {
+            text.extend(std::ascii::escape_default(*byte).map(char::from));
+        }
+        text.push('"');
+        if key.len() > NAME_LEN {
+            text.push_str("...");
+        }
+    }
+    if keys.len() > NAMED {
+        text.push_str(&format!(" and {} more", keys.len() - NAMED));
+    }
+    text
 }

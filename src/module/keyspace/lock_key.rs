@@ -7,7 +7,7 @@ use std::cell::{Cell, OnceCell};
 
 use redis_module::raw;
 
-use crate::lock::{HashReader, KeyId, KeyRef, OwnerId, WroteBeside};
+use crate::lock::{HashReader, KeyId, KeyRef, WroteBeside};
 use crate::module::ffi::checked::{Refused, Written};
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::fault;
@@ -24,7 +24,7 @@ pub struct LockKey<'a> {
     /// The owner that the command names.
     owner: Option<Str<'a>>,
     /// Another owner whose field is read by its name.
-    another: Option<OwnerId>,
+    another: Option<Box<[u8]>>,
     /// `None` for an absent key that was opened to read.
     raw: Option<RawKey<'a>>,
     /// The mode in which it was opened.
@@ -129,7 +129,7 @@ impl<'a> LockKey<'a> {
     }
 
     /// The field of this owner is to be read by its name as well.
-    pub fn read_also(&mut self, owner: Option<OwnerId>) {
+    pub fn read_also(&mut self, owner: Option<Box<[u8]>>) {
         self.another = owner;
     }
 

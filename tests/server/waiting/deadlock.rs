@@ -216,21 +216,28 @@ fn crowd() -> (TestServer, Conn) {
     (server, c)
 }
 
-/// The event of this request and the end of its tick read fewer timeouts of readers than the crowd has. Returns the
-/// connection of the request, which is parked or answered.
+/// The event of this request, which is parked, and the end of its tick read fewer timeouts of readers than the crowd
+/// has.
 fn reads_little(server: &TestServer, line: &str) -> Conn {
+    let mut asks = server.conn();
+    let parked = server.stat("waits_parked");
+    read_little(server, || {
+        asks.send_line(line);
+        wait_for("a parked request", || server.stat("waits_parked") > parked);
+    });
+    asks
+}
+
+/// What happens meanwhile reads fewer timeouts of readers than the crowd has.
+fn read_little(server: &TestServer, happens: impl FnOnce()) {
     let mut c = server.conn();
     let fault = format!("LOCK.FAULT API RedisModule_StringDMA {}", CROWD / 2);
     assert_eq!(c.line(&fault).text(), "OK");
-    let mut asks = server.conn();
-    let served = server.stat("waits_parked");
-    asks.send_line(line);
-    wait_for("a parked request", || server.stat("waits_parked") > served);
+    happens();
     // The tick of the request is over.
     c.line("PING");
     c.line("LOCK.FAULT none");
-    assert!(!server.log().contains("injected fault"), "{line}");
-    asks
+    assert!(!server.log().contains("injected fault"));
 }
 
 #[test]
@@ -279,4 +286,26 @@ fn a_search_that_is_cut_is_counted() {
     // A request for whose owner no request waits is not searched for.
     let _z = reads_little(&server, "LOCK.ACQUIRE l z BLOCK 0");
     assert_eq!(server.stat("deadlock_searches_cut"), 1);
+}
+
+/// Requests beside a lock with many readers, and changes of it, that need not read each of them.
+#[test]
+fn no_request_at_a_lock_with_many_readers_reads_them_all() {
+    let (server, mut c) = crowd();
+    let several = reads_little(&server, "LOCK.MACQUIRE 2 k m x WRITE BLOCK 0");
+    drop(several);
+    server.wait_for_waiters(0);
+    // The longest lease becomes shorter.
+    c.line("LOCK.RENEW k r1 PX 700000");
+    read_little(&server, || {
+        assert_eq!(c.line("LOCK.RENEW k r1 PX 600000").int(), 1)
+    });
+    let _upgrade = reads_little(&server, "LOCK.ACQUIRE k r1 WRITE BLOCK 0");
+    let _write = reads_little(&server, "LOCK.ACQUIRE k x WRITE BLOCK 0");
+    let mut second = server.conn();
+    let error = second.line("LOCK.ACQUIRE k r2 WRITE BLOCK 0").error();
+    assert!(error.starts_with("DEADLOCK"), "{error}");
+    // Settled at the end of the tick.
+    read_little(&server, || assert_eq!(c.line("PEXPIRE k 500000").int(), 1));
+    assert_eq!(c.line("LOCK.BREAK k").int(), 1);
 }
