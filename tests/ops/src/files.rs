@@ -46,13 +46,41 @@ pub fn queries(dashboard: &Value) -> Vec<Query> {
     queries
 }
 
-/// The metrics of the module that a text names, less the `redis_` before them.
+/// The metrics of the module that a text names.
 pub fn named(text: &str) -> BTreeSet<String> {
     let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let words = text.split(|c| !is_part(c));
-    let names = words.filter_map(|word| word.strip_prefix("redis_"));
-    let ours = names.filter(|name| name.starts_with("lock_") && *name != "lock_");
+    let ours = words.filter(|name| name.starts_with("redis_lock_") && *name != "redis_lock_");
     ours.map(ToString::to_string).collect()
+}
+
+/// The name that a figure of `INFO lock` has in Prometheus, with the bound of a histogram's bucket: in seconds, and a
+/// counter ends with `_total`. The gauges are those of the first table of `INFO lock` in docs/COMMANDS.md.
+pub fn metric(field: &str, gauges: &BTreeSet<String>) -> (String, Option<String>) {
+    if let Some((name, bound)) = field.split_once("_ms_le_") {
+        let seconds = bound
+            .parse()
+            .map(|ms: u32| (f64::from(ms) / 1_000.0).to_string());
+        let bound = seconds.unwrap_or_else(|_| "+Inf".into());
+        return (format!("redis_{name}_seconds_bucket"), Some(bound));
+    }
+    let ending = if field.contains("_ms") || gauges.contains(field) {
+        ""
+    } else {
+        "_total"
+    };
+    let name = field.replace("_ms", "_seconds");
+    (format!("redis_{name}{ending}"), None)
+}
+
+/// The gauges of docs/COMMANDS.md.
+pub fn gauges() -> BTreeSet<String> {
+    let page = page::text("docs/COMMANDS.md");
+    let section = page.split("\n## INFO lock\n").nth(1).expect("INFO lock");
+    let table = section.split("Counters since").next().unwrap_or_default();
+    let cells = table.lines().filter_map(|line| line.split('|').nth(1));
+    let names = cells.flat_map(|cell| cell.split('`').skip(1).step_by(2));
+    names.map(|name| format!("lock_{name}")).collect()
 }
 
 /// The script in `telegraf.conf`.
@@ -140,10 +168,16 @@ mod tests {
             let quiet = |text: &&&str| text.trim_start().starts_with("exp_alerts: []");
             let silent = after.iter().filter(quiet).count();
             assert!(silent > 0 && silent < after.len(), "{alert}");
+            let anchor = alert.to_lowercase();
             assert!(
-                operations.contains(&format!("`{alert}`")),
+                operations.contains(&format!("<a id=\"{anchor}\"></a>`{alert}`")),
                 "{alert} in docs/OPERATIONS.md"
             );
+            let rule = rules.split(&format!("- alert: {alert}\n")).nth(1);
+            let rule = rule.unwrap_or_default().split("- alert: ").next();
+            let runbook =
+                format!("runbook_url: https://redis-lock.invalid/docs/OPERATIONS.html#{anchor}\n");
+            assert!(rule.unwrap_or_default().contains(&runbook), "{alert}");
         }
         assert!(count > 0);
     }
@@ -152,6 +186,6 @@ mod tests {
     fn names_are_found_in_expressions() {
         let expr = "sum(rate(redis_lock_busy{a=\"b\"}[5m])) + redis_up + redis_lock_sem_busy";
         let names: Vec<_> = named(expr).into_iter().collect();
-        assert_eq!(names, ["lock_busy", "lock_sem_busy"]);
+        assert_eq!(names, ["redis_lock_busy", "redis_lock_sem_busy"]);
     }
 }

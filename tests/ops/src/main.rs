@@ -22,19 +22,19 @@ use serde_json::{json, Value};
 use crate::files::Query;
 use crate::scene::Scene;
 
-/// Fields that this load does not move: bugs, failures, races, and Redisson's clients.
+/// Figures that this load does not move: bugs, failures, races, and Redisson's clients.
 const UNMOVED: [&str; 11] = [
-    "lock_panics",
-    "lock_replication_failures",
-    "lock_writes_refused",
-    "lock_horizons_implausible",
-    "lock_session_losses",
-    "lock_grants_undone",
-    "lock_tickets_failed",
-    "lock_tickets_unheard",
-    "lock_redisson_rlock",
-    "lock_redisson_lua",
-    "lock_windows",
+    "redis_lock_panics_total",
+    "redis_lock_replication_failures_total",
+    "redis_lock_writes_refused_total",
+    "redis_lock_horizons_implausible_total",
+    "redis_lock_session_losses_total",
+    "redis_lock_grants_undone_total",
+    "redis_lock_tickets_failed_total",
+    "redis_lock_tickets_unheard_total",
+    "redis_lock_redisson_rlock_total",
+    "redis_lock_redisson_lua_total",
+    "redis_lock_windows_total",
 ];
 
 /// The time of the load. Rates are over ten seconds, with a scrape each second.
@@ -54,9 +54,9 @@ fn main() {
         LOAD.as_secs()
     );
     let (from, to) = load::run(&scene, LOAD);
-    scene.prometheus_has(&fields);
+    scene.prometheus_has();
     scene.rules_are_evaluated();
-    let figures = figures(&scene, &fields, (from, to));
+    let figures = figures(&scene, (from, to));
     if save {
         let text = serde_json::to_string(&figures).expect("JSON") + "\n";
         let path = page::root().join("tests/ops/figures.json");
@@ -69,7 +69,8 @@ fn main() {
 ///
 /// # Panics
 /// When one has no data, or only zeros though the load moves its figures, or names an unknown figure.
-fn figures(scene: &Scene, fields: &BTreeSet<String>, (from, to): (f64, f64)) -> Value {
+fn figures(scene: &Scene, (from, to): (f64, f64)) -> Value {
+    let known = scene.metrics();
     let mut panels: Vec<Value> = Vec::new();
     let mut faults = Vec::new();
     for query in files::queries(&files::dashboard()) {
@@ -80,7 +81,7 @@ fn figures(scene: &Scene, fields: &BTreeSet<String>, (from, to): (f64, f64)) -> 
                 continue;
             }
         };
-        if let Some(fault) = fault(&query, &lines, fields) {
+        if let Some(fault) = fault(&query, &lines, &known) {
             faults.push(format!("{}: {fault}: {}", query.panel, query.expr));
         }
         let panel = panels
@@ -124,10 +125,15 @@ fn expression(query: &Query) -> String {
 }
 
 /// What is wrong with the result of a query.
-fn fault(query: &Query, lines: &[scene::Series], fields: &BTreeSet<String>) -> Option<String> {
+fn fault(
+    query: &Query,
+    lines: &[scene::Series],
+    known: &BTreeSet<scene::Metric>,
+) -> Option<String> {
     let named = files::named(&query.expr);
-    if let Some(unknown) = named.iter().find(|name| !scene::is_field(name, fields)) {
-        return Some(format!("INFO lock has no field {unknown}"));
+    let is_known = |name: &&String| known.iter().any(|metric| metric.0 == **name);
+    if let Some(unknown) = named.iter().find(|name| !is_known(name)) {
+        return Some(format!("no figure of INFO lock is {unknown}"));
     }
     let values = || lines.iter().flat_map(|(_, points)| points);
     if values().next().is_none() {
