@@ -77,6 +77,8 @@ copy_files
 cp site/book.toml $book/
 run mdbook mdbook build $book
 
+# The search finds a command by its option because the option is a heading (site/pages.awk).
+grep -q 'id="once"' target/site/docs/lock-acquire.html || { echo 'docs: LOCK.ACQUIRE has no heading ONCE' >&2; exit 1; }
 find target/site -name '*.html' ! -name 404.html ! -name toc.html | sort |
     xargs awk -v external=target/docs-external.txt -f site/links.awk
 run examples tests --test server -- docs:: --nocapture

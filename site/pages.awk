@@ -1,7 +1,8 @@
 # Copies documents into the book: awk -v book=DIR -v facts=DIR -f pages.awk docs/COMMANDS.md docs/COMMANDS.md FILE...
 #
 # Each section of docs/COMMANDS.md becomes a page. The page of a command gets the two tables that src/commands/pages.rs
-# makes of it. In all documents, links to headings of docs/COMMANDS.md lead to the page with that heading; other links
+# makes of it. The description of each option goes behind the table of arguments, with a heading of its own: the search
+# weighs headings most, so a search for an option leads to it. In all documents, links to headings of docs/COMMANDS.md lead to the page with that heading; other links
 # stay. DIR/../sections lists the new pages, DIR/../files the linked files that are no documents.
 
 BEGIN { commands = "docs/COMMANDS.md"; sections = book "/../sections"; files = book "/../files" }
@@ -27,7 +28,23 @@ FILENAME == commands && is_prose && /^## / {
     printf "  - [%s](docs/%s.md)\n", substr($0, 4), file >sections
 }
 # The headings of a section rise by one level.
-FILENAME == commands && file != "COMMANDS" && is_prose && /^##/ { sub(/^#/, "") }
+FILENAME == commands && file != "COMMANDS" && is_prose && /^##/ { sub(/^#/, ""); had_heading = !/^# / }
+
+# An item of the list of options: "- `ONCE`: ..." to the next item or the end of the list.
+FILENAME == commands && is_command && !had_heading {
+    if (/^- `[A-Z]/) {
+        split($0, part, "`")
+        word = part[2]
+        sub(/ .*/, "", word)
+        in_option = is_argument(word)
+        if (in_option) {
+            if (part[3] ~ /^( \/ |, )$/ && part[4] ~ /^[A-Z]/) word = word part[3] part[4]
+            options = options "\n### " word "\n\n"
+            sub(/^- /, "  ")
+        }
+    } else if (!/^  [^ ]/) in_option = 0
+    if (in_option) { options = options substr($0, 3) "\n"; next }
+}
 
 { print >page }
 
@@ -48,10 +65,12 @@ function finish() {
     if (is_command && exists(facts "/" file ".arguments")) {
         print "\n## Arguments\n" >page
         copy(facts "/" file ".arguments")
+        printf "%s", options >page
     }
     if (is_command) print "\n[Errors](errors.md) has the errors of all commands." >page
     close(page)
-    is_command = has_facts = in_syntax = 0
+    is_command = has_facts = in_syntax = in_option = had_heading = 0
+    options = ""
 }
 
 # "## LOCK.ACQUIRE" is on the page lock-acquire.
@@ -101,6 +120,14 @@ function note_files(line,    target, directory) {
         while (sub(/[^\/]+\/\.\.\//, "", target)) { }
         print target >files
     }
+}
+
+# Whether the command of this page has such an argument.
+function is_argument(word,    path, line, found) {
+    path = facts "/" file ".arguments"
+    while ((getline line <path) > 0) if (line ~ "^\\| `" word "[` ]") found = 1
+    close(path)
+    return found
 }
 
 function exists(path,    line, found) {

@@ -31,8 +31,8 @@ const COLOURS: [RGBColor; MOST] = [
     plots::ACCENT,
     plots::OTHERS[0],
     plots::OTHERS[1],
-    RGBColor(92, 122, 60),
-    RGBColor(120, 90, 160),
+    plots::MORE[0],
+    plots::MORE[1],
 ];
 
 const LEFT: i32 = 92;
@@ -159,7 +159,7 @@ fn lines(panel: &Value) -> Vec<Line> {
 fn shown(value: f64, unit: &str) -> String {
     match unit {
         _ if value == 0.0 => "0".into(),
-        "ms" => plots::duration(value * 1_000.0),
+        "s" => plots::duration(value * 1_000_000.0),
         "ops" => format!("{value}/s"),
         _ => format!("{value}"),
     }
@@ -194,8 +194,8 @@ mod tests {
 
     #[test]
     fn values_have_the_unit_of_their_panel() {
-        assert_eq!(shown(0.0, "ms"), "0");
-        assert_eq!(shown(500.0, "ms"), "500 ms");
+        assert_eq!(shown(0.0, "s"), "0");
+        assert_eq!(shown(0.5, "s"), "500 ms");
         assert_eq!(shown(20.0, "ops"), "20/s");
         assert_eq!(shown(20.0, "short"), "20");
     }

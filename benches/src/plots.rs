@@ -1,5 +1,5 @@
-//! The pictures below `docs/`: SVG on white, readable on a light and on a dark page, also on a page 420 pixels wide;
-//! every line and bar is labelled directly.
+//! The pictures below `docs/`: SVG that follows the reader's colour scheme, light or dark, readable also on a page 420
+//! pixels wide; every line and bar is labelled directly.
 
 use std::error::Error;
 use std::io;
@@ -58,6 +58,22 @@ const QUIET: RGBColor = RGBColor(183, 192, 201);
 pub const INK: RGBColor = RGBColor(36, 41, 47);
 pub const FAINT: RGBColor = RGBColor(101, 109, 118);
 pub const GRID: RGBColor = RGBColor(229, 232, 236);
+/// The fourth and the fifth line of a panel.
+pub const MORE: [RGBColor; 2] = [RGBColor(92, 122, 60), RGBColor(120, 90, 160)];
+
+/// What each colour is on a dark page; the background, ink and grey are those of docs/architecture.svg.
+const DARK: [(RGBColor, &str); 10] = [
+    (WHITE, "#0d1117"),
+    (INK, "#e6edf3"),
+    (FAINT, "#9198a1"),
+    (GRID, "#2a313c"),
+    (QUIET, "#656c76"),
+    (ACCENT, "#3fb0d3"),
+    (OTHERS[0], "#e09228"),
+    (OTHERS[1], "#e5746a"),
+    (MORE[0], "#8fb35f"),
+    (MORE[1], "#b094d9"),
+];
 
 /// The backend writes a font's size divided by 1.24: these come out as 20, 16 and 15 pixels, of which 15, 12
 /// and 11 are left at a width of 420.
@@ -85,9 +101,41 @@ pub fn heading(area: &Area, words: &str, subtitle: &str) -> Drawn {
 }
 
 pub fn save(path: &Path, height: i32, draw: impl FnOnce(&Area) -> Drawn) -> io::Result<()> {
-    let area = SVGBackend::new(path, (WIDTH as u32, height as u32)).into_drawing_area();
-    draw(&area).map_err(io::Error::other)?;
-    area.present().map_err(io::Error::other)
+    let mut drawn = String::new();
+    {
+        let size = (WIDTH as u32, height as u32);
+        let area = SVGBackend::with_string(&mut drawn, size).into_drawing_area();
+        draw(&area).map_err(io::Error::other)?;
+        area.present().map_err(io::Error::other)?;
+    }
+    let (head, body) = drawn.split_once(">\n").unwrap_or_default();
+    std::fs::write(path, format!("{head}>\n{}{body}", dark_style()))
+}
+
+/// The rules that replace the attributes of colour on a dark page.
+fn dark_style() -> String {
+    let rule = |(colour, dark): &(RGBColor, &str)| {
+        let words = for_words(*colour);
+        let mut names = vec![hex(*colour)];
+        if *colour != WHITE {
+            names.push(hex(words));
+        }
+        let of = |property: &str| {
+            let selectors: Vec<_> = names
+                .iter()
+                .map(|name| format!("[{property}=\"{name}\"]"))
+                .collect();
+            format!("{} {{ {property}: {dark} }}\n", selectors.join(", "))
+        };
+        of("fill") + &of("stroke")
+    };
+    let rules: String = DARK.iter().map(rule).collect();
+    format!("<style>@media (prefers-color-scheme: dark) {{\n{rules}}}</style>\n")
+}
+
+/// As the backend writes a colour.
+fn hex(RGBColor(red, green, blue): RGBColor) -> String {
+    format!("#{red:02X}{green:02X}{blue:02X}")
 }
 
 /// Horizontal bars in groups: the server's time for an acquire and a release.
@@ -422,6 +470,13 @@ mod tests {
         }
         for name in ["herd", OURS, "42 µs", "19 ms", "3,000", "waiters"] {
             assert!(crowds.contains(name), "{name}");
+        }
+        // Every colour has one for dark pages.
+        for drawn in [bars, crowds] {
+            let (style, body) = drawn.split_once("</style>").unwrap_or_default();
+            for colour in body.split("\"#").skip(1).map(|rest| &rest[..6]) {
+                assert!(style.contains(&format!("\"#{colour}\"")), "{colour}");
+            }
         }
         Ok(())
     }
