@@ -1,6 +1,6 @@
-//! The programs of README.md and client/README.md, as they stand there: each in a new package, with the lines for
-//! `Cargo.toml` that the page gives, beside a clone that is called `redis-lock`. Only the server's address is
-//! replaced.
+//! The programs of README.md and client/README.md, and the lines of docs/REDLOCK.md, as they stand there: each in a new
+//! package, with the lines for `Cargo.toml` that the page gives (README.md's for docs/REDLOCK.md), beside a clone that
+//! is called `redis-lock`. Only the server's address is replaced. A warning of the compiler is a failure.
 
 use std::path::Path;
 use std::process::Command;
@@ -14,15 +14,27 @@ use crate::program::Running;
 /// As `cargo new` begins it; outside of every workspace.
 const PACKAGE: &str = "[package]\nname = \"app\"\nversion = \"0.1.0\"\nedition = \"2021\"\n\n";
 
-/// Builds the page's program; nothing is fetched: what it needs the client needs, too.
-fn build(page: &str, place: &Path, address: &str) {
+/// What docs/REDLOCK.md leaves out around its lines.
+const AROUND: [&str; 2] = [
+    "use redis_lock_client::{Error, RedLock, Server};
+use std::time::Duration;
+
+#[tokio::main]
+async fn main() -> Result<(), Error> {
+",
+    "    Ok(())
+}
+
+async fn work(_: Vec<(String, u64)>) {}
+",
+];
+
+/// Builds a program of the page; nothing is fetched: what it needs the client needs, too.
+fn build(page: &str, place: &Path, program: &str) {
     let app = place.join("app");
     std::fs::create_dir_all(app.join("src")).expect("a directory");
     let dependencies = block(page, "toml", "[dependencies]").text;
     std::fs::write(app.join("Cargo.toml"), format!("{PACKAGE}{dependencies}")).expect("a file");
-    let program = block(page, "rust", "use redis_lock_client").text;
-    assert!(program.contains("127.0.0.1:6379"), "{program}");
-    let program = program.replace("127.0.0.1:6379", address);
     std::fs::write(app.join("src/main.rs"), program).expect("a file");
     std::fs::copy(root().join("Cargo.lock"), app.join("Cargo.lock")).expect("a file");
     let mut cargo = Command::new(std::env::var("CARGO").unwrap_or("cargo".into()));
@@ -48,7 +60,10 @@ fn the_programs_of_the_pages_build_and_lock() {
     std::os::unix::fs::symlink(clone, place.path().join("redis-lock")).expect("a link");
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("samples/debug/app");
     for (count, page) in ["README.md", "client/README.md"].into_iter().enumerate() {
-        build(page, place.path(), &format!("127.0.0.1:{}", real.port));
+        let text = block(page, "rust", "use redis_lock_client").text;
+        assert!(text.contains("127.0.0.1:6379"), "{text}");
+        let text = text.replace("127.0.0.1:6379", &format!("127.0.0.1:{}", real.port));
+        build(page, place.path(), &text);
         let end = Running::of(&mut Command::new(&program)).end();
         assert!(end.ok().starts_with("working under token "), "{page}");
         let grants = count as u64 + 1;
@@ -57,4 +72,10 @@ fn the_programs_of_the_pages_build_and_lock() {
             (grants, grants)
         );
     }
+    let lines = block("docs/REDLOCK.md", "rust", "let servers").text;
+    build(
+        "README.md",
+        place.path(),
+        &[AROUND[0], &lines, AROUND[1]].concat(),
+    );
 }
