@@ -5,6 +5,7 @@
 #                                               (NAME: redis, valkey)
 #   redis-lock.1, redis-lock.{bash,zsh,fish}    the manual and the completions of the command line, which it prints
 #   copyright, NAME/changelog.Debian            for Debian's packages
+#   NAME/README.Debian, NAME/redis.conf.example with the paths of Valkey in its package
 #   CRATE-THIRD-PARTY                           licences of the crates that are linked into a file
 #
 # Needs lowdown and the command line that scripts/build-packaged.sh has built. SOURCE_DATE_EPOCH is the date of the pages (the last commit's).
@@ -23,7 +24,8 @@ unlinked() { sed -z -E 's/\[([^]]*)\]\([^)]*\)/\1/g'; }
 # page FILE TITLE PURPOSE: a manual page of section 7, from Markdown.
 page() {
     {
-        printf 'title: %s\nsection: 7\ndate: %s\n\n# NAME\n\n%s - %s\n\n' "$2" "$day" "$2" "$3"
+        # The volume is the middle of the header: that of lowdown leaves no room for the titles in 80 columns.
+        printf 'title: %s\nsection: 7\nvolume: Lock module\ndate: %s\n\n# NAME\n\n%s - %s\n\n' "$2" "$day" "$2" "$3"
         cat
         printf '\n# SEE ALSO\n\n%s\n' "$see"
     } | lowdown -s -Tman >"$1"
@@ -34,7 +36,10 @@ for name in redis valkey; do
 /usr/share/doc/$name-lock-module."
     unlinked <docs/COMMANDS.md | awk -f packaging/man.awk |
         page $pages/$name-lock-commands.7 $name-lock-commands "commands of the lock module of $name-server"
-    sed "s|/redis|/$name|g" redis.conf.example | awk -f packaging/settings.awk |
+    sed "s|/redis|/$name|g" redis.conf.example >$pages/$name/redis.conf.example
+    sed "s/redis/$name/g; s/$name.conf.example/redis.conf.example/; s/lib${name}_lock/libredis_lock/" \
+        packaging/debian/README.Debian >$pages/$name/README.Debian
+    awk -f packaging/settings.awk $pages/$name/redis.conf.example |
         page $pages/$name-lock-settings.7 $name-lock-settings "settings of the lock module of $name-server"
 done
 

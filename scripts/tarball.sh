@@ -34,12 +34,14 @@ for target in "$@"; do
     rm -rf target/staged
     mkdir -p "target/staged/$name"
     install -m 755 "$module" scripts/upgrade.sh "target/staged/$name/"
-    install -m 644 redis.conf.example users.acl.example LICENSE CHANGELOG.md docs/COMMANDS.md docs/PACKAGES.md "target/staged/$name/"
+    install -m 644 redis.conf.example users.acl.example LICENSE README.md SECURITY.md CHANGELOG.md "target/staged/$name/"
+    install -D -m 644 -t "target/staged/$name/docs" docs/*.md docs/*.svg
+    install -D -m 644 -t "target/staged/$name/ops" ops/*
     third_party redis_lock >"target/staged/$name/THIRD-PARTY"
     sbom redis_lock "$target" >"$dist/$name.cdx.json"
     cp "$dist/$name.cdx.json" "target/staged/$name/"
     chmod 644 "target/staged/$name/THIRD-PARTY" "target/staged/$name/$name.cdx.json"
-    (cd "target/staged/$name" && sha256sum -- * >../sums && mv ../sums SHA256SUMS && chmod 644 SHA256SUMS)
+    (cd "target/staged/$name" && find . -type f | LC_ALL=C sort | xargs sha256sum >../sums && mv ../sums SHA256SUMS && chmod 644 SHA256SUMS)
     tar -C target/staged --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner --format=gnu \
         -cf - "$name" | gzip -9n >"$dist/$name.tar.gz"
     echo "$dist/$name.tar.gz: needs glibc $needed or newer"

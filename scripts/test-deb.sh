@@ -128,10 +128,14 @@ says() { grep -qF -e "$1" "$out" || fail "the output does not say: $1"; }
 # --- The cases ---
 
 refusals() {
-    step 'without the server, and on another architecture, nothing is installed'
-    if before "dpkg -i ${package}_*.deb"; then fail 'installed without the server'; fi
-    says "$package depends on $name-server (>="
-    before "dpkg --purge $package" || fail 'purge after a refused installation'
+    step 'without the server it can be installed and purged; beside an older server, and on another architecture, it cannot'
+    before "dpkg -i ${package}_*.deb && dpkg --purge $package" || fail 'installation without the server'
+    before "mkdir -p old/x/DEBIAN && printf '%s\n' 'Package: $name-server' 'Version: 1:6.0' 'Architecture: all' \
+        'Maintainer: nobody' 'Description: a server that is too old' >old/x/DEBIAN/control &&
+        dpkg-deb -b old/x old/old.deb && dpkg -i old/old.deb" || fail 'no older server'
+    if before "dpkg -i ${package}_*.deb"; then fail 'installed beside an older server'; fi
+    says "$package breaks $name-server (<<"
+    before "dpkg --purge $package; dpkg --purge $name-server" || fail 'purge after a refused installation'
     before "mkdir other && dpkg-deb -R ${package}_*.deb other/x && sed -i 's/^Architecture: .*/Architecture: s390x/' other/x/DEBIAN/control &&
         dpkg-deb -b other/x other/other.deb" || fail 'no package for another architecture'
     if before 'dpkg -i other/other.deb'; then fail 'installed a package for another architecture'; fi
@@ -148,13 +152,17 @@ later_revisions() {
 }
 
 installation() {
-    step 'installation from a file, with the server as its dependency'
-    before "$quiet_apt install ./${package}_*.deb ./redis-lock_*.deb" || fail 'apt-get install'
+    step 'installation from a file'
+    before "$quiet_apt install $name-server ./${package}_*.deb ./redis-lock_*.deb" || fail 'apt-get install'
     [ "$(stat -c %a:%u "$root$module")" = 755:0 ] || fail 'mode of the module'
     for file in usr/share/man/man7/$name-lock-commands.7.gz usr/share/man/man7/$name-lock-settings.7.gz \
         usr/share/man/man1/redis-lock.1.gz usr/share/bash-completion/completions/redis-lock \
-        usr/share/doc/$package/README.Debian usr/share/doc/$package/copyright usr/share/doc/$package/changelog.Debian.gz; do
+        usr/share/doc/$package/README.Debian usr/share/doc/$package/docs/OPERATIONS.md \
+        usr/share/doc/$package/ops/redis-lock.lua usr/share/doc/$package/docs/pair-cost.svg usr/share/doc/$package/copyright usr/share/doc/$package/changelog.Debian.gz; do
         [ -s "$root/$file" ] || fail "no $file"
+    done
+    for path in "/etc/$name/$name.conf" "$module"; do
+        grep -qF "$path" "$root/usr/share/doc/$package/README.Debian" || fail "README.Debian does not name $path"
     done
     before 'redis-lock --version' || fail 'redis-lock --version'
 }
@@ -280,6 +288,8 @@ removal() {
     step 'removal: a server that would not start again is named, the data stays'
     on "dpkg --remove $package" >"$out" 2>&1 || fail 'dpkg --remove'
     says "/etc/$name/$name.conf loads the module"
+    on 'apt-get -s autoremove' >"$out" 2>&1 || fail 'apt-get autoremove'
+    if grep -q "^Remv $name-server" "$out"; then fail 'the server is removed with the module'; fi
     cli LOCK.INFO invoices:42 | grep -q . || fail 'removal disturbs the server'
     sed -i '/^loadmodule/d; /^lock\./d' "$root/etc/$name/$name.conf"
     restart
