@@ -53,14 +53,19 @@ fn the_demo_plays_the_two_windows() {
     let complaints = String::from_utf8_lossy(&out.stderr).into_owned();
     assert!(out.status.success(), "{text}{complaints}");
     assert!(!text.contains('\x1b'), "{text:?}");
-    let shown: Vec<&str> = text.lines().collect();
+    // Each window in its column.
+    let panes = text.lines().filter_map(|line| line.split_once('|'));
+    let (left, right): (Vec<&str>, Vec<&str>) = panes
+        .map(|(left, right)| (left.trim(), right.trim()))
+        .unzip();
     let page = block("README.md", "console", "1> LOCK.ACQUIRE").text;
     for line in page
         .lines()
         .map(str::trim)
         .filter(|line| line.contains("> "))
     {
-        assert!(shown.contains(&line), "{line}\n{text}");
+        let pane = if line.starts_with('1') { &left } else { &right };
+        assert!(pane.contains(&line), "{line}\n{text}");
     }
 }
 
