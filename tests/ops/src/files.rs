@@ -183,6 +183,23 @@ mod tests {
     }
 
     #[test]
+    fn the_containers_have_the_user_of_the_page_and_files_that_exist() {
+        let operations = page::text("docs/OPERATIONS.md");
+        let user = operations
+            .lines()
+            .find_map(|line| line.trim().strip_prefix("ACL SETUSER exporter "));
+        let user = format!("\nuser exporter {}\n", user.expect("a user"));
+        assert!(page::text("packaging/compose/server.conf").contains(&user));
+        let compose = page::text("packaging/compose/compose.yaml");
+        let mounted = compose.lines().filter_map(|line| line.split_once("./"));
+        for path in mounted.filter_map(|(_, rest)| rest.split_once(':')) {
+            let (directory, name) = ("packaging/compose", path.0.trim_start_matches("../"));
+            let inside = page::root().join(directory).join(name).exists();
+            assert!(inside || page::root().join(name).exists(), "{name}");
+        }
+    }
+
+    #[test]
     fn names_are_found_in_expressions() {
         let expr = "sum(rate(redis_lock_busy{a=\"b\"}[5m])) + redis_up + redis_lock_sem_busy";
         let names: Vec<_> = named(expr).into_iter().collect();
