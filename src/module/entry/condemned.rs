@@ -13,6 +13,8 @@
 //!   (by default it does not), or if the client has subscribed (in RESP2 a subscribed client cannot send our
 //!   commands).
 
+use std::ffi::CStr;
+
 use redis_module::raw;
 
 use crate::module::ffi::api::api;
@@ -41,18 +43,14 @@ pub fn is_lost(risks: Risks, ctx: Ctx<'_>) -> bool {
     is_suspect && is_condemned(ctx)
 }
 
+/// The server's setting that [`follow_setting`] reads.
+pub const BUFFER_LIMITS: &CStr = c"client-output-buffer-limit";
+
 /// Reads whether the buffers of normal clients are limited; if the server refuses to say, they count as limited.
 pub fn follow_setting(ctx: Ctx<'_>) {
-    let limited = buffer_limits(ctx).is_none_or(|limits| limits_normal(&limits));
+    let limits = Reply::of_setting(ctx, BUFFER_LIMITS);
+    let limited = limits.is_none_or(|limits| limits_normal(&limits));
     shell::with(|shell| shell.buffers_are_limited = limited);
-}
-
-/// `client-output-buffer-limit`.
-fn buffer_limits(ctx: Ctx<'_>) -> Option<Vec<u8>> {
-    let words = [&b"GET"[..], b"client-output-buffer-limit"].map(OwnedStr::new);
-    let words = words.each_ref().map(OwnedStr::as_str);
-    let reply = Reply::of(ctx, c"CONFIG", c"v", &words)?;
-    Some(reply.whole().element(1)?.bytes()?.to_vec())
 }
 
 /// Whether these settings (`class hard soft seconds`, for each class) limit the class `normal`.

@@ -14,6 +14,7 @@ use crate::module::apply::decide;
 use crate::module::entry::alarm;
 use crate::module::entry::condemned;
 use crate::module::entry::slots;
+use crate::module::ffi::call_reply::Reply;
 use crate::module::ffi::checked::checked;
 use crate::module::ffi::ctx::{Callback, Ctx};
 use crate::module::ffi::guard;
@@ -99,7 +100,7 @@ pub fn watch(ctx: Ctx<'_>) {
 }
 
 /// Subscribes if `notify-keyspace-events` has the module's events: they include every lost lock, even without waiters.
-pub fn watch_if_notified(ctx: Ctx<'_>) {
+fn watch_if_notified(ctx: Ctx<'_>) {
     if ctx.notifies(raw::REDISMODULE_NOTIFY_MODULE) {
         watch(ctx);
     }
@@ -233,7 +234,17 @@ unsafe extern "C" fn on_server_event(
         let ctx = callback.ctx();
         match event.id {
             raw::REDISMODULE_EVENT_CRON_LOOP => return alarm::check(ctx),
-            raw::REDISMODULE_EVENT_CONFIG => follow_settings(ctx),
+            raw::REDISMODULE_EVENT_CONFIG => {
+                // SAFETY: for this event the data is a change of settings, live through the callback: an array of so
+                // many names, each ended by a NUL.
+                let changed: Vec<&CStr> = unsafe {
+                    let change = &*data.cast::<raw::RedisModuleConfigChange>();
+                    let names =
+                        (0..change.num_changes as usize).map(|at| change.config_names.add(at));
+                    names.map(|name| CStr::from_ptr(*name)).collect()
+                };
+                follow_settings(ctx, |name| changed.contains(&name));
+            }
             raw::REDISMODULE_EVENT_FORK_CHILD | raw::REDISMODULE_EVENT_PERSISTENCE => {
                 return replication::forget_receivers();
             }
@@ -283,11 +294,19 @@ unsafe extern "C" fn on_server_event(
     });
 }
 
-/// A setting was changed.
-fn follow_settings(ctx: Ctx<'_>) {
+/// The module was loaded, or settings were changed. Those of the server are read only after a change: to read one leaves
+/// traces.
+pub fn follow_settings(ctx: Ctx<'_>, is_changed: impl Fn(&CStr) -> bool) {
     warn_of_eviction(ctx);
-    condemned::follow_setting(ctx);
-    unblock::follow_settings(ctx);
+    if is_changed(IDLE_LIMIT) {
+        warn_of_idle_limit(ctx);
+    }
+    if is_changed(condemned::BUFFER_LIMITS) {
+        condemned::follow_setting(ctx);
+    }
+    if is_changed(unblock::TLS_PORT) {
+        unblock::follow_settings(ctx);
+    }
     watch_if_notified(ctx);
     alarm::follow_settings(ctx);
     if let Some(hooks) = shell::hooks() {
@@ -327,8 +346,23 @@ fn role_changed(ctx: Ctx<'_>, is_master: bool) {
     replication::forget_receivers();
 }
 
+/// The server's setting that closes idle connections.
+const IDLE_LIMIT: &CStr = c"timeout";
+
+/// Logs a warning if the server closes idle connections.
+fn warn_of_idle_limit(ctx: Ctx<'_>) {
+    let seconds = Reply::of_setting(ctx, IDLE_LIMIT);
+    if let Some(seconds) = seconds.filter(|seconds| seconds != b"0") {
+        let seconds = String::from_utf8_lossy(&seconds);
+        log::warning(&format!(
+            "timeout is {seconds}: a connection that sends nothing for so many seconds is closed, and its SESSION holds \
+             are released: use 'timeout 0' on a server that keeps such holds"
+        ));
+    }
+}
+
 /// Logs a warning when `maxmemory` begins to permit that held locks are evicted.
-pub fn warn_of_eviction(ctx: Ctx<'_>) {
+fn warn_of_eviction(ctx: Ctx<'_>) {
     let risky = ctx.may_evict();
     let news = shell::with(|shell| std::mem::replace(&mut shell.eviction_risk, risky) != risky);
     if news && risky {

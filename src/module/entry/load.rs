@@ -5,13 +5,12 @@ use std::ffi::{c_int, CStr};
 use redis_module::raw;
 
 use crate::module::entry::command::{self, Register};
-use crate::module::entry::{alarm, condemned, events, info, needed, slots, unload};
+use crate::module::entry::{alarm, events, info, needed, slots, unload};
 use crate::module::ffi::api::{self, api, has};
 use crate::module::ffi::ctx::{server_version, Callback, Ctx};
 use crate::module::ffi::{guard, log};
 use crate::module::state::settings;
 use crate::module::state::shell::{self, Hooks};
-use crate::module::unblock;
 
 const NAME: &CStr = c"lock";
 
@@ -149,11 +148,7 @@ fn load(ctx: Ctx<'_>, argc: c_int, parts: &'static Parts) -> Result<(), String> 
         log::notice("this server cannot add the ACL category @lock; grant +lock.acquire and so on");
     }
     needed::warn_of_missing(ctx);
-    events::warn_of_eviction(ctx);
-    condemned::follow_setting(ctx);
-    unblock::follow_settings(ctx);
-    events::watch_if_notified(ctx);
-    (parts.hooks.follow_setting)(ctx);
+    events::follow_settings(ctx, |_| true);
     Ok(())
 }
 

@@ -9,7 +9,7 @@ use redis_module::raw;
 use crate::module::ffi::api::api;
 use crate::module::ffi::checked::fallible;
 use crate::module::ffi::ctx::Ctx;
-use crate::module::ffi::strings::{pointers, Str};
+use crate::module::ffi::strings::{pointers, OwnedStr, Str};
 
 /// The reply to a call; freed on drop.
 pub struct Reply(NonNull<raw::RedisModuleCallReply>);
@@ -39,6 +39,15 @@ impl Reply {
             )
         };
         NonNull::new(reply).map(Reply)
+    }
+
+    /// The value of a setting of the server; `None` if it has no such setting, or does not tell. The call leaves traces
+    /// (SLOWLOG, commandstats), and no function of all servers reads a setting without.
+    pub fn of_setting(ctx: Ctx<'_>, name: &CStr) -> Option<Vec<u8>> {
+        let words = [b"GET", name.to_bytes()].map(OwnedStr::new);
+        let words = words.each_ref().map(OwnedStr::as_str);
+        let reply = Reply::of(ctx, c"CONFIG", c"v", &words)?;
+        Some(reply.whole().element(1)?.bytes()?.to_vec())
     }
 
     /// Replies it to the calling client.

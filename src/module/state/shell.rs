@@ -117,7 +117,6 @@ static SHELL: MainThread<Shell> = unsafe { MainThread::empty() };
 pub fn start(ctx: Ctx<'_>, hooks: &'static Hooks) {
     let mut locks = Locks::new(settings::limits());
     locks.in_cluster = ctx.is_cluster();
-    locks.set_top_names(settings::top_names(), ctx.now());
     let shell = Shell {
         locks,
         parked: WaiterMap::default(),
