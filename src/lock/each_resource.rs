@@ -169,9 +169,11 @@ impl Locks {
         due == 0 || ending == 0
     }
 
-    /// Whether a place may be passed over in this millisecond. Else the work on keys continues in the next tick.
-    pub fn may_pass(&self, now: Now) -> bool {
-        self.all().all(|queues| queues.may_pass(now))
+    /// The work on keys in this tick has time left: as many places may be passed over again.
+    pub fn pass_more(&mut self) {
+        for resource in ALL {
+            self.queues_mut(resource).pass_more();
+        }
     }
 
     /// A parked request was answered nil by `CLIENT UNBLOCK ... TIMEOUT`.

@@ -29,6 +29,8 @@ pub enum LockError {
     PermitsElsewhere,
     /// The limit on parked requests, of this key or of the server, is reached.
     Busy,
+    /// The limit on holds that are bound to connections is reached.
+    TooManyBound,
     /// The request would wait for itself; the keys of the cycle, ready to be printed.
     Deadlock(Rc<str>),
     /// `LOCK.BREAK ... PURGE` removed the waiter.
@@ -138,6 +140,9 @@ impl LockError {
             }
             E::Busy => {
                 "LOCKBUSY too many places in queues, see lock.max-waiters, lock.max-waiters-per-key, lock.max-tickets and lock.drain"
+            }
+            E::TooManyBound => {
+                "LOCKBUSY too many holds are bound to connections, see lock.session-lease and lock.drain"
             }
             E::Broken => "LOCKBROKEN the lock was broken and its waiters purged",
             E::HoldCountOverflow => "ERR hold count would overflow",

@@ -1,6 +1,6 @@
 //! Holds that are bound to connections: their renewals, and their releases when the connection has ended.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
 
@@ -12,12 +12,9 @@ use crate::module::ffi::strings::{OwnedStr, Str};
 use crate::module::keyspace::beside;
 use crate::module::keyspace::lock_key::{name_of, LockKey};
 use crate::module::sem_sessions;
-use crate::module::state::alarm::{RETRY_MS, TICK_BUDGET};
+use crate::module::state::alarm::RETRY_MS;
 use crate::module::state::shell;
 use crate::module::view::view_for;
-
-/// The most renewals in one tick.
-const RENEWALS_PER_TICK: usize = 500;
 
 /// After this many refusals in one tick, all others wait for the next.
 const REFUSALS_PER_TICK: usize = 50;
@@ -47,28 +44,26 @@ pub fn end_first(ctx: Ctx<'_>, name: Str<'_>, owner: Str<'_>) {
     }
 }
 
-/// The work of one tick, on a server that may write. Renewals have half of the time.
-pub fn work(ctx: Ctx<'_>) {
+/// The work of one tick, on a server that may write. Renewals have half of the time, and releases the other half.
+pub fn work(ctx: Ctx<'_>, budget: Duration) {
     let start = Instant::now();
-    let renewed = renew_due(ctx, || start.elapsed() >= TICK_BUDGET / 2);
-    let released = release_ended(ctx, usize::MAX, || start.elapsed() >= TICK_BUDGET);
+    let renewed = renew_due(ctx, || start.elapsed() < budget / 2);
+    let start = Instant::now();
+    let released = release_ended(ctx, usize::MAX, || start.elapsed() >= budget / 2);
     if !(renewed && released) {
         let now = ctx.now();
         shell::with(|shell| shell.alarm.sessions_at_ms = now.mono_ms + RETRY_MS);
     }
 }
 
-/// Renews due holds. False after too many refusals: the rest waits [`RETRY_MS`].
-fn renew_due(ctx: Ctx<'_>, is_late: impl Fn() -> bool) -> bool {
+/// Renews due holds, urgent ones whatever time they take. False after too many refusals: the rest waits [`RETRY_MS`].
+fn renew_due(ctx: Ctx<'_>, in_time: impl Fn() -> bool) -> bool {
     let mut refused = 0;
-    for _ in 0..RENEWALS_PER_TICK {
+    while refused < REFUSALS_PER_TICK {
         let now = ctx.now();
-        let next = || shell::with(|shell| shell.locks.sessions.next_renewal(now));
-        let Some(bound) = (refused < REFUSALS_PER_TICK && !is_late())
-            .then(next)
-            .flatten()
-        else {
-            break;
+        let next = shell::with(|shell| shell.locks.sessions.next_renewal(now, !in_time()));
+        let Some(bound) = next else {
+            return true;
         };
         if !perform(ctx, &bound, Duty::Renew) {
             refused += 1;
@@ -78,7 +73,7 @@ fn renew_due(ctx: Ctx<'_>, is_late: impl Fn() -> bool) -> bool {
             });
         }
     }
-    refused < REFUSALS_PER_TICK
+    false
 }
 
 /// Releases holds of connections that have ended, `at_most` of them. False after too many refusals, or if only refused

@@ -19,23 +19,22 @@ use crate::module::state::shell;
 use crate::module::tickets;
 use crate::module::view::view_for;
 
-/// The most keys settled in one tick; more wait for the next, so that other clients are served in between.
+/// The most keys read again, and the most horizons stored again, in one tick.
 pub const KEYS_PER_TICK: usize = 500;
 
 /// After this many refusals in one tick, postponed keys wait for the next.
 const RETRIES_PER_TICK: usize = 50;
 
-/// Settles what is due: one key at least, and more while there is time, [`KEYS_PER_TICK`] at most. One key may take
-/// longer than the time: a hundred permits, all readers of a lock.
+/// Settles what is due: one key at least, and more while there is time, so that other clients are served in between. One
+/// key may take longer than the time: a hundred permits, all readers of a lock.
 pub fn settle_due(ctx: Ctx<'_>, now: Now, in_time: impl Fn() -> bool) {
     let mut refused = Vec::new();
-    let mut keys_left = KEYS_PER_TICK;
+    let mut is_first = true;
     let cluster = tickets::Cluster::default();
     // The moment of the decisions stays that of the tick.
-    let may_go_on = || in_time() && shell::with(|shell| shell.locks.may_pass(now));
-    while keys_left > 0 && (keys_left == KEYS_PER_TICK || may_go_on()) {
-        keys_left -= 1;
+    while std::mem::take(&mut is_first) || in_time() {
         let next = shell::with(|shell| {
+            shell.locks.pass_more();
             // Postponed keys come last, so that they delay no other.
             let retry = refused.len() < RETRIES_PER_TICK
                 && shell.alarm.retry_at_ms <= now.mono_ms
@@ -54,7 +53,6 @@ pub fn settle_due(ctx: Ctx<'_>, now: Now, in_time: impl Fn() -> bool) {
             Some(Due::Key(resource, key)) => (resource, key),
             Some(Due::Many(request)) => {
                 let keys = shell::with(|shell| shell.locks.waiters.keys_of(request));
-                keys_left = keys_left.saturating_sub(keys.len());
                 if !settle_many(ctx, request, &keys, now) {
                     let first = keys.into_iter().next();
                     refused.extend(first.map(|key| (Resource::Lock, key)));

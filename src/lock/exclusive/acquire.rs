@@ -33,9 +33,10 @@ impl Locks {
         cx: &mut Cx<'_>,
     ) -> Result<Answer, LockError> {
         self.check_view(view, cx.now)?;
-        if req.session && !self.sessions.rule.open {
+        let asked = BoundRef::lock(req.mode, view.key, req.owner);
+        if req.session && !self.sessions.admit([asked]) {
             self.waiters.stats.busy += 1;
-            return Err(LockError::Busy);
+            return Err(LockError::TooManyBound);
         }
         match compatibility(&view.state, req.mode, req.owner, cx.now)? {
             Compatibility::Mine(hold) => return self.reenter(view, hold, req, cx),

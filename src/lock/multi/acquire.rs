@@ -8,6 +8,7 @@ use crate::lock::grant::fresh::Grantee;
 use crate::lock::locks::Locks;
 use crate::lock::read_write::upgrades;
 use crate::lock::request::{Acquire, Answer, Wait};
+use crate::lock::session::bindings::BoundRef;
 use crate::lock::state::MAX_HOLD_COUNT;
 use crate::lock::view::View;
 use crate::lock::wait::deadlock::{Caller, WantedKey};
@@ -43,9 +44,11 @@ impl Locks {
         fx: &mut [Effects],
     ) -> Result<ManyAnswer, LockError> {
         let obstacle = self.obstacle(views, req, now)?;
-        if req.session && !self.sessions.rule.open {
+        let keys = views.iter().map(|view| view.key);
+        let asked = keys.map(|key| BoundRef::lock(req.mode, key, req.owner));
+        if req.session && !self.sessions.admit(asked) {
             self.waiters.stats.busy += 1;
-            return Err(LockError::Busy);
+            return Err(LockError::TooManyBound);
         }
         match obstacle {
             Some(Obstacle::Held(at)) if req.wait == Wait::No => {

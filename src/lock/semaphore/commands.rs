@@ -76,9 +76,10 @@ impl Semaphores {
             Ok(there) => there,
             Err(error) => return (Err(error), PermitChange::default()),
         };
-        if req.session && !cx.sessions.rule.open {
+        let asked = BoundRef::permit(view.key, req.id);
+        if req.session && !cx.sessions.admit([asked]) {
             self.waiters.stats.busy += 1;
-            return (Err(LockError::Busy), PermitChange::default());
+            return (Err(LockError::TooManyBound), PermitChange::default());
         }
         let mut draft = PermitDraft::open(there);
         let answer = match view.held_until(cx.now) {

@@ -2,3 +2,4 @@
 
 pub(crate) mod bindings;
 pub(crate) mod expiry;
+mod renewals;

@@ -224,6 +224,13 @@ impl Sim {
 
     /// The shell's timer.
     pub fn alarm(&mut self) {
+        self.fire(false);
+        assert_ne!(self.locks.next_wait(self.now), Some(0));
+        assert_ne!(self.locks.sessions.next_due(self.now), Some(0));
+    }
+
+    /// The shell's timer; `only_urgent`: without time for other renewals.
+    pub fn fire(&mut self, only_urgent: bool) {
         let mut fx = Effects::new();
         while self
             .locks
@@ -236,13 +243,11 @@ impl Sim {
             self.locks.schedule_settle_all(None);
         }
         self.settle_all();
-        while let Some(bound) = self.locks.sessions.next_renewal(self.now) {
+        while let Some(bound) = self.locks.sessions.next_renewal(self.now, only_urgent) {
             self.renew_session(&bound);
         }
         self.release_ended(usize::MAX);
         self.settle_all();
-        assert_ne!(self.locks.next_wait(self.now), Some(0));
-        assert_ne!(self.locks.sessions.next_due(self.now), Some(0));
     }
 
     /// The end of a tick: every key that is scheduled is read again and settled, then requests on several keys, then
@@ -271,9 +276,7 @@ impl Sim {
         while let Some((resource, key)) = self.locks.pop_unsettled(self.now) {
             settled += 1;
             assert!(settled < 1_000, "a tick that does not end");
-            if !self.locks.may_pass(self.now) {
-                self.pass(1);
-            }
+            self.locks.pass_more();
             let (key, before) = (name_of(&key), self.keys.clone());
             let may_change = match resource {
                 Resource::Lock => self.settle_lock(&key),

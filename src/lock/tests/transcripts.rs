@@ -17,7 +17,7 @@
 //! latch.set k 3 [nx | xx]        latch.down k [3]     latch.wait k conn [block=5s | block=0]
 //!
 //! advance 5s     every timer runs at its moment
-//! late 5s        time passes and no timer runs      alarm   the timer that was late
+//! late 5s        time passes and no timer runs      alarm [short]   the timer that was late [without time]
 //! clock forward 5s | back 5s        the wall clock alone is set
 //! drop conn      the connection closes              unblock conn
 //! del k   expire [k]   hdel k   persist k   pexpire k 5s   overwrite k string | hash | holds N

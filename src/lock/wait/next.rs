@@ -1,6 +1,7 @@
 //! The next waiter of a queue: the first whose wait is not over and whose outcome would reach a client.
 
 use crate::lock::effect::Cx;
+use crate::lock::wait::passed::Passed;
 use crate::lock::wait::request::PlaceId;
 use crate::lock::wait::waiters::Waiters;
 use crate::lock::{KeyRef, Now};
@@ -11,7 +12,7 @@ pub(crate) enum Next {
     Place(PlaceId),
     /// A ticket of which the shell is to say whether it is heard.
     Ask(PlaceId),
-    /// Many waits were ended; the rest of the queue comes in the next tick.
+    /// Many waits were ended; the rest of the queue comes at the end of the tick.
     Later,
     /// The queue is empty, or all its waiters are about to end.
     Nothing,
@@ -60,7 +61,7 @@ impl Waiters {
                 Prospect::Over => true,
                 Prospect::Unheard => false,
             };
-            if !self.may_pass(cx.now) {
+            if !self.passed.has_room(cx.now) {
                 return Next::Later;
             }
             let places = self.places_count(request);
@@ -73,9 +74,9 @@ impl Waiters {
         }
     }
 
-    /// Whether a place may be passed over in this millisecond.
-    pub(crate) fn may_pass(&self, now: Now) -> bool {
-        self.passed.has_room(now)
+    /// A tick has time left: as many places may be passed over again.
+    pub(crate) fn pass_more(&mut self) {
+        self.passed = Passed::default();
     }
 
     /// What follows for the request at the head of a queue.

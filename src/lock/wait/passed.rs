@@ -1,9 +1,10 @@
-//! How many places decisions may pass over: so many in a millisecond, whatever the number of decisions and keys.
+//! How many places decisions may pass over: so many in a millisecond, whatever the number of decisions and keys, and
+//! again in each step of a tick that has time left.
 
 use crate::lock::Now;
 
 /// Places that are passed over at most in one millisecond, and so in one event: of all keys, because their waits are
-/// over or not heard. More follow in the next tick.
+/// over or not heard. More follow at the end of the tick.
 pub const PASSED_AT_ONCE: usize = 500;
 
 /// The places that were passed over in one millisecond.

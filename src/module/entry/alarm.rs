@@ -18,7 +18,7 @@ use crate::module::ffi::guard;
 use crate::module::keyspace::horizon;
 use crate::module::sessions;
 use crate::module::settle::{self, KEYS_PER_TICK};
-use crate::module::state::alarm::{RETRY_MS, TICK_BUDGET};
+use crate::module::state::alarm::RETRY_MS;
 use crate::module::state::settings;
 use crate::module::state::shell::{self, Shell};
 
@@ -83,21 +83,23 @@ pub fn rearm(ctx: Ctx<'_>) {
     }
 }
 
-/// Arms the timer for the next due work, but for `soonest` milliseconds from now at the earliest.
-fn arm(ctx: Ctx<'_>, soonest: u64) {
+/// Arms the timer for the next due work, but for `soonest` milliseconds from now at the earliest. Returns whether some
+/// is due now.
+fn arm(ctx: Ctx<'_>, soonest: u64) -> bool {
     if shell::with(|shell| shell.is_quiet()) {
-        return;
+        return false;
     }
     let now = ctx.now();
     let (armed, due) = shell::with(|shell| (shell.alarm.armed, shell.next_due(now)));
+    let is_due = due == Some(0);
     let due = due.map(|due| due.clamp(soonest, LONGEST_MS));
     let due_at = due.map(|due| match due {
         0 => 0,
         due => now.mono_ms.saturating_add(due),
     });
     match (armed, due_at) {
-        (Some((_, armed_at)), Some(due_at)) if armed_at <= due_at => return,
-        (None, None) => return,
+        (Some((_, armed_at)), Some(due_at)) if armed_at <= due_at => return is_due,
+        (None, None) => return is_due,
         _ => stop(ctx),
     }
     if let (Some(due), Some(due_at)) = (due, due_at) {
@@ -108,6 +110,7 @@ fn arm(ctx: Ctx<'_>, soonest: u64) {
         };
         shell::with(|shell| shell.alarm.armed = Some((id, due_at)));
     }
+    is_due
 }
 
 /// Stops the timer, if it is armed.
@@ -161,13 +164,15 @@ fn rearm_after_firing(ctx: Ctx<'_>) {
         alarm.early > EARLY_FIRINGS
     });
     if !is_early {
-        arm(ctx, 1);
+        let left = arm(ctx, 1);
+        shell::with(|shell| shell.alarm.left_at = left.then(Instant::now));
     }
 }
 
 fn fire(ctx: Ctx<'_>) {
     let (start, now) = (Instant::now(), ctx.now());
-    let in_time = || start.elapsed() < TICK_BUDGET;
+    let budget = shell::with(|shell| shell.alarm.budget());
+    let in_time = || start.elapsed() < budget;
     while end_waits(ctx, now) && in_time() {}
     if shell::with(|shell| shell.next_settle(now)) != Some(0) {
         return;
@@ -179,7 +184,7 @@ fn fire(ctx: Ctx<'_>) {
         settle::settle_due(ctx, now, in_time);
         settle::verify_parked(ctx, now, in_time);
         settle::recheck_all(ctx, now);
-        sessions::work(ctx);
+        sessions::work(ctx, budget);
         answers::deliver_all(ctx);
         if !horizon::restore_horizons(ctx, now, KEYS_PER_TICK) {
             shell::with(|shell| shell.alarm.retry_at_ms = now.mono_ms + RETRY_MS);

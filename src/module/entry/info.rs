@@ -31,6 +31,7 @@ unsafe extern "C" fn on_info(info: *mut raw::RedisModuleInfoCtx, for_crash_repor
             let gauges = [
                 ("sessions", sessions.clients() as u64),
                 ("session_holds", sessions.holds() as u64),
+                ("max_session_holds", settings::sessions().max_holds() as u64),
                 ("max_waiters", limits.max_waiters as u64),
                 ("max_tickets", limits.max_tickets as u64),
                 ("max_tracked", limits.max_tracked as u64),

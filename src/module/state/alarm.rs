@@ -1,6 +1,6 @@
 //! The state of the timer.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use redis_module::raw;
 
@@ -10,7 +10,10 @@ use crate::lock::Now;
 pub const RETRY_MS: u64 = 20;
 
 /// The time for one sort of work in a tick: the waits that end and the keys to settle, or the bound holds.
-pub const TICK_BUDGET: Duration = Duration::from_millis(2);
+const TICK_BUDGET: Duration = Duration::from_millis(2);
+
+/// The longest such time, for a server whose ticks are long.
+const LONGEST_BUDGET: Duration = Duration::from_millis(100);
 
 /// The time without settling after a panic.
 const PAUSE_AFTER_PANIC_MS: u64 = 1_000;
@@ -30,6 +33,8 @@ pub struct Alarm {
     pub(in crate::module) retry_at_ms: u64,
     /// No bound hold is renewed or released before this moment of the monotonic clock.
     pub sessions_at_ms: u64,
+    /// When the last firing ended, if it left due work.
+    pub(in crate::module) left_at: Option<Instant>,
     /// Whether a job is registered that runs when the present unit of execution is over: until then the timer is armed.
     pub job: bool,
 }
@@ -38,6 +43,13 @@ impl Alarm {
     /// Pauses settling for a second: a panic while settling must not repeat in a loop.
     pub fn pause(&mut self, now: Now) {
         self.paused_until_ms = now.mono_ms + PAUSE_AFTER_PANIC_MS;
+    }
+
+    /// The time for one sort of work in this firing. If the last one has left work, it is half of the time in between:
+    /// where other commands make ticks long, a fixed time in each would be too small a part of all.
+    pub fn budget(&mut self) -> Duration {
+        let between = self.left_at.take().map(|at| at.elapsed());
+        (between.unwrap_or_default() / 2).clamp(TICK_BUDGET, LONGEST_BUDGET)
     }
 
     /// Notes that the timer fires.

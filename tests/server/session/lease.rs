@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::common::barrier::Barrier;
 use crate::common::scene::{only_reply, unload_and_load};
-use crate::common::{module_path, patience, replica, wait_for, Conn, TestServer};
+use crate::common::{module_path, patience, replica, wait_for, Conn, Reply, TestServer};
 use crate::lifecycle::settings::{NUMBERS, SWITCHES};
 use crate::session::endings::{
     assert_stats, bound_to, field, holder, is_free, Bound, SHORT, STEADY,
@@ -182,6 +182,83 @@ fn the_setting_counts_from_the_next_renewal_on() {
     assert_eq!(lease[1].text(), "60000");
     alice.close();
     wait_for("a free lock", || is_free(&mut watcher, "k"));
+}
+
+/// Ticks of half a second: there are too few of them to renew all holds in small portions. None is lost, and none is
+/// granted to another owner.
+#[test]
+fn long_ticks_lose_no_hold() {
+    const EACH: u64 = 500;
+    let server = TestServer::with(&["--lock.session-lease", "4500"]);
+    let (mut alice, mut bob) = (server.conn(), server.conn());
+    let ask = |conn: &mut Conn, form: &str| -> Vec<Reply> {
+        let lines: Vec<String> = (0..EACH)
+            .map(|number| form.replace('#', &number.to_string()))
+            .collect();
+        conn.send_lines(&lines.iter().map(String::as_str).collect::<Vec<_>>());
+        lines.iter().map(|_| conn.recv()).collect()
+    };
+    for form in [
+        "LOCK.ACQUIRE k# alice SESSION",
+        "LOCK.ACQUIRE r# alice READ SESSION",
+        "SEM.ACQUIRE s# alice SESSION LIMIT 1",
+    ] {
+        assert!(ask(&mut alice, form).iter().all(|token| token.int() > 0));
+    }
+    wait_for("three renewals of each", || {
+        bob.line("DEBUG SLEEP 0.5");
+        server.stat("session_renewals") >= 3 * 3 * EACH
+    });
+    for form in [
+        "LOCK.ACQUIRE k# bob",
+        "LOCK.ACQUIRE r# bob WRITE",
+        "SEM.ACQUIRE s# bob",
+    ] {
+        assert!(ask(&mut bob, form).iter().all(Reply::is_nil), "{form}");
+    }
+    assert_stats(
+        &server,
+        &[("session_losses", 0), ("session_holds", 3 * EACH)],
+    );
+}
+
+#[test]
+fn more_holds_than_can_be_renewed_are_refused() {
+    let server = TestServer::with(&["--lock.session-lease", "60000"]);
+    let (mut alice, mut bob) = (server.conn(), server.conn());
+    assert_eq!(server.stat("max_session_holds"), 600_000);
+    let names = |from: u32| (from..from + 100).map(|number| format!("k{number}"));
+    for from in (0..1_000).step_by(100) {
+        let words = ["LOCK.MACQUIRE".to_string(), "100".to_string()];
+        let words = words.into_iter().chain(names(from));
+        let words = words.chain(["alice", "SESSION"].map(String::from));
+        assert!(alice.run(words).is_array());
+    }
+    bob.line("LOCK.ACQUIRE w bob PX 60000");
+    alice.send_line("LOCK.ACQUIRE w alice SESSION BLOCK 0");
+    server.wait_for_waiters(1);
+    bob.line("CONFIG SET lock.session-lease 100");
+    assert_eq!(server.stat("max_session_holds"), 1_000);
+    for line in [
+        "LOCK.ACQUIRE l bob SESSION",
+        "LOCK.ACQUIRE l bob READ SESSION BLOCK 0",
+        "LOCK.MACQUIRE 2 l m bob SESSION",
+        "SEM.ACQUIRE s bob SESSION LIMIT 1",
+    ] {
+        let error = bob.line(line).error();
+        assert!(
+            error.starts_with("LOCKBUSY too many holds"),
+            "{line}: {error}"
+        );
+    }
+    bob.line("CONFIG SET lock.session-lease 60000");
+    assert!(bob.line("LOCK.ACQUIRE k0 alice SESSION ONCE").int() > 0);
+    bob.line("LOCK.RELEASE w bob");
+    assert!(alice.recv().int() > 0);
+    assert_stats(
+        &server,
+        &[("busy", 3), ("sem_busy", 1), ("session_holds", 1_001)],
+    );
 }
 
 /// A frozen server does not renew. A lease that ended meanwhile stays ended, although the connection lives.

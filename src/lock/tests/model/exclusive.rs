@@ -81,6 +81,10 @@ impl model::Case for Case {
             }
             Op::Pass(ms) => self.sim.pass(ms),
             Op::Alarm => self.alarm(),
+            Op::ShortAlarm => {
+                self.sim.fire(true);
+                self.model.alarm(true);
+            }
             Op::Advance(ms) => {
                 self.sim.pass(ms);
                 self.model.mono_ms = self.sim.now.mono_ms;
@@ -231,7 +235,7 @@ impl model::Case for Case {
 
     /// What must hold in any case.
     fn check(&mut self, step: &Step<Op>) {
-        let settled = step.ends_tick || matches!(step.op, Op::Alarm);
+        let settled = step.ends_tick || matches!(step.op, Op::Alarm | Op::ShortAlarm);
         let waiters = &self.sim.locks.waiters;
         assert_eq!(waiters.parked_requests(), self.sim.parked.len());
         assert_eq!(waiters.tickets(), self.model.tickets());
@@ -420,7 +424,7 @@ impl Case {
 
     fn alarm(&mut self) {
         self.sim.alarm();
-        self.model.alarm();
+        self.model.alarm(false);
     }
 
     /// Where several keys are touched at once their order is the core's own, and it shows when the

@@ -34,6 +34,7 @@ impl Session {
         match words.at(0) {
             "advance" => sim.advance(millis(words.at(1))),
             "late" => sim.pass(millis(words.at(1))),
+            "alarm" if words.has("short") => sim.fire(true),
             "alarm" => sim.alarm(),
             _ => {
                 let by = millis(words.at(2)) as i64;

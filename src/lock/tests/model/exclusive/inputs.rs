@@ -37,6 +37,8 @@ pub enum Op {
     Break(Key, Names, bool),
     Pass(u64),
     Alarm,
+    /// The timer, without time for renewals that are not urgent.
+    ShortAlarm,
     /// The wall clock alone is set, by so many milliseconds.
     SetClock(i64),
     Disconnect(Owner, u64),
@@ -120,6 +122,7 @@ pub fn op() -> impl Strategy<Value = Op> {
         10 => (0..8u64).prop_map(Op::Pass),
         1 => (0..40u64).prop_map(Op::Pass),
         8 => Just(Op::Alarm),
+        4 => Just(Op::ShortAlarm),
         1 => (-20..20i64).prop_map(Op::SetClock),
         8 => connection.clone().prop_map(|(o, c)| Op::Disconnect(o, c)),
         6 => Just(Op::DropAddressee),

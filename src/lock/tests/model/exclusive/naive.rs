@@ -182,7 +182,7 @@ impl Model {
 
     // ---- time and ticks ----
 
-    pub fn alarm(&mut self) {
+    pub fn alarm(&mut self, only_urgent: bool) {
         while let Some(index) = self.next_due() {
             let place = self.places.remove(index);
             if let Some(request) = place.request {
@@ -191,7 +191,7 @@ impl Model {
             }
         }
         self.end_of_tick();
-        self.work_on_sessions();
+        self.work_on_sessions(only_urgent);
         self.end_of_tick();
     }
 

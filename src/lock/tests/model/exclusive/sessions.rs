@@ -36,6 +36,7 @@ pub struct Sessions {
 pub struct Session {
     pub conn: Conn,
     renew_at_ms: u64,
+    urgent_at_ms: u64,
     /// The order in which holds were bound.
     number: u64,
 }
@@ -64,16 +65,22 @@ impl Model {
 
     pub fn new_session(&mut self, conn: Conn) -> Session {
         self.sessions.bindings += 1;
-        Session {
+        self.renewed(Session {
             conn,
-            renew_at_ms: self.next_renewal(),
+            renew_at_ms: 0,
+            urgent_at_ms: 0,
             number: self.sessions.bindings,
-        }
+        })
     }
 
-    fn next_renewal(&self) -> u64 {
-        let third = self.settings.session_lease.ms() as u64 / 3;
-        self.mono_ms + third.max(1)
+    /// The lease of a session begins now.
+    fn renewed(&self, session: Session) -> Session {
+        let lease_ms = self.settings.session_lease.ms() as u64;
+        Session {
+            renew_at_ms: self.mono_ms + (lease_ms / 3).max(1),
+            urgent_at_ms: self.mono_ms + (lease_ms / 2).max(1),
+            ..session
+        }
     }
 
     /// What the hold is bound to when its owner has touched it: a re-entry through this connection, or a
@@ -84,14 +91,10 @@ impl Model {
         conn: Option<Conn>,
         terms: Terms,
     ) -> Option<Session> {
-        let renew_at_ms = self.next_renewal();
         match (terms, conn) {
             (Terms::Session, Some(conn)) => Some(self.new_session(conn)),
             (Terms::Named(_), _) => None,
-            _ => hold.session.map(|session| Session {
-                renew_at_ms,
-                ..session
-            }),
+            _ => hold.session.map(|session| self.renewed(session)),
         }
     }
 
@@ -157,15 +160,16 @@ impl Model {
         }
     }
 
-    /// What the timer does about them.
-    pub fn work_on_sessions(&mut self) {
+    /// What the timer does about them; `only_urgent`: it has no time for other renewals.
+    pub fn work_on_sessions(&mut self, only_urgent: bool) {
         for key in 0..self.keys.len() {
             let State::Held(hold) = self.keys[key] else {
                 continue;
             };
-            let due = hold
-                .session
-                .filter(|session| session.renew_at_ms <= self.mono_ms);
+            let due = hold.session.filter(|session| match only_urgent {
+                true => session.urgent_at_ms <= self.mono_ms,
+                false => session.renew_at_ms <= self.mono_ms,
+            });
             let Some(session) = due else {
                 continue;
             };
@@ -175,13 +179,9 @@ impl Model {
                 continue;
             }
             let wanted = self.wall_ms + self.settings.session_lease.ms();
-            let renew_at_ms = self.next_renewal();
             self.keys[key] = State::Held(Hold {
                 deadline_ms: Some(hold.deadline_ms.map_or(wanted, |end| end.max(wanted))),
-                session: Some(Session {
-                    renew_at_ms,
-                    ..session
-                }),
+                session: Some(self.renewed(session)),
                 ..hold
             });
         }

@@ -1,0 +1,167 @@
+//! The moments at which the leases of bound holds are renewed.
+//!
+//! A renewal is *due* when a third of the lease has passed, and *urgent* when half of it has. The shell makes urgent
+//! renewals in any tick, whatever time they take, and others while the tick has time. So no lease of a living connection
+//! runs out as long as a tick begins in every third of a lease and a sixth of a lease is enough for all renewals. The
+//! limit on bound holds is for that ([`SessionRule::max_holds`](super::bindings::SessionRule::max_holds)).
+
+use std::collections::BTreeSet;
+
+use crate::lock::{Lease, Now};
+
+/// A lease is renewed when this part of it has passed.
+const DUE_AT: u64 = 3;
+
+/// A renewal is urgent when this part of the lease has passed.
+const URGENT_AT: u64 = 2;
+
+/// The number of a binding, in the order of binding.
+pub(super) type Number = u64;
+
+/// When a renewal is due, and when it is urgent, in milliseconds of the monotonic clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Moments {
+    due_ms: u64,
+    urgent_ms: u64,
+}
+
+impl Moments {
+    /// Those of a lease that begins now.
+    pub fn of(lease: Lease, now: Now) -> Moments {
+        let after = |part: u64| (lease.ms().unsigned_abs() / part).max(1);
+        Moments {
+            due_ms: now.mono_ms.saturating_add(after(DUE_AT)),
+            urgent_ms: now.mono_ms.saturating_add(after(URGENT_AT)),
+        }
+    }
+}
+
+/// The renewals to come, in the order of their moments.
+#[derive(Debug, Default)]
+pub(super) struct Renewals {
+    pending: BTreeSet<(Moments, Number)>,
+    /// Those that the server has refused: they are tried again when all others that are due have had their turn.
+    refused: BTreeSet<(Moments, Number)>,
+    /// None of them is tried again before this moment.
+    refused_until_ms: u64,
+}
+
+impl Renewals {
+    /// Adds a renewal.
+    pub fn add(&mut self, moments: Moments, number: Number) {
+        self.pending.insert((moments, number));
+    }
+
+    /// Removes a renewal, if it is there.
+    pub fn remove(&mut self, moments: Moments, number: Number) {
+        self.pending.remove(&(moments, number));
+        self.refused.remove(&(moments, number));
+    }
+
+    /// Adds a renewal that was refused: `ms` milliseconds pass before the next attempt.
+    pub fn refuse(&mut self, moments: Moments, number: Number, now: Now, ms: u64) {
+        self.refused.insert((moments, number));
+        self.refused_until_ms = now.mono_ms.saturating_add(ms);
+    }
+
+    /// Takes the first renewal that is due; `only_urgent`: only while any is urgent, a refused one or another.
+    pub fn pop(&mut self, now: Now, only_urgent: bool) -> Option<Number> {
+        if self.first_due(now).is_none() && self.refused_until_ms <= now.mono_ms {
+            self.pending.append(&mut self.refused);
+        }
+        let first = self.first_due(now)?;
+        let refused = self.refused.first();
+        let mut firsts = [Some(&first), refused].into_iter().flatten();
+        if only_urgent && !firsts.any(|(moments, _)| moments.urgent_ms <= now.mono_ms) {
+            return None;
+        }
+        self.pending.remove(&first);
+        Some(first.1)
+    }
+
+    fn first_due(&self, now: Now) -> Option<(Moments, Number)> {
+        let first = self.pending.first().copied();
+        first.filter(|(moments, _)| moments.due_ms <= now.mono_ms)
+    }
+
+    /// Milliseconds until the next is due.
+    pub fn next_due(&self, now: Now) -> Option<u64> {
+        let pending = self.pending.first().map(|(moments, _)| moments.due_ms);
+        let refused = (!self.refused.is_empty()).then_some(self.refused_until_ms);
+        let next_ms = pending.into_iter().chain(refused).min()?;
+        Some(next_ms.saturating_sub(now.mono_ms))
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn at(mono_ms: u64) -> Now {
+        Now {
+            wall_ms: 0,
+            wall_sub_us: 0,
+            mono_ms,
+        }
+    }
+
+    /// A renewal of a lease of 600 ms that began at each of these moments, numbered by them.
+    fn renewals(begun_ms: &[u64]) -> Renewals {
+        let mut renewals = Renewals::default();
+        for ms in begun_ms {
+            renewals.add(moments(*ms), *ms);
+        }
+        renewals
+    }
+
+    fn moments(begun_ms: u64) -> Moments {
+        Moments::of(Lease::from_ms(600).unwrap(), at(begun_ms))
+    }
+
+    fn pop_all(renewals: &mut Renewals, now: u64, only_urgent: bool) -> Vec<Number> {
+        std::iter::from_fn(|| renewals.pop(at(now), only_urgent)).collect()
+    }
+
+    #[test]
+    fn a_renewal_is_due_after_a_third_of_the_lease_and_urgent_after_half() {
+        let mut renewals = renewals(&[30, 10, 20]);
+        assert_eq!(renewals.next_due(at(100)), Some(110));
+        assert!(pop_all(&mut renewals, 209, false).is_empty());
+        assert_eq!(pop_all(&mut renewals, 220, false), [10, 20]);
+        assert!(pop_all(&mut renewals, 329, true).is_empty());
+        assert_eq!(pop_all(&mut renewals, 330, true), [30]);
+        assert_eq!(renewals.next_due(at(330)), None);
+    }
+
+    #[test]
+    fn a_tick_without_time_makes_urgent_renewals_only() {
+        let mut renewals = renewals(&[10, 20, 30, 40]);
+        assert_eq!(pop_all(&mut renewals, 325, true), [10, 20]);
+        assert_eq!(renewals.next_due(at(325)), Some(0));
+        assert_eq!(pop_all(&mut renewals, 325, false), [30, 40]);
+    }
+
+    #[test]
+    fn refused_renewals_wait_behind_all_others_that_are_due() {
+        let mut renewals = renewals(&[10, 20, 30]);
+        for begun_ms in [10, 20] {
+            assert_eq!(renewals.pop(at(250), false), Some(begun_ms));
+            renewals.refuse(moments(begun_ms), begun_ms, at(250), 20);
+        }
+        // Their time has come, but not their turn.
+        assert_eq!(renewals.pop(at(270), false), Some(30));
+        assert_eq!(pop_all(&mut renewals, 270, false), [10, 20]);
+    }
+
+    #[test]
+    fn a_refused_renewal_that_is_urgent_is_reached_without_time() {
+        let mut renewals = renewals(&[10, 60]);
+        assert_eq!(renewals.pop(at(300), false), Some(10));
+        renewals.refuse(moments(10), 10, at(300), 20);
+        assert_eq!(renewals.next_due(at(300)), Some(0));
+        assert_eq!(pop_all(&mut renewals, 319, true), [60]);
+        assert_eq!(renewals.next_due(at(319)), Some(1));
+        assert_eq!(pop_all(&mut renewals, 320, true), [10]);
+    }
+}
