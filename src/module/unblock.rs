@@ -19,7 +19,6 @@
 //! that offset is the one at which the client was blocked: before the grant. So a cluster node, where a grant and the
 //! redirect hardly ever meet, delivers grants by the API.
 
-use std::ffi::CStr;
 use std::ptr::null_mut;
 
 use crate::lock::{Outcome, WaiterId};
@@ -70,23 +69,28 @@ fn by_command(ctx: Ctx<'_>, client: u64) {
     Reply::of(ctx, c"CLIENT", c"v", &words);
 }
 
-/// The server's setting that [`follow_settings`] reads and that can be changed: those of threads cannot.
-pub const TLS_PORT: &CStr = c"tls-port";
-
-/// Reads in which cases the server may reply a second time before a block ends. If it does not tell its settings, it
+/// Reads in which cases the server may reply a second time before a block ends. If it does not list its settings, it
 /// may in all.
 pub fn follow_settings(ctx: Ctx<'_>) {
-    let has_threads_or_tls = || {
-        let threads = Reply::of_setting(ctx, c"io-threads");
-        // A server that was built without TLS has no such port.
-        let port = Reply::of_setting(ctx, TLS_PORT);
-        threads.as_deref() != Some(b"1") || port.is_some_and(|port| port != b"0")
-    };
     let by_command = match () {
         () if server_version() >= ONE_REPLY_SINCE => ByCommand::None,
-        () if has_threads_or_tls() => ByCommand::All,
+        () if has_threads_or_tls(ctx) != Some(false) => ByCommand::All,
         () if ctx.is_cluster() => ByCommand::Refusals,
         () => ByCommand::None,
     };
     shell::with(|shell| shell.by_command = by_command);
+}
+
+/// Whether the server has I/O threads or a TLS port.
+fn has_threads_or_tls(ctx: Ctx<'_>) -> Option<bool> {
+    let words = [&b"GET"[..], b"io-threads", b"tls-port"].map(OwnedStr::new);
+    let words = words.each_ref().map(OwnedStr::as_str);
+    let reply = Reply::of(ctx, c"CONFIG", c"v", &words)?;
+    let words: Option<Vec<_>> = reply.whole().elements()?.map(|word| word.bytes()).collect();
+    // A server that was built without TLS has no `tls-port`.
+    Some(
+        words?
+            .chunks_exact(2)
+            .any(|pair| !matches!(pair, [b"io-threads", b"1"] | [b"tls-port", b"0"])),
+    )
 }

@@ -294,8 +294,8 @@ unsafe extern "C" fn on_server_event(
     });
 }
 
-/// The module was loaded, or settings were changed. Those of the server are read only after a change: to read one leaves
-/// traces.
+/// The module was loaded, or settings were changed. Those of the server are read only after a change: to read one
+/// leaves traces.
 pub fn follow_settings(ctx: Ctx<'_>, is_changed: impl Fn(&CStr) -> bool) {
     warn_of_eviction(ctx);
     if is_changed(IDLE_LIMIT) {
@@ -304,7 +304,8 @@ pub fn follow_settings(ctx: Ctx<'_>, is_changed: impl Fn(&CStr) -> bool) {
     if is_changed(condemned::BUFFER_LIMITS) {
         condemned::follow_setting(ctx);
     }
-    if is_changed(unblock::TLS_PORT) {
+    // (I/O threads cannot be changed.)
+    if is_changed(c"tls-port") {
         unblock::follow_settings(ctx);
     }
     watch_if_notified(ctx);

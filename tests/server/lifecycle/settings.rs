@@ -293,3 +293,46 @@ fn servers_that_are_too_old_refuse_the_module_with_one_sentence() {
         assert!(c.is_ready() && !server.has_ended(), "{binary} goes on");
     }
 }
+
+#[test]
+fn a_limit_on_idle_connections_is_warned_of() {
+    let warnings = |server: &TestServer| server.log().matches("SESSION holds are released").count();
+    let server = TestServer::with(&["--timeout", "300"]);
+    assert_eq!(warnings(&server), 1);
+    let server = TestServer::start();
+    let mut c = server.conn();
+    for (setting, expected) in [
+        ("timeout 0", 0),
+        ("TIMEOUT 600", 1),
+        ("maxclients 100 timeout 0", 1),
+    ] {
+        assert_eq!(c.line(&format!("CONFIG SET {setting}")).text(), "OK");
+        assert_eq!(warnings(&server), expected, "{setting}");
+    }
+}
+
+/// The module reads settings of the server only when these are changed.
+#[test]
+fn a_change_of_another_setting_leaves_no_trace_of_the_module() {
+    let server = TestServer::start();
+    let mut c = server.conn();
+    for line in [
+        "CONFIG SET slowlog-log-slower-than 0",
+        "CONFIG RESETSTAT",
+        "SLOWLOG RESET",
+    ] {
+        assert_eq!(c.line(line).text(), "OK");
+    }
+    c.line("CONFIG SET maxmemory-samples 6");
+    c.line("CONFIG SET lock.queue-grace 900");
+    let logged = c.line("SLOWLOG GET").list();
+    let logged = logged.iter().map(|entry| entry.list()[3].list());
+    let logged: Vec<String> = logged
+        .map(|words| words[0].text() + " " + &words[1].text())
+        .collect();
+    assert_eq!(logged, ["CONFIG SET", "CONFIG SET", "SLOWLOG RESET"]);
+    // RESETSTAT, SLOWLOG RESET, two CONFIG SET, SLOWLOG GET.
+    assert_eq!(server.info_field("stats", "total_commands_processed"), "5");
+    let stats = c.line("INFO commandstats").text();
+    assert!(!stats.contains("config|get"), "{stats}");
+}
