@@ -60,3 +60,21 @@ impl Alarm {
         self.early = if is_early { self.early + 1 } else { 0 };
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_that_was_left_gets_half_of_the_time_in_between() {
+        let mut alarm = Alarm::default();
+        let mut left_for = |ms| {
+            alarm.left_at = Instant::now().checked_sub(Duration::from_millis(ms));
+            alarm.budget()
+        };
+        assert!(left_for(60) >= Duration::from_millis(30));
+        assert_eq!(left_for(60_000), LONGEST_BUDGET);
+        assert_eq!(alarm.budget(), TICK_BUDGET);
+    }
+}
