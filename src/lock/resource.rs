@@ -83,11 +83,6 @@ pub trait Kind {
         self.waiters().live_on(key) > 0
     }
 
-    /// Whether the events of every key can be ignored.
-    fn is_idle(&self) -> bool {
-        self.waiters().live() == 0
-    }
-
     /// A reply was written: a grant in flight is delivered.
     fn delivered(&mut self, _waiter: WaiterId) {}
 

@@ -147,13 +147,6 @@ impl Locks {
         self.kinds_mut().into_iter().for_each(|kind| kind.demote());
     }
 
-    /// Whether there are no waiters and no tracked grants, so that key events can be ignored.
-    pub fn is_idle(&self) -> bool {
-        self.waiters.live() == 0
-            && self.tracked.len() == 0
-            && self.kinds().iter().all(|kind| kind.is_idle())
-    }
-
     /// Whether this key has waiters or a tracked grant; otherwise its events can be ignored.
     pub fn cares_about(&self, key: KeyRef<'_>) -> bool {
         self.tracked.contains(key)

@@ -36,7 +36,7 @@ pub fn prefixed(prefix: &str, name: &[u8]) -> SmallVec<[u8; 128]> {
     prefixed
 }
 
-const PERMITS: &[u8] = b":timeout";
+pub(crate) const PERMITS: &[u8] = b":timeout";
 
 /// The permit set of a semaphore, by Redisson's `suffixName`: `name:timeout` if the name contains a `{`, otherwise
 /// `{name}:timeout`.

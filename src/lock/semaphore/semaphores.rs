@@ -147,10 +147,6 @@ impl Kind for Semaphores {
         at_and_beside(key).any(|key| self.remembered.contains(key) || self.waiters.live_on(key) > 0)
     }
 
-    fn is_idle(&self) -> bool {
-        self.waiters.live() == 0 && self.remembered.len() == 0
-    }
-
     fn delivered(&mut self, waiter: WaiterId) {
         self.in_flight.delivered(waiter);
     }

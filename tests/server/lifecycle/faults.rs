@@ -297,7 +297,7 @@ fn in_the_event_of_an_expiry_the_waiter_is_still_granted() {
     let mut s = Stage::new();
     // In one tick, so that EXISTS notices the expiry, not the timer.
     s.conn.send_lines(&[
-        "LOCK.FAULT expired",
+        "LOCK.FAULT gone",
         "PEXPIRE k 1",
         "DEBUG SLEEP 0.05",
         "EXISTS k",
@@ -321,7 +321,7 @@ fn in_the_event_of_an_eviction_the_waiter_is_still_granted() {
     let mut s = Stage::new();
     // The lock is the only key with a TTL, so it is evicted.
     s.conn.line("CONFIG SET maxmemory-policy volatile-ttl");
-    s.arm("evicted");
+    s.arm("gone");
     s.conn.line("CONFIG SET maxmemory 1");
     s.conn.line("SET x 1");
     s.conn.line("CONFIG SET maxmemory 0");
