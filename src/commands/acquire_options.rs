@@ -2,7 +2,7 @@
 //! `LOCK.ACQUIRE` and `LOCK.MACQUIRE`.
 
 use crate::commands::error::CommandError;
-use crate::commands::parser::{once, NotifyWords, Parser, Word};
+use crate::commands::parser::{check_wait, once, Found, NotifyWords, Parser, Word};
 use crate::commands::skeleton::possible_wait;
 use crate::lock::{Acquire, Lease, Mode, Wait};
 use crate::module::ffi::ctx::Ctx;
@@ -33,36 +33,31 @@ impl<W: Word> AcquireOptions<W> {
     /// Parses the words behind the owner to the end.
     ///
     /// # Errors
-    /// Left to right: an unknown option, an error of its value, an option given twice. At the end: `SESSION` with
-    /// `EX` or `PX`, `NOTIFY` without `BLOCK`.
-    pub fn parse(
-        parser: &mut Parser<'_, W>,
-        command: &'static str,
-    ) -> Result<AcquireOptions<W>, CommandError> {
-        let (mut mode, mut lease, mut session) = (None, None, None);
+    /// Left to right: an unknown option, an error of its value, an option given twice or beside one that it excludes.
+    /// At the end: `NOTIFY` without `BLOCK`.
+    pub fn parse(parser: &mut Parser<'_, W>) -> Result<AcquireOptions<W>, CommandError> {
+        let (mut mode, mut lease) = (None, None);
         let (mut wait, mut notify, mut count_once, mut with_holder) = (None, None, None, None);
-        while let Some(option) = parser.option() {
-            match &option[..] {
-                b"READ" => once(&mut mode, Mode::Read)?,
-                b"WRITE" => once(&mut mode, Mode::Write)?,
-                b"EX" => once(&mut lease, parser.lease(1_000, command)?)?,
-                b"PX" => once(&mut lease, parser.lease(1, command)?)?,
-                b"SESSION" => once(&mut session, ())?,
-                b"BLOCK" => once(&mut wait, parser.wait()?)?,
-                b"NOTIFY" => once(&mut notify, parser.notify()?)?,
-                b"ONCE" => once(&mut count_once, ())?,
-                b"WITHHOLDER" => once(&mut with_holder, ())?,
-                _ => return Err(CommandError::Syntax),
-            }
-        }
-        if (session.is_some() && lease.is_some()) || (notify.is_some() && wait.is_none()) {
-            return Err(CommandError::Syntax);
-        }
+        parser.options(|parser, option| {
+            Ok(match option {
+                b"READ" => once(&mut mode, Mode::Read),
+                b"WRITE" => once(&mut mode, Mode::Write),
+                b"EX" => once(&mut lease, Some(parser.lease("EX", 1_000)?)),
+                b"PX" => once(&mut lease, Some(parser.lease("PX", 1)?)),
+                b"SESSION" => once(&mut lease, None),
+                b"BLOCK" => once(&mut wait, parser.wait()?),
+                b"NOTIFY" => once(&mut notify, parser.notify()?),
+                b"ONCE" => once(&mut count_once, ()),
+                b"WITHHOLDER" => once(&mut with_holder, ()),
+                _ => Found::Unknown,
+            })
+        })?;
+        check_wait(wait, notify.as_ref())?;
         Ok(AcquireOptions {
             mode: mode.unwrap_or(Mode::Exclusive),
-            lease: parser.or_default(lease)?,
-            names_lease: lease.is_some(),
-            session: session.is_some(),
+            lease: parser.or_default(lease.flatten()),
+            names_lease: lease.flatten().is_some(),
+            session: lease == Some(None),
             wait: wait.unwrap_or(Wait::No),
             notify,
             once: count_once.is_some(),

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::lock::{LockError, MAX_KEYS};
+use crate::lock::LockError;
 use crate::module::acl::Denied;
 use crate::module::scan::ScanError;
 use crate::module::tickets::Refusal;
@@ -18,22 +18,8 @@ pub enum CommandError {
     Script(ScriptError),
     /// `lock.redisson` with words that the command filter does not produce.
     UnknownScript,
-    /// A missing argument, an unknown option, an option that is given twice, or two options that exclude each other.
-    Syntax,
-    /// A value that is not an integer of 64 bits, or a negative one where zero is the least.
-    NotInteger,
-    /// A count below 1.
-    NotPositive,
-    /// A lease below 1 ms or above `lock.max-lease`; the command's name.
-    InvalidExpire(&'static str),
-    /// A wait that is not an integer of 64 bits.
-    TimeoutNotInteger,
-    /// A wait below zero.
-    TimeoutNegative,
-    /// A wait above `lock.max-wait`.
-    TimeoutOutOfRange,
-    /// A cursor that is not an unsigned integer of 64 bits.
-    InvalidCursor,
+    /// An error of one word, found by the parser: the text behind the code, which names the word.
+    Word(Box<str>),
     /// An empty owner.
     OwnerEmpty,
     /// An owner longer than `lock.max-owner-len`.
@@ -46,14 +32,6 @@ pub enum CommandError {
     KeyReserved,
     /// A key with the name of a key beside a read-write lock.
     KeyBesideLock,
-    /// `numkeys` is not an integer above zero.
-    NumKeys,
-    /// `numkeys` leaves no word for the owner.
-    MissingKeys,
-    /// More than [`MAX_KEYS`] keys.
-    TooManyKeys,
-    /// The same key twice.
-    SameKeys,
     /// A channel longer than 256 bytes.
     ChannelTooLong,
     /// A tag longer than 64 bytes.
@@ -89,16 +67,7 @@ impl fmt::Display for CommandError {
             E::Lock(error) => return error.fmt(f),
             E::Script(error) => return error.fmt(f),
             E::UnknownScript => "ERR not a script of Redisson's, or not called as Redisson does",
-            E::Syntax => "ERR syntax error",
-            E::NotInteger => "ERR value is not an integer or out of range",
-            E::NotPositive => "ERR value is out of range, must be positive",
-            E::InvalidExpire(command) => {
-                return write!(f, "ERR invalid expire time in '{command}' command");
-            }
-            E::TimeoutNotInteger => "ERR timeout is not an integer or out of range",
-            E::TimeoutNegative => "ERR timeout is negative",
-            E::TimeoutOutOfRange => "ERR timeout is out of range",
-            E::InvalidCursor => "ERR invalid cursor",
+            E::Word(text) => return write!(f, "ERR {text}"),
             E::OwnerEmpty => "ERR owner is empty",
             E::OwnerTooLong => "ERR owner is longer than lock.max-owner-len",
             E::OwnerReserved => "ERR owner '#token' is reserved",
@@ -109,16 +78,12 @@ impl fmt::Display for CommandError {
                 "ERR keys that begin with 'redis_lock:horizon' or 'redisson_lock_token:' are reserved"
             }
             E::KeyBesideLock => "ERR the key is named like one of those beside a read-write lock",
-            E::NumKeys => "ERR numkeys should be greater than 0",
-            E::MissingKeys => "ERR Number of keys can't be greater than number of args",
-            E::TooManyKeys => {
-                return write!(f, "ERR more than {MAX_KEYS} keys in one request");
-            }
-            E::SameKeys => "ERR the same key is given twice",
             E::ChannelTooLong => "ERR the channel is longer than 256 bytes",
             E::TagTooLong => "ERR the tag is longer than 64 bytes",
-            E::NotifyOff => "ERR NOTIFY is turned off, see lock.max-tickets",
-            E::TopOff => "ERR LOCK.TOP is turned off, see lock.top-names",
+            E::NotifyOff => {
+                "ERR NOTIFY is turned off, CONFIG SET lock.max-tickets 100000 turns it on"
+            }
+            E::TopOff => "ERR LOCK.TOP is turned off, CONFIG SET lock.top-names 1000 turns it on",
             E::ChannelElsewhere => {
                 "CROSSSLOT the channel of NOTIFY does not hash to the slot of the key"
             }

@@ -4,6 +4,7 @@
 //! come in as [`ParseSettings`]. A command that parses has no effect until it is applied.
 
 use std::collections::HashSet;
+use std::fmt::Display;
 
 use smallvec::SmallVec;
 
@@ -11,9 +12,13 @@ use crate::commands::error::CommandError;
 use crate::lock::{
     is_beside_a_lock, parse_integer, Lease, Notify, SetIf, Wait, MAX_KEYS, TOKEN_FIELD,
 };
+use crate::module::entry::command::{Arg, ArgKind, Command, Spec};
 use crate::module::ffi::strings::Str;
 use crate::module::keyspace::horizon;
 use crate::module::state::settings;
+
+/// Redis' wording.
+const NOT_INTEGER: &str = "value is not an integer or out of range";
 
 /// Waiters listed by `WAITERS` without `COUNT`.
 pub const DEFAULT_WAITERS: usize = 10;
@@ -80,24 +85,40 @@ impl ParseSettings {
     }
 }
 
-/// The words that are not parsed yet. Every method takes words from the left; without one it fails with
-/// [`CommandError::Syntax`].
+/// The words that are not parsed yet. Every method takes words from the left; without one it fails with a syntax error.
 pub struct Parser<'w, W> {
     left: std::slice::Iter<'w, W>,
     settings: &'w ParseSettings,
+    /// Its arguments are what an error says was expected.
+    spec: &'static Spec,
+}
+
+/// What a parsed word is.
+pub enum Found {
+    /// An option that is given for the first time.
+    New,
+    /// An option that was given before, or beside which it is excluded.
+    Again,
+    /// No option of the command.
+    Unknown,
 }
 
 impl<'w, W: Word> Parser<'w, W> {
     /// A parser of the words behind the command's name.
-    pub fn new(words: &'w [W], settings: &'w ParseSettings) -> Parser<'w, W> {
+    pub fn new<C: Command>(words: &'w [W], settings: &'w ParseSettings) -> Parser<'w, W> {
         let mut left = words.iter();
         left.next();
-        Parser { left, settings }
+        Parser {
+            left,
+            settings,
+            spec: const { &C::SPEC },
+        }
     }
 
-    /// A word with any bytes.
-    pub fn any(&mut self) -> Result<W, CommandError> {
-        self.left.next().copied().ok_or(CommandError::Syntax)
+    /// A word with any bytes, which follows `before`.
+    pub fn any(&mut self, before: &str) -> Result<W, CommandError> {
+        let missing = || syntax(format!("a value is missing after {before}"));
+        self.left.next().copied().ok_or_else(missing)
     }
 
     /// A key.
@@ -105,7 +126,7 @@ impl<'w, W: Word> Parser<'w, W> {
     /// # Errors
     /// [`CommandError::KeyReserved`] and [`CommandError::KeyBesideLock`] for names that the module uses itself.
     pub fn key(&mut self) -> Result<W, CommandError> {
-        let key = self.any()?;
+        let key = self.any("the command")?;
         check_key(key.as_bytes())?;
         Ok(key)
     }
@@ -113,24 +134,29 @@ impl<'w, W: Word> Parser<'w, W> {
     /// `numkeys key [key ...]`: from 1 to [`MAX_KEYS`] different keys, with at least one word behind them.
     ///
     /// # Errors
-    /// In this order: [`CommandError::NumKeys`], [`CommandError::MissingKeys`], [`CommandError::TooManyKeys`], the
-    /// errors of [`Parser::key`], [`CommandError::SameKeys`].
+    /// In this order: those of the number, too few words, too many keys, the errors of [`Parser::key`], a key twice.
     pub fn keys(&mut self) -> Result<&'w [W], CommandError> {
-        let word = self.any()?;
-        let number = number_of_keys(word.as_bytes())?;
+        let word = self.any("the command")?;
+        let word = word.as_bytes();
+        let number = number_of_keys(word)?;
         // At least the owner follows the keys.
         let left = self.left.as_slice();
         if number >= left.len() {
-            return Err(CommandError::MissingKeys);
+            return Err(wrong(
+                "Number of keys can't be greater than number of args",
+                "numkeys",
+                word,
+            ));
         }
         let (keys, left) = left.split_at(number);
         if number > MAX_KEYS {
-            return Err(CommandError::TooManyKeys);
+            let error = format!("more than {MAX_KEYS} keys in one request");
+            return Err(wrong(&error, "numkeys", word));
         }
         keys.iter().try_for_each(|key| check_key(key.as_bytes()))?;
         let mut seen = HashSet::with_capacity(number);
-        if !keys.iter().all(|key| seen.insert(key.as_bytes())) {
-            return Err(CommandError::SameKeys);
+        if let Some(key) = keys.iter().find(|key| !seen.insert(key.as_bytes())) {
+            return Err(wrong("the same key is given twice", "key", key.as_bytes()));
         }
         self.left = left.iter();
         Ok(keys)
@@ -141,7 +167,7 @@ impl<'w, W: Word> Parser<'w, W> {
     /// # Errors
     /// [`CommandError::OwnerEmpty`], [`CommandError::OwnerTooLong`], [`CommandError::OwnerReserved`].
     pub fn owner(&mut self) -> Result<W, CommandError> {
-        let word = self.any()?;
+        let word = self.any("the key")?;
         let owner = word.as_bytes();
         if owner.is_empty() {
             Err(CommandError::OwnerEmpty)
@@ -157,20 +183,61 @@ impl<'w, W: Word> Parser<'w, W> {
     /// A cursor: an unsigned decimal integer of 64 bits. Leading zeros are allowed, a sign is not.
     ///
     /// # Errors
-    /// [`CommandError::InvalidCursor`].
+    /// A word of another form.
     pub fn cursor(&mut self) -> Result<u64, CommandError> {
-        let word = self.any()?;
-        let digits = std::str::from_utf8(word.as_bytes()).ok();
+        let word = self.any("the command")?;
+        let word = word.as_bytes();
+        let digits = std::str::from_utf8(word).ok();
         digits
             .filter(|digits| !digits.starts_with('+'))
             .and_then(|digits| digits.parse().ok())
-            .ok_or(CommandError::InvalidCursor)
+            .ok_or_else(|| wrong("invalid cursor", "cursor", word))
     }
 
-    /// The next option in upper case, or `None` at the end. Cut to 16 bytes, which is longer than any option.
-    pub fn option(&mut self) -> Option<SmallVec<[u8; 16]>> {
-        let word = self.left.next()?.as_bytes();
-        Some(word.iter().take(16).map(u8::to_ascii_uppercase).collect())
+    /// The options up to the end. `parse` gets each in upper case, cut to 16 bytes, which is longer than any option, and
+    /// reads its value.
+    ///
+    /// # Errors
+    /// Those of `parse`, an unknown option, an option that excludes one before it.
+    pub fn options(
+        &mut self,
+        mut parse: impl FnMut(&mut Self, &[u8]) -> Result<Found, CommandError>,
+    ) -> Result<(), CommandError> {
+        while let Some(word) = self.left.next() {
+            let word = word.as_bytes();
+            let cut = word.iter().take(16).map(u8::to_ascii_uppercase);
+            let option: SmallVec<[u8; 16]> = cut.collect();
+            match parse(self, &option)? {
+                Found::New => {}
+                Found::Again => return Err(self.again(&option)),
+                Found::Unknown => return Err(self.unknown(word)),
+            }
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn again(&self, option: &[u8]) -> CommandError {
+        let option = shown(option);
+        let groups = self.spec.args.iter().filter_map(|arg| match arg.kind {
+            ArgKind::OneOf(parts) => Some(tokens(parts)),
+            _ => None,
+        });
+        let group = groups.filter(|group| group.contains(&option.as_str()));
+        syntax(match group.last() {
+            Some(group) => format!("more than one of {}", group.join(", ")),
+            None => format!("more than one {option}"),
+        })
+    }
+
+    #[cold]
+    fn unknown(&self, word: &[u8]) -> CommandError {
+        let word = shown(word);
+        let expected = match tokens(self.spec.args).join(", ") {
+            none if none.is_empty() => "none".into(),
+            options => options,
+        };
+        syntax(format!("unknown option '{word}', expected {expected}"))
     }
 
     /// Whether words are left.
@@ -181,81 +248,89 @@ impl<'w, W: Word> Parser<'w, W> {
     /// The end of the words.
     ///
     /// # Errors
-    /// [`CommandError::Syntax`] if words are left.
+    /// A word is left.
     pub fn end(&self) -> Result<(), CommandError> {
-        match self.has_more() {
-            true => Err(CommandError::Syntax),
-            false => Ok(()),
+        match self.left.as_slice().first() {
+            Some(word) => Err(self.unknown(word.as_bytes())),
+            None => Ok(()),
         }
-    }
-
-    fn integer(&mut self) -> Result<i64, CommandError> {
-        parse_integer(self.any()?.as_bytes()).ok_or(CommandError::NotInteger)
     }
 
     /// The value of `TOKEN`: an integer from 0 on.
     ///
     /// # Errors
-    /// [`CommandError::NotInteger`].
+    /// Those of [`Parser::number`].
     pub fn token(&mut self) -> Result<u64, CommandError> {
-        u64::try_from(self.integer()?).map_err(|_| CommandError::NotInteger)
+        Ok(self.number("TOKEN", 0)?.unsigned_abs())
     }
 
     /// The value of `COUNT`: an integer from 1 on.
     ///
     /// # Errors
-    /// [`CommandError::NotInteger`], [`CommandError::NotPositive`].
+    /// Those of [`Parser::number`].
     pub fn count(&mut self) -> Result<usize, CommandError> {
-        match usize::try_from(self.integer()?) {
-            Ok(count) if count > 0 => Ok(count),
-            _ => Err(CommandError::NotPositive),
+        let count = self.number("COUNT", 1)?;
+        Ok(usize::try_from(count).unwrap_or(usize::MAX))
+    }
+
+    /// An integer from `least` on, 0 or 1, for the argument of this name.
+    ///
+    /// # Errors
+    /// A word of another form, or a smaller number.
+    pub fn number(&mut self, name: &str, least: i64) -> Result<i64, CommandError> {
+        let word = self.any(name)?;
+        let word = word.as_bytes();
+        match parse_integer(word) {
+            Some(number) if number >= least => Ok(number),
+            Some(_) if least > 0 => {
+                Err(wrong("value is out of range, must be positive", name, word))
+            }
+            _ => Err(wrong(NOT_INTEGER, name, word)),
         }
     }
 
-    /// An integer from `least` on.
+    /// The value of `EX` (`unit_ms` 1,000) or `PX` (`unit_ms` 1).
     ///
     /// # Errors
-    /// [`CommandError::NotInteger`]; below a `least` above zero [`CommandError::NotPositive`].
-    pub fn number(&mut self, least: i64) -> Result<i64, CommandError> {
-        match self.integer()? {
-            number if number >= least => Ok(number),
-            _ if least > 0 => Err(CommandError::NotPositive),
-            _ => Err(CommandError::NotInteger),
-        }
-    }
-
-    /// The value of `EX` (`unit_ms` 1,000) or `PX` (`unit_ms` 1) of this command.
-    ///
-    /// # Errors
-    /// [`CommandError::NotInteger`], [`CommandError::InvalidExpire`].
-    pub fn lease(&mut self, unit_ms: i64, command: &'static str) -> Result<Lease, CommandError> {
-        let ms = self.integer()?.checked_mul(unit_ms);
+    /// A word that is no integer, or a lease below 1 ms or above `lock.max-lease`.
+    pub fn lease(&mut self, name: &str, unit_ms: i64) -> Result<Lease, CommandError> {
+        let word = self.any(name)?;
+        let word = word.as_bytes();
+        let number = parse_integer(word).ok_or_else(|| wrong(NOT_INTEGER, name, word))?;
+        let ms = number.checked_mul(unit_ms);
         ms.filter(|ms| *ms <= self.settings.max_lease_ms)
             .and_then(Lease::from_ms)
-            .ok_or(CommandError::InvalidExpire(command))
+            .ok_or_else(|| {
+                let command = self.spec.name.to_string_lossy();
+                let error = format!("invalid expire time in '{command}' command");
+                wrong(&error, name, word)
+            })
     }
 
     /// This lease, or the default where the request names none.
-    ///
-    /// # Errors
-    /// [`CommandError::Syntax`] for a default below 1 ms, which the setting excludes.
-    pub fn or_default(&self, lease: Option<Lease>) -> Result<Lease, CommandError> {
-        let default = || Lease::from_ms(self.settings.default_lease_ms).ok_or(CommandError::Syntax);
-        lease.map_or_else(default, Ok)
+    pub fn or_default(&self, lease: Option<Lease>) -> Lease {
+        let default = || Lease::from_ms(self.settings.default_lease_ms);
+        // The setting excludes a default below 1 ms.
+        lease.or_else(default).unwrap_or(Lease::SHORTEST)
     }
 
     /// The value of `BLOCK`, in milliseconds; 0 is without limit.
     ///
     /// # Errors
-    /// [`CommandError::TimeoutNotInteger`], [`CommandError::TimeoutNegative`], [`CommandError::TimeoutOutOfRange`].
+    /// A word that is no integer, a negative one, one above `lock.max-wait`.
     pub fn wait(&mut self) -> Result<Wait, CommandError> {
-        match parse_integer(self.any()?.as_bytes()) {
-            None => Err(CommandError::TimeoutNotInteger),
-            Some(ms) if ms < 0 => Err(CommandError::TimeoutNegative),
-            Some(ms) if ms > self.settings.max_wait_ms => Err(CommandError::TimeoutOutOfRange),
-            Some(0) => Ok(Wait::ForEver),
-            Some(ms) => Ok(Wait::Ms(ms.unsigned_abs())),
-        }
+        let word = self.any("BLOCK")?;
+        let word = word.as_bytes();
+        let error = match parse_integer(word) {
+            Some(0) => return Ok(Wait::ForEver),
+            Some(ms) if (0..=self.settings.max_wait_ms).contains(&ms) => {
+                return Ok(Wait::Ms(ms.unsigned_abs()));
+            }
+            None => "timeout is not an integer or out of range",
+            Some(ms) if ms < 0 => "timeout is negative",
+            Some(_) => "timeout is out of range",
+        };
+        Err(wrong(error, "BLOCK", word))
     }
 
     /// The values of `NOTIFY`: a channel of 256 bytes and a tag of 64 at most.
@@ -263,7 +338,7 @@ impl<'w, W: Word> Parser<'w, W> {
     /// # Errors
     /// [`CommandError::ChannelTooLong`], [`CommandError::TagTooLong`].
     pub fn notify(&mut self) -> Result<NotifyWords<W>, CommandError> {
-        let (channel, tag) = (self.any()?, self.any()?);
+        let (channel, tag) = (self.any("NOTIFY")?, self.any("the channel of NOTIFY")?);
         if channel.as_bytes().len() > 256 {
             return Err(CommandError::ChannelTooLong);
         }
@@ -276,35 +351,36 @@ impl<'w, W: Word> Parser<'w, W> {
     /// `[NX | XX]` up to the end. `NX XX` is a syntax error, like `NX NX`.
     ///
     /// # Errors
-    /// [`CommandError::Syntax`].
+    /// Those of [`Parser::options`].
     pub fn condition(&mut self) -> Result<SetIf, CommandError> {
         let mut set_if = None;
-        while let Some(option) = self.option() {
-            match &option[..] {
-                b"NX" => once(&mut set_if, SetIf::Absent)?,
-                b"XX" => once(&mut set_if, SetIf::There)?,
-                _ => return Err(CommandError::Syntax),
-            }
-        }
+        self.options(|_, option| {
+            Ok(match option {
+                b"NX" => once(&mut set_if, SetIf::Absent),
+                b"XX" => once(&mut set_if, SetIf::There),
+                _ => Found::Unknown,
+            })
+        })?;
         Ok(set_if.unwrap_or(SetIf::Always))
     }
 
     /// `[WAITERS [COUNT n]]` up to the end: how many waiters are to be listed, 0 without `WAITERS`.
     ///
     /// # Errors
-    /// [`CommandError::Syntax`], [`CommandError::NotInteger`], [`CommandError::NotPositive`].
+    /// Those of [`Parser::options`] and of the count; `COUNT` without `WAITERS` before it.
     pub fn waiters(&mut self) -> Result<usize, CommandError> {
-        let list = match self.option().as_deref() {
-            None => return Ok(0),
-            Some(b"WAITERS") => match self.option().as_deref() {
-                None => return Ok(DEFAULT_WAITERS),
-                Some(b"COUNT") => self.count()?,
-                Some(_) => return Err(CommandError::Syntax),
-            },
-            Some(_) => return Err(CommandError::Syntax),
-        };
-        self.end()?;
-        Ok(list)
+        let (mut waiters, mut count) = (None, None);
+        self.options(|parser, option| {
+            Ok(match option {
+                b"WAITERS" => once(&mut waiters, DEFAULT_WAITERS),
+                b"COUNT" if waiters.is_none() => {
+                    return Err(syntax("COUNT needs WAITERS before it"))
+                }
+                b"COUNT" => once(&mut count, parser.count()?),
+                _ => Found::Unknown,
+            })
+        })?;
+        Ok(count.or(waiters).unwrap_or(0))
     }
 }
 
@@ -314,7 +390,7 @@ fn number_of_keys(word: &[u8]) -> Result<usize, CommandError> {
     match parse_integer(word) {
         Some(number) if number > 0 => Ok(usize::try_from(number).unwrap_or(usize::MAX)),
         None if is_long => Ok(usize::MAX),
-        _ => Err(CommandError::NumKeys),
+        _ => Err(wrong("numkeys should be greater than 0", "numkeys", word)),
     }
 }
 
@@ -331,12 +407,55 @@ fn check_key(name: &[u8]) -> Result<(), CommandError> {
 }
 
 /// Sets an option.
+pub fn once<T>(slot: &mut Option<T>, value: T) -> Found {
+    match slot.replace(value) {
+        Some(_) => Found::Again,
+        None => Found::New,
+    }
+}
+
+/// Checks the options of a wait.
 ///
 /// # Errors
-/// [`CommandError::Syntax`] if it is set already.
-pub fn once<T>(slot: &mut Option<T>, value: T) -> Result<(), CommandError> {
-    match slot.replace(value) {
-        Some(_) => Err(CommandError::Syntax),
-        None => Ok(()),
+/// `NOTIFY` without `BLOCK`.
+pub fn check_wait<W>(
+    wait: Option<Wait>,
+    notify: Option<&NotifyWords<W>>,
+) -> Result<(), CommandError> {
+    match (wait, notify) {
+        (None, Some(_)) => Err(syntax("NOTIFY needs BLOCK")),
+        _ => Ok(()),
     }
+}
+
+/// An error of form.
+#[cold]
+pub fn syntax(detail: impl Display) -> CommandError {
+    CommandError::Word(format!("syntax error: {detail}").into())
+}
+
+/// An error of the value of an argument, in the server's own wording where it has one, with the argument and the word.
+#[cold]
+fn wrong(error: &str, argument: &str, word: &[u8]) -> CommandError {
+    CommandError::Word(format!("{error}: {argument} '{}'", shown(word)).into())
+}
+
+/// A client's word in a reply: at most 32 bytes of it, escaped.
+pub fn shown(word: &[u8]) -> String {
+    match word.get(..32) {
+        Some(start) if word.len() > 32 => format!("{}...", start.escape_ascii()),
+        _ => word.escape_ascii().to_string(),
+    }
+}
+
+/// The words that begin these arguments.
+fn tokens(args: &'static [Arg]) -> Vec<&'static str> {
+    let mut found = Vec::new();
+    for arg in args {
+        found.extend(arg.token.and_then(|token| token.to_str().ok()));
+        if let ArgKind::OneOf(parts) | ArgKind::Block(parts) = arg.kind {
+            found.extend(tokens(parts));
+        }
+    }
+    found
 }

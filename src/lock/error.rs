@@ -167,7 +167,9 @@ impl LockError {
             E::NotWritten => {
                 "ERR the server refused a write of the lock module, its log says which; the key says who holds the lock"
             }
-            E::TooManyPermits => "ERR value is not an integer or out of range",
+            E::TooManyPermits => {
+                "ERR value is not an integer or out of range: more than 2147483647 permits"
+            }
         }
     }
 }

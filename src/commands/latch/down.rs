@@ -24,10 +24,10 @@ impl<W: Word> Down<W> {
     /// # Errors
     /// Those of the key and the number, in this order.
     pub fn parse(words: &[W], settings: &ParseSettings) -> Result<Down<W>, CommandError> {
-        let mut parser = Parser::new(words, settings);
+        let mut parser = Parser::new::<Down>(words, settings);
         let key = parser.key()?;
         let by = match parser.has_more() {
-            true => parser.number(1)?,
+            true => parser.number("n", 1)?,
             false => 1,
         };
         parser.end()?;

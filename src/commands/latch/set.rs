@@ -26,10 +26,10 @@ impl<W: Word> Set<W> {
     /// # Errors
     /// Those of the key, the number, and the options, in this order.
     pub fn parse(words: &[W], settings: &ParseSettings) -> Result<Set<W>, CommandError> {
-        let mut parser = Parser::new(words, settings);
+        let mut parser = Parser::new::<Set>(words, settings);
         Ok(Set {
             key: parser.key()?,
-            count: parser.number(0)?,
+            count: parser.number("count", 0)?,
             set_if: parser.condition()?,
         })
     }

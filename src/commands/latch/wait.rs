@@ -3,7 +3,7 @@
 use crate::commands::arg_specs::{BLOCK, KEY};
 use crate::commands::error::CommandError;
 use crate::commands::latch::is_no_semaphore;
-use crate::commands::parser::{once, NotifyWords, ParseSettings, Parser, Word};
+use crate::commands::parser::{check_wait, once, Found, NotifyWords, ParseSettings, Parser, Word};
 use crate::commands::skeleton::{possible_wait, wait};
 use crate::lock::{self, Count, LatchWait, Waited};
 use crate::module::apply::decide;
@@ -31,19 +31,17 @@ impl<W: Word> Wait<W> {
     /// # Errors
     /// Those of the key and the options, in this order; at the end `NOTIFY` without `BLOCK`.
     pub fn parse(words: &[W], settings: &ParseSettings) -> Result<Wait<W>, CommandError> {
-        let mut parser = Parser::new(words, settings);
+        let mut parser = Parser::new::<Wait>(words, settings);
         let key = parser.key()?;
         let (mut wait, mut notify) = (None, None);
-        while let Some(option) = parser.option() {
-            match &option[..] {
-                b"BLOCK" => once(&mut wait, parser.wait()?)?,
-                b"NOTIFY" => once(&mut notify, parser.notify()?)?,
-                _ => return Err(CommandError::Syntax),
-            }
-        }
-        if notify.is_some() && wait.is_none() {
-            return Err(CommandError::Syntax);
-        }
+        parser.options(|parser, option| {
+            Ok(match option {
+                b"BLOCK" => once(&mut wait, parser.wait()?),
+                b"NOTIFY" => once(&mut notify, parser.notify()?),
+                _ => Found::Unknown,
+            })
+        })?;
+        check_wait(wait, notify.as_ref())?;
         Ok(Wait {
             key,
             wait: wait.unwrap_or(lock::Wait::No),

@@ -35,11 +35,11 @@ impl<W: Word> Acquire<W> {
     /// # Errors
     /// Those of the key, the owner, and the options, in this order.
     pub fn parse(words: &[W], settings: &ParseSettings) -> Result<Acquire<W>, CommandError> {
-        let mut parser = Parser::new(words, settings);
+        let mut parser = Parser::new::<Acquire>(words, settings);
         Ok(Acquire {
             key: parser.key()?,
             owner: parser.owner()?,
-            options: AcquireOptions::parse(&mut parser, "lock.acquire")?,
+            options: AcquireOptions::parse(&mut parser)?,
         })
     }
 }

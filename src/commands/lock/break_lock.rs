@@ -3,7 +3,7 @@
 use crate::commands::arg_specs::{word, KEY, TOKEN};
 use crate::commands::error::CommandError;
 use crate::commands::lock::read_write;
-use crate::commands::parser::{once, ParseSettings, Parser, Word};
+use crate::commands::parser::{once, Found, ParseSettings, Parser, Word};
 use crate::commands::skeleton::change_lock;
 use crate::lock::{self, Planned};
 use crate::module::acl;
@@ -27,16 +27,16 @@ impl<W: Word> Break<W> {
     /// # Errors
     /// Those of the key and the options, in this order.
     pub fn parse(words: &[W], settings: &ParseSettings) -> Result<Break<W>, CommandError> {
-        let mut parser = Parser::new(words, settings);
+        let mut parser = Parser::new::<Break>(words, settings);
         let key = parser.key()?;
         let (mut token, mut purge) = (None, None);
-        while let Some(option) = parser.option() {
-            match &option[..] {
-                b"TOKEN" => once(&mut token, parser.token()?)?,
-                b"PURGE" => once(&mut purge, ())?,
-                _ => return Err(CommandError::Syntax),
-            }
-        }
+        parser.options(|parser, option| {
+            Ok(match option {
+                b"TOKEN" => once(&mut token, parser.token()?),
+                b"PURGE" => once(&mut purge, ()),
+                _ => Found::Unknown,
+            })
+        })?;
         Ok(Break {
             key,
             token,

@@ -20,13 +20,13 @@ impl<W: Word> Fault<W> {
     /// # Errors
     /// That of `pass`.
     pub fn parse(words: &[W], settings: &ParseSettings) -> Result<Fault<W>, CommandError> {
-        let mut parser = Parser::new(words, settings);
-        let (mut name, mut pass) = (parser.any()?, 0);
+        let mut parser = Parser::new::<Fault>(words, settings);
+        let (mut name, mut pass) = (parser.any("the command")?, 0);
         if parser.has_more() {
-            name = parser.any()?;
+            name = parser.any("the command")?;
         }
         if parser.has_more() {
-            pass = parser.number(0)?.unsigned_abs();
+            pass = parser.number("pass", 0)?.unsigned_abs();
         }
         Ok(Fault { name, pass })
     }

@@ -1,7 +1,9 @@
-//! `LOCK.HELP`
+//! `LOCK.HELP [command]`
 
+use crate::commands::arg_specs::optional;
 use crate::commands::error::CommandError;
-use crate::module::entry::command::{Command, Spec};
+use crate::commands::parser::{shown, syntax, ParseSettings, Parser};
+use crate::module::entry::command::{ArgKind, Command, Spec};
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::strings::Str;
 
@@ -50,12 +52,31 @@ const LINES: [&str; 46] = [
     "    A fresh unique owner id.",
     "LOCK.REDISSON <script> <numkeys> <key> [<key> ...] <arg> [<arg> ...]",
     "    Internal: what EVAL of a Redisson script becomes with lock.redisson-scripts.",
-    "LOCK.HELP",
-    "    Print this help.",
+    "LOCK.HELP [<command>]",
+    "    Print this help, or the lines of a command (ACQUIRE, SEM.ACQUIRE) or of a kind (LOCK, SEM, LATCH).",
 ];
 
-/// Replies a short description of every command.
+/// Replies a short description of every command, or of those with this name.
 pub struct Help;
+
+/// The lines of one command (`LOCK.` may be left out), or of all that begin with this word and a dot.
+fn lines_of(name: &[u8]) -> Vec<&'static str> {
+    let name = name.to_ascii_uppercase();
+    let is_named = |command: &[u8]| {
+        let behind = command.strip_prefix(&name[..]);
+        behind.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"."))
+    };
+    let mut is_shown = false;
+    let lines = LINES.into_iter().filter(|line| {
+        if !line.starts_with(' ') {
+            let command = line.split(' ').next().unwrap_or_default();
+            let short = command.strip_prefix("LOCK.").unwrap_or_default();
+            is_shown = is_named(command.as_bytes()) || short.as_bytes() == name;
+        }
+        is_shown
+    });
+    lines.collect()
+}
 
 impl Command for Help {
     type Error = CommandError;
@@ -65,15 +86,30 @@ impl Command for Help {
         flags: c"allow-loading allow-stale",
         acl: c"slow",
         key: None,
-        arity: 1,
+        arity: -1,
         summary: c"Returns the commands of this module in a few lines",
         complexity: c"O(1)",
-        args: &[],
+        args: &[optional(c"command", ArgKind::String)],
     };
 
-    fn run(ctx: Ctx<'_>, _words: &[Str<'_>]) -> Result<(), CommandError> {
-        ctx.reply_array(LINES.len());
-        for line in LINES {
+    fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), CommandError> {
+        let settings = ParseSettings::current();
+        let mut parser = Parser::new::<Help>(words, &settings);
+        let lines = match parser.has_more() {
+            false => LINES.to_vec(),
+            true => {
+                let name = parser.any("the command")?.bytes();
+                let lines = lines_of(name);
+                if lines.is_empty() {
+                    let name = shown(name);
+                    return Err(syntax(format!("unknown command '{name}', see LOCK.HELP")));
+                }
+                lines
+            }
+        };
+        parser.end()?;
+        ctx.reply_array(lines.len());
+        for line in lines {
             ctx.reply_bytes(line.as_bytes());
         }
         Ok(())

@@ -25,7 +25,7 @@ impl<W: Word> Info<W> {
     /// # Errors
     /// Those of the key and the options, in this order.
     pub fn parse(words: &[W], settings: &ParseSettings) -> Result<Info<W>, CommandError> {
-        let mut parser = Parser::new(words, settings);
+        let mut parser = Parser::new::<Info>(words, settings);
         Ok(Info {
             key: parser.key()?,
             list: parser.waiters()?,

@@ -41,12 +41,12 @@ impl<'a, W: Word> AcquireMany<'a, W> {
         words: &'a [W],
         settings: &'a ParseSettings,
     ) -> Result<AcquireMany<'a, W>, CommandError> {
-        let mut parser = Parser::new(words, settings);
+        let mut parser = Parser::new::<AcquireMany>(words, settings);
         Ok(AcquireMany {
             words,
             keys: parser.keys()?,
             owner: parser.owner()?,
-            options: AcquireOptions::parse(&mut parser, "lock.macquire")?,
+            options: AcquireOptions::parse(&mut parser)?,
         })
     }
 }

@@ -3,7 +3,7 @@
 use crate::commands::arg_specs::{word, KEYS, NUMKEYS, OWNER};
 use crate::commands::error::CommandError;
 use crate::commands::lock::read_write;
-use crate::commands::parser::{once, ParseSettings, Parser, Word};
+use crate::commands::parser::{once, Found, ParseSettings, Parser, Word};
 use crate::commands::skeleton::change_locks;
 use crate::lock::{self, Planned, ReadDepth};
 use crate::module::entry::command::{access, Command, Spec};
@@ -31,15 +31,15 @@ impl<'a, W: Word> ReleaseMany<'a, W> {
         words: &'a [W],
         settings: &'a ParseSettings,
     ) -> Result<ReleaseMany<'a, W>, CommandError> {
-        let mut parser = Parser::new(words, settings);
+        let mut parser = Parser::new::<ReleaseMany>(words, settings);
         let (keys, owner) = (parser.keys()?, parser.owner()?);
         let mut all = None;
-        while let Some(option) = parser.option() {
-            match &option[..] {
-                b"ALL" => once(&mut all, ())?,
-                _ => return Err(CommandError::Syntax),
-            }
-        }
+        parser.options(|_, option| {
+            Ok(match option {
+                b"ALL" => once(&mut all, ()),
+                _ => Found::Unknown,
+            })
+        })?;
         Ok(ReleaseMany {
             keys,
             owner,

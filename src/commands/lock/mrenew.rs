@@ -3,7 +3,7 @@
 use crate::commands::arg_specs::{KEYS, LEASE, NUMKEYS, OWNER};
 use crate::commands::error::CommandError;
 use crate::commands::lock::read_write;
-use crate::commands::parser::{once, ParseSettings, Parser, Word};
+use crate::commands::parser::{once, Found, ParseSettings, Parser, Word};
 use crate::commands::skeleton::change_locks;
 use crate::lock::{self, Lease, Planned};
 use crate::module::entry::command::{access, Command, Spec};
@@ -31,20 +31,20 @@ impl<'a, W: Word> RenewMany<'a, W> {
         words: &'a [W],
         settings: &'a ParseSettings,
     ) -> Result<RenewMany<'a, W>, CommandError> {
-        let mut parser = Parser::new(words, settings);
+        let mut parser = Parser::new::<RenewMany>(words, settings);
         let (keys, owner) = (parser.keys()?, parser.owner()?);
         let mut lease = None;
-        while let Some(option) = parser.option() {
-            match &option[..] {
-                b"EX" => once(&mut lease, parser.lease(1_000, "lock.mrenew")?)?,
-                b"PX" => once(&mut lease, parser.lease(1, "lock.mrenew")?)?,
-                _ => return Err(CommandError::Syntax),
-            }
-        }
+        parser.options(|parser, option| {
+            Ok(match option {
+                b"EX" => once(&mut lease, parser.lease("EX", 1_000)?),
+                b"PX" => once(&mut lease, parser.lease("PX", 1)?),
+                _ => Found::Unknown,
+            })
+        })?;
         Ok(RenewMany {
             keys,
             owner,
-            lease: parser.or_default(lease)?,
+            lease: parser.or_default(lease),
             names_lease: lease.is_some(),
         })
     }

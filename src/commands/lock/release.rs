@@ -3,7 +3,7 @@
 use crate::commands::arg_specs::{word, KEY, MODE, OWNER, TOKEN};
 use crate::commands::error::CommandError;
 use crate::commands::lock::read_write;
-use crate::commands::parser::{once, ParseSettings, Parser, Word};
+use crate::commands::parser::{once, Found, ParseSettings, Parser, Word};
 use crate::commands::skeleton::change_lock;
 use crate::lock::{self, Mode, Planned, ReadDepth, Released};
 use crate::module::entry::command::{access, Command, Spec};
@@ -29,18 +29,18 @@ impl<W: Word> Release<W> {
     /// # Errors
     /// Those of the key, the owner, and the options, in this order.
     pub fn parse(words: &[W], settings: &ParseSettings) -> Result<Release<W>, CommandError> {
-        let mut parser = Parser::new(words, settings);
+        let mut parser = Parser::new::<Release>(words, settings);
         let (key, owner) = (parser.key()?, parser.owner()?);
         let (mut mode, mut all, mut token) = (None, None, None);
-        while let Some(option) = parser.option() {
-            match &option[..] {
-                b"READ" => once(&mut mode, Mode::Read)?,
-                b"WRITE" => once(&mut mode, Mode::Write)?,
-                b"ALL" => once(&mut all, ())?,
-                b"TOKEN" => once(&mut token, parser.token()?)?,
-                _ => return Err(CommandError::Syntax),
-            }
-        }
+        parser.options(|parser, option| {
+            Ok(match option {
+                b"READ" => once(&mut mode, Mode::Read),
+                b"WRITE" => once(&mut mode, Mode::Write),
+                b"ALL" => once(&mut all, ()),
+                b"TOKEN" => once(&mut token, parser.token()?),
+                _ => Found::Unknown,
+            })
+        })?;
         Ok(Release {
             key,
             owner,

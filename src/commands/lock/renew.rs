@@ -3,7 +3,7 @@
 use crate::commands::arg_specs::{KEY, LEASE, MODE, OWNER, TOKEN};
 use crate::commands::error::CommandError;
 use crate::commands::lock::read_write;
-use crate::commands::parser::{once, ParseSettings, Parser, Word};
+use crate::commands::parser::{once, Found, ParseSettings, Parser, Word};
 use crate::commands::skeleton::change_lock;
 use crate::lock::{self, Lease, Mode, Planned};
 use crate::module::entry::command::{access, Command, Spec};
@@ -30,24 +30,24 @@ impl<W: Word> Renew<W> {
     /// # Errors
     /// Those of the key, the owner, and the options, in this order.
     pub fn parse(words: &[W], settings: &ParseSettings) -> Result<Renew<W>, CommandError> {
-        let mut parser = Parser::new(words, settings);
+        let mut parser = Parser::new::<Renew>(words, settings);
         let (key, owner) = (parser.key()?, parser.owner()?);
         let (mut mode, mut lease, mut token) = (None, None, None);
-        while let Some(option) = parser.option() {
-            match &option[..] {
-                b"READ" => once(&mut mode, Mode::Read)?,
-                b"WRITE" => once(&mut mode, Mode::Write)?,
-                b"EX" => once(&mut lease, parser.lease(1_000, "lock.renew")?)?,
-                b"PX" => once(&mut lease, parser.lease(1, "lock.renew")?)?,
-                b"TOKEN" => once(&mut token, parser.token()?)?,
-                _ => return Err(CommandError::Syntax),
-            }
-        }
+        parser.options(|parser, option| {
+            Ok(match option {
+                b"READ" => once(&mut mode, Mode::Read),
+                b"WRITE" => once(&mut mode, Mode::Write),
+                b"EX" => once(&mut lease, parser.lease("EX", 1_000)?),
+                b"PX" => once(&mut lease, parser.lease("PX", 1)?),
+                b"TOKEN" => once(&mut token, parser.token()?),
+                _ => Found::Unknown,
+            })
+        })?;
         Ok(Renew {
             key,
             owner,
             mode,
-            lease: parser.or_default(lease)?,
+            lease: parser.or_default(lease),
             names_lease: lease.is_some(),
             token,
         })

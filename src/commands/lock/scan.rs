@@ -6,7 +6,7 @@
 use crate::commands::arg_specs::{option, required, text, word};
 use crate::commands::error::CommandError;
 use crate::commands::glob;
-use crate::commands::parser::{once, ParseSettings, Parser, Word};
+use crate::commands::parser::{once, Found, ParseSettings, Parser, Word};
 use crate::lock::{is_held, ReadDepth};
 use crate::module::entry::command::{ArgKind, Command, Spec};
 use crate::module::ffi::ctx::Ctx;
@@ -34,18 +34,18 @@ impl<W: Word> Scan<W> {
     /// # Errors
     /// Those of the cursor and the options, in this order.
     pub fn parse(words: &[W], settings: &ParseSettings) -> Result<Scan<W>, CommandError> {
-        let mut parser = Parser::new(words, settings);
+        let mut parser = Parser::new::<Scan>(words, settings);
         let cursor = parser.cursor()?;
         let (mut pattern, mut count, mut owner, mut waited) = (None, None, None, None);
-        while let Some(option) = parser.option() {
-            match &option[..] {
-                b"MATCH" => once(&mut pattern, parser.any()?)?,
-                b"COUNT" => once(&mut count, parser.count()?)?,
-                b"OWNER" => once(&mut owner, parser.any()?)?,
-                b"WAITED" => once(&mut waited, ())?,
-                _ => return Err(CommandError::Syntax),
-            }
-        }
+        parser.options(|parser, option| {
+            Ok(match option {
+                b"MATCH" => once(&mut pattern, parser.any("MATCH")?),
+                b"COUNT" => once(&mut count, parser.count()?),
+                b"OWNER" => once(&mut owner, parser.any("OWNER")?),
+                b"WAITED" => once(&mut waited, ()),
+                _ => Found::Unknown,
+            })
+        })?;
         Ok(Scan {
             cursor,
             pattern,

@@ -2,7 +2,7 @@
 
 use crate::commands::arg_specs::{option, TOP_ORDER};
 use crate::commands::error::CommandError;
-use crate::commands::parser::{once, ParseSettings, Parser, Word};
+use crate::commands::parser::{once, Found, ParseSettings, Parser, Word};
 use crate::lock::{Resource, TopName, TopOrder};
 use crate::module::entry::command::{Command, Spec};
 use crate::module::ffi::ctx::Ctx;
@@ -26,16 +26,16 @@ impl Top {
     /// # Errors
     /// Those of the options, in this order.
     pub fn parse<W: Word>(words: &[W], settings: &ParseSettings) -> Result<Top, CommandError> {
-        let mut parser = Parser::new(words, settings);
+        let mut parser = Parser::new::<Top>(words, settings);
         let (mut order, mut count) = (None, None);
-        while let Some(option) = parser.option() {
-            match &option[..] {
-                b"WAITS" => once(&mut order, TopOrder::Waits)?,
-                b"HANDOFFS" => once(&mut order, TopOrder::HandOffs)?,
-                b"COUNT" => once(&mut count, parser.count()?)?,
-                _ => return Err(CommandError::Syntax),
-            }
-        }
+        parser.options(|parser, option| {
+            Ok(match option {
+                b"WAITS" => once(&mut order, TopOrder::Waits),
+                b"HANDOFFS" => once(&mut order, TopOrder::HandOffs),
+                b"COUNT" => once(&mut count, parser.count()?),
+                _ => Found::Unknown,
+            })
+        })?;
         Ok(Top {
             order: order.unwrap_or(TopOrder::Waits),
             count: count.unwrap_or(DEFAULT_COUNT),
@@ -131,15 +131,31 @@ mod tests {
             assert_eq!(parse(line), Ok(Top { order, count }));
         }
         for (line, error) in [
-            ("c WAITS HANDOFFS", CommandError::Syntax),
-            ("c WAITS WAITS", CommandError::Syntax),
-            ("c COUNT", CommandError::Syntax),
-            ("c COUNT 0", CommandError::NotPositive),
-            ("c COUNT x", CommandError::NotInteger),
-            ("c COUNT 1 COUNT 1", CommandError::Syntax),
-            ("c 10", CommandError::Syntax),
+            (
+                "c WAITS HANDOFFS",
+                "syntax error: more than one of WAITS, HANDOFFS",
+            ),
+            (
+                "c WAITS WAITS",
+                "syntax error: more than one of WAITS, HANDOFFS",
+            ),
+            ("c COUNT", "syntax error: a value is missing after COUNT"),
+            (
+                "c COUNT 0",
+                "value is out of range, must be positive: COUNT '0'",
+            ),
+            (
+                "c COUNT x",
+                "value is not an integer or out of range: COUNT 'x'",
+            ),
+            ("c COUNT 1 COUNT 1", "syntax error: more than one COUNT"),
+            (
+                "c 10",
+                "syntax error: unknown option '10', expected WAITS, HANDOFFS, COUNT",
+            ),
         ] {
-            assert_eq!(parse(line), Err(error), "{line}");
+            let text = parse(line).unwrap_err().to_string();
+            assert_eq!(text, format!("ERR {error}"), "{line}");
         }
     }
 }

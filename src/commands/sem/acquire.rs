@@ -4,10 +4,10 @@ use std::num::NonZeroU32;
 
 use crate::commands::arg_specs::{option, BLOCK, ID, KEY, LEASE_OR_SESSION};
 use crate::commands::error::CommandError;
-use crate::commands::parser::{once, NotifyWords, ParseSettings, Parser, Word};
+use crate::commands::parser::{check_wait, once, Found, NotifyWords, ParseSettings, Parser, Word};
 use crate::commands::sem::open_permit;
 use crate::commands::skeleton::{possible_wait, prepare_session, wait, waiter_of, NewWaiter};
-use crate::lock::{Answer, Lease, SemAcquire, Wait};
+use crate::lock::{Answer, Lease, LockError, SemAcquire, Wait};
 use crate::module::apply::decide;
 use crate::module::entry::alarm;
 use crate::module::entry::command::{access, Command, Spec};
@@ -36,46 +36,44 @@ impl<W: Word> Acquire<W> {
     /// Parses the command.
     ///
     /// # Errors
-    /// Those of the key, the id, and the options, in this order; at the end `SESSION` with `EX` or `PX`, and
-    /// `NOTIFY` without `BLOCK`.
+    /// Those of the key, the id, and the options, in this order; at the end `NOTIFY` without `BLOCK`.
     pub fn parse(words: &[W], settings: &ParseSettings) -> Result<Acquire<W>, CommandError> {
-        let mut parser = Parser::new(words, settings);
+        let mut parser = Parser::new::<Acquire>(words, settings);
         let (key, id) = (parser.key()?, parser.owner()?);
-        let (mut limit, mut lease, mut session) = (None, None, None);
+        let (mut limit, mut lease) = (None, None);
         let (mut wait, mut notify) = (None, None);
-        while let Some(option) = parser.option() {
-            match &option[..] {
-                b"LIMIT" => once(&mut limit, permits(parser.number(1)?)?)?,
-                b"EX" => once(&mut lease, parser.lease(1_000, "sem.acquire")?)?,
-                b"PX" => once(&mut lease, parser.lease(1, "sem.acquire")?)?,
-                b"SESSION" => once(&mut session, ())?,
-                b"BLOCK" => once(&mut wait, parser.wait()?)?,
-                b"NOTIFY" => once(&mut notify, parser.notify()?)?,
-                _ => return Err(CommandError::Syntax),
-            }
-        }
-        if (session.is_some() && lease.is_some()) || (notify.is_some() && wait.is_none()) {
-            return Err(CommandError::Syntax);
-        }
+        parser.options(|parser, option| {
+            Ok(match option {
+                b"LIMIT" => once(&mut limit, permits(parser)?),
+                b"EX" => once(&mut lease, Some(parser.lease("EX", 1_000)?)),
+                b"PX" => once(&mut lease, Some(parser.lease("PX", 1)?)),
+                b"SESSION" => once(&mut lease, None),
+                b"BLOCK" => once(&mut wait, parser.wait()?),
+                b"NOTIFY" => once(&mut notify, parser.notify()?),
+                _ => Found::Unknown,
+            })
+        })?;
+        check_wait(wait, notify.as_ref())?;
         Ok(Acquire {
             key,
             id,
             limit,
-            lease: parser.or_default(lease)?,
-            names_lease: lease.is_some(),
-            session: session.is_some(),
+            lease: parser.or_default(lease.flatten()),
+            names_lease: lease.flatten().is_some(),
+            session: lease == Some(None),
             wait: wait.unwrap_or(Wait::No),
             notify,
         })
     }
 }
 
-/// A number of permits: from 1 to 2^31-1.
-fn permits(number: i64) -> Result<NonZeroU32, CommandError> {
-    let permits = i32::try_from(number).ok().map(i32::unsigned_abs);
+/// The value of `LIMIT`: from 1 to 2^31-1 permits.
+fn permits<W: Word>(parser: &mut Parser<'_, W>) -> Result<NonZeroU32, CommandError> {
+    let permits = i32::try_from(parser.number("LIMIT", 1)?);
+    let permits = permits.ok().map(i32::unsigned_abs);
     permits
         .and_then(NonZeroU32::new)
-        .ok_or(CommandError::NotInteger)
+        .ok_or_else(|| LockError::TooManyPermits.into())
 }
 
 impl Acquire<Str<'_>> {

@@ -23,7 +23,7 @@ impl<W: Word> Release<W> {
     /// # Errors
     /// Those of the key and the id, in this order.
     pub fn parse(words: &[W], settings: &ParseSettings) -> Result<Release<W>, CommandError> {
-        let mut parser = Parser::new(words, settings);
+        let mut parser = Parser::new::<Release>(words, settings);
         Ok(Release {
             key: parser.key()?,
             id: parser.owner()?,

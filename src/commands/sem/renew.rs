@@ -2,7 +2,7 @@
 
 use crate::commands::arg_specs::{ID, KEY, LEASE};
 use crate::commands::error::CommandError;
-use crate::commands::parser::{once, ParseSettings, Parser, Word};
+use crate::commands::parser::{once, Found, ParseSettings, Parser, Word};
 use crate::commands::sem::open_permit;
 use crate::commands::skeleton::change_semaphore;
 use crate::lock::Lease;
@@ -26,20 +26,20 @@ impl<W: Word> Renew<W> {
     /// # Errors
     /// Those of the key, the id, and the options, in this order.
     pub fn parse(words: &[W], settings: &ParseSettings) -> Result<Renew<W>, CommandError> {
-        let mut parser = Parser::new(words, settings);
+        let mut parser = Parser::new::<Renew>(words, settings);
         let (key, id) = (parser.key()?, parser.owner()?);
         let mut lease = None;
-        while let Some(option) = parser.option() {
-            match &option[..] {
-                b"EX" => once(&mut lease, parser.lease(1_000, "sem.renew")?)?,
-                b"PX" => once(&mut lease, parser.lease(1, "sem.renew")?)?,
-                _ => return Err(CommandError::Syntax),
-            }
-        }
+        parser.options(|parser, option| {
+            Ok(match option {
+                b"EX" => once(&mut lease, parser.lease("EX", 1_000)?),
+                b"PX" => once(&mut lease, parser.lease("PX", 1)?),
+                _ => Found::Unknown,
+            })
+        })?;
         Ok(Renew {
             key,
             id,
-            lease: parser.or_default(lease)?,
+            lease: parser.or_default(lease),
             names_lease: lease.is_some(),
         })
     }

@@ -25,10 +25,11 @@ impl<W: Word> Set<W> {
     /// # Errors
     /// Those of the key, the number, and the options, in this order.
     pub fn parse(words: &[W], settings: &ParseSettings) -> Result<Set<W>, CommandError> {
-        let mut parser = Parser::new(words, settings);
+        let mut parser = Parser::new::<Set>(words, settings);
         Ok(Set {
             key: parser.key()?,
-            permits: u32::try_from(parser.number(0)?).map_err(|_| CommandError::NotInteger)?,
+            permits: u32::try_from(parser.number("permits", 0)?)
+                .map_err(|_| LockError::TooManyPermits)?,
             set_if: parser.condition()?,
         })
     }

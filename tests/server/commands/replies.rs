@@ -463,6 +463,36 @@ fn help_names_every_command() {
 }
 
 #[test]
+fn help_of_a_name_has_the_lines_of_that_command_or_kind() {
+    let server = TestServer::start();
+    let mut c = server.conn();
+    let mut help = |name: &str| -> Vec<String> {
+        let lines = c.line(&format!("LOCK.HELP {name}")).list();
+        lines.iter().map(Reply::text).collect()
+    };
+    let all = help("");
+    let acquire = help("ACQUIRE");
+    assert!(acquire[0].starts_with("LOCK.ACQUIRE <key> <owner> [READ | WRITE]"));
+    assert_eq!(acquire, all[..acquire.len()]);
+    assert!(acquire[1..].iter().all(|line| line.starts_with("    ")));
+    assert_eq!(help("lock.acquire"), acquire);
+    assert!(help("Sem.Acquire")[0].starts_with("SEM.ACQUIRE <key> <id>"));
+    // The kinds together are everything.
+    let kinds = ["LOCK", "SEM", "LATCH"].map(&mut help).concat();
+    assert_eq!(kinds.len(), all.len());
+    let error = c.line("LOCK.HELP AC").error();
+    assert_eq!(
+        error,
+        "ERR syntax error: unknown command 'AC', see LOCK.HELP"
+    );
+    let error = c.line("LOCK.HELP SEM ACQUIRE").error();
+    assert_eq!(
+        error,
+        "ERR syntax error: unknown option 'ACQUIRE', expected none"
+    );
+}
+
+#[test]
 fn names_of_commands_and_options_are_read_in_any_case() {
     let server = TestServer::start();
     let mut c = server.conn();

@@ -342,24 +342,38 @@ fn wrong_calls_are_refused_with_the_texts_of_the_server() {
     let mut c = server.conn();
     for cursor in ["x", "-1", "1.5", "+1", "18446744073709551616", "0x1", "1 "] {
         let reply = c.run(["LOCK.SCAN", cursor]);
-        assert_eq!(reply.error(), "ERR invalid cursor", "{cursor:?}");
+        let error = format!("ERR invalid cursor: cursor '{cursor}'");
+        assert_eq!(reply.error(), error, "{cursor:?}");
     }
-    assert_eq!(c.run(["LOCK.SCAN", ""]).error(), "ERR invalid cursor");
+    let error = c.run(["LOCK.SCAN", ""]).error();
+    assert_eq!(error, "ERR invalid cursor: cursor ''");
     for (options, error) in [
-        ("MATCH", "ERR syntax error"),
-        ("COUNT", "ERR syntax error"),
-        ("OWNER", "ERR syntax error"),
-        ("TYPE hash", "ERR syntax error"),
-        ("WAITED WAITED", "ERR syntax error"),
-        ("MATCH a MATCH b", "ERR syntax error"),
-        ("COUNT 1 COUNT 1", "ERR syntax error"),
-        ("OWNER a OWNER a", "ERR syntax error"),
-        ("COUNT x", "ERR value is not an integer or out of range"),
-        ("COUNT 0", "ERR value is out of range, must be positive"),
-        ("COUNT -1", "ERR value is out of range, must be positive"),
+        ("MATCH", "syntax error: a value is missing after MATCH"),
+        ("COUNT", "syntax error: a value is missing after COUNT"),
+        ("OWNER", "syntax error: a value is missing after OWNER"),
+        (
+            "TYPE hash",
+            "syntax error: unknown option 'TYPE', expected MATCH, COUNT, OWNER, WAITED",
+        ),
+        ("WAITED WAITED", "syntax error: more than one WAITED"),
+        ("MATCH a MATCH b", "syntax error: more than one MATCH"),
+        ("COUNT 1 COUNT 1", "syntax error: more than one COUNT"),
+        ("OWNER a OWNER a", "syntax error: more than one OWNER"),
+        (
+            "COUNT x",
+            "value is not an integer or out of range: COUNT 'x'",
+        ),
+        (
+            "COUNT 0",
+            "value is out of range, must be positive: COUNT '0'",
+        ),
+        (
+            "COUNT -1",
+            "value is out of range, must be positive: COUNT '-1'",
+        ),
     ] {
         let reply = c.line(&format!("LOCK.SCAN 0 {options}"));
-        assert_eq!(reply.error(), error, "{options}");
+        assert_eq!(reply.error(), format!("ERR {error}"), "{options}");
     }
     assert!(c.line("LOCK.SCAN").error().contains("wrong number of"));
     for cursor in ["18446744073709551615", "00", "4294967296"] {

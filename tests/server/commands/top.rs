@@ -2,7 +2,7 @@
 
 use crate::common::{wait_for, Conn, Reply, TestServer};
 
-const OFF: &str = "ERR LOCK.TOP is turned off, see lock.top-names";
+const OFF: &str = "ERR LOCK.TOP is turned off, CONFIG SET lock.top-names 1000 turns it on";
 
 fn counting(names: &str) -> TestServer {
     TestServer::with(&["--lock.top-names", names])

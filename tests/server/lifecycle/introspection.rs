@@ -187,11 +187,11 @@ const COMMANDS: [Described; 21] = [
     },
     Described {
         name: "lock.help",
-        arity: 1,
+        arity: -1,
         flags: "loading module stale",
         categories: "@lock @slow",
         key: "",
-        arguments: "",
+        arguments: "[command]",
     },
 ];
 

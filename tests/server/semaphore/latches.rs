@@ -167,28 +167,40 @@ fn a_refusal_leaves_no_trace() {
     for (call, error) in [
         (
             "LATCH.SET k -1",
-            "ERR value is not an integer or out of range",
+            "ERR value is not an integer or out of range: count '-1'",
         ),
         (
             "LATCH.SET k 9223372036854775808",
-            "ERR value is not an integer or out of range",
+            "ERR value is not an integer or out of range: count '9223372036854775808'",
         ),
-        ("LATCH.SET k 1 XX XX", "ERR syntax error"),
+        (
+            "LATCH.SET k 1 XX XX",
+            "ERR syntax error: more than one of NX, XX",
+        ),
         (
             "LATCH.DOWN k 0",
-            "ERR value is out of range, must be positive",
+            "ERR value is out of range, must be positive: n '0'",
         ),
         (
             "LATCH.DOWN k x",
-            "ERR value is not an integer or out of range",
+            "ERR value is not an integer or out of range: n 'x'",
         ),
-        ("LATCH.DOWN k 1 1", "ERR syntax error"),
-        ("LATCH.WAIT k BLOCK", "ERR syntax error"),
+        (
+            "LATCH.DOWN k 1 1",
+            "ERR syntax error: unknown option '1', expected none",
+        ),
+        (
+            "LATCH.WAIT k BLOCK",
+            "ERR syntax error: a value is missing after BLOCK",
+        ),
         (
             "LATCH.WAIT k BLOCK x",
-            "ERR timeout is not an integer or out of range",
+            "ERR timeout is not an integer or out of range: BLOCK 'x'",
         ),
-        ("LATCH.WAIT k NOW", "ERR syntax error"),
+        (
+            "LATCH.WAIT k NOW",
+            "ERR syntax error: unknown option 'NOW', expected BLOCK, NOTIFY",
+        ),
     ] {
         assert_eq!(c.line(call).error(), error, "{call}");
     }

@@ -356,39 +356,57 @@ fn a_refusal_leaves_no_trace() {
         assert!(reply.is_nil() || reply.int() == 0, "{call}");
     }
     for (call, error) in [
-        ("SEM.SET k x", "ERR value is not an integer or out of range"),
+        (
+            "SEM.SET k x",
+            "ERR value is not an integer or out of range: permits 'x'",
+        ),
         (
             "SEM.SET k -1",
-            "ERR value is not an integer or out of range",
+            "ERR value is not an integer or out of range: permits '-1'",
         ),
         (
             "SEM.SET k 2147483648",
-            "ERR value is not an integer or out of range",
+            "ERR value is not an integer or out of range: more than 2147483647 permits",
         ),
-        ("SEM.SET k 1 NX XX", "ERR syntax error"),
-        ("SEM.SET k 1 MORE", "ERR syntax error"),
+        (
+            "SEM.SET k 1 NX XX",
+            "ERR syntax error: more than one of NX, XX",
+        ),
+        (
+            "SEM.SET k 1 MORE",
+            "ERR syntax error: unknown option 'MORE', expected NX, XX",
+        ),
         (
             "SEM.ACQUIRE k b LIMIT 0",
-            "ERR value is out of range, must be positive",
+            "ERR value is out of range, must be positive: LIMIT '0'",
         ),
         (
             "SEM.ACQUIRE k b LIMIT 2147483648",
-            "ERR value is not an integer or out of range",
+            "ERR value is not an integer or out of range: more than 2147483647 permits",
         ),
-        ("SEM.ACQUIRE k b LIMIT", "ERR syntax error"),
-        ("SEM.ACQUIRE k b EX 1 PX 1", "ERR syntax error"),
+        (
+            "SEM.ACQUIRE k b LIMIT",
+            "ERR syntax error: a value is missing after LIMIT",
+        ),
+        (
+            "SEM.ACQUIRE k b EX 1 PX 1",
+            "ERR syntax error: more than one of EX, PX, SESSION",
+        ),
         (
             "SEM.ACQUIRE k b PX 0",
-            "ERR invalid expire time in 'sem.acquire' command",
+            "ERR invalid expire time in 'sem.acquire' command: PX '0'",
         ),
-        ("SEM.ACQUIRE k b BLOCK -1", "ERR timeout is negative"),
+        (
+            "SEM.ACQUIRE k b BLOCK -1",
+            "ERR timeout is negative: BLOCK '-1'",
+        ),
         (
             "SEM.RENEW k a PX 0",
-            "ERR invalid expire time in 'sem.renew' command",
+            "ERR invalid expire time in 'sem.renew' command: PX '0'",
         ),
         (
             "SEM.INFO k WAITERS COUNT 0",
-            "ERR value is out of range, must be positive",
+            "ERR value is out of range, must be positive: COUNT '0'",
         ),
         (
             "SEM.ACQUIRE redis_lock:horizon b",

@@ -106,11 +106,14 @@ fn contexts_in_which_a_session_is_refused() {
     );
     for terms in ["SESSION EX 1", "PX 5 SESSION", "SESSION SESSION"] {
         let error = conn.line(&format!("LOCK.ACQUIRE k a {terms}")).error();
-        assert_eq!(error, "ERR syntax error", "{terms}");
+        assert_eq!(
+            error, "ERR syntax error: more than one of EX, PX, SESSION",
+            "{terms}"
+        );
     }
     assert_eq!(
         conn.line("LOCK.RENEW k a SESSION").error(),
-        "ERR syntax error"
+        "ERR syntax error: unknown option 'SESSION', expected READ, WRITE, EX, PX, TOKEN"
     );
     assert!(is_free(&mut conn, "k"));
     assert_stats(

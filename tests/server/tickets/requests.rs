@@ -18,20 +18,21 @@ fn syntax_errors_leave_no_trace() {
     let mut scene = Scene::new();
     let bystander = Bystander::of(&scene.server, "k");
     for command in COMMANDS {
-        for options in [
-            "NOTIFY ch t",
-            "BLOCK 0 NOTIFY ch",
-            "BLOCK 0 NOTIFY",
-            "BLOCK 0 NOTIFY ch t NOTIFY ch t",
-            "NOTIFY ch t BLOCK 0 NOTIFY ch u",
-            "BLOCK 0 NOTIFY ch t u",
+        for (options, error) in [
+            ("NOTIFY ch t", "NOTIFY needs BLOCK"),
+            (
+                "BLOCK 0 NOTIFY ch",
+                "a value is missing after the channel of NOTIFY",
+            ),
+            ("BLOCK 0 NOTIFY", "a value is missing after NOTIFY"),
+            ("BLOCK 0 NOTIFY ch t NOTIFY ch t", "more than one NOTIFY"),
+            ("NOTIFY ch t BLOCK 0 NOTIFY ch u", "more than one NOTIFY"),
+            ("BLOCK 0 NOTIFY ch t u", "unknown option 'u', expected "),
         ] {
             let line = format!("{command} {options}");
-            assert_eq!(
-                scene.alice.line(&line).error(),
-                "ERR syntax error",
-                "{line}"
-            );
+            let reply = scene.alice.line(&line).error();
+            let error = format!("ERR syntax error: {error}");
+            assert!(reply.starts_with(&error), "{line}: {reply}");
         }
         let (longest, long) = ("c".repeat(256), "c".repeat(257));
         let line = format!("{command} BLOCK 0 NOTIFY {long} t");
@@ -165,7 +166,10 @@ fn a_limit_of_zero_turns_notify_off_for_new_requests() {
     scene.alice.line("CONFIG SET lock.max-tickets 0");
     for owner in ["bob", "carol"] {
         let error = scene.alice.line(&request(owner)).error();
-        assert_eq!(error, "ERR NOTIFY is turned off, see lock.max-tickets");
+        assert_eq!(
+            error,
+            "ERR NOTIFY is turned off, CONFIG SET lock.max-tickets 100000 turns it on"
+        );
     }
     let free = scene
         .alice
