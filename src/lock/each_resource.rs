@@ -45,7 +45,7 @@ impl Locks {
 
     /// Whether no wait, place, lease, window or key is due, now or later.
     pub fn is_quiet(&self) -> bool {
-        self.all().all(Waiters::is_quiet) && self.windows.open() == 0 && !self.is_demoting
+        self.all().all(Waiters::is_quiet) && !self.is_demoting
     }
 
     /// Milliseconds until the next end of a wait or of a kept place.
@@ -59,15 +59,12 @@ impl Locks {
     pub fn next_settle(&self, now: Now) -> Option<u64> {
         self.all()
             .filter_map(|queues| queues.next_settle(now))
-            .chain(self.windows.next_end(now))
             .min()
     }
 
-    /// The next key to settle, of the kinds in rotation. A lock that was taken during its Redisson window is settled
-    /// before the window ends.
+    /// The next key to settle, of the kinds in rotation.
     pub fn pop_unsettled(&mut self, now: Now) -> Option<(Resource, KeyId)> {
-        let unsettled = self.pop(|queues| queues.pop_unsettled(now));
-        unsettled.or_else(|| Some((Resource::Lock, self.pop_window(now)?)))
+        self.pop(|queues| queues.pop_unsettled(now))
     }
 
     /// The next request on several keys that may be grantable.
@@ -329,12 +326,17 @@ impl Locks {
             ("ticket_places", self.places().tickets as u64),
         ];
         for queues in self.all() {
-            for (name, value) in queues.ticket_stats.fields() {
-                match fields.iter_mut().find(|(known, _)| *known == name) {
-                    Some((_, sum)) => *sum += value,
-                    None => fields.push((name, value)),
-                }
-            }
+            add_fields(&mut fields, queues.ticket_stats.fields());
+        }
+        fields
+    }
+
+    /// The counters and the gauge of windows for `INFO lock`, those of all kinds together.
+    pub(crate) fn window_fields(&self) -> Vec<(&'static str, u64)> {
+        let open = self.all().map(|queues| queues.windows.open() as u64).sum();
+        let mut fields = vec![("windows_open", open)];
+        for queues in self.all() {
+            add_fields(&mut fields, queues.windows.stats.fields());
         }
         fields
     }
@@ -354,12 +356,26 @@ impl Locks {
         self.is_demoting = self.tickets() > 0;
     }
 
-    /// Answers an error to every waiter.
+    /// Answers an error to every waiter, and ends every window.
     pub(crate) fn fail_everywhere(&mut self, error: &LockError, cx: &mut Cx<'_>) {
         for resource in ALL {
             let queues = self.queues_mut(resource);
+            queues.windows.end_all();
             queues.fail_everywhere(error, cx);
             queues.schedule_postponed();
+        }
+    }
+}
+
+/// Adds counters to those of other kinds.
+fn add_fields(
+    sums: &mut Vec<(&'static str, u64)>,
+    fields: impl Iterator<Item = (&'static str, u64)>,
+) {
+    for (name, value) in fields {
+        match sums.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, sum)) => *sum += value,
+            None => sums.push((name, value)),
         }
     }
 }

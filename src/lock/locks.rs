@@ -19,7 +19,6 @@ use crate::lock::token::Tokens;
 use crate::lock::wait::request::WaiterId;
 use crate::lock::wait::ticket::Channels;
 use crate::lock::wait::waiters::Waiters;
-use crate::lock::window::state::Windows;
 use crate::lock::{KeyRef, Token};
 
 /// The locks, semaphores and latches of one server: the part in memory.
@@ -45,8 +44,6 @@ pub struct Locks {
     pub detects_deadlocks: bool,
     /// Whether the server is a node of a cluster.
     pub in_cluster: bool,
-    /// The Redisson windows.
-    pub windows: Windows,
     /// The channels of tickets.
     pub(crate) channels: Channels,
     /// Whether this server has become a replica and its tickets fail.
@@ -87,7 +84,6 @@ impl Locks {
             startup_delay: StartupDelay::default(),
             detects_deadlocks: true,
             in_cluster: false,
-            windows: Windows::default(),
             channels: Channels::default(),
             is_demoting: false,
             closing: Vec::new(),
@@ -192,10 +188,12 @@ impl Locks {
             ("keys_waited", self.waiters.keys_waited() as u64),
             ("places_kept", self.waiters.kept_places() as u64),
             ("grants_tracked", self.tracked.len() as u64),
-            ("windows_open", self.windows.open() as u64),
         ];
         let counters = self.stats.fields().chain(self.sessions.stats.fields());
         let counters = counters.chain(self.waiters.stats.fields());
-        gauges.into_iter().chain(counters)
+        gauges
+            .into_iter()
+            .chain(counters)
+            .chain(self.window_fields())
     }
 }

@@ -7,7 +7,7 @@ use crate::lock::name::KeySet;
 use crate::lock::view::HORIZON_DB;
 use crate::lock::wait::ending::ENDED_AT_ONCE;
 use crate::lock::wait::request::WaiterId;
-use crate::lock::{Domain, KeyRef, LockError, Now};
+use crate::lock::{Domain, KeyRef, LockError, Mode, Now};
 
 impl Locks {
     /// The reply of a grant is written: from now on only its lease or its owner ends it.
@@ -65,11 +65,23 @@ impl Locks {
         self.kinds_mut().into_iter().for_each(|kind| kind.lost(key));
         let tracked = self.tracked.remove_all(key);
         self.stats.grants_lost += tracked;
-        let is_waited = self.waiters.schedule_settle(key);
-        if is_waited {
-            self.windows.count_redisson_hold(key);
+        self.count_redisson_hold(key, true);
+        self.waiters.schedule_settle(key) || tracked > 0
+    }
+
+    /// A field of the hash or a member of the set was removed by other means: where Redisson's client does so, its hold
+    /// of a read-write lock or its permit has ended.
+    pub fn removed_from(&mut self, key: KeyRef<'_>) {
+        self.count_redisson_hold(key, false);
+        self.sems.count_redisson_permit(key);
+    }
+
+    /// Counts a hold of a Redisson client for the windows, if requests of its kind wait.
+    fn count_redisson_hold(&mut self, key: KeyRef<'_>, is_exclusive: bool) {
+        let first = self.waiters.first(key);
+        if first.is_some_and(|(_, first)| (first.mode == Mode::Exclusive) == is_exclusive) {
+            self.waiters.windows.redisson_hold_ended(key);
         }
-        is_waited || tracked > 0
     }
 
     /// Keys with these names have left this server with their slot, unchanged.
@@ -141,7 +153,6 @@ impl Locks {
         self.unverified.clear();
         self.verifies = false;
         self.sessions.clear(None);
-        self.end_windows();
         self.waiters.forget_unsettled();
         self.waiters.give_up_places();
         self.kinds_mut().into_iter().for_each(|kind| kind.demote());
@@ -157,7 +168,6 @@ impl Locks {
     /// The module is to be unloaded: every waiter is answered an error, and no place is kept. Bindings stay, because
     /// the drain may be called off. (Without the module, bound holds end by their leases.)
     pub fn drain(&mut self, cx: &mut Cx<'_>) {
-        self.end_windows();
         self.fail_everywhere(&LockError::Drained, cx);
     }
 }

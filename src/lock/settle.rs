@@ -25,7 +25,7 @@ impl Locks {
         }
         let foreign = matches!(state, KeyState::OtherType | KeyState::OtherHash);
         let bare = matches!(state, KeyState::Bare(_));
-        let is_due = || self.waiters.live_on(key) > 0 && !self.windows.is_open(key, now);
+        let is_due = || self.waiters.live_on(key) > 0 && !self.waiters.windows.is_open(key, now);
         hold.is_none() && !foreign && (bare || is_due())
     }
 
@@ -78,7 +78,7 @@ impl Locks {
         match self.hand_off(view, rest, cx) {
             HandedOff::Granted | HandedOff::LeftFree => {}
             _ if took_back => {
-                self.windows.was_free(view.key);
+                self.waiters.windows.was_free(view.key);
                 free(cx);
             }
             _ => {}

@@ -108,9 +108,14 @@ counters! {
     horizons_implausible,
     /// Requests refused because the token or the counter stored with their lock is implausibly far ahead of the clock.
     tokens_implausible,
-    /// Redisson windows: times that a lock was left free instead of being handed off.
+}
+
+counters! {
+    /// The Redisson windows of one kind of resource.
+    WindowStats
+    /// Times that a lock or a permit was left free instead of being handed off.
     windows,
-    /// Windows during which a client took the lock.
+    /// Windows during which a client took it.
     windows_taken,
     /// Windows that ended otherwise.
     windows_unused,

@@ -4,9 +4,7 @@ use std::ffi::CStr;
 
 use redis_module::raw;
 
-use crate::lock::{
-    prefixed, Cx, Effect, Effects, Event, KeyRef, KeyWrite, LockError, Locks, Mode, Now,
-};
+use crate::lock::{Cx, Effect, Effects, Event, KeyRef, KeyWrite, LockError, Locks, Mode, Now};
 use crate::module::answers::Pending;
 use crate::module::ffi::checked::{Refused, Written};
 use crate::module::ffi::ctx::Ctx;
@@ -18,7 +16,7 @@ use crate::module::keyspace::replication::Replication;
 use crate::module::state::constants::constants;
 use crate::module::state::settings;
 use crate::module::state::shell;
-use crate::module::subscribers;
+use crate::module::subscribers::{self, LOCK_CHANNEL, READ_WRITE_CHANNEL};
 
 /// Lets the core decide, under the settings in force.
 pub fn decide<T>(now: Now, body: impl FnOnce(&mut Locks, &mut Cx<'_>) -> T) -> (T, Effects) {
@@ -211,18 +209,18 @@ fn announce(ctx: Ctx<'_>, name: Str<'_>, fx: &[Effect], replication: Replication
             }
             Effect::Publish if settings::publish() => {
                 // Redisson's waiters subscribe to the lock's channel and expect `0`.
-                let channel = subscribers::channel_of(name.bytes());
+                let channel = subscribers::channel_of(LOCK_CHANNEL, name.bytes());
                 publish_to(ctx, channel.as_str(), constants().released(), replication);
             }
             Effect::PublishReadWrite(ended) if settings::publish() => {
                 // After readers `0`, after a writer `1`.
-                let channel = prefixed("redisson_rwlock", name.bytes());
+                let channel = subscribers::channel_of(READ_WRITE_CHANNEL, name.bytes());
                 let constants = constants();
                 let message = match ended {
                     Mode::Write => constants.one(),
                     _ => constants.released(),
                 };
-                publish_string(ctx, &channel, message, replication);
+                publish_to(ctx, channel.as_str(), message, replication);
             }
             _ => {}
         }
@@ -231,15 +229,12 @@ fn announce(ctx: Ctx<'_>, name: Str<'_>, fx: &[Effect], replication: Replication
 
 /// Publishes one of Redisson's messages to its clients.
 pub fn publish(ctx: Ctx<'_>, channel: &[u8], message: &[u8], replication: Replication<'_>) {
-    let message = OwnedStr::new(message);
-    publish_string(ctx, channel, message.as_str(), replication);
+    let (channel, message) = (OwnedStr::new(channel), OwnedStr::new(message));
+    publish_to(ctx, channel.as_str(), message.as_str(), replication);
 }
 
-fn publish_string(ctx: Ctx<'_>, channel: &[u8], message: Str<'_>, replication: Replication<'_>) {
-    publish_to(ctx, OwnedStr::new(channel).as_str(), message, replication);
-}
-
-fn publish_to(ctx: Ctx<'_>, channel: Str<'_>, message: Str<'_>, replication: Replication<'_>) {
+/// The same, with the server's strings.
+pub fn publish_to(ctx: Ctx<'_>, channel: Str<'_>, message: Str<'_>, replication: Replication<'_>) {
     if shell::is_cluster() {
         ctx.publish_in_cluster(channel, message);
     } else {

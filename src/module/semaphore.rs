@@ -2,16 +2,17 @@
 
 use redis_module::raw;
 
-use crate::lock::{prefixed, Effect, LockError, Now, PermitChange, Resource, SemState, SemView};
+use crate::lock::{Effect, LockError, Now, PermitChange, Resource, SemState, SemView};
 use crate::module::answers;
 use crate::module::apply;
 use crate::module::ffi::fault;
-use crate::module::ffi::strings::Str;
+use crate::module::ffi::strings::{OwnedStr, Str};
 use crate::module::keyspace::horizon;
 use crate::module::keyspace::replication::Replication;
 use crate::module::keyspace::sem_key::SemKey;
 use crate::module::state::settings;
 use crate::module::state::shell;
+use crate::module::subscribers::{self, SEMAPHORE_CHANNEL};
 use crate::module::tickets;
 
 impl<'a> SemKey<'a> {
@@ -23,6 +24,8 @@ impl<'a> SemKey<'a> {
         let both_there = matches!(&view.state, SemState::There(permits) if permits.taken > 0);
         let may_grant = horizon::may_mint(self.ctx(), view.domain, both_there);
         view.may_grant = Some(may_grant);
+        view.has_subscriber =
+            subscribers::has_relevant_subscriber(self.ctx(), Resource::Semaphore, view.key);
         view
     }
 
@@ -81,9 +84,9 @@ impl<'a> SemKey<'a> {
             }
         }
         if let Some(free) = change.publish.filter(|_| settings::publish()) {
-            let channel = prefixed("redisson_sc", name.bytes());
-            let message = itoa::Buffer::new().format(free).to_string();
-            apply::publish(ctx, &channel, message.as_bytes(), replication);
+            let channel = subscribers::channel_of(SEMAPHORE_CHANNEL, name.bytes());
+            let message = OwnedStr::of_number(free);
+            apply::publish_to(ctx, channel.as_str(), message.as_str(), replication);
         }
         Ok(())
     }

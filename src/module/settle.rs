@@ -244,7 +244,7 @@ fn settle_semaphore(ctx: Ctx<'_>, id: &KeyId, now: Now) -> bool {
     };
     let mut view = key.plain_view(None, now);
     let (changes, grant) = shell::with(|shell| {
-        let changes = shell.locks.sems.may_change(&view);
+        let changes = shell.locks.sems.may_change(&view, now);
         (
             changes,
             changes && shell.locks.sems.waiters.live_queue(id.as_ref()).is_some(),

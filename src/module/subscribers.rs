@@ -1,30 +1,39 @@
-//! The subscribers of a lock's channel, Redisson's waiters, and those of the channels of tickets. They are counted only
+//! The subscribers of the channels of locks and semaphores, Redisson's waiters, and those of the channels of tickets. They are counted only
 //! if a decision depends on it (see `lock::window` and `lock::wait::hearing`); each count is a `pubsub` in `INFO
 //! commandstats`.
 
-use crate::lock::{prefixed, KeyRef};
+use crate::lock::{prefixed, KeyRef, Mode, Resource};
 use crate::module::ffi::call_reply::Reply;
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::strings::{OwnedStr, Str};
 use crate::module::state::shell;
 
-const CHANNEL: &str = "redisson_lock__channel";
+/// The channels of Redisson's exclusive locks, read-write locks and semaphores, before the name.
+pub const LOCK_CHANNEL: &str = "redisson_lock__channel";
+pub const READ_WRITE_CHANNEL: &str = "redisson_rwlock";
+pub const SEMAPHORE_CHANNEL: &str = "redisson_sc";
 
-/// The channel on which Redisson's clients wait for the release of a lock.
-pub fn channel_of(lock: &[u8]) -> OwnedStr {
-    OwnedStr::new(&prefixed(CHANNEL, lock))
+/// The channel on which Redisson's clients wait for a lock or a permit of this name.
+pub fn channel_of(prefix: &str, name: &[u8]) -> OwnedStr {
+    OwnedStr::new(&prefixed(prefix, name))
 }
 
-/// Whether the decision about this lock depends on subscribers to its channel, and there is one.
-pub fn has_relevant_subscriber(ctx: Ctx<'_>, lock: KeyRef<'_>) -> bool {
-    shell::with(|shell| shell.locks.depends_on_subscribers(lock)) && any_subscriber(ctx, lock.name)
+/// Whether the decision about this key depends on subscribers to its channel, and there is one.
+pub fn has_relevant_subscriber(ctx: Ctx<'_>, resource: Resource, key: KeyRef<'_>) -> bool {
+    let wanted = shell::with(|shell| shell.locks.depends_on_subscribers(resource, key));
+    wanted.is_some_and(|mode| {
+        let prefix = match (resource, mode) {
+            (Resource::Lock, Mode::Exclusive) => LOCK_CHANNEL,
+            (Resource::Lock, _) => READ_WRITE_CHANNEL,
+            _ => SEMAPHORE_CHANNEL,
+        };
+        any_subscriber(ctx, channel_of(prefix, key.name).as_str())
+    })
 }
 
 /// In a cluster Redisson subscribes to the shard channel of that name; older versions subscribe to the plain channel,
-/// on the node that has the lock.
-fn any_subscriber(ctx: Ctx<'_>, lock: &[u8]) -> bool {
-    let channel = channel_of(lock);
-    let channel = channel.as_str();
+/// on the node that has the key.
+fn any_subscriber(ctx: Ctx<'_>, channel: Str<'_>) -> bool {
     subscribers(ctx, b"NUMSUB", channel) > 0
         || (shell::is_cluster() && subscribers(ctx, b"SHARDNUMSUB", channel) > 0)
 }

@@ -29,7 +29,8 @@ pub fn view_for<'a>(
     if need == Need::Token {
         prepare_waiters(key, &view.state, planned, now);
         view.fence = Some(fence_of(key, &view, now));
-        view.has_subscriber = subscribers::has_relevant_subscriber(key.ctx(), view.key);
+        view.has_subscriber =
+            subscribers::has_relevant_subscriber(key.ctx(), Resource::Lock, view.key);
     }
     view
 }

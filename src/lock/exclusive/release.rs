@@ -139,7 +139,7 @@ impl Locks {
             HandedOff::Reserved | HandedOff::NoWaiter | HandedOff::Blocked => {
                 // A waiter that could not be granted now is settled again by the timer.
                 self.waiters.schedule_settle(view.key);
-                self.windows.was_free(view.key);
+                self.waiters.windows.was_free(view.key);
                 free(cx);
             }
         }

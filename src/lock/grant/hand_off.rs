@@ -53,7 +53,7 @@ impl Locks {
         let mut left = readers_at_once(rest);
         while let Some(place) = self.waiters.next_to_grant(view.key, cx) {
             if after.is_none() {
-                if let Some(left_free) = self.leave_free(view, place, cx) {
+                if let Some(left_free) = self.leave_free(view, rest, place, cx) {
                     return left_free;
                 }
             }
@@ -139,8 +139,8 @@ impl Locks {
         self.waiters.count_top_hand_off(view.key, &waiter, cx.now);
         if granted.after.is_none() {
             self.waiters.set_holder(view.key, owner.clone());
-            self.windows.count_hand_off(view.key);
         }
+        self.waiters.windows.count_hand_off(view.key);
         // The grant is a re-entry where a script has granted the lock to this owner meanwhile.
         let reentry = (!granted.is_fresh).then_some(Reentry {
             counted: true,

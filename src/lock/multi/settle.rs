@@ -22,7 +22,7 @@ impl Locks {
                 let at = self.waiters.at(*place);
                 let compatibility =
                     at.map(|(owner, waiter)| compatibility(state, waiter.mode, owner, now));
-                !self.windows.is_open(key.as_ref(), now)
+                !self.waiters.windows.is_open(key.as_ref(), now)
                     && matches!(
                         compatibility,
                         Some(Ok(Compatibility::Free
@@ -119,8 +119,8 @@ impl Locks {
                 seq: place.seq,
                 reentry: (!is_fresh).then_some(reentry),
             };
-            if *is_fresh && req.mode == Mode::Exclusive {
-                self.windows.count_hand_off(key.as_ref());
+            if *is_fresh {
+                self.waiters.windows.count_hand_off(key.as_ref());
             }
             self.in_flight.put(request, in_flight);
         }
@@ -146,7 +146,7 @@ impl Locks {
                     let first = self.waiters.next_to_grant(view.key, &mut Cx::new(now, fx));
                     let first = first.and_then(|place| self.waiters.at(place));
                     all_free &= first.is_some_and(|(_, waiter)| waiter.id == request)
-                        && !self.windows.is_open(view.key, now);
+                        && !self.waiters.windows.is_open(view.key, now);
                 }
                 Ok(Compatibility::Blocked(lease_ms)) => {
                     self.waiters.set_lease(view.key, lease_ms);

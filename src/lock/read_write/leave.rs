@@ -195,14 +195,16 @@ impl Locks {
             self.untrack_gone(view, &lock, cx);
         }
         let rest = KeyState::ReadWrite(Box::new(lock));
-        if self.hand_off(view, &rest, cx) == HandedOff::Granted {
-            return;
+        match self.hand_off(view, &rest, cx) {
+            HandedOff::Granted | HandedOff::LeftFree => return,
+            HandedOff::Reserved | HandedOff::NoWaiter | HandedOff::Blocked => {}
         }
         if let (true, KeyState::ReadWrite(lock)) = (is_held, &rest) {
             return self.note_ends(view.key, lock, cx.now);
         }
         // A waiter that could not be granted now is settled again by the timer.
         self.waiters.schedule_settle(view.key);
+        self.waiters.windows.was_free(view.key);
         free(ended, has_token_record, cx);
     }
 

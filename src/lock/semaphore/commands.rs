@@ -58,7 +58,7 @@ impl Semaphores {
         let taken = there.map_or(0, |there| there.taken as i64);
         draft.set_free(i64::from(permits) - taken);
         self.hand_off_permits(view, &mut draft, cx);
-        Ok((Some(permits), self.finish(view, draft)))
+        Ok((Some(permits), self.finish(view, draft, cx.now)))
     }
 
     /// `SEM.ACQUIRE`.
@@ -86,7 +86,7 @@ impl Semaphores {
             Some(end_ms) => self.ask_again(view, &mut draft, end_ms, req, cx),
             None => self.ask(view, &mut draft, req, cx),
         };
-        (answer, self.finish(view, draft))
+        (answer, self.finish(view, draft, cx.now))
     }
 
     /// `SEM.RELEASE`. True when the id held a permit.
@@ -128,7 +128,7 @@ impl Semaphores {
         let end_ms = cx.sessions.lease_of(stays_bound, lease).deadline(cx.now);
         draft.set_end(id, end_ms);
         self.remembered.renewed(view.key, id, end_ms);
-        Ok((true, self.finish(view, draft)))
+        Ok((true, self.finish(view, draft, cx.now)))
     }
 
     /// An acquire of an id with a permit: it gets its token again, and its lease is extended, never shortened.

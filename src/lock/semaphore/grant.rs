@@ -1,7 +1,5 @@
 //! Grants and returns permits, and lists the key changes of each decision.
 
-use std::rc::Rc;
-
 use crate::lock::effect::{Effect, Event, Outcome};
 use crate::lock::resource::KindCx;
 use crate::lock::semaphore::in_flight::PermitInFlight;
@@ -10,8 +8,8 @@ use crate::lock::semaphore::state::{
     Permit, PermitChange, PermitDraft, Permits, SemView, GRANTS_AT_ONCE, NO_END_MS,
 };
 use crate::lock::session::bindings::BoundRef;
-use crate::lock::wait::request::{PlaceId, Waiter};
-use crate::lock::{KeyRef, Lease, LockError, Token};
+use crate::lock::window::state::Window;
+use crate::lock::{KeyRef, Lease, LockError, Now, Token};
 
 /// The terms of a permit.
 #[derive(Debug, Clone, Copy)]
@@ -37,7 +35,7 @@ impl Semaphores {
         let mut draft = PermitDraft::open(there);
         draft.give_back(id);
         self.hand_off_permits(view, &mut draft, cx);
-        (known, self.finish(view, draft))
+        (known, self.finish(view, draft, cx.now))
     }
 
     pub(crate) fn grants_now(view: &SemView<'_>, cx: &KindCx<'_>) -> bool {
@@ -55,10 +53,19 @@ impl Semaphores {
             return;
         }
         for _ in 0..GRANTS_AT_ONCE {
-            if !draft.has_permit() {
+            if !self.is_grantable(view.key, draft, cx.now) {
                 return;
             }
-            let Some((id, waiter, place)) = self.next_for_permit(view.key, cx) else {
+            let Some(place) = self.waiters.next_to_grant(view.key, cx) else {
+                return;
+            };
+            let clients = (view.has_subscriber, false);
+            let windows = &mut self.waiters.windows;
+            if windows.leave_free(view.key, clients, cx.now) == Some(Window::Begun) {
+                draft.free_one();
+                continue;
+            }
+            let Some((id, waiter)) = self.waiters.take(place) else {
                 return;
             };
             let terms = Terms {
@@ -75,6 +82,7 @@ impl Semaphores {
                     return self.waiters.fail_all(view.key, &error, cx);
                 }
             };
+            self.waiters.windows.count_hand_off(view.key);
             cx.sessions.waits(&waiter);
             self.waiters.count_wait(&waiter, cx.now);
             self.waiters.count_top_hand_off(view.key, &waiter, cx.now);
@@ -95,16 +103,10 @@ impl Semaphores {
         }
     }
 
-    /// Takes the first request off the queue whose wait has not run out.
-    fn next_for_permit(
-        &mut self,
-        key: KeyRef<'_>,
-        cx: &mut KindCx<'_>,
-    ) -> Option<(Rc<[u8]>, Waiter, PlaceId)> {
-        let waiters = &mut self.waiters;
-        let place = waiters.next_to_grant(key, cx)?;
-        let (id, waiter) = waiters.take(place)?;
-        Some((id, waiter, place))
+    /// Whether a permit can be granted to a waiter: during a Redisson window one stays free.
+    pub(crate) fn is_grantable(&self, key: KeyRef<'_>, draft: &PermitDraft<'_>, now: Now) -> bool {
+        let is_open = self.waiters.windows.is_open(key, now);
+        draft.has_more_than(i64::from(is_open))
     }
 
     /// Grants a fresh permit: the one place where permits are granted.
@@ -127,6 +129,9 @@ impl Semaphores {
             false => drop(cx.sessions.unbind(what)),
         }
         draft.take(id, end_ms);
+        if !draft.has_permit() {
+            self.waiters.windows.end_unused(view.key);
+        }
         // A recorded permit of this id ended unnoticed.
         let known = self.remembered.remove(view.key, id);
         self.stats.grants_lost += u64::from(known.is_some());
@@ -164,8 +169,13 @@ impl Semaphores {
 
     /// Ends a command's decision. Waiters that could not be granted now, because writes are refused or many wait, are
     /// settled by the timer.
-    pub(crate) fn finish(&mut self, view: &SemView<'_>, draft: PermitDraft<'_>) -> PermitChange {
-        if draft.has_permit() {
+    pub(crate) fn finish(
+        &mut self,
+        view: &SemView<'_>,
+        draft: PermitDraft<'_>,
+        now: Now,
+    ) -> PermitChange {
+        if self.is_grantable(view.key, &draft, now) {
             self.waiters.schedule_settle(view.key);
         } else if draft.owes_many() {
             self.waiters.schedule_settle_id(view.key.to_id());

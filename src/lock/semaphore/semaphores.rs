@@ -83,6 +83,15 @@ impl Semaphores {
         1
     }
 
+    /// Counts a permit of a Redisson client, which was removed from this set while requests waited.
+    pub(crate) fn count_redisson_permit(&mut self, set: KeyRef<'_>) {
+        for key in at_and_beside(set).skip(1) {
+            if self.waiters.live_on(key) > 0 {
+                self.waiters.windows.redisson_hold_ended(key);
+            }
+        }
+    }
+
     /// The semaphore was deleted: no recorded permit of it is held any more.
     pub fn lose(&mut self, key: KeyRef<'_>) {
         self.stats.grants_lost += self.remembered.lose(key);

@@ -42,7 +42,7 @@ impl Semaphores {
         cx.sessions.stats.session_renewals += 1;
         let now = cx.now;
         cx.sessions.renewed(BoundRef::permit(view.key, id), now);
-        self.finish(view, draft)
+        self.finish(view, draft, cx.now)
     }
 }
 

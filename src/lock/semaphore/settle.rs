@@ -6,11 +6,11 @@ use crate::lock::resource::KindCx;
 use crate::lock::semaphore::in_flight::PermitInFlight;
 use crate::lock::semaphore::semaphores::Semaphores;
 use crate::lock::semaphore::state::{PermitChange, PermitDraft, Permits, SemState, SemView};
-use crate::lock::{KeyRef, LockError, OwnerId};
+use crate::lock::{KeyRef, LockError, Now, OwnerId};
 
 impl Semaphores {
     /// Whether settling a semaphore in this state may write.
-    pub fn may_change(&self, view: &SemView<'_>) -> bool {
+    pub fn may_change(&self, view: &SemView<'_>, now: Now) -> bool {
         let is_undone = |(id, end): &(OwnerId, Option<i64>)| {
             end.is_some() && *end == self.in_flight.lost_end(view.key, id)
         };
@@ -20,7 +20,7 @@ impl Semaphores {
             SemState::There(there) => {
                 let waited = self.waiters.live_on(view.key) > 0;
                 let draft = PermitDraft::open(Some(there));
-                (waited && draft.has_permit())
+                (waited && self.is_grantable(view.key, &draft, now))
                     || draft.owes_many()
                     || view.undone.iter().any(is_undone)
             }
@@ -60,7 +60,7 @@ impl Semaphores {
         }
         self.hand_off_permits(view, &mut draft, cx);
         // While no permit may be granted, the timer postpones the key.
-        if Semaphores::grants_now(view, cx) && draft.has_permit() {
+        if Semaphores::grants_now(view, cx) && self.is_grantable(view.key, &draft, cx.now) {
             self.waiters.schedule_settle(view.key);
         }
         self.write_down(view, draft)
@@ -72,8 +72,11 @@ impl Semaphores {
         view: &'v SemView<'_>,
     ) -> Result<Option<&'v Permits>, LockError> {
         let there = view.permits();
-        if !matches!(there, Ok(Some(_))) {
-            self.lose(view.key);
+        match there {
+            // The permit that a window leaves free was taken.
+            Ok(Some(permits)) if permits.free <= 0 => self.waiters.windows.end_taken(view.key),
+            Ok(Some(_)) => {}
+            _ => self.lose(view.key),
         }
         there
     }

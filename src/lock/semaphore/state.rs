@@ -70,6 +70,8 @@ pub struct SemView<'a> {
     pub may_grant: Option<bool>,
     /// The permits that may have to be undone, with their ends if they still exist.
     pub undone: Vec<(OwnerId, Option<i64>)>,
+    /// Whether the semaphore has a subscriber; read only if [`crate::lock::Locks::depends_on_subscribers`].
+    pub has_subscriber: bool,
 }
 
 impl SemView<'_> {
@@ -162,8 +164,24 @@ impl<'v> PermitDraft<'v> {
 
     /// Whether a permit can be granted, free or expired.
     pub fn has_permit(&self) -> bool {
+        self.has_more_than(0)
+    }
+
+    /// Whether a permit can be granted and so many others stay.
+    pub fn has_more_than(&self, others: i64) -> bool {
         self.free
-            .is_some_and(|free| free.saturating_add(self.ended.len() as i64) > 0)
+            .is_some_and(|free| free.saturating_add(self.ended.len() as i64) > others)
+    }
+
+    /// Makes one permit free for every client, where there is one, free or expired.
+    pub fn free_one(&mut self) {
+        while self.free.is_some_and(|free| free <= 0) {
+            let Some(over) = self.ended.next() else {
+                return;
+            };
+            self.reclaim(over);
+            self.counts = true;
+        }
     }
 
     /// Gives this id a permit; there must be one.

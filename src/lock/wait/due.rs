@@ -59,6 +59,7 @@ impl Waiters {
             && self.unsettled.is_empty()
             && self.unsettled_requests.is_empty()
             && self.endings.is_empty()
+            && self.windows.open() == 0
             && !self.has_postponed()
     }
 
@@ -78,8 +79,10 @@ impl Waiters {
         if !self.unsettled.is_empty() || !self.unsettled_requests.is_empty() {
             return Some(0);
         }
-        let (lease_ms, _) = self.leases.first()?;
-        Some(u64::try_from(lease_ms.saturating_sub(now.wall_ms)).unwrap_or(0))
+        let lease = self.leases.first();
+        let lease =
+            lease.map(|(end, _)| u64::try_from(end.saturating_sub(now.wall_ms)).unwrap_or(0));
+        lease.into_iter().chain(self.windows.next_end(now)).min()
     }
 
     pub(super) fn forget_idle_lease(&mut self, key: &KeyId) {

@@ -52,8 +52,9 @@ impl Waiters {
         self.unsettled.insert(key);
     }
 
-    /// Clears the list of keys and requests to settle.
+    /// Clears the list of keys and requests to settle, and ends every window.
     pub fn forget_unsettled(&mut self) {
+        self.windows.end_all();
         self.unsettled_requests.clear();
         for keys in [&mut self.unsettled, &mut self.postponed, &mut self.retrying] {
             keys.clear();
@@ -74,13 +75,17 @@ impl Waiters {
         was_unsettled
     }
 
-    /// The next key to settle: a scheduled one, or one whose lease is over.
+    /// The next key to settle: a scheduled one, or one whose lease or window is over. (A key that was taken during its
+    /// window is scheduled, and so settled before the window ends.)
     pub fn pop_unsettled(&mut self, now: Now) -> Option<KeyId> {
         if let Some(key) = self.unsettled.swap_remove_index(0) {
             give_back(&mut self.unsettled);
             return Some(key);
         }
-        let (_, key) = self.leases.first().filter(|(end, _)| *end <= now.wall_ms)?;
+        let over = self.leases.first().filter(|(end, _)| *end <= now.wall_ms);
+        let Some((_, key)) = over else {
+            return self.windows.pop(now);
+        };
         let key = key.clone();
         self.set_lease(key.as_ref(), None);
         Some(key)

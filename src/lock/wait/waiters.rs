@@ -17,6 +17,7 @@ use crate::lock::wait::places::Places;
 use crate::lock::wait::queue::QueueView;
 use crate::lock::wait::request::PlaceId;
 use crate::lock::wait::request::{Ending, MultiKeyRequest, Seq, Waiter, WaiterId, WaiterMap};
+use crate::lock::window::state::Windows;
 use crate::lock::{KeyId, KeyRef, Mode, Now};
 
 /// How long, and how many, places are kept for disconnected or timed-out owners.
@@ -41,6 +42,8 @@ pub struct Waiters {
     pub waits: Histogram,
     /// The times of the waits of granted tickets.
     pub ticket_waits: Histogram,
+    /// The Redisson windows.
+    pub windows: Windows,
     /// The names that wait longest and are handed off most; `None`: they are not counted.
     pub(crate) top: Option<Box<TopNames>>,
     pub(crate) waited: KeyMap<WaitedKey>,

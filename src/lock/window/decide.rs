@@ -1,106 +1,83 @@
-//! Decisions about Redisson windows: begin, use, end.
+//! Redisson windows of locks: begin and use. (Those of semaphores: `semaphore/grant.rs`.)
 
 use crate::lock::effect::{Cx, Effect, KeyWrite};
 use crate::lock::grant::hand_off::HandedOff;
 use crate::lock::locks::Locks;
+use crate::lock::read_write::RwWrite;
+use crate::lock::resource::{Resource, ALL};
 use crate::lock::view::View;
 use crate::lock::wait::request::PlaceId;
-use crate::lock::window::state::WindowRule;
-use crate::lock::{is_held, KeyId, KeyRef, KeyState, Mode, Now};
+use crate::lock::window::state::{Window, WindowRule};
+use crate::lock::{is_held, KeyRef, KeyState, Mode, Now};
 
 impl Locks {
-    /// Sets the rule. If it differs, every window ends and its lock is settled in this tick.
+    /// Sets the rule. If it differs, every window ends and its key is settled in this tick.
     pub fn set_window_rule(&mut self, rule: WindowRule) {
-        if self.windows.rule != rule {
-            self.windows.rule = rule;
-            self.windows.counts.clear();
-            for key in self.end_windows() {
-                self.waiters.schedule_settle(key.as_ref());
+        for resource in ALL {
+            let queues = self.queues_mut(resource);
+            for key in queues.windows.set_rule(rule) {
+                queues.schedule_settle(key.as_ref());
             }
         }
     }
 
-    /// Whether the next decision about this lock depends on its subscribers: a window is due, and the first waiter asks
-    /// for an exclusive hold.
-    pub fn depends_on_subscribers(&self, key: KeyRef<'_>) -> bool {
-        self.windows.is_due(key)
-            && self
-                .waiters
-                .first(key)
-                .is_some_and(|(_, waiter)| waiter.mode == Mode::Exclusive)
+    /// What the first waiter of this key asks for, if the next decision depends on the subscribers of its channel,
+    /// because a window is due.
+    pub fn depends_on_subscribers(&self, resource: Resource, key: KeyRef<'_>) -> Option<Mode> {
+        let queues = self.queues(resource);
+        let (_, first) = queues.windows.is_due(key).then(|| queues.first(key))??;
+        Some(first.mode)
     }
 
-    /// Decides whether a free lock is left free instead of being granted to its first waiter. `None`: it is not.
+    /// Decides whether a lock that may be granted to its first waiter is left free instead. `None`: it is not.
     pub(crate) fn leave_free(
         &mut self,
         view: &View<'_>,
+        rest: &KeyState,
         first: PlaceId,
         cx: &mut Cx<'_>,
     ) -> Option<HandedOff> {
-        if self.windows.is_open(view.key, cx.now) {
-            return Some(HandedOff::Reserved);
-        }
-        let first = self.waiters.at(first);
-        let is_shared = matches!(view.state, KeyState::ReadWrite(_))
-            || first.is_none_or(|(_, waiter)| waiter.mode != Mode::Exclusive);
-        if is_shared || !self.windows.is_due(view.key) {
+        if is_held(rest, None, cx.now) {
             return None;
         }
-        if !view.has_subscriber {
-            self.windows.window_unused(view.key);
-            return None;
+        let (_, first) = self.waiters.at(first)?;
+        let is_exclusive = first.mode == Mode::Exclusive;
+        // Only the exclusive lock of Redisson has a kind that polls.
+        let clients = (view.has_subscriber, is_exclusive);
+        match self.waiters.windows.leave_free(view.key, clients, cx.now)? {
+            Window::Open => return Some(HandedOff::Reserved),
+            Window::Begun => {}
         }
         self.announce_untracked(view, cx);
         self.sweep(view, cx);
-        self.windows.begin(view.key, cx.now);
-        self.stats.windows += 1;
         self.waiters.set_lease(view.key, None);
         if view.state != KeyState::Absent {
             cx.write(KeyWrite::Delete);
         }
-        cx.effects.push(Effect::Publish);
+        let former = match &view.state {
+            KeyState::ReadWrite(lock) => Some(lock),
+            _ => None,
+        };
+        if former.is_some_and(|lock| lock.token_record.is_some()) {
+            cx.write(KeyWrite::ReadWrite(RwWrite::DropTokenRecord));
+        }
+        cx.effects.push(match is_exclusive {
+            true => Effect::Publish,
+            // This message wakes one thread of each instance, that after a writer all of them.
+            false => Effect::PublishReadWrite(Mode::Read),
+        });
         Some(HandedOff::LeftFree)
     }
 
     /// Ends the window of a lock that was read as held: the window was used.
     pub(crate) fn note_window_taken(&mut self, view: &View<'_>, now: Now) {
-        if self.windows.open.is_empty() || !is_held(&view.state, None, now) {
-            return;
-        }
-        if self.windows.end(view.key).is_some() {
-            self.stats.windows_taken += 1;
-            self.windows.window_taken(view.key);
+        if self.waiters.windows.open() > 0 && is_held(&view.state, None, now) {
+            self.waiters.windows.end_taken(view.key);
         }
     }
 
     /// Ends the window of a lock as unused.
-    pub(crate) fn end_window(&mut self, key: KeyRef<'_>) -> Option<KeyId> {
-        if self.windows.open.is_empty() {
-            return None;
-        }
-        let key = self.windows.end(key)?;
-        self.stats.windows_unused += 1;
-        self.windows.window_unused(key.as_ref());
-        Some(key)
-    }
-
-    /// The next lock whose window is over, to be settled.
-    pub(crate) fn pop_window(&mut self, now: Now) -> Option<KeyId> {
-        let (_, key) = self
-            .windows
-            .ends
-            .first()
-            .filter(|(end, _)| *end <= now.mono_ms)?;
-        let key = key.clone();
-        self.end_window(key.as_ref())
-    }
-
-    /// Ends every window.
-    pub(crate) fn end_windows(&mut self) -> Vec<KeyId> {
-        let open: Vec<_> = self.windows.open.keys().cloned().collect();
-        for key in &open {
-            self.end_window(key.as_ref());
-        }
-        open
+    pub(crate) fn end_window(&mut self, key: KeyRef<'_>) {
+        self.waiters.windows.end_unused(key);
     }
 }

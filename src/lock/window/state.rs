@@ -1,4 +1,4 @@
-//! The counts of consecutive hand-offs and the open windows.
+//! The counts of consecutive hand-offs and the open windows of one kind of resource.
 
 use std::collections::BTreeSet;
 use std::hash::BuildHasher;
@@ -6,10 +6,11 @@ use std::hash::BuildHasher;
 use indexmap::IndexMap;
 
 use crate::lock::name::{KeyMap, Secret};
+use crate::lock::stats::WindowStats;
 use crate::lock::table::give_back;
 use crate::lock::{KeyId, KeyRef, Now};
 
-/// The most locks whose hand-offs are counted, at about 50 bytes each. The count of a lock that is pushed out starts
+/// The most names whose hand-offs are counted, at about 50 bytes each. The count of a name that is pushed out starts
 /// again.
 const MOST_COUNTED: usize = 1_000;
 
@@ -19,7 +20,11 @@ const MOST_OWED: u32 = 100;
 /// How often the number of hand-offs until the next window is doubled.
 const MOST_DOUBLINGS: u32 = 4;
 
-/// When locks are left free for Redisson's waiters, and for how long.
+/// The most unused windows in a row without a subscriber. With their default length they last longer together than a
+/// spin lock of Redisson sleeps between two tries (128 ms).
+const MOST_POLLED: u32 = 4;
+
+/// When locks and permits are left free for Redisson's waiters, and for how long.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct WindowRule {
     /// After this many consecutive hand-offs; 0: never.
@@ -28,28 +33,43 @@ pub struct WindowRule {
     pub window_ms: u64,
 }
 
-/// What has happened at a lock since a Redisson client last had it.
+/// What has happened at a name since a Redisson client last had it.
 #[derive(Debug, Default, Clone, Copy)]
-pub(super) struct HandOffCount {
+struct HandOffCount {
     hand_offs: u32,
     /// Holds of Redisson's clients since a window began, counted at their ends.
     redisson_holds: u32,
     /// Consecutive windows that were not used.
     unused_windows: u32,
+    /// Windows that may begin without a subscriber.
+    polled: u32,
+    /// Whether the last window began for a subscriber, and no hold has ended since then.
+    is_for_subscriber: bool,
+}
+
+/// A resource that stays free instead of being handed off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Window {
+    /// Its window is open.
+    Open,
+    /// Its window has begun: the message is to be published.
+    Begun,
 }
 
 /// The counts of hand-offs, and the windows.
 #[derive(Debug, Default)]
 pub struct Windows {
+    /// The statistics.
+    pub stats: WindowStats,
     /// The rule in force.
-    pub(super) rule: WindowRule,
-    /// By the hash of the lock's name: a count may outlive every hold and every wait, and must not keep the name in
-    /// memory. Two locks with the same hash (one pair in 2^64) share a count, which costs one window more or less.
-    pub(super) counts: IndexMap<u64, HandOffCount, Secret>,
+    rule: WindowRule,
+    /// By the hash of the name: a count may outlive every hold and every wait, and must not keep the name in memory.
+    /// Two names with the same hash (one pair in 2^64) share a count, which costs one window more or less.
+    counts: IndexMap<u64, HandOffCount, Secret>,
     names: Secret,
     /// The end of each open window in milliseconds of the monotonic clock.
-    pub(super) open: KeyMap<u64>,
-    pub(super) ends: BTreeSet<(u64, KeyId)>,
+    open: KeyMap<u64>,
+    ends: BTreeSet<(u64, KeyId)>,
 }
 
 impl Windows {
@@ -58,7 +78,17 @@ impl Windows {
         self.open.len()
     }
 
-    /// Whether a window of this lock is open.
+    /// Sets the rule. If it differs, every window ends; the keys are returned, to be settled.
+    pub(crate) fn set_rule(&mut self, rule: WindowRule) -> Vec<KeyId> {
+        if self.rule == rule {
+            return Vec::new();
+        }
+        self.rule = rule;
+        self.counts.clear();
+        self.end_all()
+    }
+
+    /// Whether a window of this resource is open.
     pub(crate) fn is_open(&self, key: KeyRef<'_>, now: Now) -> bool {
         !self.open.is_empty() && self.open.get(&key).is_some_and(|end| now.mono_ms < *end)
     }
@@ -70,7 +100,7 @@ impl Windows {
     }
 
     /// Whether a window is due at the next end of a hold.
-    pub(super) fn is_due(&self, key: KeyRef<'_>) -> bool {
+    pub(crate) fn is_due(&self, key: KeyRef<'_>) -> bool {
         let due = |count: &HandOffCount| {
             let after = self.rule.after.saturating_mul(1 << count.unused_windows);
             let owed = self.rule.after.saturating_mul(count.redisson_holds);
@@ -79,23 +109,63 @@ impl Windows {
         self.rule.after > 0 && self.count_of(key).is_some_and(due)
     }
 
-    /// Counts a hand-off of the lock.
+    /// Whether a free resource that requests wait for is left free, because its window is open or is due and begins.
+    /// `may_be_polled`: clients may wait for it that do not subscribe.
+    pub(crate) fn leave_free(
+        &mut self,
+        key: KeyRef<'_>,
+        (has_subscriber, may_be_polled): (bool, bool),
+        now: Now,
+    ) -> Option<Window> {
+        if self.is_open(key, now) {
+            return Some(Window::Open);
+        }
+        if !self.is_due(key) {
+            return None;
+        }
+        let count = self.count_of_mut(key)?;
+        if !has_subscriber {
+            if count.polled == 0 || !may_be_polled {
+                count.unused();
+                return None;
+            }
+            count.polled -= 1;
+        }
+        count.is_for_subscriber = has_subscriber;
+        (count.hand_offs, count.redisson_holds) = (0, 0);
+        let (key, end) = (key.to_id(), now.mono_ms.saturating_add(self.rule.window_ms));
+        self.ends.insert((end, key.clone()));
+        self.open.insert(key, end);
+        self.stats.windows += 1;
+        Some(Window::Begun)
+    }
+
+    /// Counts a hand-off.
     pub(crate) fn count_hand_off(&mut self, key: KeyRef<'_>) {
-        if self.rule.after == 0 {
-            return;
-        }
-        if let Some(count) = self.count_of_mut(key) {
+        if let Some(count) = self.entry(key) {
             count.hand_offs = count.hand_offs.saturating_add(1);
-            return;
         }
-        if self.counts.len() >= MOST_COUNTED {
+    }
+
+    /// Counts a hold of a Redisson client, which has ended while requests waited here.
+    pub(crate) fn redisson_hold_ended(&mut self, key: KeyRef<'_>) {
+        if let Some(count) = self.entry(key) {
+            count.redisson_holds = count.redisson_holds.saturating_add(1);
+            if !std::mem::take(&mut count.is_for_subscriber) {
+                count.polled = count.polled.max(1);
+            }
+        }
+    }
+
+    fn entry(&mut self, key: KeyRef<'_>) -> Option<&mut HandOffCount> {
+        if self.rule.after == 0 {
+            return None;
+        }
+        let hash = self.names.hash_one(key);
+        if self.counts.len() >= MOST_COUNTED && !self.counts.contains_key(&hash) {
             self.counts.swap_remove_index(0);
         }
-        let count = HandOffCount {
-            hand_offs: 1,
-            ..HandOffCount::default()
-        };
-        self.counts.insert(self.names.hash_one(key), count);
+        Some(self.counts.entry(hash).or_default())
     }
 
     fn count_of(&self, key: KeyRef<'_>) -> Option<&HandOffCount> {
@@ -112,17 +182,10 @@ impl Windows {
         self.counts.get_mut(&self.names.hash_one(key))
     }
 
-    /// Counts a hold of a Redisson client that was held while requests waited here.
-    pub(crate) fn count_redisson_hold(&mut self, key: KeyRef<'_>) {
-        if let Some(count) = self.count_of_mut(key) {
-            count.redisson_holds = count.redisson_holds.saturating_add(1);
-        }
-    }
-
-    /// The lock was free for every client: the count starts again. The number of unused windows is kept.
+    /// The resource was free for every client: the count starts again. What is known of its windows is kept.
     pub(crate) fn was_free(&mut self, key: KeyRef<'_>) {
         match self.count_of_mut(key) {
-            Some(count) if count.unused_windows > 0 => {
+            Some(count) if count.unused_windows > 0 || count.polled > 0 => {
                 (count.hand_offs, count.redisson_holds) = (0, 0)
             }
             Some(_) => drop(self.counts.swap_remove(&self.names.hash_one(key))),
@@ -130,35 +193,61 @@ impl Windows {
         }
     }
 
-    pub(super) fn window_taken(&mut self, key: KeyRef<'_>) {
+    /// A client has taken the resource: its window, if one is open, ends as used.
+    pub(crate) fn end_taken(&mut self, key: KeyRef<'_>) {
+        if self.end(key).is_none() {
+            return;
+        }
+        self.stats.windows_taken += 1;
         if let Some(count) = self.count_of_mut(key) {
             count.unused_windows = 0;
+            if !count.is_for_subscriber {
+                count.polled = MOST_POLLED;
+            }
         }
     }
 
-    pub(super) fn window_unused(&mut self, key: KeyRef<'_>) {
+    /// The window, if one is open, ends as unused.
+    pub(crate) fn end_unused(&mut self, key: KeyRef<'_>) -> Option<KeyId> {
+        let ended = self.end(key)?;
+        self.stats.windows_unused += 1;
         if let Some(count) = self.count_of_mut(key) {
-            count.hand_offs = 0;
-            count.unused_windows = (count.unused_windows + 1).min(MOST_DOUBLINGS);
+            count.unused();
         }
+        Some(ended)
     }
 
-    /// Begins a window. None is open: every grant ends one, and during one there is no grant.
-    pub(super) fn begin(&mut self, key: KeyRef<'_>, now: Now) {
-        if let Some(count) = self.count_of_mut(key) {
-            (count.hand_offs, count.redisson_holds) = (0, 0);
-        }
-        let (key, end) = (key.to_id(), now.mono_ms.saturating_add(self.rule.window_ms));
-        self.ends.insert((end, key.clone()));
-        self.open.insert(key, end);
+    /// The next resource whose window is over, to be settled.
+    pub(crate) fn pop(&mut self, now: Now) -> Option<KeyId> {
+        let (_, key) = self.ends.first().filter(|(end, _)| *end <= now.mono_ms)?;
+        let key = key.clone();
+        self.end_unused(key.as_ref())
     }
 
-    /// Ends the window of a lock, if one is open.
-    pub(super) fn end(&mut self, key: KeyRef<'_>) -> Option<KeyId> {
+    /// Ends every window.
+    pub(crate) fn end_all(&mut self) -> Vec<KeyId> {
+        let open: Vec<_> = self.open.keys().cloned().collect();
+        for key in &open {
+            self.end_unused(key.as_ref());
+        }
+        open
+    }
+
+    fn end(&mut self, key: KeyRef<'_>) -> Option<KeyId> {
+        if self.open.is_empty() {
+            return None;
+        }
         let (key, end) = self.open.swap_remove_entry(&key)?;
         give_back(&mut self.open);
         let ended = (end, key);
         self.ends.remove(&ended);
         Some(ended.1)
+    }
+}
+
+impl HandOffCount {
+    fn unused(&mut self) {
+        self.hand_offs = 0;
+        self.unused_windows = (self.unused_windows + 1).min(MOST_DOUBLINGS);
     }
 }

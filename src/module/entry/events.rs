@@ -179,7 +179,12 @@ unsafe extern "C" fn on_changed(
             mark_lost(ctx, key);
         } else {
             let notifies = ctx.notifies(raw::REDISMODULE_NOTIFY_MODULE);
-            shell::with(|shell| shell.locks.changed(ctx.key_ref(key), notifies));
+            shell::with(|shell| {
+                if matches!(event.to_bytes(), b"hdel" | b"zrem") {
+                    shell.locks.removed_from(ctx.key_ref(key));
+                }
+                shell.locks.changed(ctx.key_ref(key), notifies);
+            });
         }
         alarm::rearm(ctx);
     });

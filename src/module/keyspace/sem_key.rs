@@ -142,6 +142,7 @@ impl<'a> SemKey<'a> {
             domain: horizon::domain_of(self.free.name()),
             may_grant: None,
             undone: ends.collect(),
+            has_subscriber: false,
         }
     }
 

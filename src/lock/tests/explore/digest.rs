@@ -67,11 +67,12 @@ const DROPPED: [(&str, &[&str]); 13] = [
 ];
 
 /// Types that no decision depends on, or that do not change in a run.
-const DROPPED_TYPES: [&str; 11] = [
+const DROPPED_TYPES: [&str; 12] = [
     "Stats",
     "WaitStats",
     "TicketStats",
     "SessionStats",
+    "WindowStats",
     "Histogram",
     "Ends",
     "Settings",

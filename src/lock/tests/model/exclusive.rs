@@ -261,7 +261,8 @@ impl model::Case for Case {
         self.check_sums();
         assert_ends(&self.sim, self.model.ends);
         if settled && waiters.live() == 0 {
-            assert_eq!(waiters.next_settle(self.sim.now), None);
+            let end = waiters.windows.next_end(self.sim.now);
+            assert_eq!(waiters.next_settle(self.sim.now), end);
             let nothing_kept = waiters.kept_places() == 0;
             assert_eq!(waiters.next_wait(self.sim.now).is_none(), nothing_kept);
             let queues = NAMES.iter().filter_map(|name| waiters.queue(key_ref(name)));
@@ -304,7 +305,7 @@ impl model::Case for Case {
         let sessions = &self.sim.locks.sessions;
         assert_eq!((sessions.holds(), sessions.clients()), (0, 0));
         assert_eq!(sessions.next_due(self.sim.now), None);
-        assert_eq!(self.sim.locks.windows.open(), 0);
+        assert_eq!(self.sim.locks.waiters.windows.open(), 0);
         let stats = &self.sim.locks.stats;
         let tracked = self.sim.locks.tracked.len() as u64;
         assert!(tracked <= KEYS as u64 && stats.grants >= tracked);
@@ -496,14 +497,15 @@ impl Case {
         sums::check(self.sim.locks.fields());
         assert_eq!(stats.grants, self.model.grants);
         let expected = &self.model.windows;
-        let open = self.sim.locks.windows.open();
+        let windows = &self.sim.locks.waiters.windows;
+        let (open, seen) = (windows.open(), &windows.stats);
         assert_eq!(open, expected.window.iter().flatten().count());
         assert_eq!(
-            (stats.windows, stats.windows_taken),
+            (seen.windows, seen.windows_taken),
             (expected.begun, expected.taken)
         );
-        let windows = stats.windows_taken + stats.windows_unused + open as u64;
-        assert_eq!(stats.windows, windows, "{stats:?}");
+        let ended = seen.windows_taken + seen.windows_unused;
+        assert_eq!(seen.windows, ended + open as u64, "{seen:?}");
     }
 }
 

@@ -90,7 +90,17 @@ impl Sim {
         let siblings = format!("{{{key}}}:");
         self.expire(|name| name == key || name.starts_with(&siblings));
         let was_there = self.keys.contains(key);
+        let sizes = |keys: &Keyspace| (keys.fields(key).len(), keys.permits(key).len());
+        let before = sizes(&self.keys);
         let result = act(&mut self.keys, self.now);
+        let after = sizes(&self.keys);
+        if after.0 < before.0 {
+            self.locks.removed_from(key_ref(key));
+        }
+        if after.1 < before.1 {
+            let set = format!("{{{key}}}:timeout");
+            self.locks.removed_from(key_ref(&set));
+        }
         if was_there && !self.keys.contains(key) {
             self.locks.lost(key_ref(key));
         } else {

@@ -101,7 +101,10 @@ impl Sim {
 
     /// Settles a semaphore. Returns whether the core stated that this may change the keys.
     pub(super) fn settle_semaphore(&mut self, key: &str) -> bool {
-        let may_change = self.locks.sems.may_change(&self.sem_view(key, None));
+        let may_change = self
+            .locks
+            .sems
+            .may_change(&self.sem_view(key, None), self.now);
         if may_change && !self.grants() {
             self.locks
                 .postpone(Resource::Semaphore, key_ref(key).to_id());
@@ -173,6 +176,7 @@ impl Sim {
             domain: self.domain(key),
             may_grant: Some(self.may_grant),
             undone: undone.iter().map(|id| (id.clone(), end(id))).collect(),
+            has_subscriber: self.has_subscriber.contains(key),
         }
     }
 

@@ -22,6 +22,21 @@ pub struct Row {
     foreign: u32,
     /// Windows without a subscriber, or that were not used.
     unused: u32,
+    /// Windows that may begin without a subscriber.
+    polled: u32,
+    /// The last window began for a subscriber, and no hold of a Redisson client has ended since then.
+    for_subscriber: bool,
+}
+
+impl Row {
+    /// The count begins anew.
+    fn again(self) -> Row {
+        Row {
+            hand_offs: 0,
+            foreign: 0,
+            ..self
+        }
+    }
 }
 
 /// The state of the windows.
@@ -50,11 +65,8 @@ impl Windows {
 
     /// The lock was free.
     pub fn was_free(&mut self, key: Key) {
-        let row = self.row[key].filter(|row| row.unused > 0);
-        self.row[key] = row.map(|Row { unused, .. }| Row {
-            unused,
-            ..Row::default()
-        });
+        let row = self.row[key].filter(|row| row.unused > 0 || row.polled > 0);
+        self.row[key] = row.map(Row::again);
     }
 
     /// Subscribers are not in the memory of the module.
@@ -92,14 +104,15 @@ impl Model {
         if after == 0 || row.hand_offs < owed.max(after * 2u32.pow(row.unused)) {
             return None;
         }
-        if !self.windows.has_subscriber[key] {
+        let has_subscriber = self.windows.has_subscriber[key];
+        if !has_subscriber && row.polled == 0 {
             self.unused(key);
             return None;
         }
-        let unused = self.windows.row[key]?.unused;
         self.windows.row[key] = Some(Row {
-            unused,
-            ..Row::default()
+            polled: row.polled - u32::from(!has_subscriber),
+            for_subscriber: has_subscriber,
+            ..row.again()
         });
         self.windows.begun += 1;
         let end = self.mono_ms + self.windows.rule.window_ms;
@@ -117,9 +130,12 @@ impl Model {
 
     /// A hold of a Redisson client has ended, or a hold of the module by other means.
     pub fn lose(&mut self, key: Key, state: State) {
-        let is_waited = u32::from(!self.queue(key).is_empty());
-        if let Some(row) = &mut self.windows.row[key] {
-            row.foreign += is_waited;
+        if self.windows.rule.after > 0 && !self.queue(key).is_empty() {
+            let row = self.windows.row[key].get_or_insert_default();
+            row.foreign += 1;
+            if !std::mem::take(&mut row.for_subscriber) {
+                row.polled = row.polled.max(1);
+            }
         }
         self.set(key, state);
     }
@@ -138,6 +154,9 @@ impl Model {
             self.windows.taken += 1;
             if let Some(row) = &mut self.windows.row[key] {
                 row.unused = 0;
+                if !row.for_subscriber {
+                    row.polled = 4;
+                }
             }
         }
     }

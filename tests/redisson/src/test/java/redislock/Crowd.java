@@ -9,9 +9,9 @@ import java.util.concurrent.ExecutionException;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
+import java.util.concurrent.Semaphore;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
-import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLong;
 
@@ -27,13 +27,19 @@ final class Crowd implements AutoCloseable {
   private final List<Future<?>> members = new ArrayList<>();
   private final CountDownLatch all = new CountDownLatch(1);
   private final AtomicInteger granted = new AtomicInteger();
-  private final AtomicBoolean held = new AtomicBoolean();
+  private final Semaphore room;
   private final Count redisson = new Count();
   private final Count module = new Count();
 
-  /** One that ends after so many grants. */
+  /** One that ends after so many grants of a lock. */
   Crowd(int grants) {
+    this(grants, 1);
+  }
+
+  /** One that ends after so many grants of what has room for so many holders, see {@link Side}. */
+  Crowd(int grants, int room) {
     this.grants = grants;
+    this.room = new Semaphore(room);
   }
 
   /** What one side had. */
@@ -106,9 +112,9 @@ final class Crowd implements AutoCloseable {
       long begun = System.nanoTime();
       side.enter();
       count.longestMs.accumulateAndGet((System.nanoTime() - begun) / 1_000_000, Math::max);
-      assertTrue(held.compareAndSet(false, true), "two holders at a time");
+      assertTrue(room.tryAcquire(side.takes()), "too many holders at a time");
       count.add(granted.getAndIncrement(), before);
-      held.set(false);
+      room.release(side.takes());
       side.leave();
     }
     return null;

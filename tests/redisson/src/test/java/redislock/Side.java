@@ -23,6 +23,11 @@ interface Side {
   /** Gives the lock back. */
   void leave();
 
+  /** How much of the room it takes while it holds: all of it, unless there may be others. */
+  default int takes() {
+    return 1;
+  }
+
   /** By Redisson's RLock, in the calling thread. */
   static Side redisson(RLock lock) {
     return new Side() {
@@ -42,15 +47,23 @@ interface Side {
 
   /** By LOCK.ACQUIRE, parked on this connection. */
   static Side module(Conn conn, String owner) {
+    return module(conn, owner, "LOCK");
+  }
+
+  /** By LOCK.ACQUIRE or SEM.ACQUIRE with more words, parked on this connection. */
+  static Side module(Conn conn, String owner, String commands, String... more) {
     conn.bePatient(WAIT_SECONDS);
-    String[] acquire = {"LOCK.ACQUIRE", LOCK, owner, "EX", "" + LEASE_SECONDS, "BLOCK", "0"};
+    String begin = String.join(" ", commands + ".ACQUIRE", LOCK, owner, String.join(" ", more));
+    String acquire = begin.strip() + " EX " + LEASE_SECONDS + " BLOCK 0";
+    String release = commands + ".RELEASE " + LOCK + " " + owner;
     return new Side() {
       private long last;
 
       @Override
       public void enter() {
-        Object token = conn.call(acquire);
-        if (!(token instanceof Long higher) || higher <= last) {
+        Object token = conn.line(acquire);
+        // Readers share the token of their phase.
+        if (!(token instanceof Long higher) || higher < last) {
           throw new AssertionError("token " + token + " after " + last);
         }
         last = higher;
@@ -58,7 +71,7 @@ interface Side {
 
       @Override
       public void leave() {
-        Object freed = conn.call("LOCK.RELEASE", LOCK, owner, "TOKEN", "" + last);
+        Object freed = conn.line(commands.equals("SEM") ? release : release + " TOKEN " + last);
         if (!Long.valueOf(1).equals(freed)) {
           throw new AssertionError("released: " + freed);
         }
