@@ -23,7 +23,7 @@
 //!
 //! Redisson's clients wait on a channel and try only after a message that the lock is free. Therefore, after a number
 //! of consecutive hand-offs, a lock with a subscriber on that channel is left free for a short time, the *Redisson
-//! window*: no request of this module is granted during it.
+//! window*: no request of this module is granted during it. Of a semaphore one permit is left free.
 //!
 //! `SESSION` binds a hold to a connection: the server renews the lease while the connection lives, and releases the
 //! hold when it closes.
@@ -60,7 +60,7 @@
 //! | in flight | granted, and the reply not written yet; may still be undone (INFO: `grants_undone`) |
 //! | settle | to bring a key whose state changed by other means to a decision (INFO: `foreign_wakeups`) |
 //! | tick | one cycle of the server's event loop |
-//! | Redisson window | the time a lock is left free for Redisson's waiters (settings `free-after`, `free-window`) |
+//! | Redisson window | the time a lock or a permit is left free for Redisson's waiters (settings `free-after`, `free-window`) |
 //! | next resource | the cursor of the loop that settles keys: it serves the kinds of resource in rotation |
 //! | token | the fencing token: a number that rises with every grant of a key |
 //! | sibling key | a key beside the key of a read-write lock or a semaphore that stores a part of it |
@@ -69,7 +69,7 @@
 //! | horizon | a stored number above every token that a domain has handed out |
 //! | compatibility | which holds exclude which |
 //! | upgrade, downgrade | a reader takes WRITE too; a writer that also reads releases WRITE |
-//! | subscriber | a client that is subscribed to the channel of a lock |
+//! | subscriber | a client that is subscribed to the channel of a lock or a semaphore |
 //! | startup delay | the time after a start or a promotion during which no lock is granted |
 //! | tracked grant | an entry of the bounded table of grants (INFO: one that is pushed out is `grants_unwatched`) |
 //!

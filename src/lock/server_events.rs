@@ -76,6 +76,13 @@ impl Locks {
         self.sems.count_redisson_permit(key);
     }
 
+    /// A native script of Redisson's was refused this lock. Its client may be one that polls.
+    pub fn refused_outside(&mut self, key: KeyRef<'_>) {
+        if self.waiters.live_on(key) > 0 {
+            self.waiters.windows.polled(key);
+        }
+    }
+
     /// Counts a hold of a Redisson client for the windows, if requests of its kind wait.
     fn count_redisson_hold(&mut self, key: KeyRef<'_>, is_exclusive: bool) {
         let first = self.waiters.first(key);

@@ -11,9 +11,9 @@
 //! An *unused* window (no subscriber, or no client took the resource) doubles the number of hand-offs until the next,
 //! up to `state::MOST_DOUBLINGS` times. A used window resets the number.
 //!
-//! Redisson's spin lock has no subscriber: it polls. So a window also begins without a subscriber after another client
-//! than this module's has held an exclusive lock while requests waited here: one such window, and after one that was
-//! used up to `state::MOST_POLLED` that are not.
+//! Redisson's spin lock has no subscriber: it polls. So a window of an exclusive lock also begins without a subscriber,
+//! once after another client's hold has ended, or its native script was refused, while requests waited here; and after
+//! such a window that was used, up to `state::MOST_POLLED` times.
 
 pub(crate) mod decide;
 pub(crate) mod state;

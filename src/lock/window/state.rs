@@ -157,6 +157,13 @@ impl Windows {
         }
     }
 
+    /// A client that may have no subscriber waits for this lock.
+    pub(crate) fn polled(&mut self, key: KeyRef<'_>) {
+        if let Some(count) = self.entry(key) {
+            count.polled = count.polled.max(1);
+        }
+    }
+
     fn entry(&mut self, key: KeyRef<'_>) -> Option<&mut HandOffCount> {
         if self.rule.after == 0 {
             return None;

@@ -11,6 +11,7 @@ use crate::module::ffi::raw_key::RawKey;
 use crate::module::keyspace::lock_key::LockKey;
 use crate::module::keyspace::replication::Replication;
 use crate::module::state::constants::constants;
+use crate::module::state::shell;
 use crate::redisson::scripts::{
     acquire, lease_end, own_count, time_to_live, unlock, Acquire, Held, Inner, RLock, Unlock,
 };
@@ -55,6 +56,7 @@ fn take(ctx: Ctx<'_>, call: &Call<'_>, first: First, around: Surroundings) -> Op
     let now_ms = ctx.now().wall_ms;
     let decided = acquire(held(&key, owner)?, lease.bytes(), now_ms)?;
     if decided == Acquire::Refused {
+        shell::with(|shell| shell.locks.refused_outside(ctx.key_ref(name)));
         let end_ms = key.handle().and_then(RawKey::end_ms);
         return time_to_live(end_ms, now_ms).map(Reply::Number);
     }

@@ -634,6 +634,28 @@ fn subscribers_of_another_kind_have_no_window() {
     }
 }
 
+/// Where the scripts run natively, a try that is refused is seen.
+#[test]
+fn a_client_whose_native_try_was_refused_has_a_window() {
+    let server = TestServer::with(&[&RULE[..], &["--lock.redisson-scripts", "yes"]].concat());
+    let [mut c, mut a, mut b] = [(); 3].map(|()| server.conn());
+    c.line("LOCK.ACQUIRE k c");
+    a.send_line("LOCK.ACQUIRE k a BLOCK 0");
+    server.wait_for_waiters(1);
+    b.send_line("LOCK.ACQUIRE k b BLOCK 0");
+    server.wait_for_waiters(2);
+    let acquire = redisson::text(redisson::ACQUIRE_3_12);
+    let mut tries = || c.run(["EVAL", &acquire, "1", "k", "600000", "r:1"]);
+    assert!(tries().int() > 0);
+    server.conn().line("LOCK.RELEASE k c");
+    assert!(a.recv().int() > 0);
+    server.conn().line("LOCK.RELEASE k a");
+    assert_eq!(server.stat("windows_open"), 1);
+    assert!(tries().is_nil());
+    c.line("DEL k");
+    assert!(b.recv().int() > 0);
+}
+
 /// Redisson's spin lock: its unlock publishes nothing, and its waiters subscribe to nothing.
 #[test]
 fn a_client_that_polls_has_a_window_after_its_last_hold() {

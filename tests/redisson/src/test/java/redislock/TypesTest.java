@@ -29,9 +29,8 @@ class TypesTest {
     EXCLUSIVE(1),
     SPIN(1),
     WRITE(1),
-    /** Every fourth of each side writes. */
+    /** Every fourth of each side writes. Redisson's readers that overlap keep out everybody else. */
     READ_WRITE(EACH * 2),
-    READ(EACH * 2),
     PERMIT(1),
     PERMITS(3);
 
@@ -81,12 +80,13 @@ class TypesTest {
     /** Redisson's holders that leave no room. */
     List<Side> holders(RedissonClient redisson) {
       return switch (this) {
-        case READ, READ_WRITE -> List.of(WRITE.redisson(redisson, 0));
+        case READ_WRITE -> List.of(WRITE.redisson(redisson, 0));
         case PERMITS -> Stream.generate(() -> redisson(redisson, 0)).limit(room).toList();
         default -> List.of(redisson(redisson, 0));
       };
     }
 
+    /** The same side, which takes so much of the room. */
     private static Side taking(int room, Side side) {
       return new Side() {
         @Override
@@ -129,7 +129,8 @@ class TypesTest {
   @ParameterizedTest
   @EnumSource
   void eachSideHasItsShare(Type type) throws InterruptedException {
-    Server server = stage.server();
+    // A Redisson client on a slow machine may need a while to take what was left free for it.
+    Server server = stage.server("--lock.free-window", "2000");
     Conn conn = server.conn();
     if (type.isSemaphore()) {
       conn.line("SEM.SET " + Side.LOCK + " " + type.room);
@@ -166,7 +167,7 @@ class TypesTest {
         crowd.redisson().mostInARow.get(),
         server.stat("windows"),
         server.stat("windows_unused"));
-    if (type != Type.READ) {
+    if (type != Type.READ_WRITE) {
       int least = 100 * Math.min(theirs, ours) / (theirs + ours);
       assertTrue(least >= LEAST_PERCENT, least + " %");
     }
