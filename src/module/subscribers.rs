@@ -1,6 +1,6 @@
-//! The subscribers of the channels of locks and semaphores, Redisson's waiters, and those of the channels of tickets. They are counted only
-//! if a decision depends on it (see `lock::window` and `lock::wait::hearing`); each count is a `pubsub` in `INFO
-//! commandstats`.
+//! The subscribers of the channels of locks and semaphores, Redisson's waiters, and those of the channels of tickets.
+//! They are counted only if a decision depends on it (see `lock::window` and `lock::wait::hearing`); each count is a
+//! `pubsub` in `INFO commandstats`.
 
 use crate::lock::{prefixed, KeyRef, Mode, Resource};
 use crate::module::ffi::call_reply::Reply;

@@ -93,6 +93,7 @@ mod redisson {
     mod native_queue;
     mod permits;
     mod read_write;
+    mod window_kinds;
     mod windows;
 }
 
