@@ -1,5 +1,5 @@
 #!/bin/sh
-# upgrade.sh MODULE [redis-cli's options]: puts another build of the module into a running server.
+# upgrade.sh MODULE|--unload [redis-cli's options]: puts another build of the module into a running server, or none.
 #
 # Locks stay as they are: they are keys of the server. Waiters are answered -UNBLOCKED and ask again. New tokens are
 # above the old ones. Settings of CONFIG SET and redis.conf are carried over.
@@ -10,9 +10,6 @@
 # older one, are left out and printed.
 #
 # Every client's connection is closed with the old module; clients connect again.
-#
-# Never do this under CLIENT PAUSE: the server would run a postponed command of the module with unloaded code (Redis 7.2
-# and newer, Valkey).
 set -eu
 export LC_ALL=C
 
@@ -20,7 +17,7 @@ export LC_ALL=C
 new=$1
 shift
 # The server has a working directory of its own.
-case $new in /*) ;; *) new=$PWD/$new ;; esac
+case $new in /*) ;; --unload) new= ;; *) new=$PWD/$new ;; esac
 cli=$(command -v redis-cli || command -v valkey-cli)
 # Prints the server's reply; an error reply is a failure.
 ask() { words=$("$cli" -e "$@") && status=0 || status=1; printf '%s\n' "$words" | tr -d '\r'; return "$status"; }
@@ -30,9 +27,33 @@ field() { sed -n "s/^$1://p"; }
 options=$(for word in "$@"; do printf "'%s' " "$(printf %s "$word" | sed "s/'/'\\\\''/g")"; done)
 redis() { eval "ask $options \"\$@\""; }
 
+refuse() { echo "$1" >&2; exit 1; }
+
+# is_module FILE: whether it is an ELF file in full (the section headers are at its end) that exports a module's function.
+# The server would end at the load of a file that is cut off.
+is_module() {
+    [ "$(od -An -tx1 -N4 "$1" | tr -d ' ')" = 7f454c46 ] && grep -qF RedisModule_OnLoad "$1" || return 1
+    # shellcheck disable=SC2046 # three numbers: e_shoff, e_shentsize and e_shnum
+    set -- "$(wc -c <"$1")" $(od -An -tu8 -j40 -N8 "$1") $(od -An -tu2 -j58 -N4 "$1")
+    [ $(($2 + $3 * $4)) -le "$1" ]
+}
+# is_readable FILE: whether the server's user may read it. This is known as root on the server's machine only.
+is_readable() {
+    process=/proc/$(redis INFO server | field process_id)
+    case $(id -u):$(readlink "$process/exe") in 0:*redis-server* | 0:*valkey-server* | 0:*redict-server*) ;; *) return 0 ;; esac
+    groups=$(sed -n 's/^Groups:[[:space:]]*//p' "$process/status" | sed 's/ *$//; s/ /,/g')
+    setpriv --reuid "$(stat -c %u "$process")" --regid "$(stat -c %g "$process")" ${groups:+--groups "$groups"} \
+        ${groups:---clear-groups} test -r "$1"
+}
+
 old=$(redis MODULE LIST | grep -A 6 '^lock$' | grep -A 1 '^path$' | tail -n 1)
-[ -x "$new" ] || { echo "$new is no module: it must be executable" >&2; exit 1; }
-[ -n "$old" ] || { echo 'the module is not loaded: MODULE LOAD it' >&2; exit 1; }
+[ -n "$old" ] || refuse 'the module is not loaded: MODULE LOAD it'
+# All checks come before any client is sent away.
+if [ -n "$new" ]; then
+    [ -x "$new" ] || refuse "$new is no module: it must be executable"
+    is_module "$new" || refuse "$new is no module, or not all of one"
+    is_readable "$new" || refuse "the server's user may not read $new"
+fi
 # A package that has replaced the loaded file keeps the old build beside it.
 if [ "$old" = "$new" ] && [ -x "$new.old" ]; then old=$new.old; fi
 
@@ -47,8 +68,6 @@ settings_of() {
     done
 }
 
-refuse() { echo "$1" >&2; exit 1; }
-# Before any waiter is sent away.
 if [ "$(redis CONFIG GET enable-module-command | tail -n 1)" = no ]; then
     refuse 'the server exchanges no modules: set enable-module-command local in its configuration and restart it'
 fi
@@ -97,18 +116,19 @@ give_up() {
 }
 trap 'give_up interrupted' HUP INT TERM
 
-# Every server keeps the command that a connection sent last, although the module is gone: CLIENT LIST reads it, and
-# Redis 8 uses it for the next command. Valkey's io-threads look commands up ahead. So the server would crash. A busy
-# client may send another command at any moment, so the transaction that unloads also closes all connections.
-closing='CLIENT KILL TYPE normal
+# The module is unloaded only if no connection goes on: the server would use commands of connections that it has parsed,
+# queued or remembered. That of this script is closed too, behind the transaction, so its replies are lost.
+closing='CLIENT KILL TYPE normal SKIPME no
 CLIENT KILL TYPE pubsub'
 
 # The first of the two builds that loads stays; the server refuses the other as a second module of that name. The rules
 # are restored in the same transaction, whatever else in it fails: users lose them only if neither build loads.
 load() { printf 'MODULE LOADEX "%s" %s\n' "$(printf %s "$1" | sed 's/[\\"]/\\&/g')" "$(settings_of "$1" has | sed 's/^/CONFIG /' | tr '\n' ' ')"; }
+# In one packet: the module stays if a command of it was sent, by any client, between MODULE UNLOAD and EXEC.
 exchange() {
-    printf '%s\n' MULTI "$closing" "$taken_back" 'MODULE UNLOAD lock' "$(load "$1")" "$(load "$2")" "$set_again" EXEC |
-        sed '/^$/d' | redis 2>&1 | grep -v -x -e OK -e QUEUED -e '[0-9]*' || true
+    builds=$(for build in "$@"; do load "$build"; done)
+    printf '%s\n' MULTI "$closing" "$taken_back" 'MODULE UNLOAD lock' "$builds" "$set_again" EXEC |
+        sed '/^$/d' | redis --pipe 2>&1 | grep -E '^[A-Z]+ ' || true
 }
 # A build that was just loaded is not drained.
 is_drained() { [ "$(redis CONFIG GET lock.drain | tail -n 1)" = yes ]; }
@@ -116,25 +136,32 @@ loaded() { redis MODULE LIST | grep -A 6 '^lock$' | grep -A 1 '^path$' | tail -n
 sorted() { printf '%s\n' "$1" | tr ' ()' '[\n*]' | sort; }
 users_are_as_before() { [ "$(sorted "$(redis ACL LIST)")" = "$(sorted "$users")" ]; }
 
-# swap BUILD FALLBACK: leaves the server's error replies in $errors.
+# swap [BUILD FALLBACK]: leaves the server's error replies in $errors.
 swap() {
+    tries=0 errors=
     echo 'drain: waiters are sent away, no request parks'
-    redis CONFIG SET lock.drain yes >/dev/null
-    tries=0
-    until [ "$(redis INFO lock | field lock_waiters)" = 0 ]; do
-        tries=$((tries + 1))
-        [ $tries -lt 100 ] || give_up 'a request is still parked'
-        sleep 0.05
-    done
-    echo "unload, and load $1"
-    tries=0
-    while errors=$(exchange "$1" "$2") && is_drained; do
+    echo "unload${1:+, and load $1}"
+    while
+        # Each try needs a drain of its own.
+        redis CONFIG SET lock.drain no >/dev/null
+        redis CONFIG SET lock.drain yes >/dev/null
+        [ "$(redis INFO lock | field lock_waiters)" = 0 ] && errors=$(exchange "$@")
+        is_drained
+    do
         tries=$((tries + 1))
         [ $tries -lt 100 ] || give_up "not unloaded, the server's log says why: $errors"
         sleep 0.05
     done
 }
 
+if [ -z "$new" ]; then
+    set_again=
+    swap
+    [ -z "$(loaded)" ] || refuse 'not unloaded'
+    echo 'unloaded: the holds are where they were'
+    [ -z "$taken_back" ] || printf '%s\n' 'rules of users, to be restored after MODULE LOAD:' "$(rules with)"
+    exit
+fi
 swap "$new" "$old"
 case $(loaded) in
 "$new") ;;
@@ -146,7 +173,7 @@ case $(loaded) in
 *) refuse "not loaded: $errors; back to $old" ;;
 esac
 if ! users_are_as_before; then
-    reason=$errors
+    reason=$(printf '%s\n' "$set_again" | redis 2>&1 | grep -v -x OK || true)
     swap "$old" "$new"
     users_are_as_before || refuse "rules of users could not be restored: $errors"
     refuse "rules of users could not be restored with the new build: $reason; back to $old"

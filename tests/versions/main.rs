@@ -13,6 +13,7 @@ use std::process::Command;
 use common::ending::ENDINGS;
 use common::process::tame;
 use common::replica::{follow, PROMPT_MASTER};
+use common::scene::unload;
 use common::{module_path, wait_for, TestServer};
 use data::{assert_continues, assert_same, set_tokens_ahead, write_first, write_second, State};
 use redis_lock_harness as common;
@@ -93,9 +94,7 @@ fn the_other_version_in_a_running_server_continues() {
         write_second(&server);
         let before = State::of(&server);
         let mut conn = server.conn();
-        wait_for("a module without timers", || {
-            !conn.line("MODULE UNLOAD lock").is_error()
-        });
+        wait_for("no module", || unload(&mut conn));
         let path = new.to_string_lossy();
         assert_eq!(conn.run(["MODULE", "LOAD", &path]).text(), "OK");
         assert_eq!(State::of(&server), before, "{new:?}");

@@ -15,6 +15,7 @@ use crate::module::entry::alarm;
 use crate::module::entry::condemned;
 use crate::module::entry::slots;
 use crate::module::ffi::call_reply::Reply;
+use crate::module::entry::unload;
 use crate::module::ffi::checked::checked;
 use crate::module::ffi::ctx::{Callback, Ctx};
 use crate::module::ffi::guard;
@@ -25,7 +26,6 @@ use crate::module::keyspace::lock_key::name_of;
 use crate::module::keyspace::replication;
 use crate::module::state::settings;
 use crate::module::state::shell;
-use crate::module::unblock;
 
 /// The classes of events that may replace a lock by another value, or end or prolong it: strings and the results of
 /// `SORT`, `SUNIONSTORE` and the like overwrite any key. (A stream does not: it is made under a free name only, or with
@@ -227,7 +227,10 @@ unsafe extern "C" fn on_server_event(
         let callback = unsafe { Callback::new(ctx) };
         let ctx = callback.ctx();
         match event.id {
-            raw::REDISMODULE_EVENT_CRON_LOOP => return alarm::check(ctx),
+            raw::REDISMODULE_EVENT_CRON_LOOP => {
+                unload::used();
+                return alarm::check(ctx);
+            }
             raw::REDISMODULE_EVENT_CONFIG => {
                 // SAFETY: for this event the data is a change of settings, live through the callback: an array of so
                 // many names, each ended by a NUL.
@@ -304,6 +307,7 @@ pub fn follow_settings(ctx: Ctx<'_>, is_changed: impl Fn(&CStr) -> bool) {
     }
     watch_if_notified(ctx);
     alarm::follow_settings(ctx);
+    unload::follow_setting(ctx);
     if let Some(hooks) = shell::hooks() {
         (hooks.follow_setting)(ctx);
     }

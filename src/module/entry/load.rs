@@ -104,6 +104,7 @@ fn stop() {
     if let Some(hooks) = shell::hooks() {
         (hooks.stop)();
     }
+    unload::stop();
     shell::stop();
 }
 
@@ -149,6 +150,7 @@ fn load(ctx: Ctx<'_>, argc: c_int, parts: &'static Parts) -> Result<(), String> 
     }
     needed::warn_of_missing(ctx);
     events::follow_settings(ctx, |_| true);
+    unload::loaded(ctx);
     Ok(())
 }
 

@@ -1,23 +1,37 @@
-//! Reasons why unloading the module is unsafe at the moment, although the server would do it.
+//! The one way in which the module may be unloaded: known to be safe, refused otherwise.
 //!
-//! *Rules of users.* From Redis 7.2 on, and in Valkey, the server reads the rules of all users again when a module is
-//! loaded or unloaded (`ACLRecomputeCommandBitsFromCommandRulesAllUsers` in its acl.c), and ends itself at a rule that
-//! names a removed command. Redis 7.0 survives the unload, and ends itself when such a user is described (`ACL
-//! GETUSER`, `ACL SAVE`). Valkey refuses from 9.1 on to unload a module whose commands are named.
+//! The server keeps pointers to the descriptions of commands, and follows them after an unload: to freed memory, or to
+//! the command that has this address then. It keeps them for queued commands (`MULTI`), for postponed ones (`CLIENT
+//! PAUSE`), for the last one of each connection (`CLIENT LIST` reads it, Redis 8 uses it for the next command), and for
+//! those that it has parsed ahead (Redis 8.6 and Valkey 9.1; Valkey with I/O threads). No function tells which commands
+//! these are. So no connection may execute another command after the unload, and what is left of the transaction that
+//! unloads must be known:
 //!
-//! *Queued commands.* The server keeps a command of a transaction, or one that a pause postpones, with a pointer to its
-//! description. After an unload it runs the command that has this address then, or ends itself.
-//!
-//! *Last commands.* The server keeps the last command of each connection in the same way (`lastcmd`). After an unload
-//! `CLIENT LIST` reads freed memory, and ends the server.
+//! * *No connection goes on.* All are closed before, in the same transaction: `CLIENT KILL TYPE normal SKIPME no`. That
+//!   of the caller is closed after its reply, and the server executes nothing that was sent behind the `EXEC`. Only
+//!   links of replication may stay: no command of the module comes over them.
+//! * *The rest of the transaction has no command of the module.* A command filter sees each command when it is queued.
+//!   It is registered while `lock.drain` is on. The caller's connection is newer than the filter, so the filter has
+//!   seen all that it sent. Exactly one `MODULE UNLOAD` was seen, so that is the caller's, and after it no command of
+//!   the module from any connection. (Redis 7.0 does not say which connection sends a command.)
+//! * *Rules of users.* From Redis 7.2 on, and in Valkey, the server reads the rules of all users again when a module is
+//!   loaded or unloaded (`ACLRecomputeCommandBitsFromCommandRulesAllUsers` in its acl.c), and ends itself at a rule
+//!   that names a removed command. Redis 7.0 survives the unload, and ends itself when such a user is described (`ACL
+//!   GETUSER`, `ACL SAVE`). Valkey refuses from 9.1 on to unload a module whose commands are named.
 
 use std::ffi::CString;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use redis_module::raw;
 
 use crate::module::ffi::api::api;
 use crate::module::ffi::call_reply::Reply;
-use crate::module::ffi::ctx::{server_version, Ctx};
-use crate::module::ffi::strings::OwnedStr;
-use crate::module::state::shell;
+use crate::module::ffi::ctx::{fresh_client_id, server_version, Ctx};
+use crate::module::ffi::filter::{Filter, Words};
+use crate::module::ffi::guard;
+use crate::module::ffi::main_thread::MainThread;
+use crate::module::ffi::strings::{OwnedStr, Str};
+use crate::module::state::settings;
 
 /// The most bytes of a user's name, or of a rule, in the log.
 const MOST_LOGGED: usize = 64;
@@ -25,53 +39,140 @@ const MOST_LOGGED: usize = 64;
 /// From this version on Valkey itself checks for such rules.
 const VALKEY_CHECKS_RULES: i32 = 0x09_01_00;
 
-/// The reason, for the log; `None` if the module may be unloaded.
-pub fn reason_to_stay(ctx: Ctx<'_>) -> Option<String> {
-    if ctx.is_paused() {
-        return Some(
-            "clients are paused, and a command of this module may wait for the end of that".into(),
-        );
-    }
-    if let Some(reason) = shell::hooks().and_then(|hooks| (hooks.reason_to_stay)()) {
-        return Some(reason.into());
-    }
-    if shell::with(|shell| shell.locks.tickets()) > 0 {
-        return Some("requests with NOTIFY wait: CONFIG SET lock.drain yes ends them".into());
-    }
-    client_with_kept_command(ctx).or_else(|| rule_with_own_command(ctx))
+/// The beginnings of the names of the module's commands, and of the calls that may become one
+/// (`lock.redisson-scripts`).
+const OWN: [&[u8]; 4] = [b"lock.", b"sem.", b"latch.", b"eval"];
+
+/// What was seen since `lock.drain` was turned on.
+struct Watch {
+    filter: Filter,
+    /// Every connection that was opened later has a higher id.
+    since: u64,
+    /// The number of `MODULE UNLOAD`.
+    unloads: u32,
+    /// Whether a command of the module came after one.
+    is_followed: bool,
 }
 
-/// A client with a queued command (the server does not say which command it is), or whose last command is the module's.
-fn client_with_kept_command(ctx: Ctx<'_>) -> Option<String> {
-    if ctx.is_threaded_redis() {
+// SAFETY: the module has no threads, and the server calls it on its main thread only.
+static WATCH: MainThread<Watch> = unsafe { MainThread::empty() };
+
+/// The number of commands that the server had executed when it loaded the module; 0 later.
+static LOADED_AT: AtomicU64 = AtomicU64::new(0);
+
+/// Called when the module is loaded, at the end. If a setting of `MODULE LOADEX` is unknown, the server unloads the
+/// module within this command. That is safe: no command of the module has been looked up yet.
+pub fn loaded(ctx: Ctx<'_>) {
+    LOADED_AT.store(ctx.commands_processed(), Ordering::Relaxed);
+}
+
+/// Called by the server's cron, so after the command that has loaded the module.
+pub fn used() {
+    LOADED_AT.store(0, Ordering::Relaxed);
+}
+
+fn is_loading(ctx: Ctx<'_>) -> bool {
+    let loaded_at = LOADED_AT.load(Ordering::Relaxed);
+    loaded_at != 0 && loaded_at == ctx.commands_processed()
+}
+
+/// Begins or ends to watch, according to `lock.drain`.
+pub fn follow_setting(ctx: Ctx<'_>) {
+    let is_watching = WATCH.try_with(|_| ()).is_some();
+    match (settings::drain(), is_watching) {
+        (true, false) => WATCH.set(Watch::begin(ctx)),
+        (false, true) => {
+            if let Some(watch) = WATCH.take() {
+                watch.filter.unregister(ctx);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Called when the module is unloaded.
+pub fn stop() {
+    WATCH.set(None);
+}
+
+unsafe extern "C" fn on_command(filter: *mut raw::RedisModuleCommandFilterCtx) {
+    guard::entry("filter", || {
+        // SAFETY: the server's filter context for this callback; the local value ends with it.
+        let words = unsafe { Words::of(filter) };
+        WATCH.try_with(|watch| watch.see(&words));
+    });
+}
+
+impl Watch {
+    /// `None` if the server refuses: then the module stays.
+    fn begin(ctx: Ctx<'_>) -> Option<Watch> {
+        let since = fresh_client_id(ctx)?;
+        Some(Watch {
+            filter: Filter::register(ctx, Some(on_command))?,
+            since,
+            unloads: 0,
+            is_followed: false,
+        })
+    }
+
+    fn see(&mut self, words: &Words) {
+        // The name of `MODULE` may be another (`rename-command`).
+        let second = words.word(1).map(Str::bytes);
+        if words.count() == 3 && second.is_some_and(|word| word.eq_ignore_ascii_case(b"unload")) {
+            self.unloads = self.unloads.saturating_add(1);
+        } else if self.unloads > 0 {
+            let name = words.word(0).map(Str::bytes).unwrap_or_default();
+            let begins_with = |own: &&[u8]| {
+                let beginning = name.get(..own.len());
+                beginning.is_some_and(|beginning| beginning.eq_ignore_ascii_case(own))
+            };
+            self.is_followed |= OWN.iter().any(begins_with);
+        }
+    }
+}
+
+/// Why the module stays, for the log; `None` if it may be unloaded.
+pub fn reason_to_stay(ctx: Ctx<'_>) -> Option<String> {
+    if is_loading(ctx) {
         return None;
     }
+    let reason = why_unsafe(ctx)?;
+    Some(format!(
+        "{reason}. scripts/upgrade.sh exchanges the module, or unloads it, in the way that is safe"
+    ))
+}
+
+fn why_unsafe(ctx: Ctx<'_>) -> Option<String> {
+    let Some((since, unloads, is_followed)) =
+        WATCH.try_with(|watch| (watch.since, watch.unloads, watch.is_followed))
+    else {
+        return Some("lock.drain is off".into());
+    };
+    if unloads != 1 || is_followed {
+        return Some(
+            "since lock.drain was turned on, another MODULE UNLOAD was sent, or a command of this module after this \
+             one: turn it off and on, and try again"
+                .into(),
+        );
+    }
+    connection_that_stays(ctx, since).or_else(|| rule_with_own_command(ctx))
+}
+
+/// A connection that may send or execute a command after the unload.
+fn connection_that_stays(ctx: Ctx<'_>, since: u64) -> Option<String> {
     let list = OwnedStr::new(b"LIST");
     let reply = Reply::of(ctx, c"CLIENT", c"v", &[list.as_str()]);
     let Some(clients) = reply.as_ref().and_then(|reply| reply.whole().bytes()) else {
-        return Some(
-            "CLIENT LIST is refused (renamed or disabled?), so a transaction may have a command of this module queued, \
-             and then the server ends when it is unloaded. Restart the server with the other module instead"
-                .into(),
-        );
+        return Some("CLIENT LIST is refused (renamed or disabled?): restart the server".into());
     };
-    let clients = || {
-        let lines = clients.split(|byte| *byte == b'\n');
-        lines.map(|line| ListedClient { line })
-    };
-    if let Some(id) = clients().find(ListedClient::has_queued).map(|c| c.id()) {
-        return Some(format!(
-            "client {id} has a transaction open, or its command was postponed by a pause, and that may be a command of \
-             this module. Try again, or end it with CLIENT KILL ID {id}"
-        ));
-    }
-    let is_kept = |client: &ListedClient<'_>| client.last_command_is(|name| is_own(ctx, name));
-    let id = clients().find(is_kept)?.id();
-    let kept = clients().filter(is_kept).count();
+    let client = clients
+        .split(|byte| *byte == b'\n')
+        .filter(|line| !line.is_empty())
+        .map(|line| ListedClient { line })
+        .find(|client| !(client.is_closing(since) || client.is_link(|name| is_own(ctx, name))))?;
     Some(format!(
-        "the last command of {kept} connections is one of this module, the first of them is client {id}: CLIENT LIST \
-         would read it after the unload and end the server. Put CLIENT KILL TYPE normal and CLIENT KILL TYPE pubsub \
-         before MODULE UNLOAD in a MULTI: scripts/upgrade.sh does it"
+        "client {} stays connected, or was connected before lock.drain was turned on",
+        printable(client.field(b"id"))
     ))
 }
 
@@ -88,23 +189,29 @@ impl<'a> ListedClient<'a> {
             .unwrap_or_default()
     }
 
-    fn id(&self) -> &'a str {
-        std::str::from_utf8(self.field(b"id")).unwrap_or_default()
+    fn has_flag(&self, flag: u8) -> bool {
+        self.field(b"flags").contains(&flag)
     }
 
-    /// Whether it has queued commands, which `multi` counts (not of the client whose transaction runs, perhaps the one
-    /// that unloads: its last command is `EXEC`), or a postponed command that runs at the end of this tick (the flag
-    /// `u`).
-    fn has_queued(&self) -> bool {
-        let is_open = !matches!(self.field(b"multi"), b"" | b"-1" | b"0");
-        let is_postponed = self.field(b"flags").contains(&b'u');
-        (is_open && self.field(b"cmd") != b"exec") || is_postponed
+    /// Whether it is blocked or has a postponed command (the flags `b` and `u`).
+    fn is_postponed(&self) -> bool {
+        self.has_flag(b'b') || self.has_flag(b'u')
     }
 
-    /// Whether it stays connected (without the flag `A`, of a client that the server is about to close), and its last
-    /// command is one of these.
-    fn last_command_is(&self, is_sought: impl Fn(&[u8]) -> bool) -> bool {
-        !self.field(b"flags").contains(&b'A') && is_sought(self.field(b"cmd"))
+    /// Whether it executes nothing after this command or transaction, being closed after its reply (the flag `c`), and
+    /// was opened since then.
+    fn is_closing(&self, since: u64) -> bool {
+        let id = std::str::from_utf8(self.field(b"id")).unwrap_or_default();
+        let is_newer = id.parse().is_ok_and(|id: u64| id > since);
+        is_newer && self.has_flag(b'c') && !self.is_postponed()
+    }
+
+    /// Whether it is a link of replication (to a replica, `S`, but not `MONITOR`, `O`; to the master, `M`) without a
+    /// command of the module.
+    fn is_link(&self, is_own: impl Fn(&[u8]) -> bool) -> bool {
+        let is_link = self.has_flag(b'M') || (self.has_flag(b'S') && !self.has_flag(b'O'));
+        let has_queued = !matches!(self.field(b"multi"), b"-1" | b"0");
+        is_link && !self.is_postponed() && !has_queued && !is_own(self.field(b"cmd"))
     }
 }
 
@@ -114,13 +221,12 @@ fn rule_with_own_command(ctx: Ctx<'_>) -> Option<String> {
         Ok(None) => None,
         Ok(Some(NamingRule { user, rule })) => Some(format!(
             "the ACL rules of user '{user}' have '{rule}', which the server cannot read without this module, \
-             and then it ends. Take rules that name a command of this module back before the unload, and set \
-             them again behind the load: scripts/upgrade.sh does it"
+             and then it ends"
         )),
         Err(Unreadable) if ctx.is_valkey() && server_version() >= VALKEY_CHECKS_RULES => None,
         Err(Unreadable) => Some(
-            "ACL LIST is refused (renamed or disabled?), so the rules of users may name commands of this module, \
-             and then the server ends when it is unloaded. Restart the server with the other module instead"
+            "ACL LIST is refused (renamed or disabled?), so rules of users may name commands of this module: restart \
+             the server"
                 .into(),
         ),
     }

@@ -114,6 +114,11 @@ pub fn now() -> Now {
     }
 }
 
+/// A client id that is higher than that of every connection so far: the server gives a detached context a new client.
+pub fn fresh_client_id(ctx: Ctx<'_>) -> Option<u64> {
+    DetachedCtx::new(ctx).map(|detached| detached.ctx().client_id())
+}
+
 /// The server's version, two hexadecimal digits for each part.
 pub fn server_version() -> i32 {
     // SAFETY: a pointer written at load; the function takes no arguments.
@@ -236,17 +241,26 @@ impl Ctx<'_> {
         self.info_field_is(c"clients", c"connected_clients", c"0")
     }
 
-    /// Whether this is Redis 8 with I/O threads. There `CLIENT LIST` stops all threads, which takes long on few
-    /// processors; and a module may only be unloaded in a transaction that closes all connections.
-    pub fn is_threaded_redis(self) -> bool {
-        const THREADS_OWN_CLIENTS: i32 = 0x08_00_00;
-        server_version() >= THREADS_OWN_CLIENTS
-            && !self.is_valkey()
-            && self.info_field_is(c"server", c"io_threads_active", c"1")
+    /// The number of commands that the server has executed; 0 if it does not say.
+    pub fn commands_processed(self) -> u64 {
+        let number = self.info_field(c"stats", c"total_commands_processed", |text| {
+            text.to_str().ok()?.parse().ok()
+        });
+        number.flatten().unwrap_or(0)
     }
 
     /// Whether a field of `INFO` has this value; false as well where the field is missing.
     fn info_field_is(self, section: &CStr, name: &CStr, value: &CStr) -> bool {
+        self.info_field(section, name, |text| text == value) == Some(true)
+    }
+
+    /// Reads a field of `INFO`; `None` where it is missing.
+    fn info_field<T>(
+        self,
+        section: &CStr,
+        name: &CStr,
+        read: impl FnOnce(&CStr) -> T,
+    ) -> Option<T> {
         // SAFETY: context, section and name are live. The info is ours, and is freed after the last use of its field.
         unsafe {
             let info = fallible!(
@@ -254,12 +268,12 @@ impl Ctx<'_> {
                 null_mut()
             );
             if info.is_null() {
-                return false;
+                return None;
             }
             let field = api!(RedisModule_ServerInfoGetFieldC)(info, name.as_ptr());
-            let is = !field.is_null() && CStr::from_ptr(field) == value;
+            let result = (!field.is_null()).then(|| read(CStr::from_ptr(field)));
             api!(RedisModule_FreeServerInfo)(self.raw, info);
-            is
+            result
         }
     }
 

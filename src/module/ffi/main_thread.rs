@@ -28,6 +28,14 @@ impl<T> MainThread<T> {
         *self.0.borrow_mut() = value;
     }
 
+    /// Takes the value out.
+    ///
+    /// # Panics
+    /// When the value is borrowed: a bug, caught by the guard.
+    pub fn take(&self) -> Option<T> {
+        self.0.borrow_mut().take()
+    }
+
     /// Borrows the value for shared use. Calls into the server may be made meanwhile, if no callback changes the value.
     ///
     /// # Panics

@@ -5,6 +5,7 @@ pub mod call_reply;
 pub(crate) mod checked;
 pub mod ctx;
 pub mod fault;
+pub(crate) mod filter;
 pub(crate) mod guard;
 pub(crate) mod log;
 pub mod main_thread;

@@ -18,7 +18,7 @@ use crate::module::ffi::log;
 use crate::module::ffi::main_thread::MainThread;
 use crate::module::state::alarm::Alarm;
 use crate::module::state::constants;
-use crate::module::state::parked::{ByCommand, Parked};
+use crate::module::state::parked::Parked;
 use crate::module::state::settings;
 
 /// The functions of the layers above that the shell calls: its only way to call them.
@@ -29,8 +29,6 @@ pub struct Hooks {
     pub stop: fn(),
     /// Called when settings are read or changed.
     pub follow_setting: fn(Ctx<'_>),
-    /// The reason not to unload the module; `None` without one.
-    pub reason_to_stay: fn() -> Option<&'static str>,
 }
 
 /// Everything the module keeps between calls.
@@ -57,8 +55,6 @@ pub struct Shell {
     pub parks_subscribers: bool,
     /// Whether the output buffers of normal clients are limited.
     pub buffers_are_limited: bool,
-    /// Read when the module is loaded and when a setting is changed.
-    pub by_command: ByCommand,
     /// Whether `maxmemory` may evict locks.
     pub eviction_risk: bool,
     /// Writes that the server has refused.
@@ -129,7 +125,6 @@ pub fn start(ctx: Ctx<'_>, hooks: &'static Hooks) {
         replicas_may_receive: None,
         parks_subscribers: ctx.parks_subscribers(),
         buffers_are_limited: true,
-        by_command: ByCommand::All,
         eviction_risk: false,
         writes_refused: 0,
         redisson: RedissonStats::default(),

@@ -5,9 +5,8 @@
 
 use redis_module::raw;
 
-use crate::module::ffi::api::api;
-use crate::module::ffi::checked::fallible;
 use crate::module::ffi::ctx::{server_version, Ctx};
+use crate::module::ffi::filter::{Filter, Words};
 use crate::module::ffi::main_thread::MainThread;
 use crate::module::ffi::{guard, log};
 use crate::module::state::settings;
@@ -21,10 +20,7 @@ const FEWEST_WORDS: usize = 6;
 #[derive(Default)]
 pub struct State {
     /// The registered filter.
-    handle: Option<*mut raw::RedisModuleCommandFilter>,
-    /// Whether it has renamed any command since the module was loaded. This counts only while the filter is registered;
-    /// after a new registration it counts again, since a transaction that began before may still be open.
-    has_renamed: bool,
+    filter: Option<Filter>,
     /// Whether fields of a hash may have a TTL of their own on this server.
     fields_may_end: bool,
     /// The texts seen so far, by index in the table. A byte-for-byte comparison takes less time than a SHA1.
@@ -46,34 +42,24 @@ pub fn stop() {
 
 /// Registers or unregisters the filter, according to the setting.
 pub fn follow_setting(ctx: Ctx<'_>) {
-    let wanted = settings::redisson_scripts();
-    let handle = STATE.with(|state| state.handle.take());
-    let handle = match (wanted, handle) {
+    let filter = STATE.with(|state| state.filter.take());
+    let filter = match (settings::redisson_scripts(), filter) {
         (true, None) => {
-            let not_our_own = raw::REDISMODULE_CMDFILTER_NOSELF as i32;
-            // SAFETY: the context is live and of this module; the filter has the type that the server expects.
-            let filter = unsafe {
-                fallible!(
-                    RedisModule_RegisterCommandFilter(ctx.as_ptr(), Some(on_command), not_our_own),
-                    std::ptr::null_mut()
-                )
-            };
-            if filter.is_null() {
+            let filter = Filter::register(ctx, Some(on_command));
+            if filter.is_none() {
                 log::warning("the server takes no command filter: Redisson's scripts stay its own");
             }
-            (!filter.is_null()).then_some(filter)
+            filter
         }
         (false, Some(filter)) => {
-            // SAFETY: this module registered the filter and forgets it here. (The server refuses only filters of other
-            // modules.)
-            unsafe { api!(RedisModule_UnregisterCommandFilter)(ctx.as_ptr(), filter) };
+            filter.unregister(ctx);
             None
         }
-        (_, handle) => handle,
+        (_, filter) => filter,
     };
-    let fields_may_end = handle.is_some() && have_fields_ttls(ctx);
+    let fields_may_end = filter.is_some() && have_fields_ttls(ctx);
     STATE.with(|state| {
-        state.handle = handle;
+        state.filter = filter;
         state.fields_may_end = fields_may_end;
     });
 }
@@ -91,81 +77,41 @@ pub fn fields_may_end() -> bool {
     STATE.with(|state| state.fields_may_end)
 }
 
-/// Whether the filter is registered and commands that it has renamed may still be pending.
-pub fn has_renamed() -> bool {
-    STATE.with(|state| state.handle.is_some() && state.has_renamed)
-}
-
 unsafe extern "C" fn on_command(filter: *mut raw::RedisModuleCommandFilterCtx) {
     // SAFETY: the server's filter context for this callback; the local value ends with it.
     let words = unsafe { Words::of(filter) };
     // The code up to here cannot panic.
-    if words.count() < FEWEST_WORDS || !words.begin_with_eval() {
+    if words.count() < FEWEST_WORDS || !begin_with_eval(&words) {
         return;
     }
     guard::entry("filter", || {
-        if words.are_a_known_call() {
-            words.rename();
+        if are_a_known_call(&words) {
+            words.rename(OwnedStr::new(b"lock.redisson"));
         }
     });
 }
 
-/// The words of a command, before the server looks it up.
-struct Words(*mut raw::RedisModuleCommandFilterCtx);
+/// Whether the command is `EVAL` or `EVALSHA`.
+fn begin_with_eval(words: &Words) -> bool {
+    let Some(name) = words.word(0).map(Str::bytes) else {
+        return false;
+    };
+    matches!(name.len(), 4 | 7)
+        && matches!(name.first(), Some(b'E' | b'e'))
+        && (name.eq_ignore_ascii_case(b"EVAL") || name.eq_ignore_ascii_case(b"EVALSHA"))
+}
 
-impl Words {
-    /// # Safety
-    /// `filter` is the context that the server passed to the callback now running, and the value is dropped before that
-    /// callback returns.
-    unsafe fn of(filter: *mut raw::RedisModuleCommandFilterCtx) -> Words {
-        Words(filter)
-    }
-
-    fn count(&self) -> usize {
-        // SAFETY: the context is live (see `of`).
-        let count = unsafe { api!(RedisModule_CommandFilterArgsCount)(self.0) };
-        usize::try_from(count).unwrap_or(0)
-    }
-
-    fn word(&self, at: i32) -> Option<Str<'_>> {
-        // SAFETY: the context is live (see `of`). A word lives until it is replaced. Only `rename` replaces words, and
-        // it consumes `self`, on which the returned borrow depends.
-        unsafe {
-            let word = api!(RedisModule_CommandFilterArgGet)(self.0, at);
-            (!word.is_null()).then(|| Str::new(word))
-        }
-    }
-
-    /// Whether the command is `EVAL` or `EVALSHA`.
-    fn begin_with_eval(&self) -> bool {
-        let Some(name) = self.word(0).map(Str::bytes) else {
-            return false;
-        };
-        matches!(name.len(), 4 | 7)
-            && matches!(name.first(), Some(b'E' | b'e'))
-            && (name.eq_ignore_ascii_case(b"EVAL") || name.eq_ignore_ascii_case(b"EVALSHA"))
-    }
-
-    /// Whether an `EVAL` or `EVALSHA` calls a known script in the form that Redisson sends.
-    fn are_a_known_call(&self) -> bool {
-        let (Some(name), Some(script), Some(numkeys)) = (self.word(0), self.word(1), self.word(2))
-        else {
-            return false;
-        };
-        let is_by_sha1 = name.bytes().len() > 4;
-        (script.bytes().len() == crate::redisson::server::SHA1_LEN) == is_by_sha1
-            && find(script).is_some_and(|script| {
-                script.is_called_with(numkeys.bytes(), self.count().saturating_sub(3))
-            })
-    }
-
-    fn rename(self) {
-        STATE.with(|state| state.has_renamed = true);
-        let name = OwnedStr::new(b"lock.redisson");
-        // SAFETY: the context is live (see `of`). The server takes over the reference to the new word, and releases its
-        // reference to the old one.
-        unsafe { api!(RedisModule_CommandFilterArgReplace)(self.0, 0, name.into_raw()) };
-    }
+/// Whether an `EVAL` or `EVALSHA` calls a known script in the form that Redisson sends.
+fn are_a_known_call(words: &Words) -> bool {
+    let (Some(name), Some(script), Some(numkeys)) = (words.word(0), words.word(1), words.word(2))
+    else {
+        return false;
+    };
+    let is_by_sha1 = name.bytes().len() > 4;
+    (script.bytes().len() == crate::redisson::server::SHA1_LEN) == is_by_sha1
+        && find(script).is_some_and(|script| {
+            script.is_called_with(numkeys.bytes(), words.count().saturating_sub(3))
+        })
 }
 
 /// The script of this text.

@@ -43,16 +43,7 @@ pub const HOOKS: Hooks = Hooks {
         permission::stop();
     },
     follow_setting: filter::follow_setting,
-    reason_to_stay,
 };
-
-/// Why unloading the module is unsafe at the moment.
-fn reason_to_stay() -> Option<&'static str> {
-    filter::has_renamed().then_some(
-        "EVAL of Redisson's scripts may be queued in transactions: CONFIG SET lock.redisson-scripts no first, \
-         and wait for open transactions to finish",
-    )
-}
 
 /// A call of a known script.
 pub struct Call<'a> {

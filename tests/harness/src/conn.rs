@@ -34,6 +34,11 @@ impl Conn {
     }
 
     /// Whether the server serves commands and has loaded its data.
+    /// Another connection to the same server.
+    pub fn another(&self) -> Conn {
+        Conn::open(self.stream.peer_addr().expect("an address").port())
+    }
+
     pub fn is_ready(&mut self) -> bool {
         // While data is loaded the reply is an error.
         self.try_send(["PING"])

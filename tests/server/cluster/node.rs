@@ -6,7 +6,8 @@ use crate::common::cluster::{
 };
 use crate::common::cluster::{wait_until_served, HORIZON};
 use crate::common::replica::ReplicationStream;
-use crate::common::{module_path, wait_for, Conn, Reply, TestServer};
+use crate::common::scene::unload_and_load;
+use crate::common::{wait_for, Conn, Reply, TestServer};
 
 /// Two nodes; the first serves every slot, until one is moved.
 struct Pair {
@@ -369,15 +370,8 @@ fn keys_of_a_slot_that_moved_away_do_not_block_other_keys() {
     pair.end_move(slot);
     for waiter in &mut waiters {
         assert!(waiter.recv().error().starts_with("MOVED"));
-        // On Redis 8 a connection must not remember a command of a module that is unloaded.
-        waiter.line("PING");
     }
     pair.wait_for_the_timer_of_the_source();
     // Places are kept for a second; afterwards nothing is pending.
-    wait_for("MODULE UNLOAD", || {
-        !pair.here.line("MODULE UNLOAD lock").is_error()
-    });
-    let path = module_path();
-    let load = ["MODULE", "LOAD", path.to_str().unwrap()];
-    assert_eq!(pair.here.run(load).text(), "OK");
+    unload_and_load(&mut pair.here);
 }

@@ -1,7 +1,8 @@
 //! docs/MIGRATION.md about migrating from `SET key value NX PX` with its scripts: both kinds of client on one name, in
 //! either order, and the ways to migrate. The scripts are those of the page.
 
-use crate::common::{module_path, wait_for, Bystander, Conn, Reply, TestServer};
+use crate::common::scene::{load, unload};
+use crate::common::{wait_for, Bystander, Conn, Reply, TestServer};
 
 const PAGE: &str = include_str!("../../../docs/MIGRATION.md");
 
@@ -278,14 +279,13 @@ fn remaining_locks_of_the_old_kind_can_be_listed() {
 #[test]
 fn the_way_back_needs_no_module() {
     let server = TestServer::start();
-    let (mut old, mut c) = (Old::on(&server), server.conn());
+    let mut c = server.conn();
     c.line("LOCK.ACQUIRE lock:42 a PX 60000 ONCE");
-    assert_eq!(c.line("MODULE UNLOAD lock").text(), "OK");
+    wait_for("no module", || unload(&mut c));
+    let mut old = Old::on(&server);
     assert!(!old.acquire("b"));
     assert_eq!(c.line("DEL lock:42").int(), 1);
     assert!(old.acquire("b"));
     assert_eq!(old.release("b").int(), 1);
-    let path = module_path();
-    let loaded = c.run(["MODULE", "LOAD", path.to_str().unwrap()]);
-    assert_eq!(loaded.text(), "OK");
+    load(&mut c);
 }

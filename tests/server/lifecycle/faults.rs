@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
+use crate::common::scene::unload;
 use crate::common::{wait_for, Conn, TestServer};
 
 /// The module with LOCK.FAULT: `LOCK_FAULT_MODULE`, or built here, once.
@@ -376,7 +377,7 @@ fn in_the_unloading_the_module_is_unloaded_and_can_be_loaded_again() {
     let mut conn = server.conn();
     let token = conn.line("LOCK.ACQUIRE k a PX 60000").int();
     conn.line("LOCK.FAULT unload");
-    assert_eq!(conn.line("MODULE UNLOAD lock").text(), "OK");
+    wait_for("no module", || unload(&mut conn));
     let module = fault_module().to_string_lossy().into_owned();
     assert_eq!(conn.run(["MODULE", "LOAD", &module]).text(), "OK");
     assert_eq!(conn.line("LOCK.ACQUIRE k a ONCE").int(), token);

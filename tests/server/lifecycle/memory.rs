@@ -206,8 +206,8 @@ fn load_with_traffic(scales: &mut Scales, waiter: &mut Conn) {
     assert_eq!(waiter.line("LOCK.RELEASE k bob").int(), 1);
     assert_eq!(server.stat("waits_granted"), 1, "counted from the load on");
     assert_eq!(server.stat("panics"), 0);
-    waiter.line("PING"); // else the module stays because of its last command
     unload_and_load(conn);
+    *waiter = server.conn();
 }
 
 /// The length of the names of the locks below, and the number of names that must leave no trace.

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use crate::common::process::spawn;
+use crate::common::scene::unload;
 use crate::common::{free_port, module_path, patience, server_binary, wait_for, Conn, TestServer};
 
 const CENTURY: &str = "3162240000000";
@@ -217,13 +218,13 @@ fn settings_of_the_command_line_apply() {
 fn settings_come_with_module_loadex() {
     let server = TestServer::start();
     let mut c = server.conn();
-    c.line("MODULE UNLOAD lock");
+    wait_for("no module", || unload(&mut c));
     let path = module_path();
     let load = ["MODULE", "LOADEX", path.to_str().unwrap(), "CONFIG"];
     let config = ["lock.default-lease", "5000"];
     assert_eq!(c.run([&load[..], &config].concat()).text(), "OK");
     assert_eq!(get(&mut c, "lock.default-lease"), "5000");
-    c.line("MODULE UNLOAD lock");
+    wait_for("no module", || unload(&mut c));
     let config = ["lock.default-lease", "0"];
     assert!(c.run([&load[..], &config].concat()).is_error());
     assert!(

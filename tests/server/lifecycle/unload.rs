@@ -1,10 +1,10 @@
-//! `MODULE UNLOAD` in cases that the server would not survive: users' rules name commands of the module, a transaction
-//! has one queued, or a connection has one as its last command.
+//! `MODULE UNLOAD` in cases that the server would not survive: users' rules name commands of the module, or the server
+//! keeps one that is queued, postponed, parsed ahead, or the last of a connection.
 
-use crate::common::scene::unload_and_load;
-use crate::common::{has_io_threads, module_path, wait_for, Conn, TestServer};
+use crate::common::replica::{follow, wait_until_in_sync};
+use crate::common::scene::{self, unload, unload_and_load, unload_drained, UNLOADING};
+use crate::common::{module_path, wait_for, Conn, Reply, TestServer};
 use crate::lifecycle::settings::own_lines;
-use crate::redisson::native_effects::acquire;
 
 /// Rules that name a command of the module, in every way that a server keeps them.
 const NAMING: [&[&str]; 8] = [
@@ -37,7 +37,7 @@ fn set_user(admin: &mut Conn, name: &str, rules: &[&str]) {
 }
 
 fn refused(admin: &mut Conn) -> bool {
-    admin.line("MODULE UNLOAD lock").is_error()
+    !unload(admin)
 }
 
 /// Valkey 9.1 refuses by itself, before it asks the module.
@@ -94,38 +94,6 @@ fn rules_that_name_none_allow_the_unload() {
     assert!(server.is_alive());
 }
 
-#[test]
-fn a_transaction_cannot_unload_it_either() {
-    let mut server = TestServer::start();
-    let mut admin = server.conn();
-    set_user(&mut admin, "app", &["+lock.acquire"]);
-    admin.send_lines(&["MULTI", "MODULE UNLOAD lock", "PING", "EXEC"]);
-    let replies: Vec<_> = (0..4).map(|_| admin.recv()).collect();
-    let results = replies[3].list();
-    assert!(
-        results[0].is_error() && !results[1].is_error(),
-        "{results:?}"
-    );
-    // Withdrawn in the same transaction, and set again.
-    let path = module_path();
-    let load = format!("MODULE LOAD {}", path.display());
-    admin.send_lines(&[
-        "MULTI",
-        "ACL SETUSER app -@all",
-        "MODULE UNLOAD lock",
-        &load,
-        "ACL SETUSER app +lock.acquire",
-        "EXEC",
-    ]);
-    let replies: Vec<_> = (0..6).map(|_| admin.recv()).collect();
-    let results = replies[5].list();
-    assert!(
-        results.iter().all(|reply| reply.text() == "OK"),
-        "{results:?}"
-    );
-    assert!(server.is_alive());
-}
-
 /// Users' names are arbitrary bytes: they reach the log neither unescaped nor as a format.
 #[test]
 fn the_name_in_the_log_is_harmless() {
@@ -173,107 +141,228 @@ fn the_module_stays_if_the_rules_cannot_be_read() {
     assert!(admin.line("LOCK.ACQUIRE k o").int() > 0);
 }
 
-/// The server would call whatever is at the address of the queued command.
-#[test]
-fn a_transaction_that_is_open_keeps_the_module() {
-    let mut server = TestServer::start();
-    if has_io_threads() && !server.is_valkey() && server.version() >= (8, 0, 0) {
-        // On these servers a transaction that unloads closes all connections.
-        return;
+/// How the module stays: `lock.drain` is turned on anew, `before` is sent over other connections, then `packet` in one
+/// write over a new one. Returns whether the module is still there.
+fn stays(server: &mut TestServer, before: &[&str], packet: &[&str]) -> bool {
+    let mut admin = server.conn();
+    for drain in ["no", "yes"] {
+        admin.line(&format!("CONFIG SET lock.drain {drain}"));
     }
-    let (mut admin, mut queueing) = (server.conn(), server.conn());
-    let id = queueing.id();
-    queueing.line("MULTI");
-    unload_and_load(&mut admin);
-    assert_eq!(queueing.line("LOCK.ACQUIRE k o PX 60000").text(), "QUEUED");
-    assert!(refused(&mut admin));
+    let mut others: Vec<Conn> = before.iter().map(|_| server.conn()).collect();
+    for (conn, lines) in others.iter_mut().zip(before) {
+        let lines: Vec<_> = lines.split("; ").collect();
+        conn.send_lines(&lines);
+    }
+    // The server has read them when another connection is answered.
+    others.iter_mut().for_each(|conn| {
+        assert_eq!(admin.line("ECHO x").text(), "x");
+        let _ = conn.is_silent();
+    });
+    let mut own = server.conn();
+    own.send_lines(packet);
+    own.send_lines(&["ECHO end"]);
+    let is_end = |reply: Reply| format!("{reply:?}").contains("end");
+    while own.try_recv().is_some_and(|reply| !is_end(reply)) {}
+    assert!(server.is_alive(), "{before:?} {packet:?}");
+    let modules = server.conn().line("MODULE LIST");
+    format!("{modules:?}").contains("\"lock\"")
+}
+
+/// The last refusal in the log.
+fn last_refusal(server: &TestServer) -> String {
     let lines = own_lines(&server.log());
-    let expected = format!("not unloaded: client {id} has a transaction open");
-    let line = lines.last().expect("a line");
-    assert!(line.starts_with(&expected), "{line}");
-    admin.send_lines(&["MULTI", "PING", "MODULE UNLOAD lock", "EXEC"]);
-    let replies: Vec<_> = (0..4).map(|_| admin.recv()).collect();
-    assert!(replies[3].list()[1].is_error(), "by a transaction");
-    assert!(queueing.line("EXEC").list()[0].int() > 0);
-    drop(queueing);
-    unload_and_load(&mut admin);
-    assert!(admin.line("LOCK.RELEASE k o").int() == 1 && server.is_alive());
+    let refusals = lines.into_iter().rev();
+    let mut refusals = refusals.filter(|line| line.starts_with("not unloaded: "));
+    refusals.next().expect("a refusal")
+}
+
+/// The transaction that unloads, with these lines behind `MODULE UNLOAD`.
+fn unloading<'a>(behind: &[&'a str]) -> Vec<&'a str> {
+    let (exec, before) = UNLOADING.split_last().expect("a transaction");
+    [before, behind, &[exec]].concat()
+}
+
+/// The server would call whatever is at the addresses of the commands that it has looked up already.
+#[test]
+fn a_command_of_the_module_behind_the_unload_keeps_it() {
+    let mut server = TestServer::start();
+    let load = format!("MODULE LOAD {}", module_path().display());
+    for command in [
+        "LOCK.OWNER",
+        "LOCK.ACQUIRE k o",
+        "LOCK.HELP",
+        "latch.set l 1",
+    ] {
+        for behind in [&[command][..], &[&load, command]] {
+            assert!(stays(&mut server, &[], &unloading(behind)), "{behind:?}");
+            assert!(last_refusal(&server).contains("a command of this module after this one"));
+            // Without the transaction's own end.
+            let plain = [&["MULTI", "MODULE UNLOAD lock"], behind, &["EXEC"]].concat();
+            assert!(stays(&mut server, &[], &plain), "{plain:?}");
+        }
+        let pipeline = ["MODULE UNLOAD lock", command, "PING"];
+        assert!(stays(&mut server, &[], &pipeline), "{pipeline:?}");
+        let pipeline = ["MODULE UNLOAD lock", &load, command, "PING"];
+        assert!(stays(&mut server, &[], &pipeline), "{pipeline:?}");
+    }
+}
+
+/// A native script's call becomes a command of the module when it is queued.
+#[test]
+fn a_script_behind_the_unload_keeps_it() {
+    let mut server = TestServer::with(&["--lock.redisson-scripts", "yes"]);
+    assert!(stays(&mut server, &[], &unloading(&["EVAL return 0"])));
+}
+
+/// Behind the transaction nothing is executed: its connection is closed.
+#[test]
+fn the_transaction_of_upgrade_sh_unloads_it() {
+    let mut server = TestServer::start();
+    let load = format!("MODULE LOAD {}", module_path().display());
+    // Connections in each state in which the server keeps a command of the module.
+    let others = [
+        "LOCK.OWNER",
+        "MULTI; LOCK.OWNER",
+        "BLPOP x 0; LOCK.OWNER",
+        "SUBSCRIBE ch",
+        "MONITOR",
+    ];
+    for behind in [&["PING", "LOCK.OWNER"][..], &[]] {
+        let packet = [&unloading(&["RPUSH x 1"]), behind].concat();
+        assert!(!stays(&mut server, &others, &packet), "{packet:?}");
+        let mut conn = server.conn();
+        conn.line("DEL x");
+        assert!(conn.line("CLIENT LIST").text().contains("cmd=client|list"));
+        scene::load(&mut conn);
+        let exchange = [&unloading(&[&load, "RPUSH x 1"]), behind].concat();
+        assert!(stays(&mut server, &others, &exchange), "{exchange:?}");
+        assert_eq!(
+            conn.another().line("CONFIG GET lock.drain").list()[1].text(),
+            "no"
+        );
+    }
+    assert!(server.conn().line("LOCK.ACQUIRE k o").int() > 0);
+}
+
+#[test]
+fn a_connection_that_goes_on_keeps_it() {
+    let mut server = TestServer::start();
+    let others_only = [
+        "MULTI",
+        "CLIENT KILL TYPE normal",
+        "MODULE UNLOAD lock",
+        "EXEC",
+    ];
+    let packets: [&[&str]; 3] = [
+        &["MODULE UNLOAD lock"],
+        &["MULTI", "MODULE UNLOAD lock", "EXEC"],
+        &others_only,
+    ];
+    for packet in packets {
+        for other in ["PING", "MULTI; LOCK.OWNER", "BLPOP x 0; LOCK.OWNER"] {
+            assert!(stays(&mut server, &[other], packet), "{packet:?}");
+            let refusal = last_refusal(&server);
+            assert!(refusal.contains("stays connected"), "{refusal}");
+            assert!(refusal.contains("scripts/upgrade.sh"), "{refusal}");
+        }
+        // What the server had parsed ahead runs now.
+        server.conn().line("LPUSH x 1 2 3");
+        assert!(server.is_alive());
+    }
+}
+
+/// A transaction that began before the drain may have any command behind its `MODULE UNLOAD`.
+#[test]
+fn a_connection_that_is_older_than_the_drain_keeps_it() {
+    let mut server = TestServer::start();
+    let (mut older, mut newer) = (server.conn(), server.conn());
+    older.send_lines(&UNLOADING[..4]);
+    newer.line("CONFIG SET lock.drain yes");
+    let mut other = server.conn();
+    other.send_lines(&["MULTI", "MODULE UNLOAD lock"]);
+    (0..2).for_each(|_| drop(other.recv()));
+    older.send_lines(&["EXEC"]);
+    while older.try_recv().is_some() {}
+    assert!(last_refusal(&server).contains("before lock.drain was turned on"));
+    // Another one sent meanwhile: which of both is executed is not known.
+    newer = server.conn();
+    assert!(!unload_drained(&mut newer));
+    assert!(last_refusal(&server).contains("another MODULE UNLOAD was sent"));
+    newer.line("CONFIG SET lock.drain no");
+    assert!(!unload_drained(&mut newer));
+    assert!(last_refusal(&server).starts_with("not unloaded: lock.drain is off"));
+    wait_for("no module", || unload(&mut newer));
+    scene::load(&mut newer);
+    assert!(server.is_alive());
 }
 
 /// Postponed commands run after the transaction that ends the pause.
 #[test]
 fn a_command_that_a_pause_has_postponed_keeps_the_module() {
-    let server = TestServer::start();
-    if has_io_threads() && !server.is_valkey() && server.version() >= (8, 0, 0) {
-        // On these servers the module does not list the clients.
-        return;
-    }
-    let (mut admin, mut other) = (server.conn(), server.conn());
+    let mut server = TestServer::start();
     for queue in [false, true] {
+        let (mut admin, mut other) = (server.conn(), server.conn());
         if queue {
             other.line("MULTI");
             other.line("LOCK.ACQUIRE k o ONCE");
         }
+        admin.line("CONFIG SET lock.drain yes");
         admin.line("CLIENT PAUSE 60000 WRITE");
         other.send_line(if queue {
             "EXEC"
         } else {
             "LOCK.ACQUIRE k o ONCE"
         });
-        wait_for("a postponed command", || {
-            let clients = admin.line("CLIENT LIST").text();
-            let mut flags = clients.split(" flags=").skip(1);
-            flags.any(|flags| {
-                flags
-                    .split(' ')
-                    .next()
-                    .is_some_and(|flags| flags.contains('b'))
-            })
-        });
-        admin.send_lines(&["CLIENT UNPAUSE", "MODULE UNLOAD lock"]);
-        assert_eq!(admin.recv().text(), "OK");
-        assert!(admin.recv().is_error(), "queued: {queue}");
+        assert!(other.is_silent());
+        let mut own = server.conn();
+        own.send_lines(&["MULTI", "CLIENT UNPAUSE", "MODULE UNLOAD lock", "EXEC"]);
+        let replies: Vec<_> = (0..4).map(|_| own.recv()).collect();
+        assert!(replies[3].list()[1].is_error(), "{replies:?}");
         assert!(!other.recv().is_error());
+        admin.line("CLIENT PAUSE 60000 WRITE");
+        other.send_line("LOCK.ACQUIRE k o ONCE");
+        assert!(other.is_silent());
+        wait_for("no module", || unload(&mut admin));
+        admin.line("CLIENT UNPAUSE");
+        assert!(server.is_alive());
+        scene::load(&mut admin);
     }
 }
 
-/// `CLIENT LIST` would read it after the unload, and the server would end.
+/// A link to a replica stays, and so does that to a master.
 #[test]
-fn a_last_command_of_a_connection_keeps_the_module() {
-    let mut server = TestServer::with(&["--lock.redisson-scripts", "yes"]);
-    if has_io_threads() && !server.is_valkey() && server.version() >= (8, 0, 0) {
-        // On these servers the module does not list the clients.
-        return;
+fn links_of_replication_stay() {
+    let (master, replica) = (TestServer::start(), TestServer::start());
+    follow(&replica, &master);
+    wait_until_in_sync(&replica, &master);
+    for server in [&master, &replica] {
+        let mut conn = server.conn();
+        wait_for("no module", || unload(&mut conn));
+        scene::load(&mut conn);
     }
-    let (mut admin, mut idle, mut refused_one) = (server.conn(), server.conn(), server.conn());
-    let mut by_script = server.conn();
-    assert!(by_script.run(acquire("u:1")).is_nil());
-    admin.line("CONFIG SET lock.redisson-scripts no");
-    idle.line("LOCK.ACQUIRE k2 o PX 60000");
-    assert!(refused_one.line("lock.acquire").is_error());
-    for kept in [3, 2, 1] {
-        assert!(refused(&mut admin));
-        let lines = own_lines(&server.log());
-        let line = lines.last().expect("a line");
-        let expected = format!("not unloaded: the last command of {kept} connections is one of");
-        assert!(line.starts_with(&expected), "{line}");
-        let other = [&mut idle, &mut refused_one, &mut by_script]
-            .into_iter()
-            .nth(kept - 1);
-        other.expect("a connection").line("PING");
-    }
-    unload_and_load(&mut admin);
+    assert!(master.conn().line("LOCK.ACQUIRE k o").int() > 0);
+    wait_until_in_sync(&replica, &master);
+    assert_eq!(replica.conn().line("EXISTS k").int(), 1);
+    assert_eq!(
+        replica.info_field("replication", "master_link_status"),
+        "up"
+    );
+}
 
-    // A transaction that closes the connections first, as scripts/upgrade.sh does.
-    idle.line("LOCK.ACQUIRE k2 o ONCE");
-    let load = format!("MODULE LOAD {}", module_path().display());
-    let closing = ["CLIENT KILL TYPE normal", "CLIENT KILL TYPE pubsub"];
-    let exchange = ["MODULE UNLOAD lock", &load, "EXEC"];
-    admin.send_lines(&[&["MULTI"], &closing[..], &exchange[..]].concat());
-    let replies: Vec<_> = (0..6).map(|_| admin.recv()).collect();
-    let results = replies[5].list();
-    assert_eq!(results[2].text(), "OK", "{results:?}");
-    assert_eq!(results[3].text(), "OK", "{results:?}");
-    assert!(admin.line("CLIENT LIST").text().contains("cmd=client|list"));
-    assert!(server.is_alive());
+/// The server unloads it again within the command.
+#[test]
+fn an_unknown_setting_of_loadex_leaves_no_module() {
+    let mut server = TestServer::without_module(&[]);
+    let mut conn = server.conn();
+    let loadex = format!(
+        "MODULE LOADEX {} CONFIG lock.unknown 1",
+        module_path().display()
+    );
+    assert!(conn.line(&loadex).is_error());
+    assert!(conn
+        .line("LOCK.OWNER")
+        .error()
+        .starts_with("ERR unknown command"));
+    scene::load(&mut conn);
+    assert!(conn.line("LOCK.ACQUIRE k o").int() > 0 && server.is_alive());
 }

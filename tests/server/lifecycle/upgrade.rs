@@ -1,6 +1,6 @@
 //! Another build of the module in a running server: draining, and the script that does the whole upgrade.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -88,14 +88,61 @@ fn a_build_that_does_not_load_is_replaced_by_the_old_one() {
     let server = TestServer::start();
     let mut conn = server.conn();
     conn.line("CONFIG SET lock.default-lease 12345");
-    // Executable, but no module.
-    let out = upgrade(&server, Path::new("/bin/sh"));
+    let out = upgrade(&server, &broken_build(&server));
     assert!(!out.status.success(), "{}", output(&out));
     assert!(output(&out).contains("back to"), "{}", output(&out));
     let mut conn = server.conn();
     assert!(conn.line("LOCK.ACQUIRE k a").int() > 0);
     let lease = conn.line("CONFIG GET lock.default-lease").list()[1].text();
     assert_eq!(lease, "12345");
+}
+
+/// Files that are no module, and one that is cut off, whose load would end the server.
+#[test]
+fn a_file_that_is_no_module_disturbs_nobody() {
+    let mut scene = Scene::new();
+    let half = scene.server.dir().join("half.so");
+    let build = std::fs::read(module_path()).unwrap();
+    std::fs::write(&half, &build[..build.len() / 2]).unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&half, mode).unwrap();
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/upgrade.sh");
+    for file in [Path::new("/bin/sh"), &script, &half] {
+        let out = upgrade(&scene.server, file);
+        assert!(!out.status.success(), "{}", output(&out));
+        assert!(output(&out).contains("is no module"), "{}", output(&out));
+    }
+    assert_eq!(scene.server.stat("waiters"), 1);
+    assert_eq!(scene.alice.line("LOCK.RELEASE k alice").int(), 1);
+    scene.assert_bob_is_granted();
+}
+
+#[test]
+fn the_module_is_unloaded_without_another() {
+    let mut server = TestServer::start();
+    let mut conn = server.conn();
+    let token = conn.line("LOCK.ACQUIRE k o PX 600000").int();
+    conn.line("ACL SETUSER app on >secret +lock.acquire");
+    let out = upgrade(&server, Path::new("--unload"));
+    assert!(out.status.success(), "{}", output(&out));
+    assert!(
+        output(&out).contains("\"app\" \"-@all\" \"+lock.acquire\""),
+        "{}",
+        output(&out)
+    );
+    assert!(server.is_alive() && conn.is_closed());
+    let mut conn = server.conn();
+    assert_eq!(conn.line("HGET k #token").text(), format!("t{token}"));
+    assert!(conn
+        .line("LOCK.OWNER")
+        .error()
+        .starts_with("ERR unknown command"));
+    let path = module_path();
+    assert_eq!(
+        conn.run(["MODULE", "LOAD", &path.to_string_lossy()]).text(),
+        "OK"
+    );
+    assert_eq!(conn.line("LOCK.ACQUIRE k o ONCE").int(), token);
 }
 
 /// As after the upgrade of a package: the loaded file is replaced, and the build before it is kept beside it.
@@ -107,9 +154,8 @@ fn the_kept_build_returns_when_the_one_in_its_place_does_not_load() {
     std::fs::copy(module_path(), &module).unwrap();
     let mut scene = Scene::on(TestServer::with_module(&module, &[]));
     std::fs::hard_link(&module, &kept).unwrap();
-    let broken = dir.path().join("new");
-    std::fs::copy("/bin/sh", &broken).unwrap();
-    std::fs::rename(&broken, &module).unwrap();
+    std::fs::rename(broken_build(&scene.server), &module).unwrap();
+    let repaired = dir.path().join("new");
 
     let out = upgrade(&scene.server, &module);
     assert!(!out.status.success(), "{}", output(&out));
@@ -121,8 +167,8 @@ fn the_kept_build_returns_when_the_one_in_its_place_does_not_load() {
     scene.assert_held("alice", scene.first);
 
     // The repaired build, while the kept one is loaded.
-    std::fs::copy(module_path(), &broken).unwrap();
-    std::fs::rename(&broken, &module).unwrap();
+    std::fs::copy(module_path(), &repaired).unwrap();
+    std::fs::rename(&repaired, &module).unwrap();
     let out = upgrade(&scene.server, &module);
     assert!(out.status.success(), "{}", output(&out));
     scene.alice = scene.server.conn();
@@ -160,12 +206,25 @@ fn a_setting_that_the_new_build_lacks_is_left_out_and_printed() {
 
 /// The module under test, in which `lock.max-tickets` has another name.
 fn with_other_setting() -> Vec<u8> {
-    let (name, other) = (b"max-tickets", b"mox-tickets");
+    with_other_text(b"max-tickets", b"mox-tickets")
+}
+
+/// A build that needs a library that does not exist.
+fn broken_build(server: &TestServer) -> PathBuf {
+    let path = server.dir().join("broken.so");
+    std::fs::write(&path, with_other_text(b"libc.so.6", b"libq.so.6")).unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&path, mode).unwrap();
+    path
+}
+
+/// The module under test, in which a text is replaced by another of its length.
+fn with_other_text<const LEN: usize>(name: &[u8; LEN], other: &[u8; LEN]) -> Vec<u8> {
     let mut build = std::fs::read(module_path()).unwrap();
     let places: Vec<usize> = (0..build.len())
         .filter(|&at| build[at..].starts_with(name))
         .collect();
-    assert!(!places.is_empty(), "the module has its settings' names");
+    assert!(!places.is_empty(), "the module has this text");
     for at in places {
         build[at..at + name.len()].copy_from_slice(other);
     }
@@ -227,7 +286,7 @@ fn users(server: &TestServer) -> Vec<Vec<String>> {
 }
 
 /// The same code under another path.
-fn new_build(server: &TestServer) -> std::path::PathBuf {
+fn new_build(server: &TestServer) -> PathBuf {
     let new = server.dir().join("new.so");
     std::fs::copy(module_path(), &new).unwrap();
     new
@@ -288,7 +347,7 @@ fn users_whose_rules_name_the_commands_are_as_they_were() {
 fn users_are_as_they_were_when_the_new_build_does_not_load() {
     let (_files, mut server) = furnished();
     let before = users(&server);
-    let out = upgrade(&server, Path::new("/bin/sh"));
+    let out = upgrade(&server, &broken_build(&server));
     assert!(!out.status.success(), "{}", output(&out));
     assert!(output(&out).contains("back to"), "{}", output(&out));
     assert!(server.is_alive());
@@ -359,7 +418,7 @@ fn clients_are_listed_after_an_upgrade_that_leaves_no_module() {
     let mut last = server.conn();
     last.line("LOCK.OWNER");
     std::fs::remove_file(&build).unwrap();
-    let out = upgrade(&server, Path::new("/bin/sh"));
+    let out = upgrade(&server, &broken_build(&server));
     assert!(!out.status.success(), "{}", output(&out));
     assert!(
         output(&out).contains("neither build was loaded"),

@@ -1,7 +1,8 @@
 //! Loading, unloading and panics of the module with Redisson's scripts run natively.
 
 use crate::common::redisson::{ACQUIRE, UNLOCK};
-use crate::common::{module_path, Conn, TestServer};
+use crate::common::scene::unload;
+use crate::common::{module_path, wait_for, TestServer};
 use crate::lifecycle::faults::fault_module;
 use crate::redisson::native::{call, native, ON};
 use crate::redisson::native_effects::acquire;
@@ -11,8 +12,7 @@ fn the_module_is_unloaded_and_loaded_with_the_filter_on() {
     let server = native();
     let mut c = server.conn();
     assert!(c.run(acquire("u:1")).is_nil());
-    c.line("CONFIG SET lock.redisson-scripts no");
-    assert_eq!(c.line("MODULE UNLOAD lock").text(), "OK");
+    wait_for("no module", || unload(&mut c));
     assert!(c.run(acquire("u:1")).is_nil(), "by Lua");
     let path = module_path();
     let load = ["MODULE", "LOADEX", path.to_str().unwrap()];
@@ -20,8 +20,7 @@ fn the_module_is_unloaded_and_loaded_with_the_filter_on() {
     assert_eq!(c.run([&load[..], &on].concat()).text(), "OK");
     assert!(c.run(acquire("u:1")).is_nil());
     assert_eq!(server.stat("redisson_rlock"), 1);
-    c.line("CONFIG SET lock.redisson-scripts no");
-    assert_eq!(c.line("MODULE UNLOAD lock").text(), "OK");
+    wait_for("no module", || unload(&mut c));
     assert_eq!(c.run(load).text(), "OK");
     assert!(c.run(acquire("u:1")).is_nil());
     assert_eq!(server.stat("redisson_rlock"), 0, "off by default");
@@ -29,49 +28,6 @@ fn the_module_is_unloaded_and_loaded_with_the_filter_on() {
     assert!(c.run(acquire("u:1")).is_nil());
     assert_eq!(server.stat("redisson_rlock"), 1);
     assert_eq!(c.line("HGET k u:1").text(), "5");
-}
-
-fn is_unloaded_and_loaded(c: &mut Conn) {
-    assert_eq!(c.line("MODULE UNLOAD lock").text(), "OK");
-    let path = module_path();
-    let load = ["MODULE", "LOAD", path.to_str().unwrap()];
-    assert_eq!(c.run(load).text(), "OK");
-}
-
-#[test]
-fn the_module_stays_while_scripts_that_were_renamed_may_be_queued() {
-    let server = native();
-    let (mut queueing, mut c) = (server.conn(), server.conn());
-    queueing.line("MULTI");
-    assert_eq!(queueing.run(acquire("u:1")).text(), "QUEUED");
-    // With an unload the server would lose the code that it is going to run.
-    assert!(c.line("MODULE UNLOAD lock").is_error());
-    assert!(queueing.line("EXEC").list()[0].is_nil());
-    assert!(c.line("MODULE UNLOAD lock").is_error(), "the next one");
-    // A transaction may outlast a setting that was changed and changed back.
-    queueing.line("MULTI");
-    queueing.run(acquire("u:2"));
-    c.line("CONFIG SET lock.redisson-scripts no");
-    c.line("CONFIG SET lock.redisson-scripts yes");
-    assert!(c.line("MODULE UNLOAD lock").is_error(), "off and on");
-    assert!(!queueing.line("EXEC").list()[0].is_nil());
-    c.line("CONFIG SET lock.redisson-scripts no");
-    is_unloaded_and_loaded(&mut c);
-}
-
-#[test]
-fn the_module_stays_while_a_pause_may_hold_back_its_commands() {
-    let server = native();
-    let (mut paused, mut c) = (server.conn(), server.conn());
-    c.line("CLIENT PAUSE 60000 WRITE");
-    paused.send(acquire("u:1"));
-    assert!(paused.is_silent());
-    c.line("CONFIG SET lock.redisson-scripts no");
-    assert!(c.line("MODULE UNLOAD lock").is_error());
-    c.line("CLIENT UNPAUSE");
-    assert!(paused.recv().is_nil());
-    paused.line("PING"); // else the module stays because of its last command
-    is_unloaded_and_loaded(&mut c);
 }
 
 #[test]

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 use crate::common::cluster::one_node;
 use crate::common::outside::{channel_of, Instance};
 use crate::common::replica::{follow, wait_until_in_sync, ReplicationStream, PROMPT_MASTER};
-use crate::common::{module_path, redisson, wait_for, Conn, Events, Reply, TestServer};
+use crate::common::scene::{load, unload, unload_and_load};
+use crate::common::{redisson, wait_for, Conn, Events, Reply, TestServer};
 use crate::lifecycle::faults::fault_module;
 
 /// One hand-off, and then a window longer than any test: it ends by an action of the test.
@@ -579,11 +580,7 @@ fn a_fail_over_ends_the_window() {
     w.assert_ended(0, 1);
     // Nothing is left that would prevent an unload.
     w.c = w.server.conn();
-    wait_for("the module's end", || {
-        !w.c.line("MODULE UNLOAD lock").is_error()
-    });
-    let load = w.c.run(["MODULE", "LOAD", module_path().to_str().unwrap()]);
-    assert_eq!(load.text(), "OK");
+    unload_and_load(&mut w.c);
 }
 
 #[test]
@@ -591,14 +588,9 @@ fn a_module_drained_in_the_window_can_be_unloaded_at_once() {
     let mut w = Window::open();
     w.c.line("CONFIG SET lock.drain yes");
     assert!(w.carol.recv().error().starts_with("UNBLOCKED"));
-    // The newest servers read the last command of a client whose module is unloaded.
-    w.carol.line("PING");
-    wait_for("the module's end", || {
-        !w.c.line("MODULE UNLOAD lock").is_error()
-    });
+    wait_for("no module", || unload(&mut w.c));
     assert_eq!(w.c.line("EXISTS k").int(), 0);
-    let load = w.c.run(["MODULE", "LOAD", module_path().to_str().unwrap()]);
-    assert_eq!(load.text(), "OK");
+    load(&mut w.c);
     assert!(w.c.line("LOCK.ACQUIRE k dave").int() > w.token);
 }
 

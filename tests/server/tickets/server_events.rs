@@ -65,28 +65,12 @@ fn a_drain_fails_it_with_drained_and_lets_the_module_be_unloaded() {
     );
     scene.assert_held("alice", scene.first);
     unload_and_load(&mut scene.alice);
+    scene.subscriber = subscribe(&scene.server, "ch");
     scene.assert_held("alice", scene.first);
     // The setting came back with the module.
     scene.queue("bob");
     scene.release("alice");
     scene.assert_granted("bob");
-}
-
-/// The server itself refuses while a timer is armed, as for the end of a lease. Here none is.
-#[test]
-fn a_ticket_without_a_timer_keeps_the_module() {
-    let server = TestServer::start();
-    let (mut conn, mut subscriber) = (server.conn(), subscribe(&server, "ch"));
-    conn.line("LATCH.SET g 1");
-    assert_queued(&mut conn, "LATCH.WAIT g BLOCK 0 NOTIFY ch t");
-    wait_for("a refusal of the module", || {
-        assert!(conn.line("MODULE UNLOAD lock").is_error());
-        let log = server.log();
-        log.contains("requests with NOTIFY wait: CONFIG SET lock.drain yes ends them")
-    });
-    assert_eq!(conn.line("LATCH.DOWN g").int(), 0);
-    assert_eq!(message(&mut subscriber), "granted 1 t");
-    unload_and_load(&mut conn);
 }
 
 #[test]

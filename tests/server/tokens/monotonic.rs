@@ -4,7 +4,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::common::clock::{fake_clock, set_clock};
 use crate::common::replica::{follow, wait_until_in_sync, ReplicationStream, PROMPT_MASTER};
-use crate::common::{module_path, wait_for, Conn, TestServer};
+use crate::common::scene::unload_and_load;
+use crate::common::{wait_for, Conn, TestServer};
 
 const AOF_ALWAYS: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
 const HORIZON: &str = "redis_lock:horizon";
@@ -129,9 +130,7 @@ fn they_rise_over_unload_and_load() {
     let mut climb = Climb::default();
     for what in ["first", "second", "third"] {
         climb.grant(&mut conn, what);
-        assert_eq!(conn.line("MODULE UNLOAD lock").text(), "OK");
-        let module = module_path().into_os_string().into_string().unwrap();
-        assert_eq!(conn.run(["MODULE", "LOAD", &module]).text(), "OK");
+        unload_and_load(&mut conn);
         let kept = conn.line("LOCK.ACQUIRE k a ONCE").int();
         assert_eq!(kept, climb.0, "the hold is in the key");
         free(&mut conn);

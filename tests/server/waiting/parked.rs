@@ -2,8 +2,8 @@
 //! owner keeps.
 
 use crate::common::barrier::Barrier;
-use crate::common::scene::{only_reply, Scene};
-use crate::common::{module_path, wait_for, Conn, Reply, TestServer};
+use crate::common::scene::{has_timer_or_parked, load, only_reply, unload, Scene};
+use crate::common::{wait_for, Conn, Reply, TestServer};
 
 /// A grace time that keeps places long enough for a slow machine.
 const KEPT: [&str; 2] = ["--lock.queue-grace", "60000"];
@@ -531,21 +531,18 @@ fn a_release_inside_a_script_hands_the_lock_off() {
 #[test]
 fn the_module_is_not_unloaded_under_parked_clients() {
     let mut scene = Scene::new();
-    assert!(scene.alice.line("MODULE UNLOAD lock").is_error());
+    assert!(has_timer_or_parked(&mut scene.alice));
     assert!(scene.bob.is_silent());
     scene.alice.line("LOCK.RELEASE k alice");
     let token = scene.assert_bob_is_granted();
     let alice = &mut scene.alice;
-    wait_for("a module without timers", || {
-        !alice.line("MODULE UNLOAD lock").is_error()
-    });
+    wait_for("no module", || unload(alice));
     assert_eq!(
         alice.line("HGET k bob").text(),
         "1",
         "the lock stays without the module"
     );
-    let path = module_path();
-    alice.run(["MODULE", "LOAD", &path.to_string_lossy()]);
+    load(alice);
     assert_eq!(alice.line("LOCK.RELEASE k bob").int(), 1);
     assert!(alice.line("LOCK.ACQUIRE k carol").int() > token);
 }

@@ -154,8 +154,6 @@ fn assert_no_residue(server: &TestServer) {
     wait_for("no kept places", || server.stat("places_kept") == 0);
     assert_eq!(server.stat("keys_waited"), 0);
     let mut conn = server.conn();
-    // The last command of any other connection may be one of the module, which would stay.
-    conn.line("CLIENT KILL TYPE normal");
     unload_and_load(&mut conn);
 }
 
