@@ -14,6 +14,7 @@ use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::strings::Str;
 use crate::module::keyspace::beside;
 use crate::module::keyspace::lock_key::LockKey;
+use crate::module::keyspace::replication;
 use crate::module::keyspace::siblings::Siblings;
 use crate::module::reply::{self, Got};
 use crate::module::sessions;
@@ -76,13 +77,19 @@ impl Acquire<Str<'_>> {
         };
         let (is_ticket, waiter) = (request.notify.is_some(), waiter_of(&answer));
         let new = NewWaiter::expect(ctx, waiter, shape, is_ticket);
+        let is_unchanged = fx.is_empty();
         apply(key, &fx)?;
         new.finish();
         alarm::rearm(ctx);
         let got = match answer? {
             Answer::Parked(id) => wait(ctx, &[name], id, is_ticket)?,
             Answer::Refused => Some(Got::Nothing),
-            Answer::Granted(token) => Some(Got::Granted(token)),
+            Answer::Granted(token) => {
+                if is_unchanged {
+                    replication::confirm(ctx, name);
+                }
+                Some(Got::Granted(token))
+            }
         };
         if let Some(got) = got {
             reply::acquired(ctx, name, shape, got, now);

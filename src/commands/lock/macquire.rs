@@ -15,6 +15,7 @@ use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::strings::Str;
 use crate::module::keyspace::beside;
 use crate::module::keyspace::lock_key::LockKey;
+use crate::module::keyspace::replication;
 use crate::module::keyspace::siblings::Siblings;
 use crate::module::reply::{self, Got};
 use crate::module::sessions;
@@ -97,13 +98,19 @@ impl<'a> AcquireMany<'a, Str<'a>> {
             _ => None,
         };
         let new = NewWaiter::expect(ctx, waiter, shape, is_ticket);
+        let is_unchanged = fx.iter().all(|fx| fx.is_empty());
         apply_all(keys, &fx)?;
         new.finish();
         alarm::rearm(ctx);
         let got = match answer? {
             ManyAnswer::Parked(id) => wait(ctx, self.keys, id, is_ticket)?,
             ManyAnswer::Refused(_) => Some(Got::Nothing),
-            ManyAnswer::Granted(tokens) => Some(Got::Granted(tokens)),
+            ManyAnswer::Granted(tokens) => {
+                if let (true, [first, ..]) = (is_unchanged, self.keys) {
+                    replication::confirm(ctx, *first);
+                }
+                Some(Got::Granted(tokens))
+            }
         };
         if let Some(got) = got {
             reply::acquired_all(ctx, self.words, shape, got, now);

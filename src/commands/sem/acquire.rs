@@ -13,7 +13,7 @@ use crate::module::entry::alarm;
 use crate::module::entry::command::{access, Command, Spec};
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::strings::Str;
-use crate::module::keyspace::replication::Replication;
+use crate::module::keyspace::replication::{self, Replication};
 use crate::module::keyspace::sem_key::SemKey;
 use crate::module::reply::{self, Got};
 use crate::module::state::parked::Shape;
@@ -99,13 +99,19 @@ impl Acquire<Str<'_>> {
             decide(now, |locks, cx| locks.sem_acquire(&view, &request, cx));
         let (is_ticket, waiter) = (request.notify.is_some(), waiter_of(&answer));
         let new = NewWaiter::expect(ctx, waiter, Shape::Token, is_ticket);
+        let is_unchanged = change.is_empty() && fx.is_empty();
         key.apply(&change, &fx, Replication::of_command(ctx))?;
         new.finish();
         alarm::rearm(ctx);
         let got = match answer? {
             Answer::Parked(id) => wait(ctx, &[self.key], id, is_ticket)?,
             Answer::Refused => Some(Got::Nothing),
-            Answer::Granted(token) => Some(Got::Granted(token)),
+            Answer::Granted(token) => {
+                if is_unchanged {
+                    replication::confirm(ctx, self.key);
+                }
+                Some(Got::Granted(token))
+            }
         };
         if let Some(got) = got {
             reply::acquired(ctx, self.key, Shape::Token, got, now);

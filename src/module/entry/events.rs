@@ -301,10 +301,6 @@ pub fn follow_settings(ctx: Ctx<'_>, is_changed: impl Fn(&CStr) -> bool) {
     if is_changed(condemned::BUFFER_LIMITS) {
         condemned::follow_setting(ctx);
     }
-    // (I/O threads cannot be changed.)
-    if is_changed(c"tls-port") {
-        unblock::follow_settings(ctx);
-    }
     watch_if_notified(ctx);
     alarm::follow_settings(ctx);
     unload::follow_setting(ctx);

@@ -2,10 +2,11 @@
 //!
 //! The client is blocked *on the key* (so that a cluster redirects it when the slot moves) and without a native
 //! timeout. An answer is first noted; the alarm unblocks the client at the end of the tick, the server then calls the
-//! timeout callback, and that writes the reply. A disconnect before that (connection closed, `CLIENT KILL`, `CLIENT
-//! UNBLOCK ... ERROR`, demotion) calls the disconnect callback, and a grant in flight is undone. When the timeout
-//! callback has run, the grant is delivered. Other forms lost a reply, answered twice, or ended the server when several
-//! of these events came in one tick; this one passed all such tests on nine server versions.
+//! timeout callback, and that writes the reply (on Redis 7.0 and 7.2 the end of the block does: see `unblock`). A
+//! disconnect before that (connection closed, `CLIENT KILL`, `CLIENT UNBLOCK ... ERROR`, demotion) calls the disconnect
+//! callback, and a grant in flight is undone. When the timeout callback has run, the grant is delivered. Other forms
+//! lost a reply, answered twice, or ended the server when several of these events came in one tick; this one passed all
+//! such tests on nine server versions.
 //!
 //! The server frees the handle itself at each of these ends. The module forgets the handle before, and never uses it
 //! again.
@@ -23,10 +24,11 @@ use crate::module::ffi::api::api;
 use crate::module::ffi::checked::fallible;
 use crate::module::ffi::ctx::{Callback, Ctx};
 use crate::module::ffi::guard;
-use crate::module::ffi::strings::Str;
+use crate::module::ffi::strings::{OwnedStr, Str};
 use crate::module::reply;
 use crate::module::state::parked::{Parked, Shape};
 use crate::module::state::shell;
+use crate::module::unblock;
 
 /// Notes that the calling client will be blocked for this request.
 pub fn expect(id: WaiterId, shape: Shape) {
@@ -59,7 +61,7 @@ pub fn block_on(ctx: Ctx<'_>, keys: &[Str<'_>], id: WaiterId) -> Result<bool, Lo
                 ctx.as_ptr(),
                 Some(on_key_ready),
                 Some(on_answer),
-                None,
+                unblock::is_late().then_some(on_end as unsafe extern "C" fn(_, _)),
                 0,
                 keys.as_mut_ptr(),
                 keys.len() as c_int,
@@ -133,8 +135,7 @@ unsafe extern "C" fn on_key_ready(
     raw::REDISMODULE_ERR as c_int
 }
 
-/// The client was unblocked by the module or by `CLIENT UNBLOCK ... TIMEOUT`. This is the only place that replies to a
-/// parked client.
+/// The client was unblocked by the module or by `CLIENT UNBLOCK ... TIMEOUT`. A late answer is kept for [`on_end`].
 unsafe extern "C" fn on_answer(
     raw_ctx: *mut raw::RedisModuleCtx,
     argv: *mut *mut raw::RedisModuleString,
@@ -146,41 +147,96 @@ unsafe extern "C" fn on_answer(
     let done = guard::entry("answer", || {
         // SAFETY: the callback is one of a blocked client: `block_on` has passed it.
         let id = unsafe { waiter_of(ctx) };
-        let now = ctx.now();
-        let parked = shell::with(|shell| {
-            let parked = shell.take_parked(id);
-            if parked
-                .as_ref()
-                .is_some_and(|parked| parked.outcome.is_none())
-            {
-                shell.locks.unblocked(id, now);
-            }
-            parked
-        });
         // SAFETY: the words are those that the server passed to this callback: the parked command's, the second its
         // key.
-        let args = unsafe { callback.words(argv, argc) };
-        let risks = parked.as_ref().filter(|parked| parked.is_granted());
-        let risks = risks.map(|parked| parked.risks);
-        match (parked, args.get(1)) {
-            (Some(parked), Some(key)) => reply(parked, ctx, *key, args),
-            _ => ctx.reply_nil(),
+        let words = unsafe { callback.words(argv, argc) };
+        if !(unblock::is_late() && keep_for_the_end(id, words)) {
+            let parked = shell::with(|shell| shell.take_parked(id));
+            answer(ctx, id, parked, words);
         }
-        // After the reply, because the reply itself may overflow the client's buffer.
-        let is_lost = risks.is_some_and(|risks| condemned::is_lost(risks, ctx));
-        shell::with(|shell| match is_lost {
-            true => shell.locks.gone(id, now),
-            false => shell.locks.delivered(id),
-        });
-        alarm::rearm(ctx);
     });
     if done.is_none() {
-        // With the error reply, the client holds nothing and waits no more.
-        ctx.reply_error(&LockError::Internal);
         // SAFETY: the callback is one of a blocked client: `block_on` has passed it.
-        guard::entry("answer-again", || unsafe { forget(ctx) });
+        unsafe { fail(ctx) };
     }
     raw::REDISMODULE_OK as c_int
+}
+
+/// Keeps the words if the module itself has unblocked the client.
+fn keep_for_the_end(id: WaiterId, words: &[Str<'_>]) -> bool {
+    shell::with(|shell| match shell.parked.get_mut(&id) {
+        Some(parked) if parked.is_ending => {
+            let copies = words.iter().map(|word| OwnedStr::new(word.bytes()));
+            parked.words = copies.collect();
+            true
+        }
+        _ => false,
+    })
+}
+
+/// The server frees the private data at the end of a block. Only a late answer is still in the table.
+unsafe extern "C" fn on_end(raw_ctx: *mut raw::RedisModuleCtx, data: *mut c_void) {
+    // SAFETY: the server's context for this callback; the local value ends with it.
+    let callback = unsafe { Callback::new(raw_ctx) };
+    let ctx = callback.ctx();
+    let id = WaiterId(data as u64);
+    let done = guard::entry("answer", || {
+        let Some(mut parked) = shell::with(|shell| shell.take_parked(id)) else {
+            return;
+        };
+        // SAFETY: the context is live, and that of a callback of a blocked client.
+        if unsafe { api!(RedisModule_BlockedClientDisconnected)(ctx.as_ptr()) } != 0 {
+            shell::with(|shell| shell.locks.gone(id, ctx.now()));
+            alarm::rearm(ctx);
+            // SAFETY: the context is live. An unknown id is refused: the connection has ended already.
+            unsafe {
+                api!(RedisModule_DeauthenticateAndCloseClient)(ctx.as_ptr(), parked.client);
+            }
+            return;
+        }
+        let kept = std::mem::take(&mut parked.words);
+        let words: SmallVec<[_; 8]> = kept.iter().map(OwnedStr::as_str).collect();
+        answer(ctx, id, Some(parked), &words);
+    });
+    if done.is_none() {
+        // SAFETY: the callback is one of a blocked client: `block_on` has passed it.
+        unsafe { fail(ctx) };
+    }
+}
+
+/// Replies to the client of a parked request, which has left the table, and has the grant delivered. This is the only
+/// place that replies to a parked client.
+fn answer(ctx: Ctx<'_>, id: WaiterId, parked: Option<Parked>, words: &[Str<'_>]) {
+    let now = ctx.now();
+    if parked
+        .as_ref()
+        .is_some_and(|parked| parked.outcome.is_none())
+    {
+        shell::with(|shell| shell.locks.unblocked(id, now));
+    }
+    let risks = parked.as_ref().filter(|parked| parked.is_granted());
+    let risks = risks.map(|parked| parked.risks);
+    match (parked, words.get(1)) {
+        (Some(parked), Some(key)) => reply(parked, ctx, *key, words),
+        _ => ctx.reply_nil(),
+    }
+    // After the reply, because the reply itself may overflow the client's buffer.
+    let is_lost = risks.is_some_and(|risks| condemned::is_lost(risks, ctx));
+    shell::with(|shell| match is_lost {
+        true => shell.locks.gone(id, now),
+        false => shell.locks.delivered(id),
+    });
+    alarm::rearm(ctx);
+}
+
+/// Replies an error after a panic: the client holds nothing and waits no more.
+///
+/// # Safety
+/// `ctx` is the context of a callback of a blocked client.
+unsafe fn fail(ctx: Ctx<'_>) {
+    ctx.reply_error(&LockError::Internal);
+    // SAFETY: the caller passes the context of a callback of a blocked client.
+    guard::entry("answer-again", || unsafe { forget(ctx) });
 }
 
 /// The connection has ended, or the server itself has replied to it.

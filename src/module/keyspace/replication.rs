@@ -32,6 +32,7 @@ use crate::module::ffi::api::api;
 use crate::module::ffi::checked::fallible;
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::log;
+use crate::module::ffi::raw_key::{RawKey, NO_TRACE};
 use crate::module::ffi::strings::{pointers, OwnedStr, Str};
 use crate::module::state::shell;
 
@@ -241,4 +242,19 @@ fn replicas_may_receive(ctx: Ctx<'_>) -> bool {
     let may = ctx.is_cluster() || ctx.is_replica() || ctx.has_backlog();
     shell::with(|shell| shell.replicas_may_receive = Some(may));
     may
+}
+
+/// Replicates the lease that a key has, for a grant that has changed nothing. From Redis 7.2 on and in Valkey, the next
+/// `WAIT` or `WAITAOF` of a client waits for what its own commands have replicated: without this one not for a hold
+/// that another connection has taken.
+pub fn confirm(ctx: Ctx<'_>, key: Str<'_>) {
+    let replication = Replication::of_command(ctx);
+    if !replication.has_receiver() {
+        return;
+    }
+    let open = RawKey::open(ctx, key, raw::REDISMODULE_READ | NO_TRACE);
+    match open.and_then(|key| key.end_ms()) {
+        Some(at_ms) => replication.pexpireat(key, at_ms),
+        None => replication.persist(key),
+    }
 }

@@ -5,6 +5,7 @@ use std::ptr::NonNull;
 use redis_module::raw;
 
 use crate::lock::Outcome;
+use crate::module::ffi::strings::OwnedStr;
 
 /// The form of an acquire's reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,17 +31,6 @@ pub struct Risks {
     pub(in crate::module) messages: bool,
 }
 
-/// The answers that are delivered by `CLIENT UNBLOCK` (see `unblock`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ByCommand {
-    /// None: one reply is certain.
-    None,
-    /// All but grants.
-    Refusals,
-    /// Grants as well: other work may end any block.
-    All,
-}
-
 /// A parked request.
 pub struct Parked {
     /// `None` until the client is blocked, which is the last step of its command.
@@ -49,6 +39,10 @@ pub struct Parked {
     pub(in crate::module) client: u64,
     pub(in crate::module) shape: Shape,
     pub(in crate::module) risks: Risks,
+    /// Whether the module has unblocked the client.
+    pub(in crate::module) is_ending: bool,
+    /// The words of the command, kept for a late answer (see `unblock`).
+    pub(in crate::module) words: Vec<OwnedStr>,
     /// The answer; `None` until the core has decided.
     pub outcome: Option<Outcome>,
 }
@@ -61,6 +55,8 @@ impl Parked {
             client: 0,
             shape,
             risks: Risks::default(),
+            is_ending: false,
+            words: Vec::new(),
             outcome: None,
         }
     }

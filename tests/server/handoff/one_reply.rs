@@ -2,7 +2,7 @@
 //! nodes of a cluster, and servers with I/O threads.
 
 use crate::common::cluster::{one_node, slot_of, wait_until_served};
-use crate::common::{has_io_threads, Conn, Reply, TestServer};
+use crate::common::{Conn, Reply, TestServer};
 
 const ROUNDS: usize = 15;
 const WAITERS: usize = 40;
@@ -76,48 +76,21 @@ fn grant_and_limit(server: &TestServer) {
     assert_eq!(alice.line("LOCK.RELEASE k alice").int(), 1);
 }
 
-/// How many clients have been unblocked by `CLIENT UNBLOCK`.
-fn unblocked_by_command(server: &TestServer) -> u32 {
-    let stats = server.conn().line("INFO commandstats").text();
-    let calls = stats.lines().find_map(|line| {
-        let rest = line.strip_prefix("cmdstat_client|unblock:calls=")?;
-        rest.split(',').next()?.parse().ok()
-    });
-    calls.unwrap_or(0)
-}
-
-/// Of a grant and a limit, how many answers `CLIENT UNBLOCK` delivers: only Redis 7.0 and 7.2 can reply twice, and in a
-/// cluster grants are not delivered by it, for the sake of `WAIT`.
-fn expected(server: &TestServer) -> u32 {
-    match server.conn().line("INFO cluster").text() {
-        _ if server.version() >= (7, 3, 0) => 0,
-        info if info.contains("cluster_enabled:1") && !has_io_threads() => 1,
-        _ => 2,
-    }
-}
-
+/// On servers that do other work before the end of a block.
 #[test]
-fn where_the_server_does_other_work_the_block_ends_in_the_call() {
-    let servers = [one_node(&[]), TestServer::with(&["--io-threads", "2"])];
-    for server in servers {
-        grant_and_limit(&server);
-        assert_eq!(unblocked_by_command(&server), expected(&server));
-    }
-}
-
-#[test]
-fn without_the_settings_the_block_ends_in_the_call() {
-    let server = TestServer::with(&["--rename-command", "CONFIG", ""]);
-    grant_and_limit(&server);
-    assert_eq!(unblocked_by_command(&server), expected(&server));
-}
-
-#[test]
-fn without_the_command_the_answer_is_delivered() {
-    let renamed = ["--rename-command", "CLIENT", ""];
+fn a_grant_and_a_limit_are_answered_once() {
+    let renamed = [
+        "--rename-command",
+        "CLIENT",
+        "",
+        "--rename-command",
+        "CONFIG",
+        "",
+    ];
     for server in [
-        one_node(&renamed),
-        TestServer::with(&[&renamed[..], &["--io-threads", "2"]].concat()),
+        one_node(&[]),
+        TestServer::with(&["--io-threads", "2"]),
+        TestServer::with(&renamed),
     ] {
         grant_and_limit(&server);
     }

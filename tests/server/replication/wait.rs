@@ -44,15 +44,9 @@ fn both_ways(master: &TestServer, behind: &str, mut check: impl FnMut(i64, Vec<i
     check(token, counts);
 }
 
-/// Waits for the lock, with this command in the pipeline behind. With I/O threads on Redis 7.0 and 7.2 a write comes
-/// first, as docs/RELIABILITY.md says.
+/// Waits for the lock, with this command in the pipeline behind.
 fn wait_with(waiter: &mut Conn, master: &TestServer, behind: &str) {
-    let threads = master.conn().line("CONFIG GET io-threads").list()[1].text();
-    waiter.send_line("LOCK.ACQUIRE k b PX 60000 BLOCK 0 ONCE");
-    if master.version() < (7, 3, 0) && threads != "1" {
-        waiter.send_lines(&["CLIENT REPLY SKIP", "LOCK.RENEW k b PX 60000"]);
-    }
-    waiter.send_line(behind);
+    waiter.send_lines(&["LOCK.ACQUIRE k b PX 60000 BLOCK 0 ONCE", behind]);
     master.wait_for_waiters(1);
 }
 
@@ -114,5 +108,54 @@ fn wait_does_not_count_a_replica_without_the_grant() {
         let (_, replicas) = granted_and_covered(&mut waiter);
         replica.signal(libc::SIGCONT);
         assert_eq!(replicas, [0]);
+    }
+}
+
+/// A repeated request over a new connection: its grant changes nothing, and the replica does not have it yet.
+#[test]
+fn wait_does_not_count_a_replica_without_the_hold_of_a_repeated_request() {
+    let (master, replica) = master_and_replica();
+    let mut conn = master.conn();
+    conn.line("SEM.SET s 5");
+    assert_eq!(conn.line("WAIT 1 10000").int(), 1);
+    let requests = [
+        [
+            "LOCK.ACQUIRE k a PX 60000 ONCE",
+            "LOCK.ACQUIRE k a PX 1000 ONCE",
+        ],
+        [
+            "LOCK.ACQUIRE r a PX 60000 READ ONCE",
+            "LOCK.ACQUIRE r a PX 1000 READ ONCE",
+        ],
+        [
+            "LOCK.ACQUIRE w a PX 60000 WRITE ONCE",
+            "LOCK.ACQUIRE w a PX 1000 WRITE ONCE",
+        ],
+        [
+            "LOCK.MACQUIRE 2 x y a PX 60000 ONCE",
+            "LOCK.MACQUIRE 2 x y a PX 1000 ONCE",
+        ],
+        ["SEM.ACQUIRE s a PX 60000", "SEM.ACQUIRE s a PX 1000"],
+        [
+            "LOCK.ACQUIRE e a SESSION ONCE",
+            "LOCK.ACQUIRE e a SESSION ONCE",
+        ],
+    ];
+    for [first, repeated] in requests {
+        replica.signal(libc::SIGSTOP);
+        assert!(!conn.line(first).is_error(), "{first}");
+        let mut again = master.conn();
+        again.send_lines(&[repeated, "WAIT 1 50"]);
+        let granted = again.recv();
+        assert!(
+            !granted.is_error() && !granted.is_nil(),
+            "{repeated}: {granted:?}"
+        );
+        let replicas = again.recv().int();
+        replica.signal(libc::SIGCONT);
+        assert_eq!(replicas, 0, "{repeated}");
+        again.send_lines(&[repeated, "WAIT 1 10000"]);
+        assert!(!again.recv().is_nil());
+        assert_eq!(again.recv().int(), 1, "{repeated}");
     }
 }
