@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::common::barrier::Barrier;
 use crate::common::scene::{has_timer_or_parked, only_reply, unload_and_load};
-use crate::common::{module_path, patience, replica, wait_for, Conn, Reply, TestServer};
+use crate::common::{patience, replica, wait_for, Conn, Reply, TestServer};
 use crate::lifecycle::settings::{NUMBERS, SWITCHES};
 use crate::session::endings::{
     assert_stats, bound_to, field, holder, is_free, Bound, SHORT, STEADY,
