@@ -36,6 +36,8 @@ pub struct Verification {
     read: ReadNow,
     /// Keys of which it is to be read whether the owner of the request reads them; `None` before the search.
     own: Option<VecDeque<KeyId>>,
+    /// Whether it is known that a request may wait for the owner of this one.
+    is_waited_for: bool,
     /// What the shell reads.
     asked: Option<(KeyId, Asked)>,
 }
@@ -114,6 +116,7 @@ impl Locks {
             visits: Visits::for_keys(self.waiters.places_of(request).len()),
             read: ReadNow::default(),
             own: None,
+            is_waited_for: false,
             asked: None,
         })
     }
@@ -181,9 +184,13 @@ impl Locks {
                     check.own = Some(waiters.partial_keys());
                     return self.verify(check, cx);
                 }
-                if !may_be_waited_for(waiters, &caller, &check.read.own, now) {
+                // Once only: it walks through the keys with waiters.
+                if !check.is_waited_for
+                    && !may_be_waited_for(waiters, &caller, &check.read.own, now)
+                {
                     return None;
                 }
+                check.is_waited_for = true;
                 let most = check.visits.left() / VISITS_PER_READ / READS_PER_OWNER;
                 let (owners, all) = waiters.owners(most);
                 return Some(check.ask(unread.first()?.clone(), Asked::All(all), owners));
