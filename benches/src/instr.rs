@@ -143,7 +143,11 @@ fn change(now: u64, before: Option<u64>) -> String {
 }
 
 /// A server under callgrind.
-struct Counted(Server);
+struct Counted {
+    server: Server,
+    /// Where `Setting::before` has a client that waits.
+    _waiter: Conn,
+}
 
 impl Counted {
     fn start(setting: &Setting) -> io::Result<Counted> {
@@ -159,21 +163,29 @@ impl Counted {
         if setting.had_replica {
             drop(server.replica()?);
         }
-        let mut conn = server.conn()?;
+        let (mut conn, mut waiter) = (server.conn()?, server.conn()?);
         for words in setting.before {
-            match words.strip_prefix("load ") {
-                Some(sha1) => scripts::load(&mut conn, sha1)?,
-                None => drop(conn.ask(words)?),
+            if let Some(sha1) = words.strip_prefix("load ") {
+                scripts::load(&mut conn, sha1)?;
+            } else if let Some(words) = words.strip_prefix(WAITER) {
+                // As in `play_with_waiter`: it waits when the PING is answered.
+                waiter.send(&[line("PING"), line(words)].concat())?;
+                waiter.reply()?;
+            } else {
+                conn.ask(words)?;
             }
         }
-        Ok(Counted(server))
+        Ok(Counted {
+            server,
+            _waiter: waiter,
+        })
     }
 
     /// Instructions for the counted commands of one lock.
     fn count(&self, scenario: &Scenario) -> io::Result<u64> {
         let mut conns = Conns {
-            main: self.0.conn()?,
-            waiter: self.0.conn()?,
+            main: self.server.conn()?,
+            waiter: self.server.conn()?,
         };
         if scenario.name.starts_with("ticket") {
             conns.waiter.ask(&format!("SUBSCRIBE {CHANNEL}"))?;
@@ -187,7 +199,7 @@ impl Counted {
 
     /// `callgrind_control`: `-z` sets the counters to zero, `-d` writes them.
     fn control(&self, what: &str) -> io::Result<()> {
-        let pid = self.0.pid().to_string();
+        let pid = self.server.pid().to_string();
         let done = Command::new("callgrind_control")
             .args([what, &pid])
             .output()?;
@@ -202,7 +214,7 @@ impl Counted {
     /// The total of the latest dump; the file appears a moment after the command that asks for it.
     fn total(&self) -> io::Result<u64> {
         for _ in 0..1_000 {
-            let mut dumps: Vec<_> = std::fs::read_dir(self.0.dir.path())?
+            let mut dumps: Vec<_> = std::fs::read_dir(self.server.dir.path())?
                 .filter_map(|entry| entry.ok().map(|entry| entry.path()))
                 .filter(|path| path.to_string_lossy().contains("callgrind.out."))
                 .collect();
@@ -225,6 +237,9 @@ impl Counted {
     }
 }
 
+/// The begin of a command on the connection of a client that waits.
+const WAITER: &str = "waiter: ";
+
 /// The begin of a command after which a message comes on the waiter's connection.
 const HEARD: &str = "heard: ";
 
@@ -237,8 +252,7 @@ impl Conns {
     /// Sends the commands for every lock and reads their replies. Paths with a waiter, or with a message that is read
     /// at once, run lock by lock, all others in batches.
     fn play(&mut self, commands: &[&str]) -> io::Result<()> {
-        let is_alone =
-            |command: &&str| command.starts_with("waiter: ") || command.starts_with(HEARD);
+        let is_alone = |command: &&str| command.starts_with(WAITER) || command.starts_with(HEARD);
         if commands.iter().any(is_alone) {
             (0..LOCKS).try_for_each(|lock| self.play_with_waiter(commands, lock))
         } else {
@@ -259,7 +273,7 @@ impl Conns {
     /// a connection after it has executed all commands that arrived together.
     fn play_with_waiter(&mut self, commands: &[&str], lock: usize) -> io::Result<()> {
         for command in commands {
-            if let Some(command) = command.strip_prefix("waiter: ") {
+            if let Some(command) = command.strip_prefix(WAITER) {
                 self.waiter
                     .send(&[line("PING"), filled(command, lock)].concat())?;
                 self.waiter.reply()?;

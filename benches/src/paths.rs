@@ -19,7 +19,8 @@ pub struct Setting {
     pub with_module: bool,
     /// Whether a replica was connected before.
     pub had_replica: bool,
-    /// Sent once, at first; `load` and a SHA1 loads that script of Redisson's.
+    /// Sent once, at first; `load` and a SHA1 loads that script of Redisson's; a command that starts with `waiter: ` is
+    /// sent on a connection of its own, and stays without a reply.
     pub before: &'static [&'static str],
     /// The counted paths.
     pub scenarios: &'static [Scenario],
@@ -237,7 +238,14 @@ const OTHERS: &[Scenario] = &[
     plain("SET", &["SET other {o}"]),
     plain("GET", &["GET other"]),
     plain("SET, DEL", &["SET other {o}", "DEL other"]),
+    plain(
+        "MSET of ten keys",
+        &["MSET o0 {o} o1 {o} o2 {o} o3 {o} o4 {o} o5 {o} o6 {o} o7 {o} o8 {o} o9 {o}"],
+    ),
 ];
+
+/// A server looks up whether keys expire as soon as one key has a lease, with the module or without.
+const A_LEASE: &str = "SET leased x PX 900000";
 
 /// Redisson's commands for a lock since 3.44, by SHA1; each leaves the locks as the next one needs them.
 const REDISSON: &[Scenario] = &[
@@ -326,7 +334,7 @@ pub const SETTINGS: &[Setting] = &[
         options: &[],
         with_module: false,
         had_replica: false,
-        before: &[],
+        before: &[A_LEASE],
         scenarios: OTHERS,
     },
     Setting {
@@ -334,18 +342,18 @@ pub const SETTINGS: &[Setting] = &[
         options: &[],
         with_module: true,
         had_replica: false,
-        before: &[],
+        before: &[A_LEASE],
         scenarios: OTHERS,
     },
     Setting {
-        name: "Others' commands, after the first park",
+        name: "Others' commands, while a client waits for another key",
         options: &[],
         with_module: true,
         had_replica: false,
         before: &[
-            "LOCK.ACQUIRE parked a PX 90000",
-            "LOCK.ACQUIRE parked b BLOCK 1",
-            "LOCK.RELEASE parked a",
+            A_LEASE,
+            "LOCK.ACQUIRE parked a PX 900000",
+            "waiter: LOCK.ACQUIRE parked b BLOCK 0",
         ],
         scenarios: OTHERS,
     },
@@ -354,7 +362,7 @@ pub const SETTINGS: &[Setting] = &[
         options: NATIVE,
         with_module: true,
         had_replica: false,
-        before: &[],
+        before: &[A_LEASE],
         scenarios: OTHERS,
     },
     Setting {

@@ -6,8 +6,6 @@
 use std::collections::HashSet;
 use std::fmt::Display;
 
-use smallvec::SmallVec;
-
 use crate::commands::error::CommandError;
 use crate::lock::{
     is_beside_a_lock, parse_integer, Lease, Notify, SetIf, Wait, MAX_KEYS, TOKEN_FIELD,
@@ -194,8 +192,8 @@ impl<'w, W: Word> Parser<'w, W> {
             .ok_or_else(|| wrong("invalid cursor", "cursor", word))
     }
 
-    /// The options up to the end. `parse` gets each in upper case, cut to 16 bytes, which is longer than any option, and
-    /// reads its value.
+    /// The options up to the end. `parse` gets each in upper case, cut to 16 bytes (longer than any option), and reads
+    /// its value.
     ///
     /// # Errors
     /// Those of `parse`, an unknown option, an option that excludes one before it.
@@ -205,11 +203,14 @@ impl<'w, W: Word> Parser<'w, W> {
     ) -> Result<(), CommandError> {
         while let Some(word) = self.left.next() {
             let word = word.as_bytes();
-            let cut = word.iter().take(16).map(u8::to_ascii_uppercase);
-            let option: SmallVec<[u8; 16]> = cut.collect();
-            match parse(self, &option)? {
+            let mut buffer = [0; 16];
+            for (upper, byte) in buffer.iter_mut().zip(word) {
+                *upper = byte.to_ascii_uppercase();
+            }
+            let option = buffer.get(..word.len()).unwrap_or(&buffer);
+            match parse(self, option)? {
                 Found::New => {}
-                Found::Again => return Err(self.again(&option)),
+                Found::Again => return Err(self.again(option)),
                 Found::Unknown => return Err(self.unknown(word)),
             }
         }

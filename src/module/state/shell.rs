@@ -6,8 +6,9 @@
 //! is exclusive, and nothing of the server is called meanwhile that can call back: it calls back with a key event while
 //! a key is opened or deleted, and with the answer of a parked client while it is unblocked.
 //!
-//! The other statics are the settings, the constants (`state`), the counters of panics (`ffi::guard`) and of failed
-//! replications (`keyspace::replication`), and what the native scripts keep (`redisson::server::{filter, permission}`).
+//! The other statics are the settings, the constants (`state`), the counters of panics (`ffi::guard`), of failed
+//! replications (`keyspace::replication`) and of names (`lock::name`), and what the native scripts keep
+//! (`redisson::server::{filter, permission}`).
 
 use crate::lock::{
     give_back, slot_tags, LockError, Locks, Now, Outcome, RedissonStats, WaiterId, WaiterMap,
