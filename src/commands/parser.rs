@@ -220,12 +220,12 @@ impl<'w, W: Word> Parser<'w, W> {
     #[cold]
     fn again(&self, option: &[u8]) -> CommandError {
         let option = shown(option);
-        let groups = self.spec.args.iter().filter_map(|arg| match arg.kind {
+        let mut groups = self.spec.args.iter().filter_map(|arg| match arg.kind {
             ArgKind::OneOf(parts) => Some(tokens(parts)),
             _ => None,
         });
-        let group = groups.filter(|group| group.contains(&option.as_str()));
-        syntax(match group.last() {
+        let group = groups.find(|group| group.contains(&option.as_str()));
+        syntax(match group {
             Some(group) => format!("more than one of {}", group.join(", ")),
             None => format!("more than one {option}"),
         })
