@@ -29,8 +29,8 @@ use crate::lock::stats::counters;
 use crate::lock::table::give_back;
 use crate::lock::{KeyId, KeyRef, Lease, Mode, Now, OwnerId, Token, Waiter, WaiterId};
 
-/// The most bound holds for each millisecond of their lease: 50,000 with a lease of ten seconds. So a renewal may take 33
-/// microseconds in a tick in which all are urgent; it takes 5 to 22.
+/// The most bound holds for each millisecond of their lease: 50,000 with a lease of ten seconds. So a renewal may take
+/// 33 microseconds in a tick in which all are urgent; it takes 5 to 22.
 const HOLDS_PER_MS: usize = 5;
 
 /// The kind of a bound hold.
