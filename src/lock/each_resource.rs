@@ -324,6 +324,10 @@ impl Locks {
         let mut fields = vec![
             ("tickets", self.tickets() as u64),
             ("ticket_places", self.places().tickets as u64),
+            (
+                "tickets_kept",
+                self.all().map(|queues| queues.timed_out(true) as u64).sum(),
+            ),
         ];
         for queues in self.all() {
             add_fields(&mut fields, queues.ticket_stats.fields());

@@ -61,8 +61,9 @@ impl Locks {
         };
         if let Some(undone) = &undone {
             self.stats.grants_undone += u64::from(self.tracked.remove(view.key).is_some());
+            let place = (undone.seq, undone.since_ms);
             self.waiters
-                .restore(&undone.key, &undone.owner, undone.seq, cx.now);
+                .restore(&undone.key, &undone.owner, place, cx.now);
         } else if self
             .waiters
             .lease(view.key)

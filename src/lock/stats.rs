@@ -1,7 +1,7 @@
 //! Counters of this server's decisions. They only grow, and three sums hold whenever no decision is in progress:
 //!
 //! - for each kind of resource: `waits_parked` = `waits_granted` + `waits_timed_out` + `waits_unblocked` +
-//!   `waits_disconnected` + `waits_taken_over` + `waits_withdrawn` + `waits_failed` + present waiters;
+//!   `waits_disconnected` + `waits_taken_over` + `waits_withdrawn` + `waits_failed` + `waits_kept` + present waiters;
 //! - `grants` = `grants_released` + `grants_session_ended` + `grants_expired` + `grants_broken` + `grants_lost` +
 //!   `grants_undone` + `grants_unwatched` + present tracked grants;
 //! - `windows` = `windows_taken` + `windows_unused` + open windows.
@@ -34,15 +34,15 @@ counters! {
     busy,
     /// Parked requests, including those that replaced an older one.
     waits_parked,
-    /// Parked requests granted: hand-offs.
+    /// Parked requests granted: by a hand-off, or at once when the owner asked again within the grace time.
     waits_granted,
-    /// Parked requests whose `BLOCK` ran out.
+    /// Parked requests whose `BLOCK` ran out, and whose owner did not ask again within the grace time.
     waits_timed_out,
     /// Parked requests ended by `CLIENT UNBLOCK ... TIMEOUT`.
     waits_unblocked,
     /// Parked requests whose connection closed, was redirected, or was unblocked with an error.
     waits_disconnected,
-    /// Parked requests replaced by a newer one of the same owner.
+    /// Parked requests replaced by a newer one of the same owner, before or after their `BLOCK` ran out.
     waits_taken_over,
     /// Parked requests withdrawn by a release of their owner.
     waits_withdrawn,
@@ -53,17 +53,17 @@ counters! {
 }
 
 counters! {
-    /// The tickets for one kind of resource: `tickets_queued` = all others + present tickets.
+    /// The tickets for one kind of resource: `tickets_queued` = all others + `tickets_kept` + present tickets.
     TicketStats
     /// Tickets, including those that replaced an older request.
     tickets_queued,
     /// Tickets granted.
     tickets_granted,
-    /// Tickets whose `BLOCK` ran out.
+    /// Tickets whose `BLOCK` ran out, and whose owner did not ask again within the grace time.
     tickets_timed_out,
     /// Tickets withdrawn by a release of their owner.
     tickets_withdrawn,
-    /// Tickets replaced by a newer request of the same owner.
+    /// Tickets replaced by a newer request of the same owner, before or after their `BLOCK` ran out.
     tickets_taken_over,
     /// Tickets that failed: the message had an error.
     tickets_failed,

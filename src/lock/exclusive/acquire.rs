@@ -67,6 +67,8 @@ impl Locks {
         }
         let granted = self.grant_in(view, Cow::Borrowed(&view.state), &Grantee::of(req), cx)?;
         self.in_flight.claim(view.key, req.owner);
+        self.waiters
+            .granted_at_once(view.key, req.owner, req.mode, cx.now);
         self.waiters.withdraw(view.key, req.owner);
         Ok(Answer::Granted(granted.token))
     }

@@ -116,7 +116,7 @@ impl Locks {
         place: PlaceId,
         cx: &mut Cx<'_>,
     ) -> Option<Granted> {
-        let (owner, waiter) = self.waiters.take(place)?;
+        let (owner, waiter) = self.waiters.take(place, cx.now)?;
         self.announce_untracked(view, cx);
         let grantee = Grantee {
             owner: &owner,
@@ -136,7 +136,7 @@ impl Locks {
             }
         };
         self.note_granted(&waiter, cx.now);
-        self.waiters.count_top_hand_off(view.key, &waiter, cx.now);
+        self.waiters.count_top_hand_off(view.key);
         if granted.after.is_none() {
             self.waiters.set_holder(view.key, owner.clone());
         }
@@ -152,6 +152,7 @@ impl Locks {
             mode: waiter.mode,
             token: granted.token,
             seq: place.seq,
+            since_ms: waiter.since_ms,
             reentry,
         };
         self.in_flight.put(waiter.id, in_flight);

@@ -18,6 +18,8 @@ pub(crate) struct GrantInFlight {
     pub mode: Mode,
     pub token: Token,
     pub seq: Seq,
+    /// The arrival of the owner at its place, in milliseconds of the monotonic clock.
+    pub since_ms: u64,
     /// Set where the owner had a hold already: an undo then drops this one hold only.
     pub reentry: Option<Reentry>,
 }

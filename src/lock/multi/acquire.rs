@@ -71,6 +71,8 @@ impl Locks {
         let entered = self.enter_all(views, (req, req), now, fx)?;
         for ((view, (_, is_fresh)), fx) in views.iter().zip(&entered).zip(fx.iter_mut()) {
             self.in_flight.claim(view.key, req.owner);
+            self.waiters
+                .granted_at_once(view.key, req.owner, req.mode, now);
             // A reader may have waited to upgrade.
             let older = is_fresh.then(|| self.waiters.withdraw(view.key, req.owner));
             let cx = &mut Cx::new(now, fx);

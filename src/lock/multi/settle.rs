@@ -78,15 +78,12 @@ impl Locks {
                 return true;
             }
         };
-        self.waiters.take_many(request);
+        self.waiters.take_many(request, now);
         self.note_granted(&waiter, now);
-        for (view, (_, is_fresh)) in views.iter().zip(&entered) {
-            match is_fresh {
-                true => self.waiters.count_top_hand_off(view.key, &waiter, now),
-                false => self.waiters.count_top_wait(view.key, &waiter, now),
-            }
+        for (view, _) in views.iter().zip(&entered).filter(|(_, (_, is_fresh))| *is_fresh) {
+            self.waiters.count_top_hand_off(view.key);
         }
-        self.put_all_in_flight(request, (&req, &owner), &places, &entered, now);
+        self.put_all_in_flight((&waiter, &req, &owner), &places, &entered, now);
         let tokens = tokens_of(&entered).into();
         self.tell_granted(&waiter, Outcome::GrantedAll(tokens), cx);
         for view in views.iter().filter(|_| waiter.mode == Mode::Read) {
@@ -99,8 +96,7 @@ impl Locks {
     /// Records the grants of a request on several keys as in flight.
     fn put_all_in_flight(
         &mut self,
-        request: WaiterId,
-        (req, owner): (&Acquire<'_>, &Rc<[u8]>),
+        (waiter, req, owner): (&Waiter, &Acquire<'_>, &Rc<[u8]>),
         places: &[(KeyId, PlaceId)],
         entered: &[(Token, bool)],
         now: Now,
@@ -117,12 +113,13 @@ impl Locks {
                 mode: req.mode,
                 token: *token,
                 seq: place.seq,
+                since_ms: waiter.since_ms,
                 reentry: (!is_fresh).then_some(reentry),
             };
             if *is_fresh {
                 self.waiters.windows.count_hand_off(key.as_ref());
             }
-            self.in_flight.put(request, in_flight);
+            self.in_flight.put(waiter.id, in_flight);
         }
     }
 

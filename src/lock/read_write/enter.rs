@@ -69,6 +69,8 @@ impl Locks {
         let to = Grantee::of(req);
         let entered = self.enter(view, Cow::Borrowed(&view.state), (&to, req.once), cx)?;
         self.in_flight.claim(view.key, req.owner);
+        self.waiters
+            .granted_at_once(view.key, req.owner, req.mode, cx.now);
         let older = self.waiters.withdraw_mode(view.key, req.owner, req.mode);
         self.waiters.take_over(older.as_slice(), cx);
         self.note_longer(view.key, &entered.lock, cx.now);

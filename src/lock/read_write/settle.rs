@@ -63,8 +63,9 @@ impl Locks {
             };
             self.stats.grants_undone += u64::from(was_tracked.is_some());
             self.end_shared(view, &mut lock, (undone.mode, &undone.owner), cx);
+            let place = (undone.seq, undone.since_ms);
             self.waiters
-                .restore(&undone.key, &undone.owner, undone.seq, cx.now);
+                .restore(&undone.key, &undone.owner, place, cx.now);
             took_back = Some(undone.mode);
         }
         if let Some(mode) = took_back {

@@ -13,7 +13,7 @@ use crate::lock::semaphore::state::{
 use crate::lock::session::bindings::BoundRef;
 use crate::lock::wait::request::{Waiter, WaiterId};
 use crate::lock::wait::ticket::Notify;
-use crate::lock::{KeyRef, Lease, LockError};
+use crate::lock::{KeyRef, Lease, LockError, Mode};
 
 /// `SEM.ACQUIRE`.
 #[derive(Debug, Clone, Copy)]
@@ -225,6 +225,8 @@ impl Semaphores {
         };
         let (token, _) = self.grant_permit(view, draft, req.id, terms, cx)?;
         self.in_flight.claim(view.key, req.id);
+        self.waiters
+            .granted_at_once(view.key, req.id, Mode::Exclusive, cx.now);
         self.waiters.withdraw(view.key, req.id);
         Ok(Answer::Granted(token))
     }

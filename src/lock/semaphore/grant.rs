@@ -65,7 +65,7 @@ impl Semaphores {
                 draft.free_one();
                 continue;
             }
-            let Some((id, waiter)) = self.waiters.take(place) else {
+            let Some((id, waiter)) = self.waiters.take(place, cx.now) else {
                 return;
             };
             let terms = Terms {
@@ -85,10 +85,11 @@ impl Semaphores {
             self.waiters.windows.count_hand_off(view.key);
             cx.sessions.waits(&waiter);
             self.waiters.count_wait(&waiter, cx.now);
-            self.waiters.count_top_hand_off(view.key, &waiter, cx.now);
+            self.waiters.count_top_hand_off(view.key);
             let permit_in_flight = PermitInFlight {
                 waiter: waiter.id,
                 seq: place.seq,
+                since_ms: waiter.since_ms,
                 token,
                 end_ms,
                 is_lost: false,

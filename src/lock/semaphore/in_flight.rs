@@ -16,6 +16,8 @@ use crate::lock::{KeyId, KeyRef, OwnerId, Token, WaiterId};
 pub(crate) struct PermitInFlight {
     pub waiter: WaiterId,
     pub seq: Seq,
+    /// The arrival of the id at its place, in milliseconds of the monotonic clock.
+    pub since_ms: u64,
     pub token: Token,
     /// The end of the permit in the set when it was granted.
     pub end_ms: i64,
@@ -146,6 +148,7 @@ mod tests {
         let permit_in_flight = |waiter| PermitInFlight {
             waiter: WaiterId(waiter),
             seq: Seq::new(waiter).unwrap(),
+            since_ms: 0,
             token: Token::new(waiter).unwrap(),
             end_ms: 1_000,
             is_lost: false,

@@ -53,7 +53,8 @@ impl Semaphores {
             let known = self.remembered.remove(view.key, id);
             self.stats.grants_undone += u64::from(known.is_some());
             let key = view.key.to_id();
-            self.waiters.restore(&key, id, permit_in_flight.seq, cx.now);
+            let place = (permit_in_flight.seq, permit_in_flight.since_ms);
+            self.waiters.restore(&key, id, place, cx.now);
         }
         if view.state == SemState::Absent {
             draft.make(self.limit_of_waiters(view.key));

@@ -74,6 +74,7 @@ transcripts! {
     read_write: "read_write",
     semaphore: "semaphore",
     session: "session",
+    slices: "slices",
     starts_and_ends: "starts_and_ends",
     times_of_waits_and_holds: "times",
     tickets: "tickets",

@@ -47,8 +47,8 @@ impl Waiters {
             return Some(1);
         };
         let count = self.places_count(waiter.id);
-        let waiter = self.end_at(place, |waiters| waiters.vacate(place, cx.now));
-        self.time_out(waiter.as_ref(), cx);
+        let waiter = self.end_at(place, |waiters| waiters.vacate(place, true, cx.now));
+        Waiters::time_out(waiter.as_ref(), cx);
         Some(count)
     }
 

@@ -71,8 +71,11 @@ impl Waiters {
                 return;
             }
             *left = left.saturating_sub(self.places_count(request));
+            if matches!(ending.with, EndsWith::Open) {
+                self.count_top_wait(place, cx.now.mono_ms);
+            }
             let waiter = self.remove(place);
-            self.end(key.as_ref(), waiter, &ending.with, cx);
+            self.end(waiter, &ending.with, cx);
         }
         match self.live_on(key.as_ref()) {
             0 => drop(self.clear(key.as_ref())),
@@ -80,11 +83,10 @@ impl Waiters {
         }
     }
 
-    fn end(&mut self, key: KeyRef<'_>, waiter: Option<Waiter>, with: &EndsWith, cx: &mut Cx<'_>) {
+    fn end(&mut self, waiter: Option<Waiter>, with: &EndsWith, cx: &mut Cx<'_>) {
         match (waiter, with) {
             (Some(waiter), EndsWith::Open) => {
                 self.count_wait(&waiter, cx.now);
-                self.count_top_wait(key, &waiter, cx.now);
                 cx.answer(&waiter, Outcome::Open);
             }
             (waiter, EndsWith::Failed(error)) => self.fail(waiter, error, cx),

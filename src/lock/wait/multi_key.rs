@@ -119,10 +119,12 @@ impl Waiters {
     pub(crate) fn take_many(
         &mut self,
         request: WaiterId,
+        now: Now,
     ) -> Option<(Vec<(KeyId, PlaceId)>, Waiter)> {
         let places = self.forget_places(request)?;
         let mut waiter = None;
         for (_, place) in &places {
+            self.count_top_wait(*place, now.mono_ms);
             waiter = self.remove_one(*place).or(waiter);
         }
         Some((places, waiter?))

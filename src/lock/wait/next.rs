@@ -66,9 +66,9 @@ impl Waiters {
             }
             let places = self.places_count(request);
             self.passed.add(places, cx.now);
-            let waiter = self.vacate(place, cx.now);
+            let waiter = self.vacate(place, is_over, cx.now);
             match is_over {
-                true => self.time_out(waiter.as_ref(), cx),
+                true => Waiters::time_out(waiter.as_ref(), cx),
                 false => self.ticket_stats.tickets_unheard += 1,
             }
         }

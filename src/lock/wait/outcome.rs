@@ -1,9 +1,10 @@
 //! The ends of waits: each is counted, and told to the client.
 
 use crate::lock::effect::{Cx, Effect, Outcome};
-use crate::lock::wait::request::Waiter;
+use crate::lock::wait::place::{At, Kept, Place, TimedOut};
+use crate::lock::wait::request::{PlaceId, Waiter};
 use crate::lock::wait::waiters::Waiters;
-use crate::lock::{KeyRef, LockError, Now};
+use crate::lock::{KeyRef, LockError, Mode, Now};
 
 impl Waiters {
     /// Counts a new waiter. The older requests that it replaces, which have left their queues, end.
@@ -39,14 +40,60 @@ impl Waiters {
         }
     }
 
-    /// Ends a request whose wait has run out: a parked client is answered nil.
-    pub(crate) fn time_out(&mut self, waiter: Option<&Waiter>, cx: &mut Cx<'_>) {
-        let Some(waiter) = waiter else { return };
-        match waiter.ticket.is_some() {
-            true => self.ticket_stats.tickets_timed_out += 1,
-            false => self.stats.waits_timed_out += 1,
+    /// Ends a request whose `BLOCK` has run out: a parked client is answered nil. It is counted when its place goes:
+    /// see [`Waiters::count_kept`].
+    pub(crate) fn time_out(waiter: Option<&Waiter>, cx: &mut Cx<'_>) {
+        if let Some(waiter) = waiter {
+            cx.answer(waiter, Outcome::Nil);
         }
-        cx.answer(waiter, Outcome::Nil);
+    }
+
+    /// Counts the wait of a kept place that goes: its owner has not asked again in time.
+    pub(super) fn count_kept(&mut self, kept: &Kept) {
+        match kept.timed_out.map(|one| one.is_ticket) {
+            Some(true) => self.ticket_stats.tickets_timed_out += 1,
+            Some(false) => self.stats.waits_timed_out += 1,
+            None => {}
+        }
+    }
+
+    /// The owner of this place asks at this moment, perhaps again, before or after the `BLOCK` of its former request
+    /// ran out. Returns the moment of its arrival, since which it waits.
+    pub(super) fn continues(&mut self, place: Option<PlaceId>, asks_ms: u64) -> u64 {
+        let Some(place) = place else { return asks_ms };
+        self.count_top_wait(place, asks_ms);
+        self.places.set_counted(place, asks_ms);
+        let since_ms = self.places.get(place).map(Place::since_ms);
+        match self.take_timed_out(place).map(|one| one.is_ticket) {
+            Some(true) => self.ticket_stats.tickets_taken_over += 1,
+            Some(false) => self.stats.waits_taken_over += 1,
+            None => {}
+        }
+        since_ms.unwrap_or(asks_ms)
+    }
+
+    /// The owner asks again, and is granted its request at once. If the `BLOCK` of its former request for this mode ran
+    /// out, that wait ends with this grant.
+    pub(crate) fn granted_at_once(&mut self, key: KeyRef<'_>, owner: &[u8], mode: Mode, now: Now) {
+        let Some(place) = self.places.of(key, owner) else {
+            return;
+        };
+        let kept = self.places.get(place).and_then(Place::kept);
+        let Some((since_ms, timed_out)) = kept.and_then(|at| Some((at.since_ms, at.timed_out?)))
+        else {
+            return;
+        };
+        if timed_out.mode == mode {
+            self.take_timed_out(place);
+            self.count_granted(now.mono_ms.saturating_sub(since_ms), timed_out.is_ticket);
+        }
+    }
+
+    fn take_timed_out(&mut self, place: PlaceId) -> Option<TimedOut> {
+        match &mut self.places.slot_mut(place.slot)?.at {
+            At::Empty(kept) => kept.timed_out.take(),
+            At::Live(_) => None,
+        }
     }
 
     /// Answers this error to requests that have left their queues.
@@ -68,7 +115,11 @@ impl Waiters {
     /// Counts the wait of a request that was granted.
     pub(crate) fn count_wait(&mut self, waiter: &Waiter, now: Now) {
         let waited = now.mono_ms.saturating_sub(waiter.since_ms);
-        if waiter.ticket.is_some() {
+        self.count_granted(waited, waiter.ticket.is_some());
+    }
+
+    fn count_granted(&mut self, waited: u64, is_ticket: bool) {
+        if is_ticket {
             self.ticket_stats.tickets_granted += 1;
             self.ticket_waits.record(waited);
             return;
@@ -78,16 +129,17 @@ impl Waiters {
         self.stats.wait_ms_max = self.stats.wait_ms_max.max(waited);
     }
 
-    /// Counts a wait that has ended for the name of its key.
-    pub(crate) fn count_top_wait(&mut self, key: KeyRef<'_>, waiter: &Waiter, now: Now) {
-        if let Some(top) = &mut self.top {
-            top.add_wait(key, now.mono_ms.saturating_sub(waiter.since_ms));
+    /// Counts the time of the request at this place, if there is one, for the name of the key.
+    pub(super) fn count_top_wait(&mut self, place: PlaceId, now_ms: u64) {
+        let Some(top) = &mut self.top else { return };
+        if let Some(at) = self.places.get(place).filter(|at| at.kept().is_none()) {
+            let waited_ms = (now_ms as u32).wrapping_sub(at.counted_ms);
+            top.add_wait(at.key.as_ref(), waited_ms.into());
         }
     }
 
-    /// Counts a hand-off, and the wait that it ends, for the name of the key.
-    pub(crate) fn count_top_hand_off(&mut self, key: KeyRef<'_>, waiter: &Waiter, now: Now) {
-        self.count_top_wait(key, waiter, now);
+    /// Counts a hand-off for the name of the key.
+    pub(crate) fn count_top_hand_off(&mut self, key: KeyRef<'_>) {
         if let Some(top) = &mut self.top {
             top.add_hand_off(key);
         }

@@ -4,7 +4,7 @@
 
 use crate::lock::wait::arena::Slot;
 use crate::lock::wait::request::{Seq, Waiter};
-use crate::lock::KeyId;
+use crate::lock::{KeyId, Mode, Now};
 
 /// Neighbours in a list.
 #[derive(Debug, Default, Clone, Copy)]
@@ -25,19 +25,65 @@ pub(super) struct Place {
     pub of_owner: Links,
     /// The position in the heap of deadlines, from 1.
     pub in_heap: u32,
-    /// Whether a grant has passed this empty place.
-    pub is_passed: bool,
+    /// For `LOCK.TOP`: up to when the time of its request is counted, in milliseconds of the monotonic clock modulo
+    /// 2^32: requests that are not replaced for 50 days are counted too low.
+    pub counted_ms: u32,
 }
 
 #[derive(Debug)]
 pub(super) enum At {
     Live(Waiter),
-    /// Kept for its owner until this moment, in milliseconds of the monotonic clock.
-    Empty(u64),
+    Empty(Kept),
+}
+
+/// What is known of an empty place. Its moments are milliseconds of the monotonic clock.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Kept {
+    /// It is kept for its owner until then.
+    pub until_ms: u64,
+    /// The arrival of its owner: the wait of an owner that returns has lasted since then.
+    pub since_ms: u64,
+    /// Whether a grant has passed it.
+    pub is_passed: bool,
+    /// Set if `BLOCK` of its last request ran out: whether that is a time-out is known when the place goes.
+    pub timed_out: Option<TimedOut>,
+}
+
+/// A request whose `BLOCK` ran out, and that is in no counter of ends yet.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct TimedOut {
+    pub mode: Mode,
+    pub is_ticket: bool,
+}
+
+impl Kept {
+    /// The place of this request, which leaves it now.
+    pub fn of(waiter: &Waiter, now: Now, grace_ms: u64) -> Kept {
+        Kept {
+            until_ms: now.mono_ms.saturating_add(grace_ms),
+            since_ms: waiter.since_ms,
+            is_passed: false,
+            timed_out: None,
+        }
+    }
+}
+
+impl TimedOut {
+    /// This request.
+    pub fn of(waiter: &Waiter) -> TimedOut {
+        TimedOut {
+            mode: waiter.mode,
+            is_ticket: waiter.ticket.is_some(),
+        }
+    }
 }
 
 impl Place {
     pub fn new(seq: Seq, key: KeyId, owner: &[u8], at: At) -> Place {
+        let counted_ms = match &at {
+            At::Live(waiter) => waiter.since_ms as u32,
+            At::Empty(_) => 0,
+        };
         Place {
             seq,
             key,
@@ -46,7 +92,7 @@ impl Place {
             in_queue: Links::default(),
             of_owner: Links::default(),
             in_heap: 0,
-            is_passed: false,
+            counted_ms,
         }
     }
 
@@ -57,11 +103,32 @@ impl Place {
         }
     }
 
+    /// `None` while a request waits here.
+    pub fn kept(&self) -> Option<&Kept> {
+        match &self.at {
+            At::Live(_) => None,
+            At::Empty(kept) => Some(kept),
+        }
+    }
+
+    /// Whether a grant has passed this empty place.
+    pub fn is_passed(&self) -> bool {
+        self.kept().is_some_and(|kept| kept.is_passed)
+    }
+
+    /// The arrival of its owner.
+    pub fn since_ms(&self) -> u64 {
+        match &self.at {
+            At::Live(waiter) => waiter.since_ms,
+            At::Empty(kept) => kept.since_ms,
+        }
+    }
+
     /// The next deadline in milliseconds of the monotonic clock: the end of the wait, or of the grace time.
     pub fn due(&self) -> Option<u64> {
         match &self.at {
             At::Live(waiter) => waiter.deadline_ms(),
-            At::Empty(until_ms) => Some(*until_ms),
+            At::Empty(kept) => Some(kept.until_ms),
         }
     }
 }

@@ -72,6 +72,13 @@ impl Places {
         self.arena.iter().filter_map(Place::waiter)
     }
 
+    /// Requests whose `BLOCK` ran out and whose place is kept: parked ones, or tickets. O(N) in the places.
+    pub fn timed_out(&self, is_ticket: bool) -> usize {
+        let kept = self.arena.iter().filter_map(Place::kept);
+        let timed_out = kept.filter_map(|kept| kept.timed_out);
+        timed_out.filter(|one| one.is_ticket == is_ticket).count()
+    }
+
     pub(super) fn slot(&self, slot: Slot) -> Option<&Place> {
         self.arena.get(slot)
     }
@@ -169,6 +176,13 @@ impl Places {
         let rehash = |slot| hash_at_key(arena, secret, slot);
         self.by_owner_at.remove(rehash(id.slot), id.slot, rehash);
         self.arena.remove(id.slot)?.at.into_waiter()
+    }
+
+    /// For `LOCK.TOP`: the time of the request at this place is counted up to this moment.
+    pub(super) fn set_counted(&mut self, id: PlaceId, ms: u64) {
+        if let Some(place) = self.arena.get_mut(id.slot) {
+            place.counted_ms = ms as u32;
+        }
     }
 
     /// Puts a request at a place, or none until a moment. Returns the request that was there.

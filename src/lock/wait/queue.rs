@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use crate::lock::wait::arena::Slot;
-use crate::lock::wait::place::{At, Links};
+use crate::lock::wait::place::{At, Kept, Links};
 use crate::lock::wait::places::Places;
 use crate::lock::wait::request::{PlaceId, Seq, Waiter};
 use crate::lock::KeyId;
@@ -155,7 +155,7 @@ impl Queue {
         id: PlaceId,
         waiter: Waiter,
     ) -> Option<Waiter> {
-        let is_passed = places.get(id)?.is_passed;
+        let is_passed = places.get(id)?.is_passed();
         self.count(&waiter);
         let old = places.set(id, At::Live(waiter));
         self.discount(old.as_ref());
@@ -166,23 +166,23 @@ impl Queue {
         old
     }
 
-    /// Empties a live place and keeps it until `until_ms`. Returns the request that was parked there.
-    pub(crate) fn vacate(
+    /// Empties a live place and keeps it. Returns the request that was parked there.
+    pub(super) fn vacate(
         &mut self,
         places: &mut Places,
         id: PlaceId,
-        until_ms: u64,
+        kept: Kept,
     ) -> Option<Waiter> {
         // A place that is empty already keeps its own deadline.
         places.waiter(id)?;
-        let waiter = places.set(id, At::Empty(until_ms));
+        let waiter = places.set(id, At::Empty(kept));
         self.discount(waiter.as_ref());
         waiter
     }
 
     /// Removes a place, live or empty.
     pub(crate) fn remove(&mut self, places: &mut Places, id: PlaceId) -> Option<Waiter> {
-        match places.get(id)?.is_passed {
+        match places.get(id)?.is_passed() {
             true => self.passed.unlink(places, id.slot),
             false => self.unlink(places, id),
         }
@@ -191,19 +191,18 @@ impl Queue {
         waiter
     }
 
-    /// Recreates an empty place, whose grant was undone, until `until_ms`. Returns false when the owner has another
-    /// place by now.
-    pub(crate) fn restore(
+    /// Recreates an empty place, whose grant was undone. Returns false when the owner has another place by now.
+    pub(super) fn restore(
         &mut self,
         places: &mut Places,
         (seq, key): (Seq, KeyId),
         owner: &[u8],
-        until_ms: u64,
+        kept: Kept,
     ) -> bool {
         if places.of(key.as_ref(), owner).is_some() {
             return false;
         }
-        let id = places.insert(seq, key, owner, At::Empty(until_ms));
+        let id = places.insert(seq, key, owner, At::Empty(kept));
         self.pass(places, id.slot);
         true
     }
@@ -223,8 +222,8 @@ impl Queue {
 
     fn pass(&mut self, places: &mut Places, slot: Slot) {
         self.passed.link(places, slot, None);
-        if let Some(place) = places.slot_mut(slot) {
-            place.is_passed = true;
+        if let Some(At::Empty(kept)) = places.slot_mut(slot).map(|place| &mut place.at) {
+            kept.is_passed = true;
         }
     }
 
@@ -237,9 +236,6 @@ impl Queue {
             .map(|(_, slot)| *slot);
         self.early.insert(id.seq, id.slot);
         self.list.link(places, id.slot, before);
-        if let Some(place) = places.slot_mut(id.slot) {
-            place.is_passed = false;
-        }
     }
 
     fn unlink(&mut self, places: &mut Places, id: PlaceId) {
@@ -326,7 +322,8 @@ mod tests {
         }
 
         fn vacate(&mut self, place: usize) {
-            self.queue.vacate(&mut self.places, self.ids[place - 1], 0);
+            let kept = Kept::of(&waiter(0), NOW, 0);
+            self.queue.vacate(&mut self.places, self.ids[place - 1], kept);
         }
 
         fn occupy(&mut self, place: usize, id: u64) -> Option<Waiter> {
@@ -399,8 +396,9 @@ mod tests {
         let QueueWithPlaces {
             queue: of, places, ..
         } = &mut queue;
-        assert!(of.restore(places, at(1), b"a", 0));
-        assert!(!of.restore(places, at(1), b"b", 0));
+        let kept = Kept::of(&waiter(1), NOW, 0);
+        assert!(of.restore(places, at(1), b"a", kept));
+        assert!(!of.restore(places, at(1), b"b", kept));
         queue.ids[0] = queue.places.of(at(1).1.as_ref(), b"a").unwrap();
         assert_eq!(queue.first_live(), Some(2));
         queue.occupy(1, 20);

@@ -13,6 +13,7 @@ use crate::lock::table::give_back;
 use crate::lock::top_names::TopNames;
 use crate::lock::wait::index::WaitedKey;
 use crate::lock::wait::passed::Passed;
+use crate::lock::wait::place::{Kept, TimedOut};
 use crate::lock::wait::places::Places;
 use crate::lock::wait::queue::QueueView;
 use crate::lock::wait::request::PlaceId;
@@ -164,6 +165,11 @@ impl Waiters {
         self.places.len() - self.places.live()
     }
 
+    /// Parked requests, or tickets, whose `BLOCK` ran out and whose place is kept: they are in no counter of ends yet.
+    pub fn timed_out(&self, is_ticket: bool) -> usize {
+        self.places.timed_out(is_ticket)
+    }
+
     /// The queue of a key.
     pub fn queue(&self, key: KeyRef<'_>) -> Option<QueueView<'_>> {
         let queue = &self.waited.get(&key)?.queue;
@@ -202,17 +208,18 @@ impl Waiters {
         self.count_waiter(is_ticket, old.as_slice(), cx);
     }
 
-    /// Takes a place in one queue: the owner's, or a new one at the end. Returns the key, the place and the request
-    /// that was parked there before.
+    /// Takes a place in one queue: the owner's, where its wait continues, or a new one at the end. Returns the key, the
+    /// place and the request that was parked there before.
     pub(crate) fn join(
         &mut self,
         key: KeyRef<'_>,
         owner: &[u8],
-        waiter: Waiter,
+        mut waiter: Waiter,
     ) -> (KeyId, PlaceId, Option<Waiter>) {
         let id = self.id_of(key);
         let mode = waiter.mode;
         let place = self.places.of(key, owner);
+        waiter.since_ms = self.continues(place, waiter.since_ms);
         let (places, waited) = (&mut self.places, self.waited.entry(id.clone()).or_default());
         waited.forget_heard(&waiter);
         let (place, old) = match place {
@@ -239,7 +246,15 @@ impl Waiters {
     }
 
     /// As [`Waiters::park`], at the head of the queue. A former place of its owner is given up.
-    pub fn park_first(&mut self, key: KeyRef<'_>, owner: &[u8], waiter: Waiter, cx: &mut Cx<'_>) {
+    pub fn park_first(
+        &mut self,
+        key: KeyRef<'_>,
+        owner: &[u8],
+        mut waiter: Waiter,
+        cx: &mut Cx<'_>,
+    ) {
+        let asked_ms = waiter.since_ms;
+        waiter.since_ms = self.continues(self.places.of(key, owner), asked_ms);
         let older = self.withdraw(key, owner);
         let id = self.id_of(key);
         self.firsts += 1;
@@ -248,6 +263,7 @@ impl Waiters {
         let (places, waited) = (&mut self.places, self.waited.entry(id.clone()).or_default());
         waited.forget_heard(&waiter);
         let place = waited.queue.push_front(places, (seq, id), owner, waiter);
+        places.set_counted(place, asked_ms);
         waited.search_places.set_mode(place, mode);
         self.waits(place);
         self.places.enter(request, place);
@@ -300,7 +316,8 @@ impl Waiters {
     }
 
     /// Takes a granted request off its place.
-    pub fn take(&mut self, place: PlaceId) -> Option<(Rc<[u8]>, Waiter)> {
+    pub fn take(&mut self, place: PlaceId, now: Now) -> Option<(Rc<[u8]>, Waiter)> {
+        self.count_top_wait(place, now.mono_ms);
         let owner = (&*self.places.get(place)?.owner).into();
         Some((owner, self.remove(place)?))
     }
@@ -310,7 +327,7 @@ impl Waiters {
     pub fn leave(&mut self, waiter: WaiterId, now: Now) -> bool {
         let place = self.places.of_request(waiter);
         place.is_some_and(|place| {
-            self.end_at(place, |waiters| waiters.vacate(place, now))
+            self.end_at(place, |waiters| waiters.vacate(place, false, now))
                 .is_some()
         })
     }
@@ -376,19 +393,28 @@ impl Waiters {
         parked
     }
 
-    /// Returns the place to an owner whose grant was undone, for the grace time.
-    pub fn restore(&mut self, key: &KeyId, owner: &[u8], seq: Seq, now: Now) {
+    /// Returns the place to an owner whose grant was undone, for the grace time. `since_ms`: its arrival.
+    pub fn restore(
+        &mut self,
+        key: &KeyId,
+        owner: &[u8],
+        (seq, since_ms): (Seq, u64),
+        now: Now,
+    ) {
         if self.grace.ms == 0 || self.kept_places() >= self.grace.max_places {
             return;
         }
-        let until = now.mono_ms.saturating_add(self.grace.ms);
+        let kept = Kept {
+            until_ms: now.mono_ms.saturating_add(self.grace.ms),
+            since_ms,
+            is_passed: false,
+            timed_out: None,
+        };
         let (places, waited) = (
             &mut self.places,
             self.waited.entry(key.clone()).or_default(),
         );
-        waited
-            .queue
-            .restore(places, (seq, key.clone()), owner, until);
+        waited.queue.restore(places, (seq, key.clone()), owner, kept);
     }
 
     /// Gives up every kept place.
@@ -398,32 +424,34 @@ impl Waiters {
         }
     }
 
-    /// A request leaves its places (one for each of its keys), which are kept for its owner.
-    pub(super) fn vacate(&mut self, place: PlaceId, now: Now) -> Option<Waiter> {
+    /// A request leaves its places (one for each of its keys), which are kept for its owner. One whose `BLOCK` ran out
+    /// is counted when its first place goes.
+    pub(super) fn vacate(&mut self, place: PlaceId, timed_out: bool, now: Now) -> Option<Waiter> {
         let Some(places) = self.take_places(place) else {
-            return self.vacate_one(place, now);
+            return self.vacate_one(place, timed_out, now);
         };
         let mut waiter = None;
         for (key, place) in places {
-            waiter = self.vacate_one(place, now).or(waiter);
+            let timed_out = timed_out && waiter.is_none();
+            waiter = self.vacate_one(place, timed_out, now).or(waiter);
             self.schedule_settle(key.as_ref());
         }
         waiter
     }
 
-    fn vacate_one(&mut self, place: PlaceId, now: Now) -> Option<Waiter> {
-        let until = now.mono_ms.saturating_add(self.grace.ms);
+    fn vacate_one(&mut self, place: PlaceId, timed_out: bool, now: Now) -> Option<Waiter> {
         let key = self.key_of(place)?;
-        if self.places.waiter(place).is_some() {
-            self.waits_no_more(place);
-        }
+        let waiter = self.places.waiter(place)?;
+        let kept = Kept {
+            timed_out: timed_out.then(|| TimedOut::of(waiter)),
+            ..Kept::of(waiter, now, self.grace.ms)
+        };
+        self.count_top_wait(place, now.mono_ms);
+        self.waits_no_more(place);
         let waited = self.waited.get_mut(&key)?;
-        let left = waited.queue.vacate(&mut self.places, place, until);
+        let left = waited.queue.vacate(&mut self.places, place, kept);
         if self.grace.ms == 0 || self.kept_places() > self.grace.max_places {
             self.remove_one(place);
-        }
-        if let Some(waiter) = &left {
-            self.count_top_wait(key.as_ref(), waiter, now);
         }
         self.forget_idle_lease(&key);
         left
@@ -444,8 +472,9 @@ impl Waiters {
 
     pub(crate) fn remove_one(&mut self, place: PlaceId) -> Option<Waiter> {
         let key = self.key_of(place)?;
-        if self.places.waiter(place).is_some() {
-            self.waits_no_more(place);
+        match self.places.get(place)?.kept().copied() {
+            None => self.waits_no_more(place),
+            Some(kept) => self.count_kept(&kept),
         }
         let waited = self.waited.get_mut(&key)?;
         let waiter = waited.queue.remove(&mut self.places, place);

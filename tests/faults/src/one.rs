@@ -72,6 +72,7 @@ pub fn ticket_counters(server: &TestServer) -> TicketCounters {
         taken_over: of("_taken_over"),
         failed: of("_failed"),
         unheard: of("_unheard"),
+        kept: of("_kept"),
         waiting: of(""),
     }
 }

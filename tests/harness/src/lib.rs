@@ -387,6 +387,11 @@ impl TestServer {
             .contains("valkey_version:")
     }
 
+    /// Waits until a field of `INFO lock` has this value: a wait counts as timed out when its place goes.
+    pub fn wait_for_stat(&self, name: &str, value: u64) {
+        wait_for(&format!("{name} {value}"), || self.stat(name) == value);
+    }
+
     /// The sums that hold whenever no command is running, see `src/lock/stats.rs`.
     pub fn check_counters(&self) {
         let counters = self.counters();
@@ -401,13 +406,19 @@ impl TestServer {
             counters_of_semaphores_and_latches(&info)?;
         }
         let s = |name: &str| stat_in(&info, name);
+        // Another build of the module may not have them yet.
+        let kept = |name: &str| match info.contains(&format!("lock_{name}:")) {
+            true => s(name),
+            false => 0,
+        };
         let ended_waits = s("waits_granted")
             + s("waits_timed_out")
             + s("waits_unblocked")
             + s("waits_disconnected")
             + s("waits_taken_over")
             + s("waits_withdrawn")
-            + s("waits_failed");
+            + s("waits_failed")
+            + kept("waits_kept");
         if s("waits_parked") != ended_waits + s("waiters") {
             return Err(format!("waits do not add up:\n{info}"));
         }
@@ -443,6 +454,7 @@ impl TestServer {
                 + s("tickets_taken_over")
                 + s("tickets_failed")
                 + s("tickets_unheard")
+                + kept("tickets_kept")
         };
         if info.contains("lock_tickets:") && s("tickets_queued") != ended_tickets() + s("tickets") {
             return Err(format!("tickets do not add up:\n{info}"));
@@ -509,7 +521,12 @@ impl Drop for TestServer {
 
 /// The same two sums of semaphores, and the one of latches.
 fn counters_of_semaphores_and_latches(info: &str) -> Result<(), String> {
-    let sum = |names: &[&str]| -> u64 { names.iter().map(|name| stat_in(info, name)).sum() };
+    // Another build of the module may not have it yet.
+    let is_there = |name: &&&str| **name != "sem_waits_kept" || info.contains("lock_sem_waits_kept:");
+    let sum = |names: &[&str]| -> u64 {
+        let names = names.iter().filter(is_there);
+        names.map(|name| stat_in(info, name)).sum()
+    };
     let permits = [
         "sem_grants_released",
         "sem_grants_session_ended",
@@ -527,6 +544,7 @@ fn counters_of_semaphores_and_latches(info: &str) -> Result<(), String> {
         "sem_waits_taken_over",
         "sem_waits_withdrawn",
         "sem_waits_failed",
+        "sem_waits_kept",
         "sem_waiters",
     ];
     let of_latches = [

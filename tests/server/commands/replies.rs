@@ -581,8 +581,8 @@ fn a_session_wait_that_ends_gets_nil() {
     let (mut c, mut c3) = (server.conn(), server.conn3());
     c.line("LOCK.ACQUIRE k o");
     assert_eq!(wire(&mut c, "LOCK.ACQUIRE k p BLOCK 1"), "$-1\r\n");
-    assert_eq!(wire(&mut c3, "LOCK.ACQUIRE k p BLOCK 1"), "_\r\n");
-    assert_eq!(server.stat("waits_timed_out"), 2);
+    assert_eq!(wire(&mut c3, "LOCK.ACQUIRE k q BLOCK 1"), "_\r\n");
+    server.wait_for_stat("waits_timed_out", 2);
 }
 
 #[test]

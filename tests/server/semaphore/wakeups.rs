@@ -209,7 +209,7 @@ fn a_bounded_wait() {
     let mut scene = Scene::new();
     let mut carol = scene.server.conn();
     assert!(carol.line("SEM.ACQUIRE k carol BLOCK 30").is_nil());
-    assert_eq!(scene.server.stat("sem_waits_timed_out"), 1);
+    scene.server.wait_for_stat("sem_waits_timed_out", 1);
     scene.run(&["SEM.RELEASE k alice"]);
     scene.assert_bob_is_granted();
 }

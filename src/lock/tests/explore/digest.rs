@@ -27,10 +27,14 @@ use crate::lock::tests::sim::CONNS;
 pub const BEGIN_MS: u64 = 5_000_000_000;
 
 /// Fields that no decision depends on, by their structures.
-const DROPPED: [(&str, &[&str]); 13] = [
+const DROPPED: [(&str, &[&str]); 17] = [
     ("Locks", &["last_waiter_id"]),
     ("Waiters", &["last_seq", "firsts", "top"]),
     ("Waiter", &["since_ms"]),
+    ("Kept", &["since_ms", "timed_out"]),
+    ("GrantInFlight", &["since_ms"]),
+    ("PermitInFlight", &["since_ms"]),
+    ("Place", &["timed_out", "counted_ms"]),
     ("Sessions", &["last"]),
     ("TrackedGrant", &["since_ms", "client"]),
     ("TrackedGrants", &["hand"]),

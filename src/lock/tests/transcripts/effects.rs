@@ -211,6 +211,8 @@ impl Session {
         });
         let tickets = locks.ticket_fields().into_iter();
         let tickets = tickets.map(|(name, value)| (name.to_string(), value));
+        let oldest = locks.oldest_waits(self.sim.now).into_iter();
+        let tickets = tickets.chain(oldest.map(|(name, value)| (name.to_string(), value)));
         let fields: Vec<_> = of_locks.chain(of_kinds).chain(tickets).collect();
         let value = |name: &&str| fields.iter().find(|field| field.0 == *name).unwrap().1;
         let values = names.iter().map(|name| format!("{name}={}", value(name)));

@@ -5,6 +5,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::lock::wait::place::Kept;
 use crate::lock::Now;
 
 const NOW: Now = Now {
@@ -101,7 +102,9 @@ impl Both {
             }
             Step::Empty(k, o, until) => {
                 if let Some(old) = self.take((k, o)) {
-                    self.places.set(old.id, At::Empty(until));
+                    let waiter = Waiter::new(WaiterId(0), 0, None, NOW);
+                    self.places
+                        .set(old.id, At::Empty(Kept::of(&waiter, NOW, until)));
                     self.expected.push(Expected {
                         request: None,
                         due: Some(until),

@@ -24,6 +24,7 @@ fn sum(counters: &TicketCounters) -> Option<String> {
         counters.taken_over,
         counters.failed,
         counters.unheard,
+        counters.kept,
     ];
     let ended: u64 = ends.iter().sum();
     let is_right = counters.queued == ended + counters.waiting && counters.waiting == 0;
@@ -44,13 +45,15 @@ fn known(counters: &TicketCounters, history: &History) -> Option<String> {
     let (late, at_latches) = (late.count() as u64, at_latches.count() as u64);
     let queued = asks(|ask| ask.answer == Answer::Queued);
     let lost = asks(|ask| ask.answer == Answer::Lost);
+    // A ticket whose `BLOCK` ran out ends by a newer request, or by its grant, if its owner asks again soon.
+    let granted = words(|word| matches!(word, Word::Granted(_)));
+    let ran_out = counters.timed_out + counters.taken_over + counters.kept;
+    let ran_out = ran_out + counters.granted.saturating_sub(granted);
     let wrong = match () {
         () if counters.queued < queued + late => "fewer tickets than QUEUED",
         () if counters.queued > queued + lost + at_latches => "more tickets than QUEUED",
-        () if counters.granted < words(|word| matches!(word, Word::Granted(_))) => {
-            "fewer grants than messages"
-        }
-        () if counters.timed_out < words(|word| *word == Word::Timeout) + late => {
+        () if counters.granted < granted => "fewer grants than messages",
+        () if ran_out < words(|word| *word == Word::Timeout) + late => {
             "fewer time-outs than messages"
         }
         () if counters.failed < words(|word| matches!(word, Word::Failed(_))) => {

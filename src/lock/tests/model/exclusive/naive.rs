@@ -65,7 +65,7 @@ pub struct Request {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Place {
+pub(super) struct Place {
     key: Key,
     owner: Owner,
     /// The number of its arrival.
@@ -73,6 +73,8 @@ struct Place {
     /// `None`: kept for its owner until `kept_until_ms`.
     request: Option<Request>,
     kept_until_ms: u64,
+    /// It was left by a ticket whose wait ran out, which is not counted yet.
+    timed_out: bool,
 }
 
 /// A grant whose reply has not been delivered.
@@ -185,9 +187,9 @@ impl Model {
     pub fn alarm(&mut self, only_urgent: bool) {
         while let Some(index) = self.next_due() {
             let place = self.places.remove(index);
-            if let Some(request) = place.request {
-                self.time_out(request);
-                self.keep(place);
+            match place.request {
+                Some(request) => self.time_out(place, request),
+                None => self.give_up(place),
             }
         }
         self.end_of_tick();
@@ -275,6 +277,7 @@ impl Model {
                 arrival,
                 request: None,
                 kept_until_ms: 0,
+                timed_out: false,
             });
         }
     }
@@ -344,12 +347,14 @@ impl Model {
             self.end_window(key);
             self.fail_all(key, "DRAINED");
         }
-        self.places.clear();
+        let places = std::mem::take(&mut self.places);
+        places.into_iter().for_each(|place| self.give_up(place));
     }
 
     /// The server has unblocked the parked clients; tickets fail. Nothing is undone, nothing is bound.
     pub fn change_role(&mut self) {
         for place in std::mem::take(&mut self.places) {
+            self.give_up(place);
             if let Some(request) = place.request.filter(|request| request.ticket.is_some()) {
                 self.fail(request, "UNBLOCKED");
             }
@@ -468,8 +473,7 @@ impl Model {
             }
             self.places.remove(first);
             if is_over {
-                self.time_out(request);
-                self.keep(place);
+                self.time_out(place, request);
                 continue;
             }
             self.grant(key, place.owner, (request.conn, request.terms));
@@ -494,7 +498,7 @@ impl Model {
     fn keep(&mut self, mut place: Place) {
         let grace = self.settings.grace;
         if grace.ms == 0 || self.kept_places() >= grace.max_places {
-            return;
+            return self.give_up(place);
         }
         place.request = None;
         place.kept_until_ms = self.mono_ms + grace.ms;
@@ -502,11 +506,19 @@ impl Model {
         self.places.sort_by_key(|place| place.arrival);
     }
 
+    /// A place goes: a ticket whose wait ran out there has not been continued in time.
+    fn give_up(&mut self, place: Place) {
+        self.ends.timed_out += u64::from(place.timed_out);
+    }
+
     fn fail_all(&mut self, key: Key, error: &'static str) {
         for place in std::mem::take(&mut self.places) {
             if place.key != key {
                 self.places.push(place);
-            } else if let Some(request) = place.request {
+                continue;
+            }
+            self.give_up(place);
+            if let Some(request) = place.request {
                 self.fail(request, error);
             }
         }

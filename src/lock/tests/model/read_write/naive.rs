@@ -32,6 +32,8 @@ struct Place {
     kept_until_ms: u64,
     /// The order of the queue.
     rank: i64,
+    /// The mode of the ticket that left it when its wait ran out, and that is not counted yet.
+    timed_out: Option<Mode>,
 }
 
 /// A grant in flight.
@@ -147,13 +149,18 @@ impl Naive {
         if self.is_holder(owner) && is_compatible {
             self.claim(owner);
             self.grant(owner, mode, lease_ms, once);
+            self.granted_at_once(owner, mode);
             self.take_over(owner, mode);
             return Reply::Granted;
         }
         if is_compatible && self.queue().is_empty() {
             self.claim(owner);
             self.grant(owner, mode, lease_ms, once);
-            self.places.retain(|place| place.owner != owner);
+            self.granted_at_once(owner, mode);
+            if let Some(at) = self.places.iter().position(|place| place.owner == owner) {
+                let place = self.places.remove(at);
+                self.give_up(&place);
+            }
             return Reply::Granted;
         }
         if wait.is_none() {
@@ -199,14 +206,16 @@ impl Naive {
                 self.arrivals
             }
         };
-        if let Some(older) = former.and_then(|former| former.request) {
-            self.taken_over(&older);
+        if let Some(former) = former {
+            self.ends.taken_over += u64::from(former.timed_out.is_some());
+            former.request.iter().for_each(|older| self.taken_over(older));
         }
         self.places.push(Place {
             owner: owner.into(),
             request: Some(request),
             kept_until_ms: 0,
             rank,
+            timed_out: None,
         });
     }
 
@@ -294,9 +303,15 @@ impl Naive {
         let mut place = self.places.remove(at);
         place.request = None;
         place.kept_until_ms = self.mono_ms + self.grace_ms;
-        if self.grace_ms > 0 {
-            self.places.push(place);
+        match self.grace_ms > 0 {
+            true => self.places.push(place),
+            false => self.give_up(&place),
         }
+    }
+
+    /// A place goes: a ticket whose wait ran out there has not been continued in time.
+    fn give_up(&mut self, place: &Place) {
+        self.ends.timed_out += u64::from(place.timed_out.is_some());
     }
 
     /// Which hold is meant; an error when that is not clear.
@@ -338,7 +353,9 @@ impl Naive {
         if mode.is_some() && waits_for != mode {
             return;
         }
-        if let Some(request) = self.places.remove(at).request {
+        let place = self.places.remove(at);
+        self.give_up(&place);
+        if let Some(request) = place.request {
             self.withdrawn(&request);
         }
     }
@@ -358,6 +375,7 @@ impl Naive {
     pub fn break_lock(&mut self, purge: bool) -> Reply {
         if purge {
             for place in std::mem::take(&mut self.places) {
+                self.give_up(&place);
                 place
                     .request
                     .iter()
@@ -415,10 +433,12 @@ impl Naive {
             match &place.request {
                 Some(request) if request.until_ms.is_some_and(|end| end <= self.mono_ms) => {
                     let request = request.clone();
-                    self.timed_out(&request);
-                    self.vacate(at);
+                    self.time_out(at, &request);
                 }
-                None if place.kept_until_ms <= self.mono_ms => drop(self.places.remove(at)),
+                None if place.kept_until_ms <= self.mono_ms => {
+                    let place = self.places.remove(at);
+                    self.give_up(&place);
+                }
                 _ => {}
             }
         }
@@ -440,6 +460,7 @@ impl Naive {
                         request: None,
                         kept_until_ms: self.mono_ms + self.grace_ms,
                         rank: undo.rank,
+                        timed_out: None,
                     });
                 }
             }

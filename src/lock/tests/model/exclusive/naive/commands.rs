@@ -70,7 +70,10 @@ impl Model {
         }
         self.claim(key, owner);
         self.grant(key, owner, (conn, terms));
-        self.places.retain(|p| (p.key, p.owner) != (key, owner));
+        let own = |place: &Place| (place.key, place.owner) == (key, owner);
+        if let Some(at) = self.places.iter().position(own) {
+            self.ends.granted += u64::from(self.places.remove(at).timed_out);
+        }
         Reply::Granted
     }
 
@@ -172,6 +175,7 @@ impl Model {
         match places.find(|place| (place.key, place.owner) == (key, owner)) {
             Some(place) => {
                 let older = place.request.replace(request);
+                self.ends.taken_over += u64::from(std::mem::take(&mut place.timed_out));
                 self.take_over(older);
             }
             None => {
@@ -182,6 +186,7 @@ impl Model {
                     arrival: self.arrivals,
                     request: Some(request),
                     kept_until_ms: 0,
+                    timed_out: false,
                 });
             }
         }
@@ -191,8 +196,9 @@ impl Model {
     fn withdraw(&mut self, key: Key, owner: Owner) {
         let mut places = self.places.iter();
         if let Some(index) = places.position(|p| (p.key, p.owner) == (key, owner)) {
-            let request = self.places.remove(index).request;
-            self.end_withdrawn(request);
+            let place = self.places.remove(index);
+            self.give_up(place);
+            self.end_withdrawn(place.request);
         }
     }
 }

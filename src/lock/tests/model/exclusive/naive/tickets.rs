@@ -76,8 +76,7 @@ impl Model {
         while let Some((index, request)) = self.head(key) {
             if request.until_ms.is_some_and(|end| end <= self.mono_ms) {
                 let place = self.places.remove(index);
-                self.time_out(request);
-                self.keep(place);
+                self.time_out(place, request);
                 continue;
             }
             let Some(Ticket { channel, .. }) = request.ticket else {
@@ -172,9 +171,11 @@ impl Model {
         }
     }
 
-    pub(super) fn time_out(&mut self, request: Request) {
-        self.ends.timed_out += u64::from(request.ticket.is_some());
+    /// The wait of this request at this place ran out. A ticket is counted when the place goes, or its owner asks again.
+    pub(super) fn time_out(&mut self, mut place: Place, request: Request) {
         self.answer(request, Reply::Refused);
+        place.timed_out = request.ticket.is_some();
+        self.keep(place);
     }
 
     pub(super) fn fail(&mut self, request: Request, error: &'static str) {

@@ -5,7 +5,7 @@
 //! the readers behind it are asked for too. In that event only tickets on the channels that were heard are granted. A
 //! channel without a subscriber is not asked for again in the same millisecond, unless a new ticket came with it.
 
-use crate::lock::tests::model::read_write::naive::{Naive, Request};
+use crate::lock::tests::model::read_write::naive::{Naive, Place, Request};
 use crate::lock::tests::model::tickets::Ticket;
 use crate::lock::tests::model::Reply;
 use crate::lock::Mode;
@@ -105,8 +105,7 @@ impl Naive {
             if request.until_ms.is_none_or(|end| end > self.mono_ms) {
                 return Some((at, request));
             }
-            self.timed_out(&request);
-            self.vacate(at);
+            self.time_out(at, &request);
         }
         None
     }
@@ -132,9 +131,20 @@ impl Naive {
         self.answer(request, Reply::Granted);
     }
 
-    pub(super) fn timed_out(&mut self, request: &Request) {
-        self.ends.timed_out += u64::from(request.ticket.is_some());
+    /// The wait at this place ran out. A ticket is counted when the place goes, or its owner asks again.
+    pub(super) fn time_out(&mut self, at: usize, request: &Request) {
         self.answer(request, Reply::Refused);
+        self.places[at].timed_out = request.ticket.map(|_| request.mode);
+        self.vacate(at);
+    }
+
+    /// The owner asked again and was granted at once: that ends its ticket whose wait ran out.
+    pub(super) fn granted_at_once(&mut self, owner: &str, mode: Mode) {
+        let own = |place: &&mut Place| place.owner == owner && place.timed_out == Some(mode);
+        if let Some(place) = self.places.iter_mut().find(own) {
+            place.timed_out = None;
+            self.ends.granted += 1;
+        }
     }
 
     pub(super) fn broken(&mut self, request: &Request) {

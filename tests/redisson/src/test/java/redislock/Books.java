@@ -8,7 +8,14 @@ final class Books {
       List.of("released", "expired", "broken", "lost", "session_ended", "undone", "unwatched");
   private static final List<String> ENDS_OF_WAITS =
       List.of(
-          "granted", "timed_out", "unblocked", "disconnected", "taken_over", "withdrawn", "failed");
+          "granted",
+          "timed_out",
+          "unblocked",
+          "disconnected",
+          "taken_over",
+          "withdrawn",
+          "failed",
+          "kept");
 
   private Books() {}
 

@@ -7,9 +7,9 @@ final class Counters {
     private static final List<String> ENDS_OF_GRANTS =
             List.of("released", "session_ended", "expired", "broken", "lost", "undone", "unwatched");
     private static final List<String> ENDS_OF_WAITS = List.of(
-            "granted", "timed_out", "unblocked", "disconnected", "taken_over", "withdrawn", "failed");
+            "granted", "timed_out", "unblocked", "disconnected", "taken_over", "withdrawn", "failed", "kept");
     private static final List<String> ENDS_OF_TICKETS =
-            List.of("granted", "timed_out", "withdrawn", "taken_over", "failed", "unheard");
+            List.of("granted", "timed_out", "withdrawn", "taken_over", "failed", "unheard", "kept");
 
     private Counters() {}
 
