@@ -43,10 +43,10 @@ pub enum LockError {
     SiblingsLeave,
     /// The hold count would exceed 2^31-1, or 1,000 for READ.
     HoldCountOverflow,
-    /// The token stored with this lock is implausibly far ahead of the clock.
-    TokenAhead,
-    /// Redisson's token counter of this lock is implausibly far ahead of the clock.
-    CounterAhead,
+    /// The token stored with a lock is implausibly far ahead of the clock; the key, ready to be printed.
+    TokenAhead(Rc<str>),
+    /// A token counter of Redisson's is implausibly far ahead of the clock; its key, ready to be printed.
+    CounterAhead(Rc<str>),
     /// Tokens have reached 2^53: the clock is absurdly far ahead.
     TokensExhausted,
     /// No grant is safe now: the key's slot moves between nodes, or the same transaction has paused writes. The client
@@ -81,6 +81,14 @@ impl fmt::Display for LockError {
             LockError::Deadlock(keys) => {
                 write!(f, "DEADLOCK the owner would wait for itself, by way of {keys}")
             }
+            LockError::TokenAhead(key) => write!(
+                f,
+                "ERR the token stored with the lock {key} is more than a hundred years ahead of the clock, delete the key"
+            ),
+            LockError::CounterAhead(key) => write!(
+                f,
+                "ERR the token counter {key} is more than a hundred years ahead of the clock, delete the key"
+            ),
             LockError::InStartupDelay(ms) => write!(
                 f,
                 "LOCKDELAY no lock is granted for {ms} ms more after the start, see lock.startup-delay"
@@ -146,17 +154,11 @@ impl LockError {
             }
             E::Broken => "LOCKBROKEN the lock was broken and its waiters purged",
             E::HoldCountOverflow => "ERR hold count would overflow",
-            E::TokenAhead => {
-                "ERR the token stored with this lock is more than a hundred years ahead of the clock, delete the key"
-            }
-            E::CounterAhead => {
-                "ERR the redisson_lock_token counter of this lock is more than a hundred years ahead of the clock, delete it"
-            }
             E::TokensExhausted => "ERR fencing tokens are exhausted, check the server's clock",
             E::TryAgain => {
                 "TRYAGAIN the slot is being migrated or writes are paused, try again later"
             }
-            E::Deadlock(_) | E::InStartupDelay(_) => "",
+            E::Deadlock(_) | E::TokenAhead(_) | E::CounterAhead(_) | E::InStartupDelay(_) => "",
             E::Drained => "UNBLOCKED the lock module is being unloaded, ask again",
             E::Unblocked => "UNBLOCKED this server is a replica now, or the connection has closed",
             E::Moved => "MOVED the slot of the key is another node's now",

@@ -151,7 +151,7 @@ pub use state::{
 pub use stats::RedissonStats;
 pub use table::give_back;
 pub use time::{Lease, Now};
-pub use token::{Domain, Token};
+pub use token::{Domain, Token, COUNTER};
 pub use top_names::{TopList, TopName, TopOrder};
 pub use view::{Fence, View, HORIZON_DB};
 pub use wait::hearing::{Asked, Hearing};

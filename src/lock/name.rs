@@ -11,6 +11,15 @@ use indexmap::{Equivalent, IndexMap, IndexSet};
 use smallvec::SmallVec;
 
 use crate::lock::slot::PERMITS;
+/// Bytes of a name in a text.
+const NAME_LEN: usize = 64;
+
+/// A name as text for one line of the protocol: quoted, bytes other than printable ASCII escaped, a long one cut.
+pub(crate) fn quoted(name: &[u8]) -> String {
+    let shown = name.get(..NAME_LEN).unwrap_or(name);
+    let cut = if name.len() > NAME_LEN { "..." } else { "" };
+    format!("\"{}\"{cut}", shown.escape_ascii())
+}
 
 /// An owned lock name, shared by the tables: one pointer in each, and one allocation in all if the name is short.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

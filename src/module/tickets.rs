@@ -28,11 +28,14 @@ pub enum Refusal {
     NoSubscriber,
 }
 
-/// Whether a ticket with this channel may wait for this key.
+/// Whether a ticket with this channel may wait for this key. On a replica `NOTIFY` is ignored, as `BLOCK` is.
 ///
 /// # Errors
 /// A [`Refusal`], the first in their order.
 pub fn check(ctx: Ctx<'_>, key: Str<'_>, channel: Str<'_>) -> Result<(), Refusal> {
+    if ctx.is_replica() {
+        return Ok(());
+    }
     if !settings::has_tickets() {
         return Err(Refusal::Off);
     }

@@ -11,6 +11,7 @@ use crate::lock::read_write::upgrades;
 use crate::lock::request::{Acquire, Answer, Wait};
 use crate::lock::session::bindings::BoundRef;
 use crate::lock::state::MAX_HOLD_COUNT;
+use crate::lock::token::NoToken;
 use crate::lock::view::View;
 use crate::lock::wait::request::Waiter;
 use crate::lock::{Hold, KeyState, LockError, Mode, Now, OwnerId};
@@ -87,15 +88,24 @@ impl Locks {
         }
     }
 
-    /// Refuses foreign data. The token of a lock that was brought by RESTORE or COPY is recorded as handed out here,
-    /// because the key will not exist any more when the lock has been released.
+    /// Refuses foreign data, and a lock whose token is not plausible.
     pub(crate) fn check_view(&mut self, view: &View<'_>, now: Now) -> Result<(), LockError> {
-        is_a_lock(&view.state)?;
-        if let Some(token) = view.state.token() {
-            self.tokens.observe(view.domain, token, now.wall_us());
+        match self.check_layout(view, now)? {
+            true => Ok(()),
+            false => Err(self.refuse_token(view.key, NoToken::TokenAhead)),
         }
+    }
+
+    /// Refuses foreign data. The token of a lock that was brought by RESTORE or COPY is recorded as handed out here,
+    /// because the key will not exist any more when the lock has been released. Returns whether it is plausible.
+    pub(crate) fn check_layout(&mut self, view: &View<'_>, now: Now) -> Result<bool, LockError> {
+        is_a_lock(&view.state)?;
+        let is_plausible = view
+            .state
+            .token()
+            .is_none_or(|token| self.tokens.observe(view.domain, token, now.wall_us()));
         self.note_window_taken(view, now);
-        Ok(())
+        Ok(is_plausible)
     }
 
     pub(crate) fn reenter(

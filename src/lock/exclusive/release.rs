@@ -17,7 +17,7 @@ impl Locks {
         req: &Release<'_>,
         cx: &mut Cx<'_>,
     ) -> Result<Released, LockError> {
-        self.check_view(view, cx.now)?;
+        self.check_layout(view, cx.now)?;
         if let KeyState::ReadWrite(lock) = &view.state {
             if let Some(released) = self.release_shared(view, lock, req, cx)? {
                 return Ok(released);
@@ -102,7 +102,7 @@ impl Locks {
         req: Break,
         cx: &mut Cx<'_>,
     ) -> Result<bool, LockError> {
-        self.check_view(view, cx.now)?;
+        self.check_layout(view, cx.now)?;
         let hold = view
             .state
             .hold(cx.now)

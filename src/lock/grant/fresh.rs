@@ -9,6 +9,7 @@ use crate::lock::name::OwnerAt;
 use crate::lock::request::Acquire;
 use crate::lock::resource::Resource;
 use crate::lock::session::bindings::BoundRef;
+use crate::lock::token::NoToken;
 use crate::lock::view::View;
 use crate::lock::{KeyRef, KeyState, Lease, LockError, Mode, OwnerId, RwWrite, Token};
 
@@ -158,7 +159,7 @@ impl Locks {
         let minted = self
             .tokens
             .mint(view.domain, seen, counter, cx.now.wall_us());
-        let minted = self.count_implausible(minted)?;
+        let minted = minted.map_err(|why| self.refuse_token(view.key, why))?;
         cx.effects.extend(
             minted
                 .horizon
@@ -169,13 +170,10 @@ impl Locks {
         Ok(minted.token)
     }
 
-    /// Counts a refusal because of an implausible number that is stored with the lock.
-    pub(crate) fn count_implausible<T>(
-        &mut self,
-        made: Result<T, LockError>,
-    ) -> Result<T, LockError> {
-        let refused = matches!(made, Err(LockError::TokenAhead | LockError::CounterAhead));
-        self.stats.tokens_implausible += u64::from(refused);
-        made
+    /// The error of a request for which no token can be minted. An implausible number is counted.
+    #[cold]
+    pub(crate) fn refuse_token(&mut self, key: KeyRef<'_>, why: NoToken) -> LockError {
+        self.stats.tokens_implausible += u64::from(why != NoToken::Exhausted);
+        why.at(key)
     }
 }

@@ -170,7 +170,7 @@ impl Locks {
         let made = self
             .tokens
             .can_mint(view.domain, seen, counter, now_us, of as u64);
-        self.count_implausible(made)
+        made.map_err(|why| self.refuse_token(view.key, why))
     }
 
     /// Grants each key: a fresh hold, or a re-entry (`again`) where the owner has one. Returns the tokens, and whether

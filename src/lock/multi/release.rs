@@ -39,7 +39,7 @@ impl Locks {
     ) -> Result<usize, LockError> {
         may_release_many(views.iter().map(|view| &view.state), req, now)?;
         for view in views {
-            self.check_view(view, now)?;
+            self.check_layout(view, now)?;
         }
         let mut dropped = 0;
         for (view, fx) in views.iter().zip(fx) {

@@ -64,8 +64,8 @@ impl Locks {
             names_lease: false,
             ..req
         };
-        let granted = self
-            .may_enter_all(views, &req, now)
+        let granted = obstacle
+            .and_then(|_| self.may_enter_all(views, &req, now))
             .and_then(|()| self.enter_all(views, (&req, &modest), now, fx));
         let Some((_, last)) = views.iter().zip(fx.iter_mut()).next_back() else {
             return true;

@@ -151,7 +151,8 @@ impl Semaphores {
         if !view.may_grant.ok_or(LockError::Internal)? {
             return Err(cx.tokens.no_grant());
         }
-        let minted = cx.tokens.mint(view.domain, 0, 0, cx.now.wall_us())?;
+        let minted = cx.tokens.mint(view.domain, 0, 0, cx.now.wall_us());
+        let minted = minted.map_err(|why| why.at(view.key))?;
         let horizon = minted.horizon;
         cx.effects
             .extend(horizon.map(|horizon| Effect::Horizon(view.domain, horizon)));

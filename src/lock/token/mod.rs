@@ -13,8 +13,9 @@ use std::collections::BTreeMap;
 
 use indexmap::IndexSet;
 
+use crate::lock::name::quoted;
 use crate::lock::table::give_back;
-use crate::lock::LockError;
+use crate::lock::{prefixed, KeyRef, LockError};
 
 /// How far ahead of the clock a horizon reaches: one hour.
 pub const SPAN_US: u64 = 3_600_000_000;
@@ -67,6 +68,33 @@ pub struct Minted {
     pub horizon: Option<u64>,
 }
 
+/// Redisson's counter of a lock is under this name, a colon and the lock's name, see [`prefixed`].
+pub const COUNTER: &str = "redisson_lock_token";
+
+/// Why no token can be minted for a lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NoToken {
+    /// The token in the lock's data is not plausible.
+    TokenAhead,
+    /// Redisson's counter of the lock is not plausible.
+    CounterAhead,
+    /// No number is left.
+    Exhausted,
+}
+
+impl NoToken {
+    /// The error of a request for this lock.
+    pub(crate) fn at(self, key: KeyRef<'_>) -> LockError {
+        match self {
+            NoToken::TokenAhead => LockError::TokenAhead(quoted(key.name).into()),
+            NoToken::CounterAhead => {
+                LockError::CounterAhead(quoted(&prefixed(COUNTER, key.name)).into())
+            }
+            NoToken::Exhausted => LockError::TokensExhausted,
+        }
+    }
+}
+
 /// The source of tokens of one domain.
 #[derive(Debug, Default)]
 struct Source {
@@ -115,12 +143,12 @@ impl Source {
     }
 
     /// The higher of the two numbers in a lock's data.
-    fn highest(&self, seen: u64, counter: u64, now_us: u64) -> Result<u64, LockError> {
+    fn highest(&self, seen: u64, counter: u64, now_us: u64) -> Result<u64, NoToken> {
         if !self.is_plausible(seen, now_us) {
-            return Err(LockError::TokenAhead);
+            return Err(NoToken::TokenAhead);
         }
         if !self.is_plausible(counter, now_us) {
-            return Err(LockError::CounterAhead);
+            return Err(NoToken::CounterAhead);
         }
         Ok(seen.max(counter))
     }
@@ -267,12 +295,15 @@ impl Tokens {
         self.lost = IndexSet::default();
     }
 
-    /// Accepts a token in a lock's data, perhaps of another server: later tokens are above it.
-    pub fn observe(&mut self, domain: Domain, token: Token, now_us: u64) {
+    /// Accepts a token in a lock's data, perhaps of another server, if it is plausible: later tokens are above it.
+    /// Returns whether it is.
+    pub fn observe(&mut self, domain: Domain, token: Token, now_us: u64) -> bool {
         let source = self.source(domain);
-        if source.is_plausible(token.0, now_us) {
+        let is_plausible = source.is_plausible(token.0, now_us);
+        if is_plausible {
             source.last = source.last.max(token.0);
         }
+        is_plausible
     }
 
     /// Whether the next token of this domain will need a new horizon, as far as known before it is minted (a token that
@@ -294,13 +325,13 @@ impl Tokens {
         counter: u64,
         now_us: u64,
         more: u64,
-    ) -> Result<(), LockError> {
+    ) -> Result<(), NoToken> {
         let source = self.source(domain);
         let highest = source.highest(seen, counter, now_us)?;
         let next = highest.max(source.next(now_us));
         match Token::new(next.saturating_add(1).saturating_add(more)) {
             Some(_) => Ok(()),
-            None => Err(LockError::TokensExhausted),
+            None => Err(NoToken::Exhausted),
         }
     }
 
@@ -308,19 +339,18 @@ impl Tokens {
     /// field; `counter`: Redisson's counter), and not behind the clock.
     ///
     /// # Errors
-    /// [`LockError::TokenAhead`] or [`LockError::CounterAhead`] when one of the two is not plausible,
-    /// [`LockError::TokensExhausted`] when no number is left.
+    /// See [`NoToken`].
     pub fn mint(
         &mut self,
         domain: Domain,
         seen: u64,
         counter: u64,
         now_us: u64,
-    ) -> Result<Minted, LockError> {
+    ) -> Result<Minted, NoToken> {
         let source = self.source(domain);
         let highest = source.highest(seen, counter, now_us)?;
         let next = highest.saturating_add(1).max(source.next(now_us));
-        let token = Token::new(next).ok_or(LockError::TokensExhausted)?;
+        let token = Token::new(next).ok_or(NoToken::Exhausted)?;
         (source.last, source.took_over) = (next, false);
         source.own_from.get_or_insert(next);
         let wanted = source.needs_horizon(next, now_us);

@@ -146,7 +146,7 @@ fn a_domain_does_not_raise_the_tokens_of_another() {
 #[test]
 fn tokens_are_above_the_numbers_in_the_lock_data() {
     let mut tokens = Tokens::default();
-    let token = |minted: Result<Minted, LockError>| minted.unwrap().token.get();
+    let token = |minted: Result<Minted, NoToken>| minted.unwrap().token.get();
     assert_eq!(token(tokens.mint(0, NOON + 5, 0, NOON)), NOON + 6);
     assert_eq!(token(tokens.mint(0, 0, NOON + 8, NOON)), NOON + 9);
 }
@@ -157,18 +157,18 @@ const FORGED: u64 = NOON + PLAUSIBLE_AHEAD_US + 1_000_000;
 #[test]
 fn an_implausible_token_or_counter_is_refused_and_does_not_affect_other_locks() {
     let mut tokens = Tokens::default();
-    tokens.observe(0, Token::new(FORGED).unwrap(), NOON);
+    assert!(!tokens.observe(0, Token::new(FORGED).unwrap(), NOON));
     for forged in [FORGED, Token::MAX.get(), u64::MAX] {
         for more in [0, 5] {
             let token = tokens.can_mint(0, forged, 0, NOON, more);
-            assert_eq!(token, Err(LockError::TokenAhead));
+            assert_eq!(token, Err(NoToken::TokenAhead));
             let counter = tokens.can_mint(0, 0, forged, NOON, more);
-            assert_eq!(counter, Err(LockError::CounterAhead));
+            assert_eq!(counter, Err(NoToken::CounterAhead));
         }
-        assert_eq!(tokens.mint(0, forged, 0, NOON), Err(LockError::TokenAhead));
+        assert_eq!(tokens.mint(0, forged, 0, NOON), Err(NoToken::TokenAhead));
         assert_eq!(
             tokens.mint(0, 0, forged, NOON),
-            Err(LockError::CounterAhead)
+            Err(NoToken::CounterAhead)
         );
     }
     assert_eq!(minted(&mut tokens, NOON).token.get(), NOON);
@@ -246,5 +246,5 @@ fn exhausted_tokens_are_an_error_not_a_wrap() {
         (last.token, last.horizon),
         (Token::MAX, Some(Token::MAX.get()))
     );
-    assert_eq!(tokens.mint(0, 0, 0, NOON), Err(LockError::TokensExhausted));
+    assert_eq!(tokens.mint(0, 0, 0, NOON), Err(NoToken::Exhausted));
 }

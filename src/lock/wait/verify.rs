@@ -12,6 +12,7 @@ use indexmap::IndexSet;
 
 use crate::lock::effect::Cx;
 use crate::lock::locks::Locks;
+use crate::lock::name::quoted;
 use crate::lock::wait::deadlock::{
     may_be_waited_for, search, Caller, ReadNow, Verdict, Visits, WantedKey, MAX_VISITS,
 };
@@ -246,28 +247,12 @@ impl Waiters {
 /// Keys named in an error text: as many as one line of the protocol can take.
 const NAMED: usize = 8;
 
-/// Bytes of each name.
-const NAME_LEN: usize = 64;
-
-/// The keys of a cycle as text for one line of the protocol: quoted, bytes other than printable ASCII escaped, long
-/// names cut.
+/// The keys of a cycle as text for one line of the protocol.
 fn described(keys: &[Vec<u8>]) -> String {
-    let mut text = String::new();
-    for key in keys.iter().take(NAMED) {
-        if !text.is_empty() {
-            text.push_str(", ");
-        }
-        text.push('"');
-        for byte in key.iter().take(NAME_LEN) {
-            text.extend(std::ascii::escape_default(*byte).map(char::from));
-        }
-        text.push('"');
-        if key.len() > NAME_LEN {
-            text.push_str("...");
-        }
+    let names: Vec<_> = keys.iter().take(NAMED).map(|key| quoted(key)).collect();
+    let more = keys.len().saturating_sub(NAMED);
+    match more {
+        0 => names.join(", "),
+        more => format!("{} and {more} more", names.join(", ")),
     }
-    if keys.len() > NAMED {
-        text.push_str(&format!(" and {} more", keys.len() - NAMED));
-    }
-    text
 }

@@ -7,7 +7,7 @@
 use redis_module::raw;
 
 use crate::lock::{
-    parse_counter, parse_decimal, prefixed, slot_of, Domain, Now, Token, HORIZON_DB,
+    parse_counter, parse_decimal, prefixed, slot_of, Domain, Now, Token, COUNTER, HORIZON_DB,
 };
 use crate::module::ffi::checked::{Refused, Written};
 use crate::module::ffi::ctx::Ctx;
@@ -20,7 +20,6 @@ use crate::module::state::shell;
 
 /// The name of the horizon, in a cluster its prefix. No lock may have it.
 const HORIZON: &str = "redis_lock:horizon";
-const COUNTER: &str = "redisson_lock_token";
 /// The refusal to store a horizon when its key has another type.
 pub const FOREIGN_HORIZON: Refused = Refused("the key of the horizon holds another type");
 

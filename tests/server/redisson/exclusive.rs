@@ -438,14 +438,16 @@ fn an_implausible_counter_refuses_its_own_lock_only() {
         let bystander = Bystander::of(&server, "k");
         assert_eq!(
             c.line("LOCK.ACQUIRE k u:1").error(),
-            "ERR the redisson_lock_token counter of this lock is more than a hundred years ahead of the clock, \
-             delete it"
+            "ERR the token counter \"redisson_lock_token:{k}\" is more than a hundred years ahead of the clock, \
+             delete the key"
         );
+        let many = c.line("LOCK.MACQUIRE 3 i k j u:1").error();
+        assert!(many.contains("\"redisson_lock_token:{k}\""), "{many}");
         bystander.saw_nothing(end);
         assert!(c.line("LOCK.ACQUIRE j u:1 ONCE").int() > 0);
         assert_eq!(c.run(["GET", &counter]).text(), end);
     }
-    assert_eq!(server.stat("tokens_implausible"), 2);
+    assert_eq!(server.stat("tokens_implausible"), 4);
     c.run(["DEL", &counter]);
     assert!(c.line("LOCK.ACQUIRE k u:1").int() > 0);
 }
