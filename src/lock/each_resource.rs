@@ -77,6 +77,14 @@ impl Locks {
         self.all().any(Waiters::has_postponed)
     }
 
+    /// Keys at which a grant is due that cannot be written now. (The startup delay has a field of its own.)
+    pub fn withheld(&self, now: Now) -> usize {
+        match self.startup_delay.is_on(now) {
+            true => 0,
+            false => self.all().map(|queues| queues.withheld(now)).sum(),
+        }
+    }
+
     /// The next postponed key, of the kinds in rotation.
     pub fn pop_postponed(&mut self) -> Option<(Resource, KeyId)> {
         self.pop(Waiters::pop_postponed)

@@ -307,7 +307,11 @@ mod tests {
 
     #[test]
     fn a_token_above_all_tokens_is_the_highest_one() {
-        for number in ["9007199254740991", "9007199254740992", "18446744073709551616"] {
+        for number in [
+            "9007199254740991",
+            "9007199254740992",
+            "18446744073709551616",
+        ] {
             let token = parse_token(format!("t{number}").as_bytes());
             assert_eq!(token, Some(Token::MAX), "{number}");
         }

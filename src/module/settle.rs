@@ -73,6 +73,9 @@ pub fn settle_due(ctx: Ctx<'_>, now: Now, in_time: impl Fn() -> bool) {
     if !refused.is_empty() {
         shell::with(|shell| {
             shell.alarm.retry_at_ms = now.mono_ms + RETRY_MS;
+            if !shell.locks.startup_delay.is_on(now) {
+                shell.grants_withheld += refused.len() as u64;
+            }
             for (resource, key) in refused {
                 shell.locks.postpone(resource, key);
             }

@@ -80,7 +80,11 @@ impl Locks {
         };
         self.waiters.take_many(request, now);
         self.note_granted(&waiter, now);
-        for (view, _) in views.iter().zip(&entered).filter(|(_, (_, is_fresh))| *is_fresh) {
+        for (view, _) in views
+            .iter()
+            .zip(&entered)
+            .filter(|(_, (_, is_fresh))| *is_fresh)
+        {
             self.waiters.count_top_hand_off(view.key);
         }
         self.put_all_in_flight((&waiter, &req, &owner), &places, &entered, now);

@@ -332,17 +332,7 @@ mod tests {
         assert_eq!((token_record.since.get(), token_record.token.get()), (5, 7));
         assert_eq!(token_record.value()[..], *b"w5-7:u-1");
         for value in [
-            "",
-            "7",
-            "r",
-            "r0",
-            "r7:u",
-            "r5-",
-            "r-7",
-            "r5-6-7",
-            "w7",
-            "x7",
-            "r-1",
+            "", "7", "r", "r0", "r7:u", "r5-", "r-7", "r5-6-7", "w7", "x7", "r-1",
         ] {
             assert_eq!(TokenRecord::parse(value.as_bytes(), None), None, "{value}");
         }

@@ -166,10 +166,7 @@ fn an_implausible_token_or_counter_is_refused_and_does_not_affect_other_locks() 
             assert_eq!(counter, Err(NoToken::CounterAhead));
         }
         assert_eq!(tokens.mint(0, forged, 0, NOON), Err(NoToken::TokenAhead));
-        assert_eq!(
-            tokens.mint(0, 0, forged, NOON),
-            Err(NoToken::CounterAhead)
-        );
+        assert_eq!(tokens.mint(0, 0, forged, NOON), Err(NoToken::CounterAhead));
     }
     assert_eq!(minted(&mut tokens, NOON).token.get(), NOON);
 }

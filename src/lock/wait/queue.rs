@@ -323,7 +323,8 @@ mod tests {
 
         fn vacate(&mut self, place: usize) {
             let kept = Kept::of(&waiter(0), NOW, 0);
-            self.queue.vacate(&mut self.places, self.ids[place - 1], kept);
+            self.queue
+                .vacate(&mut self.places, self.ids[place - 1], kept);
         }
 
         fn occupy(&mut self, place: usize, id: u64) -> Option<Waiter> {

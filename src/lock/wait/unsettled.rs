@@ -109,6 +109,14 @@ impl Waiters {
         !self.postponed.is_empty() || !self.retrying.is_empty()
     }
 
+    /// Keys at which something is due that cannot be written now: writes were refused there, or are paused for longer
+    /// than a lease. O(N) in these.
+    pub(crate) fn withheld(&self, now: Now) -> usize {
+        let over = self.leases.iter();
+        let over = over.take_while(|(end, _)| *end <= now.wall_ms);
+        self.postponed.len() + self.retrying.len() + over.count()
+    }
+
     /// The next postponed key to retry.
     pub fn pop_postponed(&mut self) -> Option<KeyId> {
         if self.retrying.is_empty() {

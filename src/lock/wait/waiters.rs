@@ -394,13 +394,7 @@ impl Waiters {
     }
 
     /// Returns the place to an owner whose grant was undone, for the grace time. `since_ms`: its arrival.
-    pub fn restore(
-        &mut self,
-        key: &KeyId,
-        owner: &[u8],
-        (seq, since_ms): (Seq, u64),
-        now: Now,
-    ) {
+    pub fn restore(&mut self, key: &KeyId, owner: &[u8], (seq, since_ms): (Seq, u64), now: Now) {
         if self.grace.ms == 0 || self.kept_places() >= self.grace.max_places {
             return;
         }
@@ -414,7 +408,9 @@ impl Waiters {
             &mut self.places,
             self.waited.entry(key.clone()).or_default(),
         );
-        waited.queue.restore(places, (seq, key.clone()), owner, kept);
+        waited
+            .queue
+            .restore(places, (seq, key.clone()), owner, kept);
     }
 
     /// Gives up every kept place.

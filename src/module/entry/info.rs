@@ -6,7 +6,7 @@ use redis_module::raw;
 
 use crate::lock::Histogram;
 use crate::module::ffi::api::api;
-use crate::module::ffi::ctx::{now, Ctx};
+use crate::module::ffi::ctx::{is_out_of_memory, now, Ctx};
 use crate::module::ffi::guard;
 use crate::module::keyspace::replication;
 use crate::module::state::settings;
@@ -26,6 +26,7 @@ unsafe extern "C" fn on_info(info: *mut raw::RedisModuleInfoCtx, for_crash_repor
     guard::entry("info", || {
         let now = now();
         let limits = settings::limits();
+        let is_out_of_memory = is_out_of_memory();
         let (fields, histograms) = shell::with(|shell| {
             let sessions = &shell.locks.sessions;
             let gauges = [
@@ -38,6 +39,9 @@ unsafe extern "C" fn on_info(info: *mut raw::RedisModuleInfoCtx, for_crash_repor
                 ("startup_delay_ms", settings::startup_delay_ms()),
                 ("startup_delay_left_ms", shell.locks.startup_delay.left(now)),
                 ("eviction_risk", u64::from(shell.eviction_risk)),
+                ("out_of_memory", u64::from(is_out_of_memory)),
+                ("keys_withheld", shell.locks.withheld(now) as u64),
+                ("grants_withheld", shell.grants_withheld),
                 ("writes_refused", shell.writes_refused),
                 ("panics", guard::panics()),
                 ("replication_failures", replication::failures()),

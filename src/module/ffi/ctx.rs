@@ -98,6 +98,13 @@ impl Drop for DetachedCtx {
     }
 }
 
+/// Whether the server is out of memory (`maxmemory`) and refuses new requests; needs no context.
+pub fn is_out_of_memory() -> bool {
+    // SAFETY: without a context the server adds no flags of a client, and reads none.
+    let flags = unsafe { api!(RedisModule_GetContextFlags)(null_mut()) };
+    flags.unsigned_abs() & raw::REDISMODULE_CTX_FLAGS_OOM != 0
+}
+
 /// Both clocks; needs no context.
 pub fn now() -> Now {
     // The wall clock is read as the server itself reads it, but to the microsecond.

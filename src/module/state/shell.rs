@@ -60,6 +60,8 @@ pub struct Shell {
     pub eviction_risk: bool,
     /// Writes that the server has refused.
     pub writes_refused: u64,
+    /// Attempts to make a due grant that were given up because the server would refuse the write.
+    pub grants_withheld: u64,
     /// The counters of Redisson's scripts.
     pub redisson: RedissonStats,
     /// The functions of the layers above.
@@ -128,6 +130,7 @@ pub fn start(ctx: Ctx<'_>, hooks: &'static Hooks) {
         buffers_are_limited: true,
         eviction_risk: false,
         writes_refused: 0,
+        grants_withheld: 0,
         redisson: RedissonStats::default(),
         hooks,
         slot_tags: ctx.is_cluster().then(slot_tags),

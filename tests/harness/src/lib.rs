@@ -522,7 +522,8 @@ impl Drop for TestServer {
 /// The same two sums of semaphores, and the one of latches.
 fn counters_of_semaphores_and_latches(info: &str) -> Result<(), String> {
     // Another build of the module may not have it yet.
-    let is_there = |name: &&&str| **name != "sem_waits_kept" || info.contains("lock_sem_waits_kept:");
+    let is_there =
+        |name: &&&str| **name != "sem_waits_kept" || info.contains("lock_sem_waits_kept:");
     let sum = |names: &[&str]| -> u64 {
         let names = names.iter().filter(is_there);
         names.map(|name| stat_in(info, name)).sum()

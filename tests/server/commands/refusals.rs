@@ -327,7 +327,8 @@ fn a_token_from_the_far_future_concerns_its_own_lock_only() {
     let server = TestServer::start();
     let mut c = server.conn();
     let year_us = 366 * 24 * 3_600_000_000;
-    let in_200_years = c.line("TIME").list()[0].text().parse::<u64>().unwrap() * 1_000_000 + 200 * year_us;
+    let in_200_years =
+        c.line("TIME").list()[0].text().parse::<u64>().unwrap() * 1_000_000 + 200 * year_us;
     let refused = |key: &str| {
         format!(
             "ERR the token stored with the lock {key} is more than a hundred years ahead of the clock, delete the key"
@@ -354,8 +355,15 @@ fn a_token_from_the_far_future_concerns_its_own_lock_only() {
         assert_eq!(server.stat("tokens_implausible"), number * 12);
     }
     c.line("HSET k o 1 #token t9007199254740992");
-    assert_eq!(c.line("LOCK.INFO k").field("mode").unwrap().text(), "exclusive");
-    assert_eq!(c.line("LOCK.RELEASE k o").int(), 1, "its holder can release it");
+    assert_eq!(
+        c.line("LOCK.INFO k").field("mode").unwrap().text(),
+        "exclusive"
+    );
+    assert_eq!(
+        c.line("LOCK.RELEASE k o").int(),
+        1,
+        "its holder can release it"
+    );
     assert!(c.line("LOCK.ACQUIRE k o").int() > 0);
     c.run(["HSET", "\0\n\u{ff}", "#token", "t9007199254740991"]);
     let error = c.run(["LOCK.ACQUIRE", "\0\n\u{ff}", "o"]).error();

@@ -333,6 +333,7 @@ fn writes_refused_for_now_keep_it_parked() {
     c.line("CONFIG SET min-replicas-to-write 1");
     wait_for("the end of the lease", || c.line("EXISTS y").int() == 0);
     barrier.assert_silent(&mut waiter);
+    server.wait_for_stat("keys_withheld", 1);
     c.line("CONFIG SET min-replicas-to-write 0");
     assert_eq!(tokens(&only_reply(&mut waiter)).len(), 2);
 }

@@ -388,7 +388,16 @@ fn on_a_replica_a_request_does_not_wait() {
     assert!(conn.line("LOCK.ACQUIRE k alice PX 60000").int() > 0);
     assert!(conn.line(&request("bob")).is_nil());
     conn.line("LATCH.SET g 1");
-    assert_eq!(conn.line("LATCH.WAIT g BLOCK 0 NOTIFY ch t").int(), 0);
+    // NOTIFY is ignored together with BLOCK: no subscriber is needed.
+    for channel in ["ch", "silent"] {
+        let notify = format!("BLOCK 0 NOTIFY {channel} t");
+        let mut ask = |request: &str| conn.line(&format!("{request} {notify}"));
+        assert_eq!(ask("LATCH.WAIT g").int(), 0);
+        assert!(ask("LOCK.ACQUIRE k bob").is_nil());
+        assert!(ask("LOCK.MACQUIRE 2 k l bob").is_nil());
+        assert!(ask("SEM.ACQUIRE s bob").is_nil());
+        assert!(ask("LOCK.ACQUIRE k alice ONCE").int() > 0);
+    }
     assert_eq!(server.stat("tickets"), 0);
 }
 

@@ -187,8 +187,10 @@ fn stays_parked_until_writes_are_possible(
     wait_for("the end of the lease", || alice.line("EXISTS k").int() == 0);
     barrier.assert_silent(&mut scene.bob);
     scene.assert_stats(&[("waiters", 1)]);
+    scene.server.wait_for_stat("keys_withheld", 1);
     heal(scene);
     scene.assert_bob_is_granted();
+    scene.server.wait_for_stat("keys_withheld", 0);
 }
 
 #[test]
@@ -202,9 +204,27 @@ fn too_few_replicas_keep_it_parked() {
             assert!(refused.starts_with("NOREPLICAS"), "{refused}");
         },
         |scene| {
+            wait_for("refused attempts", || {
+                scene.server.stat("grants_withheld") >= 2
+            });
             scene.alice.line("CONFIG SET min-replicas-to-write 0");
         },
     );
+}
+
+#[test]
+fn a_server_out_of_memory_says_so_and_grants_to_waiters() {
+    let mut scene = Scene::new();
+    scene.assert_stats(&[("out_of_memory", 0)]);
+    scene.alice.line("CONFIG SET maxmemory 1000000");
+    let refused = scene.alice.line("LOCK.ACQUIRE other alice").error();
+    assert!(refused.starts_with("OOM"), "{refused}");
+    scene.assert_stats(&[("out_of_memory", 1)]);
+    scene.alice.line("LOCK.RELEASE k alice");
+    scene.assert_bob_is_granted();
+    scene.assert_stats(&[("keys_withheld", 0), ("grants_withheld", 0)]);
+    scene.alice.line("CONFIG SET maxmemory 0");
+    scene.assert_stats(&[("out_of_memory", 0)]);
 }
 
 #[test]
@@ -426,6 +446,44 @@ fn a_kept_place_is_passed_over_at_a_grant() {
     scene.alice.line("LOCK.RELEASE k carol");
     again.recv().int();
     assert!(dave.is_silent());
+}
+
+/// Whether the owner asks again after the end of a slice, or before it.
+#[test]
+fn a_wait_in_slices_has_lasted_since_its_first_request() {
+    const SLICES: i64 = 8;
+    let mut scene = Scene::waiting(TestServer::with(&KEPT), "BLOCK 40");
+    scene.alice.line("CONFIG SET lock.top-names 10");
+    for _ in 1..SLICES {
+        assert!(scene.bob.recv().is_nil());
+        scene.bob.send_line("LOCK.ACQUIRE k bob BLOCK 40");
+    }
+    assert!(scene.bob.recv().is_nil());
+    scene.bob.send_line("LOCK.ACQUIRE k bob BLOCK 0");
+    scene.server.wait_for_waiters(1);
+    let mut newer = scene.park("bob");
+    assert!(only_reply(&mut scene.bob).is_nil());
+    let least = SLICES * 40;
+    let info = scene.alice.line("LOCK.INFO k WAITERS");
+    let queue = info.field("queue").unwrap().list();
+    let top = scene.alice.line("LOCK.TOP").field("names").unwrap().list();
+    for waited in [
+        info.field("longest-wait-ms"),
+        queue[0].field("waited-ms"),
+        top[0].field("wait-ms"),
+    ] {
+        assert!(waited.unwrap().int() >= least, "{info:?} {top:?}");
+    }
+    assert!(scene.server.stat("oldest_wait_ms") >= least as u64);
+    scene.alice.line("LOCK.RELEASE k alice");
+    only_reply(&mut newer).int();
+    assert!(scene.server.stat("wait_ms_max") >= least as u64);
+    assert!(scene.server.stat("wait_ms_sum") >= least as u64);
+    scene.assert_stats(&[
+        ("waits_timed_out", 0),
+        ("waits_kept", 0),
+        ("waits_taken_over", SLICES as u64 + 1),
+    ]);
 }
 
 #[test]

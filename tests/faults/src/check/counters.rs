@@ -24,7 +24,6 @@ fn sum(counters: &TicketCounters) -> Option<String> {
         counters.taken_over,
         counters.failed,
         counters.unheard,
-        counters.kept,
     ];
     let ended: u64 = ends.iter().sum();
     let is_right = counters.queued == ended + counters.waiting && counters.waiting == 0;
@@ -47,8 +46,8 @@ fn known(counters: &TicketCounters, history: &History) -> Option<String> {
     let lost = asks(|ask| ask.answer == Answer::Lost);
     // A ticket whose `BLOCK` ran out ends by a newer request, or by its grant, if its owner asks again soon.
     let granted = words(|word| matches!(word, Word::Granted(_)));
-    let ran_out = counters.timed_out + counters.taken_over + counters.kept;
-    let ran_out = ran_out + counters.granted.saturating_sub(granted);
+    let ran_out =
+        counters.timed_out + counters.taken_over + counters.granted.saturating_sub(granted);
     let wrong = match () {
         () if counters.queued < queued + late => "fewer tickets than QUEUED",
         () if counters.queued > queued + lost + at_latches => "more tickets than QUEUED",

@@ -113,9 +113,6 @@ pub struct TicketCounters {
     pub taken_over: u64,
     pub failed: u64,
     pub unheard: u64,
-    /// Those whose `BLOCK` ran out a moment ago.
-    #[serde(default)]
-    pub kept: u64,
     /// `lock_tickets`: those that still wait.
     pub waiting: u64,
 }

@@ -101,7 +101,6 @@ impl Nemesis for Storm {
             taken_over: now.taken_over - before.taken_over,
             failed: now.failed - before.failed,
             unheard: now.unheard - before.unheard,
-            kept: now.kept,
             waiting: now.waiting,
         })
     }

@@ -208,7 +208,10 @@ impl Naive {
         };
         if let Some(former) = former {
             self.ends.taken_over += u64::from(former.timed_out.is_some());
-            former.request.iter().for_each(|older| self.taken_over(older));
+            former
+                .request
+                .iter()
+                .for_each(|older| self.taken_over(older));
         }
         self.places.push(Place {
             owner: owner.into(),

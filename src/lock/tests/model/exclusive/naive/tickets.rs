@@ -171,7 +171,7 @@ impl Model {
         }
     }
 
-    /// The wait of this request at this place ran out. A ticket is counted when the place goes, or its owner asks again.
+    /// The wait at this place ran out. A ticket is counted when the place goes, or when its owner asks again.
     pub(super) fn time_out(&mut self, mut place: Place, request: Request) {
         self.answer(request, Reply::Refused);
         place.timed_out = request.ticket.is_some();
