@@ -127,7 +127,7 @@ impl Places {
     /// Whether another place of its queue, live or kept, may be behind this one.
     pub fn is_before_another(&self, id: PlaceId) -> bool {
         self.get(id)
-            .is_some_and(|place| place.is_passed || place.in_queue.next.is_some())
+            .is_some_and(|place| place.is_passed() || place.in_queue.next.is_some())
     }
 
     /// The place of a request; of one on several keys the first.
