@@ -208,8 +208,7 @@ impl Ctx<'_> {
         self.flags() & raw::REDISMODULE_CTX_FLAGS_SLAVE != 0
     }
 
-    /// Whether data is being loaded: changes of keys are then a replay. (While a replica loads a snapshot beside its
-    /// data, changes of keys are those of clients.)
+    /// Whether changes of keys are a replay. (While a replica loads a snapshot beside its data, clients make them.)
     pub fn is_loading(self) -> bool {
         self.flags() & raw::REDISMODULE_CTX_FLAGS_LOADING != 0
     }
