@@ -147,7 +147,7 @@ refusals() {
 later_revisions() {
     before "rm -rf later && mkdir later && dpkg-deb -R ${package}_*.deb later/x &&
         sed -i 's/^\(Version: .*\)-[0-9]*$/\1-98/' later/x/DEBIAN/control && dpkg-deb -b later/x later/98.deb &&
-        sed -i 's/^\(Version: .*\)-[0-9]*$/\1-99/' later/x/DEBIAN/control && echo broken >later/x$module &&
+        sed -i 's/^\(Version: .*\)-[0-9]*$/\1-99/' later/x/DEBIAN/control && sed -i 's/libc[.]so[.]6/libq.so.6/g' later/x$module &&
         dpkg-deb -b later/x later/99.deb" || fail 'no later revisions'
 }
 

@@ -7,8 +7,8 @@
 //! a key is opened or deleted, and with the answer of a parked client while it is unblocked.
 //!
 //! The other statics are the settings, the constants (`state`), the counters of panics (`ffi::guard`), of failed
-//! replications (`keyspace::replication`) and of names (`lock::name`), and what the native scripts keep
-//! (`redisson::server::{filter, permission}`).
+//! replications (`keyspace::replication`) and of names (`lock::name`), what was seen since the drain (`entry::unload`),
+//! and what the native scripts keep (`redisson::server::{filter, permission}`).
 
 use crate::lock::{
     give_back, slot_tags, LockError, Locks, Now, Outcome, RedissonStats, WaiterId, WaiterMap,
