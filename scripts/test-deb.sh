@@ -130,7 +130,7 @@ says() { grep -qF -e "$1" "$out" || fail "the output does not say: $1"; }
 refusals() {
     step 'without the server it can be installed and purged; beside an older server, and on another architecture, it cannot'
     before "dpkg -i ${package}_*.deb && dpkg --purge $package" || fail 'installation without the server'
-    before "mkdir -p old/x/DEBIAN && printf '%s\n' 'Package: $name-server' 'Version: 1:6.0' 'Architecture: all' \
+    before "mkdir -p old/x/DEBIAN && printf '%s\n' 'Package: $name-server' 'Version: 6.0' 'Architecture: all' \
         'Maintainer: nobody' 'Description: a server that is too old' >old/x/DEBIAN/control &&
         dpkg-deb -b old/x old/old.deb && dpkg -i old/old.deb" || fail 'no older server'
     if before "dpkg -i ${package}_*.deb"; then fail 'installed beside an older server'; fi
