@@ -42,8 +42,10 @@ is_readable() {
     process=/proc/$(redis INFO server | field process_id)
     case $(id -u):$(readlink "$process/exe") in 0:*redis-server* | 0:*valkey-server* | 0:*redict-server*) ;; *) return 0 ;; esac
     groups=$(sed -n 's/^Groups:[[:space:]]*//p' "$process/status" | sed 's/ *$//; s/ /,/g')
-    setpriv --reuid "$(stat -c %u "$process")" --regid "$(stat -c %g "$process")" ${groups:+--groups "$groups"} \
-        ${groups:---clear-groups} test -r "$1"
+    # Busybox' setpriv cannot change the user.
+    setpriv --help 2>&1 | grep -q -e --reuid || return 0
+    setpriv --reuid "$(stat -c %u "$process")" --regid "$(stat -c %g "$process")" \
+        "${groups:+--groups=}${groups:---clear-groups}" test -r "$1"
 }
 
 old=$(redis MODULE LIST | grep -A 6 '^lock$' | grep -A 1 '^path$' | tail -n 1)
