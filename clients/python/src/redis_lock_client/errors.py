@@ -106,7 +106,7 @@ class WrongType(Refused, redis_errors.LockError):
 
 
 class LockBusy(Refused):
-    """``LOCKBUSY``: the server takes no more waiters, or ``lock.drain`` is on."""
+    """``LOCKBUSY``: the limit of waiters, tickets or bound holds is reached, or ``lock.drain`` is on."""
 
 
 class LockBroken(Refused):

@@ -1,6 +1,6 @@
 package redislock;
 
-/** {@code LOCKBUSY}: the server takes no more waiters, or {@code lock.drain} is on. */
+/** {@code LOCKBUSY}: the limit of waiters, tickets or bound holds is reached, or {@code lock.drain} is on. */
 public class BusyException extends RefusedException {
     private static final long serialVersionUID = 1;
 
