@@ -219,7 +219,7 @@ struct Search<'a> {
     /// How far each queue has been visited.
     passed: HashMap<(i32, &'a [u8]), Seq>,
     visits: &'a mut Visits,
-    /// Whether a key was passed of which some readers are not known, though it was read.
+    /// A key on the path was read incompletely.
     is_cut: bool,
     /// Whether a key was passed whose recorded holders are those of an earlier state.
     is_stale: bool,

@@ -109,7 +109,7 @@ impl Windows {
         self.rule.after > 0 && self.count_of(key).is_some_and(due)
     }
 
-    /// Whether a free resource that requests wait for is left free, because its window is open or is due and begins.
+    /// Begins the due window of a free resource, or finds it open.
     /// `may_be_polled`: clients may wait for it that do not subscribe.
     pub(crate) fn leave_free(
         &mut self,

@@ -37,9 +37,9 @@ const CHANGES: c_int = raw::REDISMODULE_NOTIFY_GENERIC
     | raw::REDISMODULE_NOTIFY_SET
     | raw::REDISMODULE_NOTIFY_ZSET;
 
-/// Subscribes at load to the events that cost other commands nothing.
+/// Subscribes at load to the events that cost other commands little.
 pub fn subscribe(ctx: Ctx<'_>) -> Option<()> {
-    // One subscription: each event of any class takes the server some twenty instructions a subscription.
+    // One subscription: each subscription adds about twenty instructions to every key event.
     let gone = raw::REDISMODULE_NOTIFY_EXPIRED | raw::REDISMODULE_NOTIFY_EVICTED;
     subscribe_keys(ctx, gone, Some(on_gone))?;
     for id in [

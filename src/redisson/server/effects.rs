@@ -36,7 +36,7 @@ pub fn kind(key: &LockKey<'_>) -> KeyKind {
     }
 }
 
-/// The most fields of a hash that are counted. A script takes no longer than a count of more.
+/// The most fields of a hash that are counted. Counting more takes longer than the script.
 const MOST_COUNTED: usize = 32;
 
 struct Count(usize);
