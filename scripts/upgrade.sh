@@ -143,23 +143,31 @@ swap() {
     tries=0 errors=
     echo 'drain: waiters are sent away, no request parks'
     echo "unload${1:+, and load $1}"
+    redis CONFIG SET lock.drain yes >/dev/null
     while
-        # Each try needs a drain of its own.
-        redis CONFIG SET lock.drain no >/dev/null
-        redis CONFIG SET lock.drain yes >/dev/null
-        [ "$(redis INFO lock | field lock_waiters)" = 0 ] && errors=$(exchange "$@")
+        looks=0
+        until [ "$(redis INFO lock | field lock_waiters)" = 0 ]; do
+            looks=$((looks + 1))
+            [ $looks -lt 100 ] || give_up 'a request is still parked'
+            sleep 0.05
+        done
+        errors=$(exchange "$@")
         is_drained
     do
         tries=$((tries + 1))
         [ $tries -lt 100 ] || give_up "not unloaded, the server's log says why: $errors"
         sleep 0.05
+        # Another try needs another drain.
+        redis CONFIG SET lock.drain no >/dev/null
+        redis CONFIG SET lock.drain yes >/dev/null
     done
 }
 
 if [ -z "$new" ]; then
     set_again=
     swap
-    [ -z "$(loaded)" ] || refuse 'not unloaded'
+    modules=$(redis MODULE LIST) || refuse "the server does not tell which modules it has: $modules"
+    ! printf '%s\n' "$modules" | grep -qx lock || refuse 'not unloaded'
     echo 'unloaded: the holds are where they were'
     [ -z "$taken_back" ] || printf '%s\n' 'rules of users, to be restored after MODULE LOAD:' "$(rules with)"
     exit
