@@ -441,12 +441,9 @@ fn wrong(error: &str, argument: &str, word: &[u8]) -> CommandError {
     CommandError::Word(format!("{error}: {argument} '{}'", shown(word)).into())
 }
 
-/// A client's word in a reply: at most 32 bytes of it, escaped.
+/// A client's word in a reply.
 pub fn shown(word: &[u8]) -> String {
-    match word.get(..32) {
-        Some(start) if word.len() > 32 => format!("{}...", start.escape_ascii()),
-        _ => word.escape_ascii().to_string(),
-    }
+    crate::lock::shown(word, 32)
 }
 
 /// The words that begin these arguments.

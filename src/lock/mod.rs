@@ -128,7 +128,7 @@ pub use locks::Locks;
 pub use mode::Mode;
 pub use multi::acquire::{ManyAnswer, MAX_KEYS};
 pub use multi::release::may_release_many;
-pub use name::{may_be_in_memory, KeyId, KeyRef};
+pub use name::{may_be_in_memory, shown, KeyId, KeyRef};
 pub use planned::{Need, Planned};
 pub(crate) use read_write::may_enter;
 pub use read_write::{

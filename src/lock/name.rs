@@ -11,14 +11,25 @@ use indexmap::{Equivalent, IndexMap, IndexSet};
 use smallvec::SmallVec;
 
 use crate::lock::slot::PERMITS;
-/// Bytes of a name in a text.
-const NAME_LEN: usize = 64;
 
-/// A name as text for one line of the protocol: quoted, bytes other than printable ASCII escaped, a long one cut.
+/// A client's bytes as text for one line of the protocol or of the log: the first `most`, other than printable ASCII
+/// escaped, and dots if there are more.
+pub fn shown(bytes: &[u8], most: usize) -> String {
+    let (start, dots) = cut(bytes, most);
+    format!("{}{dots}", start.escape_ascii())
+}
+
+/// A name in a reply.
 pub(crate) fn quoted(name: &[u8]) -> String {
-    let shown = name.get(..NAME_LEN).unwrap_or(name);
-    let cut = if name.len() > NAME_LEN { "..." } else { "" };
-    format!("\"{}\"{cut}", shown.escape_ascii())
+    let (start, dots) = cut(name, 64);
+    format!("\"{}\"{dots}", start.escape_ascii())
+}
+
+fn cut(bytes: &[u8], most: usize) -> (&[u8], &'static str) {
+    match bytes.get(..most) {
+        Some(start) if bytes.len() > most => (start, "..."),
+        _ => (bytes, ""),
+    }
 }
 
 /// An owned lock name, shared by the tables: one pointer in each, and one allocation in all if the name is short.

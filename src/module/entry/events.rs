@@ -228,7 +228,7 @@ unsafe extern "C" fn on_server_event(
         let ctx = callback.ctx();
         match event.id {
             raw::REDISMODULE_EVENT_CRON_LOOP => {
-                unload::used();
+                unload::used(ctx);
                 return alarm::check(ctx);
             }
             raw::REDISMODULE_EVENT_CONFIG => {

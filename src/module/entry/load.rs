@@ -84,9 +84,14 @@ pub unsafe fn on_unload(raw_ctx: *mut raw::RedisModuleCtx) -> c_int {
     // SAFETY: the server's context for this callback; the local value ends with it.
     let callback = unsafe { Callback::new(raw_ctx) };
     let ctx = callback.ctx();
-    if let Some(Some(reason)) = guard::entry("may-unload", || unload::reason_to_stay(ctx)) {
-        log::warning(&format!("not unloaded: {reason}"));
-        return raw::REDISMODULE_ERR as c_int;
+    match guard::entry("may-unload", || unload::reason_to_stay(ctx)) {
+        Some(None) => {}
+        Some(Some(reason)) => {
+            log::warning(&format!("not unloaded: {reason}"));
+            return raw::REDISMODULE_ERR as c_int;
+        }
+        // It is not known to be safe.
+        None => return raw::REDISMODULE_ERR as c_int,
     }
     let done = guard::entry("unload", || {
         alarm::stop(ctx);

@@ -1,4 +1,4 @@
-//! The one way in which the module may be unloaded: known to be safe, refused otherwise.
+//! Checks that an unload is safe, and refuses it otherwise.
 //!
 //! The server keeps pointers to the descriptions of commands, and follows them after an unload: to freed memory, or to
 //! the command that has this address then. It keeps them for queued commands (`MULTI`), for postponed ones (`CLIENT
@@ -24,6 +24,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use redis_module::raw;
 
+use crate::lock::shown;
 use crate::module::ffi::api::api;
 use crate::module::ffi::call_reply::Reply;
 use crate::module::ffi::ctx::{fresh_client_id, server_version, Ctx};
@@ -60,14 +61,29 @@ static WATCH: MainThread<Watch> = unsafe { MainThread::empty() };
 /// The number of commands that the server had executed when it loaded the module; 0 later.
 static LOADED_AT: AtomicU64 = AtomicU64::new(0);
 
+/// The filter that sees the first command after the load.
+// SAFETY: the module has no threads, and the server calls it on its main thread only.
+static FIRST: MainThread<Filter> = unsafe { MainThread::empty() };
+
 /// Called when the module is loaded, at the end. If a setting of `MODULE LOADEX` is unknown, the server unloads the
-/// module within this command. That is safe: no command of the module has been looked up yet.
+/// module within this command. That is safe: no command of the module has been looked up yet. (The number of commands
+/// alone does not show that: `CONFIG RESETSTAT` sets it back. The filter alone does not see the rest of a transaction.)
 pub fn loaded(ctx: Ctx<'_>) {
-    LOADED_AT.store(ctx.commands_processed(), Ordering::Relaxed);
+    if let Some(filter) = Filter::register(ctx, Some(on_first)) {
+        FIRST.set(Some(filter));
+        LOADED_AT.store(ctx.commands_processed(), Ordering::Relaxed);
+    }
+}
+
+unsafe extern "C" fn on_first(_: *mut raw::RedisModuleCommandFilterCtx) {
+    LOADED_AT.store(0, Ordering::Relaxed);
 }
 
 /// Called by the server's cron, so after the command that has loaded the module.
-pub fn used() {
+pub fn used(ctx: Ctx<'_>) {
+    if let Some(filter) = FIRST.take() {
+        filter.unregister(ctx);
+    }
     LOADED_AT.store(0, Ordering::Relaxed);
 }
 
@@ -93,6 +109,7 @@ pub fn follow_setting(ctx: Ctx<'_>) {
 /// Called when the module is unloaded.
 pub fn stop() {
     WATCH.set(None);
+    FIRST.set(None);
 }
 
 unsafe extern "C" fn on_command(filter: *mut raw::RedisModuleCommandFilterCtx) {
@@ -172,7 +189,7 @@ fn connection_that_stays(ctx: Ctx<'_>, since: u64) -> Option<String> {
         .find(|client| !(client.is_closing(since) || client.is_link(|name| is_own(ctx, name))))?;
     Some(format!(
         "client {} stays connected, or was connected before lock.drain was turned on",
-        printable(client.field(b"id"))
+        shown(client.field(b"id"), MOST_LOGGED)
     ))
 }
 
@@ -253,8 +270,8 @@ fn first_naming_rule(ctx: Ctx<'_>) -> Result<Option<NamingRule>, Unreadable> {
             .find(|word| command_of(word).is_some_and(|name| is_own(ctx, name)))
         {
             return Ok(Some(NamingRule {
-                user: printable(name),
-                rule: printable(rule),
+                user: shown(name, MOST_LOGGED),
+                rule: shown(rule, MOST_LOGGED),
             }));
         }
     }
@@ -283,10 +300,4 @@ fn is_own(ctx: Ctx<'_>, name: &[u8]) -> bool {
     // compared.
     let found = unsafe { api!(RedisModule_GetCommand)(ctx.as_ptr(), command.as_ptr()) };
     !found.is_null()
-}
-
-fn printable(bytes: &[u8]) -> String {
-    let shown = bytes.get(..MOST_LOGGED).unwrap_or(bytes);
-    let dots = if shown.len() < bytes.len() { "..." } else { "" };
-    format!("{}{dots}", shown.escape_ascii())
 }

@@ -350,6 +350,22 @@ fn links_of_replication_stay() {
 }
 
 /// The server unloads it again within the command.
+/// The counter of commands is a statistic, which a client can reset.
+#[test]
+fn a_module_that_was_just_loaded_is_not_unloaded_after_a_reset_of_the_statistics() {
+    let mut server = TestServer::without_module(&[]);
+    let mut conn = server.conn();
+    conn.line("CONFIG RESETSTAT");
+    scene::load(&mut conn);
+    let lines = ["MULTI", "CONFIG RESETSTAT", "PING", "PING"];
+    lines.iter().for_each(|line| drop(conn.line(line)));
+    conn.line("MODULE UNLOAD lock");
+    conn.line("LOCK.OWNER");
+    let replies = conn.line("EXEC").list().to_vec();
+    assert!(replies[3].is_error() && !replies[4].is_error());
+    assert!(server.is_alive());
+}
+
 #[test]
 fn an_unknown_setting_of_loadex_leaves_no_module() {
     let mut server = TestServer::without_module(&[]);
