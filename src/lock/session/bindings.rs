@@ -205,11 +205,11 @@ impl Sessions {
         }
     }
 
-    /// Whether these holds may be bound: they are bound already, or there is room for them.
+    /// Whether these holds may be bound: holds are bound at all, and these already, or there is room for them.
     pub(crate) fn admit<'a>(&self, asked: impl IntoIterator<Item = BoundRef<'a>>) -> bool {
         let asked = asked.into_iter();
         let new = asked.filter(|what| !self.names.contains_key(what)).count();
-        new == 0 || self.holds() + new <= self.rule.max_holds()
+        self.rule.open && (new == 0 || self.holds() + new <= self.rule.max_holds())
     }
 
     /// The number of bound holds.

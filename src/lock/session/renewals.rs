@@ -19,11 +19,12 @@ const URGENT_AT: u64 = 2;
 /// The number of a binding, in the order of binding.
 pub(super) type Number = u64;
 
-/// When a renewal is due, and when it is urgent, in milliseconds of the monotonic clock.
+/// When a renewal is due, and when it is urgent, in milliseconds of the monotonic clock. In the order of urgency, which
+/// is not that of the due moments while bound leases have several lengths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Moments {
-    due_ms: u64,
     urgent_ms: u64,
+    due_ms: u64,
 }
 
 impl Moments {
@@ -41,7 +42,7 @@ impl Moments {
 #[derive(Debug, Default)]
 pub(super) struct Renewals {
     pending: BTreeSet<(Moments, Number)>,
-    /// Those that the server has refused: they are tried again when all others that are due have had their turn.
+    /// Those that the server has refused: they are tried again after all other due ones.
     refused: BTreeSet<(Moments, Number)>,
     /// None of them is tried again before this moment.
     refused_until_ms: u64,
@@ -146,13 +147,23 @@ mod tests {
     }
 
     #[test]
+    fn an_urgent_renewal_of_a_short_lease_is_before_a_due_one_of_a_long_lease() {
+        let mut renewals = renewals(&[300]);
+        let long = Moments::of(Lease::from_ms(1_200).unwrap(), at(0));
+        renewals.add(long, 0);
+        assert_eq!(renewals.next_due(at(400)), Some(0));
+        renewals.add(Moments::of(Lease::from_ms(60).unwrap(), at(450)), 450);
+        assert_eq!(pop_all(&mut renewals, 480, true), [450]);
+    }
+
+    #[test]
     fn refused_renewals_wait_behind_all_others_that_are_due() {
         let mut renewals = renewals(&[10, 20, 30]);
         for begun_ms in [10, 20] {
             assert_eq!(renewals.pop(at(250), false), Some(begun_ms));
             renewals.refuse(moments(begun_ms), begun_ms, at(250), 20);
         }
-        // Their time has come, but not their turn.
+        // Due again, but behind the others.
         assert_eq!(renewals.pop(at(270), false), Some(30));
         assert_eq!(pop_all(&mut renewals, 270, false), [10, 20]);
     }
