@@ -6,6 +6,9 @@ use crate::lock::wait::request::WaiterId;
 use crate::lock::wait::waiters::Waiters;
 use crate::lock::{KeyId, KeyRef, Mode, Now};
 
+/// A grant that has been due for so many milliseconds, and is not made, is withheld.
+const WITHHELD_AFTER_MS: i64 = 100;
+
 impl Waiters {
     /// The state of this key changed by other means. Returns whether a request waits for it; if not, there is nothing
     /// to settle.
@@ -110,10 +113,11 @@ impl Waiters {
     }
 
     /// Keys at which something is due that cannot be written now: writes were refused there, or are paused for longer
-    /// than a lease. O(N) in these.
+    /// than a lease. O(N) in these. (A lease that has just ended is settled in this tick or the next.)
     pub(crate) fn withheld(&self, now: Now) -> usize {
         let over = self.leases.iter();
-        let over = over.take_while(|(end, _)| *end <= now.wall_ms);
+        let over =
+            over.take_while(|(end, _)| *end <= now.wall_ms.saturating_sub(WITHHELD_AFTER_MS));
         self.postponed.len() + self.retrying.len() + over.count()
     }
 

@@ -98,16 +98,16 @@ impl Drop for DetachedCtx {
     }
 }
 
-/// Whether the server is out of memory (`maxmemory`) and refuses new requests; needs no context.
+/// Whether the server is a master out of memory (`maxmemory`), which refuses new requests; needs no context.
 pub fn is_out_of_memory() -> bool {
+    const DECISIVE: u32 = raw::REDISMODULE_CTX_FLAGS_OOM | raw::REDISMODULE_CTX_FLAGS_SLAVE;
     // SAFETY: without a context the server adds no flags of a client, and reads none.
-    let flags = unsafe { api!(RedisModule_GetContextFlags)(null_mut()) };
-    flags.unsigned_abs() & raw::REDISMODULE_CTX_FLAGS_OOM != 0
+    let flags = unsafe { api!(RedisModule_GetContextFlags)(null_mut()) }.unsigned_abs();
+    flags & DECISIVE == raw::REDISMODULE_CTX_FLAGS_OOM
 }
 
-/// Both clocks; needs no context.
+/// Both clocks, the wall clock as the server itself reads it, but to the microsecond; needs no context.
 pub fn now() -> Now {
-    // The wall clock is read as the server itself reads it, but to the microsecond.
     let wall_us = match SystemTime::now().duration_since(SystemTime::UNIX_EPOCH) {
         Ok(since_1970) => i64::try_from(since_1970.as_micros()).unwrap_or(i64::MAX),
         Err(_) => 0,
