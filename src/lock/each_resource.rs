@@ -334,7 +334,9 @@ impl Locks {
             ("ticket_places", self.places().tickets as u64),
             (
                 "tickets_kept",
-                self.all().map(|queues| queues.timed_out(true) as u64).sum(),
+                self.all()
+                    .map(|queues| queues.kept_waits(true) as u64)
+                    .sum(),
             ),
         ];
         for queues in self.all() {

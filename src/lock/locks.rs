@@ -187,7 +187,7 @@ impl Locks {
             ("places", self.waiters.parked_places() as u64),
             ("keys_waited", self.waiters.keys_waited() as u64),
             ("places_kept", self.waiters.kept_places() as u64),
-            ("waits_kept", self.waiters.timed_out(false) as u64),
+            ("waits_kept", self.waiters.kept_waits(false) as u64),
             ("grants_tracked", self.tracked.len() as u64),
         ];
         let counters = self.stats.fields().chain(self.sessions.stats.fields());

@@ -85,9 +85,7 @@ impl Acquire<Str<'_>> {
             Answer::Parked(id) => wait(ctx, &[name], id, is_ticket)?,
             Answer::Refused => Some(Got::Nothing),
             Answer::Granted(token) => {
-                if is_unchanged {
-                    replication::confirm(ctx, name);
-                }
+                replication::confirm(ctx, name, is_unchanged);
                 Some(Got::Granted(token))
             }
         };

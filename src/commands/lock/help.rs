@@ -70,8 +70,8 @@ fn lines_of(name: &[u8]) -> Vec<&'static str> {
     let lines = LINES.into_iter().filter(|line| {
         if !line.starts_with(' ') {
             let command = line.split(' ').next().unwrap_or_default();
-            let short = command.strip_prefix("LOCK.").unwrap_or_default();
-            is_shown = is_named(command.as_bytes()) || short.as_bytes() == name;
+            let short = command.strip_prefix("LOCK.").map(str::as_bytes);
+            is_shown = is_named(command.as_bytes()) || short == Some(&name[..]);
         }
         is_shown
     });

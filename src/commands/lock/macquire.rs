@@ -106,8 +106,8 @@ impl<'a> AcquireMany<'a, Str<'a>> {
             ManyAnswer::Parked(id) => wait(ctx, self.keys, id, is_ticket)?,
             ManyAnswer::Refused(_) => Some(Got::Nothing),
             ManyAnswer::Granted(tokens) => {
-                if let (true, [first, ..]) = (is_unchanged, self.keys) {
-                    replication::confirm(ctx, *first);
+                if let [first, ..] = self.keys {
+                    replication::confirm(ctx, *first, is_unchanged);
                 }
                 Some(Got::Granted(tokens))
             }

@@ -107,9 +107,7 @@ impl Acquire<Str<'_>> {
             Answer::Parked(id) => wait(ctx, &[self.key], id, is_ticket)?,
             Answer::Refused => Some(Got::Nothing),
             Answer::Granted(token) => {
-                if is_unchanged {
-                    replication::confirm(ctx, self.key);
-                }
+                replication::confirm(ctx, self.key, is_unchanged);
                 Some(Got::Granted(token))
             }
         };

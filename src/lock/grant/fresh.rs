@@ -63,7 +63,7 @@ impl Locks {
         self.begins_as(Resource::Lock, view.key);
         if to.mode != Mode::Exclusive {
             let entered = self.enter(view, rest, (to, false), cx)?;
-            self.end_window(view.key);
+            self.waiters.windows.end_unused(view.key);
             return Ok(Granted {
                 token: entered.token,
                 deadline_ms: entered.end_ms,
@@ -72,7 +72,7 @@ impl Locks {
             });
         }
         let token = self.mint(view, cx)?;
-        self.end_window(view.key);
+        self.waiters.windows.end_unused(view.key);
         let lease = self.sessions.lease_of(to.session, to.lease);
         let deadline_ms = lease.deadline(cx.now);
         self.sweep(view, cx);

@@ -119,7 +119,7 @@ impl Kind for Semaphores {
             ("waiters", self.waiters.parked_requests() as u64),
             ("keys_waited", self.waiters.keys_waited() as u64),
             ("places_kept", self.waiters.kept_places() as u64),
-            ("waits_kept", self.waiters.timed_out(false) as u64),
+            ("waits_kept", self.waiters.kept_waits(false) as u64),
             ("grants_tracked", self.remembered.len() as u64),
         ];
         let counters = self.stats.fields().chain(self.waiters.stats.fields());

@@ -73,7 +73,10 @@ impl Places {
     }
 
     /// Requests whose `BLOCK` ran out and whose place is kept: parked ones, or tickets. O(N) in the places.
-    pub fn timed_out(&self, is_ticket: bool) -> usize {
+    pub fn kept_waits(&self, is_ticket: bool) -> usize {
+        if self.len() == self.live() {
+            return 0;
+        }
         let kept = self.arena.iter().filter_map(Place::kept);
         let timed_out = kept.filter_map(|kept| kept.timed_out);
         timed_out.filter(|one| one.is_ticket == is_ticket).count()

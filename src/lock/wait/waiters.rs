@@ -166,8 +166,8 @@ impl Waiters {
     }
 
     /// Parked requests, or tickets, whose `BLOCK` ran out and whose place is kept: they are in no counter of ends yet.
-    pub fn timed_out(&self, is_ticket: bool) -> usize {
-        self.places.timed_out(is_ticket)
+    pub fn kept_waits(&self, is_ticket: bool) -> usize {
+        self.places.kept_waits(is_ticket)
     }
 
     /// The queue of a key.

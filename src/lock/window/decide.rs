@@ -75,9 +75,4 @@ impl Locks {
             self.waiters.windows.end_taken(view.key);
         }
     }
-
-    /// Ends the window of a lock as unused.
-    pub(crate) fn end_window(&mut self, key: KeyRef<'_>) {
-        self.waiters.windows.end_unused(key);
-    }
 }
