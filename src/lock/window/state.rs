@@ -120,6 +120,8 @@ impl Windows {
         if self.is_open(key, now) {
             return Some(Window::Open);
         }
+        // A window that is over may still be there, if the timer is late.
+        self.end_unused(key);
         if !self.is_due(key) {
             return None;
         }
@@ -256,5 +258,39 @@ impl HandOffCount {
     fn unused(&mut self) {
         self.hand_offs = 0;
         self.unused_windows = (self.unused_windows + 1).min(MOST_DOUBLINGS);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(mono_ms: u64) -> Now {
+        Now {
+            wall_ms: 0,
+            wall_sub_us: 0,
+            mono_ms,
+        }
+    }
+
+    #[test]
+    fn a_window_that_is_over_ends_before_the_next_one_begins() {
+        let mut windows = Windows::default();
+        windows.set_rule(WindowRule {
+            after: 1,
+            window_ms: 50,
+        });
+        let key = KeyRef { db: 0, name: b"s" };
+        let leave_free = |windows: &mut Windows, ms| windows.leave_free(key, (true, false), at(ms));
+        windows.count_hand_off(key);
+        assert_eq!(leave_free(&mut windows, 0), Some(Window::Begun));
+        // Other permits are handed off meanwhile, and the timer is late.
+        windows.count_hand_off(key);
+        assert_eq!(leave_free(&mut windows, 60), None);
+        assert_eq!((windows.open(), windows.next_end(at(60))), (0, None));
+        (0..2).for_each(|_| windows.count_hand_off(key));
+        assert_eq!(leave_free(&mut windows, 70), Some(Window::Begun));
+        assert_eq!(windows.pop(at(120)), Some(key.to_id()));
+        assert_eq!((windows.open(), windows.next_end(at(120))), (0, None));
     }
 }

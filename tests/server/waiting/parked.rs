@@ -216,7 +216,7 @@ fn too_few_replicas_keep_it_parked() {
 fn a_server_out_of_memory_says_so_and_grants_to_waiters() {
     let mut scene = Scene::new();
     scene.assert_stats(&[("out_of_memory", 0)]);
-    scene.alice.line("CONFIG SET maxmemory 1000000");
+    scene.alice.line("CONFIG SET maxmemory 1");
     let refused = scene.alice.line("LOCK.ACQUIRE other alice").error();
     assert!(refused.starts_with("OOM"), "{refused}");
     scene.assert_stats(&[("out_of_memory", 1)]);
