@@ -13,6 +13,9 @@ use crate::lock::{is_held, KeyRef, KeyState, Mode, Now};
 impl Locks {
     /// Sets the rule. If it differs, every window ends and its key is settled in this tick.
     pub fn set_window_rule(&mut self, rule: WindowRule) {
+        if self.waiters.windows.rule == rule {
+            return;
+        }
         for resource in ALL {
             let queues = self.queues_mut(resource);
             for key in queues.windows.set_rule(rule) {

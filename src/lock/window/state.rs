@@ -61,8 +61,8 @@ pub(crate) enum Window {
 pub struct Windows {
     /// The statistics.
     pub stats: WindowStats,
-    /// The rule in force.
-    rule: WindowRule,
+    /// The rule in force, the same for every kind.
+    pub(super) rule: WindowRule,
     /// By the hash of the name: a count may outlive every hold and every wait, and must not keep the name in memory.
     /// Two names with the same hash (one pair in 2^64) share a count, which costs one window more or less.
     counts: IndexMap<u64, HandOffCount, Secret>,
@@ -78,11 +78,8 @@ impl Windows {
         self.open.len()
     }
 
-    /// Sets the rule. If it differs, every window ends; the keys are returned, to be settled.
+    /// Sets another rule. Every window ends; the keys are returned, to be settled.
     pub(crate) fn set_rule(&mut self, rule: WindowRule) -> Vec<KeyId> {
-        if self.rule == rule {
-            return Vec::new();
-        }
         self.rule = rule;
         self.counts.clear();
         self.end_all()
