@@ -24,7 +24,7 @@ impl Now {
 }
 
 /// The length of a lease in milliseconds, at least 1.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Lease(i64);
 
 impl Lease {

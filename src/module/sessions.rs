@@ -59,7 +59,7 @@ pub fn work(ctx: Ctx<'_>, budget: Duration) {
 /// Renews due holds, urgent ones whatever time they take. False after too many refusals: the rest waits [`RETRY_MS`].
 fn renew_due(ctx: Ctx<'_>, in_time: impl Fn() -> bool) -> bool {
     let mut refused = 0;
-    while refused < REFUSALS_PER_TICK {
+    while refused < REFUSALS_PER_TICK || in_time() {
         let now = ctx.now();
         let next = shell::with(|shell| shell.locks.sessions.next_renewal(now, !in_time()));
         let Some(bound) = next else {

@@ -36,7 +36,7 @@ impl Semaphores {
             drop_binding(view.key, id, cx.sessions);
             return PermitChange::default();
         };
-        let wanted = cx.sessions.rule.lease.deadline(cx.now);
+        let wanted = cx.sessions.lease().deadline(cx.now);
         let mut draft = PermitDraft::open(view.permits().ok().flatten());
         self.extend_permit(view.key, &mut draft, id, (end_ms, wanted));
         cx.sessions.stats.session_renewals += 1;

@@ -197,10 +197,18 @@ impl Sessions {
         stays
     }
 
+    /// The lease of bound holds: that of the rule, or a longer one while more are bound than it allows. (The rule was
+    /// changed, or requests that waited were granted.)
+    pub(crate) fn lease(&self) -> Lease {
+        let enough = i64::try_from(self.holds().div_ceil(HOLDS_PER_MS));
+        let enough = enough.ok().and_then(Lease::from_ms);
+        enough.map_or(self.rule.lease, |lease| lease.max(self.rule.lease))
+    }
+
     /// The lease to use: a session has its own.
     pub(crate) fn lease_of(&self, session: bool, asked: Lease) -> Lease {
         match session {
-            true => self.rule.lease,
+            true => self.lease(),
             false => asked,
         }
     }
@@ -256,7 +264,7 @@ impl Sessions {
             key: what.key.to_id(),
             owner: what.owner.into(),
         });
-        let moments = Moments::of(self.rule.lease, now);
+        let moments = Moments::of(self.lease(), now);
         self.names.insert(bound.clone(), self.last);
         self.renewals.add(moments, self.last);
         self.clients
@@ -352,10 +360,11 @@ impl Sessions {
         let Some(number) = self.names.get(&what) else {
             return;
         };
+        let moments = Moments::of(self.lease(), now);
         if let Some(binding) = self.bindings.get_mut(number) {
             self.renewals.remove(binding.moments, *number);
-            binding.moments = Moments::of(self.rule.lease, now);
-            self.renewals.add(binding.moments, *number);
+            binding.moments = moments;
+            self.renewals.add(moments, *number);
         }
     }
 
@@ -381,6 +390,7 @@ impl Sessions {
             *self = Sessions {
                 rule: self.rule,
                 last: self.last,
+                stats: std::mem::take(&mut self.stats),
                 ..Sessions::default()
             };
         } else {

@@ -45,7 +45,7 @@ impl Locks {
 
     /// Renews the lease of a bound hold, and never shortens it.
     pub fn renew_session(&mut self, view: &View<'_>, bound: &Bound, cx: &mut Cx<'_>) {
-        let wanted = self.sessions.rule.lease.deadline(cx.now);
+        let wanted = self.sessions.lease().deadline(cx.now);
         if let Some((mode, lock)) = self.bound_shared(bound.as_ref(), &view.state, cx.now) {
             self.extend_shared(view, lock, (mode, &bound.owner), (wanted, cx.now), cx);
             self.sessions.stats.session_renewals += 1;

@@ -70,16 +70,14 @@ impl Renewals {
     /// another.
     pub fn pop(&mut self, now: Now, only_urgent: bool) -> Option<Number> {
         let may_try_again = self.refused_until_ms <= now.mono_ms;
-        if self.first_due(now).is_none() && may_try_again {
-            self.pending.append(&mut self.refused);
-        }
-        let first = self.first_due(now)?;
-        let refused = self.refused.first().filter(|_| may_try_again);
-        let mut firsts = [Some(&first), refused].into_iter().flatten();
+        let refused = self.refused.first().copied().filter(|_| may_try_again);
+        let due = self.first_due(now);
+        let mut firsts = [due, refused].into_iter().flatten();
         if only_urgent && !firsts.any(|(moments, _)| moments.urgent_ms <= now.mono_ms) {
             return None;
         }
-        self.pending.remove(&first);
+        let first = due.or(refused)?;
+        self.remove(first.0, first.1);
         Some(first.1)
     }
 

@@ -486,7 +486,7 @@ fn an_owner_that_blocks_no_request_is_not_uncertain() {
         holders: crowd,
     }];
     // The third owner holds what the second waits for; no request waits for the second, which is last in its queue, nor
-    // for the fourth.
+    // for the fourth, unless they are among the readers.
     for (owner, expected) in [(2, true), (1, false), (3, false)] {
         let caller = Caller {
             owner: WHO[owner].as_bytes(),
@@ -496,7 +496,10 @@ fn an_owner_that_blocks_no_request_is_not_uncertain() {
         };
         let verdict = search(&waiters, &caller, NOW);
         assert!(matches!(verdict, Verdict::Uncertain { .. }), "{verdict:?}");
-        let in_the_way = may_be_waited_for(&waiters, &caller, &KeyMap::default(), NOW);
+        let mut own = KeyMap::default();
+        assert!(may_be_waited_for(&waiters, &caller, &own, NOW));
+        own.insert(key_ref(NAMES[0]).to_id(), false);
+        let in_the_way = may_be_waited_for(&waiters, &caller, &own, NOW);
         assert_eq!(in_the_way, expected, "{}", WHO[owner]);
     }
 }

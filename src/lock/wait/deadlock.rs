@@ -163,10 +163,11 @@ pub(crate) fn may_be_waited_for(
             return true;
         }
         if let Some(want) = wants.get(&key.as_ref()) {
-            // A new place is the last one, but for that of an upgrade. Whether the owner holds the lock is known.
+            // A new place is the last one, but for that of an upgrade.
+            let reads = own.get(key).copied();
             return want.place == Some(Seq::MIN)
                 || want.holders.contain(owner, now)
-                || own.get(key) == Some(&true);
+                || reads.unwrap_or(want.holders.is_partial);
         }
         is_stale(waiters, key.as_ref(), waited, now)
             || match own.get(key) {
@@ -290,6 +291,12 @@ impl<'a> Search<'a> {
         let holds = holders.contain(wait.owner, self.now);
         if holds && !(holders.shared && wait.mode == Mode::Write) {
             return false;
+        }
+        if wait.mode == Mode::Write
+            && wait.owner != self.caller.owner
+            && self.read.own.get(&wait.key) == Some(&true)
+        {
+            return true;
         }
         if is_cut {
             // It is not known whether the owner that waits is a reader: it waits for the others in any case.

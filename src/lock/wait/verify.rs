@@ -82,7 +82,9 @@ impl Verification {
         match self.asked.take() {
             Some((key, Asked::Own(owner))) => {
                 let reads = found.readers.iter().any(|reader| reader[..] == *owner);
-                self.read.own.insert(key, reads || !found.is_complete);
+                if reads || found.is_complete {
+                    self.read.own.insert(key, reads);
+                }
             }
             Some((key, Asked::All(all))) => {
                 let is_complete = found.is_whole || (all && found.is_complete);

@@ -288,6 +288,29 @@ fn a_search_that_is_cut_is_counted() {
     assert_eq!(server.stat("deadlock_searches_cut"), 1);
 }
 
+/// Readers of a crowd are not recorded: whether the owner of a request is one is read by its name.
+#[test]
+fn a_cycle_through_one_of_many_readers_is_found() {
+    let (server, mut c) = crowd();
+    let first = park(&server, "LOCK.MACQUIRE 2 m k x WRITE BLOCK 0");
+    let error = server.conn().line("LOCK.MACQUIRE 2 m k r1 WRITE BLOCK 0");
+    assert!(error.error().starts_with("DEADLOCK"), "{error:?}");
+    drop(first);
+    server.wait_for_waiters(0);
+    c.line("LOCK.ACQUIRE l z PX 600000");
+    c.line("LOCK.ACQUIRE n y PX 600000");
+    let _z = park(&server, "LOCK.ACQUIRE k z WRITE BLOCK 0");
+    c.line("SUBSCRIBE ch");
+    let mut c = server.conn();
+    // More places than the search may read owners for.
+    for i in 0..500 {
+        c.send_line(&format!("LOCK.ACQUIRE n w{i} BLOCK 0 NOTIFY ch {i}"));
+    }
+    (0..500).for_each(|_| drop(c.recv()));
+    let error = c.line("LOCK.ACQUIRE l r1 BLOCK 0").error();
+    assert!(error.starts_with("DEADLOCK"), "{error}");
+}
+
 /// Requests beside a lock with many readers, and changes of it, that need not read each of them.
 #[test]
 fn no_request_at_a_lock_with_many_readers_reads_them_all() {

@@ -89,7 +89,8 @@ class SessionTest {
         }
         Waiting.waitFor("a renewal of each", () -> client.statistics().renewals() >= count);
         String calls = server.infoField("commandstats", "cmdstat_lock.info").replaceFirst("calls=(\\d+),.*", "$1");
-        assertTrue(Integer.parseInt(calls) <= 5, calls + " requests");
+        // Those whose renewals are seen at one time: a few times, as the machine was slow to acquire them.
+        assertTrue(Integer.parseInt(calls) <= count / 2, calls + " requests");
         for (Guard each : readers) {
             assertTrue(each.validFor().toMillis() > 5_000);
             assertEquals(Released.YES, each.release());
