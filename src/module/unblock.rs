@@ -14,7 +14,7 @@
 //! timeout callback keeps the words of the command, and the reply is written when the server frees the private data.
 //! That is the end of the block; the server then notes the replication offset for which the client's next `WAIT` waits.
 //! If other work has ended the block before, the answer is not written, and the connection is closed: after `CLIENT
-//! UNBLOCK ... TIMEOUT` its client would wait for a reply that nobody writes. A cluster's cron does such work often
+//! UNBLOCK ... TIMEOUT` its client would wait for a reply that is never written. A cluster's cron does such work often
 //! while slots move. So on these nodes an answer that is no grant is delivered by `CLIENT UNBLOCK id TIMEOUT`: the
 //! timeout callback writes it, and the block ends in the call.
 

@@ -571,18 +571,8 @@ fn thicket(size: usize) -> (Waiters, Vec<String>) {
         }
     }
     for (i, name) in names.iter().enumerate() {
-        let readers = (0..MOST_READERS).map(|n| Reader {
-            owner: owners[(i * 7 + n) % size].as_bytes().into(),
-            count: 1,
-            first_ms: 0,
-            until_ms: NOW.wall_ms + 1,
-        });
-        let lock = ReadWrite {
-            readers: readers.collect(),
-            is_whole: true,
-            ..ReadWrite::default()
-        };
-        waiters.set_holders_for_test(key_ref(name), Holders::of_shared(&lock, NOW));
+        let readers = (0..MOST_READERS).map(|n| owners[(i * 7 + n) % size].clone());
+        waiters.set_holders_for_test(key_ref(name), read_by(readers));
     }
     waiters.forget_unsettled();
     (waiters, names)
@@ -619,6 +609,22 @@ fn the_places_that_a_search_looks_at_do_not_grow_with_the_graph() {
     }
 }
 
+/// The holders of a lock that these owners read.
+fn read_by(owners: impl Iterator<Item = String>) -> Holders {
+    let readers = owners.map(|owner| Reader {
+        owner: owner.as_bytes().into(),
+        count: 1,
+        first_ms: 0,
+        until_ms: NOW.wall_ms + 1,
+    });
+    let lock = ReadWrite {
+        readers: readers.collect(),
+        is_whole: true,
+        ..ReadWrite::default()
+    };
+    Holders::of_shared(&lock, NOW)
+}
+
 /// More readers than are recorded are none, and not all are known.
 #[test]
 fn the_readers_of_a_lock_are_recorded_only_where_they_are_few() {
@@ -627,18 +633,7 @@ fn the_readers_of_a_lock_are_recorded_only_where_they_are_few() {
         (MOST_READERS + 1, 0),
         (50_000, 0),
     ] {
-        let readers = (0..count).map(|n| Reader {
-            owner: n.to_string().as_bytes().into(),
-            count: 1,
-            first_ms: 0,
-            until_ms: NOW.wall_ms + 1,
-        });
-        let lock = ReadWrite {
-            readers: readers.collect(),
-            is_whole: true,
-            ..ReadWrite::default()
-        };
-        let holders = Holders::of_shared(&lock, NOW);
+        let holders = read_by((0..count).map(|n| n.to_string()));
         assert_eq!(
             (holders.owners.len(), holders.is_partial),
             (recorded, recorded == 0)

@@ -36,7 +36,7 @@ pub(crate) struct Places {
     live: usize,
     live_tickets: usize,
     secret: Secret,
-    /// How often a place was looked at.
+    /// Places that were read.
     #[cfg(test)]
     pub looks: std::cell::Cell<usize>,
 }
