@@ -20,7 +20,8 @@
 //!   GETUSER`, `ACL SAVE`). Valkey refuses from 9.1 on to unload a module whose commands are named.
 
 use std::ffi::CString;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use redis_module::raw;
 
@@ -58,25 +59,24 @@ struct Watch {
 // SAFETY: the module has no threads, and the server calls it on its main thread only.
 static WATCH: MainThread<Watch> = unsafe { MainThread::empty() };
 
-/// The number of commands that the server had executed when it loaded the module; 0 later.
-static LOADED_AT: AtomicU64 = AtomicU64::new(0);
+/// Whether no connection has sent a command since the load.
+static IS_NEW: AtomicBool = AtomicBool::new(false);
 
 /// The filter that sees the first command after the load.
 // SAFETY: the module has no threads, and the server calls it on its main thread only.
 static FIRST: MainThread<Filter> = unsafe { MainThread::empty() };
 
 /// Called when the module is loaded, at the end. If a setting of `MODULE LOADEX` is unknown, the server unloads the
-/// module within this command. That is safe: no command of the module has been looked up yet. (The number of commands
-/// alone does not show that: `CONFIG RESETSTAT` sets it back. The filter alone does not see the rest of a transaction.)
+/// module within this command. Until a connection sends a command, the server has looked up none of the module's. (The
+/// filter does not see the rest of a transaction, but its commands were looked up before the load.)
 pub fn loaded(ctx: Ctx<'_>) {
-    if let Some(filter) = Filter::register(ctx, Some(on_first)) {
-        FIRST.set(Some(filter));
-        LOADED_AT.store(ctx.commands_processed(), Ordering::Relaxed);
-    }
+    let filter = Filter::register(ctx, Some(on_first));
+    IS_NEW.store(filter.is_some(), Ordering::Relaxed);
+    FIRST.set(filter);
 }
 
 unsafe extern "C" fn on_first(_: *mut raw::RedisModuleCommandFilterCtx) {
-    LOADED_AT.store(0, Ordering::Relaxed);
+    IS_NEW.store(false, Ordering::Relaxed);
 }
 
 /// Called by the server's cron, so after the command that has loaded the module.
@@ -84,12 +84,7 @@ pub fn used(ctx: Ctx<'_>) {
     if let Some(filter) = FIRST.take() {
         filter.unregister(ctx);
     }
-    LOADED_AT.store(0, Ordering::Relaxed);
-}
-
-fn is_loading(ctx: Ctx<'_>) -> bool {
-    let loaded_at = LOADED_AT.load(Ordering::Relaxed);
-    loaded_at != 0 && loaded_at == ctx.commands_processed()
+    IS_NEW.store(false, Ordering::Relaxed);
 }
 
 /// Begins or ends to watch, according to `lock.drain`.
@@ -134,11 +129,12 @@ impl Watch {
 
     fn see(&mut self, words: &Words) {
         // The name of `MODULE` may be another (`rename-command`).
-        let second = words.word(1).map(Str::bytes);
-        if words.count() == 3 && second.is_some_and(|word| word.eq_ignore_ascii_case(b"unload")) {
+        let word = |at| words.word(at).map(Str::bytes).unwrap_or_default();
+        let names_us = word(1).eq_ignore_ascii_case(b"unload") && word(2) == b"lock";
+        if words.count() == 3 && names_us {
             self.unloads = self.unloads.saturating_add(1);
         } else if self.unloads > 0 {
-            let name = words.word(0).map(Str::bytes).unwrap_or_default();
+            let name = word(0);
             let begins_with = |own: &&[u8]| {
                 let beginning = name.get(..own.len());
                 beginning.is_some_and(|beginning| beginning.eq_ignore_ascii_case(own))
@@ -150,10 +146,11 @@ impl Watch {
 
 /// Why the module stays, for the log; `None` if it may be unloaded.
 pub fn reason_to_stay(ctx: Ctx<'_>) -> Option<String> {
-    if is_loading(ctx) {
-        return None;
-    }
-    let reason = why_unsafe(ctx)?;
+    // The server ends if the module refuses to go within `MODULE LOADEX`. No rule can name a command of it then.
+    let reason = match IS_NEW.load(Ordering::Relaxed) {
+        true => first_naming_rule(ctx).ok()??.to_string(),
+        false => why_unsafe(ctx)?,
+    };
     Some(format!(
         "{reason}. scripts/upgrade.sh exchanges the module, or unloads it, in the way that is safe"
     ))
@@ -223,12 +220,17 @@ impl<'a> ListedClient<'a> {
         is_newer && self.has_flag(b'c') && !self.is_postponed()
     }
 
-    /// Whether it is a link of replication (to a replica, `S`, but not `MONITOR`, `O`; to the master, `M`) without a
-    /// command of the module.
+    /// Whether it is a link of replication: to the master (`M`), or to a replica (`S`) that sends only what replicas
+    /// send. (`MONITOR` has `S` as well, and so has a client that has sent `PSYNC`. It may be the caller.)
     fn is_link(&self, is_own: impl Fn(&[u8]) -> bool) -> bool {
-        let is_link = self.has_flag(b'M') || (self.has_flag(b'S') && !self.has_flag(b'O'));
+        let cmd = self.field(b"cmd");
+        let of_replica = matches!(cmd, b"replconf" | b"psync" | b"sync");
+        let is_link = match self.has_flag(b'M') {
+            true => !is_own(cmd),
+            false => self.has_flag(b'S') && of_replica,
+        };
         let has_queued = !matches!(self.field(b"multi"), b"-1" | b"0");
-        is_link && !self.is_postponed() && !has_queued && !is_own(self.field(b"cmd"))
+        is_link && !self.is_postponed() && !has_queued
     }
 }
 
@@ -236,10 +238,7 @@ impl<'a> ListedClient<'a> {
 fn rule_with_own_command(ctx: Ctx<'_>) -> Option<String> {
     match first_naming_rule(ctx) {
         Ok(None) => None,
-        Ok(Some(NamingRule { user, rule })) => Some(format!(
-            "the ACL rules of user '{user}' have '{rule}', which the server cannot read without this module, \
-             and then it ends"
-        )),
+        Ok(Some(rule)) => Some(rule.to_string()),
         Err(Unreadable) if ctx.is_valkey() && server_version() >= VALKEY_CHECKS_RULES => None,
         Err(Unreadable) => Some(
             "ACL LIST is refused (renamed or disabled?), so rules of users may name commands of this module: restart \
@@ -253,6 +252,17 @@ fn rule_with_own_command(ctx: Ctx<'_>) -> Option<String> {
 struct NamingRule {
     user: String,
     rule: String,
+}
+
+impl fmt::Display for NamingRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let NamingRule { user, rule } = self;
+        write!(
+            f,
+            "the ACL rules of user '{user}' have '{rule}', which the server cannot read without this module, and then \
+             it ends"
+        )
+    }
 }
 
 /// The server does not list the rules.

@@ -247,14 +247,6 @@ impl Ctx<'_> {
         self.info_field_is(c"clients", c"connected_clients", c"0")
     }
 
-    /// The number of commands that the server has executed; 0 if it does not say.
-    pub fn commands_processed(self) -> u64 {
-        let number = self.info_field(c"stats", c"total_commands_processed", |text| {
-            text.to_str().ok()?.parse().ok()
-        });
-        number.flatten().unwrap_or(0)
-    }
-
     /// Whether a field of `INFO` has this value; false as well where the field is missing.
     fn info_field_is(self, section: &CStr, name: &CStr, value: &CStr) -> bool {
         self.info_field(section, name, |text| text == value) == Some(true)

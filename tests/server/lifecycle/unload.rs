@@ -349,23 +349,68 @@ fn links_of_replication_stay() {
     );
 }
 
-/// The server unloads it again within the command.
-/// The counter of commands is a statistic, which a client can reset.
+/// A client that has become a link may go on as the caller.
 #[test]
-fn a_module_that_was_just_loaded_is_not_unloaded_after_a_reset_of_the_statistics() {
-    let mut server = TestServer::without_module(&[]);
-    let mut conn = server.conn();
-    conn.line("CONFIG RESETSTAT");
-    scene::load(&mut conn);
-    let lines = ["MULTI", "CONFIG RESETSTAT", "PING", "PING"];
-    lines.iter().for_each(|line| drop(conn.line(line)));
-    conn.line("MODULE UNLOAD lock");
-    conn.line("LOCK.OWNER");
-    let replies = conn.line("EXEC").list().to_vec();
-    assert!(replies[3].is_error() && !replies[4].is_error());
+fn a_link_of_replication_that_unloads_keeps_it() {
+    let mut server = TestServer::start();
+    server.conn().line("CONFIG SET lock.drain yes");
+    wait_for("the end of the other connection", || {
+        server.info_field("clients", "connected_clients") == "1"
+    });
+    let mut link = server.conn();
+    link.send_lines(&["CLIENT REPLY OFF", "PSYNC ? -1"]);
+    wait_for("a link", || {
+        server.info_field("replication", "connected_slaves") == "1"
+    });
+    let refusals = |server: &TestServer| {
+        let lines = own_lines(&server.log());
+        let refusals = lines.iter().filter(|line| line.starts_with("not unloaded"));
+        refusals.count()
+    };
+    link.send_lines(&["MODULE UNLOAD lock", "LOCK.HELP"]);
+    wait_for("the refusal", || refusals(&server) == 1);
     assert!(server.is_alive());
 }
 
+/// The transaction was queued before the module existed, so no filter sees its commands.
+#[test]
+fn a_rule_that_is_set_in_the_transaction_that_loads_keeps_it() {
+    let mut server = TestServer::without_module(&[]);
+    let load = format!("MODULE LOAD {}", module_path().display());
+    for fill in 0..5 {
+        let mut conn = server.conn();
+        let fill = vec!["PING"; fill];
+        let set = "ACL SETUSER app on +lock.acquire";
+        // The counter of commands is a statistic, which a client can reset.
+        let reset = "CONFIG RESETSTAT";
+        let before = ["MULTI", reset, &load, set, reset];
+        let behind = ["MODULE UNLOAD lock", "EXEC"];
+        let lines = [&before[..], &fill, &behind].concat();
+        conn.send_lines(&lines);
+        let replies: Vec<_> = lines.iter().map(|_| conn.recv()).collect();
+        let replies = replies[lines.len() - 1].list();
+        assert!(replies[replies.len() - 1].is_error(), "{replies:?}");
+        assert!(!conn.line("ACL GETUSER app").is_error());
+        conn.line("ACL DELUSER app");
+        wait_for("no module", || unload(&mut conn));
+    }
+    assert!(server.is_alive());
+}
+
+#[test]
+fn a_command_behind_the_load_keeps_it() {
+    let mut server = TestServer::without_module(&[]);
+    let mut conn = server.conn();
+    scene::load(&mut conn);
+    let own = "LOCK.OWNER";
+    conn.send_lines(&["MULTI", own, "MODULE UNLOAD lock", own, "EXEC"]);
+    let replies: Vec<_> = (0..5).map(|_| conn.recv()).collect();
+    let replies = replies[4].list();
+    assert!(replies[1].is_error() && !replies[2].is_error());
+    assert!(server.is_alive());
+}
+
+/// The server unloads it again within the command.
 #[test]
 fn an_unknown_setting_of_loadex_leaves_no_module() {
     let mut server = TestServer::without_module(&[]);
