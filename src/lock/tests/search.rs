@@ -104,6 +104,8 @@ fn scene() -> impl Strategy<Value = Scene> {
 struct Place {
     owner: usize,
     reads: bool,
+    /// Whether the request is on several keys.
+    many: bool,
     request: usize,
     arrival: u64,
     live: bool,
@@ -155,6 +157,7 @@ impl Plain {
             let mut place = Place {
                 owner: request.owner,
                 reads: request.reads,
+                many: request.keys.len() > 1,
                 request: number,
                 arrival: self.arrivals,
                 live: true,
@@ -202,13 +205,14 @@ impl Plain {
         if !place.reads {
             return others.chain(before.map(|before| before.owner)).collect();
         }
-        // A reader waits for the writers before it, and they for the owners that block them.
-        let writers = before
-            .filter(|before| !before.reads)
+        // A reader waits for the writers before it, and they for the owners that block them. And it waits for those
+        // that are to read several keys.
+        let blocking = before
+            .filter(|before| !before.reads || before.many)
             .map(|before| before.owner);
         match held.shared {
-            true => writers.collect(),
-            false => others.chain(writers).collect(),
+            true => blocking.collect(),
+            false => others.chain(blocking).collect(),
         }
     }
 

@@ -6,7 +6,7 @@
 //!
 //! The search reads only the memory of this server. In a queue it visits only places of owners that wait for other keys
 //! too ([`crate::lock::wait::index`]): the other owners wait for the same holders. A reader waits for other readers
-//! only if a request for WRITE is between them.
+//! only if a request for WRITE is between them, or one for READ on several keys, which is granted first.
 //!
 //! The recorded holders of a key are those of its last reading. A search is uncertain if it passes a key that has
 //! changed since, or one whose readers were not all read. Then the request is parked, and checked again at the end of
@@ -319,21 +319,18 @@ impl<'a> Search<'a> {
         if wait.owner != self.caller.owner && self.caller_is_before(&wait, &ahead) {
             return true;
         }
-        let Some(ahead) = ahead.place else {
-            return false;
-        };
         let slot = (wait.key.db, wait.key.name);
         let from_seq = self.passed.get(&slot).copied().unwrap_or(Seq::MIN);
-        if ahead <= from_seq {
-            return false;
-        }
+        let ahead = ahead.place.unwrap_or(Seq::MIN).max(from_seq);
+        let before = wait.before.unwrap_or(Seq::MAX).max(ahead);
         self.passed.insert(slot, ahead);
-        for (seq, slot) in waited.search_places.busy.range(from_seq..ahead) {
+        for (seq, slot) in waited.search_places.busy.range(from_seq..before) {
             if !self.visits.take(1) {
                 break;
             }
-            if let Some((owner, _)) = self.waiters.at(PlaceId::new(*seq, *slot)) {
-                if owner != self.caller.owner {
+            if let Some((owner, waiter)) = self.waiters.at(PlaceId::new(*seq, *slot)) {
+                let is_ahead = *seq < ahead || self.waiters.is_multi_key(waiter.id);
+                if owner != self.caller.owner && is_ahead {
                     self.find(owner, wait, from);
                 }
             }
@@ -342,8 +339,8 @@ impl<'a> Search<'a> {
     }
 
     /// The part of a queue that a request waits for, without the places of the caller's owner. A reader waits only for
-    /// requests for WRITE, and for every request that these wait for; a request for WRITE of a holder passes the queue
-    /// itself.
+    /// requests for WRITE, and for every request that these wait for (and for requests on several keys: see
+    /// [`Search::follow`]); a request for WRITE of a holder passes the queue itself.
     fn ahead(&mut self, waited: &WaitedKey, holders: &Holders, wait: &Wait<'_>) -> Ahead {
         let before = wait.before.unwrap_or(Seq::MAX);
         if wait.mode != Mode::Read {
@@ -397,18 +394,24 @@ impl<'a> Search<'a> {
     /// or that of another request of the same owner.
     fn caller_is_before(&self, wait: &Wait<'_>, ahead: &Ahead) -> bool {
         let its = match self.wants.get(&wait.key) {
-            Some(want) => want.place.map(|place| (place, self.caller.mode)),
+            Some(want) => {
+                let excludes = self.caller.mode != Mode::Read || self.caller.wants.len() > 1;
+                want.place.map(|place| (place, excludes))
+            }
             None => {
                 let place = self.waiters.places.of(wait.key, self.caller.owner);
                 let waiter = place.and_then(|place| Some((place, self.waiters.at(place)?.1)));
                 waiter
                     .filter(|(_, waiter)| !self.caller.replaces.contains(&waiter.id))
-                    .map(|(place, waiter)| (place.seq, waiter.mode))
+                    .map(|(place, waiter)| {
+                        let is_many = self.waiters.is_multi_key(waiter.id);
+                        (place.seq, waiter.mode != Mode::Read || is_many)
+                    })
             }
         };
-        its.is_some_and(|(place, mode)| {
+        its.is_some_and(|(place, excludes)| {
             let before = wait.before.is_none_or(|before| place < before);
-            let directly = before && (wait.mode != Mode::Read || mode != Mode::Read);
+            let directly = before && (wait.mode != Mode::Read || excludes);
             directly || ahead.place.is_some_and(|ahead| place < ahead)
         })
     }
