@@ -44,12 +44,12 @@ export PROPTEST_CASES="$CASES" LOCK_CASES="$CASES" LOCK_CROWD=50 LOCK_SEQUENCES=
 part 'compiling' 'two to four minutes the first time, up to half a minute later' "$MAKE" --no-print-directory test-build redisson-texts
 part 'the core and other units' 'half a minute' tests --lib --bins --exclude redis_lock_fault_module
 part 'the server tests' 'one and a half minutes' \
-    tests --test server -- --test-threads "${THREADS:-6}" --skip memory:: --skip scale::
+    tests --test server -- --test-threads "${THREADS:-12}" --skip memory:: --skip scale::
 part "Redisson's scripts, natively and in Lua" 'half a minute' \
     tests --test redisson_scripts -- --skip a_fault_in_a_script_is_found
 part 'the client and the command line, on real servers' 'a minute' \
     tests --test blocking --test family --test few_files --test locks --test several --test tracing --test cli \
-    -- --test-threads "${THREADS:-6}" --skip samples_crate::
+    -- --test-threads "${THREADS:-12}" --skip samples_crate::
 part 'the harness and the checker of the fault tests' 'a quarter of a minute' \
     tests --test barrier --test process --test sabotage
 part 'the examples of the documentation' 'half a minute' tests --doc

@@ -80,7 +80,8 @@ async fn a_wait_that_is_dropped_waits_no_more() {
 #[tokio::test(flavor = "multi_thread")]
 async fn renewals_are_counted_as_confirmed_or_not() {
     let mut real = TestServer::start();
-    let server = client(&real);
+    // The release behind the crash is repeated for as long.
+    let server = client(&real).response_timeout(Duration::from_secs(15));
     let lock = lock(&server).lease(Duration::from_secs(12));
     let guard = lock.acquire().await.unwrap();
     until("a renewal", || server.statistics().renewals > 0);
