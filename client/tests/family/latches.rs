@@ -225,7 +225,7 @@ async fn a_user_may_count_down_without_the_permission_to_wait() {
     conn.line("LATCH.SET l 2");
     conn.line("ACL SETUSER worker on nopass ~l -@all +latch.down");
     let url = format!("redis://worker:any@127.0.0.1:{}", real.port);
-    let latch = latch(&Server::open(&url).unwrap());
+    let latch = latch(&Server::open(&url).unwrap().response_timeout(crate::PATIENT));
     assert_eq!(latch.count_down().await.unwrap(), 1);
     for error in [latch.count().await.err(), latch.try_wait().await.err()] {
         assert!(error.unwrap().to_string().contains("NOPERM"));

@@ -137,7 +137,10 @@ async fn a_lock_outlives_the_death_of_the_primary_that_sentinels_name() {
         "redis+sentinel://127.0.0.1:{}/{NAME}",
         watched.sentinel_ports()[0]
     );
-    let lone = Lock::new(&Server::open(&url).unwrap(), "other");
+    let lone = Lock::new(
+        &Server::open(&url).unwrap().response_timeout(crate::PATIENT),
+        "other",
+    );
     let lone = wait(&lone);
     until_waited(first, 2);
     let new = tokio::task::block_in_place(|| {
@@ -183,7 +186,10 @@ async fn sentinels_are_asked_by_a_user_of_their_own() {
 async fn a_server_that_is_no_sentinel_is_named_as_such() {
     let real = TestServer::start();
     let url = format!("redis+sentinel://127.0.0.1:{}/{NAME}", real.port);
-    let lock = Lock::new(&Server::open(&url).unwrap(), "k");
+    let lock = Lock::new(
+        &Server::open(&url).unwrap().response_timeout(crate::PATIENT),
+        "k",
+    );
     let error = lock.try_acquire().await.unwrap_err().to_string();
     assert_eq!(error, format!("127.0.0.1:{}/0 is no sentinel", real.port));
 }
@@ -193,7 +199,10 @@ async fn a_primary_that_no_sentinel_knows_is_an_error_at_once() {
     let watched = tokio::task::block_in_place(Watched::start);
     let ports = watched.sentinel_ports();
     let url = format!("redis+sentinel://127.0.0.1:{}/nobody", ports[0]);
-    let lock = Lock::new(&Server::open(&url).unwrap(), "k");
+    let lock = Lock::new(
+        &Server::open(&url).unwrap().response_timeout(crate::PATIENT),
+        "k",
+    );
     let error = lock.acquire().await.unwrap_err();
     assert!(error.to_string().contains("'nobody'"), "{error}");
 }

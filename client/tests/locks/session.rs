@@ -127,7 +127,9 @@ async fn without_the_permission_to_read_the_lease_nothing_is_held() {
     let real = server(60_000);
     let made = "ACL SETUSER app reset on nopass ~* +lock.acquire +lock.renew +lock.release";
     assert_eq!(real.conn().line(made).text(), "OK");
-    let app = Server::open(&format!("redis://app:x@127.0.0.1:{}", real.port)).unwrap();
+    let app = Server::open(&format!("redis://app:x@127.0.0.1:{}", real.port))
+        .unwrap()
+        .response_timeout(crate::PATIENT);
     let error = bound(&app).acquire().await.unwrap_err();
     assert!(
         matches!(&error, Error::Refused { code, .. } if code == "NOPERM"),

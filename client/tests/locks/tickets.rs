@@ -303,7 +303,9 @@ async fn waits_of_users_without_permission_park() {
         let set = format!("ACL SETUSER {user} on >secret {rules}");
         assert_eq!(real.conn().line(&set).text(), "OK");
         let url = format!("redis://{user}:secret@127.0.0.1:{}", real.port);
-        waiters.push(wait(&lock(&Server::open(&url).unwrap())));
+        waiters.push(wait(&lock(
+            &Server::open(&url).unwrap().response_timeout(crate::PATIENT),
+        )));
         until_waited(&real, number as u64 + 1);
         let tickets = u64::from(user == "both");
         assert_eq!(real.stat("tickets"), tickets, "{user}");
@@ -318,7 +320,7 @@ async fn waits_of_users_without_permission_park() {
 async fn waits_for_keys_of_many_slots_share_a_connection_to_each_node() {
     let (first, second) = two_nodes(&[]);
     let url = format!("redis+cluster://127.0.0.1:{}", first.port);
-    let server = Server::open(&url).unwrap();
+    let server = Server::open(&url).unwrap().response_timeout(crate::PATIENT);
     let idle = [&first, &second].map(connections);
     let mut conn = first.conn();
     let mut waiters = Vec::new();

@@ -75,7 +75,9 @@ fn tls_server(dir: &Path, clients: &str) -> (TestServer, u16) {
 }
 
 fn tls_client(port: u16, certificates: Certificates) -> Server {
-    let server = Server::open(&format!("rediss://127.0.0.1:{port}")).unwrap();
+    let server = Server::open(&format!("rediss://127.0.0.1:{port}"))
+        .unwrap()
+        .response_timeout(crate::PATIENT);
     server.certificates(certificates)
 }
 
@@ -90,7 +92,9 @@ async fn a_server_with_a_certificate_by_an_authority_of_ones_own() {
     let guard = lock(&tls_client(port, believed)).acquire().await.unwrap();
     assert_eq!(guard.release().await.unwrap(), Released::Yes);
     // An untrusted certificate is an error at once: this wait has no limit.
-    let stranger = Server::open(&format!("rediss://127.0.0.1:{port}")).unwrap();
+    let stranger = Server::open(&format!("rediss://127.0.0.1:{port}"))
+        .unwrap()
+        .response_timeout(crate::PATIENT);
     let error = lock(&stranger).acquire().await.unwrap_err();
     assert!(matches!(error, Error::Untrusted { .. }), "{error}");
     let cause = std::error::Error::source(&error).expect("a cause");
@@ -135,7 +139,9 @@ async fn a_user_who_may_do_what_is_needed_and_nothing_else() {
     let made = admin.line(&format!("ACL SETUSER app reset on >p@ss:w/rd {RULES}"));
     assert_eq!(made.text(), "OK");
     let url = |user: &str| format!("redis://{user}@127.0.0.1:{}", real.port);
-    let app = Server::open(&url("app:p%40ss%3Aw%2Frd")).unwrap();
+    let app = Server::open(&url("app:p%40ss%3Aw%2Frd"))
+        .unwrap()
+        .response_timeout(crate::PATIENT);
     assert!(!app.name().contains("app") && !format!("{app:?}").contains("p%40"));
     let lock = Lock::new(&app, "jobs:1").lease(LEASE);
     let guard = lock.acquire().await.unwrap();
@@ -148,11 +154,15 @@ async fn a_user_who_may_do_what_is_needed_and_nothing_else() {
     };
     let elsewhere = Lock::new(&app, "other");
     assert_eq!(refused(elsewhere.acquire().await.map(drop)), "NOPERM");
-    let stranger = Server::open(&url("app:wrong")).unwrap();
+    let stranger = Server::open(&url("app:wrong"))
+        .unwrap()
+        .response_timeout(crate::PATIENT);
     let result = Lock::new(&stranger, "jobs:1").acquire().await;
     assert_eq!(refused(result.map(drop)), "WRONGPASS");
     admin.line("ACL SETUSER default off");
-    let nobody = Server::open(&format!("redis://127.0.0.1:{}", real.port)).unwrap();
+    let nobody = Server::open(&format!("redis://127.0.0.1:{}", real.port))
+        .unwrap()
+        .response_timeout(crate::PATIENT);
     let result = Lock::new(&nobody, "jobs:1").acquire().await;
     assert_eq!(refused(result.map(drop)), "NOAUTH");
     admin.line("ACL SETUSER default on");
@@ -163,7 +173,9 @@ async fn a_server_by_its_socket_and_a_database_of_it() {
     let dir = tempfile::tempdir().unwrap();
     let socket = dir.path().join("socket").to_string_lossy().into_owned();
     let real = TestServer::with(&["--unixsocket", &socket]);
-    let server = Server::open(&format!("redis+unix://{socket}?db=3")).unwrap();
+    let server = Server::open(&format!("redis+unix://{socket}?db=3"))
+        .unwrap()
+        .response_timeout(crate::PATIENT);
     assert_eq!(server.name(), format!("{socket}/3"));
     let guard = lock(&server).acquire().await.unwrap();
     let mut conn = real.conn();

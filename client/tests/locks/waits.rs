@@ -1,5 +1,7 @@
 //! Waits during failures of the server and of the connection.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use redis_lock_client::{Guard, Lock, Released, Server};
@@ -303,11 +305,12 @@ async fn the_limit_of_a_wait_holds_on_a_paused_server() {
 async fn a_parked_wait_uses_the_connection_of_one_that_has_ended() {
     let real = TestServer::start();
     let server = client(&real).parked_waits();
+    let is_over = Arc::new(AtomicBool::new(false));
     let mut tasks = Vec::new();
     for _ in 0..4 {
-        let lock = lock(&server);
+        let (lock, is_over) = (lock(&server), is_over.clone());
         tasks.push(tokio::spawn(async move {
-            for _ in 0..250 {
+            while !is_over.load(Ordering::Relaxed) {
                 let wait = Duration::from_millis(2);
                 if let Some(guard) = lock.acquire_within(wait).await.unwrap() {
                     // sleep: the work of a holder
@@ -317,10 +320,11 @@ async fn a_parked_wait_uses_the_connection_of_one_that_has_ended() {
             }
         }));
     }
+    until("waits", || real.stat("waits_parked") > 100);
+    is_over.store(true, Ordering::Relaxed);
     for task in tasks {
         task.await.unwrap();
     }
-    assert!(real.stat("waits_parked") > 100);
     let opened = real.info_field("stats", "total_connections_received");
     // One that is shared, two for each task at the change of a slice, and those of the test.
     let opened: u64 = opened.parse().unwrap();

@@ -8,7 +8,7 @@ use redis_lock_client::{Error, Lock, LostReason, MultiLock, RedGuard, RedLock, R
 use redis_lock_harness::proxy::Proxy;
 use redis_lock_harness::{wait_for, TestServer, Tries};
 
-const LEASE: Duration = Duration::from_secs(5);
+const LEASE: Duration = Duration::from_secs(10);
 const LONG: Duration = Duration::from_secs(60);
 
 fn fleet() -> Fleet {

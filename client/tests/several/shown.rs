@@ -46,7 +46,9 @@ fn url(real: &TestServer) -> String {
 async fn no_text_of_a_value_has_an_owner_a_user_or_a_password() {
     let real = TestServer::start();
     let url = url(&real);
-    let server = Server::open(&url).unwrap();
+    let server = Server::open(&url)
+        .unwrap()
+        .response_timeout(Duration::from_secs(100));
     let secrets = Secrets::of(&[b"hidden-owner", b"hidden-user", b"hidden-password"]);
     let lock = Lock::new(&server, b"k\n\xff").owner("hidden-owner");
     let session = Lock::new(&server, "s").owner("hidden-owner").session();
@@ -113,7 +115,9 @@ async fn no_text_of_an_error_has_an_owner_a_user_or_a_password() {
     let held = lock.acquire().await.unwrap();
     let other = lock.clone().mode(Mode::Read).try_acquire().await;
     secrets.check(&other.unwrap_err());
-    let wrong = Server::open(&url.replace("-password", "-passwords")).unwrap();
+    let wrong = Server::open(&url.replace("-password", "-passwords"))
+        .unwrap()
+        .response_timeout(Duration::from_secs(100));
     let refused = Lock::new(&wrong, "k").try_acquire().await.unwrap_err();
     assert!(matches!(refused, Error::Refused { .. }), "{refused:?}");
     secrets.check(&refused);
