@@ -69,8 +69,10 @@ impl Locks {
             let request = next.map(|(_, waiter)| waiter.id);
             if let Some(request) = request.filter(|id| is_free && self.waiters.is_multi_key(*id)) {
                 self.waiters.schedule_settle_request(request);
-                if after.is_none() {
-                    self.waiters.set_lease(view.key, rest.ends(cx.now));
+                match rest.held_for_reading_or_writing(cx.now) {
+                    _ if after.is_some() => {}
+                    Some(lock) => drop(self.record_ends(view.key, lock, cx.now)),
+                    None => self.waiters.set_lease(view.key, rest.ends(cx.now)),
                 }
                 result = match after {
                     Some(_) => HandedOff::Granted,

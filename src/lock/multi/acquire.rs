@@ -321,7 +321,10 @@ impl Locks {
 
     /// Records the present holders of a key with waiters. A free key belongs to its first waiter, which is granted it
     /// at the end of the tick.
-    fn note_state(&mut self, view: &View<'_>, req: &Acquire<'_>, now: Now) {
+    pub(super) fn note_state(&mut self, view: &View<'_>, req: &Acquire<'_>, now: Now) {
+        if let Some(lock) = view.state.held_for_reading_or_writing(now) {
+            return self.note_longer(view.key, lock, now);
+        }
         let lease_ms = match compatibility(&view.state, req.mode, req.owner, now) {
             Ok(Compatibility::Mine(_) | Compatibility::Within) => view.state.ends(now),
             Ok(Compatibility::Blocked(lease_ms)) => lease_ms,

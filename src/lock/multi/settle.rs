@@ -149,9 +149,8 @@ impl Locks {
                     all_free &= first.is_some_and(|(_, waiter)| waiter.id == request)
                         && !self.waiters.windows.is_open(view.key, now);
                 }
-                Ok(Compatibility::Blocked(lease_ms)) => {
-                    self.waiters.set_lease(view.key, lease_ms);
-                    self.waiters.set_holders(view.key, &view.state, now);
+                Ok(Compatibility::Blocked(_)) => {
+                    self.note_state(view, req, now);
                     all_free = false;
                 }
                 Err(error) => {

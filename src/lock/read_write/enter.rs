@@ -6,7 +6,6 @@ use crate::lock::effect::Cx;
 use crate::lock::grant::fresh::Grantee;
 use crate::lock::locks::Locks;
 use crate::lock::read_write::change::{write, RwWrite};
-use crate::lock::read_write::readers::Reader;
 use crate::lock::read_write::state::ReadWrite;
 use crate::lock::session::bindings::BoundRef;
 use crate::lock::view::View;
@@ -222,22 +221,30 @@ impl Locks {
     /// Records when the lock becomes free without a command, for its waiters. If the lock was not read whole, that is
     /// the end of the readers that were read: the next settling reads all of it.
     pub(crate) fn note_ends(&mut self, key: KeyRef<'_>, lock: &ReadWrite, now: Now) {
+        if self.record_ends(key, lock, now) {
+            self.waiters.schedule_settle(key);
+        }
+    }
+
+    /// As [`Locks::note_ends`], within a settling. True if the only reader waits to upgrade: it may be granted WRITE.
+    pub(crate) fn record_ends(&mut self, key: KeyRef<'_>, lock: &ReadWrite, now: Now) -> bool {
         // A reader that waits to upgrade waits for the other readers only.
-        let aside = self.waiters.first_writer(key);
-        let ends = lock.ends(now, aside);
-        self.waiters.set_lease(key, ends);
+        let last = lock.readers(now).max_by_key(|reader| reader.until_ms);
+        let upgrader = last.filter(|reader| self.waiters.waits_to_write(key, &reader.owner));
+        let is_alone =
+            upgrader.is_some() && lock.writer(now).is_none() && lock.readers(now).nth(1).is_none();
+        let is_known = !lock.is_whole && self.waiters.lease(key).is_some();
+        if !(is_alone && is_known) {
+            let ends = lock.ends(now, upgrader.map(|reader| &reader.owner[..]));
+            self.waiters.set_lease(key, ends);
+        }
         self.waiters.set_shared_holders(key, lock, now);
+        is_alone && !is_known
     }
 
     /// As [`Locks::note_ends`] after a grant or an extension: the recorded end never moves back.
     pub(crate) fn note_longer(&mut self, key: KeyRef<'_>, lock: &ReadWrite, now: Now) {
         let known = self.waiters.lease(key).filter(|_| !lock.is_whole);
-        let aside = self.waiters.first_writer(key);
-        let is_aside = |reader: &Reader| Some(&reader.owner[..]) == aside;
-        if known.is_some() && lock.readers(now).all(is_aside) {
-            // Only the upgrading reader was read, and its own lease does not block it.
-            return;
-        }
         self.note_ends(key, lock, now);
         if self.waiters.lease(key) < known {
             self.waiters.set_lease(key, known);

@@ -77,7 +77,8 @@ impl Locks {
         }
         if lock.is_held(cx.now) {
             self.untrack_gone(view, &lock, cx);
-            self.note_ends(view.key, &lock, cx.now);
+            // What follows grants a reader that waits to upgrade.
+            self.record_ends(view.key, &lock, cx.now);
         }
         self.hand_off(view, &KeyState::ReadWrite(Box::new(lock)), cx);
     }
