@@ -155,6 +155,7 @@ pub use token::{Domain, Token, COUNTER};
 pub use top_names::{TopList, TopName, TopOrder};
 pub use view::{Fence, View, HORIZON_DB};
 pub use wait::hearing::{Asked, Hearing};
+pub use wait::index::MOST_READERS;
 pub use wait::request::{Waiter, WaiterId, WaiterMap};
 pub use wait::ticket::{Notify, Ticket};
 pub use wait::verify::{ReadersAsked, ReadersFound};

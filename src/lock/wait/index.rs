@@ -38,7 +38,7 @@ impl WaitedKey {
 }
 
 /// A lock with more readers has none of them recorded: a search asks for some by name.
-pub(crate) const MOST_READERS: usize = 64;
+pub const MOST_READERS: usize = 64;
 
 /// The holders of a lock, as last read.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 //!
 //! The server sends an event for every connection that ends, whatever the reason: closed or reset by the client,
 //! killed, timed out, its output buffer full. It sends it at the beginning of `freeClient`, before it unblocks the
-//! client. The first hundred holds are released at that event, the rest by the alarm, some in every tick.
+//! client. The first hundred holds of a tick are released at that event, the rest by the alarm, some in every tick.
 //!
 //! The callback itself does not release: a change in it counts as a change by the command that runs. A `CLIENT KILL`
 //! with a change is replicated like a write, and on replicas and in the AOF it kills the client that has that id there.
@@ -16,6 +16,7 @@
 //! The server does not check for jobs when a module is unloaded. It refuses while a timer is armed, so the alarm stays
 //! armed until the job has run.
 
+use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
 
@@ -27,9 +28,10 @@ use crate::module::ffi::api::has;
 use crate::module::ffi::ctx::{Callback, Ctx};
 use crate::module::ffi::{fault, guard};
 use crate::module::sessions;
+use crate::module::state::alarm::Alarm;
 use crate::module::state::shell;
 
-/// The most holds released by the job when their connection ends; more wait for the alarm.
+/// The most holds that jobs release in one tick, when connections end; more wait for the alarm.
 const AT_ONCE: usize = 100;
 
 /// Prepares for `SESSION`: subscribes to the ends of connections.
@@ -98,7 +100,8 @@ fn has_jobs(ctx: Ctx<'_>) -> bool {
 
 /// Registers the job that releases the first holds at the end of the present unit of execution, if the server has jobs.
 fn schedule(ctx: Ctx<'_>) {
-    if shell::with(|shell| shell.alarm.job || !shell.has_jobs) {
+    let is_left_to_alarm = |alarm: &Alarm| alarm.job || alarm.released_by_jobs >= AT_ONCE;
+    if shell::with(|shell| is_left_to_alarm(&shell.alarm) || !shell.has_jobs) {
         return;
     }
     // SAFETY: a pointer that is written once, at load.
@@ -118,7 +121,13 @@ unsafe extern "C" fn on_job(raw_ctx: *mut raw::RedisModuleCtx, _data: *mut c_voi
     guard::entry("session-job", || {
         shell::with(|shell| shell.alarm.job = false);
         if ctx.may_write() {
-            sessions::release_ended(ctx, AT_ONCE, || false);
+            let left = AT_ONCE - shell::with(|shell| shell.alarm.released_by_jobs.min(AT_ONCE));
+            let released = Cell::new(0);
+            sessions::release_ended(ctx, left, || {
+                released.set(released.get() + 1);
+                false
+            });
+            shell::with(|shell| shell.alarm.released_by_jobs += released.get());
         }
         alarm::rearm(ctx);
     });

@@ -4,7 +4,7 @@ use redis_module::raw;
 
 use crate::lock::{
     is_read_write, is_reserved, KeyState, Now, OwnerId, ReadDepth, ReadWrite, Reader, ReadersAsked,
-    ReadersFound, RwFields, TokenRecord, MODE_FIELD, MOST_READS,
+    ReadersFound, RwFields, TokenRecord, MODE_FIELD, MOST_READERS, MOST_READS,
 };
 use crate::module::ffi::raw_key::{Fields, RawKey};
 use crate::module::ffi::strings::{OwnedStr, Str};
@@ -143,13 +143,19 @@ impl Reading<'_> {
     fn read_fields(&self, lock: &mut ReadWrite, is_read: bool) -> Option<()> {
         let known: Vec<_> = lock.readers.iter().map(|r| r.owner.clone()).collect();
         let mut read = RwFields::default();
+        // A small hash is scanned in one step. Of few readers each is a holder that others may wait for.
+        let enough = match self.depth {
+            ReadDepth::Two if is_read => MOST_READERS + 1,
+            _ => usize::MAX,
+        };
         let mut living = 0;
         let mut others = Vec::new();
-        let is_whole = self.handle.scan(&mut read, |read| {
-            living += self.take_readers(read, &known, &mut others);
+        let is_scanned = self.handle.scan(&mut read, |read| {
+            living += self.take_readers(read, &known, &mut others, enough - living);
             self.depth != ReadDepth::Two || !is_read || living < 2
         });
-        self.take_readers(&mut read, &known, &mut others);
+        living += self.take_readers(&mut read, &known, &mut others, enough - living);
+        let is_whole = is_scanned && living < enough;
         if is_whole && self.depth == ReadDepth::Two {
             // The end of the hash may depend on these readers, and a later hold by a script may last longer.
             for other in others.iter_mut().filter(|other| other.count > 1) {
@@ -166,18 +172,22 @@ impl Reading<'_> {
         Some(())
     }
 
-    /// Reads the timeouts of readers whose fields were read. Returns the number of those that live.
+    /// Reads the timeouts of readers whose fields were read, until `enough` that live are found. Returns their number.
     fn take_readers(
         &self,
         read: &mut RwFields,
         known: &[OwnerId],
         others: &mut Vec<Reader>,
+        enough: usize,
     ) -> usize {
         let is_deep = self.depth == ReadDepth::All;
         let mut living = 0;
         for (owner, count) in read.readers.drain(..) {
             if known.contains(&owner) {
                 continue;
+            }
+            if living == enough {
+                break;
             }
             let reader = self.reader(&owner, count, is_deep);
             living += usize::from(reader.until_ms > self.now.wall_ms);

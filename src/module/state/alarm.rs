@@ -35,6 +35,8 @@ pub struct Alarm {
     pub sessions_at_ms: u64,
     /// When the last firing ended, if it left due work.
     pub(in crate::module) left_at: Option<Instant>,
+    /// How many bound holds jobs have released since the last firing.
+    pub released_by_jobs: usize,
     /// Whether a job is registered that runs when the present unit of execution is over: until then the timer is armed.
     pub job: bool,
 }
@@ -55,7 +57,7 @@ impl Alarm {
     /// Notes that the timer fires.
     pub fn fires(&mut self, now: Now) {
         self.firing = true;
-        self.job = false;
+        (self.job, self.released_by_jobs) = (false, 0);
         let is_early = self.armed.is_some_and(|(_, at)| now.mono_ms < at);
         self.early = if is_early { self.early + 1 } else { 0 };
     }

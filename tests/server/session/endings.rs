@@ -443,6 +443,34 @@ fn the_end_of_many() {
     );
 }
 
+/// A hundred in a tick, however many connections end in it: other clients are served meanwhile.
+#[test]
+fn the_end_of_many_connections_at_once() {
+    if has_io_threads() {
+        // Their threads decide which end comes in which tick.
+        return;
+    }
+    const HOLDS: i64 = 60;
+    let server = TestServer::start();
+    let mut connections: Vec<Conn> = (0..5).map(|_| server.conn()).collect();
+    let mut lines = Vec::new();
+    for (number, conn) in connections.iter_mut().enumerate() {
+        for hold in 0..HOLDS {
+            conn.line(&format!("LOCK.ACQUIRE k{number}-{hold} o SESSION"));
+        }
+        lines.push(format!("CLIENT KILL ID {}", conn.id()));
+    }
+    lines.push("DBSIZE".into());
+    let (mut other, all) = (server.conn(), 5 * HOLDS + 1);
+    other.send_lines(&lines.iter().map(String::as_str).collect::<Vec<_>>());
+    connections
+        .iter()
+        .for_each(|_| assert_eq!(other.recv().int(), 1));
+    let left = other.recv().int();
+    assert!((all - 100..=all).contains(&left), "{left}");
+    wait_for("all free", || other.line("DBSIZE").int() == 1);
+}
+
 /// An owner that requests a lock whose release is still pending finds it released: its hold is a new one, and the end
 /// of the old connection does not affect it.
 #[test]
