@@ -1,4 +1,5 @@
--- For redis_exporter: redis_exporter -script redis-lock.lua
+#!lua flags=no-writes
+-- For redis_exporter: redis_exporter -script redis-lock.lua. The first line lets it run during CLIENT PAUSE WRITE.
 -- Returns every number of INFO lock, under a name by Prometheus's rules: lock_oldest_wait_ms is lock_oldest_wait_seconds,
 -- and a counter ends with _total. A field of the form name:part=1,other=2 becomes name_part and name_other; so have
 -- histograms the buckets name_le_0.02. Only the gauges are listed here. Without the module nothing is returned.

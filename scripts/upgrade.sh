@@ -29,10 +29,11 @@ redis() { eval "ask $options \"\$@\""; }
 
 refuse() { echo "$1" >&2; exit 1; }
 
-# is_module FILE: whether it is an ELF file in full (the section headers are at its end) that exports a module's function.
-# The server would end at the load of a file that is cut off.
+# is_module FILE: whether it is an ELF file in full (the section headers are at its end) that exports a module's function
+# and has the commands of this one. The server would end at the load of a file that is cut off.
 is_module() {
-    [ "$(od -An -tx1 -N4 "$1" | tr -d ' ')" = 7f454c46 ] && grep -qF RedisModule_OnLoad "$1" || return 1
+    [ "$(od -An -tx1 -N4 "$1" | tr -d ' ')" = 7f454c46 ] || return 1
+    grep -qF RedisModule_OnLoad "$1" && grep -qF lock.acquire "$1" || return 1
     # shellcheck disable=SC2046 # three numbers: e_shoff, e_shentsize and e_shnum
     set -- "$(wc -c <"$1")" $(od -An -tu8 -j40 -N8 "$1") $(od -An -tu2 -j58 -N4 "$1")
     [ $(($2 + $3 * $4)) -le "$1" ]
@@ -48,12 +49,13 @@ is_readable() {
         "${groups:+--groups=}${groups:---clear-groups}" test -r "$1"
 }
 
-old=$(redis MODULE LIST | grep -A 6 '^lock$' | grep -A 1 '^path$' | tail -n 1)
+modules=$(redis MODULE LIST) || refuse "the server does not tell which modules it has: $modules"
+old=$(printf '%s\n' "$modules" | grep -A 6 '^lock$' | grep -A 1 '^path$' | tail -n 1)
 [ -n "$old" ] || refuse 'the module is not loaded: MODULE LOAD it'
 # All checks come before any client is sent away.
 if [ -n "$new" ]; then
     [ -x "$new" ] || refuse "$new is no module: it must be executable"
-    is_module "$new" || refuse "$new is no module, or not all of one"
+    is_module "$new" || refuse "$new is no module of locks, or not all of one"
     is_readable "$new" || refuse "the server's user may not read $new"
 fi
 # A package that has replaced the loaded file keeps the old build beside it.
@@ -180,7 +182,7 @@ case $(loaded) in
     [ -z "$set_again" ] || printf '%s\n' 'rules of users, to be restored after MODULE LOAD:' "$set_again" >&2
     exit 1
     ;;
-*) refuse "not loaded: $errors; back to $old" ;;
+*) refuse "not loaded: ${errors:-the log of the server says why}; back to $old" ;;
 esac
 if ! users_are_as_before; then
     reason=$(printf '%s\n' "$set_again" | redis 2>&1 | grep -v -x OK || true)

@@ -16,7 +16,7 @@ use crate::module::state::alarm::RETRY_MS;
 use crate::module::state::shell;
 use crate::module::view::view_for;
 
-/// After this many refusals in one tick, all others wait for the next.
+/// After this many refused renewals in one tick, all others wait for the next.
 const REFUSALS_PER_TICK: usize = 50;
 
 /// Before a command of this owner: releases its hold if the connection has ended and the release is still due.
@@ -76,26 +76,26 @@ fn renew_due(ctx: Ctx<'_>, in_time: impl Fn() -> bool) -> bool {
     false
 }
 
-/// Releases holds of connections that have ended, `at_most` of them. False after too many refusals, or if only refused
-/// holds are left: they wait [`RETRY_MS`].
+/// Releases holds of connections that have ended, `at_most` of them. False if only refused holds are left: they wait
+/// [`RETRY_MS`].
 pub fn release_ended(ctx: Ctx<'_>, at_most: usize, is_late: impl Fn() -> bool) -> bool {
     let mut refused = Vec::new();
-    let mut others_left = true;
     for _ in 0..at_most {
-        if is_late() || refused.len() >= REFUSALS_PER_TICK {
+        if is_late() {
             break;
         }
         let Some(bound) = shell::with(|shell| shell.locks.sessions.next_ended()) else {
-            others_left = false;
             break;
         };
         if !perform(ctx, &bound, Duty::Release) {
             refused.push(bound);
         }
     }
-    let ask_again = refused.is_empty() || (others_left && refused.len() < REFUSALS_PER_TICK);
-    shell::with(|shell| shell.locks.sessions.put_off_ended(&refused));
-    ask_again
+    shell::with(|shell| {
+        let sessions = &mut shell.locks.sessions;
+        sessions.put_off_ended(&refused);
+        refused.is_empty() || sessions.has_fresh_ended()
+    })
 }
 
 /// Performs the work that is due for one hold. False when the server refuses writes to its key at the moment.

@@ -176,6 +176,8 @@ pub struct Sessions {
     /// The bindings of closed connections, in the order of closing. A number that is no longer in `bindings` was
     /// handled by another event.
     ended: VecDeque<BTreeSet<Number>>,
+    /// Those of which the server has refused the release: they are tried again after all others, in turn.
+    refused: VecDeque<Number>,
     last: Number,
 }
 
@@ -238,12 +240,17 @@ impl Sessions {
 
     /// Whether holds of closed connections are still to be released.
     pub fn has_ended(&self) -> bool {
+        self.has_fresh_ended() || !self.refused.is_empty()
+    }
+
+    /// Whether there are some whose release was not refused.
+    pub fn has_fresh_ended(&self) -> bool {
         !self.ended.is_empty()
     }
 
     /// The hold of this name, if its connection is closed and it is still to be released.
     pub fn ended(&self, what: BoundRef<'_>) -> Option<Rc<Bound>> {
-        if self.ended.is_empty() {
+        if !self.has_ended() {
             return None;
         }
         let binding = self.binding(what)?;
@@ -331,16 +338,18 @@ impl Sessions {
             }
             self.ended.pop_front();
         }
-        None
+        loop {
+            let number = self.refused.pop_front()?;
+            if let Some(binding) = self.bindings.get(&number) {
+                return Some(binding.what.clone());
+            }
+        }
     }
 
     /// These holds cannot be released at the moment; they are returned again after all others.
     pub fn put_off_ended(&mut self, refused: &[Rc<Bound>]) {
         let numbers = refused.iter().filter_map(|what| self.names.get(what));
-        let numbers: BTreeSet<Number> = numbers.copied().collect();
-        if !numbers.is_empty() {
-            self.ended.push_back(numbers);
-        }
+        self.refused.extend(numbers);
     }
 
     /// The next hold whose lease is to be renewed; `only_urgent`: only while any renewal is urgent. The caller calls
@@ -378,7 +387,7 @@ impl Sessions {
 
     /// Milliseconds until the next hold is to be renewed or released; `None`: no hold is bound.
     pub fn next_due(&self, now: Now) -> Option<u64> {
-        if !self.ended.is_empty() {
+        if self.has_ended() {
             return Some(0);
         }
         self.renewals.next_due(now)
@@ -412,17 +421,21 @@ impl Sessions {
 
     /// Exchanges the databases of the bindings, after `SWAPDB`.
     pub fn swap(&mut self, first: i32, second: i32) {
-        for binding in self.bindings.values_mut() {
-            binding.what = Rc::new(Bound {
+        let is_moved =
+            |binding: &&mut Binding| [first, second].contains(&binding.what.key.as_ref().db);
+        let mut moved = Vec::new();
+        for binding in self.bindings.values_mut().filter(is_moved) {
+            let what = Rc::new(Bound {
                 kind: binding.what.kind,
                 key: binding.what.key.swapped(first, second),
                 owner: binding.what.owner.clone(),
             });
+            let former = std::mem::replace(&mut binding.what, what.clone());
+            if let Some(number) = self.names.swap_remove(&former.as_ref().as_ref()) {
+                moved.push((what, number));
+            }
         }
-        let bindings = self.bindings.iter();
-        self.names = bindings
-            .map(|(number, binding)| (binding.what.clone(), *number))
-            .collect();
+        self.names.extend(moved);
     }
 
     /// Whether the connection is closed: the binding is among the `ended`.
@@ -443,6 +456,7 @@ impl Sessions {
         let over = numbers().filter(|(_, binding)| self.is_over(binding));
         let over: BTreeSet<Number> = over.map(|(number, _)| *number).collect();
         self.ended = VecDeque::from_iter(Some(over).filter(|over| !over.is_empty()));
+        self.refused.clear();
     }
 
     /// Removes a binding from every table but `names` (and `ended`, where unknown numbers are skipped).
@@ -457,7 +471,7 @@ impl Sessions {
             }
         }
         if self.bindings.is_empty() {
-            self.ended.clear();
+            (self.ended, self.refused) = Default::default();
         }
         give_back(&mut self.bindings);
         give_back(&mut self.names);

@@ -3,3 +3,37 @@
 pub(crate) mod bindings;
 pub(crate) mod expiry;
 mod renewals;
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use crate::lock::{BoundRef, KeyRef, Mode, Now, Sessions, Token};
+
+    #[test]
+    fn releases_that_were_refused_come_after_all_others() {
+        let now = Now {
+            wall_ms: 0,
+            wall_sub_us: 0,
+            mono_ms: 0,
+        };
+        let mut sessions = Sessions::default();
+        let names = ["a", "b", "c", "d"];
+        for (client, name) in (1..).zip(names) {
+            let key = KeyRef {
+                db: 0,
+                name: name.as_bytes(),
+            };
+            let what = BoundRef::lock(Mode::Exclusive, key, b"o");
+            sessions.bind(what, client, Token::new(client).unwrap(), now);
+        }
+        (1..=3).for_each(|client| drop(sessions.end(client)));
+        let next = |sessions: &mut Sessions| sessions.next_ended().unwrap();
+        let refused = [next(&mut sessions), next(&mut sessions)];
+        sessions.put_off_ended(&refused);
+        sessions.end(4);
+        let order: Vec<_> = std::iter::from_fn(|| sessions.next_ended())
+            .map(|bound| bound.key.as_ref().name.to_vec())
+            .collect();
+        assert_eq!(order, [b"c", b"d", b"a", b"b"]);
+    }
+}

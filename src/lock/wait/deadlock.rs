@@ -252,7 +252,9 @@ impl<'a> Search<'a> {
                 if !self.visits.take(1) {
                     return None;
                 }
-                let Some((key, waiter)) = self.waiters.waits_at(place) else {
+                let waits = self.waiters.waits_at(place);
+                let Some((key, waiter)) = waits.filter(|(_, waiter)| !waiter.is_over(self.now))
+                else {
                     continue;
                 };
                 let waited = self.waiters.waited.get(&key)?;
@@ -330,6 +332,7 @@ impl<'a> Search<'a> {
             }
             if let Some((owner, waiter)) = self.waiters.at(PlaceId::new(*seq, *slot)) {
                 let is_ahead = *seq < ahead || self.waiters.is_multi_key(waiter.id);
+                let is_ahead = is_ahead && !waiter.is_over(self.now);
                 if owner != self.caller.owner && is_ahead {
                     self.find(owner, wait, from);
                 }

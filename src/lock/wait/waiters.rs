@@ -288,14 +288,6 @@ impl Waiters {
         (waiter.mode == Mode::Write).then_some(owner)
     }
 
-    /// Whether a parked request of this owner asks for WRITE here.
-    pub fn waits_to_write(&self, key: KeyRef<'_>, owner: &[u8]) -> bool {
-        let is_waited = self.live_on(key) > 0;
-        let place = is_waited.then(|| self.places.of(key, owner)).flatten();
-        let waiter = place.and_then(|place| self.places.waiter(place));
-        waiter.is_some_and(|waiter| waiter.mode == Mode::Write)
-    }
-
     /// The owner of the first parked request, if it waits to upgrade.
     pub fn upgrader(&self, key: KeyRef<'_>) -> Option<&[u8]> {
         if self.firsts == 0 {

@@ -317,13 +317,14 @@ fn flushed(ctx: Ctx<'_>, db: Option<i32>) {
 
 /// `SWAPDB` has exchanged two databases.
 fn swapped(ctx: Ctx<'_>, first: i32, second: i32) {
+    if first == second {
+        return;
+    }
     if !ctx.is_cluster() && !ctx.is_replica() {
         horizon::learn_swapped_horizon(ctx, first, second);
     }
-    if first != second {
-        mark_all_lost(ctx, Some(first));
-        mark_all_lost(ctx, Some(second));
-    }
+    mark_all_lost(ctx, Some(first));
+    mark_all_lost(ctx, Some(second));
     shell::with(|shell| shell.locks.swapped(first, second));
 }
 

@@ -155,6 +155,9 @@ fn load(ctx: Ctx<'_>, argc: c_int, parts: &'static Parts) -> Result<(), String> 
     }
     needed::warn_of_missing(ctx);
     events::follow_settings(ctx, |_| true);
+    if settings::drain() {
+        log::warning("lock.drain is on: no request waits, and SESSION is refused");
+    }
     unload::loaded(ctx);
     Ok(())
 }

@@ -288,8 +288,8 @@ fn a_dead_reader_does_not_block_although_its_field_exists() {
 fn a_writer_enters_when_the_last_living_reader_dies() {
     let server = TestServer::start();
     let mut c = server.conn();
-    c.line("LOCK.ACQUIRE k a READ PX 40");
-    c.line("LOCK.ACQUIRE k b READ PX 90");
+    c.line("LOCK.ACQUIRE k a READ PX 3000");
+    c.line("LOCK.ACQUIRE k b READ PX 6000");
     c.line("PEXPIRE k 600000");
     let mut writer = park(&server, "LOCK.ACQUIRE k w WRITE PX 60000 BLOCK 0");
     assert!(writer.recv().int() > 0);

@@ -222,7 +222,7 @@ fn redissons_counter_is_written_back_with_the_grant_where_it_exists() {
 #[test]
 fn a_grant_at_the_leases_end_comes_after_the_deletion() {
     let mut s = Stage::settled();
-    s.conn.line("LOCK.ACQUIRE k a PX 300");
+    s.conn.line("LOCK.ACQUIRE k a PX 3000");
     let mut b = s.park("LOCK.ACQUIRE k b PX 60000 BLOCK 0");
     let token = b.recv().int();
     let grant = s.grant_of("k", "b", token);
