@@ -320,7 +320,11 @@ async fn a_parked_wait_uses_the_connection_of_one_that_has_ended() {
             }
         }));
     }
-    until("waits", || real.stat("waits_parked") > 100);
+    let mut looks = 0;
+    until("waits", || {
+        looks += 1;
+        real.stat("waits_parked") > 100
+    });
     is_over.store(true, Ordering::Relaxed);
     for task in tasks {
         task.await.unwrap();
@@ -328,7 +332,7 @@ async fn a_parked_wait_uses_the_connection_of_one_that_has_ended() {
     let opened = real.info_field("stats", "total_connections_received");
     // One that is shared, two for each task at the change of a slice, and those of the test.
     let opened: u64 = opened.parse().unwrap();
-    assert!(opened < 20, "{opened} connections");
+    assert!(opened < 20 + looks, "{opened} connections, {looks} looks");
 }
 
 /// Holders keep their locks when no connection can be opened for waiters.

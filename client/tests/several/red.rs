@@ -98,8 +98,8 @@ async fn a_start_up_delay_below_the_lease_is_refused_with_both_figures() {
         for part in [
             servers[1].name(),
             "lock.startup-delay",
-            "2500 ms",
             "5000 ms",
+            "10000 ms",
         ] {
             assert!(error.contains(part), "{error}");
         }
