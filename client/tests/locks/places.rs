@@ -127,7 +127,7 @@ fn sentinel_client(watched: &Watched, query: &str) -> Server {
 async fn a_lock_outlives_the_death_of_the_primary_that_sentinels_name() {
     let mut watched = tokio::task::block_in_place(Watched::start);
     let server = sentinel_client(&watched, "");
-    let lock = Lock::new(&server, "k");
+    let lock = Lock::new(&server, "k").lease(Duration::from_secs(24));
     let holder = lock.acquire().await.unwrap();
     let waiter = wait(&lock);
     // A program that only waits, and knows of one sentinel: no holder's renewals find the new primary for it.
