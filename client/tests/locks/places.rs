@@ -1,5 +1,7 @@
 //! Locks whose server is not always the same one: in a cluster, and behind sentinels.
 
+use std::time::Duration;
+
 use redis_lock_client::{Lock, Released, Server};
 use redis_lock_harness::cluster::{
     begin_move, end_move, migrate_keys, move_slot, slot_of, two_nodes, Cluster,
