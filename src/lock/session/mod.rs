@@ -26,7 +26,9 @@ mod tests {
             let what = BoundRef::lock(Mode::Exclusive, key, b"o");
             sessions.bind(what, client, Token::new(client).unwrap(), now);
         }
-        (1..=3).for_each(|client| drop(sessions.end(client)));
+        for client in 1..=3 {
+            sessions.end(client);
+        }
         let next = |sessions: &mut Sessions| sessions.next_ended().unwrap();
         let refused = [next(&mut sessions), next(&mut sessions)];
         sessions.put_off_ended(&refused);
