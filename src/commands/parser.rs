@@ -21,6 +21,9 @@ const NOT_INTEGER: &str = "value is not an integer or out of range";
 /// Waiters listed by `WAITERS` without `COUNT`.
 pub const DEFAULT_WAITERS: usize = 10;
 
+/// The most waiters that one command lists.
+pub const MOST_WAITERS: usize = 1_000;
+
 /// A word of a command: a string of the server, or plain bytes in tests.
 pub trait Word: Copy {
     /// Its bytes.
@@ -381,7 +384,7 @@ impl<'w, W: Word> Parser<'w, W> {
                 _ => Found::Unknown,
             })
         })?;
-        Ok(count.or(waiters).unwrap_or(0))
+        Ok(count.or(waiters).unwrap_or(0).min(MOST_WAITERS))
     }
 }
 

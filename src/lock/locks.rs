@@ -9,7 +9,7 @@ use crate::lock::grant::tracked::{TrackedGrant, TrackedGrants};
 use crate::lock::histogram::Histogram;
 use crate::lock::latch::state::Latches;
 use crate::lock::limits::Limits;
-use crate::lock::name::KeySet;
+use crate::lock::name::KeyMap;
 use crate::lock::resource::{Kind, KindCx, Resource};
 use crate::lock::semaphore::semaphores::Semaphores;
 use crate::lock::session::bindings::Sessions;
@@ -56,7 +56,7 @@ pub struct Locks {
     pub(crate) verifies: bool,
     pub(crate) tracked: TrackedGrants,
     /// Keys whose tracked grants are to be compared with the key.
-    pub(crate) rechecks: KeySet,
+    pub(crate) rechecks: KeyMap<usize>,
     pub(crate) last_waiter_id: u64,
     /// The grants of locks that are in flight or to undo.
     pub(crate) in_flight: GrantsInFlight,
@@ -90,7 +90,7 @@ impl Locks {
             unverified: VecDeque::new(),
             verifies: false,
             tracked: TrackedGrants::default(),
-            rechecks: KeySet::default(),
+            rechecks: KeyMap::default(),
             last_waiter_id: 0,
             in_flight: GrantsInFlight::default(),
             had_shared: false,

@@ -130,17 +130,18 @@ pub use multi::acquire::{ManyAnswer, MAX_KEYS};
 pub use multi::release::may_release_many;
 pub use name::{may_be_in_memory, shown, KeyId, KeyRef};
 pub use planned::{Need, Planned};
-pub(crate) use read_write::may_enter;
 pub use read_write::{
     any_with_same_timeouts, is_beside_a_lock, is_read_write, is_reserved, siblings_stay,
     timeout_name, timeout_prefix, token_name, twin_of, write_field, Name, PendingRequest,
-    ReadDepth, ReadWrite, Reader, RwFields, RwWrite, TokenRecord, Writer, WroteBeside, MODE_FIELD,
-    MOST_READS,
+    ReadDepth, ReadWrite, Reader, Readers, RwFields, RwWrite, TokenRecord, Writer, WroteBeside,
+    MODE_FIELD, MOST_OTHERS, MOST_READS, READERS_AT_ONCE,
 };
 pub use request::{Acquire, Answer, Break, Release, Released, Renew, SetIf, Wait};
 pub use resource::{Kind, Resource};
 pub use semaphore::commands::SemAcquire;
-pub use semaphore::state::{PermitChange, Permits, SemState, SemView, FIRST_END_MS, NO_END_MS};
+pub use semaphore::state::{
+    PermitChange, Permits, SemState, SemView, FIRST_END_MS, MOST_ENDED, NO_END_MS,
+};
 pub use session::bindings::{Bound, BoundKind, BoundRef, SessionRule, Sessions};
 pub use slot::{permits_of, prefixed, slot_of, slot_tags};
 pub use startup_delay::StartupDelay;

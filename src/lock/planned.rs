@@ -13,7 +13,7 @@ use crate::lock::locks::Locks;
 use crate::lock::session::bindings::Bound;
 use crate::lock::token::ONLY_DOMAIN;
 use crate::lock::{
-    may_enter, Acquire, Break, KeyRef, KeyState, Mode, Now, ReadDepth, ReadWrite, Release,
+    Acquire, Break, KeyRef, KeyState, Mode, Now, OwnerId, ReadDepth, ReadWrite, Release,
 };
 
 /// A decision about a key.
@@ -121,20 +121,20 @@ impl Locks {
     }
 
     /// The reader that waits to upgrade: an acquire of WRITE reads by name whether it still reads.
-    pub fn upgrader(&self, key: KeyRef<'_>, mode: Mode) -> Option<Box<[u8]>> {
+    pub fn upgrader(&self, key: KeyRef<'_>, mode: Mode) -> Option<OwnerId> {
         let upgrader = self.waiters.upgrader(key);
-        upgrader.filter(|_| mode == Mode::Write).map(Box::from)
+        upgrader
+            .filter(|_| mode == Mode::Write)
+            .map(OwnerId::from_slice)
     }
 
-    /// Whether a settling that has read this much of the lock has to read all of it: it may grant, or undo a grant.
-    pub fn must_read_all(&self, key: KeyRef<'_>, state: &KeyState, now: Now) -> bool {
-        let KeyState::ReadWrite(lock) = state else {
-            return false;
-        };
-        let first = self.waiters.first(key);
-        !lock.is_whole
-            && (self.in_flight.undone(key).is_some()
-                || first.is_some_and(|(owner, waiter)| may_enter(state, waiter.mode, owner, now)))
+    /// The owners whose fields a settling reads by name: those of undelivered grants, and the first waiter, if it asks
+    /// for WRITE, because it may be a reader.
+    pub fn owners_to_settle(&self, key: KeyRef<'_>) -> Vec<OwnerId> {
+        let undone = self.in_flight.undone(key).into_iter().flatten();
+        let undone = undone.map(|undone| &undone.owner[..]);
+        let owners = undone.chain(self.waiters.first_writer(key));
+        owners.map(OwnerId::from_slice).collect()
     }
 
     /// The content of the key after the decision, if it grants nothing.

@@ -4,24 +4,37 @@
 //! next grant. If `lock.lost` has subscribers, such a key is read at the end of the tick, and its
 //! tracked grants end if it no longer states them; nothing is granted.
 
+use std::rc::Rc;
+
 use crate::lock::effect::Cx;
 use crate::lock::locks::Locks;
 use crate::lock::table::give_back;
 use crate::lock::view::View;
 use crate::lock::{KeyId, KeyRef, KeyState};
 
+/// A step of a recheck.
+#[derive(Debug)]
+pub struct Recheck {
+    /// The key.
+    pub key: KeyId,
+    /// The index below which its tracked READ grants are compared.
+    pub below: usize,
+    /// The owners of those grants.
+    pub owners: Vec<Rc<[u8]>>,
+}
+
 impl Locks {
     /// A key was changed by other means; `asked`: the event `lock.lost` is wanted.
     pub fn changed(&mut self, key: KeyRef<'_>, asked: bool) {
         self.schedule_settle(key);
         if asked && self.tracked.contains(key) && self.waiters.live_on(key) == 0 {
-            self.rechecks.insert(key.to_id());
+            self.rechecks.insert(key.to_id(), usize::MAX);
         }
     }
 
     /// A write to this key failed: tracked grants may not exist.
     pub fn schedule_recheck(&mut self, key: KeyRef<'_>) {
-        self.rechecks.insert(key.to_id());
+        self.rechecks.insert(key.to_id(), usize::MAX);
     }
 
     /// Whether keys are to be rechecked.
@@ -29,25 +42,41 @@ impl Locks {
         !self.rechecks.is_empty()
     }
 
-    /// The next key to recheck.
-    pub fn pop_recheck(&mut self) -> Option<KeyId> {
-        let key = self.rechecks.pop();
-        give_back(&mut self.rechecks);
-        key
+    /// The tracked READ grants below this index of a key are compared with it at the end of a tick.
+    pub(crate) fn recheck_below(&mut self, key: KeyRef<'_>, below: usize) {
+        if below > 0 {
+            self.rechecks.insert(key.to_id(), below);
+        }
     }
 
-    /// Ends the tracked grants that the key no longer states.
-    pub fn recheck(&mut self, view: &View<'_>, cx: &mut Cx<'_>) {
+    /// The next key to recheck, with the owners whose fields are read by name.
+    pub fn pop_recheck(&mut self) -> Option<Recheck> {
+        let (key, below) = self.rechecks.pop()?;
+        give_back(&mut self.rechecks);
+        let (_, owners) = self.tracked.readers_below(key.as_ref(), below);
+        Some(Recheck { key, below, owners })
+    }
+
+    /// Ends the tracked grants of this step that the key no longer states.
+    pub fn recheck(&mut self, view: &View<'_>, below: usize, cx: &mut Cx<'_>) {
+        let now = cx.now;
         match &view.state {
-            KeyState::ReadWrite(lock) if lock.is_held(cx.now) => self.untrack_gone(view, lock, cx),
+            KeyState::ReadWrite(lock) if lock.is_held(now) => {
+                if lock.writer.is_none() {
+                    self.untrack_stale_single(view, cx);
+                }
+                let is_gone = |owner: &[u8]| lock.reader(owner, now).is_none();
+                self.untrack_readers(view.key, (below, is_gone), cx);
+            }
             state => {
-                let hold = state.hold(cx.now);
+                let hold = state.hold(now);
                 if hold
                     .and_then(|hold| self.tracked(view.key, hold.token))
                     .is_none()
                 {
-                    self.untrack_stale(view, cx);
+                    self.untrack_stale_single(view, cx);
                 }
+                self.untrack_readers(view.key, (below, |_| true), cx);
             }
         }
     }

@@ -3,7 +3,7 @@
 
 use crate::lock::effect::Cx;
 use crate::lock::locks::Locks;
-use crate::lock::name::KeySet;
+use crate::lock::name::KeyMap;
 use crate::lock::view::HORIZON_DB;
 use crate::lock::wait::ending::ENDED_AT_ONCE;
 use crate::lock::wait::request::WaiterId;
@@ -55,7 +55,7 @@ impl Locks {
     /// grant or waiters.
     pub fn expired(&mut self, key: KeyRef<'_>) -> bool {
         self.kinds_mut().into_iter().for_each(|kind| kind.lost(key));
-        let tracked = self.tracked.remove_all(key);
+        let tracked = self.untrack_key(key);
         self.stats.grants_expired += tracked;
         self.waiters.schedule_settle(key) || tracked > 0
     }
@@ -63,7 +63,7 @@ impl Locks {
     /// The server reports that the key was deleted. Returns as [`Locks::expired`].
     pub fn lost(&mut self, key: KeyRef<'_>) -> bool {
         self.kinds_mut().into_iter().for_each(|kind| kind.lost(key));
-        let tracked = self.tracked.remove_all(key);
+        let tracked = self.untrack_key(key);
         self.stats.grants_lost += tracked;
         self.count_redisson_hold(key, true);
         self.waiters.schedule_settle(key) || tracked > 0
@@ -156,7 +156,7 @@ impl Locks {
         self.fail_tickets(&mut left, cx);
         self.tokens.disown();
         self.in_flight.forget_undone();
-        self.rechecks = KeySet::default();
+        self.rechecks = KeyMap::default();
         self.unverified.clear();
         self.verifies = false;
         self.sessions.clear(None);

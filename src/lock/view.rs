@@ -15,6 +15,8 @@ pub struct View<'a> {
     pub fence: Option<Fence>,
     /// Whether the lock has a subscriber; read only if [`crate::lock::Locks::depends_on_subscribers`].
     pub has_subscriber: bool,
+    /// The most readers that the decision grants: the sibling keys of so many were checked.
+    pub readers: usize,
 }
 
 /// The keys besides the lock on which a token depends.

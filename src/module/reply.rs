@@ -1,6 +1,6 @@
 //! Replies that commands and parked clients share.
 
-use crate::lock::{is_blocked, KeyState, Mode, Now, Ticket, Token};
+use crate::lock::{is_blocked, KeyState, Mode, Now, ReadDepth, Ticket, Token};
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::strings::number_of_keys;
 use crate::module::ffi::strings::Str;
@@ -61,8 +61,9 @@ pub fn acquired_all(
     }
     if let (true, [first, ..], [owner, ..]) = (wide, keys, rest) {
         let mode = mode_of(rest);
-        let is_blocked = |key: &&Str<'_>| {
-            let state = LockKey::open_read(ctx, **key).read();
+        let is_blocked = |name: &&Str<'_>| {
+            let key = LockKey::open_read(ctx, **name).one_of(keys.len());
+            let state = key.read_to(ReadDepth::Two, now);
             is_blocked(&state, mode, owner.bytes(), now)
         };
         let in_the_way = keys.iter().find(is_blocked).unwrap_or(first);

@@ -36,9 +36,10 @@ pub fn end_first(ctx: Ctx<'_>, name: Str<'_>, owner: Str<'_>) {
     });
     for bound in ended.into_iter().filter(|_| ctx.may_write()) {
         // The server has admitted the command, so it accepts a write to this key.
-        let key = LockKey::open(ctx, name);
+        let key = LockKey::open_for(ctx, name, owner);
         let now = ctx.now();
-        let view = view_for(&key, key.read(), &Planned::EndSession(&bound), now);
+        let state = key.read_to(ReadDepth::Holder, now);
+        let view = view_for(&key, state, &Planned::EndSession(&bound), now);
         let fx = decide_on(&bound, Duty::Release, &view, now);
         let _ = apply(key, &fx);
     }
@@ -114,7 +115,7 @@ fn perform_on_lock(ctx: Ctx<'_>, bound: &Bound, duty: Duty) -> bool {
     let owner = OwnedStr::new(&bound.owner);
     let open = || LockKey::open_for(ctx, name, owner.as_str());
     let depth = match duty {
-        Duty::Release => ReadDepth::Two,
+        Duty::Release => ReadDepth::Holder,
         Duty::Renew => ReadDepth::Own,
     };
     let mut key = open();

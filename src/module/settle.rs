@@ -1,8 +1,8 @@
 //! Settles keys whose state changed by other means than a command: brings each to a decision.
 
 use crate::lock::{
-    KeyId, KeyState, LockError, Locks, Mode, Now, PendingRequest, PermitChange, Planned, ReadDepth,
-    Resource, SemState, WaiterId,
+    KeyId, KeyState, LockError, Locks, Mode, Now, OwnerId, PendingRequest, PermitChange, Planned,
+    ReadDepth, Resource, SemState, WaiterId,
 };
 use crate::module::answers;
 use crate::module::apply::{apply_all_for_event, apply_for_event, decide, decide_all};
@@ -19,8 +19,8 @@ use crate::module::state::shell;
 use crate::module::tickets;
 use crate::module::view::view_for;
 
-/// The most keys read again, and the most horizons stored again, in one tick.
-pub const KEYS_PER_TICK: usize = 500;
+/// The most horizons stored again in one tick.
+pub const HORIZONS_PER_TICK: usize = 500;
 
 /// After this many refusals in one tick, postponed keys wait for the next.
 const RETRIES_PER_TICK: usize = 50;
@@ -107,18 +107,20 @@ pub fn verify_parked(ctx: Ctx<'_>, now: Now, in_time: impl Fn() -> bool) {
 }
 
 /// Reads keys that other clients have changed and that only the module remembers as locks, and sends the events of
-/// those that are lost.
-pub fn recheck_all(ctx: Ctx<'_>, now: Now) {
-    for _ in 0..KEYS_PER_TICK {
-        let Some(id) = shell::with(|shell| shell.locks.pop_recheck()) else {
-            return;
-        };
-        let name = name_of(&id);
-        ctx.select(id.as_ref().db);
-        let key = LockKey::peek(ctx, name.as_str(), None);
-        let view = view_for(&key, key.read(), &Planned::Nothing, now);
-        let ((), fx) = decide(now, |locks, cx| locks.recheck(&view, cx));
+/// those that are lost: one key at least, and more while there is time.
+pub fn recheck_all(ctx: Ctx<'_>, now: Now, in_time: impl Fn() -> bool) {
+    while let Some(step) = shell::with(|shell| shell.locks.pop_recheck()) {
+        let name = name_of(&step.key);
+        ctx.select(step.key.as_ref().db);
+        let mut key = LockKey::peek(ctx, name.as_str(), None).one_of(step.owners.len());
+        key.read_also(step.owners.iter().map(|owner| OwnerId::from_slice(owner)));
+        let state = key.read_to(ReadDepth::Own, now);
+        let view = view_for(&key, state, &Planned::Nothing, now);
+        let ((), fx) = decide(now, |locks, cx| locks.recheck(&view, step.below, cx));
         apply_for_event(key, &fx);
+        if !in_time() {
+            return;
+        }
     }
 }
 
@@ -144,7 +146,7 @@ fn settle_many(ctx: Ctx<'_>, request: WaiterId, ids: &[KeyId], now: Now) -> bool
     let open = || -> Vec<_> {
         let names = names.iter();
         names
-            .map(|name| LockKey::open_for(ctx, name.as_str(), owner.as_str()))
+            .map(|name| LockKey::open_for(ctx, name.as_str(), owner.as_str()).one_of(ids.len()))
             .collect()
     };
     let read = |keys: &[LockKey<'_>]| -> Vec<_> {

@@ -4,7 +4,7 @@ use crate::lock::{Fence, KeyState, LockError, Need, Now, Planned, Resource, View
 use crate::module::answers;
 use crate::module::apply::decide;
 use crate::module::keyspace::lock_key::LockKey;
-use crate::module::keyspace::{beside, horizon};
+use crate::module::keyspace::{beside, horizon, rw_read};
 use crate::module::state::shell;
 use crate::module::subscribers;
 use crate::module::tickets;
@@ -25,9 +25,10 @@ pub fn view_for<'a>(
         domain: horizon::domain_of(key.name()),
         fence: None,
         has_subscriber: false,
+        readers: key.readers_at_once(),
     };
     if need == Need::Token {
-        prepare_waiters(key, &view.state, planned, now);
+        prepare_waiters(key, &mut view.state, planned, now);
         view.fence = Some(fence_of(key, &view, now));
         view.has_subscriber =
             subscribers::has_relevant_subscriber(key.ctx(), Resource::Lock, view.key);
@@ -48,7 +49,7 @@ fn fence_of(key: &LockKey<'_>, view: &View<'_>, now: Now) -> Fence {
 }
 
 /// Brings to the head of the queue a waiter that may be granted the lock.
-fn prepare_waiters(key: &LockKey<'_>, state: &KeyState, planned: &Planned<'_>, now: Now) {
+fn prepare_waiters(key: &LockKey<'_>, state: &mut KeyState, planned: &Planned<'_>, now: Now) {
     if shell::with(|shell| shell.locks.waiters.live() == 0) {
         return;
     }
@@ -61,17 +62,28 @@ fn prepare_waiters(key: &LockKey<'_>, state: &KeyState, planned: &Planned<'_>, n
 }
 
 /// Fails the requests at the head of the queue that are for READ or WRITE and cannot have their sibling keys. To be
-/// called before a decision that may grant them the lock. Returns whether there were any.
+/// called before a decision that may grant them the lock. Returns whether there were any. Of a lock that was not read
+/// whole the holds of these requests' owners are read: a script may have given them one.
 fn fail_conflicting_waiters(
     key: &LockKey<'_>,
-    state: &KeyState,
+    state: &mut KeyState,
     planned: &Planned<'_>,
     now: Now,
 ) -> bool {
     let mut have_failed = false;
-    let rest = shell::with(|shell| shell.locks.rest(key.id(), state, planned, now));
     loop {
-        let next = shell::with(|shell| shell.locks.next_for_shared(key.id(), &rest, now));
+        let next_for = |state: &KeyState| {
+            shell::with(|shell| {
+                let rest = shell.locks.rest(key.id(), state, planned, now).into_owned();
+                let most = key.readers_at_once();
+                let next = shell.locks.next_for_shared(key.id(), &rest, most, now);
+                (rest, next)
+            })
+        };
+        let (mut rest, mut next) = next_for(state);
+        if rw_read::read_owners(key, state, next.iter().map(|asking| &asking.owner[..]), now) {
+            (rest, next) = next_for(state);
+        }
         let mut refused: Vec<(WaiterId, LockError)> = Vec::new();
         for asking in &next {
             if let Err(error) = beside::may_begin(key, &rest, (asking.mode, &asking.owner), now) {

@@ -75,6 +75,7 @@ mod multi {
 
 /// READ and WRITE holds.
 mod read_write {
+    mod bounds;
     mod replies;
     mod sibling_keys;
 }

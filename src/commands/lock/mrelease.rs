@@ -63,7 +63,7 @@ impl<'a> ReleaseMany<'a, Str<'a>> {
         let now = ctx.now();
         let mut states = Vec::with_capacity(keys.len());
         for key in &keys {
-            let state = key.read_to(ReadDepth::Two, now);
+            let state = key.read_to(ReadDepth::Holder, now);
             read_write::may_change(key, self.owner, (None, &state))?;
             states.push(state);
         }

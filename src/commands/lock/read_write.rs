@@ -112,7 +112,7 @@ pub fn read_to_acquire(key: &mut LockKey<'_>, mode: Mode, now: Now) -> KeyState 
 
 /// The state of the key, read to the depth that a renewal needs.
 pub fn read_to_renew(key: &LockKey<'_>, lease: Lease, now: Now) -> KeyState {
-    let state = key.read_to(ReadDepth::Two, now);
+    let state = key.read_to(ReadDepth::Holder, now);
     let (KeyState::ReadWrite(lock), Some(owner)) = (&state, key.owner_name()) else {
         return state;
     };

@@ -62,7 +62,7 @@ impl Release<Str<'_>> {
         sessions::end_first(ctx, self.key, self.owner);
         let key = LockKey::open_for(ctx, self.key, self.owner);
         let now = ctx.now();
-        let state = key.read_to(ReadDepth::Two, now);
+        let state = key.read_to(ReadDepth::Holder, now);
         read_write::may_change(&key, self.owner, (self.mode, &state))?;
         let view = view_for(&key, state, &Planned::Release(&request), now);
         let released = change_lock(ctx, key, now, |locks, cx| {

@@ -101,7 +101,8 @@ impl Scan<Str<'_>> {
             Some(_) => ReadDepth::Own,
             None => ReadDepth::Two,
         };
-        let state = LockKey::peek(ctx, key, self.owner).read_to(depth, now);
+        let key = LockKey::peek(ctx, key, self.owner).one_of(self.count);
+        let state = key.read_to(depth, now);
         is_held(&state, self.owner.map(Str::bytes), now)
     }
 }

@@ -37,7 +37,8 @@ impl Info<Str<'_>> {
     fn apply(self, ctx: Ctx<'_>) -> Result<(), CommandError> {
         let now = ctx.now();
         let key = SemKey::open_read(ctx, self.key)?;
-        let permits = match key.whole_view(now) {
+        let (state, over) = key.counted_view(now);
+        let permits = match state {
             SemState::OtherType => return Err(LockError::WrongType.into()),
             SemState::OtherSet => return Err(LockError::SiblingForeign.into()),
             SemState::OtherString => return Err(LockError::NotCount.into()),
@@ -50,7 +51,7 @@ impl Info<Str<'_>> {
             return Ok(());
         }
         ctx.reply_map(if self.list > 0 { 7 } else { 6 });
-        reply_permits(ctx, permits, now);
+        reply_permits(ctx, (permits, over), now);
         reply_waiting(ctx, &waiting, self.list > 0);
         Ok(())
     }
@@ -66,7 +67,7 @@ impl Command for Info {
         key: Some(access::READ),
         arity: -2,
         summary: c"Tells how many permits a semaphore has, how many are free, and who waits",
-        complexity: c"O(N) in the number of permits that are over and of waiters listed",
+        complexity: c"O(log(N)) with N permits held, and O(M) with M waiters listed",
         args: &[KEY, WAITERS],
     };
 
@@ -116,9 +117,9 @@ fn waiting_for(key: KeyRef<'_>, now: Now, list: usize) -> Waiting {
 }
 
 /// A permit whose lease has ended counts as free, even before it is returned to the free ones.
-fn reply_permits(ctx: Ctx<'_>, permits: Option<Permits>, now: Now) {
+fn reply_permits(ctx: Ctx<'_>, (permits, over): (Option<Permits>, usize), now: Now) {
     let permits = permits.unwrap_or_default();
-    let over = permits.ended.len() as i64;
+    let over = over as i64;
     let taken = permits.taken as i64;
     let next = permits.next_end_ms.filter(|end| *end < NO_END_MS);
     ctx.reply_bytes(b"permits");

@@ -35,13 +35,31 @@ impl Locks {
         1
     }
 
-    /// Ends every tracked grant of the key whose hold ended unnoticed.
+    /// Ends every tracked grant of the key whose hold ended unnoticed; many readers at the end of the next ticks.
     pub(crate) fn untrack_stale(&mut self, view: &View<'_>, cx: &mut Cx<'_>) {
         self.untrack_stale_single(view, cx);
-        let readers: Vec<_> = self.tracked.readers(view.key).cloned().collect();
-        for owner in readers {
-            self.untrack_stale_reader(view.key, &owner, cx);
+        self.untrack_readers(view.key, (usize::MAX, |_| true), cx);
+    }
+
+    /// Ends the tracked READ grants whose holds are gone: those of one step below this index. Later steps are rechecks.
+    pub(crate) fn untrack_readers(
+        &mut self,
+        key: KeyRef<'_>,
+        (below, is_gone): (usize, impl Fn(&[u8]) -> bool),
+        cx: &mut Cx<'_>,
+    ) {
+        let (rest, owners) = self.tracked.readers_below(key, below);
+        for owner in owners.iter().filter(|owner| is_gone(owner)) {
+            self.untrack_stale_reader(key, owner, cx);
         }
+        self.recheck_below(key, rest);
+    }
+
+    /// Ends the tracking of a key, of many readers in steps. Returns how many grants were tracked in this one.
+    pub(crate) fn untrack_key(&mut self, key: KeyRef<'_>) -> u64 {
+        let (tracked, rest) = self.tracked.remove_some(key);
+        self.recheck_below(key, rest);
+        tracked
     }
 
     /// Ends the tracked READ grant of this owner, whose hold ended unnoticed, if there is one.

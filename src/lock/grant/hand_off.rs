@@ -6,7 +6,7 @@ use crate::lock::effect::{Cx, Outcome};
 use crate::lock::grant::fresh::{Granted, Grantee};
 use crate::lock::grant::in_flight::{GrantInFlight, Reentry};
 use crate::lock::locks::Locks;
-use crate::lock::read_write::{may_enter, readers_at_once};
+use crate::lock::read_write::may_enter;
 use crate::lock::view::View;
 use crate::lock::wait::request::{PlaceId, Waiter};
 use crate::lock::{KeyState, Now};
@@ -50,7 +50,7 @@ impl Locks {
         }
         let mut after = None;
         let mut result = HandedOff::NoWaiter;
-        let mut left = readers_at_once(rest);
+        let mut left = view.readers;
         while let Some(place) = self.waiters.next_to_grant(view.key, cx) {
             if after.is_none() {
                 if let Some(left_free) = self.leave_free(view, rest, place, cx) {
@@ -80,11 +80,7 @@ impl Locks {
                 };
                 break;
             }
-            if !is_free || !is_whole(state) {
-                if is_free {
-                    // To be read again, and whole, by the timer.
-                    self.waiters.schedule_settle(view.key);
-                }
+            if !is_free {
                 result = if after.is_some() {
                     HandedOff::Granted
                 } else {
@@ -175,9 +171,4 @@ impl Locks {
             self.delivered(waiter.id);
         }
     }
-}
-
-/// Whether the content of the key was read whole.
-fn is_whole(state: &KeyState) -> bool {
-    !matches!(state, KeyState::ReadWrite(lock) if !lock.is_whole)
 }

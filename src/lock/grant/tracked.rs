@@ -17,6 +17,9 @@ use crate::lock::{KeyId, KeyRef, Token};
 /// this together: so the number of tracked grants bounds their memory.
 pub const LONGEST_TRACKED: usize = 1_024;
 
+/// The most tracked READ grants of one key that one step works on.
+pub const READERS_PER_STEP: usize = 500;
+
 /// A tracked grant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TrackedGrant {
@@ -65,9 +68,17 @@ impl TrackedGrants {
         self.readers.get(&OwnerAtRef { key, owner })
     }
 
-    /// The owners of the tracked READ grants at this key.
-    pub fn readers(&self, key: KeyRef<'_>) -> impl Iterator<Item = &Rc<[u8]>> {
-        self.readers_at.get(&key).into_iter().flatten()
+    /// A step through the owners of the tracked READ grants at this key, downwards from this index: at most
+    /// [`READERS_PER_STEP`] of them, and the index of the next step (0: end). An owner that is removed meanwhile is
+    /// replaced by the last one, which the step has passed.
+    pub fn readers_below(&self, key: KeyRef<'_>, below: usize) -> (usize, Vec<Rc<[u8]>>) {
+        let Some(owners) = self.readers_at.get(&key) else {
+            return (0, Vec::new());
+        };
+        let end = below.min(owners.len());
+        let start = end.saturating_sub(READERS_PER_STEP);
+        let step = owners.get_range(start..end).into_iter().flatten();
+        (start, step.cloned().collect())
     }
 
     /// The keys with a tracked grant.
@@ -177,18 +188,15 @@ impl TrackedGrants {
         Some(tracked)
     }
 
-    /// Removes every grant of a key. Returns how many were tracked.
-    pub fn remove_all(&mut self, key: KeyRef<'_>) -> u64 {
+    /// Removes the grants of a key, of the readers as many as one step works on. Returns how many were tracked, and the
+    /// index below which readers are left.
+    pub fn remove_some(&mut self, key: KeyRef<'_>) -> (u64, usize) {
         let only = u64::from(self.remove(key).is_some());
-        if self.readers.is_empty() {
-            return only;
-        }
-        let owners = self.readers_at.swap_remove(&key).unwrap_or_default();
+        let (rest, owners) = self.readers_below(key, usize::MAX);
         for owner in &owners {
-            self.readers.swap_remove(&OwnerAtRef { key, owner });
+            self.remove_reader(key, owner);
         }
-        self.give_back();
-        only + owners.len() as u64
+        (only + owners.len() as u64, rest)
     }
 
     fn forget_reader(&mut self, at: &OwnerAt) {

@@ -52,6 +52,9 @@ impl Locks {
         }
         match obstacle {
             Some(Obstacle::Held(at)) if req.wait == Wait::No => {
+                for (view, fx) in views.iter().zip(fx) {
+                    self.prune_seen(view, &mut Cx::new(now, fx));
+                }
                 self.waiters.stats.refusals += 1;
                 return Ok(ManyAnswer::Refused(at));
             }

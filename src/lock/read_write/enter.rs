@@ -211,6 +211,17 @@ impl Locks {
         }
     }
 
+    /// Removes the expired readers that a refused request has read from the hash, so that the next one reads others.
+    pub(crate) fn prune_seen(&mut self, view: &View<'_>, cx: &mut Cx<'_>) {
+        let KeyState::ReadWrite(lock) = &view.state else {
+            return;
+        };
+        if lock.is_held(cx.now) && lock.readers(cx.now).count() < lock.readers.len() {
+            let mut lock = (**lock).clone();
+            self.prune(view.key, &mut lock, cx);
+        }
+    }
+
     /// Removes expired readers from the hash and from the tracked grants.
     pub(crate) fn prune(&mut self, key: KeyRef<'_>, lock: &mut ReadWrite, cx: &mut Cx<'_>) {
         for owner in lock.prune(cx) {
@@ -219,9 +230,18 @@ impl Locks {
     }
 
     /// Records when the lock becomes free without a command, for its waiters. If the lock was not read whole, that is
-    /// the end of the readers that were read: the next settling reads all of it.
+    /// the end of the readers that were read: the next settling finds others. If they are all over, it is due now.
     pub(crate) fn note_ends(&mut self, key: KeyRef<'_>, lock: &ReadWrite, now: Now) {
         if self.record_ends(key, lock, now) {
+            self.waiters.schedule_settle(key);
+        }
+        self.read_on(key, lock, now);
+    }
+
+    /// Schedules a lock of which too little was read to know a holder that its waiters wait for.
+    pub(crate) fn read_on(&mut self, key: KeyRef<'_>, lock: &ReadWrite, now: Now) {
+        let upgrades = |owner: &[u8]| self.waiters.waits_to_write(key, owner);
+        if lock.is_unknown(now, upgrades) {
             self.waiters.schedule_settle(key);
         }
     }

@@ -290,7 +290,7 @@ impl Locks {
             let ended = self.end_writer(view, present, cx);
             self.stats.grants_broken += u64::from(ended.is_some());
         }
-        self.stats.grants_broken += self.tracked.remove_all(view.key);
+        self.stats.grants_broken += self.untrack_key(view.key);
         if let Some(writer) = &lock.writer {
             let what = BoundRef::lock(Mode::Write, view.key, &writer.owner);
             self.sessions.unbind(what);

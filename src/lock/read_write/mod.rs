@@ -31,7 +31,9 @@ pub use names::{
     any_with_same_timeouts, is_beside_a_lock, is_reserved, siblings_stay, timeout_name,
     timeout_prefix, token_name, twin_of, write_field, Name, MODE_FIELD,
 };
-pub use next::{readers_at_once, PendingRequest};
-pub use readers::Reader;
+pub use next::{PendingRequest, READERS_AT_ONCE};
+pub use readers::{Reader, Readers};
 pub use settle::may_enter;
-pub use state::{is_read_write, ReadDepth, ReadWrite, RwFields, TokenRecord, Writer, MOST_READS};
+pub use state::{
+    is_read_write, ReadDepth, ReadWrite, RwFields, TokenRecord, Writer, MOST_OTHERS, MOST_READS,
+};

@@ -75,9 +75,13 @@ pub fn twin_of(lock: &[u8]) -> Option<Name> {
     unbraced(lock).map(Name::from_slice)
 }
 
+/// The most colons of a lock's name and an owner at which a part of the name may belong to either.
+const MOST_COLONS: usize = 16;
+
 /// Whether `is_so` is true for another READ hold (lock and owner) whose first timeout has the same name as this
 /// owner's: a part of the name may belong to the lock or to the owner (`{k}` and `a:b`, `{k}:a` and `b`). Owners longer
-/// than the limit are left out, and so is the twin with the same owner.
+/// than the limit are left out, and so is the twin with the same owner. True as well where more than [`MOST_COLONS`]
+/// other holds would have to be asked for.
 pub fn any_with_same_timeouts(
     (first, owner): (&[u8], &[u8]),
     max_owner: usize,
@@ -88,6 +92,7 @@ pub fn any_with_same_timeouts(
     // The lock's part of the name contains a brace.
     let braced = all.iter().position(|byte| *byte == b'{').unwrap_or(0);
     let mut from = braced.max(all.len().saturating_sub(max_owner.saturating_add(1)));
+    let mut left = MOST_COLONS;
     loop {
         let rest = all.get(from..).unwrap_or_default();
         let Some(colon) = rest.iter().position(|byte| *byte == b':') else {
@@ -99,6 +104,10 @@ pub fn any_with_same_timeouts(
         if other.is_empty() || other == owner || is_reserved(other) {
             continue;
         }
+        if left == 0 {
+            return true;
+        }
+        left -= 1;
         if is_so(stem, other) || unbraced(stem).is_some_and(|stem| is_so(stem, other)) {
             return true;
         }

@@ -8,17 +8,8 @@ use crate::lock::read_write::state::ReadWrite;
 use crate::lock::wait::passed::PASSED_AT_ONCE;
 use crate::lock::{KeyRef, KeyState, LockError, Mode, Now, OwnerId, WaiterId};
 
-/// Readers that one decision grants at most, unless it had to read more; others follow at the end of the tick.
-const READERS_AT_ONCE: usize = 200;
-
-/// The number of readers that one decision grants at most, beside the present ones. Each decision reads all of these:
-/// with a constant number, many readers would cost the square of theirs.
-pub fn readers_at_once(rest: &KeyState) -> usize {
-    match rest {
-        KeyState::ReadWrite(lock) => READERS_AT_ONCE.max(lock.readers.len()),
-        _ => READERS_AT_ONCE,
-    }
-}
+/// Readers that one decision grants at most; others follow at the end of the tick.
+pub const READERS_AT_ONCE: usize = 200;
 
 /// A parked request for READ or WRITE.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,12 +24,13 @@ pub struct PendingRequest {
 
 impl Locks {
     /// The requests at the head of the queue that may be granted together, if they ask for READ or WRITE: one request
-    /// for WRITE, or the readers before the first one. Empty while `rest`, the state after those holds have ended,
-    /// excludes all of them, and while more waits at the head are over than one decision ends.
+    /// for WRITE, or the readers before the first one, `readers` at most. Empty while `rest`, the state after those
+    /// holds have ended, excludes all of them, and while more waits at the head are over than one decision ends.
     pub fn next_for_shared(
         &self,
         key: KeyRef<'_>,
         rest: &KeyState,
+        readers: usize,
         now: Now,
     ) -> Vec<PendingRequest> {
         let queue = self
@@ -46,7 +38,7 @@ impl Locks {
             .queue(key)
             .into_iter()
             .flat_map(|queue| queue.iter())
-            .take(PASSED_AT_ONCE + readers_at_once(rest));
+            .take(PASSED_AT_ONCE + readers);
         let mut living = queue.filter(|(_, waiter)| !waiter.is_over(now)).peekable();
         let mode = match living.peek() {
             Some((first, waiter)) if may_enter(rest, waiter.mode, first, now) => waiter.mode,
@@ -55,7 +47,7 @@ impl Locks {
         let most = match mode {
             Mode::Exclusive => 0,
             Mode::Write => 1,
-            Mode::Read => readers_at_once(rest),
+            Mode::Read => readers,
         };
         living
             .take_while(|(_, waiter)| waiter.mode == mode)

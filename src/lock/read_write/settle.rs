@@ -2,6 +2,7 @@
 
 use crate::lock::compatibility::{compatibility, Compatibility};
 use crate::lock::effect::Cx;
+use crate::lock::grant::hand_off::HandedOff;
 use crate::lock::grant::in_flight::GrantInFlight;
 use crate::lock::locks::Locks;
 use crate::lock::read_write::state::ReadWrite;
@@ -21,7 +22,8 @@ impl GrantInFlight {
 }
 
 impl Locks {
-    /// Whether settling may write: a compatible waiter is granted, or a grant is undone.
+    /// Whether settling may write: a compatible waiter is granted, a grant is undone, or expired readers are removed,
+    /// so that the others can be read.
     pub(crate) fn may_change_shared(
         &mut self,
         key: KeyRef<'_>,
@@ -34,9 +36,12 @@ impl Locks {
             }
             self.in_flight.take_undone(key);
         }
+        let Some((owner, waiter)) = self.waiters.first(key) else {
+            return false;
+        };
         let state = KeyState::ReadWrite(Box::new(lock.clone()));
-        let first = self.waiters.first(key);
-        first.is_some_and(|(owner, waiter)| may_enter(&state, waiter.mode, owner, now))
+        lock.is_unknown(now, |reader| *reader == *owner)
+            || may_enter(&state, waiter.mode, owner, now)
     }
 
     /// See [`Locks::settle`].
@@ -77,10 +82,21 @@ impl Locks {
         }
         if lock.is_held(cx.now) {
             self.untrack_gone(view, &lock, cx);
+            if !lock.is_whole {
+                self.prune(view.key, &mut lock, cx);
+            }
             // What follows grants a reader that waits to upgrade.
             self.record_ends(view.key, &lock, cx.now);
+            self.read_on(view.key, &lock, cx.now);
         }
-        self.hand_off(view, &KeyState::ReadWrite(Box::new(lock)), cx);
+        let rest = KeyState::ReadWrite(Box::new(lock));
+        if self.hand_off(view, &rest, cx) == HandedOff::Reserved {
+            // The request on several keys reads less of each.
+            let KeyState::ReadWrite(mut lock) = rest else {
+                return;
+            };
+            self.prune(view.key, &mut lock, cx);
+        }
     }
 
     /// Ends the tracked grants that the lock no longer states.
@@ -91,14 +107,9 @@ impl Locks {
         if !lock.is_whole {
             return;
         }
-        let readers = self.tracked.readers(view.key);
-        let gone: Vec<_> = readers
-            .filter(|owner| lock.reader(owner, cx.now).is_none())
-            .cloned()
-            .collect();
-        for owner in gone {
-            self.untrack_stale_reader(view.key, &owner, cx);
-        }
+        let now = cx.now;
+        let is_gone = |owner: &[u8]| lock.reader(owner, now).is_none();
+        self.untrack_readers(view.key, (usize::MAX, is_gone), cx);
     }
 }
 

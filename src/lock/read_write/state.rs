@@ -11,6 +11,10 @@ use crate::lock::{LockError, Mode, Now, OwnerId, Token};
 /// first, and the newest of a reader to which a script gave more.
 pub const MOST_READS: u32 = 1_000;
 
+/// The most timeouts of other readers that one decision reads. If they show no holder, nothing is known of the other
+/// readers: the lock counts as held, the expired readers that were read are removed, and a later decision reads on.
+pub const MOST_OTHERS: usize = 500;
+
 /// How much of a read-write lock is read: a decision about one owner should not cost a reading of every reader. (The
 /// hash of a writer is small and always read whole.)
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,7 +24,10 @@ pub enum ReadDepth {
     /// The whole lease of the requesting owner; of the others as many as it takes to find two unexpired ones: one
     /// excludes a writer, two exclude a reader that waits to upgrade. (An acquire reads such a reader by name, too.)
     Two,
-    /// Every reader, with the whole lease of each.
+    /// As `Two` if the requesting owner holds the lock, or the hash is small, else as `Own`: a stranger ends and renews
+    /// nothing.
+    Holder,
+    /// As many readers as one decision may read ([`MOST_OTHERS`]), with the whole lease of each.
     All,
 }
 
@@ -128,7 +135,15 @@ impl ReadWrite {
     /// Whether the hash is a lock: expired readers only, in a hash without a TTL, may be foreign data.
     pub fn is_plausible(&self, now: Now) -> bool {
         let lives = self.writer.is_some() || self.readers(now).next().is_some();
-        lives || self.deadline_ms.is_some() || !self.is_whole
+        lives || self.deadline_ms.is_some()
+    }
+
+    /// Whether a part was read and shows no holder but one that is left aside: a later decision has to read on.
+    pub fn is_unknown(&self, now: Now, is_aside: impl Fn(&[u8]) -> bool) -> bool {
+        let is_part = !self.is_whole && self.writer.is_none() && !self.is_over(now);
+        let mut readers = self.readers(now);
+        let is_aside = |first: &Reader| is_aside(&first.owner);
+        is_part && readers.next().is_none_or(is_aside) && readers.next().is_none()
     }
 
     /// The writer, if its hold is not over.

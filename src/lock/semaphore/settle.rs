@@ -40,6 +40,10 @@ impl Semaphores {
         let mut draft = PermitDraft::open(there);
         if draft.owes_many() && view.may_grant == Some(true) {
             draft.reclaim_owed();
+            if draft.owes() {
+                // As many as were read are taken back; the next step reads others.
+                self.waiters.schedule_settle_id(view.key.to_id());
+            }
         }
         for (id, end_ms) in &view.undone {
             let permit_in_flight = self.in_flight.take_lost(view.key, id);

@@ -26,6 +26,9 @@ pub const MAX_PERMITS: u32 = i32::MAX as u32;
 /// The most permits granted to waiters in one decision; the timer grants more.
 pub const GRANTS_AT_ONCE: usize = 100;
 
+/// The most expired permits that one decision reads.
+pub const MOST_ENDED: usize = 500;
+
 /// The content of the two keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SemState {
@@ -200,6 +203,11 @@ impl<'v> PermitDraft<'v> {
     /// slow.
     pub fn owes_many(&self) -> bool {
         self.free.is_some_and(|free| free < 0) && self.ended.len() > GRANTS_AT_ONCE
+    }
+
+    /// Whether the free number is negative.
+    pub fn owes(&self) -> bool {
+        self.free.is_some_and(|free| free < 0)
     }
 
     /// Takes back expired permits while the free number is negative.

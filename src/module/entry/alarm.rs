@@ -17,7 +17,7 @@ use crate::module::ffi::ctx::{Callback, Ctx};
 use crate::module::ffi::guard;
 use crate::module::keyspace::horizon;
 use crate::module::sessions;
-use crate::module::settle::{self, KEYS_PER_TICK};
+use crate::module::settle::{self, HORIZONS_PER_TICK};
 use crate::module::state::alarm::RETRY_MS;
 use crate::module::state::settings;
 use crate::module::state::shell::{self, Shell};
@@ -183,10 +183,10 @@ fn fire(ctx: Ctx<'_>) {
         shell::with(|shell| shell.alarm.paused_until_ms = 0);
         settle::settle_due(ctx, now, in_time);
         settle::verify_parked(ctx, now, in_time);
-        settle::recheck_all(ctx, now);
+        settle::recheck_all(ctx, now, in_time);
         sessions::work(ctx, budget);
         answers::deliver_all(ctx);
-        if !horizon::restore_horizons(ctx, now, KEYS_PER_TICK) {
+        if !horizon::restore_horizons(ctx, now, HORIZONS_PER_TICK) {
             shell::with(|shell| shell.alarm.retry_at_ms = now.mono_ms + RETRY_MS);
         }
     } else {

@@ -47,7 +47,7 @@ required! {
     RedisModule_InfoAddSection RedisModule_InfoAddFieldULongLong
     RedisModule_InfoBeginDictField RedisModule_InfoEndDictField RedisModule_CreateString
     RedisModule_FreeString RedisModule_StringPtrLen RedisModule_OpenKey
-    RedisModule_CloseKey RedisModule_KeyType RedisModule_ValueLength RedisModule_DeleteKey
+    RedisModule_CloseKey RedisModule_KeyType RedisModule_ValueLength RedisModule_DeleteKey RedisModule_UnlinkKey
     RedisModule_GetAbsExpire RedisModule_SetAbsExpire RedisModule_HashGet RedisModule_HashSet
     RedisModule_ScanKey RedisModule_ScanCursorCreate RedisModule_ScanCursorDestroy
     RedisModule_ZsetAdd RedisModule_ZsetRem RedisModule_ZsetScore RedisModule_ZsetFirstInScoreRange

@@ -149,6 +149,15 @@ impl<'a> RawKey<'a> {
         unsafe { checked!(RedisModule_DeleteKey(self.as_ptr())) }
     }
 
+    /// Deletes it, and frees its value outside of the main thread.
+    ///
+    /// # Errors
+    /// When the server refuses.
+    pub(crate) fn unlink(&self) -> Written {
+        // SAFETY: the key is open.
+        unsafe { checked!(RedisModule_UnlinkKey(self.as_ptr())) }
+    }
+
     /// The value of one field of a hash; `None` as well when it holds no hash.
     pub(crate) fn field(&self, name: Str<'_>) -> Option<OwnedStr> {
         let mut value: *mut raw::RedisModuleString = null_mut();

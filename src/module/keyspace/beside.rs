@@ -98,17 +98,19 @@ pub(crate) fn siblings_are_taken(ctx: Ctx<'_>, lock: Str<'_>, owner: &[u8], is_h
     let names = Timeouts::of(lock.bytes(), owner);
     let may_be_twins =
         !is_held || has_sibling(ctx, names.first(), SiblingKind::Timeout) == Some(true);
-    (may_be_twins && probe_held_twin(ctx, lock)) || belong_to_another_lock(ctx, lock, owner, &names)
+    (may_be_twins && probe_held_twin(ctx, lock, 1))
+        || belong_to_another_lock(ctx, lock, owner, &names)
 }
 
-/// Reads whether the lock's twin (its name differs in the braces only) is held for READ or WRITE.
-pub(crate) fn probe_held_twin(ctx: Ctx<'_>, lock: Str<'_>) -> bool {
+/// Reads whether the lock's twin (its name differs in the braces only) is held for READ or WRITE. `of`: the number of
+/// keys that the event works on.
+pub(crate) fn probe_held_twin(ctx: Ctx<'_>, lock: Str<'_>, of: usize) -> bool {
     let name = lock.bytes();
     let Some(twin) = twin_of(name).filter(|twin| is_reachable(name, twin)) else {
         return false;
     };
     let twin = OwnedStr::new(&twin);
-    let twin = LockKey::open(ctx, twin.as_str());
+    let twin = LockKey::open(ctx, twin.as_str()).one_of(of);
     if twin.kind() != raw::REDISMODULE_KEYTYPE_HASH {
         return false;
     }
@@ -118,7 +120,7 @@ pub(crate) fn probe_held_twin(ctx: Ctx<'_>, lock: Str<'_>) -> bool {
 
 /// Whether the twin of this open lock is held for READ or WRITE: read once, by [`probe_held_twin`], then remembered.
 pub(crate) fn has_held_twin(key: &LockKey<'_>) -> bool {
-    key.held_twin_or(|| probe_held_twin(key.ctx(), key.name()))
+    key.held_twin_or(|| probe_held_twin(key.ctx(), key.name(), key.of()))
 }
 
 /// Whether the timeouts of this reader may be another lock's as well: the twin's, or those of a lock whose name and

@@ -7,7 +7,9 @@ use std::cell::{Cell, OnceCell};
 
 use redis_module::raw;
 
-use crate::lock::{HashReader, KeyId, KeyRef, WroteBeside};
+use crate::lock::{
+    HashReader, KeyId, KeyRef, OwnerId, WroteBeside, MOST_OTHERS, MOST_READS, READERS_AT_ONCE,
+};
 use crate::module::ffi::checked::{Refused, Written};
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::fault;
@@ -23,8 +25,10 @@ pub struct LockKey<'a> {
     db: i32,
     /// The owner that the command names.
     owner: Option<Str<'a>>,
-    /// Another owner whose field is read by its name.
-    another: Option<Box<[u8]>>,
+    /// Other owners whose fields are read by their names.
+    others: Vec<OwnerId>,
+    /// The number of keys that the event works on: they share the bounds of its work.
+    of: usize,
     /// `None` for an absent key that was opened to read.
     raw: Option<RawKey<'a>>,
     /// The mode in which it was opened.
@@ -51,10 +55,39 @@ impl<'a> LockKey<'a> {
 
     /// Opens several keys to read and write, for a command of this owner.
     pub fn open_all(ctx: Ctx<'a>, names: &[Str<'a>], owner: Str<'a>) -> Vec<LockKey<'a>> {
+        let of = names.len();
         let names = names.iter().copied();
         names
-            .map(|name| LockKey::open_for(ctx, name, owner))
+            .map(|name| LockKey {
+                of,
+                ..LockKey::open_for(ctx, name, owner)
+            })
             .collect()
+    }
+
+    /// The same key as one of so many that share the bounds of the event's work.
+    pub fn one_of(self, of: usize) -> LockKey<'a> {
+        LockKey { of, ..self }
+    }
+
+    /// The number of keys that the event works on.
+    pub(crate) fn of(&self) -> usize {
+        self.of
+    }
+
+    /// The most timeouts of one reader that are read or written.
+    pub(crate) fn most_timeouts(&self) -> u32 {
+        (MOST_READS / u32::try_from(self.of).unwrap_or(MOST_READS).max(1)).max(2)
+    }
+
+    /// The most timeouts of other readers that are read, before the last of those readers.
+    pub(crate) fn most_others(&self) -> usize {
+        (MOST_OTHERS / self.of.max(1)).max(1)
+    }
+
+    /// The most waiting readers that one decision about this key grants.
+    pub fn readers_at_once(&self) -> usize {
+        (READERS_AT_ONCE / self.of.max(1)).max(1)
     }
 
     /// Opens the key to read.
@@ -80,7 +113,8 @@ impl<'a> LockKey<'a> {
             name,
             db: ctx.db(),
             owner: None,
-            another: None,
+            others: Vec::new(),
+            of: 1,
             raw,
             mode,
             siblings: Siblings::default(),
@@ -128,14 +162,14 @@ impl<'a> LockKey<'a> {
         self.siblings = siblings;
     }
 
-    /// The field of this owner is to be read by its name as well.
-    pub fn read_also(&mut self, owner: Option<Box<[u8]>>) {
-        self.another = owner;
+    /// The fields of these owners are to be read by their names as well.
+    pub fn read_also(&mut self, owners: impl IntoIterator<Item = OwnerId>) {
+        self.others.extend(owners);
     }
 
-    /// Another owner whose field is read by its name.
-    pub(crate) fn another(&self) -> Option<&[u8]> {
-        self.another.as_deref()
+    /// Other owners whose fields are read by their names.
+    pub(crate) fn others(&self) -> impl ExactSizeIterator<Item = &[u8]> {
+        self.others.iter().map(|owner| &owner[..])
     }
 
     /// The names of its sibling keys.
@@ -202,7 +236,11 @@ impl<'a> LockKey<'a> {
     /// # Errors
     /// When the server refuses.
     pub(crate) fn delete(&mut self, replication: Replication<'_>) -> Written {
-        self.open_key()?.delete()?;
+        let key = self.open_key()?;
+        match key.len() > MOST_OTHERS {
+            true => key.unlink()?,
+            false => key.delete()?,
+        }
         replication.del(self.name);
         Ok(())
     }

@@ -13,7 +13,7 @@ use crate::module::state::shell;
 const FEW_FIELDS: usize = 200;
 
 impl LockKey<'_> {
-    /// Reads the whole key.
+    /// Reads the key, of a read-write lock as many readers as one decision may read.
     pub fn read(&self) -> KeyState {
         self.read_as(ReadDepth::All, None)
     }
@@ -28,15 +28,13 @@ impl LockKey<'_> {
         self.handle().is_none_or(|key| key.len() <= FEW_FIELDS)
     }
 
-    /// Reads the key to settle it: whole, or of a lock with many readers no more than is needed.
-    pub fn read_to_settle(&self, now: Now) -> KeyState {
-        if self.has_few_fields() {
-            return self.read();
-        }
-        let state = self.read_to(ReadDepth::Two, now);
-        match shell::with(|shell| shell.locks.must_read_all(self.id(), &state, now)) {
+    /// Reads the key to settle it.
+    pub fn read_to_settle(&mut self, now: Now) -> KeyState {
+        let owners = shell::with(|shell| shell.locks.owners_to_settle(self.id()));
+        self.read_also(owners);
+        match self.has_few_fields() {
             true => self.read(),
-            false => state,
+            false => self.read_to(ReadDepth::Two, now),
         }
     }
 

@@ -1,16 +1,23 @@
-//! Reads a read-write lock's hash and its sibling keys, as much as a decision needs.
+//! Reads a read-write lock's hash and its sibling keys, as much as a decision needs, and no more than it may read: what
+//! is left unread counts as held ([`ReadWrite::is_whole`]).
+
+use std::cell::Cell;
 
 use redis_module::raw;
 
 use crate::lock::{
-    is_read_write, is_reserved, KeyState, Now, OwnerId, ReadDepth, ReadWrite, Reader, ReadersAsked,
-    ReadersFound, RwFields, TokenRecord, MODE_FIELD, MOST_READERS, MOST_READS,
+    is_read_write, is_reserved, parse_integer, write_field, KeyState, Now, OwnerId, ReadDepth,
+    ReadWrite, Reader, Readers, ReadersAsked, ReadersFound, RwFields, TokenRecord, Writer,
+    MODE_FIELD, MOST_OTHERS, MOST_READERS, MOST_READS,
 };
 use crate::module::ffi::raw_key::{Fields, RawKey};
 use crate::module::ffi::strings::{OwnedStr, Str};
 use crate::module::keyspace::lock_key::LockKey;
 use crate::module::keyspace::sibling::{Sibling, SiblingKind};
 use crate::module::state::shell;
+
+/// A hash with so few fields is read for a stranger too, to see whether it is a lock.
+const FEW_FIELDS: usize = 16;
 
 impl Fields for RwFields {
     fn field(&mut self, field: &[u8], value: &[u8]) {
@@ -34,13 +41,8 @@ pub(crate) fn read(
         return KeyState::OtherHash;
     }
     let at = now.unwrap_or_else(|| key.ctx().now());
-    let reading = Reading {
-        key,
-        handle,
-        depth,
-        now: at,
-        token_record: read_token_record(key),
-    };
+    let mut reading = Reading::of(key, handle, depth, at);
+    reading.token_record = read_token_record(key);
     let is_read = mode.as_str().bytes() == b"read";
     let lock = reading.read(fields, is_read);
     note_wrote_beside(key, lock.as_ref(), at);
@@ -64,13 +66,7 @@ pub(crate) fn find_readers(key: &LockKey<'_>, asked: &ReadersAsked, now: Now) ->
         found.is_whole = true;
         return found;
     };
-    let reading = Reading {
-        key,
-        handle,
-        depth: ReadDepth::Own,
-        now,
-        token_record: None,
-    };
+    let reading = Reading::of(key, handle, ReadDepth::Own, now);
     let mut counts = RwFields::default();
     found.is_whole = handle.len() <= asked.owners.len();
     if found.is_whole {
@@ -95,6 +91,32 @@ pub(crate) fn find_readers(key: &LockKey<'_>, asked: &ReadersAsked, now: Now) ->
     found
 }
 
+/// Reads by name the READ holds of these owners, at a lock that was not read whole. Returns whether there are any that
+/// were not read yet.
+pub(crate) fn read_owners<'o>(
+    key: &LockKey<'_>,
+    state: &mut KeyState,
+    owners: impl ExactSizeIterator<Item = &'o [u8]>,
+    now: Now,
+) -> bool {
+    let (KeyState::ReadWrite(lock), Some(handle)) = (state, key.handle()) else {
+        return false;
+    };
+    if lock.is_whole || handle.is_empty() {
+        return false;
+    }
+    let reading = Reading::of(key, handle, ReadDepth::Two, now);
+    reading.share_among(owners.len());
+    let before = lock.readers.len();
+    for owner in owners {
+        if lock.readers.get(owner).is_none() {
+            lock.readers
+                .extend(reading.reader_by_name(owner).unwrap_or_default());
+        }
+    }
+    lock.readers.len() > before
+}
+
 /// Notes which of the sibling keys were last written by this server: for those the twin need not be read.
 fn note_wrote_beside(key: &LockKey<'_>, lock: Option<&ReadWrite>, now: Now) {
     if let (Some(owner), Some(lock)) = (key.owner_name(), lock) {
@@ -109,62 +131,116 @@ struct Reading<'a> {
     depth: ReadDepth,
     now: Now,
     token_record: Option<TokenRecord>,
+    /// The most timeouts of one reader that are read.
+    most: Cell<u32>,
+    /// The timeouts of other readers that were read so far.
+    reads: Cell<usize>,
+    /// A reader has more timeouts than are read, and those that were read are over.
+    is_in_doubt: Cell<bool>,
 }
 
-impl Reading<'_> {
+impl<'a> Reading<'a> {
+    fn of(key: &'a LockKey<'_>, handle: &'a RawKey<'_>, depth: ReadDepth, now: Now) -> Reading<'a> {
+        Reading {
+            key,
+            handle,
+            depth,
+            now,
+            token_record: None,
+            most: Cell::new(key.most_timeouts()),
+            reads: Cell::new(0),
+            is_in_doubt: Cell::new(false),
+        }
+    }
+
+    /// Many readers that are read by name share the bound on timeouts.
+    fn share_among(&self, readers: usize) {
+        let readers = u32::try_from(readers).unwrap_or(MOST_READS);
+        self.most
+            .set((self.key.most_timeouts() / readers.max(1)).max(2));
+    }
+
     /// `None` for a hash of another layout.
     fn read(self, fields: usize, is_read: bool) -> Option<ReadWrite> {
         let mut lock = ReadWrite {
             deadline_ms: self.handle.end_ms(),
             ..ReadWrite::default()
         };
-        // By name: the command's owner, the writer of the token record, a reader that waits to upgrade.
+        // By name: the command's owner, the writer of the token record, readers that wait or whose grants are undone.
         let own = self.key.owner().map(Str::bytes);
         let recorded = self
             .token_record
             .as_ref()
             .and_then(|token_record| token_record.writer.as_deref());
-        let recorded = recorded.filter(|_| is_read);
-        for owner in own.into_iter().chain(recorded).chain(self.key.another()) {
+        let by_name = own.into_iter().chain(recorded.filter(|_| is_read));
+        for owner in by_name {
             if lock.readers.get(owner).is_none() {
                 lock.readers.extend(self.reader_by_name(owner)?);
             }
         }
-        if is_read && self.depth == ReadDepth::Own && lock.deadline_ms.is_some() {
+        self.share_among(self.key.others().len());
+        for owner in self.key.others() {
+            if lock.readers.get(owner).is_none() {
+                lock.readers.extend(self.reader_by_name(owner)?);
+            }
+        }
+        self.share_among(1);
+        self.reads.set(0);
+        let is_own = || match self.depth {
+            ReadDepth::Own => true,
+            ReadDepth::Holder => {
+                fields > FEW_FIELDS && !own.is_some_and(|own| lock.reader(own, self.now).is_some())
+            }
+            ReadDepth::Two | ReadDepth::All => false,
+        };
+        if is_read && lock.deadline_ms.is_some() && is_own() {
             lock.is_whole = fields == 1 + lock.readers.len();
+        } else if !is_read && fields > MOST_OTHERS {
+            let mut writers = own.into_iter().chain(recorded);
+            lock.writer = Some(writers.find_map(|owner| self.writer_by_name(owner))?);
         } else {
             self.read_fields(&mut lock, is_read)?;
         }
+        lock.is_whole &= !self.is_in_doubt.get();
         lock.token_record = self.token_record;
         Some(lock)
     }
 
-    /// Reads the hash field by field. `None` for one of another layout.
+    /// Reads the hash field by field, until it has found what the depth asks for, or has read as many timeouts as it
+    /// may. `None` for a hash of another layout.
     fn read_fields(&self, lock: &mut ReadWrite, is_read: bool) -> Option<()> {
-        let known: Vec<_> = lock.readers.iter().map(|r| r.owner.clone()).collect();
         let mut read = RwFields::default();
         // A small hash is scanned in one step. Of few readers each is a holder that others may wait for.
         let enough = match self.depth {
-            ReadDepth::Two if is_read => MOST_READERS + 1,
+            ReadDepth::All => usize::MAX,
+            _ if is_read => MOST_READERS + 1,
             _ => usize::MAX,
         };
-        let mut living = 0;
         let mut others = Vec::new();
-        let is_scanned = self.handle.scan(&mut read, |read| {
-            living += self.take_readers(read, &known, &mut others, enough - living);
-            self.depth != ReadDepth::Two || !is_read || living < 2
+        let mut living = 0;
+        let is_whole = self.handle.scan(&mut read, |read| {
+            living += self.take_readers(read, &lock.readers, &mut others, enough - living);
+            let is_enough = self.depth != ReadDepth::All && is_read && living >= 2;
+            !is_enough && self.may_read_more()
         });
-        living += self.take_readers(&mut read, &known, &mut others, enough - living);
-        let is_whole = is_scanned && living < enough;
-        if is_whole && self.depth == ReadDepth::Two {
+        self.take_readers(&mut read, &lock.readers, &mut others, enough - living);
+        // With those that are left the fields of one step were too many.
+        let mut is_whole = is_whole && read.readers.is_empty();
+        if is_whole && self.depth != ReadDepth::All {
             // The end of the hash may depend on these readers, and a later hold by a script may last longer.
-            for other in others.iter_mut().filter(|other| other.count > 1) {
-                *other = self.reader(&other.owner, other.count, true);
+            let is_to_read =
+                |reader: &&mut Reader| reader.count > 1 && reader.until_ms > self.now.wall_ms;
+            for other in others.iter_mut().filter(is_to_read) {
+                is_whole &= self.may_read_more();
+                if is_whole {
+                    *other = self.reader(&other.owner, other.count, true)?;
+                }
             }
         }
+        read.readers.clear();
         if !is_whole {
             // The mode's field may be among those that were not read.
-            read.field(MODE_FIELD, b"read");
+            read.field(MODE_FIELD, if is_read { b"read" } else { b"write" });
         }
         lock.writer = read.finish()?;
         lock.readers.extend(others);
@@ -172,28 +248,44 @@ impl Reading<'_> {
         Some(())
     }
 
-    /// Reads the timeouts of readers whose fields were read, until `enough` that live are found. Returns their number.
+    fn may_read_more(&self) -> bool {
+        self.reads.get() < self.key.most_others()
+    }
+
+    /// Reads the timeouts of readers whose fields were read, until `enough` that live are found, and as long as more
+    /// may be read; the others stay in `read`. Returns the number of those that live.
     fn take_readers(
         &self,
         read: &mut RwFields,
-        known: &[OwnerId],
+        known: &Readers,
         others: &mut Vec<Reader>,
         enough: usize,
     ) -> usize {
         let is_deep = self.depth == ReadDepth::All;
         let mut living = 0;
-        for (owner, count) in read.readers.drain(..) {
-            if known.contains(&owner) {
+        while let Some((owner, count)) = read
+            .readers
+            .pop_if(|_| living < enough && self.may_read_more())
+        {
+            if known.get(&owner).is_some() {
                 continue;
             }
-            if living == enough {
-                break;
+            if let Some(reader) = self.reader(&owner, count, is_deep) {
+                living += usize::from(reader.until_ms > self.now.wall_ms);
+                others.push(reader);
             }
-            let reader = self.reader(&owner, count, is_deep);
-            living += usize::from(reader.until_ms > self.now.wall_ms);
-            others.push(reader);
         }
         living
+    }
+
+    /// The WRITE holds of one owner, if it has any.
+    fn writer_by_name(&self, owner: &[u8]) -> Option<Writer> {
+        let name = OwnedStr::new(&write_field(owner));
+        let count = parse_integer(self.handle.field(name.as_str())?.as_str().bytes())?;
+        Some(Writer {
+            owner: OwnerId::from_slice(owner),
+            count: u32::try_from(count).ok().filter(|count| *count > 0)?,
+        })
     }
 
     /// The READ holds of one owner, if it has any. `None` if its field is no count.
@@ -206,15 +298,16 @@ impl Reading<'_> {
         one.field(owner, value.as_str().bytes());
         let is_deep = self.depth != ReadDepth::Own;
         match one.readers.pop() {
-            Some((owner, count)) => Some(Some(self.reader(&owner, count, is_deep))),
+            Some((owner, count)) => Some(self.reader(&owner, count, is_deep)),
             // A field of Redisson's own is no owner.
             None if is_reserved(owner) => Some(None),
             None => None,
         }
     }
 
-    /// Reads the timeouts of a reader: all (`is_deep`), or as many as show that it lives.
-    fn reader(&self, owner: &[u8], count: u32, is_deep: bool) -> Reader {
+    /// Reads the timeouts of a reader: all (`is_deep`), or as many as show that it lives. `None` while that is unknown,
+    /// because it has more than are read.
+    fn reader(&self, owner: &[u8], count: u32, is_deep: bool) -> Option<Reader> {
         let mut reader = Reader {
             owner: OwnerId::from_slice(owner),
             count,
@@ -222,7 +315,8 @@ impl Reading<'_> {
             until_ms: 0,
         };
         self.key.with_timeouts(owner, |names| {
-            for number in numbers(1, count) {
+            for number in numbers((1, count), self.most.get()) {
+                self.reads.set(self.reads.get() + 1);
                 let end_ms = names.with(number, |name| self.end_of(name));
                 if number == 1 {
                     reader.first_ms = end_ms;
@@ -233,13 +327,16 @@ impl Reading<'_> {
                 }
             }
         });
-        reader
+        let most = self.most.get();
+        let is_known = reader.until_ms > self.now.wall_ms || count <= most || most == MOST_READS;
+        self.is_in_doubt.set(self.is_in_doubt.get() || !is_known);
+        is_known.then_some(reader)
     }
 
     /// Whether a reader lives. `None` if that takes more than `most` reads in all.
     fn lives(&self, owner: &[u8], count: u32, most: usize, reads: &mut usize) -> Option<bool> {
         self.key.with_timeouts(owner, |names| {
-            for number in numbers(1, count) {
+            for number in numbers((1, count), MOST_READS) {
                 if *reads >= most {
                     return None;
                 }
@@ -263,9 +360,9 @@ impl Reading<'_> {
     }
 }
 
-/// The first number, then the others from the newest down: [`MOST_READS`] in all at most.
-pub(crate) fn numbers(from: u32, to: u32) -> impl Iterator<Item = u32> {
-    let last = to.saturating_sub(MOST_READS - 2).max(from + 1);
+/// The first number, then the others from the newest down: `most` in all at most.
+pub(crate) fn numbers((from, to): (u32, u32), most: u32) -> impl Iterator<Item = u32> {
+    let last = to.saturating_sub(most.saturating_sub(2)).max(from + 1);
     std::iter::once(from).chain((last..=to).rev())
 }
 

@@ -8,9 +8,10 @@ use redis_module::raw;
 
 use crate::lock::{
     permits_of, slot_of, twin_of, Count, Effect, KeyRef, LockError, Now, OwnerId, PermitChange,
-    Permits, SemState, SemView, FIRST_END_MS,
+    Permits, SemState, SemView, FIRST_END_MS, MOST_ENDED,
 };
 use crate::module::ffi::api::{api, has};
+use crate::module::ffi::call_reply::Reply;
 use crate::module::ffi::checked::{checked, Refused, Written};
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::raw_key::{RawKey, NO_TRACE};
@@ -146,14 +147,33 @@ impl<'a> SemKey<'a> {
         }
     }
 
-    /// The state with all permits whose end has passed.
-    pub fn whole_view(&self, now: Now) -> SemState {
-        self.read(Reading {
+    /// The state, and the number of permits whose end has passed.
+    pub fn counted_view(&self, now: Now) -> (SemState, usize) {
+        let state = self.read(Reading {
             own: None,
             undone: &[],
-            wanted: usize::MAX,
+            wanted: 0,
             now,
-        })
+        });
+        let SemState::There(mut permits) = state else {
+            return (state, 0);
+        };
+        permits.ended.clear();
+        permits.next_end_ms = self.set.as_ref().and_then(|set| first_end(set, now));
+        let over = self.count_over(now);
+        (SemState::There(permits), over)
+    }
+
+    /// The number of permits whose end has passed: the server counts them without a walk.
+    fn count_over(&self, now: Now) -> usize {
+        let until = OwnedStr::of_number(now.wall_ms);
+        let all = OwnedStr::new(b"-inf");
+        let words = [self.set_name.as_str(), all.as_str(), until.as_str()];
+        let reply = Reply::of(self.ctx(), c"ZCOUNT", c"v", &words);
+        let count = reply.and_then(|reply| reply.whole().number());
+        count
+            .and_then(|count| usize::try_from(count).ok())
+            .unwrap_or(0)
     }
 
     fn read(&self, reading: Reading<'_>) -> SemState {
@@ -420,11 +440,28 @@ fn last_end(set: Option<&RawKey<'_>>) -> Option<i64> {
     }
 }
 
+/// The end of the permit that ends next.
+fn first_end(set: &RawKey<'_>, now: Now) -> Option<i64> {
+    let (from, to) = (now.wall_ms as f64, f64::INFINITY);
+    // SAFETY: the handle is open, and nothing changes the value meanwhile; the element's reference is ours. (For
+    // another type than a sorted set the server refuses the range, which then is at its end.)
+    unsafe {
+        let set = set.as_ptr();
+        let mut score = 0.0;
+        api!(RedisModule_ZsetFirstInScoreRange)(set, from, to, 1, 0);
+        let element = api!(RedisModule_ZsetRangeCurrentElement)(set, &mut score);
+        let element = OwnedStr::from_raw(element);
+        api!(RedisModule_ZsetRangeStop)(set);
+        element.map(|_| score as i64)
+    }
+}
+
 /// Reads the set in the order of the permits' ends: those that have passed and may be needed, and the next. `None` if
 /// the first score is no end of a permit: then the set is foreign data.
 fn read_ends(set: &RawKey<'_>, permits: &mut Permits, reading: Reading<'_>) -> Option<()> {
     let wanted = i64::try_from(reading.wanted).unwrap_or(i64::MAX);
     let needed = usize::try_from(wanted.saturating_sub(permits.free)).unwrap_or(0);
+    let needed = needed.min(MOST_ENDED);
     let own = reading.own.map(Str::bytes);
     let (from, to) = (f64::NEG_INFINITY, f64::INFINITY);
     // SAFETY: the handle is open, holds a sorted set, and is not changed during the walk; each element's reference is

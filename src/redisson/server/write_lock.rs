@@ -25,7 +25,7 @@ pub(crate) fn acquire(ctx: Ctx<'_>, call: &Call<'_>, around: Surroundings) -> Op
     if decided == Take::Refused {
         return Some(Reply::Number(left_ms));
     }
-    if decided == Take::First && beside::probe_held_twin(ctx, name) {
+    if decided == Take::First && beside::probe_held_twin(ctx, name, 1) {
         return Some(Reply::Refused(LockError::SiblingsTaken));
     }
     if around.are_short_of_memory() {

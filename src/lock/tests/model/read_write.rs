@@ -327,7 +327,7 @@ impl model::Case for Case {
         let waiters = &self.sim.locks.waiters;
         // No waiter that could be granted waits, and the key is settled at the end of each lease.
         if let Some((owner, waiter)) = waiters.first(key) {
-            let may_enter = crate::lock::may_enter(&state, waiter.mode, owner, now);
+            let may_enter = crate::lock::read_write::may_enter(&state, waiter.mode, owner, now);
             assert!(!may_enter, "{owner:?} waits: {state:?}");
             let aside = waiters.first_writer(key);
             let ends = match &state {

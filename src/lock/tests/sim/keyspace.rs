@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use crate::lock::{
     is_read_write, permits_of, timeout_name, timeout_prefix, token_name, write_field, HashReader,
-    KeyState, Mode, Now, ReadDepth, ReadWrite, Reader, RwFields, RwWrite, Token, TokenRecord,
+    KeyState, Mode, Now, OwnerId, ReadDepth, ReadWrite, Reader, RwFields, RwWrite, Token,
+    TokenRecord,
 };
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -186,7 +187,19 @@ impl Keyspace {
             .as_ref()
             .and_then(|token_record| token_record.writer.clone());
         let depth = match depth {
-            ReadDepth::Own if lock.writer.is_some() || lock.deadline_ms.is_none() => ReadDepth::Two,
+            ReadDepth::All => ReadDepth::All,
+            _ if lock.writer.is_some() || lock.deadline_ms.is_none() => ReadDepth::Two,
+            ReadDepth::Holder => {
+                let ends = |(name, count): &(OwnerId, u32)| {
+                    let is_own = owners.iter().any(|owner| name[..] == *owner.as_bytes());
+                    let ends = (1..=*count).map(|n| self.end_of(&timeout_key(key, name, n)));
+                    is_own && ends.max() > Some(now.wall_ms)
+                };
+                match readers.iter().any(ends) {
+                    true => ReadDepth::Two,
+                    false => ReadDepth::Own,
+                }
+            }
             depth => depth,
         };
         let (mut living, mut all_ends) = (0, Vec::new());
@@ -195,7 +208,7 @@ impl Keyspace {
                 || (lock.writer.is_none() && recorded.as_ref() == Some(&name));
             let is_enough = match depth {
                 ReadDepth::Own => true,
-                ReadDepth::Two => living >= 2 && lock.writer.is_none(),
+                ReadDepth::Two | ReadDepth::Holder => living >= 2 && lock.writer.is_none(),
                 ReadDepth::All => false,
             };
             if !by_name && is_enough {

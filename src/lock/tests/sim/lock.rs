@@ -6,6 +6,7 @@ use crate::lock::tests::sim::{key_ref, name_of, text, Sim, Terms};
 use crate::lock::{
     Acquire, Answer, Bound, BoundRef, Break, Cx, Effects, Fence, KeyState, Lease, LockError, Locks,
     Mode, Need, Planned, ReadDepth, Release, Released, Renew, Resource, View, Wait,
+    READERS_AT_ONCE,
 };
 
 /// What is read of a key, and for which decision: the owner, the depth, the decision.
@@ -61,7 +62,7 @@ impl Sim {
             all,
             token,
         };
-        let asked = (&[owner][..], ReadDepth::Two, &Planned::Release(&req));
+        let asked = (&[owner][..], ReadDepth::Holder, &Planned::Release(&req));
         self.command(key, asked, |locks, view, cx| locks.release(view, &req, cx))
     }
 
@@ -203,6 +204,7 @@ impl Sim {
             domain,
             fence: (need == Need::Token).then_some(fence),
             has_subscriber: need == Need::Token && self.has_subscriber.contains(key),
+            readers: READERS_AT_ONCE,
         }
     }
 }

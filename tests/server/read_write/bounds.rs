@@ -1,0 +1,304 @@
+//! Bounds on the work of one command and of one step of the timer, whatever data the keys have. What a command reads is
+//! counted, not timed: a timeout whose TTL is over is deleted when it is opened (`expired_keys`), and an expired reader
+//! that was read is removed from the hash.
+
+use crate::common::replica::ReplicationStream;
+use crate::common::{wait_for, Conn, Reply, TestServer};
+
+/// The most timeouts of other readers that one decision reads.
+const STEP: i64 = 500;
+
+fn server() -> (TestServer, Conn) {
+    let server = TestServer::start();
+    let mut c = server.conn();
+    c.line("DEBUG SET-ACTIVE-EXPIRE 0");
+    (server, c)
+}
+
+/// Adds readers whose leases are over; their timeouts are still in the key space.
+fn add_dead(c: &mut Conn, key: &str, readers: usize) {
+    for first in (0..readers).step_by(500) {
+        let mut hset = vec!["HSET".to_string(), key.into(), "mode".into(), "read".into()];
+        for number in first..readers.min(first + 500) {
+            hset.extend([format!("dead{number}"), "1".into()]);
+            let timeout = format!("{{{key}}}:dead{number}:rwlock_timeout:1");
+            c.send(["SET", &timeout, "1", "PX", "1"]);
+        }
+        c.send(hset);
+        for _ in first..=readers.min(first + 500) {
+            c.recv();
+        }
+    }
+    c.run(["PEXPIRE", key, "600000"]);
+    wait_for("the leases are over", || {
+        let last = format!("{{{key}}}:dead{}:rwlock_timeout:1", readers - 1);
+        c.run(["PEXPIRETIME", &last]).int() < now_ms(c)
+    });
+}
+
+fn now_ms(c: &mut Conn) -> i64 {
+    let time = c.line("TIME").list();
+    let part = |at: usize| time[at].text().parse::<i64>().unwrap();
+    part(0) * 1_000 + part(1) / 1_000
+}
+
+fn expired(server: &TestServer) -> i64 {
+    server.info_field("stats", "expired_keys").parse().unwrap()
+}
+
+/// The reply to a command, the timeouts that it opened, and the fields that it removed from `k`.
+fn counted(server: &TestServer, c: &mut Conn, line: &str) -> (Reply, i64, i64) {
+    let (before, fields) = (expired(server), c.line("HLEN k").int());
+    let reply = c.line(line);
+    let removed = fields - c.line("HLEN k").int();
+    (reply, expired(server) - before, removed)
+}
+
+#[test]
+fn a_stranger_reads_no_reader() {
+    let (server, mut c) = server();
+    assert!(c.line("LOCK.ACQUIRE k alive READ PX 600000").int() > 0);
+    add_dead(&mut c, "k", 1_200);
+    for (line, answer) in [
+        ("LOCK.RELEASE k stranger", None),
+        ("LOCK.RENEW k stranger", Some(0)),
+        ("LOCK.MRELEASE 1 k stranger", Some(0)),
+        ("LOCK.MRENEW 1 k stranger", Some(0)),
+        ("LOCK.RELEASE k dead7", None),
+    ] {
+        let (reply, read, removed) = counted(&server, &mut c, line);
+        assert_eq!(reply.maybe_int(), answer, "{line}");
+        assert!(read <= 1 && removed == 0, "{line}: {read} {removed}");
+    }
+}
+
+#[test]
+fn refused_writers_remove_expired_readers_in_steps_and_never_pass_a_living_one() {
+    let (server, mut c) = server();
+    assert!(c.line("LOCK.ACQUIRE k alive READ PX 600000").int() > 0);
+    add_dead(&mut c, "k", 1_800);
+    for line in [
+        "LOCK.ACQUIRE k w WRITE",
+        "LOCK.ACQUIRE k w WRITE WITHHOLDER",
+        "LOCK.MACQUIRE 1 k w WRITE",
+        "LOCK.MACQUIRE 1 k w WRITE WITHHOLDER",
+        "LOCK.ACQUIRE k w WRITE",
+        "LOCK.ACQUIRE k w WRITE",
+    ] {
+        let (reply, read, removed) = counted(&server, &mut c, line);
+        let is_refused = reply.is_nil() || reply.list().first().is_some_and(Reply::is_nil);
+        assert!(is_refused, "{line}: {reply:?}");
+        assert!(
+            removed <= STEP && read <= 2 * STEP,
+            "{line}: {read} {removed}"
+        );
+    }
+    assert_eq!(c.line("HLEN k").int(), 2, "the mode and the living reader");
+    assert_eq!(c.line("LOCK.RELEASE k alive").int(), 1);
+    assert!(c.line("LOCK.ACQUIRE k w WRITE").int() > 0);
+}
+
+/// Without a living reader the lock is free, but that is known only when all have been read.
+#[test]
+fn a_writer_is_granted_once_all_readers_are_known_to_be_over() {
+    let (server, mut c) = server();
+    add_dead(&mut c, "k", 1_800);
+    let mut refused = 0;
+    loop {
+        let (reply, read, removed) = counted(&server, &mut c, "LOCK.ACQUIRE k w WRITE");
+        assert!(read <= 2 * STEP, "{read}");
+        if !reply.is_nil() {
+            break;
+        }
+        assert!((1..=STEP).contains(&removed), "{removed}");
+        refused += 1;
+    }
+    assert_eq!(refused, 3);
+    // A waiter needs no other command: the timer reads on.
+    c.line("LOCK.RELEASE k w");
+    add_dead(&mut c, "k", 1_800);
+    assert!(c.line("LOCK.ACQUIRE k w WRITE BLOCK 60000").int() > 0);
+    c.line("LOCK.RELEASE k w");
+    add_dead(&mut c, "k", 1_800);
+    let tokens = c.line("LOCK.MACQUIRE 2 k other w WRITE BLOCK 60000");
+    assert_eq!(tokens.list().len(), 2);
+}
+
+#[test]
+fn the_last_release_hands_off_over_many_expired_readers() {
+    let (server, mut c) = server();
+    c.line("LOCK.ACQUIRE k alive READ PX 600000");
+    add_dead(&mut c, "k", 1_800);
+    let mut writer = server.conn();
+    writer.send_line("LOCK.ACQUIRE k w WRITE BLOCK 0");
+    server.wait_for_waiters(1);
+    assert_eq!(c.line("LOCK.RELEASE k alive").int(), 1);
+    assert!(writer.recv().int() > 0);
+}
+
+#[test]
+fn info_and_break_read_one_step() {
+    let (server, mut c) = server();
+    for number in 0..700 {
+        c.send_line(&format!("LOCK.ACQUIRE k r{number} READ PX 600000"));
+    }
+    (0..700).for_each(|_| drop(c.recv()));
+    let info = c.line("LOCK.INFO k");
+    assert_eq!(info.field("more-holders").unwrap().int(), 1);
+    let listed = info.field("holders").unwrap().list().len() as i64;
+    assert!((1..=STEP).contains(&listed), "{listed}");
+    assert_eq!(c.line("LOCK.BREAK k").int(), 1);
+    assert!(c.line("LOCK.INFO k").is_nil());
+    let left = c.line("DBSIZE").int();
+    assert!(
+        left >= 700 - STEP,
+        "timeouts that were not read stay: {left}"
+    );
+    wait_for("all grants are seen to have ended", || {
+        server.stat("grants") == server.stat("grants_broken") + server.stat("grants_lost")
+    });
+    assert!(c.line("LOCK.ACQUIRE k w WRITE").int() > 0);
+    c.line("LOCK.RELEASE k w");
+    add_dead(&mut c, "k", 1_200);
+    let (info, read, removed) = counted(&server, &mut c, "LOCK.INFO k");
+    assert_eq!(info.field("holders").unwrap().list().len(), 0);
+    assert_eq!(info.field("more-holders").unwrap().int(), 1);
+    assert!(read <= STEP && removed == 0, "{read} {removed}");
+}
+
+#[test]
+fn commands_of_many_keys_share_the_bounds() {
+    let (server, mut c) = server();
+    let keys: Vec<String> = (0..500).map(|number| format!("m{number}")).collect();
+    let run = |c: &mut Conn, name: &str, rest: &[&str]| {
+        let count = keys.len().to_string();
+        let words = [name, &count]
+            .into_iter()
+            .chain(keys.iter().map(String::as_str));
+        c.run(words.chain(rest.iter().copied()))
+    };
+    for key in &keys {
+        add_dead(&mut c, key, 8);
+    }
+    let before = expired(&server);
+    assert!(run(&mut c, "LOCK.MACQUIRE", &["w", "WRITE"]).is_nil());
+    assert_eq!(run(&mut c, "LOCK.MRELEASE", &["stranger"]).int(), 0);
+    let read = expired(&server) - before;
+    assert!(read <= 2 * 500, "{read}");
+    assert_eq!(
+        run(&mut c, "LOCK.MACQUIRE", &["w", "WRITE", "BLOCK", "60000"])
+            .list()
+            .len(),
+        500
+    );
+    run(&mut c, "LOCK.MRELEASE", &["w"]);
+
+    // A count that is written by hand makes no command write as many timeouts.
+    assert_eq!(
+        run(&mut c, "LOCK.MACQUIRE", &["r", "READ", "PX", "600000"])
+            .list()
+            .len(),
+        500
+    );
+    for key in &keys {
+        c.run(["HSET", key, "r", "1000"]);
+    }
+    let size = c.line("DBSIZE").int();
+    assert_eq!(
+        run(&mut c, "LOCK.MRENEW", &["r", "PX", "500000"]).int(),
+        500
+    );
+    let made = c.line("DBSIZE").int() - size;
+    assert!(made <= 2 * 500, "{made}");
+    assert_eq!(run(&mut c, "LOCK.MRELEASE", &["r", "ALL"]).int(), 500);
+    assert_eq!(
+        run(&mut c, "LOCK.MACQUIRE", &["w", "WRITE"]).list().len(),
+        500
+    );
+}
+
+#[test]
+fn readers_are_granted_in_equal_steps() {
+    const TICKETS: i64 = 3_000;
+    let (server, mut c) = server();
+    let mut subscriber = server.conn();
+    subscriber.line("SUBSCRIBE ch");
+    c.line("LOCK.ACQUIRE k w WRITE PX 600000");
+    for number in 0..TICKETS {
+        c.send_line(&format!(
+            "LOCK.ACQUIRE k r{number} READ PX 600000 BLOCK 600000 NOTIFY ch t"
+        ));
+    }
+    (0..TICKETS).for_each(|_| assert_eq!(c.recv().text(), "QUEUED"));
+    let info = c.line("LOCK.INFO k WAITERS COUNT 1000000");
+    assert_eq!(info.field("queue").unwrap().list().len(), 1_000);
+    let mut stream = ReplicationStream::attach(&server);
+    stream.until_now(&server);
+    for line in ["MULTI", "LOCK.RELEASE k w", "HLEN k"] {
+        c.line(line);
+    }
+    assert!(c.line("EXEC").list()[1].int() <= 201);
+    wait_for("all are granted", || c.line("HLEN k").int() == TICKETS + 1);
+    // A tick of the timer is one transaction: one step, or a few where the machine is quick.
+    let (mut most, mut now) = (0, 0);
+    for line in stream.until_now(&server) {
+        match () {
+            _ if line.starts_with("MULTI") => now = 0,
+            _ if line.starts_with("HSET k") => now += 1,
+            _ => {}
+        }
+        most = most.max(now);
+    }
+    assert!((1..=1_000).contains(&most), "{most}");
+}
+
+#[test]
+fn a_name_with_many_colons_is_no_read_lock() {
+    let (_server, mut c) = server();
+    let name = |colons: usize| format!("{{k}}{}", ":x".repeat(colons));
+    assert!(c.run(["LOCK.ACQUIRE", &name(16), "o", "READ"]).int() > 0);
+    let error = c.run(["LOCK.ACQUIRE", &name(17), "o", "READ"]).error();
+    assert!(
+        error.starts_with("LOCKTYPE") && error.contains("16"),
+        "{error}"
+    );
+    assert!(c.run(["LOCK.ACQUIRE", &name(17), "o", "WRITE"]).int() > 0);
+    assert!(c.run(["LOCK.ACQUIRE", &name(40), "o"]).int() > 0);
+}
+
+#[test]
+fn a_semaphore_takes_expired_permits_back_in_steps() {
+    let (server, mut c) = server();
+    c.line("SET s -1800");
+    for first in (0..1_800).step_by(600) {
+        let mut zadd = vec!["ZADD".to_string(), "{s}:timeout".into()];
+        for number in first..first + 600 {
+            zadd.extend([
+                (1_500_000_000_000i64 + number).to_string(),
+                format!("p{number}"),
+            ]);
+        }
+        c.run(zadd);
+    }
+    c.run(["ZADD", "{s}:timeout", "9000000000000", "held"]);
+    let info = c.line("SEM.INFO s");
+    let number = |name: &str| info.field(name).unwrap().int();
+    assert_eq!(
+        (number("permits"), number("free"), number("held")),
+        (1, 0, 1)
+    );
+    assert!(number("next-end-ms") > 0);
+    let mut stream = ReplicationStream::attach(&server);
+    stream.until_now(&server);
+    c.line("SEM.ACQUIRE s me");
+    wait_for("the debt is paid", || c.line("GET s").text() == "0");
+    assert_eq!(c.line("ZCARD {s}:timeout").int(), 1);
+    let removed: Vec<_> = stream
+        .until_now(&server)
+        .iter()
+        .filter(|line| line.starts_with("ZREM"))
+        .map(|line| line.split(' ').count() as i64 - 2)
+        .collect();
+    assert_eq!(removed.iter().sum::<i64>(), 1_800);
+    assert!(removed.iter().all(|ids| *ids <= STEP), "{removed:?}");
+}
