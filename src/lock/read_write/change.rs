@@ -176,7 +176,7 @@ impl ReadWrite {
         write(cx, RwWrite::Begin(Mode::Write, copy_of(&owner)));
         self.writer = Some(Writer { owner, count: 1 });
         // The TTL of the hash covers no other hold any more.
-        if self.longest() < i64::MAX {
+        if self.longest() < i64::MAX && !self.is_cut {
             self.deadline_ms = None;
         }
         self.reach(end_ms, cx);
@@ -253,7 +253,7 @@ impl ReadWrite {
         let end_ms = match self.deadline_ms {
             Some(present) => present.max(end_ms),
             // The TTL was removed by other means: it is set again, unless an unread reader may need a longer one.
-            None if self.is_whole => self.longest().max(end_ms),
+            None if self.is_whole && !self.is_cut => self.longest().max(end_ms),
             None => return,
         };
         if end_ms < i64::MAX {
@@ -264,7 +264,7 @@ impl ReadWrite {
     /// Reduces the TTL of the hash to its longest lease, if all leases are known.
     pub(crate) fn shrink(&mut self, cx: &mut Cx<'_>) {
         let may_shrink = self.is_whole && self.writer.is_none() && self.is_held(cx.now);
-        if may_shrink && self.longest() < i64::MAX {
+        if may_shrink && !self.is_cut && self.longest() < i64::MAX {
             self.set_lease(self.longest(), cx);
         }
     }

@@ -240,6 +240,7 @@ impl Locks {
         }
         // The TTL of the hash is the lease of the writer, and covers that of each reader.
         if lock.is_whole
+            && !lock.is_cut
             && (mode == Mode::Write || lock.writer.is_none())
             && lock.longest() < i64::MAX
         {

@@ -104,6 +104,8 @@ pub struct ReadWrite {
     pub readers: Readers,
     /// Whether these are all readers.
     pub is_whole: bool,
+    /// Whether a reader has more timeouts than were read: its lease may be longer.
+    pub is_cut: bool,
     /// The token record, if it exists and was written by this module.
     pub token_record: Option<TokenRecord>,
     /// The end of the hash in Unix milliseconds; `None` if the TTL was removed by other means.

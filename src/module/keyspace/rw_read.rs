@@ -137,6 +137,8 @@ struct Reading<'a> {
     reads: Cell<usize>,
     /// A reader has more timeouts than are read, and those that were read are over.
     is_in_doubt: Cell<bool>,
+    /// A reader has more timeouts than are read.
+    is_cut: Cell<bool>,
 }
 
 impl<'a> Reading<'a> {
@@ -150,6 +152,7 @@ impl<'a> Reading<'a> {
             most: Cell::new(key.most_timeouts()),
             reads: Cell::new(0),
             is_in_doubt: Cell::new(false),
+            is_cut: Cell::new(false),
         }
     }
 
@@ -186,6 +189,8 @@ impl<'a> Reading<'a> {
         }
         self.share_among(1);
         self.reads.set(0);
+        // Of the others in doubt the fields are read again; an owner in doubt holds nothing itself.
+        self.is_in_doubt.set(false);
         let is_own = || match self.depth {
             ReadDepth::Own => true,
             ReadDepth::Holder => {
@@ -202,6 +207,7 @@ impl<'a> Reading<'a> {
             self.read_fields(&mut lock, is_read)?;
         }
         lock.is_whole &= !self.is_in_doubt.get();
+        lock.is_cut = self.is_cut.get();
         lock.token_record = self.token_record;
         Some(lock)
     }
@@ -267,7 +273,7 @@ impl<'a> Reading<'a> {
             .readers
             .pop_if(|_| living < enough && self.may_read_more())
         {
-            if known.get(&owner).is_some() {
+            if known.get(&owner).is_some() || self.key.owner_name() == Some(&owner[..]) {
                 continue;
             }
             if let Some(reader) = self.reader(&owner, count, is_deep) {
@@ -328,7 +334,9 @@ impl<'a> Reading<'a> {
             }
         });
         let most = self.most.get();
-        let is_known = reader.until_ms > self.now.wall_ms || count <= most || most == MOST_READS;
+        let is_cut = count > most && most < MOST_READS;
+        let is_known = reader.until_ms > self.now.wall_ms || !is_cut;
+        self.is_cut.set(self.is_cut.get() || is_cut);
         self.is_in_doubt.set(self.is_in_doubt.get() || !is_known);
         is_known.then_some(reader)
     }

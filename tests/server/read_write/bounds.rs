@@ -217,6 +217,25 @@ fn commands_of_many_keys_share_the_bounds() {
     );
 }
 
+/// A release of many keys reads some timeouts of a reader only: the others may last longer.
+#[test]
+fn a_release_of_many_keys_cuts_no_lease_that_it_has_not_read() {
+    let (_server, mut c) = server();
+    let keys: Vec<String> = (0..500).map(|number| format!("m{number}")).collect();
+    c.line("LOCK.ACQUIRE m0 b READ PX 700000");
+    for _ in 0..4 {
+        c.line("LOCK.ACQUIRE m0 a READ PX 600000");
+    }
+    c.line("PEXPIRE {m0}:a:rwlock_timeout:2 900000");
+    c.line("PEXPIRE m0 900000");
+    let words = ["LOCK.MRELEASE", "500"].into_iter();
+    let words = words.chain(keys.iter().map(String::as_str));
+    assert_eq!(c.run(words.chain(["b"])).int(), 1);
+    assert!(c.line("PTTL m0").int() > 700_000);
+    assert!(c.line("LOCK.RELEASE m0 a").int() == 0);
+    assert!(c.line("LOCK.ACQUIRE m0 w WRITE").is_nil());
+}
+
 #[test]
 fn readers_are_granted_in_equal_steps() {
     const TICKETS: i64 = 3_000;

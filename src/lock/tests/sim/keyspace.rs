@@ -179,6 +179,7 @@ impl Keyspace {
             writer: all.finish()?,
             deadline_ms: self.end(key),
             is_whole: true,
+            is_cut: false,
             token_record,
             readers: [].into_iter().collect(),
         };
