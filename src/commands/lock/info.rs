@@ -36,7 +36,11 @@ impl<W: Word> Info<W> {
 impl Info<Str<'_>> {
     fn apply(self, ctx: Ctx<'_>) -> Result<(), CommandError> {
         let now = ctx.now();
-        let key = LockKey::open_read(ctx, self.key);
+        let mut key = LockKey::open_read(ctx, self.key);
+        // Of very many readers only some are read. The caller may ask whether its own holds last.
+        key.read_also(shell::with(|shell| {
+            shell.locks.sessions.readers_of(ctx.client_id(), key.id())
+        }));
         let state = key.read();
         match &state {
             KeyState::OtherType => return Err(LockError::WrongType.into()),

@@ -33,6 +33,11 @@ use crate::lock::{KeyId, KeyRef, Lease, Mode, Now, OwnerId, Token, Waiter, Waite
 /// 33 microseconds in a tick in which all are urgent; it takes 5 to 22.
 const HOLDS_PER_MS: usize = 5;
 
+/// Of the holds that are bound to a connection, so many of the latest are searched for READ holds of one key, and so
+/// many of those are returned.
+const LATEST_HOLDS: usize = 1_000;
+const LATEST_READERS: usize = 100;
+
 /// The kind of a bound hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum BoundKind {
@@ -236,6 +241,18 @@ impl Sessions {
     pub fn client_of(&self, what: BoundRef<'_>, token: Option<Token>) -> Option<u64> {
         let binding = self.binding(what)?;
         (Some(binding.token) == token && !self.is_over(binding)).then_some(binding.client)
+    }
+
+    /// The owners of the latest READ holds at this key that are bound to this connection.
+    pub fn readers_of(&self, client: u64, key: KeyRef<'_>) -> Vec<OwnerId> {
+        let holds = self.clients.get(&client).map(|session| &session.holds);
+        let latest = holds.into_iter().flatten().rev().take(LATEST_HOLDS);
+        let bound = latest.filter_map(|number| Some(&self.bindings.get(number)?.what));
+        let is_reader = |bound: &&Rc<Bound>| {
+            bound.kind == BoundKind::Lock(Mode::Read) && bound.key.as_ref() == key
+        };
+        let owners = bound.filter(is_reader).map(|bound| bound.owner.clone());
+        owners.take(LATEST_READERS).collect()
     }
 
     /// Whether holds of closed connections are still to be released.
