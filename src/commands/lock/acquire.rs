@@ -106,7 +106,7 @@ impl Command for Acquire {
         key: Some(access::UPDATE),
         arity: -3,
         summary: c"Takes a lock for an owner, or waits for it, and returns the fencing token of the grant",
-        complexity: c"O(1), however many wait; READ and WRITE O(N) in the number of dead readers passed on the way, 500 at most",
+        complexity: c"O(1), however many wait; READ and WRITE O(N) in the number of dead readers passed on the way, 250 at most",
         args: &[
             KEY,
             OWNER,

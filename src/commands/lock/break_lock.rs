@@ -52,7 +52,8 @@ impl Break<Str<'_>> {
             token: self.token,
             purge: self.purge,
         };
-        let key = LockKey::open(ctx, self.key);
+        // To end a reader takes longer than to read it.
+        let key = LockKey::open(ctx, self.key).one_of(2);
         let now = ctx.now();
         let state = key.read();
         read_write::may_break(ctx, self.key, &state, now)?;

@@ -85,7 +85,7 @@ impl Command for Info {
         key: Some(access::READ),
         arity: -2,
         summary: c"Tells who holds a lock and who waits for it",
-        complexity: c"O(1), of readers O(N) in the number of holds, 500 at most, with WAITERS O(N) in the number of waiters listed, 1,000 at most",
+        complexity: c"O(1), of readers O(N) in the number of holds, 250 at most, with WAITERS O(N) in the number of waiters listed, 1,000 at most",
         args: &[KEY, WAITERS],
     };
 

@@ -220,6 +220,15 @@ impl Locks {
             let mut lock = (**lock).clone();
             self.prune(view.key, &mut lock, cx);
         }
+        self.read_all_on(view.key, lock, cx.now);
+    }
+
+    /// Schedules a lock of which too little was read to know a holder, with or without waiters: other clients may wait
+    /// for the message that it is free.
+    pub(crate) fn read_all_on(&mut self, key: KeyRef<'_>, lock: &ReadWrite, now: Now) {
+        if lock.is_unknown(now, |_| false) {
+            self.waiters.schedule_settle_id(key.to_id());
+        }
     }
 
     /// Removes expired readers from the hash and from the tracked grants.

@@ -9,7 +9,7 @@ use crate::lock::wait::passed::PASSED_AT_ONCE;
 use crate::lock::{KeyRef, KeyState, LockError, Mode, Now, OwnerId, WaiterId};
 
 /// Readers that one decision grants at most; others follow at the end of the tick.
-pub const READERS_AT_ONCE: usize = 200;
+pub const READERS_AT_ONCE: usize = 64;
 
 /// A parked request for READ or WRITE.
 #[derive(Debug, Clone, PartialEq, Eq)]

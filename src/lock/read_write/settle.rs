@@ -37,7 +37,7 @@ impl Locks {
             self.in_flight.take_undone(key);
         }
         let Some((owner, waiter)) = self.waiters.first(key) else {
-            return false;
+            return lock.is_unknown(now, |_| false) || is_left_over(lock, now);
         };
         let state = KeyState::ReadWrite(Box::new(lock.clone()));
         lock.is_unknown(now, |reader| *reader == *owner)
@@ -88,6 +88,9 @@ impl Locks {
             // What follows grants a reader that waits to upgrade.
             self.record_ends(view.key, &lock, cx.now);
             self.read_on(view.key, &lock, cx.now);
+            self.read_all_on(view.key, &lock, cx.now);
+        } else if self.waiters.live_on(view.key) == 0 && is_left_over(&lock, cx.now) {
+            return self.hand_off_shared(view, lock, Mode::Read, cx);
         }
         let rest = KeyState::ReadWrite(Box::new(lock));
         if self.hand_off(view, &rest, cx) == HandedOff::Reserved {
@@ -111,6 +114,11 @@ impl Locks {
         let is_gone = |owner: &[u8]| lock.reader(owner, now).is_none();
         self.untrack_readers(view.key, (usize::MAX, is_gone), cx);
     }
+}
+
+/// Whether only expired readers are left of a lock.
+fn is_left_over(lock: &ReadWrite, now: Now) -> bool {
+    !lock.is_held(now) && !lock.is_over(now) && !lock.readers.is_empty()
 }
 
 /// Whether a parked request is compatible with the present holders.

@@ -13,7 +13,7 @@ pub const MOST_READS: u32 = 1_000;
 
 /// The most timeouts of other readers that one decision reads. If they show no holder, nothing is known of the other
 /// readers: the lock counts as held, the expired readers that were read are removed, and a later decision reads on.
-pub const MOST_OTHERS: usize = 500;
+pub const MOST_OTHERS: usize = 250;
 
 /// How much of a read-write lock is read: a decision about one owner should not cost a reading of every reader. (The
 /// hash of a writer is small and always read whole.)

@@ -18,6 +18,9 @@ use crate::module::ffi::strings::{OwnedStr, Str};
 use crate::module::keyspace::replication::Replication;
 use crate::module::keyspace::siblings::{Siblings, Timeouts};
 
+/// The most fields that an event scans at several keys.
+const MOST_FIELDS: usize = 16_384;
+
 /// A lock's key, open during one callback.
 pub struct LockKey<'a> {
     ctx: Ctx<'a>,
@@ -83,6 +86,14 @@ impl<'a> LockKey<'a> {
     /// The most timeouts of other readers that are read, before the last of those readers.
     pub(crate) fn most_others(&self) -> usize {
         (MOST_OTHERS / self.of.max(1)).max(1)
+    }
+
+    /// The most fields of a hash of readers that are scanned: of a small hash the server passes all in one call.
+    pub(crate) fn most_fields(&self) -> usize {
+        match self.of {
+            0 | 1 => usize::MAX,
+            of => (MOST_FIELDS / of).max(16),
+        }
     }
 
     /// The most waiting readers that one decision about this key grants.

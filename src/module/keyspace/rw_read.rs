@@ -198,7 +198,7 @@ impl<'a> Reading<'a> {
             }
             ReadDepth::Two | ReadDepth::All => false,
         };
-        if is_read && lock.deadline_ms.is_some() && is_own() {
+        if is_read && lock.deadline_ms.is_some() && (is_own() || fields > self.key.most_fields()) {
             lock.is_whole = fields == 1 + lock.readers.len();
         } else if !is_read && fields > MOST_OTHERS {
             let mut writers = own.into_iter().chain(recorded);
