@@ -25,7 +25,7 @@ impl<'a> SemKey<'a> {
         let may_grant = horizon::may_mint(self.ctx(), view.domain, both_there);
         view.may_grant = Some(may_grant);
         view.has_subscriber =
-            subscribers::has_relevant_subscriber(self.ctx(), Resource::Semaphore, view.key);
+            subscribers::has_relevant_subscriber(self.ctx(), Resource::Semaphore, view.key, now);
         view
     }
 

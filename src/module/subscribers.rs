@@ -2,7 +2,7 @@
 //! They are counted only if a decision depends on it (see `lock::window` and `lock::wait::hearing`); each count is a
 //! `pubsub` in `INFO commandstats`.
 
-use crate::lock::{prefixed, KeyRef, Mode, Resource};
+use crate::lock::{prefixed, KeyRef, Mode, Now, Resource};
 use crate::module::ffi::call_reply::Reply;
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::strings::{OwnedStr, Str};
@@ -19,8 +19,13 @@ pub fn channel_of(prefix: &str, name: &[u8]) -> OwnedStr {
 }
 
 /// Whether the decision about this key depends on subscribers to its channel, and there is one.
-pub fn has_relevant_subscriber(ctx: Ctx<'_>, resource: Resource, key: KeyRef<'_>) -> bool {
-    let wanted = shell::with(|shell| shell.locks.depends_on_subscribers(resource, key));
+pub fn has_relevant_subscriber(
+    ctx: Ctx<'_>,
+    resource: Resource,
+    key: KeyRef<'_>,
+    now: Now,
+) -> bool {
+    let wanted = shell::with(|shell| shell.locks.depends_on_subscribers(resource, key, now));
     wanted.is_some_and(|mode| {
         let prefix = match (resource, mode) {
             (Resource::Lock, Mode::Exclusive) => LOCK_CHANNEL,

@@ -31,7 +31,7 @@ pub fn view_for<'a>(
         prepare_waiters(key, &mut view.state, planned, now);
         view.fence = Some(fence_of(key, &view, now));
         view.has_subscriber =
-            subscribers::has_relevant_subscriber(key.ctx(), Resource::Lock, view.key);
+            subscribers::has_relevant_subscriber(key.ctx(), Resource::Lock, view.key, now);
     }
     view
 }

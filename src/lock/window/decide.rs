@@ -26,9 +26,17 @@ impl Locks {
 
     /// What the first waiter of this key asks for, if the next decision depends on the subscribers of its channel,
     /// because a window is due.
-    pub fn depends_on_subscribers(&self, resource: Resource, key: KeyRef<'_>) -> Option<Mode> {
+    pub fn depends_on_subscribers(
+        &self,
+        resource: Resource,
+        key: KeyRef<'_>,
+        now: Now,
+    ) -> Option<Mode> {
         let queues = self.queues(resource);
-        let (_, first) = queues.windows.is_due(key).then(|| queues.first(key))??;
+        let (_, first) = queues
+            .windows
+            .is_due(key, now)
+            .then(|| queues.first(key))??;
         Some(first.mode)
     }
 

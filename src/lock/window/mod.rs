@@ -9,7 +9,9 @@
 //! waiter is granted it. (If all waiters have left, a request of this module is granted it, and the window ends.)
 //!
 //! An *unused* window (no subscriber, or no client took the resource) doubles the number of hand-offs until the next,
-//! up to `state::MOST_DOUBLINGS` times. A used window resets the number.
+//! up to `state::MOST_DOUBLINGS` times. After more of them none begins for a time, which doubles up to
+//! `state::MOST_RESTS` times: a subscriber may be a client that may not, or will not, take the lock. A used window
+//! resets both.
 //!
 //! Redisson's spin lock has no subscriber: it polls. So a window of an exclusive lock also begins without a subscriber,
 //! once after another client's hold has ended, or its native script was refused, while requests waited here; and after

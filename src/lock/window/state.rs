@@ -20,6 +20,10 @@ const MOST_OWED: u32 = 100;
 /// How often the number of hand-offs until the next window is doubled.
 const MOST_DOUBLINGS: u32 = 4;
 
+/// How often the rest after further unused windows is doubled, from twice the length of a window: then less than a
+/// hundredth of the time is spent in windows that no client uses.
+const MOST_RESTS: u32 = 7;
+
 /// The most unused windows in a row without a subscriber. With their default length they last longer together than a
 /// spin lock of Redisson sleeps between two tries (128 ms).
 const MOST_POLLED: u32 = 4;
@@ -39,8 +43,10 @@ struct HandOffCount {
     hand_offs: u32,
     /// Holds of Redisson's clients since a window began, counted at their ends.
     redisson_holds: u32,
-    /// Consecutive windows that were not used.
+    /// Consecutive windows that were not used, or were due without a subscriber.
     unused_windows: u32,
+    /// No window begins before this moment of the monotonic clock.
+    rests_until_ms: u64,
     /// Windows that may begin without a subscriber.
     polled: u32,
     /// Whether the last window began for a subscriber, and no hold has ended since then.
@@ -70,6 +76,8 @@ pub struct Windows {
     /// The end of each open window in milliseconds of the monotonic clock.
     open: KeyMap<u64>,
     ends: BTreeSet<(u64, KeyId)>,
+    /// The count that is next to be pushed out. It moves on, so a name that is used now stays for many others.
+    hand: usize,
 }
 
 impl Windows {
@@ -97,11 +105,12 @@ impl Windows {
     }
 
     /// Whether a window is due at the next end of a hold.
-    pub(crate) fn is_due(&self, key: KeyRef<'_>) -> bool {
+    pub(crate) fn is_due(&self, key: KeyRef<'_>, now: Now) -> bool {
         let due = |count: &HandOffCount| {
-            let after = self.rule.after.saturating_mul(1 << count.unused_windows);
+            let doublings = count.unused_windows.min(MOST_DOUBLINGS);
+            let after = self.rule.after.saturating_mul(1 << doublings);
             let owed = self.rule.after.saturating_mul(count.redisson_holds);
-            count.hand_offs >= after.max(owed.min(MOST_OWED))
+            count.hand_offs >= after.max(owed.min(MOST_OWED)) && now.mono_ms >= count.rests_until_ms
         };
         self.rule.after > 0 && self.count_of(key).is_some_and(due)
     }
@@ -119,13 +128,13 @@ impl Windows {
         }
         // A window that is over may still be there, if the timer is late.
         self.end_unused(key);
-        if !self.is_due(key) {
+        if !self.is_due(key, now) {
             return None;
         }
         let count = self.count_of_mut(key)?;
         if !has_subscriber {
             if count.polled == 0 || !may_be_polled {
-                count.unused();
+                count.passed_up();
                 return None;
             }
             count.polled -= 1;
@@ -150,6 +159,7 @@ impl Windows {
     pub(crate) fn redisson_hold_ended(&mut self, key: KeyRef<'_>) {
         if let Some(count) = self.entry(key) {
             count.redisson_holds = count.redisson_holds.saturating_add(1);
+            count.rests_until_ms = 0;
             if !std::mem::take(&mut count.is_for_subscriber) {
                 count.polled = count.polled.max(1);
             }
@@ -160,6 +170,7 @@ impl Windows {
     pub(crate) fn polled(&mut self, key: KeyRef<'_>) {
         if let Some(count) = self.entry(key) {
             count.polled = count.polled.max(1);
+            count.rests_until_ms = 0;
         }
     }
 
@@ -169,7 +180,8 @@ impl Windows {
         }
         let hash = self.names.hash_one(key);
         if self.counts.len() >= MOST_COUNTED && !self.counts.contains_key(&hash) {
-            self.counts.swap_remove_index(0);
+            self.counts.swap_remove_index(self.hand % MOST_COUNTED);
+            self.hand = self.hand.wrapping_add(1);
         }
         Some(self.counts.entry(hash).or_default())
     }
@@ -215,10 +227,11 @@ impl Windows {
 
     /// The window, if one is open, ends as unused.
     pub(crate) fn end_unused(&mut self, key: KeyRef<'_>) -> Option<KeyId> {
-        let ended = self.end(key)?;
+        let (end_ms, ended) = self.end(key)?;
         self.stats.windows_unused += 1;
+        let window_ms = self.rule.window_ms;
         if let Some(count) = self.count_of_mut(key) {
-            count.unused();
+            count.unused(window_ms, end_ms);
         }
         Some(ended)
     }
@@ -239,7 +252,7 @@ impl Windows {
         open
     }
 
-    fn end(&mut self, key: KeyRef<'_>) -> Option<KeyId> {
+    fn end(&mut self, key: KeyRef<'_>) -> Option<(u64, KeyId)> {
         if self.open.is_empty() {
             return None;
         }
@@ -247,14 +260,28 @@ impl Windows {
         give_back(&mut self.open);
         let ended = (end, key);
         self.ends.remove(&ended);
-        Some(ended.1)
+        Some(ended)
     }
 }
 
 impl HandOffCount {
-    fn unused(&mut self) {
+    /// A window was due, and there was no subscriber.
+    fn passed_up(&mut self) {
         self.hand_offs = 0;
-        self.unused_windows = (self.unused_windows + 1).min(MOST_DOUBLINGS);
+        if self.unused_windows < MOST_DOUBLINGS {
+            self.unused_windows += 1;
+        }
+    }
+
+    /// A window of this length, which was to end at this moment, has ended, and no client has used it. (A subscriber
+    /// need not be a client that may take the lock.)
+    fn unused(&mut self, window_ms: u64, end_ms: u64) {
+        self.hand_offs = 0;
+        self.unused_windows = (self.unused_windows + 1).min(MOST_DOUBLINGS + MOST_RESTS);
+        if self.unused_windows > MOST_DOUBLINGS {
+            let rest_ms = window_ms.saturating_mul(1 << (self.unused_windows - MOST_DOUBLINGS));
+            self.rests_until_ms = end_ms.saturating_add(rest_ms);
+        }
     }
 }
 
@@ -289,5 +316,52 @@ mod tests {
         assert_eq!(leave_free(&mut windows, 70), Some(Window::Begun));
         assert_eq!(windows.pop(at(120)), Some(key.to_id()));
         assert_eq!((windows.open(), windows.next_end(at(120))), (0, None));
+    }
+
+    #[test]
+    fn counts_of_many_other_names_do_not_push_out_one_in_use() {
+        let mut windows = Windows::default();
+        windows.set_rule(WindowRule {
+            after: 2,
+            window_ms: 50,
+        });
+        let key = KeyRef { db: 0, name: b"k" };
+        let names = (0..MOST_COUNTED + 500).map(|number| number.to_string());
+        for (number, name) in names.enumerate() {
+            windows.count_hand_off(KeyRef {
+                db: 0,
+                name: name.as_bytes(),
+            });
+            if number == MOST_COUNTED {
+                (0..2).for_each(|_| windows.count_hand_off(key));
+            }
+        }
+        assert!(windows.is_due(key, at(0)));
+    }
+
+    #[test]
+    fn windows_that_no_client_uses_take_less_than_a_hundredth_of_the_time() {
+        let mut windows = Windows::default();
+        windows.set_rule(WindowRule {
+            after: 1,
+            window_ms: 50,
+        });
+        let key = KeyRef { db: 0, name: b"k" };
+        let begun_in = |windows: &mut Windows, times: std::ops::Range<u64>| {
+            let before = windows.stats.windows;
+            for ms in times {
+                windows.pop(at(ms));
+                if windows.leave_free(key, (true, false), at(ms)).is_none() {
+                    (0..16).for_each(|_| windows.count_hand_off(key));
+                }
+            }
+            windows.stats.windows - before
+        };
+        // Of the first minute 19 windows of 50 ms, of the next ten minutes 93.
+        assert_eq!(begun_in(&mut windows, 0..60_000), 19);
+        assert_eq!(begun_in(&mut windows, 60_000..660_000), 93);
+        // A hold by a script shows that there is a client for the next one.
+        windows.redisson_hold_ended(key);
+        assert_eq!(begun_in(&mut windows, 660_000..660_100), 1);
     }
 }

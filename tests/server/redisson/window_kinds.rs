@@ -1,5 +1,7 @@
 //! The Redisson windows of read-write locks, of semaphores, and of locks for which clients poll.
 
+use std::time::Instant;
+
 use crate::common::outside::channel_of;
 use crate::common::{redisson, wait_for, Conn, TestServer};
 
@@ -136,4 +138,37 @@ fn a_client_that_polls_has_a_window_after_its_last_hold() {
     assert!(b.is_silent());
     c.line("DEL k");
     assert!(b.recv().int() > 0);
+}
+
+/// A subscriber may be a user without any permission for the key, and the server does not tell a module who subscribes.
+#[test]
+fn a_subscriber_that_never_tries_costs_a_window_ever_more_rarely() {
+    const WINDOW_MS: u128 = 20;
+    let server = TestServer::with(&["--lock.free-window", "20"]);
+    let [mut c, mut a, mut b, mut subscriber] = [(); 4].map(|()| server.conn());
+    subscriber.run(["SUBSCRIBE", &channel_of("k")]);
+    assert!(c.line("LOCK.ACQUIRE k a").int() > 0);
+    b.send_line("LOCK.ACQUIRE k b BLOCK 0");
+    server.wait_for_waiters(1);
+    let start = Instant::now();
+    let mut holder = (&mut a, "a");
+    let mut waiter = (&mut b, "b");
+    for _ in 0..250 {
+        let owner = holder.1;
+        assert_eq!(c.line(&format!("LOCK.RELEASE k {owner}")).int(), 1);
+        assert!(waiter.0.recv().int() > 0);
+        holder
+            .0
+            .send_line(&format!("LOCK.ACQUIRE k {owner} BLOCK 0"));
+        server.wait_for_waiters(1);
+        std::mem::swap(&mut holder, &mut waiter);
+    }
+    // Four windows begin after ever more hand-offs, and those after the fifth ever later.
+    let windows = u32::try_from(server.stat("windows_unused")).unwrap();
+    let rests = 2u128.pow(windows.saturating_sub(4)).saturating_sub(2);
+    assert!(windows > 4, "{windows}");
+    assert!(
+        start.elapsed().as_millis() >= rests * WINDOW_MS,
+        "{windows}"
+    );
 }

@@ -22,6 +22,8 @@ pub struct Row {
     foreign: u32,
     /// Windows without a subscriber, or that were not used.
     unused: u32,
+    /// No window begins before this moment.
+    rests_until: u64,
     /// Windows that may begin without a subscriber.
     polled: u32,
     /// The last window began for a subscriber, and no hold of a Redisson client has ended since then.
@@ -101,12 +103,15 @@ impl Model {
         let row = self.windows.row[key]?;
         let after = self.windows.rule.after;
         let owed = (after * row.foreign).min(100);
-        if after == 0 || row.hand_offs < owed.max(after * 2u32.pow(row.unused)) {
+        if after == 0 || row.hand_offs < owed.max(after * 2u32.pow(row.unused.min(4))) {
+            return None;
+        }
+        if self.mono_ms < row.rests_until {
             return None;
         }
         let has_subscriber = self.windows.has_subscriber[key];
         if !has_subscriber && row.polled == 0 {
-            self.unused(key);
+            self.unused(key, None);
             return None;
         }
         self.windows.row[key] = Some(Row {
@@ -133,6 +138,7 @@ impl Model {
         if self.windows.rule.after > 0 && !self.queue(key).is_empty() {
             let row = self.windows.row[key].get_or_insert_default();
             row.foreign += 1;
+            row.rests_until = 0;
             if !std::mem::take(&mut row.for_subscriber) {
                 row.polled = row.polled.max(1);
             }
@@ -140,10 +146,15 @@ impl Model {
         self.set(key, state);
     }
 
-    fn unused(&mut self, key: Key) {
+    /// `end`: of the window, if one began.
+    fn unused(&mut self, key: Key, end: Option<u64>) {
+        let length = self.windows.rule.window_ms;
         if let Some(row) = &mut self.windows.row[key] {
             row.hand_offs = 0;
-            row.unused = (row.unused + 1).min(4);
+            row.unused += u32::from(row.unused < if end.is_some() { 11 } else { 4 });
+            if let Some(end) = end.filter(|_| row.unused > 4) {
+                row.rests_until = end + length * 2u64.pow(row.unused - 4);
+            }
         }
     }
 
@@ -162,8 +173,8 @@ impl Model {
     }
 
     pub fn end_window(&mut self, key: Key) {
-        if self.windows.window[key].take().is_some() {
-            self.unused(key);
+        if let Some(end) = self.windows.window[key].take() {
+            self.unused(key, Some(end));
         }
     }
 
