@@ -83,11 +83,11 @@ impl fmt::Display for LockError {
             }
             LockError::TokenAhead(key) => write!(
                 f,
-                "ERR the token stored with the lock {key} is more than a hundred years ahead of the clock, delete the key"
+                "ERR the token stored with the lock {key} is more than an hour ahead of the clock, delete the key"
             ),
             LockError::CounterAhead(key) => write!(
                 f,
-                "ERR the token counter {key} is more than a hundred years ahead of the clock, delete the key"
+                "ERR the token counter {key} is more than an hour ahead of the clock, delete the key"
             ),
             LockError::InStartupDelay(ms) => write!(
                 f,

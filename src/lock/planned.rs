@@ -11,9 +11,9 @@ use crate::lock::compatibility::is_blocked;
 use crate::lock::exclusive::release::{held_by, matches_token};
 use crate::lock::locks::Locks;
 use crate::lock::session::bindings::Bound;
-use crate::lock::token::ONLY_DOMAIN;
+use crate::lock::token::{is_far_ahead, ONLY_DOMAIN};
 use crate::lock::{
-    Acquire, Break, KeyRef, KeyState, Mode, Now, OwnerId, ReadDepth, ReadWrite, Release,
+    Acquire, Break, KeyRef, KeyState, Mode, Now, OwnerId, ReadDepth, ReadWrite, Release, Token,
 };
 
 /// A decision about a key.
@@ -42,6 +42,8 @@ pub enum Planned<'a> {
 pub enum Need {
     /// Nothing.
     Nothing,
+    /// The horizon: the lock's token is so far ahead of the clock that only a horizon explains it.
+    Horizon,
     /// The keys on which a token depends ([`crate::lock::Fence`]), and the sibling keys of the next waiters.
     Token,
 }
@@ -78,8 +80,10 @@ impl Locks {
                     && matches!(self.rest(key, state, planned, now), Cow::Owned(_))
             }
         };
+        let is_far_ahead = |token: Token| is_far_ahead(token.get(), now.wall_us());
         match mints {
             true => Need::Token,
+            false if state.token().is_some_and(is_far_ahead) => Need::Horizon,
             false => Need::Nothing,
         }
     }

@@ -27,11 +27,15 @@ pub fn view_for<'a>(
         has_subscriber: false,
         readers: key.readers_at_once(),
     };
-    if need == Need::Token {
-        prepare_waiters(key, &mut view.state, planned, now);
-        view.fence = Some(fence_of(key, &view, now));
-        view.has_subscriber =
-            subscribers::has_relevant_subscriber(key.ctx(), Resource::Lock, view.key, now);
+    match need {
+        Need::Nothing => {}
+        Need::Horizon => horizon::learn_of(key.ctx(), view.domain),
+        Need::Token => {
+            prepare_waiters(key, &mut view.state, planned, now);
+            view.fence = Some(fence_of(key, &view, now));
+            view.has_subscriber =
+                subscribers::has_relevant_subscriber(key.ctx(), Resource::Lock, view.key, now);
+        }
     }
     view
 }

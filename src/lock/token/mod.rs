@@ -28,10 +28,10 @@ pub const SPAN_TOKENS: u64 = 1 << 14;
 /// A token further ahead of the clock than this counts numbers instead of following the clock.
 const AHEAD_US: u64 = 1_000_000;
 
-/// The one rule for every number that is read from a key (a horizon, a lock's `#token`, Redisson's counter): it is
-/// plausible up to a hundred years ahead of the clock. A clock that was set back, as far as to 1970, leaves true
-/// numbers ahead of it, which must be accepted or tokens would repeat. A number beyond that is forged or damaged. A
-/// plausible number leaves tokens for 128 years (in 2026).
+/// A horizon is plausible up to a hundred years ahead of the clock. A clock that was set back, as far as to 1970,
+/// leaves true horizons ahead of it, which must be accepted or tokens would repeat. A number beyond that is forged or
+/// damaged. A plausible horizon leaves tokens for 128 years (in 2026). (The numbers in a lock's data, which every user
+/// of the lock can write, are believed up to [`SPAN_US`] only, or up to the last token.)
 pub const PLAUSIBLE_AHEAD_US: u64 = 100 * 366 * 24 * SPAN_US;
 
 /// A fencing token, below 2^53 so that every client language can represent it exactly.
@@ -74,9 +74,9 @@ pub const COUNTER: &str = "redisson_lock_token";
 /// Why no token can be minted for a lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoToken {
-    /// The token in the lock's data is not plausible.
+    /// The token in the lock's data is further ahead than a true one can be.
     TokenAhead,
-    /// Redisson's counter of the lock is not plausible.
+    /// Redisson's counter of the lock is.
     CounterAhead,
     /// No number is left.
     Exhausted,
@@ -138,20 +138,32 @@ impl Source {
         reserved
     }
 
+    /// Whether a horizon may be true.
     fn is_plausible(&self, number: u64, now_us: u64) -> bool {
         number <= self.last || number <= now_us.saturating_add(PLAUSIBLE_AHEAD_US)
     }
 
+    /// Whether a number in a lock's data may be true. Those of this data's servers are not above the accepted horizon;
+    /// those of another server are an hour ahead of its clock at most, unless that was set back.
+    fn believes(&self, number: u64, now_us: u64) -> bool {
+        number <= self.last || !is_far_ahead(number, now_us)
+    }
+
     /// The higher of the two numbers in a lock's data.
     fn highest(&self, seen: u64, counter: u64, now_us: u64) -> Result<u64, NoToken> {
-        if !self.is_plausible(seen, now_us) {
+        if !self.believes(seen, now_us) {
             return Err(NoToken::TokenAhead);
         }
-        if !self.is_plausible(counter, now_us) {
+        if !self.believes(counter, now_us) {
             return Err(NoToken::CounterAhead);
         }
         Ok(seen.max(counter))
     }
+}
+
+/// Whether a number in a lock's data is believed only because of a horizon, which the shell reads first.
+pub(crate) fn is_far_ahead(number: u64, now_us: u64) -> bool {
+    number > now_us.saturating_add(SPAN_US)
 }
 
 /// The token sources of one server process.
@@ -295,15 +307,15 @@ impl Tokens {
         self.lost = IndexSet::default();
     }
 
-    /// Accepts a token in a lock's data, perhaps of another server, if it is plausible: later tokens are above it.
-    /// Returns whether it is.
+    /// Accepts a token in a lock's data, perhaps of another server, unless it is too far ahead: later tokens are above
+    /// it. Returns whether it is accepted.
     pub fn observe(&mut self, domain: Domain, token: Token, now_us: u64) -> bool {
         let source = self.source(domain);
-        let is_plausible = source.is_plausible(token.0, now_us);
-        if is_plausible {
+        let is_believed = source.believes(token.0, now_us);
+        if is_believed {
             source.last = source.last.max(token.0);
         }
-        is_plausible
+        is_believed
     }
 
     /// Whether the next token of this domain will need a new horizon, as far as known before it is minted (a token that

@@ -100,9 +100,9 @@ fn a_flushed_horizon_is_written_again_and_tokens_continue() {
 fn an_observed_token_is_surpassed_and_needs_a_horizon_beyond_it() {
     let mut tokens = Tokens::default();
     minted(&mut tokens, NOON);
-    tokens.observe(0, Token::new(NOON + 2 * SPAN_US).unwrap(), NOON);
+    tokens.observe(0, Token::new(NOON + SPAN_US).unwrap(), NOON);
     let next = minted(&mut tokens, NOON);
-    assert_eq!(next.token.get(), NOON + 2 * SPAN_US + 1);
+    assert_eq!(next.token.get(), NOON + SPAN_US + 1);
     assert!(next.horizon.unwrap() > next.token.get());
     tokens.observe(0, Token::new(5).unwrap(), NOON);
     assert!(minted(&mut tokens, NOON).token > next.token);
@@ -151,14 +151,16 @@ fn tokens_are_above_the_numbers_in_the_lock_data() {
     assert_eq!(token(tokens.mint(0, 0, NOON + 8, NOON)), NOON + 9);
 }
 
-/// A century and a second: further ahead than any plausible number.
+/// A century and a second: further ahead than any plausible horizon.
 const FORGED: u64 = NOON + PLAUSIBLE_AHEAD_US + 1_000_000;
 
 #[test]
 fn an_implausible_token_or_counter_is_refused_and_does_not_affect_other_locks() {
     let mut tokens = Tokens::default();
-    assert!(!tokens.observe(0, Token::new(FORGED).unwrap(), NOON));
-    for forged in [FORGED, Token::MAX.get(), u64::MAX] {
+    let beyond = NOON + SPAN_US + 1;
+    for forged in [beyond, FORGED, Token::MAX.get(), u64::MAX] {
+        let observed = Token::new(forged).is_some_and(|token| tokens.observe(0, token, NOON));
+        assert!(!observed);
         for more in [0, 5] {
             let token = tokens.can_mint(0, forged, 0, NOON, more);
             assert_eq!(token, Err(NoToken::TokenAhead));
@@ -169,6 +171,28 @@ fn an_implausible_token_or_counter_is_refused_and_does_not_affect_other_locks() 
         assert_eq!(tokens.mint(0, 0, forged, NOON), Err(NoToken::CounterAhead));
     }
     assert_eq!(minted(&mut tokens, NOON).token.get(), NOON);
+}
+
+#[test]
+fn forged_tokens_do_not_add_up() {
+    let mut tokens = Tokens::default();
+    let mut horizon = minted(&mut tokens, NOON).horizon.unwrap();
+    for grants in 1..100 {
+        assert!(tokens.mint(0, horizon + 1, 0, NOON).is_err());
+        let next = tokens.mint(0, NOON + SPAN_US, 0, NOON).unwrap();
+        assert_eq!(next.token.get(), NOON + SPAN_US + grants);
+        horizon = next.horizon.unwrap_or(horizon);
+    }
+}
+
+#[test]
+fn a_token_far_ahead_is_believed_below_an_accepted_horizon() {
+    let mut tokens = Tokens::default();
+    let horizon = NOON + 50 * 366 * 24 * SPAN_US;
+    tokens.learn(0, horizon, NOON);
+    assert!(tokens.observe(0, Token::new(horizon - 9).unwrap(), NOON));
+    assert!(!tokens.observe(0, Token::new(horizon + 1).unwrap(), NOON));
+    assert_eq!(minted(&mut tokens, NOON).token.get(), horizon + 1);
 }
 
 #[test]
@@ -211,9 +235,9 @@ fn the_furthest_plausible_horizon_leaves_numbers_for_a_century() {
 }
 
 #[test]
-fn tokens_stay_above_a_counter_far_ahead_after_its_deletion() {
+fn tokens_stay_above_a_counter_ahead_of_the_clock_after_its_deletion() {
     let mut tokens = Tokens::default();
-    let far = NOON + 25 * SPAN_US;
+    let far = NOON + SPAN_US;
     let led = tokens.mint(0, 0, far, NOON).unwrap();
     assert_eq!(led.token.get(), far + 1);
     assert!(led.horizon > Some(far + 1), "other processes know of it");

@@ -60,13 +60,24 @@ fn horizon_exists(ctx: Ctx<'_>, domain: Domain) -> bool {
 /// be stored anew and cannot be, because the slot moves to or from this node and takes no new key: then nothing is
 /// granted.
 fn learn_slot(ctx: Ctx<'_>, slot: Domain) -> bool {
-    let name = horizon_name(slot);
-    let read = || read_horizon(ctx, name.as_str());
-    let Some(stored) = in_horizon_db(ctx, read) else {
-        return false;
+    read_and_learn(ctx, slot)
+        && (!wants_horizon(ctx, slot) || ctx.probe_write_detached(horizon_name(slot).as_str()))
+}
+
+/// Reads the horizon of a domain, for a decision that mints no token and needs it nevertheless.
+pub fn learn_of(ctx: Ctx<'_>, domain: Domain) {
+    match shell::is_cluster() {
+        true => read_and_learn(ctx, domain),
+        false => learn_horizon(ctx),
     };
-    learn(ctx, slot, stored);
-    !wants_horizon(ctx, slot) || ctx.probe_write_detached(name.as_str())
+}
+
+fn read_and_learn(ctx: Ctx<'_>, domain: Domain) -> bool {
+    let stored = in_horizon_db(ctx, || read_horizon(ctx, horizon_name(domain).as_str()));
+    if let Some(stored) = stored {
+        learn(ctx, domain, stored);
+    }
+    stored.is_some()
 }
 
 /// Whether the next token will need the horizon stored anew.
@@ -78,15 +89,7 @@ fn wants_horizon(ctx: Ctx<'_>, domain: Domain) -> bool {
 /// Outside a cluster: reads the horizon, unless it is known: before the first token, and before a flush of data that
 /// may have another process's horizon. False when its key has another type.
 pub fn learn_horizon(ctx: Ctx<'_>) -> bool {
-    if shell::with(|shell| shell.locks.tokens.knows(0)) {
-        return true;
-    }
-    let read = || read_horizon(ctx, horizon_name(0).as_str());
-    let stored = in_horizon_db(ctx, read);
-    if let Some(stored) = stored {
-        learn(ctx, 0, stored);
-    }
-    stored.is_some()
+    shell::with(|shell| shell.locks.tokens.knows(0)) || read_and_learn(ctx, 0)
 }
 
 /// Gives the core the stored horizon, 0 for none. An implausible number is logged once.

@@ -2,14 +2,19 @@
 //! such a key but keeps it, and most versions end when it is overwritten. So each command has to reply `-TRYAGAIN` if
 //! it would write a key that looks absent; its other replies are those without a pause.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use crate::common::redisson::*;
 use crate::common::replica::{follow, PROMPT_MASTER};
 use crate::common::{wait_for, Conn, Reply, TestServer};
 use crate::redisson::native::{call, calls, ON};
 
 const HORIZON: &str = "redis_lock:horizon";
-/// A number of microseconds that is plausible for a token, and more than an hour ahead of the clock.
-const AHEAD: &str = "3895328051418406";
+/// The highest number that is believed in a lock's data: an hour ahead of the clock, and so beyond the horizon.
+fn ahead() -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    (now.as_micros() + 3_600_000_000).to_string()
+}
 
 /// The data before the transaction.
 struct Case {
@@ -290,7 +295,7 @@ fn answer(
     c.line("FLUSHALL");
     c.line("DEBUG SET-ACTIVE-EXPIRE 0");
     for line in case.made {
-        let made = c.line(&line.replace("AHEAD", AHEAD));
+        let made = c.line(&line.replace("AHEAD", &ahead()));
         assert!(!made.is_error(), "{line}");
     }
     let mut waiters = Vec::new();

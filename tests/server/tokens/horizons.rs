@@ -1,5 +1,5 @@
-//! Forged horizons, tokens and counters: none disables other locks, and a plausible one is accepted, however far a
-//! clock was set back.
+//! Forged horizons, tokens and counters: none disables other locks. A plausible horizon is accepted, however far a
+//! clock was set back, and a number in a lock's data up to an hour ahead of the clock.
 
 use crate::common::clock::{fake_clock, set_clock};
 use crate::common::cluster::{horizons_beside, one_node};
@@ -8,7 +8,8 @@ use crate::common::{wait_for, Conn, TestServer};
 
 const HORIZON: &str = "redis_lock:horizon";
 const AOF_ALWAYS: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
-const DAY_US: i64 = 24 * 3_600_000_000;
+const HOUR_US: i64 = 3_600_000_000;
+const DAY_US: i64 = 24 * HOUR_US;
 const YEAR_US: i64 = 366 * DAY_US;
 /// The text that is logged once for each implausible horizon.
 const LINE: &str = "more than a hundred years ahead of the clock";
@@ -191,51 +192,75 @@ fn tokens_rise_over_a_restart_with_the_clock_set_back_by_decades() {
     server.start_again();
 }
 
-/// A counter that is days or years ahead is accepted; neither its deletion nor a restart makes a token repeat.
+/// A counter that is ahead of the clock is accepted; neither its deletion nor a restart makes a token repeat.
 #[test]
 fn tokens_that_a_counter_led_to_are_surpassed_without_it() {
-    for ahead in [2 * DAY_US, 40 * YEAR_US] {
-        for end in [
-            "FLUSHALL",
-            "FLUSHDB",
-            "DEL redisson_lock_token:{k}",
-            "SWAPDB 0 1",
-            "crash",
-        ] {
-            let mut server = TestServer::with(&AOF_ALWAYS);
-            let mut last = 0;
-            grant(&mut server.conn(), &mut last, "first");
-            let far = now_us() + ahead;
-            let counter = "redisson_lock_token:{k}";
-            server.conn().run(["SET", counter, &far.to_string()]);
-            let led = server.conn().line("LOCK.ACQUIRE k a PX 60000").int();
-            assert_eq!(led, far + 1);
-            assert_eq!(server.conn().run(["GET", counter]).text(), led.to_string());
-            match end {
-                "crash" => {
-                    server.conn().run(["DEL", counter]);
-                    server.crash_and_restart();
-                }
-                end => drop(server.conn().line(end)),
+    for end in [
+        "FLUSHALL",
+        "FLUSHDB",
+        "DEL redisson_lock_token:{k}",
+        "SWAPDB 0 1",
+        "crash",
+    ] {
+        let mut server = TestServer::with(&AOF_ALWAYS);
+        let mut last = 0;
+        grant(&mut server.conn(), &mut last, "first");
+        let far = now_us() + HOUR_US;
+        let counter = "redisson_lock_token:{k}";
+        server.conn().run(["SET", counter, &far.to_string()]);
+        let led = server.conn().line("LOCK.ACQUIRE k a PX 60000").int();
+        assert_eq!(led, far + 1);
+        assert_eq!(server.conn().run(["GET", counter]).text(), led.to_string());
+        match end {
+            "crash" => {
+                server.conn().run(["DEL", counter]);
+                server.crash_and_restart();
             }
-            server.conn().line("DEL k");
-            last = led;
-            grant(&mut server.conn(), &mut last, end);
+            end => drop(server.conn().line(end)),
         }
+        server.conn().line("DEL k");
+        last = led;
+        grant(&mut server.conn(), &mut last, end);
     }
 }
 
 #[test]
-fn a_token_years_ahead_is_surpassed_when_its_lock_is_gone() {
+fn a_token_ahead_of_the_clock_is_surpassed_when_its_lock_is_gone() {
     let server = TestServer::start();
     let mut conn = server.conn();
-    let high = now_us() + 2 * YEAR_US;
+    let high = now_us() + HOUR_US;
     conn.line(&format!("HSET k o 1 #token t{high}"));
     conn.line("PEXPIRE k 60000");
     assert_eq!(conn.line("LOCK.ACQUIRE k o ONCE").int(), high);
     conn.line("FLUSHALL");
     let mut last = high;
     grant(&mut conn, &mut last, "FLUSHALL");
+}
+
+/// A process whose clock was set back finds such a lock, and its holder renews it before any grant.
+#[test]
+fn a_token_far_ahead_is_believed_below_the_horizon_by_the_first_command() {
+    for is_cluster in [false, true] {
+        let server = match is_cluster {
+            true => one_node(&[]),
+            false => TestServer::start(),
+        };
+        let mut conn = server.conn();
+        let horizon = match is_cluster {
+            true => {
+                conn.line("LOCK.ACQUIRE k a");
+                horizons_beside(&mut conn, "k").pop().expect("a horizon")
+            }
+            false => HORIZON.into(),
+        };
+        let high = now_us() + 30 * YEAR_US;
+        conn.run(["SET", &horizon, &high.to_string()]);
+        conn.line("DEL k");
+        conn.line(&format!("HSET k o 1 #token t{high}"));
+        assert_eq!(conn.line("LOCK.RENEW k o PX 60000").int(), 1);
+        assert_eq!(conn.line("LOCK.RELEASE k o").int(), 1);
+        assert!(conn.line("LOCK.ACQUIRE k o").int() > high);
+    }
 }
 
 /// Until the first wait the module gets no key events.
@@ -247,7 +272,7 @@ fn another_type_at_the_horizons_key_without_events_is_named_and_stays() {
     conn.line(&format!("DEL {HORIZON}"));
     conn.line(&format!("RPUSH {HORIZON} foreign"));
     // The token stored with the lock raises the next one beyond the horizon, so the horizon has to be stored again.
-    let ahead = now_us() + DAY_US;
+    let ahead = now_us() + HOUR_US;
     conn.line(&format!("HSET k #token t{ahead}"));
     for request in [
         "LOCK.ACQUIRE k a",
@@ -327,7 +352,7 @@ fn another_type_from_before_the_first_wait_does_not_keep_a_lock() {
     conn.line(&format!("RENAME t {HORIZON}"));
     conn.line(&format!(
         "SET redisson_lock_token:{{k}} {}",
-        now_us() + DAY_US
+        now_us() + HOUR_US
     ));
     let mut waiter = server.conn();
     waiter.send_line("LOCK.ACQUIRE k b BLOCK 0");

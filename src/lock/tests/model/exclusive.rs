@@ -19,6 +19,7 @@ use crate::lock::tests::model::{
     self, assert_queue, assert_same, conn_of, explore, lease, wait_of, Reply, Step, CONNS_PER_OWNER,
 };
 use crate::lock::tests::sim::{key_ref, sums, Out, Settings, Sim, START_MS};
+use crate::lock::token::SPAN_US;
 use crate::lock::{Answer, Hold, KeyState, Mode};
 
 const NAMES: [&str; KEYS] = ["k0", "k1"];
@@ -136,6 +137,7 @@ impl model::Case for Case {
             Op::Counter(key, above) => {
                 let highest = self.sim.highest.get(NAMES[key]).copied().unwrap_or(50);
                 self.sim.counters.insert(NAMES[key].into(), highest + above);
+                self.limit_counters();
             }
             Op::Forge(key, horizon) => {
                 self.settle_ties();
@@ -442,6 +444,16 @@ impl Case {
         self.model.restart(&self.settings);
         self.bind_clock(NAMES.map(|name| !self.sim.has_true_horizon(name)));
         self.sim.now.wall_ms = self.least_clock_ms.max(self.sim.now.wall_ms - back_ms);
+        self.limit_counters();
+    }
+
+    /// A counter above every token that is also more than an hour ahead of the clock would be refused.
+    fn limit_counters(&mut self) {
+        let ahead = self.sim.now.wall_us() + SPAN_US / 2;
+        for (name, counter) in &mut self.sim.counters {
+            let highest = self.sim.highest.get(name).copied().unwrap_or(0);
+            *counter = (*counter).min(highest.max(ahead));
+        }
     }
 
     /// Tokens rest on the clock, or on a horizon that the process has read. Where FLUSHALL took one

@@ -188,9 +188,12 @@ impl Sim {
         key: &'k str,
         (owners, depth, planned): Asked<'_>,
     ) -> View<'k> {
-        let domain = self.learnt_domain(key);
         let state = self.keys.read(key, owners, depth, self.now);
         let need = self.locks.need(key_ref(key), &state, planned, self.now);
+        let domain = match need {
+            Need::Nothing => self.domain(key),
+            Need::Horizon | Need::Token => self.learnt_domain(key),
+        };
         if need == Need::Token && self.may_grant {
             self.ask_tickets(Resource::Lock, key_ref(key));
         }
