@@ -54,10 +54,12 @@ pub enum CommandError {
     NoUser,
     /// The caller's user may not run `SCAN`, or the call has no user.
     MayNotScan,
-    /// The caller's user may not write the keys beside a read-write lock.
-    MayNotWriteSiblings,
-    /// The caller's user may not write the key of a semaphore's permits.
-    MayNotWritePermits,
+    /// The caller's user has no access to the keys beside a read-write lock, or to its twin.
+    MayNotUseSiblings,
+    /// The caller's user may not write Redisson's counter of the lock's tokens.
+    MayNotWriteCounter,
+    /// The caller's user has no access to the key of a semaphore's permits, or to its twin.
+    MayNotUsePermits,
 }
 
 impl fmt::Display for CommandError {
@@ -99,11 +101,14 @@ impl fmt::Display for CommandError {
                 "NOPERM permissions cannot be checked inside a script or a module on this server"
             }
             E::MayNotScan => "NOPERM LOCK.SCAN and LOCK.TOP need permission to run SCAN",
-            E::MayNotWriteSiblings => {
-                "NOPERM READ and WRITE need access to the keys beside the lock, named '{lock}:*'"
+            E::MayNotUseSiblings => {
+                "NOPERM READ and WRITE need access to the keys beside the lock, named '{lock}:*', and to '{lock}'"
             }
-            E::MayNotWritePermits => {
-                "NOPERM a semaphore needs access to the key of its permits, named '{semaphore}:timeout'"
+            E::MayNotWriteCounter => {
+                "NOPERM the lock has a counter of Redisson's, which a grant writes: 'redisson_lock_token:{lock}'"
+            }
+            E::MayNotUsePermits => {
+                "NOPERM a semaphore needs access to the key of its permits, '{semaphore}:timeout', and to '{semaphore}'"
             }
         })
     }

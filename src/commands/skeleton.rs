@@ -4,7 +4,8 @@
 //! *apply* (the shell), *rearm* the timer, reply. The middle steps are here.
 
 use crate::commands::error::CommandError;
-use crate::lock::{Answer, Cx, Effects, LockError, Locks, Now, PermitChange, Wait, WaiterId};
+use crate::lock::{Answer, Cx, Effects, LockError, Locks, Now, PermitChange, View, Wait, WaiterId};
+use crate::module::acl;
 use crate::module::apply::{apply, apply_all, decide, decide_all};
 use crate::module::entry::alarm;
 use crate::module::entry::clients;
@@ -12,6 +13,7 @@ use crate::module::entry::events;
 use crate::module::entry::parked;
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::strings::Str;
+use crate::module::keyspace::horizon;
 use crate::module::keyspace::lock_key::LockKey;
 use crate::module::keyspace::replication::Replication;
 use crate::module::keyspace::sem_key::SemKey;
@@ -144,6 +146,33 @@ pub fn possible_wait(ctx: Ctx<'_>, wait: Wait, is_ticket: bool) -> Wait {
         wait if is_ticket && !ctx.is_replica() => wait,
         wait if !is_ticket && parked::is_possible(ctx) => wait,
         _ => Wait::No,
+    }
+}
+
+/// Checks that the caller's user may write Redisson's counter of this lock, if there is one: a grant does so, now or,
+/// where the request waits, later.
+///
+/// # Errors
+/// [`CommandError::MayNotWriteCounter`].
+pub fn may_count(
+    ctx: Ctx<'_>,
+    key: &LockKey<'_>,
+    view: &View<'_>,
+    waits: bool,
+) -> Result<(), CommandError> {
+    let name = key.name().bytes();
+    let is_there = match &view.fence {
+        Some(fence) => fence.counter.is_some(),
+        None => waits && horizon::read_counter(ctx, name).is_some(),
+    };
+    let counter = is_there.then(|| horizon::counter_name(name)).flatten();
+    match counter.is_none_or(|counter| acl::may_write(ctx, &[counter.as_str()])) {
+        true => Ok(()),
+        false => {
+            // The view may have passed over waiters.
+            alarm::rearm(ctx);
+            Err(CommandError::MayNotWriteCounter)
+        }
     }
 }
 

@@ -39,18 +39,27 @@ pub fn may_break(ctx: Ctx<'_>, key: Str<'_>) -> Result<(), Denied> {
 /// Whether the caller's user may read and write these keys, which its command does not name. A call by a script or a
 /// module has no user of its own: it is permitted, as its caller was.
 pub fn may_write(ctx: Ctx<'_>, keys: &[Str<'_>]) -> bool {
-    if !ctx.has_connection() {
-        return true;
-    }
     const WRITE: u32 = raw::REDISMODULE_CMD_KEY_ACCESS
         | raw::REDISMODULE_CMD_KEY_INSERT
         | raw::REDISMODULE_CMD_KEY_UPDATE
         | raw::REDISMODULE_CMD_KEY_DELETE;
+    may_use(ctx, keys, WRITE)
+}
+
+/// The same for reading one key.
+pub fn may_read(ctx: Ctx<'_>, key: Str<'_>) -> bool {
+    may_use(ctx, &[key], raw::REDISMODULE_CMD_KEY_ACCESS)
+}
+
+fn may_use(ctx: Ctx<'_>, keys: &[Str<'_>], flags: u32) -> bool {
+    if !ctx.has_connection() {
+        return true;
+    }
     let may = as_user(ctx, |user| {
         keys.iter().all(|key| {
             // SAFETY: the user is live until `as_user` frees it, after the body; the key's name is live.
             let status = unsafe {
-                api!(RedisModule_ACLCheckKeyPermissions)(user.0, key.as_ptr(), WRITE as i32)
+                api!(RedisModule_ACLCheckKeyPermissions)(user.0, key.as_ptr(), flags as i32)
             };
             status == raw::REDISMODULE_OK as i32
         })

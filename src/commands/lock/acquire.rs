@@ -5,8 +5,8 @@ use crate::commands::arg_specs::{word, BLOCK, KEY, LEASE_OR_SESSION, MODE, OWNER
 use crate::commands::error::CommandError;
 use crate::commands::lock::read_write;
 use crate::commands::parser::{ParseSettings, Parser, Word};
-use crate::commands::skeleton::{prepare_session, wait, waiter_of, NewWaiter};
-use crate::lock::{Answer, Mode, Planned};
+use crate::commands::skeleton::{may_count, prepare_session, wait, waiter_of, NewWaiter};
+use crate::lock::{Answer, Mode, Planned, Wait};
 use crate::module::apply::{apply, decide};
 use crate::module::entry::alarm;
 use crate::module::entry::command::{access, Command, Spec};
@@ -70,6 +70,7 @@ impl Acquire<Str<'_>> {
         let state = read_write::read_to_acquire(&mut key, request.mode, now);
         beside::may_begin(&key, &state, (request.mode, request.owner), now)?;
         let view = view_for(&key, state, &Planned::Acquire(&request), now);
+        may_count(ctx, &key, &view, request.wait != Wait::No)?;
         let (answer, fx) = decide(now, |locks, cx| locks.acquire(&view, &request, cx));
         let shape = match options.with_holder {
             true => Shape::WithHolder,

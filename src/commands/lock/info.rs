@@ -2,6 +2,7 @@
 
 use crate::commands::arg_specs::{KEY, WAITERS};
 use crate::commands::error::CommandError;
+use crate::commands::lock::read_write;
 use crate::commands::parser::{ParseSettings, Parser, Word};
 use crate::lock::{BoundRef, KeyRef, KeyState, LockError, Mode, Now, Ticket, Token};
 use crate::module::entry::command::{access, Command, Spec};
@@ -45,7 +46,7 @@ impl Info<Str<'_>> {
         match &state {
             KeyState::OtherType => return Err(LockError::WrongType.into()),
             KeyState::OtherHash => return Err(LockError::LockType.into()),
-            _ => {}
+            _ => read_write::may_read(ctx, self.key, &state)?,
         }
         let queue = queue_of(key.id(), now, self.list);
         let (mode, holders) = holders_of(&state, now);

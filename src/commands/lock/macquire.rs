@@ -6,8 +6,8 @@ use crate::commands::arg_specs::{word, BLOCK, KEYS, LEASE_OR_SESSION, MODE, NUMK
 use crate::commands::error::CommandError;
 use crate::commands::lock::read_write;
 use crate::commands::parser::{ParseSettings, Parser, Word};
-use crate::commands::skeleton::{prepare_session, wait, NewWaiter};
-use crate::lock::{self, LockError, ManyAnswer, Mode, Planned};
+use crate::commands::skeleton::{may_count, prepare_session, wait, NewWaiter};
+use crate::lock::{self, LockError, ManyAnswer, Mode, Planned, Wait};
 use crate::module::apply::{apply_all, decide_all};
 use crate::module::entry::alarm;
 use crate::module::entry::command::{access, Command, Spec};
@@ -85,6 +85,9 @@ impl<'a> AcquireMany<'a, Str<'a>> {
         let views = keys.iter().zip(states);
         let views = views.map(|(key, state)| view_for(key, state, &planned, now));
         let views: Vec<_> = views.collect();
+        for (key, view) in keys.iter().zip(&views) {
+            may_count(ctx, key, view, request.wait != Wait::No)?;
+        }
         let (answer, fx) = decide_all(keys.len(), now, |locks, fx| {
             locks.acquire_many(&views, request, now, fx)
         });

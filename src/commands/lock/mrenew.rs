@@ -4,7 +4,7 @@ use crate::commands::arg_specs::{KEYS, LEASE, NUMKEYS, OWNER};
 use crate::commands::error::CommandError;
 use crate::commands::lock::read_write;
 use crate::commands::parser::{once, Found, ParseSettings, Parser, Word};
-use crate::commands::skeleton::change_locks;
+use crate::commands::skeleton::{change_locks, may_count};
 use crate::lock::{self, Lease, Planned};
 use crate::module::entry::command::{access, Command, Spec};
 use crate::module::ffi::ctx::Ctx;
@@ -68,7 +68,9 @@ impl<'a> RenewMany<'a, Str<'a>> {
         for key in &keys {
             let state = read_write::read_to_renew(key, request.lease, now);
             read_write::may_change(key, self.owner, (None, &state))?;
-            views.push(view_for(key, state, &Planned::Renew, now));
+            let view = view_for(key, state, &Planned::Renew, now);
+            may_count(ctx, key, &view, false)?;
+            views.push(view);
         }
         let renewed = change_locks(ctx, keys, now, |locks, fx| {
             locks.renew_many(&views, &request, now, fx)

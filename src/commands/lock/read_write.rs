@@ -1,11 +1,16 @@
 //! What READ and WRITE need beyond the exclusive lock: permission to write the keys beside the lock, and the depth
 //! to which the lock is read.
 
+use smallvec::SmallVec;
+
 use crate::commands::error::CommandError;
-use crate::lock::{is_reserved, siblings_stay, KeyState, Lease, LockError, Mode, Now, ReadDepth};
+use crate::lock::{
+    is_reserved, siblings_stay, token_name, twin_of, KeyState, Lease, LockError, Mode, Now,
+    ReadDepth,
+};
 use crate::module::acl;
 use crate::module::ffi::ctx::Ctx;
-use crate::module::ffi::strings::Str;
+use crate::module::ffi::strings::{OwnedStr, Str};
 use crate::module::keyspace::beside;
 use crate::module::keyspace::lock_key::LockKey;
 use crate::module::keyspace::siblings::{Siblings, Timeouts};
@@ -16,7 +21,7 @@ use crate::module::state::shell;
 ///
 /// # Errors
 /// In this order: [`CommandError::OwnerLooksLikeField`], [`LockError::SiblingsLeave`],
-/// [`CommandError::MayNotWriteSiblings`], [`LockError::TryAgain`].
+/// [`CommandError::MayNotUseSiblings`], [`LockError::TryAgain`].
 pub fn may_use(
     ctx: Ctx<'_>,
     name: Str<'_>,
@@ -31,10 +36,20 @@ pub fn may_use(
         return Err(LockError::SiblingsLeave.into());
     }
     let timeout = siblings.own(key, owner).first();
-    if !acl::may_write(ctx, &[timeout, siblings.token(key)]) {
-        return Err(CommandError::MayNotWriteSiblings);
-    }
+    may_write(ctx, name, &[timeout, siblings.token(key)])?;
     are_visible(ctx, name)
+}
+
+/// Checks that the caller's user may write these keys beside a lock, and its twin, which has the same keys beside it: a
+/// reply shows whether the twin is held.
+fn may_write(ctx: Ctx<'_>, name: Str<'_>, beside: &[Str<'_>]) -> Result<(), CommandError> {
+    let twin = twin_of(name.bytes()).map(|twin| OwnedStr::new(&twin));
+    let twin = twin.as_ref().map(OwnedStr::as_str);
+    let keys: SmallVec<[Str<'_>; 4]> = beside.iter().copied().chain(twin).collect();
+    match acl::may_write(ctx, &keys) {
+        true => Ok(()),
+        false => Err(CommandError::MayNotUseSiblings),
+    }
 }
 
 /// Checks that the keys beside the lock are all visible. While their slot moves between nodes, and within the
@@ -70,10 +85,22 @@ pub fn may_change(
     }
 }
 
+/// Checks that the caller may read a lock: the keys beside a read-write lock tell how long it is held.
+///
+/// # Errors
+/// [`CommandError::MayNotUseSiblings`].
+pub fn may_read(ctx: Ctx<'_>, key: Str<'_>, state: &KeyState) -> Result<(), CommandError> {
+    let has_siblings = matches!(state, KeyState::ReadWrite(_));
+    match !has_siblings || acl::may_read(ctx, OwnedStr::new(&token_name(key.bytes())).as_str()) {
+        true => Ok(()),
+        false => Err(CommandError::MayNotUseSiblings),
+    }
+}
+
 /// Checks that the caller may end every hold of a read-write lock.
 ///
 /// # Errors
-/// [`CommandError::MayNotWriteSiblings`], [`LockError::TryAgain`].
+/// [`CommandError::MayNotUseSiblings`], [`LockError::TryAgain`].
 pub fn may_break(
     ctx: Ctx<'_>,
     key: Str<'_>,
@@ -91,9 +118,7 @@ pub fn may_break(
     let siblings = Siblings::default();
     let mut keys: Vec<_> = timeouts.iter().map(Timeouts::first).collect();
     keys.push(siblings.token(name));
-    if !acl::may_write(ctx, &keys) {
-        return Err(CommandError::MayNotWriteSiblings);
-    }
+    may_write(ctx, key, &keys)?;
     are_visible(ctx, key)
 }
 

@@ -4,7 +4,7 @@ use crate::commands::arg_specs::{KEY, LEASE, MODE, OWNER, TOKEN};
 use crate::commands::error::CommandError;
 use crate::commands::lock::read_write;
 use crate::commands::parser::{once, Found, ParseSettings, Parser, Word};
-use crate::commands::skeleton::change_lock;
+use crate::commands::skeleton::{change_lock, may_count};
 use crate::lock::{self, Lease, Mode, Planned};
 use crate::module::entry::command::{access, Command, Spec};
 use crate::module::ffi::ctx::Ctx;
@@ -69,6 +69,7 @@ impl Renew<Str<'_>> {
         let state = read_write::read_to_renew(&key, request.lease, now);
         read_write::may_change(&key, self.owner, (self.mode, &state))?;
         let view = view_for(&key, state, &Planned::Renew, now);
+        may_count(ctx, &key, &view, false)?;
         let renewed = change_lock(ctx, key, now, |locks, cx| locks.renew(&view, &request, cx))?;
         ctx.reply_integer(renewed.into());
         Ok(())

@@ -3,10 +3,11 @@
 use crate::commands::arg_specs::{KEY, WAITERS};
 use crate::commands::error::CommandError;
 use crate::commands::parser::{ParseSettings, Parser, Word};
-use crate::lock::{KeyRef, LockError, Now, Permits, SemState, Ticket, NO_END_MS};
+use crate::lock::{permits_of, KeyRef, LockError, Now, Permits, SemState, Ticket, NO_END_MS};
+use crate::module::acl;
 use crate::module::entry::command::{access, Command, Spec};
 use crate::module::ffi::ctx::Ctx;
-use crate::module::ffi::strings::Str;
+use crate::module::ffi::strings::{OwnedStr, Str};
 use crate::module::keyspace::sem_key::SemKey;
 use crate::module::reply;
 use crate::module::state::shell;
@@ -36,6 +37,9 @@ impl<W: Word> Info<W> {
 impl Info<Str<'_>> {
     fn apply(self, ctx: Ctx<'_>) -> Result<(), CommandError> {
         let now = ctx.now();
+        if !acl::may_read(ctx, OwnedStr::new(&permits_of(self.key.bytes())).as_str()) {
+            return Err(CommandError::MayNotUsePermits);
+        }
         let key = SemKey::open_read(ctx, self.key)?;
         let (state, over) = key.counted_view(now);
         let permits = match state {

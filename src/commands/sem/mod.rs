@@ -6,8 +6,10 @@ pub mod release;
 pub mod renew;
 pub mod set;
 
+use smallvec::SmallVec;
+
 use crate::commands::error::CommandError;
-use crate::lock::{permits_of, LockError, Now, SemView};
+use crate::lock::{permits_of, twin_of, LockError, Now, SemView};
 use crate::module::acl;
 use crate::module::entry::alarm;
 use crate::module::ffi::ctx::Ctx;
@@ -18,19 +20,25 @@ use crate::module::sem_sessions;
 /// The name of the key of the permits, which a command on this semaphore does not name itself.
 ///
 /// # Errors
-/// [`CommandError::MayNotWritePermits`] if the caller's user may not write that key.
+/// [`CommandError::MayNotUsePermits`] if the caller's user may not write that key, or the twin, which has the same
+/// key of permits: a reply shows whether the twin exists.
 fn permits_to_write(ctx: Ctx<'_>, key: Str<'_>) -> Result<OwnedStr, CommandError> {
     let permits = OwnedStr::new(&permits_of(key.bytes()));
-    match acl::may_write(ctx, &[permits.as_str()]) {
+    let twin = twin_of(key.bytes()).map(|twin| OwnedStr::new(&twin));
+    let twin = twin.as_ref().map(OwnedStr::as_str);
+    let keys: SmallVec<[Str<'_>; 2]> = twin.into_iter().chain([permits.as_str()]).collect();
+    let may_write = acl::may_write(ctx, &keys);
+    drop(keys);
+    match may_write {
         true => Ok(permits),
-        false => Err(CommandError::MayNotWritePermits),
+        false => Err(CommandError::MayNotUsePermits),
     }
 }
 
 /// Opens a semaphore for a command on the permit of this id, and makes the view with `read`.
 ///
 /// # Errors
-/// [`CommandError::MayNotWritePermits`]; those of opening; [`LockError::SiblingsTaken`] where the permit may belong to
+/// [`CommandError::MayNotUsePermits`]; those of opening; [`LockError::SiblingsTaken`] where the permit may belong to
 /// another semaphore.
 fn open_permit<'a>(
     ctx: Ctx<'a>,

@@ -269,7 +269,7 @@ fn write_number(ctx: Ctx<'_>, name: Str<'_>, number: u64, replication: Replicati
 
 /// The name of a lock's counter. `None` when it is in another slot, as for a name with braces but no hash tag: such a
 /// counter is ignored.
-fn counter_name(lock: &[u8]) -> Option<OwnedStr> {
+pub fn counter_name(lock: &[u8]) -> Option<OwnedStr> {
     let name = prefixed(COUNTER, lock);
     let reachable = !shell::is_cluster() || slot_of(&name) == slot_of(lock);
     reachable.then(|| OwnedStr::new(&name))

@@ -350,7 +350,7 @@ fn del_and_client_kill_are_for_servers_without_categories() {
 #[test]
 fn without_the_sibling_keys_only_an_exclusive_lock_works() {
     let users = USERS.replace(
-        "user app on >change-me-app ~lock:* ~{lock:*}:*",
+        "user app on >change-me-app ~lock:* ~{lock:*}*",
         "user app on >change-me-app ~lock:*",
     );
     assert_ne!(users, USERS);
