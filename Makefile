@@ -208,6 +208,10 @@ bench-instr: build redisson-texts ## count the instructions of every command, be
 	@$(CARGO) build --profile quick --locked -p redis_lock_benches
 	$(EACH_SERVER) target/quick/lock-bench instr $(if $(SAVE),save)
 
+bench-tenant: build ## what a user with one right can make the server keep and do, beside docs/ACL.md: a minute (LOCK_SERVER=; SAVE=1: into it)
+	@$(CARGO) build --profile quick --locked -p redis_lock_benches
+	$(SERVER) target/quick/lock-bench tenant $(if $(SAVE),save)
+
 bench-peers: bench-build ## PostgreSQL, etcd, ZooKeeper (installed if missing) beside it: docs/BENCHMARKS-PEERS.md
 	@benches/peers/install.sh
 	$(SERVER) $(LOAD_CORE) target/release/lock-bench peers

@@ -1,5 +1,5 @@
 //! The benchmarks of the module: `lock-bench bench`, `lock-bench instr`, `lock-bench
-//! peers`. The Makefile has a target for each.
+//! peers`, `lock-bench tenant`. The Makefile has a target for each.
 //!
 //! Every subcommand starts its own servers on loopback, measures, prints, and writes the results below `docs/`.
 
@@ -39,6 +39,7 @@ mod scripts;
 mod server;
 mod singles;
 mod stats;
+mod tenant;
 mod tickets;
 mod timeline;
 mod wire;
@@ -53,10 +54,12 @@ fn main() -> ExitCode {
         ["instr", "save"] => instr::run(true),
         ["bench", ref words @ ..] => bench::run(words),
         ["peers"] => peers::run(),
+        ["tenant"] => tenant::run(false),
+        ["tenant", "save"] => tenant::run(true),
         ["pictures"] => pictures::draw(),
         _ => {
             eprintln!(
-                "usage: lock-bench instr [save] | bench [quick] [PART...] | peers | pictures"
+                "usage: lock-bench instr [save] | bench [quick] [PART...] | peers | tenant [save] | pictures"
             );
             return ExitCode::from(2);
         }
