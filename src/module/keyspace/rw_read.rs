@@ -194,7 +194,7 @@ impl<'a> Reading<'a> {
         let is_own = || match self.depth {
             ReadDepth::Own => true,
             ReadDepth::Holder => {
-                fields > FEW_FIELDS && !own.is_some_and(|own| lock.reader(own, self.now).is_some())
+                fields > FEW_FIELDS && own.is_none_or(|own| lock.reader(own, self.now).is_none())
             }
             ReadDepth::Two | ReadDepth::All => false,
         };
@@ -269,10 +269,10 @@ impl<'a> Reading<'a> {
     ) -> usize {
         let is_deep = self.depth == ReadDepth::All;
         let mut living = 0;
-        while let Some((owner, count)) = read
-            .readers
-            .pop_if(|_| living < enough && self.may_read_more())
-        {
+        while living < enough && self.may_read_more() {
+            let Some((owner, count)) = read.readers.pop() else {
+                break;
+            };
             if known.get(&owner).is_some() || self.key.owner_name() == Some(&owner[..]) {
                 continue;
             }
