@@ -7,6 +7,7 @@ use crate::commands::skeleton::possible_wait;
 use crate::lock::{Acquire, Lease, Mode, Wait};
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::strings::Str;
+use crate::module::users;
 
 /// The options of an acquire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,6 +70,7 @@ impl<W: Word> AcquireOptions<W> {
 impl AcquireOptions<Str<'_>> {
     /// The request to the core. Without a wait where the calling client cannot be parked, and names no channel.
     pub fn request<'a>(&'a self, ctx: Ctx<'_>, owner: &'a [u8]) -> Acquire<'a> {
+        let wait = possible_wait(ctx, self.wait, self.notify.is_some());
         Acquire {
             owner,
             mode: self.mode,
@@ -76,9 +78,10 @@ impl AcquireOptions<Str<'_>> {
             names_lease: self.names_lease,
             session: self.session,
             once: self.once,
-            wait: possible_wait(ctx, self.wait, self.notify.is_some()),
+            wait,
             notify: self.notify.as_ref().map(NotifyWords::request),
             client: ctx.client_id(),
+            user: users::of_caller(ctx, wait),
         }
     }
 }

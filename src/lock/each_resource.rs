@@ -3,26 +3,36 @@
 
 use crate::lock::effect::Cx;
 use crate::lock::histogram::Histogram;
-use crate::lock::limits::Places;
+use crate::lock::limits::{Usage, Used};
 use crate::lock::locks::Locks;
 use crate::lock::resource::{Resource, ALL};
 use crate::lock::top_names::{TopList, TopNames, TopOrder};
 use crate::lock::wait::hearing::{Asked, Hearing};
 use crate::lock::wait::request::WaiterId;
 use crate::lock::wait::waiters::{Grace, Waiters};
-use crate::lock::{KeyId, KeyRef, LockError, Now};
+use crate::lock::{KeyId, KeyRef, LockError, Now, UserId};
 
 impl Locks {
     fn all(&self) -> impl Iterator<Item = &Waiters> {
         ALL.into_iter().map(|resource| self.queues(resource))
     }
 
-    /// The places on this server, which [`crate::lock::Limits`] limit.
-    pub(crate) fn places(&self) -> Places {
-        Places {
-            parked: self.all().map(Waiters::parked_places).sum(),
-            tickets: self.all().map(Waiters::ticket_places).sum(),
-        }
+    /// What the waits on this server use, which [`crate::lock::Limits`] limit, and this user's part of it.
+    pub(crate) fn used_by(&self, user: UserId) -> Used {
+        let add = |sum: Used, queues: &Waiters| Used {
+            own: sum.own.plus(queues.places.used_by(user)),
+            all: sum.all.plus(queues.places.used()),
+        };
+        self.all().fold(Used::default(), add)
+    }
+
+    fn used(&self) -> Usage {
+        self.used_by(UserId::UNKNOWN).all
+    }
+
+    /// The bytes of all places, which [`crate::lock::Limits`] limit.
+    pub fn wait_bytes(&self) -> usize {
+        self.used().bytes
     }
 
     /// Tickets on this server.
@@ -331,7 +341,7 @@ impl Locks {
     pub fn ticket_fields(&self) -> Vec<(&'static str, u64)> {
         let mut fields = vec![
             ("tickets", self.tickets() as u64),
-            ("ticket_places", self.places().tickets as u64),
+            ("ticket_places", self.used().tickets as u64),
             (
                 "tickets_kept",
                 self.all()

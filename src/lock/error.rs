@@ -33,6 +33,8 @@ pub enum LockError {
     TooManyBound,
     /// The request would wait for itself; the keys of the cycle, ready to be printed.
     Deadlock(Rc<str>),
+    /// The user of a ticket has been deleted.
+    UserDeleted,
     /// `LOCK.BREAK ... PURGE` removed the waiter.
     Broken,
     /// The owner holds both READ and WRITE, and the request names neither.
@@ -147,11 +149,12 @@ impl LockError {
                 "ERR a lock of this name cannot be READ or WRITE in a cluster, use a hash tag"
             }
             E::Busy => {
-                "LOCKBUSY too many places in queues, see lock.max-waiters, lock.max-waiters-per-key, lock.max-tickets and lock.drain"
+                "LOCKBUSY too many places in queues, see lock.max-waiters, lock.max-waiters-per-key, lock.max-tickets, lock.max-wait-bytes, lock.user-share and lock.drain"
             }
             E::TooManyBound => {
                 "LOCKBUSY too many holds are bound to connections, see lock.session-lease and lock.drain"
             }
+            E::UserDeleted => "NOPERM the user of this request has been deleted",
             E::Broken => "LOCKBROKEN the lock was broken and its waiters purged",
             E::HoldCountOverflow => "ERR hold count would overflow",
             E::TokensExhausted => "ERR fencing tokens are exhausted, check the server's clock",

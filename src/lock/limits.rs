@@ -1,5 +1,6 @@
-//! The limits on what is kept in memory.
+//! The limits on what is kept in memory, and the share of them that one user may have.
 
+use crate::lock::wait::ticket::Notify;
 use crate::lock::wait::waiters::Waiters;
 use crate::lock::KeyRef;
 
@@ -12,36 +13,144 @@ pub struct Limits {
     pub max_waiters_per_key: usize,
     /// The most places of tickets on this server.
     pub max_tickets: usize,
+    /// The most bytes of all places on this server.
+    pub max_wait_bytes: usize,
+    /// What one user may have of these places and bytes, in percent of what the other users leave.
+    pub user_share: usize,
     /// The most tracked grants.
     pub max_tracked: usize,
 }
 
-/// The places of all kinds of resource on this server.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Places {
-    /// Those of parked requests.
+/// What waits use, or what a request needs in order to wait.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Usage {
+    /// Places of parked requests.
     pub parked: usize,
-    /// Those of tickets.
+    /// Places of tickets.
     pub tickets: usize,
+    /// Bytes of places, also of empty ones that are kept for their owners.
+    pub bytes: usize,
+}
+
+/// The usage of one user among that of all.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Used {
+    /// By the user.
+    pub own: Usage,
+    /// By all users.
+    pub all: Usage,
+}
+
+impl Usage {
+    /// A place with names of so many bytes: the key, the owner, the channel and the tag.
+    pub fn place(is_ticket: bool, names: usize) -> Usage {
+        /// Without its names a place takes about so many bytes; one at a key of its own twice as many.
+        const PLACE: usize = 256;
+        Usage {
+            parked: usize::from(!is_ticket),
+            tickets: usize::from(is_ticket),
+            bytes: PLACE + names,
+        }
+    }
+
+    /// Of an empty place.
+    pub fn kept(names: usize) -> Usage {
+        Usage {
+            bytes: Usage::place(false, names).bytes,
+            ..Usage::default()
+        }
+    }
+
+    /// Both together.
+    pub fn plus(self, other: Usage) -> Usage {
+        Usage {
+            parked: self.parked + other.parked,
+            tickets: self.tickets + other.tickets,
+            bytes: self.bytes + other.bytes,
+        }
+    }
+
+    /// Without a part, or nothing.
+    pub fn minus(self, part: Usage) -> Usage {
+        Usage {
+            parked: self.parked.saturating_sub(part.parked),
+            tickets: self.tickets.saturating_sub(part.tickets),
+            bytes: self.bytes.saturating_sub(part.bytes),
+        }
+    }
 }
 
 impl Limits {
-    /// Whether they exclude a request that would wait at this key: the places of its kind on this server, or those of
-    /// parked requests at the key, are too many, and the request continues no earlier one of its kind.
-    pub(crate) fn exclude(
+    /// Whether they exclude a request that would wait at this key, unless it continues an earlier one of its kind.
+    pub(crate) fn exclude_at(
         &self,
-        places: Places,
+        used: Used,
         waiters: &Waiters,
         (key, owner): (KeyRef<'_>, &[u8]),
-        is_ticket: bool,
+        notify: Option<Notify<'_>>,
     ) -> bool {
-        let full = match is_ticket {
-            true => places.tickets >= self.max_tickets,
-            false => {
-                places.parked >= self.max_waiters
-                    || waiters.parked_on(key) >= self.max_waiters_per_key
-            }
+        let is_ticket = notify.is_some();
+        let names = key.name.len() + owner.len() + notify.map_or(0, |notify| notify.len());
+        let full = !is_ticket && waiters.parked_on(key) >= self.max_waiters_per_key;
+        (full || self.exclude(used, Usage::place(is_ticket, names)))
+            && waiters.kind_of(key, owner) != Some(is_ticket)
+    }
+
+    /// Whether they exclude a request that needs so much more: the server has not so much left, or the user would have
+    /// more than its share.
+    pub(crate) fn exclude(&self, used: Used, needs: Usage) -> bool {
+        let Used { own, all } = used;
+        [
+            (self.max_waiters, own.parked, all.parked, needs.parked),
+            (self.max_tickets, own.tickets, all.tickets, needs.tickets),
+            (self.max_wait_bytes, own.bytes, all.bytes, needs.bytes),
+        ]
+        .into_iter()
+        .any(|(most, own, all, needs)| {
+            let left = most.saturating_sub(all - own.min(all));
+            needs > 0 && own + needs > self.share(left)
+        })
+    }
+
+    /// What a user may have of what the other users leave: one at least.
+    fn share(&self, left: usize) -> usize {
+        let share = left / 100 * self.user_share + left % 100 * self.user_share / 100;
+        share.max(1).min(left)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lock::tests::sim::Settings;
+
+    /// The places that users get who come one after the other and each take what they can.
+    fn greedy(max_tickets: usize, user_share: usize) -> Vec<usize> {
+        let limits = Limits {
+            max_tickets,
+            user_share,
+            max_wait_bytes: usize::MAX,
+            ..Settings::default().limits
         };
-        full && waiters.kind_of(key, owner) != Some(is_ticket)
+        let mut all = Usage::default();
+        let mut got = Vec::new();
+        while got.last() != Some(&0) {
+            let mut own = Usage::default();
+            let one = Usage::place(true, 10);
+            while !limits.exclude(Used { own, all }, one) {
+                (own, all) = (own.plus(one), all.plus(one));
+            }
+            got.push(own.tickets);
+        }
+        got
+    }
+
+    #[test]
+    fn a_user_gets_its_share_of_what_the_others_leave() {
+        assert_eq!(greedy(100, 50), [50, 25, 12, 6, 3, 2, 1, 1, 0]);
+        assert_eq!(greedy(100, 100), [100, 0]);
+        assert_eq!(greedy(10, 90), [9, 1, 0]);
+        assert_eq!(greedy(1, 50), [1, 0]);
+        assert_eq!(greedy(0, 50), [0]);
     }
 }

@@ -17,9 +17,10 @@ use crate::lock::startup_delay::StartupDelay;
 use crate::lock::stats::Stats;
 use crate::lock::token::Tokens;
 use crate::lock::wait::request::WaiterId;
+use crate::lock::wait::sweep::Sweep;
 use crate::lock::wait::ticket::Channels;
 use crate::lock::wait::waiters::Waiters;
-use crate::lock::{KeyRef, Token};
+use crate::lock::{KeyRef, Token, UserId};
 
 /// The locks, semaphores and latches of one server: the part in memory.
 #[derive(Debug)]
@@ -46,6 +47,8 @@ pub struct Locks {
     pub in_cluster: bool,
     /// The channels of tickets.
     pub(crate) channels: Channels,
+    /// The sweep of tickets whose channel or user is gone.
+    pub(crate) sweep: Sweep,
     /// Whether this server has become a replica and its tickets fail.
     pub(crate) is_demoting: bool,
     /// Connections that end in this tick: the server may still find them.
@@ -85,6 +88,7 @@ impl Locks {
             detects_deadlocks: true,
             in_cluster: false,
             channels: Channels::default(),
+            sweep: Sweep::default(),
             is_demoting: false,
             closing: Vec::new(),
             unverified: VecDeque::new(),
@@ -158,7 +162,7 @@ impl Locks {
         let mut others = resource.others();
         let kind_cx = KindCx {
             limits: self.limits,
-            places: self.places(),
+            used: self.used_by(UserId::UNKNOWN),
             is_waited_as_other: others.any(|other| self.queues(other).live_on(key) > 0),
             cx: Cx::new(cx.now, cx.effects),
             sessions: &mut self.sessions,

@@ -136,7 +136,7 @@ pub use read_write::{
     ReadDepth, ReadWrite, Reader, Readers, RwFields, RwWrite, TokenRecord, Writer, WroteBeside,
     MODE_FIELD, MOST_OTHERS, MOST_READS, READERS_AT_ONCE,
 };
-pub use request::{Acquire, Answer, Break, Release, Released, Renew, SetIf, Wait};
+pub use request::{Acquire, Answer, Break, Release, Released, Renew, SetIf, UserId, Wait};
 pub use resource::{Kind, Resource};
 pub use semaphore::commands::SemAcquire;
 pub use semaphore::state::{

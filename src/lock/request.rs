@@ -4,6 +4,15 @@ use crate::lock::wait::request::WaiterId;
 use crate::lock::wait::ticket::Notify;
 use crate::lock::{Lease, Mode, Now, Token};
 
+/// A user of the server, by the number that the shell gives to its name.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct UserId(pub u32);
+
+impl UserId {
+    /// All calls of which the server states no user: those of scripts and of other modules count as one.
+    pub const UNKNOWN: UserId = UserId(0);
+}
+
 /// How long an acquire may wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wait {
@@ -36,6 +45,8 @@ pub struct Acquire<'a> {
     pub notify: Option<Notify<'a>>,
     /// The server's id of the connection.
     pub client: u64,
+    /// The user, of a request that may wait.
+    pub user: UserId,
 }
 
 /// The result of an acquire.

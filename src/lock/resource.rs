@@ -6,11 +6,11 @@
 use std::ops::{Deref, DerefMut};
 
 use crate::lock::effect::Cx;
-use crate::lock::limits::Places;
+use crate::lock::limits::Used;
 use crate::lock::session::bindings::Sessions;
 use crate::lock::startup_delay::StartupDelay;
 use crate::lock::token::Tokens;
-use crate::lock::wait::ticket::Channels;
+use crate::lock::wait::ticket::{Channels, Notify};
 use crate::lock::wait::waiters::{Grace, Waiters};
 use crate::lock::{KeyRef, Limits, LockError, WaiterId};
 
@@ -110,8 +110,8 @@ pub trait Kind {
 pub(crate) struct KindCx<'a> {
     pub cx: Cx<'a>,
     pub limits: Limits,
-    /// The places of all kinds on this server.
-    pub places: Places,
+    /// The places of all kinds on this server, and the part of the user of an acquire or a wait.
+    pub used: Used,
     /// Whether a request for another kind beside the lock is parked at the key.
     pub is_waited_as_other: bool,
     pub sessions: &'a mut Sessions,
@@ -157,10 +157,10 @@ impl KindCx<'_> {
         waiters: &mut Waiters,
         key: KeyRef<'_>,
         owner: &[u8],
-        is_ticket: bool,
+        notify: Option<Notify<'_>>,
     ) -> Result<WaiterId, LockError> {
         let at = (key, owner);
-        if self.limits.exclude(self.places, waiters, at, is_ticket) {
+        if self.limits.exclude_at(self.used, waiters, at, notify) {
             waiters.stats.busy += 1;
             return Err(LockError::Busy);
         }

@@ -101,19 +101,33 @@ impl User {
     }
 }
 
-/// The result of the body for the calling connection's user; `None` if the server knows no user of its name. To be
-/// called for a connection only: without one the call for its name ends the server.
-pub fn as_user<T>(ctx: Ctx<'_>, ask: impl FnOnce(&User) -> T) -> Option<T> {
-    // SAFETY: the context is live, and its client is a connection, which has a user. Name and user are ours to free;
-    // the user is freed after the body.
+/// The name of the calling connection's user. To be called for a connection only: without one the call ends the server.
+pub fn name_of_caller(ctx: Ctx<'_>) -> Option<OwnedStr> {
+    // SAFETY: the context is live, and its client is a connection, which has a user. The name is ours to free.
     unsafe {
-        let name = fallible!(
+        OwnedStr::from_raw(fallible!(
             RedisModule_GetCurrentUserName(ctx.as_ptr()),
             std::ptr::null_mut()
-        );
-        let name = OwnedStr::from_raw(name)?;
+        ))
+    }
+}
+
+/// The result of the body for the calling connection's user; `None` if the server knows no user of its name. To be
+/// called for a connection only, as [`name_of_caller`].
+pub fn as_user<T>(ctx: Ctx<'_>, ask: impl FnOnce(&User) -> T) -> Option<T> {
+    named(name_of_caller(ctx)?.as_str(), ask)
+}
+
+/// Whether the server has a user of this name.
+pub fn exists(name: Str<'_>) -> bool {
+    named(name, |_| ()).is_some()
+}
+
+fn named<T>(name: Str<'_>, ask: impl FnOnce(&User) -> T) -> Option<T> {
+    // SAFETY: the name is live. The user is ours to free, and is freed after the body.
+    unsafe {
         let user = fallible!(
-            RedisModule_GetModuleUserFromUserName(name.as_str().as_ptr()),
+            RedisModule_GetModuleUserFromUserName(name.as_ptr()),
             std::ptr::null_mut()
         );
         if user.is_null() {

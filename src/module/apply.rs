@@ -23,6 +23,9 @@ pub fn decide<T>(now: Now, body: impl FnOnce(&mut Locks, &mut Cx<'_>) -> T) -> (
     let mut fx = Effects::new();
     let result = shell::with(|shell| {
         shell.locks.limits = settings::limits();
+        if !shell.users.several.is_some_and(|(several, _)| several) {
+            shell.locks.limits.user_share = 100;
+        }
         shell.locks.set_grace(settings::grace());
         shell.locks.set_window_rule(settings::window_rule());
         shell.locks.sessions.rule = settings::sessions();

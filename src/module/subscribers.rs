@@ -46,11 +46,22 @@ fn any_subscriber(ctx: Ctx<'_>, channel: Str<'_>) -> bool {
 /// Whether the channel of a ticket has a subscriber on this node: of the shard channel in a cluster. True as well if
 /// `PUBSUB` has another name: then the message of a grant may reach no client, and the lease ends it.
 pub fn are_subscribed(ctx: Ctx<'_>, channel: Str<'_>) -> bool {
-    let question: &[u8] = match shell::is_cluster() {
-        true => b"SHARDNUMSUB",
+    are_all_subscribed(ctx, &[channel]) == [true]
+}
+
+/// As [`are_subscribed`], for each of these channels.
+pub fn are_all_subscribed(ctx: Ctx<'_>, channels: &[Str<'_>]) -> Vec<bool> {
+    let question = OwnedStr::new(match shell::is_cluster() {
+        true => b"SHARDNUMSUB".as_slice(),
         false => b"NUMSUB",
-    };
-    count(ctx, question, channel).is_none_or(|subscribers| subscribers > 0)
+    });
+    let words: Vec<Str<'_>> = [&[question.as_str()], channels].concat();
+    let reply = Reply::of(ctx, c"PUBSUB", c"v", &words);
+    let number = |at: usize| reply.as_ref()?.whole().element(2 * at + 1)?.number();
+    let subscribers = (0..channels.len()).map(number);
+    subscribers
+        .map(|number| number.is_none_or(|number| number > 0))
+        .collect()
 }
 
 /// The number of subscribers; 0 as well if `PUBSUB` has another name (`needed` warns of that).

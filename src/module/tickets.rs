@@ -12,6 +12,7 @@ use crate::module::ffi::strings::{OwnedStr, Str};
 use crate::module::state::settings;
 use crate::module::state::shell;
 use crate::module::subscribers;
+use crate::module::users;
 
 /// The most channels that are asked for before one decision; the rest of the queue comes at the end of the tick.
 const ASKED_AT_ONCE: usize = 100;
@@ -86,6 +87,29 @@ fn hearing_of(ctx: Ctx<'_>, asked: &Asked) -> Hearing {
     match subscribers::are_subscribed(ctx, channel.as_str()) {
         true => Hearing::Heard,
         false => Hearing::NoSubscriber,
+    }
+}
+
+/// Ends tickets whose channel has had no subscriber for the grace time, or whose user has been deleted, some in every
+/// call.
+pub fn sweep(ctx: Ctx<'_>, now: Now) {
+    const CHANNELS_AT_ONCE: usize = 500;
+    let channels = shell::with(|shell| shell.locks.channels_to_ask(CHANNELS_AT_ONCE, now));
+    if !channels.is_empty() {
+        let names: Vec<_> = channels
+            .iter()
+            .map(|channel| OwnedStr::new(channel.name()))
+            .collect();
+        let names: Vec<_> = names.iter().map(OwnedStr::as_str).collect();
+        let subscribed = subscribers::are_all_subscribed(ctx, &names);
+        for (channel, is_subscribed) in channels.iter().zip(subscribed) {
+            shell::with(|shell| shell.locks.learn_channel(channel, is_subscribed, now));
+        }
+    }
+    users::look_for_deleted();
+    if shell::with(|shell| shell.locks.has_gone()) {
+        let ((), fx) = decide(now, |locks, cx| locks.end_gone(cx));
+        answers::note_all(ctx, &fx);
     }
 }
 

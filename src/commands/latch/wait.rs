@@ -16,6 +16,7 @@ use crate::module::keyspace::count_key::CountKey;
 use crate::module::reply::{self, Got};
 use crate::module::state::parked::Shape;
 use crate::module::tickets;
+use crate::module::users;
 
 /// Waits until a latch is open. Replies 1, or 0 when it is still closed.
 #[derive(Debug, PartialEq, Eq)]
@@ -56,10 +57,12 @@ impl Wait<Str<'_>> {
             tickets::check(ctx, self.key, notify.channel)?;
         }
         let is_ticket = self.notify.is_some();
+        let wait_asked = possible_wait(ctx, self.wait, is_ticket);
         let request = LatchWait {
-            wait: possible_wait(ctx, self.wait, is_ticket),
+            wait: wait_asked,
             notify: self.notify.as_ref().map(NotifyWords::request),
             client: ctx.client_id(),
+            user: users::of_caller(ctx, wait_asked),
         };
         let key = CountKey::open_read(ctx, self.key);
         let (now, id, state) = (ctx.now(), key.id(), key.read());

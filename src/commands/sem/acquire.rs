@@ -18,6 +18,7 @@ use crate::module::keyspace::sem_key::SemKey;
 use crate::module::reply::{self, Got};
 use crate::module::state::parked::Shape;
 use crate::module::tickets;
+use crate::module::users;
 
 /// Takes a permit, or waits for one. Replies the token, or nil.
 #[derive(Debug, PartialEq, Eq)]
@@ -84,15 +85,17 @@ impl Acquire<Str<'_>> {
         if let Some(notify) = &self.notify {
             tickets::check(ctx, self.key, notify.channel)?;
         }
+        let wait_asked = possible_wait(ctx, self.wait, self.notify.is_some());
         let request = SemAcquire {
             id: self.id.bytes(),
             lease: self.lease,
             names_lease: self.names_lease,
             session: self.session,
             limit: self.limit,
-            wait: possible_wait(ctx, self.wait, self.notify.is_some()),
+            wait: wait_asked,
             notify: self.notify.as_ref().map(NotifyWords::request),
             client: ctx.client_id(),
+            user: users::of_caller(ctx, wait_asked),
         };
         let (key, view, now) = open_permit(ctx, self.key, self.id, SemKey::minting_view)?;
         let ((answer, change), fx) =

@@ -166,9 +166,9 @@ impl Locks {
             return Ok(Answer::Refused);
         }
         let deadline_ms = req.wait.deadline(cx.now);
-        let (places, at) = (self.places(), (view.key, req.owner));
-        let is_ticket = req.notify.is_some();
-        if self.limits.exclude(places, &self.waiters, at, is_ticket) {
+        let (used, at) = (self.used_by(req.user), (view.key, req.owner));
+        let limits = self.limits;
+        if limits.exclude_at(used, &self.waiters, at, req.notify) {
             self.waiters.stats.busy += 1;
             return Err(LockError::Busy);
         }
@@ -184,6 +184,7 @@ impl Locks {
             self.verify_later(id);
         }
         let waiter = Waiter {
+            user: req.user,
             mode: req.mode,
             lease: req.lease,
             session: req.session,

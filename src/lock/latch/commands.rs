@@ -63,9 +63,10 @@ impl Latches {
             self.waiters.stats.refusals += 1;
             return Ok(Waited::Closed);
         }
-        let (name, is_ticket) = (req.name(), req.notify.is_some());
-        let id = cx.admit(&mut self.waiters, key, &name, is_ticket)?;
+        let name = req.name();
+        let id = cx.admit(&mut self.waiters, key, &name, req.notify)?;
         let waiter = Waiter {
+            user: req.user,
             ticket: req.notify.map(|notify| cx.channels.ticket(notify)),
             ..Waiter::new(id, req.client, req.wait.deadline(cx.now), cx.now)
         };

@@ -54,7 +54,9 @@ impl Locks {
         req: &LatchWait<'_>,
         cx: &mut Cx<'_>,
     ) -> Result<Waited, LockError> {
+        let used = self.used_by(req.user);
         let (latches, mut kind_cx) = self.latch_decision(key, cx);
+        kind_cx.used = used;
         latches.wait(key, state, req, &mut kind_cx)
     }
 

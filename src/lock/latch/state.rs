@@ -1,6 +1,6 @@
 //! The state of a latch, and the changes of its key.
 
-use crate::lock::request::Wait;
+use crate::lock::request::{UserId, Wait};
 use crate::lock::resource::{Kind, Resource};
 use crate::lock::stats::counters;
 use crate::lock::wait::request::WaiterId;
@@ -56,6 +56,8 @@ pub struct LatchWait<'a> {
     pub notify: Option<Notify<'a>>,
     /// The server's id of the connection.
     pub client: u64,
+    /// The user, of a request that may wait.
+    pub user: UserId,
 }
 
 impl LatchWait<'_> {

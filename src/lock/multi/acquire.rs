@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use crate::lock::compatibility::{compatibility, Compatibility};
 use crate::lock::effect::{Cx, Effect, Effects, Event};
 use crate::lock::grant::fresh::Grantee;
+use crate::lock::limits::Usage;
 use crate::lock::locks::Locks;
 use crate::lock::read_write::upgrades;
 use crate::lock::request::{Acquire, Answer, Wait};
@@ -231,8 +232,7 @@ impl Locks {
     ) -> Result<ManyAnswer, LockError> {
         let keys: Vec<KeyRef<'_>> = views.iter().map(|view| view.key).collect();
         let former = self.waiters.former(&keys, req.owner);
-        let asking = (req.owner, req.notify.is_some());
-        if self.is_full_for_many(&keys, asking, &former) {
+        if self.is_full_for_many(&keys, req, &former) {
             self.waiters.stats.busy += 1;
             return Err(LockError::Busy);
         }
@@ -242,6 +242,7 @@ impl Locks {
             self.verify_later(id);
         }
         let waiter = Waiter {
+            user: req.user,
             mode: req.mode,
             lease: req.lease,
             session: req.session,
@@ -270,26 +271,23 @@ impl Locks {
 
     /// Whether a limit on waiters excludes this request, which takes a place at each key and gives up those of the
     /// requests of its kind that it replaces.
-    fn is_full_for_many(
-        &self,
-        keys: &[KeyRef<'_>],
-        (owner, is_ticket): (&[u8], bool),
-        former: &Former,
-    ) -> bool {
-        let (limits, places) = (self.limits, self.places());
-        let alike = |older: &&WaiterId| self.waiters.is_ticket(**older) == is_ticket;
-        let freed = former.requests.iter().filter(alike);
-        let freed = freed.map(|older| self.waiters.places_of(*older).len());
-        let more = keys.len().saturating_sub(freed.sum());
-        if is_ticket {
-            return more > 0 && places.tickets + more > limits.max_tickets;
-        }
+    fn is_full_for_many(&self, keys: &[KeyRef<'_>], req: &Acquire<'_>, former: &Former) -> bool {
+        let is_ticket = req.notify.is_some();
+        let names = req.owner.len() + req.notify.map_or(0, |notify| notify.len());
+        let needs = keys.iter().map(|key| key.name.len() + names);
+        let needs = needs.map(|names| Usage::place(is_ticket, names));
+        let needs = needs.fold(Usage::default(), Usage::plus);
+        let freed = former
+            .requests
+            .iter()
+            .map(|older| self.waiters.usage_of(*older));
+        let needs = needs.minus(freed.fold(Usage::default(), Usage::plus));
         let full_at = |key: &KeyRef<'_>| {
-            self.waiters.parked_on(*key) >= limits.max_waiters_per_key
-                && self.waiters.kind_of(*key, owner) != Some(false)
+            self.waiters.parked_on(*key) >= self.limits.max_waiters_per_key
+                && self.waiters.kind_of(*key, req.owner) != Some(false)
         };
-        let full = more > 0 && places.parked + more > limits.max_waiters;
-        full || keys.iter().any(full_at)
+        self.limits.exclude(self.used_by(req.user), needs)
+            || (!is_ticket && keys.iter().any(full_at))
     }
 
     fn check_deadlock_many(

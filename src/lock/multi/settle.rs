@@ -181,5 +181,6 @@ fn as_acquire<'a>(owner: &'a [u8], waiter: &Waiter, again: ReentryTerms) -> Acqu
         wait: Wait::ForEver,
         notify: None,
         client: waiter.client,
+        user: waiter.user,
     }
 }

@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU32;
 
-use crate::lock::request::{Answer, SetIf, Wait};
+use crate::lock::request::{Answer, SetIf, UserId, Wait};
 use crate::lock::resource::KindCx;
 use crate::lock::semaphore::grant::Terms;
 use crate::lock::semaphore::semaphores::Semaphores;
@@ -34,6 +34,8 @@ pub struct SemAcquire<'a> {
     pub notify: Option<Notify<'a>>,
     /// The server's id of the connection.
     pub client: u64,
+    /// The user, of a request that may wait.
+    pub user: UserId,
 }
 
 impl Semaphores {
@@ -247,9 +249,9 @@ impl Semaphores {
         req: &SemAcquire<'_>,
         cx: &mut KindCx<'_>,
     ) -> Result<WaiterId, LockError> {
-        let is_ticket = req.notify.is_some();
-        let id = cx.admit(&mut self.waiters, key, req.id, is_ticket)?;
+        let id = cx.admit(&mut self.waiters, key, req.id, req.notify)?;
         let waiter = Waiter {
+            user: req.user,
             lease: req.lease,
             session: req.session,
             limit: req.limit,

@@ -35,7 +35,9 @@ impl Locks {
         req: &SemAcquire<'_>,
         cx: &mut Cx<'_>,
     ) -> (Result<Answer, LockError>, PermitChange) {
+        let used = self.used_by(req.user);
         let (sems, mut kind_cx) = self.semaphore_decision(view.key, cx);
+        kind_cx.used = used;
         let acquired = sems.acquire(view, req, &mut kind_cx);
         self.note_change(view.key, &acquired.1);
         acquired

@@ -261,6 +261,8 @@ fn limits() -> impl Strategy<Value = Limits> {
             max_waiters,
             max_waiters_per_key,
             max_tickets,
+            max_wait_bytes: 10_000_000,
+            user_share: 100,
             max_tracked,
         },
     )

@@ -28,7 +28,7 @@ use self::tickets::{ChannelAndTag, Standing};
 use crate::lock::{
     Bound, BoundKind, BoundRef, CountChange, Cx, Domain, Effects, Event, Grace, KeyId, KeyRef,
     KeyState, KeyWrite, Lease, Limits, Locks, Mode, Now, Outcome, PermitChange, Planned, ReadDepth,
-    Resource, Token, Wait, WaiterId, WindowRule,
+    Resource, Token, UserId, Wait, WaiterId, WindowRule,
 };
 
 /// The wall clock of a new server, Unix milliseconds.
@@ -117,6 +117,8 @@ pub struct Sim {
     pub tickets: BTreeMap<ChannelAndTag, Standing>,
     /// The `NOTIFY` of the next request.
     pub notify: Option<ChannelAndTag>,
+    /// The user of the next requests.
+    pub user: UserId,
     /// Requests that are still parked.
     pub parked: BTreeMap<WaiterId, Request>,
     /// Requests whose grant is in flight.
@@ -152,6 +154,8 @@ impl Default for Settings {
                 max_waiters: 100,
                 max_waiters_per_key: 100,
                 max_tickets: 100,
+                max_wait_bytes: 10_000_000,
+                user_share: 100,
                 max_tracked: 100,
             },
             grace: Grace {
@@ -204,6 +208,7 @@ impl Sim {
             subscribed: BTreeSet::new(),
             tickets: BTreeMap::new(),
             notify: None,
+            user: UserId::UNKNOWN,
             parked: BTreeMap::new(),
             granted: BTreeMap::new(),
             highest: BTreeMap::new(),

@@ -28,7 +28,8 @@
 //! delay 5s | limit 1s   drain   demote   session lease 10s
 //! subscribe k | unsubscribe k      the channel of k has a subscriber, or none
 //! window after=2 [window=50ms]
-//! limits [waiters=N] [per-key=N] [tracked=N] [grace=1s] [places=N]     a new server
+//! limits [waiters=N] [per-key=N] [tickets=N] [bytes=N] [share=N] [tracked=N] [grace=1s] [places=N]     a new server
+//! ... [user=N]     the number of the user, for a request that waits
 //! keys   sessions (the bound holds and their connections)   stats name ...   quiet
 //! times name ...                 histograms: the number of times in each bucket, by its bound
 //! names N                        counts for N names       top waits | hand-offs [count=N]
@@ -48,7 +49,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use crate::lock::tests::sim::{Settings, Sim, Terms, DEFAULT_LEASE_MS, START_MS};
-use crate::lock::{Lease, LockError, Mode, SetIf, Token, Wait};
+use crate::lock::{Lease, LockError, Mode, SetIf, Token, UserId, Wait};
 
 macro_rules! transcripts {
     ($($name:ident: $file:literal,)*) => {$(
@@ -228,6 +229,7 @@ impl Session {
             let (channel, tag) = named.split_once('/').unwrap();
             (channel.into(), tag.into())
         });
+        self.sim.user = UserId(words.number("user").map_or(0, |user| user as u32));
         self.lock_command(words)
             .or_else(|| self.semaphore_command(words))
             .or_else(|| self.shown(words))

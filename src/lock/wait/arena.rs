@@ -114,6 +114,15 @@ impl<T> Arena<T> {
         })
     }
 
+    /// The values of a chunk; `None` behind the last one.
+    pub fn chunk(&self, number: usize) -> Option<impl Iterator<Item = &T>> {
+        let entries = self.chunks.get(number)?.entries.iter();
+        Some(entries.filter_map(|entry| match entry {
+            Entry::Used(value) => Some(value),
+            Entry::Free(_) => None,
+        }))
+    }
+
     pub fn get(&self, slot: Slot) -> Option<&T> {
         let (chunk, at) = slot.split();
         match self.chunks.get(chunk)?.entries.get(at)? {

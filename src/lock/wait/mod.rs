@@ -5,7 +5,7 @@
 //! [`slot_table`] and [`deadlines`]), [`queue`] orders those of one key, [`multi_key`] takes places at several keys.
 //! [`ticket`] and [`hearing`] have what is special of waiters that block no client, [`next`] finds the next to
 //! grant and [`passed`] bounds how far it looks, [`outcome`] and [`ending`] end waits, [`due`] and [`unsettled`]
-//! say what comes next and when, [`index`] and [`holders`] record what [`deadlock`] searches, and [`verify`] searches
+//! say what comes next and when, [`sweep`] ends the tickets of tenants that are gone, [`index`] and [`holders`] record what [`deadlock`] searches, and [`verify`] searches
 //! again what was uncertain.
 
 pub(crate) mod arena;
@@ -25,6 +25,7 @@ pub(crate) mod places;
 pub(crate) mod queue;
 pub(crate) mod request;
 pub(crate) mod slot_table;
+pub(crate) mod sweep;
 pub(crate) mod ticket;
 pub(crate) mod unsettled;
 pub(crate) mod verify;

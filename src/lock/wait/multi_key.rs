@@ -5,7 +5,9 @@
 //! other. An owner that returns therefore continues at its kept places only if all of them still exist and were taken
 //! by one request; otherwise it takes a new place at every key.
 
+use crate::lock::limits::Usage;
 use crate::lock::table::give_back;
+use crate::lock::wait::place::Place;
 use crate::lock::wait::request::{MultiKeyRequest, PlaceId, ReentryTerms, Waiter, WaiterId};
 use crate::lock::wait::waiters::Waiters;
 use crate::lock::{KeyId, KeyRef, Now};
@@ -144,6 +146,13 @@ impl Waiters {
     pub(super) fn places_count(&self, request: WaiterId) -> usize {
         let many = self.many.get(&request);
         many.map_or(1, |many| many.places.len())
+    }
+
+    /// What a request uses at all its places.
+    pub(crate) fn usage_of(&self, request: WaiterId) -> Usage {
+        let places = self.places_of(request).into_iter();
+        let places = places.filter_map(|(_, place)| self.places.get(place));
+        places.map(Place::usage).fold(Usage::default(), Usage::plus)
     }
 
     /// The places of a request.

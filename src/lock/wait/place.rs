@@ -2,9 +2,10 @@
 //! the owner waits there. When the connection closes or the wait runs out, the place stays *empty* for a grace time, so
 //! that a client that asks again continues at the same place.
 
+use crate::lock::limits::Usage;
 use crate::lock::wait::arena::Slot;
 use crate::lock::wait::request::{Seq, Waiter};
-use crate::lock::{KeyId, Mode, Now};
+use crate::lock::{KeyId, Mode, Now, UserId};
 
 /// Neighbours in a list.
 #[derive(Debug, Default, Clone, Copy)]
@@ -43,6 +44,8 @@ pub(super) struct Kept {
     pub until_ms: u64,
     /// The arrival of its owner: the wait of an owner that returns has lasted since then.
     pub since_ms: u64,
+    /// The user of the last request.
+    pub user: UserId,
     /// Whether a grant has passed it.
     pub is_passed: bool,
     /// Set if `BLOCK` of its last request ran out: whether that is a time-out is known when the place goes.
@@ -62,6 +65,7 @@ impl Kept {
         Kept {
             until_ms: now.mono_ms.saturating_add(grace_ms),
             since_ms: waiter.since_ms,
+            user: waiter.user,
             is_passed: false,
             timed_out: None,
         }
@@ -108,6 +112,26 @@ impl Place {
         match &self.at {
             At::Live(_) => None,
             At::Empty(kept) => Some(kept),
+        }
+    }
+
+    /// The user of the request, or of the last one.
+    pub fn user(&self) -> UserId {
+        match &self.at {
+            At::Live(waiter) => waiter.user,
+            At::Empty(kept) => kept.user,
+        }
+    }
+
+    /// What it counts towards the limits.
+    pub fn usage(&self) -> Usage {
+        let names = self.key.as_ref().name.len() + self.owner.len();
+        match &self.at {
+            At::Live(waiter) => match &waiter.ticket {
+                Some(ticket) => Usage::place(true, names + ticket.names()),
+                None => Usage::place(false, names),
+            },
+            At::Empty(_) => Usage::kept(names),
         }
     }
 

@@ -4,15 +4,17 @@
 //! queue, the ring of the live places of an owner, and three tables (by key and owner, by owner, by request). Deadlines
 //! are a heap of slots.
 
-use std::hash::BuildHasher;
+use std::collections::hash_map::{Entry, HashMap};
+use std::hash::{BuildHasher, BuildHasherDefault};
 
+use crate::lock::limits::Usage;
 use crate::lock::name::{OwnerAtRef, Secret};
 use crate::lock::wait::arena::{Arena, Slot};
 use crate::lock::wait::deadlines::Deadlines;
 use crate::lock::wait::place::{At, Links, Place};
-use crate::lock::wait::request::{PlaceId, Seq, Waiter, WaiterId};
+use crate::lock::wait::request::{OwnNumber, PlaceId, Seq, Waiter, WaiterId};
 use crate::lock::wait::slot_table::SlotTable;
-use crate::lock::{KeyId, KeyRef};
+use crate::lock::{KeyId, KeyRef, UserId};
 
 /// The live places of an owner beside one of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,8 +35,8 @@ pub(crate) struct Places {
     deadlines: Deadlines,
     /// Requests that wait with a ticket.
     tickets: usize,
-    live: usize,
-    live_tickets: usize,
+    used: Usage,
+    used_by: HashMap<UserId, Usage, BuildHasherDefault<OwnNumber>>,
     secret: Secret,
     /// Places that were read.
     #[cfg(test)]
@@ -49,12 +51,22 @@ impl Places {
 
     /// Live places.
     pub fn live(&self) -> usize {
-        self.live
+        self.used.parked + self.used.tickets
     }
 
     /// Live places of tickets.
     pub fn live_tickets(&self) -> usize {
-        self.live_tickets
+        self.used.tickets
+    }
+
+    /// What all places use.
+    pub fn used(&self) -> Usage {
+        self.used
+    }
+
+    /// What the places of a user use.
+    pub fn used_by(&self, user: UserId) -> Usage {
+        self.used_by.get(&user).copied().unwrap_or_default()
     }
 
     /// Requests.
@@ -70,6 +82,11 @@ impl Places {
     /// The requests at all live places: one on several keys once for each.
     pub fn waiters(&self) -> impl Iterator<Item = &Waiter> {
         self.arena.iter().filter_map(Place::waiter)
+    }
+
+    /// The requests of a chunk of places; `None` behind the last chunk.
+    pub fn chunk(&self, number: usize) -> Option<impl Iterator<Item = &Waiter>> {
+        Some(self.arena.chunk(number)?.filter_map(Place::waiter))
     }
 
     /// Requests whose `BLOCK` ran out and whose place is kept: parked ones, or tickets. O(N) in the places.
@@ -203,22 +220,29 @@ impl Places {
         was.into_waiter()
     }
 
-    /// Counts the request at this place, if it has one.
+    /// Counts this place.
     fn joined(&mut self, slot: Slot) {
-        if let Some(waiter) = self.arena.get(slot).and_then(Place::waiter) {
-            self.live += 1;
-            self.live_tickets += usize::from(waiter.ticket.is_some());
+        if let Some(place) = self.arena.get(slot) {
+            self.used = self.used.plus(place.usage());
+            let of_user = self.used_by.entry(place.user()).or_default();
+            *of_user = of_user.plus(place.usage());
         }
     }
 
     fn leaves(&mut self, slot: Slot) {
-        let Some(waiter) = self.arena.get(slot).and_then(Place::waiter) else {
+        let Some(place) = self.arena.get(slot) else {
             return;
         };
-        let request = waiter.id;
-        self.live -= 1;
-        self.live_tickets -= usize::from(waiter.ticket.is_some());
-        self.forget(request);
+        self.used = self.used.minus(place.usage());
+        if let Entry::Occupied(mut of_user) = self.used_by.entry(place.user()) {
+            *of_user.get_mut() = of_user.get().minus(place.usage());
+            if *of_user.get() == Usage::default() {
+                of_user.remove();
+            }
+        }
+        if let Some(request) = place.waiter().map(|waiter| waiter.id) {
+            self.forget(request);
+        }
     }
 
     /// The request of this place, which has no other place or is the first of its places, is found by its number.

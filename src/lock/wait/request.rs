@@ -6,7 +6,7 @@ use std::num::{NonZeroU32, NonZeroU64};
 
 use crate::lock::wait::arena::Slot;
 use crate::lock::wait::ticket::Ticket;
-use crate::lock::{KeyId, Lease, LockError, Mode, Now};
+use crate::lock::{KeyId, Lease, LockError, Mode, Now, UserId};
 
 /// The number of a parked request, shared with the shell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -38,6 +38,10 @@ impl Hasher for OwnNumber {
         for byte in bytes {
             self.write_u64((self.0 << 8) ^ u64::from(*byte));
         }
+    }
+
+    fn write_u32(&mut self, number: u32) {
+        self.write_u64(number.into());
     }
 
     fn write_u64(&mut self, number: u64) {
@@ -75,12 +79,14 @@ pub struct Waiter {
     pub lease: Lease,
     /// Whether the hold is to be bound to the connection; the lease is then that of the session.
     pub session: bool,
-    /// See [`Waiter::deadline_ms`]. (An `Option<u64>` would take twice the memory.)
-    pub(crate) deadline: Option<NonZeroU64>,
+    /// See [`Waiter::deadline_ms`].
+    pub(crate) deadline: Deadline,
     /// The moment of parking in milliseconds of the monotonic clock.
     pub since_ms: u64,
     /// The server's id of the connection.
     pub client: u64,
+    /// The user.
+    pub user: UserId,
     /// Semaphores only: the number of permits with which the semaphore is created if it does not exist.
     pub limit: Option<NonZeroU32>,
     /// Where the outcome is published; `None`: the client is parked, and the outcome is its reply.
@@ -95,9 +101,10 @@ impl Waiter {
             mode: Mode::Exclusive,
             lease: Lease::SHORTEST,
             session: false,
-            deadline: deadline_ms.and_then(|end| NonZeroU64::new(end.max(1))),
+            deadline: Deadline::new(deadline_ms),
             since_ms: now.mono_ms,
             client,
+            user: UserId::UNKNOWN,
             limit: None,
             ticket: None,
         }
@@ -110,7 +117,28 @@ impl Waiter {
 
     /// The end of the wait in milliseconds of the monotonic clock; `None`: no end.
     pub fn deadline_ms(&self) -> Option<u64> {
-        self.deadline.map(NonZeroU64::get)
+        self.deadline.get()
+    }
+}
+
+/// The end of a wait in milliseconds of the monotonic clock, or none, in six bytes: a place has no room for more.
+/// (Their greatest number is 8,900 years.)
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Deadline([u8; 6]);
+
+impl Deadline {
+    const NONE: u64 = (1 << 48) - 1;
+
+    fn new(end_ms: Option<u64>) -> Deadline {
+        let end_ms = end_ms.map_or(Deadline::NONE, |end| end.min(Deadline::NONE - 1));
+        let [a, b, c, d, e, f, ..] = end_ms.to_le_bytes();
+        Deadline([a, b, c, d, e, f])
+    }
+
+    fn get(self) -> Option<u64> {
+        let [a, b, c, d, e, f] = self.0;
+        let end_ms = u64::from_le_bytes([a, b, c, d, e, f, 0, 0]);
+        (end_ms != Deadline::NONE).then_some(end_ms)
     }
 }
 

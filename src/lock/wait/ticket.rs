@@ -4,8 +4,10 @@
 //! is a message on the channel.
 
 use std::cell::Cell;
-use std::collections::HashMap;
+use std::hash::RandomState;
 use std::rc::Rc;
+
+use indexmap::IndexMap;
 
 /// Where the outcome of a ticket is published: the words of `NOTIFY`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,6 +18,13 @@ pub struct Notify<'a> {
     pub tag: &'a [u8],
 }
 
+impl Notify<'_> {
+    /// The bytes of both.
+    pub(crate) fn len(&self) -> usize {
+        self.channel.len() + self.tag.len()
+    }
+}
+
 /// A channel of tickets.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Channel {
@@ -23,6 +32,10 @@ pub struct Channel {
     /// When it was last found without a subscriber, in milliseconds of the monotonic clock: it is not asked for again
     /// in the same tick.
     pub(super) unheard_ms: Cell<Option<u64>>,
+    /// Since when it has had no subscriber, as far as was asked, in milliseconds of the monotonic clock.
+    silent_ms: Cell<Option<u64>>,
+    /// It has had none for the grace time: its tickets end, and a newer ticket gets another channel of this name.
+    pub(super) is_over: Cell<bool>,
 }
 
 /// How the outcome of a ticket is told.
@@ -49,18 +62,29 @@ impl Ticket {
     pub fn tag(&self) -> &[u8] {
         &self.tag
     }
+
+    /// The bytes of both.
+    pub(super) fn names(&self) -> usize {
+        self.channel().len() + self.tag.len()
+    }
 }
 
 /// The channels of all tickets of one server: each name is stored once.
 #[derive(Debug, Default)]
 pub(crate) struct Channels {
-    by_name: HashMap<Rc<[u8]>, Rc<Channel>>,
+    by_name: IndexMap<Rc<[u8]>, Rc<Channel>, RandomState>,
     /// The number of channels at which unused ones are dropped.
     sweep_at: usize,
+    /// The channels that are still to be asked for in this round, and when it began.
+    left: usize,
+    round_ms: u64,
 }
 
 impl Channels {
     const SWEPT: usize = 64;
+
+    /// A round through all channels begins this long after the one before, at the earliest.
+    const ROUND_MS: u64 = 500;
 
     /// A ticket. Its channel has a subscriber: the caller has asked.
     pub fn ticket(&mut self, notify: Notify<'_>) -> Ticket {
@@ -74,14 +98,49 @@ impl Channels {
                 let channel = Rc::new(Channel {
                     name: name.clone(),
                     unheard_ms: Cell::new(None),
+                    silent_ms: Cell::new(None),
+                    is_over: Cell::new(false),
                 });
                 self.by_name.insert(name, channel.clone());
                 channel
             }
         };
         channel.unheard_ms.set(None);
+        channel.silent_ms.set(None);
         let tag = notify.tag.into();
         Ticket { channel, tag }
+    }
+
+    /// The next channels of this round, some at a time.
+    pub fn next_to_ask(&mut self, most: usize, now_ms: u64) -> Vec<Rc<Channel>> {
+        if self.left == 0 && now_ms >= self.round_ms + Channels::ROUND_MS {
+            (self.left, self.round_ms) = (self.by_name.len(), now_ms);
+        }
+        // Downwards: a channel that is removed is replaced by the last one.
+        let end = self.left.min(self.by_name.len());
+        self.left = end.saturating_sub(most);
+        let channels = self.by_name.get_range(self.left..end);
+        channels
+            .into_iter()
+            .flat_map(|channels| channels.values().cloned())
+            .collect()
+    }
+
+    /// Whether this channel has had no subscriber for the grace time: then it is not found by its name any more.
+    pub fn is_over(
+        &mut self,
+        channel: &Channel,
+        is_subscribed: bool,
+        (now_ms, grace_ms): (u64, u64),
+    ) -> bool {
+        let silent_ms = channel.silent_ms.get().unwrap_or(now_ms);
+        channel.silent_ms.set((!is_subscribed).then_some(silent_ms));
+        let is_over = !is_subscribed && now_ms >= silent_ms + grace_ms;
+        if is_over {
+            channel.is_over.set(true);
+            self.by_name.swap_remove(channel.name());
+        }
+        is_over
     }
 
     /// Drops the channels without tickets.

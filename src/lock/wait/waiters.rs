@@ -19,7 +19,7 @@ use crate::lock::wait::queue::QueueView;
 use crate::lock::wait::request::PlaceId;
 use crate::lock::wait::request::{Ending, MultiKeyRequest, Seq, Waiter, WaiterId, WaiterMap};
 use crate::lock::window::state::Windows;
-use crate::lock::{KeyId, KeyRef, Mode, Now};
+use crate::lock::{KeyId, KeyRef, Mode, Now, UserId};
 
 /// How long, and how many, places are kept for disconnected or timed-out owners.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -92,13 +92,6 @@ impl Waiters {
     /// The last place taken at the end of a queue.
     pub(super) fn last_place(&self) -> Seq {
         Seq::MIN.saturating_add(MIDDLE + self.last_seq)
-    }
-
-    /// Whether this request is a ticket that waits.
-    pub(crate) fn is_ticket(&self, waiter: WaiterId) -> bool {
-        let place = self.places.of_request(waiter);
-        let waiter = place.and_then(|place| self.places.waiter(place));
-        waiter.is_some_and(|waiter| waiter.ticket.is_some())
     }
 
     /// Waiters on one key.
@@ -401,6 +394,7 @@ impl Waiters {
         let kept = Kept {
             until_ms: now.mono_ms.saturating_add(self.grace.ms),
             since_ms,
+            user: UserId::UNKNOWN,
             is_passed: false,
             timed_out: None,
         };

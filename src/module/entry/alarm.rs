@@ -21,6 +21,7 @@ use crate::module::settle::{self, HORIZONS_PER_TICK};
 use crate::module::state::alarm::RETRY_MS;
 use crate::module::state::settings;
 use crate::module::state::shell::{self, Shell};
+use crate::module::tickets;
 
 /// The longest period of the timer: the server computes its timers with the wall clock, which may be set.
 const LONGEST_MS: u64 = 60_000;
@@ -127,6 +128,7 @@ pub fn stop(ctx: Ctx<'_>) {
 pub fn check(ctx: Ctx<'_>) {
     let now = ctx.now();
     shell::with(|shell| shell.locks.forget_closing());
+    tickets::sweep(ctx, now);
     if shell::with(|shell| shell.next_due(now) == Some(0)) {
         stop(ctx);
     }

@@ -5,3 +5,4 @@ pub mod constants;
 pub mod parked;
 pub mod settings;
 pub mod shell;
+pub mod users;

@@ -47,6 +47,8 @@ static MAX_WAIT: Number = Number::new(c"max-wait", CENTURY_MS, 0, CENTURY_MS);
 static MAX_WAITERS: Number = Number::new(c"max-waiters", 10_000, 0, 1_000_000);
 static MAX_WAITERS_PER_KEY: Number = Number::new(c"max-waiters-per-key", 10_000, 0, 1_000_000);
 static MAX_TICKETS: Number = Number::new(c"max-tickets", 100_000, 0, 10_000_000);
+static MAX_WAIT_BYTES: Number = Number::new(c"max-wait-bytes", 64 << 20, 0, 1 << 40);
+static USER_SHARE: Number = Number::new(c"user-share", 50, 1, 100);
 static QUEUE_GRACE: Number = Number::new(c"queue-grace", 1_000, 0, 60_000);
 static MAX_OWNER_LEN: Number = Number::new(c"max-owner-len", 256, 1, 65_536);
 static MAX_TRACKED: Number = Number::new(c"max-tracked", 10_000, 0, 10_000_000);
@@ -90,6 +92,8 @@ pub fn register(ctx: Ctx<'_>) -> Option<()> {
         &MAX_WAITERS,
         &MAX_WAITERS_PER_KEY,
         &MAX_TICKETS,
+        &MAX_WAIT_BYTES,
+        &USER_SHARE,
         &QUEUE_GRACE,
         &MAX_OWNER_LEN,
         &MAX_TRACKED,
@@ -240,6 +244,8 @@ pub fn limits() -> Limits {
         max_waiters: if drain() { 0 } else { MAX_WAITERS.get_usize() },
         max_waiters_per_key: MAX_WAITERS_PER_KEY.get_usize(),
         max_tickets: if drain() { 0 } else { MAX_TICKETS.get_usize() },
+        max_wait_bytes: MAX_WAIT_BYTES.get_usize(),
+        user_share: USER_SHARE.get_usize(),
         max_tracked: MAX_TRACKED.get_usize(),
     }
 }

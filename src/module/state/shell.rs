@@ -21,6 +21,7 @@ use crate::module::state::alarm::Alarm;
 use crate::module::state::constants;
 use crate::module::state::parked::Parked;
 use crate::module::state::settings;
+use crate::module::state::users::Users;
 
 /// The functions of the layers above that the shell calls: its only way to call them.
 pub struct Hooks {
@@ -40,6 +41,8 @@ pub struct Shell {
     pub parked: WaiterMap<Parked>,
     /// Parked requests with an answer, in the order of the answers.
     pub answered: Vec<WaiterId>,
+    /// The users of requests that wait.
+    pub users: Users,
     /// The one timer.
     pub alarm: Alarm,
     /// Whether key events of every type are subscribed to: from the first park on.
@@ -120,6 +123,7 @@ pub fn start(ctx: Ctx<'_>, hooks: &'static Hooks) {
         locks,
         parked: WaiterMap::default(),
         answered: Vec::new(),
+        users: Users::default(),
         alarm: Alarm::default(),
         watching: false,
         watching_clients: false,

@@ -348,6 +348,8 @@ fn two_locks_with_limits() {
         max_waiters,
         max_waiters_per_key,
         max_tickets: 1,
+        max_wait_bytes: 10_000_000,
+        user_share: 100,
         max_tracked: 1,
     };
     for (name, limits) in [

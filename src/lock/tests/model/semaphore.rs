@@ -275,6 +275,8 @@ impl model::Case for Case {
             max_waiters: MAX_WAITERS,
             max_tickets: MAX_TICKETS,
             max_waiters_per_key: MAX_WAITERS,
+            max_wait_bytes: 10_000_000,
+            user_share: 100,
             max_tracked: 100,
         };
         Case {

@@ -32,6 +32,7 @@ impl Sim {
             wait,
             notify: notify_of(&named),
             client: self.client(conn),
+            user: self.user,
         };
         let waited = self.latch_command(key, |locks, state, cx| {
             let waited = locks.latch_wait(key_ref(key), state, &req, cx)?;

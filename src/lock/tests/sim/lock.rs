@@ -33,6 +33,7 @@ impl Sim {
             wait,
             notify: notify_of(&named),
             client: self.client(conn),
+            user: self.user,
         };
         let depth = self.locks.depth_to_acquire(key_ref(key), mode);
         let upgrader = self.locks.upgrader(key_ref(key), mode);

@@ -30,6 +30,7 @@ impl Sim {
             wait,
             notify: notify_of(&named),
             client: conn,
+            user: self.user,
         };
         let states: Vec<_> = keys.iter().map(|key| self.state(key)).collect();
         let planned = Planned::of_many(&states, &req, self.now);

@@ -57,6 +57,7 @@ impl Sim {
             wait,
             notify: notify_of(&named),
             client: self.client(conn),
+            user: self.user,
         };
         let (before, held) = (self.keys.clone(), self.holds_permit(key, id));
         let (answer, change, fx) = self.ask_semaphore(key, Some(id), |locks, view, cx| {

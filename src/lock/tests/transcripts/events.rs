@@ -141,6 +141,8 @@ impl Session {
             .number("per-key")
             .unwrap_or(limits.max_waiters_per_key);
         limits.max_tickets = words.number("tickets").unwrap_or(limits.max_tickets);
+        limits.max_wait_bytes = words.number("bytes").unwrap_or(limits.max_wait_bytes);
+        limits.user_share = words.number("share").unwrap_or(limits.user_share);
         limits.max_tracked = words.number("tracked").unwrap_or(limits.max_tracked);
         let grace = &mut settings.grace;
         grace.ms = words.option("grace").map_or(grace.ms, millis);
