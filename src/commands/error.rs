@@ -46,6 +46,8 @@ pub enum CommandError {
     MayNotPublish,
     /// The channel of `NOTIFY` has no subscriber.
     NoSubscriber,
+    /// `LATCH.WAIT` would wait, and the server is out of memory: its own error for other commands that need some.
+    OutOfMemory,
     /// `SESSION` in a call without a connection.
     NoSession,
     /// Redis 7.0, `LOCK.BREAK`: the caller's user may not run the equivalent commands.
@@ -91,6 +93,7 @@ impl fmt::Display for CommandError {
             }
             E::MayNotPublish => "NOPERM NOTIFY needs permission to run PUBLISH on the channel",
             E::NoSubscriber => "NOSUBSCRIBER no client is subscribed to the channel",
+            E::OutOfMemory => "OOM command not allowed when used memory > 'maxmemory'.",
             E::NoSession => {
                 "ERR SESSION is not allowed from scripts, nor where there is no connection"
             }

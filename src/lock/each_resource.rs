@@ -17,6 +17,42 @@ impl Locks {
         ALL.into_iter().map(|resource| self.queues(resource))
     }
 
+    /// A step through the keys with waiters of every database, kind by kind, from this cursor (0: start). Returns the
+    /// next cursor (0: end) and the keys of the step.
+    pub fn keys_waited(&self, cursor: u64, count: usize) -> (u64, Vec<KeyRef<'_>>) {
+        // The number of the kind stands above the cursor of its table.
+        const KIND: u32 = 48;
+        let keys_of = |kind: usize| ALL.get(kind).map(|resource| self.queues(*resource));
+        let start_of = |kind: usize| keys_of(kind).map_or(0, |queues| queues.waited.len() as u64);
+        let before = |kind: usize| (0..kind).rev().find(|kind| start_of(*kind) > 0);
+        let at = match cursor {
+            0 => before(ALL.len()).map(|kind| (kind, 0)),
+            _ => Some(((cursor >> KIND) as usize, cursor & ((1 << KIND) - 1))),
+        };
+        let Some((kind, queues, at)) = at.and_then(|(kind, at)| Some((kind, keys_of(kind)?, at)))
+        else {
+            return (0, Vec::new());
+        };
+        let (left, keys) = queues.keys_below(at, count);
+        let next = match left {
+            0 => before(kind).map(|kind| (kind, start_of(kind))),
+            left => Some((kind, left)),
+        };
+        let next = next.map_or(0, |(kind, at)| ((kind as u64) << KIND) | at);
+        (next, keys.collect())
+    }
+
+    /// `LOCK.BREAK ... PURGE`: the waiters of this key for another kind than the lock are answered an error. Returns
+    /// whether there were any.
+    pub fn purge_others(&mut self, key: KeyRef<'_>, cx: &mut Cx<'_>) -> bool {
+        let mut purged = false;
+        for kind in self.kinds_mut() {
+            purged |= kind.waiters().live_on(key) > 0;
+            kind.waiters_mut().fail_all(key, &LockError::Broken, cx);
+        }
+        purged
+    }
+
     /// What the waits on this server use, which [`crate::lock::Limits`] limit, and this user's part of it.
     pub(crate) fn used_by(&self, user: UserId) -> Used {
         let add = |sum: Used, queues: &Waiters| Used {

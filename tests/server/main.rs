@@ -27,6 +27,7 @@ mod commands {
     mod refusals;
     mod replies;
     mod scan;
+    mod shares;
     mod top;
 }
 
@@ -135,7 +136,7 @@ mod tickets {
     mod kinds;
     mod outcomes;
     mod requests;
-    mod scene;
+    pub mod scene;
     mod server_events;
 }
 

@@ -5,12 +5,12 @@ use crate::commands::error::CommandError;
 use crate::commands::latch::is_no_semaphore;
 use crate::commands::parser::{check_wait, once, Found, NotifyWords, ParseSettings, Parser, Word};
 use crate::commands::skeleton::{possible_wait, wait};
-use crate::lock::{self, Count, LatchWait, Waited};
+use crate::lock::{self, Count, LatchWait, Locks, Waited};
 use crate::module::apply::decide;
 use crate::module::entry::alarm;
 use crate::module::entry::command::{access, Command, Spec};
 use crate::module::entry::parked;
-use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::ctx::{is_out_of_memory, Ctx};
 use crate::module::ffi::strings::Str;
 use crate::module::keyspace::count_key::CountKey;
 use crate::module::reply::{self, Got};
@@ -68,6 +68,11 @@ impl Wait<Str<'_>> {
         let (now, id, state) = (ctx.now(), key.id(), key.read());
         if state != Count::Absent {
             is_no_semaphore(ctx, self.key)?;
+        }
+        // The command only reads, so the server itself does not refuse it; a wait needs memory.
+        let is_closed = matches!(state, Count::Is(..)) && !Locks::is_latch_open(state, now);
+        if wait_asked != lock::Wait::No && is_closed && is_out_of_memory() {
+            return Err(CommandError::OutOfMemory);
         }
         let (waited, _) = decide(now, |locks, cx| locks.latch_wait(id, state, &request, cx));
         drop(key);

@@ -5,8 +5,11 @@ use crate::commands::error::CommandError;
 use crate::commands::lock::read_write;
 use crate::commands::parser::{once, Found, ParseSettings, Parser, Word};
 use crate::commands::skeleton::change_lock;
-use crate::lock::{self, Planned};
+use crate::lock::{self, LockError, Now, Planned};
 use crate::module::acl;
+use crate::module::answers;
+use crate::module::apply::decide;
+use crate::module::entry::alarm;
 use crate::module::entry::command::{access, Command, Spec};
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::strings::Str;
@@ -52,18 +55,32 @@ impl Break<Str<'_>> {
             token: self.token,
             purge: self.purge,
         };
+        let now = ctx.now();
+        let purged = self.purge && self.token.is_none() && purge_others(ctx, self.key, now);
         // To end a reader takes longer than to read it.
         let key = LockKey::open(ctx, self.key).one_of(2);
-        let now = ctx.now();
         let state = key.read();
         read_write::may_break(ctx, self.key, &state, now)?;
         let view = view_for(&key, state, &Planned::Break(request), now);
         let broken = change_lock(ctx, key, now, |locks, cx| {
             locks.break_lock(&view, request, cx)
-        })?;
+        });
+        let broken = match broken {
+            // The key of a semaphore or a latch.
+            Err(CommandError::Lock(LockError::WrongType)) if purged => false,
+            broken => broken?,
+        };
         ctx.reply_integer(broken.into());
         Ok(())
     }
+}
+
+/// Ends the waits for a semaphore or a latch of this name. Returns whether there were any.
+fn purge_others(ctx: Ctx<'_>, key: Str<'_>, now: Now) -> bool {
+    let (purged, fx) = decide(now, |locks, cx| locks.purge_others(ctx.key_ref(key), cx));
+    answers::note_all(ctx, &fx);
+    alarm::rearm(ctx);
+    purged
 }
 
 impl Command for Break {

@@ -121,7 +121,7 @@ impl Waiters {
         oldest.map_or(0, |since_ms| now.mono_ms.saturating_sub(since_ms))
     }
 
-    /// A step through the keys with parked requests, of every database, downwards from this cursor (0: start). Returns
+    /// A step through the keys with waiters, of every database, downwards from this cursor (0: start). Returns
     /// the next cursor (0: end) and the keys of the step.
     ///
     /// A key that leaves the table is replaced by the last one, and a new key becomes the last. So a key only moves

@@ -1,0 +1,298 @@
+//! What one user's waits may take from the others: places and bytes, and how long tickets stay.
+
+use crate::common::{wait_for, Conn, TestServer};
+use crate::tickets::scene::{message, subscribe};
+
+const OOM: &str = "OOM command not allowed when used memory > 'maxmemory'.";
+
+/// A server with the users eve and victim, a lock, a semaphore and a latch that have to be waited for, and a subscriber
+/// to `ch`.
+fn server(options: &[&str]) -> (TestServer, Conn) {
+    let server = TestServer::with(options);
+    let mut c = server.conn();
+    for user in ["eve", "victim"] {
+        let line = format!("ACL SETUSER {user} reset on nopass +@all ~* &*");
+        assert_eq!(c.line(&line).text(), "OK");
+    }
+    c.line("LOCK.ACQUIRE k holder PX 600000");
+    c.line("LATCH.SET l 1");
+    let subscriber = subscribe(&server, "ch");
+    (server, subscriber)
+}
+
+fn user(server: &TestServer, name: &str) -> Conn {
+    let mut conn = server.conn();
+    conn.line(&format!("AUTH {name} x"));
+    conn
+}
+
+/// Sends tickets of this form, `{}` being the number, until one is refused. Returns how many wait.
+fn fill(conn: &mut Conn, line: &str) -> usize {
+    (0..10_000)
+        .find(|number| {
+            let reply = conn.line(&line.replace("{}", &number.to_string()));
+            let busy = reply.is_error() && reply.error().starts_with("LOCKBUSY");
+            assert!(busy || reply.text() == "QUEUED");
+            busy
+        })
+        .expect("a limit")
+}
+
+#[test]
+fn a_user_leaves_as_many_tickets_to_others_as_it_takes() {
+    let (server, _subscriber) = server(&["--lock.max-tickets", "100"]);
+    let (mut eve, mut victim) = (user(&server, "eve"), user(&server, "victim"));
+    // A place at each key counts, of whatever kind.
+    let many =
+        "LOCK.MACQUIRE 9 k k{}a k{}b k{}c k{}d k{}e k{}f k{}g k{}h eve{} BLOCK 0 NOTIFY ch {}";
+    assert_eq!(fill(&mut eve, many), 5);
+    assert_eq!(
+        fill(&mut eve, "SEM.ACQUIRE none{} eve BLOCK 0 NOTIFY ch {}"),
+        5
+    );
+    assert_eq!(fill(&mut eve, "LATCH.WAIT l BLOCK 0 NOTIFY ch {}"), 0);
+    assert_eq!(server.stat("ticket_places"), 50);
+    assert_eq!(
+        fill(&mut victim, "LOCK.ACQUIRE k victim{} BLOCK 0 NOTIFY ch {}"),
+        25
+    );
+    // Another user always gets one.
+    server.conn().line("CONFIG SET lock.user-share 100");
+    fill(&mut eve, "LATCH.WAIT l BLOCK 0 NOTIFY ch {}");
+    assert_eq!(server.stat("ticket_places"), 100);
+}
+
+#[test]
+fn a_user_leaves_as_many_parked_requests_to_others_as_it_takes() {
+    let (server, _subscriber) = server(&["--lock.max-waiters", "8"]);
+    let mut parked = Vec::new();
+    let mut park = |name: &str, number: usize| {
+        let mut conn = user(&server, name);
+        conn.send_line(&format!(
+            "LOCK.MACQUIRE 2 k k{name}{number} {name}{number} BLOCK 0"
+        ));
+        parked.push(conn);
+    };
+    (0..2).for_each(|number| park("eve", number));
+    server.wait_for_waiters(2);
+    let refused = user(&server, "eve").line("LOCK.ACQUIRE k eve BLOCK 0");
+    assert!(refused.error().starts_with("LOCKBUSY"));
+    park("victim", 0);
+    server.wait_for_waiters(3);
+    assert_eq!(server.stat("places"), 6);
+}
+
+#[test]
+fn the_only_user_gets_all_places() {
+    let (server, _subscriber) = server(&["--lock.max-tickets", "40"]);
+    let (mut admin, mut eve) = (server.conn(), user(&server, "eve"));
+    admin.line("ACL DELUSER victim");
+    // A default user that is off is none.
+    admin.line("ACL SETUSER default off");
+    assert_eq!(
+        fill(&mut eve, "LOCK.ACQUIRE k eve{} BLOCK 0 NOTIFY ch {}"),
+        40
+    );
+    admin.line("ACL SETUSER default on");
+    admin.line("ACL DELUSER eve");
+    wait_for("the end of eve's tickets", || server.stat("tickets") == 0);
+    let by_default = "LOCK.ACQUIRE k default{} BLOCK 0 NOTIFY ch {}";
+    // How many users there are is asked once a second.
+    wait_for("all places", || {
+        fill(&mut admin, by_default) == 40 || server.stat("tickets") == 40
+    });
+}
+
+#[test]
+fn names_of_waits_are_bounded_in_bytes() {
+    const LIMIT: u64 = 2_000_000;
+    let limit = LIMIT.to_string();
+    let (server, _subscriber) = server(&[
+        "--lock.max-wait-bytes",
+        &limit,
+        "--lock.queue-grace",
+        "60000",
+    ]);
+    let (mut eve, mut victim) = (user(&server, "eve"), user(&server, "victim"));
+    let name = "n".repeat(100_000);
+    let line = format!("SEM.ACQUIRE {{}}{name} eve BLOCK 0 NOTIFY ch {{}}");
+    assert_eq!(fill(&mut eve, &line), 9);
+    assert!(server.stat("wait_bytes") > 900_000 && server.stat("wait_bytes") < LIMIT / 2);
+    assert_eq!(fill(&mut victim, &line.replace("eve", "victim")), 5);
+    assert_eq!(server.stat("max_wait_bytes"), LIMIT);
+    // Places that are kept have names, too.
+    for number in 0..100 {
+        let name = format!("{number}{}", "k".repeat(10_000));
+        victim.line(&format!("SEM.ACQUIRE {name} victim BLOCK 1"));
+    }
+    assert!(
+        server.stat("sem_places_kept") > 3,
+        "{}",
+        server.stat("sem_places_kept")
+    );
+    assert!(
+        server.stat("wait_bytes") < LIMIT,
+        "{}",
+        server.stat("wait_bytes")
+    );
+}
+
+#[test]
+fn tickets_of_every_kind_end_without_a_subscriber() {
+    let (server, subscriber) = server(&["--lock.queue-grace", "50"]);
+    let mut other = subscribe(&server, "other");
+    let mut eve = user(&server, "eve");
+    for line in [
+        "LOCK.ACQUIRE k eve BLOCK 0 NOTIFY ch 1",
+        "LOCK.ACQUIRE k stays BLOCK 0 NOTIFY other 1",
+        "LOCK.MACQUIRE 2 k k2 eve2 BLOCK 0 NOTIFY ch 2",
+        "SEM.ACQUIRE none eve BLOCK 0 NOTIFY ch 3",
+        "LATCH.WAIT l BLOCK 0 NOTIFY ch 4",
+    ] {
+        assert_eq!(eve.line(line).text(), "QUEUED", "{line}");
+    }
+    drop(subscriber);
+    drop(eve);
+    wait_for("the end of four tickets", || server.stat("tickets") == 1);
+    assert_eq!(server.stat("tickets_unheard"), 4);
+    assert_eq!(
+        (server.stat("keys_waited"), server.stat("ticket_places")),
+        (1, 1)
+    );
+    server.conn().line("LOCK.RELEASE k holder");
+    assert!(message(&mut other).starts_with("granted "));
+    // The name of a channel that has ended can be used again.
+    let mut again = subscribe(&server, "ch");
+    let mut conn = server.conn();
+    assert_eq!(
+        conn.line("LOCK.ACQUIRE k more BLOCK 0 NOTIFY ch 9").text(),
+        "QUEUED"
+    );
+    conn.line("LOCK.RELEASE k stays");
+    assert!(message(&mut again).starts_with("granted "));
+}
+
+#[test]
+fn many_tickets_end_in_bounded_steps() {
+    let (server, subscriber) = server(&["--lock.queue-grace", "0", "--lock.max-tickets", "200000"]);
+    let mut eve = user(&server, "eve");
+    let keys: Vec<String> = (0..1_000).map(|number| format!("j{number}")).collect();
+    for number in 0..20 {
+        let line = format!(
+            "LOCK.MACQUIRE 1001 k {} eve{number} BLOCK 0 NOTIFY ch t",
+            keys.join(" ")
+        );
+        assert_eq!(eve.line(&line).text(), "QUEUED");
+    }
+    assert_eq!(server.stat("ticket_places"), 20_020);
+    drop(subscriber);
+    let mut seen = Vec::new();
+    wait_for("the end of all tickets", || {
+        seen.push(server.stat("tickets"));
+        server.stat("tickets") == 0
+    });
+    assert_eq!(server.stat("wait_bytes"), 0);
+}
+
+#[test]
+fn tickets_of_a_deleted_user_fail() {
+    let (server, mut subscriber) = server(&[]);
+    let (mut admin, mut eve) = (server.conn(), user(&server, "eve"));
+    for line in [
+        "LOCK.ACQUIRE k eve BLOCK 0 NOTIFY ch lock",
+        "SEM.ACQUIRE none eve BLOCK 0 NOTIFY ch permit",
+        "LATCH.WAIT l BLOCK 0 NOTIFY ch latch",
+    ] {
+        assert_eq!(eve.line(line).text(), "QUEUED", "{line}");
+    }
+    let line = "LOCK.ACQUIRE k victim BLOCK 0 NOTIFY ch victim";
+    assert_eq!(user(&server, "victim").line(line).text(), "QUEUED");
+    admin.line("ACL DELUSER eve");
+    let mut failed: Vec<String> = (0..3).map(|_| message(&mut subscriber)).collect();
+    failed.sort();
+    assert_eq!(
+        failed,
+        ["latch", "lock", "permit"].map(|tag| format!("failed NOPERM {tag}"))
+    );
+    assert_eq!(
+        (server.stat("tickets"), server.stat("tickets_failed")),
+        (1, 3)
+    );
+    admin.line("LOCK.RELEASE k holder");
+    assert!(message(&mut subscriber).starts_with("granted "));
+}
+
+#[test]
+fn out_of_memory_nobody_waits_for_a_latch() {
+    let (server, _subscriber) = server(&[]);
+    let mut c = server.conn();
+    c.line("CONFIG SET maxmemory-policy noeviction");
+    c.line("CONFIG SET maxmemory 1");
+    for options in ["BLOCK 0", "BLOCK 0 NOTIFY ch t"] {
+        let reply = c.line(&format!("LATCH.WAIT l {options}"));
+        assert_eq!(reply.error(), OOM, "{options}");
+        assert_eq!(c.line(&format!("LATCH.WAIT open {options}")).int(), 1);
+    }
+    assert_eq!(c.line("LATCH.WAIT l").int(), 0);
+    c.line("CONFIG SET maxmemory 0");
+    assert_eq!(c.line("LATCH.WAIT l BLOCK 0 NOTIFY ch t").text(), "QUEUED");
+}
+
+#[test]
+fn waited_keys_of_every_kind_are_listed_and_purged() {
+    let (server, mut subscriber) = server(&[]);
+    let mut c = server.conn();
+    c.line("SEM.SET full 1");
+    c.line("SEM.ACQUIRE full holder PX 600000");
+    for (number, line) in [
+        "LOCK.ACQUIRE k w",
+        "SEM.ACQUIRE none w",
+        "SEM.ACQUIRE full w",
+        "LATCH.WAIT l",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let line = format!("{line} BLOCK 0 NOTIFY ch {number}");
+        assert_eq!(c.line(&line).text(), "QUEUED");
+    }
+    for count in ["1", "2", "1000"] {
+        let (mut found, mut cursor) = (Vec::new(), "0".to_string());
+        loop {
+            let step = c
+                .run(["LOCK.SCAN", &cursor, "COUNT", count, "WAITED"])
+                .list();
+            found.extend(step[1].list().iter().map(|key| key.text()));
+            cursor = step[0].text();
+            if cursor == "0" {
+                break;
+            }
+        }
+        found.sort();
+        assert_eq!(found, ["full", "k", "l", "none"], "COUNT {count}");
+    }
+    for (key, number, held) in [("none", 1, 0), ("full", 2, 0), ("l", 3, 0), ("k", 0, 1)] {
+        let with_token = c.line(&format!("LOCK.BREAK {key} TOKEN 1 PURGE"));
+        assert!(with_token.is_error() || with_token.int() == 0);
+        assert_eq!(
+            c.line(&format!("LOCK.BREAK {key} PURGE")).int(),
+            held,
+            "{key}"
+        );
+        assert_eq!(
+            message(&mut subscriber),
+            format!("failed LOCKBROKEN {number}")
+        );
+    }
+    assert_eq!(server.stat("tickets"), 0);
+    assert_eq!(
+        c.line("SEM.RELEASE full holder").int(),
+        1,
+        "the permit stays"
+    );
+    assert_eq!(c.line("LATCH.DOWN l").int(), 0);
+    assert!(c
+        .line("LOCK.BREAK full PURGE")
+        .error()
+        .starts_with("WRONGTYPE"));
+}
