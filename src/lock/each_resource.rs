@@ -3,12 +3,12 @@
 
 use crate::lock::effect::Cx;
 use crate::lock::histogram::Histogram;
-use crate::lock::limits::{Usage, Used};
 use crate::lock::locks::Locks;
 use crate::lock::resource::{Resource, ALL};
 use crate::lock::top_names::{TopList, TopNames, TopOrder};
 use crate::lock::wait::hearing::{Asked, Hearing};
 use crate::lock::wait::request::WaiterId;
+use crate::lock::wait::usage::{Usage, Used};
 use crate::lock::wait::waiters::{Grace, Waiters};
 use crate::lock::{KeyId, KeyRef, LockError, Now, UserId};
 

@@ -85,6 +85,7 @@ mod each_resource;
 mod effect;
 mod error;
 mod exclusive;
+mod gone;
 mod grant;
 mod histogram;
 mod latch;

@@ -6,11 +6,11 @@
 use std::ops::{Deref, DerefMut};
 
 use crate::lock::effect::Cx;
-use crate::lock::limits::Used;
 use crate::lock::session::bindings::Sessions;
 use crate::lock::startup_delay::StartupDelay;
 use crate::lock::token::Tokens;
 use crate::lock::wait::ticket::{Channels, Notify};
+use crate::lock::wait::usage::Used;
 use crate::lock::wait::waiters::{Grace, Waiters};
 use crate::lock::{KeyRef, Limits, LockError, WaiterId};
 

@@ -5,7 +5,6 @@ use std::borrow::Cow;
 use crate::lock::compatibility::{compatibility, Compatibility};
 use crate::lock::effect::{Cx, Effect, Effects, Event};
 use crate::lock::grant::fresh::Grantee;
-use crate::lock::limits::Usage;
 use crate::lock::locks::Locks;
 use crate::lock::read_write::upgrades;
 use crate::lock::request::{Acquire, Answer, Wait};
@@ -16,6 +15,7 @@ use crate::lock::wait::deadlock::{Caller, WantedKey};
 use crate::lock::wait::index::Holders;
 use crate::lock::wait::multi_key::Former;
 use crate::lock::wait::request::{ReentryTerms, Waiter, WaiterId};
+use crate::lock::wait::usage::Usage;
 use crate::lock::{KeyRef, KeyState, LockError, Now, Token};
 
 /// The most keys of one request.

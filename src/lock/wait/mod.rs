@@ -4,9 +4,9 @@
 //! [`waiters::Waiters`] owns the data. [`places`] stores every [`place`] once (in an [`arena`], found through
 //! [`slot_table`] and [`deadlines`]), [`queue`] orders those of one key, [`multi_key`] takes places at several keys.
 //! [`ticket`] and [`hearing`] have what is special of waiters that block no client, [`next`] finds the next to
-//! grant and [`passed`] bounds how far it looks, [`outcome`] and [`ending`] end waits, [`due`] and [`unsettled`]
-//! say what comes next and when, [`sweep`] ends the tickets of tenants that are gone, [`index`] and [`holders`] record what [`deadlock`] searches, and [`verify`] searches
-//! again what was uncertain.
+//! grant and [`passed`] bounds how far it looks, [`outcome`] and [`ending`] end waits, [`sweep`] those of tenants that
+//! are gone, [`due`] and [`unsettled`] say what comes next and when, [`usage`] counts what is limited, [`index`] and
+//! [`holders`] record what [`deadlock`] searches, and [`verify`] searches again what was uncertain.
 
 pub(crate) mod arena;
 pub(crate) mod deadlines;
@@ -28,5 +28,6 @@ pub(crate) mod slot_table;
 pub(crate) mod sweep;
 pub(crate) mod ticket;
 pub(crate) mod unsettled;
+pub(crate) mod usage;
 pub(crate) mod verify;
 pub(crate) mod waiters;

@@ -5,10 +5,10 @@
 //! other. An owner that returns therefore continues at its kept places only if all of them still exist and were taken
 //! by one request; otherwise it takes a new place at every key.
 
-use crate::lock::limits::Usage;
 use crate::lock::table::give_back;
 use crate::lock::wait::place::Place;
 use crate::lock::wait::request::{MultiKeyRequest, PlaceId, ReentryTerms, Waiter, WaiterId};
+use crate::lock::wait::usage::Usage;
 use crate::lock::wait::waiters::Waiters;
 use crate::lock::{KeyId, KeyRef, Now};
 

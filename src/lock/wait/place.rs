@@ -2,9 +2,9 @@
 //! the owner waits there. When the connection closes or the wait runs out, the place stays *empty* for a grace time, so
 //! that a client that asks again continues at the same place.
 
-use crate::lock::limits::Usage;
 use crate::lock::wait::arena::Slot;
 use crate::lock::wait::request::{Seq, Waiter};
+use crate::lock::wait::usage::Usage;
 use crate::lock::{KeyId, Mode, Now, UserId};
 
 /// Neighbours in a list.

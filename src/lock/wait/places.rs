@@ -7,13 +7,13 @@
 use std::collections::hash_map::{Entry, HashMap};
 use std::hash::{BuildHasher, BuildHasherDefault};
 
-use crate::lock::limits::Usage;
 use crate::lock::name::{OwnerAtRef, Secret};
 use crate::lock::wait::arena::{Arena, Slot};
 use crate::lock::wait::deadlines::Deadlines;
 use crate::lock::wait::place::{At, Links, Place};
 use crate::lock::wait::request::{OwnNumber, PlaceId, Seq, Waiter, WaiterId};
 use crate::lock::wait::slot_table::SlotTable;
+use crate::lock::wait::usage::Usage;
 use crate::lock::{KeyId, KeyRef, UserId};
 
 /// The live places of an owner beside one of them.

@@ -1,38 +1,34 @@
 //! The sweep: tickets end, wherever they are in a queue, when their channel has had no subscriber for the grace time,
 //! and when their user has been deleted. (Parked clients of a deleted user are disconnected by the server.)
 //!
-//! Channels are asked for in rounds. When a channel or a user is found to be gone, one pass goes through all places, and
-//! ends its tickets. Each step of either is bounded, so a gone tenant's tickets end some in every tick.
-
-use std::rc::Rc;
+//! Channels are asked for in rounds. When a channel or a user is found to be gone, one pass goes through all places,
+//! and ends its tickets. Each step of either is bounded, so a gone tenant's tickets end some in every tick.
 
 use crate::lock::effect::Cx;
-use crate::lock::locks::Locks;
-use crate::lock::resource::ALL;
 use crate::lock::wait::request::Waiter;
-use crate::lock::wait::ticket::Channel;
 use crate::lock::wait::waiters::Waiters;
-use crate::lock::{LockError, Now, UserId, WaiterId};
+use crate::lock::{LockError, UserId, WaiterId};
 
 /// Chunks of places that one step looks through.
-const CHUNKS: usize = 40;
+pub(crate) const CHUNKS: usize = 40;
 
 /// Places that one step ends, about: a request on several keys has one at each, and ends whole.
-const ENDED: usize = 500;
+pub(crate) const ENDED: usize = 500;
 
 /// The state between steps.
 #[derive(Debug, Default)]
 pub(crate) struct Sweep {
     /// Users that have been deleted, until a pass has ended their tickets.
-    deleted: Vec<UserId>,
+    pub deleted: Vec<UserId>,
     /// The kind of resource and the chunk at which the pass goes on; `None`: there is none.
-    at: Option<(usize, usize)>,
+    pub at: Option<(usize, usize)>,
     /// Another pass is to follow: something was found to be gone during this one.
-    again: bool,
+    pub again: bool,
 }
 
 impl Sweep {
-    fn begin(&mut self) {
+    /// A channel or a user was found to be gone.
+    pub fn begin(&mut self) {
         self.again = self.at.is_some();
         self.at = self.at.or(Some((0, 0)));
     }
@@ -44,71 +40,10 @@ enum Gone {
     User,
 }
 
-impl Locks {
-    /// The next channels of tickets of which the shell is to say whether they have a subscriber, `most` at most.
-    pub fn channels_to_ask(&mut self, most: usize, now: Now) -> Vec<Rc<Channel>> {
-        self.channels.next_to_ask(most, now.mono_ms)
-    }
-
-    /// The shell's answer.
-    pub fn learn_channel(&mut self, channel: &Channel, is_subscribed: bool, now: Now) {
-        let grace_ms = self.waiters.grace.ms;
-        if self
-            .channels
-            .is_over(channel, is_subscribed, (now.mono_ms, grace_ms))
-        {
-            self.sweep.begin();
-        }
-    }
-
-    /// The user has been deleted.
-    pub fn user_is_deleted(&mut self, user: UserId) {
-        if self.used_by(user).own.tickets > 0 {
-            self.sweep.deleted.push(user);
-            self.sweep.begin();
-        }
-    }
-
-    /// Whether tickets are to end.
-    pub fn has_gone(&self) -> bool {
-        self.sweep.at.is_some()
-    }
-
-    /// A step of the pass.
-    pub fn end_gone(&mut self, cx: &mut Cx<'_>) {
-        let mut sweep = std::mem::take(&mut self.sweep);
-        let mut left = ENDED;
-        for _ in 0..CHUNKS {
-            let Some((kind, chunk)) = sweep.at else { break };
-            let Some(resource) = ALL.get(kind) else {
-                sweep = match sweep.again {
-                    true => Sweep {
-                        at: Some((0, 0)),
-                        again: false,
-                        ..sweep
-                    },
-                    false => Sweep::default(),
-                };
-                continue;
-            };
-            let queues = self.queues_mut(*resource);
-            let is_there = queues.end_gone_of(chunk, &sweep.deleted, &mut left, cx);
-            if left == 0 {
-                break;
-            }
-            sweep.at = Some(match is_there {
-                true => (kind, chunk + 1),
-                false => (kind + 1, 0),
-            });
-        }
-        self.sweep = sweep;
-    }
-}
-
 impl Waiters {
     /// Ends the gone tickets of a chunk of places, as long as `left` places are left. Returns whether there is such a
     /// chunk.
-    fn end_gone_of(
+    pub(crate) fn end_gone_of(
         &mut self,
         chunk: usize,
         deleted: &[UserId],

@@ -57,12 +57,16 @@ pub fn reason_not_to_load(ctx: Ctx<'_>) -> Option<String> {
 }
 
 /// Commands that only read, and the features that need them.
-const OPTIONAL: [(&CStr, &str); 3] = [
+const OPTIONAL: [(&CStr, &str); 4] = [
     (c"SCAN", "LOCK.SCAN and LOCK.TOP are refused"),
     (
         c"CLIENT",
         "MODULE UNLOAD is refused, a grant to a client that the server has condemned ends with its lease, and on \
          Redis 7.0 and 7.2, in a cluster, with I/O threads or with TLS, a waiter can get two replies to one request",
+    ),
+    (
+        c"ACL",
+        "the only user of the server has a share of the places, as one of several has (lock.user-share)",
     ),
     (
         c"PUBSUB",

@@ -69,18 +69,27 @@ fn a_ticket_counts_for_the_oldest_wait() {
 fn the_limits_in_force_are_shown() {
     let server = TestServer::start();
     let mut conn = server.conn();
-    let limits = || ["max_waiters", "max_tickets", "max_tracked"].map(|name| server.stat(name));
-    assert_eq!(limits(), [10_000, 100_000, 10_000]);
+    let limits = || {
+        [
+            "max_waiters",
+            "max_tickets",
+            "max_wait_bytes",
+            "max_tracked",
+        ]
+        .map(|name| server.stat(name))
+    };
+    assert_eq!(limits(), [10_000, 100_000, 64 << 20, 10_000]);
     for (name, value) in [
         ("max-waiters", "7"),
         ("max-tickets", "8"),
+        ("max-wait-bytes", "900"),
         ("max-tracked", "9"),
     ] {
         conn.run(["CONFIG", "SET", &format!("lock.{name}"), value]);
     }
-    assert_eq!(limits(), [7, 8, 9]);
+    assert_eq!(limits(), [7, 8, 900, 9]);
     conn.line("CONFIG SET lock.drain yes");
-    assert_eq!(limits(), [0, 0, 9]);
+    assert_eq!(limits(), [0, 0, 900, 9]);
 }
 
 /// At the end of every test the harness compares each `count` with its counters.

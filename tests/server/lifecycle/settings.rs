@@ -10,13 +10,15 @@ use crate::common::{free_port, module_path, patience, server_binary, wait_for, C
 const CENTURY: &str = "3162240000000";
 
 /// Every numeric setting: default, lowest, highest.
-pub const NUMBERS: [(&str, &str, &str, &str); 14] = [
+pub const NUMBERS: [(&str, &str, &str, &str); 16] = [
     ("lock.default-lease", "30000", "1", CENTURY),
     ("lock.max-lease", CENTURY, "1", CENTURY),
     ("lock.max-wait", CENTURY, "0", CENTURY),
     ("lock.max-waiters", "10000", "0", "1000000"),
     ("lock.max-waiters-per-key", "10000", "0", "1000000"),
     ("lock.max-tickets", "100000", "0", "10000000"),
+    ("lock.max-wait-bytes", "67108864", "0", "1099511627776"),
+    ("lock.user-share", "50", "1", "100"),
     ("lock.queue-grace", "1000", "0", "60000"),
     ("lock.max-owner-len", "256", "1", "65536"),
     ("lock.max-tracked", "10000", "0", "10000000"),
@@ -168,15 +170,16 @@ fn config_rewrite_keeps_the_settings() {
     std::os::unix::fs::symlink(module_path().canonicalize().unwrap(), &module).unwrap();
     let mut server = FromFile::start(&server_binary(), &loads_from(&module, ""));
     let mut c = server.conn();
-    for (i, (name, ..)) in NUMBERS.iter().enumerate() {
-        assert!(set(&mut c, name, &(100 + i).to_string()));
+    let value = |i: usize, highest: &str| (100 + i).min(highest.parse().unwrap()).to_string();
+    for (i, (name, _, _, highest)) in NUMBERS.iter().enumerate() {
+        assert!(set(&mut c, name, &value(i, highest)));
     }
     set(&mut c, "lock.publish", "no");
     assert_eq!(c.line("CONFIG REWRITE").text(), "OK");
     server.restart();
     let mut c = server.conn();
-    for (i, (name, ..)) in NUMBERS.iter().enumerate() {
-        assert_eq!(get(&mut c, name), (100 + i).to_string(), "{name}");
+    for (i, (name, _, _, highest)) in NUMBERS.iter().enumerate() {
+        assert_eq!(get(&mut c, name), value(i, highest), "{name}");
     }
     assert_eq!(get(&mut c, "lock.publish"), "no");
     // It now starts with a startup delay.
