@@ -23,7 +23,7 @@ pub(crate) struct Used {
 impl Usage {
     /// A place with names of so many bytes: the key, the owner, the channel and the tag.
     pub fn place(is_ticket: bool, names: usize) -> Usage {
-        /// Without its names a place takes about so many bytes; one at a key of its own twice as many.
+        /// Without its names a place takes about so many bytes; one at a key of its own up to 450 more.
         const PLACE: usize = 256;
         Usage {
             parked: usize::from(!is_ticket),

@@ -14,6 +14,7 @@ const NOW: Now = Now {
     mono_ms: 0,
 };
 const KEYS: [&[u8]; 3] = [b"k", b"l", b"m"];
+const USERS: [UserId; 2] = [UserId(1), UserId(2)];
 const OWNERS: [&[u8]; 4] = [b"a", b"b", b"c", b"d"];
 
 #[derive(Debug, Clone, Copy)]
@@ -78,7 +79,10 @@ impl Both {
         match step {
             Step::Park(k, o, due) => {
                 let request = WaiterId(self.last);
-                let waiter = At::Live(Waiter::new(request, 0, due, NOW));
+                let waiter = At::Live(Waiter {
+                    user: USERS[self.last as usize % USERS.len()],
+                    ..Waiter::new(request, 0, due, NOW)
+                });
                 let id = match self.take((k, o)) {
                     Some(old) => {
                         let was = self.places.set(old.id, waiter);
@@ -102,7 +106,10 @@ impl Both {
             }
             Step::Empty(k, o, until) => {
                 if let Some(old) = self.take((k, o)) {
-                    let waiter = Waiter::new(WaiterId(0), 0, None, NOW);
+                    let waiter = Waiter {
+                        user: USERS[self.last as usize % USERS.len()],
+                        ..Waiter::new(WaiterId(0), 0, None, NOW)
+                    };
                     self.places
                         .set(old.id, At::Empty(Kept::of(&waiter, NOW, until)));
                     self.expected.push(Expected {
@@ -136,6 +143,15 @@ impl Both {
         assert_eq!(self.places.len(), self.expected.len());
         assert_eq!(self.places.live(), live.clone().count());
         assert_eq!(self.places.requests(), live.clone().count());
+        let places = self.expected.iter();
+        let places = places.map(|place| self.places.get(place.id).unwrap());
+        let used = |user: UserId| {
+            let own = places.clone().filter(|place| place.user() == user);
+            own.map(Place::usage).fold(Usage::default(), Usage::plus)
+        };
+        let by_user = USERS.map(used);
+        assert_eq!(USERS.map(|user| self.places.used_by(user)), by_user);
+        assert_eq!(self.places.used(), by_user[0].plus(by_user[1]));
         assert!(self.gone.iter().all(|id| self.places.get(*id).is_none()));
         for place in &self.expected {
             let (k, o) = place.at;
