@@ -82,14 +82,14 @@ fn the_limits_in_force_are_shown() {
     for (name, value) in [
         ("max-waiters", "7"),
         ("max-tickets", "8"),
-        ("max-wait-bytes", "900"),
+        ("max-wait-bytes", "2000000"),
         ("max-tracked", "9"),
     ] {
         conn.run(["CONFIG", "SET", &format!("lock.{name}"), value]);
     }
-    assert_eq!(limits(), [7, 8, 900, 9]);
+    assert_eq!(limits(), [7, 8, 2_000_000, 9]);
     conn.line("CONFIG SET lock.drain yes");
-    assert_eq!(limits(), [0, 0, 900, 9]);
+    assert_eq!(limits(), [0, 0, 2_000_000, 9]);
 }
 
 /// At the end of every test the harness compares each `count` with its counters.

@@ -17,7 +17,12 @@ pub const NUMBERS: [(&str, &str, &str, &str); 16] = [
     ("lock.max-waiters", "10000", "0", "1000000"),
     ("lock.max-waiters-per-key", "10000", "0", "1000000"),
     ("lock.max-tickets", "100000", "0", "10000000"),
-    ("lock.max-wait-bytes", "67108864", "0", "1099511627776"),
+    (
+        "lock.max-wait-bytes",
+        "67108864",
+        "1048576",
+        "1099511627776",
+    ),
     ("lock.user-share", "50", "1", "100"),
     ("lock.queue-grace", "1000", "0", "60000"),
     ("lock.max-owner-len", "256", "1", "65536"),
@@ -170,16 +175,19 @@ fn config_rewrite_keeps_the_settings() {
     std::os::unix::fs::symlink(module_path().canonicalize().unwrap(), &module).unwrap();
     let mut server = FromFile::start(&server_binary(), &loads_from(&module, ""));
     let mut c = server.conn();
-    let value = |i: usize, highest: &str| (100 + i).min(highest.parse().unwrap()).to_string();
-    for (i, (name, _, _, highest)) in NUMBERS.iter().enumerate() {
-        assert!(set(&mut c, name, &value(i, highest)));
+    let value = |i: i64, lowest: &str, highest: &str| {
+        let (lowest, highest) = (lowest.parse().unwrap(), highest.parse().unwrap());
+        (100 + i).clamp(lowest, highest).to_string()
+    };
+    for (i, (name, _, lowest, highest)) in (0..).zip(NUMBERS) {
+        assert!(set(&mut c, name, &value(i, lowest, highest)));
     }
     set(&mut c, "lock.publish", "no");
     assert_eq!(c.line("CONFIG REWRITE").text(), "OK");
     server.restart();
     let mut c = server.conn();
-    for (i, (name, _, _, highest)) in NUMBERS.iter().enumerate() {
-        assert_eq!(get(&mut c, name), value(i, highest), "{name}");
+    for (i, (name, _, lowest, highest)) in (0..).zip(NUMBERS) {
+        assert_eq!(get(&mut c, name), value(i, lowest, highest), "{name}");
     }
     assert_eq!(get(&mut c, "lock.publish"), "no");
     // It now starts with a startup delay.
