@@ -80,7 +80,7 @@ impl Both {
             Step::Park(k, o, due) => {
                 let request = WaiterId(self.last);
                 let waiter = At::Live(Waiter {
-                    user: USERS[self.last as usize % USERS.len()],
+                    user: USERS[o % USERS.len()],
                     ..Waiter::new(request, 0, due, NOW)
                 });
                 let id = match self.take((k, o)) {
@@ -107,7 +107,7 @@ impl Both {
             Step::Empty(k, o, until) => {
                 if let Some(old) = self.take((k, o)) {
                     let waiter = Waiter {
-                        user: USERS[self.last as usize % USERS.len()],
+                        user: USERS[o % USERS.len()],
                         ..Waiter::new(WaiterId(0), 0, None, NOW)
                     };
                     self.places
