@@ -72,7 +72,7 @@ fn only_subscribers_of_the_shard_channel_are_heard_and_get_the_message() {
 
 #[test]
 fn a_key_of_another_node_is_redirected_before_its_channel_is_checked() {
-    let (_source, target) = two_nodes(&[]);
+    let (_source, target) = two_nodes(&["--lock.queue-grace", "60000"]);
     let error = target
         .conn()
         .line("LOCK.ACQUIRE k bob BLOCK 0 NOTIFY ch t")
@@ -91,7 +91,7 @@ fn assert_ends(source: &TestServer, subscriber: &mut Conn) {
 
 /// The tickets of a slot end when it moves, and their owners ask at the new node.
 fn check_that_tickets_end(move_slot: impl FnOnce(&TestServer, &TestServer, i64)) {
-    let (source, target) = two_nodes(&[]);
+    let (source, target) = two_nodes(&["--lock.queue-grace", "60000"]);
     let (mut here, mut there) = (source.conn(), target.conn());
     let slot = slot_of(&mut here, "k");
     let token = here.line("LOCK.ACQUIRE k alice PX 60000").int();
@@ -122,7 +122,7 @@ fn a_slot_that_moves_atomically_ends_the_subscription_and_its_tickets() {
 
 #[test]
 fn in_a_migrating_slot_a_release_still_hands_off() {
-    let (source, target) = two_nodes(&[]);
+    let (source, target) = two_nodes(&["--lock.queue-grace", "60000"]);
     let mut here = source.conn();
     let slot = slot_of(&mut here, "k");
     let token = here.line("LOCK.ACQUIRE k alice PX 60000").int();
@@ -185,7 +185,7 @@ const KINDS: [(&[&str], &str); 7] = [
 ];
 
 fn tickets_of_all_kinds_end(move_it: impl Fn(&TestServer, &TestServer, i64)) {
-    let (source, target) = two_nodes(&[]);
+    let (source, target) = two_nodes(&["--lock.queue-grace", "60000"]);
     let mut here = source.conn();
     let slot = slot_of(&mut here, "k");
     let mut subscriber = shard_subscribe(&source, "{k}ch");

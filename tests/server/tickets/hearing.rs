@@ -206,7 +206,7 @@ fn subscriber_with_id(server: &TestServer, channel: &str) -> (Conn, i64) {
 
 #[test]
 fn a_killed_subscriber_that_returns_is_heard_again() {
-    let mut scene = Scene::new();
+    let mut scene = Scene::with(&KEPT);
     scene.queue("bob");
     scene.alice.line("CLIENT KILL TYPE pubsub");
     wait_until_unheard(&scene.server, "ch");

@@ -101,7 +101,7 @@ fn asking_and_withdrawing_in_one_transaction_leaves_nothing() {
 /// More channels than are asked for before one decision.
 #[test]
 fn hundreds_of_channels_without_subscribers_are_passed_over_and_the_lock_is_kept_meanwhile() {
-    let mut scene = Scene::with(&["--lock.queue-grace", "0"]);
+    let mut scene = Scene::with(&["--lock.queue-grace", "60000"]);
     let mut all = scene.server.conn();
     for i in 0..350 {
         all.line(&format!("SUBSCRIBE c{i}"));

@@ -128,7 +128,7 @@ fn a_semaphore_passes_over_a_ticket_that_is_not_heard() {
 
 #[test]
 fn an_opened_latch_grants_one_to_every_ticket_heard_or_not() {
-    let mut scene = Scene::new();
+    let mut scene = Scene::with(&["--lock.queue-grace", "60000"]);
     let gone = subscribe(&scene.server, "gone");
     scene.alice.line("LATCH.SET g 1");
     scene.ask("LATCH.WAIT g BLOCK 0 NOTIFY ch one");
