@@ -81,7 +81,7 @@ impl AcquireOptions<Str<'_>> {
             wait,
             notify: self.notify.as_ref().map(NotifyWords::request),
             client: ctx.client_id(),
-            user: users::of_caller(ctx, wait),
+            user: users::of_caller(ctx, wait, self.session),
         }
     }
 }

@@ -267,8 +267,8 @@ impl Locks {
         }
     }
 
-    /// The ticket that the next decision about this key may grant, if the shell is to say whether it is heard. To be
-    /// called before every decision that may grant, until there is none. `is_new`: a new event has begun, and what was
+    /// The waiter that the next decision about this key may grant, if the shell is to say whether it may. To be called
+    /// before every decision that may grant, until there is none. `is_new`: a new event has begun, and what was
     /// learned in earlier ones is not valid any more.
     pub fn next_to_ask(
         &mut self,
@@ -283,15 +283,14 @@ impl Locks {
         self.queues_mut(resource).next_to_ask(key, cx)
     }
 
-    /// Whether the ticket is heard.
+    /// Whether the waiter may be granted.
     pub fn learn(&mut self, resource: Resource, asked: &Asked, hearing: Hearing, cx: &mut Cx<'_>) {
         self.queues_mut(resource).learn(asked, hearing, cx);
     }
 
     /// Whether tickets wait for this key.
     pub fn has_tickets(&self, resource: Resource, key: KeyRef<'_>) -> bool {
-        let queues = self.queues(resource);
-        queues.tickets() > 0 && queues.queue(key).is_some_and(|queue| queue.tickets() > 0)
+        self.queues(resource).has_tickets(key)
     }
 
     /// Whether this connection ends in this tick.

@@ -35,6 +35,8 @@ pub enum LockError {
     Deadlock(Rc<str>),
     /// The user of a ticket has been deleted.
     UserDeleted,
+    /// While the request waited, its user lost the permission to take the key.
+    Forbidden,
     /// `LOCK.BREAK ... PURGE` removed the waiter.
     Broken,
     /// The owner holds both READ and WRITE, and the request names neither.
@@ -163,6 +165,7 @@ impl LockError {
             }
             E::Deadlock(_) | E::TokenAhead(_) | E::CounterAhead(_) | E::InStartupDelay(_) => "",
             E::Drained => "UNBLOCKED the lock module is being unloaded, ask again",
+            E::Forbidden => "NOPERM the user is not permitted any more to take the key that it waits for",
             E::Unblocked => "UNBLOCKED this server is a replica now, or the connection has closed",
             E::Moved => "MOVED the slot of the key is another node's now",
             E::CrossSlot => "CROSSSLOT Keys in request don't hash to the same slot",

@@ -11,6 +11,7 @@ use indexmap::{Equivalent, IndexMap, IndexSet};
 use smallvec::SmallVec;
 
 use crate::lock::slot::PERMITS;
+use crate::lock::UserId;
 
 /// A client's bytes as text for one line of the protocol or of the log: the first `most`, other than printable ASCII
 /// escaped, and dots if there are more.
@@ -30,6 +31,15 @@ fn cut(bytes: &[u8], most: usize) -> (&[u8], &'static str) {
         Some(start) if bytes.len() > most => (start, "..."),
         _ => (bytes, ""),
     }
+}
+
+/// An owner of one user in one database: its requests wait for each other's holds. The same name of another user, or in
+/// another database, is another owner.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct UserOwner<'a> {
+    pub db: i32,
+    pub user: UserId,
+    pub owner: &'a [u8],
 }
 
 /// An owned lock name, shared by the tables: one pointer in each, and one allocation in all if the name is short.

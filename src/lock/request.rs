@@ -45,7 +45,7 @@ pub struct Acquire<'a> {
     pub notify: Option<Notify<'a>>,
     /// The server's id of the connection.
     pub client: u64,
-    /// The user, of a request that may wait.
+    /// The user, of a request that may wait or asks for a session.
     pub user: UserId,
 }
 

@@ -22,8 +22,8 @@ impl Locks {
             let Some(reentry) = grant.reentry else {
                 continue;
             };
-            if let Some((client, at)) = reentry.binds {
-                self.sessions.bind(grant.bound(), client, grant.token, at);
+            if let Some((to, at)) = reentry.binds {
+                self.sessions.bind(grant.bound(), to, grant.token, at);
             } else if reentry.unbinds {
                 self.sessions.unbind_grant(grant.bound(), grant.token);
             }

@@ -1,11 +1,17 @@
-//! Permissions that the server does not check by itself for this module's commands.
+//! Permissions that the server does not check by itself for this module's commands. A refusal leaves an entry in `ACL
+//! LOG`, as the server's own refusals do.
+
+use std::ffi::CStr;
+use std::ptr::{null_mut, NonNull};
 
 use redis_module::raw;
 
 use crate::module::ffi::api::{api, has};
+use crate::module::ffi::call_reply::Reply;
 use crate::module::ffi::checked::fallible;
-use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::ctx::{server_version, Ctx};
 use crate::module::ffi::strings::{pointers, OwnedStr, Str};
+use crate::module::state::shell;
 
 /// Why `LOCK.BREAK` is refused.
 pub enum Denied {
@@ -26,79 +32,34 @@ pub fn may_break(ctx: Ctx<'_>, key: Str<'_>) -> Result<(), Denied> {
     if ctx.client_info(ctx.client_id()).is_none() {
         return Err(Denied::NoUser);
     }
+    let Some(user) = User::of_caller(ctx) else {
+        return Err(Denied::NotPermitted);
+    };
     let del = OwnedStr::new(b"DEL");
     let kill = [b"CLIENT".as_slice(), b"KILL", b"ID", b"1"].map(OwnedStr::new);
     let kill: Vec<Str<'_>> = kill.iter().map(OwnedStr::as_str).collect();
-    if user_may(ctx, &[del.as_str(), key]) && user_may(ctx, &kill) {
-        Ok(())
-    } else {
-        Err(Denied::NotPermitted)
+    if user.may_run(&[del.as_str(), key]) && user.may_run(&kill) {
+        return Ok(());
     }
+    user.log(Refused::Command(c"lock.break"));
+    Err(Denied::NotPermitted)
 }
 
 /// Whether the caller's user may read and write these keys, which its command does not name. A call by a script or a
 /// module has no user of its own: it is permitted, as its caller was.
 pub fn may_write(ctx: Ctx<'_>, keys: &[Str<'_>]) -> bool {
-    const WRITE: u32 = raw::REDISMODULE_CMD_KEY_ACCESS
-        | raw::REDISMODULE_CMD_KEY_INSERT
-        | raw::REDISMODULE_CMD_KEY_UPDATE
-        | raw::REDISMODULE_CMD_KEY_DELETE;
-    may_use(ctx, keys, WRITE)
+    !ctx.has_connection() || User::of_caller(ctx).is_some_and(|user| user.may_write(keys))
 }
 
 /// The same for reading one key.
 pub fn may_read(ctx: Ctx<'_>, key: Str<'_>) -> bool {
-    may_use(ctx, &[key], raw::REDISMODULE_CMD_KEY_ACCESS)
-}
-
-fn may_use(ctx: Ctx<'_>, keys: &[Str<'_>], flags: u32) -> bool {
-    if !ctx.has_connection() {
-        return true;
-    }
-    let may = as_user(ctx, |user| {
-        keys.iter().all(|key| {
-            // SAFETY: the user is live until `as_user` frees it, after the body; the key's name is live.
-            let status = unsafe {
-                api!(RedisModule_ACLCheckKeyPermissions)(user.0, key.as_ptr(), flags as i32)
-            };
-            status == raw::REDISMODULE_OK as i32
-        })
-    });
-    may.unwrap_or(false)
+    !ctx.has_connection() || User::of_caller(ctx).is_some_and(|user| user.may_read(key))
 }
 
 /// Whether the caller's user may publish to this channel with `PUBLISH`, in a cluster with `SPUBLISH`. A call by a
 /// script or a module has no user of its own: it is permitted, as its caller was.
 pub fn may_publish(ctx: Ctx<'_>, channel: Str<'_>) -> bool {
-    if !ctx.has_connection() {
-        return true;
-    }
-    let command: &[u8] = match ctx.is_cluster() {
-        true => b"SPUBLISH",
-        false => b"PUBLISH",
-    };
-    let (command, message) = (OwnedStr::new(command), OwnedStr::new(b""));
-    user_may(ctx, &[command.as_str(), channel, message.as_str()])
-}
-
-fn user_may(ctx: Ctx<'_>, command: &[Str<'_>]) -> bool {
-    as_user(ctx, |user| user.may_run(command)).unwrap_or(false)
-}
-
-/// The user of the calling connection.
-pub struct User(*mut raw::RedisModuleUser);
-
-impl User {
-    /// Whether it may run this command, which has all its words, on the keys and channels in it.
-    pub fn may_run(&self, command: &[Str<'_>]) -> bool {
-        // SAFETY: the user is live until `as_user` frees it, after the body. The array is one of live strings, as long
-        // as stated, and the server only reads it.
-        let status = unsafe {
-            let argv = pointers(command).cast_mut();
-            api!(RedisModule_ACLCheckCommandPermissions)(self.0, argv, command.len() as i32)
-        };
-        status == raw::REDISMODULE_OK as i32
-    }
+    !ctx.has_connection() || User::of_caller(ctx).is_some_and(|user| user.may_publish(channel))
 }
 
 /// The name of the calling connection's user. To be called for a connection only: without one the call ends the server.
@@ -107,34 +68,148 @@ pub fn name_of_caller(ctx: Ctx<'_>) -> Option<OwnedStr> {
     unsafe {
         OwnedStr::from_raw(fallible!(
             RedisModule_GetCurrentUserName(ctx.as_ptr()),
-            std::ptr::null_mut()
+            null_mut()
         ))
     }
 }
 
-/// The result of the body for the calling connection's user; `None` if the server knows no user of its name. To be
-/// called for a connection only, as [`name_of_caller`].
-pub fn as_user<T>(ctx: Ctx<'_>, ask: impl FnOnce(&User) -> T) -> Option<T> {
-    named(name_of_caller(ctx)?.as_str(), ask)
+/// A user of the server, in one callback. Nothing that deletes users runs in the life of this value.
+pub struct User<'a> {
+    raw: NonNull<raw::RedisModuleUser>,
+    name: OwnedStr,
+    ctx: Ctx<'a>,
 }
 
-/// Whether the server has a user of this name.
-pub fn exists(name: Str<'_>) -> bool {
-    named(name, |_| ()).is_some()
+/// What was refused, for `ACL LOG`.
+#[derive(Clone, Copy)]
+pub enum Refused<'a> {
+    /// The command of this name.
+    Command(&'a CStr),
+    /// A key.
+    Key(Str<'a>),
+    /// A channel.
+    Channel(Str<'a>),
 }
 
-fn named<T>(name: Str<'_>, ask: impl FnOnce(&User) -> T) -> Option<T> {
-    // SAFETY: the name is live. The user is ours to free, and is freed after the body.
-    unsafe {
-        let user = fallible!(
-            RedisModule_GetModuleUserFromUserName(name.as_ptr()),
-            std::ptr::null_mut()
-        );
-        if user.is_null() {
-            return None;
+impl<'a> User<'a> {
+    /// The user of the calling connection; see [`name_of_caller`].
+    pub fn of_caller(ctx: Ctx<'a>) -> Option<User<'a>> {
+        User::named(ctx, name_of_caller(ctx)?)
+    }
+
+    /// The user of this name; `None` if the server has none.
+    pub fn named(ctx: Ctx<'a>, name: OwnedStr) -> Option<User<'a>> {
+        // SAFETY: the name is live. The user is ours to free.
+        let raw = unsafe {
+            fallible!(
+                RedisModule_GetModuleUserFromUserName(name.as_ptr()),
+                null_mut()
+            )
+        };
+        NonNull::new(raw).map(|raw| User { raw, name, ctx })
+    }
+
+    /// Whether it may run this command, which has all its words, on the keys and channels in it.
+    pub fn may_run(&self, command: &[Str<'_>]) -> bool {
+        // SAFETY: the user is live, see `User`. The array is one of live strings, as long as stated, and the server
+        // only reads it.
+        let status = unsafe {
+            let argv = pointers(command).cast_mut();
+            api!(RedisModule_ACLCheckCommandPermissions)(
+                self.raw.as_ptr(),
+                argv,
+                command.len() as i32,
+            )
+        };
+        status == raw::REDISMODULE_OK as i32
+    }
+
+    /// [`User::may_run`] in the selected database. Valkey 9.1 has users that are limited to some databases, and answers
+    /// a module that they may run nothing; `ACL DRYRUN` knows better.
+    pub fn may_run_here(&self, command: &[Str<'_>]) -> bool {
+        const DATABASES_SINCE: i32 = 0x09_00_00;
+        if self.may_run(command) {
+            return true;
         }
-        let answer = ask(&User(user));
-        api!(RedisModule_FreeModuleUser)(user);
-        Some(answer)
+        if server_version() < DATABASES_SINCE {
+            return false;
+        }
+        let dry_run = OwnedStr::new(b"DRYRUN");
+        let words = [&[dry_run.as_str(), self.name.as_str()], command].concat();
+        let reply = Reply::of(self.ctx, c"ACL", c"v", &words);
+        reply.is_some_and(|reply| reply.whole().bytes() == Some(b"OK"))
+    }
+
+    /// Whether it may read and write these keys.
+    pub fn may_write(&self, keys: &[Str<'_>]) -> bool {
+        const WRITE: u32 = raw::REDISMODULE_CMD_KEY_ACCESS
+            | raw::REDISMODULE_CMD_KEY_INSERT
+            | raw::REDISMODULE_CMD_KEY_UPDATE
+            | raw::REDISMODULE_CMD_KEY_DELETE;
+        let refused = keys.iter().find(|key| !self.may_use(**key, WRITE));
+        refused
+            .inspect(|key| self.log(Refused::Key(**key)))
+            .is_none()
+    }
+
+    /// Whether it may read this key. (A refusal is no refusal of the command, and not logged.)
+    pub fn may_read(&self, key: Str<'_>) -> bool {
+        self.may_use(key, raw::REDISMODULE_CMD_KEY_ACCESS)
+    }
+
+    fn may_use(&self, key: Str<'_>, flags: u32) -> bool {
+        // SAFETY: the user is live, see `User`; the key's name is live.
+        let status = unsafe {
+            api!(RedisModule_ACLCheckKeyPermissions)(self.raw.as_ptr(), key.as_ptr(), flags as i32)
+        };
+        status == raw::REDISMODULE_OK as i32
+    }
+
+    /// Whether it may publish to this channel.
+    pub fn may_publish(&self, channel: Str<'_>) -> bool {
+        let command: &[u8] = match shell::is_cluster() {
+            true => b"SPUBLISH",
+            false => b"PUBLISH",
+        };
+        let (command, message) = (OwnedStr::new(command), OwnedStr::new(b""));
+        let may = self.may_run_here(&[command.as_str(), channel, message.as_str()]);
+        if !may {
+            self.log(Refused::Channel(channel));
+        }
+        may
+    }
+
+    /// Adds an entry to `ACL LOG`.
+    pub fn log(&self, refused: Refused<'_>) {
+        use raw::{
+            RedisModuleACLLogEntryReason_REDISMODULE_ACL_LOG_CHANNEL as CHANNEL,
+            RedisModuleACLLogEntryReason_REDISMODULE_ACL_LOG_CMD as COMMAND,
+            RedisModuleACLLogEntryReason_REDISMODULE_ACL_LOG_KEY as KEY,
+        };
+        let name;
+        let (object, reason) = match refused {
+            Refused::Command(command) => {
+                name = OwnedStr::new(command.to_bytes());
+                (name.as_str(), COMMAND)
+            }
+            Refused::Key(key) => (key, KEY),
+            Refused::Channel(channel) => (channel, CHANNEL),
+        };
+        // SAFETY: the context is live; the user is live, see `User`; the server copies the object.
+        unsafe {
+            api!(RedisModule_ACLAddLogEntry)(
+                self.ctx.as_ptr(),
+                self.raw.as_ptr(),
+                object.as_ptr(),
+                reason,
+            );
+        }
+    }
+}
+
+impl Drop for User<'_> {
+    fn drop(&mut self) {
+        // SAFETY: the user is ours, and is freed here only. (The server keeps the user that it names.)
+        unsafe { api!(RedisModule_FreeModuleUser)(self.raw.as_ptr()) };
     }
 }

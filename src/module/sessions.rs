@@ -14,6 +14,7 @@ use crate::module::keyspace::lock_key::{name_of, LockKey};
 use crate::module::sem_sessions;
 use crate::module::state::alarm::RETRY_MS;
 use crate::module::state::shell;
+use crate::module::users;
 use crate::module::view::view_for;
 
 /// After this many refused renewals in one tick, all others wait for the next.
@@ -99,8 +100,14 @@ pub fn release_ended(ctx: Ctx<'_>, at_most: usize, is_late: impl Fn() -> bool) -
     })
 }
 
-/// Performs the work that is due for one hold. False when the server refuses writes to its key at the moment.
+/// Performs the work that is due for one hold. False when the server refuses writes to its key at the moment. A hold is
+/// not renewed any more when its user has lost the permission to take it: its lease ends it.
 fn perform(ctx: Ctx<'_>, bound: &Bound, duty: Duty) -> bool {
+    ctx.select(bound.key.as_ref().db);
+    if duty == Duty::Renew && !users::may_renew(ctx, bound.as_ref()) {
+        shell::with(|shell| shell.locks.sessions.unbind(bound.as_ref()));
+        return true;
+    }
     match bound.kind {
         BoundKind::Lock(_) => perform_on_lock(ctx, bound, duty),
         BoundKind::Permit => sem_sessions::perform(ctx, bound, duty),

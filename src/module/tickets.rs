@@ -1,8 +1,8 @@
-//! Tickets at the server: whether `NOTIFY` is permitted, and whether a ticket is heard.
+//! Tickets at the server: whether `NOTIFY` is permitted. And waiters: whether the next one may be granted.
 
 use std::cell::OnceCell;
 
-use crate::lock::{slot_of, Asked, Hearing, KeyId, KeyRef, LockError, Now, Resource};
+use crate::lock::{slot_of, Asked, Hearing, KeyId, KeyRef, LockError, Mode, Now, Resource};
 use crate::module::acl::may_publish;
 use crate::module::answers;
 use crate::module::apply::decide;
@@ -52,10 +52,11 @@ pub fn check(ctx: Ctx<'_>, key: Str<'_>, channel: Str<'_>) -> Result<(), Refusal
     }
 }
 
-/// Asks whether the next ticket of this queue is heard, and the readers behind it if it asks for READ. To be called
-/// before every decision that may grant: those at the head that are not heard are passed over here.
+/// Asks whether the next waiter of this queue may be granted, and the readers behind it if it asks for READ. To be
+/// called before every decision that may grant: tickets at the head that are not heard are passed over here, and
+/// waiters fail whose users are not permitted any more.
 pub fn ask(ctx: Ctx<'_>, resource: Resource, key: KeyRef<'_>, now: Now) {
-    if !shell::with(|shell| shell.locks.has_tickets(resource, key)) {
+    if !shell::with(|shell| shell.locks.queues(resource).must_ask(key)) {
         return;
     }
     for asked in 0..ASKED_AT_ONCE {
@@ -67,23 +68,29 @@ pub fn ask(ctx: Ctx<'_>, resource: Resource, key: KeyRef<'_>, now: Now) {
         let Some(next) = next else {
             return;
         };
-        let hearing = hearing_of(ctx, &next);
+        let hearing = hearing_of(ctx, resource, &next);
         let ((), fx) = decide(now, |locks, cx| locks.learn(resource, &next, hearing, cx));
         answers::note_all(ctx, &fx);
-        if hearing == Hearing::Heard && !next.shares {
+        if hearing == Hearing::Heard && next.mode != Mode::Read {
             return;
         }
     }
 }
 
-fn hearing_of(ctx: Ctx<'_>, asked: &Asked) -> Hearing {
+fn hearing_of(ctx: Ctx<'_>, resource: Resource, asked: &Asked) -> Hearing {
+    if !users::may_take(ctx, resource, asked) {
+        return Hearing::Forbidden;
+    }
+    let Some(channel) = &asked.channel else {
+        return Hearing::Heard;
+    };
     let is_closed = |client: u64| {
         shell::with(|shell| shell.locks.is_closing(client)) || ctx.client_info(client).is_none()
     };
     if asked.session.is_some_and(is_closed) {
         return Hearing::Closed;
     }
-    let channel = OwnedStr::new(asked.channel.name());
+    let channel = OwnedStr::new(channel.name());
     match subscribers::are_subscribed(ctx, channel.as_str()) {
         true => Hearing::Heard,
         false => Hearing::NoSubscriber,
@@ -106,7 +113,7 @@ pub fn sweep(ctx: Ctx<'_>, now: Now) {
             shell::with(|shell| shell.locks.learn_channel(channel, is_subscribed, now));
         }
     }
-    users::look_for_deleted();
+    users::look_for_deleted(ctx);
     if shell::with(|shell| shell.locks.has_gone()) {
         let ((), fx) = decide(now, |locks, cx| locks.end_gone(cx));
         answers::note_all(ctx, &fx);

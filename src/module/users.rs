@@ -1,22 +1,40 @@
-//! The users of requests that wait: who has sent a request, whether the server has several users, and which have been
-//! deleted. The server sends no event of a change of its users.
+//! The users of requests that wait: who has sent a request, whether that user is still permitted what it waits for,
+//! whether the server has several users, and which have been deleted. The server sends no event of a change of its users.
 
-use crate::lock::{UserId, Wait};
-use crate::module::acl;
+use std::ffi::CStr;
+
+use crate::lock::{permits_of, Asked, BoundKind, BoundRef, Mode, Resource, UserId, Wait};
+use crate::module::acl::{self, Refused, User};
 use crate::module::ffi::call_reply::Reply;
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::strings::{OwnedStr, Str};
+use crate::module::keyspace::siblings::Siblings;
 use crate::module::state::shell;
 
-/// The user of the calling connection, for a request that may wait.
-pub fn of_caller(ctx: Ctx<'_>, wait: Wait) -> UserId {
-    if wait == Wait::No {
+/// The calling user, for a request that may wait or asks for a session.
+pub fn of_caller(ctx: Ctx<'_>, wait: Wait, session: bool) -> UserId {
+    if wait == Wait::No && !session {
         return UserId::UNKNOWN;
     }
-    learn_several(ctx);
+    if wait != Wait::No {
+        learn_several(ctx);
+    }
     let name = ctx.has_connection().then(|| acl::name_of_caller(ctx));
-    let number = |name: OwnedStr| shell::with(|shell| shell.users.number_of(name.as_str().bytes()));
-    name.flatten().map_or(UserId::UNKNOWN, number)
+    let Some(name) = name.flatten() else {
+        return UserId::UNKNOWN;
+    };
+    let known = shell::with(|shell| shell.users.number_of(name.as_str().bytes()));
+    known.unwrap_or_else(|| new_user(ctx, name.as_str().bytes()))
+}
+
+/// The number of a user whose requests have not waited before. A user that another module has made is none of the
+/// server's: its permissions cannot be asked for.
+#[cold]
+fn new_user(ctx: Ctx<'_>, name: &[u8]) -> UserId {
+    match User::named(ctx, OwnedStr::new(name)) {
+        Some(_) => shell::with(|shell| shell.users.add(name)),
+        None => UserId::UNKNOWN,
+    }
 }
 
 /// Asks whether the server has several users, once a second at most: the answer is as long as their list.
@@ -59,15 +77,117 @@ fn ask(ctx: Ctx<'_>, words: &[&[u8]]) -> Option<Reply> {
 }
 
 /// Looks for some of the users: the tickets of one that has been deleted are to end.
-pub fn look_for_deleted() {
+pub fn look_for_deleted(ctx: Ctx<'_>) {
     const AT_ONCE: usize = 100;
     for name in shell::with(|shell| shell.users.next_names(AT_ONCE)) {
-        if !acl::exists(OwnedStr::new(&name).as_str()) {
+        if User::named(ctx, OwnedStr::new(&name)).is_none() {
             shell::with(|shell| {
                 if let Some(user) = shell.users.forget(&name) {
                     shell.locks.user_is_deleted(user);
                 }
             });
+        }
+    }
+}
+
+/// Whether the user of this waiter is still permitted to take the key. If not, the server's log of refusals says so.
+pub fn may_take(ctx: Ctx<'_>, resource: Resource, asked: &Asked) -> bool {
+    let what = What {
+        user: asked.user,
+        resource,
+        mode: asked.mode,
+        key: asked.key.as_ref().name,
+        owner: &asked.owner,
+        channel: asked.channel.as_ref().map(|channel| channel.name()),
+    };
+    what.is_permitted(ctx)
+}
+
+/// Whether the user that has bound this hold is still permitted to take its key.
+pub fn may_renew(ctx: Ctx<'_>, bound: BoundRef<'_>) -> bool {
+    let Some(user) = shell::with(|shell| shell.locks.sessions.user_of(bound)) else {
+        return true;
+    };
+    let (resource, mode) = match bound.kind {
+        BoundKind::Lock(mode) => (Resource::Lock, mode),
+        BoundKind::Permit => (Resource::Semaphore, Mode::Exclusive),
+    };
+    let what = What {
+        user,
+        resource,
+        mode,
+        key: bound.key.name,
+        owner: bound.owner,
+        channel: None,
+    };
+    what.is_permitted(ctx)
+}
+
+/// What a user is to be permitted.
+struct What<'a> {
+    user: UserId,
+    resource: Resource,
+    mode: Mode,
+    key: &'a [u8],
+    owner: &'a [u8],
+    /// Of a ticket.
+    channel: Option<&'a [u8]>,
+}
+
+impl What<'_> {
+    fn is_permitted(&self, ctx: Ctx<'_>) -> bool {
+        if self.user == UserId::UNKNOWN {
+            return true;
+        }
+        let name = shell::with(|shell| shell.users.name_of(self.user));
+        let user = name.and_then(|name| User::named(ctx, OwnedStr::new(&name)));
+        // A deleted user is permitted nothing.
+        user.is_some_and(|user| self.is_permitted_to(&user))
+    }
+
+    fn is_permitted_to(&self, user: &User<'_>) -> bool {
+        let (key, owner) = (OwnedStr::new(self.key), OwnedStr::new(self.owner));
+        let (key, owner) = (key.as_str(), owner.as_str());
+        let may_run = |name: &CStr, words: &[Str<'_>]| {
+            let name = OwnedStr::new(name.to_bytes());
+            user.may_run_here(&[&[name.as_str()], words].concat())
+        };
+        let name = match self.resource {
+            Resource::Lock => c"lock.acquire",
+            Resource::Semaphore => c"sem.acquire",
+            Resource::Latch => c"latch.wait",
+        };
+        // It is not known which of the two commands for locks was sent.
+        let may_take_many = || {
+            let one = OwnedStr::new(b"1");
+            self.resource == Resource::Lock
+                && may_run(c"lock.macquire", &[one.as_str(), key, owner])
+        };
+        if !may_run(name, &[key, owner]) && !may_take_many() {
+            // Where the key is refused, the check of the key has said so.
+            if user.may_write(&[key]) {
+                user.log(Refused::Command(name));
+            }
+            return false;
+        }
+        let channel = self.channel.map(OwnedStr::new);
+        self.may_write_beside(user)
+            && channel.is_none_or(|channel| user.may_publish(channel.as_str()))
+    }
+
+    /// Whether the user may write the keys beside the lock or the semaphore.
+    fn may_write_beside(&self, user: &User<'_>) -> bool {
+        match (self.resource, self.mode) {
+            (Resource::Semaphore, _) => {
+                let permits = OwnedStr::new(&permits_of(self.key));
+                user.may_write(&[permits.as_str()])
+            }
+            (Resource::Lock, Mode::Read | Mode::Write) => {
+                let siblings = Siblings::default();
+                let timeout = siblings.own(self.key, self.owner).first();
+                user.may_write(&[timeout, siblings.token(self.key)])
+            }
+            _ => true,
         }
     }
 }

@@ -29,6 +29,7 @@ mod commands {
     mod scan;
     mod shares;
     mod top;
+    mod users;
 }
 
 /// The documentation: its samples run verbatim.

@@ -62,7 +62,7 @@ impl Wait<Str<'_>> {
             wait: wait_asked,
             notify: self.notify.as_ref().map(NotifyWords::request),
             client: ctx.client_id(),
-            user: users::of_caller(ctx, wait_asked),
+            user: users::of_caller(ctx, wait_asked, false),
         };
         let key = CountKey::open_read(ctx, self.key);
         let (now, id, state) = (ctx.now(), key.id(), key.read());

@@ -95,7 +95,7 @@ impl Acquire<Str<'_>> {
             wait: wait_asked,
             notify: self.notify.as_ref().map(NotifyWords::request),
             client: ctx.client_id(),
-            user: users::of_caller(ctx, wait_asked),
+            user: users::of_caller(ctx, wait_asked, self.session),
         };
         let (key, view, now) = open_permit(ctx, self.key, self.id, SemKey::minting_view)?;
         let ((answer, change), fx) =

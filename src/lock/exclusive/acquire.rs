@@ -126,7 +126,8 @@ impl Locks {
         let token = hold.token.or(adopted).ok_or(LockError::TokensExhausted)?;
         let what = BoundRef::lock(req.mode, view.key, req.owner);
         let bound = if req.session {
-            self.sessions.bind(what, req.client, token, cx.now);
+            self.sessions
+                .bind(what, (req.client, req.user), token, cx.now);
             true
         } else {
             self.sessions

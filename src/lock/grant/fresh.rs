@@ -11,7 +11,7 @@ use crate::lock::resource::Resource;
 use crate::lock::session::bindings::BoundRef;
 use crate::lock::token::NoToken;
 use crate::lock::view::View;
-use crate::lock::{KeyRef, KeyState, Lease, LockError, Mode, OwnerId, RwWrite, Token};
+use crate::lock::{KeyRef, KeyState, Lease, LockError, Mode, OwnerId, RwWrite, Token, UserId};
 
 /// The owner that gets a grant, and the terms.
 #[derive(Debug, Clone, Copy)]
@@ -24,6 +24,7 @@ pub(crate) struct Grantee<'a> {
     /// Whether the request names its lease: then a re-entry ends the binding.
     pub names_lease: bool,
     pub client: u64,
+    pub user: UserId,
 }
 
 impl<'a> Grantee<'a> {
@@ -36,6 +37,7 @@ impl<'a> Grantee<'a> {
             session: req.session,
             names_lease: req.names_lease,
             client: req.client,
+            user: req.user,
         }
     }
 }
@@ -106,7 +108,9 @@ impl Locks {
         cx.notify(Event::Acquire);
         let what = BoundRef::lock(to.mode, key, to.owner);
         match to.session {
-            true => self.sessions.bind(what, to.client, token, cx.now),
+            true => self
+                .sessions
+                .bind(what, (to.client, to.user), token, cx.now),
             false => drop(self.sessions.unbind(what)),
         }
         self.stats.grants += 1;

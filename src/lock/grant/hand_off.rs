@@ -123,6 +123,7 @@ impl Locks {
             session: waiter.session,
             names_lease: false,
             client: waiter.client,
+            user: waiter.user,
         };
         let granted = match self.grant_in(view, rest, &grantee, cx) {
             Ok(granted) => granted,

@@ -8,7 +8,7 @@ use crate::lock::name::{KeyMap, OwnerAt, OwnerAtRef, OwnerMap};
 use crate::lock::session::bindings::BoundRef;
 use crate::lock::table::give_back;
 use crate::lock::wait::request::{Seq, WaiterId, WaiterMap};
-use crate::lock::{Hold, KeyId, KeyRef, Mode, Now, Token};
+use crate::lock::{Hold, KeyId, KeyRef, Mode, Now, Token, UserId};
 
 /// A grant in flight to a parked client.
 #[derive(Debug)]
@@ -29,9 +29,9 @@ pub(crate) struct GrantInFlight {
 pub(crate) struct Reentry {
     /// It raised the hold count.
     pub counted: bool,
-    /// The connection to bind the hold to when the reply is written, and the moment of the grant. Not before: if the
-    /// reply is never written, the end of that connection must not end the hold.
-    pub binds: Option<(u64, Now)>,
+    /// The connection and the user to bind the hold to when the reply is written, and the moment of the grant. Not
+    /// before: if the reply is never written, the end of that connection must not end the hold.
+    pub binds: Option<((u64, UserId), Now)>,
     /// The former binding ends when the reply is written.
     pub unbinds: bool,
 }

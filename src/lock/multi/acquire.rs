@@ -312,6 +312,7 @@ impl Locks {
             })
             .collect();
         let caller = Caller {
+            user: req.user,
             owner: req.owner,
             mode: req.mode,
             wants: &wants,

@@ -107,7 +107,7 @@ impl Locks {
     ) {
         let reentry = Reentry {
             counted: !req.once,
-            binds: req.session.then_some((req.client, now)),
+            binds: req.session.then_some(((req.client, req.user), now)),
             unbinds: req.names_lease,
         };
         for ((token, is_fresh), (key, place)) in entered.iter().zip(places) {

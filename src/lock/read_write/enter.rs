@@ -118,7 +118,8 @@ impl Locks {
                 self.stats.reentries += 1;
                 self.extend_tracked(view.key, to, end_ms);
                 if to.session {
-                    self.sessions.bind(what, to.client, token, cx.now);
+                    self.sessions
+                        .bind(what, (to.client, to.user), token, cx.now);
                 }
             }
             None => {

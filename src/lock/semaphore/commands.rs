@@ -34,7 +34,7 @@ pub struct SemAcquire<'a> {
     pub notify: Option<Notify<'a>>,
     /// The server's id of the connection.
     pub client: u64,
-    /// The user, of a request that may wait.
+    /// The user, of a request that may wait or asks for a session.
     pub user: UserId,
 }
 
@@ -158,7 +158,8 @@ impl Semaphores {
         };
         let what = BoundRef::permit(view.key, req.id);
         let bound = if req.session {
-            cx.sessions.bind(what, req.client, token, cx.now);
+            cx.sessions
+                .bind(what, (req.client, req.user), token, cx.now);
             true
         } else {
             keep_binding(view.key, req.id, req.names_lease, cx)
@@ -224,6 +225,7 @@ impl Semaphores {
             lease: req.lease,
             session: req.session,
             client: req.client,
+            user: req.user,
         };
         let (token, _) = self.grant_permit(view, draft, req.id, terms, cx)?;
         self.in_flight.claim(view.key, req.id);

@@ -9,7 +9,7 @@ use crate::lock::semaphore::state::{
 };
 use crate::lock::session::bindings::BoundRef;
 use crate::lock::window::state::Window;
-use crate::lock::{KeyRef, Lease, LockError, Now, Token};
+use crate::lock::{KeyRef, Lease, LockError, Now, Token, UserId};
 
 /// The terms of a permit.
 #[derive(Debug, Clone, Copy)]
@@ -17,6 +17,7 @@ pub(crate) struct Terms {
     pub lease: Lease,
     pub session: bool,
     pub client: u64,
+    pub user: UserId,
 }
 
 impl Semaphores {
@@ -72,6 +73,7 @@ impl Semaphores {
                 lease: waiter.lease,
                 session: waiter.session,
                 client: waiter.client,
+                user: waiter.user,
             };
             let granted = self.grant_permit(view, draft, &id, terms, cx);
             let (token, end_ms) = match granted {
@@ -126,7 +128,9 @@ impl Semaphores {
             .deadline(cx.now);
         let what = BoundRef::permit(view.key, id);
         match terms.session {
-            true => cx.sessions.bind(what, terms.client, token, cx.now),
+            true => cx
+                .sessions
+                .bind(what, (terms.client, terms.user), token, cx.now),
             false => drop(cx.sessions.unbind(what)),
         }
         draft.take(id, end_ms);

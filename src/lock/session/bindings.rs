@@ -27,7 +27,7 @@ use crate::lock::name::Secret;
 use crate::lock::session::renewals::{Moments, Number, Renewals};
 use crate::lock::stats::counters;
 use crate::lock::table::give_back;
-use crate::lock::{KeyId, KeyRef, Lease, Mode, Now, OwnerId, Token, Waiter, WaiterId};
+use crate::lock::{KeyId, KeyRef, Lease, Mode, Now, OwnerId, Token, UserId, Waiter, WaiterId};
 
 /// The most bound holds for each millisecond of their lease: 50,000 with a lease of ten seconds. So a renewal may take
 /// 33 microseconds in a tick in which all are urgent; it takes 5 to 22.
@@ -144,6 +144,7 @@ impl Default for SessionRule {
 struct Binding {
     what: Rc<Bound>,
     client: u64,
+    user: UserId,
     token: Token,
     /// The moments of the next renewal.
     moments: Moments,
@@ -279,8 +280,19 @@ impl Sessions {
         Some(self.binding(what)?.token)
     }
 
-    /// Binds a hold to this connection only.
-    pub fn bind(&mut self, what: BoundRef<'_>, client: u64, token: Token, now: Now) {
+    /// The user that asked for this binding.
+    pub fn user_of(&self, what: BoundRef<'_>) -> Option<UserId> {
+        Some(self.binding(what)?.user)
+    }
+
+    /// Binds a hold to this connection only, for this user.
+    pub fn bind(
+        &mut self,
+        what: BoundRef<'_>,
+        (client, user): (u64, UserId),
+        token: Token,
+        now: Now,
+    ) {
         self.unbind(what);
         self.last += 1;
         let bound = Rc::new(Bound {
@@ -299,6 +311,7 @@ impl Sessions {
         let binding = Binding {
             what: bound,
             client,
+            user,
             token,
             moments,
         };

@@ -2,7 +2,8 @@
 //! them requests on several keys, readers and writers, and owners with several requests.
 //!
 //! The graph comes from the scene of the test, not from the state of the core: the queue and the holders of each key.
-//! It has an edge from an owner to every owner that its request waits for.
+//! It has an edge from an owner to every owner that its request waits for. Some requests are another user's: they are
+//! no nodes of the graph, but a reader behind one waits for what that one waits for at the key.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +18,7 @@ use crate::lock::wait::deadlock::{
 use crate::lock::wait::index::{Holders, MOST_READERS};
 use crate::lock::wait::request::Waiter;
 use crate::lock::wait::waiters::Waiters;
-use crate::lock::{Cx, Effects, Mode, Now, ReadWrite, Reader, WaiterId};
+use crate::lock::{Cx, Effects, Mode, Now, ReadWrite, Reader, UserId, WaiterId};
 
 const KEYS: usize = 6;
 const OWNERS: usize = 8;
@@ -48,6 +49,8 @@ struct Request {
     reads: bool,
     /// Whether it has left again, and its places are kept.
     left: bool,
+    /// Whether it is another user's than the caller.
+    is_foreign: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -79,12 +82,14 @@ fn request() -> impl Strategy<Value = Request> {
         3 => (0..KEYS).prop_map(|key| vec![key]),
         2 => prop::collection::btree_set(0..KEYS, 2..=3).prop_map(|keys| keys.into_iter().collect()),
     ];
-    (0..OWNERS, keys, any::<bool>(), prop::bool::weighted(0.1)).prop_map(
-        |(owner, keys, reads, left)| Request {
+    let rarely = || prop::bool::weighted(0.1);
+    (0..OWNERS, keys, any::<bool>(), rarely(), rarely()).prop_map(
+        |(owner, keys, reads, left, is_foreign)| Request {
             owner,
             keys,
             reads,
             left,
+            is_foreign,
         },
     )
 }
@@ -95,7 +100,10 @@ fn scene() -> impl Strategy<Value = Scene> {
     (held, requests, request()).prop_map(|(held, requests, caller)| Scene {
         held,
         requests,
-        caller,
+        caller: Request {
+            is_foreign: false,
+            ..caller
+        },
     })
 }
 
@@ -109,6 +117,7 @@ struct Place {
     request: usize,
     arrival: u64,
     live: bool,
+    is_foreign: bool,
 }
 
 /// The same queues as the core's, as plain lists.
@@ -161,6 +170,7 @@ impl Plain {
                 request: number,
                 arrival: self.arrivals,
                 live: true,
+                is_foreign: request.is_foreign,
             };
             match queue.iter_mut().find(|place| mine(place)) {
                 Some(old) => {
@@ -201,17 +211,26 @@ impl Plain {
                 false => Vec::new(),
             };
         }
-        let before = self.queues[key][..at].iter().filter(|before| before.live);
+        let before = self.queues[key][..at].iter().enumerate();
+        let before = before.filter(|(_, before)| before.live);
         if !place.reads {
-            return others.chain(before.map(|before| before.owner)).collect();
+            let own = before.filter(|(_, before)| !before.is_foreign);
+            return others.chain(own.map(|(_, before)| before.owner)).collect();
         }
         // A reader waits for the writers before it, and they for the owners that block them. And it waits for those
         // that are to read several keys.
-        let blocking = before
-            .filter(|before| !before.reads || before.many)
-            .map(|before| before.owner);
+        let blocking = before.filter(|(_, before)| !before.reads || before.many);
+        let blocking = blocking.flat_map(|(at, before)| match before.is_foreign {
+            false => vec![before.owner],
+            true if before.reads => Vec::new(),
+            true => {
+                let holds = holders.iter().filter(|owner| **owner == before.owner);
+                let waits_for = self.waits_for(key, at, held);
+                waits_for.into_iter().chain(holds.copied()).collect()
+            }
+        });
         match held.shared {
-            true => blocking.collect(),
+            true => blocking.filter(|owner| *owner != place.owner).collect(),
             false => others.chain(blocking).collect(),
         }
     }
@@ -220,7 +239,7 @@ impl Plain {
         let mut edges = vec![BTreeSet::new(); OWNERS];
         for key in 0..KEYS {
             for (at, place) in self.queues[key].iter().enumerate() {
-                if place.live {
+                if place.live && !place.is_foreign {
                     edges[place.owner].extend(self.waits_for(key, at, &scene.held[key]));
                 }
             }
@@ -291,6 +310,16 @@ fn holders(held: &Held) -> Holders {
     }
 }
 
+fn caller<'a>(owner: &'a [u8], mode: Mode, wants: &'a [WantedKey<'a>]) -> Caller<'a> {
+    Caller {
+        user: UserId::UNKNOWN,
+        owner,
+        mode,
+        wants,
+        replaces: &[],
+    }
+}
+
 fn search(waiters: &Waiters, caller: &Caller<'_>, now: Now) -> Verdict {
     let mut visits = Visits::for_keys(caller.wants.len());
     deadlock::search(waiters, caller, &ReadNow::default(), &mut visits, now)
@@ -306,7 +335,10 @@ fn search_by_name(waiters: &mut Waiters, scene: &Scene, caller: &Caller<'_>) -> 
     {
         let key = key_ref(name);
         let mut found = holders(held);
-        let waits = |owner: &[u8]| waiters.places.of_owner(owner).next().is_some();
+        let waits = |owner: &[u8]| {
+            let mut keys = NAMES.iter().map(|name| key_ref(name));
+            keys.any(|key| waiters.parked(key, owner).is_some())
+        };
         found
             .owners
             .retain(|(owner, _)| waits(owner) || **owner == *caller.owner);
@@ -376,6 +408,7 @@ fn play(scene: &Scene) -> bool {
         })
         .collect();
     let asked = Caller {
+        user: UserId::UNKNOWN,
         owner,
         mode: mode(caller),
         wants: &wants,
@@ -407,7 +440,10 @@ fn play(scene: &Scene) -> bool {
 }
 
 fn park(waiters: &mut Waiters, number: usize, request: &Request) {
-    let waiter = waiter(number, mode(request));
+    let waiter = Waiter {
+        user: UserId(request.is_foreign.into()),
+        ..waiter(number, mode(request))
+    };
     let owner = WHO[request.owner].as_bytes();
     let keys: Vec<_> = request
         .keys
@@ -472,6 +508,7 @@ fn an_owner_that_blocks_no_request_is_not_uncertain() {
         keys: vec![key],
         reads: false,
         left: false,
+        is_foreign: false,
     };
     park(&mut waiters, 0, &request(0, 0));
     park(&mut waiters, 1, &request(1, 1));
@@ -492,12 +529,7 @@ fn an_owner_that_blocks_no_request_is_not_uncertain() {
     // The third owner holds what the second waits for; no request waits for the second, which is last in its queue, nor
     // for the fourth, unless they are among the readers.
     for (owner, expected) in [(2, true), (1, false), (3, false)] {
-        let caller = Caller {
-            owner: WHO[owner].as_bytes(),
-            mode: Mode::Write,
-            wants: &wants,
-            replaces: &[],
-        };
+        let caller = caller(WHO[owner].as_bytes(), Mode::Write, &wants);
         let verdict = search(&waiters, &caller, NOW);
         assert!(matches!(verdict, Verdict::Uncertain { .. }), "{verdict:?}");
         let mut own = KeyMap::default();
@@ -534,12 +566,8 @@ fn a_chain_is_followed_so_far_and_no_further() {
             place: None,
             holders: Holders::alone(owners[0].as_bytes().into()),
         };
-        let caller = Caller {
-            owner: owners[length].as_bytes(),
-            mode: Mode::Exclusive,
-            wants: &[want],
-            replaces: &[],
-        };
+        let wants = [want];
+        let caller = caller(owners[length].as_bytes(), Mode::Exclusive, &wants);
         let verdict = search(&waiters, &caller, NOW);
         assert!(matches!(verdict, Verdict::Cycle(_) | Verdict::Cut));
         verdict != Verdict::Cut
@@ -596,12 +624,7 @@ fn the_places_that_a_search_looks_at_do_not_grow_with_the_graph() {
             });
             let wants: Vec<_> = wants.collect();
             for mode in [Mode::Read, Mode::Write] {
-                let caller = Caller {
-                    owner: b"new",
-                    mode,
-                    wants: &wants,
-                    replaces: &[],
-                };
+                let caller = caller(b"new", mode, &wants);
                 waiters.places.looks.set(0);
                 let verdict = search(&waiters, &caller, NOW);
                 assert!(size == 200 || verdict == Verdict::Cut, "{verdict:?}");
@@ -659,12 +682,7 @@ fn cost_of_a_search() {
         };
         let wants = [want];
         let verdict = |owner: &str| {
-            let caller = Caller {
-                owner: owner.as_bytes(),
-                mode: Mode::Exclusive,
-                wants: &wants,
-                replaces: &[],
-            };
+            let caller = caller(owner.as_bytes(), Mode::Exclusive, &wants);
             let rounds = 100_000 / length;
             let start = std::time::Instant::now();
             let mut last = Verdict::Clear;

@@ -21,7 +21,7 @@ mod semaphore;
 pub mod sums;
 pub mod tickets;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use self::keyspace::Keyspace;
 use self::tickets::{ChannelAndTag, Standing};
@@ -119,6 +119,8 @@ pub struct Sim {
     pub notify: Option<ChannelAndTag>,
     /// The user of the next requests.
     pub user: UserId,
+    /// Users that may take no key any more.
+    pub forbidden: HashSet<UserId>,
     /// Requests that are still parked.
     pub parked: BTreeMap<WaiterId, Request>,
     /// Requests whose grant is in flight.
@@ -209,6 +211,7 @@ impl Sim {
             tickets: BTreeMap::new(),
             notify: None,
             user: UserId::UNKNOWN,
+            forbidden: HashSet::new(),
             parked: BTreeMap::new(),
             granted: BTreeMap::new(),
             highest: BTreeMap::new(),

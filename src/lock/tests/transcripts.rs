@@ -27,9 +27,10 @@
 //! counter k 50   horizon k 50   flush   restart [back=1h]   grants off | on
 //! delay 5s | limit 1s   drain   demote   session lease 10s
 //! subscribe k | unsubscribe k      the channel of k has a subscriber, or none
+//! forbid 1 | permit 1              the user with this number may take no key, or every key
 //! window after=2 [window=50ms]
 //! limits [waiters=N] [per-key=N] [tickets=N] [bytes=N] [share=N] [tracked=N] [grace=1s] [places=N]     a new server
-//! ... [user=N]     the number of the user, for a request that waits
+//! ... [user=N]  the number of the user, for a request that waits; 0: unknown
 //! keys   sessions (the bound holds and their connections)   stats name ...   quiet
 //! times name ...                 histograms: the number of times in each bucket, by its bound
 //! names N                        counts for N names       top waits | hand-offs [count=N]
@@ -229,7 +230,7 @@ impl Session {
             let (channel, tag) = named.split_once('/').unwrap();
             (channel.into(), tag.into())
         });
-        self.sim.user = UserId(words.number("user").map_or(0, |user| user as u32));
+        self.sim.user = UserId(words.number("user").unwrap_or(0) as u32);
         self.lock_command(words)
             .or_else(|| self.semaphore_command(words))
             .or_else(|| self.shown(words))

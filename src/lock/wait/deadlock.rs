@@ -4,6 +4,10 @@
 //! Each of these owners may wait for other keys. If the search from the new request reaches its own owner, the request
 //! would wait for itself.
 //!
+//! Equal names are one owner only within one user and one database. So a search follows the requests of its user in its
+//! database only, and names no other keys. It is not known which user has made a hold: its owner is the user's owner of
+//! that name.
+//!
 //! The search reads only the memory of this server. In a queue it visits only places of owners that wait for other keys
 //! too ([`crate::lock::wait::index`]): the other owners wait for the same holders. A reader waits for other readers
 //! only if a request for WRITE is between them, or one for READ on several keys, which is granted first.
@@ -17,15 +21,12 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::lock::locks::Locks;
-use crate::lock::name::{KeyMap, KeySet};
-use crate::lock::read_write::upgrades;
-use crate::lock::view::View;
+use crate::lock::name::{KeyMap, KeySet, UserOwner};
 use crate::lock::wait::index::Holders;
 use crate::lock::wait::index::WaitedKey;
-use crate::lock::wait::request::{PlaceId, Seq};
+use crate::lock::wait::request::{PlaceId, Seq, Waiter};
 use crate::lock::wait::waiters::Waiters;
-use crate::lock::{Acquire, KeyRef, LockError, Mode, Now, WaiterId};
+use crate::lock::{KeyRef, Mode, Now, UserId, WaiterId};
 
 /// The most visits of the search before a request is parked, and of the one after it, beside one for each key of the
 /// request.
@@ -44,11 +45,28 @@ pub(crate) struct WantedKey<'a> {
 /// The request to check.
 #[derive(Debug)]
 pub(crate) struct Caller<'a> {
+    pub user: UserId,
     pub owner: &'a [u8],
     pub mode: Mode,
     pub wants: &'a [WantedKey<'a>],
     /// Former requests of the owner that end when this one is parked.
     pub replaces: &'a [WaiterId],
+}
+
+impl<'a> Caller<'a> {
+    /// The database of its keys.
+    pub fn db(&self) -> i32 {
+        self.wants.first().map_or(0, |want| want.key.db)
+    }
+
+    /// The owner of this name, of the same user in the same database.
+    fn named<'n>(&self, owner: &'n [u8]) -> UserOwner<'n> {
+        UserOwner {
+            db: self.db(),
+            user: self.user,
+            owner,
+        }
+    }
 }
 
 /// The result of a search.
@@ -158,6 +176,9 @@ pub(crate) fn may_be_waited_for(
         if waited.queue.live() == 0 {
             return false;
         }
+        if key.as_ref().db != caller.db() {
+            return false;
+        }
         let place = waiters.places.of(key.as_ref(), owner);
         if place.is_some_and(|place| waiters.places.is_before_another(place)) {
             return true;
@@ -248,7 +269,7 @@ impl<'a> Search<'a> {
             if !self.visits.take(1) {
                 return None;
             }
-            for place in self.waiters.places.of_owner(owner) {
+            for place in self.waiters.places.of_owner(self.caller.named(owner)) {
                 if !self.visits.take(1) {
                     return None;
                 }
@@ -333,7 +354,7 @@ impl<'a> Search<'a> {
             if let Some((owner, waiter)) = self.waiters.at(PlaceId::new(*seq, *slot)) {
                 let is_ahead = *seq < ahead || self.waiters.is_multi_key(waiter.id);
                 let is_ahead = is_ahead && !waiter.is_over(self.now);
-                if owner != self.caller.owner && is_ahead {
+                if waiter.user == self.caller.user && owner != self.caller.owner && is_ahead {
                     self.find(owner, wait, from);
                 }
             }
@@ -358,7 +379,11 @@ impl<'a> Search<'a> {
                 break;
             }
             let writer = self.waiters.at(PlaceId::new(*seq, *slot));
-            let Some((owner, _)) = writer.filter(|(owner, _)| *owner != self.caller.owner) else {
+            let is_other = |(owner, waiter): &(&[u8], &Waiter)| {
+                let is_own = (waiter.user, *owner) == (self.caller.user, self.caller.owner);
+                !is_own && !self.caller.replaces.contains(&waiter.id)
+            };
+            let Some((owner, _)) = writer.filter(is_other) else {
                 continue;
             };
             ahead.has_writer = true;
@@ -405,6 +430,7 @@ impl<'a> Search<'a> {
                 let place = self.waiters.places.of(wait.key, self.caller.owner);
                 let waiter = place.and_then(|place| Some((place, self.waiters.at(place)?.1)));
                 waiter
+                    .filter(|(_, waiter)| waiter.user == self.caller.user)
                     .filter(|(_, waiter)| !self.caller.replaces.contains(&waiter.id))
                     .map(|(place, waiter)| {
                         let is_many = self.waiters.is_multi_key(waiter.id);
@@ -429,59 +455,5 @@ impl<'a> Search<'a> {
         keys.reverse();
         keys.dedup();
         keys
-    }
-}
-
-impl Locks {
-    /// Checks a request for one key before it is parked. True when it is to be checked again.
-    ///
-    /// # Errors
-    /// [`LockError::Deadlock`]
-    pub(crate) fn check_deadlock_at(
-        &mut self,
-        view: &View<'_>,
-        req: &Acquire<'_>,
-        former: Option<WaiterId>,
-        now: Now,
-    ) -> Result<bool, LockError> {
-        if !self.detects_deadlocks {
-            return Ok(false);
-        }
-        let place = self.waiters.places.of(view.key, req.owner);
-        let want = WantedKey {
-            key: view.key,
-            place: match upgrades(&view.state, req, now) {
-                true => Some(Seq::MIN),
-                false => place.map(|place| place.seq),
-            },
-            holders: Holders::of(&view.state, now),
-        };
-        let caller = Caller {
-            owner: req.owner,
-            mode: req.mode,
-            wants: &[want],
-            replaces: former.as_slice(),
-        };
-        self.check_deadlock(&caller, now)
-    }
-
-    /// Checks that a request would not wait for itself. True when it is to be checked again.
-    ///
-    /// # Errors
-    /// [`LockError::Deadlock`]
-    pub(crate) fn check_deadlock(
-        &mut self,
-        caller: &Caller<'_>,
-        now: Now,
-    ) -> Result<bool, LockError> {
-        let (read, mut visits) = (ReadNow::default(), Visits::for_keys(caller.wants.len()));
-        let verdict = search(&self.waiters, caller, &read, &mut visits, now);
-        match verdict {
-            // Nothing need be read for an owner for which no request waits.
-            Verdict::Uncertain { .. } => {
-                Ok(may_be_waited_for(&self.waiters, caller, &read.own, now))
-            }
-            verdict => self.judge(&verdict).map(|()| false),
-        }
     }
 }

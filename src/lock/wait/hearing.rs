@@ -1,43 +1,50 @@
-//! Whether tickets are heard.
+//! Whether waiters may be granted: their users are still permitted to take the key, and tickets are heard.
 //!
 //! A ticket is *heard* while its channel has a subscriber and, for `SESSION`, its connection is open. The shell asks
-//! for that immediately before a decision that may grant ([`Waiters::next_to_ask`], [`Waiters::learn`]), because both
-//! may change in every event. A ticket that is not heard is *passed over*: it leaves the queue without a message, and
-//! its owner keeps the place for the grace time.
+//! for that and for the permission immediately before a decision that may grant ([`Waiters::next_to_ask`],
+//! [`Waiters::learn`]), because they may change in every event, and the server sends no event of a change of its users.
+//! A ticket that is not heard is *passed over*: it leaves the queue without a message, and its owner keeps the place
+//! for the grace time. A waiter without the permission fails.
 
 use std::rc::Rc;
 
 use crate::lock::effect::Cx;
 use crate::lock::wait::ending::ENDED_AT_ONCE;
-use crate::lock::wait::index::WaitedKey;
+use crate::lock::wait::index::{Heard, WaitedKey};
 use crate::lock::wait::next::Next;
 use crate::lock::wait::passed::PASSED_AT_ONCE;
 use crate::lock::wait::queue::QueueView;
 use crate::lock::wait::request::{PlaceId, Waiter, WaiterId};
-use crate::lock::wait::ticket::{Channel, Ticket};
+use crate::lock::wait::ticket::Channel;
 use crate::lock::wait::waiters::Waiters;
-use crate::lock::{KeyId, KeyRef, LockError, Mode, Now};
+use crate::lock::{KeyId, KeyRef, LockError, Mode, Now, UserId};
 
-/// A ticket of which the shell is to say whether it is heard.
+/// A waiter of which the shell is to say whether it may be granted.
 #[derive(Debug, Clone)]
 pub struct Asked {
-    /// The key of the decision. A decision about several keys asks for the first ticket of each.
-    key: KeyId,
+    /// The key of the decision. A decision about several keys asks for the first waiter of each.
+    pub key: KeyId,
     /// The request.
     pub request: WaiterId,
-    /// Its channel.
-    pub channel: Rc<Channel>,
-    /// Whether it asks for READ: tickets on other channels may be granted together with it.
-    pub shares: bool,
-    /// For `SESSION`: the connection that the hold is to be bound to.
+    /// Of a ticket: its channel.
+    pub channel: Option<Rc<Channel>>,
+    /// The user that has to be permitted to take the key.
+    pub user: UserId,
+    /// The kind of hold.
+    pub mode: Mode,
+    /// The owner, whose name is part of that of a key beside the lock.
+    pub owner: Box<[u8]>,
+    /// Of a ticket with `SESSION`: the connection that the hold is to be bound to.
     pub session: Option<u64>,
 }
 
-/// Whether a ticket is heard.
+/// Whether a waiter may be granted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hearing {
-    /// Its channel has a subscriber, and its connection is open.
+    /// It may. The channel of a ticket has a subscriber, and its connection is open.
     Heard,
+    /// The user is not permitted to take the key any more.
+    Forbidden,
     /// Its channel has no subscriber.
     NoSubscriber,
     /// The connection of its session is closed.
@@ -57,7 +64,18 @@ impl Waiters {
         }
     }
 
-    /// The ticket that the next decision about this key may grant, if the shell is to say whether it is heard. Requests
+    /// Whether the shell is to be asked before a decision about this key that may grant.
+    pub(crate) fn must_ask(&self, key: KeyRef<'_>) -> bool {
+        let is_known = |waiter: &Waiter| waiter.user != UserId::UNKNOWN;
+        self.has_tickets(key) || self.first(key).is_some_and(|(_, first)| is_known(first))
+    }
+
+    /// Whether tickets wait for this key.
+    pub(crate) fn has_tickets(&self, key: KeyRef<'_>) -> bool {
+        self.tickets() > 0 && self.queue(key).is_some_and(|queue| queue.tickets() > 0)
+    }
+
+    /// The waiter that the next decision about this key may grant, if the shell is to say whether it may. Requests
     /// before it whose wait is over are answered, and tickets that are not heard are passed over.
     pub(crate) fn next_to_ask(&mut self, key: KeyRef<'_>, cx: &mut Cx<'_>) -> Option<Asked> {
         let before = self.first_live(key).map(|(place, _)| place);
@@ -67,34 +85,33 @@ impl Waiters {
             // The decision may be one that grants to no waiter, and the next may be compatible with present readers.
             self.schedule_settle_next(key);
         }
-        let waiter = match next {
-            Next::Ask(place) => self.places.waiter(place)?,
+        let (owner, waiter) = match next {
+            Next::Ask(place) => self.places.at(place)?,
             Next::Place(place) => self.reader_to_ask(key, place, cx.now)?,
             Next::Later | Next::Nothing => return None,
         };
+        let binds = waiter.session && waiter.ticket.is_some();
         Some(Asked {
             key: key.to_id(),
             request: waiter.id,
-            shares: waiter.mode == Mode::Read,
-            channel: waiter.ticket.as_ref()?.channel.clone(),
-            session: waiter.session.then_some(waiter.client),
+            channel: waiter.channel().cloned(),
+            user: waiter.user,
+            mode: waiter.mode,
+            owner: owner.into(),
+            session: binds.then_some(waiter.client),
         })
     }
 
-    /// Where the next to be granted is a reader: a ticket among the readers behind it, which one decision grants
+    /// Where the next to be granted is a reader: one to ask for among the readers behind it, which one decision grants
     /// together.
-    fn reader_to_ask(&self, key: KeyRef<'_>, first: PlaceId, now: Now) -> Option<&Waiter> {
+    fn reader_to_ask(&self, key: KeyRef<'_>, first: PlaceId, now: Now) -> Option<(&[u8], &Waiter)> {
         let (waited, first) = (self.waited.get(&key)?, self.places.waiter(first)?);
         if first.mode != Mode::Read {
             return None;
         }
         let waiters = waited.queue.waiters(&self.places).take(PASSED_AT_ONCE);
-        let waiters = waiters.map(|(_, waiter)| waiter);
-        let mut readers = waiters.take_while(|waiter| waiter.mode == Mode::Read);
-        readers.find(|waiter| {
-            let ticket = waiter.ticket.as_ref().filter(|_| !waiter.is_over(now));
-            ticket.is_some_and(|ticket| waited.is_heard(waiter, ticket, now).is_none())
-        })
+        let mut readers = waiters.take_while(|(_, waiter)| waiter.mode == Mode::Read);
+        readers.find(|(_, waiter)| !waiter.is_over(now) && waited.is_heard(waiter, now).is_none())
     }
 
     /// The shell's answer.
@@ -102,16 +119,21 @@ impl Waiters {
         match hearing {
             Hearing::Heard => {
                 if let Some(waited) = self.waited.get_mut(&asked.key) {
-                    waited.heard.push((asked.request, asked.channel.clone()));
+                    waited.heard.push(Heard {
+                        request: asked.request,
+                        channel: asked.channel.clone(),
+                        user: asked.user,
+                        mode: asked.mode,
+                    });
                 }
             }
             Hearing::NoSubscriber => {
-                asked.channel.unheard_ms.set(Some(cx.now.mono_ms));
+                if let Some(channel) = &asked.channel {
+                    channel.unheard_ms.set(Some(cx.now.mono_ms));
+                }
             }
-            Hearing::Closed => {
-                let waiter = self.dismiss(asked.request);
-                self.fail(waiter, &LockError::Unblocked, cx);
-            }
+            Hearing::Forbidden => self.fail_request(asked.request, &LockError::Forbidden, cx),
+            Hearing::Closed => self.fail_request(asked.request, &LockError::Unblocked, cx),
         }
     }
 
@@ -156,15 +178,23 @@ fn tickets_of<'q>(queues: impl IntoIterator<Item = QueueView<'q>>, most: usize) 
 }
 
 impl WaitedKey {
-    /// Whether this ticket is heard; `None` if that is to be asked.
-    pub(super) fn is_heard(&self, waiter: &Waiter, ticket: &Ticket, now: Now) -> Option<bool> {
-        if ticket.channel.unheard_ms.get() == Some(now.mono_ms) {
+    /// Whether this waiter may be granted; `None` if that is to be asked.
+    pub(super) fn is_heard(&self, waiter: &Waiter, now: Now) -> Option<bool> {
+        let channel = waiter.channel();
+        if channel.is_some_and(|channel| channel.unheard_ms.get() == Some(now.mono_ms)) {
             return Some(false);
         }
+        if channel.is_none() && waiter.user == UserId::UNKNOWN {
+            return Some(true);
+        }
+        let is_alike = |heard: &Heard| {
+            (heard.user, heard.mode) == (waiter.user, waiter.mode)
+                && heard.channel.as_ref().map(Rc::as_ptr) == channel.map(Rc::as_ptr)
+        };
         let mut heard = self.heard.iter();
-        let is_heard = heard.any(|(request, channel)| match waiter.session {
-            true => *request == waiter.id,
-            false => Rc::ptr_eq(channel, &ticket.channel),
+        let is_heard = heard.any(|heard| match waiter.session && channel.is_some() {
+            true => heard.request == waiter.id,
+            false => is_alike(heard),
         });
         is_heard.then_some(true)
     }

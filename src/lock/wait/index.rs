@@ -13,7 +13,7 @@ use crate::lock::wait::queue::Queue;
 use crate::lock::wait::request::PlaceId;
 use crate::lock::wait::request::{Seq, Waiter, WaiterId};
 use crate::lock::wait::ticket::Channel;
-use crate::lock::{KeyState, Mode, Now, ReadWrite};
+use crate::lock::{KeyState, Mode, Now, ReadWrite, UserId};
 
 #[derive(Debug, Default)]
 pub(crate) struct WaitedKey {
@@ -24,16 +24,28 @@ pub(crate) struct WaitedKey {
     pub(crate) holders: Holders,
     /// The places that a search for a deadlock visits.
     pub(crate) search_places: SearchPlaces,
-    /// The tickets at this key that are heard, as far as was asked in the event of the decision, with their channels.
-    pub(super) heard: SmallVec<[(WaiterId, Rc<Channel>); 1]>,
+    /// The waiters that may be granted the key, as far as was asked in the event of the decision.
+    pub(super) heard: SmallVec<[Heard; 1]>,
+}
+
+/// A waiter that may be granted the key, and with it each one that differs in nothing that was asked.
+#[derive(Debug)]
+pub(super) struct Heard {
+    pub request: WaiterId,
+    /// Of a ticket: its channel.
+    pub channel: Option<Rc<Channel>>,
+    pub user: UserId,
+    pub mode: Mode,
 }
 
 impl WaitedKey {
     /// A waiter joins the queue. The channel of a ticket is asked for once more before a grant.
     pub(super) fn forget_heard(&mut self, joins: &Waiter) {
-        let Some(ticket) = &joins.ticket else { return };
-        self.heard
-            .retain(|(_, channel)| !Rc::ptr_eq(channel, &ticket.channel));
+        if let Some(joined) = joins.channel() {
+            let is_other = |channel: &Rc<Channel>| !Rc::ptr_eq(channel, joined);
+            self.heard
+                .retain(|heard| heard.channel.as_ref().is_none_or(is_other));
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use crate::lock::{KeyRef, Now};
 pub(crate) enum Next {
     /// The next to be granted.
     Place(PlaceId),
-    /// A ticket of which the shell is to say whether it is heard.
+    /// One of which the shell is to say whether it may be granted.
     Ask(PlaceId),
     /// Many waits were ended; the rest of the queue comes at the end of the tick.
     Later,
@@ -29,8 +29,8 @@ enum Prospect {
 
 impl Waiters {
     /// The first place whose wait has not run out: the next to be granted. Requests before it whose wait is over are
-    /// answered nil, and tickets that are not heard are passed over; their places are kept. `None` as well if the next
-    /// is a ticket of which the shell was not asked, or if many waits were ended: the key is settled once more then.
+    /// answered nil, and tickets that are not heard are passed over; their places are kept. `None` as well if
+    /// the shell was not asked for the next, or if many waits were ended: the key is settled once more then.
     pub(crate) fn next_to_grant(&mut self, key: KeyRef<'_>, cx: &mut Cx<'_>) -> Option<PlaceId> {
         match self.next(key, cx) {
             Next::Place(place) => Some(place),
@@ -88,10 +88,7 @@ impl Waiters {
         if waiter.is_over(now) {
             return Prospect::Over;
         }
-        let Some(ticket) = &waiter.ticket else {
-            return Prospect::Grant;
-        };
-        match waited.is_heard(waiter, ticket, now) {
+        match waited.is_heard(waiter, now) {
             Some(true) => Prospect::Grant,
             Some(false) => Prospect::Unheard,
             None => Prospect::Ask,

@@ -2,6 +2,7 @@
 //! the owner waits there. When the connection closes or the wait runs out, the place stays *empty* for a grace time, so
 //! that a client that asks again continues at the same place.
 
+use crate::lock::name::UserOwner;
 use crate::lock::wait::arena::Slot;
 use crate::lock::wait::request::{Seq, Waiter};
 use crate::lock::wait::usage::Usage;
@@ -98,6 +99,15 @@ impl Place {
             in_heap: 0,
             counted_ms,
         }
+    }
+
+    /// The owner, with the user of the request; `None` when the place is empty.
+    pub fn of_user(&self) -> Option<UserOwner<'_>> {
+        Some(UserOwner {
+            db: self.key.as_ref().db,
+            user: self.waiter()?.user,
+            owner: &self.owner,
+        })
     }
 
     pub fn waiter(&self) -> Option<&Waiter> {

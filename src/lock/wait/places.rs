@@ -7,7 +7,7 @@
 use std::collections::hash_map::{Entry, HashMap};
 use std::hash::{BuildHasher, BuildHasherDefault};
 
-use crate::lock::name::{OwnerAtRef, Secret};
+use crate::lock::name::{OwnerAtRef, Secret, UserOwner};
 use crate::lock::wait::arena::{Arena, Slot};
 use crate::lock::wait::deadlines::Deadlines;
 use crate::lock::wait::place::{At, Links, Place};
@@ -161,7 +161,7 @@ impl Places {
     }
 
     /// The live places of this owner, in the order in which they became live.
-    pub fn of_owner(&self, owner: &[u8]) -> impl Iterator<Item = PlaceId> + '_ {
+    pub fn of_owner(&self, owner: UserOwner<'_>) -> impl Iterator<Item = PlaceId> + '_ {
         let first = self.first_of_owner(owner);
         let next = move |slot: &Slot| {
             let next = self.arena.get(*slot)?.of_owner.next;
@@ -170,8 +170,8 @@ impl Places {
         std::iter::successors(first, next).filter_map(|slot| self.id(slot))
     }
 
-    fn first_of_owner(&self, owner: &[u8]) -> Option<Slot> {
-        let is_its = |slot| self.arena.get(slot).is_some_and(|at| *at.owner == *owner);
+    fn first_of_owner(&self, owner: UserOwner<'_>) -> Option<Slot> {
+        let is_its = |slot| self.arena.get(slot).and_then(Place::of_user) == Some(owner);
         self.by_owner.find(self.secret.hash_one(owner), is_its)
     }
 
@@ -267,7 +267,7 @@ impl Places {
 
     /// Appends a live place to the ring of its owner.
     pub(super) fn ring_in(&mut self, id: PlaceId) {
-        let Some(owner) = self.get(id).map(|place| &*place.owner) else {
+        let Some(owner) = self.get(id).and_then(Place::of_user) else {
             return;
         };
         let Some(first) = self.first_of_owner(owner) else {
@@ -287,7 +287,7 @@ impl Places {
     pub(super) fn ring_out(&mut self, id: PlaceId) {
         let Some(place) = self.get(id) else { return };
         let Links { prev, next } = place.of_owner;
-        let hash = self.secret.hash_one(&*place.owner);
+        let hash = hash_of_owner(&self.arena, &self.secret, id.slot);
         if next == Some(id.slot) {
             let (arena, secret) = (&self.arena, &self.secret);
             let rehash = |slot| hash_of_owner(arena, secret, slot);
@@ -372,9 +372,8 @@ fn hash_at_key(arena: &Arena<Place>, secret: &Secret, slot: Slot) -> u64 {
 }
 
 fn hash_of_owner(arena: &Arena<Place>, secret: &Secret, slot: Slot) -> u64 {
-    arena
-        .get(slot)
-        .map_or(0, |place| secret.hash_one(&*place.owner))
+    let owner = arena.get(slot).and_then(Place::of_user);
+    owner.map_or(0, |owner| secret.hash_one(owner))
 }
 
 fn hash_of_request(arena: &Arena<Place>, slot: Slot) -> u64 {

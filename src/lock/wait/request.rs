@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::num::{NonZeroU32, NonZeroU64};
+use std::rc::Rc;
 
 use crate::lock::wait::arena::Slot;
-use crate::lock::wait::ticket::Ticket;
+use crate::lock::wait::ticket::{Channel, Ticket};
 use crate::lock::{KeyId, Lease, LockError, Mode, Now, UserId};
 
 /// The number of a parked request, shared with the shell.
@@ -108,6 +109,11 @@ impl Waiter {
             limit: None,
             ticket: None,
         }
+    }
+
+    /// Of a ticket: its channel.
+    pub(super) fn channel(&self) -> Option<&Rc<Channel>> {
+        Some(&self.ticket.as_ref()?.channel)
     }
 
     /// Whether the wait has run out.

@@ -1,6 +1,7 @@
-//! The second search for deadlocks: of a parked request whose first search was uncertain, at the end of the tick.
+//! The searches for deadlocks of one request: before it is parked, and again at the end of the tick if the first was
+//! uncertain.
 //!
-//! A key on the path that had changed has been settled by then. Of a key whose readers are not all known, only those
+//! By then a key on the path that had changed has been settled. Of a key whose readers are not all known, only those
 //! matter that wait themselves, and the shell reads by name which of the owners that wait are among them: so the cost
 //! does not depend on the number of readers. Where more owners wait than may be read, and there are more readers too,
 //! the search is cut.
@@ -13,12 +14,15 @@ use indexmap::IndexSet;
 use crate::lock::effect::Cx;
 use crate::lock::locks::Locks;
 use crate::lock::name::quoted;
+use crate::lock::read_write::upgrades;
+use crate::lock::view::View;
 use crate::lock::wait::deadlock::{
     may_be_waited_for, search, Caller, ReadNow, Verdict, Visits, WantedKey, MAX_VISITS,
 };
 use crate::lock::wait::index::Holders;
+use crate::lock::wait::request::Seq;
 use crate::lock::wait::waiters::Waiters;
-use crate::lock::{KeyId, LockError, OwnerId, WaiterId};
+use crate::lock::{Acquire, KeyId, LockError, Now, OwnerId, WaiterId};
 
 /// The reading of one key of the server takes as long as so many visits.
 const VISITS_PER_READ: usize = 4;
@@ -111,6 +115,59 @@ impl Verification {
 }
 
 impl Locks {
+    /// Checks a request for one key before it is parked. True when it is to be checked again.
+    ///
+    /// # Errors
+    /// [`LockError::Deadlock`]
+    pub(crate) fn check_deadlock_at(
+        &mut self,
+        view: &View<'_>,
+        req: &Acquire<'_>,
+        former: Option<WaiterId>,
+        now: Now,
+    ) -> Result<bool, LockError> {
+        if !self.detects_deadlocks {
+            return Ok(false);
+        }
+        let place = self.waiters.places.of(view.key, req.owner);
+        let want = WantedKey {
+            key: view.key,
+            place: match upgrades(&view.state, req, now) {
+                true => Some(Seq::MIN),
+                false => place.map(|place| place.seq),
+            },
+            holders: Holders::of(&view.state, now),
+        };
+        let caller = Caller {
+            user: req.user,
+            owner: req.owner,
+            mode: req.mode,
+            wants: &[want],
+            replaces: former.as_slice(),
+        };
+        self.check_deadlock(&caller, now)
+    }
+
+    /// Checks that a request would not wait for itself. True when it is to be checked again.
+    ///
+    /// # Errors
+    /// [`LockError::Deadlock`]
+    pub(crate) fn check_deadlock(
+        &mut self,
+        caller: &Caller<'_>,
+        now: Now,
+    ) -> Result<bool, LockError> {
+        let (read, mut visits) = (ReadNow::default(), Visits::for_keys(caller.wants.len()));
+        let verdict = search(&self.waiters, caller, &read, &mut visits, now);
+        match verdict {
+            // Nothing need be read for an owner for which no request waits.
+            Verdict::Uncertain { .. } => {
+                Ok(may_be_waited_for(&self.waiters, caller, &read.own, now))
+            }
+            verdict => self.judge(&verdict).map(|()| false),
+        }
+    }
+
     /// The next request to verify.
     pub fn next_unverified(&mut self) -> Option<Verification> {
         let request = self.unverified.pop_front()?;
@@ -152,7 +209,7 @@ impl Locks {
         let places = self.waiters.places_of(check.request);
         let (_, first) = places.first()?;
         let (owner, waiter) = self.waiters.at(*first)?;
-        let (owner, mode): (Rc<[u8]>, _) = (owner.into(), waiter.mode);
+        let (owner, mode, user): (Rc<[u8]>, _, _) = (owner.into(), waiter.mode, waiter.user);
         if let Some(key) = check.own.as_mut().and_then(VecDeque::pop_front) {
             return Some(check.ask(key, Asked::Own(owner.clone()), vec![owner]));
         }
@@ -170,6 +227,7 @@ impl Locks {
             });
         }
         let caller = Caller {
+            user,
             owner: &owner,
             mode,
             wants: &wants,
@@ -184,7 +242,7 @@ impl Locks {
             Verdict::Uncertain { .. } if check.visits.left() == 0 => Verdict::Cut,
             Verdict::Uncertain { unread, .. } => {
                 if check.own.is_none() {
-                    check.own = Some(waiters.partial_keys());
+                    check.own = Some(waiters.partial_keys(caller.db()));
                     return self.verify(check, cx);
                 }
                 // Once only: it walks through the keys with waiters.
@@ -195,7 +253,7 @@ impl Locks {
                 }
                 check.is_waited_for = true;
                 let most = check.visits.left() / VISITS_PER_READ / READS_PER_OWNER;
-                let (owners, all) = waiters.owners(most);
+                let (owners, all) = waiters.owners(caller.db(), most);
                 return Some(check.ask(unread.first()?.clone(), Asked::All(all), owners));
             }
             verdict => verdict,
@@ -227,17 +285,19 @@ impl Locks {
 }
 
 impl Waiters {
-    /// Keys of which some readers are not known: those that a short walk finds, and not many.
-    fn partial_keys(&self) -> VecDeque<KeyId> {
+    /// Keys of this database of which some readers are not known: those that a short walk finds, and not many.
+    fn partial_keys(&self, db: i32) -> VecDeque<KeyId> {
         let waited = self.waited.iter().take(MAX_VISITS);
-        let partial = waited.filter(|(_, waited)| waited.holders.is_partial);
+        let partial =
+            waited.filter(|(key, waited)| key.as_ref().db == db && waited.holders.is_partial);
         partial.map(|(key, _)| key.clone()).take(MOST_OWN).collect()
     }
 
-    /// The owners of the first `most` places of all queues, as far as they are live. False: there are more places.
-    fn owners(&self, most: usize) -> (Vec<Rc<[u8]>>, bool) {
-        let queues = self.waited.values();
-        let mut places = queues.flat_map(|waited| waited.queue.places(&self.places));
+    /// The owners of the first `most` places of all queues of this database, as far as they are live. False: there are
+    /// more places.
+    fn owners(&self, db: i32, most: usize) -> (Vec<Rc<[u8]>>, bool) {
+        let queues = self.waited.iter().filter(|(key, _)| key.as_ref().db == db);
+        let mut places = queues.flat_map(|(_, waited)| waited.queue.places(&self.places));
         let live = places.by_ref().take(most);
         let live = live.filter_map(|place| self.at(place));
         let owners: IndexSet<&[u8]> = live.map(|(owner, _)| owner).collect();

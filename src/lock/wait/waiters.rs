@@ -213,6 +213,12 @@ impl Waiters {
         let mode = waiter.mode;
         let place = self.places.of(key, owner);
         waiter.since_ms = self.continues(place, waiter.since_ms);
+        let user = waiter.user;
+        let is_anothers = |old: &Waiter| old.user != user;
+        let taken = place.filter(|place| self.places.waiter(*place).is_some_and(is_anothers));
+        if let Some(place) = taken {
+            self.waits_no_more(place);
+        }
         let (places, waited) = (&mut self.places, self.waited.entry(id.clone()).or_default());
         waited.forget_heard(&waiter);
         let (place, old) = match place {
@@ -225,7 +231,7 @@ impl Waiters {
             }
         };
         waited.search_places.set_mode(place, mode);
-        if old.is_none() {
+        if old.is_none() || taken.is_some() {
             self.waits(place);
         }
         (id, place, old)

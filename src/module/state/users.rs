@@ -1,6 +1,8 @@
 //! Numbers for the names of users: the core compares users, and stores one with every waiter.
 
+use std::collections::HashMap;
 use std::hash::RandomState;
+use std::rc::Rc;
 
 use indexmap::IndexMap;
 
@@ -9,7 +11,8 @@ use crate::lock::UserId;
 /// The users whose requests may have waited.
 #[derive(Default)]
 pub struct Users {
-    by_name: IndexMap<Box<[u8]>, UserId, RandomState>,
+    by_name: IndexMap<Rc<[u8]>, UserId, RandomState>,
+    by_number: HashMap<UserId, Rc<[u8]>>,
     last: u32,
     /// The names that are still to be looked for in this round.
     left: usize,
@@ -19,18 +22,27 @@ pub struct Users {
 }
 
 impl Users {
-    /// The number of this name.
-    pub fn number_of(&mut self, name: &[u8]) -> UserId {
-        if let Some(known) = self.by_name.get(name) {
-            return *known;
-        }
+    /// The number of this name, if it has one.
+    pub fn number_of(&self, name: &[u8]) -> Option<UserId> {
+        self.by_name.get(name).copied()
+    }
+
+    /// The name of this user; `None` if it was forgotten.
+    pub fn name_of(&self, user: UserId) -> Option<Rc<[u8]>> {
+        self.by_number.get(&user).cloned()
+    }
+
+    /// Gives a number to a new name.
+    pub fn add(&mut self, name: &[u8]) -> UserId {
         self.last = self.last.saturating_add(1);
-        self.by_name.insert(name.into(), UserId(self.last));
-        UserId(self.last)
+        let (name, user): (Rc<[u8]>, _) = (name.into(), UserId(self.last));
+        self.by_name.insert(name.clone(), user);
+        self.by_number.insert(user, name);
+        user
     }
 
     /// The next names of all, some at a time.
-    pub fn next_names(&mut self, most: usize) -> Vec<Box<[u8]>> {
+    pub fn next_names(&mut self, most: usize) -> Vec<Rc<[u8]>> {
         // Downwards: a name that is forgotten is replaced by the last one.
         let end = match self.left {
             0 => self.by_name.len(),
@@ -46,6 +58,8 @@ impl Users {
 
     /// This user does not exist any more. Returns its number: a later user of the same name has another one.
     pub fn forget(&mut self, name: &[u8]) -> Option<UserId> {
-        self.by_name.swap_remove(name)
+        let user = self.by_name.swap_remove(name)?;
+        self.by_number.remove(&user);
+        Some(user)
     }
 }

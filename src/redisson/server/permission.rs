@@ -6,7 +6,7 @@
 
 use smallvec::SmallVec;
 
-use crate::module::acl::{as_user, User};
+use crate::module::acl::User;
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::main_thread::MainThread;
 use crate::module::state::constants::constants;
@@ -58,24 +58,19 @@ pub fn covers(ctx: Ctx<'_>, call: &Call<'_>) -> bool {
         return false;
     }
     let names = NAMES.borrow();
-    let covered = as_user(ctx, |user| {
-        may_send(user, call, &names) && may_do_all(user, call, &names)
-    });
-    covered.unwrap_or(false)
+    User::of_caller(ctx)
+        .is_some_and(|user| may_send(&user, call, &names) && may_do_all(&user, call, &names))
 }
 
 /// Whether the user is allowed these commands, too, on keys that the call does not name.
 pub fn may_also(ctx: Ctx<'_>, commands: &[(Inner, Str<'_>)]) -> bool {
     let names = NAMES.borrow();
-    let may = as_user(ctx, |user| {
-        commands
-            .iter()
-            .all(|(inner, key)| may_do(user, *inner, *key, &names))
-    });
-    may.unwrap_or(false)
+    let mut commands = commands.iter();
+    User::of_caller(ctx)
+        .is_some_and(|user| commands.all(|(inner, key)| may_do(&user, *inner, *key, &names)))
 }
 
-fn may_send(user: &User, call: &Call<'_>, names: &Names) -> bool {
+fn may_send(user: &User<'_>, call: &Call<'_>, names: &Names) -> bool {
     let name = match call.is_by_sha1() {
         true => names.evalsha.as_str(),
         false => names.eval.as_str(),
@@ -87,7 +82,7 @@ fn may_send(user: &User, call: &Call<'_>, names: &Names) -> bool {
     user.may_run(&sent)
 }
 
-fn may_do_all(user: &User, call: &Call<'_>, names: &Names) -> bool {
+fn may_do_all(user: &User<'_>, call: &Call<'_>, names: &Names) -> bool {
     call.script.calls.iter().all(|(inner, keys)| {
         let inner = match *inner {
             Inner::Said(at) => call.publisher(at),
@@ -104,7 +99,7 @@ fn may_do_all(user: &User, call: &Call<'_>, names: &Names) -> bool {
     })
 }
 
-fn may_do(user: &User, inner: Inner, key: Str<'_>, names: &Names) -> bool {
+fn may_do(user: &User<'_>, inner: Inner, key: Str<'_>, names: &Names) -> bool {
     let Some(name) = names.of(inner) else {
         return false;
     };

@@ -2,7 +2,7 @@
 //! grant on such a channel, a second message and one after the end of the wait are asserted not to happen.
 
 use crate::lock::tests::sim::{Out, Request, Sim};
-use crate::lock::{Asked, Cx, Effects, Hearing, KeyRef, Notify, Outcome, Resource, Ticket};
+use crate::lock::{Asked, Cx, Effects, Hearing, KeyRef, Mode, Notify, Outcome, Resource, Ticket};
 
 /// The channel and the tag of a request.
 pub type ChannelAndTag = (String, String);
@@ -26,7 +26,7 @@ pub fn notify_of(named: &Option<ChannelAndTag>) -> Option<Notify<'_>> {
 impl Sim {
     /// Asks, before a decision that may grant, whether the next ticket is heard.
     pub(super) fn ask_tickets(&mut self, resource: Resource, key: KeyRef<'_>) {
-        if !self.locks.has_tickets(resource, key) {
+        if !self.locks.queues(resource).must_ask(key) {
             return;
         }
         let mut is_new = true;
@@ -41,14 +41,21 @@ impl Sim {
                 self.locks.learn(resource, asked, hearing, cx);
             }
             self.carry_out_answers(fx);
-            if asked.is_none_or(|asked| hearing == Some(Hearing::Heard) && !asked.shares) {
+            let shares = |asked: &Asked| asked.mode == Mode::Read;
+            if asked.is_none_or(|asked| hearing == Some(Hearing::Heard) && !shares(&asked)) {
                 return;
             }
         }
     }
 
     fn hearing(&self, asked: &Asked) -> Hearing {
-        let channel = std::str::from_utf8(asked.channel.name()).unwrap();
+        if self.forbidden.contains(&asked.user) {
+            return Hearing::Forbidden;
+        }
+        let Some(channel) = &asked.channel else {
+            return Hearing::Heard;
+        };
+        let channel = std::str::from_utf8(channel.name()).unwrap();
         let is_closed = |client: u64| client != self.client(client % super::CONNS);
         if asked.session.is_some_and(is_closed) {
             Hearing::Closed

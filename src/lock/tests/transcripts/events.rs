@@ -2,7 +2,7 @@
 
 use crate::lock::tests::sim::{scripts, Settings, Sim};
 use crate::lock::tests::transcripts::{lease_of, millis, text, Session, Words};
-use crate::lock::{KeyState, WindowRule};
+use crate::lock::{KeyState, UserId, WindowRule};
 
 impl Session {
     /// Most events have no reply.
@@ -81,6 +81,8 @@ impl Session {
             "flush" => sim.flush(),
             "listen" => sim.subscribe_channel(words.at(1), true),
             "deafen" => sim.subscribe_channel(words.at(1), false),
+            "forbid" => drop(sim.forbidden.insert(UserId(words.at(1).parse().unwrap()))),
+            "permit" => drop(sim.forbidden.remove(&UserId(words.at(1).parse().unwrap()))),
             "subscribe" => drop(sim.has_subscriber.insert(words.at(1).into())),
             "unsubscribe" => drop(sim.has_subscriber.remove(words.at(1))),
             "window" => sim.locks.set_window_rule(WindowRule {

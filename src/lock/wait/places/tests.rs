@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::lock::wait::place::Kept;
-use crate::lock::Now;
+use crate::lock::{Now, UserId};
 
 const NOW: Now = Now {
     wall_ms: 0,
@@ -162,7 +162,12 @@ impl Both {
         for (index, owner) in OWNERS.iter().enumerate() {
             let its = live.clone().filter(|place| place.at.1 == index);
             let expected: Vec<_> = its.map(|place| place.id).collect();
-            let got: Vec<_> = self.places.of_owner(owner).collect();
+            let named = UserOwner {
+                db: 0,
+                user: UserId::UNKNOWN,
+                owner,
+            };
+            let got: Vec<_> = self.places.of_owner(named).collect();
             assert_eq!(got, expected, "the live places of an owner");
         }
         let kept = self.expected.iter().filter(|p| p.request.is_none());
