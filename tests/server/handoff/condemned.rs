@@ -184,6 +184,9 @@ fn wait_for_parked(server: &TestServer, count: u64) {
     });
 }
 
+/// The user is deleted, and made again.
+const RENEWED: [&str; 2] = ["ACL DELUSER u", "ACL SETUSER u on >p ~* &* +@all"];
+
 /// Runs this with every kind of hold.
 fn each(options: &[&str], mut play: impl FnMut(&mut Doomed)) {
     for kind in kinds() {
@@ -195,8 +198,11 @@ fn each(options: &[&str], mut play: impl FnMut(&mut Doomed)) {
 
 #[test]
 fn a_grant_to_a_client_of_a_deleted_user_goes_to_the_next_waiter() {
-    each(&[], |doomed| doomed.exec(&["ACL DELUSER u", "FREE"]));
-    each(&[], |doomed| doomed.exec(&["FREE", "ACL DELUSER u"]));
+    // A new user of the same name is permitted what the deleted one was, so that there is a grant; the client is the
+    // deleted one's.
+    let [delete, make] = RENEWED;
+    each(&[], |doomed| doomed.exec(&[delete, make, "FREE"]));
+    each(&[], |doomed| doomed.exec(&["FREE", delete, make]));
 }
 
 #[test]
@@ -466,8 +472,9 @@ fn try_to_reenter(hold: &str, options: &str) -> (TestServer, Conn) {
         .int();
     doomed.send_line(&format!("LOCK.MACQUIRE 2 k k2 x {options} BLOCK 0"));
     server.wait_for_waiters(1);
-    admin.send_lines(&["MULTI", "ACL DELUSER u", "LOCK.RELEASE k2 admin", "EXEC"]);
-    (0..4).for_each(|_| drop(admin.recv()));
+    let [delete, make] = RENEWED;
+    admin.send_lines(&["MULTI", delete, make, "LOCK.RELEASE k2 admin", "EXEC"]);
+    (0..5).for_each(|_| drop(admin.recv()));
     assert!(doomed.is_closed());
     wait_for("the other key to be free again", || {
         server.stat("waiters") == 0 && admin.line("EXISTS k2").int() == 0
