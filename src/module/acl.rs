@@ -2,6 +2,7 @@
 //! LOG`, as the server's own refusals do.
 
 use std::ffi::CStr;
+use std::io::{Error, ErrorKind};
 use std::ptr::{null_mut, NonNull};
 
 use redis_module::raw;
@@ -45,26 +46,38 @@ pub fn may_break(ctx: Ctx<'_>, key: Str<'_>) -> Result<(), Denied> {
     Err(Denied::NotPermitted)
 }
 
-/// Whether the caller's user may read and write these keys, which its command does not name. A call by a script or a
-/// module has no user of its own: it is permitted, as its caller was.
+/// Whether the caller's user may read and write these keys, which its command does not name. A call by a module without
+/// a user is permitted.
 pub fn may_write(ctx: Ctx<'_>, keys: &[Str<'_>]) -> bool {
-    !ctx.has_connection() || User::of_caller(ctx).is_some_and(|user| user.may_write(keys))
+    !has_user(ctx) || User::of_caller(ctx).is_some_and(|user| user.may_write(keys))
 }
 
 /// The same for reading one key.
 pub fn may_read(ctx: Ctx<'_>, key: Str<'_>) -> bool {
-    !ctx.has_connection() || User::of_caller(ctx).is_some_and(|user| user.may_read(key))
+    !has_user(ctx) || User::of_caller(ctx).is_some_and(|user| user.may_read(key))
 }
 
 /// Whether the caller's user may publish to this channel with `PUBLISH`, in a cluster with `SPUBLISH`. A call by a
-/// script or a module has no user of its own: it is permitted, as its caller was.
+/// module without a user is permitted.
 pub fn may_publish(ctx: Ctx<'_>, channel: Str<'_>) -> bool {
-    !ctx.has_connection() || User::of_caller(ctx).is_some_and(|user| user.may_publish(channel))
+    !has_user(ctx) || User::of_caller(ctx).is_some_and(|user| user.may_publish(channel))
 }
 
-/// The name of the calling connection's user. To be called for a connection only: without one the call ends the server.
+/// Whether the call has a user: that of the connection or, in a script, of the caller of the script.
+pub fn has_user(ctx: Ctx<'_>) -> bool {
+    if ctx.has_connection() {
+        return true;
+    }
+    // A script that a module has called may have none. "C" runs a command as the user. Without a user the server
+    // refuses that before it looks for the command, which does not exist.
+    ctx.is_in_script()
+        && Reply::of(ctx, c"lock.none", c"Cv", &[]).is_none()
+        && Error::last_os_error().kind() == ErrorKind::NotFound
+}
+
+/// The name of the calling user. To be called only if there is one ([`has_user`]): without one the call ends the server.
 pub fn name_of_caller(ctx: Ctx<'_>) -> Option<OwnedStr> {
-    // SAFETY: the context is live, and its client is a connection, which has a user. The name is ours to free.
+    // SAFETY: the context is live, and its client has a user. The name is ours to free.
     unsafe {
         OwnedStr::from_raw(fallible!(
             RedisModule_GetCurrentUserName(ctx.as_ptr()),
@@ -92,7 +105,7 @@ pub enum Refused<'a> {
 }
 
 impl<'a> User<'a> {
-    /// The user of the calling connection; see [`name_of_caller`].
+    /// The calling user; see [`name_of_caller`].
     pub fn of_caller(ctx: Ctx<'a>) -> Option<User<'a>> {
         User::named(ctx, name_of_caller(ctx)?)
     }

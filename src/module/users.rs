@@ -13,14 +13,13 @@ use crate::module::state::shell;
 
 /// The calling user, for a request that may wait or asks for a session.
 pub fn of_caller(ctx: Ctx<'_>, wait: Wait, session: bool) -> UserId {
-    if wait == Wait::No && !session {
+    if (wait == Wait::No && !session) || !acl::has_user(ctx) {
         return UserId::UNKNOWN;
     }
     if wait != Wait::No {
         learn_several(ctx);
     }
-    let name = ctx.has_connection().then(|| acl::name_of_caller(ctx));
-    let Some(name) = name.flatten() else {
+    let Some(name) = acl::name_of_caller(ctx) else {
         return UserId::UNKNOWN;
     };
     let known = shell::with(|shell| shell.users.number_of(name.as_str().bytes()));

@@ -236,6 +236,40 @@ fn a_ticket_of_a_revoked_or_deleted_user_fails() {
 }
 
 #[test]
+fn a_ticket_of_a_script_is_that_of_its_callers_user() {
+    let (server, mut admin) = tenants();
+    make(
+        &mut admin,
+        "mine",
+        &format!("{TENANT} {MINE} +function +fcall"),
+    );
+    hold_all(&mut admin);
+    let mut bob = login(&server, "mine");
+    let mut heard = subscribe(&server, "mine:c");
+    let _other = subscribe(&server, "yours:c");
+    let ask = "redis.pcall('LOCK.ACQUIRE', 'mine:k', 'b', 'BLOCK', '0', 'NOTIFY', ARGV[1], 'b')";
+    let script = format!("return {ask}");
+    let library = format!(
+        "#!lua name=lib\nredis.register_function('asks', function(keys, ARGV) return {ask} end)"
+    );
+    assert!(!bob.run(["FUNCTION", "LOAD", &library]).is_error());
+    for call in [
+        &["EVAL", &script, "1", "mine:k"],
+        &["FCALL", "asks", "1", "mine:k"],
+    ] {
+        let ask = |bob: &mut Conn, channel| bob.run([&call[..], &[channel]].concat());
+        assert!(is_forbidden(&ask(&mut bob, "yours:c")));
+        assert_logged(&mut admin, "channel", "yours:c", "mine");
+        assert_eq!(ask(&mut bob, "mine:c").text(), "QUEUED");
+        admin.line("ACL SETUSER mine -lock.acquire -lock.macquire");
+        admin.line("LOCK.RELEASE mine:k a");
+        assert_eq!(message(&mut heard), "failed NOPERM b");
+        admin.line("ACL SETUSER mine +lock.acquire");
+        admin.line("LOCK.ACQUIRE mine:k a PX 600000");
+    }
+}
+
+#[test]
 fn readers_are_granted_together_but_for_those_that_are_not_permitted() {
     let (server, mut admin) = tenants();
     make(&mut admin, "mine", &format!("{TENANT} {MINE}"));
