@@ -82,6 +82,7 @@ transcripts! {
     tickets: "tickets",
     tokens: "tokens",
     top_names: "top_names",
+    users: "users",
     undo: "undo",
     upgrades_and_downgrades: "upgrade",
     windows: "windows",

@@ -338,7 +338,7 @@ fn a_bound_hold_of_a_revoked_user_is_renewed_no_more() {
     wait_for("a permit", || {
         admin.line("SEM.ACQUIRE {mine:s} c").maybe_int().is_some()
     });
-    assert!(!bob.is_closed());
+    assert!(is_forbidden(&bob.line("LOCK.RELEASE mine:k b")));
 }
 
 #[test]
