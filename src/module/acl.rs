@@ -75,7 +75,8 @@ pub fn has_user(ctx: Ctx<'_>) -> bool {
         && Error::last_os_error().kind() == ErrorKind::NotFound
 }
 
-/// The name of the calling user. To be called only if there is one ([`has_user`]): without one the call ends the server.
+/// The name of the calling user. To be called only if there is one ([`has_user`]): without one the call ends the
+/// server.
 pub fn name_of_caller(ctx: Ctx<'_>) -> Option<OwnedStr> {
     // SAFETY: the context is live, and its client has a user. The name is ours to free.
     unsafe {
