@@ -96,7 +96,7 @@ pub fn may_take(ctx: Ctx<'_>, resource: Resource, asked: &Asked) -> bool {
         resource,
         mode: asked.mode,
         key: asked.key.as_ref().name,
-        owner: &asked.owner,
+        owner: asked.owner.as_deref(),
         channel: asked.channel.as_ref().map(|channel| channel.name()),
     };
     what.is_permitted(ctx)
@@ -116,7 +116,7 @@ pub fn may_renew(ctx: Ctx<'_>, bound: BoundRef<'_>) -> bool {
         resource,
         mode,
         key: bound.key.name,
-        owner: bound.owner,
+        owner: Some(bound.owner),
         channel: None,
     };
     what.is_permitted(ctx)
@@ -128,7 +128,8 @@ struct What<'a> {
     resource: Resource,
     mode: Mode,
     key: &'a [u8],
-    owner: &'a [u8],
+    /// Of READ and WRITE.
+    owner: Option<&'a [u8]>,
     /// Of a ticket.
     channel: Option<&'a [u8]>,
 }
@@ -145,8 +146,9 @@ impl What<'_> {
     }
 
     fn is_permitted_to(&self, user: &User<'_>) -> bool {
-        let (key, owner) = (OwnedStr::new(self.key), OwnedStr::new(self.owner));
-        let (key, owner) = (key.as_str(), owner.as_str());
+        let key = OwnedStr::new(self.key);
+        // For the owner any word will do.
+        let (key, owner) = (key.as_str(), key.as_str());
         let may_run = |name: &CStr, words: &[Str<'_>]| {
             let name = OwnedStr::new(name.to_bytes());
             user.may_run_here(&[&[name.as_str()], words].concat())
@@ -176,14 +178,14 @@ impl What<'_> {
 
     /// Whether the user may write the keys beside the lock or the semaphore.
     fn may_write_beside(&self, user: &User<'_>) -> bool {
-        match (self.resource, self.mode) {
-            (Resource::Semaphore, _) => {
+        match (self.resource, self.mode, self.owner) {
+            (Resource::Semaphore, _, _) => {
                 let permits = OwnedStr::new(&permits_of(self.key));
                 user.may_write(&[permits.as_str()])
             }
-            (Resource::Lock, Mode::Read | Mode::Write) => {
+            (Resource::Lock, Mode::Read | Mode::Write, Some(owner)) => {
                 let siblings = Siblings::default();
-                let timeout = siblings.own(self.key, self.owner).first();
+                let timeout = siblings.own(self.key, owner).first();
                 user.may_write(&[timeout, siblings.token(self.key)])
             }
             _ => true,

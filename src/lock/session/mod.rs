@@ -7,7 +7,7 @@ mod renewals;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use crate::lock::{BoundRef, KeyRef, Mode, Now, Sessions, Token};
+    use crate::lock::{BoundRef, KeyRef, Mode, Now, Sessions, Token, UserId};
 
     #[test]
     fn releases_that_were_refused_come_after_all_others() {
@@ -24,7 +24,12 @@ mod tests {
                 name: name.as_bytes(),
             };
             let what = BoundRef::lock(Mode::Exclusive, key, b"o");
-            sessions.bind(what, client, Token::new(client).unwrap(), now);
+            sessions.bind(
+                what,
+                (client, UserId::UNKNOWN),
+                Token::new(client).unwrap(),
+                now,
+            );
         }
         for client in 1..=3 {
             sessions.end(client);

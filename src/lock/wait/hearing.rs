@@ -32,8 +32,8 @@ pub struct Asked {
     pub user: UserId,
     /// The kind of hold.
     pub mode: Mode,
-    /// The owner, whose name is part of that of a key beside the lock.
-    pub owner: Box<[u8]>,
+    /// Of a request for READ or WRITE: the owner, whose name is part of that of a key beside the lock.
+    pub owner: Option<Box<[u8]>>,
     /// Of a ticket with `SESSION`: the connection that the hold is to be bound to.
     pub session: Option<u64>,
 }
@@ -97,7 +97,7 @@ impl Waiters {
             channel: waiter.channel().cloned(),
             user: waiter.user,
             mode: waiter.mode,
-            owner: owner.into(),
+            owner: (waiter.mode != Mode::Exclusive).then(|| owner.into()),
             session: binds.then_some(waiter.client),
         })
     }
