@@ -108,17 +108,6 @@ fn a_user_without_permission_does_not_learn_of_subscribers() {
 }
 
 /// The caller's permissions covered the script.
-#[test]
-fn inside_a_script_the_channel_is_not_checked() {
-    let mut scene = Scene::new();
-    let mut conn = user(&scene.server, "resetchannels");
-    let script =
-        "return redis.call('LOCK.ACQUIRE', KEYS[1], 'bob', 'BLOCK', '0', 'NOTIFY', 'ch', 't')";
-    assert_eq!(conn.run(["EVAL", script, "1", "k"]).text(), "QUEUED");
-    scene.release("alice");
-    granted(&scene.heard(), "t");
-}
-
 fn user(server: &TestServer, rules: &str) -> Conn {
     let line = format!("ACL SETUSER app reset on nopass +@all ~* {rules}");
     assert_eq!(server.conn().line(&line).text(), "OK");
