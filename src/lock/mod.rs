@@ -143,7 +143,8 @@ pub use semaphore::commands::SemAcquire;
 pub use semaphore::state::{
     PermitChange, Permits, SemState, SemView, FIRST_END_MS, MOST_ENDED, NO_END_MS,
 };
-pub use session::bindings::{Bound, BoundKind, BoundRef, SessionRule, Sessions};
+pub use session::bindings::{Bound, BoundKind, BoundRef, Sessions};
+pub use session::rule::SessionRule;
 pub use slot::{permits_of, prefixed, slot_of, slot_tags};
 pub use startup_delay::StartupDelay;
 pub use state::{

@@ -1,5 +1,5 @@
 //! The users of requests that wait: who has sent a request, whether that user is still permitted what it waits for,
-//! whether the server has several users, and which have been deleted. The server sends no event of a change of its users.
+//! whether the server has several users, and which have been deleted. The server sends no event of such changes.
 
 use std::ffi::CStr;
 

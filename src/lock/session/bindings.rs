@@ -25,13 +25,10 @@ use indexmap::{Equivalent, IndexMap};
 
 use crate::lock::name::Secret;
 use crate::lock::session::renewals::{Moments, Number, Renewals};
+use crate::lock::session::rule::{SessionRule, HOLDS_PER_MS};
 use crate::lock::stats::counters;
 use crate::lock::table::give_back;
 use crate::lock::{KeyId, KeyRef, Lease, Mode, Now, OwnerId, Token, UserId, Waiter, WaiterId};
-
-/// The most bound holds for each millisecond of their lease: 50,000 with a lease of ten seconds. So a renewal may take
-/// 33 microseconds in a tick in which all are urgent; it takes 5 to 22.
-const HOLDS_PER_MS: usize = 5;
 
 /// Of the holds that are bound to a connection, so many of the latest are searched for READ holds of one key, and so
 /// many of those are returned.
@@ -107,36 +104,6 @@ impl Hash for Bound {
 impl Equivalent<Rc<Bound>> for BoundRef<'_> {
     fn equivalent(&self, bound: &Rc<Bound>) -> bool {
         *self == bound.as_ref().as_ref()
-    }
-}
-
-/// The rule for sessions, from the settings.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SessionRule {
-    /// `lock.session-lease`.
-    pub lease: Lease,
-    /// False while the module is drained: no new hold is bound. Existing bindings stay.
-    pub open: bool,
-}
-
-impl SessionRule {
-    /// The most holds that are bound when a request asks for `SESSION`. A request that waits meanwhile is bound in any
-    /// case.
-    pub fn max_holds(&self) -> usize {
-        let lease_ms = usize::try_from(self.lease.ms()).unwrap_or(0);
-        match self.open {
-            true => lease_ms.saturating_mul(HOLDS_PER_MS),
-            false => 0,
-        }
-    }
-}
-
-impl Default for SessionRule {
-    fn default() -> SessionRule {
-        SessionRule {
-            lease: Lease::TEN_SECONDS,
-            open: true,
-        }
     }
 }
 

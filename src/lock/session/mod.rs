@@ -3,6 +3,7 @@
 pub(crate) mod bindings;
 pub(crate) mod expiry;
 mod renewals;
+pub(crate) mod rule;
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
