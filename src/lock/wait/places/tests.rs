@@ -164,7 +164,7 @@ impl Both {
             let expected: Vec<_> = its.map(|place| place.id).collect();
             let named = UserOwner {
                 db: 0,
-                user: UserId::UNKNOWN,
+                user: USERS[index % USERS.len()],
                 owner,
             };
             let got: Vec<_> = self.places.of_owner(named).collect();
