@@ -43,8 +43,9 @@ impl Locks {
             Compatibility::Mine(hold) => return self.reenter(view, hold, req, cx),
             Compatibility::Within => return self.enter_again(view, req, cx),
             Compatibility::Blocked(lease_ms) => {
+                let answer = self.wait_or_refuse(view, lease_ms, req, cx)?;
                 self.prune_seen(view, cx);
-                return self.wait_or_refuse(view, lease_ms, req, cx);
+                return Ok(answer);
             }
             Compatibility::Free => {}
         }

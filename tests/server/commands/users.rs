@@ -388,7 +388,7 @@ fn the_modules_own_refusals_are_in_the_log_of_the_acl() {
             "key",
             "{mine:k}:b:rwlock_timeout:1",
         ),
-        ("SEM.ACQUIRE mine:s b LIMIT 1", "key", "{mine:s}:timeout"),
+        ("SEM.ACQUIRE mine:s b LIMIT 1", "key", "{mine:s}"),
         (
             "LOCK.ACQUIRE mine:k b BLOCK 0 NOTIFY other:c b",
             "channel",
