@@ -213,13 +213,10 @@ fn a_ticket_of_a_revoked_or_deleted_user_fails() {
             hold_all(&mut admin);
             let mut bob = login(&server, "mine");
             assert_queued(&mut bob, &format!("{wait} BLOCK 0 NOTIFY mine:c b"));
-            assert_queued(
-                &mut admin,
-                &format!("LOCK.ACQUIRE mine:k c BLOCK 0 NOTIFY mine:c c"),
-            );
+            assert_queued(&mut admin, "LOCK.ACQUIRE mine:k c BLOCK 0 NOTIFY mine:c c");
             // The ticket stays that of its user, whatever the connection becomes.
             bob.line("AUTH yours any");
-            assert_eq!(admin.line(revoke).is_error(), false);
+            assert!(!admin.line(revoke).is_error());
             admin.line(release);
             let first = message(&mut heard);
             assert_eq!(first, "failed NOPERM b", "{wait} {revoke}");
