@@ -51,8 +51,8 @@ test-build: setup
 	$(CARGO) build $(TESTED) --lib --bins --tests --examples
 	@chmod 755 $(QUICK_MODULE) $(FAULT_MODULE)
 
-test: ## the core, the module on this machine's server, Redisson's scripts, the client crate: 8 minutes at first, then 4
-	@echo 'make test: installs what is missing, compiles, then runs five parts. On two cores about 8 minutes the first time, 4 again.'
+test: ## the core, the module on this machine's server, Redisson's scripts, the client crate: 9 minutes at first, then 7
+	@echo 'make test: installs what is missing, compiles, then runs five parts. On two cores about 9 minutes the first time, 7 again.'
 	@scripts/setup.sh client java
 	@TESTED='$(TESTED)' CASES='$(CASES)' MAKE='$(MAKE)' $(QUICK_PATH) $(FAULT_PATH) $(SERVER) scripts/test.sh
 

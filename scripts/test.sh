@@ -47,10 +47,10 @@ part 'the server tests' 'one and a half minutes' \
     tests --test server -- --test-threads "${THREADS:-12}" --skip memory:: --skip scale::
 part "Redisson's scripts, natively and in Lua" 'half a minute' \
     tests --test redisson_scripts -- --skip a_fault_in_a_script_is_found
-part 'the client and the command line, on real servers' 'a minute' \
+part 'the client and the command line, on real servers' 'four minutes' \
     tests --test blocking --test family --test few_files --test locks --test several --test tracing --test cli \
     -- --test-threads "${THREADS:-12}" --skip samples_crate::
-part 'the harness and the checker of the fault tests' 'a quarter of a minute' \
+part 'the harness and the checker of the fault tests' 'a minute' \
     tests --test barrier --test process --test sabotage
 part 'the examples of the documentation' 'half a minute' tests --doc
 end 0

@@ -303,7 +303,8 @@ def test_ten_thousand_waits_on_two_connections(start: Callable[..., TestServer])
             begin = time.monotonic()
             await asyncio.gather(*waits)
             print(f"{count / (time.monotonic() - begin):.0f} hand-offs a second")
-            assert order == queue
+            # LOCK.INFO lists a thousand waiters at most.
+            assert len(order) == count and order[: len(queue)] == queue
             assert tokens == sorted(set(tokens))
             assert server.stat("grants") == count + 1
 
