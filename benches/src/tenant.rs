@@ -149,10 +149,13 @@ const COSTS: [Costs; 9] = [
     },
     Costs {
         rights: "+lock.acquire",
-        what: "READ with a name of 100 kB of colons",
+        what: "READ with a name of 100 kB and as many colons as are looked through, 16",
         prepare: |_| "LOCK.ACQUIRE own:h o".into(),
         number: 1,
-        command: || format!("LOCK.ACQUIRE own:{} o READ PX 1", long(':', 100_000)),
+        command: || {
+            let (colons, rest) = (long(':', 15), long('n', 100_000));
+            format!("LOCK.ACQUIRE own:{colons}{rest} o READ PX 1")
+        },
     },
     Costs {
         rights: "+lock.macquire",
