@@ -288,11 +288,6 @@ impl Locks {
         self.queues_mut(resource).learn(asked, hearing, cx);
     }
 
-    /// Whether tickets wait for this key.
-    pub fn has_tickets(&self, resource: Resource, key: KeyRef<'_>) -> bool {
-        self.queues(resource).has_tickets(key)
-    }
-
     /// Whether this connection ends in this tick.
     pub fn is_closing(&self, client: u64) -> bool {
         self.closing.contains(&client)

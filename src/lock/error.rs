@@ -33,9 +33,7 @@ pub enum LockError {
     TooManyBound,
     /// The request would wait for itself; the keys of the cycle, ready to be printed.
     Deadlock(Rc<str>),
-    /// The user of a ticket has been deleted.
-    UserDeleted,
-    /// While the request waited, its user lost the permission to take the key.
+    /// While the request waited, its user lost the permission to take the key, or was deleted.
     Forbidden,
     /// `LOCK.BREAK ... PURGE` removed the waiter.
     Broken,
@@ -156,7 +154,6 @@ impl LockError {
             E::TooManyBound => {
                 "LOCKBUSY too many holds are bound to connections, see lock.session-lease and lock.drain"
             }
-            E::UserDeleted => "NOPERM the user of this request has been deleted",
             E::Broken => "LOCKBROKEN the lock was broken and its waiters purged",
             E::HoldCountOverflow => "ERR hold count would overflow",
             E::TokensExhausted => "ERR fencing tokens are exhausted, check the server's clock",

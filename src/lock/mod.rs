@@ -152,7 +152,7 @@ pub use state::{
     TOKEN_FIELD,
 };
 pub use stats::RedissonStats;
-pub use table::give_back;
+pub use table::{give_back, step_below};
 pub use time::{Lease, Now};
 pub use token::{Domain, Token, COUNTER};
 pub use top_names::{TopList, TopName, TopOrder};

@@ -1,7 +1,9 @@
-//! Tables shrink: the memory of many entries is returned after most of them have been removed.
+//! Tables shrink: the memory of many entries is returned after most of them have been removed. And long ones are walked
+//! through in steps.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash};
+use std::ops::Range;
 
 use indexmap::{IndexMap, IndexSet};
 
@@ -29,6 +31,16 @@ pub fn give_back<T: Table>(table: &mut T) {
     if room > SMALL && table.used() < room / SPARSE {
         table.shrink(table.used() * 2);
     }
+}
+
+/// A step of a walk through an index table of this length: at most so many entries below an index. The start of the
+/// step is the index for the next one.
+///
+/// An entry that leaves the table is replaced by the last one, and a new entry becomes the last. So an entry only moves
+/// down, and a walk from the last to the first meets every entry that stays.
+pub fn step_below(below: usize, len: usize, most: usize) -> Range<usize> {
+    let end = below.min(len);
+    end.saturating_sub(most)..end
 }
 
 macro_rules! table {

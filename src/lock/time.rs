@@ -15,6 +15,16 @@ pub struct Now {
 }
 
 impl Now {
+    /// A moment of the monotonic clock, with the wall clock at 1970.
+    #[cfg(test)]
+    pub(crate) fn at_mono(mono_ms: u64) -> Now {
+        Now {
+            wall_ms: 0,
+            wall_sub_us: 0,
+            mono_ms,
+        }
+    }
+
     /// The wall clock in microseconds, for tokens; 0 before 1970.
     pub fn wall_us(self) -> u64 {
         let ms = u64::try_from(self.wall_ms).unwrap_or(0);

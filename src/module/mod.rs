@@ -6,9 +6,8 @@
 //! * [`state`]: what is kept between calls, and the settings;
 //! * [`keyspace`]: reading and writing keys, replication;
 //! * the files of this folder: the view for a decision ([`view`]), its effects ([`apply`], [`semaphore`], [`latch`],
-//!   [`answers`], [`messages`]), what tickets ask the server ([`tickets`]), the
-//!   users of requests ([`users`]), and the decisions that no command causes
-//!   ([`settle`], [`sessions`]);
+//!   [`answers`], [`messages`]), what tickets ask the server ([`tickets`]), the users of requests ([`users`]), and the
+//!   decisions that no command causes ([`settle`], [`sessions`]);
 //! * [`entry`]: the functions that the server calls: for commands [`entry::command`], for the timer [`entry::alarm`],
 //!   for changes of keys and roles [`entry::events`], for ended connections [`entry::clients`] and [`entry::parked`].
 //!

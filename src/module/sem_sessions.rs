@@ -14,7 +14,6 @@ use crate::module::state::shell;
 pub fn perform(ctx: Ctx<'_>, bound: &Bound, duty: Duty) -> bool {
     let name = name_of(&bound.key);
     let name = name.as_str();
-    ctx.select(bound.key.as_ref().db);
     let now = ctx.now();
     let id = OwnedStr::new(&bound.owner);
     let Ok(key) = SemKey::open(ctx, name) else {

@@ -117,7 +117,6 @@ fn perform(ctx: Ctx<'_>, bound: &Bound, duty: Duty) -> bool {
 fn perform_on_lock(ctx: Ctx<'_>, bound: &Bound, duty: Duty) -> bool {
     let name = name_of(&bound.key);
     let name = name.as_str();
-    ctx.select(bound.key.as_ref().db);
     let now = ctx.now();
     let owner = OwnedStr::new(&bound.owner);
     let open = || LockKey::open_for(ctx, name, owner.as_str());

@@ -261,7 +261,12 @@ fn settle_semaphore(ctx: Ctx<'_>, id: &KeyId, now: Now) -> bool {
     // Absent, it owes nothing to requests without LIMIT; their tickets fail if it is at another node.
     let is_gone = view.state == SemState::Absent
         && shell::is_cluster()
-        && shell::with(|shell| shell.locks.has_tickets(Resource::Semaphore, id.as_ref()));
+        && shell::with(|shell| {
+            shell
+                .locks
+                .queues(Resource::Semaphore)
+                .has_tickets(id.as_ref())
+        });
     if changes || is_gone {
         drop(key);
         if !ctx.probe_write(name) {

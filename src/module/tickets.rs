@@ -129,7 +129,9 @@ impl Cluster {
     /// many of them each time that the key is tried again: the server redirects parked clients itself.
     pub fn fail_if_elsewhere(&self, ctx: Ctx<'_>, resource: Resource, id: &KeyId, now: Now) {
         let key = id.as_ref();
-        if !shell::is_cluster() || !shell::with(|shell| shell.locks.has_tickets(resource, key)) {
+        if !shell::is_cluster()
+            || !shell::with(|shell| shell.locks.queues(resource).has_tickets(key))
+        {
             return;
         }
         let ask = || (cluster(ctx, b"INFO"), cluster(ctx, b"NODES"));

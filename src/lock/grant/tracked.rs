@@ -10,7 +10,7 @@
 use std::rc::Rc;
 
 use crate::lock::name::{KeyMap, OwnerAt, OwnerAtRef, OwnerMap, OwnerSet};
-use crate::lock::table::give_back;
+use crate::lock::table::{give_back, step_below};
 use crate::lock::{KeyId, KeyRef, Token};
 
 /// A grant is not tracked if the names in its entry (of the key, and in some tables of the owner) have more bytes than
@@ -69,15 +69,14 @@ impl TrackedGrants {
     }
 
     /// A step through the owners of the tracked READ grants at this key, downwards from this index: at most
-    /// [`READERS_PER_STEP`] of them, and the index of the next step (0: end). An owner that is removed meanwhile is
-    /// replaced by the last one, which the step has passed.
+    /// [`READERS_PER_STEP`] of them, and the index of the next step (0: end).
     pub fn readers_below(&self, key: KeyRef<'_>, below: usize) -> (usize, Vec<Rc<[u8]>>) {
         let Some(owners) = self.readers_at.get(&key) else {
             return (0, Vec::new());
         };
-        let end = below.min(owners.len());
-        let start = end.saturating_sub(READERS_PER_STEP);
-        let step = owners.get_range(start..end).into_iter().flatten();
+        let range = step_below(below, owners.len(), READERS_PER_STEP);
+        let start = range.start;
+        let step = owners.get_range(range).into_iter().flatten();
         (start, step.cloned().collect())
     }
 

@@ -12,11 +12,7 @@ mod tests {
 
     #[test]
     fn releases_that_were_refused_come_after_all_others() {
-        let now = Now {
-            wall_ms: 0,
-            wall_sub_us: 0,
-            mono_ms: 0,
-        };
+        let now = Now::at_mono(0);
         let mut sessions = Sessions::default();
         let names = ["a", "b", "c", "d"];
         for (client, name) in (1..).zip(names) {

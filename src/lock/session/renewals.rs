@@ -100,14 +100,6 @@ impl Renewals {
 mod tests {
     use super::*;
 
-    fn at(mono_ms: u64) -> Now {
-        Now {
-            wall_ms: 0,
-            wall_sub_us: 0,
-            mono_ms,
-        }
-    }
-
     /// A renewal of a lease of 600 ms that began at each of these moments, numbered by them.
     fn renewals(begun_ms: &[u64]) -> Renewals {
         let mut renewals = Renewals::default();
@@ -118,39 +110,42 @@ mod tests {
     }
 
     fn moments(begun_ms: u64) -> Moments {
-        Moments::of(Lease::from_ms(600).unwrap(), at(begun_ms))
+        Moments::of(Lease::from_ms(600).unwrap(), Now::at_mono(begun_ms))
     }
 
     fn pop_all(renewals: &mut Renewals, now: u64, only_urgent: bool) -> Vec<Number> {
-        std::iter::from_fn(|| renewals.pop(at(now), only_urgent)).collect()
+        std::iter::from_fn(|| renewals.pop(Now::at_mono(now), only_urgent)).collect()
     }
 
     #[test]
     fn a_renewal_is_due_after_a_third_of_the_lease_and_urgent_after_half() {
         let mut renewals = renewals(&[30, 10, 20]);
-        assert_eq!(renewals.next_due(at(100)), Some(110));
+        assert_eq!(renewals.next_due(Now::at_mono(100)), Some(110));
         assert!(pop_all(&mut renewals, 209, false).is_empty());
         assert_eq!(pop_all(&mut renewals, 220, false), [10, 20]);
         assert!(pop_all(&mut renewals, 329, true).is_empty());
         assert_eq!(pop_all(&mut renewals, 330, true), [30]);
-        assert_eq!(renewals.next_due(at(330)), None);
+        assert_eq!(renewals.next_due(Now::at_mono(330)), None);
     }
 
     #[test]
     fn a_tick_without_time_makes_urgent_renewals_only() {
         let mut renewals = renewals(&[10, 20, 30, 40]);
         assert_eq!(pop_all(&mut renewals, 325, true), [10, 20]);
-        assert_eq!(renewals.next_due(at(325)), Some(0));
+        assert_eq!(renewals.next_due(Now::at_mono(325)), Some(0));
         assert_eq!(pop_all(&mut renewals, 325, false), [30, 40]);
     }
 
     #[test]
     fn an_urgent_renewal_of_a_short_lease_is_before_a_due_one_of_a_long_lease() {
         let mut renewals = renewals(&[300]);
-        let long = Moments::of(Lease::from_ms(1_200).unwrap(), at(0));
+        let long = Moments::of(Lease::from_ms(1_200).unwrap(), Now::at_mono(0));
         renewals.add(long, 0);
-        assert_eq!(renewals.next_due(at(400)), Some(0));
-        renewals.add(Moments::of(Lease::from_ms(60).unwrap(), at(450)), 450);
+        assert_eq!(renewals.next_due(Now::at_mono(400)), Some(0));
+        renewals.add(
+            Moments::of(Lease::from_ms(60).unwrap(), Now::at_mono(450)),
+            450,
+        );
         assert_eq!(pop_all(&mut renewals, 480, true), [450]);
     }
 
@@ -158,20 +153,20 @@ mod tests {
     fn refused_renewals_wait_behind_all_others_that_are_due() {
         let mut renewals = renewals(&[10, 20, 30]);
         for begun_ms in [10, 20] {
-            assert_eq!(renewals.pop(at(250), false), Some(begun_ms));
-            renewals.refuse(moments(begun_ms), begun_ms, at(250), 20);
+            assert_eq!(renewals.pop(Now::at_mono(250), false), Some(begun_ms));
+            renewals.refuse(moments(begun_ms), begun_ms, Now::at_mono(250), 20);
         }
         // Due again, but behind the others.
-        assert_eq!(renewals.pop(at(270), false), Some(30));
+        assert_eq!(renewals.pop(Now::at_mono(270), false), Some(30));
         assert_eq!(pop_all(&mut renewals, 270, false), [10, 20]);
     }
 
     #[test]
     fn a_refused_renewal_that_is_urgent_is_reached_without_time() {
         let mut renewals = renewals(&[10, 60]);
-        assert_eq!(renewals.pop(at(300), false), Some(10));
-        renewals.refuse(moments(10), 10, at(300), 20);
-        assert_eq!(renewals.next_due(at(300)), Some(0));
+        assert_eq!(renewals.pop(Now::at_mono(300), false), Some(10));
+        renewals.refuse(moments(10), 10, Now::at_mono(300), 20);
+        assert_eq!(renewals.next_due(Now::at_mono(300)), Some(0));
         assert!(pop_all(&mut renewals, 319, true).is_empty());
         assert_eq!(pop_all(&mut renewals, 320, true), [60, 10]);
     }

@@ -62,7 +62,7 @@ impl Waiters {
             *left = left.saturating_sub(self.places_count(request));
             let waiter = self.leave_for_good(request);
             match why {
-                Gone::User => self.fail(waiter, &LockError::UserDeleted, cx),
+                Gone::User => self.fail(waiter, &LockError::Forbidden, cx),
                 Gone::Channel => self.ticket_stats.tickets_unheard += u64::from(waiter.is_some()),
             }
         }

@@ -9,6 +9,8 @@ use std::rc::Rc;
 
 use indexmap::IndexMap;
 
+use crate::lock::table::step_below;
+
 /// Where the outcome of a ticket is published: the words of `NOTIFY`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Notify<'a> {
@@ -116,10 +118,9 @@ impl Channels {
         if self.left == 0 && now_ms >= self.round_ms + Channels::ROUND_MS {
             (self.left, self.round_ms) = (self.by_name.len(), now_ms);
         }
-        // Downwards: a channel that is removed is replaced by the last one.
-        let end = self.left.min(self.by_name.len());
-        self.left = end.saturating_sub(most);
-        let channels = self.by_name.get_range(self.left..end);
+        let range = step_below(self.left, self.by_name.len(), most);
+        self.left = range.start;
+        let channels = self.by_name.get_range(range);
         channels
             .into_iter()
             .flat_map(|channels| channels.values().cloned())

@@ -9,7 +9,7 @@ use crate::lock::effect::Cx;
 use crate::lock::histogram::Histogram;
 use crate::lock::name::{KeyMap, KeySet};
 use crate::lock::stats::{TicketStats, WaitStats};
-use crate::lock::table::give_back;
+use crate::lock::table::{give_back, step_below};
 use crate::lock::top_names::TopNames;
 use crate::lock::wait::index::WaitedKey;
 use crate::lock::wait::passed::Passed;
@@ -123,17 +123,14 @@ impl Waiters {
 
     /// A step through the keys with waiters, of every database, downwards from this cursor (0: start). Returns
     /// the next cursor (0: end) and the keys of the step.
-    ///
-    /// A key that leaves the table is replaced by the last one, and a new key becomes the last. So a key only moves
-    /// down, and a walk from the last to the first meets every key that stays.
     pub fn keys_below(&self, cursor: u64, count: usize) -> (u64, impl Iterator<Item = KeyRef<'_>>) {
-        let len = self.waited.len();
-        let end = match usize::try_from(cursor) {
-            Ok(cursor) if cursor > 0 => cursor.min(len),
-            _ => len,
+        let below = match usize::try_from(cursor) {
+            Ok(cursor) if cursor > 0 => cursor,
+            _ => usize::MAX,
         };
-        let start = end.saturating_sub(count);
-        let step = self.waited.get_range(start..end).into_iter().flatten();
+        let range = step_below(below, self.waited.len(), count);
+        let start = range.start;
+        let step = self.waited.get_range(range).into_iter().flatten();
         let waited = step.filter(|(_, waited)| waited.queue.live() > 0);
         (start as u64, waited.map(|(key, _)| key.as_ref()))
     }

@@ -289,14 +289,6 @@ impl HandOffCount {
 mod tests {
     use super::*;
 
-    fn at(mono_ms: u64) -> Now {
-        Now {
-            wall_ms: 0,
-            wall_sub_us: 0,
-            mono_ms,
-        }
-    }
-
     #[test]
     fn a_window_that_is_over_ends_before_the_next_one_begins() {
         let mut windows = Windows::default();
@@ -305,17 +297,24 @@ mod tests {
             window_ms: 50,
         });
         let key = KeyRef { db: 0, name: b"s" };
-        let leave_free = |windows: &mut Windows, ms| windows.leave_free(key, (true, false), at(ms));
+        let leave_free =
+            |windows: &mut Windows, ms| windows.leave_free(key, (true, false), Now::at_mono(ms));
         windows.count_hand_off(key);
         assert_eq!(leave_free(&mut windows, 0), Some(Window::Begun));
         // Other permits are handed off meanwhile, and the timer is late.
         windows.count_hand_off(key);
         assert_eq!(leave_free(&mut windows, 60), None);
-        assert_eq!((windows.open(), windows.next_end(at(60))), (0, None));
+        assert_eq!(
+            (windows.open(), windows.next_end(Now::at_mono(60))),
+            (0, None)
+        );
         (0..2).for_each(|_| windows.count_hand_off(key));
         assert_eq!(leave_free(&mut windows, 70), Some(Window::Begun));
-        assert_eq!(windows.pop(at(120)), Some(key.to_id()));
-        assert_eq!((windows.open(), windows.next_end(at(120))), (0, None));
+        assert_eq!(windows.pop(Now::at_mono(120)), Some(key.to_id()));
+        assert_eq!(
+            (windows.open(), windows.next_end(Now::at_mono(120))),
+            (0, None)
+        );
     }
 
     #[test]
@@ -336,7 +335,7 @@ mod tests {
                 (0..2).for_each(|_| windows.count_hand_off(key));
             }
         }
-        assert!(windows.is_due(key, at(0)));
+        assert!(windows.is_due(key, Now::at_mono(0)));
     }
 
     #[test]
@@ -350,8 +349,11 @@ mod tests {
         let begun_in = |windows: &mut Windows, times: std::ops::Range<u64>| {
             let before = windows.stats.windows;
             for ms in times {
-                windows.pop(at(ms));
-                if windows.leave_free(key, (true, false), at(ms)).is_none() {
+                windows.pop(Now::at_mono(ms));
+                if windows
+                    .leave_free(key, (true, false), Now::at_mono(ms))
+                    .is_none()
+                {
                     (0..16).for_each(|_| windows.count_hand_off(key));
                 }
             }

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use indexmap::IndexMap;
 
-use crate::lock::UserId;
+use crate::lock::{step_below, UserId};
 
 /// The users whose requests may have waited.
 #[derive(Default)]
@@ -43,13 +43,13 @@ impl Users {
 
     /// The next names of all, some at a time.
     pub fn next_names(&mut self, most: usize) -> Vec<Rc<[u8]>> {
-        // Downwards: a name that is forgotten is replaced by the last one.
-        let end = match self.left {
-            0 => self.by_name.len(),
-            left => left.min(self.by_name.len()),
+        let below = match self.left {
+            0 => usize::MAX,
+            left => left,
         };
-        self.left = end.saturating_sub(most);
-        let names = self.by_name.get_range(self.left..end);
+        let range = step_below(below, self.by_name.len(), most);
+        self.left = range.start;
+        let names = self.by_name.get_range(range);
         names
             .into_iter()
             .flat_map(|names| names.keys().cloned())
