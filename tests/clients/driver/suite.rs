@@ -121,11 +121,9 @@ pub fn a_wait_that_ends_is_nil(subject: &Subject) {
     let start = Instant::now();
     assert_eq!(agent.run("acquire k a 700 30000"), "nil");
     let waited = start.elapsed();
-    assert!(
-        waited >= Duration::from_millis(700),
-        "gave up after {waited:?}"
-    );
-    assert!(waited < Duration::from_secs(5), "gave up after {waited:?}");
+    // Clients and the server count in whole milliseconds: 700 may end within the last of them.
+    let expected = Duration::from_millis(699)..Duration::from_secs(5);
+    assert!(expected.contains(&waited), "gave up after {waited:?}");
     assert_eq!(agent.run("acquire k a 0 30000"), "nil");
     assert_eq!(agent.run(&format!("renew k a {token} 30000")), "0");
     assert_eq!(agent.run(&format!("release k a {token}")), "0");
