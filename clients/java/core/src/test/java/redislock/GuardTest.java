@@ -90,12 +90,12 @@ class GuardTest {
         FencedLock lock = client.lock("wait");
         Guard first = lock.acquire();
         long fastest = Long.MAX_VALUE;
-        // The fastest of several, on a machine with other work.
+        // The fastest of several, on a machine with other work; the server's 200 may end within the last millisecond.
         for (int i = 0; i < 5; i++) {
             long start = System.nanoTime();
             assertTrue(lock.acquireWithin(Duration.ofMillis(200)).isEmpty());
             long waited = TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - start);
-            assertTrue(waited >= 200 && waited < 2_500, "waited " + waited);
+            assertTrue(waited >= 199 && waited < 2_500, "waited " + waited);
             fastest = Math.min(fastest, waited);
         }
         assertTrue(fastest < 500, "waited " + fastest);
