@@ -157,6 +157,9 @@ test-scripts: ## setup, run and the fetching of servers, on machines where parts
 lint: ## imports between core, commands and shell, and other rules that the compiler does not check
 	@scripts/lint.sh
 
+count: ## lines of code, comments and tests, and files, a folder a row
+	@scripts/count.sh
+
 fmt: ## format the code
 	$(CARGO) fmt --all
 
