@@ -1,6 +1,6 @@
-# Checks which file of src/ imports which: no import runs to a higher layer, and no files import each other in a
-# circle. Called by lint.sh with all files of src/. It reads paths that begin with `crate::`, in `use` and elsewhere;
-# comments and unit tests are left out.
+# Checks which file of src/ imports which: no import runs to a higher layer. Within a layer files may import each other.
+# Called by lint.sh with all files of src/. It reads paths that begin with `crate::`, in `use` and elsewhere; comments
+# and unit tests are left out.
 
 BEGIN {
     # From the lowest layer up. A file belongs to the layer with the longest matching path.
@@ -21,7 +21,7 @@ BEGIN {
 FNR == 1 { read_imports(); text = ""; current = FILENAME; in_tests = 0 }
 /^#\[cfg\(test\)\]/ { in_tests = 1 }
 !in_tests { sub(/\/\/.*/, ""); text = text " " $0 }
-END { read_imports(); check_layers(); check_circles(); exit failed }
+END { read_imports(); check_layers(); exit failed }
 
 # Notes each path in the text of the file that was read last.
 function read_imports(    rest, path, depth, at, c) {
@@ -91,35 +91,5 @@ function check_layers(    pair, ends) {
             printf "lint: %s imports %s, which is in a higher layer\n", ends[1], ends[2]
             failed = 1
         }
-    }
-}
-
-# Takes away files that import none of the others, or that none imports, until only circles are left.
-function check_circles(    pair, ends, out, into, left, changed) {
-    for (pair in imports) {
-        split(pair, ends, SUBSEP)
-        left[pair] = 1
-    }
-    do {
-        changed = 0
-        split("", out)
-        split("", into)
-        for (pair in left) {
-            split(pair, ends, SUBSEP)
-            out[ends[1]] = 1
-            into[ends[2]] = 1
-        }
-        for (pair in left) {
-            split(pair, ends, SUBSEP)
-            if (!(ends[2] in out) || !(ends[1] in into)) {
-                delete left[pair]
-                changed = 1
-            }
-        }
-    } while (changed)
-    for (pair in left) {
-        split(pair, ends, SUBSEP)
-        printf "lint: in a circle of imports, %s imports %s\n", ends[1], ends[2]
-        failed = 1
     }
 }
