@@ -61,7 +61,6 @@
 //! | settle | to bring a key whose state changed by other means to a decision (INFO: `foreign_wakeups`) |
 //! | tick | one cycle of the server's event loop |
 //! | Redisson window | the time a lock or a permit is left free for Redisson's waiters (settings `free-after`, `free-window`) |
-//! | next resource | the cursor of the loop that settles keys: it serves the kinds of resource in rotation |
 //! | token | the fencing token: a number that rises with every grant of a key |
 //! | sibling key | a key beside the key of a read-write lock or a semaphore that stores a part of it |
 //! | token record | the sibling key of a read-write lock that stores its token |
@@ -81,15 +80,12 @@
 #![forbid(unsafe_code)]
 
 mod compatibility;
-mod each_resource;
 mod effect;
 mod error;
 mod exclusive;
-mod gone;
 mod grant;
 mod histogram;
 mod latch;
-mod limits;
 mod locks;
 mod mode;
 mod multi;
@@ -103,6 +99,7 @@ mod semaphore;
 mod server_events;
 mod session;
 mod settle;
+mod shared;
 mod slot;
 mod space_saving;
 mod startup_delay;
@@ -123,8 +120,7 @@ pub use compatibility::is_blocked;
 pub use effect::{Cx, Effect, Effects, Event, KeyWrite, Outcome};
 pub use error::LockError;
 pub use histogram::Histogram;
-pub use latch::state::{Count, CountChange, LatchWait, Waited};
-pub use limits::Limits;
+pub use latch::{Count, CountChange, LatchWait, Latches, Waited};
 pub use locks::Locks;
 pub use mode::Mode;
 pub use multi::acquire::{ManyAnswer, MAX_KEYS};
@@ -138,13 +134,14 @@ pub use read_write::{
     MODE_FIELD, MOST_OTHERS, MOST_READS, READERS_AT_ONCE,
 };
 pub use request::{Acquire, Answer, Break, Release, Released, Renew, SetIf, UserId, Wait};
-pub use resource::{Kind, Resource};
+pub use resource::{Each, Resource};
 pub use semaphore::commands::SemAcquire;
 pub use semaphore::state::{
     PermitChange, Permits, SemState, SemView, FIRST_END_MS, MOST_ENDED, NO_END_MS,
 };
-pub use session::bindings::{Bound, BoundKind, BoundRef, Sessions};
+pub use session::bindings::{Bound, BoundRef, Sessions};
 pub use session::rule::SessionRule;
+pub use shared::Shared;
 pub use slot::{permits_of, prefixed, slot_of, slot_tags};
 pub use startup_delay::StartupDelay;
 pub use state::{
@@ -159,6 +156,7 @@ pub use top_names::{TopList, TopName, TopOrder};
 pub use view::{Fence, View, HORIZON_DB};
 pub use wait::hearing::{Asked, Hearing};
 pub use wait::index::MOST_READERS;
+pub use wait::limits::Limits;
 pub use wait::request::{Waiter, WaiterId, WaiterMap};
 pub use wait::ticket::{Notify, Ticket};
 pub use wait::verify::{ReadersAsked, ReadersFound};

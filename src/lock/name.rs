@@ -1,4 +1,5 @@
-//! The name of a lock on one server: a database number and the bytes of a key.
+//! The name of a resource on one server: its kind, a database number and the bytes of a key. A lock, a semaphore and a
+//! latch may have waiters under the same bytes.
 //!
 //! Every table of the core is keyed by [`KeyId`]. A look-up needs only a borrowed [`KeyRef`], so the common case (no
 //! waiter, no tracked grant) allocates nothing.
@@ -10,7 +11,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use indexmap::{Equivalent, IndexMap, IndexSet};
 use smallvec::SmallVec;
 
-use crate::lock::slot::PERMITS;
+use crate::lock::resource::{Resource, ALL};
+use crate::lock::slot::{semaphores_of, PERMITS};
 use crate::lock::UserId;
 
 /// A client's bytes as text for one line of the protocol or of the log: the first `most`, other than printable ASCII
@@ -42,12 +44,13 @@ pub(crate) struct UserOwner<'a> {
     pub owner: &'a [u8],
 }
 
-/// An owned lock name, shared by the tables: one pointer in each, and one allocation in all if the name is short.
+/// An owned name, shared by the tables: one pointer in each, and one allocation in all if the name is short.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct KeyId(Rc<Name>);
 
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Name {
+    resource: Resource,
     db: i32,
     bytes: SmallVec<[u8; 40]>,
 }
@@ -109,9 +112,11 @@ impl BuildHasher for Secret {
     }
 }
 
-/// A borrowed lock name.
+/// A borrowed name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeyRef<'a> {
+    /// What clients wait for under this name.
+    pub resource: Resource,
     /// The database number, as `SELECT` takes it.
     pub db: i32,
     /// The key's bytes, of any value.
@@ -122,6 +127,7 @@ impl KeyId {
     /// The borrowed form.
     pub fn as_ref(&self) -> KeyRef<'_> {
         KeyRef {
+            resource: self.0.resource,
             db: self.0.db,
             name: &self.0.bytes,
         }
@@ -131,20 +137,50 @@ impl KeyId {
 impl KeyId {
     /// The name of this lock after `SWAPDB`.
     pub fn swapped(&self, first: i32, second: i32) -> KeyId {
-        let KeyRef { db, name } = self.as_ref();
-        match db {
-            db if db == first => KeyRef { db: second, name }.to_id(),
-            db if db == second => KeyRef { db: first, name }.to_id(),
-            _ => self.clone(),
-        }
+        let key = self.as_ref();
+        let db = match key.db {
+            db if db == first => second,
+            db if db == second => first,
+            _ => return self.clone(),
+        };
+        KeyRef { db, ..key }.to_id()
     }
 }
 
-impl KeyRef<'_> {
+impl<'a> KeyRef<'a> {
+    /// A lock.
+    pub const fn lock(db: i32, name: &'a [u8]) -> KeyRef<'a> {
+        KeyRef {
+            resource: Resource::Lock,
+            db,
+            name,
+        }
+    }
+
+    /// Another kind of resource under the same name.
+    pub const fn of(self, resource: Resource) -> KeyRef<'a> {
+        KeyRef { resource, ..self }
+    }
+
+    /// Every kind of resource under the same name.
+    pub(crate) fn of_all(self) -> impl Iterator<Item = KeyRef<'a>> {
+        ALL.into_iter().map(move |resource| self.of(resource))
+    }
+
+    /// The semaphores whose permits a key of this name has, as Redisson names it.
+    pub(crate) fn semaphores(self) -> impl Iterator<Item = KeyRef<'a>> {
+        semaphores_of(self.name).map(move |name| KeyRef {
+            resource: Resource::Semaphore,
+            db: self.db,
+            name,
+        })
+    }
+
     /// The owned form.
     pub fn to_id(self) -> KeyId {
         in_memory(self.name).fetch_add(1, Ordering::Relaxed);
         KeyId(Rc::new(Name {
+            resource: self.resource,
             db: self.db,
             bytes: SmallVec::from_slice(self.name),
         }))
@@ -154,7 +190,8 @@ impl KeyRef<'_> {
 // Both forms must hash alike, so that a borrowed name finds an owned one.
 impl Hash for KeyRef<'_> {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.db.hash(state);
+        // Database numbers have far fewer than 30 bits.
+        ((self.db << 2) | self.resource as i32).hash(state);
         self.name.hash(state);
     }
 }
@@ -222,7 +259,7 @@ mod tests {
     use super::*;
 
     fn stored(name: &[u8]) -> KeyId {
-        KeyRef { db: 3, name }.to_id()
+        KeyRef::lock(3, name).to_id()
     }
 
     #[test]

@@ -75,8 +75,8 @@ impl Locks {
             // Every waiter gets the error of the purge, so the lock is not handed off.
             Planned::Break(req) if req.purge => false,
             Planned::Release(_) | Planned::Break(_) | Planned::EndSession(_) => {
-                self.waiters.live() > 0
-                    && self.waiters.live_on(key) > 0
+                self.shared.waiters.live() > 0
+                    && self.shared.waiters.live_on(key) > 0
                     && matches!(self.rest(key, state, planned, now), Cow::Owned(_))
             }
         };
@@ -112,21 +112,21 @@ impl Locks {
         mode == Mode::Read
             && !self.in_cluster
             && lock.is_held(now)
-            && self.waiters.live_on(key) == 0
-            && token.is_some_and(|token| !self.tokens.is_inherited(ONLY_DOMAIN, token))
+            && self.shared.waiters.live_on(key) == 0
+            && token.is_some_and(|token| !self.shared.tokens.is_inherited(ONLY_DOMAIN, token))
     }
 
     /// The depth to which an acquire reads the lock.
     pub fn depth_to_acquire(&self, key: KeyRef<'_>, mode: Mode) -> ReadDepth {
         match mode {
-            Mode::Read if self.waiters.live_on(key) == 0 => ReadDepth::Own,
+            Mode::Read if self.shared.waiters.live_on(key) == 0 => ReadDepth::Own,
             _ => ReadDepth::Two,
         }
     }
 
     /// The reader that waits to upgrade: an acquire of WRITE reads by name whether it still reads.
     pub fn upgrader(&self, key: KeyRef<'_>, mode: Mode) -> Option<OwnerId> {
-        let upgrader = self.waiters.upgrader(key);
+        let upgrader = self.shared.waiters.upgrader(key);
         upgrader
             .filter(|_| mode == Mode::Write)
             .map(OwnerId::from_slice)
@@ -137,7 +137,7 @@ impl Locks {
     pub fn owners_to_settle(&self, key: KeyRef<'_>) -> Vec<OwnerId> {
         let undone = self.in_flight.undone(key).into_iter().flatten();
         let undone = undone.map(|undone| &undone.owner[..]);
-        let owners = undone.chain(self.waiters.first_writer(key));
+        let owners = undone.chain(self.shared.waiters.first_writer(key));
         owners.map(OwnerId::from_slice).collect()
     }
 

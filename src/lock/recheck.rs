@@ -8,6 +8,7 @@ use std::rc::Rc;
 
 use crate::lock::effect::Cx;
 use crate::lock::locks::Locks;
+use crate::lock::resource::Resource;
 use crate::lock::table::give_back;
 use crate::lock::view::View;
 use crate::lock::{KeyId, KeyRef, KeyState};
@@ -26,8 +27,8 @@ pub struct Recheck {
 impl Locks {
     /// A key was changed by other means; `asked`: the event `lock.lost` is wanted.
     pub fn changed(&mut self, key: KeyRef<'_>, asked: bool) {
-        self.schedule_settle(key);
-        if asked && self.tracked.contains(key) && self.waiters.live_on(key) == 0 {
+        self.shared.waiters.schedule_settle_all_at(key);
+        if asked && self.tracked.contains(key) && self.shared.waiters.live_on(key) == 0 {
             self.rechecks.insert(key.to_id(), usize::MAX);
         }
     }
@@ -83,8 +84,11 @@ impl Locks {
 
     /// The locks of a database (`None`: of all) whose loss is to be reported: tracked, or held and waited for.
     pub fn cared_about(&self, db: Option<i32>) -> Vec<KeyId> {
-        let waited = self.waiters.waited_out();
-        let untracked = waited.filter(|key| !self.tracked.contains(key.as_ref()));
+        let waited = self.shared.waiters.waited_out();
+        let is_lock = |key: &&KeyId| key.as_ref().resource == Resource::Lock;
+        let untracked = waited
+            .filter(is_lock)
+            .filter(|key| !self.tracked.contains(key.as_ref()));
         let all = self.tracked.keys().chain(untracked);
         all.filter(|key| db.is_none_or(|db| key.as_ref().db == db))
             .cloned()

@@ -14,18 +14,20 @@ impl Locks {
     pub fn delivered(&mut self, waiter: WaiterId) {
         let delivered = self.in_flight.take(waiter);
         if delivered.is_empty() {
-            self.kinds_mut()
-                .into_iter()
-                .for_each(|kind| kind.delivered(waiter));
+            self.sems.in_flight.delivered(waiter);
         }
         for grant in delivered {
             let Some(reentry) = grant.reentry else {
                 continue;
             };
             if let Some((to, at)) = reentry.binds {
-                self.sessions.bind(grant.bound(), to, grant.token, at);
+                self.shared
+                    .sessions
+                    .bind(grant.bound(), to, grant.token, at);
             } else if reentry.unbinds {
-                self.sessions.unbind_grant(grant.bound(), grant.token);
+                self.shared
+                    .sessions
+                    .unbind_grant(grant.bound(), grant.token);
             }
         }
     }
@@ -38,143 +40,156 @@ impl Locks {
         for grant in in_flight {
             match grant.reentry {
                 // The undo ends the hold, so there is nothing to release.
-                None => self.sessions.unbind_grant(grant.bound(), grant.token),
+                None => self
+                    .shared
+                    .sessions
+                    .unbind_grant(grant.bound(), grant.token),
                 Some(reentry) if !reentry.counted => continue,
                 Some(_) => {}
             }
-            self.waiters.schedule_settle_id(grant.key.clone());
+            self.shared.waiters.schedule_settle_id(grant.key.clone());
             self.in_flight.undo(grant);
         }
-        if was_granted {
-            return;
+        if !was_granted && !self.sems.undo_in_flight(&mut self.shared, waiter) {
+            self.shared.waiters.disconnected(waiter, now);
         }
-        self.disconnected_waiter(waiter, now);
+    }
+
+    /// The server could not block the client of this new request, or refused its changes: the request is removed, and
+    /// counted as refused at once.
+    pub fn not_parked(&mut self, waiter: WaiterId, now: Now) {
+        match self.shared.waiters.leave_for_good(waiter) {
+            Some(waiter) => self.shared.waiters.count_not_parked(&waiter),
+            None => self.gone(waiter, now),
+        }
     }
 
     /// The server reports that the key's lease ran out. Returns whether it concerns the module: the key has a tracked
     /// grant or waiters.
     pub fn expired(&mut self, key: KeyRef<'_>) -> bool {
-        self.kinds_mut().into_iter().for_each(|kind| kind.lost(key));
-        let tracked = self.untrack_key(key);
+        let (tracked, is_waited) = self.end_of_key(key);
         self.stats.grants_expired += tracked;
-        self.waiters.schedule_settle(key) || tracked > 0
+        is_waited || tracked > 0
     }
 
     /// The server reports that the key was deleted. Returns as [`Locks::expired`].
     pub fn lost(&mut self, key: KeyRef<'_>) -> bool {
-        self.kinds_mut().into_iter().for_each(|kind| kind.lost(key));
-        let tracked = self.untrack_key(key);
+        let (tracked, is_waited) = self.end_of_key(key);
         self.stats.grants_lost += tracked;
         self.count_redisson_hold(key, true);
-        self.waiters.schedule_settle(key) || tracked > 0
+        is_waited || tracked > 0
+    }
+
+    /// The key is gone. Returns the number of its tracked grants, and whether it is waited for as a lock.
+    fn end_of_key(&mut self, key: KeyRef<'_>) -> (u64, bool) {
+        self.sems.lost(key);
+        self.shared.waiters.schedule_settle_all_at(key);
+        (self.untrack_key(key), self.shared.waiters.live_on(key) > 0)
     }
 
     /// A field of the hash or a member of the set was removed by other means: where Redisson's client does so, its hold
     /// of a read-write lock or its permit has ended.
     pub fn removed_from(&mut self, key: KeyRef<'_>) {
         self.count_redisson_hold(key, false);
-        self.sems.count_redisson_permit(key);
+        for semaphore in key.semaphores() {
+            if self.shared.waiters.live_on(semaphore) > 0 {
+                self.shared.waiters.windows.redisson_hold_ended(semaphore);
+            }
+        }
     }
 
     /// A native script of Redisson's was refused this lock. Its client may be one that polls.
     pub fn refused_outside(&mut self, key: KeyRef<'_>) {
-        if self.waiters.live_on(key) > 0 {
-            self.waiters.windows.polled(key);
+        if self.shared.waiters.live_on(key) > 0 {
+            self.shared.waiters.windows.polled(key);
         }
     }
 
     /// Counts a hold of a Redisson client for the windows, if requests of its kind wait.
     fn count_redisson_hold(&mut self, key: KeyRef<'_>, is_exclusive: bool) {
-        let first = self.waiters.first(key);
+        let first = self.shared.waiters.first(key);
         if first.is_some_and(|(_, first)| (first.mode == Mode::Exclusive) == is_exclusive) {
-            self.waiters.windows.redisson_hold_ended(key);
+            self.shared.waiters.windows.redisson_hold_ended(key);
         }
     }
 
     /// Keys with these names have left this server with their slot, unchanged.
     pub fn left(&mut self, has_left: impl Fn(&[u8]) -> bool) {
         self.stats.grants_lost += self.tracked.forget(|key| has_left(key.name));
-        self.sessions.forget_all(|key| has_left(key.name));
-        for kind in self.kinds_mut() {
-            kind.forget(&|key| has_left(key.name));
-        }
+        self.shared.sessions.forget_all(|key| has_left(key.name));
+        self.sems.forget(|key| has_left(key.name));
     }
 
     /// A database (`None`: every one) was emptied, with the horizons stored in it.
     pub fn flushed(&mut self, db: Option<i32>) {
         self.lose_horizons(&[db.unwrap_or(HORIZON_DB)]);
-        self.schedule_settle_all(db);
+        self.shared.waiters.schedule_settle_all(db);
         self.stats.grants_lost += self.tracked.clear(db);
-        self.sessions.clear(db);
-        for kind in self.kinds_mut() {
-            kind.forget(&|key| db.is_none_or(|db| key.db == db));
-        }
+        self.shared.sessions.clear(db);
+        self.sems.forget(|key| db.is_none_or(|db| key.db == db));
     }
 
     /// `SWAPDB` has exchanged two databases. Clients stay parked under the number of their database.
     pub fn swapped(&mut self, first: i32, second: i32) {
         self.lose_horizons(&[first, second]);
         self.tracked.swap(first, second);
-        self.sessions.swap(first, second);
-        for kind in self.kinds_mut() {
-            kind.swap(first, second);
-        }
+        self.shared.sessions.swap(first, second);
+        self.sems.swap(&mut self.shared, first, second);
         // Grants to undo are now in the other database.
         for key in self.in_flight.swap(first, second) {
-            self.waiters.schedule_settle_id(key.clone());
+            self.shared.waiters.schedule_settle_id(key.clone());
         }
-        self.schedule_settle_all(Some(first));
-        self.schedule_settle_all(Some(second));
+        for db in [first, second] {
+            self.shared.waiters.schedule_settle_all(Some(db));
+        }
     }
 
     /// The content of these databases is gone or exchanged, and horizons with it.
     fn lose_horizons(&mut self, dbs: &[i32]) {
         if dbs.contains(&HORIZON_DB) {
-            self.tokens.lose_all();
+            self.shared.tokens.lose_all();
         }
     }
 
     /// Accepts the content of the horizon key of this domain (0: none). Returns whether it is an implausible number
     /// that was not there before, to be logged.
     pub fn learn_horizon(&mut self, domain: Domain, horizon: u64, now: Now) -> bool {
-        let is_news = self.tokens.learn(domain, horizon, now.wall_us());
+        let is_news = self.shared.tokens.learn(domain, horizon, now.wall_us());
         self.stats.horizons_implausible += u64::from(is_news);
         is_news
     }
 
     /// Data was loaded, or the role of the server has changed: the keys may have been written by another server.
     pub fn reloaded(&mut self) {
-        self.tokens.forget();
-        self.tokens.forget_lost();
-        self.schedule_settle_all(None);
+        self.shared.tokens.forget();
+        self.shared.tokens.forget_lost();
+        self.shared.waiters.schedule_settle_all(None);
     }
 
     /// This server has become a replica: its master decides about its keys now. (The server unblocks parked clients
     /// itself.)
     pub fn demoted(&mut self, cx: &mut Cx<'_>) {
         let mut left = ENDED_AT_ONCE;
-        self.fail_tickets(&mut left, cx);
-        self.tokens.disown();
+        self.shared.waiters.fail_tickets(&mut left, cx);
+        self.shared.tokens.disown();
         self.in_flight.forget_undone();
         self.rechecks = KeyMap::default();
         self.unverified.clear();
         self.verifies = false;
-        self.sessions.clear(None);
-        self.waiters.forget_unsettled();
-        self.waiters.give_up_places();
-        self.kinds_mut().into_iter().for_each(|kind| kind.demote());
+        self.shared.sessions.clear(None);
+        self.shared.waiters.forget_unsettled();
+        self.shared.waiters.give_up_places();
+        self.sems.in_flight.forget_lost();
     }
 
     /// Whether this key has waiters or a tracked grant; otherwise its events can be ignored.
     pub fn cares_about(&self, key: KeyRef<'_>) -> bool {
-        self.tracked.contains(key)
-            || self.waiters.live_on(key) > 0
-            || self.kinds().iter().any(|kind| kind.cares_about(key))
+        self.tracked.contains(key) || self.sems.has_grant(key) || self.shared.waiters.any_at(key)
     }
 
     /// The module is to be unloaded: every waiter is answered an error, and no place is kept. Bindings stay, because
     /// the drain may be called off. (Without the module, bound holds end by their leases.)
     pub fn drain(&mut self, cx: &mut Cx<'_>) {
-        self.fail_everywhere(&LockError::Drained, cx);
+        self.shared.waiters.fail_everywhere(&LockError::Drained, cx);
     }
 }

@@ -25,7 +25,9 @@ impl Locks {
         }
         let foreign = matches!(state, KeyState::OtherType | KeyState::OtherHash);
         let bare = matches!(state, KeyState::Bare(_));
-        let is_due = || self.waiters.live_on(key) > 0 && !self.waiters.windows.is_open(key, now);
+        let is_due = || {
+            self.shared.waiters.live_on(key) > 0 && !self.shared.waiters.windows.is_open(key, now)
+        };
         hold.is_none() && !foreign && (bare || is_due())
     }
 
@@ -62,9 +64,11 @@ impl Locks {
         if let Some(undone) = &undone {
             self.stats.grants_undone += u64::from(self.tracked.remove(view.key).is_some());
             let place = (undone.seq, undone.since_ms);
-            self.waiters
+            self.shared
+                .waiters
                 .restore(&undone.key, &undone.owner, place, cx.now);
         } else if self
+            .shared
             .waiters
             .lease(view.key)
             .is_some_and(|end| end > cx.now.wall_ms)
@@ -79,7 +83,7 @@ impl Locks {
         match self.hand_off(view, rest, cx) {
             HandedOff::Granted | HandedOff::LeftFree => {}
             _ if took_back => {
-                self.waiters.windows.was_free(view.key);
+                self.shared.waiters.windows.was_free(view.key);
                 free(cx);
             }
             _ => {}
@@ -88,13 +92,13 @@ impl Locks {
 
     /// Settles a key that holds something other than a lock: its waiters fail.
     fn settle_foreign(&mut self, view: &View<'_>, error: &LockError, cx: &mut Cx<'_>) {
-        let is_waited = self.waiters.live_on(view.key) > 0;
+        let is_waited = self.shared.waiters.live_on(view.key) > 0;
         if is_waited {
             self.announce_untracked(view, cx);
         }
         self.untrack_stale(view, cx);
         if is_waited {
-            self.waiters.fail_all(view.key, error, cx);
+            self.shared.waiters.fail_all(view.key, error, cx);
         }
     }
 
@@ -118,8 +122,12 @@ impl Locks {
         if self.tracked(view.key, hold.token).is_none() {
             self.untrack_stale(view, cx);
         }
-        self.waiters.set_lease(view.key, hold.deadline_ms);
-        self.waiters.set_holders(view.key, &view.state, cx.now);
-        self.waiters.schedule_settle_owner(view.key, &hold.owner);
+        self.shared.waiters.set_lease(view.key, hold.deadline_ms);
+        self.shared
+            .waiters
+            .set_holders(view.key, &view.state, cx.now);
+        self.shared
+            .waiters
+            .schedule_settle_owner(view.key, &hold.owner);
     }
 }

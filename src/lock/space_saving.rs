@@ -106,7 +106,7 @@ mod tests {
     }
 
     fn key(name: &[u8]) -> KeyRef<'_> {
-        KeyRef { db: 0, name }
+        KeyRef::lock(0, name)
     }
 
     /// Few names often and many seldom, and changes of the room.

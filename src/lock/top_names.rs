@@ -82,18 +82,12 @@ impl TopNames {
     }
 
     /// Adds the highest sums of this database, `most` of them, to a list.
-    pub fn extend(
-        &self,
-        list: &mut TopList,
-        (resource, order): (Resource, TopOrder),
-        db: i32,
-        most: usize,
-    ) {
+    pub fn extend(&self, list: &mut TopList, order: TopOrder, db: i32, most: usize) {
         let sums = self.of(order);
         list.total = list.total.saturating_add(sums.total());
         let of_db = sums.highest().filter(|(key, _)| key.db == db).take(most);
         list.names.extend(of_db.map(|(key, sum)| TopName {
-            resource,
+            resource: key.resource,
             name: key.name.to_vec(),
             sum: sum.sum,
             error: sum.error,

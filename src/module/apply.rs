@@ -22,13 +22,17 @@ use crate::module::subscribers::{self, LOCK_CHANNEL, READ_WRITE_CHANNEL};
 pub fn decide<T>(now: Now, body: impl FnOnce(&mut Locks, &mut Cx<'_>) -> T) -> (T, Effects) {
     let mut fx = Effects::new();
     let result = shell::with(|shell| {
-        shell.locks.limits = settings::limits();
+        shell.locks.shared.waiters.limits = settings::limits();
         if !shell.users.several.is_some_and(|(several, _)| several) {
-            shell.locks.limits.user_share = 100;
+            shell.locks.shared.waiters.limits.user_share = 100;
         }
-        shell.locks.set_grace(settings::grace());
-        shell.locks.set_window_rule(settings::window_rule());
-        shell.locks.sessions.rule = settings::sessions();
+        shell.locks.shared.waiters.grace = settings::grace();
+        shell
+            .locks
+            .shared
+            .waiters
+            .set_window_rule(settings::window_rule());
+        shell.locks.shared.sessions.rule = settings::sessions();
         shell.locks.detects_deadlocks = settings::deadlock_detect();
         body(&mut shell.locks, &mut Cx::new(now, &mut fx))
     });
@@ -190,7 +194,7 @@ pub fn refused(ctx: Ctx<'_>, db: i32, names: &[Str<'_>], what: Refused) -> LockE
     shell::with(|shell| {
         for name in names {
             let name = name.bytes();
-            shell.locks.schedule_recheck(KeyRef { db, name });
+            shell.locks.schedule_recheck(KeyRef::lock(db, name));
         }
     });
     shell::recover(ctx.now(), &error);

@@ -1,6 +1,6 @@
 //! Permits that are bound to connections; [`crate::module::sessions`] has the other holds.
 
-use crate::lock::{Bound, BoundRef, PermitChange, SemState};
+use crate::lock::{Bound, BoundRef, PermitChange, Resource, SemState};
 use crate::module::apply::decide;
 use crate::module::duty::Duty;
 use crate::module::ffi::ctx::Ctx;
@@ -32,8 +32,8 @@ pub fn perform(ctx: Ctx<'_>, bound: &Bound, duty: Duty) -> bool {
 /// Releases the permit of a connection that has ended, before a command about this permit. True if it did: the caller
 /// arms the timer again.
 pub fn end_first(ctx: Ctx<'_>, name: Str<'_>, id: Str<'_>) -> bool {
-    let what = BoundRef::permit(ctx.key_ref(name), id.bytes());
-    let ended = shell::with(|shell| shell.locks.sessions.ended(what));
+    let what = BoundRef::permit(ctx.key_ref(name).of(Resource::Semaphore), id.bytes());
+    let ended = shell::with(|shell| shell.locks.shared.sessions.ended(what));
     let is_due = ended.is_some() && ctx.may_write();
     if is_due {
         // The server has admitted the command, so it accepts a write to this key.
@@ -58,14 +58,21 @@ fn carry_out(
     };
     if key.may_be_anothers(&view, id, now) {
         // The semaphore of the bound permit was deleted and made again by another client.
-        shell::with(|shell| shell.locks.drop_permit_binding(view.key, id.bytes()));
+        shell::with(|shell| {
+            shell
+                .locks
+                .shared
+                .sessions
+                .lose(BoundRef::permit(view.key, id.bytes()))
+        });
         return true;
     }
     let mut change = PermitChange::default();
     let ((), fx) = decide(now, |locks, cx| {
+        let (sems, shared) = (&mut locks.sems, &mut locks.shared);
         change = match duty {
-            Duty::Release => locks.end_permit_session(&view, id.bytes(), cx),
-            Duty::Renew => locks.renew_permit_session(&view, id.bytes(), cx),
+            Duty::Release => sems.end_session(shared, &view, id.bytes(), cx),
+            Duty::Renew => sems.renew_session(shared, &view, id.bytes(), cx),
         }
     });
     let _ = key.apply(&change, &fx, to);

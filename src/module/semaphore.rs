@@ -2,7 +2,7 @@
 
 use redis_module::raw;
 
-use crate::lock::{Effect, LockError, Now, PermitChange, Resource, SemState, SemView};
+use crate::lock::{Effect, LockError, Now, PermitChange, SemState, SemView};
 use crate::module::answers;
 use crate::module::apply;
 use crate::module::ffi::fault;
@@ -19,19 +19,18 @@ impl<'a> SemKey<'a> {
     /// The view for a decision that may grant a permit.
     pub fn minting_view(&self, own: Option<Str<'_>>, now: Now) -> SemView<'a> {
         self.fail_conflicting_waiters(now);
-        tickets::ask(self.ctx(), Resource::Semaphore, self.id(), now);
+        tickets::ask(self.ctx(), self.id(), now);
         let mut view = self.plain_view(own, now);
         let both_there = matches!(&view.state, SemState::There(permits) if permits.taken > 0);
         let may_grant = horizon::may_mint(self.ctx(), view.domain, both_there);
         view.may_grant = Some(may_grant);
-        view.has_subscriber =
-            subscribers::has_relevant_subscriber(self.ctx(), Resource::Semaphore, view.key, now);
+        view.has_subscriber = subscribers::has_relevant_subscriber(self.ctx(), view.key, now);
         view
     }
 
     /// The view for a decision that may hand off permits: with what a token needs if there is a waiter.
     pub fn hand_off_view(&self, own: Option<Str<'_>>, now: Now) -> SemView<'a> {
-        if shell::with(|shell| shell.locks.sems.waiters.live_queue(self.id()).is_some()) {
+        if shell::with(|shell| shell.locks.shared.waiters.live_queue(self.id()).is_some()) {
             self.minting_view(own, now)
         } else {
             self.plain_view(own, now)
@@ -41,12 +40,12 @@ impl<'a> SemKey<'a> {
     /// Fails all parked requests while the twin has the same set: no permit may be granted then.
     fn fail_conflicting_waiters(&self, now: Now) {
         let key = self.id();
-        if shell::with(|shell| shell.locks.sems.waiters.live_queue(key).is_some())
+        if shell::with(|shell| shell.locks.shared.waiters.live_queue(key).is_some())
             && self.probe_twin()
         {
             let ((), fx) = apply::decide(now, |locks, cx| {
                 locks
-                    .sems
+                    .shared
                     .waiters
                     .fail_all(key, &LockError::SiblingsTaken, cx);
             });

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
 
-use crate::lock::{Bound, BoundKind, BoundRef, Effects, Mode, Now, Planned, ReadDepth, View};
+use crate::lock::{Bound, BoundRef, Effects, Mode, Now, Planned, ReadDepth, Resource, View};
 use crate::module::apply::{apply, apply_for_event, decide};
 use crate::module::duty::Duty;
 use crate::module::ffi::ctx::Ctx;
@@ -23,7 +23,7 @@ const REFUSALS_PER_TICK: usize = 50;
 /// Before a command of this owner: releases its hold if the connection has ended and the release is still due.
 pub fn end_first(ctx: Ctx<'_>, name: Str<'_>, owner: Str<'_>) {
     // Fast path: runs for every command, and usually no such hold exists.
-    if !shell::with(|shell| shell.locks.sessions.has_ended()) {
+    if !shell::with(|shell| shell.locks.shared.sessions.has_ended()) {
         return;
     }
     let ended: SmallVec<[_; 1]> = shell::with(|shell| {
@@ -31,7 +31,7 @@ pub fn end_first(ctx: Ctx<'_>, name: Str<'_>, owner: Str<'_>) {
         modes
             .filter_map(|mode| {
                 let what = BoundRef::lock(mode, ctx.key_ref(name), owner.bytes());
-                shell.locks.sessions.ended(what)
+                shell.locks.shared.sessions.ended(what)
             })
             .collect()
     });
@@ -63,14 +63,14 @@ fn renew_due(ctx: Ctx<'_>, in_time: impl Fn() -> bool) -> bool {
     let mut refused = 0;
     while refused < REFUSALS_PER_TICK || in_time() {
         let now = ctx.now();
-        let next = shell::with(|shell| shell.locks.sessions.next_renewal(now, !in_time()));
+        let next = shell::with(|shell| shell.locks.shared.sessions.next_renewal(now, !in_time()));
         let Some(bound) = next else {
             return true;
         };
         if !perform(ctx, &bound, Duty::Renew) {
             refused += 1;
             shell::with(|shell| {
-                let sessions = &mut shell.locks.sessions;
+                let sessions = &mut shell.locks.shared.sessions;
                 sessions.put_off_renewal(bound.as_ref().as_ref(), now, RETRY_MS);
             });
         }
@@ -86,7 +86,7 @@ pub fn release_ended(ctx: Ctx<'_>, at_most: usize, is_late: impl Fn() -> bool) -
         if is_late() {
             break;
         }
-        let Some(bound) = shell::with(|shell| shell.locks.sessions.next_ended()) else {
+        let Some(bound) = shell::with(|shell| shell.locks.shared.sessions.next_ended()) else {
             break;
         };
         if !perform(ctx, &bound, Duty::Release) {
@@ -94,7 +94,7 @@ pub fn release_ended(ctx: Ctx<'_>, at_most: usize, is_late: impl Fn() -> bool) -
         }
     }
     shell::with(|shell| {
-        let sessions = &mut shell.locks.sessions;
+        let sessions = &mut shell.locks.shared.sessions;
         sessions.put_off_ended(&refused);
         refused.is_empty() || sessions.has_fresh_ended()
     })
@@ -105,12 +105,12 @@ pub fn release_ended(ctx: Ctx<'_>, at_most: usize, is_late: impl Fn() -> bool) -
 fn perform(ctx: Ctx<'_>, bound: &Bound, duty: Duty) -> bool {
     ctx.select(bound.key.as_ref().db);
     if duty == Duty::Renew && !users::may_renew(ctx, bound.as_ref()) {
-        shell::with(|shell| shell.locks.sessions.unbind(bound.as_ref()));
+        shell::with(|shell| shell.locks.shared.sessions.unbind(bound.as_ref()));
         return true;
     }
-    match bound.kind {
-        BoundKind::Lock(_) => perform_on_lock(ctx, bound, duty),
-        BoundKind::Permit => sem_sessions::perform(ctx, bound, duty),
+    match bound.key.as_ref().resource {
+        Resource::Semaphore => sem_sessions::perform(ctx, bound, duty),
+        Resource::Lock | Resource::Latch => perform_on_lock(ctx, bound, duty),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Settles keys whose state changed by other means than a command: brings each to a decision.
 
 use crate::lock::{
-    KeyId, KeyState, LockError, Locks, Mode, Now, OwnerId, PendingRequest, PermitChange, Planned,
+    KeyId, KeyState, Latches, LockError, Mode, Now, OwnerId, PendingRequest, PermitChange, Planned,
     ReadDepth, Resource, SemState, WaiterId,
 };
 use crate::module::answers;
@@ -34,50 +34,51 @@ pub fn settle_due(ctx: Ctx<'_>, now: Now, in_time: impl Fn() -> bool) {
     // The moment of the decisions stays that of the tick.
     while std::mem::take(&mut is_first) || in_time() {
         let next = shell::with(|shell| {
-            shell.locks.pass_more();
+            shell.locks.shared.waiters.pass_more();
             // Postponed keys come last, so that they delay no other.
             let retry = refused.len() < RETRIES_PER_TICK
                 && shell.alarm.retry_at_ms <= now.mono_ms
-                && !shell.locks.startup_delay.is_on(now);
-            if let Some((resource, key)) = shell.locks.pop_unsettled(now) {
-                return Some(Due::Key(resource, key));
+                && !shell.locks.shared.startup_delay.is_on(now);
+            if let Some(key) = shell.locks.shared.waiters.pop_unsettled(now) {
+                return Some(Due::Key(key));
             }
-            if let Some(request) = shell.locks.pop_unsettled_request(now) {
+            if let Some(request) = shell.locks.shared.waiters.pop_unsettled_request(now) {
                 return Some(Due::Many(request));
             }
-            let next = retry.then(|| shell.locks.pop_postponed()).flatten();
-            next.map(|(resource, key)| Due::Key(resource, key))
+            let next = retry
+                .then(|| shell.locks.shared.waiters.pop_postponed())
+                .flatten();
+            next.map(Due::Key)
         });
-        let (resource, key) = match next {
+        let key = match next {
             None => break,
-            Some(Due::Key(resource, key)) => (resource, key),
+            Some(Due::Key(key)) => key,
             Some(Due::Many(request)) => {
-                let keys = shell::with(|shell| shell.locks.waiters.keys_of(request));
+                let keys = shell::with(|shell| shell.locks.shared.waiters.keys_of(request));
                 if !settle_many(ctx, request, &keys, now) {
-                    let first = keys.into_iter().next();
-                    refused.extend(first.map(|key| (Resource::Lock, key)));
+                    refused.extend(keys.into_iter().next());
                 }
                 continue;
             }
         };
-        let settled = match resource {
+        let settled = match key.as_ref().resource {
             Resource::Lock => settle(ctx, &key, now),
             Resource::Semaphore => settle_semaphore(ctx, &key, now),
             Resource::Latch => settle_latch(ctx, &key, now),
         };
         if !settled {
-            cluster.fail_if_elsewhere(ctx, resource, &key, now);
-            refused.push((resource, key));
+            cluster.fail_if_elsewhere(ctx, &key, now);
+            refused.push(key);
         }
     }
     if !refused.is_empty() {
         shell::with(|shell| {
             shell.alarm.retry_at_ms = now.mono_ms + RETRY_MS;
-            if !shell.locks.startup_delay.is_on(now) {
+            if !shell.locks.shared.startup_delay.is_on(now) {
                 shell.grants_withheld += refused.len() as u64;
             }
-            for (resource, key) in refused {
-                shell.locks.postpone(resource, key);
+            for key in refused {
+                shell.locks.shared.waiters.postpone(key);
             }
         });
     }
@@ -126,7 +127,7 @@ pub fn recheck_all(ctx: Ctx<'_>, now: Now, in_time: impl Fn() -> bool) {
 
 /// What is to be settled.
 enum Due {
-    Key(Resource, KeyId),
+    Key(KeyId),
     Many(WaiterId),
 }
 
@@ -164,7 +165,7 @@ fn settle_many(ctx: Ctx<'_>, request: WaiterId, ids: &[KeyId], now: Now) -> bool
     if grant {
         // With the keys closed: the probe may delete one whose TTL ends.
         drop(keys);
-        if shell::with(|shell| shell.locks.startup_delay.is_on(now))
+        if shell::with(|shell| shell.locks.shared.startup_delay.is_on(now))
             || !names.iter().all(|name| ctx.probe_write(name.as_str()))
         {
             return false;
@@ -215,8 +216,8 @@ pub fn settle(ctx: Ctx<'_>, id: &KeyId, now: Now) -> bool {
         return false;
     }
     let changes = shell::with(|shell| shell.locks.may_change(id.as_ref(), &state, now));
-    let grant = changes && shell::with(|shell| shell.locks.waiters.live_on(id.as_ref()) > 0);
-    if grant && shell::with(|shell| shell.locks.startup_delay.is_on(now)) {
+    let grant = changes && shell::with(|shell| shell.locks.shared.waiters.live_on(id.as_ref()) > 0);
+    if grant && shell::with(|shell| shell.locks.shared.startup_delay.is_on(now)) {
         return false;
     }
     if changes {
@@ -249,24 +250,20 @@ fn settle_semaphore(ctx: Ctx<'_>, id: &KeyId, now: Now) -> bool {
     };
     let mut view = key.plain_view(None, now);
     let (changes, grant) = shell::with(|shell| {
-        let changes = shell.locks.sems.may_change(&view, now);
+        let locks = &shell.locks;
+        let changes = locks.sems.may_change(&locks.shared.waiters, &view, now);
         (
             changes,
-            changes && shell.locks.sems.waiters.live_queue(id.as_ref()).is_some(),
+            changes && shell.locks.shared.waiters.live_queue(id.as_ref()).is_some(),
         )
     });
-    if grant && shell::with(|shell| shell.locks.startup_delay.is_on(now)) {
+    if grant && shell::with(|shell| shell.locks.shared.startup_delay.is_on(now)) {
         return false;
     }
     // Absent, it owes nothing to requests without LIMIT; their tickets fail if it is at another node.
     let is_gone = view.state == SemState::Absent
         && shell::is_cluster()
-        && shell::with(|shell| {
-            shell
-                .locks
-                .queues(Resource::Semaphore)
-                .has_tickets(id.as_ref())
-        });
+        && shell::with(|shell| shell.locks.shared.waiters.has_tickets(id.as_ref()));
     if changes || is_gone {
         drop(key);
         if !ctx.probe_write(name) {
@@ -285,7 +282,9 @@ fn settle_semaphore(ctx: Ctx<'_>, id: &KeyId, now: Now) -> bool {
         }
     }
     let mut change = PermitChange::default();
-    let ((), fx) = decide(now, |locks, cx| change = locks.sem_settle(&view, cx));
+    let ((), fx) = decide(now, |locks, cx| {
+        change = locks.sems.settle(&mut locks.shared, &view, cx);
+    });
     let _ = key.apply(&change, &fx, Replication::of_event(ctx));
     !changes || view.may_grant == Some(true)
 }
@@ -297,10 +296,12 @@ fn settle_latch(ctx: Ctx<'_>, id: &KeyId, now: Now) -> bool {
     let name = name.as_str();
     ctx.select(id.as_ref().db);
     let state = CountKey::open(ctx, name).read();
-    if Locks::is_latch_open(state, now) && !ctx.probe_write(name) {
+    if state.is_open(now) && !ctx.probe_write(name) {
         return false;
     }
-    let ((), fx) = decide(now, |locks, cx| locks.latch_settle(id.as_ref(), state, cx));
+    let ((), fx) = decide(now, |locks, cx| {
+        Latches::settle(&mut locks.shared, id.as_ref(), state, cx);
+    });
     answers::note_all(ctx, &fx);
     true
 }

@@ -19,15 +19,10 @@ pub fn channel_of(prefix: &str, name: &[u8]) -> OwnedStr {
 }
 
 /// Whether the decision about this key depends on subscribers to its channel, and there is one.
-pub fn has_relevant_subscriber(
-    ctx: Ctx<'_>,
-    resource: Resource,
-    key: KeyRef<'_>,
-    now: Now,
-) -> bool {
-    let wanted = shell::with(|shell| shell.locks.depends_on_subscribers(resource, key, now));
+pub fn has_relevant_subscriber(ctx: Ctx<'_>, key: KeyRef<'_>, now: Now) -> bool {
+    let wanted = shell::with(|shell| shell.locks.shared.waiters.depends_on_subscribers(key, now));
     wanted.is_some_and(|mode| {
-        let prefix = match (resource, mode) {
+        let prefix = match (key.resource, mode) {
             (Resource::Lock, Mode::Exclusive) => LOCK_CHANNEL,
             (Resource::Lock, _) => READ_WRITE_CHANNEL,
             _ => SEMAPHORE_CHANNEL,

@@ -2,7 +2,7 @@
 
 use std::cell::OnceCell;
 
-use crate::lock::{slot_of, Asked, Hearing, KeyId, KeyRef, LockError, Mode, Now, Resource};
+use crate::lock::{slot_of, Asked, Hearing, KeyId, KeyRef, LockError, Mode, Now};
 use crate::module::acl::may_publish;
 use crate::module::answers;
 use crate::module::apply::decide;
@@ -55,21 +55,23 @@ pub fn check(ctx: Ctx<'_>, key: Str<'_>, channel: Str<'_>) -> Result<(), Refusal
 /// Asks whether the next waiter of this queue may be granted, and the readers behind it if it asks for READ. To be
 /// called before every decision that may grant: tickets at the head that are not heard are passed over here, and
 /// waiters fail whose users are not permitted any more.
-pub fn ask(ctx: Ctx<'_>, resource: Resource, key: KeyRef<'_>, now: Now) {
-    if !shell::with(|shell| shell.locks.queues(resource).must_ask(key)) {
+pub fn ask(ctx: Ctx<'_>, key: KeyRef<'_>, now: Now) {
+    if !shell::with(|shell| shell.locks.shared.waiters.must_ask(key)) {
         return;
     }
     for asked in 0..ASKED_AT_ONCE {
         let next = decide(now, |locks, cx| {
-            locks.next_to_ask(resource, key, asked == 0, cx)
+            locks.shared.waiters.next_to_ask(key, asked == 0, cx)
         });
         let (next, fx) = next;
         answers::note_all(ctx, &fx);
         let Some(next) = next else {
             return;
         };
-        let hearing = hearing_of(ctx, resource, &next);
-        let ((), fx) = decide(now, |locks, cx| locks.learn(resource, &next, hearing, cx));
+        let hearing = hearing_of(ctx, &next);
+        let ((), fx) = decide(now, |locks, cx| {
+            locks.shared.waiters.learn(&next, hearing, cx)
+        });
         answers::note_all(ctx, &fx);
         if hearing == Hearing::Heard && next.mode != Mode::Read {
             return;
@@ -77,15 +79,16 @@ pub fn ask(ctx: Ctx<'_>, resource: Resource, key: KeyRef<'_>, now: Now) {
     }
 }
 
-fn hearing_of(ctx: Ctx<'_>, resource: Resource, asked: &Asked) -> Hearing {
-    if !users::may_take(ctx, resource, asked) {
+fn hearing_of(ctx: Ctx<'_>, asked: &Asked) -> Hearing {
+    if !users::may_take(ctx, asked) {
         return Hearing::Forbidden;
     }
     let Some(channel) = &asked.channel else {
         return Hearing::Heard;
     };
     let is_closed = |client: u64| {
-        shell::with(|shell| shell.locks.is_closing(client)) || ctx.client_info(client).is_none()
+        shell::with(|shell| shell.locks.shared.waiters.is_closing(client))
+            || ctx.client_info(client).is_none()
     };
     if asked.session.is_some_and(is_closed) {
         return Hearing::Closed;
@@ -101,7 +104,13 @@ fn hearing_of(ctx: Ctx<'_>, resource: Resource, asked: &Asked) -> Hearing {
 /// call.
 pub fn sweep(ctx: Ctx<'_>, now: Now) {
     const CHANNELS_AT_ONCE: usize = 500;
-    let channels = shell::with(|shell| shell.locks.channels_to_ask(CHANNELS_AT_ONCE, now));
+    let channels = shell::with(|shell| {
+        shell
+            .locks
+            .shared
+            .waiters
+            .channels_to_ask(CHANNELS_AT_ONCE, now)
+    });
     if !channels.is_empty() {
         let names: Vec<_> = channels
             .iter()
@@ -110,12 +119,18 @@ pub fn sweep(ctx: Ctx<'_>, now: Now) {
         let names: Vec<_> = names.iter().map(OwnedStr::as_str).collect();
         let subscribed = subscribers::are_all_subscribed(ctx, &names);
         for (channel, is_subscribed) in channels.iter().zip(subscribed) {
-            shell::with(|shell| shell.locks.learn_channel(channel, is_subscribed, now));
+            shell::with(|shell| {
+                shell
+                    .locks
+                    .shared
+                    .waiters
+                    .learn_channel(channel, is_subscribed, now)
+            });
         }
     }
     users::look_for_deleted(ctx);
-    if shell::with(|shell| shell.locks.has_gone()) {
-        let ((), fx) = decide(now, |locks, cx| locks.end_gone(cx));
+    if shell::with(|shell| shell.locks.shared.waiters.has_gone()) {
+        let ((), fx) = decide(now, |locks, cx| locks.shared.waiters.end_gone(cx));
         answers::note_all(ctx, &fx);
     }
 }
@@ -127,10 +142,9 @@ pub struct Cluster(OnceCell<(Option<String>, Option<String>)>);
 impl Cluster {
     /// The server refuses writes to this key. If its slot is another node's, or the cluster is down, the tickets fail,
     /// many of them each time that the key is tried again: the server redirects parked clients itself.
-    pub fn fail_if_elsewhere(&self, ctx: Ctx<'_>, resource: Resource, id: &KeyId, now: Now) {
+    pub fn fail_if_elsewhere(&self, ctx: Ctx<'_>, id: &KeyId, now: Now) {
         let key = id.as_ref();
-        if !shell::is_cluster()
-            || !shell::with(|shell| shell.locks.queues(resource).has_tickets(key))
+        if !shell::is_cluster() || !shell::with(|shell| shell.locks.shared.waiters.has_tickets(key))
         {
             return;
         }
@@ -141,7 +155,7 @@ impl Cluster {
             _ => return,
         };
         let ((), fx) = decide(now, |locks, cx| {
-            locks.fail_tickets_at(resource, key, &error, cx);
+            locks.shared.waiters.fail_tickets_at(key, &error, cx);
         });
         answers::note_all(ctx, &fx);
     }

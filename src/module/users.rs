@@ -3,7 +3,7 @@
 
 use std::ffi::CStr;
 
-use crate::lock::{permits_of, Asked, BoundKind, BoundRef, Mode, Resource, UserId, Wait};
+use crate::lock::{permits_of, Asked, BoundRef, KeyRef, Mode, Resource, UserId, Wait};
 use crate::module::acl::{self, Refused, User};
 use crate::module::ffi::call_reply::Reply;
 use crate::module::ffi::ctx::Ctx;
@@ -82,7 +82,7 @@ pub fn look_for_deleted(ctx: Ctx<'_>) {
         if User::named(ctx, OwnedStr::new(&name)).is_none() {
             shell::with(|shell| {
                 if let Some(user) = shell.users.forget(&name) {
-                    shell.locks.user_is_deleted(user);
+                    shell.locks.shared.waiters.user_is_deleted(user);
                 }
             });
         }
@@ -90,12 +90,11 @@ pub fn look_for_deleted(ctx: Ctx<'_>) {
 }
 
 /// Whether the user of this waiter is still permitted to take the key. If not, the server's log of refusals says so.
-pub fn may_take(ctx: Ctx<'_>, resource: Resource, asked: &Asked) -> bool {
+pub fn may_take(ctx: Ctx<'_>, asked: &Asked) -> bool {
     let what = What {
         user: asked.user,
-        resource,
+        key: asked.key.as_ref(),
         mode: asked.mode,
-        key: asked.key.as_ref().name,
         owner: asked.owner.as_deref(),
         channel: asked.channel.as_ref().map(|channel| channel.name()),
     };
@@ -104,18 +103,13 @@ pub fn may_take(ctx: Ctx<'_>, resource: Resource, asked: &Asked) -> bool {
 
 /// Whether the user that has bound this hold is still permitted to take its key.
 pub fn may_renew(ctx: Ctx<'_>, bound: BoundRef<'_>) -> bool {
-    let Some(user) = shell::with(|shell| shell.locks.sessions.user_of(bound)) else {
+    let Some(user) = shell::with(|shell| shell.locks.shared.sessions.user_of(bound)) else {
         return true;
-    };
-    let (resource, mode) = match bound.kind {
-        BoundKind::Lock(mode) => (Resource::Lock, mode),
-        BoundKind::Permit => (Resource::Semaphore, Mode::Exclusive),
     };
     let what = What {
         user,
-        resource,
-        mode,
-        key: bound.key.name,
+        key: bound.key,
+        mode: bound.mode,
         owner: Some(bound.owner),
         channel: None,
     };
@@ -125,9 +119,8 @@ pub fn may_renew(ctx: Ctx<'_>, bound: BoundRef<'_>) -> bool {
 /// What a user is to be permitted.
 struct What<'a> {
     user: UserId,
-    resource: Resource,
+    key: KeyRef<'a>,
     mode: Mode,
-    key: &'a [u8],
     /// Of READ and WRITE.
     owner: Option<&'a [u8]>,
     /// Of a ticket.
@@ -146,14 +139,14 @@ impl What<'_> {
     }
 
     fn is_permitted_to(&self, user: &User<'_>) -> bool {
-        let key = OwnedStr::new(self.key);
+        let key = OwnedStr::new(self.key.name);
         // For the owner any word will do.
         let (key, owner) = (key.as_str(), key.as_str());
         let may_run = |name: &CStr, words: &[Str<'_>]| {
             let name = OwnedStr::new(name.to_bytes());
             user.may_run_here(&[&[name.as_str()], words].concat())
         };
-        let name = match self.resource {
+        let name = match self.key.resource {
             Resource::Lock => c"lock.acquire",
             Resource::Semaphore => c"sem.acquire",
             Resource::Latch => c"latch.wait",
@@ -161,7 +154,7 @@ impl What<'_> {
         // It is not known which of the two commands for locks was sent.
         let may_take_many = || {
             let one = OwnedStr::new(b"1");
-            self.resource == Resource::Lock
+            self.key.resource == Resource::Lock
                 && may_run(c"lock.macquire", &[one.as_str(), key, owner])
         };
         if !may_run(name, &[key, owner]) && !may_take_many() {
@@ -178,15 +171,15 @@ impl What<'_> {
 
     /// Whether the user may write the keys beside the lock or the semaphore.
     fn may_write_beside(&self, user: &User<'_>) -> bool {
-        match (self.resource, self.mode, self.owner) {
+        match (self.key.resource, self.mode, self.owner) {
             (Resource::Semaphore, _, _) => {
-                let permits = OwnedStr::new(&permits_of(self.key));
+                let permits = OwnedStr::new(&permits_of(self.key.name));
                 user.may_write(&[permits.as_str()])
             }
             (Resource::Lock, Mode::Read | Mode::Write, Some(owner)) => {
                 let siblings = Siblings::default();
-                let timeout = siblings.own(self.key, owner).first();
-                user.may_write(&[timeout, siblings.token(self.key)])
+                let timeout = siblings.own(self.key.name, owner).first();
+                user.may_write(&[timeout, siblings.token(self.key.name)])
             }
             _ => true,
         }

@@ -1,6 +1,6 @@
 //! The view of a lock for one decision: its key, and the keys that a token depends on.
 
-use crate::lock::{Fence, KeyState, LockError, Need, Now, Planned, Resource, View, WaiterId};
+use crate::lock::{Fence, KeyState, LockError, Need, Now, Planned, View, WaiterId};
 use crate::module::answers;
 use crate::module::apply::decide;
 use crate::module::keyspace::lock_key::LockKey;
@@ -33,8 +33,7 @@ pub fn view_for<'a>(
         Need::Token => {
             prepare_waiters(key, &mut view.state, planned, now);
             view.fence = Some(fence_of(key, &view, now));
-            view.has_subscriber =
-                subscribers::has_relevant_subscriber(key.ctx(), Resource::Lock, view.key, now);
+            view.has_subscriber = subscribers::has_relevant_subscriber(key.ctx(), view.key, now);
         }
     }
     view
@@ -54,11 +53,11 @@ fn fence_of(key: &LockKey<'_>, view: &View<'_>, now: Now) -> Fence {
 
 /// Brings to the head of the queue a waiter that may be granted the lock.
 fn prepare_waiters(key: &LockKey<'_>, state: &mut KeyState, planned: &Planned<'_>, now: Now) {
-    if shell::with(|shell| shell.locks.waiters.live() == 0) {
+    if shell::with(|shell| shell.locks.shared.waiters.live() == 0) {
         return;
     }
     loop {
-        tickets::ask(key.ctx(), Resource::Lock, key.id(), now);
+        tickets::ask(key.ctx(), key.id(), now);
         if !fail_conflicting_waiters(key, state, planned, now) {
             return;
         }

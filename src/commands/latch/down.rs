@@ -4,7 +4,7 @@ use crate::commands::arg_specs::{optional, KEY};
 use crate::commands::error::CommandError;
 use crate::commands::latch::is_no_semaphore;
 use crate::commands::parser::{ParseSettings, Parser, Word};
-use crate::lock::Count;
+use crate::lock::{Count, Latches};
 use crate::module::entry::alarm;
 use crate::module::entry::command::{access, ArgKind, Command, Spec};
 use crate::module::ffi::ctx::Ctx;
@@ -42,7 +42,9 @@ impl Down<Str<'_>> {
         if state != Count::Absent {
             is_no_semaphore(ctx, self.key)?;
         }
-        let left = key.decide(now, |locks, cx| locks.latch_down(id, state, self.by, cx))?;
+        let left = key.decide(now, |locks, cx| {
+            Latches::down(&mut locks.shared, id, state, self.by, cx)
+        })?;
         alarm::rearm(ctx);
         ctx.reply_integer(left);
         Ok(())

@@ -5,7 +5,7 @@ use crate::commands::error::CommandError;
 use crate::commands::latch::is_no_semaphore;
 use crate::commands::parser::{ParseSettings, Parser, Word};
 use crate::commands::skeleton::may_create;
-use crate::lock::{Count, SetIf};
+use crate::lock::{Count, Latches, SetIf};
 use crate::module::entry::alarm;
 use crate::module::entry::command::{access, ArgKind, Command, Spec};
 use crate::module::ffi::ctx::Ctx;
@@ -45,7 +45,7 @@ impl Set<Str<'_>> {
         }
         let (count, set_if) = (self.count, self.set_if);
         let set = key.decide(now, |locks, cx| {
-            locks.latch_set(id, state, count, set_if, cx)
+            Latches::set(&mut locks.shared, id, state, (count, set_if), cx)
         })?;
         alarm::rearm(ctx);
         ctx.reply_maybe(set);

@@ -5,7 +5,7 @@ use crate::commands::error::CommandError;
 use crate::commands::latch::is_no_semaphore;
 use crate::commands::parser::{check_wait, once, Found, NotifyWords, ParseSettings, Parser, Word};
 use crate::commands::skeleton::{possible_wait, wait};
-use crate::lock::{self, Count, LatchWait, Locks, Waited};
+use crate::lock::{self, Count, LatchWait, Waited};
 use crate::module::apply::decide;
 use crate::module::entry::alarm;
 use crate::module::entry::command::{access, Command, Spec};
@@ -70,11 +70,15 @@ impl Wait<Str<'_>> {
             is_no_semaphore(ctx, self.key)?;
         }
         // The command only reads, so the server itself does not refuse it; a wait needs memory.
-        let is_closed = matches!(state, Count::Is(..)) && !Locks::is_latch_open(state, now);
+        let is_closed = matches!(state, Count::Is(..)) && !state.is_open(now);
         if wait_asked != lock::Wait::No && is_closed && is_out_of_memory() {
             return Err(CommandError::OutOfMemory);
         }
-        let (waited, _) = decide(now, |locks, cx| locks.latch_wait(id, state, &request, cx));
+        let (waited, _) = decide(now, |locks, cx| {
+            locks
+                .latches
+                .wait(&mut locks.shared, id, state, &request, cx)
+        });
         drop(key);
         match waited? {
             Waited::Open => ctx.reply_integer(1),

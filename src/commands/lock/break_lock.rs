@@ -5,7 +5,7 @@ use crate::commands::error::CommandError;
 use crate::commands::lock::read_write;
 use crate::commands::parser::{once, Found, ParseSettings, Parser, Word};
 use crate::commands::skeleton::change_lock;
-use crate::lock::{self, LockError, Now, Planned};
+use crate::lock::{self, LockError, Now, Planned, Resource};
 use crate::module::acl;
 use crate::module::answers;
 use crate::module::apply::decide;
@@ -77,7 +77,16 @@ impl Break<Str<'_>> {
 
 /// Ends the waits for a semaphore or a latch of this name. Returns whether there were any.
 fn purge_others(ctx: Ctx<'_>, key: Str<'_>, now: Now) -> bool {
-    let (purged, fx) = decide(now, |locks, cx| locks.purge_others(ctx.key_ref(key), cx));
+    let key = ctx.key_ref(key);
+    let (purged, fx) = decide(now, |locks, cx| {
+        let waiters = &mut locks.shared.waiters;
+        let mut purged = false;
+        for resource in [Resource::Semaphore, Resource::Latch] {
+            purged |= waiters.live_on(key.of(resource)) > 0;
+            waiters.fail_all(key.of(resource), &LockError::Broken, cx);
+        }
+        purged
+    });
     answers::note_all(ctx, &fx);
     alarm::rearm(ctx);
     purged

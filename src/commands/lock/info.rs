@@ -40,7 +40,11 @@ impl Info<Str<'_>> {
         let mut key = LockKey::open_read(ctx, self.key);
         // Of very many readers only some are read. The caller may ask whether its own holds last.
         key.read_also(shell::with(|shell| {
-            shell.locks.sessions.readers_of(ctx.client_id(), key.id())
+            shell
+                .locks
+                .shared
+                .sessions
+                .readers_of(ctx.client_id(), key.id())
         }));
         let state = key.read();
         match &state {
@@ -163,7 +167,7 @@ struct WaiterInfo {
 
 fn queue_of(key: KeyRef<'_>, now: Now, list: usize) -> QueueInfo {
     shell::with(|shell| {
-        let Some(queue) = shell.locks.waiters.live_queue(key) else {
+        let Some(queue) = shell.locks.shared.waiters.live_queue(key) else {
             return QueueInfo {
                 mode: None,
                 waiters: 0,
@@ -216,10 +220,10 @@ fn reply_holder(ctx: Ctx<'_>, key: KeyRef<'_>, hold: &Holder<'_>, now: Now) {
         let what = BoundRef::lock(hold.mode, key, hold.owner);
         // A reader may be bound under an earlier token of the same read phase.
         let token = match hold.mode {
-            Mode::Read => locks.sessions.token_of(what),
+            Mode::Read => locks.shared.sessions.token_of(what),
             _ => hold.token,
         };
-        let session = locks.sessions.client_of(what, token);
+        let session = locks.shared.sessions.client_of(what, token);
         (tracked.copied(), session)
     });
     let client = session.or(tracked.map(|tracked| tracked.client));

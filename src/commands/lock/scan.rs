@@ -81,8 +81,9 @@ impl Scan<Str<'_>> {
         scan::may_scan(ctx)?;
         let (db, pattern) = (ctx.db(), self.pattern.map(Str::bytes));
         let (cursor, names) = shell::with(|shell| {
-            let (next, keys) = shell.locks.keys_waited(self.cursor, self.count);
-            let ours = keys.into_iter().filter(|key| {
+            let waiters = &shell.locks.shared.waiters;
+            let (next, keys) = waiters.keys_below(self.cursor, self.count);
+            let ours = keys.filter(|key| {
                 key.db == db && pattern.is_none_or(|pattern| glob::matches(pattern, key.name))
             });
             (next, ours.map(|key| key.name.to_vec()).collect::<Vec<_>>())

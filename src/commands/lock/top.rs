@@ -45,7 +45,13 @@ impl Top {
     fn apply(&self, ctx: Ctx<'_>) -> Result<(), CommandError> {
         scan::may_scan(ctx)?;
         let (db, now) = (ctx.db(), ctx.now());
-        let list = shell::with(|shell| shell.locks.top_names(self.order, db, self.count, now));
+        let list = shell::with(|shell| {
+            shell
+                .locks
+                .shared
+                .waiters
+                .top_names(self.order, db, self.count, now)
+        });
         let list = list.ok_or(CommandError::TopOff)?;
         ctx.reply_map(3);
         ctx.reply_bytes(b"counted-ms");

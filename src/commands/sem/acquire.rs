@@ -98,8 +98,9 @@ impl Acquire<Str<'_>> {
             user: users::of_caller(ctx, wait_asked, self.session),
         };
         let (key, view, now) = open_permit(ctx, self.key, self.id, SemKey::minting_view)?;
-        let ((answer, change), fx) =
-            decide(now, |locks, cx| locks.sem_acquire(&view, &request, cx));
+        let ((answer, change), fx) = decide(now, |locks, cx| {
+            locks.sems.acquire(&mut locks.shared, &view, &request, cx)
+        });
         let (is_ticket, waiter) = (request.notify.is_some(), waiter_of(&answer));
         let new = NewWaiter::expect(ctx, waiter, Shape::Token, is_ticket);
         let is_unchanged = change.is_empty() && fx.is_empty();

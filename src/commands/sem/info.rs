@@ -98,7 +98,7 @@ struct Listed {
 
 fn waiting_for(key: KeyRef<'_>, now: Now, list: usize) -> Waiting {
     shell::with(|shell| {
-        let Some(queue) = shell.locks.sems.waiters.live_queue(key) else {
+        let Some(queue) = shell.locks.shared.waiters.live_queue(key) else {
             return Waiting::default();
         };
         let waited = |since: u64| now.mono_ms.saturating_sub(since);

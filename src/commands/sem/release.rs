@@ -35,7 +35,9 @@ impl Release<Str<'_>> {
     fn apply(self, ctx: Ctx<'_>) -> Result<(), CommandError> {
         let (key, view, now) = open_permit(ctx, self.key, self.id, SemKey::hand_off_view)?;
         let released = change_semaphore(ctx, key, now, |locks, cx| {
-            locks.sem_release(&view, self.id.bytes(), cx)
+            locks
+                .sems
+                .release(&mut locks.shared, &view, self.id.bytes(), cx)
         })?;
         ctx.reply_maybe(released.then_some(1));
         Ok(())

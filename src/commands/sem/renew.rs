@@ -50,7 +50,9 @@ impl Renew<Str<'_>> {
         let (key, view, now) = open_permit(ctx, self.key, self.id, SemKey::plain_view)?;
         let lease = (self.lease, self.names_lease);
         let renewed = change_semaphore(ctx, key, now, |locks, cx| {
-            locks.sem_renew(&view, self.id.bytes(), lease, cx)
+            locks
+                .sems
+                .renew(&mut locks.shared, &view, self.id.bytes(), lease, cx)
         })?;
         ctx.reply_integer(renewed.into());
         Ok(())

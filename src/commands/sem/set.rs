@@ -48,7 +48,9 @@ impl Set<Str<'_>> {
             may_create(ctx)?;
         }
         let set = change_semaphore(ctx, key, now, |locks, cx| {
-            locks.sem_set(&view, self.permits, self.set_if, cx)
+            locks
+                .sems
+                .set(&mut locks.shared, &view, self.permits, self.set_if, cx)
         })?;
         ctx.reply_maybe(set.map(i64::from));
         Ok(())

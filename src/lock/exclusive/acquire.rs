@@ -14,7 +14,7 @@ use crate::lock::state::MAX_HOLD_COUNT;
 use crate::lock::token::NoToken;
 use crate::lock::view::View;
 use crate::lock::wait::request::Waiter;
-use crate::lock::{Hold, KeyState, LockError, Mode, Now, OwnerId};
+use crate::lock::{Hold, KeyState, LockError, Mode, Now, OwnerId, Resource};
 
 /// Whether the key holds a lock or does not exist.
 pub(crate) fn is_a_lock(state: &KeyState) -> Result<(), LockError> {
@@ -35,8 +35,8 @@ impl Locks {
     ) -> Result<Answer, LockError> {
         self.check_view(view, cx.now)?;
         let asked = BoundRef::lock(req.mode, view.key, req.owner);
-        if req.session && !self.sessions.admit([asked]) {
-            self.waiters.stats.busy += 1;
+        if req.session && !self.shared.sessions.admit([asked]) {
+            self.shared.waiters.stats[Resource::Lock].busy += 1;
             return Err(LockError::TooManyBound);
         }
         match compatibility(&view.state, req.mode, req.owner, cx.now)? {
@@ -50,43 +50,48 @@ impl Locks {
             Compatibility::Free => {}
         }
         // During the startup delay a key that is free here may be held on the server that this data comes from.
-        let delayed = self.startup_delay.is_on(cx.now);
+        let delayed = self.shared.startup_delay.is_on(cx.now);
         if delayed && req.wait == Wait::No {
-            return Err(LockError::InStartupDelay(self.startup_delay.left(cx.now)));
+            return Err(LockError::InStartupDelay(
+                self.shared.startup_delay.left(cx.now),
+            ));
         }
         // The lock is free. Waiters come first: the lock is granted to the first of them before this request is
         // decided, even if the event that freed it has not been handled yet.
         if req.wait == Wait::No {
             if self.waiters_come_first(view, req, cx) {
-                self.waiters.stats.refusals += 1;
+                self.shared.waiters.stats[Resource::Lock].refusals += 1;
                 return Ok(Answer::Refused);
             }
-        } else if delayed || self.waiters.live_on(view.key) > 0 {
+        } else if delayed || self.shared.waiters.live_on(view.key) > 0 {
             let answer = self.wait_or_refuse(view, None, req, cx)?;
             if self.hand_off(view, &view.state, cx) == HandedOff::NoWaiter {
-                self.waiters.schedule_settle(view.key);
+                self.shared.waiters.schedule_settle(view.key);
             }
             return Ok(answer);
         }
         let granted = self.grant_in(view, Cow::Borrowed(&view.state), &Grantee::of(req), cx)?;
         self.in_flight.claim(view.key, req.owner);
-        self.waiters
+        self.shared
+            .waiters
             .granted_at_once(view.key, req.owner, req.mode, cx.now);
-        self.waiters.withdraw(view.key, req.owner);
+        self.shared.waiters.withdraw(view.key, req.owner);
         Ok(Answer::Granted(granted.token))
     }
 
     /// Grants a free lock to its first waiter, before a request that does not wait. Whether that request is refused:
     /// the lock is granted, or stays free for others, or cannot be granted now to a waiter that comes first.
     fn waiters_come_first(&mut self, view: &View<'_>, req: &Acquire<'_>, cx: &mut Cx<'_>) -> bool {
-        if !view.may_grant() && self.waiters.schedule_settle(view.key) {
+        if !view.may_grant() && self.shared.waiters.schedule_settle(view.key) {
             return true;
         }
         match self.hand_off(view, &view.state, cx) {
             HandedOff::Granted | HandedOff::Reserved | HandedOff::LeftFree => true,
             // Of the tickets in the queue it is not known yet which are heard.
-            HandedOff::NoWaiter => self.waiters.live_on(view.key) > 0,
-            HandedOff::Blocked => req.mode != Mode::Exclusive && self.waiters.live_on(view.key) > 0,
+            HandedOff::NoWaiter => self.shared.waiters.live_on(view.key) > 0,
+            HandedOff::Blocked => {
+                req.mode != Mode::Exclusive && self.shared.waiters.live_on(view.key) > 0
+            }
         }
     }
 
@@ -102,10 +107,11 @@ impl Locks {
     /// because the key will not exist any more when the lock has been released. Returns whether it is plausible.
     pub(crate) fn check_layout(&mut self, view: &View<'_>, now: Now) -> Result<bool, LockError> {
         is_a_lock(&view.state)?;
-        let is_plausible = view
-            .state
-            .token()
-            .is_none_or(|token| self.tokens.observe(view.domain, token, now.wall_us()));
+        let is_plausible = view.state.token().is_none_or(|token| {
+            self.shared
+                .tokens
+                .observe(view.domain, token, now.wall_us())
+        });
         self.note_window_taken(view, now);
         Ok(is_plausible)
     }
@@ -127,14 +133,20 @@ impl Locks {
         let token = hold.token.or(adopted).ok_or(LockError::TokensExhausted)?;
         let what = BoundRef::lock(req.mode, view.key, req.owner);
         let bound = if req.session {
-            self.sessions
+            self.shared
+                .sessions
                 .bind(what, (req.client, req.user), token, cx.now);
             true
         } else {
-            self.sessions
+            self.shared
+                .sessions
                 .keep(what, hold.token, req.names_lease, cx.now)
         };
-        let wanted = self.sessions.lease_of(bound, req.lease).deadline(cx.now);
+        let wanted = self
+            .shared
+            .sessions
+            .lease_of(bound, req.lease)
+            .deadline(cx.now);
         let deadline_ms = hold
             .deadline_ms
             .is_none_or(|end| end < wanted)
@@ -164,24 +176,19 @@ impl Locks {
         cx: &mut Cx<'_>,
     ) -> Result<Answer, LockError> {
         if req.wait == Wait::No {
-            self.waiters.stats.refusals += 1;
+            self.shared.waiters.stats[Resource::Lock].refusals += 1;
             return Ok(Answer::Refused);
         }
         let deadline_ms = req.wait.deadline(cx.now);
-        let (used, at) = (self.used_by(req.user), (view.key, req.owner));
-        let limits = self.limits;
-        if limits.exclude_at(used, &self.waiters, at, req.notify) {
-            self.waiters.stats.busy += 1;
-            return Err(LockError::Busy);
-        }
+        let at = (view.key, req.owner);
+        let id = self.shared.waiters.admit(at, req.notify, req.user)?;
         let upgrades = upgrades(&view.state, req, cx.now);
         if upgrades && self.another_upgrades(view, req, cx.now) {
             self.stats.deadlocks += 1;
             return Err(LockError::Upgrade);
         }
-        let former = self.waiters.parked(view.key, req.owner);
+        let former = self.shared.waiters.parked(view.key, req.owner);
         let uncertain = self.check_deadlock_at(view, req, former, cx.now)?;
-        let id = self.next_waiter_id();
         if uncertain {
             self.verify_later(id);
         }
@@ -190,20 +197,27 @@ impl Locks {
             mode: req.mode,
             lease: req.lease,
             session: req.session,
-            ticket: req.notify.map(|notify| self.channels.ticket(notify)),
+            ticket: req
+                .notify
+                .map(|notify| self.shared.waiters.channels.ticket(notify)),
             ..Waiter::new(id, req.client, deadline_ms, cx.now)
         };
-        self.sessions.waits(&waiter);
+        self.shared.sessions.waits(&waiter);
         match upgrades {
-            true => self.waiters.park_first(view.key, req.owner, waiter, cx),
-            false => self.waiters.park(view.key, req.owner, waiter, cx),
+            true => self
+                .shared
+                .waiters
+                .park_first(view.key, req.owner, waiter, cx),
+            false => self.shared.waiters.park(view.key, req.owner, waiter, cx),
         }
         match view.state.held_for_reading_or_writing(cx.now) {
             Some(lock) if upgrades => self.note_ends(view.key, lock, cx.now),
             Some(lock) => self.note_longer(view.key, lock, cx.now),
             None => {
-                self.waiters.set_lease(view.key, lease_ms);
-                self.waiters.set_holders(view.key, &view.state, cx.now);
+                self.shared.waiters.set_lease(view.key, lease_ms);
+                self.shared
+                    .waiters
+                    .set_holders(view.key, &view.state, cx.now);
             }
         }
         cx.notify(Event::Wait);

@@ -28,10 +28,10 @@ impl Locks {
             self.stats.release_misses += 1;
             if req.token.is_none() {
                 let withdrawn = match req.mode {
-                    Some(mode) => self.waiters.withdraw_mode(view.key, req.owner, mode),
-                    None => self.waiters.withdraw(view.key, req.owner),
+                    Some(mode) => self.shared.waiters.withdraw_mode(view.key, req.owner, mode),
+                    None => self.shared.waiters.withdraw(view.key, req.owner),
                 };
-                self.waiters.end_withdrawn(withdrawn, cx);
+                self.shared.waiters.end_withdrawn(withdrawn, cx);
             }
             return Ok(Released::NotHeld);
         };
@@ -45,7 +45,8 @@ impl Locks {
             });
             return Ok(Released::StillHeld);
         }
-        self.sessions
+        self.shared
+            .sessions
             .unbind(BoundRef::lock(Mode::Exclusive, view.key, req.owner));
         let ended = self.end_tracked(view, hold, cx);
         self.stats.grants_released += self.count_hold(ended, cx.now);
@@ -78,9 +79,11 @@ impl Locks {
         self.in_flight.claim(view.key, req.owner);
         let what = BoundRef::lock(Mode::Exclusive, view.key, req.owner);
         let stays_bound = self
+            .shared
             .sessions
             .keep(what, hold.token, req.names_lease, cx.now);
         let deadline_ms = self
+            .shared
             .sessions
             .lease_of(stays_bound, req.lease)
             .deadline(cx.now);
@@ -115,7 +118,9 @@ impl Locks {
             return Ok(false);
         }
         if req.purge {
-            self.waiters.fail_all(view.key, &LockError::Broken, cx);
+            self.shared
+                .waiters
+                .fail_all(view.key, &LockError::Broken, cx);
         }
         if let Some(lock) = shared {
             self.break_shared(view, lock, cx);
@@ -124,7 +129,8 @@ impl Locks {
         let Some(hold) = hold else {
             return Ok(false);
         };
-        self.sessions
+        self.shared
+            .sessions
             .unbind(BoundRef::lock(Mode::Exclusive, view.key, &hold.owner));
         let ended = self.end_tracked(view, hold, cx);
         self.stats.grants_broken += u64::from(ended.is_some());
@@ -138,8 +144,8 @@ impl Locks {
             HandedOff::Granted | HandedOff::LeftFree => {}
             HandedOff::Reserved | HandedOff::NoWaiter | HandedOff::Blocked => {
                 // A waiter that could not be granted now is settled again by the timer.
-                self.waiters.schedule_settle(view.key);
-                self.waiters.windows.was_free(view.key);
+                self.shared.waiters.schedule_settle(view.key);
+                self.shared.waiters.windows.was_free(view.key);
                 free(cx);
             }
         }
@@ -152,7 +158,7 @@ impl Locks {
         deadline_ms: i64,
     ) {
         self.tracked.renewed(view.key, token, deadline_ms);
-        self.waiters.set_lease(view.key, Some(deadline_ms));
+        self.shared.waiters.set_lease(view.key, Some(deadline_ms));
     }
 }
 

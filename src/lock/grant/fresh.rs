@@ -7,7 +7,6 @@ use crate::lock::grant::tracked::TrackedGrant;
 use crate::lock::locks::Locks;
 use crate::lock::name::OwnerAt;
 use crate::lock::request::Acquire;
-use crate::lock::resource::Resource;
 use crate::lock::session::bindings::BoundRef;
 use crate::lock::token::NoToken;
 use crate::lock::view::View;
@@ -62,10 +61,10 @@ impl Locks {
         to: &Grantee<'_>,
         cx: &mut Cx<'_>,
     ) -> Result<Granted, LockError> {
-        self.begins_as(Resource::Lock, view.key);
+        self.shared.waiters.schedule_settle_others(view.key);
         if to.mode != Mode::Exclusive {
             let entered = self.enter(view, rest, (to, false), cx)?;
-            self.waiters.windows.end_unused(view.key);
+            self.shared.waiters.windows.end_unused(view.key);
             return Ok(Granted {
                 token: entered.token,
                 deadline_ms: entered.end_ms,
@@ -74,8 +73,8 @@ impl Locks {
             });
         }
         let token = self.mint(view, cx)?;
-        self.waiters.windows.end_unused(view.key);
-        let lease = self.sessions.lease_of(to.session, to.lease);
+        self.shared.waiters.windows.end_unused(view.key);
+        let lease = self.shared.sessions.lease_of(to.session, to.lease);
         let deadline_ms = lease.deadline(cx.now);
         self.sweep(view, cx);
         cx.write(KeyWrite::Take {
@@ -109,9 +108,10 @@ impl Locks {
         let what = BoundRef::lock(to.mode, key, to.owner);
         match to.session {
             true => self
+                .shared
                 .sessions
                 .bind(what, (to.client, to.user), token, cx.now),
-            false => drop(self.sessions.unbind(what)),
+            false => drop(self.shared.sessions.unbind(what)),
         }
         self.stats.grants += 1;
         let tracked = TrackedGrant {
@@ -122,7 +122,7 @@ impl Locks {
             may_share: false,
             session: to.session,
         };
-        let max = self.limits.max_tracked;
+        let max = self.shared.waiters.limits.max_tracked;
         self.stats.grants_unwatched += match to.mode {
             Mode::Read => {
                 let at = OwnerAt {
@@ -156,11 +156,12 @@ impl Locks {
         // Without a fence a token could repeat an earlier one: a bug, refused as an internal error.
         let fence = view.fence.ok_or(LockError::Internal)?;
         if !fence.may_grant {
-            return Err(self.tokens.no_grant());
+            return Err(self.shared.tokens.no_grant());
         }
         let seen = view.state.token().map_or(0, Token::get);
         let counter = fence.counter.unwrap_or(0);
         let minted = self
+            .shared
             .tokens
             .mint(view.domain, seen, counter, cx.now.wall_us());
         let minted = minted.map_err(|why| self.refuse_token(view.key, why))?;

@@ -38,41 +38,43 @@ impl Locks {
     ) -> HandedOff {
         let handed_off = self.hand_to_next(view, rest, cx);
         if handed_off != HandedOff::Granted {
-            self.waiters.set_holders(view.key, rest, cx.now);
-            self.waiters.schedule_settle_holders(view.key);
+            self.shared.waiters.set_holders(view.key, rest, cx.now);
+            self.shared.waiters.schedule_settle_holders(view.key);
         }
         handed_off
     }
 
     fn hand_to_next(&mut self, view: &View<'_>, rest: &KeyState, cx: &mut Cx<'_>) -> HandedOff {
-        if !view.may_grant() || self.startup_delay.is_on(cx.now) {
+        if !view.may_grant() || self.shared.startup_delay.is_on(cx.now) {
             return HandedOff::NoWaiter;
         }
         let mut after = None;
         let mut result = HandedOff::NoWaiter;
         let mut left = view.readers;
-        while let Some(place) = self.waiters.next_to_grant(view.key, cx) {
+        while let Some(place) = self.shared.waiters.next_to_grant(view.key, cx) {
             if after.is_none() {
                 if let Some(left_free) = self.leave_free(view, rest, place, cx) {
                     return left_free;
                 }
             }
             if left == 0 {
-                self.waiters.schedule_settle(view.key);
+                self.shared.waiters.schedule_settle(view.key);
                 break;
             }
             left -= 1;
             let state = after.as_ref().unwrap_or(rest);
-            let next = self.waiters.at(place);
+            let next = self.shared.waiters.at(place);
             let is_free =
                 next.is_some_and(|(owner, waiter)| may_enter(state, waiter.mode, owner, cx.now));
             let request = next.map(|(_, waiter)| waiter.id);
-            if let Some(request) = request.filter(|id| is_free && self.waiters.is_multi_key(*id)) {
-                self.waiters.schedule_settle_request(request);
+            if let Some(request) =
+                request.filter(|id| is_free && self.shared.waiters.is_multi_key(*id))
+            {
+                self.shared.waiters.schedule_settle_request(request);
                 match rest.held_for_reading_or_writing(cx.now) {
                     _ if after.is_some() => {}
                     Some(lock) => drop(self.record_ends(view.key, lock, cx.now)),
-                    None => self.waiters.set_lease(view.key, rest.ends(cx.now)),
+                    None => self.shared.waiters.set_lease(view.key, rest.ends(cx.now)),
                 }
                 result = match after {
                     Some(_) => HandedOff::Granted,
@@ -95,7 +97,9 @@ impl Locks {
             result = HandedOff::Granted;
             after = granted.after;
             if after.is_none() {
-                self.waiters.set_lease(view.key, Some(granted.deadline_ms));
+                self.shared
+                    .waiters
+                    .set_lease(view.key, Some(granted.deadline_ms));
                 return result;
             }
         }
@@ -114,7 +118,7 @@ impl Locks {
         place: PlaceId,
         cx: &mut Cx<'_>,
     ) -> Option<Granted> {
-        let (owner, waiter) = self.waiters.take(place, cx.now)?;
+        let (owner, waiter) = self.shared.waiters.take(place, cx.now)?;
         self.announce_untracked(view, cx);
         let grantee = Grantee {
             owner: &owner,
@@ -128,18 +132,18 @@ impl Locks {
         let granted = match self.grant_in(view, rest, &grantee, cx) {
             Ok(granted) => granted,
             Err(error) => {
-                self.waiters.fail(Some(waiter), &error, cx);
+                self.shared.waiters.fail(Some(waiter), &error, cx);
                 // The next waiters would fail in the same way, and no event would wake them again.
-                self.waiters.fail_all(view.key, &error, cx);
+                self.shared.waiters.fail_all(view.key, &error, cx);
                 return None;
             }
         };
         self.note_granted(&waiter, cx.now);
-        self.waiters.count_top_hand_off(view.key);
+        self.shared.waiters.count_top_hand_off(view.key);
         if granted.after.is_none() {
-            self.waiters.set_holder(view.key, owner.clone());
+            self.shared.waiters.set_holder(view.key, owner.clone());
         }
-        self.waiters.windows.count_hand_off(view.key);
+        self.shared.waiters.windows.count_hand_off(view.key);
         // The grant is a re-entry where a script has granted the lock to this owner meanwhile.
         let reentry = (!granted.is_fresh).then_some(Reentry {
             counted: true,
@@ -161,8 +165,8 @@ impl Locks {
 
     /// Counts a granted request. While its grant is in flight, it is the request that its connection waits for.
     pub(crate) fn note_granted(&mut self, waiter: &Waiter, now: Now) {
-        self.sessions.waits(waiter);
-        self.waiters.count_wait(waiter, now);
+        self.shared.sessions.waits(waiter);
+        self.shared.waiters.count_wait(waiter, now);
     }
 
     /// Tells a request that it is granted. The message of a ticket is delivered in this event.

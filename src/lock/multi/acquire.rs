@@ -13,10 +13,10 @@ use crate::lock::state::MAX_HOLD_COUNT;
 use crate::lock::view::View;
 use crate::lock::wait::deadlock::{Caller, WantedKey};
 use crate::lock::wait::index::Holders;
+use crate::lock::wait::limits::Usage;
 use crate::lock::wait::multi_key::Former;
 use crate::lock::wait::request::{ReentryTerms, Waiter, WaiterId};
-use crate::lock::wait::usage::Usage;
-use crate::lock::{KeyRef, KeyState, LockError, Now, Token};
+use crate::lock::{KeyRef, KeyState, LockError, Now, Resource, Token};
 
 /// The most keys of one request.
 pub const MAX_KEYS: usize = 1_024;
@@ -47,8 +47,8 @@ impl Locks {
         let obstacle = self.obstacle(views, req, now)?;
         let keys = views.iter().map(|view| view.key);
         let asked = keys.map(|key| BoundRef::lock(req.mode, key, req.owner));
-        if req.session && !self.sessions.admit(asked) {
-            self.waiters.stats.busy += 1;
+        if req.session && !self.shared.sessions.admit(asked) {
+            self.shared.waiters.stats[Resource::Lock].busy += 1;
             return Err(LockError::TooManyBound);
         }
         match obstacle {
@@ -56,16 +56,18 @@ impl Locks {
                 for (view, fx) in views.iter().zip(fx) {
                     self.prune_seen(view, &mut Cx::new(now, fx));
                 }
-                self.waiters.stats.refusals += 1;
+                self.shared.waiters.stats[Resource::Lock].refusals += 1;
                 return Ok(ManyAnswer::Refused(at));
             }
             Some(Obstacle::StartupDelay) if req.wait == Wait::No => {
-                return Err(LockError::InStartupDelay(self.startup_delay.left(now)));
+                return Err(LockError::InStartupDelay(
+                    self.shared.startup_delay.left(now),
+                ));
             }
             Some(Obstacle::Queue) if req.wait == Wait::No => {
                 self.may_enter_all(views, req, now)?;
                 if let Some(at) = self.first_with_queue(views, req, now, fx) {
-                    self.waiters.stats.refusals += 1;
+                    self.shared.waiters.stats[Resource::Lock].refusals += 1;
                     return Ok(ManyAnswer::Refused(at));
                 }
             }
@@ -75,12 +77,15 @@ impl Locks {
         let entered = self.enter_all(views, (req, req), now, fx)?;
         for ((view, (_, is_fresh)), fx) in views.iter().zip(&entered).zip(fx.iter_mut()) {
             self.in_flight.claim(view.key, req.owner);
-            self.waiters
+            self.shared
+                .waiters
                 .granted_at_once(view.key, req.owner, req.mode, now);
             // A reader may have waited to upgrade.
-            let older = is_fresh.then(|| self.waiters.withdraw(view.key, req.owner));
+            let older = is_fresh.then(|| self.shared.waiters.withdraw(view.key, req.owner));
             let cx = &mut Cx::new(now, fx);
-            self.waiters.take_over(older.flatten().as_slice(), cx);
+            self.shared
+                .waiters
+                .take_over(older.flatten().as_slice(), cx);
         }
         Ok(ManyAnswer::Granted(tokens_of(&entered)))
     }
@@ -100,11 +105,12 @@ impl Locks {
                 Compatibility::Blocked(_) => held = held.or(Some(Obstacle::Held(at))),
                 Compatibility::Free => {
                     is_free = true;
-                    queue |= self.waiters.live_on(view.key) > 0;
+                    queue |= self.shared.waiters.live_on(view.key) > 0;
                 }
             }
         }
-        let delay = (is_free && self.startup_delay.is_on(now)).then_some(Obstacle::StartupDelay);
+        let delay =
+            (is_free && self.shared.startup_delay.is_on(now)).then_some(Obstacle::StartupDelay);
         Ok(held.or(delay).or(queue.then_some(Obstacle::Queue)))
     }
 
@@ -123,10 +129,12 @@ impl Locks {
                 continue;
             }
             // Ends the waits that are over. Of the tickets that stay it may not be known whether they are heard.
-            self.waiters.next_to_grant(view.key, &mut Cx::new(now, fx));
-            if self.waiters.live_on(view.key) > 0 {
+            self.shared
+                .waiters
+                .next_to_grant(view.key, &mut Cx::new(now, fx));
+            if self.shared.waiters.live_on(view.key) > 0 {
                 // The waiter is granted the key at the end of the tick.
-                self.waiters.schedule_settle(view.key);
+                self.shared.waiters.schedule_settle(view.key);
                 first = first.or(Some(at));
             }
         }
@@ -166,12 +174,13 @@ impl Locks {
     ) -> Result<(), LockError> {
         let fence = view.fence.ok_or(LockError::Internal)?;
         if !fence.may_grant {
-            return Err(self.tokens.no_grant());
+            return Err(self.shared.tokens.no_grant());
         }
         let seen = view.state.token().map_or(0, Token::get);
         let counter = fence.counter.unwrap_or(0);
         let now_us = now.wall_us();
         let made = self
+            .shared
             .tokens
             .can_mint(view.domain, seen, counter, now_us, of as u64);
         made.map_err(|why| self.refuse_token(view.key, why))
@@ -202,8 +211,10 @@ impl Locks {
                         if let Some(KeyState::ReadWrite(lock)) = &granted.after {
                             self.note_ends(view.key, lock, now);
                         } else {
-                            self.waiters.set_lease(view.key, Some(granted.deadline_ms));
-                            self.waiters.set_holder(view.key, req.owner.into());
+                            self.shared
+                                .waiters
+                                .set_lease(view.key, Some(granted.deadline_ms));
+                            self.shared.waiters.set_holder(view.key, req.owner.into());
                         }
                         (granted.token, granted.is_fresh)
                     }
@@ -231,13 +242,13 @@ impl Locks {
         fx: &mut [Effects],
     ) -> Result<ManyAnswer, LockError> {
         let keys: Vec<KeyRef<'_>> = views.iter().map(|view| view.key).collect();
-        let former = self.waiters.former(&keys, req.owner);
+        let former = self.shared.waiters.former(&keys, req.owner);
         if self.is_full_for_many(&keys, req, &former) {
-            self.waiters.stats.busy += 1;
+            self.shared.waiters.stats[Resource::Lock].busy += 1;
             return Err(LockError::Busy);
         }
         let uncertain = self.check_deadlock_many(views, req, &former, now)?;
-        let id = self.next_waiter_id();
+        let id = self.shared.waiters.next_id();
         if uncertain {
             self.verify_later(id);
         }
@@ -246,7 +257,9 @@ impl Locks {
             mode: req.mode,
             lease: req.lease,
             session: req.session,
-            ticket: req.notify.map(|notify| self.channels.ticket(notify)),
+            ticket: req
+                .notify
+                .map(|notify| self.shared.waiters.channels.ticket(notify)),
             ..Waiter::new(id, req.client, req.wait.deadline(now), now)
         };
         let again = ReentryTerms {
@@ -254,18 +267,22 @@ impl Locks {
             names_lease: req.names_lease,
         };
         let owner = (req.owner, again);
-        let replaced = self.waiters.park_many(&keys, owner, &waiter, &former);
-        self.sessions.waits(&waiter);
+        let replaced = self
+            .shared
+            .waiters
+            .park_many(&keys, owner, &waiter, &former);
+        self.shared.sessions.waits(&waiter);
         for (view, fx) in views.iter().zip(fx.iter_mut()) {
             self.note_state(view, req, now);
             fx.push(Effect::Notify(Event::Wait));
         }
         if let Some(fx) = fx.first_mut() {
             let cx = &mut Cx::new(now, fx);
-            self.waiters
-                .count_waiter(waiter.ticket.is_some(), &replaced, cx);
+            self.shared
+                .waiters
+                .count_waiter((keys[0], waiter.ticket.is_some()), &replaced, cx);
         }
-        self.waiters.schedule_settle_request(id);
+        self.shared.waiters.schedule_settle_request(id);
         Ok(ManyAnswer::Parked(id))
     }
 
@@ -280,13 +297,14 @@ impl Locks {
         let freed = former
             .requests
             .iter()
-            .map(|older| self.waiters.usage_of(*older));
+            .map(|older| self.shared.waiters.usage_of(*older));
         let needs = needs.minus(freed.fold(Usage::default(), Usage::plus));
         let full_at = |key: &KeyRef<'_>| {
-            self.waiters.parked_on(*key) >= self.limits.max_waiters_per_key
-                && self.waiters.kind_of(*key, req.owner) != Some(false)
+            self.shared.waiters.parked_on(*key) >= self.shared.waiters.limits.max_waiters_per_key
+                && self.shared.waiters.kind_of(*key, req.owner) != Some(false)
         };
-        self.limits.exclude(self.used_by(req.user), needs)
+        let waiters = &self.shared.waiters;
+        waiters.limits.exclude(waiters.used_by(req.user), needs)
             || (!is_ticket && keys.iter().any(full_at))
     }
 
@@ -331,14 +349,14 @@ impl Locks {
             Ok(Compatibility::Mine(_) | Compatibility::Within) => view.state.ends(now),
             Ok(Compatibility::Blocked(lease_ms)) => lease_ms,
             Ok(Compatibility::Free) | Err(_) => {
-                if self.waiters.live_on(view.key) > 1 {
-                    self.waiters.schedule_settle(view.key);
+                if self.shared.waiters.live_on(view.key) > 1 {
+                    self.shared.waiters.schedule_settle(view.key);
                 }
                 None
             }
         };
-        self.waiters.set_lease(view.key, lease_ms);
-        self.waiters.set_holders(view.key, &view.state, now);
+        self.shared.waiters.set_lease(view.key, lease_ms);
+        self.shared.waiters.set_holders(view.key, &view.state, now);
     }
 }
 

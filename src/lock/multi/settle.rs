@@ -16,13 +16,13 @@ impl Locks {
     /// Whether a parked request on several keys can be granted with the keys in these states. The shell then checks
     /// whether they may be written.
     pub fn may_grant_many(&self, request: WaiterId, states: &[KeyState], now: Now) -> bool {
-        let places = self.waiters.places_of(request);
+        let places = self.shared.waiters.places_of(request);
         places.len() == states.len()
             && places.iter().zip(states).all(|((key, place), state)| {
-                let at = self.waiters.at(*place);
+                let at = self.shared.waiters.at(*place);
                 let compatibility =
                     at.map(|(owner, waiter)| compatibility(state, waiter.mode, owner, now));
-                !self.waiters.windows.is_open(key.as_ref(), now)
+                !self.shared.waiters.windows.is_open(key.as_ref(), now)
                     && matches!(
                         compatibility,
                         Some(Ok(Compatibility::Free
@@ -41,14 +41,14 @@ impl Locks {
         now: Now,
         fx: &mut [Effects],
     ) -> bool {
-        let places = self.waiters.places_of(request);
+        let places = self.shared.waiters.places_of(request);
         let Some((owner, waiter)) = places.first().and_then(|(_, place)| {
-            let (owner, waiter) = self.waiters.at(*place)?;
+            let (owner, waiter) = self.shared.waiters.at(*place)?;
             Some((Rc::<[u8]>::from(owner), waiter.clone()))
         }) else {
             return true;
         };
-        let req = as_acquire(&owner, &waiter, self.waiters.reentry_terms(request));
+        let req = as_acquire(&owner, &waiter, self.shared.waiters.reentry_terms(request));
         if !self.all_are_free(request, views, &req, now, fx) {
             return true;
         }
@@ -59,7 +59,7 @@ impl Locks {
         }
         // An existing hold of the owner is bound or unbound only when the reply is written: see `Reentry`.
         let modest = Acquire {
-            lease: self.sessions.lease_of(req.session, req.lease),
+            lease: self.shared.sessions.lease_of(req.session, req.lease),
             session: false,
             names_lease: false,
             ..req
@@ -78,21 +78,21 @@ impl Locks {
                 return true;
             }
         };
-        self.waiters.take_many(request, now);
+        self.shared.waiters.take_many(request, now);
         self.note_granted(&waiter, now);
         for (view, _) in views
             .iter()
             .zip(&entered)
             .filter(|(_, (_, is_fresh))| *is_fresh)
         {
-            self.waiters.count_top_hand_off(view.key);
+            self.shared.waiters.count_top_hand_off(view.key);
         }
         self.put_all_in_flight((&waiter, &req, &owner), &places, &entered, now);
         let tokens = tokens_of(&entered).into();
         self.tell_granted(&waiter, Outcome::GrantedAll(tokens), cx);
         for view in views.iter().filter(|_| waiter.mode == Mode::Read) {
             // Readers behind this request may be compatible with it.
-            self.waiters.schedule_settle(view.key);
+            self.shared.waiters.schedule_settle(view.key);
         }
         true
     }
@@ -121,7 +121,7 @@ impl Locks {
                 reentry: (!is_fresh).then_some(reentry),
             };
             if *is_fresh {
-                self.waiters.windows.count_hand_off(key.as_ref());
+                self.shared.waiters.windows.count_hand_off(key.as_ref());
             }
             self.in_flight.put(waiter.id, in_flight);
         }
@@ -144,10 +144,13 @@ impl Locks {
                 // Another key excludes the grant: no ticket was asked for.
                 Ok(Compatibility::Free) if view.fence.is_none() => all_free = false,
                 Ok(Compatibility::Free) => {
-                    let first = self.waiters.next_to_grant(view.key, &mut Cx::new(now, fx));
-                    let first = first.and_then(|place| self.waiters.at(place));
+                    let first = self
+                        .shared
+                        .waiters
+                        .next_to_grant(view.key, &mut Cx::new(now, fx));
+                    let first = first.and_then(|place| self.shared.waiters.at(place));
                     all_free &= first.is_some_and(|(_, waiter)| waiter.id == request)
-                        && !self.waiters.windows.is_open(view.key, now);
+                        && !self.shared.waiters.windows.is_open(view.key, now);
                 }
                 Ok(Compatibility::Blocked(_)) => {
                     self.note_state(view, req, now);
@@ -155,7 +158,8 @@ impl Locks {
                 }
                 Err(error) => {
                     if matches!(view.state, KeyState::OtherType | KeyState::OtherHash) {
-                        self.waiters
+                        self.shared
+                            .waiters
                             .fail_all(view.key, &error, &mut Cx::new(now, fx));
                     } else {
                         // A lock of another kind than this request asks for; other requests may wait for that kind.
@@ -165,7 +169,7 @@ impl Locks {
                 }
             }
         }
-        all_free && self.waiters.is_parked(request)
+        all_free && self.shared.waiters.is_parked(request)
     }
 }
 

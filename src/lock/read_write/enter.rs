@@ -58,20 +58,26 @@ impl Locks {
         req: &Acquire<'_>,
         cx: &mut Cx<'_>,
     ) -> Result<Answer, LockError> {
-        if upgrades(&view.state, req, cx.now) && self.startup_delay.is_on(cx.now) {
+        if upgrades(&view.state, req, cx.now) && self.shared.startup_delay.is_on(cx.now) {
             // The data that this server has lost may have held another reader.
             if req.wait == Wait::No {
-                return Err(LockError::InStartupDelay(self.startup_delay.left(cx.now)));
+                return Err(LockError::InStartupDelay(
+                    self.shared.startup_delay.left(cx.now),
+                ));
             }
             return self.wait_or_refuse(view, view.state.ends(cx.now), req, cx);
         }
         let to = Grantee::of(req);
         let entered = self.enter(view, Cow::Borrowed(&view.state), (&to, req.once), cx)?;
         self.in_flight.claim(view.key, req.owner);
-        self.waiters
+        self.shared
+            .waiters
             .granted_at_once(view.key, req.owner, req.mode, cx.now);
-        let older = self.waiters.withdraw_mode(view.key, req.owner, req.mode);
-        self.waiters.take_over(older.as_slice(), cx);
+        let older = self
+            .shared
+            .waiters
+            .withdraw_mode(view.key, req.owner, req.mode);
+        self.shared.waiters.take_over(older.as_slice(), cx);
         self.note_longer(view.key, &entered.lock, cx.now);
         Ok(Answer::Granted(entered.token))
     }
@@ -101,11 +107,17 @@ impl Locks {
         let is_bound = match holds {
             Some(_) if !to.session => {
                 let bound = self.bound_token(what, (to.mode, &lock), cx.now);
-                self.sessions.keep(what, bound, to.names_lease, cx.now)
+                self.shared
+                    .sessions
+                    .keep(what, bound, to.names_lease, cx.now)
             }
             _ => to.session,
         };
-        let end_ms = self.sessions.lease_of(is_bound, to.lease).deadline(cx.now);
+        let end_ms = self
+            .shared
+            .sessions
+            .lease_of(is_bound, to.lease)
+            .deadline(cx.now);
         let since = former.and_then(|_| Some(lock.token_record.as_ref()?.since));
         self.prune(view.key, &mut lock, cx);
         lock.add_hold((to.mode, to.owner), (holds, once), end_ms, cx);
@@ -118,7 +130,8 @@ impl Locks {
                 self.stats.reentries += 1;
                 self.extend_tracked(view.key, to, end_ms);
                 if to.session {
-                    self.sessions
+                    self.shared
+                        .sessions
                         .bind(what, (to.client, to.user), token, cx.now);
                 }
             }
@@ -149,7 +162,8 @@ impl Locks {
             return true;
         }
         let is_new_holder = !lock.writes(to.owner, now);
-        to.mode != Mode::Write && !(is_new_holder && self.tokens.is_inherited(view.domain, token))
+        to.mode != Mode::Write
+            && !(is_new_holder && self.shared.tokens.is_inherited(view.domain, token))
     }
 
     /// Begins a lock without holders: what is left at the key is removed.
@@ -161,6 +175,7 @@ impl Locks {
     ) -> Result<Entered, LockError> {
         let token = self.mint(view, cx)?;
         let end_ms = self
+            .shared
             .sessions
             .lease_of(to.session, to.lease)
             .deadline(cx.now);
@@ -228,7 +243,7 @@ impl Locks {
     /// for the message that it is free.
     pub(crate) fn read_all_on(&mut self, key: KeyRef<'_>, lock: &ReadWrite, now: Now) {
         if lock.is_unknown(now, |_| false) {
-            self.waiters.schedule_settle_id(key.to_id());
+            self.shared.waiters.schedule_settle_id(key.to_id());
         }
     }
 
@@ -243,16 +258,16 @@ impl Locks {
     /// the end of the readers that were read: the next settling finds others. If they are all over, it is due now.
     pub(crate) fn note_ends(&mut self, key: KeyRef<'_>, lock: &ReadWrite, now: Now) {
         if self.record_ends(key, lock, now) {
-            self.waiters.schedule_settle(key);
+            self.shared.waiters.schedule_settle(key);
         }
         self.read_on(key, lock, now);
     }
 
     /// Schedules a lock of which too little was read to know a holder that its waiters wait for.
     pub(crate) fn read_on(&mut self, key: KeyRef<'_>, lock: &ReadWrite, now: Now) {
-        let upgrades = |owner: &[u8]| self.waiters.waits_to_write(key, owner);
+        let upgrades = |owner: &[u8]| self.shared.waiters.waits_to_write(key, owner);
         if lock.is_unknown(now, upgrades) {
-            self.waiters.schedule_settle(key);
+            self.shared.waiters.schedule_settle(key);
         }
     }
 
@@ -260,30 +275,30 @@ impl Locks {
     pub(crate) fn record_ends(&mut self, key: KeyRef<'_>, lock: &ReadWrite, now: Now) -> bool {
         // A reader that waits to upgrade waits for the other readers only.
         let last = lock.readers(now).max_by_key(|reader| reader.until_ms);
-        let upgrader = last.filter(|reader| self.waiters.waits_to_write(key, &reader.owner));
+        let upgrader = last.filter(|reader| self.shared.waiters.waits_to_write(key, &reader.owner));
         let is_alone =
             upgrader.is_some() && lock.writer(now).is_none() && lock.readers(now).nth(1).is_none();
-        let is_known = !lock.is_whole && self.waiters.lease(key).is_some();
+        let is_known = !lock.is_whole && self.shared.waiters.lease(key).is_some();
         if !(is_alone && is_known) {
             let ends = lock.ends(now, upgrader.map(|reader| &reader.owner[..]));
-            self.waiters.set_lease(key, ends);
+            self.shared.waiters.set_lease(key, ends);
         }
-        self.waiters.set_shared_holders(key, lock, now);
+        self.shared.waiters.set_shared_holders(key, lock, now);
         is_alone && !is_known
     }
 
     /// As [`Locks::note_ends`] after a grant or an extension: the recorded end never moves back.
     pub(crate) fn note_longer(&mut self, key: KeyRef<'_>, lock: &ReadWrite, now: Now) {
-        let known = self.waiters.lease(key).filter(|_| !lock.is_whole);
+        let known = self.shared.waiters.lease(key).filter(|_| !lock.is_whole);
         self.note_ends(key, lock, now);
-        if self.waiters.lease(key) < known {
-            self.waiters.set_lease(key, known);
+        if self.shared.waiters.lease(key) < known {
+            self.shared.waiters.set_lease(key, known);
         }
     }
 
     /// Whether another reader waits to upgrade already: then each would wait for the other for ever.
     pub(crate) fn another_upgrades(&self, view: &View<'_>, req: &Acquire<'_>, now: Now) -> bool {
-        let first = self.waiters.first_writer(view.key);
+        let first = self.shared.waiters.first_writer(view.key);
         first.is_some_and(|first| {
             *first != *req.owner
                 && view

@@ -130,7 +130,9 @@ impl Locks {
         (mode, owner): (Mode, &[u8]),
         cx: &mut Cx<'_>,
     ) {
-        self.sessions.unbind(BoundRef::lock(mode, view.key, owner));
+        self.shared
+            .sessions
+            .unbind(BoundRef::lock(mode, view.key, owner));
         self.end_shared(view, &mut lock, (mode, owner), cx);
         cx.notify(Event::Release);
         self.hand_off_shared(view, lock, mode, cx);
@@ -204,8 +206,8 @@ impl Locks {
             return self.note_ends(view.key, lock, cx.now);
         }
         // A waiter that could not be granted now is settled again by the timer.
-        self.waiters.schedule_settle(view.key);
-        self.waiters.windows.was_free(view.key);
+        self.shared.waiters.schedule_settle(view.key);
+        self.shared.waiters.windows.was_free(view.key);
         free(ended, has_token_record, cx);
     }
 
@@ -228,8 +230,12 @@ impl Locks {
         self.in_flight.claim(view.key, req.owner);
         let what = BoundRef::lock(mode, view.key, req.owner);
         let bound = self.bound_token(what, (mode, present), cx.now);
-        let stays_bound = self.sessions.keep(what, bound, req.names_lease, cx.now);
+        let stays_bound = self
+            .shared
+            .sessions
+            .keep(what, bound, req.names_lease, cx.now);
         let end_ms = self
+            .shared
             .sessions
             .lease_of(stays_bound, req.lease)
             .deadline(cx.now);
@@ -295,11 +301,11 @@ impl Locks {
         self.stats.grants_broken += self.untrack_key(view.key);
         if let Some(writer) = &lock.writer {
             let what = BoundRef::lock(Mode::Write, view.key, &writer.owner);
-            self.sessions.unbind(what);
+            self.shared.sessions.unbind(what);
         }
         for reader in lock.readers.take_all() {
             let what = BoundRef::lock(Mode::Read, view.key, &reader.owner);
-            self.sessions.unbind(what);
+            self.shared.sessions.unbind(what);
             write(cx, RwWrite::DropTimeouts(reader.owner, (1, reader.count)));
         }
         let ended = match lock.writer.take() {

@@ -34,6 +34,7 @@ impl Locks {
         now: Now,
     ) -> Vec<PendingRequest> {
         let queue = self
+            .shared
             .waiters
             .queue(key)
             .into_iter()
@@ -63,7 +64,7 @@ impl Locks {
     /// Whether the next waiter may need sibling keys. Waiters before it whose waits are over are still in the queue, so
     /// it is any of the waiters up to the first whose wait is not over.
     pub fn next_may_need_siblings(&self, key: KeyRef<'_>, now: Now) -> bool {
-        let queue = self.waiters.queue(key).into_iter();
+        let queue = self.shared.waiters.queue(key).into_iter();
         let mut waiters = queue
             .flat_map(|queue| queue.iter().map(|(_, waiter)| waiter))
             .take(PASSED_AT_ONCE + 1);
@@ -75,8 +76,8 @@ impl Locks {
 
     /// The hold that a parked request on several keys asks for at each of them.
     pub fn pending_request(&self, request: WaiterId) -> Option<PendingRequest> {
-        let (_, place) = self.waiters.places_of(request).into_iter().next()?;
-        let (owner, waiter) = self.waiters.at(place)?;
+        let (_, place) = self.shared.waiters.places_of(request).into_iter().next()?;
+        let (owner, waiter) = self.shared.waiters.at(place)?;
         Some(PendingRequest {
             request,
             mode: waiter.mode,
@@ -86,8 +87,8 @@ impl Locks {
 
     /// Removes a request that cannot be granted from its queues, and answers it this error.
     pub fn dismiss(&mut self, request: WaiterId, error: &LockError, cx: &mut Cx<'_>) {
-        let waiter = self.waiters.dismiss(request);
-        self.waiters.fail(waiter, error, cx);
+        let waiter = self.shared.waiters.dismiss(request);
+        self.shared.waiters.fail(waiter, error, cx);
     }
 }
 

@@ -36,7 +36,7 @@ impl Locks {
             }
             self.in_flight.take_undone(key);
         }
-        let Some((owner, waiter)) = self.waiters.first(key) else {
+        let Some((owner, waiter)) = self.shared.waiters.first(key) else {
             return lock.is_unknown(now, |_| false) || is_left_over(lock, now);
         };
         let state = KeyState::ReadWrite(Box::new(lock.clone()));
@@ -69,14 +69,15 @@ impl Locks {
             self.stats.grants_undone += u64::from(was_tracked.is_some());
             self.end_shared(view, &mut lock, (undone.mode, &undone.owner), cx);
             let place = (undone.seq, undone.since_ms);
-            self.waiters
+            self.shared
+                .waiters
                 .restore(&undone.key, &undone.owner, place, cx.now);
             took_back = Some(undone.mode);
         }
         if let Some(mode) = took_back {
             return self.hand_off_shared(view, lock, mode, cx);
         }
-        let ends = self.waiters.lease(view.key);
+        let ends = self.shared.waiters.lease(view.key);
         if !lock.is_held(cx.now) && ends.is_some_and(|end| end > cx.now.wall_ms) {
             self.stats.foreign_wakeups += 1;
         }
@@ -89,7 +90,7 @@ impl Locks {
             self.record_ends(view.key, &lock, cx.now);
             self.read_on(view.key, &lock, cx.now);
             self.read_all_on(view.key, &lock, cx.now);
-        } else if self.waiters.live_on(view.key) == 0 && is_left_over(&lock, cx.now) {
+        } else if self.shared.waiters.live_on(view.key) == 0 && is_left_over(&lock, cx.now) {
             return self.hand_off_shared(view, lock, Mode::Read, cx);
         }
         let rest = KeyState::ReadWrite(Box::new(lock));

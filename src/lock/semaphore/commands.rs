@@ -2,15 +2,17 @@
 
 use std::num::NonZeroU32;
 
+use crate::lock::effect::Cx;
 use crate::lock::request::{Answer, SetIf, UserId, Wait};
-use crate::lock::resource::KindCx;
+use crate::lock::resource::Resource;
 use crate::lock::semaphore::grant::Terms;
 use crate::lock::semaphore::semaphores::Semaphores;
-use crate::lock::semaphore::session::{drop_binding, keep_binding};
+use crate::lock::semaphore::session::keep_binding;
 use crate::lock::semaphore::state::{
     Permit, PermitChange, PermitDraft, Permits, SemView, MAX_PERMITS,
 };
 use crate::lock::session::bindings::BoundRef;
+use crate::lock::shared::Shared;
 use crate::lock::wait::request::{Waiter, WaiterId};
 use crate::lock::wait::ticket::Notify;
 use crate::lock::{KeyRef, Lease, LockError, Mode};
@@ -40,15 +42,19 @@ pub struct SemAcquire<'a> {
 
 impl Semaphores {
     /// `SEM.SET`. Returns the number of permits, or `None` when the condition excludes it.
-    pub(super) fn set(
+    ///
+    /// # Errors
+    /// Those of the key's state, [`LockError::OtherCount`], [`LockError::TooManyPermits`].
+    pub fn set(
         &mut self,
+        shared: &mut Shared,
         view: &SemView<'_>,
         permits: u32,
         set_if: SetIf,
-        cx: &mut KindCx<'_>,
+        cx: &mut Cx<'_>,
     ) -> Result<(Option<u32>, PermitChange), LockError> {
-        cx.check_is_not_other()?;
-        let there = self.permits_there(view)?;
+        shared.waiters.check_is_not_other(view.key)?;
+        let there = self.permits_there(shared, view)?;
         if permits > MAX_PERMITS {
             return Err(LockError::TooManyPermits);
         }
@@ -59,19 +65,23 @@ impl Semaphores {
         // Permits that are held stay held; an excess makes the free number negative.
         let taken = there.map_or(0, |there| there.taken as i64);
         draft.set_free(i64::from(permits) - taken);
-        self.hand_off_permits(view, &mut draft, cx);
-        Ok((Some(permits), self.finish(view, draft, cx.now)))
+        self.hand_off_permits(shared, view, &mut draft, cx);
+        Ok((Some(permits), self.finish(shared, view, draft, cx.now)))
     }
 
-    /// `SEM.ACQUIRE`.
-    pub(super) fn acquire(
+    /// `SEM.ACQUIRE`. The change is to be made even if the request is refused.
+    pub fn acquire(
         &mut self,
+        shared: &mut Shared,
         view: &SemView<'_>,
         req: &SemAcquire<'_>,
-        cx: &mut KindCx<'_>,
+        cx: &mut Cx<'_>,
     ) -> (Result<Answer, LockError>, PermitChange) {
-        let there = match self.permits_there(view) {
-            Ok(there) => cx.check_is_not_other().map(|()| there),
+        let there = match self.permits_there(shared, view) {
+            Ok(there) => {
+                let checked = shared.waiters.check_is_not_other(view.key);
+                checked.map(|()| there)
+            }
             Err(error) => Err(error),
         };
         let there = match there {
@@ -79,92 +89,106 @@ impl Semaphores {
             Err(error) => return (Err(error), PermitChange::default()),
         };
         let asked = BoundRef::permit(view.key, req.id);
-        if req.session && !cx.sessions.admit([asked]) {
-            self.waiters.stats.busy += 1;
+        if req.session && !shared.sessions.admit([asked]) {
+            shared.waiters.stats[Resource::Semaphore].busy += 1;
             return (Err(LockError::TooManyBound), PermitChange::default());
         }
         let mut draft = PermitDraft::open(there);
         let answer = match view.held_until(cx.now) {
-            Some(end_ms) => self.ask_again(view, &mut draft, end_ms, req, cx),
-            None => self.ask(view, &mut draft, req, cx),
+            Some(end_ms) => self.ask_again(shared, view, &mut draft, end_ms, req, cx),
+            None => self.ask(shared, view, &mut draft, req, cx),
         };
-        (answer, self.finish(view, draft, cx.now))
+        (answer, self.finish(shared, view, draft, cx.now))
     }
 
     /// `SEM.RELEASE`. True when the id held a permit.
-    pub(super) fn release(
+    ///
+    /// # Errors
+    /// Those of the key's state.
+    pub fn release(
         &mut self,
+        shared: &mut Shared,
         view: &SemView<'_>,
         id: &[u8],
-        cx: &mut KindCx<'_>,
+        cx: &mut Cx<'_>,
     ) -> Result<(bool, PermitChange), LockError> {
-        let there = self.permits_there(view)?;
+        let there = self.permits_there(shared, view)?;
         if view.held_until(cx.now).is_none() {
             self.stats.release_misses += 1;
-            let withdrawn = self.waiters.withdraw(view.key, id);
-            self.waiters.end_withdrawn(withdrawn, cx);
+            let withdrawn = shared.waiters.withdraw(view.key, id);
+            shared.waiters.end_withdrawn(withdrawn, cx);
             return Ok((false, PermitChange::default()));
         }
-        let (known, change) = self.take_back(view, there, id, cx);
+        let (known, change) = self.take_back(shared, view, there, id, cx);
         self.stats.grants_released += self.count_hold(known, cx.now);
         Ok((true, change))
     }
 
     /// `SEM.RENEW`. True when the permit is renewed.
-    pub(super) fn renew(
+    ///
+    /// # Errors
+    /// Those of the key's state.
+    pub fn renew(
         &mut self,
+        shared: &mut Shared,
         view: &SemView<'_>,
         id: &[u8],
         (lease, names_lease): (Lease, bool),
-        cx: &mut KindCx<'_>,
+        cx: &mut Cx<'_>,
     ) -> Result<(bool, PermitChange), LockError> {
-        let there = self.permits_there(view)?;
+        let there = self.permits_there(shared, view)?;
         if view.held_until(cx.now).is_none() {
             self.stats.renewal_misses += 1;
             return Ok((false, PermitChange::default()));
         }
         self.in_flight.claim(view.key, id);
         self.stats.renewals += 1;
-        let stays_bound = keep_binding(view.key, id, names_lease, cx);
+        let stays_bound = keep_binding(view.key, id, names_lease, cx.now, &mut shared.sessions);
         let mut draft = PermitDraft::open(there);
-        let end_ms = cx.sessions.lease_of(stays_bound, lease).deadline(cx.now);
+        let end_ms = shared
+            .sessions
+            .lease_of(stays_bound, lease)
+            .deadline(cx.now);
         draft.set_end(id, end_ms);
         self.remembered.renewed(view.key, id, end_ms);
-        Ok((true, self.finish(view, draft, cx.now)))
+        Ok((true, self.finish(shared, view, draft, cx.now)))
     }
 
     /// An acquire of an id with a permit: it gets its token again, and its lease is extended, never shortened.
     fn ask_again(
         &mut self,
+        shared: &mut Shared,
         view: &SemView<'_>,
         draft: &mut PermitDraft<'_>,
         end_ms: i64,
         req: &SemAcquire<'_>,
-        cx: &mut KindCx<'_>,
+        cx: &mut Cx<'_>,
     ) -> Result<Answer, LockError> {
         let token = match self.remembered.get(view.key, req.id) {
             Some(permit) => permit.token,
             None => {
-                let token = Semaphores::mint(view, cx)?;
+                let token = Semaphores::mint(shared, view, cx)?;
                 self.stats.adoptions += 1;
                 let permit = Permit {
                     token,
                     end_ms,
                     since_ms: cx.now.mono_ms,
                 };
-                self.remember((view.key, req.id), permit, cx);
+                self.remember(shared, (view.key, req.id), permit);
                 token
             }
         };
         let what = BoundRef::permit(view.key, req.id);
         let bound = if req.session {
-            cx.sessions
+            shared
+                .sessions
                 .bind(what, (req.client, req.user), token, cx.now);
             true
         } else {
-            keep_binding(view.key, req.id, req.names_lease, cx)
+            let sessions = &mut shared.sessions;
+            keep_binding(view.key, req.id, req.names_lease, cx.now, sessions)
         };
-        let wanted = cx.sessions.lease_of(bound, req.lease).deadline(cx.now);
+        let wanted = shared.sessions.lease_of(bound, req.lease).deadline(cx.now);
         self.extend_permit(view.key, draft, req.id, (end_ms, wanted));
         self.in_flight.claim(view.key, req.id);
         self.stats.reentries += 1;
@@ -189,10 +213,11 @@ impl Semaphores {
     /// An acquire of an id without a permit.
     fn ask(
         &mut self,
+        shared: &mut Shared,
         view: &SemView<'_>,
         draft: &mut PermitDraft<'_>,
         req: &SemAcquire<'_>,
-        cx: &mut KindCx<'_>,
+        cx: &mut Cx<'_>,
     ) -> Result<Answer, LockError> {
         draft.make(req.limit);
         let was_over = own_end(view).is_some();
@@ -200,68 +225,71 @@ impl Semaphores {
             // The former permit of this id has expired; the set holds an id once only.
             draft.put_back(req.id);
         }
-        let delayed = cx.startup_delay.is_on(cx.now);
+        let delayed = shared.startup_delay.is_on(cx.now);
         let waits = req.wait != Wait::No;
         if delayed && !waits && draft.has_permit() {
-            return Err(LockError::InStartupDelay(cx.startup_delay.left(cx.now)));
+            return Err(LockError::InStartupDelay(shared.startup_delay.left(cx.now)));
         }
         // Waiters come first. An id that returns to its kept place is granted in the order of that place.
-        if waits && (delayed || self.waiters.live_on(view.key) > 0 || !draft.has_permit()) {
-            let id = self.park_for_permit(view.key, req, cx)?;
+        if waits && (delayed || shared.waiters.live_on(view.key) > 0 || !draft.has_permit()) {
+            let id = Semaphores::park_for_permit(shared, view.key, req, cx)?;
             draft.counts |= was_over;
-            self.forget_over(view.key, req.id, was_over, cx);
-            self.hand_off_permits(view, draft, cx);
+            self.forget_over(shared, view.key, req.id, was_over);
+            self.hand_off_permits(shared, view, draft, cx);
             return Ok(Answer::Parked(id));
         }
         // A parked request of this id may get the permit; a second one is not granted here.
-        let is_parked = self.waiters.parked(view.key, req.id).is_some();
-        self.hand_off_permits(view, draft, cx);
-        if is_parked || self.waiters.live_on(view.key) > 0 || !draft.has_permit() {
-            self.waiters.stats.refusals += 1;
+        let is_parked = shared.waiters.parked(view.key, req.id).is_some();
+        self.hand_off_permits(shared, view, draft, cx);
+        if is_parked || shared.waiters.live_on(view.key) > 0 || !draft.has_permit() {
+            shared.waiters.stats[Resource::Semaphore].refusals += 1;
             return Ok(Answer::Refused);
         }
-        self.forget_over(view.key, req.id, was_over, cx);
+        self.forget_over(shared, view.key, req.id, was_over);
         let terms = Terms {
             lease: req.lease,
             session: req.session,
             client: req.client,
             user: req.user,
         };
-        let (token, _) = self.grant_permit(view, draft, req.id, terms, cx)?;
+        let (token, _) = self.grant_permit(shared, view, draft, req.id, terms, cx)?;
         self.in_flight.claim(view.key, req.id);
-        self.waiters
+        shared
+            .waiters
             .granted_at_once(view.key, req.id, Mode::Exclusive, cx.now);
-        self.waiters.withdraw(view.key, req.id);
+        shared.waiters.withdraw(view.key, req.id);
         Ok(Answer::Granted(token))
     }
 
     /// Ends the records of the expired permit of an id that acquires again.
-    fn forget_over(&mut self, key: KeyRef<'_>, id: &[u8], was_over: bool, cx: &mut KindCx<'_>) {
+    fn forget_over(&mut self, shared: &mut Shared, key: KeyRef<'_>, id: &[u8], was_over: bool) {
         if was_over {
             self.in_flight.claim(key, id);
-            drop_binding(key, id, cx.sessions);
+            shared.sessions.lose(BoundRef::permit(key, id));
             let known = self.remembered.remove(key, id);
             self.stats.grants_expired += u64::from(known.is_some());
         }
     }
 
     fn park_for_permit(
-        &mut self,
+        shared: &mut Shared,
         key: KeyRef<'_>,
         req: &SemAcquire<'_>,
-        cx: &mut KindCx<'_>,
+        cx: &mut Cx<'_>,
     ) -> Result<WaiterId, LockError> {
-        let id = cx.admit(&mut self.waiters, key, req.id, req.notify)?;
+        let id = shared.waiters.admit((key, req.id), req.notify, req.user)?;
         let waiter = Waiter {
             user: req.user,
             lease: req.lease,
             session: req.session,
             limit: req.limit,
-            ticket: req.notify.map(|notify| cx.channels.ticket(notify)),
+            ticket: req
+                .notify
+                .map(|notify| shared.waiters.channels.ticket(notify)),
             ..Waiter::new(id, req.client, req.wait.deadline(cx.now), cx.now)
         };
-        cx.sessions.waits(&waiter);
-        self.waiters.park(key, req.id, waiter, cx);
+        shared.sessions.waits(&waiter);
+        shared.waiters.park(key, req.id, waiter, cx);
         Ok(id)
     }
 }

@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn delivery_of_a_former_permit_does_not_deliver_the_latest() {
-        let key = KeyRef { db: 0, name: b"k" };
+        let key = KeyRef::lock(0, b"k");
         let permit_in_flight = |waiter| PermitInFlight {
             waiter: WaiterId(waiter),
             seq: Seq::new(waiter).unwrap(),

@@ -2,38 +2,45 @@
 
 use std::num::NonZeroU32;
 
-use crate::lock::resource::KindCx;
+use crate::lock::effect::Cx;
 use crate::lock::semaphore::in_flight::PermitInFlight;
 use crate::lock::semaphore::semaphores::Semaphores;
-use crate::lock::semaphore::state::{PermitChange, PermitDraft, Permits, SemState, SemView};
+use crate::lock::semaphore::state::{
+    PermitChange, PermitDraft, Permits, SemState, SemView, GRANTS_AT_ONCE,
+};
+use crate::lock::shared::Shared;
+use crate::lock::wait::waiters::Waiters;
 use crate::lock::{KeyRef, LockError, Now, OwnerId};
 
 impl Semaphores {
     /// Whether settling a semaphore in this state may write.
-    pub fn may_change(&self, view: &SemView<'_>, now: Now) -> bool {
+    pub fn may_change(&self, waiters: &Waiters, view: &SemView<'_>, now: Now) -> bool {
         let is_undone = |(id, end): &(OwnerId, Option<i64>)| {
             end.is_some() && *end == self.in_flight.lost_end(view.key, id)
         };
         match &view.state {
             SemState::OtherType | SemState::OtherString | SemState::OtherSet => false,
-            SemState::Absent => self.limit_of_waiters(view.key).is_some(),
+            SemState::Absent => waiters.limit(view.key).is_some(),
             SemState::There(there) => {
-                let waited = self.waiters.live_on(view.key) > 0;
+                let waited = waiters.live_on(view.key) > 0;
                 let draft = PermitDraft::open(Some(there));
-                (waited && self.is_grantable(view.key, &draft, now))
+                (waited && Semaphores::is_grantable(waiters, view.key, &draft, now))
                     || draft.owes_many()
                     || view.undone.iter().any(is_undone)
             }
         }
     }
 
-    /// Settles a semaphore: called when a permit has expired or a key was changed by other means. Without a cause it
-    /// changes nothing.
-    pub(super) fn settle(&mut self, view: &SemView<'_>, cx: &mut KindCx<'_>) -> PermitChange {
-        let there = match self.permits_there(view) {
+    pub fn settle(
+        &mut self,
+        shared: &mut Shared,
+        view: &SemView<'_>,
+        cx: &mut Cx<'_>,
+    ) -> PermitChange {
+        let there = match self.permits_there(shared, view) {
             Ok(there) => there,
             Err(error) => {
-                self.waiters.fail_all(view.key, &error, cx);
+                shared.waiters.fail_all(view.key, &error, cx);
                 None
             }
         };
@@ -42,7 +49,7 @@ impl Semaphores {
             draft.reclaim_owed();
             if draft.owes() {
                 // As many as were read are taken back; the next step reads others.
-                self.waiters.schedule_settle_id(view.key.to_id());
+                shared.waiters.schedule_settle_id(view.key.to_id());
             }
         }
         for (id, end_ms) in &view.undone {
@@ -58,38 +65,47 @@ impl Semaphores {
             self.stats.grants_undone += u64::from(known.is_some());
             let key = view.key.to_id();
             let place = (permit_in_flight.seq, permit_in_flight.since_ms);
-            self.waiters.restore(&key, id, place, cx.now);
+            shared.waiters.restore(&key, id, place, cx.now);
         }
         if view.state == SemState::Absent {
-            draft.make(self.limit_of_waiters(view.key));
+            draft.make(shared.waiters.limit(view.key));
         }
-        self.hand_off_permits(view, &mut draft, cx);
+        self.hand_off_permits(shared, view, &mut draft, cx);
         // While no permit may be granted, the timer postpones the key.
-        if Semaphores::grants_now(view, cx) && self.is_grantable(view.key, &draft, cx.now) {
-            self.waiters.schedule_settle(view.key);
+        if Semaphores::grants_now(shared, view, cx.now)
+            && Semaphores::is_grantable(&shared.waiters, view.key, &draft, cx.now)
+        {
+            shared.waiters.schedule_settle(view.key);
         }
-        self.write_down(view, draft)
+        self.write_down(shared, view, draft)
     }
 
     /// The permits of the semaphore. If it does not exist, the recorded permits of this server are gone.
     pub(super) fn permits_there<'v>(
         &mut self,
+        shared: &mut Shared,
         view: &'v SemView<'_>,
     ) -> Result<Option<&'v Permits>, LockError> {
         let there = view.permits();
         match there {
             // The permit that a window leaves free was taken.
-            Ok(Some(permits)) if permits.free <= 0 => self.waiters.windows.end_taken(view.key),
+            Ok(Some(permits)) if permits.free <= 0 => shared.waiters.windows.end_taken(view.key),
             Ok(Some(_)) => {}
             _ => self.lose(view.key),
         }
         there
     }
+}
+
+impl Waiters {
+    /// The most permits that the next decision about this semaphore grants.
+    pub fn permits_wanted(&self, key: KeyRef<'_>) -> usize {
+        self.live_on(key).min(GRANTS_AT_ONCE) + 1
+    }
 
     /// The number of permits with which the first waiter that names one creates the semaphore.
-    fn limit_of_waiters(&self, key: KeyRef<'_>) -> Option<NonZeroU32> {
-        let queue = self.waiters.live_queue(key)?;
-        let limit = queue.iter().find_map(|(_, waiter)| waiter.limit);
-        limit
+    fn limit(&self, key: KeyRef<'_>) -> Option<NonZeroU32> {
+        let mut queue = self.queue(key)?.iter();
+        queue.find_map(|(_, waiter)| waiter.limit)
     }
 }

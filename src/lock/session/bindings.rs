@@ -1,7 +1,7 @@
 //! Holds that are bound to a connection: the server renews their leases while the connection lives, and releases them
 //! when it closes.
 //!
-//! A *binding* names a hold (kind, key, owner) and the token of its grant. The key remains the truth: every renewal and
+//! A *binding* names a hold (key, mode, owner) and the token of its grant. The key remains the truth: every renewal and
 //! release reads the key first. If the grant is not held any more (its lease ran out, a `DEL`, reloaded data), the
 //! binding is dropped and nothing is written.
 //!
@@ -35,20 +35,11 @@ use crate::lock::{KeyId, KeyRef, Lease, Mode, Now, OwnerId, Token, UserId, Waite
 const LATEST_HOLDS: usize = 1_000;
 const LATEST_READERS: usize = 100;
 
-/// The kind of a bound hold.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum BoundKind {
-    /// A lock, held in this mode.
-    Lock(Mode),
-    /// A permit of a semaphore.
-    Permit,
-}
-
 /// The name of a hold.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Bound {
-    /// Its kind.
-    pub kind: BoundKind,
+    /// Its mode; a permit of a semaphore is exclusive.
+    pub mode: Mode,
     /// Its key.
     pub key: KeyId,
     /// The owner.
@@ -58,8 +49,8 @@ pub struct Bound {
 /// The borrowed name of a hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct BoundRef<'a> {
-    /// Its kind.
-    pub kind: BoundKind,
+    /// Its mode; a permit of a semaphore is exclusive.
+    pub mode: Mode,
     /// Its key.
     pub key: KeyRef<'a>,
     /// The owner.
@@ -69,14 +60,13 @@ pub struct BoundRef<'a> {
 impl<'a> BoundRef<'a> {
     /// The name of a hold of a lock.
     pub fn lock(mode: Mode, key: KeyRef<'a>, owner: &'a [u8]) -> BoundRef<'a> {
-        let kind = BoundKind::Lock(mode);
-        BoundRef { kind, key, owner }
+        BoundRef { mode, key, owner }
     }
 
     /// The name of a permit of a semaphore.
     pub fn permit(key: KeyRef<'a>, id: &'a [u8]) -> BoundRef<'a> {
         BoundRef {
-            kind: BoundKind::Permit,
+            mode: Mode::Exclusive,
             key,
             owner: id,
         }
@@ -87,7 +77,7 @@ impl Bound {
     /// The borrowed form.
     pub fn as_ref(&self) -> BoundRef<'_> {
         BoundRef {
-            kind: self.kind,
+            mode: self.mode,
             key: self.key.as_ref(),
             owner: &self.owner,
         }
@@ -155,6 +145,12 @@ pub struct Sessions {
 }
 
 impl Sessions {
+    /// The bound hold ended unnoticed.
+    pub fn lose(&mut self, what: BoundRef<'_>) {
+        let ended = self.unbind(what);
+        self.stats.session_losses += u64::from(ended.is_some());
+    }
+
     /// The owner has used its hold without asking for a session: a binding ends if the request names a lease, and stays
     /// otherwise. Returns whether the hold is bound afterwards.
     pub(crate) fn keep(
@@ -216,9 +212,7 @@ impl Sessions {
         let holds = self.clients.get(&client).map(|session| &session.holds);
         let latest = holds.into_iter().flatten().rev().take(LATEST_HOLDS);
         let bound = latest.filter_map(|number| Some(&self.bindings.get(number)?.what));
-        let is_reader = |bound: &&Rc<Bound>| {
-            bound.kind == BoundKind::Lock(Mode::Read) && bound.key.as_ref() == key
-        };
+        let is_reader = |bound: &&Rc<Bound>| bound.mode == Mode::Read && bound.key.as_ref() == key;
         let owners = bound.filter(is_reader).map(|bound| bound.owner.clone());
         owners.take(LATEST_READERS).collect()
     }
@@ -263,7 +257,7 @@ impl Sessions {
         self.unbind(what);
         self.last += 1;
         let bound = Rc::new(Bound {
-            kind: what.kind,
+            mode: what.mode,
             key: what.key.to_id(),
             owner: what.owner.into(),
         });
@@ -423,7 +417,7 @@ impl Sessions {
         let mut moved = Vec::new();
         for binding in self.bindings.values_mut().filter(is_moved) {
             let what = Rc::new(Bound {
-                kind: binding.what.kind,
+                mode: binding.what.mode,
                 key: binding.what.key.swapped(first, second),
                 owner: binding.what.owner.clone(),
             });

@@ -2,7 +2,7 @@
 
 use crate::lock::effect::{Cx, Event, KeyWrite};
 use crate::lock::locks::Locks;
-use crate::lock::session::bindings::{Bound, BoundKind, BoundRef};
+use crate::lock::session::bindings::{Bound, BoundRef};
 use crate::lock::view::View;
 use crate::lock::{Hold, KeyState, Mode, Now, OwnerId, ReadWrite, Token};
 
@@ -11,13 +11,11 @@ impl Locks {
     /// for it as another, and must not be granted the lock that it leaves. Then its holds are to be released. Returns
     /// whether it had any.
     pub fn disconnected(&mut self, client: u64, now: Now) -> bool {
-        if self.tickets() > 0 {
-            self.closing.push(client);
-        }
-        if let Some(waiter) = self.sessions.waiter_of(client) {
+        self.shared.waiters.closes(client);
+        if let Some(waiter) = self.shared.sessions.waiter_of(client) {
             self.gone(waiter, now);
         }
-        self.sessions.end(client)
+        self.shared.sessions.end(client)
     }
 
     /// Whether the key still has the bound grant; otherwise there is nothing to release or to renew.
@@ -37,7 +35,7 @@ impl Locks {
         let Some(hold) = self.bound_hold(bound.as_ref(), &view.state, cx.now) else {
             return self.drop_binding(view, bound.as_ref(), cx);
         };
-        self.sessions.unbind(bound.as_ref());
+        self.shared.sessions.unbind(bound.as_ref());
         let ended = self.end_tracked(view, hold, cx);
         self.stats.grants_session_ended += self.count_hold(ended, cx.now);
         self.end_hold(view, Event::Release, cx);
@@ -45,11 +43,11 @@ impl Locks {
 
     /// Renews the lease of a bound hold, and never shortens it.
     pub fn renew_session(&mut self, view: &View<'_>, bound: &Bound, cx: &mut Cx<'_>) {
-        let wanted = self.sessions.lease().deadline(cx.now);
+        let wanted = self.shared.sessions.lease().deadline(cx.now);
         if let Some((mode, lock)) = self.bound_shared(bound.as_ref(), &view.state, cx.now) {
             self.extend_shared(view, lock, (mode, &bound.owner), (wanted, cx.now), cx);
-            self.sessions.stats.session_renewals += 1;
-            return self.sessions.renewed(bound.as_ref(), cx.now);
+            self.shared.sessions.stats.session_renewals += 1;
+            return self.shared.sessions.renewed(bound.as_ref(), cx.now);
         }
         let Some(hold) = self.bound_hold(bound.as_ref(), &view.state, cx.now) else {
             return self.drop_binding(view, bound.as_ref(), cx);
@@ -63,8 +61,8 @@ impl Locks {
             });
             self.note_deadline(view, hold.token, wanted);
         }
-        self.sessions.stats.session_renewals += 1;
-        self.sessions.renewed(bound.as_ref(), cx.now);
+        self.shared.sessions.stats.session_renewals += 1;
+        self.shared.sessions.renewed(bound.as_ref(), cx.now);
     }
 
     pub(crate) fn bound_hold<'s>(
@@ -73,10 +71,10 @@ impl Locks {
         state: &'s KeyState,
         now: Now,
     ) -> Option<&'s Hold> {
-        if what.kind != BoundKind::Lock(Mode::Exclusive) {
+        if what.mode != Mode::Exclusive {
             return None;
         }
-        let token = self.sessions.token_of(what)?;
+        let token = self.shared.sessions.token_of(what)?;
         let hold = state.hold(now)?;
         (hold.owner[..] == *what.owner && hold.token == Some(token)).then_some(hold)
     }
@@ -88,17 +86,14 @@ impl Locks {
         state: &'s KeyState,
         now: Now,
     ) -> Option<(Mode, &'s ReadWrite)> {
-        let BoundKind::Lock(mode) = what.kind else {
-            return None;
-        };
-        let token = self.sessions.token_of(what)?;
+        let token = self.shared.sessions.token_of(what)?;
         let lock = state.held_for_reading_or_writing(now)?;
-        let holds = match mode {
+        let holds = match what.mode {
             Mode::Exclusive => false,
             Mode::Read => lock.reader(what.owner, now).is_some(),
             Mode::Write => lock.writes(what.owner, now),
         };
-        (holds && lock.is_under(mode, token, now)).then_some((mode, lock))
+        (holds && lock.is_under(what.mode, token, now)).then_some((what.mode, lock))
     }
 
     /// The token under which a hold of a read-write lock is bound, if it is the token of the present hold.
@@ -108,17 +103,17 @@ impl Locks {
         (mode, lock): (Mode, &ReadWrite),
         now: Now,
     ) -> Option<Token> {
-        let token = self.sessions.token_of(what);
+        let token = self.shared.sessions.token_of(what);
         token.filter(|token| lock.is_under(mode, *token, now))
     }
 
     /// The bound grant ended unnoticed.
     fn drop_binding(&mut self, view: &View<'_>, what: BoundRef<'_>, cx: &mut Cx<'_>) {
-        let Some(token) = self.sessions.unbind(what) else {
+        let Some(token) = self.shared.sessions.unbind(what) else {
             return;
         };
-        self.sessions.stats.session_losses += 1;
-        if what.kind == BoundKind::Lock(Mode::Read) {
+        self.shared.sessions.stats.session_losses += 1;
+        if what.mode == Mode::Read {
             self.untrack_stale_reader(view.key, what.owner, cx);
         } else if self.tracked.get(view.key, Some(token)).is_some() {
             self.untrack_stale_single(view, cx);

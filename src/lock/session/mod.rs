@@ -16,10 +16,7 @@ mod tests {
         let mut sessions = Sessions::default();
         let names = ["a", "b", "c", "d"];
         for (client, name) in (1..).zip(names) {
-            let key = KeyRef {
-                db: 0,
-                name: name.as_bytes(),
-            };
+            let key = KeyRef::lock(0, name.as_bytes());
             let what = BoundRef::lock(Mode::Exclusive, key, b"o");
             sessions.bind(
                 what,

@@ -242,7 +242,7 @@ fn assert_same<T: Ord + Debug>(mut got: Vec<T>, mut expected: Vec<T>, what: &str
 
 /// Asserts that these owners wait for this lock, in this order.
 fn assert_queue(sim: &Sim, key: &str, owners: impl Iterator<Item = &'static str>) {
-    let queue = sim.locks.waiters.queue(key_ref(key));
+    let queue = sim.locks.shared.waiters.queue(key_ref(key));
     let queue: Vec<&[u8]> = queue.map_or(Vec::new(), |q| q.iter().map(|w| w.0).collect());
     let expected: Vec<&[u8]> = owners.map(str::as_bytes).collect();
     assert_eq!(queue, expected, "the queue of {key}");

@@ -26,9 +26,9 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use self::keyspace::Keyspace;
 use self::tickets::{ChannelAndTag, Standing};
 use crate::lock::{
-    Bound, BoundKind, BoundRef, CountChange, Cx, Domain, Effects, Event, Grace, KeyId, KeyRef,
-    KeyState, KeyWrite, Lease, Limits, Locks, Mode, Now, Outcome, PermitChange, Planned, ReadDepth,
-    Resource, Token, UserId, Wait, WaiterId, WindowRule,
+    Bound, BoundRef, CountChange, Cx, Domain, Effects, Event, Grace, KeyId, KeyRef, KeyState,
+    KeyWrite, Lease, Limits, Locks, Mode, Now, Outcome, PermitChange, Planned, ReadDepth, Resource,
+    Token, UserId, Wait, WaiterId, WindowRule,
 };
 
 /// The wall clock of a new server, Unix milliseconds.
@@ -174,18 +174,19 @@ impl Default for Settings {
 }
 
 pub fn key_ref(key: &str) -> KeyRef<'_> {
-    KeyRef {
-        db: 0,
-        name: key.as_bytes(),
-    }
+    KeyRef::lock(0, key.as_bytes())
+}
+
+pub fn sem_ref(key: &str) -> KeyRef<'_> {
+    key_ref(key).of(Resource::Semaphore)
 }
 
 fn new_locks(settings: &Settings) -> Locks {
     let mut locks = Locks::new(settings.limits);
-    locks.set_grace(settings.grace);
-    locks.sessions.rule.lease = settings.session_lease;
+    locks.shared.waiters.grace = settings.grace;
+    locks.shared.sessions.rule.lease = settings.session_lease;
     locks.detects_deadlocks = settings.deadlocks;
-    locks.set_window_rule(settings.windows);
+    locks.shared.waiters.set_window_rule(settings.windows);
     locks
 }
 
@@ -233,8 +234,8 @@ impl Sim {
     /// The shell's timer.
     pub fn alarm(&mut self) {
         self.fire(false);
-        assert_ne!(self.locks.next_wait(self.now), Some(0));
-        assert_ne!(self.locks.sessions.next_due(self.now), Some(0));
+        assert_ne!(self.locks.shared.waiters.next_wait(self.now), Some(0));
+        assert_ne!(self.locks.shared.sessions.next_due(self.now), Some(0));
     }
 
     /// The shell's timer; `only_urgent`: without time for other renewals.
@@ -242,16 +243,23 @@ impl Sim {
         let mut fx = Effects::new();
         while self
             .locks
+            .shared
+            .waiters
             .end_waits(AT_ONCE, &mut Cx::new(self.now, &mut fx))
         {}
         self.carry_out_answers(fx);
         // The shell settles the keys that it has postponed; here all keys are settled.
-        let delayed = self.locks.startup_delay.is_on(self.now);
+        let delayed = self.locks.shared.startup_delay.is_on(self.now);
         if std::mem::replace(&mut self.delayed, delayed) && !delayed {
-            self.locks.schedule_settle_all(None);
+            self.locks.shared.waiters.schedule_settle_all(None);
         }
         self.settle_all();
-        while let Some(bound) = self.locks.sessions.next_renewal(self.now, only_urgent) {
+        while let Some(bound) = self
+            .locks
+            .shared
+            .sessions
+            .next_renewal(self.now, only_urgent)
+        {
             self.renew_session(&bound);
         }
         self.release_ended(usize::MAX);
@@ -267,9 +275,9 @@ impl Sim {
             while self.settle_request() {
                 self.settle_keys();
             }
-            assert_ne!(self.locks.next_settle(self.now), Some(0));
+            assert_ne!(self.locks.shared.waiters.next_settle(self.now), Some(0));
             self.verify_parked();
-            if self.locks.next_settle(self.now) != Some(0) {
+            if self.locks.shared.waiters.next_settle(self.now) != Some(0) {
                 return self.forget_ended_tickets();
             }
         }
@@ -278,13 +286,14 @@ impl Sim {
 
     fn settle_keys(&mut self) {
         if self.grants() {
-            self.locks.sems.waiters.schedule_postponed();
+            self.locks.shared.waiters.schedule_postponed();
         }
         let mut settled = 0;
-        while let Some((resource, key)) = self.locks.pop_unsettled(self.now) {
+        while let Some(key) = self.locks.shared.waiters.pop_unsettled(self.now) {
             settled += 1;
             assert!(settled < 1_000, "a tick that does not end");
-            self.locks.pass_more();
+            self.locks.shared.waiters.pass_more();
+            let resource = key.as_ref().resource;
             let (key, before) = (name_of(&key), self.keys.clone());
             let may_change = match resource {
                 Resource::Lock => self.settle_lock(&key),
@@ -303,12 +312,13 @@ impl Sim {
         let end_ms = self.now.mono_ms + ms;
         loop {
             let left = end_ms - self.now.mono_ms;
-            let delay = Some(self.locks.startup_delay.left(self.now)).filter(|left| *left > 0);
+            let delay =
+                Some(self.locks.shared.startup_delay.left(self.now)).filter(|left| *left > 0);
             let dues = [
-                self.locks.next_wait(self.now),
-                self.locks.next_settle(self.now),
+                self.locks.shared.waiters.next_wait(self.now),
+                self.locks.shared.waiters.next_settle(self.now),
                 delay,
-                self.locks.sessions.next_due(self.now),
+                self.locks.shared.sessions.next_due(self.now),
             ];
             match dues.into_iter().flatten().min().filter(|due| *due <= left) {
                 Some(due) => self.pass(due),
@@ -356,7 +366,7 @@ impl Sim {
     fn release_ended(&mut self, at_most: usize) {
         let mut released = 0;
         while released < at_most {
-            let Some(bound) = self.locks.sessions.next_ended() else {
+            let Some(bound) = self.locks.shared.sessions.next_ended() else {
                 return;
             };
             let wrote = self.out.len();
@@ -367,16 +377,17 @@ impl Sim {
 
     /// Releases a hold whose connection has closed before a command of its owner.
     fn end_first(&mut self, what: BoundRef<'_>) {
-        if let Some(bound) = self.locks.sessions.ended(what) {
+        if let Some(bound) = self.locks.shared.sessions.ended(what) {
             self.end_session(&bound);
         }
     }
 
     fn end_session(&mut self, bound: &Bound) {
-        if bound.kind == BoundKind::Permit {
+        if bound.key.as_ref().resource == Resource::Semaphore {
             let id = text(&bound.owner);
             return self.serve_permit(&name_of(&bound.key), Some(&id), |locks, view, cx| {
-                locks.end_permit_session(view, id.as_bytes(), cx)
+                let shared = &mut locks.shared;
+                locks.sems.end_session(shared, view, id.as_bytes(), cx)
             });
         }
         let planned = Planned::EndSession(bound);
@@ -384,11 +395,12 @@ impl Sim {
     }
 
     fn renew_session(&mut self, bound: &Bound) {
-        if bound.kind == BoundKind::Permit {
+        if bound.key.as_ref().resource == Resource::Semaphore {
             let id = text(&bound.owner);
             self.grants_no_permit = true;
             return self.serve_permit(&name_of(&bound.key), Some(&id), |locks, view, cx| {
-                locks.renew_permit_session(view, id.as_bytes(), cx)
+                let shared = &mut locks.shared;
+                locks.sems.renew_session(shared, view, id.as_bytes(), cx)
             });
         }
         self.serve_session(
@@ -402,7 +414,7 @@ impl Sim {
     pub fn unblock(&mut self, conn: u64) {
         if let Some(waiter) = waiter_of(&self.parked, conn) {
             self.parked.remove(&waiter);
-            self.locks.unblocked(waiter, self.now);
+            self.locks.shared.waiters.unblocked(waiter, self.now);
         }
     }
 
@@ -465,7 +477,7 @@ impl Sim {
     /// The learnt horizon of the key's domain.
     fn learnt_domain(&mut self, key: &str) -> Domain {
         let domain = self.domain(key);
-        if !self.locks.tokens.knows(domain) {
+        if !self.locks.shared.tokens.knows(domain) {
             let horizon = self.horizons.get(&domain).copied().unwrap_or(0);
             self.locks.learn_horizon(domain, horizon, self.now);
         }

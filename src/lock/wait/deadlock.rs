@@ -22,6 +22,7 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::lock::name::{KeyMap, KeySet, UserOwner};
+use crate::lock::resource::Resource;
 use crate::lock::wait::index::Holders;
 use crate::lock::wait::index::WaitedKey;
 use crate::lock::wait::request::{PlaceId, Seq, Waiter};
@@ -176,7 +177,8 @@ pub(crate) fn may_be_waited_for(
         if waited.queue.live() == 0 {
             return false;
         }
-        if key.as_ref().db != caller.db() {
+        let at = key.as_ref();
+        if at.db != caller.db() || at.resource != Resource::Lock {
             return false;
         }
         let place = waiters.places.of(key.as_ref(), owner);

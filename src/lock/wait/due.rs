@@ -39,7 +39,7 @@ impl Waiters {
 
     /// Ends the next wait or kept place whose deadline has passed: a parked request is answered nil, and its place is
     /// kept for the grace time; a kept place is given up. Returns the number of its places; `None` when none is due.
-    pub(crate) fn end_next(&mut self, cx: &mut Cx<'_>) -> Option<usize> {
+    fn end_next(&mut self, cx: &mut Cx<'_>) -> Option<usize> {
         // Taken out in any case: a place that stayed would be due for ever.
         let place = self.places.take_due(cx.now.mono_ms)?;
         let Some(waiter) = self.places.waiter(place) else {
@@ -61,17 +61,38 @@ impl Waiters {
             && self.endings.is_empty()
             && self.windows.open() == 0
             && !self.has_postponed()
+            && !self.is_demoting
     }
 
     /// Whether waiters are about to end.
-    pub(crate) fn has_endings(&self) -> bool {
+    pub(super) fn has_endings(&self) -> bool {
         !self.endings.is_empty()
     }
 
     /// Milliseconds until the next end of a wait or of a kept place.
     pub fn next_wait(&self, now: Now) -> Option<u64> {
+        if self.is_demoting || self.has_endings() {
+            return Some(0);
+        }
         let due = self.places.next_due()?;
         Some(due.saturating_sub(now.mono_ms))
+    }
+
+    /// Ends waits whose `BLOCK` has run out, gives up kept places whose time is over, and ends more of the waiters that
+    /// are about to end: about `most` places of each sort. Returns whether more may be due.
+    pub fn end_waits(&mut self, most: usize, cx: &mut Cx<'_>) -> bool {
+        let (mut due, mut ending) = (most, most);
+        while due > 0 {
+            let Some(places) = self.end_next(cx) else {
+                break;
+            };
+            due = due.saturating_sub(places);
+        }
+        self.end_more(&mut ending, cx);
+        if self.is_demoting {
+            self.fail_tickets(&mut ending, cx);
+        }
+        due == 0 || ending == 0
     }
 
     /// Milliseconds until the next key is to be settled.

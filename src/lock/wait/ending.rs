@@ -30,8 +30,10 @@ impl Waiters {
         self.end_some(id, Ending { last, with }, &mut left, cx);
     }
 
-    /// Ends every waiter of this kind, oldest first; if there are many, each key with its own in the next ticks.
+    /// Ends every window, and every waiter, oldest first; if there are many, each key with its own in the next ticks.
     pub(crate) fn fail_everywhere(&mut self, error: &LockError, cx: &mut Cx<'_>) {
+        self.windows.end_all();
+        self.schedule_postponed();
         if self.live_places() <= ENDED_AT_ONCE {
             let waiters = self.clear_all();
             return self.fail(waiters, error, cx);
@@ -107,7 +109,7 @@ mod tests {
         wall_sub_us: 0,
         mono_ms: 0,
     };
-    const KEY: KeyRef<'_> = KeyRef { db: 0, name: b"k" };
+    const KEY: KeyRef<'_> = KeyRef::lock(0, b"k");
 
     fn park(waiters: &mut Waiters, number: u64) {
         let waiter = Waiter::new(WaiterId(number), 0, None, NOW);
@@ -152,6 +154,9 @@ mod tests {
         let then = ended(|cx| waiters.end_more(&mut 1_000, cx));
         let last = ended(|cx| waiters.end_more(&mut 1_000, cx));
         assert_eq!((at_once, then, last), (0, 1_000, 200));
-        assert_eq!(waiters.stats.waits_failed, 1_200);
+        assert_eq!(
+            waiters.stats[crate::lock::Resource::Lock].waits_failed,
+            1_200
+        );
     }
 }

@@ -52,32 +52,25 @@ pub enum Hearing {
 }
 
 impl Waiters {
-    /// Tickets on this server.
-    pub fn tickets(&self) -> usize {
-        self.places.tickets()
-    }
-
-    /// Begins an event of this key: what was learned in earlier ones is not valid any more.
-    pub fn forget_heard(&mut self, key: KeyRef<'_>) {
-        if let Some(waited) = self.waited.get_mut(&key) {
-            waited.heard.clear();
-        }
-    }
-
     /// Whether the shell is to be asked before a decision about this key that may grant.
-    pub(crate) fn must_ask(&self, key: KeyRef<'_>) -> bool {
+    pub fn must_ask(&self, key: KeyRef<'_>) -> bool {
         let is_known = |waiter: &Waiter| waiter.user != UserId::UNKNOWN;
         self.has_tickets(key) || self.first(key).is_some_and(|(_, first)| is_known(first))
     }
 
     /// Whether tickets wait for this key.
-    pub(crate) fn has_tickets(&self, key: KeyRef<'_>) -> bool {
+    pub fn has_tickets(&self, key: KeyRef<'_>) -> bool {
         self.tickets() > 0 && self.queue(key).is_some_and(|queue| queue.tickets() > 0)
     }
 
-    /// The waiter that the next decision about this key may grant, if the shell is to say whether it may. Requests
-    /// before it whose wait is over are answered, and tickets that are not heard are passed over.
-    pub(crate) fn next_to_ask(&mut self, key: KeyRef<'_>, cx: &mut Cx<'_>) -> Option<Asked> {
+    /// The waiter that the next decision about this key may grant, if the shell is to say whether it may. To be called
+    /// before every decision that may grant, until there is none. `is_new`: a new event has begun, and what was learned
+    /// in earlier ones is not valid any more. Requests before it whose wait is over are answered, and tickets that are
+    /// not heard are passed over.
+    pub fn next_to_ask(&mut self, key: KeyRef<'_>, is_new: bool, cx: &mut Cx<'_>) -> Option<Asked> {
+        if let Some(waited) = self.waited.get_mut(&key).filter(|_| is_new) {
+            waited.heard.clear();
+        }
         let before = self.first_live(key).map(|(place, _)| place);
         let next = self.next(key, cx);
         let first = self.first_live(key).map(|(place, _)| place);
@@ -115,7 +108,7 @@ impl Waiters {
     }
 
     /// The shell's answer.
-    pub(crate) fn learn(&mut self, asked: &Asked, hearing: Hearing, cx: &mut Cx<'_>) {
+    pub fn learn(&mut self, asked: &Asked, hearing: Hearing, cx: &mut Cx<'_>) {
         match hearing {
             Hearing::Heard => {
                 if let Some(waited) = self.waited.get_mut(&asked.key) {
@@ -137,8 +130,9 @@ impl Waiters {
         }
     }
 
-    /// Fails tickets with this error, as long as `left` places are left: the server tells parked clients itself.
-    pub(crate) fn fail_tickets(&mut self, error: &LockError, left: &mut usize, cx: &mut Cx<'_>) {
+    /// This server is a replica: tickets fail, as long as `left` places are left, and more of them in every tick. (The
+    /// server tells parked clients itself.)
+    pub(crate) fn fail_tickets(&mut self, left: &mut usize, cx: &mut Cx<'_>) {
         if self.tickets() > 0 {
             let places = &self.places;
             let queues = self.waited.values().map(|waited| &waited.queue);
@@ -151,15 +145,36 @@ impl Waiters {
                     break;
                 }
                 *left = left.saturating_sub(self.places_count(request));
-                self.fail_request(request, error, cx);
+                self.fail_request(request, &LockError::Unblocked, cx);
             }
         }
+        self.is_demoting = self.tickets() > 0;
     }
 
     /// Fails tickets of one key with this error, many of them in several calls.
-    pub(crate) fn fail_tickets_at(&mut self, key: KeyRef<'_>, error: &LockError, cx: &mut Cx<'_>) {
+    pub fn fail_tickets_at(&mut self, key: KeyRef<'_>, error: &LockError, cx: &mut Cx<'_>) {
         for request in tickets_of(self.queue(key), ENDED_AT_ONCE) {
             self.fail_request(request, error, cx);
+        }
+    }
+
+    /// This connection is closed.
+    pub(crate) fn closes(&mut self, client: u64) {
+        if self.tickets() > 0 {
+            self.closing.push(client);
+        }
+    }
+
+    /// Whether this connection ends in this tick.
+    pub fn is_closing(&self, client: u64) -> bool {
+        self.closing.contains(&client)
+    }
+
+    /// A tick has begun: the server does not find the connections any more that ended in an earlier one.
+    pub fn forget_closing(&mut self) {
+        self.closing = Vec::new();
+        if self.tickets() == 0 {
+            self.channels.sweep();
         }
     }
 

@@ -3,6 +3,7 @@
 
 use std::rc::Rc;
 
+use crate::lock::resource::Resource;
 use crate::lock::wait::index::Holders;
 use crate::lock::wait::places::Others;
 use crate::lock::wait::request::PlaceId;
@@ -20,6 +21,11 @@ impl Waiters {
 
     /// Records that a place has become live.
     pub(crate) fn waits(&mut self, place: PlaceId) {
+        let waiter = self.places.waiter(place);
+        if waiter.is_none_or(|waiter| waiter.resource != Resource::Lock) {
+            // A search for a deadlock goes from lock to lock.
+            return;
+        }
         self.places.ring_in(place);
         match self.places.others_of_owner(place) {
             Others::None => {}

@@ -6,9 +6,9 @@
 //! by one request; otherwise it takes a new place at every key.
 
 use crate::lock::table::give_back;
+use crate::lock::wait::limits::Usage;
 use crate::lock::wait::place::Place;
 use crate::lock::wait::request::{MultiKeyRequest, PlaceId, ReentryTerms, Waiter, WaiterId};
-use crate::lock::wait::usage::Usage;
 use crate::lock::wait::waiters::Waiters;
 use crate::lock::{KeyId, KeyRef, Now};
 

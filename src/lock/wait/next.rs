@@ -74,8 +74,8 @@ impl Waiters {
         }
     }
 
-    /// A tick has time left: as many places may be passed over again.
-    pub(crate) fn pass_more(&mut self) {
+    /// The work on keys in this tick has time left: as many places may be passed over again.
+    pub fn pass_more(&mut self) {
         self.passed = Passed::default();
     }
 

@@ -1,6 +1,7 @@
 //! The ends of waits: each is counted, and told to the client.
 
 use crate::lock::effect::{Cx, Effect, Outcome};
+use crate::lock::resource::Resource;
 use crate::lock::wait::place::{At, Kept, Place, TimedOut};
 use crate::lock::wait::request::{PlaceId, Waiter};
 use crate::lock::wait::waiters::Waiters;
@@ -8,12 +9,26 @@ use crate::lock::{KeyRef, LockError, Mode, Now};
 
 impl Waiters {
     /// Counts a new waiter. The older requests that it replaces, which have left their queues, end.
-    pub(crate) fn count_waiter(&mut self, is_ticket: bool, replaced: &[Waiter], cx: &mut Cx<'_>) {
+    pub(crate) fn count_waiter(
+        &mut self,
+        (key, is_ticket): (KeyRef<'_>, bool),
+        replaced: &[Waiter],
+        cx: &mut Cx<'_>,
+    ) {
         match is_ticket {
             true => self.ticket_stats.tickets_queued += 1,
-            false => self.stats.waits_parked += 1,
+            false => self.stats[key.resource].waits_parked += 1,
         }
         self.take_over(replaced, cx);
+    }
+
+    /// A new request, which has left its queue, does not wait: it is refused at once.
+    pub(crate) fn count_not_parked(&mut self, waiter: &Waiter) {
+        match waiter.ticket.is_some() {
+            true => self.ticket_stats.tickets_queued -= 1,
+            false => self.stats[waiter.resource].waits_parked -= 1,
+        }
+        self.stats[waiter.resource].refusals += 1;
     }
 
     /// Ends requests that have left their queues because their owner asked again: a parked client is answered nil.
@@ -22,7 +37,7 @@ impl Waiters {
             if older.ticket.is_some() {
                 self.ticket_stats.tickets_taken_over += 1;
             } else {
-                self.stats.waits_taken_over += 1;
+                self.stats[older.resource].waits_taken_over += 1;
                 cx.answer(older, Outcome::Nil);
             }
         }
@@ -33,7 +48,7 @@ impl Waiters {
         match withdrawn {
             Some(waiter) if waiter.ticket.is_some() => self.ticket_stats.tickets_withdrawn += 1,
             Some(waiter) => {
-                self.stats.waits_withdrawn += 1;
+                self.stats[waiter.resource].waits_withdrawn += 1;
                 cx.answer(&waiter, Outcome::Nil);
             }
             None => {}
@@ -49,10 +64,10 @@ impl Waiters {
     }
 
     /// Counts the wait of a kept place that goes: its owner has not asked again in time.
-    pub(super) fn count_kept(&mut self, kept: &Kept) {
+    pub(super) fn count_kept(&mut self, key: KeyRef<'_>, kept: &Kept) {
         match kept.timed_out.map(|one| one.is_ticket) {
             Some(true) => self.ticket_stats.tickets_timed_out += 1,
-            Some(false) => self.stats.waits_timed_out += 1,
+            Some(false) => self.stats[key.resource].waits_timed_out += 1,
             None => {}
         }
     }
@@ -63,13 +78,16 @@ impl Waiters {
         let Some(place) = place else { return asks_ms };
         self.count_top_wait(place, asks_ms);
         self.places.set_counted(place, asks_ms);
-        let since_ms = self.places.get(place).map(Place::since_ms);
+        let Some(stands) = self.places.get(place) else {
+            return asks_ms;
+        };
+        let (since_ms, resource) = (stands.since_ms(), stands.key.as_ref().resource);
         match self.take_timed_out(place).map(|one| one.is_ticket) {
             Some(true) => self.ticket_stats.tickets_taken_over += 1,
-            Some(false) => self.stats.waits_taken_over += 1,
+            Some(false) => self.stats[resource].waits_taken_over += 1,
             None => {}
         }
-        since_ms.unwrap_or(asks_ms)
+        since_ms
     }
 
     /// The owner asks again, and is granted its request at once. If the `BLOCK` of its former request for this mode ran
@@ -85,7 +103,8 @@ impl Waiters {
         };
         if timed_out.mode == mode {
             self.take_timed_out(place);
-            self.count_granted(now.mono_ms.saturating_sub(since_ms), timed_out.is_ticket);
+            let waited = now.mono_ms.saturating_sub(since_ms);
+            self.count_granted(key.resource, waited, timed_out.is_ticket);
         }
     }
 
@@ -106,7 +125,7 @@ impl Waiters {
         for waiter in waiters {
             match waiter.ticket.is_some() {
                 true => self.ticket_stats.tickets_failed += 1,
-                false => self.stats.waits_failed += 1,
+                false => self.stats[waiter.resource].waits_failed += 1,
             }
             cx.answer(&waiter, Outcome::Failed(error.clone()));
         }
@@ -115,24 +134,31 @@ impl Waiters {
     /// Counts the wait of a request that was granted.
     pub(crate) fn count_wait(&mut self, waiter: &Waiter, now: Now) {
         let waited = now.mono_ms.saturating_sub(waiter.since_ms);
-        self.count_granted(waited, waiter.ticket.is_some());
+        self.count_granted(waiter.resource, waited, waiter.ticket.is_some());
     }
 
-    fn count_granted(&mut self, waited: u64, is_ticket: bool) {
+    fn count_granted(&mut self, resource: Resource, waited: u64, is_ticket: bool) {
         if is_ticket {
             self.ticket_stats.tickets_granted += 1;
             self.ticket_waits.record(waited);
             return;
         }
-        self.waits.record(waited);
-        self.stats.waits_granted += 1;
-        self.stats.wait_ms_max = self.stats.wait_ms_max.max(waited);
+        self.waits[resource].record(waited);
+        let stats = &mut self.stats[resource];
+        stats.waits_granted += 1;
+        stats.wait_ms_max = stats.wait_ms_max.max(waited);
     }
 
     /// Counts the time of the request at this place, if there is one, for the name of the key.
     pub(super) fn count_top_wait(&mut self, place: PlaceId, now_ms: u64) {
-        let Some(top) = &mut self.top else { return };
-        if let Some(at) = self.places.get(place).filter(|at| at.kept().is_none()) {
+        let counts = |at: &&Place| at.kept().is_none();
+        if self.top[Resource::Lock].is_none() {
+            return;
+        }
+        let Some(at) = self.places.get(place).filter(counts) else {
+            return;
+        };
+        if let Some(top) = &mut self.top[at.key.as_ref().resource] {
             let waited_ms = (now_ms as u32).wrapping_sub(at.counted_ms);
             top.add_wait(at.key.as_ref(), waited_ms.into());
         }
@@ -140,7 +166,7 @@ impl Waiters {
 
     /// Counts a hand-off for the name of the key.
     pub(crate) fn count_top_hand_off(&mut self, key: KeyRef<'_>) {
-        if let Some(top) = &mut self.top {
+        if let Some(top) = &mut self.top[key.resource] {
             top.add_hand_off(key);
         }
     }

@@ -4,8 +4,8 @@
 
 use crate::lock::name::UserOwner;
 use crate::lock::wait::arena::Slot;
+use crate::lock::wait::limits::Usage;
 use crate::lock::wait::request::{Seq, Waiter};
-use crate::lock::wait::usage::Usage;
 use crate::lock::{KeyId, Mode, Now, UserId};
 
 /// Neighbours in a list.

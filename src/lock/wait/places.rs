@@ -10,10 +10,10 @@ use std::hash::{BuildHasher, BuildHasherDefault};
 use crate::lock::name::{OwnerAtRef, Secret, UserOwner};
 use crate::lock::wait::arena::{Arena, Slot};
 use crate::lock::wait::deadlines::Deadlines;
+use crate::lock::wait::limits::Usage;
 use crate::lock::wait::place::{At, Links, Place};
 use crate::lock::wait::request::{OwnNumber, PlaceId, Seq, Waiter, WaiterId};
 use crate::lock::wait::slot_table::SlotTable;
-use crate::lock::wait::usage::Usage;
 use crate::lock::{KeyId, KeyRef, UserId};
 
 /// The live places of an owner beside one of them.
@@ -79,24 +79,14 @@ impl Places {
         self.tickets
     }
 
-    /// The requests at all live places: one on several keys once for each.
-    pub fn waiters(&self) -> impl Iterator<Item = &Waiter> {
-        self.arena.iter().filter_map(Place::waiter)
+    /// The places, live or empty, in no order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Place> {
+        self.arena.iter()
     }
 
     /// The requests of a chunk of places; `None` behind the last chunk.
     pub fn chunk(&self, number: usize) -> Option<impl Iterator<Item = &Waiter>> {
         Some(self.arena.chunk(number)?.filter_map(Place::waiter))
-    }
-
-    /// Requests whose `BLOCK` ran out and whose place is kept: parked ones, or tickets. O(N) in the places.
-    pub fn kept_waits(&self, is_ticket: bool) -> usize {
-        if self.len() == self.live() {
-            return 0;
-        }
-        let kept = self.arena.iter().filter_map(Place::kept);
-        let timed_out = kept.filter_map(|kept| kept.timed_out);
-        timed_out.filter(|one| one.is_ticket == is_ticket).count()
     }
 
     pub(super) fn slot(&self, slot: Slot) -> Option<&Place> {

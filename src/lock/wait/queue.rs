@@ -294,7 +294,7 @@ mod tests {
     }
 
     fn at(number: u64) -> (Seq, KeyId) {
-        let key = KeyRef { db: 0, name: b"k" };
+        let key = KeyRef::lock(0, b"k");
         (Seq::new(number).unwrap(), key.to_id())
     }
 

@@ -5,6 +5,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::num::{NonZeroU32, NonZeroU64};
 use std::rc::Rc;
 
+use crate::lock::resource::Resource;
 use crate::lock::wait::arena::Slot;
 use crate::lock::wait::ticket::{Channel, Ticket};
 use crate::lock::{KeyId, Lease, LockError, Mode, Now, UserId};
@@ -74,6 +75,8 @@ impl PlaceId {
 pub struct Waiter {
     /// Its number.
     pub id: WaiterId,
+    /// What it waits for; set when it takes its place.
+    pub(crate) resource: Resource,
     /// The kind of hold.
     pub mode: Mode,
     /// The lease of the hold, from the moment of the grant.
@@ -99,6 +102,7 @@ impl Waiter {
     pub fn new(id: WaiterId, client: u64, deadline_ms: Option<u64>, now: Now) -> Waiter {
         Waiter {
             id,
+            resource: Resource::Lock,
             mode: Mode::Exclusive,
             lease: Lease::SHORTEST,
             session: false,
@@ -127,23 +131,23 @@ impl Waiter {
     }
 }
 
-/// The end of a wait in milliseconds of the monotonic clock, or none, in six bytes: a place has no room for more.
-/// (Their greatest number is 8,900 years.)
+/// The end of a wait in milliseconds of the monotonic clock, or none, in five bytes: a place has no room for more.
+/// (Their greatest number is 34 years.)
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Deadline([u8; 6]);
+pub(crate) struct Deadline([u8; 5]);
 
 impl Deadline {
-    const NONE: u64 = (1 << 48) - 1;
+    const NONE: u64 = (1 << 40) - 1;
 
     fn new(end_ms: Option<u64>) -> Deadline {
         let end_ms = end_ms.map_or(Deadline::NONE, |end| end.min(Deadline::NONE - 1));
-        let [a, b, c, d, e, f, ..] = end_ms.to_le_bytes();
-        Deadline([a, b, c, d, e, f])
+        let [a, b, c, d, e, ..] = end_ms.to_le_bytes();
+        Deadline([a, b, c, d, e])
     }
 
     fn get(self) -> Option<u64> {
-        let [a, b, c, d, e, f] = self.0;
-        let end_ms = u64::from_le_bytes([a, b, c, d, e, f, 0, 0]);
+        let [a, b, c, d, e] = self.0;
+        let end_ms = u64::from_le_bytes([a, b, c, d, e, 0, 0, 0]);
         (end_ms != Deadline::NONE).then_some(end_ms)
     }
 }

@@ -22,6 +22,27 @@ impl Waiters {
         }
     }
 
+    /// The content of this key changed by other means: every kind of resource there is settled, and the semaphores whose
+    /// permits it has.
+    pub fn schedule_settle_all_at(&mut self, key: KeyRef<'_>) {
+        if self.live() > 0 {
+            for key in key.of_all().chain(key.semaphores()) {
+                self.schedule_settle(key);
+            }
+        }
+    }
+
+    /// The module has made this key, or the number in it is another: waiters for another kind of resource there are
+    /// settled, and those for semaphores whose permits it has. (The server sends no event for the module's own writes.)
+    pub(crate) fn schedule_settle_others(&mut self, key: KeyRef<'_>) {
+        if self.live() > 0 {
+            let is_other = |other: &KeyRef<'_>| other.resource != key.resource;
+            for key in key.of_all().filter(is_other).chain(key.semaphores()) {
+                self.schedule_settle(key);
+            }
+        }
+    }
+
     /// The first request of this queue has left without a grant. The next one may be compatible with present readers,
     /// or wait for other leases, so the key is to be settled.
     pub(super) fn schedule_settle_next(&mut self, key: KeyRef<'_>) {
@@ -114,7 +135,7 @@ impl Waiters {
 
     /// Keys at which something is due that cannot be written now: writes were refused there, or are paused for longer
     /// than a lease. O(N) in these. (A lease that has just ended is settled in this tick or the next.)
-    pub(crate) fn withheld(&self, now: Now) -> usize {
+    pub fn withheld(&self, now: Now) -> usize {
         let over = self.leases.iter();
         let over =
             over.take_while(|(end, _)| *end <= now.wall_ms.saturating_sub(WITHHELD_AFTER_MS));

@@ -22,7 +22,7 @@ use crate::lock::wait::deadlock::{
 use crate::lock::wait::index::Holders;
 use crate::lock::wait::request::Seq;
 use crate::lock::wait::waiters::Waiters;
-use crate::lock::{Acquire, KeyId, LockError, Now, OwnerId, WaiterId};
+use crate::lock::{Acquire, KeyId, KeyRef, LockError, Now, OwnerId, Resource, WaiterId};
 
 /// The reading of one key of the server takes as long as so many visits.
 const VISITS_PER_READ: usize = 4;
@@ -129,7 +129,7 @@ impl Locks {
         if !self.detects_deadlocks {
             return Ok(false);
         }
-        let place = self.waiters.places.of(view.key, req.owner);
+        let place = self.shared.waiters.places.of(view.key, req.owner);
         let want = WantedKey {
             key: view.key,
             place: match upgrades(&view.state, req, now) {
@@ -158,12 +158,15 @@ impl Locks {
         now: Now,
     ) -> Result<bool, LockError> {
         let (read, mut visits) = (ReadNow::default(), Visits::for_keys(caller.wants.len()));
-        let verdict = search(&self.waiters, caller, &read, &mut visits, now);
+        let verdict = search(&self.shared.waiters, caller, &read, &mut visits, now);
         match verdict {
             // Nothing need be read for an owner for which no request waits.
-            Verdict::Uncertain { .. } => {
-                Ok(may_be_waited_for(&self.waiters, caller, &read.own, now))
-            }
+            Verdict::Uncertain { .. } => Ok(may_be_waited_for(
+                &self.shared.waiters,
+                caller,
+                &read.own,
+                now,
+            )),
             verdict => self.judge(&verdict).map(|()| false),
         }
     }
@@ -173,7 +176,7 @@ impl Locks {
         let request = self.unverified.pop_front()?;
         Some(Verification {
             request,
-            visits: Visits::for_keys(self.waiters.places_of(request).len()),
+            visits: Visits::for_keys(self.shared.waiters.places_of(request).len()),
             read: ReadNow::default(),
             own: None,
             is_waited_for: false,
@@ -206,16 +209,16 @@ impl Locks {
     /// Searches again for a parked request. Returns what is to be read for the result, which the shell passes to
     /// [`Verification::learn`] before the next call.
     pub fn verify(&mut self, check: &mut Verification, cx: &mut Cx<'_>) -> Option<ReadersAsked> {
-        let places = self.waiters.places_of(check.request);
+        let places = self.shared.waiters.places_of(check.request);
         let (_, first) = places.first()?;
-        let (owner, waiter) = self.waiters.at(*first)?;
+        let (owner, waiter) = self.shared.waiters.at(*first)?;
         let (owner, mode, user): (Rc<[u8]>, _, _) = (owner.into(), waiter.mode, waiter.user);
         if let Some(key) = check.own.as_mut().and_then(VecDeque::pop_front) {
             return Some(check.ask(key, Asked::Own(owner.clone()), vec![owner]));
         }
         let mut wants = Vec::with_capacity(places.len());
         for (key, place) in &places {
-            let waited = self.waiters.waited.get(key)?;
+            let waited = self.shared.waiters.waited.get(key)?;
             if waited.lease_ms.is_some_and(|end| end <= cx.now.wall_ms) {
                 self.unverified.push_back(check.request);
                 return None;
@@ -233,7 +236,7 @@ impl Locks {
             wants: &wants,
             replaces: &[],
         };
-        let (waiters, now) = (&self.waiters, cx.now);
+        let (waiters, now) = (&self.shared.waiters, cx.now);
         let verdict = match search(waiters, &caller, &check.read, &mut check.visits, now) {
             Verdict::Uncertain { is_stale: true, .. } => {
                 self.unverified.push_back(check.request);
@@ -259,8 +262,8 @@ impl Locks {
             verdict => verdict,
         };
         if let Err(error) = self.judge(&verdict) {
-            let waiter = self.waiters.dismiss(check.request);
-            self.waiters.fail(waiter, &error, cx);
+            let waiter = self.shared.waiters.dismiss(check.request);
+            self.shared.waiters.fail(waiter, &error, cx);
         }
         None
     }
@@ -296,7 +299,8 @@ impl Waiters {
     /// The owners of the first `most` places of all queues of this database, as far as they are live. False: there are
     /// more places.
     fn owners(&self, db: i32, most: usize) -> (Vec<Rc<[u8]>>, bool) {
-        let queues = self.waited.iter().filter(|(key, _)| key.as_ref().db == db);
+        let is_here = |key: KeyRef<'_>| key.db == db && key.resource == Resource::Lock;
+        let queues = self.waited.iter().filter(|(key, _)| is_here(key.as_ref()));
         let mut places = queues.flat_map(|(_, waited)| waited.queue.places(&self.places));
         let live = places.by_ref().take(most);
         let live = live.filter_map(|place| self.at(place));

@@ -8,18 +8,23 @@ use std::rc::Rc;
 use crate::lock::effect::Cx;
 use crate::lock::histogram::Histogram;
 use crate::lock::name::{KeyMap, KeySet};
+use crate::lock::resource::{Each, Resource};
 use crate::lock::stats::{TicketStats, WaitStats};
-use crate::lock::table::{give_back, step_below};
+use crate::lock::table::give_back;
 use crate::lock::top_names::TopNames;
 use crate::lock::wait::index::WaitedKey;
+use crate::lock::wait::limits::Limits;
+use crate::lock::wait::limits::Used;
 use crate::lock::wait::passed::Passed;
 use crate::lock::wait::place::{Kept, TimedOut};
 use crate::lock::wait::places::Places;
 use crate::lock::wait::queue::QueueView;
 use crate::lock::wait::request::PlaceId;
 use crate::lock::wait::request::{Ending, MultiKeyRequest, Seq, Waiter, WaiterId, WaiterMap};
+use crate::lock::wait::sweep::Sweep;
+use crate::lock::wait::ticket::{Channels, Notify};
 use crate::lock::window::state::Windows;
-use crate::lock::{KeyId, KeyRef, Mode, Now, UserId};
+use crate::lock::{KeyId, KeyRef, LockError, Mode, Now, UserId};
 
 /// How long, and how many, places are kept for disconnected or timed-out owners.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -30,23 +35,25 @@ pub struct Grace {
     pub max_places: usize,
 }
 
-/// The waiters for one kind of resource.
+/// The waiters of one server, for every kind of resource.
 #[derive(Debug, Default)]
 pub struct Waiters {
+    /// The limits in force.
+    pub limits: Limits,
     /// The rule for kept places, from the settings.
     pub grace: Grace,
     /// The statistics of the waits of parked clients.
-    pub stats: WaitStats,
+    pub stats: Each<WaitStats>,
     /// The statistics of tickets.
     pub ticket_stats: TicketStats,
     /// The times of the waits of granted parked requests.
-    pub waits: Histogram,
+    pub waits: Each<Histogram>,
     /// The times of the waits of granted tickets.
     pub ticket_waits: Histogram,
     /// The Redisson windows.
     pub windows: Windows,
     /// The names that wait longest and are handed off most; `None`: they are not counted.
-    pub(crate) top: Option<Box<TopNames>>,
+    pub(crate) top: Each<Option<Box<TopNames>>>,
     pub(crate) waited: KeyMap<WaitedKey>,
     /// The places of all queues.
     pub(crate) places: Places,
@@ -64,6 +71,15 @@ pub struct Waiters {
     pub(super) passed: Passed,
     /// Keys whose waiters are about to end.
     pub(super) endings: KeyMap<Ending>,
+    /// The channels of tickets.
+    pub(crate) channels: Channels,
+    /// The sweep of tickets whose channel or user is gone.
+    pub(super) sweep: Sweep,
+    /// Whether this server has become a replica and its tickets fail.
+    pub(super) is_demoting: bool,
+    /// Connections that end in this tick: the server may still find them.
+    pub(super) closing: Vec<u64>,
+    last_id: u64,
     last_seq: u64,
     /// Places inserted at the head of a queue so far.
     firsts: u64,
@@ -74,19 +90,70 @@ pub struct Waiters {
 const MIDDLE: u64 = 1 << 62;
 
 impl Waiters {
-    /// Waiters on this server.
-    pub fn live(&self) -> usize {
-        self.places.requests()
-    }
-
-    /// Parked requests on this server.
-    pub fn parked_requests(&self) -> usize {
-        self.places.requests() - self.places.tickets()
-    }
-
     /// Whether this request still waits.
     pub fn is_parked(&self, waiter: WaiterId) -> bool {
         self.places.of_request(waiter).is_some()
+    }
+
+    /// What the waits use of the limits, and this user's part of it.
+    pub(crate) fn used_by(&self, user: UserId) -> Used {
+        Used {
+            own: self.places.used_by(user),
+            all: self.places.used(),
+        }
+    }
+
+    /// The bytes of all places, which the limits concern.
+    pub fn wait_bytes(&self) -> usize {
+        self.places.used().bytes
+    }
+
+    /// The number of a new waiter, unless the limits exclude one that continues no other of its kind.
+    ///
+    /// # Errors
+    /// [`LockError::Busy`]
+    pub(crate) fn admit(
+        &mut self,
+        (key, owner): (KeyRef<'_>, &[u8]),
+        notify: Option<Notify<'_>>,
+        user: UserId,
+    ) -> Result<WaiterId, LockError> {
+        let at = (key, owner);
+        if self.limits.exclude_at(self.used_by(user), self, at, notify) {
+            self.stats[key.resource].busy += 1;
+            return Err(LockError::Busy);
+        }
+        Ok(self.next_id())
+    }
+
+    /// Refuses a key at which a request for the other kind beside the lock waits. The key of a semaphore and that of a
+    /// latch are both a string with a number: only the waiters tell them apart.
+    ///
+    /// # Errors
+    /// [`LockError::OtherCount`]
+    pub(crate) fn check_is_not_other(&self, key: KeyRef<'_>) -> Result<(), LockError> {
+        let other = match key.resource {
+            Resource::Semaphore => Resource::Latch,
+            Resource::Lock | Resource::Latch => Resource::Semaphore,
+        };
+        match self.live_on(key.of(other)) {
+            0 => Ok(()),
+            _ => Err(LockError::OtherCount),
+        }
+    }
+
+    /// The number of a new waiter.
+    pub(crate) fn next_id(&mut self) -> WaiterId {
+        self.last_id += 1;
+        WaiterId(self.last_id)
+    }
+
+    /// How long a place is kept, in milliseconds. One at a latch has no value: all its waiters are answered at once.
+    fn grace_ms(&self, resource: Resource) -> u64 {
+        match resource {
+            Resource::Latch => 0,
+            Resource::Lock | Resource::Semaphore => self.grace.ms,
+        }
     }
 
     /// The last place taken at the end of a queue.
@@ -101,63 +168,16 @@ impl Waiters {
             .map_or(0, |waited| waited.queue.live())
     }
 
+    /// Whether requests wait at this key, for any kind of resource, or for a semaphore whose permits it has.
+    pub(crate) fn any_at(&self, key: KeyRef<'_>) -> bool {
+        let mut keys = key.of_all().chain(key.semaphores());
+        self.live() > 0 && keys.any(|key| self.live_on(key) > 0)
+    }
+
     /// Parked requests on one key.
     pub fn parked_on(&self, key: KeyRef<'_>) -> usize {
         let queue = self.queue(key);
         queue.map_or(0, |queue| queue.live() - queue.tickets())
-    }
-
-    /// Keys with waiters.
-    pub fn keys_waited(&self) -> usize {
-        self.waited
-            .values()
-            .filter(|waited| waited.queue.live() > 0)
-            .count()
-    }
-
-    /// How long the oldest request has waited, in milliseconds; 0 without waiters. O(N) in the places.
-    pub fn oldest_wait_ms(&self, now: Now) -> u64 {
-        let oldest = self.places.waiters().map(|waiter| waiter.since_ms).min();
-        oldest.map_or(0, |since_ms| now.mono_ms.saturating_sub(since_ms))
-    }
-
-    /// A step through the keys with waiters, of every database, downwards from this cursor (0: start). Returns
-    /// the next cursor (0: end) and the keys of the step.
-    pub fn keys_below(&self, cursor: u64, count: usize) -> (u64, impl Iterator<Item = KeyRef<'_>>) {
-        let below = match usize::try_from(cursor) {
-            Ok(cursor) if cursor > 0 => cursor,
-            _ => usize::MAX,
-        };
-        let range = step_below(below, self.waited.len(), count);
-        let start = range.start;
-        let step = self.waited.get_range(range).into_iter().flatten();
-        let waited = step.filter(|(_, waited)| waited.queue.live() > 0);
-        (start as u64, waited.map(|(key, _)| key.as_ref()))
-    }
-
-    /// Places of waiters: a request on several keys has one at each.
-    pub fn live_places(&self) -> usize {
-        self.places.live()
-    }
-
-    /// Places of parked requests.
-    pub fn parked_places(&self) -> usize {
-        self.places.live() - self.places.live_tickets()
-    }
-
-    /// Places of tickets.
-    pub fn ticket_places(&self) -> usize {
-        self.places.live_tickets()
-    }
-
-    /// Empty places kept for their owners.
-    pub fn kept_places(&self) -> usize {
-        self.places.len() - self.places.live()
-    }
-
-    /// Parked requests, or tickets, whose `BLOCK` ran out and whose place is kept: they are in no counter of ends yet.
-    pub fn kept_waits(&self, is_ticket: bool) -> usize {
-        self.places.kept_waits(is_ticket)
     }
 
     /// The queue of a key.
@@ -195,7 +215,7 @@ impl Waiters {
         if let Some(old) = &old {
             self.leave_further(old.id, &id);
         }
-        self.count_waiter(is_ticket, old.as_slice(), cx);
+        self.count_waiter((key, is_ticket), old.as_slice(), cx);
     }
 
     /// Takes a place in one queue: the owner's, where its wait continues, or a new one at the end. Returns the key, the
@@ -207,6 +227,7 @@ impl Waiters {
         mut waiter: Waiter,
     ) -> (KeyId, PlaceId, Option<Waiter>) {
         let id = self.id_of(key);
+        waiter.resource = key.resource;
         let mode = waiter.mode;
         let place = self.places.of(key, owner);
         waiter.since_ms = self.continues(place, waiter.since_ms);
@@ -250,6 +271,7 @@ impl Waiters {
         cx: &mut Cx<'_>,
     ) {
         let asked_ms = waiter.since_ms;
+        waiter.resource = key.resource;
         waiter.since_ms = self.continues(self.places.of(key, owner), asked_ms);
         let older = self.withdraw(key, owner);
         let id = self.id_of(key);
@@ -263,7 +285,7 @@ impl Waiters {
         waited.search_places.set_mode(place, mode);
         self.waits(place);
         self.places.enter(request, place);
-        self.count_waiter(is_ticket, older.as_slice(), cx);
+        self.count_waiter((key, is_ticket), older.as_slice(), cx);
     }
 
     /// The first waiter of a key, with its owner.
@@ -318,14 +340,24 @@ impl Waiters {
         Some((owner, self.remove(place)?))
     }
 
-    /// A request has ended (disconnected, unblocked, timed out); its place is kept. Returns whether it was parked until
-    /// now.
-    pub fn leave(&mut self, waiter: WaiterId, now: Now) -> bool {
-        let place = self.places.of_request(waiter);
-        place.is_some_and(|place| {
-            self.end_at(place, |waiters| waiters.vacate(place, false, now))
-                .is_some()
-        })
+    /// A request has ended (disconnected, unblocked, timed out); its place is kept. Returns it, if it waited until now.
+    pub(crate) fn leave(&mut self, waiter: WaiterId, now: Now) -> Option<Waiter> {
+        let place = self.places.of_request(waiter)?;
+        self.end_at(place, |waiters| waiters.vacate(place, false, now))
+    }
+
+    /// A parked request was answered nil by `CLIENT UNBLOCK ... TIMEOUT`.
+    pub fn unblocked(&mut self, waiter: WaiterId, now: Now) {
+        if let Some(waiter) = self.leave(waiter, now) {
+            self.stats[waiter.resource].waits_unblocked += 1;
+        }
+    }
+
+    /// The connection of a request without a grant in flight is closed.
+    pub(crate) fn disconnected(&mut self, waiter: WaiterId, now: Now) {
+        if let Some(waiter) = self.leave(waiter, now) {
+            self.stats[waiter.resource].waits_disconnected += 1;
+        }
     }
 
     /// A request has ended; its place is given up. Returns it, if it waited until now.
@@ -391,11 +423,12 @@ impl Waiters {
 
     /// Returns the place to an owner whose grant was undone, for the grace time. `since_ms`: its arrival.
     pub fn restore(&mut self, key: &KeyId, owner: &[u8], (seq, since_ms): (Seq, u64), now: Now) {
-        if self.grace.ms == 0 || self.kept_places() >= self.grace.max_places {
+        let grace_ms = self.grace_ms(key.as_ref().resource);
+        if grace_ms == 0 || self.kept_places() >= self.grace.max_places {
             return;
         }
         let kept = Kept {
-            until_ms: now.mono_ms.saturating_add(self.grace.ms),
+            until_ms: now.mono_ms.saturating_add(grace_ms),
             since_ms,
             user: UserId::UNKNOWN,
             is_passed: false,
@@ -435,15 +468,16 @@ impl Waiters {
     fn vacate_one(&mut self, place: PlaceId, timed_out: bool, now: Now) -> Option<Waiter> {
         let key = self.key_of(place)?;
         let waiter = self.places.waiter(place)?;
+        let grace_ms = self.grace_ms(waiter.resource);
         let kept = Kept {
             timed_out: timed_out.then(|| TimedOut::of(waiter)),
-            ..Kept::of(waiter, now, self.grace.ms)
+            ..Kept::of(waiter, now, grace_ms)
         };
         self.count_top_wait(place, now.mono_ms);
         self.waits_no_more(place);
         let waited = self.waited.get_mut(&key)?;
         let left = waited.queue.vacate(&mut self.places, place, kept);
-        if self.grace.ms == 0 || self.kept_places() > self.grace.max_places {
+        if grace_ms == 0 || self.kept_places() > self.grace.max_places {
             self.remove_one(place);
         }
         self.forget_idle_lease(&key);
@@ -467,7 +501,7 @@ impl Waiters {
         let key = self.key_of(place)?;
         match self.places.get(place)?.kept().copied() {
             None => self.waits_no_more(place),
-            Some(kept) => self.count_kept(&kept),
+            Some(kept) => self.count_kept(key.as_ref(), &kept),
         }
         let waited = self.waited.get_mut(&key)?;
         let waiter = waited.queue.remove(&mut self.places, place);

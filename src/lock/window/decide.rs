@@ -4,42 +4,32 @@ use crate::lock::effect::{Cx, Effect, KeyWrite};
 use crate::lock::grant::hand_off::HandedOff;
 use crate::lock::locks::Locks;
 use crate::lock::read_write::RwWrite;
-use crate::lock::resource::{Resource, ALL};
 use crate::lock::view::View;
 use crate::lock::wait::request::PlaceId;
+use crate::lock::wait::waiters::Waiters;
 use crate::lock::window::state::{Window, WindowRule};
 use crate::lock::{is_held, KeyRef, KeyState, Mode, Now};
 
-impl Locks {
+impl Waiters {
     /// Sets the rule. If it differs, every window ends and its key is settled in this tick.
     pub fn set_window_rule(&mut self, rule: WindowRule) {
-        if self.waiters.windows.rule == rule {
-            return;
-        }
-        for resource in ALL {
-            let queues = self.queues_mut(resource);
-            for key in queues.windows.set_rule(rule) {
-                queues.schedule_settle(key.as_ref());
+        if self.windows.rule != rule {
+            for key in self.windows.set_rule(rule) {
+                self.schedule_settle(key.as_ref());
             }
         }
     }
 
     /// What the first waiter of this key asks for, if the next decision depends on the subscribers of its channel,
     /// because a window is due.
-    pub fn depends_on_subscribers(
-        &self,
-        resource: Resource,
-        key: KeyRef<'_>,
-        now: Now,
-    ) -> Option<Mode> {
-        let queues = self.queues(resource);
-        let (_, first) = queues
-            .windows
-            .is_due(key, now)
-            .then(|| queues.first(key))??;
+    pub fn depends_on_subscribers(&self, key: KeyRef<'_>, now: Now) -> Option<Mode> {
+        let is_due = self.windows.is_due(key, now);
+        let (_, first) = is_due.then(|| self.first(key))??;
         Some(first.mode)
     }
+}
 
+impl Locks {
     /// Decides whether a lock that may be granted to its first waiter is left free instead. `None`: it is not.
     pub(crate) fn leave_free(
         &mut self,
@@ -51,17 +41,22 @@ impl Locks {
         if is_held(rest, None, cx.now) {
             return None;
         }
-        let (_, first) = self.waiters.at(first)?;
+        let (_, first) = self.shared.waiters.at(first)?;
         let is_exclusive = first.mode == Mode::Exclusive;
         // Only the exclusive lock of Redisson has a kind that polls.
         let clients = (view.has_subscriber, is_exclusive);
-        match self.waiters.windows.leave_free(view.key, clients, cx.now)? {
+        match self
+            .shared
+            .waiters
+            .windows
+            .leave_free(view.key, clients, cx.now)?
+        {
             Window::Open => return Some(HandedOff::Reserved),
             Window::Begun => {}
         }
         self.announce_untracked(view, cx);
         self.sweep(view, cx);
-        self.waiters.set_lease(view.key, None);
+        self.shared.waiters.set_lease(view.key, None);
         if view.state != KeyState::Absent {
             cx.write(KeyWrite::Delete);
         }
@@ -82,8 +77,8 @@ impl Locks {
 
     /// Ends the window of a lock that was read as held: the window was used.
     pub(crate) fn note_window_taken(&mut self, view: &View<'_>, now: Now) {
-        if self.waiters.windows.open() > 0 && is_held(&view.state, None, now) {
-            self.waiters.windows.end_taken(view.key);
+        if self.shared.waiters.windows.open() > 0 && is_held(&view.state, None, now) {
+            self.shared.waiters.windows.end_taken(view.key);
         }
     }
 }

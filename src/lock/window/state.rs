@@ -296,7 +296,7 @@ mod tests {
             after: 1,
             window_ms: 50,
         });
-        let key = KeyRef { db: 0, name: b"s" };
+        let key = KeyRef::lock(0, b"s");
         let leave_free =
             |windows: &mut Windows, ms| windows.leave_free(key, (true, false), Now::at_mono(ms));
         windows.count_hand_off(key);
@@ -324,13 +324,10 @@ mod tests {
             after: 2,
             window_ms: 50,
         });
-        let key = KeyRef { db: 0, name: b"k" };
+        let key = KeyRef::lock(0, b"k");
         let names = (0..MOST_COUNTED + 500).map(|number| number.to_string());
         for (number, name) in names.enumerate() {
-            windows.count_hand_off(KeyRef {
-                db: 0,
-                name: name.as_bytes(),
-            });
+            windows.count_hand_off(KeyRef::lock(0, name.as_bytes()));
             if number == MOST_COUNTED {
                 (0..2).for_each(|_| windows.count_hand_off(key));
             }
@@ -345,7 +342,7 @@ mod tests {
             after: 1,
             window_ms: 50,
         });
-        let key = KeyRef { db: 0, name: b"k" };
+        let key = KeyRef::lock(0, b"k");
         let begun_in = |windows: &mut Windows, times: std::ops::Range<u64>| {
             let before = windows.stats.windows;
             for ms in times {

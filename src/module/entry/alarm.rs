@@ -38,12 +38,12 @@ impl Shell {
     fn is_quiet(&self) -> bool {
         self.alarm.armed.is_none()
             && self.answered.is_empty()
-            && self.locks.is_quiet()
+            && self.locks.shared.waiters.is_quiet()
             && !self.locks.has_rechecks()
             && !self.locks.verifies()
-            && self.locks.sessions.holds() == 0
+            && self.locks.shared.sessions.holds() == 0
             && !self.alarm.job
-            && !self.locks.tokens.has_lost()
+            && !self.locks.shared.tokens.has_lost()
     }
 
     /// Milliseconds until work is due; `None` if none is pending.
@@ -51,7 +51,10 @@ impl Shell {
         if !self.answered.is_empty() || self.alarm.job {
             return Some(0);
         }
-        let next = [self.locks.next_wait(now), self.next_settle(now)];
+        let next = [
+            self.locks.shared.waiters.next_wait(now),
+            self.next_settle(now),
+        ];
         next.into_iter().flatten().min()
     }
 
@@ -59,19 +62,35 @@ impl Shell {
     fn next_settle(&self, now: Now) -> Option<u64> {
         let until = |moment: u64| moment.saturating_sub(now.mono_ms);
         let retry_at_ms = self.alarm.retry_at_ms;
-        let lost = self.locks.tokens.has_lost().then(|| until(retry_at_ms));
-        let grants_ms = retry_at_ms.max(self.locks.startup_delay.end_ms());
-        let postponed = self.locks.has_postponed().then(|| until(grants_ms));
-        let bound = self.locks.sessions.next_due(now);
+        let lost = self
+            .locks
+            .shared
+            .tokens
+            .has_lost()
+            .then(|| until(retry_at_ms));
+        let grants_ms = retry_at_ms.max(self.locks.shared.startup_delay.end_ms());
+        let postponed = self
+            .locks
+            .shared
+            .waiters
+            .has_postponed()
+            .then(|| until(grants_ms));
+        let bound = self.locks.shared.sessions.next_due(now);
         let bound = bound.map(|due| due.max(until(self.alarm.sessions_at_ms)));
         // With `lock.drain`, no timer is armed for a later renewal: it would forbid the unload. The cron finds a
         // renewal that is due.
         let bound = bound.filter(|due| *due == 0 || !settings::drain());
         let more = (self.locks.has_rechecks() || self.locks.verifies()).then_some(0);
-        let next = [self.locks.next_settle(now), more, lost, postponed, bound]
-            .into_iter()
-            .flatten()
-            .min();
+        let next = [
+            self.locks.shared.waiters.next_settle(now),
+            more,
+            lost,
+            postponed,
+            bound,
+        ]
+        .into_iter()
+        .flatten()
+        .min();
         next.map(|due| due.max(until(self.alarm.paused_until_ms)))
     }
 }
@@ -127,7 +146,7 @@ pub fn stop(ctx: Ctx<'_>) {
 /// set back. Called by the server's cron, about ten times a second.
 pub fn check(ctx: Ctx<'_>) {
     let now = ctx.now();
-    shell::with(|shell| shell.locks.forget_closing());
+    shell::with(|shell| shell.locks.shared.waiters.forget_closing());
     tickets::sweep(ctx, now);
     if shell::with(|shell| shell.next_due(now) == Some(0)) {
         stop(ctx);
@@ -205,29 +224,40 @@ pub fn follow_settings(ctx: Ctx<'_>) {
     shell::with(|shell| {
         shell
             .locks
+            .shared
             .startup_delay
             .limit(settings::startup_delay_ms());
-        shell.locks.set_window_rule(settings::window_rule());
-        shell.locks.set_top_names(settings::top_names(), ctx.now());
+        shell
+            .locks
+            .shared
+            .waiters
+            .set_window_rule(settings::window_rule());
+        shell
+            .locks
+            .shared
+            .waiters
+            .set_top_names(settings::top_names(), ctx.now());
     });
 }
 
 /// Before a script runs natively: settles its lock if that may have been freed in this tick, so that parked requests
 /// come first, as before LOCK.ACQUIRE.
 pub fn settle_first(ctx: Ctx<'_>, key: KeyRef<'_>) {
-    if !shell::with(|shell| shell.locks.waiters.take_unsettled(key)) {
+    if !shell::with(|shell| shell.locks.shared.waiters.take_unsettled(key)) {
         return;
     }
     let id = key.to_id();
     if !(ctx.may_write() && settle::settle(ctx, &id, ctx.now())) {
-        shell::with(|shell| shell.locks.waiters.schedule_settle_id(id));
+        shell::with(|shell| shell.locks.shared.waiters.schedule_settle_id(id));
     }
     rearm(ctx);
 }
 
 /// Ends some of the waits that are due. Returns whether more may be.
 fn end_waits(ctx: Ctx<'_>, now: Now) -> bool {
-    let (more, fx) = decide(now, |locks, cx| locks.end_waits(PLACES_PER_STEP, cx));
+    let (more, fx) = decide(now, |locks, cx| {
+        locks.shared.waiters.end_waits(PLACES_PER_STEP, cx)
+    });
     answers::note_all(ctx, &fx);
     answers::deliver_all(ctx);
     more

@@ -81,7 +81,7 @@ unsafe extern "C" fn on_client_event(
 
 /// A connection has ended; the context is that of its client.
 fn disconnected(ctx: Ctx<'_>, client: u64) {
-    if shell::with(|shell| shell.locks.sessions.clients() == 0) {
+    if shell::with(|shell| shell.locks.shared.sessions.clients() == 0) {
         return;
     }
     let now = ctx.now();

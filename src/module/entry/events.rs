@@ -90,7 +90,7 @@ pub fn watch(ctx: Ctx<'_>) {
         return;
     }
     // Changes of the horizon's key before this were not noticed.
-    shell::with(|shell| shell.locks.tokens.doubt(0));
+    shell::with(|shell| shell.locks.shared.tokens.doubt(0));
     if subscribe_keys(ctx, CHANGES, Some(on_changed)).is_none() {
         log::warning(
             "key events cannot be subscribed to: waiters will not notice a lock deleted by others",
@@ -334,7 +334,7 @@ fn role_changed(ctx: Ctx<'_>, is_master: bool) {
     match is_master {
         true => shell::with(|shell| {
             let delay_ms = settings::startup_delay_ms();
-            shell.locks.startup_delay.begin(now, delay_ms);
+            shell.locks.shared.startup_delay.begin(now, delay_ms);
             shell.locks.reloaded();
         }),
         false => answers::note_all(ctx, &decide(now, Locks::demoted).1),

@@ -4,7 +4,7 @@ use std::ffi::{c_int, CString};
 
 use redis_module::raw;
 
-use crate::lock::Histogram;
+use crate::lock::{Histogram, Resource, Shared};
 use crate::module::ffi::api::api;
 use crate::module::ffi::ctx::{is_out_of_memory, now, Ctx};
 use crate::module::ffi::guard;
@@ -28,18 +28,24 @@ unsafe extern "C" fn on_info(info: *mut raw::RedisModuleInfoCtx, for_crash_repor
         let limits = settings::limits();
         let is_out_of_memory = is_out_of_memory();
         let (fields, histograms) = shell::with(|shell| {
-            let sessions = &shell.locks.sessions;
+            let Shared {
+                waiters, sessions, ..
+            } = &shell.locks.shared;
+            let waits = waiters.gauges();
             let gauges = [
                 ("sessions", sessions.clients() as u64),
                 ("session_holds", sessions.holds() as u64),
                 ("max_session_holds", settings::sessions().max_holds() as u64),
-                ("wait_bytes", shell.locks.wait_bytes() as u64),
+                ("wait_bytes", waiters.wait_bytes() as u64),
                 ("max_waiters", limits.max_waiters as u64),
                 ("max_tickets", limits.max_tickets as u64),
                 ("max_wait_bytes", limits.max_wait_bytes as u64),
                 ("max_tracked", limits.max_tracked as u64),
                 ("startup_delay_ms", settings::startup_delay_ms()),
-                ("startup_delay_left_ms", shell.locks.startup_delay.left(now)),
+                (
+                    "startup_delay_left_ms",
+                    shell.locks.shared.startup_delay.left(now),
+                ),
                 ("eviction_risk", u64::from(shell.eviction_risk)),
                 ("out_of_memory", u64::from(is_out_of_memory)),
                 ("keys_withheld", shell.locks.withheld(now) as u64),
@@ -48,12 +54,18 @@ unsafe extern "C" fn on_info(info: *mut raw::RedisModuleInfoCtx, for_crash_repor
                 ("panics", guard::panics()),
                 ("replication_failures", replication::failures()),
             ];
-            let gauges = gauges.into_iter().chain(shell.locks.oldest_waits(now));
-            let mut fields = named("", gauges.chain(shell.locks.fields()));
-            for kind in shell.locks.kinds() {
-                fields.extend(named(kind.prefix(), kind.fields()));
+            let kinds = [
+                ("", Resource::Lock),
+                ("sem_", Resource::Semaphore),
+                ("latch_", Resource::Latch),
+            ];
+            let mut fields = named("", gauges);
+            for (prefix, resource) in kinds {
+                let oldest = [("oldest_wait_ms", waits[resource].oldest_ms(now))];
+                fields.extend(named(prefix, oldest));
+                fields.extend(named(prefix, shell.locks.fields(resource, &waits)));
             }
-            fields.extend(named("", shell.locks.ticket_fields()));
+            fields.extend(named("", waiters.ticket_fields(&waits)));
             fields.extend(named("", shell.redisson.fields()));
             let histograms = shell.locks.histograms();
             for (name, histogram) in &histograms {

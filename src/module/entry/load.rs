@@ -145,6 +145,7 @@ fn load(ctx: Ctx<'_>, argc: c_int, parts: &'static Parts) -> Result<(), String> 
         shell::with(|shell| {
             shell
                 .locks
+                .shared
                 .startup_delay
                 .begin(now, settings::startup_delay_ms())
         });

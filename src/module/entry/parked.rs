@@ -129,7 +129,7 @@ unsafe extern "C" fn on_key_ready(
         let callback = unsafe { Callback::new(ctx) };
         // SAFETY: the callback is one of a blocked client: `block_on` has passed it.
         let id = unsafe { waiter_of(callback.ctx()) };
-        shell::with(|shell| shell.locks.schedule_settle_waiter(id));
+        shell::with(|shell| shell.locks.shared.waiters.schedule_settle_waiter(id));
         alarm::rearm(callback.ctx());
     });
     raw::REDISMODULE_ERR as c_int
@@ -212,7 +212,7 @@ fn answer(ctx: Ctx<'_>, id: WaiterId, parked: Option<Parked>, words: &[Str<'_>])
         .as_ref()
         .is_some_and(|parked| parked.outcome.is_none())
     {
-        shell::with(|shell| shell.locks.unblocked(id, now));
+        shell::with(|shell| shell.locks.shared.waiters.unblocked(id, now));
     }
     let risks = parked.as_ref().filter(|parked| parked.is_granted());
     let risks = risks.map(|parked| parked.risks);

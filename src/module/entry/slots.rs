@@ -53,13 +53,13 @@ pub fn moved(ctx: Ctx<'_>, subevent: u64) {
     };
     if subevent == imported {
         // A client may be parked on a key of the slot since before it left this node, and not be redirected yet.
-        shell::with(|shell| shell.locks.schedule_settle_all(None));
+        shell::with(|shell| shell.locks.shared.waiters.schedule_settle_all(None));
     } else if subevent == exported {
         shell::with(|shell| {
             shell.locks.left(|name| !is_local(name));
             // Tickets of the slot fail: the server redirects parked clients only.
-            if shell.locks.tickets() > 0 {
-                shell.locks.schedule_settle_all(None);
+            if shell.locks.shared.waiters.tickets() > 0 {
+                shell.locks.shared.waiters.schedule_settle_all(None);
             }
         });
     }

@@ -149,10 +149,7 @@ impl Ctx<'_> {
 
     /// The lock of this name in the selected database.
     pub fn key_ref<'k>(self, name: Str<'k>) -> KeyRef<'k> {
-        KeyRef {
-            db: self.db(),
-            name: name.bytes(),
-        }
+        KeyRef::lock(self.db(), name.bytes())
     }
 
     /// Both clocks.

@@ -2,7 +2,7 @@
 
 use redis_module::raw;
 
-use crate::lock::{parse_integer, Count, KeyRef};
+use crate::lock::{parse_integer, Count, KeyRef, Resource};
 use crate::module::ffi::checked::{Refused, Written};
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::raw_key::RawKey;
@@ -48,9 +48,10 @@ impl<'a> CountKey<'a> {
         self.name
     }
 
-    /// The key's name for the core.
+    /// The name for the core: that of a latch.
     pub fn id(&self) -> KeyRef<'a> {
         KeyRef {
+            resource: Resource::Latch,
             db: self.db,
             name: self.name.bytes(),
         }

@@ -83,13 +83,13 @@ fn read_and_learn(ctx: Ctx<'_>, domain: Domain) -> bool {
 /// Whether the next token will need the horizon stored anew.
 fn wants_horizon(ctx: Ctx<'_>, domain: Domain) -> bool {
     let now_us = ctx.now().wall_us();
-    shell::with(|shell| shell.locks.tokens.wants_horizon(domain, now_us))
+    shell::with(|shell| shell.locks.shared.tokens.wants_horizon(domain, now_us))
 }
 
 /// Outside a cluster: reads the horizon, unless it is known: before the first token, and before a flush of data that
 /// may have another process's horizon. False when its key has another type.
 pub fn learn_horizon(ctx: Ctx<'_>) -> bool {
-    shell::with(|shell| shell.locks.tokens.knows(0)) || read_and_learn(ctx, 0)
+    shell::with(|shell| shell.locks.shared.tokens.knows(0)) || read_and_learn(ctx, 0)
 }
 
 /// Gives the core the stored horizon, 0 for none. An implausible number is logged once.
@@ -108,7 +108,7 @@ fn learn(ctx: Ctx<'_>, domain: Domain, stored: u64) {
 fn read_horizon(ctx: Ctx<'_>, name: Str<'_>) -> Option<u64> {
     let stored = read_number(ctx, name, parse_decimal);
     let is_foreign = stored.is_none() && !may_hold_number(ctx, name);
-    shell::with(|shell| shell.locks.tokens.set_foreign(is_foreign));
+    shell::with(|shell| shell.locks.shared.tokens.set_foreign(is_foreign));
     (!is_foreign).then_some(stored.unwrap_or(0))
 }
 
@@ -128,7 +128,7 @@ pub fn learn_swapped_horizon(ctx: Ctx<'_>, first: i32, second: i32) {
         db if db == second => first,
         _ => return,
     };
-    if !shell::with(|shell| shell.locks.tokens.knows(0)) {
+    if !shell::with(|shell| shell.locks.shared.tokens.knows(0)) {
         let db = ctx.db();
         ctx.select(other);
         let stored = read_number(ctx, horizon_name(0).as_str(), parse_decimal);
@@ -140,7 +140,7 @@ pub fn learn_swapped_horizon(ctx: Ctx<'_>, first: i32, second: i32) {
 /// Notes that a horizon's key was changed or deleted: [`restore_horizons`] reads it, and stores it again if necessary.
 pub fn mark_lost(key: Str<'_>) {
     let domain = domain_of(key);
-    shell::with(|shell| shell.locks.tokens.lose(domain));
+    shell::with(|shell| shell.locks.shared.tokens.lose(domain));
 }
 
 /// Stores horizons again that were deleted, or replaced by a number below the tokens so far: `at_most` of them. False
@@ -148,14 +148,14 @@ pub fn mark_lost(key: Str<'_>) {
 pub fn restore_horizons(ctx: Ctx<'_>, now: Now, at_most: usize) -> bool {
     ctx.select(HORIZON_DB);
     for _ in 0..at_most {
-        let Some(domain) = shell::with(|shell| shell.locks.tokens.pop_lost()) else {
+        let Some(domain) = shell::with(|shell| shell.locks.shared.tokens.pop_lost()) else {
             break;
         };
         let name = horizon_name(domain);
         if let Some(stored) = read_number(ctx, name.as_str(), parse_decimal) {
             // Another client has stored a number: it stays if it covers the tokens so far, and is never lowered.
             learn(ctx, domain, stored);
-            if !shell::with(|shell| shell.locks.tokens.is_uncovered(domain)) {
+            if !shell::with(|shell| shell.locks.shared.tokens.is_uncovered(domain)) {
                 continue;
             }
         } else if !may_hold_number(ctx, name.as_str()) {
@@ -164,14 +164,14 @@ pub fn restore_horizons(ctx: Ctx<'_>, now: Now, at_most: usize) -> bool {
         }
         if ctx.probe_write(name.as_str()) {
             let now_us = now.wall_us();
-            let horizon = shell::with(|shell| shell.locks.tokens.reserve(domain, now_us));
+            let horizon = shell::with(|shell| shell.locks.shared.tokens.reserve(domain, now_us));
             if let Err(what) = write_horizon(ctx, domain, horizon, Replication::of_event(ctx)) {
                 shell::note_refusal(what);
-                shell::with(|shell| shell.locks.tokens.put_off(domain));
+                shell::with(|shell| shell.locks.shared.tokens.put_off(domain));
                 return false;
             }
         } else if !shell::is_cluster() {
-            shell::with(|shell| shell.locks.tokens.put_off(domain));
+            shell::with(|shell| shell.locks.shared.tokens.put_off(domain));
             return false;
         }
         // In a cluster the slot may have left this node, and its horizon with it.
@@ -198,7 +198,7 @@ pub fn write_horizon(
         false => Err(FOREIGN_HORIZON),
     });
     if written.is_err() {
-        shell::with(|shell| shell.locks.tokens.doubt(domain));
+        shell::with(|shell| shell.locks.shared.tokens.doubt(domain));
     }
     written
 }

@@ -146,10 +146,7 @@ impl<'a> LockKey<'a> {
 
     /// The lock's name for the core.
     pub fn id(&self) -> KeyRef<'a> {
-        KeyRef {
-            db: self.db,
-            name: self.name.bytes(),
-        }
+        KeyRef::lock(self.db, self.name.bytes())
     }
 
     /// The open key; `None` for an absent key that was opened to read.

@@ -8,7 +8,7 @@ use redis_module::raw;
 
 use crate::lock::{
     permits_of, slot_of, twin_of, Count, Effect, KeyRef, LockError, Now, OwnerId, PermitChange,
-    Permits, SemState, SemView, FIRST_END_MS, MOST_ENDED,
+    Permits, Resource, SemState, SemView, FIRST_END_MS, MOST_ENDED,
 };
 use crate::module::ffi::api::{api, has};
 use crate::module::ffi::call_reply::Reply;
@@ -116,7 +116,7 @@ impl<'a> SemKey<'a> {
 
     /// The semaphore's name for the core.
     pub fn id(&self) -> KeyRef<'a> {
-        self.free.id()
+        self.free.id().of(Resource::Semaphore)
     }
 
     /// The view for a decision that needs no token: about the permit of the id `own`, if there is one.
@@ -124,7 +124,10 @@ impl<'a> SemKey<'a> {
         let key = self.id();
         let (undone, wanted) = shell::with(|shell| {
             let sems = &shell.locks.sems;
-            (sems.lost_on(key), sems.wanted(key))
+            (
+                sems.lost_on(key),
+                shell.locks.shared.waiters.permits_wanted(key),
+            )
         });
         let reading = Reading {
             own,
@@ -228,7 +231,7 @@ impl<'a> SemKey<'a> {
         };
         if !is_there {
             // A permit that is granted here from now on is not the twin's, even with the same id and end.
-            shell::with(|shell| shell.locks.sems.lose(twin.id()));
+            shell::with(|shell| shell.locks.sems.lose(twin.id().of(Resource::Semaphore)));
         }
         is_there
     }

@@ -90,14 +90,14 @@ impl Shell {
             ..
         } = self;
         locks.reloaded();
-        locks.sessions.reindex();
+        locks.shared.sessions.reindex();
         parked.retain(|id, parked| {
             if !parked.is_blocked() {
                 // The panic came before its client was blocked: the client has got an error reply.
                 locks.gone(*id, now);
                 return false;
             }
-            if parked.outcome.is_none() && !locks.is_parked(*id) {
+            if parked.outcome.is_none() && !locks.shared.waiters.is_parked(*id) {
                 locks.gone(*id, now);
                 parked.outcome = Some(Outcome::Failed(error.clone()));
             }

@@ -20,7 +20,7 @@ use crate::lock::tests::model::{
 };
 use crate::lock::tests::sim::{key_ref, sums, Out, Settings, Sim, START_MS};
 use crate::lock::token::SPAN_US;
-use crate::lock::{Answer, Hold, KeyState, Mode};
+use crate::lock::{Answer, Hold, KeyState, Mode, Resource};
 
 const NAMES: [&str; KEYS] = ["k0", "k1"];
 const OWNERS: [&str; 4] = ["a", "b", "c", "d"];
@@ -142,14 +142,14 @@ impl model::Case for Case {
             Op::Forge(key, horizon) => {
                 self.settle_ties();
                 let domain = self.sim.domain(NAMES[key]);
-                let unread = !self.sim.locks.tokens.knows(domain);
+                let unread = !self.sim.locks.shared.tokens.knows(domain);
                 self.bind_clock(NAMES.map(|name| unread && self.sim.domain(name) == domain));
                 self.settle_ties();
                 self.sim.set_horizon(NAMES[key], horizon);
             }
             Op::Flush => {
                 self.settle_ties();
-                let tokens = &self.sim.locks.tokens;
+                let tokens = &self.sim.locks.shared.tokens;
                 let unread = NAMES.map(|name| !tokens.knows(self.sim.domain(name)));
                 self.bind_clock(unread);
                 self.sim.flush();
@@ -166,7 +166,7 @@ impl model::Case for Case {
             Op::SetWindowRule(rule) => {
                 self.settings.windows = rule;
                 self.settle_ties();
-                self.sim.locks.set_window_rule(rule);
+                self.sim.locks.shared.waiters.set_window_rule(rule);
                 self.model.set_window_rule(rule);
                 self.settle_ties();
             }
@@ -238,13 +238,13 @@ impl model::Case for Case {
     /// What must hold in any case.
     fn check(&mut self, step: &Step<Op>) {
         let settled = step.ends_tick || matches!(step.op, Op::Alarm | Op::ShortAlarm);
-        let waiters = &self.sim.locks.waiters;
-        assert_eq!(waiters.parked_requests(), self.sim.parked.len());
+        let waiters = &self.sim.locks.shared.waiters;
+        assert_eq!(waiters.live() - waiters.tickets(), self.sim.parked.len());
         assert_eq!(waiters.tickets(), self.model.tickets());
         assert_eq!(waiters.kept_places(), self.model.kept_places());
         assert!(waiters.kept_places() <= self.settings.grace.max_places);
         let limits = self.settings.limits;
-        assert!(waiters.parked_places() <= limits.max_waiters);
+        assert!(waiters.live_places() - waiters.ticket_places() <= limits.max_waiters);
         assert!(waiters.ticket_places() <= limits.max_tickets);
         for (key, name) in NAMES.iter().enumerate() {
             let queue = self.model.queue(key);
@@ -297,17 +297,17 @@ impl model::Case for Case {
         self.sim.deliver_all();
         assert!(self.sim.parked.is_empty(), "never answered");
         assert!(self.sim.tickets.is_empty(), "never told");
-        let waiters = &self.sim.locks.waiters;
+        let waiters = &self.sim.locks.shared.waiters;
         assert_eq!((waiters.live(), waiters.kept_places()), (0, 0));
         assert_eq!(waiters.next_wait(self.sim.now), None);
         assert_eq!(waiters.next_settle(self.sim.now), None);
         assert!(NAMES
             .iter()
             .all(|name| waiters.queue(key_ref(name)).is_none()));
-        let sessions = &self.sim.locks.sessions;
+        let sessions = &self.sim.locks.shared.sessions;
         assert_eq!((sessions.holds(), sessions.clients()), (0, 0));
         assert_eq!(sessions.next_due(self.sim.now), None);
-        assert_eq!(self.sim.locks.waiters.windows.open(), 0);
+        assert_eq!(self.sim.locks.shared.waiters.windows.open(), 0);
         let stats = &self.sim.locks.stats;
         let tracked = self.sim.locks.tracked.len() as u64;
         assert!(tracked <= KEYS as u64 && stats.grants >= tracked);
@@ -373,7 +373,11 @@ impl Case {
     /// The server unblocks the parked clients, then it is a replica, then the primary again.
     fn change_role(&mut self) {
         for request in std::mem::take(&mut self.sim.parked).into_keys() {
-            self.sim.locks.unblocked(request, self.sim.now);
+            self.sim
+                .locks
+                .shared
+                .waiters
+                .unblocked(request, self.sim.now);
         }
         self.sim.demote();
         self.sim.locks.reloaded();
@@ -506,10 +510,10 @@ impl Case {
     /// The sums that src/lock/stats.rs promises.
     fn check_sums(&self) {
         let stats = &self.sim.locks.stats;
-        sums::check(self.sim.locks.fields());
+        sums::check(self.sim.fields(Resource::Lock));
         assert_eq!(stats.grants, self.model.grants);
         let expected = &self.model.windows;
-        let windows = &self.sim.locks.waiters.windows;
+        let windows = &self.sim.locks.shared.waiters.windows;
         let (open, seen) = (windows.open(), &windows.stats);
         assert_eq!(open, expected.window.iter().flatten().count());
         assert_eq!(

@@ -14,7 +14,7 @@ use crate::lock::tests::model::{
     CONNS_PER_OWNER,
 };
 use crate::lock::tests::sim::{key_ref, sums, Out, Settings, Sim, Terms, START_MS};
-use crate::lock::{KeyState, Lease, Mode, Released};
+use crate::lock::{KeyState, Lease, Mode, Released, Resource};
 
 const NAMES: [&str; KEYS] = ["k0", "k1", "k2", "k3"];
 const OWNERS: [&str; 5] = ["a", "b", "c", "d", "e"];
@@ -270,7 +270,7 @@ impl model::Case for Case {
     }
 
     fn check(&mut self, _step: &Step<Op>) {
-        let waiters = &self.sim.locks.waiters;
+        let waiters = &self.sim.locks.shared.waiters;
         assert_eq!(waiters.live(), self.sim.parked.len());
         assert_eq!(waiters.live(), self.model.waiting());
         assert_eq!(waiters.live_places(), self.model.live_places());
@@ -281,7 +281,7 @@ impl model::Case for Case {
             assert_queue(&self.sim, name, queue.iter().map(|owner| OWNERS[*owner]));
         }
         let stats = &self.sim.locks.stats;
-        sums::check(self.sim.locks.fields());
+        sums::check(self.sim.fields(Resource::Lock));
         assert_eq!(stats.grants, self.model.grants);
         if waiters.live() + waiters.kept_places() == 0 {
             let queues = NAMES.iter().filter_map(|name| waiters.queue(key_ref(name)));
@@ -301,7 +301,7 @@ impl model::Case for Case {
         self.sim.advance(10_000);
         self.sim.deliver_all();
         assert!(self.sim.parked.is_empty(), "never answered");
-        let waiters = &self.sim.locks.waiters;
+        let waiters = &self.sim.locks.shared.waiters;
         assert_eq!((waiters.live(), waiters.kept_places()), (0, 0));
         assert!(waiters.is_quiet());
     }

@@ -13,7 +13,7 @@ use crate::lock::tests::model::{
     self, assert_same, conn_of, explore, lease, wait_of, Case as _, Reply, Step, CONNS_PER_OWNER,
 };
 use crate::lock::tests::sim::{key_ref, scripts, sums, Out, Settings, Sim, Terms};
-use crate::lock::{Answer, Grace, KeyState, Mode, Outcome};
+use crate::lock::{Answer, Grace, KeyState, Mode, Outcome, Resource};
 
 const OWNERS: [&str; 4] = ["a", "b", "c", "d"];
 const STEPS: usize = 50;
@@ -297,7 +297,7 @@ impl model::Case for Case {
         );
         assert_ends(&self.sim, naive.ends);
         assert_tickets(&self.sim, "k", naive.tickets());
-        let kept = self.sim.locks.waiters.kept_places();
+        let kept = self.sim.locks.shared.waiters.kept_places();
         assert_eq!(kept, naive.kept_places(), "the places kept after {op:?}");
         assert_eq!(
             holders(&self.sim),
@@ -315,8 +315,8 @@ impl model::Case for Case {
     }
 
     fn check(&mut self, step: &Step<Op>) {
-        sums::check(self.sim.locks.fields());
-        sums::check_tickets(self.sim.locks.ticket_fields());
+        sums::check(self.sim.fields(Resource::Lock));
+        sums::check_tickets(self.sim.ticket_fields());
         if !step.ends_tick {
             return;
         }
@@ -324,7 +324,7 @@ impl model::Case for Case {
         let state = self.sim.state("k");
         assert_ne!(state, KeyState::OtherHash, "{:?}", self.sim.keys);
         let key = key_ref("k");
-        let waiters = &self.sim.locks.waiters;
+        let waiters = &self.sim.locks.shared.waiters;
         // No waiter that could be granted waits, and the key is settled at the end of each lease.
         if let Some((owner, waiter)) = waiters.first(key) {
             let may_enter = crate::lock::read_write::may_enter(&state, waiter.mode, owner, now);
@@ -533,7 +533,7 @@ fn holders(sim: &Sim) -> Vec<(String, Mode, u32, i64)> {
 }
 
 fn queue_of(sim: &Sim) -> Vec<(String, Mode)> {
-    let queue = sim.locks.waiters.queue(key_ref("k"));
+    let queue = sim.locks.shared.waiters.queue(key_ref("k"));
     let one = |(owner, waiter): (&[u8], &crate::lock::Waiter)| {
         (String::from_utf8(owner.to_vec()).unwrap(), waiter.mode)
     };

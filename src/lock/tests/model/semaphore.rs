@@ -9,7 +9,7 @@ use crate::lock::tests::model::tickets::{
     assert_ends, hearing_sim, Channel, Ends, Hearing, CHANNELS,
 };
 use crate::lock::tests::model::{self, assert_same, explore, lease, Reply, Step};
-use crate::lock::tests::sim::{key_ref, scripts, Out, Settings, Sim, Terms, START_MS};
+use crate::lock::tests::sim::{scripts, sem_ref, Out, Settings, Sim, Terms, START_MS};
 use crate::lock::{Answer, Grace, Limits, LockError, Outcome, SetIf, Token, Wait, WaiterId};
 
 const IDS: [&str; 5] = ["a", "b", "c", "d", "e"];
@@ -475,7 +475,7 @@ impl Case {
 
     /// The ids in the queue, and which of them wait for a message.
     fn queue(&self) -> Vec<(String, bool)> {
-        let queue = self.sim.locks.sems.waiters.queue(key_ref("k"));
+        let queue = self.sim.locks.shared.waiters.queue(sem_ref("k"));
         let waiters = queue.into_iter().flat_map(|queue| queue.iter());
         let name = |id: &[u8]| String::from_utf8(id.to_vec()).unwrap();
         let waiters = waiters.map(|(id, waiter)| (name(id), waiter.ticket.is_some()));

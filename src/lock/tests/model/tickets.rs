@@ -76,7 +76,7 @@ pub fn hearing_sim(settings: &Settings) -> Sim {
 
 /// Asserts that every ticket so far has had the end that the model states, and one only.
 pub fn assert_ends(sim: &Sim, expected: Ends) {
-    let fields = sim.locks.ticket_fields();
+    let fields = sim.ticket_fields();
     let of = |name: &str| fields.iter().find(|field| field.0 == name).unwrap().1;
     let got = Ends {
         queued: of("tickets_queued"),
@@ -93,7 +93,7 @@ pub fn assert_ends(sim: &Sim, expected: Ends) {
 
 /// Asserts which of the requests for this lock are tickets, in the order of the queue.
 pub fn assert_tickets(sim: &Sim, key: &str, expected: Vec<Option<Ticket>>) {
-    let queue = sim.locks.waiters.queue(key_ref(key));
+    let queue = sim.locks.shared.waiters.queue(key_ref(key));
     let waiters = queue.into_iter().flat_map(|queue| queue.iter());
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
     let tickets = waiters.map(|(_, waiter)| {

@@ -193,7 +193,7 @@ impl Sim {
 
     fn check_may_grant(&self) {
         assert!(
-            !self.locks.startup_delay.is_on(self.now),
+            !self.locks.shared.startup_delay.is_on(self.now),
             "granted in the delay"
         );
     }

@@ -48,7 +48,10 @@ impl Sim {
         }
         self.keys.hash(key).remove(&text(&hold.owner));
         self.keys.set_ttl(key, None);
-        self.locks.schedule_settle(key_ref(key));
+        self.locks
+            .shared
+            .waiters
+            .schedule_settle_all_at(key_ref(key));
     }
 
     /// `PEXPIREAT` or, with `None`, `PERSIST`, of a key that holds no other data.
@@ -56,7 +59,10 @@ impl Sim {
         let is_lock = matches!(self.state(key), KeyState::Held(_) | KeyState::ReadWrite(_));
         if is_lock || self.free(key).is_some() {
             self.keys.set_ttl(key, deadline_ms);
-            self.locks.schedule_settle(key_ref(key));
+            self.locks
+                .shared
+                .waiters
+                .schedule_settle_all_at(key_ref(key));
         }
     }
 
@@ -104,7 +110,10 @@ impl Sim {
         if was_there && !self.keys.contains(key) {
             self.locks.lost(key_ref(key));
         } else {
-            self.locks.schedule_settle(key_ref(key));
+            self.locks
+                .shared
+                .waiters
+                .schedule_settle_all_at(key_ref(key));
         }
         result
     }
@@ -128,13 +137,13 @@ impl Sim {
     pub fn set_may_grant(&mut self, may_grant: bool) {
         self.may_grant = may_grant;
         if may_grant {
-            self.locks.schedule_settle_all(None);
+            self.locks.shared.waiters.schedule_settle_all(None);
         }
     }
 
     /// The server was promoted: the startup delay begins.
     pub fn begin_startup_delay(&mut self, ms: u64) {
-        self.locks.startup_delay.begin(self.now, ms);
+        self.locks.shared.startup_delay.begin(self.now, ms);
         self.delayed = true;
     }
 

@@ -7,7 +7,7 @@ impl Sim {
     /// A horizon is written over by others, and read again before the next token.
     pub fn set_horizon(&mut self, key: &str, horizon: u64) {
         self.horizons.insert(self.domain(key), horizon);
-        self.locks.tokens.forget();
+        self.locks.shared.tokens.forget();
     }
 
     /// Whether a horizon of this height is plausible by the present clock.

@@ -3,9 +3,13 @@
 use crate::lock::tests::sim::tickets::notify_of;
 use crate::lock::tests::sim::{key_ref, Out, Sim};
 use crate::lock::{
-    Count, CountChange, Cx, Effects, LatchWait, LockError, Locks, Mode, Resource, SetIf, Wait,
-    Waited,
+    Count, CountChange, Cx, Effects, KeyRef, LatchWait, Latches, LockError, Locks, Mode, Resource,
+    SetIf, Wait, Waited,
 };
+
+fn latch_ref(key: &str) -> KeyRef<'_> {
+    key_ref(key).of(Resource::Latch)
+}
 
 impl Sim {
     pub fn latch_set(
@@ -15,13 +19,19 @@ impl Sim {
         set_if: SetIf,
     ) -> Result<Option<i64>, LockError> {
         self.latch_command(key, |locks, state, cx| {
-            locks.latch_set(key_ref(key), state, count, set_if, cx)
+            Latches::set(
+                &mut locks.shared,
+                latch_ref(key),
+                state,
+                (count, set_if),
+                cx,
+            )
         })
     }
 
     pub fn latch_down(&mut self, key: &str, by: i64) -> Result<i64, LockError> {
         self.latch_command(key, |locks, state, cx| {
-            locks.latch_down(key_ref(key), state, by, cx)
+            Latches::down(&mut locks.shared, latch_ref(key), state, by, cx)
         })
     }
 
@@ -35,7 +45,10 @@ impl Sim {
             user: self.user,
         };
         let waited = self.latch_command(key, |locks, state, cx| {
-            let waited = locks.latch_wait(key_ref(key), state, &req, cx)?;
+            let shared = &mut locks.shared;
+            let waited = locks
+                .latches
+                .wait(shared, latch_ref(key), state, &req, cx)?;
             Ok((waited, CountChange::None))
         });
         if let Ok(Waited::Parked(waiter)) = waited {
@@ -48,7 +61,7 @@ impl Sim {
 
     pub(super) fn settle_latch(&mut self, key: &str) {
         let settled = self.latch_command(key, |locks, state, cx| {
-            locks.latch_settle(key_ref(key), state, cx);
+            Latches::settle(&mut locks.shared, latch_ref(key), state, cx);
             Ok(((), CountChange::None))
         });
         assert_eq!(settled, Ok(()));

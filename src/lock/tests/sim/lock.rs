@@ -196,7 +196,7 @@ impl Sim {
             Need::Horizon | Need::Token => self.learnt_domain(key),
         };
         if need == Need::Token && self.may_grant {
-            self.ask_tickets(Resource::Lock, key_ref(key));
+            self.ask_tickets(key_ref(key));
         }
         let fence = Fence {
             counter: self.counters.get(key).copied(),

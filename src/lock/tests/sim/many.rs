@@ -92,10 +92,10 @@ impl Sim {
 
     /// Settles the next request that may be grantable. False when none is left.
     pub(crate) fn settle_request(&mut self) -> bool {
-        let Some(request) = self.locks.pop_unsettled_request(self.now) else {
+        let Some(request) = self.locks.shared.waiters.pop_unsettled_request(self.now) else {
             return false;
         };
-        let keys = self.locks.waiters.keys_of(request);
+        let keys = self.locks.shared.waiters.keys_of(request);
         let names: Vec<String> = keys.iter().map(name_of).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let states: Vec<_> = names.iter().map(|name| self.state(name)).collect();

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::lock::tests::sim::sums;
 use crate::lock::tests::sim::tickets::notify_of;
-use crate::lock::tests::sim::{key_ref, text, Out, Sim, Terms};
+use crate::lock::tests::sim::{sem_ref, text, Out, Sim, Terms};
 use crate::lock::{
     Answer, BoundRef, Cx, Effects, Lease, LockError, Locks, Mode, OwnerId, PermitChange, Permits,
     Resource, SemAcquire, SemState, SemView, SetIf, Wait,
@@ -32,7 +32,7 @@ impl Sim {
     ) -> Result<Option<u32>, LockError> {
         self.resizes = true;
         let set = self.sem_command(key, None, |locks, view, cx| {
-            locks.sem_set(view, permits, set_if, cx)
+            locks.sems.set(&mut locks.shared, view, permits, set_if, cx)
         });
         self.resizes = false;
         set
@@ -47,7 +47,7 @@ impl Sim {
     ) -> Result<Answer, LockError> {
         let named = self.notify.take();
         assert!(!self.is_blocked(conn), "{conn} waits for an answer");
-        self.end_first(BoundRef::permit(key_ref(key), id.as_bytes()));
+        self.end_first(BoundRef::permit(sem_ref(key), id.as_bytes()));
         let req = SemAcquire {
             id: id.as_bytes(),
             lease: self.lease(terms),
@@ -61,7 +61,7 @@ impl Sim {
         };
         let (before, held) = (self.keys.clone(), self.holds_permit(key, id));
         let (answer, change, fx) = self.ask_semaphore(key, Some(id), |locks, view, cx| {
-            locks.sem_acquire(view, &req, cx)
+            locks.sems.acquire(&mut locks.shared, view, &req, cx)
         });
         if let Ok(Answer::Parked(waiter)) = answer {
             let who = (id, Mode::Exclusive, conn);
@@ -85,34 +85,40 @@ impl Sim {
     }
 
     pub fn sem_release(&mut self, key: &str, id: &str) -> Result<bool, LockError> {
-        self.end_first(BoundRef::permit(key_ref(key), id.as_bytes()));
+        self.end_first(BoundRef::permit(sem_ref(key), id.as_bytes()));
         self.sem_command(key, Some(id), |locks, view, cx| {
-            locks.sem_release(view, id.as_bytes(), cx)
+            locks
+                .sems
+                .release(&mut locks.shared, view, id.as_bytes(), cx)
         })
     }
 
     pub fn sem_renew(&mut self, key: &str, id: &str, terms: Terms) -> Result<bool, LockError> {
-        self.end_first(BoundRef::permit(key_ref(key), id.as_bytes()));
+        self.end_first(BoundRef::permit(sem_ref(key), id.as_bytes()));
         self.grants_no_permit = true;
         let lease: (Lease, bool) = (self.lease(terms), matches!(terms, Terms::Named(_)));
         self.sem_command(key, Some(id), |locks, view, cx| {
-            locks.sem_renew(view, id.as_bytes(), lease, cx)
+            locks
+                .sems
+                .renew(&mut locks.shared, view, id.as_bytes(), lease, cx)
         })
     }
 
     /// Settles a semaphore. Returns whether the core stated that this may change the keys.
     pub(super) fn settle_semaphore(&mut self, key: &str) -> bool {
-        let may_change = self
-            .locks
-            .sems
-            .may_change(&self.sem_view(key, None), self.now);
+        let may_change = self.locks.sems.may_change(
+            &self.locks.shared.waiters,
+            &self.sem_view(key, None),
+            self.now,
+        );
         if may_change && !self.grants() {
-            self.locks
-                .postpone(Resource::Semaphore, key_ref(key).to_id());
+            self.locks.shared.waiters.postpone(sem_ref(key).to_id());
             return false;
         }
         self.grants_no_permit = !may_change;
-        self.serve_permit(key, None, |locks, view, cx| locks.sem_settle(view, cx));
+        self.serve_permit(key, None, |locks, view, cx| {
+            locks.sems.settle(&mut locks.shared, view, cx)
+        });
         may_change
     }
 
@@ -159,7 +165,7 @@ impl Sim {
     ) -> (T, PermitChange, Effects) {
         self.learnt_domain(key);
         if !std::mem::take(&mut self.grants_no_permit) {
-            self.ask_tickets(Resource::Semaphore, key_ref(key));
+            self.ask_tickets(sem_ref(key));
         }
         let view = self.sem_view(key, id);
         let mut fx = Effects::new();
@@ -168,11 +174,11 @@ impl Sim {
     }
 
     fn sem_view<'v>(&self, key: &'v str, id: Option<&str>) -> SemView<'v> {
-        let undone = self.locks.sems.lost_on(key_ref(key));
+        let undone = self.locks.sems.lost_on(sem_ref(key));
         let permits = self.keys.permits(key);
         let end = |id: &OwnerId| permits.get(&text(id)).copied();
         SemView {
-            key: key_ref(key),
+            key: sem_ref(key),
             state: self.sem_state(key, id, &undone),
             domain: self.domain(key),
             may_grant: Some(self.may_grant),
@@ -192,7 +198,7 @@ impl Sim {
                 None => SemState::OtherType,
             };
         };
-        let wanted = self.locks.sems.wanted(key_ref(key)) as i64;
+        let wanted = self.locks.shared.waiters.permits_wanted(sem_ref(key)) as i64;
         let needed = usize::try_from(wanted - free).unwrap_or(0);
         let set = self.keys.permits(key);
         let mut by_end: Vec<_> = set.iter().map(|(id, end)| (*end, id)).collect();
@@ -222,8 +228,8 @@ impl Sim {
             self.out.push(Out::Permits(key.into(), change));
         }
         self.carry_out(key, fx);
-        for kind in self.locks.kinds() {
-            sums::check(kind.fields());
+        for resource in [Resource::Semaphore, Resource::Latch] {
+            sums::check(self.fields(resource));
         }
     }
 
@@ -244,7 +250,7 @@ impl Sim {
         }
         let mut fresh = 0;
         for (id, end) in &change.set {
-            let known = self.locks.sems.remembered.get(key_ref(key), id);
+            let known = self.locks.sems.remembered.get(sem_ref(key), id);
             let known = known.map(|permit| permit.end_ms);
             assert!(known.is_none_or(|known| known == *end), "{known:?}: {end}");
             fresh += usize::from(set.insert(text(id), *end).is_none());
@@ -270,6 +276,6 @@ impl Sim {
 
     /// Whether permits may be granted at the moment.
     pub(super) fn grants(&self) -> bool {
-        self.may_grant && !self.locks.startup_delay.is_on(self.now)
+        self.may_grant && !self.locks.shared.startup_delay.is_on(self.now)
     }
 }

@@ -2,6 +2,23 @@
 
 use std::collections::BTreeMap;
 
+use crate::lock::tests::sim::Sim;
+use crate::lock::Resource;
+
+impl Sim {
+    /// The fields of this kind of resource in `INFO lock`.
+    pub fn fields(&self, resource: Resource) -> Vec<(&'static str, u64)> {
+        let gauges = self.locks.shared.waiters.gauges();
+        self.locks.fields(resource, &gauges)
+    }
+
+    /// Those of tickets.
+    pub fn ticket_fields(&self) -> Vec<(&'static str, u64)> {
+        let waiters = &self.locks.shared.waiters;
+        waiters.ticket_fields(&waiters.gauges())
+    }
+}
+
 /// Checks the sums, with the counters and gauges of one kind.
 pub fn check(fields: impl IntoIterator<Item = (&'static str, u64)>) {
     let fields: BTreeMap<_, _> = fields.into_iter().collect();

@@ -25,20 +25,20 @@ pub fn notify_of(named: &Option<ChannelAndTag>) -> Option<Notify<'_>> {
 
 impl Sim {
     /// Asks, before a decision that may grant, whether the next ticket is heard.
-    pub(super) fn ask_tickets(&mut self, resource: Resource, key: KeyRef<'_>) {
-        if !self.locks.queues(resource).must_ask(key) {
+    pub(super) fn ask_tickets(&mut self, key: KeyRef<'_>) {
+        if !self.locks.shared.waiters.must_ask(key) {
             return;
         }
         let mut is_new = true;
         loop {
             let mut fx = Effects::new();
             let cx = &mut Cx::new(self.now, &mut fx);
-            let asked = self.locks.next_to_ask(resource, key, is_new, cx);
+            let asked = self.locks.shared.waiters.next_to_ask(key, is_new, cx);
             is_new = false;
             let hearing = asked.as_ref().map(|asked| self.hearing(asked));
             if let (Some(asked), Some(hearing)) = (&asked, hearing) {
                 let cx = &mut Cx::new(self.now, &mut fx);
-                self.locks.learn(resource, asked, hearing, cx);
+                self.locks.shared.waiters.learn(asked, hearing, cx);
             }
             self.carry_out_answers(fx);
             let shares = |asked: &Asked| asked.mode == Mode::Read;
@@ -98,9 +98,13 @@ impl Sim {
     pub fn forget_ended_tickets(&mut self) {
         let locks = &self.locks;
         self.tickets
-            .retain(|_, standing| locks.is_parked(standing.id));
-        assert_eq!(self.tickets.len(), self.locks.tickets(), "a lost ticket");
-        super::sums::check_tickets(self.locks.ticket_fields());
+            .retain(|_, standing| locks.shared.waiters.is_parked(standing.id));
+        assert_eq!(
+            self.tickets.len(),
+            self.locks.shared.waiters.tickets(),
+            "a lost ticket"
+        );
+        super::sums::check_tickets(self.ticket_fields());
     }
 
     pub(super) fn key_of_ticket(&self, ticket: &Ticket) -> String {

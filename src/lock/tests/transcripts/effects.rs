@@ -3,11 +3,11 @@
 use std::fmt::Write as _;
 
 use crate::lock::tests::sim::keyspace::Value;
-use crate::lock::tests::sim::{key_ref, Out, CONNS};
+use crate::lock::tests::sim::{key_ref, sem_ref, Out, CONNS};
 use crate::lock::tests::transcripts::{code, duration, moment, text, Session, Words};
 use crate::lock::{
-    BoundRef, CountChange, Hold, KeyState, KeyWrite, Mode, Outcome, PermitChange, Token, TopName,
-    TopOrder, Waiter,
+    BoundRef, CountChange, Hold, KeyState, KeyWrite, Mode, Outcome, PermitChange, Resource, Token,
+    TopName, TopOrder, Waiter,
 };
 
 impl Session {
@@ -130,7 +130,7 @@ impl Session {
             KeyState::OtherHash => "another hash".into(),
             KeyState::OtherType => "another type".into(),
         };
-        let waiters = &self.sim.locks.waiters;
+        let waiters = &self.sim.locks.shared.waiters;
         let queue = waiters.queue(key_ref(key)).map_or(String::new(), |queue| {
             let owners: Vec<_> = queue.iter().map(|(owner, _)| text(owner)).collect();
             owners.join(" ")
@@ -156,7 +156,7 @@ impl Session {
         let held: Vec<String> = held
             .map(|(id, end)| format!("{id} {}", moment(end)))
             .collect();
-        let queue = self.sim.locks.sems.waiters.live_queue(key_ref(key));
+        let queue = self.sim.locks.shared.waiters.live_queue(sem_ref(key));
         let waiting = queue.into_iter().flat_map(|queue| queue.iter());
         let waiting: Vec<_> = waiting.map(|(id, _)| text(id)).collect();
         let free = self.sim.free(key);
@@ -189,7 +189,7 @@ impl Session {
 
     /// The queue with the modes of the requests.
     fn queue(&self, key: &str) -> String {
-        let waiters = &self.sim.locks.waiters;
+        let waiters = &self.sim.locks.shared.waiters;
         let queue = waiters.queue(key_ref(key)).into_iter();
         let one =
             |(owner, waiter): (&[u8], &Waiter)| format!("{} {}", text(owner), waiter.mode.name());
@@ -201,19 +201,23 @@ impl Session {
 
     /// The fields of `INFO lock`; those of semaphores and latches with their prefix.
     fn stats(&self, names: &[&str]) -> String {
-        let locks = &self.sim.locks;
-        let of_locks = locks
-            .fields()
-            .map(|(name, value)| (name.to_string(), value));
-        let of_kinds = locks.kinds().into_iter().flat_map(|kind| {
-            let fields = kind.fields().into_iter();
-            fields.map(|(name, value)| (format!("{}{name}", kind.prefix()), value))
+        let waiters = &self.sim.locks.shared.waiters;
+        let gauges = waiters.gauges();
+        let kinds = [
+            ("", Resource::Lock),
+            ("sem_", Resource::Semaphore),
+            ("latch_", Resource::Latch),
+        ];
+        let of_kinds = kinds.into_iter().flat_map(|(prefix, resource)| {
+            let oldest = ("oldest_wait_ms", gauges[resource].oldest_ms(self.sim.now));
+            let fields = self.sim.locks.fields(resource, &gauges).into_iter();
+            fields
+                .chain([oldest])
+                .map(move |(name, value)| (format!("{prefix}{name}"), value))
         });
-        let tickets = locks.ticket_fields().into_iter();
+        let tickets = waiters.ticket_fields(&gauges).into_iter();
         let tickets = tickets.map(|(name, value)| (name.to_string(), value));
-        let oldest = locks.oldest_waits(self.sim.now).into_iter();
-        let tickets = tickets.chain(oldest.map(|(name, value)| (name.to_string(), value)));
-        let fields: Vec<_> = of_locks.chain(of_kinds).chain(tickets).collect();
+        let fields: Vec<_> = of_kinds.chain(tickets).collect();
         let value = |name: &&str| fields.iter().find(|field| field.0 == *name).unwrap().1;
         let values = names.iter().map(|name| format!("{name}={}", value(name)));
         values.collect::<Vec<_>>().join(" ")
@@ -244,7 +248,13 @@ impl Session {
             "waits" => (TopOrder::Waits, words.number("count").unwrap_or(10)),
             _ => (TopOrder::HandOffs, words.number("count").unwrap_or(10)),
         };
-        let Some(list) = self.sim.locks.top_names(order, 0, most, self.sim.now) else {
+        let Some(list) = self
+            .sim
+            .locks
+            .shared
+            .waiters
+            .top_names(order, 0, most, self.sim.now)
+        else {
             return "off".into();
         };
         let one = |top: &TopName| {
@@ -265,15 +275,16 @@ impl Session {
 
     /// What is still due, and what is left in memory.
     fn quiet(&self) -> String {
-        let waiters = &self.sim.locks.waiters;
+        let waiters = &self.sim.locks.shared.waiters;
         let due = |ms: Option<u64>| ms.map_or("never".into(), duration);
         let keys = self.sim.keys.iter().map(|(key, _)| key);
         let keys = keys.chain(self.sim.counters.keys());
-        let queues = keys.filter(|key| waiters.queue(key_ref(key)).is_some());
+        let queues = keys.flat_map(|key| key_ref(key).of_all());
+        let queues = queues.filter(|key| waiters.queue(*key).is_some());
         format!(
             "next wait: {}, next settling: {}, parked: {}, places kept: {}, queues: {}",
             due(waiters.next_wait(self.sim.now)),
-            due(self.sim.locks.next_settle(self.sim.now)),
+            due(self.sim.locks.shared.waiters.next_settle(self.sim.now)),
             waiters.live(),
             waiters.kept_places(),
             queues.count(),
@@ -281,7 +292,7 @@ impl Session {
     }
 
     fn sessions(&self) -> String {
-        let sessions = &self.sim.locks.sessions;
+        let sessions = &self.sim.locks.shared.sessions;
         let mut bound = Vec::new();
         for key in self.sim.keys.names() {
             if let KeyState::Held(hold) = self.sim.state(&key) {

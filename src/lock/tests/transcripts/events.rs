@@ -68,10 +68,10 @@ impl Session {
     fn set(&mut self, words: &Words<'_>) {
         let sim = &mut self.sim;
         match words.at(0) {
-            "session" => sim.locks.sessions.rule.lease = lease_of(millis(words.at(2))),
+            "session" => sim.locks.shared.sessions.rule.lease = lease_of(millis(words.at(2))),
             "names" => {
                 let room = words.at(1).parse().unwrap();
-                sim.locks.set_top_names(room, sim.now);
+                sim.locks.shared.waiters.set_top_names(room, sim.now);
             }
             "counter" => {
                 let value = words.at(2).parse().unwrap();
@@ -85,12 +85,14 @@ impl Session {
             "permit" => drop(sim.forbidden.remove(&UserId(words.at(1).parse().unwrap()))),
             "subscribe" => drop(sim.has_subscriber.insert(words.at(1).into())),
             "unsubscribe" => drop(sim.has_subscriber.remove(words.at(1))),
-            "window" => sim.locks.set_window_rule(WindowRule {
+            "window" => sim.locks.shared.waiters.set_window_rule(WindowRule {
                 after: words.number("after").unwrap() as u32,
                 window_ms: words.option("window").map_or(50, millis),
             }),
             "demote" => sim.demote(),
-            "delay" if words.at(1) == "limit" => sim.locks.startup_delay.limit(millis(words.at(2))),
+            "delay" if words.at(1) == "limit" => {
+                sim.locks.shared.startup_delay.limit(millis(words.at(2)))
+            }
             "delay" => sim.begin_startup_delay(millis(words.at(1))),
             "drain" => sim.drain(),
             "grants" => sim.set_may_grant(words.at(1) == "on"),

@@ -58,7 +58,7 @@ struct Both {
 
 fn key(index: usize) -> KeyRef<'static> {
     let name = KEYS[index];
-    KeyRef { db: 0, name }
+    KeyRef::lock(0, name)
 }
 
 impl Both {

@@ -197,7 +197,7 @@ impl Case {
             return;
         };
         let what = BoundRef::lock(Mode::Exclusive, key_ref(name), &held.owner);
-        let sessions = &self.sim.locks.sessions;
+        let sessions = &self.sim.locks.shared.sessions;
         let expected = hold.and_then(|hold| hold.session);
         assert_eq!(
             sessions.client_of(what, held.token).map(|id| id % CONNS),

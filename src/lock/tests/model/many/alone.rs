@@ -10,7 +10,7 @@ use crate::lock::tests::model::many::{
 use crate::lock::tests::model::tickets::{hearing_sim, CHANNELS};
 use crate::lock::tests::model::{self, conn_of, explore, lease, Reply, Step};
 use crate::lock::tests::sim::{key_ref, sums, Settings, Sim};
-use crate::lock::{Limits, Waiter, WaiterId};
+use crate::lock::{Limits, Resource, Waiter, WaiterId};
 
 struct Alone {
     sim: Sim,
@@ -106,12 +106,12 @@ impl model::Case for Alone {
     }
 
     fn check(&mut self, step: &Step<Op>) {
-        let waiters = &self.sim.locks.waiters;
-        assert_eq!(waiters.parked_requests(), self.sim.parked.len());
-        assert!(waiters.parked_places() <= self.limits.max_waiters);
+        let waiters = &self.sim.locks.shared.waiters;
+        assert_eq!(waiters.live() - waiters.tickets(), self.sim.parked.len());
+        assert!(waiters.live_places() - waiters.ticket_places() <= self.limits.max_waiters);
         assert!(waiters.ticket_places() <= self.limits.max_tickets);
-        sums::check(self.sim.locks.fields());
-        sums::check_tickets(self.sim.locks.ticket_fields());
+        sums::check(self.sim.fields(Resource::Lock));
+        sums::check_tickets(self.sim.ticket_fields());
         if step.ends_tick {
             for name in NAMES {
                 self.check_first(name);
@@ -131,7 +131,7 @@ impl model::Case for Alone {
         self.sim.deliver_all();
         assert!(self.sim.parked.is_empty(), "never answered");
         assert!(self.sim.tickets.is_empty(), "never told");
-        let waiters = &self.sim.locks.waiters;
+        let waiters = &self.sim.locks.shared.waiters;
         assert_eq!((waiters.live(), waiters.kept_places()), (0, 0));
         assert!(waiters.is_quiet());
     }
@@ -143,7 +143,7 @@ impl Alone {
         let Some((owner, first)) = self.first(name) else {
             return;
         };
-        let keys = self.sim.locks.waiters.keys_of(first.id);
+        let keys = self.sim.locks.shared.waiters.keys_of(first.id);
         let names = NAMES.into_iter().filter(|other| {
             *other == name || keys.iter().any(|key| key.as_ref() == key_ref(other))
         });
@@ -159,7 +159,7 @@ impl Alone {
     }
 
     fn first(&self, name: &str) -> Option<(&[u8], &Waiter)> {
-        self.sim.locks.waiters.first(key_ref(name))
+        self.sim.locks.shared.waiters.first(key_ref(name))
     }
 
     fn is_first(&self, name: &str, request: WaiterId) -> bool {

@@ -1,12 +1,11 @@
-//! The limits on what is kept in memory, and the share of them that one user may have.
+//! The limits on what waits use, and the share of them that one user may have.
 
 use crate::lock::wait::ticket::Notify;
-use crate::lock::wait::usage::{Usage, Used};
 use crate::lock::wait::waiters::Waiters;
 use crate::lock::KeyRef;
 
 /// The limits in force, from the settings.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Limits {
     /// The most places of parked requests on this server.
     pub max_waiters: usize,
@@ -58,6 +57,65 @@ impl Limits {
     fn share(&self, left: usize) -> usize {
         let share = left / 100 * self.user_share + left % 100 * self.user_share / 100;
         share.max(1).min(left)
+    }
+}
+
+/// What waits use, or what a request needs in order to wait.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Usage {
+    /// Places of parked requests.
+    pub parked: usize,
+    /// Places of tickets.
+    pub tickets: usize,
+    /// Bytes of places, also of empty ones that are kept for their owners.
+    pub bytes: usize,
+}
+
+/// The usage of one user among that of all.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Used {
+    /// By the user.
+    pub own: Usage,
+    /// By all users.
+    pub all: Usage,
+}
+
+impl Usage {
+    /// A place with names of so many bytes: the key, the owner, the channel and the tag.
+    pub fn place(is_ticket: bool, names: usize) -> Usage {
+        /// Without its names a place takes about so many bytes; one at a key of its own up to 450 more.
+        const PLACE: usize = 256;
+        Usage {
+            parked: usize::from(!is_ticket),
+            tickets: usize::from(is_ticket),
+            bytes: PLACE + names,
+        }
+    }
+
+    /// Of an empty place.
+    pub fn kept(names: usize) -> Usage {
+        Usage {
+            bytes: Usage::place(false, names).bytes,
+            ..Usage::default()
+        }
+    }
+
+    /// Both together.
+    pub fn plus(self, other: Usage) -> Usage {
+        Usage {
+            parked: self.parked + other.parked,
+            tickets: self.tickets + other.tickets,
+            bytes: self.bytes + other.bytes,
+        }
+    }
+
+    /// Without a part, or nothing.
+    pub fn minus(self, part: Usage) -> Usage {
+        Usage {
+            parked: self.parked.saturating_sub(part.parked),
+            tickets: self.tickets.saturating_sub(part.tickets),
+            bytes: self.bytes.saturating_sub(part.bytes),
+        }
     }
 }
 

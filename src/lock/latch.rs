@@ -1,0 +1,222 @@
+//! Latches: a number that is counted down, and requests that wait until it reaches zero.
+//!
+//! The layout is that of Redisson's `RCountDownLatch`: a string with the count. A missing key, or a count of zero or
+//! less, is an open latch. A waiter is identified by its connection, has no owner and keeps no place after a
+//! disconnect. All waiters are answered at once.
+
+use crate::lock::effect::Cx;
+use crate::lock::request::{SetIf, UserId, Wait};
+use crate::lock::resource::Resource;
+use crate::lock::shared::Shared;
+use crate::lock::stats::counters;
+use crate::lock::wait::request::{EndsWith, Waiter, WaiterId};
+use crate::lock::wait::ticket::Notify;
+use crate::lock::{KeyRef, LockError, Now};
+
+/// The content of a latch's key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Count {
+    /// No key.
+    Absent,
+    /// A number, and the end of the key in Unix milliseconds.
+    Is(i64, Option<i64>),
+    /// A string that is not a number.
+    OtherString,
+    /// Another type.
+    OtherType,
+}
+
+impl Count {
+    /// Whether the latch is open, so that its waiters are to be answered.
+    pub fn is_open(self, now: Now) -> bool {
+        self.left(now) == Ok(0)
+    }
+
+    /// The remaining count; 0: the latch is open.
+    fn left(self, now: Now) -> Result<i64, LockError> {
+        match self {
+            Count::Absent => Ok(0),
+            Count::Is(_, Some(end)) if end <= now.wall_ms => Ok(0),
+            Count::Is(count, _) => Ok(count.max(0)),
+            Count::OtherString => Err(LockError::NotCount),
+            Count::OtherType => Err(LockError::WrongType),
+        }
+    }
+}
+
+/// The change of a latch's key by one decision.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CountChange {
+    /// No change.
+    None,
+    /// Set the count; the TTL of the key stays.
+    Set(i64),
+    /// Set the count of a new latch, and publish to subscribers.
+    Make(i64),
+    /// The latch is open: delete the key, and publish to subscribers.
+    Open,
+}
+
+/// `LATCH.WAIT`.
+#[derive(Debug, Clone, Copy)]
+pub struct LatchWait<'a> {
+    /// How long to wait.
+    pub wait: Wait,
+    /// Where the opening is published; `None`: the client is parked.
+    pub notify: Option<Notify<'a>>,
+    /// The server's id of the connection.
+    pub client: u64,
+    /// The user, of a request that may wait.
+    pub user: UserId,
+}
+
+impl LatchWait<'_> {
+    /// The name of the request in the queue, which has no owners: its connection, or the channel and the tag.
+    fn name(&self) -> Vec<u8> {
+        let Some(Notify { channel, tag }) = self.notify else {
+            return self.client.to_be_bytes().to_vec();
+        };
+        // Longer than the name of a connection, and different for every channel and tag.
+        let length = (channel.len() as u64).to_be_bytes();
+        [b"#", &length[..], channel, tag].concat()
+    }
+}
+
+/// The result of a wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Waited {
+    /// The latch is open.
+    Open,
+    /// The latch is closed, and the request may not wait.
+    Closed,
+    /// The request waits, parked or as a ticket.
+    Parked(WaiterId),
+}
+
+counters! {
+    /// The counters of latches, beside those of their waits.
+    LatchStats
+    /// Waits answered at once that the latch is open.
+    open,
+}
+
+/// The latches of one server: the part in memory.
+#[derive(Debug, Default)]
+pub struct Latches {
+    /// The statistics.
+    pub stats: LatchStats,
+}
+
+impl Latches {
+    /// `LATCH.SET`. Returns the count, or `None` when the condition excludes it.
+    ///
+    /// # Errors
+    /// Those of [`Count`], [`LockError::OtherCount`].
+    pub fn set(
+        shared: &mut Shared,
+        key: KeyRef<'_>,
+        state: Count,
+        (count, set_if): (i64, SetIf),
+        cx: &mut Cx<'_>,
+    ) -> Result<(Option<i64>, CountChange), LockError> {
+        shared.waiters.check_is_not_other(key)?;
+        let left = state.left(cx.now)?;
+        if !set_if.allows(left > 0) {
+            return Ok((None, CountChange::None));
+        }
+        let change = match (left, count) {
+            (_, 0) => Latches::open_latch(shared, key, state, cx),
+            (0, _) => {
+                shared.waiters.schedule_settle_others(key);
+                CountChange::Make(count)
+            }
+            _ => CountChange::Set(count),
+        };
+        Ok((Some(count), change))
+    }
+
+    /// `LATCH.DOWN`. Returns the remaining count.
+    ///
+    /// # Errors
+    /// As [`Latches::set`].
+    pub fn down(
+        shared: &mut Shared,
+        key: KeyRef<'_>,
+        state: Count,
+        by: i64,
+        cx: &mut Cx<'_>,
+    ) -> Result<(i64, CountChange), LockError> {
+        shared.waiters.check_is_not_other(key)?;
+        let left = state.left(cx.now)?.saturating_sub(by).max(0);
+        let change = match left {
+            0 => Latches::open_latch(shared, key, state, cx),
+            left => CountChange::Set(left),
+        };
+        Ok((left, change))
+    }
+
+    /// `LATCH.WAIT`.
+    ///
+    /// # Errors
+    /// As [`Latches::set`], and [`LockError::Busy`].
+    pub fn wait(
+        &mut self,
+        shared: &mut Shared,
+        key: KeyRef<'_>,
+        state: Count,
+        req: &LatchWait<'_>,
+        cx: &mut Cx<'_>,
+    ) -> Result<Waited, LockError> {
+        shared.waiters.check_is_not_other(key)?;
+        if state.left(cx.now)? == 0 {
+            self.stats.open += 1;
+            return Ok(Waited::Open);
+        }
+        if req.wait == Wait::No {
+            shared.waiters.stats[Resource::Latch].refusals += 1;
+            return Ok(Waited::Closed);
+        }
+        let name = req.name();
+        let id = shared.waiters.admit((key, &name), req.notify, req.user)?;
+        let waiter = Waiter {
+            user: req.user,
+            ticket: req
+                .notify
+                .map(|notify| shared.waiters.channels.ticket(notify)),
+            ..Waiter::new(id, req.client, req.wait.deadline(cx.now), cx.now)
+        };
+        shared.waiters.park(key, &name, waiter, cx);
+        Latches::note_end(shared, key, state);
+        Ok(Waited::Parked(id))
+    }
+
+    /// Settles a latch: called when its key has expired or was changed by other means.
+    pub fn settle(shared: &mut Shared, key: KeyRef<'_>, state: Count, cx: &mut Cx<'_>) {
+        match state.left(cx.now) {
+            Ok(0) => shared.waiters.end_all(key, EndsWith::Open, cx),
+            Ok(_) => Latches::note_end(shared, key, state),
+            Err(error) => shared.waiters.fail_all(key, &error, cx),
+        }
+    }
+
+    fn open_latch(
+        shared: &mut Shared,
+        key: KeyRef<'_>,
+        state: Count,
+        cx: &mut Cx<'_>,
+    ) -> CountChange {
+        shared.waiters.end_all(key, EndsWith::Open, cx);
+        match state {
+            Count::Absent => CountChange::None,
+            _ => CountChange::Open,
+        }
+    }
+
+    fn note_end(shared: &mut Shared, key: KeyRef<'_>, state: Count) {
+        let end_ms = match state {
+            Count::Is(_, end_ms) => end_ms,
+            _ => None,
+        };
+        shared.waiters.set_lease(key, end_ms);
+    }
+}

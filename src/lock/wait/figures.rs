@@ -1,0 +1,162 @@
+//! What `INFO lock`, `LOCK.SCAN` and `LOCK.TOP` show of the waiters.
+
+use crate::lock::resource::{Each, Resource, ALL};
+use crate::lock::table::step_below;
+use crate::lock::top_names::{TopList, TopNames, TopOrder};
+use crate::lock::wait::place::At;
+use crate::lock::wait::waiters::Waiters;
+use crate::lock::{KeyRef, Now};
+
+/// The waits of this moment for one kind of resource.
+#[derive(Debug, Default)]
+pub struct Gauges {
+    /// Parked requests.
+    pub parked: usize,
+    /// Places of parked requests: one on several keys has one at each.
+    pub places: usize,
+    /// Keys with waiters.
+    pub keys: usize,
+    /// Empty places kept for their owners.
+    pub kept: usize,
+    /// Parked requests whose `BLOCK` ran out and whose place is kept: they are in no counter of ends yet.
+    pub kept_waits: usize,
+    /// The same of tickets.
+    pub kept_tickets: usize,
+    /// The arrival of the oldest request, in milliseconds of the monotonic clock.
+    pub since_ms: Option<u64>,
+}
+
+impl Gauges {
+    /// How long the oldest request has waited, in milliseconds; 0 without waiters.
+    pub fn oldest_ms(&self, now: Now) -> u64 {
+        let since_ms = self.since_ms.unwrap_or(now.mono_ms);
+        now.mono_ms.saturating_sub(since_ms)
+    }
+}
+
+impl Waiters {
+    /// Waiters on this server.
+    pub fn live(&self) -> usize {
+        self.places.requests()
+    }
+
+    /// Tickets on this server.
+    pub fn tickets(&self) -> usize {
+        self.places.tickets()
+    }
+
+    /// Places of waiters: a request on several keys has one at each.
+    pub fn live_places(&self) -> usize {
+        self.places.live()
+    }
+
+    /// Places of tickets.
+    pub fn ticket_places(&self) -> usize {
+        self.places.live_tickets()
+    }
+
+    /// Empty places kept for their owners.
+    pub fn kept_places(&self) -> usize {
+        self.places.len() - self.places.live()
+    }
+
+    /// The gauges of each kind of resource. O(N) in the places.
+    pub fn gauges(&self) -> Each<Gauges> {
+        let mut all: Each<Gauges> = Each::default();
+        for place in self.places.iter() {
+            match &place.at {
+                At::Live(waiter) => {
+                    let gauges = &mut all[waiter.resource];
+                    let is_parked = usize::from(waiter.ticket.is_none());
+                    gauges.parked += is_parked;
+                    gauges.places += is_parked;
+                    let since_ms = gauges.since_ms.unwrap_or(waiter.since_ms);
+                    gauges.since_ms = Some(since_ms.min(waiter.since_ms));
+                }
+                At::Empty(kept) => {
+                    let gauges = &mut all[place.key.as_ref().resource];
+                    gauges.kept += 1;
+                    if let Some(one) = kept.timed_out {
+                        gauges.kept_tickets += usize::from(one.is_ticket);
+                        gauges.kept_waits += usize::from(!one.is_ticket);
+                    }
+                }
+            }
+        }
+        for many in self.many.values() {
+            let first = many.places.first().and_then(|(_, place)| self.at(*place));
+            if first.is_some_and(|(_, waiter)| waiter.ticket.is_none()) {
+                all[Resource::Lock].parked -= many.places.len() - 1;
+            }
+        }
+        for (key, waited) in &self.waited {
+            let has_waiters = waited.queue.live() > 0;
+            all[key.as_ref().resource].keys += usize::from(has_waiters);
+        }
+        all
+    }
+
+    /// The counters and gauges of tickets for `INFO lock`.
+    pub fn ticket_fields(&self, gauges: &Each<Gauges>) -> Vec<(&'static str, u64)> {
+        let kept = ALL.map(|resource| gauges[resource].kept_tickets as u64);
+        let gauges = [
+            ("tickets", self.tickets() as u64),
+            ("ticket_places", self.ticket_places() as u64),
+            ("tickets_kept", kept.iter().sum()),
+        ];
+        gauges
+            .into_iter()
+            .chain(self.ticket_stats.fields())
+            .collect()
+    }
+
+    /// The counters and the gauge of windows for `INFO lock`.
+    pub(crate) fn window_fields(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let open = [("windows_open", self.windows.open() as u64)];
+        open.into_iter().chain(self.windows.stats.fields())
+    }
+
+    /// A step through the keys with waiters, of every kind and database, downwards from this cursor (0: start). Returns
+    /// the next cursor (0: end) and the keys of the step.
+    pub fn keys_below(&self, cursor: u64, count: usize) -> (u64, impl Iterator<Item = KeyRef<'_>>) {
+        let below = match usize::try_from(cursor) {
+            Ok(cursor) if cursor > 0 => cursor,
+            _ => usize::MAX,
+        };
+        let range = step_below(below, self.waited.len(), count);
+        let start = range.start;
+        let step = self.waited.get_range(range).into_iter().flatten();
+        let waited = step.filter(|(_, waited)| waited.queue.live() > 0);
+        (start as u64, waited.map(|(key, _)| key.as_ref()))
+    }
+
+    /// Sets how many names are counted for [`Waiters::top_names`], of each kind in each order; 0: none, and what was
+    /// counted is forgotten.
+    pub fn set_top_names(&mut self, room: usize, now: Now) {
+        for resource in ALL {
+            let top = &mut self.top[resource];
+            match (room, top.as_mut()) {
+                (0, _) => *top = None,
+                (_, Some(counted)) => counted.set_room(room),
+                (_, None) => *top = Some(Box::new(TopNames::new(room, now))),
+            }
+        }
+    }
+
+    /// The names of this database with the highest sums, `most` of them at most; `None` while none is counted.
+    pub fn top_names(&self, order: TopOrder, db: i32, most: usize, now: Now) -> Option<TopList> {
+        let mut list = TopList {
+            counted_ms: self.top[Resource::Lock].as_ref()?.counted_ms(now),
+            total: 0,
+            names: Vec::new(),
+        };
+        for resource in ALL {
+            if let Some(top) = &self.top[resource] {
+                top.extend(&mut list, order, db, most);
+            }
+        }
+        list.names.sort_by_key(|name| std::cmp::Reverse(name.sum));
+        list.names.truncate(most);
+        Some(list)
+    }
+}
