@@ -3,7 +3,6 @@
 
 use std::collections::VecDeque;
 
-use crate::lock::grant::in_flight::GrantsInFlight;
 use crate::lock::grant::tracked::{TrackedGrant, TrackedGrants};
 use crate::lock::histogram::Histogram;
 use crate::lock::latch::Latches;
@@ -43,8 +42,6 @@ pub struct Locks {
     pub(crate) tracked: TrackedGrants,
     /// Keys whose tracked grants are to be compared with the key.
     pub(crate) rechecks: KeyMap<usize>,
-    /// The grants of locks that are in flight or to undo.
-    pub(crate) in_flight: GrantsInFlight,
     /// Whether this process has granted READ or WRITE: then an absent key may have a token record.
     pub(crate) had_shared: bool,
 }
@@ -67,7 +64,6 @@ impl Locks {
             verifies: false,
             tracked: TrackedGrants::default(),
             rechecks: KeyMap::default(),
-            in_flight: GrantsInFlight::default(),
             had_shared: false,
         }
     }
@@ -79,7 +75,7 @@ impl Locks {
 
     /// The tracked READ grant of this owner.
     pub fn tracked_reader(&self, key: KeyRef<'_>, owner: &[u8]) -> Option<&TrackedGrant> {
-        self.tracked.reader(key, owner)
+        self.tracked.of(key, owner)
     }
 
     /// The counters and gauges of this kind of resource for `INFO lock`, without its prefix.
@@ -108,9 +104,7 @@ impl Locks {
                 fields.chain(waiters.window_fields()).collect()
             }
             Resource::Semaphore => {
-                let fields = fields
-                    .chain(kept)
-                    .chain(tracked(self.sems.remembered.len()));
+                let fields = fields.chain(kept).chain(tracked(self.sems.tracked.len()));
                 fields
                     .chain(self.sems.stats.fields())
                     .chain(waits)

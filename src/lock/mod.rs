@@ -136,6 +136,7 @@ pub use read_write::{
 pub use request::{Acquire, Answer, Break, Release, Released, Renew, SetIf, UserId, Wait};
 pub use resource::{Each, Resource};
 pub use semaphore::commands::SemAcquire;
+pub use semaphore::semaphores::Semaphores;
 pub use semaphore::state::{
     PermitChange, Permits, SemState, SemView, FIRST_END_MS, MOST_ENDED, NO_END_MS,
 };

@@ -135,7 +135,7 @@ impl Locks {
     /// The owners whose fields a settling reads by name: those of undelivered grants, and the first waiter, if it asks
     /// for WRITE, because it may be a reader.
     pub fn owners_to_settle(&self, key: KeyRef<'_>) -> Vec<OwnerId> {
-        let undone = self.in_flight.undone(key).into_iter().flatten();
+        let undone = self.shared.in_flight.undone(key).into_iter().flatten();
         let undone = undone.map(|undone| &undone.owner[..]);
         let owners = undone.chain(self.shared.waiters.first_writer(key));
         owners.map(OwnerId::from_slice).collect()
@@ -179,7 +179,7 @@ impl Locks {
     }
 
     fn rest_of_undone(&self, key: KeyRef<'_>, state: &KeyState, now: Now) -> Option<KeyState> {
-        let undone = self.in_flight.undone(key)?.iter();
+        let undone = self.shared.in_flight.undone(key)?.iter();
         let mut whole = undone.filter(|undone| undone.reentry.is_none());
         let KeyState::ReadWrite(lock) = state else {
             let hold = state.hold(now)?;

@@ -54,7 +54,7 @@ impl Locks {
     pub fn pop_recheck(&mut self) -> Option<Recheck> {
         let (key, below) = self.rechecks.pop()?;
         give_back(&mut self.rechecks);
-        let (_, owners) = self.tracked.readers_below(key.as_ref(), below);
+        let (_, owners) = self.tracked.owners_below(key.as_ref(), below);
         Some(Recheck { key, below, owners })
     }
 

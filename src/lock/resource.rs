@@ -1,5 +1,5 @@
-//! The kinds of resource. The name of a key says which is meant ([`crate::lock::KeyRef`]), so one store of waiters serves
-//! all of them.
+//! The kinds of resource. The name of a key says which is meant ([`crate::lock::KeyRef`]), so one store of waiters
+//! serves all of them.
 
 use std::ops::{Index, IndexMut};
 

@@ -12,11 +12,7 @@ use crate::lock::{Domain, KeyRef, LockError, Mode, Now};
 impl Locks {
     /// The reply of a grant is written: from now on only its lease or its owner ends it.
     pub fn delivered(&mut self, waiter: WaiterId) {
-        let delivered = self.in_flight.take(waiter);
-        if delivered.is_empty() {
-            self.sems.in_flight.delivered(waiter);
-        }
-        for grant in delivered {
+        for grant in self.shared.in_flight.take(waiter) {
             let Some(reentry) = grant.reentry else {
                 continue;
             };
@@ -35,7 +31,7 @@ impl Locks {
     /// The connection of a parked request is closed, or the server has answered it itself. A grant in flight to it is
     /// undone when the key is settled.
     pub fn gone(&mut self, waiter: WaiterId, now: Now) {
-        let in_flight = self.in_flight.take(waiter);
+        let in_flight = self.shared.in_flight.take(waiter);
         let was_granted = !in_flight.is_empty();
         for grant in in_flight {
             match grant.reentry {
@@ -48,9 +44,9 @@ impl Locks {
                 Some(_) => {}
             }
             self.shared.waiters.schedule_settle_id(grant.key.clone());
-            self.in_flight.undo(grant);
+            self.shared.in_flight.undo(grant);
         }
-        if !was_granted && !self.sems.undo_in_flight(&mut self.shared, waiter) {
+        if !was_granted {
             self.shared.waiters.disconnected(waiter, now);
         }
     }
@@ -117,7 +113,7 @@ impl Locks {
     pub fn left(&mut self, has_left: impl Fn(&[u8]) -> bool) {
         self.stats.grants_lost += self.tracked.forget(|key| has_left(key.name));
         self.shared.sessions.forget_all(|key| has_left(key.name));
-        self.sems.forget(|key| has_left(key.name));
+        self.sems.stats.grants_lost += self.sems.tracked.forget(|key| has_left(key.name));
     }
 
     /// A database (`None`: every one) was emptied, with the horizons stored in it.
@@ -126,7 +122,7 @@ impl Locks {
         self.shared.waiters.schedule_settle_all(db);
         self.stats.grants_lost += self.tracked.clear(db);
         self.shared.sessions.clear(db);
-        self.sems.forget(|key| db.is_none_or(|db| key.db == db));
+        self.sems.stats.grants_lost += self.sems.tracked.clear(db);
     }
 
     /// `SWAPDB` has exchanged two databases. Clients stay parked under the number of their database.
@@ -134,9 +130,9 @@ impl Locks {
         self.lose_horizons(&[first, second]);
         self.tracked.swap(first, second);
         self.shared.sessions.swap(first, second);
-        self.sems.swap(&mut self.shared, first, second);
+        self.sems.tracked.swap(first, second);
         // Grants to undo are now in the other database.
-        for key in self.in_flight.swap(first, second) {
+        for key in self.shared.in_flight.swap(first, second) {
             self.shared.waiters.schedule_settle_id(key.clone());
         }
         for db in [first, second] {
@@ -172,14 +168,13 @@ impl Locks {
         let mut left = ENDED_AT_ONCE;
         self.shared.waiters.fail_tickets(&mut left, cx);
         self.shared.tokens.disown();
-        self.in_flight.forget_undone();
+        self.shared.in_flight.forget_undone();
         self.rechecks = KeyMap::default();
         self.unverified.clear();
         self.verifies = false;
         self.shared.sessions.clear(None);
         self.shared.waiters.forget_unsettled();
         self.shared.waiters.give_up_places();
-        self.sems.in_flight.forget_lost();
     }
 
     /// Whether this key has waiters or a tracked grant; otherwise its events can be ignored.

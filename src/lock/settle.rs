@@ -16,12 +16,12 @@ impl Locks {
             return self.may_change_shared(key, lock, now);
         }
         let hold = state.hold(now);
-        if let Some(undone) = self.in_flight.undone(key) {
+        if let Some(undone) = self.shared.in_flight.undone(key) {
             let is_current = |undone: &GrantInFlight| hold.is_some_and(|hold| undone.is(hold));
             if undone.iter().any(is_current) {
                 return true;
             }
-            self.in_flight.take_undone(key);
+            self.shared.in_flight.take_undone(key);
         }
         let foreign = matches!(state, KeyState::OtherType | KeyState::OtherHash);
         let bare = matches!(state, KeyState::Bare(_));
@@ -35,7 +35,7 @@ impl Locks {
     /// nothing.
     pub fn settle(&mut self, view: &View<'_>, cx: &mut Cx<'_>) {
         self.note_window_taken(view, cx.now);
-        let undone = self.in_flight.take_undone(view.key);
+        let undone = self.shared.in_flight.take_undone(view.key);
         let foreign = match &view.state {
             KeyState::OtherType => Some(LockError::WrongType),
             KeyState::OtherHash => Some(LockError::LockType),

@@ -25,7 +25,6 @@ mod latch;
 mod messages;
 pub mod reply;
 pub mod scan;
-pub mod sem_sessions;
 mod semaphore;
 pub mod sessions;
 pub mod settle;

@@ -2,7 +2,7 @@
 
 use crate::lock::{
     KeyId, KeyState, Latches, LockError, Mode, Now, OwnerId, PendingRequest, PermitChange, Planned,
-    ReadDepth, Resource, SemState, WaiterId,
+    ReadDepth, Resource, SemState, Semaphores, WaiterId,
 };
 use crate::module::answers;
 use crate::module::apply::{apply_all_for_event, apply_for_event, decide, decide_all};
@@ -251,7 +251,7 @@ fn settle_semaphore(ctx: Ctx<'_>, id: &KeyId, now: Now) -> bool {
     let mut view = key.plain_view(None, now);
     let (changes, grant) = shell::with(|shell| {
         let locks = &shell.locks;
-        let changes = locks.sems.may_change(&locks.shared.waiters, &view, now);
+        let changes = Semaphores::may_change(&locks.shared, &view, now);
         (
             changes,
             changes && shell.locks.shared.waiters.live_queue(id.as_ref()).is_some(),

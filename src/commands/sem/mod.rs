@@ -15,7 +15,7 @@ use crate::module::entry::alarm;
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::strings::{OwnedStr, Str};
 use crate::module::keyspace::sem_key::SemKey;
-use crate::module::sem_sessions;
+use crate::module::sessions;
 
 /// The name of the key of the permits, which a command on this semaphore does not name itself.
 ///
@@ -47,7 +47,7 @@ fn open_permit<'a>(
     read: impl FnOnce(&SemKey<'a>, Option<Str<'_>>, Now) -> SemView<'a>,
 ) -> Result<(SemKey<'a>, SemView<'a>, Now), CommandError> {
     let permits = permits_to_write(ctx, name)?;
-    if sem_sessions::end_first(ctx, name, id) {
+    if sessions::end_permit_first(ctx, name, id) {
         alarm::rearm(ctx);
     }
     let key = SemKey::open_with(ctx, name, permits)?;

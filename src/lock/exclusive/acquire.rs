@@ -71,7 +71,7 @@ impl Locks {
             return Ok(answer);
         }
         let granted = self.grant_in(view, Cow::Borrowed(&view.state), &Grantee::of(req), cx)?;
-        self.in_flight.claim(view.key, req.owner);
+        self.shared.in_flight.claim(view.key, req.owner);
         self.shared
             .waiters
             .granted_at_once(view.key, req.owner, req.mode, cx.now);
@@ -163,7 +163,7 @@ impl Locks {
         if let Some(deadline_ms) = deadline_ms {
             self.note_deadline(view, hold.token, deadline_ms);
         }
-        self.in_flight.claim(view.key, req.owner);
+        self.shared.in_flight.claim(view.key, req.owner);
         self.stats.reentries += 1;
         Ok(Answer::Granted(token))
     }

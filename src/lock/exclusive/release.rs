@@ -35,7 +35,7 @@ impl Locks {
             }
             return Ok(Released::NotHeld);
         };
-        self.in_flight.claim(view.key, req.owner);
+        self.shared.in_flight.claim(view.key, req.owner);
         if hold.count > 1 && !req.all {
             cx.write(KeyWrite::Adjust {
                 owner: OwnerId::from_slice(req.owner),
@@ -76,7 +76,7 @@ impl Locks {
             Some(_) => None,
             None => Some(self.mint(view, cx)?),
         };
-        self.in_flight.claim(view.key, req.owner);
+        self.shared.in_flight.claim(view.key, req.owner);
         let what = BoundRef::lock(Mode::Exclusive, view.key, req.owner);
         let stays_bound = self
             .shared

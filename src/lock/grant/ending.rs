@@ -48,7 +48,7 @@ impl Locks {
         (below, is_gone): (usize, impl Fn(&[u8]) -> bool),
         cx: &mut Cx<'_>,
     ) {
-        let (rest, owners) = self.tracked.readers_below(key, below);
+        let (rest, owners) = self.tracked.owners_below(key, below);
         for owner in owners.iter().filter(|owner| is_gone(owner)) {
             self.untrack_stale_reader(key, owner, cx);
         }
@@ -64,7 +64,7 @@ impl Locks {
 
     /// Ends the tracked READ grant of this owner, whose hold ended unnoticed, if there is one.
     pub(crate) fn untrack_stale_reader(&mut self, key: KeyRef<'_>, owner: &[u8], cx: &mut Cx<'_>) {
-        if let Some(former) = self.tracked.remove_reader(key, owner) {
+        if let Some(former) = self.tracked.remove_of(key, owner) {
             self.count_end(former.deadline_ms <= cx.now.wall_ms, cx);
         }
     }

@@ -129,7 +129,7 @@ impl Locks {
                     key: key.to_id(),
                     owner: to.owner.into(),
                 };
-                self.tracked.insert_reader(at, tracked, max)
+                self.tracked.insert_of(at, tracked, max)
             }
             _ => self.tracked.insert(key, tracked, max),
         };

@@ -157,8 +157,9 @@ impl Locks {
             seq: place.seq,
             since_ms: waiter.since_ms,
             reentry,
+            end_ms: 0,
         };
-        self.in_flight.put(waiter.id, in_flight);
+        self.shared.in_flight.put(waiter.id, in_flight);
         self.tell_granted(&waiter, Outcome::Granted(granted.token), cx);
         Some(granted)
     }

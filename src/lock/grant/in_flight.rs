@@ -1,14 +1,16 @@
-//! Grants in flight: made, and their reply not written yet. Each is delivered, claimed by its owner, or undone.
+//! Grants in flight, of locks and permits: made, and their reply not written yet. Each is delivered, claimed by its
+//! owner, or undone when its key is settled.
 
 use std::rc::Rc;
 
 use smallvec::SmallVec;
 
 use crate::lock::name::{KeyMap, OwnerAt, OwnerAtRef, OwnerMap};
+use crate::lock::resource::Resource;
 use crate::lock::session::bindings::BoundRef;
 use crate::lock::table::give_back;
 use crate::lock::wait::request::{Seq, WaiterId, WaiterMap};
-use crate::lock::{Hold, KeyId, KeyRef, Mode, Now, Token, UserId};
+use crate::lock::{Hold, KeyId, KeyRef, Mode, Now, OwnerId, Token, UserId};
 
 /// A grant in flight to a parked client.
 #[derive(Debug)]
@@ -22,6 +24,8 @@ pub(crate) struct GrantInFlight {
     pub since_ms: u64,
     /// Set where the owner had a hold already: an undo then drops this one hold only.
     pub reentry: Option<Reentry>,
+    /// Of a permit: its end in the set when it was granted.
+    pub end_ms: i64,
 }
 
 /// The effect of a re-entry in flight on the hold that its owner had before.
@@ -58,7 +62,7 @@ impl GrantInFlight {
 
 /// The grants in flight of one server, and those to undo.
 #[derive(Debug, Default)]
-pub(crate) struct GrantsInFlight {
+pub struct GrantsInFlight {
     by_waiter: WaiterMap<SmallVec<[GrantInFlight; 1]>>,
     /// The requests with a grant in flight, of each owner at each key: nearly always one.
     by_owner: OwnerMap<SmallVec<[WaiterId; 1]>>,
@@ -167,10 +171,21 @@ impl GrantsInFlight {
         self.undelivered.get(&key).map(|undone| &undone[..])
     }
 
+    /// The owners of the grants to undo at this key.
+    pub fn undone_owners(&self, key: KeyRef<'_>) -> Vec<OwnerId> {
+        let undone = self.undone(key).unwrap_or_default().iter();
+        undone
+            .map(|grant| OwnerId::from_slice(&grant.owner))
+            .collect()
+    }
+
     /// The connection of a grant that was in flight is closed: the grant is to be undone.
     pub(crate) fn undo(&mut self, grant: GrantInFlight) {
-        // Only grants under the last token of a key can still be the present ones.
         let undone = self.undelivered.entry(grant.key.clone()).or_default();
+        if grant.key.as_ref().resource == Resource::Semaphore {
+            return undone.push(grant);
+        }
+        // Only grants under the last token of a lock can still be the present ones.
         undone.retain(|other| other.token >= grant.token);
         if undone.iter().all(|other| other.token == grant.token) {
             undone.push(grant);

@@ -1,11 +1,11 @@
 //! The bounded table of the grants that this server made and has not seen end.
 //!
-//! It adds to the hash the moment of the grant and the connection. No decision depends on it: a lock without an entry
-//! (taken by a Redisson client, granted before a restart, or pushed out by newer grants) works the same, and is
-//! described with fewer details.
+//! Locks have one, and semaphores another. It adds to the key the moment of the grant and the connection. A lock without
+//! an entry (taken by a Redisson client, granted before a restart, or pushed out by newer grants) works the same, and is
+//! described with fewer details. A permit without one gets a fresh token when its id asks again.
 //!
-//! An exclusive or WRITE grant is the only one of its kind at its key and is found by the key. READ grants are found by
-//! key and owner.
+//! An exclusive or WRITE grant is the only one of its kind at its key and is found by the key. READ grants and permits,
+//! of which a key may have several, are found by key and owner.
 
 use std::rc::Rc;
 
@@ -17,7 +17,7 @@ use crate::lock::{KeyId, KeyRef, Token};
 /// this together: so the number of tracked grants bounds their memory.
 pub const LONGEST_TRACKED: usize = 1_024;
 
-/// The most tracked READ grants of one key that one step works on.
+/// The most grants of one key that one step works on.
 pub const READERS_PER_STEP: usize = 500;
 
 /// A tracked grant.
@@ -42,9 +42,10 @@ pub struct TrackedGrant {
 #[derive(Debug, Default)]
 pub struct TrackedGrants {
     table: KeyMap<TrackedGrant>,
-    readers: OwnerMap<TrackedGrant>,
-    /// The owners of tracked READ grants at each key.
-    readers_at: KeyMap<OwnerSet>,
+    /// The grants of which a key may have several.
+    by_owner: OwnerMap<TrackedGrant>,
+    /// The owners of those grants at each key.
+    owners_at: KeyMap<OwnerSet>,
     /// The index at which the search for an entry to push out continues. It moves on like a clock hand, so that no
     /// entry is spared for ever.
     hand: usize,
@@ -53,7 +54,7 @@ pub struct TrackedGrants {
 impl TrackedGrants {
     /// The number of tracked grants.
     pub fn len(&self) -> usize {
-        self.table.len() + self.readers.len()
+        self.table.len() + self.by_owner.len()
     }
 
     /// The tracked grant of a key, if it is the one with this token.
@@ -63,15 +64,15 @@ impl TrackedGrants {
             .filter(|tracked| Some(tracked.token) == token)
     }
 
-    /// The tracked READ grant of this owner.
-    pub fn reader(&self, key: KeyRef<'_>, owner: &[u8]) -> Option<&TrackedGrant> {
-        self.readers.get(&OwnerAtRef { key, owner })
+    /// The tracked grant of this owner, of several at the key.
+    pub fn of(&self, key: KeyRef<'_>, owner: &[u8]) -> Option<&TrackedGrant> {
+        self.by_owner.get(&OwnerAtRef { key, owner })
     }
 
-    /// A step through the owners of the tracked READ grants at this key, downwards from this index: at most
+    /// A step through the owners of the several grants at this key, downwards from this index: at most
     /// [`READERS_PER_STEP`] of them, and the index of the next step (0: end).
-    pub fn readers_below(&self, key: KeyRef<'_>, below: usize) -> (usize, Vec<Rc<[u8]>>) {
-        let Some(owners) = self.readers_at.get(&key) else {
+    pub fn owners_below(&self, key: KeyRef<'_>, below: usize) -> (usize, Vec<Rc<[u8]>>) {
+        let Some(owners) = self.owners_at.get(&key) else {
             return (0, Vec::new());
         };
         let range = step_below(below, owners.len(), READERS_PER_STEP);
@@ -85,13 +86,13 @@ impl TrackedGrants {
         let only_read = |key: &&KeyId| !self.table.contains_key(*key);
         self.table
             .keys()
-            .chain(self.readers_at.keys().filter(only_read))
+            .chain(self.owners_at.keys().filter(only_read))
     }
 
     /// Whether a grant of this key is tracked.
     pub fn contains(&self, key: KeyRef<'_>) -> bool {
         self.table.contains_key(&key)
-            || (!self.readers.is_empty() && self.readers_at.contains_key(&key))
+            || (!self.by_owner.is_empty() && self.owners_at.contains_key(&key))
     }
 
     /// Records a new end of the lease of the grant with this token.
@@ -111,14 +112,14 @@ impl TrackedGrants {
 
     /// The tracked READ grant of this owner, whose first timeout was read with this end.
     pub fn reader_seen(&mut self, at: OwnerAtRef<'_>, first_ms: i64) -> Option<TrackedGrant> {
-        let tracked = self.readers.get_mut(&at)?;
+        let tracked = self.by_owner.get_mut(&at)?;
         tracked.may_share |= tracked.deadline_ms != first_ms;
         Some(*tracked)
     }
 
-    /// Records a new end of the lease of a READ grant.
-    pub fn reader_renewed(&mut self, key: KeyRef<'_>, owner: &[u8], deadline_ms: i64) {
-        if let Some(tracked) = self.readers.get_mut(&OwnerAtRef { key, owner }) {
+    /// Records a new end of the lease of the grant of this owner.
+    pub fn renewed_of(&mut self, key: KeyRef<'_>, owner: &[u8], deadline_ms: i64) {
+        if let Some(tracked) = self.by_owner.get_mut(&OwnerAtRef { key, owner }) {
             tracked.deadline_ms = deadline_ms;
         }
     }
@@ -136,8 +137,8 @@ impl TrackedGrants {
         pushed_out
     }
 
-    /// Tracks a READ grant. Returns as [`TrackedGrants::insert`].
-    pub fn insert_reader(&mut self, at: OwnerAt, tracked: TrackedGrant, max: usize) -> u64 {
+    /// Tracks a grant of which the key may have several. Returns as [`TrackedGrants::insert`].
+    pub fn insert_of(&mut self, at: OwnerAt, tracked: TrackedGrant, max: usize) -> u64 {
         if at.key.as_ref().name.len() + at.owner.len() > LONGEST_TRACKED {
             return 1;
         }
@@ -145,22 +146,22 @@ impl TrackedGrants {
         if max == 0 {
             return pushed_out + 1;
         }
-        let owners = self.readers_at.entry(at.key.clone()).or_default();
+        let owners = self.owners_at.entry(at.key.clone()).or_default();
         owners.insert(at.owner.clone());
-        self.readers.insert(at, tracked);
+        self.by_owner.insert(at, tracked);
         pushed_out
     }
 
     fn make_room(&mut self, max: usize) -> u64 {
         let mut pushed_out = 0;
         while self.len() >= max.max(1) {
-            if self.table.len() >= self.readers.len() {
+            if self.table.len() >= self.by_owner.len() {
                 self.hand = (self.hand + 1) % self.table.len();
                 self.table.swap_remove_index(self.hand);
             } else {
-                self.hand = (self.hand + 1) % self.readers.len();
-                if let Some((at, _)) = self.readers.swap_remove_index(self.hand) {
-                    self.forget_reader(&at);
+                self.hand = (self.hand + 1) % self.by_owner.len();
+                if let Some((at, _)) = self.by_owner.swap_remove_index(self.hand) {
+                    self.forget_owner(&at);
                 }
             }
             pushed_out += 1;
@@ -178,41 +179,52 @@ impl TrackedGrants {
         tracked
     }
 
-    /// Removes a READ grant.
-    pub fn remove_reader(&mut self, key: KeyRef<'_>, owner: &[u8]) -> Option<TrackedGrant> {
-        let found = self.readers.swap_remove_entry(&OwnerAtRef { key, owner });
+    /// Removes the grant of this owner.
+    pub fn remove_of(&mut self, key: KeyRef<'_>, owner: &[u8]) -> Option<TrackedGrant> {
+        let found = self.by_owner.swap_remove_entry(&OwnerAtRef { key, owner });
         let (at, tracked) = found?;
-        self.forget_reader(&at);
-        give_back(&mut self.readers);
+        self.forget_owner(&at);
+        give_back(&mut self.by_owner);
         Some(tracked)
     }
 
-    /// Removes the grants of a key, of the readers as many as one step works on. Returns how many were tracked, and the
-    /// index below which readers are left.
+    /// Removes the grants of a key, of several as many as one step works on. Returns how many were tracked, and the
+    /// index below which some are left.
     pub fn remove_some(&mut self, key: KeyRef<'_>) -> (u64, usize) {
         let only = u64::from(self.remove(key).is_some());
-        let (rest, owners) = self.readers_below(key, usize::MAX);
+        let (rest, owners) = self.owners_below(key, usize::MAX);
         for owner in &owners {
-            self.remove_reader(key, owner);
+            self.remove_of(key, owner);
         }
         (only + owners.len() as u64, rest)
     }
 
-    fn forget_reader(&mut self, at: &OwnerAt) {
-        if let Some(owners) = self.readers_at.get_mut(&at.key) {
+    /// Removes all grants of the owners at a key. Returns how many.
+    pub fn remove_all_of(&mut self, key: KeyRef<'_>) -> u64 {
+        let owners = self.owners_at.swap_remove(&key).unwrap_or_default();
+        for owner in &owners {
+            self.by_owner.swap_remove(&OwnerAtRef { key, owner });
+        }
+        give_back(&mut self.owners_at);
+        give_back(&mut self.by_owner);
+        owners.len() as u64
+    }
+
+    fn forget_owner(&mut self, at: &OwnerAt) {
+        if let Some(owners) = self.owners_at.get_mut(&at.key) {
             owners.swap_remove(&at.owner);
             give_back(owners);
             if owners.is_empty() {
-                self.readers_at.swap_remove(&at.key);
-                give_back(&mut self.readers_at);
+                self.owners_at.swap_remove(&at.key);
+                give_back(&mut self.owners_at);
             }
         }
     }
 
     fn give_back(&mut self) {
         give_back(&mut self.table);
-        give_back(&mut self.readers);
-        give_back(&mut self.readers_at);
+        give_back(&mut self.by_owner);
+        give_back(&mut self.owners_at);
     }
 
     /// Removes the grants of a database (`None`: of all). Returns how many.
@@ -224,8 +236,8 @@ impl TrackedGrants {
     pub fn forget(&mut self, is_gone: impl Fn(KeyRef<'_>) -> bool) -> u64 {
         let before = self.len();
         self.table.retain(|key, _| !is_gone(key.as_ref()));
-        self.readers.retain(|at, _| !is_gone(at.key.as_ref()));
-        self.readers_at.retain(|key, _| !is_gone(key.as_ref()));
+        self.by_owner.retain(|at, _| !is_gone(at.key.as_ref()));
+        self.owners_at.retain(|key, _| !is_gone(key.as_ref()));
         self.give_back();
         (before - self.len()) as u64
     }
@@ -237,13 +249,13 @@ impl TrackedGrants {
             .drain(..)
             .map(|(key, tracked)| (key.swapped(first, second), tracked))
             .collect();
-        self.readers_at = self
-            .readers_at
+        self.owners_at = self
+            .owners_at
             .drain(..)
             .map(|(key, owners)| (key.swapped(first, second), owners))
             .collect();
-        self.readers = self
-            .readers
+        self.by_owner = self
+            .by_owner
             .drain(..)
             .map(|(at, tracked)| {
                 let key = at.key.swapped(first, second);

@@ -76,7 +76,7 @@ impl Locks {
         }
         let entered = self.enter_all(views, (req, req), now, fx)?;
         for ((view, (_, is_fresh)), fx) in views.iter().zip(&entered).zip(fx.iter_mut()) {
-            self.in_flight.claim(view.key, req.owner);
+            self.shared.in_flight.claim(view.key, req.owner);
             self.shared
                 .waiters
                 .granted_at_once(view.key, req.owner, req.mode, now);

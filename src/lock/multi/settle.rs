@@ -119,11 +119,12 @@ impl Locks {
                 seq: place.seq,
                 since_ms: waiter.since_ms,
                 reentry: (!is_fresh).then_some(reentry),
+                end_ms: 0,
             };
             if *is_fresh {
                 self.shared.waiters.windows.count_hand_off(key.as_ref());
             }
-            self.in_flight.put(waiter.id, in_flight);
+            self.shared.in_flight.put(waiter.id, in_flight);
         }
     }
 

@@ -69,7 +69,7 @@ impl Locks {
         }
         let to = Grantee::of(req);
         let entered = self.enter(view, Cow::Borrowed(&view.state), (&to, req.once), cx)?;
-        self.in_flight.claim(view.key, req.owner);
+        self.shared.in_flight.claim(view.key, req.owner);
         self.shared
             .waiters
             .granted_at_once(view.key, req.owner, req.mode, cx.now);
@@ -202,9 +202,9 @@ impl Locks {
     fn extend_tracked(&mut self, key: KeyRef<'_>, to: &Grantee<'_>, end_ms: i64) {
         match to.mode {
             Mode::Read => {
-                let known = self.tracked.reader(key, to.owner);
+                let known = self.tracked.of(key, to.owner);
                 if known.is_some_and(|known| known.deadline_ms < end_ms) {
-                    self.tracked.reader_renewed(key, to.owner, end_ms);
+                    self.tracked.renewed_of(key, to.owner, end_ms);
                 }
             }
             _ => self.tracked.writer_extended(key, end_ms),

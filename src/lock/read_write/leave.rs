@@ -104,7 +104,7 @@ impl Locks {
         let Some(mode) = present.meant(req.owner, req.mode, req.token, cx.now)? else {
             return Ok(None);
         };
-        self.in_flight.claim(view.key, req.owner);
+        self.shared.in_flight.claim(view.key, req.owner);
         let mut lock = present.clone();
         let count = lock.count_of(mode, req.owner, cx.now);
         let left = count.unwrap_or(1) - 1;
@@ -147,7 +147,7 @@ impl Locks {
         cx: &mut Cx<'_>,
     ) -> Option<TrackedGrant> {
         match mode {
-            Mode::Read => self.tracked.remove_reader(view.key, owner),
+            Mode::Read => self.tracked.remove_of(view.key, owner),
             _ => self.end_writer(view, lock, cx),
         }
     }
@@ -227,7 +227,7 @@ impl Locks {
             Some(token) => token,
             None => self.mint(view, cx)?,
         };
-        self.in_flight.claim(view.key, req.owner);
+        self.shared.in_flight.claim(view.key, req.owner);
         let what = BoundRef::lock(mode, view.key, req.owner);
         let bound = self.bound_token(what, (mode, present), cx.now);
         let stays_bound = self
@@ -243,7 +243,7 @@ impl Locks {
         self.prune(view.key, &mut lock, cx);
         if mode == Mode::Read {
             lock.renew_reader(req.owner, end_ms, cx);
-            self.tracked.reader_renewed(view.key, req.owner, end_ms);
+            self.tracked.renewed_of(view.key, req.owner, end_ms);
         }
         // The TTL of the hash is the lease of the writer, and covers that of each reader.
         if lock.is_whole
@@ -285,7 +285,7 @@ impl Locks {
             .is_some_and(|reader| reader.until_ms < end_ms)
         {
             lock.read_again(owner, 0, end_ms, cx);
-            self.tracked.reader_renewed(view.key, owner, end_ms);
+            self.tracked.renewed_of(view.key, owner, end_ms);
         }
         self.note_longer(view.key, &lock, now);
     }

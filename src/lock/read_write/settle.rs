@@ -30,11 +30,11 @@ impl Locks {
         lock: &ReadWrite,
         now: Now,
     ) -> bool {
-        if let Some(undone) = self.in_flight.undone(key) {
+        if let Some(undone) = self.shared.in_flight.undone(key) {
             if undone.iter().any(|undone| undone.is_in(lock, now)) {
                 return true;
             }
-            self.in_flight.take_undone(key);
+            self.shared.in_flight.take_undone(key);
         }
         let Some((owner, waiter)) = self.shared.waiters.first(key) else {
             return lock.is_unknown(now, |_| false) || is_left_over(lock, now);
@@ -63,7 +63,7 @@ impl Locks {
                 continue;
             }
             let was_tracked = match undone.mode {
-                Mode::Read => self.tracked.remove_reader(view.key, &undone.owner),
+                Mode::Read => self.tracked.remove_of(view.key, &undone.owner),
                 _ => self.tracked.remove(view.key),
             };
             self.stats.grants_undone += u64::from(was_tracked.is_some());

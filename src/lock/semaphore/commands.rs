@@ -8,9 +8,7 @@ use crate::lock::resource::Resource;
 use crate::lock::semaphore::grant::Terms;
 use crate::lock::semaphore::semaphores::Semaphores;
 use crate::lock::semaphore::session::keep_binding;
-use crate::lock::semaphore::state::{
-    Permit, PermitChange, PermitDraft, Permits, SemView, MAX_PERMITS,
-};
+use crate::lock::semaphore::state::{PermitChange, PermitDraft, Permits, SemView, MAX_PERMITS};
 use crate::lock::session::bindings::BoundRef;
 use crate::lock::shared::Shared;
 use crate::lock::wait::request::{Waiter, WaiterId};
@@ -38,6 +36,17 @@ pub struct SemAcquire<'a> {
     pub client: u64,
     /// The user, of a request that may wait or asks for a session.
     pub user: UserId,
+}
+
+impl Terms {
+    fn of(req: &SemAcquire<'_>) -> Terms {
+        Terms {
+            lease: req.lease,
+            session: req.session,
+            client: req.client,
+            user: req.user,
+        }
+    }
 }
 
 impl Semaphores {
@@ -141,7 +150,7 @@ impl Semaphores {
             self.stats.renewal_misses += 1;
             return Ok((false, PermitChange::default()));
         }
-        self.in_flight.claim(view.key, id);
+        shared.in_flight.claim(view.key, id);
         self.stats.renewals += 1;
         let stays_bound = keep_binding(view.key, id, names_lease, cx.now, &mut shared.sessions);
         let mut draft = PermitDraft::open(there);
@@ -150,7 +159,7 @@ impl Semaphores {
             .lease_of(stays_bound, lease)
             .deadline(cx.now);
         draft.set_end(id, end_ms);
-        self.remembered.renewed(view.key, id, end_ms);
+        self.tracked.renewed_of(view.key, id, end_ms);
         Ok((true, self.finish(shared, view, draft, cx.now)))
     }
 
@@ -164,17 +173,13 @@ impl Semaphores {
         req: &SemAcquire<'_>,
         cx: &mut Cx<'_>,
     ) -> Result<Answer, LockError> {
-        let token = match self.remembered.get(view.key, req.id) {
+        let token = match self.tracked.of(view.key, req.id) {
             Some(permit) => permit.token,
             None => {
                 let token = Semaphores::mint(shared, view, cx)?;
                 self.stats.adoptions += 1;
-                let permit = Permit {
-                    token,
-                    end_ms,
-                    since_ms: cx.now.mono_ms,
-                };
-                self.remember(shared, (view.key, req.id), permit);
+                let terms = Terms::of(req);
+                self.track(shared, (view.key, req.id), (token, end_ms), &terms, cx.now);
                 token
             }
         };
@@ -190,7 +195,7 @@ impl Semaphores {
         };
         let wanted = shared.sessions.lease_of(bound, req.lease).deadline(cx.now);
         self.extend_permit(view.key, draft, req.id, (end_ms, wanted));
-        self.in_flight.claim(view.key, req.id);
+        shared.in_flight.claim(view.key, req.id);
         self.stats.reentries += 1;
         Ok(Answer::Granted(token))
     }
@@ -207,7 +212,7 @@ impl Semaphores {
             draft.set_end(id, wanted);
         }
         // Another client may have renewed it: then the end that was read is recorded.
-        self.remembered.renewed(key, id, end_ms.max(wanted));
+        self.tracked.renewed_of(key, id, end_ms.max(wanted));
     }
 
     /// An acquire of an id without a permit.
@@ -246,14 +251,9 @@ impl Semaphores {
             return Ok(Answer::Refused);
         }
         self.forget_over(shared, view.key, req.id, was_over);
-        let terms = Terms {
-            lease: req.lease,
-            session: req.session,
-            client: req.client,
-            user: req.user,
-        };
+        let terms = Terms::of(req);
         let (token, _) = self.grant_permit(shared, view, draft, req.id, terms, cx)?;
-        self.in_flight.claim(view.key, req.id);
+        shared.in_flight.claim(view.key, req.id);
         shared
             .waiters
             .granted_at_once(view.key, req.id, Mode::Exclusive, cx.now);
@@ -264,9 +264,9 @@ impl Semaphores {
     /// Ends the records of the expired permit of an id that acquires again.
     fn forget_over(&mut self, shared: &mut Shared, key: KeyRef<'_>, id: &[u8], was_over: bool) {
         if was_over {
-            self.in_flight.claim(key, id);
+            shared.in_flight.claim(key, id);
             shared.sessions.lose(BoundRef::permit(key, id));
-            let known = self.remembered.remove(key, id);
+            let known = self.tracked.remove_of(key, id);
             self.stats.grants_expired += u64::from(known.is_some());
         }
     }

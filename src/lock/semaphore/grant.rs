@@ -1,16 +1,18 @@
 //! Grants and returns permits, and lists the key changes of each decision.
 
 use crate::lock::effect::{Cx, Effect, Event, Outcome};
-use crate::lock::semaphore::in_flight::PermitInFlight;
+use crate::lock::grant::in_flight::GrantInFlight;
+use crate::lock::grant::tracked::TrackedGrant;
+use crate::lock::name::OwnerAt;
 use crate::lock::semaphore::semaphores::Semaphores;
 use crate::lock::semaphore::state::{
-    Permit, PermitChange, PermitDraft, Permits, SemView, GRANTS_AT_ONCE, NO_END_MS,
+    PermitChange, PermitDraft, Permits, SemView, GRANTS_AT_ONCE, NO_END_MS,
 };
 use crate::lock::session::bindings::BoundRef;
 use crate::lock::shared::Shared;
 use crate::lock::wait::waiters::Waiters;
 use crate::lock::window::state::Window;
-use crate::lock::{KeyRef, Lease, LockError, Now, Token, UserId};
+use crate::lock::{KeyRef, Lease, LockError, Mode, Now, Token, UserId};
 
 /// The terms of a permit.
 #[derive(Debug, Clone, Copy)]
@@ -30,10 +32,10 @@ impl Semaphores {
         there: Option<&Permits>,
         id: &[u8],
         cx: &mut Cx<'_>,
-    ) -> (Option<Permit>, PermitChange) {
-        self.in_flight.claim(view.key, id);
+    ) -> (Option<TrackedGrant>, PermitChange) {
+        shared.in_flight.claim(view.key, id);
         shared.sessions.unbind(BoundRef::permit(view.key, id));
-        let known = self.remembered.remove(view.key, id);
+        let known = self.tracked.remove_of(view.key, id);
         cx.notify(Event::SemRelease);
         let mut draft = PermitDraft::open(there);
         draft.give_back(id);
@@ -91,20 +93,21 @@ impl Semaphores {
             shared.sessions.waits(&waiter);
             shared.waiters.count_wait(&waiter, cx.now);
             shared.waiters.count_top_hand_off(view.key);
-            let permit_in_flight = PermitInFlight {
-                waiter: waiter.id,
+            let in_flight = GrantInFlight {
+                key: view.key.to_id(),
+                owner: id,
+                mode: Mode::Exclusive,
+                token,
                 seq: place.seq,
                 since_ms: waiter.since_ms,
-                token,
+                reentry: None,
                 end_ms,
-                is_lost: false,
             };
-            self.in_flight
-                .insert(view.key.to_id(), id, permit_in_flight);
+            shared.in_flight.put(waiter.id, in_flight);
             cx.answer(&waiter, Outcome::Granted(token));
             if waiter.ticket.is_some() {
                 // Its message is delivered in this event.
-                self.in_flight.delivered(waiter.id);
+                shared.in_flight.take(waiter.id);
             }
         }
     }
@@ -147,15 +150,11 @@ impl Semaphores {
             shared.waiters.windows.end_unused(view.key);
         }
         // A recorded permit of this id ended unnoticed.
-        let known = self.remembered.remove(view.key, id);
+        let known = self.tracked.remove_of(view.key, id);
         self.stats.grants_lost += u64::from(known.is_some());
         self.stats.grants += 1;
-        let permit = Permit {
-            token,
-            end_ms,
-            since_ms: cx.now.mono_ms,
-        };
-        self.remember(shared, (view.key, id), permit);
+        let granted = (token, end_ms);
+        self.track(shared, (view.key, id), granted, &terms, cx.now);
         cx.notify(Event::SemAcquire);
         Ok((token, end_ms))
     }
@@ -176,14 +175,28 @@ impl Semaphores {
         Ok(minted.token)
     }
 
-    pub(crate) fn remember(
+    pub(crate) fn track(
         &mut self,
         shared: &Shared,
         (key, id): (KeyRef<'_>, &[u8]),
-        permit: Permit,
+        (token, end_ms): (Token, i64),
+        terms: &Terms,
+        now: Now,
     ) {
+        let tracked = TrackedGrant {
+            token,
+            since_ms: now.mono_ms,
+            client: terms.client,
+            deadline_ms: end_ms,
+            may_share: false,
+            session: terms.session,
+        };
+        let at = OwnerAt {
+            key: key.to_id(),
+            owner: id.into(),
+        };
         let max = shared.waiters.limits.max_tracked;
-        self.stats.grants_unwatched += self.remembered.insert(key, id, permit, max);
+        self.stats.grants_unwatched += self.tracked.insert_of(at, tracked, max);
     }
 
     /// Ends a command's decision. Waiters that could not be granted now, because writes are refused or many wait, are
@@ -215,7 +228,7 @@ impl Semaphores {
         shared.waiters.set_lease(view.key, finite);
         if draft.counts {
             for id in &draft.reclaimed {
-                let known = self.remembered.remove(view.key, id);
+                let known = self.tracked.remove_of(view.key, id);
                 self.stats.grants_expired += u64::from(known.is_some());
             }
         }

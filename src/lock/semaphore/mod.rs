@@ -6,7 +6,6 @@
 
 pub(crate) mod commands;
 pub(crate) mod grant;
-pub(crate) mod in_flight;
 pub(crate) mod semaphores;
 pub(crate) mod session;
 pub(crate) mod settle;

@@ -1,13 +1,11 @@
 //! The semaphores of one server: the part in memory.
 
+use crate::lock::grant::tracked::{TrackedGrant, TrackedGrants};
 use crate::lock::histogram::Histogram;
 use crate::lock::resource::Resource;
-use crate::lock::semaphore::in_flight::PermitsInFlight;
-use crate::lock::semaphore::state::{Permit, Remembered, SemView};
-use crate::lock::session::bindings::BoundRef;
-use crate::lock::shared::Shared;
+use crate::lock::semaphore::state::SemView;
 use crate::lock::stats::counters;
-use crate::lock::{KeyRef, Now, OwnerId, WaiterId};
+use crate::lock::{KeyRef, Now};
 
 counters! {
     /// The counters of semaphores. The first two sums of `lock::stats` hold for them too, with `adoptions` added to the
@@ -47,26 +45,20 @@ pub struct Semaphores {
     pub stats: SemStats,
     /// The times of the permits that `grants_released` and `grants_session_ended` count.
     pub holds: Histogram,
-    pub(crate) remembered: Remembered,
-    pub(crate) in_flight: PermitsInFlight,
+    pub(crate) tracked: TrackedGrants,
 }
 
 impl Semaphores {
     /// Whether this server granted the permit that this id holds: the recorded end is equal. (A permit with another end
     /// may belong to another semaphore with the same set, created after this one was deleted.)
     pub fn knows(&self, view: &SemView<'_>, id: &[u8], now: Now) -> bool {
-        let known = self.remembered.get(view.key, id);
-        known.is_some_and(|permit| Some(permit.end_ms) == view.held_until(now))
-    }
-
-    /// The ids whose permits may have to be undone.
-    pub fn lost_on(&self, key: KeyRef<'_>) -> Vec<OwnerId> {
-        self.in_flight.lost_on(key)
+        let known = self.tracked.of(view.key, id);
+        known.is_some_and(|permit| Some(permit.deadline_ms) == view.held_until(now))
     }
 
     /// Counts the time of a permit that its holder or the end of its connection has ended. Returns 1 if it was
     /// recorded.
-    pub(crate) fn count_hold(&mut self, ended: Option<Permit>, now: Now) -> u64 {
+    pub(crate) fn count_hold(&mut self, ended: Option<TrackedGrant>, now: Now) -> u64 {
         let Some(permit) = ended else {
             return 0;
         };
@@ -77,7 +69,7 @@ impl Semaphores {
 
     /// The semaphore was deleted: no recorded permit of it is held any more.
     pub fn lose(&mut self, key: KeyRef<'_>) {
-        self.stats.grants_lost += self.remembered.lose(key);
+        self.stats.grants_lost += self.tracked.remove_all_of(key);
     }
 }
 
@@ -97,34 +89,6 @@ impl Semaphores {
 
     /// Whether this key has a recorded permit.
     pub(crate) fn has_grant(&self, key: KeyRef<'_>) -> bool {
-        at_and_beside(key).any(|key| self.remembered.contains(key))
-    }
-
-    /// The connection of a request is closed. Returns whether the request had a permit in flight, which is undone when
-    /// its key is settled.
-    pub(crate) fn undo_in_flight(&mut self, shared: &mut Shared, waiter: WaiterId) -> bool {
-        let Some((key, id, token)) = self.in_flight.lost(waiter) else {
-            return false;
-        };
-        // The undo ends the permit, so there is nothing to release.
-        let what = BoundRef::permit(key.as_ref(), &id);
-        shared.sessions.unbind_grant(what, token);
-        shared.waiters.schedule_settle_id(key);
-        true
-    }
-
-    /// The content of these keys is gone: their recorded permits are lost.
-    pub(crate) fn forget(&mut self, is_gone: impl Fn(KeyRef<'_>) -> bool) {
-        self.stats.grants_lost += self.remembered.forget(is_gone);
-    }
-
-    /// `SWAPDB` has exchanged two databases.
-    pub(crate) fn swap(&mut self, shared: &mut Shared, first: i32, second: i32) {
-        self.remembered.swap(first, second);
-        self.in_flight.swap(first, second);
-        // Permits to undo are now in the other database.
-        for key in self.in_flight.lost_keys() {
-            shared.waiters.schedule_settle_id(key.clone());
-        }
+        at_and_beside(key).any(|key| self.tracked.contains(key))
     }
 }

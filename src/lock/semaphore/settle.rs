@@ -1,36 +1,50 @@
 //! The settling of a semaphore: undone and expired permits return, waiters are granted.
 
+use std::collections::HashMap;
 use std::num::NonZeroU32;
 
 use crate::lock::effect::Cx;
-use crate::lock::semaphore::in_flight::PermitInFlight;
+use crate::lock::grant::in_flight::GrantInFlight;
 use crate::lock::semaphore::semaphores::Semaphores;
 use crate::lock::semaphore::state::{
     PermitChange, PermitDraft, Permits, SemState, SemView, GRANTS_AT_ONCE,
 };
 use crate::lock::shared::Shared;
 use crate::lock::wait::waiters::Waiters;
-use crate::lock::{KeyRef, LockError, Now, OwnerId};
+use crate::lock::{KeyRef, LockError, Now};
 
 impl Semaphores {
     /// Whether settling a semaphore in this state may write.
-    pub fn may_change(&self, waiters: &Waiters, view: &SemView<'_>, now: Now) -> bool {
-        let is_undone = |(id, end): &(OwnerId, Option<i64>)| {
-            end.is_some() && *end == self.in_flight.lost_end(view.key, id)
+    pub fn may_change(shared: &Shared, view: &SemView<'_>, now: Now) -> bool {
+        let ends: HashMap<_, _> = view
+            .undone
+            .iter()
+            .map(|(id, end)| (&id[..], *end))
+            .collect();
+        let is_undone = |grant: &GrantInFlight| {
+            let end = ends.get(&grant.owner[..]).copied().flatten();
+            end == Some(grant.end_ms)
         };
         match &view.state {
             SemState::OtherType | SemState::OtherString | SemState::OtherSet => false,
-            SemState::Absent => waiters.limit(view.key).is_some(),
+            SemState::Absent => shared.waiters.limit(view.key).is_some(),
             SemState::There(there) => {
-                let waited = waiters.live_on(view.key) > 0;
+                let waited = shared.waiters.live_on(view.key) > 0;
                 let draft = PermitDraft::open(Some(there));
-                (waited && Semaphores::is_grantable(waiters, view.key, &draft, now))
+                (waited && Semaphores::is_grantable(&shared.waiters, view.key, &draft, now))
                     || draft.owes_many()
-                    || view.undone.iter().any(is_undone)
+                    || shared
+                        .in_flight
+                        .undone(view.key)
+                        .unwrap_or_default()
+                        .iter()
+                        .any(is_undone)
             }
         }
     }
 
+    /// Settles a semaphore: called when a permit has expired or a key was changed by other means. Without a cause it
+    /// changes nothing.
     pub fn settle(
         &mut self,
         shared: &mut Shared,
@@ -52,20 +66,23 @@ impl Semaphores {
                 shared.waiters.schedule_settle_id(view.key.to_id());
             }
         }
-        for (id, end_ms) in &view.undone {
-            let permit_in_flight = self.in_flight.take_lost(view.key, id);
-            let is_there = |permit_in_flight: &PermitInFlight| {
-                there.is_some() && *end_ms == Some(permit_in_flight.end_ms)
-            };
-            let Some(permit_in_flight) = permit_in_flight.filter(is_there) else {
+        let ends: HashMap<_, _> = view
+            .undone
+            .iter()
+            .map(|(id, end)| (&id[..], *end))
+            .collect();
+        for grant in shared.in_flight.take_undone(view.key).unwrap_or_default() {
+            let end_ms = ends.get(&grant.owner[..]).copied().flatten();
+            if there.is_none() || end_ms != Some(grant.end_ms) {
                 continue;
-            };
-            draft.give_back(id);
-            let known = self.remembered.remove(view.key, id);
+            }
+            draft.give_back(&grant.owner);
+            let known = self.tracked.remove_of(view.key, &grant.owner);
             self.stats.grants_undone += u64::from(known.is_some());
-            let key = view.key.to_id();
-            let place = (permit_in_flight.seq, permit_in_flight.since_ms);
-            shared.waiters.restore(&key, id, place, cx.now);
+            let place = (grant.seq, grant.since_ms);
+            shared
+                .waiters
+                .restore(&grant.key, &grant.owner, place, cx.now);
         }
         if view.state == SemState::Absent {
             draft.make(shared.waiters.limit(view.key));

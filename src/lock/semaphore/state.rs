@@ -1,5 +1,4 @@
-//! The permits of a semaphore: the content of its two keys, the changes of one decision, and the tokens that this
-//! server has recorded.
+//! The permits of a semaphore: the content of its two keys, and the changes of one decision.
 //!
 //! The layout is that of Redisson's `RPermitExpirableSemaphore`: a string with the number of free permits, and a sorted
 //! set `{name}:timeout` of permit ids with their ends. The total is the sum of both. An expired permit stays in the set
@@ -7,12 +6,7 @@
 
 use std::num::NonZeroU32;
 
-use indexmap::IndexMap;
-
-use crate::lock::grant::tracked::LONGEST_TRACKED;
-use crate::lock::name::{KeyMap, Secret};
-use crate::lock::table::give_back;
-use crate::lock::{Domain, KeyRef, LockError, Now, OwnerId, Token};
+use crate::lock::{Domain, KeyRef, LockError, Now, OwnerId};
 
 /// The end that Redisson writes for a permit that never ends.
 pub const NO_END_MS: i64 = 922_337_203_685_477;
@@ -261,130 +255,5 @@ impl<'v> PermitDraft<'v> {
             free: self.free.filter(|_| self.free != self.was_free),
             publish: more.filter(|free| *free > 0),
         }
-    }
-}
-
-/// A permit that this server granted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Permit {
-    /// The token of the grant.
-    pub token: Token,
-    /// Its end as this server wrote it, or as read when its holder last acquired it again.
-    pub end_ms: i64,
-    /// The moment of the grant (of a permit that this server did not grant: of its adoption) in milliseconds of the
-    /// monotonic clock.
-    pub since_ms: u64,
-}
-
-/// The bounded table of the permits that this server granted and has not seen end. An id that holds a permit without an
-/// entry gets a fresh token when it asks again.
-#[derive(Debug, Default)]
-pub(crate) struct Remembered {
-    table: KeyMap<IndexMap<OwnerId, Permit, Secret>>,
-    len: usize,
-    /// The index at which the search for an entry to push out continues.
-    hand: usize,
-}
-
-impl Remembered {
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    pub fn contains(&self, key: KeyRef<'_>) -> bool {
-        self.table.contains_key(&key)
-    }
-
-    pub fn get(&self, key: KeyRef<'_>, id: &[u8]) -> Option<Permit> {
-        self.table.get(&key)?.get(id).copied()
-    }
-
-    /// Records a new end of a recorded permit.
-    pub fn renewed(&mut self, key: KeyRef<'_>, id: &[u8], end_ms: i64) {
-        let permits = self.table.get_mut(&key);
-        if let Some(permit) = permits.and_then(|permits| permits.get_mut(id)) {
-            permit.end_ms = end_ms;
-        }
-    }
-
-    /// Records a permit. Returns how many others were pushed out to keep within `max`.
-    pub fn insert(&mut self, key: KeyRef<'_>, id: &[u8], permit: Permit, max: usize) -> u64 {
-        if key.name.len() + id.len() > LONGEST_TRACKED {
-            return 1;
-        }
-        let mut pushed_out = 0;
-        while self.len >= max.max(1) {
-            self.push_one_out();
-            pushed_out += 1;
-        }
-        if pushed_out > 1 {
-            give_back(&mut self.table);
-        }
-        if max == 0 {
-            return pushed_out + 1;
-        }
-        let permits = match self.table.get_mut(&key) {
-            Some(permits) => permits,
-            None => self.table.entry(key.to_id()).or_default(),
-        };
-        permits.insert(OwnerId::from_slice(id), permit);
-        self.len += 1;
-        pushed_out
-    }
-
-    fn push_one_out(&mut self) {
-        self.hand = (self.hand + 1) % self.table.len().max(1);
-        let Some((_, permits)) = self.table.get_index_mut(self.hand) else {
-            self.len = 0;
-            return;
-        };
-        let victim = self.len % permits.len().max(1);
-        permits.swap_remove_index(victim);
-        give_back(permits);
-        if permits.is_empty() {
-            self.table.swap_remove_index(self.hand);
-        }
-        self.len -= 1;
-    }
-
-    /// Removes a permit that has ended, if it was recorded.
-    pub fn remove(&mut self, key: KeyRef<'_>, id: &[u8]) -> Option<Permit> {
-        let permits = self.table.get_mut(&key)?;
-        let known = permits.swap_remove(id);
-        give_back(permits);
-        if permits.is_empty() {
-            self.table.swap_remove(&key);
-            give_back(&mut self.table);
-        }
-        self.len -= usize::from(known.is_some());
-        known
-    }
-
-    /// Removes the permits of these semaphores. Returns how many.
-    pub fn forget(&mut self, is_gone: impl Fn(KeyRef<'_>) -> bool) -> u64 {
-        let before = self.len;
-        self.table.retain(|key, _| !is_gone(key.as_ref()));
-        give_back(&mut self.table);
-        self.len = self.table.values().map(IndexMap::len).sum();
-        (before - self.len) as u64
-    }
-
-    /// Removes the permits of this semaphore. Returns how many.
-    pub fn lose(&mut self, key: KeyRef<'_>) -> u64 {
-        let Some(lost) = self.table.swap_remove(&key) else {
-            return 0;
-        };
-        give_back(&mut self.table);
-        self.len -= lost.len();
-        lost.len() as u64
-    }
-
-    /// Exchanges the databases of the entries, after `SWAPDB`.
-    pub fn swap(&mut self, first: i32, second: i32) {
-        self.table = self
-            .table
-            .drain(..)
-            .map(|(key, permits)| (key.swapped(first, second), permits))
-            .collect();
     }
 }

@@ -123,11 +123,9 @@ impl<'a> SemKey<'a> {
     pub fn plain_view(&self, own: Option<Str<'_>>, now: Now) -> SemView<'a> {
         let key = self.id();
         let (undone, wanted) = shell::with(|shell| {
-            let sems = &shell.locks.sems;
-            (
-                sems.lost_on(key),
-                shell.locks.shared.waiters.permits_wanted(key),
-            )
+            let shared = &shell.locks.shared;
+            let undone = shared.in_flight.undone_owners(key);
+            (undone, shared.waiters.permits_wanted(key))
         });
         let reading = Reading {
             own,

@@ -8,7 +8,7 @@ use crate::lock::tests::sim::tickets::notify_of;
 use crate::lock::tests::sim::{sem_ref, text, Out, Sim, Terms};
 use crate::lock::{
     Answer, BoundRef, Cx, Effects, Lease, LockError, Locks, Mode, OwnerId, PermitChange, Permits,
-    Resource, SemAcquire, SemState, SemView, SetIf, Wait,
+    Resource, SemAcquire, SemState, SemView, Semaphores, SetIf, Wait,
 };
 
 impl Sim {
@@ -106,11 +106,8 @@ impl Sim {
 
     /// Settles a semaphore. Returns whether the core stated that this may change the keys.
     pub(super) fn settle_semaphore(&mut self, key: &str) -> bool {
-        let may_change = self.locks.sems.may_change(
-            &self.locks.shared.waiters,
-            &self.sem_view(key, None),
-            self.now,
-        );
+        let may_change =
+            Semaphores::may_change(&self.locks.shared, &self.sem_view(key, None), self.now);
         if may_change && !self.grants() {
             self.locks.shared.waiters.postpone(sem_ref(key).to_id());
             return false;
@@ -174,7 +171,7 @@ impl Sim {
     }
 
     fn sem_view<'v>(&self, key: &'v str, id: Option<&str>) -> SemView<'v> {
-        let undone = self.locks.sems.lost_on(sem_ref(key));
+        let undone = self.locks.shared.in_flight.undone_owners(sem_ref(key));
         let permits = self.keys.permits(key);
         let end = |id: &OwnerId| permits.get(&text(id)).copied();
         SemView {
@@ -250,8 +247,8 @@ impl Sim {
         }
         let mut fresh = 0;
         for (id, end) in &change.set {
-            let known = self.locks.sems.remembered.get(sem_ref(key), id);
-            let known = known.map(|permit| permit.end_ms);
+            let known = self.locks.sems.tracked.of(sem_ref(key), id);
+            let known = known.map(|permit| permit.deadline_ms);
             assert!(known.is_none_or(|known| known == *end), "{known:?}: {end}");
             fresh += usize::from(set.insert(text(id), *end).is_none());
         }
