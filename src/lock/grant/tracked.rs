@@ -1,8 +1,8 @@
 //! The bounded table of the grants that this server made and has not seen end.
 //!
-//! Locks have one, and semaphores another. It adds to the key the moment of the grant and the connection. A lock without
-//! an entry (taken by a Redisson client, granted before a restart, or pushed out by newer grants) works the same, and is
-//! described with fewer details. A permit without one gets a fresh token when its id asks again.
+//! Locks have one, and semaphores another. It adds to the key the moment of the grant and the connection. A lock
+//! without an entry (taken by a Redisson client, granted before a restart, or pushed out by newer grants) works the
+//! same, and is described with fewer details. A permit without one gets a fresh token when its id asks again.
 //!
 //! An exclusive or WRITE grant is the only one of its kind at its key and is found by the key. READ grants and permits,
 //! of which a key may have several, are found by key and owner.

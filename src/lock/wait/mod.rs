@@ -3,10 +3,11 @@
 //!
 //! [`waiters::Waiters`] owns the data. [`places`] stores every [`place`] once (in an [`arena`], found through
 //! [`slot_table`] and [`deadlines`]), [`queue`] orders those of one key, [`multi_key`] takes places at several keys.
-//! [`ticket`] and [`hearing`] have what is special of waiters that block no client, [`next`] finds the next to
-//! grant and [`passed`] bounds how far it looks, [`outcome`] and [`ending`] end waits, [`sweep`] those of tenants that
-//! are gone, [`figures`] shows them, [`due`] and [`unsettled`] say what comes next and when, [`limits`] counts what is limited, [`index`] and
-//! [`holders`] record what [`deadlock`] searches, and [`verify`] searches again what was uncertain.
+//! [`ticket`] and [`hearing`] have what is special of waiters that block no client, [`next`] finds the next to grant
+//! and [`passed`] bounds how far it looks, [`outcome`] and [`ending`] end waits, [`sweep`] those of tenants that are
+//! gone, [`figures`] shows them, [`due`] and [`unsettled`] say what comes next and when, [`limits`] counts what is
+//! limited, [`index`] and [`holders`] record what [`deadlock`] searches, and [`verify`] searches again what was
+//! uncertain.
 
 pub(crate) mod arena;
 pub(crate) mod deadlines;

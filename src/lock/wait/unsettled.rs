@@ -22,8 +22,8 @@ impl Waiters {
         }
     }
 
-    /// The content of this key changed by other means: every kind of resource there is settled, and the semaphores whose
-    /// permits it has.
+    /// The content of this key changed by other means: every kind of resource there is settled, and the semaphores
+    /// whose permits it has.
     pub fn schedule_settle_all_at(&mut self, key: KeyRef<'_>) {
         if self.live() > 0 {
             for key in key.of_all().chain(key.semaphores()) {
