@@ -18,24 +18,10 @@ use crate::module::state::settings;
 use crate::module::state::shell;
 use crate::module::subscribers::{self, LOCK_CHANNEL, READ_WRITE_CHANNEL};
 
-/// Lets the core decide, under the settings in force.
+/// Lets the core decide.
 pub fn decide<T>(now: Now, body: impl FnOnce(&mut Locks, &mut Cx<'_>) -> T) -> (T, Effects) {
     let mut fx = Effects::new();
-    let result = shell::with(|shell| {
-        shell.locks.shared.waiters.limits = settings::limits();
-        if !shell.users.several.is_some_and(|(several, _)| several) {
-            shell.locks.shared.waiters.limits.user_share = 100;
-        }
-        shell.locks.shared.waiters.grace = settings::grace();
-        shell
-            .locks
-            .shared
-            .waiters
-            .set_window_rule(settings::window_rule());
-        shell.locks.shared.sessions.rule = settings::sessions();
-        shell.locks.detects_deadlocks = settings::deadlock_detect();
-        body(&mut shell.locks, &mut Cx::new(now, &mut fx))
-    });
+    let result = shell::with(|shell| body(&mut shell.locks, &mut Cx::new(now, &mut fx)));
     (result, fx)
 }
 

@@ -5,7 +5,7 @@ use std::ffi::CStr;
 
 use crate::lock::{permits_of, Asked, BoundRef, KeyRef, Mode, Resource, UserId, Wait};
 use crate::module::acl::{self, Refused, User};
-use crate::module::ffi::call_reply::Reply;
+use crate::module::ffi::call_reply::{How, Reply};
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::strings::{OwnedStr, Str};
 use crate::module::keyspace::siblings::Siblings;
@@ -43,7 +43,10 @@ fn learn_several(ctx: Ctx<'_>) {
     let known = shell::with(|shell| shell.users.several);
     if known.is_none_or(|(_, at_ms)| now_ms >= at_ms + VALID_MS) {
         let several = has_several(ctx);
-        shell::with(|shell| shell.users.several = Some((several, now_ms)));
+        shell::with(|shell| {
+            shell.users.several = Some((several, now_ms));
+            shell.push_settings();
+        });
     }
 }
 
@@ -72,7 +75,7 @@ fn has_several(ctx: Ctx<'_>) -> bool {
 fn ask(ctx: Ctx<'_>, words: &[&[u8]]) -> Option<Reply> {
     let words: Vec<OwnedStr> = words.iter().map(|word| OwnedStr::new(word)).collect();
     let words: Vec<Str<'_>> = words.iter().map(OwnedStr::as_str).collect();
-    Reply::of(ctx, c"ACL", c"v", &words)
+    Reply::of(ctx, c"ACL", How::AsModule, &words)
 }
 
 /// Looks for some of the users: the tickets of one that has been deleted are to end.

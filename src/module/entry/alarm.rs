@@ -215,29 +215,11 @@ fn fire(ctx: Ctx<'_>) {
     }
 }
 
-/// Applies changed settings: `lock.drain` dismisses waiters, a shorter `lock.startup-delay` permits grants,
-/// `lock.top-names` begins or ends to count names.
+/// With `lock.drain`, dismisses the waiters.
 pub fn follow_settings(ctx: Ctx<'_>) {
     if settings::drain() {
         answers::note_all(ctx, &decide(ctx.now(), Locks::drain).1);
     }
-    shell::with(|shell| {
-        shell
-            .locks
-            .shared
-            .startup_delay
-            .limit(settings::startup_delay_ms());
-        shell
-            .locks
-            .shared
-            .waiters
-            .set_window_rule(settings::window_rule());
-        shell
-            .locks
-            .shared
-            .waiters
-            .set_top_names(settings::top_names(), ctx.now());
-    });
 }
 
 /// Before a script runs natively: settles its lock if that may have been freed in this tick, so that parked requests

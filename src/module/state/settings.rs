@@ -6,9 +6,11 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use redis_module::raw;
 
-use crate::lock::{Grace, Lease, Limits, SessionRule, WindowRule};
+use crate::lock::{Grace, Lease, Limits, Locks, Now, SessionRule, WindowRule};
 use crate::module::ffi::api::api;
 use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::guard;
+use crate::module::state::shell::{self, Shell};
 
 struct Number {
     name: &'static CStr,
@@ -126,7 +128,7 @@ fn register_number(ctx: Ctx<'_>, number: &'static Number) -> Option<()> {
             number.max,
             Some(get_number),
             Some(set_number),
-            None,
+            Some(apply),
             (&raw const *number).cast_mut().cast(),
         )
     };
@@ -144,7 +146,7 @@ fn register_switch(ctx: Ctx<'_>, switch: &'static Switch) -> Option<()> {
             raw::REDISMODULE_CONFIG_DEFAULT,
             Some(get_switch),
             Some(set_switch),
-            None,
+            Some(apply),
             (&raw const *switch).cast_mut().cast(),
         )
     };
@@ -188,6 +190,44 @@ unsafe extern "C" fn set_switch(
     raw::REDISMODULE_OK as c_int
 }
 
+/// `CONFIG SET` has changed this setting, and has set the others that it names. (When a later one is refused, it sets
+/// the old values again and calls this again.)
+unsafe extern "C" fn apply(
+    _ctx: *mut raw::RedisModuleCtx,
+    _setting: *mut c_void,
+    _error: *mut *mut raw::RedisModuleString,
+) -> c_int {
+    guard::entry("settings", || shell::with(Shell::push_settings));
+    raw::REDISMODULE_OK as c_int
+}
+
+/// Gives the core the settings that its decisions depend on.
+pub(super) fn push_to(locks: &mut Locks, now: Now) {
+    locks.shared.waiters.limits = limits();
+    locks.shared.waiters.grace = Grace {
+        ms: if drain() {
+            0
+        } else {
+            QUEUE_GRACE.get().unsigned_abs()
+        },
+        max_places: MAX_WAITERS.get_usize(),
+    };
+    // Without `lock.publish` there are no Redisson windows: Redisson's waiters get no message then.
+    let after = if publish() { FREE_AFTER.get() } else { 0 };
+    locks.shared.waiters.set_window_rule(WindowRule {
+        after: u32::try_from(after).unwrap_or(0),
+        window_ms: FREE_WINDOW.get().unsigned_abs(),
+    });
+    let default = SessionRule::default();
+    locks.shared.sessions.rule = SessionRule {
+        lease: Lease::from_ms(SESSION_LEASE.get()).unwrap_or(default.lease),
+        open: !drain(),
+    };
+    locks.detects_deadlocks = DEADLOCK_DETECT.get();
+    locks.shared.startup_delay.limit(startup_delay_ms());
+    locks.shared.waiters.set_top_names(TOP_NAMES.get_usize(), now);
+}
+
 /// The lease of an acquire or a renewal without `LEASE`, in milliseconds.
 pub fn default_lease_ms() -> i64 {
     DEFAULT_LEASE.get().min(MAX_LEASE.get())
@@ -218,11 +258,6 @@ pub fn startup_delay_ms() -> u64 {
     STARTUP_DELAY.get().unsigned_abs()
 }
 
-/// Whether requests that would wait for themselves are refused.
-pub fn deadlock_detect() -> bool {
-    DEADLOCK_DETECT.get()
-}
-
 /// Whether waiters are dismissed and none is parked, so that the module can be unloaded.
 pub fn drain() -> bool {
     DRAIN.get()
@@ -238,8 +273,8 @@ pub fn has_tickets() -> bool {
     MAX_TICKETS.get() > 0
 }
 
-/// The limits in force.
-pub fn limits() -> Limits {
+/// The limits on what is kept in memory.
+pub(super) fn limits() -> Limits {
     Limits {
         max_waiters: if drain() { 0 } else { MAX_WAITERS.get_usize() },
         max_waiters_per_key: MAX_WAITERS_PER_KEY.get_usize(),
@@ -247,42 +282,5 @@ pub fn limits() -> Limits {
         max_wait_bytes: MAX_WAIT_BYTES.get_usize(),
         user_share: USER_SHARE.get_usize(),
         max_tracked: MAX_TRACKED.get_usize(),
-    }
-}
-
-/// The number of names that are counted for `LOCK.TOP`, of each kind in each order; 0: none.
-pub fn top_names() -> usize {
-    TOP_NAMES.get_usize()
-}
-
-/// The rule for holds that are bound to connections.
-pub fn sessions() -> SessionRule {
-    let default = SessionRule::default();
-    SessionRule {
-        lease: Lease::from_ms(SESSION_LEASE.get()).unwrap_or(default.lease),
-        open: !drain(),
-    }
-}
-
-/// The rule for Redisson windows: none without `lock.publish`, because Redisson's waiters get no message then.
-pub fn window_rule() -> WindowRule {
-    WindowRule {
-        after: match publish() {
-            true => u32::try_from(FREE_AFTER.get()).unwrap_or(0),
-            false => 0,
-        },
-        window_ms: FREE_WINDOW.get().unsigned_abs(),
-    }
-}
-
-/// The rule for kept places.
-pub fn grace() -> Grace {
-    Grace {
-        ms: if drain() {
-            0
-        } else {
-            QUEUE_GRACE.get().unsigned_abs()
-        },
-        max_places: MAX_WAITERS.get_usize(),
     }
 }

@@ -74,6 +74,15 @@ pub struct Shell {
 }
 
 impl Shell {
+    /// Gives the core the settings in force: after each change of one, and when it is known whether the server has
+    /// several users. A single user has no share of the places, but all.
+    pub fn push_settings(&mut self) {
+        settings::push_to(&mut self.locks, ctx::now());
+        if !self.users.several.is_some_and(|(several, _)| several) {
+            self.locks.shared.waiters.limits.user_share = 100;
+        }
+    }
+
     /// Removes a parked request, and frees memory that the table no longer needs.
     pub fn take_parked(&mut self, id: WaiterId) -> Option<Parked> {
         let parked = self.parked.remove(&id);
@@ -119,7 +128,7 @@ static SHELL: MainThread<Shell> = unsafe { MainThread::empty() };
 pub fn start(ctx: Ctx<'_>, hooks: &'static Hooks) {
     let mut locks = Locks::new(settings::limits());
     locks.in_cluster = ctx.is_cluster();
-    let shell = Shell {
+    let mut shell = Shell {
         locks,
         parked: WaiterMap::default(),
         answered: Vec::new(),
@@ -139,6 +148,7 @@ pub fn start(ctx: Ctx<'_>, hooks: &'static Hooks) {
         hooks,
         slot_tags: ctx.is_cluster().then(slot_tags),
     };
+    shell.push_settings();
     SHELL.set(Some(shell));
     constants::start();
 }
