@@ -8,7 +8,7 @@ use std::ptr::{null_mut, NonNull};
 use redis_module::raw;
 
 use crate::module::ffi::api::{api, has};
-use crate::module::ffi::call_reply::Reply;
+use crate::module::ffi::call_reply::{How, Reply};
 use crate::module::ffi::checked::fallible;
 use crate::module::ffi::ctx::{server_version, Ctx};
 use crate::module::ffi::strings::{pointers, OwnedStr, Str};
@@ -71,7 +71,7 @@ pub fn has_user(ctx: Ctx<'_>) -> bool {
     // A script that a module has called may have none. "C" runs a command as the user. Without a user the server
     // refuses that before it looks for the command, which does not exist.
     ctx.is_in_script()
-        && Reply::of(ctx, c"lock.none", c"Cv", &[]).is_none()
+        && Reply::of(ctx, c"lock.none", How::AsUser, &[]).is_none()
         && Error::last_os_error().kind() == ErrorKind::NotFound
 }
 
@@ -150,7 +150,7 @@ impl<'a> User<'a> {
         }
         let dry_run = OwnedStr::new(b"DRYRUN");
         let words = [&[dry_run.as_str(), self.name.as_str()], command].concat();
-        let reply = Reply::of(self.ctx, c"ACL", c"v", &words);
+        let reply = Reply::of(self.ctx, c"ACL", How::AsModule, &words);
         reply.is_some_and(|reply| reply.whole().bytes() == Some(b"OK"))
     }
 

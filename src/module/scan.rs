@@ -1,6 +1,6 @@
 //! One step of the server's own `SCAN`, with the permissions of the calling user.
 
-use crate::module::ffi::call_reply::Reply;
+use crate::module::ffi::call_reply::{How, Reply};
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::strings::{OwnedStr, Str};
 
@@ -61,7 +61,7 @@ fn page(reply: &Reply) -> Option<Page> {
     })
 }
 
-/// "C" runs the command as the calling client's user, and checks its permissions.
+/// Runs it as the calling client's user, whose permissions the server checks.
 fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<Reply, ScanError> {
-    Reply::of(ctx, c"SCAN", c"Cv", words).ok_or(ScanError::NotPermitted)
+    Reply::of(ctx, c"SCAN", How::AsUser, words).ok_or(ScanError::NotPermitted)
 }

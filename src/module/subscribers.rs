@@ -3,7 +3,7 @@
 //! `pubsub` in `INFO commandstats`.
 
 use crate::lock::{prefixed, KeyRef, Mode, Now, Resource};
-use crate::module::ffi::call_reply::Reply;
+use crate::module::ffi::call_reply::{How, Reply};
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::strings::{OwnedStr, Str};
 use crate::module::state::shell;
@@ -51,7 +51,7 @@ pub fn are_all_subscribed(ctx: Ctx<'_>, channels: &[Str<'_>]) -> Vec<bool> {
         false => b"NUMSUB",
     });
     let words: Vec<Str<'_>> = [&[question.as_str()], channels].concat();
-    let reply = Reply::of(ctx, c"PUBSUB", c"v", &words);
+    let reply = Reply::of(ctx, c"PUBSUB", How::AsModule, &words);
     let number = |at: usize| reply.as_ref()?.whole().element(2 * at + 1)?.number();
     let subscribers = (0..channels.len()).map(number);
     subscribers
@@ -67,6 +67,6 @@ fn subscribers(ctx: Ctx<'_>, question: &[u8], channel: Str<'_>) -> i64 {
 /// The number of subscribers; `None` if `PUBSUB` has another name.
 fn count(ctx: Ctx<'_>, question: &[u8], channel: Str<'_>) -> Option<i64> {
     let question = OwnedStr::new(question);
-    let reply = Reply::of(ctx, c"PUBSUB", c"v", &[question.as_str(), channel])?;
+    let reply = Reply::of(ctx, c"PUBSUB", How::AsModule, &[question.as_str(), channel])?;
     reply.whole().element(1)?.number()
 }

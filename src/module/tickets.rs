@@ -6,7 +6,7 @@ use crate::lock::{slot_of, Asked, Hearing, KeyId, KeyRef, LockError, Mode, Now};
 use crate::module::acl::may_publish;
 use crate::module::answers;
 use crate::module::apply::decide;
-use crate::module::ffi::call_reply::Reply;
+use crate::module::ffi::call_reply::{How, Reply};
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::strings::{OwnedStr, Str};
 use crate::module::state::settings;
@@ -163,7 +163,7 @@ impl Cluster {
 
 fn cluster(ctx: Ctx<'_>, word: &[u8]) -> Option<String> {
     let word = OwnedStr::new(word);
-    let reply = Reply::of(ctx, c"CLUSTER", c"v", &[word.as_str()])?;
+    let reply = Reply::of(ctx, c"CLUSTER", How::AsModule, &[word.as_str()])?;
     Some(String::from_utf8_lossy(reply.whole().bytes()?).into_owned())
 }
 

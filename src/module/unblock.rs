@@ -22,7 +22,7 @@ use std::ptr::null_mut;
 
 use crate::lock::{Outcome, WaiterId};
 use crate::module::ffi::api::api;
-use crate::module::ffi::call_reply::Reply;
+use crate::module::ffi::call_reply::{How, Reply};
 use crate::module::ffi::ctx::{server_version, Ctx};
 use crate::module::ffi::strings::OwnedStr;
 use crate::module::state::shell;
@@ -71,5 +71,5 @@ fn refuse_by_command(ctx: Ctx<'_>, id: WaiterId) {
         OwnedStr::new(b"TIMEOUT"),
     ];
     let words = words.each_ref().map(OwnedStr::as_str);
-    Reply::of(ctx, c"CLIENT", c"v", &words);
+    Reply::of(ctx, c"CLIENT", How::AsModule, &words);
 }

@@ -18,7 +18,7 @@ use std::ffi::CStr;
 use redis_module::raw;
 
 use crate::module::ffi::api::api;
-use crate::module::ffi::call_reply::Reply;
+use crate::module::ffi::call_reply::{How, Reply};
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::strings::OwnedStr;
 use crate::module::state::parked::Risks;
@@ -82,7 +82,7 @@ fn is_condemned(ctx: Ctx<'_>) -> bool {
         OwnedStr::of_number(ctx.client_id()),
     ];
     let words = words.each_ref().map(OwnedStr::as_str);
-    let reply = Reply::of(ctx, c"CLIENT", c"v", &words);
+    let reply = Reply::of(ctx, c"CLIENT", How::AsModule, &words);
     reply.is_some_and(|reply| reply.whole().bytes().is_some_and(says_condemned))
 }
 

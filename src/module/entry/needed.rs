@@ -7,7 +7,7 @@
 use std::ffi::CStr;
 
 use crate::module::ffi::api::has;
-use crate::module::ffi::call_reply::Reply;
+use crate::module::ffi::call_reply::{How, Reply};
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::log;
 use crate::module::ffi::strings::{OwnedStr, Str};
@@ -94,7 +94,7 @@ pub fn warn_of_missing(ctx: Ctx<'_>) {
 fn is_there(ctx: Ctx<'_>, (name, words): Needed) -> bool {
     let word = OwnedStr::new(b"x");
     let words: Vec<Str<'_>> = (0..words).map(|_| word.as_str()).collect();
-    let Some(reply) = Reply::of(ctx, name, c"SWEv", &words) else {
+    let Some(reply) = Reply::of(ctx, name, How::Probe, &words) else {
         return false;
     };
     let expected = format!(

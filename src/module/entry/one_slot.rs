@@ -5,7 +5,7 @@
 
 use crate::lock::slot_of;
 use crate::lock::LockError;
-use crate::module::ffi::call_reply::Reply;
+use crate::module::ffi::call_reply::{How, Reply};
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::strings::{number_of_keys, Str};
 use crate::module::state::shell;
@@ -30,7 +30,7 @@ pub fn check(ctx: Ctx<'_>, words: &[Str<'_>], numkeys_at: usize) -> Result<(), L
         return Err(LockError::CrossSlot);
     }
     // The server refuses the call if it would redirect a client that sends it, or answer it `TRYAGAIN`.
-    match Reply::of(ctx, c"EXISTS", c"v", keys) {
+    match Reply::of(ctx, c"EXISTS", How::AsModule, keys) {
         Some(_) => Ok(()),
         None => Err(LockError::Rehashing),
     }

@@ -27,7 +27,7 @@ use redis_module::raw;
 
 use crate::lock::shown;
 use crate::module::ffi::api::api;
-use crate::module::ffi::call_reply::Reply;
+use crate::module::ffi::call_reply::{How, Reply};
 use crate::module::ffi::ctx::{fresh_client_id, server_version, Ctx};
 use crate::module::ffi::filter::{Filter, Words};
 use crate::module::ffi::guard;
@@ -175,7 +175,7 @@ fn why_unsafe(ctx: Ctx<'_>) -> Option<String> {
 /// A connection that may send or execute a command after the unload.
 fn connection_that_stays(ctx: Ctx<'_>, since: u64) -> Option<String> {
     let list = OwnedStr::new(b"LIST");
-    let reply = Reply::of(ctx, c"CLIENT", c"v", &[list.as_str()]);
+    let reply = Reply::of(ctx, c"CLIENT", How::AsModule, &[list.as_str()]);
     let Some(clients) = reply.as_ref().and_then(|reply| reply.whole().bytes()) else {
         return Some("CLIENT LIST is refused (renamed or disabled?): restart the server".into());
     };
@@ -270,7 +270,7 @@ struct Unreadable;
 
 fn first_naming_rule(ctx: Ctx<'_>) -> Result<Option<NamingRule>, Unreadable> {
     let list = OwnedStr::new(b"LIST");
-    let reply = Reply::of(ctx, c"ACL", c"v", &[list.as_str()]).ok_or(Unreadable)?;
+    let reply = Reply::of(ctx, c"ACL", How::AsModule, &[list.as_str()]).ok_or(Unreadable)?;
     for user in reply.whole().elements().ok_or(Unreadable)? {
         // `user NAME on #hash ~key &channel -@all +command (~key +command)`: no name and no pattern has a space.
         let mut words = user.bytes().ok_or(Unreadable)?.split(|byte| *byte == b' ');

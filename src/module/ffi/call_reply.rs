@@ -11,6 +11,41 @@ use crate::module::ffi::checked::fallible;
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::strings::{pointers, OwnedStr, Str};
 
+/// How a command is called. Errors of the command are no replies, except where a case says so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum How {
+    /// By the module, which may run every command.
+    AsModule,
+    /// By the module; replicated if it changes something.
+    Replicated,
+    /// As the calling client's user, with that user's permissions.
+    AsUser,
+    /// By the module, with errors as replies. Refused are commands that scripts must not run ("S") and writes ("W").
+    Probe,
+    /// A script as the calling client sent it: as its user, in its protocol, replicated, refused when memory is full
+    /// (without "M" the server lets a script of a module through).
+    ScriptAsUser,
+    /// The same with errors as replies.
+    ScriptAsUserWithErrors,
+    /// The same for a caller without a user, which may run any command.
+    ScriptWithoutUser,
+}
+
+impl How {
+    /// The modifiers of `RedisModule_Call`. None of them takes an argument, except the last: the array of words.
+    fn modifiers(self) -> &'static CStr {
+        match self {
+            How::AsModule => c"v",
+            How::Replicated => c"!v",
+            How::AsUser => c"Cv",
+            How::Probe => c"SWEv",
+            How::ScriptAsUser => c"C0!Mv",
+            How::ScriptAsUserWithErrors => c"C0!MEv",
+            How::ScriptWithoutUser => c"0!MEv",
+        }
+    }
+}
+
 /// The reply to a call; freed on drop.
 pub struct Reply(NonNull<raw::RedisModuleCallReply>);
 
@@ -22,16 +57,17 @@ impl Drop for Reply {
 }
 
 impl Reply {
-    /// Calls a command with these words after its name. `modifiers` are those of `RedisModule_Call` that need no
-    /// argument, followed by `v`. `None`: the server refused the call, and `errno` has the reason.
-    pub fn of(ctx: Ctx<'_>, command: &CStr, modifiers: &CStr, words: &[Str<'_>]) -> Option<Reply> {
-        // SAFETY: the context is live; "v" takes an array of live strings and its length as size_t. The reply is ours.
+    /// Calls a command with these words after its name. `None`: the server refused the call, and `errno` has the
+    /// reason.
+    pub fn of(ctx: Ctx<'_>, command: &CStr, how: How, words: &[Str<'_>]) -> Option<Reply> {
+        // SAFETY: the context is live; of the modifiers only "v" takes arguments: an array of live strings and its
+        // length as size_t. The reply is ours.
         let reply = unsafe {
             fallible!(
                 RedisModule_Call(
                     ctx.as_ptr(),
                     command.as_ptr(),
-                    modifiers.as_ptr(),
+                    how.modifiers().as_ptr(),
                     pointers(words),
                     words.len(),
                 ),
@@ -46,7 +82,7 @@ impl Reply {
     pub fn of_setting(ctx: Ctx<'_>, name: &CStr) -> Option<Vec<u8>> {
         let words = [b"GET", name.to_bytes()].map(OwnedStr::new);
         let words = words.each_ref().map(OwnedStr::as_str);
-        let reply = Reply::of(ctx, c"CONFIG", c"v", &words)?;
+        let reply = Reply::of(ctx, c"CONFIG", How::AsModule, &words)?;
         Some(reply.whole().element(1)?.bytes()?.to_vec())
     }
 

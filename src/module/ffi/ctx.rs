@@ -246,16 +246,6 @@ impl Ctx<'_> {
 
     /// Whether a field of `INFO` has this value; false as well where the field is missing.
     fn info_field_is(self, section: &CStr, name: &CStr, value: &CStr) -> bool {
-        self.info_field(section, name, |text| text == value) == Some(true)
-    }
-
-    /// Reads a field of `INFO`; `None` where it is missing.
-    fn info_field<T>(
-        self,
-        section: &CStr,
-        name: &CStr,
-        read: impl FnOnce(&CStr) -> T,
-    ) -> Option<T> {
         // SAFETY: context, section and name are live. The info is ours, and is freed after the last use of its field.
         unsafe {
             let info = fallible!(
@@ -263,12 +253,12 @@ impl Ctx<'_> {
                 null_mut()
             );
             if info.is_null() {
-                return None;
+                return false;
             }
             let field = api!(RedisModule_ServerInfoGetFieldC)(info, name.as_ptr());
-            let result = (!field.is_null()).then(|| read(CStr::from_ptr(field)));
+            let is_equal = !field.is_null() && CStr::from_ptr(field) == value;
             api!(RedisModule_FreeServerInfo)(self.raw, info);
-            result
+            is_equal
         }
     }
 

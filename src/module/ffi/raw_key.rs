@@ -22,7 +22,8 @@ pub(crate) const NO_TRACE: u32 = redis_module::raw::REDISMODULE_OPEN_KEY_NOTOUCH
 /// An open key; closed on drop. It borrows the context that it was opened in, so it is closed before the callback of
 /// that context returns.
 ///
-/// The server refuses an operation that does not fit the type of the value, except where a method says so.
+/// The server refuses an operation that does not fit the type of the value, except where a method says so. A change
+/// needs the key exclusively: bytes that it has lent, and a scan, end before.
 pub(crate) struct RawKey<'a> {
     /// Open until `drop`.
     raw: NonNull<raw::RedisModuleKey>,
@@ -109,7 +110,7 @@ impl<'a> RawKey<'a> {
         }
         let (mut len, mode) = (0, raw::REDISMODULE_READ as c_int);
         // SAFETY: the key is open and holds a string, whose bytes stay until the key is changed. The body gets them for
-        // its own time only, and every body parses or copies them and calls nothing of the server.
+        // its own time only, and cannot change the key meanwhile (`&self`); no body opens the key a second time.
         unsafe {
             let data = fallible!(
                 RedisModule_StringDMA(self.as_ptr(), &mut len, mode),
@@ -124,7 +125,7 @@ impl<'a> RawKey<'a> {
     /// # Errors
     /// When the server refuses.
     #[inline]
-    pub(crate) fn set_string(&self, value: Str<'_>) -> Written {
+    pub(crate) fn set_string(&mut self, value: Str<'_>) -> Written {
         // SAFETY: key and string are live; the server keeps a reference of its own to the string.
         unsafe { checked!(RedisModule_StringSet(self.as_ptr(), value.as_ptr())) }
     }
@@ -134,7 +135,7 @@ impl<'a> RawKey<'a> {
     /// # Errors
     /// When the server refuses, as it does for a key without a value.
     #[inline]
-    pub(crate) fn expire_at(&self, at_ms: i64) -> Written {
+    pub(crate) fn expire_at(&mut self, at_ms: i64) -> Written {
         // SAFETY: the key is open.
         unsafe { checked!(RedisModule_SetAbsExpire(self.as_ptr(), at_ms)) }
     }
@@ -144,7 +145,7 @@ impl<'a> RawKey<'a> {
     /// # Errors
     /// When the server refuses.
     #[inline]
-    pub(crate) fn delete(&self) -> Written {
+    pub(crate) fn delete(&mut self) -> Written {
         // SAFETY: the key is open.
         unsafe { checked!(RedisModule_DeleteKey(self.as_ptr())) }
     }
@@ -153,7 +154,7 @@ impl<'a> RawKey<'a> {
     ///
     /// # Errors
     /// When the server refuses.
-    pub(crate) fn unlink(&self) -> Written {
+    pub(crate) fn unlink(&mut self) -> Written {
         // SAFETY: the key is open.
         unsafe { checked!(RedisModule_UnlinkKey(self.as_ptr())) }
     }
@@ -179,7 +180,7 @@ impl<'a> RawKey<'a> {
     ///
     /// # Errors
     /// When the server refuses.
-    pub(crate) fn set_fields(&self, words: &[Str<'_>]) -> Written {
+    pub(crate) fn set_fields(&mut self, words: &[Str<'_>]) -> Written {
         let [_, field, value, rest @ ..] = words else {
             return Err(Refused("RedisModule_HashSet"));
         };
@@ -213,7 +214,7 @@ impl<'a> RawKey<'a> {
     ///
     /// # Errors
     /// When the server refuses.
-    pub(crate) fn drop_field(&self, name: Str<'_>) -> Written {
+    pub(crate) fn drop_field(&mut self, name: Str<'_>) -> Written {
         // SAFETY: the key is open; the variadic list is a live string, the value that means deletion, and NULL as its
         // end.
         let dropped = unsafe {
@@ -234,6 +235,35 @@ impl<'a> RawKey<'a> {
         }
     }
 
+    /// The score of an element of a sorted set; `None` as well when it holds no sorted set.
+    pub(crate) fn score(&self, element: Str<'_>) -> Option<f64> {
+        let mut score = 0.0;
+        // SAFETY: the key is open, the element live. For an empty key or another type the server returns an error.
+        let status =
+            unsafe { api!(RedisModule_ZsetScore)(self.as_ptr(), element.as_ptr(), &mut score) };
+        (status == raw::REDISMODULE_OK as c_int).then_some(score)
+    }
+
+    /// Adds an element to a sorted set, or sets its score.
+    ///
+    /// # Errors
+    /// When the server refuses, as it does for another type.
+    pub(crate) fn set_score(&mut self, element: Str<'_>, score: f64) -> Written {
+        let (key, element) = (self.as_ptr(), element.as_ptr());
+        // SAFETY: the key is open, the element live, and the pointer to flags may be NULL.
+        unsafe { checked!(RedisModule_ZsetAdd(key, score, element, null_mut())) }
+    }
+
+    /// Removes an element of a sorted set. An element that is absent is no error.
+    ///
+    /// # Errors
+    /// When the server refuses, as it does for another type.
+    pub(crate) fn remove_element(&mut self, element: Str<'_>) -> Written {
+        let (key, element) = (self.as_ptr(), element.as_ptr());
+        // SAFETY: the key is open, the element live, and the place for the result may be NULL.
+        unsafe { checked!(RedisModule_ZsetRem(key, element, null_mut())) }
+    }
+
     /// Reads a hash field by field, until `goes_on`, which is called every few fields, returns false. True when every
     /// field was read.
     pub(crate) fn scan<F: Fields>(
@@ -241,23 +271,36 @@ impl<'a> RawKey<'a> {
         reader: &mut F,
         mut goes_on: impl FnMut(&mut F) -> bool,
     ) -> bool {
-        // SAFETY: the key is open; the cursor is created and destroyed here. The callback gets `reader` back, which
-        // nothing else uses during the scan, and does not keep it. Nothing changes the hash meanwhile. (The result is 0
-        // for a scan that is over and for one that could not begin.)
-        unsafe {
-            let cursor = api!(RedisModule_ScanCursorCreate)();
-            let mut more = true;
-            while more {
-                let to = (&raw mut *reader).cast();
-                more =
-                    api!(RedisModule_ScanKey)(self.as_ptr(), cursor, Some(on_field::<F>), to) != 0;
-                if more && !goes_on(reader) {
-                    break;
-                }
+        let cursor = Cursor::new();
+        loop {
+            let to = (&raw mut *reader).cast();
+            // SAFETY: key and cursor are live. The callback gets `reader` back, which nothing else uses during the call,
+            // and does not keep it. Nothing changes the hash before the scan ends (`&self`). (The result is 0 for a
+            // scan that is over and for one that could not begin.)
+            let more = unsafe {
+                api!(RedisModule_ScanKey)(self.as_ptr(), cursor.0, Some(on_field::<F>), to) != 0
+            };
+            if !more || !goes_on(reader) {
+                return !more;
             }
-            api!(RedisModule_ScanCursorDestroy)(cursor);
-            !more
         }
+    }
+}
+
+/// The position of a scan; freed on drop, also when a body of the scan panics.
+struct Cursor(*mut raw::RedisModuleScanCursor);
+
+impl Cursor {
+    fn new() -> Cursor {
+        // SAFETY: takes no arguments. (Never NULL: a server without memory ends itself.)
+        Cursor(unsafe { api!(RedisModule_ScanCursorCreate)() })
+    }
+}
+
+impl Drop for Cursor {
+    fn drop(&mut self) {
+        // SAFETY: the cursor is ours, and is freed here only.
+        unsafe { api!(RedisModule_ScanCursorDestroy)(self.0) };
     }
 }
 

@@ -83,12 +83,12 @@ impl<'a> CountKey<'a> {
     /// # Errors
     /// When the server refuses. (If it refuses the TTL only, the number stays without one.)
     pub fn set(&mut self, number: i64, is_new: bool, replication: Replication<'_>) -> Written {
-        let key = self.raw.as_ref().ok_or(Refused("RedisModule_OpenKey"))?;
-        let value = OwnedStr::of_number(number);
         let end_ms = self.end_ms().filter(|_| !is_new);
+        let key = self.raw.as_mut().ok_or(Refused("RedisModule_OpenKey"))?;
+        let value = OwnedStr::of_number(number);
         key.set_string(value.as_str())?;
         replication.set(self.name, value.as_str());
-        self.signal();
+        self.ctx.signal_modified(self.name);
         if let Some(end_ms) = end_ms {
             key.expire_at(end_ms)?;
             replication.pexpireat(self.name, end_ms);
@@ -101,15 +101,10 @@ impl<'a> CountKey<'a> {
     /// # Errors
     /// When the server refuses.
     pub fn delete(&mut self, replication: Replication<'_>) -> Written {
-        let key = self.raw.as_ref().ok_or(Refused("RedisModule_OpenKey"))?;
+        let key = self.raw.as_mut().ok_or(Refused("RedisModule_OpenKey"))?;
         key.delete()?;
         replication.del(self.name);
-        self.signal();
-        Ok(())
-    }
-
-    /// Marks the key as changed.
-    fn signal(&self) {
         self.ctx.signal_modified(self.name);
+        Ok(())
     }
 }

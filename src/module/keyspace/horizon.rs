@@ -259,7 +259,7 @@ fn read_number(
 
 fn write_number(ctx: Ctx<'_>, name: Str<'_>, number: u64, replication: Replication<'_>) -> Written {
     let value = OwnedStr::of_number(number);
-    let key = RawKey::open_to_write(ctx, name).ok_or(Refused("RedisModule_OpenKey"))?;
+    let mut key = RawKey::open_to_write(ctx, name).ok_or(Refused("RedisModule_OpenKey"))?;
     key.set_string(value.as_str())?;
     drop(key);
     ctx.signal_modified(name);

@@ -253,9 +253,9 @@ impl<'a> LockKey<'a> {
         Ok(())
     }
 
-    /// The open key. A key that was opened to write always has a handle.
-    pub(crate) fn open_key(&self) -> Result<&RawKey<'_>, Refused> {
-        self.handle().ok_or(Refused("RedisModule_OpenKey"))
+    /// The open key, to change it. A key that was opened to write always has a handle.
+    pub(crate) fn open_key(&mut self) -> Result<&mut RawKey<'a>, Refused> {
+        self.raw.as_mut().ok_or(Refused("RedisModule_OpenKey"))
     }
 
     /// Sets the end of the key's TTL, in milliseconds of the wall clock, and replicates it.
@@ -276,7 +276,7 @@ impl<'a> LockKey<'a> {
     ///
     /// # Errors
     /// When the server refuses.
-    pub(crate) fn expire_at(&self, deadline_ms: i64) -> Written {
+    pub(crate) fn expire_at(&mut self, deadline_ms: i64) -> Written {
         self.open_key()?.expire_at(deadline_ms)
     }
 }

@@ -96,7 +96,6 @@ impl LockKey<'_> {
         token: Option<Token>,
         replication: Replication<'_>,
     ) -> Written {
-        let key = self.open_key()?;
         let constants = constants();
         // A hold count of 1 and the name of the token's field are in every grant: those strings are constants. The
         // owner's string is the one that the client sent.
@@ -117,7 +116,7 @@ impl LockKey<'_> {
         if let Some(token) = &token {
             words.extend([constants.token_field(), token.as_str()]);
         }
-        key.set_fields(&words)?;
+        self.open_key()?.set_fields(&words)?;
         replication.hset(&words);
         Ok(())
     }

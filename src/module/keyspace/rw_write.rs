@@ -42,14 +42,14 @@ pub(crate) fn write(
             let is_there = |sibling: &Sibling<'_>| may_be_twins && sibling.has(SiblingKind::Token);
             let value = (&token_record.value()[..], SiblingKind::Token);
             match open_own(ctx, key.token_name(), is_there, is_twins) {
-                Some(sibling) => sibling.put(value, token_record.deadline_ms, replication),
+                Some(mut sibling) => sibling.put(value, token_record.deadline_ms, replication),
                 None => Ok(()),
             }
         }
         RwWrite::TokenRecordLease(end_ms) => {
             let is_longer = |sibling: &Sibling<'_>| may_be_twins && sibling.is_longer(*end_ms);
             match open_own(ctx, key.token_name(), is_longer, is_twins) {
-                Some(sibling) if sibling.has(SiblingKind::Token) => {
+                Some(mut sibling) if sibling.has(SiblingKind::Token) => {
                     sibling.expire_at(*end_ms, replication)
                 }
                 _ => Ok(()),
@@ -58,7 +58,7 @@ pub(crate) fn write(
         RwWrite::DropTokenRecord => {
             let is_there = |sibling: &Sibling<'_>| may_be_twins && sibling.has(SiblingKind::Token);
             match open_own(ctx, key.token_name(), is_there, is_twins) {
-                Some(sibling) => sibling.delete_own(SiblingKind::Token, replication),
+                Some(mut sibling) => sibling.delete_own(SiblingKind::Token, replication),
                 None => Ok(()),
             }
         }
@@ -82,7 +82,7 @@ fn set_timeouts(
                 let is_longer = |sibling: &Sibling<'_>| may_share && sibling.is_longer(end_ms);
                 let value = (TIMEOUT, SiblingKind::Timeout);
                 match open_own(ctx, name, is_longer, is_anothers) {
-                    Some(sibling) => sibling.put(value, Some(end_ms), replication),
+                    Some(mut sibling) => sibling.put(value, Some(end_ms), replication),
                     None => Ok(()),
                 }
             })
@@ -156,7 +156,7 @@ pub(crate) fn roll_back(
 }
 
 fn set_count(
-    key: &LockKey<'_>,
+    key: &mut LockKey<'_>,
     (mode, owner): (Mode, &[u8]),
     count: u32,
     replication: Replication<'_>,
@@ -182,7 +182,7 @@ fn field_of(mode: Mode, owner: &[u8]) -> OwnedStr {
 
 /// Sets one or two fields of the hash.
 fn set_fields(
-    key: &LockKey<'_>,
+    key: &mut LockKey<'_>,
     pairs: &[(OwnedStr, OwnedStr)],
     replication: Replication<'_>,
 ) -> Written {
@@ -195,7 +195,7 @@ fn set_fields(
     Ok(())
 }
 
-fn drop_field(key: &LockKey<'_>, name: &OwnedStr, replication: Replication<'_>) -> Written {
+fn drop_field(key: &mut LockKey<'_>, name: &OwnedStr, replication: Replication<'_>) -> Written {
     key.open_key()?.drop_field(name.as_str())?;
     replication.hdel(key.name(), name.as_str());
     Ok(())

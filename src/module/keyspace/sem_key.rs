@@ -1,9 +1,6 @@
 //! The two keys of a semaphore, through the server's low-level key API: a string with the number of free permits, and a
 //! sorted set of the permits that are taken, by their ends.
 
-use std::ffi::c_int;
-use std::ptr::null_mut;
-
 use redis_module::raw;
 
 use crate::lock::{
@@ -11,8 +8,8 @@ use crate::lock::{
     Permits, Resource, SemState, SemView, FIRST_END_MS, MOST_ENDED,
 };
 use crate::module::ffi::api::{api, has};
-use crate::module::ffi::call_reply::Reply;
-use crate::module::ffi::checked::{checked, Refused, Written};
+use crate::module::ffi::call_reply::{How, Reply};
+use crate::module::ffi::checked::{Refused, Written};
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::raw_key::{RawKey, NO_TRACE};
 use crate::module::ffi::strings::{OwnedStr, Str};
@@ -170,7 +167,7 @@ impl<'a> SemKey<'a> {
         let until = OwnedStr::of_number(now.wall_ms);
         let all = OwnedStr::new(b"-inf");
         let words = [self.set_name.as_str(), all.as_str(), until.as_str()];
-        let reply = Reply::of(self.ctx(), c"ZCOUNT", c"v", &words);
+        let reply = Reply::of(self.ctx(), c"ZCOUNT", How::AsModule, &words);
         let count = reply.and_then(|reply| reply.whole().number());
         count
             .and_then(|count| usize::try_from(count).ok())
@@ -243,12 +240,8 @@ impl<'a> SemKey<'a> {
 
     /// The end of the permit of this id, in milliseconds of the wall clock; `None` if it is not in the set.
     fn end_of(&self, id: Str<'_>) -> Option<i64> {
-        let mut score = 0.0;
-        // SAFETY: the handle is open, the id live; for an empty key or another type the server returns an error.
-        let status = unsafe {
-            api!(RedisModule_ZsetScore)(self.set.as_ref()?.as_ptr(), id.as_ptr(), &mut score)
-        };
-        (status == raw::REDISMODULE_OK as c_int).then_some(score as i64)
+        let end_ms = self.set.as_ref()?.score(id)?;
+        Some(end_ms as i64)
     }
 
     /// Makes a change and replicates it.
@@ -316,7 +309,7 @@ impl<'a> SemKey<'a> {
 
     /// Deletes the set that a former semaphore of this name has left.
     fn clear(&mut self, replication: Replication<'_>) -> Written {
-        let Some(set) = self.set.as_ref().filter(|set| !set.is_empty()) else {
+        let Some(set) = self.set.as_mut().filter(|set| !set.is_empty()) else {
             return Ok(());
         };
         set.delete()?;
@@ -329,12 +322,11 @@ impl<'a> SemKey<'a> {
         if ids.is_empty() {
             return Ok(());
         }
-        let set = self.set.as_ref().ok_or(Refused("RedisModule_OpenKey"))?;
+        let set = self.set.as_mut().ok_or(Refused("RedisModule_OpenKey"))?;
         let ids: Vec<OwnedStr> = ids.iter().map(|id| OwnedStr::new(id)).collect();
         let mut words = vec![self.set_name.as_str()];
         let removed = ids.iter().try_for_each(|id| {
-            // SAFETY: the handle is open to write, the id live. (An id that is not in the set is no error.)
-            unsafe { checked!(RedisModule_ZsetRem(set.as_ptr(), id.as_ptr(), null_mut())) }?;
+            set.remove_element(id.as_str())?;
             words.push(id.as_str());
             Ok(())
         });
@@ -348,40 +340,30 @@ impl<'a> SemKey<'a> {
         if permits.is_empty() {
             return Ok(());
         }
-        let set = self.set.as_ref().ok_or(Refused("RedisModule_OpenKey"))?;
+        let set = self.set.as_mut().ok_or(Refused("RedisModule_OpenKey"))?;
         let permits: Vec<(OwnedStr, OwnedStr, i64)> = permits
             .iter()
             .map(|(id, end_ms)| (OwnedStr::new(id), OwnedStr::of_number(*end_ms), *end_ms))
             .collect();
         let mut words = vec![self.set_name.as_str()];
         let added = permits.iter().try_for_each(|(id, digits, end_ms)| {
-            let end = *end_ms as f64;
-            // SAFETY: the handle is open to write, the id live; without flags the element is added or its score set.
-            // (For a key of another type the server returns an error.)
-            unsafe {
-                checked!(RedisModule_ZsetAdd(
-                    set.as_ptr(),
-                    end,
-                    id.as_ptr(),
-                    null_mut()
-                ))
-            }?;
+            set.set_score(id.as_str(), *end_ms as f64)?;
             words.extend([digits.as_str(), id.as_str()]);
             Ok(())
         });
         if words.len() > 1 {
             replication.zadd(&words);
-            self.share_ttl(set, replication)?;
+            self.share_ttl(replication)?;
         }
         added
     }
 
     /// Gives the set the end of the string's TTL, or none, as Redisson's scripts do.
-    fn share_ttl(&self, set: &RawKey<'_>, replication: Replication<'_>) -> Written {
+    fn share_ttl(&mut self, replication: Replication<'_>) -> Written {
         let end_ms = self.free.end_ms();
-        if set.end_ms() == end_ms {
+        let Some(set) = self.set.as_mut().filter(|set| set.end_ms() != end_ms) else {
             return Ok(());
-        }
+        };
         let at = end_ms.unwrap_or(raw::REDISMODULE_NO_EXPIRE.into());
         set.expire_at(at)?;
         match end_ms {

@@ -75,9 +75,9 @@ impl<'a> Sibling<'a> {
         self.raw.as_ref()?.end_ms()
     }
 
-    /// The open key. A key that was opened to write always has a handle.
-    fn open_key(&self) -> Result<&RawKey<'_>, Refused> {
-        self.raw.as_ref().ok_or(Refused("RedisModule_OpenKey"))
+    /// The open key, to change it. A key that was opened to write always has a handle.
+    fn open_key(&mut self) -> Result<&mut RawKey<'a>, Refused> {
+        self.raw.as_mut().ok_or(Refused("RedisModule_OpenKey"))
     }
 
     /// Whether the key exists and has a value of this kind.
@@ -102,7 +102,7 @@ impl<'a> Sibling<'a> {
     /// Sets the value and the end, but leaves foreign data, which was written during the hold (`beside` has checked the
     /// key before it began).
     pub(crate) fn put(
-        &self,
+        &mut self,
         (value, what): (&[u8], SiblingKind),
         deadline_ms: Option<i64>,
         replication: Replication<'_>,
@@ -127,14 +127,14 @@ impl<'a> Sibling<'a> {
         leased
     }
 
-    pub(crate) fn set(&self, value: &OwnedStr, replication: Replication<'_>) -> Written {
+    pub(crate) fn set(&mut self, value: &OwnedStr, replication: Replication<'_>) -> Written {
         self.open_key()?.set_string(value.as_str())?;
         self.changed();
         replication.set(self.name, value.as_str());
         Ok(())
     }
 
-    pub(crate) fn expire_at(&self, deadline_ms: i64, replication: Replication<'_>) -> Written {
+    pub(crate) fn expire_at(&mut self, deadline_ms: i64, replication: Replication<'_>) -> Written {
         self.open_key()?.expire_at(deadline_ms)?;
         self.changed();
         replication.pexpireat(self.name, deadline_ms);
@@ -142,14 +142,18 @@ impl<'a> Sibling<'a> {
     }
 
     /// Deletes the key, unless it holds foreign data.
-    pub(crate) fn delete_own(&self, what: SiblingKind, replication: Replication<'_>) -> Written {
+    pub(crate) fn delete_own(
+        &mut self,
+        what: SiblingKind,
+        replication: Replication<'_>,
+    ) -> Written {
         match self.has(what) {
             true => self.delete(replication),
             false => Ok(()),
         }
     }
 
-    pub(crate) fn delete(&self, replication: Replication<'_>) -> Written {
+    pub(crate) fn delete(&mut self, replication: Replication<'_>) -> Written {
         self.open_key()?.delete()?;
         self.changed();
         replication.del(self.name);

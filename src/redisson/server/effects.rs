@@ -145,20 +145,20 @@ impl<'a> Latch<'a> {
 /// Stores a reply in an unset latch. The event for the returned name is sent after all writes. (The unlock takes effect
 /// even if the server refuses this write.)
 pub fn write_latch<'a>(
-    latch: LockKey<'a>,
+    mut latch: LockKey<'a>,
     answer: i64,
     end_ms: i64,
     replication: Replication<'_>,
 ) -> Str<'a> {
     let name = latch.name();
     let value = OwnedStr::of_number(answer);
-    if made(set_until(&latch, &value, end_ms)).is_some() {
+    if made(set_until(&mut latch, &value, end_ms)).is_some() {
         replication.set_until(name, value.as_str(), end_ms);
     }
     name
 }
 
-fn set_until(latch: &LockKey<'_>, value: &OwnedStr, end_ms: i64) -> Written {
+fn set_until(latch: &mut LockKey<'_>, value: &OwnedStr, end_ms: i64) -> Written {
     let handle = latch.open_key()?;
     handle.set_string(value.as_str())?;
     let ends = handle.expire_at(end_ms);

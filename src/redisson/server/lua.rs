@@ -3,25 +3,16 @@
 //! The server does not serve other clients while a script runs inside a module's call
 //! ([`crate::redisson::scripts::steps`]). So a script with loops is run in Lua only if the loops are short.
 
-use std::ffi::CStr;
 use std::io::Error;
 
 use crate::lock::LockError;
-use crate::module::ffi::call_reply;
+use crate::module::ffi::call_reply::{How, Reply};
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::raw_key::Fields;
 use crate::module::keyspace::lock_key::LockKey;
 use crate::redisson::scripts::steps::{Loops, Steps, MOST_STEPS};
 use crate::redisson::server::effects::{kind, KeyKind};
 use crate::redisson::server::{Call, ScriptError, Str};
-
-/// Runs as the caller's user, in the caller's protocol, with the effects replicated, refused when memory is full
-/// (without "M" the server would let a script of the module through), and with errors as replies.
-const AS_USER: &CStr = c"C0!MEv";
-/// The same without errors as replies: the error number then names the reason.
-const AS_USER_WITH_ERRNO: &CStr = c"C0!Mv";
-/// For a caller without a user, which may run any command.
-const WITHOUT_USER: &CStr = c"0!MEv";
 
 /// `EACCES`: the caller's user may not run the command that was sent. The server has written that to the ACL log.
 const MAY_NOT_RUN: i32 = 13;
@@ -46,12 +37,13 @@ pub fn run(ctx: Ctx<'_>, call: &Call<'_>) -> Result<(), ScriptError> {
     if could_be_long(ctx, call) {
         return Err(ScriptError::TooManyHolds);
     }
-    let reply = call_server(ctx, call, AS_USER_WITH_ERRNO).or_else(|number| {
+    // Without errors as replies the error number names the reason.
+    let reply = call_server(ctx, call, How::ScriptAsUser).or_else(|number| {
         // Nothing has run yet.
         let again = match number {
             MAY_NOT_RUN => return Err(ScriptError::MayNotRun(call.command())),
-            HAS_NO_USER => WITHOUT_USER,
-            _ => AS_USER,
+            HAS_NO_USER => How::ScriptWithoutUser,
+            _ => How::ScriptAsUserWithErrors,
         };
         call_server(ctx, call, again).map_err(|_| ScriptError::from(LockError::Internal))
     })?;
@@ -93,12 +85,12 @@ fn has_many_holds(ctx: Ctx<'_>, lock: Str<'_>) -> bool {
     !was_read || steps.are_too_many()
 }
 
-fn call_server(ctx: Ctx<'_>, call: &Call<'_>, format: &CStr) -> Result<call_reply::Reply, i32> {
+fn call_server(ctx: Ctx<'_>, call: &Call<'_>, how: How) -> Result<Reply, i32> {
     let command = match call.is_by_sha1() {
         true => c"EVALSHA",
         false => c"EVAL",
     };
     let words = call.words.get(1..).unwrap_or_default();
-    call_reply::Reply::of(ctx, command, format, words)
+    Reply::of(ctx, command, how, words)
         .ok_or_else(|| Error::last_os_error().raw_os_error().unwrap_or(0))
 }
