@@ -177,7 +177,9 @@ impl Latches {
             return Ok(Waited::Closed);
         }
         let name = req.name();
-        let id = shared.waiters.admit((key, &name), req.notify, req.user)?;
+        let former = shared.waiters.parked(key, &name);
+        let (at, how) = ((&[key][..], &name[..]), (req.notify, req.user));
+        let id = shared.waiters.admit(at, former.as_slice(), how)?;
         let waiter = Waiter {
             user: req.user,
             ticket: req

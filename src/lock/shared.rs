@@ -1,10 +1,13 @@
 //! The part of the memory that all kinds of resource share.
 
 use crate::lock::grant::in_flight::GrantsInFlight;
+use crate::lock::request::Acquire;
 use crate::lock::session::bindings::Sessions;
 use crate::lock::startup_delay::StartupDelay;
 use crate::lock::token::Tokens;
+use crate::lock::wait::request::{Waiter, WaiterId};
 use crate::lock::wait::waiters::Waiters;
+use crate::lock::Now;
 
 /// What all kinds of resource share.
 #[derive(Debug, Default)]
@@ -19,4 +22,22 @@ pub struct Shared {
     pub in_flight: GrantsInFlight,
     /// The startup delay.
     pub startup_delay: StartupDelay,
+}
+
+impl Shared {
+    /// The waiter for this request for a lock.
+    pub(crate) fn waiter(&mut self, id: WaiterId, req: &Acquire<'_>, now: Now) -> Waiter {
+        let waiter = Waiter {
+            user: req.user,
+            mode: req.mode,
+            lease: req.lease,
+            session: req.session,
+            ticket: req
+                .notify
+                .map(|notify| self.waiters.channels.ticket(notify)),
+            ..Waiter::new(id, req.client, req.wait.deadline(now), now)
+        };
+        self.sessions.waits(&waiter);
+        waiter
+    }
 }

@@ -13,7 +13,6 @@ use crate::lock::session::bindings::BoundRef;
 use crate::lock::state::MAX_HOLD_COUNT;
 use crate::lock::token::NoToken;
 use crate::lock::view::View;
-use crate::lock::wait::request::Waiter;
 use crate::lock::{Hold, KeyState, LockError, Mode, Now, OwnerId, Resource};
 
 /// Whether the key holds a lock or does not exist.
@@ -179,30 +178,19 @@ impl Locks {
             self.shared.waiters.stats[Resource::Lock].refusals += 1;
             return Ok(Answer::Refused);
         }
-        let deadline_ms = req.wait.deadline(cx.now);
-        let at = (view.key, req.owner);
-        let id = self.shared.waiters.admit(at, req.notify, req.user)?;
+        let former = self.shared.waiters.parked(view.key, req.owner);
+        let (at, how) = ((&[view.key][..], req.owner), (req.notify, req.user));
+        let id = self.shared.waiters.admit(at, former.as_slice(), how)?;
         let upgrades = upgrades(&view.state, req, cx.now);
         if upgrades && self.another_upgrades(view, req, cx.now) {
             self.stats.deadlocks += 1;
             return Err(LockError::Upgrade);
         }
-        let former = self.shared.waiters.parked(view.key, req.owner);
         let uncertain = self.check_deadlock_at(view, req, former, cx.now)?;
         if uncertain {
             self.verify_later(id);
         }
-        let waiter = Waiter {
-            user: req.user,
-            mode: req.mode,
-            lease: req.lease,
-            session: req.session,
-            ticket: req
-                .notify
-                .map(|notify| self.shared.waiters.channels.ticket(notify)),
-            ..Waiter::new(id, req.client, deadline_ms, cx.now)
-        };
-        self.shared.sessions.waits(&waiter);
+        let waiter = self.shared.waiter(id, req, cx.now);
         match upgrades {
             true => self
                 .shared

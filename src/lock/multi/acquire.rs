@@ -13,9 +13,8 @@ use crate::lock::state::MAX_HOLD_COUNT;
 use crate::lock::view::View;
 use crate::lock::wait::deadlock::{Caller, WantedKey};
 use crate::lock::wait::index::Holders;
-use crate::lock::wait::limits::Usage;
 use crate::lock::wait::multi_key::Former;
-use crate::lock::wait::request::{ReentryTerms, Waiter, WaiterId};
+use crate::lock::wait::request::{ReentryTerms, WaiterId};
 use crate::lock::{KeyRef, KeyState, LockError, Now, Resource, Token};
 
 /// The most keys of one request.
@@ -243,25 +242,13 @@ impl Locks {
     ) -> Result<ManyAnswer, LockError> {
         let keys: Vec<KeyRef<'_>> = views.iter().map(|view| view.key).collect();
         let former = self.shared.waiters.former(&keys, req.owner);
-        if self.is_full_for_many(&keys, req, &former) {
-            self.shared.waiters.stats[Resource::Lock].busy += 1;
-            return Err(LockError::Busy);
-        }
+        let (at, how) = ((&keys[..], req.owner), (req.notify, req.user));
+        let id = self.shared.waiters.admit(at, &former.requests, how)?;
         let uncertain = self.check_deadlock_many(views, req, &former, now)?;
-        let id = self.shared.waiters.next_id();
         if uncertain {
             self.verify_later(id);
         }
-        let waiter = Waiter {
-            user: req.user,
-            mode: req.mode,
-            lease: req.lease,
-            session: req.session,
-            ticket: req
-                .notify
-                .map(|notify| self.shared.waiters.channels.ticket(notify)),
-            ..Waiter::new(id, req.client, req.wait.deadline(now), now)
-        };
+        let waiter = self.shared.waiter(id, req, now);
         let again = ReentryTerms {
             once: req.once,
             names_lease: req.names_lease,
@@ -271,7 +258,6 @@ impl Locks {
             .shared
             .waiters
             .park_many(&keys, owner, &waiter, &former);
-        self.shared.sessions.waits(&waiter);
         for (view, fx) in views.iter().zip(fx.iter_mut()) {
             self.note_state(view, req, now);
             fx.push(Effect::Notify(Event::Wait));
@@ -284,28 +270,6 @@ impl Locks {
         }
         self.shared.waiters.schedule_settle_request(id);
         Ok(ManyAnswer::Parked(id))
-    }
-
-    /// Whether a limit on waiters excludes this request, which takes a place at each key and gives up those of the
-    /// requests of its kind that it replaces.
-    fn is_full_for_many(&self, keys: &[KeyRef<'_>], req: &Acquire<'_>, former: &Former) -> bool {
-        let is_ticket = req.notify.is_some();
-        let names = req.owner.len() + req.notify.map_or(0, |notify| notify.len());
-        let needs = keys.iter().map(|key| key.name.len() + names);
-        let needs = needs.map(|names| Usage::place(is_ticket, names));
-        let needs = needs.fold(Usage::default(), Usage::plus);
-        let freed = former
-            .requests
-            .iter()
-            .map(|older| self.shared.waiters.usage_of(*older));
-        let needs = needs.minus(freed.fold(Usage::default(), Usage::plus));
-        let full_at = |key: &KeyRef<'_>| {
-            self.shared.waiters.parked_on(*key) >= self.shared.waiters.limits.max_waiters_per_key
-                && self.shared.waiters.kind_of(*key, req.owner) != Some(false)
-        };
-        let waiters = &self.shared.waiters;
-        waiters.limits.exclude(waiters.used_by(req.user), needs)
-            || (!is_ticket && keys.iter().any(full_at))
     }
 
     fn check_deadlock_many(

@@ -277,7 +277,9 @@ impl Semaphores {
         req: &SemAcquire<'_>,
         cx: &mut Cx<'_>,
     ) -> Result<WaiterId, LockError> {
-        let id = shared.waiters.admit((key, req.id), req.notify, req.user)?;
+        let former = shared.waiters.parked(key, req.id);
+        let (at, how) = ((&[key][..], req.id), (req.notify, req.user));
+        let id = shared.waiters.admit(at, former.as_slice(), how)?;
         let waiter = Waiter {
             user: req.user,
             lease: req.lease,

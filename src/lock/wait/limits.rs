@@ -1,9 +1,5 @@
 //! The limits on what waits use, and the share of them that one user may have.
 
-use crate::lock::wait::ticket::Notify;
-use crate::lock::wait::waiters::Waiters;
-use crate::lock::KeyRef;
-
 /// The limits in force, from the settings.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Limits {
@@ -22,21 +18,6 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Whether they exclude a request that would wait at this key, unless it continues an earlier one of its kind.
-    pub(crate) fn exclude_at(
-        &self,
-        used: Used,
-        waiters: &Waiters,
-        (key, owner): (KeyRef<'_>, &[u8]),
-        notify: Option<Notify<'_>>,
-    ) -> bool {
-        let is_ticket = notify.is_some();
-        let names = key.name.len() + owner.len() + notify.map_or(0, |notify| notify.len());
-        let full = !is_ticket && waiters.parked_on(key) >= self.max_waiters_per_key;
-        (full || self.exclude(used, Usage::place(is_ticket, names)))
-            && waiters.kind_of(key, owner) != Some(is_ticket)
-    }
-
     /// Whether they exclude a request that needs so much more: the server has not so much left, or the user would have
     /// more than its share.
     pub(crate) fn exclude(&self, used: Used, needs: Usage) -> bool {

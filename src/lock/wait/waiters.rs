@@ -14,7 +14,7 @@ use crate::lock::table::give_back;
 use crate::lock::top_names::TopNames;
 use crate::lock::wait::index::WaitedKey;
 use crate::lock::wait::limits::Limits;
-use crate::lock::wait::limits::Used;
+use crate::lock::wait::limits::{Usage, Used};
 use crate::lock::wait::passed::Passed;
 use crate::lock::wait::place::{Kept, TimedOut};
 use crate::lock::wait::places::Places;
@@ -108,22 +108,36 @@ impl Waiters {
         self.places.used().bytes
     }
 
-    /// The number of a new waiter, unless the limits exclude one that continues no other of its kind.
+    /// The number of a new waiter at these keys, unless the limits exclude it. What it replaces leaves room for it.
     ///
     /// # Errors
     /// [`LockError::Busy`]
     pub(crate) fn admit(
         &mut self,
-        (key, owner): (KeyRef<'_>, &[u8]),
-        notify: Option<Notify<'_>>,
-        user: UserId,
+        (keys, owner): (&[KeyRef<'_>], &[u8]),
+        replaced: &[WaiterId],
+        (notify, user): (Option<Notify<'_>>, UserId),
     ) -> Result<WaiterId, LockError> {
-        let at = (key, owner);
-        if self.limits.exclude_at(self.used_by(user), self, at, notify) {
-            self.stats[key.resource].busy += 1;
+        let is_ticket = notify.is_some();
+        let names = owner.len() + notify.map_or(0, |notify| notify.len());
+        let place = |key: &KeyRef<'_>| Usage::place(is_ticket, key.name.len() + names);
+        let needs = keys.iter().map(place).fold(Usage::default(), Usage::plus);
+        let freed = replaced.iter().map(|older| self.usage_of(*older));
+        let needs = needs.minus(freed.fold(Usage::default(), Usage::plus));
+        let continues = needs.parked + needs.tickets == 0;
+        let is_full = |key: &KeyRef<'_>| {
+            self.parked_on(*key) >= self.limits.max_waiters_per_key
+                && self.kind_of(*key, owner) != Some(false)
+        };
+        let is_excluded = !continues && self.limits.exclude(self.used_by(user), needs);
+        if is_excluded || (!is_ticket && keys.iter().any(is_full)) {
+            if let Some(key) = keys.first() {
+                self.stats[key.resource].busy += 1;
+            }
             return Err(LockError::Busy);
         }
-        Ok(self.next_id())
+        self.last_id += 1;
+        Ok(WaiterId(self.last_id))
     }
 
     /// Refuses a key at which a request for the other kind beside the lock waits. The key of a semaphore and that of a
@@ -140,12 +154,6 @@ impl Waiters {
             0 => Ok(()),
             _ => Err(LockError::OtherCount),
         }
-    }
-
-    /// The number of a new waiter.
-    pub(crate) fn next_id(&mut self) -> WaiterId {
-        self.last_id += 1;
-        WaiterId(self.last_id)
     }
 
     /// How long a place is kept, in milliseconds. One at a latch has no value: all its waiters are answered at once.

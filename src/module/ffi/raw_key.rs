@@ -274,9 +274,9 @@ impl<'a> RawKey<'a> {
         let cursor = Cursor::new();
         loop {
             let to = (&raw mut *reader).cast();
-            // SAFETY: key and cursor are live. The callback gets `reader` back, which nothing else uses during the call,
-            // and does not keep it. Nothing changes the hash before the scan ends (`&self`). (The result is 0 for a
-            // scan that is over and for one that could not begin.)
+            // SAFETY: key and cursor are live. The callback gets `reader` back, which nothing else uses during the
+            // call, and does not keep it. Nothing changes the hash before the scan ends (`&self`). (The result is 0
+            // for a scan that is over and for one that could not begin.)
             let more = unsafe {
                 api!(RedisModule_ScanKey)(self.as_ptr(), cursor.0, Some(on_field::<F>), to) != 0
             };

@@ -225,7 +225,10 @@ pub(super) fn push_to(locks: &mut Locks, now: Now) {
     };
     locks.detects_deadlocks = DEADLOCK_DETECT.get();
     locks.shared.startup_delay.limit(startup_delay_ms());
-    locks.shared.waiters.set_top_names(TOP_NAMES.get_usize(), now);
+    locks
+        .shared
+        .waiters
+        .set_top_names(TOP_NAMES.get_usize(), now);
 }
 
 /// The lease of an acquire or a renewal without `LEASE`, in milliseconds.
