@@ -1,18 +1,17 @@
-//! The commands. Each is a struct of its parsed words with its description beside it
-//! ([`Spec`](crate::module::entry::command::Spec)): `parse` reads the words and needs no server, `apply` opens the
-//! keys, has the core decide, and replies. No rules of locking are here.
+//! The commands. Each has a table ([`Spec`](crate::module::entry::command::Spec)), from which the server gets its
+//! description, the parser its options, and `LOCK.HELP` its syntax; and a function, `run`, that parses the words, opens
+//! the keys, has the core decide, and replies. No rules of locking are here.
 //!
-//! [`parser`] reads the words, [`arg_specs`] describes them, [`skeleton`] has the steps that commands have in common.
-//! [`ALL`] lists the commands.
+//! [`parser`] reads the words and needs no server, [`options`] has the arguments that tables are made of, [`skeleton`]
+//! the steps that commands have in common. [`ALL`] lists the commands.
 
 #![forbid(unsafe_code)]
 
-mod acquire_options;
-mod arg_specs;
 pub mod error;
 mod glob;
 pub mod latch;
 pub mod lock;
+pub mod options;
 pub mod parser;
 pub mod sem;
 mod skeleton;
@@ -23,27 +22,27 @@ use crate::module::entry::command::{register, Register};
 pub const ALL: &[Register] = &[
     register::<lock::acquire::Acquire>,
     register::<lock::release::Release>,
-    register::<lock::renew::Renew>,
-    register::<lock::macquire::AcquireMany>,
-    register::<lock::mrelease::ReleaseMany>,
-    register::<lock::mrenew::RenewMany>,
-    register::<lock::break_lock::Break>,
+    register::<lock::release::Renew>,
+    register::<lock::many::AcquireMany>,
+    register::<lock::many::ReleaseMany>,
+    register::<lock::many::RenewMany>,
+    register::<lock::release::Break>,
     register::<lock::info::Info>,
-    register::<lock::scan::Scan>,
-    register::<lock::top::Top>,
-    register::<sem::set::Set>,
-    register::<sem::acquire::Acquire>,
-    register::<sem::release::Release>,
-    register::<sem::renew::Renew>,
-    register::<sem::info::Info>,
-    register::<latch::set::Set>,
-    register::<latch::down::Down>,
-    register::<latch::wait::Wait>,
-    register::<lock::redisson::Redisson>,
-    register::<lock::owner::Owner>,
-    register::<lock::help::Help>,
+    register::<lock::list::Scan>,
+    register::<lock::list::Top>,
+    register::<sem::Set>,
+    register::<sem::Acquire>,
+    register::<sem::Release>,
+    register::<sem::Renew>,
+    register::<sem::Info>,
+    register::<latch::Set>,
+    register::<latch::Down>,
+    register::<latch::Wait>,
+    register::<lock::other::Owner>,
+    register::<lock::other::Redisson>,
+    register::<lock::other::Help>,
     #[cfg(feature = "fault-injection")]
-    register::<lock::fault::Fault>,
+    register::<lock::other::Fault>,
 ];
 
 #[cfg(test)]

@@ -7,22 +7,15 @@ use std::collections::HashSet;
 use std::fmt::Display;
 
 use crate::commands::error::CommandError;
-use crate::lock::{
-    is_beside_a_lock, parse_integer, Lease, Notify, SetIf, Wait, MAX_KEYS, TOKEN_FIELD,
-};
-use crate::module::entry::command::{Arg, ArgKind, Command, Spec};
+use crate::commands::options::{tokens, NotifyWords, Options};
+use crate::lock::{is_beside_a_lock, parse_integer, Lease, Wait, MAX_KEYS, TOKEN_FIELD};
+use crate::module::entry::command::{ArgKind, Command, Spec};
 use crate::module::ffi::strings::Str;
 use crate::module::keyspace::horizon;
 use crate::module::state::settings;
 
 /// Redis' wording.
 const NOT_INTEGER: &str = "value is not an integer or out of range";
-
-/// Waiters listed by `WAITERS` without `COUNT`.
-pub const DEFAULT_WAITERS: usize = 10;
-
-/// The most waiters that one command lists.
-pub const MOST_WAITERS: usize = 1_000;
 
 /// A word of a command: a string of the server, or plain bytes in tests.
 pub trait Word: Copy {
@@ -39,25 +32,6 @@ impl Word for Str<'_> {
 impl Word for &[u8] {
     fn as_bytes(&self) -> &[u8] {
         self
-    }
-}
-
-/// The words of `NOTIFY`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct NotifyWords<W> {
-    /// The channel of the message.
-    pub channel: W,
-    /// The client's name for the request.
-    pub tag: W,
-}
-
-impl<'a> NotifyWords<Str<'a>> {
-    /// The request to the core.
-    pub fn request(&self) -> Notify<'_> {
-        Notify {
-            channel: self.channel.bytes(),
-            tag: self.tag.bytes(),
-        }
     }
 }
 
@@ -88,25 +62,22 @@ impl ParseSettings {
 
 /// The words that are not parsed yet. Every method takes words from the left; without one it fails with a syntax error.
 pub struct Parser<'w, W> {
-    left: std::slice::Iter<'w, W>,
-    settings: &'w ParseSettings,
-    /// Its arguments are what an error says was expected.
-    spec: &'static Spec,
+    pub(super) left: std::slice::Iter<'w, W>,
+    pub(super) settings: ParseSettings,
+    /// The command. Its table of arguments has its options, and what an error says was expected.
+    pub(super) spec: &'static Spec,
 }
 
-/// What a parsed word is.
-pub enum Found {
-    /// An option that is given for the first time.
-    New,
-    /// An option that was given before, or beside which it is excluded.
-    Again,
-    /// No option of the command.
-    Unknown,
+impl<'w> Parser<'w, Str<'w>> {
+    /// A parser of the words behind the command's name, with the settings in force.
+    pub fn of<C: Command>(words: &'w [Str<'w>]) -> Parser<'w, Str<'w>> {
+        Parser::new::<C>(words, ParseSettings::current())
+    }
 }
 
 impl<'w, W: Word> Parser<'w, W> {
     /// A parser of the words behind the command's name.
-    pub fn new<C: Command>(words: &'w [W], settings: &'w ParseSettings) -> Parser<'w, W> {
+    pub fn new<C: Command>(words: &'w [W], settings: ParseSettings) -> Parser<'w, W> {
         let mut left = words.iter();
         left.next();
         Parser {
@@ -114,6 +85,30 @@ impl<'w, W: Word> Parser<'w, W> {
             settings,
             spec: const { &C::SPEC },
         }
+    }
+
+    /// All words of a command with the arguments `key [option ...]`.
+    ///
+    /// # Errors
+    /// Those of the key and the options, in this order.
+    pub fn key_only(mut self) -> Result<(W, Options<W>), CommandError> {
+        Ok((self.key()?, self.options()?))
+    }
+
+    /// All words of a command with the arguments `key owner [option ...]`.
+    ///
+    /// # Errors
+    /// Those of the key, the owner, and the options, in this order.
+    pub fn key_and_owner(mut self) -> Result<(W, W, Options<W>), CommandError> {
+        Ok((self.key()?, self.owner()?, self.options()?))
+    }
+
+    /// All words of a command with the arguments `numkeys key [key ...] owner [option ...]`.
+    ///
+    /// # Errors
+    /// Those of the keys, the owner, and the options, in this order.
+    pub fn keys_and_owner(mut self) -> Result<(&'w [W], W, Options<W>), CommandError> {
+        Ok((self.keys()?, self.owner()?, self.options()?))
     }
 
     /// A word with any bytes, which follows `before`.
@@ -195,39 +190,13 @@ impl<'w, W: Word> Parser<'w, W> {
             .ok_or_else(|| wrong("invalid cursor", "cursor", word))
     }
 
-    /// The options up to the end. `parse` gets each in upper case, cut to 16 bytes (longer than any option), and reads
-    /// its value.
-    ///
-    /// # Errors
-    /// Those of `parse`, an unknown option, an option that excludes one before it.
-    pub fn options(
-        &mut self,
-        mut parse: impl FnMut(&mut Self, &[u8]) -> Result<Found, CommandError>,
-    ) -> Result<(), CommandError> {
-        while let Some(word) = self.left.next() {
-            let word = word.as_bytes();
-            let mut buffer = [0; 16];
-            for (upper, byte) in buffer.iter_mut().zip(word) {
-                *upper = byte.to_ascii_uppercase();
-            }
-            let option = buffer.get(..word.len()).unwrap_or(&buffer);
-            match parse(self, option)? {
-                Found::New => {}
-                Found::Again => return Err(self.again(option)),
-                Found::Unknown => return Err(self.unknown(word)),
-            }
-        }
-        Ok(())
-    }
-
     #[cold]
-    fn again(&self, option: &[u8]) -> CommandError {
-        let option = shown(option);
+    pub(super) fn again(&self, option: &str) -> CommandError {
         let mut groups = self.spec.args.iter().filter_map(|arg| match arg.kind {
             ArgKind::OneOf(parts) => Some(tokens(parts)),
             _ => None,
         });
-        let group = groups.find(|group| group.contains(&option.as_str()));
+        let group = groups.find(|group| group.contains(&option));
         syntax(match group {
             Some(group) => format!("more than one of {}", group.join(", ")),
             None => format!("more than one {option}"),
@@ -235,7 +204,7 @@ impl<'w, W: Word> Parser<'w, W> {
     }
 
     #[cold]
-    fn unknown(&self, word: &[u8]) -> CommandError {
+    pub(super) fn unknown(&self, word: &[u8]) -> CommandError {
         let word = shown(word);
         let expected = match tokens(self.spec.args).join(", ") {
             none if none.is_empty() => "none".into(),
@@ -311,13 +280,6 @@ impl<'w, W: Word> Parser<'w, W> {
             })
     }
 
-    /// This lease, or the default where the request names none.
-    pub fn or_default(&self, lease: Option<Lease>) -> Lease {
-        let default = || Lease::from_ms(self.settings.default_lease_ms);
-        // The setting excludes a default below 1 ms.
-        lease.or_else(default).unwrap_or(Lease::SHORTEST)
-    }
-
     /// The value of `BLOCK`, in milliseconds; 0 is without limit.
     ///
     /// # Errors
@@ -351,41 +313,6 @@ impl<'w, W: Word> Parser<'w, W> {
         }
         Ok(NotifyWords { channel, tag })
     }
-
-    /// `[NX | XX]` up to the end. `NX XX` is a syntax error, like `NX NX`.
-    ///
-    /// # Errors
-    /// Those of [`Parser::options`].
-    pub fn condition(&mut self) -> Result<SetIf, CommandError> {
-        let mut set_if = None;
-        self.options(|_, option| {
-            Ok(match option {
-                b"NX" => once(&mut set_if, SetIf::Absent),
-                b"XX" => once(&mut set_if, SetIf::There),
-                _ => Found::Unknown,
-            })
-        })?;
-        Ok(set_if.unwrap_or(SetIf::Always))
-    }
-
-    /// `[WAITERS [COUNT n]]` up to the end: how many waiters are to be listed, 0 without `WAITERS`.
-    ///
-    /// # Errors
-    /// Those of [`Parser::options`] and of the count; `COUNT` without `WAITERS` before it.
-    pub fn waiters(&mut self) -> Result<usize, CommandError> {
-        let (mut waiters, mut count) = (None, None);
-        self.options(|parser, option| {
-            Ok(match option {
-                b"WAITERS" => once(&mut waiters, DEFAULT_WAITERS),
-                b"COUNT" if waiters.is_none() => {
-                    return Err(syntax("COUNT needs WAITERS before it"))
-                }
-                b"COUNT" => once(&mut count, parser.count()?),
-                _ => Found::Unknown,
-            })
-        })?;
-        Ok(count.or(waiters).unwrap_or(0).min(MOST_WAITERS))
-    }
 }
 
 /// The value of `numkeys`. More digits than an integer has are too many keys for any command, not an error of form.
@@ -410,28 +337,6 @@ fn check_key(name: &[u8]) -> Result<(), CommandError> {
     }
 }
 
-/// Sets an option.
-pub fn once<T>(slot: &mut Option<T>, value: T) -> Found {
-    match slot.replace(value) {
-        Some(_) => Found::Again,
-        None => Found::New,
-    }
-}
-
-/// Checks the options of a wait.
-///
-/// # Errors
-/// `NOTIFY` without `BLOCK`.
-pub fn check_wait<W>(
-    wait: Option<Wait>,
-    notify: Option<&NotifyWords<W>>,
-) -> Result<(), CommandError> {
-    match (wait, notify) {
-        (None, Some(_)) => Err(syntax("NOTIFY needs BLOCK")),
-        _ => Ok(()),
-    }
-}
-
 /// An error of form.
 #[cold]
 pub fn syntax(detail: impl Display) -> CommandError {
@@ -447,16 +352,4 @@ fn wrong(error: &str, argument: &str, word: &[u8]) -> CommandError {
 /// A client's word in a reply.
 pub fn shown(word: &[u8]) -> String {
     crate::lock::shown(word, 32)
-}
-
-/// The words that begin these arguments.
-fn tokens(args: &'static [Arg]) -> Vec<&'static str> {
-    let mut found = Vec::new();
-    for arg in args {
-        found.extend(arg.token.and_then(|token| token.to_str().ok()));
-        if let ArgKind::OneOf(parts) | ArgKind::Block(parts) = arg.kind {
-            found.extend(tokens(parts));
-        }
-    }
-    found
 }

@@ -1,20 +1,17 @@
 //! The parser without a server: words on the left, the command or its error on the right.
 
-use crate::commands::acquire_options::AcquireOptions;
 use crate::commands::error::CommandError;
-use crate::commands::latch::{down::Down, set::Set as LatchSet, wait::Wait as LatchWait};
+use crate::commands::latch::{Down, Set as LatchSet, Wait as LatchWait};
 use crate::commands::lock::acquire::Acquire;
-use crate::commands::lock::break_lock::Break;
 use crate::commands::lock::info::Info;
-use crate::commands::lock::macquire::AcquireMany;
-use crate::commands::lock::mrelease::ReleaseMany;
-use crate::commands::lock::mrenew::RenewMany;
-use crate::commands::lock::release::Release;
-use crate::commands::lock::renew::Renew;
-use crate::commands::lock::scan::Scan;
-use crate::commands::parser::{NotifyWords, ParseSettings};
-use crate::commands::sem;
-use crate::lock::{Lease, Mode, SetIf, Wait, MAX_KEYS};
+use crate::commands::lock::list::{Scan, Top};
+use crate::commands::lock::many::{AcquireMany, ReleaseMany, RenewMany};
+use crate::commands::lock::release::{Break, Release, Renew};
+use crate::commands::options::{tokens, NotifyWords, Options};
+use crate::commands::parser::{ParseSettings, Parser};
+use crate::commands::{sem, ALL};
+use crate::lock::{Lease, Mode, SetIf, TopOrder, Wait, MAX_KEYS};
+use crate::module::entry::command::Command;
 
 const SETTINGS: ParseSettings = ParseSettings {
     max_owner_len: 8,
@@ -43,123 +40,72 @@ fn assert_errors<T>(parse: impl Fn(&[&[u8]]) -> Result<T, CommandError>, cases: 
     }
 }
 
+const KEY: &[u8] = b"k";
+
 fn lease(ms: i64) -> Lease {
     Lease::from_ms(ms).unwrap()
 }
 
-const PLAIN: AcquireOptions<&[u8]> = AcquireOptions {
-    mode: Mode::Exclusive,
-    lease: Lease::TEN_SECONDS,
-    names_lease: false,
-    session: false,
-    wait: Wait::No,
-    notify: None,
-    once: false,
-    with_holder: false,
-};
+fn parser<'w, C: Command>(words: &'w [&'w [u8]]) -> Parser<'w, &'w [u8]> {
+    Parser::new::<C>(words, SETTINGS)
+}
+
+/// No option is given.
+fn none() -> Options<&'static [u8]> {
+    Options::none(lease(30_000))
+}
+
+/// These options are given.
+fn with(set: impl FnOnce(&mut Options<&'static [u8]>)) -> Options<&'static [u8]> {
+    let mut options = none();
+    set(&mut options);
+    options
+}
 
 #[test]
 fn acquire_has_its_options_in_any_order_and_case() {
-    let default = AcquireOptions {
-        lease: lease(30_000),
-        ..PLAIN
+    let leased = |options: &mut Options<_>, ms| {
+        (options.lease, options.names_lease) = (lease(ms), true);
     };
     for (line, options) in [
-        ("c k o", default),
-        (
-            "c k o read",
-            AcquireOptions {
-                mode: Mode::Read,
-                ..default
-            },
-        ),
-        (
-            "c k o WRITE",
-            AcquireOptions {
-                mode: Mode::Write,
-                ..default
-            },
-        ),
-        (
-            "c k o EX 60",
-            AcquireOptions {
-                lease: lease(60_000),
-                names_lease: true,
-                ..default
-            },
-        ),
-        (
-            "c k o px 1",
-            AcquireOptions {
-                lease: lease(1),
-                names_lease: true,
-                ..default
-            },
-        ),
-        (
-            "c k o SESSION",
-            AcquireOptions {
-                session: true,
-                ..default
-            },
-        ),
-        (
-            "c k o BLOCK 0",
-            AcquireOptions {
-                wait: Wait::ForEver,
-                ..default
-            },
-        ),
-        (
-            "c k o BLOCK 5000",
-            AcquireOptions {
-                wait: Wait::Ms(5_000),
-                ..default
-            },
-        ),
+        ("c k o", none()),
+        ("c k o read", with(|o| o.mode = Some(Mode::Read))),
+        ("c k o WRITE", with(|o| o.mode = Some(Mode::Write))),
+        ("c k o EX 60", with(|o| leased(o, 60_000))),
+        ("c k o px 1", with(|o| leased(o, 1))),
+        ("c k o SESSION", with(|o| o.session = true)),
+        ("c k o BLOCK 0", with(|o| o.wait = Wait::ForEver)),
+        ("c k o BLOCK 5000", with(|o| o.wait = Wait::Ms(5_000))),
         (
             "c k o notify c t BLOCK 0",
-            AcquireOptions {
-                wait: Wait::ForEver,
-                notify: Some(NotifyWords {
+            with(|o| {
+                o.wait = Wait::ForEver;
+                o.notify = Some(NotifyWords {
                     channel: b"c".as_slice(),
                     tag: b"t".as_slice(),
-                }),
-                ..default
-            },
+                });
+            }),
         ),
         (
             "c k o WithHolder once BLOCK 1 PX 7 WRITE",
-            AcquireOptions {
-                mode: Mode::Write,
-                lease: lease(7),
-                names_lease: true,
-                session: false,
-                wait: Wait::Ms(1),
-                notify: None,
-                once: true,
-                with_holder: true,
-            },
+            with(|o| {
+                o.mode = Some(Mode::Write);
+                leased(o, 7);
+                o.wait = Wait::Ms(1);
+                (o.once, o.with_holder) = (true, true);
+            }),
         ),
     ] {
-        let parsed = Acquire::parse(&words(line), &SETTINGS);
-        let (key, owner) = (b"k".as_slice(), b"o".as_slice());
-        assert_eq!(
-            parsed,
-            Ok(Acquire {
-                key,
-                owner,
-                options
-            }),
-            "{line}"
-        );
+        let words = words(line);
+        let parsed = parser::<Acquire>(&words).key_and_owner();
+        assert_eq!(parsed, Ok((KEY, b"o".as_slice(), options)), "{line}");
     }
 }
 
 #[test]
 fn acquire_reports_the_first_error_from_the_left() {
     assert_errors(
-        |words| Acquire::parse(words, &SETTINGS).map(|_| ()),
+        |words| parser::<Acquire>(words).key_and_owner().map(|_| ()),
         "
             c => syntax error: a value is missing after the command
             c k => syntax error: a value is missing after the key
@@ -212,7 +158,7 @@ fn acquire_reports_the_first_error_from_the_left() {
 #[test]
 fn keys_are_counted_before_they_are_read() {
     assert_errors(
-        |words| AcquireMany::parse(words, &SETTINGS).map(|_| ()),
+        |words| parser::<AcquireMany>(words).keys_and_owner().map(|_| ()),
         "
             c => syntax error: a value is missing after the command
             c 0 k o => numkeys should be greater than 0: numkeys '0'
@@ -232,30 +178,30 @@ fn keys_are_counted_before_they_are_read() {
     );
     let many = "redis_lock:horizon ".repeat(MAX_KEYS + 2);
     assert_errors(
-        |words| AcquireMany::parse(words, &SETTINGS).map(|_| ()),
+        |words| parser::<AcquireMany>(words).keys_and_owner().map(|_| ()),
         &format!("c 1025 {many} => more than 1024 keys in one request: numkeys '1025'"),
     );
     let words = words("c 2 k l o WRITE");
-    let parsed = AcquireMany::parse(&words, &SETTINGS).unwrap();
-    assert_eq!((parsed.keys, parsed.owner), (&words[2..4], words[4]));
-    assert_eq!(parsed.options.mode, Mode::Write);
+    let (keys, owner, options) = parser::<AcquireMany>(&words).keys_and_owner().unwrap();
+    assert_eq!((keys, owner), (&words[2..4], words[4]));
+    assert_eq!(options.mode, Some(Mode::Write));
 }
 
 #[test]
 fn release_and_renew_parse() {
-    let (key, owner) = (b"k".as_slice(), b"o".as_slice());
+    let owner = b"o".as_slice();
+    let options = Options {
+        mode: Some(Mode::Read),
+        all: true,
+        token: Some(0),
+        ..none()
+    };
     assert_eq!(
-        Release::parse(&words("c k o TOKEN 0 all read"), &SETTINGS),
-        Ok(Release {
-            key,
-            owner,
-            mode: Some(Mode::Read),
-            all: true,
-            token: Some(0)
-        })
+        parser::<Release>(&words("c k o TOKEN 0 all read")).key_and_owner(),
+        Ok((KEY, owner, options))
     );
     assert_errors(
-        |words| Release::parse(words, &SETTINGS).map(|_| ()),
+        |words| parser::<Release>(words).key_and_owner().map(|_| ()),
         "
             c k => syntax error: a value is missing after the key
             c k o ALL ALL => syntax error: more than one ALL
@@ -265,21 +211,22 @@ fn release_and_renew_parse() {
             c k o EX 1 => syntax error: unknown option 'EX', expected READ, WRITE, ALL, TOKEN
         ",
     );
+    let options = Options {
+        mode: Some(Mode::Write),
+        lease: lease(2_000),
+        names_lease: true,
+        token: Some(7),
+        ..none()
+    };
     assert_eq!(
-        Renew::parse(&words("c k o WRITE EX 2 TOKEN 7"), &SETTINGS),
-        Ok(Renew {
-            key,
-            owner,
-            mode: Some(Mode::Write),
-            lease: lease(2_000),
-            names_lease: true,
-            token: Some(7),
-        })
+        parser::<Renew>(&words("c k o WRITE EX 2 TOKEN 7")).key_and_owner(),
+        Ok((KEY, owner, options))
     );
-    let default = Renew::parse(&words("c k o"), &SETTINGS).unwrap();
+    let words_ = words("c k o");
+    let (_, _, default) = parser::<Renew>(&words_).key_and_owner().unwrap();
     assert_eq!((default.lease, default.names_lease), (lease(30_000), false));
     assert_errors(
-        |words| Renew::parse(words, &SETTINGS).map(|_| ()),
+        |words| parser::<Renew>(words).key_and_owner().map(|_| ()),
         "
             c k o EX 0 => invalid expire time in 'lock.renew' command: EX '0'
             c k o SESSION => syntax error: unknown option 'SESSION', expected READ, WRITE, EX, PX, TOKEN
@@ -291,38 +238,30 @@ fn release_and_renew_parse() {
 #[test]
 fn releases_and_renewals_of_many_parse() {
     let words_ = words("c 1 k o ALL");
-    let parsed = ReleaseMany::parse(&words_, &SETTINGS);
-    let (keys, owner) = (&words_[2..3], b"o".as_slice());
-    assert_eq!(
-        parsed,
-        Ok(ReleaseMany {
-            keys,
-            owner,
-            all: true
-        })
-    );
+    let parsed = parser::<ReleaseMany>(&words_).keys_and_owner();
+    let owner = b"o".as_slice();
+    let options = Options {
+        all: true,
+        ..none()
+    };
+    assert_eq!(parsed, Ok((&words_[2..3], owner, options)));
     assert_errors(
-        |words| ReleaseMany::parse(words, &SETTINGS).map(|_| ()),
+        |words| parser::<ReleaseMany>(words).keys_and_owner().map(|_| ()),
         "
             c 1 k o TOKEN 1 => syntax error: unknown option 'TOKEN', expected ALL
             c 1 k o READ => syntax error: unknown option 'READ', expected ALL
         ",
     );
     let words_ = words("c 1 k o PX 5");
-    let parsed = RenewMany::parse(&words_, &SETTINGS);
-    let keys = &words_[2..3];
-    let (lease, names_lease) = (lease(5), true);
-    assert_eq!(
-        parsed,
-        Ok(RenewMany {
-            keys,
-            owner,
-            lease,
-            names_lease
-        })
-    );
+    let parsed = parser::<RenewMany>(&words_).keys_and_owner();
+    let options = Options {
+        lease: lease(5),
+        names_lease: true,
+        ..none()
+    };
+    assert_eq!(parsed, Ok((&words_[2..3], owner, options)));
     assert_errors(
-        |words| RenewMany::parse(words, &SETTINGS).map(|_| ()),
+        |words| parser::<RenewMany>(words).keys_and_owner().map(|_| ()),
         "
             c 1 k o EX 61 => invalid expire time in 'lock.mrenew' command: EX '61'
             c 1 k o TOKEN 1 => syntax error: unknown option 'TOKEN', expected EX, PX
@@ -332,29 +271,32 @@ fn releases_and_renewals_of_many_parse() {
 
 #[test]
 fn break_info_and_scan_parse() {
-    let key = b"k".as_slice();
+    let options = Options {
+        token: Some(9),
+        purge: true,
+        ..none()
+    };
     assert_eq!(
-        Break::parse(&words("c k purge TOKEN 9"), &SETTINGS),
-        Ok(Break {
-            key,
-            token: Some(9),
-            purge: true
-        })
+        parser::<Break>(&words("c k purge TOKEN 9")).key_only(),
+        Ok((KEY, options))
     );
     assert_errors(
-        |words| Break::parse(words, &SETTINGS).map(|_| ()),
+        |words| parser::<Break>(words).key_only().map(|_| ()),
         "
             c k PURGE PURGE => syntax error: more than one PURGE
             c k ALL => syntax error: unknown option 'ALL', expected TOKEN, PURGE
         ",
     );
     for (line, list) in [("c k", 0), ("c k waiters", 10), ("c k WAITERS COUNT 3", 3)] {
-        assert_eq!(Info::parse(&words(line), &SETTINGS), Ok(Info { key, list }));
-        let parsed = sem::info::Info::parse(&words(line), &SETTINGS);
-        assert_eq!(parsed, Ok(sem::info::Info { key, list }));
+        let words = words(line);
+        let listed = |(key, options): (_, Options<_>)| (key, options.listed());
+        let parsed = parser::<Info>(&words).key_only().map(listed);
+        assert_eq!(parsed, Ok((KEY, list)));
+        let parsed = parser::<sem::Info>(&words).key_only().map(listed);
+        assert_eq!(parsed, Ok((KEY, list)));
     }
     assert_errors(
-        |words| Info::parse(words, &SETTINGS).map(|_| ()),
+        |words| parser::<Info>(words).key_only().map(|_| ()),
         "
             c k COUNT 3 => syntax error: COUNT needs WAITERS before it
             c k WAITERS 3 => syntax error: unknown option '3', expected WAITERS, COUNT
@@ -364,18 +306,17 @@ fn break_info_and_scan_parse() {
             c k WAITERS COUNT 3 WAITERS => syntax error: more than one WAITERS
         ",
     );
-    assert_eq!(
-        Scan::parse(&words("c 007 waited OWNER '' MATCH a* COUNT 5"), &SETTINGS),
-        Ok(Scan {
-            cursor: 7,
-            pattern: Some(b"a*".as_slice()),
-            count: 5,
-            owner: Some(b"".as_slice()),
-            waited: true,
-        })
-    );
+    let options = Options {
+        pattern: Some(b"a*".as_slice()),
+        count: Some(5),
+        owner: Some(b"".as_slice()),
+        waited: true,
+        ..none()
+    };
+    let words_ = words("c 007 waited OWNER '' MATCH a* COUNT 5");
+    assert_eq!(Scan::parse(parser::<Scan>(&words_)), Ok((7, options)));
     assert_errors(
-        |words| Scan::parse(words, &SETTINGS).map(|_| ()),
+        |words| Scan::parse(parser::<Scan>(words)).map(|_| ()),
         "
             c -1 BOGUS => invalid cursor: cursor '-1'
             c +1 => invalid cursor: cursor '+1'
@@ -390,22 +331,20 @@ fn break_info_and_scan_parse() {
 
 #[test]
 fn semaphore_commands_parse() {
-    let (key, id) = (b"k".as_slice(), b"i".as_slice());
+    let id = b"i".as_slice();
+    let options = Options {
+        limit: std::num::NonZeroU32::new(2_147_483_647),
+        session: true,
+        wait: Wait::ForEver,
+        ..none()
+    };
+    let words_ = words("c k i limit 2147483647 SESSION BLOCK 0");
     assert_eq!(
-        sem::acquire::Acquire::parse(&words("c k i limit 2147483647 SESSION BLOCK 0"), &SETTINGS),
-        Ok(sem::acquire::Acquire {
-            key,
-            id,
-            limit: std::num::NonZeroU32::new(2_147_483_647),
-            lease: lease(30_000),
-            names_lease: false,
-            session: true,
-            wait: Wait::ForEver,
-            notify: None,
-        })
+        parser::<sem::Acquire>(&words_).key_and_owner(),
+        Ok((KEY, id, options))
     );
     assert_errors(
-        |words| sem::acquire::Acquire::parse(words, &SETTINGS).map(|_| ()),
+        |words| parser::<sem::Acquire>(words).key_and_owner().map(|_| ()),
         "
             c k i LIMIT 0 => value is out of range, must be positive: LIMIT '0'
             c k i LIMIT 2147483648 => value is not an integer or out of range: more than 2147483647 permits
@@ -416,28 +355,28 @@ fn semaphore_commands_parse() {
             c k i READ => syntax error: unknown option 'READ', expected LIMIT, EX, PX, SESSION, BLOCK, NOTIFY
         ",
     );
-    let parsed = sem::release::Release::parse(&words("c k i"), &SETTINGS);
-    assert_eq!(parsed, Ok(sem::release::Release { key, id }));
+    let words_ = words("c k i");
+    let parsed = parser::<sem::Release>(&words_).key_and_owner();
+    assert_eq!(parsed, Ok((KEY, id, none())));
+    let options = Options {
+        lease: lease(9),
+        names_lease: true,
+        ..none()
+    };
     assert_eq!(
-        sem::renew::Renew::parse(&words("c k i PX 9"), &SETTINGS),
-        Ok(sem::renew::Renew {
-            key,
-            id,
-            lease: lease(9),
-            names_lease: true
-        })
+        parser::<sem::Renew>(&words("c k i PX 9")).key_and_owner(),
+        Ok((KEY, id, options))
     );
-    let (permits, set_if) = (4_294_967_295, SetIf::There);
+    let options = Options {
+        set_if: SetIf::There,
+        ..none()
+    };
     assert_eq!(
-        sem::set::Set::parse(&words("c k 4294967295 xx"), &SETTINGS),
-        Ok(sem::set::Set {
-            key,
-            permits,
-            set_if
-        })
+        sem::Set::parse(parser::<sem::Set>(&words("c k 4294967295 xx"))),
+        Ok((KEY, 4_294_967_295, options))
     );
     assert_errors(
-        |words| sem::set::Set::parse(words, &SETTINGS).map(|_| ()),
+        |words| sem::Set::parse(parser::<sem::Set>(words)).map(|_| ()),
         "
             c k -1 BOGUS => value is not an integer or out of range: permits '-1'
             c k 4294967296 BOGUS => value is not an integer or out of range: more than 2147483647 permits
@@ -449,49 +388,92 @@ fn semaphore_commands_parse() {
 
 #[test]
 fn latch_commands_parse() {
-    let key = b"k".as_slice();
-    let (count, set_if) = (0, SetIf::Absent);
+    let options = Options {
+        set_if: SetIf::Absent,
+        ..none()
+    };
     assert_eq!(
-        LatchSet::parse(&words("c k 0 nx"), &SETTINGS),
-        Ok(LatchSet { key, count, set_if })
+        LatchSet::parse(parser::<LatchSet>(&words("c k 0 nx"))),
+        Ok((KEY, 0, options))
     );
     assert_errors(
-        |words| LatchSet::parse(words, &SETTINGS).map(|_| ()),
+        |words| LatchSet::parse(parser::<LatchSet>(words)).map(|_| ()),
         "
             c k -1 BOGUS => value is not an integer or out of range: count '-1'
             c k 1 NX NX => syntax error: more than one of NX, XX
         ",
     );
-    assert_eq!(
-        Down::parse(&words("c k"), &SETTINGS),
-        Ok(Down { key, by: 1 })
-    );
-    assert_eq!(
-        Down::parse(&words("c k 3"), &SETTINGS),
-        Ok(Down { key, by: 3 })
-    );
+    for (line, by) in [("c k", 1), ("c k 3", 3)] {
+        let words = words(line);
+        assert_eq!(Down::parse(parser::<Down>(&words)), Ok((KEY, by)));
+    }
     assert_errors(
-        |words| Down::parse(words, &SETTINGS).map(|_| ()),
+        |words| Down::parse(parser::<Down>(words)).map(|_| ()),
         "
             c k 0 x => value is out of range, must be positive: n '0'
             c k x => value is not an integer or out of range: n 'x'
             c k 1 1 => syntax error: unknown option '1', expected none
         ",
     );
-    let wait = Wait::Ms(20);
+    let options = Options {
+        wait: Wait::Ms(20),
+        ..none()
+    };
     assert_eq!(
-        LatchWait::parse(&words("c k BLOCK 20"), &SETTINGS),
-        Ok(LatchWait {
-            key,
-            wait,
-            notify: None,
-        })
+        parser::<LatchWait>(&words("c k BLOCK 20")).key_only(),
+        Ok((KEY, options))
     );
     assert_errors(
-        |words| LatchWait::parse(words, &SETTINGS).map(|_| ()),
+        |words| parser::<LatchWait>(words).key_only().map(|_| ()),
         "
             c k BLOCK -1 => timeout is negative: BLOCK '-1'
             c k ONCE => syntax error: unknown option 'ONCE', expected BLOCK, NOTIFY
         ",
     );
+}
+
+#[test]
+fn top_has_its_options_in_any_order_and_case() {
+    for (line, order, count) in [
+        ("c", TopOrder::Waits, None),
+        ("c waits", TopOrder::Waits, None),
+        ("c count 3 handoffs", TopOrder::HandOffs, Some(3)),
+        ("c HANDOFFS COUNT 100000", TopOrder::HandOffs, Some(100_000)),
+    ] {
+        let options = Options {
+            order,
+            count,
+            ..none()
+        };
+        assert_eq!(parser::<Top>(&words(line)).options(), Ok(options));
+    }
+    assert_errors(
+        |words| parser::<Top>(words).options().map(|_| ()),
+        "
+            c WAITS HANDOFFS => syntax error: more than one of WAITS, HANDOFFS
+            c WAITS WAITS => syntax error: more than one of WAITS, HANDOFFS
+            c COUNT => syntax error: a value is missing after COUNT
+            c COUNT 0 => value is out of range, must be positive: COUNT '0'
+            c COUNT x => value is not an integer or out of range: COUNT 'x'
+            c COUNT 1 COUNT 1 => syntax error: more than one COUNT
+            c 10 => syntax error: unknown option '10', expected WAITS, HANDOFFS, COUNT
+        ",
+    );
+}
+
+#[test]
+fn every_option_of_a_table_is_known_to_the_parser() {
+    for spec in ALL.iter().map(|command| command().spec) {
+        for token in tokens(spec.args) {
+            let words = [token.as_bytes()];
+            let mut parser = Parser {
+                left: words.iter(),
+                settings: SETTINGS,
+                spec,
+            };
+            let text = parser.options().map_err(|error| error.to_string());
+            let is_unknown = text.is_err_and(|text| text.contains("unknown option"));
+            assert!(!is_unknown, "{token} of {:?}", spec.name);
+        }
+    }
 }

@@ -1,12 +1,15 @@
-//! `LOCK.ACQUIRE key owner [READ | WRITE] [EX s | PX ms | SESSION] [BLOCK ms [NOTIFY channel tag]] [ONCE] [WITHHOLDER]`
+//! `LOCK.ACQUIRE`
 
-use crate::commands::acquire_options::AcquireOptions;
-use crate::commands::arg_specs::{word, BLOCK, KEY, LEASE_OR_SESSION, MODE, OWNER};
 use crate::commands::error::CommandError;
 use crate::commands::lock::read_write;
-use crate::commands::parser::{ParseSettings, Parser, Word};
-use crate::commands::skeleton::{may_count, prepare_session, wait, waiter_of, NewWaiter};
-use crate::lock::{Answer, Mode, Planned, Wait};
+use crate::commands::options::{
+    NotifyWords, Options, BLOCK, KEY, LEASE_OR_SESSION, MODE, ONCE, OWNER, WITHHOLDER,
+};
+use crate::commands::parser::Parser;
+use crate::commands::skeleton::{
+    may_count, possible_wait, prepare_session, wait, waiter_of, NewWaiter,
+};
+use crate::lock::{self, Answer, Mode, Planned, Wait};
 use crate::module::apply::{apply, decide};
 use crate::module::entry::alarm;
 use crate::module::entry::command::{access, Command, Spec};
@@ -20,45 +23,41 @@ use crate::module::reply::{self, Got};
 use crate::module::sessions;
 use crate::module::state::parked::Shape;
 use crate::module::tickets;
+use crate::module::users;
 use crate::module::view::view_for;
 
 /// Takes the lock, or waits for it. Replies the fencing token, or nil.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Acquire<W = Str<'static>> {
-    pub(crate) key: W,
-    pub(crate) owner: W,
-    pub(crate) options: AcquireOptions<W>,
-}
+pub struct Acquire;
 
-impl<W: Word> Acquire<W> {
-    /// Parses the command.
-    ///
-    /// # Errors
-    /// Those of the key, the owner, and the options, in this order.
-    pub fn parse(words: &[W], settings: &ParseSettings) -> Result<Acquire<W>, CommandError> {
-        let mut parser = Parser::new::<Acquire>(words, settings);
-        Ok(Acquire {
-            key: parser.key()?,
-            owner: parser.owner()?,
-            options: AcquireOptions::parse(&mut parser)?,
-        })
-    }
-}
+impl Command for Acquire {
+    type Error = CommandError;
 
-impl Acquire<Str<'_>> {
-    fn apply(self, ctx: Ctx<'_>) -> Result<(), CommandError> {
-        let Acquire {
-            key: name,
-            owner,
-            options,
-        } = self;
+    const SPEC: Spec = Spec {
+        name: c"lock.acquire",
+        flags: c"write deny-oom fast blocking",
+        acl: c"write fast blocking",
+        key: Some(access::UPDATE),
+        arity: -3,
+        summary: c"Takes a lock for an owner, or waits for it, and returns the fencing token of the grant",
+        complexity: c"O(1), however many wait; READ and WRITE O(N) in the number of dead readers passed on the way, 250 at most",
+        args: &[KEY, OWNER, MODE, LEASE_OR_SESSION, BLOCK, ONCE, WITHHOLDER],
+        help: &[
+            "Take the lock, or wait for it (BLOCK 0: for ever). Returns the fencing token, or nil.",
+            "NOTIFY: wait without a parked client. Returns QUEUED; the outcome is a message on the channel.",
+            "READ, WRITE: a lock of many readers or one writer, as Redisson's RReadWriteLock.",
+            "SESSION: the server keeps the lease while this connection lives, and releases when it ends.",
+        ],
+    };
+
+    fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), CommandError> {
+        let (name, owner, options) = Parser::of::<Acquire>(words).key_and_owner()?;
         if options.session {
             prepare_session(ctx)?;
         }
         if let Some(notify) = &options.notify {
             tickets::check(ctx, name, notify.channel)?;
         }
-        let request = options.request(ctx, owner.bytes());
+        let request = request(ctx, owner.bytes(), &options);
         let siblings = Siblings::default();
         if request.mode != Mode::Exclusive {
             read_write::may_use(ctx, name, owner, &siblings)?;
@@ -97,29 +96,23 @@ impl Acquire<Str<'_>> {
     }
 }
 
-impl Command for Acquire {
-    type Error = CommandError;
-
-    const SPEC: Spec = Spec {
-        name: c"lock.acquire",
-        flags: c"write deny-oom fast blocking",
-        acl: c"write fast blocking",
-        key: Some(access::UPDATE),
-        arity: -3,
-        summary: c"Takes a lock for an owner, or waits for it, and returns the fencing token of the grant",
-        complexity: c"O(1), however many wait; READ and WRITE O(N) in the number of dead readers passed on the way, 250 at most",
-        args: &[
-            KEY,
-            OWNER,
-            MODE,
-            LEASE_OR_SESSION,
-            BLOCK,
-            word(c"once", c"ONCE"),
-            word(c"withholder", c"WITHHOLDER"),
-        ],
-    };
-
-    fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), CommandError> {
-        Acquire::parse(words, &ParseSettings::current())?.apply(ctx)
+/// The request to the core. Without a wait where the calling client cannot be parked, and names no channel.
+pub(super) fn request<'a>(
+    ctx: Ctx<'_>,
+    owner: &'a [u8],
+    options: &'a Options<Str<'_>>,
+) -> lock::Acquire<'a> {
+    let wait = possible_wait(ctx, options.wait, options.notify.is_some());
+    lock::Acquire {
+        owner,
+        mode: options.mode.unwrap_or(Mode::Exclusive),
+        lease: options.lease,
+        names_lease: options.names_lease,
+        session: options.session,
+        once: options.once,
+        wait,
+        notify: options.notify.as_ref().map(NotifyWords::request),
+        client: ctx.client_id(),
+        user: users::of_caller(ctx, wait, options.session),
     }
 }

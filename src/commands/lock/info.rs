@@ -1,9 +1,9 @@
-//! `LOCK.INFO key [WAITERS [COUNT n]]`
+//! `LOCK.INFO`
 
-use crate::commands::arg_specs::{KEY, WAITERS};
 use crate::commands::error::CommandError;
 use crate::commands::lock::read_write;
-use crate::commands::parser::{ParseSettings, Parser, Word};
+use crate::commands::options::{KEY, WAITERS};
+use crate::commands::parser::Parser;
 use crate::lock::{BoundRef, KeyRef, KeyState, LockError, Mode, Now, Ticket, Token};
 use crate::module::entry::command::{access, Command, Spec};
 use crate::module::ffi::ctx::Ctx;
@@ -13,72 +13,7 @@ use crate::module::reply;
 use crate::module::state::shell;
 
 /// Replies the holders and the waiters of a lock, or nil when there are none.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Info<W = Str<'static>> {
-    pub(crate) key: W,
-    /// How many waiters to list.
-    pub(crate) list: usize,
-}
-
-impl<W: Word> Info<W> {
-    /// Parses the command.
-    ///
-    /// # Errors
-    /// Those of the key and the options, in this order.
-    pub fn parse(words: &[W], settings: &ParseSettings) -> Result<Info<W>, CommandError> {
-        let mut parser = Parser::new::<Info>(words, settings);
-        Ok(Info {
-            key: parser.key()?,
-            list: parser.waiters()?,
-        })
-    }
-}
-
-impl Info<Str<'_>> {
-    fn apply(self, ctx: Ctx<'_>) -> Result<(), CommandError> {
-        let now = ctx.now();
-        let mut key = LockKey::open_read(ctx, self.key);
-        // Of very many readers only some are read. The caller may ask whether its own holds last.
-        key.read_also(shell::with(|shell| {
-            shell
-                .locks
-                .shared
-                .sessions
-                .readers_of(ctx.client_id(), key.id())
-        }));
-        let state = key.read();
-        match &state {
-            KeyState::OtherType => return Err(LockError::WrongType.into()),
-            KeyState::OtherHash => return Err(LockError::LockType.into()),
-            _ => read_write::may_read(ctx, self.key, &state)?,
-        }
-        let queue = queue_of(key.id(), now, self.list);
-        let (mode, holders) = holders_of(&state, now);
-        let has_more = matches!(&state, KeyState::ReadWrite(lock)
-            if !lock.is_whole && lock.writer.is_none() && !lock.is_over(now));
-        if holders.is_empty() && queue.waiters == 0 && !has_more {
-            ctx.reply_nil();
-            return Ok(());
-        }
-        let mode = mode.or(has_more.then_some(Mode::Read)).or(queue.mode);
-        let mode = mode.unwrap_or(Mode::Exclusive);
-        ctx.reply_map(4 + usize::from(self.list > 0) + usize::from(has_more));
-        ctx.reply_bytes(b"mode");
-        ctx.reply_bytes(mode.name().as_bytes());
-        ctx.reply_bytes(b"holders");
-        ctx.reply_array(holders.len());
-        for holder in &holders {
-            reply_holder(ctx, key.id(), holder, now);
-        }
-        if has_more {
-            // Some readers were not read: they may hold the lock, or be expired.
-            ctx.reply_bytes(b"more-holders");
-            ctx.reply_integer(1);
-        }
-        reply_queue(ctx, &queue, self.list > 0);
-        Ok(())
-    }
-}
+pub struct Info;
 
 impl Command for Info {
     type Error = CommandError;
@@ -92,10 +27,53 @@ impl Command for Info {
         summary: c"Tells who holds a lock and who waits for it",
         complexity: c"O(1), of readers O(N) in the number of holds, 250 at most, with WAITERS O(N) in the number of waiters listed, 1,000 at most",
         args: &[KEY, WAITERS],
+        help: &["Who holds, who waits, since when."],
     };
 
     fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), CommandError> {
-        Info::parse(words, &ParseSettings::current())?.apply(ctx)
+        let (name, options) = Parser::of::<Info>(words).key_only()?;
+        let list = options.listed();
+        let now = ctx.now();
+        let mut key = LockKey::open_read(ctx, name);
+        // Of very many readers only some are read. The caller may ask whether its own holds last.
+        key.read_also(shell::with(|shell| {
+            shell
+                .locks
+                .shared
+                .sessions
+                .readers_of(ctx.client_id(), key.id())
+        }));
+        let state = key.read();
+        match &state {
+            KeyState::OtherType => return Err(LockError::WrongType.into()),
+            KeyState::OtherHash => return Err(LockError::LockType.into()),
+            _ => read_write::may_read(ctx, name, &state)?,
+        }
+        let queue = queue_of(key.id(), now, list);
+        let (mode, holders) = holders_of(&state, now);
+        let has_more = matches!(&state, KeyState::ReadWrite(lock)
+            if !lock.is_whole && lock.writer.is_none() && !lock.is_over(now));
+        if holders.is_empty() && queue.waiters == 0 && !has_more {
+            ctx.reply_nil();
+            return Ok(());
+        }
+        let mode = mode.or(has_more.then_some(Mode::Read)).or(queue.mode);
+        let mode = mode.unwrap_or(Mode::Exclusive);
+        ctx.reply_map(4 + usize::from(list > 0) + usize::from(has_more));
+        ctx.reply_bytes(b"mode");
+        ctx.reply_bytes(mode.name().as_bytes());
+        ctx.reply_bytes(b"holders");
+        ctx.reply_array(holders.len());
+        for holder in &holders {
+            reply_holder(ctx, key.id(), holder, now);
+        }
+        if has_more {
+            // Some readers were not read: they may hold the lock, or be expired.
+            ctx.reply_bytes(b"more-holders");
+            ctx.reply_integer(1);
+        }
+        reply_queue(ctx, &queue, list > 0);
+        Ok(())
     }
 }
 

@@ -1,11 +1,15 @@
-//! `LOCK.RELEASE key owner [READ | WRITE] [ALL] [TOKEN t]`
+//! `LOCK.RELEASE`, `LOCK.RENEW` and `LOCK.BREAK`: changes of a hold.
 
-use crate::commands::arg_specs::{word, KEY, MODE, OWNER, TOKEN};
 use crate::commands::error::CommandError;
 use crate::commands::lock::read_write;
-use crate::commands::parser::{once, Found, ParseSettings, Parser, Word};
-use crate::commands::skeleton::change_lock;
-use crate::lock::{self, Mode, Planned, ReadDepth, Released};
+use crate::commands::options::{ALL, KEY, LEASE, MODE, OWNER, PURGE, TOKEN};
+use crate::commands::parser::Parser;
+use crate::commands::skeleton::{change_lock, may_count};
+use crate::lock::{self, LockError, Now, Planned, ReadDepth, Released};
+use crate::module::acl;
+use crate::module::answers;
+use crate::module::apply::decide;
+use crate::module::entry::alarm;
 use crate::module::entry::command::{access, Command, Spec};
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::strings::Str;
@@ -14,56 +18,38 @@ use crate::module::sessions;
 use crate::module::view::view_for;
 
 /// Drops one hold, or all. The last one hands the lock off, or frees it. Replies 1 (freed), 0 (still held) or nil.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Release<W = Str<'static>> {
-    pub(crate) key: W,
-    pub(crate) owner: W,
-    pub(crate) mode: Option<Mode>,
-    pub(crate) all: bool,
-    pub(crate) token: Option<u64>,
-}
+pub struct Release;
 
-impl<W: Word> Release<W> {
-    /// Parses the command.
-    ///
-    /// # Errors
-    /// Those of the key, the owner, and the options, in this order.
-    pub fn parse(words: &[W], settings: &ParseSettings) -> Result<Release<W>, CommandError> {
-        let mut parser = Parser::new::<Release>(words, settings);
-        let (key, owner) = (parser.key()?, parser.owner()?);
-        let (mut mode, mut all, mut token) = (None, None, None);
-        parser.options(|parser, option| {
-            Ok(match option {
-                b"READ" => once(&mut mode, Mode::Read),
-                b"WRITE" => once(&mut mode, Mode::Write),
-                b"ALL" => once(&mut all, ()),
-                b"TOKEN" => once(&mut token, parser.token()?),
-                _ => Found::Unknown,
-            })
-        })?;
-        Ok(Release {
-            key,
-            owner,
-            mode,
-            all: all.is_some(),
-            token,
-        })
-    }
-}
+impl Command for Release {
+    type Error = CommandError;
 
-impl Release<Str<'_>> {
-    fn apply(self, ctx: Ctx<'_>) -> Result<(), CommandError> {
+    const SPEC: Spec = Spec {
+        name: c"lock.release",
+        flags: c"write fast",
+        acl: c"write fast",
+        key: Some(access::DELETE),
+        arity: -3,
+        summary: c"Drops a hold; the last one hands the lock to the next waiter, or frees it",
+        complexity: c"O(1), however many wait; READ O(N) in the number of the owner's holds",
+        args: &[KEY, OWNER, MODE, ALL, TOKEN],
+        help: &[
+            "Drop one hold, or all. Returns 1 (freed), 0 (still held), nil (not held by this owner).",
+        ],
+    };
+
+    fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), CommandError> {
+        let (name, owner, options) = Parser::of::<Release>(words).key_and_owner()?;
         let request = lock::Release {
-            owner: self.owner.bytes(),
-            mode: self.mode,
-            all: self.all,
-            token: self.token,
+            owner: owner.bytes(),
+            mode: options.mode,
+            all: options.all,
+            token: options.token,
         };
-        sessions::end_first(ctx, self.key, self.owner);
-        let key = LockKey::open_for(ctx, self.key, self.owner);
+        sessions::end_first(ctx, name, owner);
+        let key = LockKey::open_for(ctx, name, owner);
         let now = ctx.now();
         let state = key.read_to(ReadDepth::Holder, now);
-        read_write::may_change(&key, self.owner, (self.mode, &state))?;
+        read_write::may_change(&key, owner, (request.mode, &state))?;
         let view = view_for(&key, state, &Planned::Release(&request), now);
         let released = change_lock(ctx, key, now, |locks, cx| {
             locks.release(&view, &request, cx)
@@ -77,21 +63,100 @@ impl Release<Str<'_>> {
     }
 }
 
-impl Command for Release {
+/// Sets the lease of a lock that the owner still holds. Replies 1, or 0 when the owner holds it no more.
+pub struct Renew;
+
+impl Command for Renew {
     type Error = CommandError;
 
     const SPEC: Spec = Spec {
-        name: c"lock.release",
+        name: c"lock.renew",
         flags: c"write fast",
         acl: c"write fast",
-        key: Some(access::DELETE),
+        key: Some(access::UPDATE),
         arity: -3,
-        summary: c"Drops a hold; the last one hands the lock to the next waiter, or frees it",
-        complexity: c"O(1), however many wait; READ O(N) in the number of the owner's holds",
-        args: &[KEY, OWNER, MODE, word(c"all", c"ALL"), TOKEN],
+        summary: c"Sets the lease of a lock that the owner still holds",
+        complexity: c"O(1), READ O(N) in the number of holds",
+        args: &[KEY, OWNER, MODE, LEASE, TOKEN],
+        help: &["Set the lease anew. Returns 1, or 0 when the lock is lost."],
     };
 
     fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), CommandError> {
-        Release::parse(words, &ParseSettings::current())?.apply(ctx)
+        let (name, owner, options) = Parser::of::<Renew>(words).key_and_owner()?;
+        let request = lock::Renew {
+            owner: owner.bytes(),
+            mode: options.mode,
+            lease: options.lease,
+            names_lease: options.names_lease,
+            token: options.token,
+        };
+        sessions::end_first(ctx, name, owner);
+        let key = LockKey::open_for(ctx, name, owner);
+        let now = ctx.now();
+        let state = read_write::read_to_renew(&key, request.lease, now);
+        read_write::may_change(&key, owner, (request.mode, &state))?;
+        let view = view_for(&key, state, &Planned::Renew, now);
+        may_count(ctx, &key, &view, false)?;
+        let renewed = change_lock(ctx, key, now, |locks, cx| locks.renew(&view, &request, cx))?;
+        ctx.reply_integer(renewed.into());
+        Ok(())
     }
+}
+
+/// Ends a hold by force: an operator's command. Replies 1, or 0 when the lock is not held.
+pub struct Break;
+
+impl Command for Break {
+    type Error = CommandError;
+
+    const SPEC: Spec = Spec {
+        name: c"lock.break",
+        flags: c"write fast",
+        acl: c"write fast dangerous",
+        key: Some(access::DELETE),
+        arity: -2,
+        summary:
+            c"Ends a hold by force and hands the lock to the next waiter, or purges the waiters too",
+        complexity: c"O(1), of readers O(N) in the number of holds, with PURGE O(N) in the number of waiters",
+        args: &[KEY, TOKEN, PURGE],
+        help: &[
+            "End a hold by force; with PURGE send the waiters away. Returns 1, or 0 when not held.",
+        ],
+    };
+
+    fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), CommandError> {
+        let (name, options) = Parser::of::<Break>(words).key_only()?;
+        acl::may_break(ctx, name)?;
+        let request = lock::Break {
+            token: options.token,
+            purge: options.purge,
+        };
+        let now = ctx.now();
+        let purged = options.purge && options.token.is_none() && purge_others(ctx, name, now);
+        // To end a reader takes longer than to read it.
+        let key = LockKey::open(ctx, name).one_of(2);
+        let state = key.read();
+        read_write::may_break(ctx, name, &state, now)?;
+        let view = view_for(&key, state, &Planned::Break(request), now);
+        let broken = change_lock(ctx, key, now, |locks, cx| {
+            locks.break_lock(&view, request, cx)
+        });
+        let broken = match broken {
+            // The key of a semaphore or a latch.
+            Err(CommandError::Lock(LockError::WrongType)) if purged => false,
+            broken => broken?,
+        };
+        ctx.reply_integer(broken.into());
+        Ok(())
+    }
+}
+
+/// Ends the waits for a semaphore or a latch of this name. Returns whether there were any.
+fn purge_others(ctx: Ctx<'_>, key: Str<'_>, now: Now) -> bool {
+    let (purged, fx) = decide(now, |locks, cx| {
+        locks.shared.waiters.purge_others(ctx.key_ref(key), cx)
+    });
+    answers::note_all(ctx, &fx);
+    alarm::rearm(ctx);
+    purged
 }

@@ -19,6 +19,17 @@ impl Waiters {
         self.end_all(key, EndsWith::Failed(error.clone()), cx);
     }
 
+    /// `LOCK.BREAK ... PURGE`: the waiters under this name for another kind of resource are answered an error. Returns
+    /// whether there were any.
+    pub fn purge_others(&mut self, key: KeyRef<'_>, cx: &mut Cx<'_>) -> bool {
+        let mut purged = false;
+        for other in key.of_all().filter(|other| other.resource != key.resource) {
+            purged |= self.live_on(other) > 0;
+            self.fail_all(other, &LockError::Broken, cx);
+        }
+        purged
+    }
+
     /// Ends every waiter of a key, the first of them at once.
     pub(crate) fn end_all(&mut self, key: KeyRef<'_>, with: EndsWith, cx: &mut Cx<'_>) {
         let Some((_, id, _)) = self.waited.get_full(&key) else {

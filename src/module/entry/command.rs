@@ -53,8 +53,10 @@ pub struct Spec {
     pub summary: &'static CStr,
     /// In big-O notation.
     pub complexity: &'static CStr,
-    /// Its arguments.
+    /// Its arguments: the table of its options for the parser, for errors and for `LOCK.HELP`.
     pub args: &'static [Arg],
+    /// What `LOCK.HELP` says below its syntax; empty if it does not have the command.
+    pub help: &'static [&'static str],
 }
 
 impl Spec {

@@ -7,8 +7,9 @@ use std::fmt::Debug;
 
 use libfuzzer_sys::fuzz_target;
 use redis_lock::commands::error::CommandError;
-use redis_lock::commands::parser::ParseSettings;
+use redis_lock::commands::parser::{ParseSettings, Parser};
 use redis_lock::commands::{latch, lock, sem};
+use redis_lock::module::entry::command::Command;
 
 const SETTINGS: ParseSettings = ParseSettings {
     max_owner_len: 16,
@@ -52,50 +53,46 @@ fuzz_target!(|bytes: &[u8]| {
     let words: Vec<&[u8]> = [b"command".as_slice()].into_iter().chain(behind).collect();
     match command % 15 {
         0 => check(&words, 3, |w| {
-            lock::acquire::Acquire::parse(w, &SETTINGS).map(text_of)
+            parser::<lock::acquire::Acquire>(w).key_and_owner().map(text_of)
         }),
         1 => check(&words, 3, |w| {
-            lock::release::Release::parse(w, &SETTINGS).map(text_of)
+            parser::<lock::release::Release>(w).key_and_owner().map(text_of)
         }),
         2 => check(&words, 3, |w| {
-            lock::renew::Renew::parse(w, &SETTINGS).map(text_of)
+            parser::<lock::release::Renew>(w).key_and_owner().map(text_of)
         }),
         3 => check(&words, 2, |w| {
-            lock::break_lock::Break::parse(w, &SETTINGS).map(text_of)
+            parser::<lock::release::Break>(w).key_only().map(text_of)
         }),
         4 => check(&words, 2, |w| {
-            lock::info::Info::parse(w, &SETTINGS).map(text_of)
+            parser::<lock::info::Info>(w).key_only().map(text_of)
         }),
         5 => check(&words, 3, |w| {
-            sem::acquire::Acquire::parse(w, &SETTINGS).map(text_of)
+            parser::<sem::Acquire>(w).key_and_owner().map(text_of)
         }),
         6 => check(&words, 3, |w| {
-            sem::renew::Renew::parse(w, &SETTINGS).map(text_of)
+            parser::<sem::Renew>(w).key_and_owner().map(text_of)
         }),
-        7 => check(&words, 3, |w| {
-            sem::set::Set::parse(w, &SETTINGS).map(text_of)
-        }),
+        7 => check(&words, 3, |w| sem::Set::parse(parser::<sem::Set>(w)).map(text_of)),
         8 => check(&words, 3, |w| {
-            latch::set::Set::parse(w, &SETTINGS).map(text_of)
+            latch::Set::parse(parser::<latch::Set>(w)).map(text_of)
         }),
-        9 => check(&words, 2, |w| {
-            latch::wait::Wait::parse(w, &SETTINGS).map(text_of)
-        }),
+        9 => check(&words, 2, |w| parser::<latch::Wait>(w).key_only().map(text_of)),
         10 => check(&words, 2, |w| {
-            latch::down::Down::parse(w, &SETTINGS).map(text_of)
+            latch::Down::parse(parser::<latch::Down>(w)).map(text_of)
         }),
         11 => check(&words, 1, |w| {
-            lock::top::Top::parse(w, &SETTINGS).map(text_of)
+            parser::<lock::list::Top>(w).options().map(text_of)
         }),
         // Here the place of the options depends on the number of keys, or values keep their case.
         12 => check(&words, words.len(), |w| {
-            lock::macquire::AcquireMany::parse(w, &SETTINGS).map(text_of)
+            parser::<lock::many::AcquireMany>(w).keys_and_owner().map(text_of)
         }),
         13 => check(&words, words.len(), |w| {
-            lock::mrenew::RenewMany::parse(w, &SETTINGS).map(text_of)
+            parser::<lock::many::RenewMany>(w).keys_and_owner().map(text_of)
         }),
         _ => check(&words, words.len(), |w| {
-            lock::scan::Scan::parse(w, &SETTINGS).map(text_of)
+            lock::list::Scan::parse(parser::<lock::list::Scan>(w)).map(text_of)
         }),
     }
 });
@@ -107,6 +104,10 @@ fn expand(word: &[u8]) -> &[u8] {
         _ => None,
     };
     short.copied().unwrap_or(word)
+}
+
+fn parser<'w, C: Command>(words: &'w [&'w [u8]]) -> Parser<'w, &'w [u8]> {
+    Parser::new::<C>(words, SETTINGS)
 }
 
 fn text_of(command: impl Debug) -> String {

@@ -1,0 +1,215 @@
+//! `LOCK.MACQUIRE`, `LOCK.MRELEASE` and `LOCK.MRENEW`: several locks in one command.
+
+use crate::commands::error::CommandError;
+use crate::commands::lock::{acquire, read_write};
+use crate::commands::options::{
+    ALL, BLOCK, KEYS, LEASE, LEASE_OR_SESSION, MODE, NUMKEYS, ONCE, OWNER, WITHHOLDER,
+};
+use crate::commands::parser::Parser;
+use crate::commands::skeleton::{change_locks, may_count, prepare_session, wait, NewWaiter};
+use crate::lock::{self, LockError, ManyAnswer, Mode, Planned, ReadDepth, Wait};
+use crate::module::apply::{apply_all, decide_all};
+use crate::module::entry::alarm;
+use crate::module::entry::command::{access, Command, Spec};
+use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::strings::Str;
+use crate::module::keyspace::beside;
+use crate::module::keyspace::lock_key::LockKey;
+use crate::module::keyspace::replication;
+use crate::module::keyspace::siblings::Siblings;
+use crate::module::reply::{self, Got};
+use crate::module::sessions;
+use crate::module::state::parked::Shape;
+use crate::module::tickets;
+use crate::module::view::view_for;
+
+/// Takes several locks, all or none, or waits for them. Replies the fencing token of each, or nil.
+pub struct AcquireMany;
+
+impl Command for AcquireMany {
+    type Error = CommandError;
+
+    const SPEC: Spec = Spec {
+        name: c"lock.macquire",
+        flags: c"write deny-oom blocking",
+        acl: c"write blocking",
+        key: Some(access::UPDATE),
+        arity: -4,
+        summary: c"Takes several locks for an owner, all or none, or waits for them, and returns their fencing tokens",
+        complexity: c"O(N) in the number of keys, however many wait",
+        args: &[
+            NUMKEYS,
+            KEYS,
+            OWNER,
+            MODE,
+            LEASE_OR_SESSION,
+            BLOCK,
+            ONCE,
+            WITHHOLDER,
+        ],
+        help: &["Take all of these locks or none, or wait for them. Returns one token a key, or nil."],
+    };
+
+    fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), CommandError> {
+        let (names, owner, options) = Parser::of::<AcquireMany>(words).keys_and_owner()?;
+        if options.session {
+            prepare_session(ctx)?;
+        }
+        if let (Some(notify), [first, ..]) = (&options.notify, names) {
+            tickets::check(ctx, *first, notify.channel)?;
+        }
+        let request = acquire::request(ctx, owner.bytes(), &options);
+        for name in names {
+            if request.mode != Mode::Exclusive {
+                read_write::may_use(ctx, *name, owner, &Siblings::default())?;
+            }
+            sessions::end_first(ctx, *name, owner);
+        }
+        let mut keys = LockKey::open_all(ctx, names, owner);
+        let now = ctx.now();
+        let read = |key| read_write::read_to_acquire(key, request.mode, now);
+        let states: Vec<_> = keys.iter_mut().map(read).collect();
+        if request.mode != Mode::Exclusive && beside::are_twins(names) {
+            return Err(LockError::SiblingsTaken.into());
+        }
+        for (key, state) in keys.iter().zip(&states) {
+            beside::may_begin(key, state, (request.mode, request.owner), now)?;
+        }
+        let planned = Planned::of_many(&states, &request, now);
+        let views = keys.iter().zip(states);
+        let views = views.map(|(key, state)| view_for(key, state, &planned, now));
+        let views: Vec<_> = views.collect();
+        for (key, view) in keys.iter().zip(&views) {
+            may_count(ctx, key, view, request.wait != Wait::No)?;
+        }
+        let (answer, fx) = decide_all(keys.len(), now, |locks, fx| {
+            locks.acquire_many(&views, &request, now, fx)
+        });
+        let shape = match options.with_holder {
+            true => Shape::TokensWithHolder,
+            false => Shape::Tokens,
+        };
+        let is_ticket = request.notify.is_some();
+        let waiter = match &answer {
+            Ok(ManyAnswer::Parked(id)) => Some(*id),
+            _ => None,
+        };
+        let new = NewWaiter::expect(ctx, waiter, shape, is_ticket);
+        let is_unchanged = fx.iter().all(|fx| fx.is_empty());
+        apply_all(keys, &fx)?;
+        new.finish();
+        alarm::rearm(ctx);
+        let got = match answer? {
+            ManyAnswer::Parked(id) => wait(ctx, names, id, is_ticket)?,
+            ManyAnswer::Refused(_) => Some(Got::Nothing),
+            ManyAnswer::Granted(tokens) => {
+                if let [first, ..] = names {
+                    replication::confirm(ctx, *first, is_unchanged);
+                }
+                Some(Got::Granted(tokens))
+            }
+        };
+        if let Some(got) = got {
+            reply::acquired_all(ctx, words, shape, got, now);
+        }
+        Ok(())
+    }
+}
+
+/// Drops one hold on each of several locks, or all. The last hold of each lock hands it off, or frees it. Replies the
+/// number of locks on which the owner had a hold.
+pub struct ReleaseMany;
+
+impl Command for ReleaseMany {
+    type Error = CommandError;
+
+    const SPEC: Spec = Spec {
+        name: c"lock.mrelease",
+        flags: c"write",
+        acl: c"write",
+        key: Some(access::DELETE),
+        arity: -4,
+        summary: c"Drops a hold on each of several locks, and returns on how many",
+        complexity: c"O(N) in the number of keys, however many wait",
+        args: &[NUMKEYS, KEYS, OWNER, ALL],
+        help: &["Drop a hold on each. Returns on how many."],
+    };
+
+    fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), CommandError> {
+        let (names, owner, options) = Parser::of::<ReleaseMany>(words).keys_and_owner()?;
+        let request = lock::Release {
+            owner: owner.bytes(),
+            mode: None,
+            all: options.all,
+            token: None,
+        };
+        for name in names {
+            sessions::end_first(ctx, *name, owner);
+        }
+        let keys = LockKey::open_all(ctx, names, owner);
+        let now = ctx.now();
+        let mut states = Vec::with_capacity(keys.len());
+        for key in &keys {
+            let state = key.read_to(ReadDepth::Holder, now);
+            read_write::may_change(key, owner, (None, &state))?;
+            states.push(state);
+        }
+        // Before the views: a request that is refused at one key ends no wait at the others.
+        lock::may_release_many(&states, &request, now)?;
+        let view = |(key, state)| view_for(key, state, &Planned::Release(&request), now);
+        let views: Vec<_> = keys.iter().zip(states).map(view).collect();
+        let dropped = change_locks(ctx, keys, now, |locks, fx| {
+            locks.release_many(&views, &request, now, fx)
+        })?;
+        ctx.reply_integer(dropped as i64);
+        Ok(())
+    }
+}
+
+/// Sets the leases of those of several locks that the owner still holds. Replies their number.
+pub struct RenewMany;
+
+impl Command for RenewMany {
+    type Error = CommandError;
+
+    const SPEC: Spec = Spec {
+        name: c"lock.mrenew",
+        flags: c"write",
+        acl: c"write",
+        key: Some(access::UPDATE),
+        arity: -4,
+        summary: c"Sets the leases of those of several locks that the owner still holds, and returns how many",
+        complexity: c"O(N) in the number of keys",
+        args: &[NUMKEYS, KEYS, OWNER, LEASE],
+        help: &["Set the leases anew. Returns how many are held still."],
+    };
+
+    fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), CommandError> {
+        let (names, owner, options) = Parser::of::<RenewMany>(words).keys_and_owner()?;
+        let request = lock::Renew {
+            owner: owner.bytes(),
+            mode: None,
+            lease: options.lease,
+            names_lease: options.names_lease,
+            token: None,
+        };
+        for name in names {
+            sessions::end_first(ctx, *name, owner);
+        }
+        let keys = LockKey::open_all(ctx, names, owner);
+        let now = ctx.now();
+        let mut views = Vec::with_capacity(keys.len());
+        for key in &keys {
+            let state = read_write::read_to_renew(key, request.lease, now);
+            read_write::may_change(key, owner, (None, &state))?;
+            let view = view_for(key, state, &Planned::Renew, now);
+            may_count(ctx, key, &view, false)?;
+            views.push(view);
+        }
+        let renewed = change_locks(ctx, keys, now, |locks, fx| {
+            locks.renew_many(&views, &request, now, fx)
+        })?;
+        ctx.reply_integer(renewed as i64);
+        Ok(())
+    }
+}

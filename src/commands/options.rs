@@ -1,0 +1,371 @@
+//! The options of commands: the arguments that the tables of commands are made of, what each option sets, and their
+//! parser.
+
+use std::ffi::CStr;
+use std::num::NonZeroU32;
+
+use crate::commands::error::CommandError;
+use crate::commands::parser::{syntax, Parser, Word};
+use crate::lock::{Lease, LockError, Mode, Notify, SetIf, TopOrder, Wait};
+use crate::module::entry::command::{Arg, ArgKind};
+use crate::module::ffi::strings::Str;
+
+/// Waiters listed by `WAITERS` without `COUNT`.
+const DEFAULT_WAITERS: usize = 10;
+
+/// The most waiters that one command lists.
+const MOST_WAITERS: usize = 1_000;
+
+/// The options of a command. Those that its table does not have, or that the client leaves out, keep their defaults.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Options<W> {
+    /// `READ`, `WRITE`
+    pub mode: Option<Mode>,
+    /// The lease: that of `EX` or `PX`, or the default.
+    pub lease: Lease,
+    /// Whether `EX` or `PX` is given.
+    pub names_lease: bool,
+    /// `SESSION`
+    pub session: bool,
+    /// `BLOCK`
+    pub wait: Wait,
+    /// `NOTIFY`
+    pub notify: Option<NotifyWords<W>>,
+    /// `ONCE`
+    pub once: bool,
+    /// `WITHHOLDER`
+    pub with_holder: bool,
+    /// `ALL`
+    pub all: bool,
+    /// `TOKEN`
+    pub token: Option<u64>,
+    /// `PURGE`
+    pub purge: bool,
+    /// `LIMIT`
+    pub limit: Option<NonZeroU32>,
+    /// `NX`, `XX`
+    pub set_if: SetIf,
+    /// `WAITERS`
+    pub waiters: bool,
+    /// `COUNT`
+    pub count: Option<usize>,
+    /// `MATCH`
+    pub pattern: Option<W>,
+    /// `OWNER`
+    pub owner: Option<W>,
+    /// `WAITED`
+    pub waited: bool,
+    /// `WAITS`, `HANDOFFS`
+    pub order: TopOrder,
+}
+
+impl<W> Options<W> {
+    /// None is given.
+    pub fn none(default_lease: Lease) -> Options<W> {
+        Options {
+            mode: None,
+            lease: default_lease,
+            names_lease: false,
+            session: false,
+            wait: Wait::No,
+            notify: None,
+            once: false,
+            with_holder: false,
+            all: false,
+            token: None,
+            purge: false,
+            limit: None,
+            set_if: SetIf::Always,
+            waiters: false,
+            count: None,
+            pattern: None,
+            owner: None,
+            waited: false,
+            order: TopOrder::Waits,
+        }
+    }
+
+    /// `[WAITERS [COUNT n]]`: how many waiters are to be listed, 0 without `WAITERS`.
+    pub fn listed(&self) -> usize {
+        match self.waiters {
+            true => self.count.unwrap_or(DEFAULT_WAITERS).min(MOST_WAITERS),
+            false => 0,
+        }
+    }
+}
+
+/// The words of `NOTIFY`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NotifyWords<W> {
+    /// The channel of the message.
+    pub channel: W,
+    /// The client's name for the request.
+    pub tag: W,
+}
+
+impl<'a> NotifyWords<Str<'a>> {
+    /// The request to the core.
+    pub fn request(&self) -> Notify<'_> {
+        Notify {
+            channel: self.channel.bytes(),
+            tag: self.tag.bytes(),
+        }
+    }
+}
+
+impl<W: Word> Parser<'_, W> {
+    /// The options up to the end: those of the command's table, in any order and case.
+    ///
+    /// # Errors
+    /// Left to right: an unknown option, an error of its value, an option given twice or beside one that it excludes.
+    /// At the end: `NOTIFY` without `BLOCK`.
+    pub fn options(&mut self) -> Result<Options<W>, CommandError> {
+        let default = Lease::from_ms(self.settings.default_lease_ms);
+        // The setting excludes a default below 1 ms.
+        let mut options = Options::none(default.unwrap_or(Lease::SHORTEST));
+        let mut given = 0;
+        while let Some(word) = self.left.next() {
+            let word = word.as_bytes();
+            let mut bit = 1;
+            let Some(option) = find(self.spec.args, word, &mut bit) else {
+                return Err(self.unknown(word));
+            };
+            self.option(option, &mut options)?;
+            if given & bit != 0 {
+                return Err(self.again(option));
+            }
+            given |= bit;
+        }
+        match options.notify.is_some() && options.wait == Wait::No {
+            true => Err(syntax("NOTIFY needs BLOCK")),
+            false => Ok(options),
+        }
+    }
+
+    /// Reads the value of an option, and sets it.
+    fn option(&mut self, name: &'static str, options: &mut Options<W>) -> Result<(), CommandError> {
+        match name {
+            "READ" => options.mode = Some(Mode::Read),
+            "WRITE" => options.mode = Some(Mode::Write),
+            "EX" => (options.lease, options.names_lease) = (self.lease(name, 1_000)?, true),
+            "PX" => (options.lease, options.names_lease) = (self.lease(name, 1)?, true),
+            "SESSION" => options.session = true,
+            "BLOCK" => options.wait = self.wait()?,
+            "NOTIFY" => options.notify = Some(self.notify()?),
+            "ONCE" => options.once = true,
+            "WITHHOLDER" => options.with_holder = true,
+            "ALL" => options.all = true,
+            "TOKEN" => options.token = Some(self.token()?),
+            "PURGE" => options.purge = true,
+            "LIMIT" => options.limit = Some(self.limit()?),
+            "NX" => options.set_if = SetIf::Absent,
+            "XX" => options.set_if = SetIf::There,
+            "WAITERS" => options.waiters = true,
+            "COUNT" if !options.waiters && find(self.spec.args, b"WAITERS", &mut 1).is_some() => {
+                return Err(syntax("COUNT needs WAITERS before it"));
+            }
+            "COUNT" => options.count = Some(self.count()?),
+            "MATCH" => options.pattern = Some(self.any(name)?),
+            "OWNER" => options.owner = Some(self.any(name)?),
+            "WAITED" => options.waited = true,
+            "WAITS" => options.order = TopOrder::Waits,
+            "HANDOFFS" => options.order = TopOrder::HandOffs,
+            // A test parses every option of every table.
+            other => return Err(self.unknown(other.as_bytes())),
+        }
+        Ok(())
+    }
+
+    /// The value of `LIMIT`: from 1 to 2^31-1 permits.
+    fn limit(&mut self) -> Result<NonZeroU32, CommandError> {
+        let permits = i32::try_from(self.number("LIMIT", 1)?);
+        let permits = permits.ok().map(i32::unsigned_abs);
+        permits
+            .and_then(NonZeroU32::new)
+            .ok_or_else(|| LockError::TooManyPermits.into())
+    }
+}
+
+/// The option of this table that the word names. `bit` is shifted to the bit of the option: options that exclude each
+/// other have the same.
+fn find(args: &'static [Arg], word: &[u8], bit: &mut u32) -> Option<&'static str> {
+    let named = |arg: &'static Arg| {
+        let token = arg.token?;
+        let is_named = token.to_bytes().eq_ignore_ascii_case(word);
+        token.to_str().ok().filter(|_| is_named)
+    };
+    args.iter().find_map(|arg| {
+        *bit <<= 1;
+        match arg.kind {
+            ArgKind::OneOf(parts) => parts.iter().find_map(named),
+            ArgKind::Block(parts) => find(parts, word, bit),
+            _ => named(arg),
+        }
+    })
+}
+
+/// The words that begin these arguments.
+pub fn tokens(args: &'static [Arg]) -> Vec<&'static str> {
+    let mut found = Vec::new();
+    for arg in args {
+        found.extend(arg.token.and_then(|token| token.to_str().ok()));
+        if let ArgKind::OneOf(parts) | ArgKind::Block(parts) = arg.kind {
+            found.extend(tokens(parts));
+        }
+    }
+    found
+}
+
+/// `key`
+pub const KEY: Arg = required(c"key", ArgKind::Key);
+
+/// `numkeys`
+pub const NUMKEYS: Arg = required(c"numkeys", ArgKind::Integer);
+
+/// `key [key ...]`
+pub const KEYS: Arg = required(c"key", ArgKind::Keys);
+
+/// `owner`
+pub const OWNER: Arg = required(c"owner", ArgKind::String);
+
+/// `id`
+pub const ID: Arg = required(c"id", ArgKind::String);
+
+/// `[EX seconds | PX milliseconds]`
+pub const LEASE: Arg = optional(
+    c"lease",
+    ArgKind::OneOf(&[
+        option(c"seconds", c"EX", false),
+        option(c"milliseconds", c"PX", false),
+    ]),
+);
+
+/// `[EX seconds | PX milliseconds | SESSION]`
+pub const LEASE_OR_SESSION: Arg = optional(
+    c"lease",
+    ArgKind::OneOf(&[
+        option(c"seconds", c"EX", false),
+        option(c"milliseconds", c"PX", false),
+        bare(c"session", c"SESSION"),
+    ]),
+);
+
+/// `[READ | WRITE]`
+pub const MODE: Arg = optional(
+    c"mode",
+    ArgKind::OneOf(&[bare(c"read", c"READ"), bare(c"write", c"WRITE")]),
+);
+
+/// `[WAITS | HANDOFFS]`
+pub const TOP_ORDER: Arg = optional(
+    c"order",
+    ArgKind::OneOf(&[bare(c"waits", c"WAITS"), bare(c"handoffs", c"HANDOFFS")]),
+);
+
+/// `[NX | XX]`
+pub const CONDITION: Arg = optional(
+    c"condition",
+    ArgKind::OneOf(&[bare(c"nx", c"NX"), bare(c"xx", c"XX")]),
+);
+
+/// `[ONCE]`
+pub const ONCE: Arg = word(c"once", c"ONCE");
+
+/// `[WITHHOLDER]`
+pub const WITHHOLDER: Arg = word(c"withholder", c"WITHHOLDER");
+
+/// `[ALL]`
+pub const ALL: Arg = word(c"all", c"ALL");
+
+/// `[PURGE]`
+pub const PURGE: Arg = word(c"purge", c"PURGE");
+
+/// `[TOKEN token]`
+pub const TOKEN: Arg = option(c"token", c"TOKEN", true);
+
+/// `[BLOCK milliseconds [NOTIFY channel tag]]`
+pub const BLOCK: Arg = optional(
+    c"wait",
+    ArgKind::Block(&[option(c"milliseconds", c"BLOCK", false), NOTIFY]),
+);
+
+/// `[NOTIFY channel tag]`
+const NOTIFY: Arg = optional(
+    c"notify",
+    ArgKind::Block(&[
+        Arg {
+            token: Some(c"NOTIFY"),
+            ..required(c"channel", ArgKind::String)
+        },
+        required(c"tag", ArgKind::String),
+    ]),
+);
+
+/// `[WAITERS [COUNT count]]`
+pub const WAITERS: Arg = optional(
+    c"waiters",
+    ArgKind::Block(&[
+        bare(c"waiters", c"WAITERS"),
+        option(c"count", c"COUNT", true),
+    ]),
+);
+
+/// A required argument without a word before it.
+pub const fn required(name: &'static CStr, kind: ArgKind) -> Arg {
+    Arg {
+        name,
+        kind,
+        token: None,
+        optional: false,
+    }
+}
+
+/// An optional argument without a word before it.
+pub const fn optional(name: &'static CStr, kind: ArgKind) -> Arg {
+    Arg {
+        name,
+        kind,
+        token: None,
+        optional: true,
+    }
+}
+
+/// A word with an integer behind it.
+pub const fn option(name: &'static CStr, token: &'static CStr, optional: bool) -> Arg {
+    Arg {
+        name,
+        kind: ArgKind::Integer,
+        token: Some(token),
+        optional,
+    }
+}
+
+/// An optional word with any bytes behind it.
+pub const fn text(name: &'static CStr, token: &'static CStr) -> Arg {
+    Arg {
+        name,
+        kind: ArgKind::String,
+        token: Some(token),
+        optional: true,
+    }
+}
+
+/// An optional bare word.
+pub const fn word(name: &'static CStr, token: &'static CStr) -> Arg {
+    Arg {
+        name,
+        kind: ArgKind::Word,
+        token: Some(token),
+        optional: true,
+    }
+}
+
+/// A required bare word, one of several.
+const fn bare(name: &'static CStr, token: &'static CStr) -> Arg {
+    Arg {
+        name,
+        kind: ArgKind::Word,
+        token: Some(token),
+        optional: false,
+    }
+}

@@ -1,0 +1,381 @@
+//! `SEM.*`: semaphores whose permits have leases.
+
+use smallvec::SmallVec;
+
+use crate::commands::error::CommandError;
+use crate::commands::options::{
+    option, required, NotifyWords, Options, BLOCK, CONDITION, ID, KEY, LEASE, LEASE_OR_SESSION,
+    WAITERS,
+};
+use crate::commands::parser::{Parser, Word};
+use crate::commands::skeleton::{
+    change_semaphore, may_create, possible_wait, prepare_session, wait, waiter_of, NewWaiter,
+};
+use crate::lock::{
+    permits_of, twin_of, Answer, KeyRef, LockError, Now, Permits, SemAcquire, SemState, SemView,
+    Ticket, NO_END_MS,
+};
+use crate::module::acl;
+use crate::module::apply::decide;
+use crate::module::entry::alarm;
+use crate::module::entry::command::{access, ArgKind, Command, Spec};
+use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::strings::{OwnedStr, Str};
+use crate::module::keyspace::replication::{self, Replication};
+use crate::module::keyspace::sem_key::SemKey;
+use crate::module::reply::{self, Got};
+use crate::module::sessions;
+use crate::module::state::parked::Shape;
+use crate::module::state::shell;
+use crate::module::tickets;
+use crate::module::users;
+
+/// Creates a semaphore, or changes its number of permits. Replies that number, or nil when `NX` or `XX` excludes it.
+pub struct Set;
+
+impl Command for Set {
+    type Error = CommandError;
+
+    const SPEC: Spec = Spec {
+        name: c"sem.set",
+        flags: c"write deny-oom fast",
+        acl: c"write fast",
+        key: Some(access::UPDATE),
+        arity: -3,
+        summary: c"Makes a semaphore with so many permits, or changes how many it has",
+        complexity: c"O(log(N)+M) with N permits held and M waiters that are granted one",
+        args: &[KEY, required(c"permits", ArgKind::Integer), CONDITION],
+        help: &["Make a semaphore, or change how many permits it has. Returns them, or nil."],
+    };
+
+    fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), CommandError> {
+        let (name, number, options) = Set::parse(Parser::of::<Set>(words))?;
+        let permits = permits_to_write(ctx, name)?;
+        let key = SemKey::open_with(ctx, name, permits)?;
+        if key.probe_twin() {
+            return Err(LockError::SiblingsTaken.into());
+        }
+        let now = ctx.now();
+        let view = key.hand_off_view(None, now);
+        if view.state == SemState::Absent {
+            may_create(ctx)?;
+        }
+        let set = change_semaphore(ctx, key, now, |locks, cx| {
+            locks
+                .sems
+                .set(&mut locks.shared, &view, number, options.set_if, cx)
+        })?;
+        ctx.reply_maybe(set.map(i64::from));
+        Ok(())
+    }
+}
+
+impl Set {
+    /// Parses the command: the key, the number of permits and the options. The core refuses more than 2^31-1 permits.
+    ///
+    /// # Errors
+    /// Those of the key, the number, and the options, in this order.
+    pub fn parse<W: Word>(mut parser: Parser<'_, W>) -> Result<(W, u32, Options<W>), CommandError> {
+        let (key, permits) = (parser.key()?, parser.number("permits", 0)?);
+        let permits = u32::try_from(permits).map_err(|_| LockError::TooManyPermits)?;
+        Ok((key, permits, parser.options()?))
+    }
+}
+
+/// Takes a permit, or waits for one. Replies the token, or nil.
+pub struct Acquire;
+
+impl Command for Acquire {
+    type Error = CommandError;
+
+    const SPEC: Spec = Spec {
+        name: c"sem.acquire",
+        flags: c"write deny-oom fast blocking",
+        acl: c"write fast blocking",
+        key: Some(access::UPDATE),
+        arity: -3,
+        summary: c"Takes a permit of a semaphore for an id, or waits for one, and returns the token of the grant",
+        complexity: c"O(log(N)) with N permits held, however many wait",
+        args: &[
+            KEY,
+            ID,
+            option(c"permits", c"LIMIT", true),
+            LEASE_OR_SESSION,
+            BLOCK,
+        ],
+        help: &["Take a permit, or wait for one. LIMIT makes the semaphore if it does not exist.", "Returns the token, or nil: no permit was free, or no such semaphore."],
+    };
+
+    fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), CommandError> {
+        let (name, id, options) = Parser::of::<Acquire>(words).key_and_owner()?;
+        if options.session {
+            prepare_session(ctx)?;
+        }
+        if let Some(notify) = &options.notify {
+            tickets::check(ctx, name, notify.channel)?;
+        }
+        let wait_asked = possible_wait(ctx, options.wait, options.notify.is_some());
+        let request = SemAcquire {
+            id: id.bytes(),
+            lease: options.lease,
+            names_lease: options.names_lease,
+            session: options.session,
+            limit: options.limit,
+            wait: wait_asked,
+            notify: options.notify.as_ref().map(NotifyWords::request),
+            client: ctx.client_id(),
+            user: users::of_caller(ctx, wait_asked, options.session),
+        };
+        let (key, view, now) = open_permit(ctx, name, id, SemKey::minting_view)?;
+        let ((answer, change), fx) = decide(now, |locks, cx| {
+            locks.sems.acquire(&mut locks.shared, &view, &request, cx)
+        });
+        let (is_ticket, waiter) = (request.notify.is_some(), waiter_of(&answer));
+        let new = NewWaiter::expect(ctx, waiter, Shape::Token, is_ticket);
+        let is_unchanged = change.is_empty() && fx.is_empty();
+        key.apply(&change, &fx, Replication::of_command(ctx))?;
+        new.finish();
+        alarm::rearm(ctx);
+        let got = match answer? {
+            Answer::Parked(id) => wait(ctx, &[name], id, is_ticket)?,
+            Answer::Refused => Some(Got::Nothing),
+            Answer::Granted(token) => {
+                replication::confirm(ctx, name, is_unchanged);
+                Some(Got::Granted(token))
+            }
+        };
+        if let Some(got) = got {
+            reply::acquired(ctx, name, Shape::Token, got, now);
+        }
+        Ok(())
+    }
+}
+
+/// Returns a permit, which goes to the next waiter if there is one. Replies 1, or nil when the id holds none.
+pub struct Release;
+
+impl Command for Release {
+    type Error = CommandError;
+
+    const SPEC: Spec = Spec {
+        name: c"sem.release",
+        flags: c"write fast",
+        acl: c"write fast",
+        key: Some(access::UPDATE),
+        arity: 3,
+        summary: c"Gives a permit back, to the next waiter if there is one",
+        complexity: c"O(log(N)) with N permits held, however many wait",
+        args: &[KEY, ID],
+        help: &["Give the permit back. Returns 1, or nil when the id holds none."],
+    };
+
+    fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), CommandError> {
+        let (name, id, _) = Parser::of::<Release>(words).key_and_owner()?;
+        let (key, view, now) = open_permit(ctx, name, id, SemKey::hand_off_view)?;
+        let released = change_semaphore(ctx, key, now, |locks, cx| {
+            locks.sems.release(&mut locks.shared, &view, id.bytes(), cx)
+        })?;
+        ctx.reply_maybe(released.then_some(1));
+        Ok(())
+    }
+}
+
+/// Sets the lease of a permit that the id still holds. Replies 1, or 0 when the id holds it no more.
+pub struct Renew;
+
+impl Command for Renew {
+    type Error = CommandError;
+
+    const SPEC: Spec = Spec {
+        name: c"sem.renew",
+        flags: c"write fast",
+        acl: c"write fast",
+        key: Some(access::UPDATE),
+        arity: -3,
+        summary: c"Sets the lease of a permit that the id still holds",
+        complexity: c"O(log(N)) with N permits held",
+        args: &[KEY, ID, LEASE],
+        help: &["Set the lease of the permit anew. Returns 1, or 0 when the permit is lost."],
+    };
+
+    fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), CommandError> {
+        let (name, id, options) = Parser::of::<Renew>(words).key_and_owner()?;
+        let (key, view, now) = open_permit(ctx, name, id, SemKey::plain_view)?;
+        let lease = (options.lease, options.names_lease);
+        let renewed = change_semaphore(ctx, key, now, |locks, cx| {
+            locks
+                .sems
+                .renew(&mut locks.shared, &view, id.bytes(), lease, cx)
+        })?;
+        ctx.reply_integer(renewed.into());
+        Ok(())
+    }
+}
+
+/// Replies the permits and the waiters of a semaphore, or nil when there is neither.
+pub struct Info;
+
+impl Command for Info {
+    type Error = CommandError;
+
+    const SPEC: Spec = Spec {
+        name: c"sem.info",
+        flags: c"readonly",
+        acl: c"read",
+        key: Some(access::READ),
+        arity: -2,
+        summary: c"Tells how many permits a semaphore has, how many are free, and who waits",
+        complexity: c"O(log(N)) with N permits held, and O(M) with M waiters listed",
+        args: &[KEY, WAITERS],
+        help: &["How many permits there are, how many are free, who waits."],
+    };
+
+    fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), CommandError> {
+        let (name, options) = Parser::of::<Info>(words).key_only()?;
+        let list = options.listed();
+        let now = ctx.now();
+        if !acl::may_read(ctx, OwnedStr::new(&permits_of(name.bytes())).as_str()) {
+            return Err(CommandError::MayNotUsePermits);
+        }
+        let key = SemKey::open_read(ctx, name)?;
+        let (state, over) = key.counted_view(now);
+        let permits = match state {
+            SemState::OtherType => return Err(LockError::WrongType.into()),
+            SemState::OtherSet => return Err(LockError::SiblingForeign.into()),
+            SemState::OtherString => return Err(LockError::NotCount.into()),
+            SemState::Absent => None,
+            SemState::There(permits) => Some(permits),
+        };
+        let waiting = waiting_for(key.id(), now, list);
+        if permits.is_none() && waiting.count == 0 {
+            ctx.reply_nil();
+            return Ok(());
+        }
+        ctx.reply_map(if list > 0 { 7 } else { 6 });
+        reply_permits(ctx, (permits, over), now);
+        reply_waiting(ctx, &waiting, list > 0);
+        Ok(())
+    }
+}
+
+/// The queue of a semaphore, for the reply.
+#[derive(Default)]
+struct Waiting {
+    count: usize,
+    longest_ms: u64,
+    listed: Vec<Listed>,
+}
+
+struct Listed {
+    id: Vec<u8>,
+    waited_ms: u64,
+    left_ms: Option<u64>,
+    client: u64,
+    ticket: Option<Ticket>,
+}
+
+fn waiting_for(key: KeyRef<'_>, now: Now, list: usize) -> Waiting {
+    shell::with(|shell| {
+        let Some(queue) = shell.locks.shared.waiters.live_queue(key) else {
+            return Waiting::default();
+        };
+        let waited = |since: u64| now.mono_ms.saturating_sub(since);
+        let first = queue.iter().next();
+        let listed = queue.iter().take(list).map(|(id, waiter)| Listed {
+            id: id.to_vec(),
+            waited_ms: waited(waiter.since_ms),
+            left_ms: waiter
+                .deadline_ms()
+                .map(|end| end.saturating_sub(now.mono_ms)),
+            client: waiter.client,
+            ticket: waiter.ticket.clone(),
+        });
+        Waiting {
+            count: queue.live(),
+            longest_ms: first.map_or(0, |(_, first)| waited(first.since_ms)),
+            listed: listed.collect(),
+        }
+    })
+}
+
+/// A permit whose lease has ended counts as free, even before it is returned to the free ones.
+fn reply_permits(ctx: Ctx<'_>, (permits, over): (Option<Permits>, usize), now: Now) {
+    let permits = permits.unwrap_or_default();
+    let over = over as i64;
+    let taken = permits.taken as i64;
+    let next = permits.next_end_ms.filter(|end| *end < NO_END_MS);
+    ctx.reply_bytes(b"permits");
+    ctx.reply_integer(permits.free.saturating_add(taken));
+    ctx.reply_bytes(b"free");
+    ctx.reply_integer(permits.free.saturating_add(over));
+    ctx.reply_bytes(b"held");
+    ctx.reply_integer(taken - over);
+    ctx.reply_bytes(b"next-end-ms");
+    ctx.reply_maybe(next.map(|end| end - now.wall_ms));
+}
+
+fn reply_waiting(ctx: Ctx<'_>, waiting: &Waiting, list: bool) {
+    ctx.reply_bytes(b"waiters");
+    ctx.reply_integer(waiting.count as i64);
+    ctx.reply_bytes(b"longest-wait-ms");
+    ctx.reply_integer(waiting.longest_ms as i64);
+    if !list {
+        return;
+    }
+    ctx.reply_bytes(b"queue");
+    ctx.reply_array(waiting.listed.len());
+    for waiter in &waiting.listed {
+        ctx.reply_map(6);
+        ctx.reply_bytes(b"id");
+        ctx.reply_bytes(&waiter.id);
+        ctx.reply_bytes(b"waited-ms");
+        ctx.reply_integer(waiter.waited_ms as i64);
+        ctx.reply_bytes(b"left-ms");
+        ctx.reply_maybe(waiter.left_ms.map(|ms| ms as i64));
+        ctx.reply_bytes(b"client-id");
+        ctx.reply_integer(waiter.client as i64);
+        reply::ticket(ctx, waiter.ticket.as_ref());
+    }
+}
+
+/// The name of the key of the permits, which a command on this semaphore does not name itself.
+///
+/// # Errors
+/// [`CommandError::MayNotUsePermits`] if the caller's user may not write that key, or the twin, which has the same
+/// key of permits: a reply shows whether the twin exists.
+fn permits_to_write(ctx: Ctx<'_>, key: Str<'_>) -> Result<OwnedStr, CommandError> {
+    let permits = OwnedStr::new(&permits_of(key.bytes()));
+    let twin = twin_of(key.bytes()).map(|twin| OwnedStr::new(&twin));
+    let twin = twin.as_ref().map(OwnedStr::as_str);
+    let keys: SmallVec<[Str<'_>; 2]> = twin.into_iter().chain([permits.as_str()]).collect();
+    let may_write = acl::may_write(ctx, &keys);
+    drop(keys);
+    match may_write {
+        true => Ok(permits),
+        false => Err(CommandError::MayNotUsePermits),
+    }
+}
+
+/// Opens a semaphore for a command on the permit of this id, and makes the view with `read`.
+///
+/// # Errors
+/// [`CommandError::MayNotUsePermits`]; those of opening; [`LockError::SiblingsTaken`] where the permit may belong to
+/// another semaphore.
+fn open_permit<'a>(
+    ctx: Ctx<'a>,
+    name: Str<'a>,
+    id: Str<'_>,
+    read: impl FnOnce(&SemKey<'a>, Option<Str<'_>>, Now) -> SemView<'a>,
+) -> Result<(SemKey<'a>, SemView<'a>, Now), CommandError> {
+    let permits = permits_to_write(ctx, name)?;
+    if sessions::end_permit_first(ctx, name, id) {
+        alarm::rearm(ctx);
+    }
+    let key = SemKey::open_with(ctx, name, permits)?;
+    let now = ctx.now();
+    let view = read(&key, Some(id), now);
+    match key.may_be_anothers(&view, id, now) {
+        true => Err(LockError::SiblingsTaken.into()),
+        false => Ok((key, view, now)),
+    }
+}
