@@ -4,8 +4,8 @@
 set -eu
 cd "$(dirname "$0")/.."
 [ $# -gt 0 ] || set -- src/lock src/commands src/module src/redisson src client cli clients/java clients/python \
-    tests/server tests/clients tests/faults tests/linearizability tests/redisson tests/seeded tests benches ops packaging \
-    scripts site docs .
+    examples tests/server tests/clients tests/faults tests/linearizability tests/redisson tests/seeded tests benches \
+    ops packaging scripts site docs .
 
 printf '%-22s %6s %8s %9s %8s %8s\n' folder files code comments tests text
 for folder; do

@@ -1,8 +1,8 @@
 #!/bin/sh
-# test-clients.sh [CLIENT...]: the tests of tests/clients with each client library (default: all of them). Installs them
-# from the package registries into target/clients, and names at the end those that cannot be installed here. QUICK=1:
-# fewer rounds, and no wait longer than 8 s. REPORT=1: instead, measures the defaults of each library, into
-# docs/CLIENTS.md (a minute or two each). The Makefile sets TESTED (cargo's options).
+# test-clients.sh [CLIENT...]: the tests of tests/clients with each client library and its helpers in examples (default:
+# all of them). Installs them from the package registries into target/clients, and names at the end those that cannot be
+# installed here. QUICK=1: fewer rounds, and no wait longer than 8 s. REPORT=1: instead, measures the defaults of each
+# library, into docs/CLIENTS.md (a minute or two each). The Makefile sets TESTED (cargo's options).
 set -eu
 cd "$(dirname "$0")/.."
 LOCK_MODULE=${LOCK_MODULE:-$PWD/target/release/libredis_lock.so}
@@ -19,7 +19,10 @@ wanted=${*:-$all}
 install_client() {
     source=tests/clients/$1 target=$PWD/target/clients/$1
     sources="$source tests/clients/serve.mjs tests/clients/serve_tickets.mjs"
-    case $1 in *-package) sources="$sources scripts/packages.sh clients/${1%-package}" ;; esac
+    case $1 in
+    *-package) sources="$sources scripts/packages.sh clients/${1%-package}" ;;
+    *) sources="$sources examples/$1" ;;
+    esac
     # shellcheck disable=SC2086 # several paths
     files=$(find $sources -type f ! -path '*/target/*' -exec sha256sum {} + | sort)
     if [ -f "$target/installed" ] && [ "$files" = "$(cat "$target/installed")" ]; then return 0; fi

@@ -1,4 +1,4 @@
-//! The shell lines of README.md and cli/README.md, as they stand there: run by a shell that finds `redis-lock`
+//! The shell lines of cli/README.md and docs/REDLOCK.md, as they stand there: run by a shell that finds `redis-lock`
 //! in its PATH, beside a `report.sh` and a `deploy.sh`. Only the addresses of the page's servers are replaced by
 //! those of the run, and a token by the one of the lock.
 
@@ -78,26 +78,10 @@ fn top(real: &TestServer, line: &str) {
 }
 
 #[test]
-fn the_shell_lines_of_the_first_page() {
-    let real = TestServer::start();
-    let dir = sandbox(&real);
-    let all = lines("README.md", "$ redis-lock run nightly");
-    let [(waits, _), (ends, _), (looks, _)] = &all[..] else {
-        panic!("{all:?}")
-    };
-    ran(run(&real, dir.path(), waits), "report.sh");
-    ran(run(&real, dir.path(), ends), "report.sh");
-    let mut conn = real.conn();
-    conn.line("LOCK.ACQUIRE nightly other EX 600");
-    assert_eq!(run(&real, dir.path(), ends).ok(), "", "another runs it");
-    top(&real, looks);
-}
-
-#[test]
 fn a_quorum_of_three() {
     let delay = ["--lock.startup-delay", "30000"];
     let servers: Vec<TestServer> = (0..3).map(|_| TestServer::with(&delay)).collect();
-    let all = lines("README.md", "$ redis-lock run --quorum");
+    let all = lines("docs/REDLOCK.md", "$ redis-lock run --quorum");
     let [(line, _)] = &all[..] else {
         panic!("{all:?}")
     };
@@ -141,6 +125,7 @@ fn the_shell_lines_of_the_clients_page() {
     assert_eq!(token, fence);
     // One that holds and two that wait, as the table has them.
     let holders = hold_nightly(&real, 2);
+    assert_eq!(run(&real, dir.path(), ends).ok(), "", "another runs it");
     let shown = run(&real, dir.path(), ls).ok();
     is_the_table(&shown, table);
     let told = run(&real, dir.path(), info).ok();

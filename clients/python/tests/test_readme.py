@@ -1,4 +1,4 @@
-"""The examples of README.md, and of the repository's, run as they are, against a server of the test."""
+"""The examples of README.md, run as they are, against a server of the test."""
 
 from __future__ import annotations
 
@@ -14,9 +14,7 @@ from harness import TestServer
 import redis_lock_client
 
 PACKAGE = pathlib.Path(__file__).resolve().parents[1]
-# The second is not there in a source distribution.
-PAGES = [page for page in (PACKAGE / "README.md", PACKAGE.parents[1] / "README.md") if page.is_file()]
-EXAMPLES = [example for page in PAGES for example in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)]
+EXAMPLES = re.findall(r"```python\n(.*?)```", (PACKAGE / "README.md").read_text(), re.DOTALL)
 SOURCE = str(pathlib.Path(redis_lock_client.__file__).parents[1])
 
 

@@ -1,12 +1,12 @@
 //! Client libraries of many languages, each through the same tests on a real server.
 //!
-//! A client is an entry in the list below and a directory beside this one with
-//! * the *helper*: acquire, renew, release in at most 40 lines, the very code that `docs/CLIENTS.md` shows;
-//! * an *agent* around it: a program that reads orders from its standard input and answers each with a line
+//! A client is an entry in the list below, a directory in `examples` with the *helper* (acquire, renew, release in at
+//! most 40 lines) and a directory beside this one with
+//! * an *agent* around the helper: a program that reads orders from its standard input and answers each with a line
 //!   (`agent.rs` has the list of them);
 //! * `install` and `run`, two short scripts, and the file that pins the library's version.
 //!
-//! A helper that waits by tickets is an entry in the second list and a file in its client's directory.
+//! A helper that waits by tickets is an entry in the second list and a file in its client's directory of `examples`.
 //! `ticket_agent.rs` has the orders of its agent, `tickets.rs` its tests.
 //!
 //! The packages of `clients/` go through the same tests: the third list is theirs. Their agents use the built packages,
@@ -54,7 +54,7 @@ pub struct Client {
     version: &'static str,
     /// The file in its directory that pins the version.
     pinned_in: &'static str,
-    /// The file in its directory that the page shows.
+    /// Its helper in `examples`.
     helper: &'static str,
     /// The setting that the page recommends.
     setting: &'static str,
@@ -77,7 +77,7 @@ pub struct TicketHelper {
     subject: TicketSubject,
     /// Its name in the page's table.
     name: &'static str,
-    /// The file of its client that the page shows.
+    /// Its file in `examples`.
     file: &'static str,
 }
 

@@ -1,6 +1,8 @@
-//! `docs/CLIENTS.md` shows exactly the code that is tested.
+//! `docs/CLIENTS.md` and the pages in `examples` name the helpers, versions and figures that are tested.
 
 use std::path::{Path, PathBuf};
+
+use redis_lock_harness::page::{block, root};
 
 use crate::agent::directory;
 use crate::{ALL, PACKAGES, TICKET_HELPERS};
@@ -13,7 +15,12 @@ const LONGEST_TICKET_HELPER: usize = 125;
 
 /// The page.
 pub fn page() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/CLIENTS.md")
+    root().join("docs/CLIENTS.md")
+}
+
+/// The directory with the helpers of a client.
+fn example(client: &str) -> PathBuf {
+    root().join("examples").join(client)
 }
 
 /// A text file of the repository.
@@ -22,37 +29,47 @@ pub fn read(path: &Path) -> String {
 }
 
 #[test]
-fn the_page_shows_every_helper_as_it_is_tested() {
-    for client in ALL {
-        check_shown(client.subject.name, client.helper, LONGEST_HELPER);
+fn the_pages_name_every_helper_that_is_tested() {
+    let parked = ALL.iter().map(|client| {
+        let subject = &client.subject;
+        (subject.name, client.helper, LONGEST_HELPER)
+    });
+    let tickets = TICKET_HELPERS.iter().map(|(helper, _)| {
+        let subject = &helper.subject;
+        (subject.client, helper.file, LONGEST_TICKET_HELPER)
+    });
+    let all = read(&page());
+    let mut helpers = Vec::new();
+    for (client, file, longest) in parked.chain(tickets) {
+        let path = example(client).join(file);
+        let lines = read(&path).lines().count();
+        assert!(lines <= longest, "{client}: {file} has {lines} lines");
+        let linked = format!("](../examples/{client}/{file})");
+        assert!(all.contains(&linked), "no {linked}");
+        let own = read(&example(client).join("README.md"));
+        assert!(own.contains(&format!("]({file})")), "{client}: no {file}");
+        helpers.push(path);
     }
-    for (helper, _) in TICKET_HELPERS {
-        check_shown(helper.subject.client, helper.file, LONGEST_TICKET_HELPER);
+    for directory in entries(&root().join("examples")) {
+        for path in entries(&directory) {
+            let is_page = path.ends_with("README.md");
+            assert!(is_page || helpers.contains(&path), "no test runs {path:?}");
+        }
     }
 }
 
-/// The section about this client shows this file, under the name by which it is tested.
-fn check_shown(client: &str, file: &str, longest: usize) {
-    let page = read(&page());
-    let helper = read(&directory(client).join(file));
-    let (_, section) = page
-        .split_once(&format!("\n## {client}\n"))
-        .unwrap_or_else(|| panic!("no section about {client}"));
-    let section = section.split("\n## ").next().unwrap_or_default();
-    let shown = section.contains(&format!("\n{helper}```\n"));
-    assert!(shown, "the section about {client} shows another {file}");
-    assert!(helper.lines().count() <= longest, "{client}: {file}");
-    // Of Node's clients the suffix says that it is an ES module.
-    let name = format!("This is `{file}`");
-    assert!(section.contains(&name), "{client}: no {name}");
+/// What is in a directory.
+fn entries(directory: &Path) -> impl Iterator<Item = PathBuf> {
+    let entries = std::fs::read_dir(directory).expect("a directory");
+    entries.map(|entry| entry.expect("an entry").path())
 }
 
 /// The dependencies on the page, with their features, are those of the helper's build.
 #[test]
 fn the_page_names_the_features_that_the_helper_needs() {
-    let cargo = read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("redis-rs/Cargo.toml"));
+    let cargo = read(&directory("redis-rs").join("Cargo.toml"));
     let (_, built) = cargo.split_once("[dependencies]\n").expect("a list");
-    let shown = redis_lock_harness::page::block("docs/CLIENTS.md", "toml", "redis = ");
+    let shown = block("examples/redis-rs/README.md", "toml", "redis = ");
     assert_eq!(shown.text.trim(), built.replace("\"=", "\"").trim());
 }
 
@@ -77,9 +94,8 @@ fn the_versions_are_those_that_are_installed() {
 
 #[test]
 fn every_directory_with_an_agent_is_tested() {
-    let beside = std::fs::read_dir(env!("CARGO_MANIFEST_DIR")).expect("a directory");
-    for entry in beside.map(|entry| entry.expect("an entry")) {
-        let name = entry.file_name();
+    for path in entries(Path::new(env!("CARGO_MANIFEST_DIR"))) {
+        let name = path.file_name().expect("a name");
         let is_client = ALL.iter().any(|client| *client.subject.name == *name);
         let known = is_client
             || PACKAGES.iter().any(|package| **package == *name)
@@ -87,7 +103,7 @@ fn every_directory_with_an_agent_is_tested() {
                 .iter()
                 .any(|(helper, _)| *helper.subject.client == *name);
         assert!(
-            known || !entry.path().join("run").exists(),
+            known || !path.join("run").exists(),
             "{name:?} is not in the list"
         );
     }
@@ -113,7 +129,7 @@ fn the_table_of_tickets_is_that_of_the_tests() {
 #[test]
 fn the_page_names_the_version_of_rueidis() {
     let pinned = read(&directory("rueidis").join("go.mod"));
-    let page = read(&page());
+    let page = read(&example("rueidis").join("README.md"));
     let (_, version) = page.split_once("Tested with rueidis ").expect("a version");
     let version = version
         .split(')')

@@ -2,7 +2,7 @@
 
 # The agent of redis-rb: reads orders, writes answers, as driver/agent.rs lists them.
 
-require_relative "redis_lock"
+require_relative "../../../examples/redis-rb/redis_lock"
 
 host, port = ARGV
 locks = Locks.new(host: host, port: port.to_i)

@@ -2,7 +2,7 @@
 
 # The agent of redis-rb's tickets: the orders of driver/ticket_agent.rs, each in a thread.
 
-require_relative "tickets"
+require_relative "../../../examples/redis-rb/tickets"
 
 host, port, _, shard = ARGV
 where = shard ? { shard: shard, nodes: ["redis://#{host}:#{port}"] } : { host: host, port: port.to_i }

@@ -1,5 +1,7 @@
 //! The agent of redis-rs: reads orders, writes answers, as driver/agent.rs lists them.
+#[path = "../../../examples/redis-rs/redis_lock.rs"]
 mod redis_lock;
+#[path = "../../../examples/redis-rs/tickets.rs"]
 mod tickets;
 mod tickets_agent;
 

@@ -3,26 +3,25 @@
 
 use crate::common::page::{self, blocks};
 
-const PAGES: [&str; 6] = [
+const PAGES: [&str; 7] = [
     "README.md",
     "CONTRIBUTING.md",
     "client/README.md",
     "cli/README.md",
-    "docs/CLIENTS.md",
+    "examples/redis-rs/README.md",
     "docs/MIGRATION.md",
+    "docs/REDLOCK.md",
 ];
 
 /// The test of a block.
 enum By {
     /// The test of this name in this file.
     Test(&'static str, &'static str),
-    /// `make test-clients`: the block is the file of this name, compared by `driver/page.rs`.
-    Client(&'static str, &'static str),
     /// Not run, with the reason.
     Nothing(&'static str),
 }
 
-use By::{Client, Nothing, Test};
+use By::{Nothing, Test};
 
 const SAMPLES: &str = "tests/server/docs/samples.rs";
 const EXAMPLES: &str = "tests/server/docs/examples.rs";
@@ -31,6 +30,11 @@ const CRATE: &str = "cli/tests/cli/samples_crate.rs";
 const MAKE: By = Test(
     "tests/server/docs/samples_inventory.rs",
     "every_make_target_on_a_page_exists",
+);
+
+const RED_LOCK_SQL: By = Test(
+    "tests/server/docs/red_lock_examples.rs",
+    "the_sql_refuses_every_earlier_majority_and_no_later_one",
 );
 
 /// Page, language, start of the first line, test of the block: in the order of the pages.
@@ -67,46 +71,6 @@ const INVENTORY: &[(&str, &str, &str, By)] = &[
         "LOCK.ACQUIRE invoices:42 worker-7 SESSION",
         Test(SAMPLES, "a_lock_for_a_connection"),
     ),
-    ("README.md", "sh", "make client ", MAKE),
-    (
-        "README.md",
-        "console",
-        "$ redis-lock run nightly",
-        Test(CLI, "the_shell_lines_of_the_first_page"),
-    ),
-    (
-        "README.md",
-        "console",
-        "$ redis-lock run --quorum",
-        Test(CLI, "a_quorum_of_three"),
-    ),
-    (
-        "README.md",
-        "toml",
-        "[dependencies]",
-        Test(CRATE, "the_programs_of_the_pages_build_and_lock"),
-    ),
-    (
-        "README.md",
-        "rust",
-        "use redis_lock_client",
-        Test(CRATE, "the_programs_of_the_pages_build_and_lock"),
-    ),
-    (
-        "README.md",
-        "python",
-        "import redis",
-        Test("clients/python/tests/test_readme.py", "test_an_example"),
-    ),
-    (
-        "README.md",
-        "java",
-        "try (LockClient",
-        Test(
-            "clients/java/core/src/test/java/redislock/ReadmeTest.java",
-            "the_examples_are_in_this_test",
-        ),
-    ),
     ("CONTRIBUTING.md", "sh", "make setup", MAKE),
     (
         "CONTRIBUTING.md",
@@ -140,118 +104,13 @@ const INVENTORY: &[(&str, &str, &str, By)] = &[
         Test(CLI, "the_waits_of_the_clients_page"),
     ),
     (
-        "docs/CLIENTS.md",
-        "python",
-        "\"\"\"Locks",
-        Client("redis-py", "redis_lock.py"),
-    ),
-    (
-        "docs/CLIENTS.md",
-        "python",
-        "\"\"\"Locks",
-        Client("redis-py", "tickets.py"),
-    ),
-    (
-        "docs/CLIENTS.md",
-        "python",
-        "\"\"\"Locks of the redis-lock module for threads",
-        Client("redis-py", "tickets_threads.py"),
-    ),
-    (
-        "docs/CLIENTS.md",
-        "js",
-        "// Locks of the redis-lock module for node-redis",
-        Client("node-redis", "redis_lock.mjs"),
-    ),
-    (
-        "docs/CLIENTS.md",
-        "js",
-        "// Locks of the redis-lock module for node-redis",
-        Client("node-redis", "tickets.mjs"),
-    ),
-    (
-        "docs/CLIENTS.md",
-        "js",
-        "// Locks of the redis-lock module for ioredis",
-        Client("ioredis", "redis_lock.mjs"),
-    ),
-    (
-        "docs/CLIENTS.md",
-        "js",
-        "// Locks of the redis-lock module for ioredis",
-        Client("ioredis", "tickets.mjs"),
-    ),
-    (
-        "docs/CLIENTS.md",
+        "examples/redis-rs/README.md",
         "toml",
         "redis = ",
-        Client("redis-rs", "Cargo.toml"),
-    ),
-    (
-        "docs/CLIENTS.md",
-        "rust",
-        "//! Locks",
-        Client("redis-rs", "redis_lock.rs"),
-    ),
-    (
-        "docs/CLIENTS.md",
-        "rust",
-        "//! Locks",
-        Client("redis-rs", "tickets.rs"),
-    ),
-    (
-        "docs/CLIENTS.md",
-        "go",
-        "// Locks",
-        Client("go-redis", "redislock.go"),
-    ),
-    (
-        "docs/CLIENTS.md",
-        "go",
-        "// Locks",
-        Client("go-redis", "tickets.go"),
-    ),
-    (
-        "docs/CLIENTS.md",
-        "go",
-        "// Locks of the redis-lock module for rueidis",
-        Client("rueidis", "tickets.go"),
-    ),
-    (
-        "docs/CLIENTS.md",
-        "java",
-        "import java.util",
-        Client("jedis", "Locks.java"),
-    ),
-    (
-        "docs/CLIENTS.md",
-        "java",
-        "import static",
-        Client("jedis", "Tickets.java"),
-    ),
-    (
-        "docs/CLIENTS.md",
-        "java",
-        "import io.lettuce",
-        Client("lettuce", "Locks.java"),
-    ),
-    (
-        "docs/CLIENTS.md",
-        "java",
-        "import static",
-        Client("lettuce", "Tickets.java"),
-    ),
-    (
-        "docs/CLIENTS.md",
-        "ruby",
-        "# frozen_string_literal",
-        Client("redis-rb", "redis_lock.rb"),
-    ),
-    (
-        "docs/CLIENTS.md",
-        "ruby",
-        "# frozen_string_literal",
-        Client("redis-rb", "tickets.rb"),
+        Test(
+            "tests/clients/driver/page.rs",
+            "the_page_names_the_features_that_the_helper_needs",
+        ),
     ),
     (
         "docs/MIGRATION.md",
@@ -277,6 +136,30 @@ const INVENTORY: &[(&str, &str, &str, By)] = &[
         "SCAN 0 MATCH",
         Test(SAMPLES, "both_kinds_are_listed"),
     ),
+    (
+        "docs/REDLOCK.md",
+        "rust",
+        "let servers",
+        Test(CRATE, "the_programs_of_the_pages_build_and_lock"),
+    ),
+    (
+        "docs/REDLOCK.md",
+        "console",
+        "$ redis-lock run --quorum",
+        Test(CLI, "a_quorum_of_three"),
+    ),
+    (
+        "docs/REDLOCK.md",
+        "sql",
+        "CREATE TABLE red_lock_fence",
+        RED_LOCK_SQL,
+    ),
+    (
+        "docs/REDLOCK.md",
+        "sql",
+        "INSERT INTO red_lock_fence",
+        RED_LOCK_SQL,
+    ),
 ];
 
 #[test]
@@ -299,7 +182,10 @@ fn every_block_of_a_page_is_in_the_inventory() {
     let not_run = INVENTORY.iter().filter(|row| matches!(row.3, Nothing(_)));
     let not_run = not_run.count();
     let run = INVENTORY.len() - not_run;
-    println!("\nblocks of six pages: {run} run, {not_run} not run");
+    println!(
+        "\nblocks of {} pages: {run} run, {not_run} not run",
+        PAGES.len()
+    );
 }
 
 #[test]
@@ -316,10 +202,6 @@ fn every_test_in_the_inventory_exists() {
                 ];
                 let found = heads.iter().any(|head| text.contains(head));
                 assert!(found, "{first}: no test {name} in {file}");
-            }
-            Client(client, file) => {
-                let file = format!("tests/clients/{client}/{file}");
-                assert!(page::root().join(&file).exists(), "{first}: no {file}");
             }
             Nothing(why) => assert!(!why.is_empty(), "{first}"),
         }

@@ -32,7 +32,6 @@ class ReadmeTest {
     @Test
     void the_examples_are_in_this_test() {
         Readme.requireExamplesIn("../README.md", THIS);
-        Readme.requireExamplesIn("../../../README.md", THIS);
     }
 
     @Test
