@@ -203,7 +203,7 @@ bench-build: build
 
 # Minutes of the parts on a quiet machine of two cores: pairs 3, kinds 1, singles 1, others 1, libraries 2, handoff 2,
 # many-locks 1, cancel 2, memory 2, lease-end 1, tickets 7.
-bench: bench-build redisson-texts ## measure the module beside its peers, into docs/BENCHMARKS.md: 20 to 25 minutes a server (SERVERS='redis-7.0 valkey-9.1', PART='pairs tickets', QUICK=1: a trial of 3 minutes)
+bench: bench-build redisson-texts ## measure the module beside its peers, into benches/results/servers.md: 20 to 25 minutes a server (SERVERS='redis-7.0 valkey-9.1', PART='pairs tickets', QUICK=1: a trial of 3 minutes)
 	$(EACH_SERVER) $(LOAD_CORE) target/release/lock-bench bench $(if $(QUICK),quick) $(PART)
 
 bench-instr: build redisson-texts ## count the instructions of every command, beside docs/INSTRUCTIONS.md: 4 minutes a server (SERVERS=; SAVE=1: into it)
@@ -215,15 +215,15 @@ bench-tenant: build ## what a user with one right can make the server keep and d
 	@$(CARGO) build --profile quick --locked -p redis_lock_benches
 	$(SERVER) target/quick/lock-bench tenant $(if $(SAVE),save)
 
-bench-peers: bench-build ## PostgreSQL, etcd, ZooKeeper (installed if missing) beside it: docs/BENCHMARKS-PEERS.md
+bench-peers: bench-build ## PostgreSQL, etcd, ZooKeeper (installed if missing) beside it, into benches/results/peers.md
 	@benches/peers/install.sh
 	$(SERVER) $(LOAD_CORE) target/release/lock-bench peers
 
-bench-clients: build ## the packages of clients/ beside redis-py's Lock, Spring's registry and Redisson, into docs/BENCHMARKS-CLIENTS.md (QUICK=1: a trial)
+bench-clients: build ## the packages of clients/ beside redis-py's Lock, Spring's registry and Redisson, into benches/results/clients.md (QUICK=1: a trial)
 	@scripts/setup.sh client java python
 	@$(SERVER) benches/clients/run.sh $(if $(QUICK),quick)
 
-bench-redisson: build ## Redisson itself beside it (Java 17, Maven), into docs/BENCHMARKS.md (QUICK=1: a trial; PART=redisson or tickets)
+bench-redisson: build ## Redisson itself beside it (Java 17, Maven), into benches/results/servers.md (QUICK=1: a trial; PART=redisson or tickets)
 	@scripts/setup.sh java
 	@LOCK_MODULE="$${LOCK_MODULE:-$(CURDIR)/$(MODULE)}" mvn -B -ntp -Dstyle.color=never -q -f benches/redisson package
 	$(LOAD_CORE) java -Xmx1g -jar target/bench-redisson/bench.jar $(if $(QUICK),quick) $(PART)

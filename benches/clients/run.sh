@@ -1,6 +1,6 @@
 #!/bin/sh
 # run.sh [quick] [java] [python] [waits]: builds what is measured from this clone, measures, and writes
-# docs/BENCHMARKS-CLIENTS.md (a trial: target/BENCHMARKS-CLIENTS-trial.md). Needs the built module, a server, Java 17,
+# benches/results/clients.md (a trial: target/BENCHMARKS-CLIENTS-trial.md). Needs the built module, a server, Java 17,
 # Maven and Python 3; `make bench-clients` calls it. Without a part: all of them, five to six minutes.
 #
 # redis-py comes from PyPI into a virtual environment below target/, the libraries for Java from Maven Central.

@@ -1,5 +1,5 @@
 //! `lock-bench bench [quick] [PART...]`: the parts of the report, measured, printed one by one, and put into
-//! docs/BENCHMARKS.md as the tables of the server that was measured.
+//! benches/results/servers.md as the tables of the server that was measured.
 
 use std::io;
 use std::time::Duration;
@@ -26,7 +26,7 @@ const QUICK: Effort = Effort {
 };
 
 /// The report's path below the project.
-const REPORT: &str = "docs/BENCHMARKS.md";
+pub const REPORT: &str = "benches/results/servers.md";
 
 /// The path of a trial's report: its figures do not replace measured ones.
 const TRIAL: &str = "target/BENCHMARKS-trial.md";

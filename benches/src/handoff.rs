@@ -198,7 +198,7 @@ pub const TITLE: &str = "Hand-off";
 
 /// Measures and reports.
 pub fn measure(effort: &Effort) -> io::Result<Vec<Section>> {
-    let image = (!effort.quick).then_some(HAND_OFF);
+    let image = (!effort.quick).then(|| format!("../../docs/{HAND_OFF}"));
     Ok(vec![section(&figures(effort.quick)?, image)])
 }
 
@@ -239,7 +239,7 @@ fn figures(quick: bool) -> io::Result<Vec<Figures>> {
 }
 
 /// The table of the section.
-fn section(all: &[Figures], image: Option<&str>) -> Section {
+fn section(all: &[Figures], image: Option<String>) -> Section {
     let columns = [
         "waiters, and the mechanism",
         "p50 us",
@@ -273,7 +273,7 @@ fn section(all: &[Figures], image: Option<&str>) -> Section {
         rows,
         remarks: Vec::new(),
         notes: notes.map(String::from).to_vec(),
-        image: image.map(String::from),
+        image,
     }
 }
 

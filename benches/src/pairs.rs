@@ -86,7 +86,7 @@ pub fn measure(effort: &Effort) -> io::Result<Vec<Section>> {
     let sections = sections.map(|(setting, points)| setting.section(points));
     let mut sections: Vec<Section> = sections.collect::<io::Result<_>>()?;
     sections[0].notes.extend(explanations());
-    sections[0].image = (!effort.quick).then(|| PAIR_COST.into());
+    sections[0].image = (!effort.quick).then(|| format!("../../docs/{PAIR_COST}"));
     Ok(sections)
 }
 

@@ -4,6 +4,7 @@
 use std::io;
 use std::path::Path;
 
+use crate::bench::REPORT;
 use crate::plots::{self, Bar, Group, Line, Point};
 use crate::{dashboard, report, timeline};
 
@@ -48,9 +49,13 @@ const GROUPS: [(&str, &str, &[&str]); 3] = [
 /// Draws both into the directory of the report, those of the long runs, and that of the dashboard.
 pub fn draw() -> io::Result<()> {
     let docs = report::project().join("docs");
-    draw_into(&std::fs::read_to_string(docs.join("BENCHMARKS.md"))?, &docs)?;
+    draw_into(&tables()?, &docs)?;
     timeline::draw(&report::project().join("tests/faults/figures"), &docs)?;
     dashboard::draw(&report::project().join("tests/ops/figures.json"), &docs)
+}
+
+fn tables() -> io::Result<String> {
+    std::fs::read_to_string(report::project().join(REPORT))
 }
 
 fn draw_into(report: &str, docs: &Path) -> io::Result<()> {
@@ -146,10 +151,7 @@ mod tests {
     fn the_pictures_are_those_of_the_report() -> io::Result<()> {
         let docs = report::project().join("docs");
         let dir = tempfile::tempdir()?;
-        draw_into(
-            &std::fs::read_to_string(docs.join("BENCHMARKS.md"))?,
-            dir.path(),
-        )?;
+        draw_into(&tables()?, dir.path())?;
         for name in [PAIR_COST, HAND_OFF] {
             let drawn = std::fs::read_to_string(dir.path().join(name))?;
             let shown = std::fs::read_to_string(docs.join(name))?;

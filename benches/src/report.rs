@@ -1,5 +1,5 @@
 //! The report: sections with one table each, printed as aligned text while the benchmark runs and put into
-//! `docs/BENCHMARKS.md` (see `document`), each table below a line that states the environment of its run.
+//! `benches/results/servers.md` (see `document`), each table below a line that states the environment of its run.
 
 use std::fmt::Write as _;
 use std::io;
@@ -23,7 +23,7 @@ pub struct Section {
     pub remarks: Vec<String>,
     /// Below the tables of all servers: the method, and what the words mean.
     pub notes: Vec<String>,
-    /// A picture of the table, as a path relative to `docs/`.
+    /// A picture of the table, as a path relative to the report.
     pub image: Option<String>,
 }
 
@@ -179,7 +179,7 @@ fn header(method: &str) -> String {
          all), and replaces their tables here. So the tables of a section may come from several runs: above each is \
          its server, the module, the machine and the day. Compare the rows of one table rather than those of two: \
          on another day other guests of the machine can make it three times as slow, which a large ± shows. \
-         Pictures show the first server. [PERFORMANCE.md](PERFORMANCE.md) has the reasons.\n\n{method}"
+         Pictures show the first server. [PERFORMANCE.md](../../docs/PERFORMANCE.md) has the reasons.\n\n{method}"
     ))
 }
 

@@ -1,4 +1,4 @@
-"""The page docs/BENCHMARKS-CLIENTS.md: its sections between marks are replaced, its prose is kept."""
+"""The page benches/results/clients.md: its sections between marks are replaced, its prose is kept."""
 
 import platform
 import re
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from server import ROOT, cores
 
-PAGE = ROOT / "docs/BENCHMARKS-CLIENTS.md"
+PAGE = ROOT / "benches/results/clients.md"
 # The figures of a trial do not replace measured ones.
 TRIAL = ROOT / "target/BENCHMARKS-CLIENTS-trial.md"
 COLUMNS = 120

@@ -28,7 +28,7 @@ const WARM_UP: Duration = Duration::from_millis(500);
 const TIME: Duration = Duration::from_secs(2);
 
 /// The page's path below the project.
-const PAGE: &str = "docs/BENCHMARKS-PEERS.md";
+const PAGE: &str = "benches/results/peers.md";
 
 /// The description of a peer; its guarantees, in words for a table.
 pub struct About {

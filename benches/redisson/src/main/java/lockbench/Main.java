@@ -17,7 +17,7 @@ import java.util.logging.Logger;
  * gets a server of its own and does all jobs; the ways take turns in being first.
  */
 public final class Main {
-  private static final Path PAGE = Path.of("docs/BENCHMARKS.md");
+  private static final Path PAGE = Path.of("benches/results/servers.md");
 
   /** A trial's figures do not replace measured ones. */
   private static final Path TRIAL = Path.of("target/BENCHMARKS-REDISSON-trial.md");

@@ -100,7 +100,7 @@ final class TicketReport {
 ### Redisson: waits by tickets
 
 All threads of one process take one lock and give it back at once, again and again: by \
-[tickets](COMMANDS.md#waiting-without-a-connection) through one client of Lettuce, with Redisson, and by parked \
+[tickets](../../docs/COMMANDS.md#waiting-without-a-connection) through one client of Lettuce, with Redisson, and by parked \
 requests. `make bench-redisson PART=tickets` writes this subsection alone.
 
 """;
@@ -127,7 +127,7 @@ wait: the connections of the process, and `used_memory` beyond that of the same 
 
 - Tickets: one connection for the commands of all threads, one for the subscription; each thread sends a command and \
 waits for its reply. The client renews a grant that came as a message before it returns from `lock()`, as \
-[COMMANDS.md](COMMANDS.md#waiting-without-a-connection) asks; the rows without LOCK.RENEW show the price of that. \
+[COMMANDS.md](../../docs/COMMANDS.md#waiting-without-a-connection) asks; the rows without LOCK.RENEW show the price of that. \
 The code is `TicketClient.java` in benches/redisson.
 - Redisson locks with `lock()` on a server without the module. Its pools are the defaults: at most 64 connections for \
 commands, 24 at the start, and one for the subscription here. Changed are the timeout of commands (30 s, default 3 s) \
