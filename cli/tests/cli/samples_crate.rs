@@ -1,6 +1,6 @@
 //! The program of client/README.md, and the lines of docs/REDLOCK.md, as they stand there: each in a new package, with
-//! the lines for `Cargo.toml` of client/README.md, beside a clone that is called `redis-lock`. Only the server's address
-//! is replaced. A warning of the compiler is a failure.
+//! the lines for `Cargo.toml` of client/README.md, beside a clone that is called `redis-lock`. Only the address of the
+//! server is replaced. A warning of the compiler is a failure.
 
 use std::path::Path;
 use std::process::Command;

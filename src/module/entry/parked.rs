@@ -4,9 +4,13 @@
 //! timeout. An answer is first noted; the alarm unblocks the client at the end of the tick, the server then calls the
 //! timeout callback, and that writes the reply (on Redis 7.0 and 7.2 the end of the block does: see `unblock`). A
 //! disconnect before that (connection closed, `CLIENT KILL`, `CLIENT UNBLOCK ... ERROR`, demotion) calls the disconnect
-//! callback, and a grant in flight is undone. When the timeout callback has run, the grant is delivered. Other forms
-//! lost a reply, answered twice, or ended the server when several of these events came in one tick; this one passed all
-//! such tests on nine server versions.
+//! callback, and a grant in flight is undone. When the timeout callback has run, the grant is delivered.
+//!
+//! Other forms failed when several of these events came in one tick; this one passed all such tests on nine server
+//! versions. A native timeout that is due in the tick of an unblock ends Redis 7.2, and loses the reply on 7.0. An
+//! unblock in the event that grants is too early: Redis 7.0 and 7.2, Redict and Valkey then call the timeout callback
+//! at once and forget the disconnect callback, so a client that is killed later in the tick keeps the lock, and `CLIENT
+//! UNBLOCK ... ERROR` gives a second reply.
 //!
 //! The server frees the handle itself at each of these ends. The module forgets the handle before, and never uses it
 //! again.
