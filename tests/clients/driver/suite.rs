@@ -74,6 +74,8 @@ fn holds_once_and_releases(conn: &mut Conn, agent: &mut Agent, token: i64, next:
 pub fn two_owners_contend(subject: &Subject) {
     let rounds = if is_quick() { 50 } else { 500 };
     let server = TestServer::start();
+    let mut first = server.conn();
+    hold(&mut first);
     let agents = ["a", "b"].map(|owner| (owner, Agent::start(subject, server.port)));
     std::thread::scope(|scope| {
         for (owner, mut agent) in agents {
@@ -87,6 +89,9 @@ pub fn two_owners_contend(subject: &Subject) {
                 }
             });
         }
+        // Both begin at the same moment, however slowly one of them has started.
+        server.wait_for_waiters(2);
+        first.line("LOCK.RELEASE k holder");
     });
     let counted: i64 = server
         .conn()
@@ -95,7 +100,7 @@ pub fn two_owners_contend(subject: &Subject) {
         .parse()
         .expect("a number");
     assert_eq!(counted, 2 * rounds);
-    assert!(server.stat("waits_granted") > 0, "they never met");
+    assert!(server.stat("waits_granted") > 1, "they never met");
 }
 
 fn add_one(conn: &mut Conn, token: i64) {
