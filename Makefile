@@ -64,7 +64,7 @@ explore: setup ## every history of small scenes of the core, up to DEPTH steps (
 	EXPLORE_DEPTH=$(or $(DEPTH),5) EXPLORE_STATES=$(STATES) CARGO_PROFILE_QUICK_OPT_LEVEL=3 \
 		$(CARGO) test --profile quick --locked --lib $(or $(SCENE),explore::) -- --nocapture --test-threads 1
 
-test-checker: build
+test-checker: build porcupine
 	$(MODULE_PATH) $(SERVER) $(CARGO) test --profile quick --locked --no-fail-fast -p redis_lock_faults -p redis_lock_harness
 
 test-server: test-build redisson-texts ## the server tests on this machine's server, with the module of the quick profile (TESTS=)
@@ -163,16 +163,23 @@ count: ## lines of code, comments and tests, and files, a folder a row
 fmt: ## format the code
 	$(CARGO) fmt --all
 
-faults-build: build
+# The program that tests/linearizability describes.
+porcupine:
+	@tests/clients/need 'go version | grep -qE "go1\.(2[6-9]|[3-9][0-9])"' golang-go
+	@cd tests/linearizability && GOTOOLCHAIN=local go build -o ../../target/porcupine .
+
+faults-build: build porcupine
 	@$(CARGO) build $(TESTED) --bin lock-faults --bin lock-power --test barrier
 
-faults: faults-build ## faults while many clients lock, and a checker (SEED=1, SECONDS_EACH=6)
-	$(SERVER) target/quick/lock-faults run --seed $(or $(SEED),1) --seconds $(or $(SECONDS_EACH),6)
+faults: faults-build ## faults while many clients lock, judged by Porcupine (Go) and lock-faults (SEED=1, SECONDS_EACH=6, ONLY=a,b)
+	$(SERVER) target/quick/lock-faults run --seed $(or $(SEED),1) --seconds $(or $(SECONDS_EACH),6) $(if $(ONLY),--only $(ONLY))
 
-test-histories: faults-build ## faults as above; their histories, and forged ones, are checked by Porcupine (Go) as well (SEED=1, SECONDS_EACH=2, ONLY=a,b)
-	@FORGED='$(CARGO) test --profile quick --locked -p redis_lock_faults --lib check:: -- --test-threads 2' $(SERVER) \
-		tests/linearizability/run.sh target/quick/lock-faults target/histories \
-		--seed $(or $(SEED),1) --seconds $(or $(SECONDS_EACH),2) $(if $(ONLY),--only $(ONLY))
+test-histories: build porcupine ## these two judges: on forged histories, and on servers that are changed in secret
+	@cd tests/linearizability && GOTOOLCHAIN=local go vet . && GOTOOLCHAIN=local go test -count=1 .
+	@rm -rf target/forged && mkdir target/forged
+	FORGED_HISTORIES="$(CURDIR)/target/forged" $(CARGO) test $(TESTED) --exclude redis_lock_fault_module --lib check::forged
+	$(MODULE_PATH) $(SERVER) $(CARGO) test $(TESTED) --test sabotage porcupine:: -- --test-threads 2
+	target/porcupine -limit 10s target/forged
 
 faults-long: faults-build ## the same in parts, until each reaches its goal, into docs/RELIABILITY.md (MINUTES=30)
 	$(SERVER) target/quick/lock-faults long --minutes $(or $(MINUTES),30)

@@ -5,6 +5,7 @@
 #
 # The module is that of the quick profile, on one server. `make test-servers` and `make test-all` run the release
 # module, and the tests that are left out here because they take long: crowds, memory, a thousand sequences.
+# `make test-histories` runs those that need Go.
 set -eu
 cd "$(dirname "$0")/.."
 log=$(mktemp -d "$PWD/target/test.XXXXXX")
@@ -50,7 +51,7 @@ part "Redisson's scripts, natively and in Lua" 'half a minute' \
 part 'the client and the command line, on real servers' 'four minutes' \
     tests --test blocking --test family --test few_files --test locks --test several --test tracing --test cli \
     -- --test-threads "${THREADS:-12}" --skip samples_crate::
-part 'the harness and the checker of the fault tests' 'a minute' \
-    tests --test barrier --test process --test sabotage
+part 'the harness and the judges of the fault tests' 'a minute' \
+    tests --test barrier --test process --test sabotage -- --skip porcupine::
 part 'the examples of the documentation' 'half a minute' tests --doc
 end 0

@@ -15,6 +15,8 @@ const (
 	ms    = 1_000_000
 	// The tolerance for leases: the server counts them in whole milliseconds of another clock.
 	slack = ms
+	// Longer stalls of the machine are marked as losses.
+	stall = 500 * ms
 )
 
 // A record is one line of a history's file. README.md describes the fields.
@@ -23,7 +25,7 @@ type record struct {
 
 	Format int      `json:"format"`
 	Name   string   `json:"name"`
-	Broken []string `json:"broken"`
+	Forged *forgery `json:"forged"`
 
 	Process    int    `json:"process"`
 	Operation  string `json:"operation"`
@@ -71,6 +73,8 @@ type op struct {
 	// The next lower token that was granted at the key, and whether the owner was granted this one before.
 	lower    int64
 	isRepeat bool
+	// Another owner was granted the same token at the key.
+	isShared bool
 	// The invocation of the owner's first grant, and the completion of its last operation.
 	firstGrant, last int64
 	// The first invocation of a release that ended a hold.
@@ -84,7 +88,7 @@ type op struct {
 // A history is what one file holds.
 type history struct {
 	name     string
-	broken   []string
+	forged   *forgery
 	ops      map[int][]*op
 	readings []*record
 }
@@ -108,8 +112,8 @@ func readHistory(path string) (*history, error) {
 	if err := lines.Err(); err != nil {
 		return nil, err
 	}
-	if len(records) == 0 || records[0].Record != "run" || records[0].Format != 1 {
-		return nil, fmt.Errorf("%s: no history of format 1", path)
+	if len(records) == 0 || records[0].Record != "run" || records[0].Format != 2 {
+		return nil, fmt.Errorf("%s: no history of format 2", path)
 	}
 	return newHistory(records), nil
 }
@@ -121,7 +125,7 @@ func newHistory(records []record) *history {
 		r := &records[i]
 		switch r.Record {
 		case "run":
-			h.name, h.broken = r.Name, r.Broken
+			h.name, h.forged = r.Name, r.Forged
 		case "loss":
 			windows = append(windows, r)
 		case "reading":
@@ -211,17 +215,22 @@ func unknownReads(ops []*op) {
 	}
 }
 
-// phases adds to each grant the first invocation that was granted the same token.
+// phases adds to each grant the first invocation that was granted the same token, and whether another owner was.
 func phases(ops []*op) {
-	since := map[int64]int64{}
+	since, owner, isShared := map[int64]int64{}, map[int64]uint64{}, map[int64]bool{}
 	for _, o := range ops {
+		if o.Result != "granted" {
+			continue
+		}
 		first, ok := since[o.Token]
-		if o.Result == "granted" && (!ok || o.Invoke < first) {
+		if !ok || o.Invoke < first {
 			since[o.Token] = o.Invoke
 		}
+		isShared[o.Token] = isShared[o.Token] || ok && owner[o.Token] != o.Owner
+		owner[o.Token] = o.Owner
 	}
 	for _, o := range ops {
-		o.phase = since[o.Token]
+		o.phase, o.isShared = since[o.Token], isShared[o.Token]
 	}
 }
 

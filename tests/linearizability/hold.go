@@ -14,8 +14,10 @@ package main
 //     clock that is set back before the server has noticed the end.
 type hold struct {
 	isHeld, isBound bool
-	owner           uint64
-	kind            string
+	// Its session lease may end in a stall that no loss of the history marks.
+	isBrief bool
+	owner   uint64
+	kind    string
 	// 0: not known.
 	token int64
 	// When the last reply proved the hold, and the earliest end of the lease counted from then.
@@ -33,6 +35,14 @@ type hold struct {
 
 func (h hold) earliest() int64 {
 	return min(h.leaseEnd, h.losses.loses.next(h.since), max(h.doubt, h.since))
+}
+
+// gone is the earliest end of a hold of which the server says that it has ended.
+func (h hold) gone() int64 {
+	if h.isBound && h.isBrief {
+		return h.since
+	}
+	return h.earliest()
 }
 
 // granted is the hold that this acquire, or the proof of a hold that began without a reply, makes at t.
@@ -56,6 +66,8 @@ func (h hold) leased(o *op, t int64) hold {
 	h.since, h.counted, h.leaseEnd, h.latest = t, t, t+o.lease-slack, o.Complete+o.lease+slack
 	h.isBound = o.Operation == "acquire" && o.Tie == "session"
 	if h.isBound {
+		// The server renews it when a third of the lease is over.
+		h.isBrief = o.lease/3*2 <= stall
 		h.leaseEnd, h.latest = max(o.bondEnd, t), never
 	}
 	return h.unsure(o, t)

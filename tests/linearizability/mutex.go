@@ -72,7 +72,7 @@ func (h hold) at(o *op, t int64) (hold, int64, bool) {
 		return granted(o, free), free, true
 	case o.Result == "nil" || o.Operation == "renew" && o.Value == 0:
 		if h.fits(o) {
-			return hold{}, free, true
+			return hold{}, max(t, h.gone()), true
 		}
 		return h, t, true
 	case !isAlive && (!o.mayHoldUnknown() || h.fits(o)):

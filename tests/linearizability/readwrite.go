@@ -17,8 +17,8 @@ import (
 //     is above every token so far. (The owner may be a reader itself: an upgrade.)
 //   - acquire READ, granted: t is put off to the earliest end of another owner's WRITE. Its token is above every token
 //     so far, or it is the highest one and some hold of that phase is left, or may be: that of an owner whose request
-//     for READ has no known result, or one that an expected loss has brought back. The owner may have WRITE (a
-//     downgrade).
+//     for READ has no known result and was sent before the known holds of the phase had surely ended, or one that an
+//     expected loss has brought back. The owner may have WRITE (a downgrade).
 //   - renew and release: as in mutex.go, for the hold of that owner and kind. After a release of READ with the reply 0
 //     the lease of the rest is not known: the longest one may have been released.
 //
@@ -29,6 +29,8 @@ import (
 // token that the phase has had).
 type readWriteState struct {
 	now, highest int64
+	// By when the holds under the highest token that are no longer in the state had ended.
+	ended int64
 	// Sorted by owner and kind; never changed in place.
 	holds []hold
 }
@@ -38,7 +40,8 @@ func readWriteModel() porcupine.Model { return modelOf(readWriteState{}, readWri
 func (s readWriteState) hash() uint64 { return hashOfAll(s.holds, s.now+s.highest) }
 
 func (s readWriteState) equals(other readWriteState) bool {
-	return s.now == other.now && s.highest == other.highest && slices.Equal(s.holds, other.holds)
+	isSame := s.now == other.now && s.highest == other.highest && s.ended == other.ended
+	return isSame && slices.Equal(s.holds, other.holds)
 }
 
 func (s readWriteState) moment() int64 { return s.now }
@@ -65,7 +68,7 @@ func (s readWriteState) step(o *op) (readWriteState, bool) {
 		isGrant = true
 	case o.Result == "nil" || o.Operation == "renew" && o.Value == 0:
 		if own.isHeld && (o.NamedToken == 0 || own.token == o.NamedToken) {
-			t = max(t, own.earliest())
+			t = max(t, own.gone())
 			break
 		}
 		next = own
@@ -102,7 +105,18 @@ func (s readWriteState) step(o *op) (readWriteState, bool) {
 	if o.Result != "nil" && o.Operation != "release" {
 		next = shareLease(others, next, t)
 	}
-	return readWriteState{t, highest, withHold(others, next, t)}, true
+	after := readWriteState{t, highest, s.ended, withHold(others, next, t)}
+	if highest > s.highest {
+		after.ended = 0
+		return after, true
+	}
+	for _, h := range s.holds {
+		isSame := func(other hold) bool { return other.owner == h.owner && other.kind == h.kind }
+		if !slices.ContainsFunc(after.holds, isSame) {
+			after.ended = max(after.ended, min(h.latest, o.Complete))
+		}
+	}
+	return after, true
 }
 
 // shareLease gives both holds of the owner the later of their latest ends. The others are changed in place.
@@ -136,9 +150,13 @@ func (s readWriteState) raised(o *op, own hold, t int64) (int64, bool) {
 	if o.Operation != "acquire" || o.Token == own.token {
 		return s.highest, true
 	}
-	mayLast := func(h hold) bool { return h.latest >= t }
+	ended := s.ended
+	for _, h := range s.holds {
+		ended = max(ended, h.latest)
+	}
 	mayReturn := o.loss.lengthens.meets(o.phase, o.Complete)
-	isLeft := slices.ContainsFunc(s.holds, mayLast) || o.mayBeRead <= t || mayReturn
+	isLeft := slices.ContainsFunc(s.holds, func(h hold) bool { return h.latest >= t })
+	isLeft = isLeft || o.mayBeRead <= min(t, ended) || mayReturn
 	isOfPhase := o.Kind == "read" && o.Token == s.highest && isLeft
 	return max(s.highest, o.Token), isOfPhase || o.isNext(s.highest)
 }

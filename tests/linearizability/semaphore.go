@@ -16,13 +16,13 @@ import (
 //   - acquire, granted, of an owner without a permit: fewer than n permits have an earliest end after t; else t is put
 //     off to the earliest end that leaves n - 1.
 //   - acquire, granted, of an owner with a permit: its lease is extended. After a restart its token may be another one.
+//   - No two owners are granted one token. (It names the grant, and does not fence: it may be below an earlier one.)
 //   - renew and release: as in mutex.go.
 //
 // Leases, expected losses and ambiguity: as in mutex.go.
 //
-// Not seen: what mutex.go does not see; tokens, because that of a permit names the grant and does not fence; that of
-// several permits which may have ended more have to have ended than have (each is judged alone, so that the search need
-// not try which ones did).
+// Not seen: what mutex.go does not see; that of several permits which may have ended more have to have ended than have
+// (each is judged alone, so that the search need not try which ones did).
 type semaphoreState struct {
 	now int64
 	// Sorted by owner; never changed in place.
@@ -52,11 +52,13 @@ func (s semaphoreState) step(o *op) (semaphoreState, bool) {
 	}
 	isAlive := own.mayLive(o, t)
 	switch {
+	case o.Operation == "acquire" && o.isShared:
+		return s, false
 	case o.Operation == "acquire" && isAlive:
 		next = own.reentered(o, t)
 	case o.Result == "nil" || o.Operation == "renew" && o.Value == 0:
 		if own.isHeld {
-			t = max(t, own.earliest())
+			t = max(t, own.gone())
 		}
 	case isAlive && o.Operation == "renew":
 		next = own.leased(o, t)

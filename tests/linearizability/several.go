@@ -9,8 +9,8 @@ import (
 
 // Several keys at once.
 //
-// State: the moment of the last operation, and for every key the hold and the highest token, as in mutex.go and
-// fenced.go.
+// State: the moment of the last operation, and for every key of exclusive locks the hold and the highest token, as in
+// mutex.go and fenced.go.
 //
 // Step, for an operation that happens at t, the earliest moment that fits:
 //
@@ -20,7 +20,7 @@ import (
 //   - reading: the holders of all keys at one moment. A hold that the reading does not show has ended: t is put off to
 //     its earliest end. An owner that holds without a reply may be shown if it may hold unknown (mutex.go).
 //
-// Partition: none. Operations on several keys connect them, so all keys of a history are searched together.
+// Partition: none. Operations on several keys connect them, so these keys of a history are searched together.
 //
 // Leases, expected losses and ambiguity: as in mutex.go. A renewal or release of several keys may have an effect on
 // some of them: it is one operation for each key. If the server replies a number between none and all, the result is
@@ -54,9 +54,12 @@ type joint struct {
 }
 
 func severalModel(h *history) (porcupine.Model, []porcupine.Operation) {
+	isOther := func(o *op) bool { return o.Kind != "exclusive" }
 	keys := make([]int, 0, len(h.ops))
-	for key := range h.ops {
-		keys = append(keys, key)
+	for key, ops := range h.ops {
+		if !slices.ContainsFunc(ops, isOther) {
+			keys = append(keys, key)
+		}
 	}
 	sort.Ints(keys)
 	initial := severalState{holds: make([]hold, len(keys)), highest: make([]int64, len(keys))}

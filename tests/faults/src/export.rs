@@ -1,20 +1,21 @@
-//! Histories for other checkers: JSON lines, in the format that tests/linearizability/README.md describes.
+//! Histories for Porcupine and other checkers: JSON lines, in the format that tests/linearizability/README.md describes.
 //!
-//! A request by ticket and its message are one operation, as in the checker. Left out are what only the checker's own
-//! rules need: sights of waiters, subscriptions, and the counters of tickets.
+//! A request by ticket and its message are one operation, as in `check`. Left out are what only the rules of `check`
+//! need: sights of waiters, subscriptions, and the counters of tickets.
 
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::Path;
 
 use serde::Serialize;
 
-use crate::check::{self, Findings};
+use crate::check::{self, Rule};
 use crate::history::{
     Call, History, Kind, LatchCall, LatchOp, Look, Mark, Nanos, Only, Op, Outcome, Tie,
 };
 
 /// The version of the format.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 
 #[derive(Serialize)]
 #[serde(tag = "record", rename_all = "lowercase")]
@@ -29,8 +30,22 @@ enum Record<'a> {
 struct Run<'a> {
     format: u32,
     name: &'a str,
-    /// The rules that lock-faults finds broken.
-    broken: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    forged: Option<Forged>,
+}
+
+#[derive(Serialize)]
+struct Forged {
+    breaks: Option<String>,
+    found: Vec<String>,
+}
+
+/// What is known of a history that a test has made.
+pub struct Forgery {
+    /// The rule that it breaks by its test.
+    pub breaks: Option<Rule>,
+    /// The rules that `check` finds broken.
+    pub found: BTreeSet<Rule>,
 }
 
 #[derive(Default, Serialize)]
@@ -85,36 +100,32 @@ struct Loss {
     lengthens_leases: bool,
 }
 
-/// Writes a history of this name, and the rules that the checker finds broken in it.
+/// Writes a history of this name.
 ///
 /// # Errors
 /// The file cannot be written.
 pub fn write(
     history: &History,
-    findings: &Findings,
     name: &str,
+    forgery: Option<&Forgery>,
     path: &Path,
 ) -> std::io::Result<()> {
     if let Some(dir) = path.parent() {
         std::fs::create_dir_all(dir)?;
     }
-    let mut broken: Vec<String> = findings
-        .violations
-        .iter()
-        .map(|violation| format!("{:?}", violation.rule))
-        .collect();
-    broken.sort_unstable();
-    broken.dedup();
     let mut file = std::io::BufWriter::new(std::fs::File::create(path)?);
     let mut put = |record: &Record| -> std::io::Result<()> {
         serde_json::to_writer(&mut file, record)?;
         file.write_all(b"\n")
     };
-    let format = FORMAT;
+    let rule = |rule: &Rule| format!("{rule:?}");
     put(&Record::Run(Run {
-        format,
+        format: FORMAT,
         name,
-        broken,
+        forged: forgery.map(|forgery| Forged {
+            breaks: forgery.breaks.as_ref().map(rule),
+            found: forgery.found.iter().map(rule).collect(),
+        }),
     }))?;
     for mark in &history.marks {
         put(&Record::Loss(loss(mark)))?;

@@ -1,6 +1,7 @@
-//! Faults while many clients use locks, and a checker of the replies.
+//! Faults while many clients use locks, and the judges of the replies.
 //!
-//! `play` runs servers, clients, a watcher and a nemesis for a while; all of them write a `history`; `check` checks it.
+//! `play` runs servers, clients, a watcher and a nemesis for a while; all of them write a `history`, which `porcupine`
+//! and `check` judge.
 //! A scenario is a `play::Nemesis` (which owns the servers and causes faults) and a `play::Plan`.
 
 #![forbid(unsafe_code)]
@@ -27,6 +28,7 @@ pub mod matrix;
 pub mod one;
 pub mod outside;
 pub mod play;
+pub mod porcupine;
 pub mod power;
 pub mod report;
 pub mod request;

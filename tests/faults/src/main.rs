@@ -1,4 +1,4 @@
-//! `lock-faults`: faults while many clients use locks, and a checker of the replies.
+//! `lock-faults`: faults while many clients use locks, and the judges of the replies.
 
 #![forbid(unsafe_code)]
 #![allow(
@@ -8,10 +8,11 @@
     clippy::indexing_slicing
 )]
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use redis_lock_faults::history::History;
+use redis_lock_faults::porcupine::{Porcupine, Verdict};
 use redis_lock_faults::scenarios::matrix::KINDS;
 use redis_lock_faults::scenarios::{all, Scenario};
 use redis_lock_faults::totals::{Total, Totals};
@@ -19,14 +20,14 @@ use redis_lock_faults::{check, long_run, matrix, report};
 
 const USAGE: &str = "\
 lock-faults run [--seed N] [--seconds N] [--only a,b]   every scenario for so many seconds (6)
-                [--histories DIR]                       and write the histories for other checkers
+                [--histories DIR]                       and keep the histories that Porcupine has judged
 lock-faults long [--part NAME] [--minutes N]            go on until the goals are reached (or 10 minutes)
 lock-faults kinds [--only a,b] [--minutes N]            every kind in every place, until each has its operations
 lock-faults table                                       the figures of `kinds`, into docs/RELIABILITY.md
 lock-faults long-run [--minutes N] [--slice N]           continue the long run, in slices of so many minutes (15)
 lock-faults long-run-report                            its figures, into docs/RELIABILITY.md
 lock-faults report                                      the figures of `long`, into docs/RELIABILITY.md
-lock-faults check FILE                                  judge a history that was written
+lock-faults check FILE                                  judge the history of a failed run again
 lock-faults list                                        the scenarios";
 
 /// The longest run of `long`: its history is in memory.
@@ -63,7 +64,7 @@ fn main() {
             print!("{}", report::figures(&totals));
             report::save(&totals).map(|()| totals.sum().violations() == 0)
         }),
-        "check" => History::read(options.file.as_ref()).map(|history| judge(&history)),
+        "check" => History::read(options.file.as_ref()).and_then(|history| judge(&history)),
         "list" => {
             list();
             Ok(true)
@@ -134,13 +135,11 @@ fn run(options: &Options) -> std::io::Result<bool> {
     let seed = options.seed.unwrap_or_else(|| fastrand::u64(..1_000_000));
     println!("seed {seed}");
     let (mut sum, length) = (Total::default(), Duration::from_secs(options.seconds));
+    let porcupine = Porcupine {
+        keeps: options.histories.clone(),
+    };
     for scenario in chosen(options) {
-        sum.add(&round(
-            &scenario,
-            seed,
-            length,
-            options.histories.as_deref(),
-        ));
+        sum.add(&round(&scenario, seed, length, &porcupine));
     }
     println!("{:<15} {}", "all", sum.sentence());
     let verdict = match sum.violations() {
@@ -155,9 +154,9 @@ fn run(options: &Options) -> std::io::Result<bool> {
 }
 
 /// Runs a scenario once, and prints the result.
-fn round(scenario: &Scenario, seed: u64, length: Duration, histories: Option<&Path>) -> Total {
+fn round(scenario: &Scenario, seed: u64, length: Duration, porcupine: &Porcupine) -> Total {
     let (plan, nemesis) = ((scenario.plan)(), (scenario.nemesis)());
-    Total::of_run(scenario.name, &plan, nemesis, seed, length, histories)
+    Total::of_run(scenario.name, &plan, nemesis, seed, length, porcupine)
 }
 
 /// Runs every scenario until its goal is reached, or the time is over.
@@ -178,7 +177,12 @@ fn long(options: &Options) -> std::io::Result<bool> {
                 break;
             }
             let seed = options.seed.unwrap_or(1) + total.runs;
-            total.add(&round(&scenario, seed, ROUND.min(left), None));
+            total.add(&round(
+                &scenario,
+                seed,
+                ROUND.min(left),
+                &Porcupine::default(),
+            ));
             totals.save(scenario.name)?;
         }
     }
@@ -187,10 +191,14 @@ fn long(options: &Options) -> std::io::Result<bool> {
     Ok(sum.violations() == 0)
 }
 
-fn judge(history: &History) -> bool {
+fn judge(history: &History) -> std::io::Result<bool> {
     let findings = check::check(history);
     for violation in &findings.violations {
         println!("{:?}: {}", violation.rule, violation.text);
+    }
+    let verdict = Porcupine::default().judge(history, "check")?;
+    if let Verdict::Refused(text) | Verdict::Undecided(text) = &verdict {
+        println!("{text}");
     }
     println!(
         "{} operations, {} grants, {} overlaps (expected), {} violations",
@@ -199,7 +207,7 @@ fn judge(history: &History) -> bool {
         findings.overlaps,
         findings.violations.len()
     );
-    findings.violations.is_empty()
+    Ok(findings.violations.is_empty() && !matches!(verdict, Verdict::Refused(_)))
 }
 
 fn list() {

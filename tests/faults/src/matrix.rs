@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use redis_lock_harness::{replace_file, TestServer};
 
 use crate::one::version;
+use crate::porcupine::Porcupine;
 use crate::report::{put, thousands};
 use crate::scenarios::matrix::{Kind, Place, KINDS, PLACES};
 use crate::totals::Total;
@@ -77,7 +78,14 @@ pub fn run(length: Duration, only: &[String]) -> std::io::Result<bool> {
 fn round(kind: &Kind, place: Place, seed: u64, length: Duration) -> Total {
     // The name is that of a file, too.
     let name = key(kind, place, setting()).replace([' ', ',', '/'], "-");
-    Total::of_run(&name, &kind.plan(), kind.nemesis(place), seed, length, None)
+    Total::of_run(
+        &name,
+        &kind.plan(),
+        kind.nemesis(place),
+        seed,
+        length,
+        &Porcupine::default(),
+    )
 }
 
 fn is_good(sums: &Sums) -> bool {

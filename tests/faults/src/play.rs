@@ -1,9 +1,9 @@
 //! One run: servers, clients, a watcher and a nemesis, which causes faults; then all faults are healed, all requests
-//! get their last replies, and the checker checks the history.
+//! get their last replies, and the history is judged.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{catch_unwind, AssertUnwindSafe};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -13,12 +13,12 @@ use crate::bulk;
 use crate::check::{check, Findings};
 use crate::client::{Client, Habits, World};
 use crate::counter::{Counter, Updates};
-use crate::export;
 use crate::history::{History, Journal, TicketCounters};
 use crate::latches::{self, Latches};
 use crate::look;
 use crate::many;
 use crate::outside;
+use crate::porcupine::{Porcupine, Verdict};
 use crate::route::Route;
 use crate::stall;
 use crate::tickets;
@@ -126,6 +126,7 @@ pub trait Nemesis {
 #[derive(Debug)]
 pub struct Played {
     pub findings: Findings,
+    pub verdict: Verdict,
     pub tally: BTreeMap<String, u64>,
     /// The reasons why overlaps were expected.
     pub excuses: BTreeSet<String>,
@@ -144,6 +145,9 @@ impl Played {
         for violation in self.findings.violations.iter().take(5) {
             println!("    {:?}: {}", violation.rule, violation.text);
         }
+        if let Verdict::Refused(text) | Verdict::Undecided(text) = &self.verdict {
+            println!("    Porcupine: {text}");
+        }
         if let Some(broken) = &self.broken {
             println!("    {broken}");
         }
@@ -155,19 +159,20 @@ impl Played {
     /// Whether there is any defect.
     pub fn is_bad(&self) -> bool {
         !self.findings.violations.is_empty()
+            || matches!(self.verdict, Verdict::Refused(_))
             || self.broken.is_some()
             || self.updates.lost_checked != 0
     }
 }
 
-/// Plays one run of this length. Its history is written below `histories` for other checkers, if that is given.
+/// Plays one run of this length. Without `porcupine` only the rules of `check` are judged.
 pub fn play(
     name: &str,
     plan: &Plan,
     mut nemesis: Box<dyn Nemesis>,
     seed: u64,
     length: Duration,
-    histories: Option<&Path>,
+    porcupine: Option<&Porcupine>,
 ) -> Played {
     let start = Instant::now();
     let keys = nemesis.keys(plan.keys);
@@ -197,6 +202,7 @@ pub fn play(
     let excuses = history.marks.iter().filter_map(|mark| mark.fault.excuse());
     let mut played = Played {
         findings: check(&history),
+        verdict: Verdict::None,
         tally,
         excuses: excuses.map(str::to_string).collect(),
         updates,
@@ -208,10 +214,10 @@ pub fn play(
             .reduce(|one, other| one + "\n" + &other),
         file: None,
     };
-    if let Some(dir) = histories {
-        let path = dir.join(format!("{name}.{seed}.jsonl"));
-        if let Err(error) = export::write(&history, &played.findings, name, &path) {
-            played.broken = Some(format!("{}: {error}", path.display()));
+    if let Some(porcupine) = porcupine {
+        match porcupine.judge(&history, &format!("{name}.{seed}")) {
+            Ok(verdict) => played.verdict = verdict,
+            Err(error) => played.broken = Some(error.to_string()),
         }
     }
     if played.is_bad() {

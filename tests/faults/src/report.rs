@@ -97,20 +97,20 @@ fn line(total: &Total) -> String {
         _ => format!(" (expected: {})", list(&total.excuses)),
     };
     let mut line = format!(
-        "{} operations{}, {} with {} overlaps{why}, {} token regressions, {} FIFO breaks, {} silent waiters",
+        "{} operations{}, {} with {} overlaps{why}, {} refused histories, {} FIFO breaks, {} silent waiters",
         thousands(total.operations),
         total.tickets(),
         total.faults(),
         thousands(total.overlaps),
-        total.token_regressions,
+        total.refused,
         total.fifo_breaks,
         total.silent,
     );
-    if total.unexplained + total.dead_leases + total.kinds + total.bad_tickets + total.broken > 0 {
+    if total.late_sessions + total.bad_tickets + total.broken > 0 {
         let _ = write!(
             line,
-            "; **{} unexplained overlaps, {} ended leases used, {} excess permits, surviving sessions or partial grants of many keys, lost holds, {} bad tickets, {} dead servers or wrong counters**",
-            total.unexplained, total.dead_leases, total.kinds, total.bad_tickets, total.broken,
+            "; **{} late sessions, {} bad tickets, {} dead servers or wrong counters**",
+            total.late_sessions, total.bad_tickets, total.broken,
         );
     }
     line

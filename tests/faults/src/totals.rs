@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::check::Rule;
 use crate::counter::Updates;
 use crate::play::{play, Nemesis, Plan, Played};
+use crate::porcupine::{Porcupine, Verdict};
 
 /// The directory of the sums.
 const DIR: &str = "target/faults/long";
@@ -28,19 +29,17 @@ pub struct Total {
     pub grants: u64,
     /// Faults by their names.
     pub tally: BTreeMap<String, u64>,
-    /// Pairs of simultaneous holders that a fault explains.
+    /// Simultaneous holders that a loss has made one too many.
     pub overlaps: u64,
     /// The reasons why they were expected.
     pub excuses: BTreeSet<String>,
-    /// Pairs of simultaneous holders without an explanation.
-    pub unexplained: u64,
-    pub token_regressions: u64,
+    /// Histories that Porcupine refuses, and those of which it has no verdict.
+    pub refused: u64,
+    pub undecided: u64,
     pub fifo_breaks: u64,
     pub silent: u64,
-    pub dead_leases: u64,
-    /// Excess permits, sessions that outlived their connection, partial grants of several keys, sure holds that were
-    /// lost, wrong counts of latches.
-    pub kinds: u64,
+    /// Sessions that outlived their connection.
+    pub late_sessions: u64,
     /// Tickets without their one explained outcome, or not counted.
     pub bad_tickets: u64,
     /// Requests with `NOTIFY` that were queued, and messages read.
@@ -102,21 +101,11 @@ impl Total {
             tally: played.tally.clone(),
             overlaps: findings.overlaps,
             excuses: played.excuses.clone(),
-            unexplained: findings.count(Rule::Exclusion),
-            token_regressions: findings.count(Rule::Tokens),
+            refused: u64::from(matches!(played.verdict, Verdict::Refused(_))),
+            undecided: u64::from(matches!(played.verdict, Verdict::Undecided(_))),
             fifo_breaks: findings.count(Rule::Order),
             silent: findings.count(Rule::Silence),
-            dead_leases: findings.count(Rule::Leases),
-            kinds: [
-                Rule::Permits,
-                Rule::Sessions,
-                Rule::AllOrNothing,
-                Rule::Held,
-                Rule::Latches,
-            ]
-            .map(|rule| findings.count(rule))
-            .iter()
-            .sum(),
+            late_sessions: findings.count(Rule::Sessions),
             bad_tickets: findings.count(Rule::Tickets) + findings.count(Rule::Counters),
             tickets: findings.queued,
             messages: findings.messages,
@@ -137,9 +126,9 @@ impl Total {
         nemesis: Box<dyn Nemesis>,
         seed: u64,
         length: Duration,
-        histories: Option<&Path>,
+        porcupine: &Porcupine,
     ) -> Total {
-        let played = play(name, plan, nemesis, seed, length, histories);
+        let played = play(name, plan, nemesis, seed, length, Some(porcupine));
         let total = Total::of(&played, seed);
         println!("{name:<15} {}; {:.1} s", total.sentence(), total.seconds);
         played.complain();
@@ -156,12 +145,11 @@ impl Total {
         }
         self.overlaps += other.overlaps;
         self.excuses.extend(other.excuses.iter().cloned());
-        self.unexplained += other.unexplained;
-        self.token_regressions += other.token_regressions;
+        self.refused += other.refused;
+        self.undecided += other.undecided;
         self.fifo_breaks += other.fifo_breaks;
         self.silent += other.silent;
-        self.dead_leases += other.dead_leases;
-        self.kinds += other.kinds;
+        self.late_sessions += other.late_sessions;
         self.bad_tickets += other.bad_tickets;
         self.tickets += other.tickets;
         self.messages += other.messages;
@@ -204,12 +192,10 @@ impl Total {
 
     /// The sum of all failures.
     pub fn violations(&self) -> u64 {
-        self.unexplained
-            + self.token_regressions
+        self.refused
             + self.fifo_breaks
             + self.silent
-            + self.dead_leases
-            + self.kinds
+            + self.late_sessions
             + self.bad_tickets
             + self.broken
             + self.updates.lost_checked.unsigned_abs()
@@ -218,19 +204,19 @@ impl Total {
     /// The sums in one sentence.
     pub fn sentence(&self) -> String {
         format!(
-            "{} operations{}, {} with {} overlaps (expected), {} other overlaps, {} token regressions, \
-             {} FIFO breaks ({} compared), {} silent waiters, {} ended leases used, {} bad tickets, \
+            "{} operations{}, {} with {} overlaps (expected), {} histories refused by Porcupine ({} without a verdict), \
+             {} FIFO breaks ({} compared), {} silent waiters, {} late sessions, {} bad tickets, \
              {} dead servers or wrong counters; lost updates: {} of {} with tokens checked, {} without",
             self.operations,
             self.tickets(),
             self.faults(),
             self.overlaps,
-            self.unexplained,
-            self.token_regressions,
+            self.refused,
+            self.undecided,
             self.fifo_breaks,
             self.ordered,
             self.silent,
-            self.dead_leases,
+            self.late_sessions,
             self.bad_tickets,
             self.broken,
             self.updates.lost_checked,

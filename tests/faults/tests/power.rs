@@ -4,8 +4,9 @@
 
 use std::time::Duration;
 
+use redis_lock_faults::history::{Call, History, Op, Outcome, MS};
 use redis_lock_faults::power::check::{Ends, Figures};
-use redis_lock_faults::power::judge::Class;
+use redis_lock_faults::power::judge::{before_the_loss, Class};
 use redis_lock_faults::power::round::play;
 use redis_lock_faults::power::{Setting, SETTINGS};
 
@@ -62,6 +63,24 @@ fn a_promoted_replica_lacks_only_the_last_writes() {
     let figures = play(&setting("replica"), 4, 1, LIMIT);
     assert_eq!(figures.rounds, 4);
     assert_eq!(figures.violations, Vec::<String>::new());
+}
+
+#[test]
+fn two_holders_before_the_loss_are_found_too() {
+    let grant = |owner, sent| Op {
+        client: 1,
+        owner,
+        key: 1,
+        call: Call::acquire(60_000, Some(50), true),
+        sent: sent * MS,
+        done: (sent + 1) * MS,
+        outcome: Outcome::Granted(100 + owner as i64),
+    };
+    let one: History = vec![grant(7, 1_000)].into();
+    let two: History = vec![grant(7, 1_000), grant(8, 2_000)].into();
+    assert_eq!(before_the_loss(&one, "power-one"), None);
+    let text = before_the_loss(&two, "power-two").unwrap();
+    assert!(text.contains("mutex"), "{text}");
 }
 
 #[test]

@@ -1,13 +1,13 @@
-//! Tests of the checker: valid histories pass, and a breach of every rule is found, in small histories written by hand
-//! and in large simulated ones with one forged reply.
+//! Forged histories of locks: valid ones, and those that break a rule, small ones written by hand and large simulated
+//! ones with one forged reply. What Porcupine judges is only written here.
 
 use crate::history::{Call, Fault, History, Kind, Nanos, Op, Outcome, Seen, Tie, MS};
 
-use super::verdict::{accepted, breaks, keep, mark};
-use super::{check, Rule};
+use super::verdict::{accepted, breaks, breaks_among_others, mark};
+use super::Rule;
 
-/// The number of simulated histories that are written for other checkers, each with its forgeries.
-pub const FILES: u64 = 20;
+/// The number of simulated histories, each with its forgeries.
+pub const SEEDS: u64 = 20;
 
 /// A history of key 0, in milliseconds.
 #[derive(Default)]
@@ -451,27 +451,14 @@ fn simulated_histories_pass_and_each_forgery_is_found() {
         Rule::Silence,
         Rule::Leases,
     ];
-    for seed in 0..500 {
+    for seed in 0..SEEDS {
         let mut rng = fastrand::Rng::with_seed(seed);
         let valid = simulated(&mut rng);
-        let findings = check(&valid);
-        assert!(
-            findings.violations.is_empty(),
-            "seed {seed}: {:?}",
-            findings.violations
-        );
-        assert!(findings.ordered > 0, "seed {seed}");
-        if seed < FILES {
-            keep(&valid);
-        }
+        assert!(accepted(&valid).ordered > 0, "seed {seed}");
         for rule in rules {
             let mut forged = valid.clone();
             forge(rule, &mut forged, &mut rng);
-            if seed < FILES {
-                keep(&forged);
-            }
-            let found = check(&forged).count(rule);
-            assert!(found > 0, "seed {seed}: a forgery of {rule:?} is not found");
+            breaks_among_others(&forged, rule);
         }
     }
 }

@@ -1,5 +1,4 @@
-//! The holds of each owner, and the intervals in which they are certain. Rules: no request succeeds on a lease that is
-//! over; none is answered that the hold is lost while it is certain, or bound to a connection that lives.
+//! The holds of each owner, and the intervals in which they are certain.
 //!
 //! A hold that is bound to a connection (`Tie::Session`) is certain as long as the connection lives and no fault
 //! happens to the servers. An owner has at most one hold of each kind of a key: a writer may also read.
@@ -7,8 +6,6 @@
 use crate::history::{Call, Kind, Nanos, Op, Outcome, Tie, MS};
 
 use super::marks::Marks;
-use super::{Findings, Rule};
-use crate::stall::STALL;
 
 /// The tolerance for leases, which are counted in milliseconds of another clock.
 pub const SLACK: Nanos = MS;
@@ -42,8 +39,6 @@ pub struct Hold {
     pub released: Option<Nanos>,
     /// The connection lived at least until this request was sent, which was answered.
     alive_at: Nanos,
-    /// A WRITE hold: when its owner first asked for READ without reading a reply. It may read as well since then.
-    pub may_read: Option<Nanos>,
     /// The time since which nothing keeps the hold: its connection ended, or the lease after a fault of its server did.
     pub unbound: Option<Nanos>,
 }
@@ -59,10 +54,10 @@ impl Hold {
 }
 
 /// The holds of a history whose requests are sorted by key, owner and time.
-pub fn of(ops: &[&Op], marks: &Marks, findings: &mut Findings) -> Vec<Hold> {
+pub fn of(ops: &[&Op], marks: &Marks) -> Vec<Hold> {
     let mut holds = Vec::new();
     for of_owner in ops.chunk_by(|a, b| (a.key, a.owner) == (b.key, b.owner)) {
-        owner(of_owner, marks, &mut holds, findings);
+        owner(of_owner, marks, &mut holds);
     }
     for hold in &mut holds {
         if hold.was_bound {
@@ -74,19 +69,19 @@ pub fn of(ops: &[&Op], marks: &Marks, findings: &mut Findings) -> Vec<Hold> {
 }
 
 /// The requests of one owner for one key, one after the other.
-fn owner(ops: &[&Op], marks: &Marks, holds: &mut Vec<Hold>, findings: &mut Findings) {
+fn owner(ops: &[&Op], marks: &Marks, holds: &mut Vec<Hold>) {
     let mut current: Vec<Hold> = Vec::new();
     for op in ops {
         match op.call {
             Call::Acquire { .. } => acquired(op, &mut current, holds),
             Call::Renew { lease, token, .. } => {
                 if let Some(hold) = of_token(&mut current, op, token) {
-                    renewed(op, lease, hold, marks, findings);
+                    renewed(op, lease, hold);
                 }
             }
             Call::Release { token, .. } => {
                 if let Some(hold) = of_token(&mut current, op, token) {
-                    released(op, hold, marks, findings);
+                    released(op, hold);
                 }
             }
             Call::Close => {}
@@ -143,7 +138,6 @@ fn acquired(op: &Op, current: &mut Vec<Hold>, holds: &mut Vec<Hold>) {
                 agreed: op.done,
                 released: None,
                 alive_at: op.sent,
-                may_read: None,
                 unbound: None,
             };
             match held {
@@ -164,11 +158,6 @@ fn acquired(op: &Op, current: &mut Vec<Hold>, holds: &mut Vec<Hold>) {
         (Outcome::Lost | Outcome::Silent, Some(held)) => {
             held.over_by = Nanos::MAX;
             held.doubtful = true;
-        }
-        (Outcome::Lost | Outcome::Silent, None) if op.call.kind() == Kind::Read => {
-            if let Some(writer) = current.iter_mut().find(|hold| hold.kind == Kind::Write) {
-                writer.may_read = writer.may_read.or(Some(op.sent));
-            }
         }
         _ => {}
     }
@@ -235,10 +224,9 @@ fn disconnected(op: &Op, hold: &mut Hold, marks: &Marks) {
     hold.unbound = hold.unbound.or(Some(over_by));
 }
 
-fn renewed(op: &Op, lease: u32, hold: &mut Hold, marks: &Marks, findings: &mut Findings) {
+fn renewed(op: &Op, lease: u32, hold: &mut Hold) {
     match op.outcome {
         Outcome::Number(1) => {
-            must_be_alive(op, hold, marks, findings);
             // With a lease of its own it is no longer bound.
             (hold.session, hold.unbound) = (None, None);
             hold.lease_end = hold.lease_end.max(op.done + ms(lease));
@@ -248,23 +236,21 @@ fn renewed(op: &Op, lease: u32, hold: &mut Hold, marks: &Marks, findings: &mut F
                 hold.over_by = op.done + ms(lease);
             }
         }
-        Outcome::Number(_) => was_gone(op, hold, marks, findings),
+        Outcome::Number(_) => was_gone(op, hold),
         Outcome::Lost | Outcome::Silent => doubt(op, hold),
         _ => {}
     }
 }
 
-fn released(op: &Op, hold: &mut Hold, marks: &Marks, findings: &mut Findings) {
+fn released(op: &Op, hold: &mut Hold) {
     match op.outcome {
         Outcome::Number(0) => {
-            must_be_alive(op, hold, marks, findings);
             // The READ hold that is released may be the one with the longest lease.
             if hold.kind == Kind::Read {
                 hold.surely_until = hold.surely_until.min(op.sent);
             }
         }
         Outcome::Number(_) => {
-            must_be_alive(op, hold, marks, findings);
             hold.surely_until = hold.surely_until.min(op.sent);
             if !hold.doubtful {
                 hold.over_by = op.done;
@@ -272,31 +258,14 @@ fn released(op: &Op, hold: &mut Hold, marks: &Marks, findings: &mut Findings) {
             hold.session = None;
             hold.released = Some(op.done);
         }
-        Outcome::Nil => was_gone(op, hold, marks, findings),
+        Outcome::Nil => was_gone(op, hold),
         Outcome::Lost | Outcome::Silent => doubt(op, hold),
         _ => {}
     }
 }
 
-/// The server says that the hold has ended, though it was bound to a connection that lived, and no fault happened. (A
-/// shorter session lease may end in a stall that is not marked.)
-fn must_not_be_bound(op: &Op, hold: &Hold, marks: &Marks, findings: &mut Findings) {
-    let outlasts_stalls = hold.session.is_some_and(|lease| ms(lease) / 3 * 2 > STALL);
-    let is_alive = hold.unbound.is_none() && !hold.doubtful && op.sent > hold.received;
-    if outlasts_stalls && is_alive && marks.next(hold.key, hold.asked) > op.done {
-        let text = format!("{op:?} though its connection lives: {hold:?}");
-        findings.violation(Rule::Held, text);
-    }
-}
-
 /// The server says that the hold has ended.
-fn was_gone(op: &Op, hold: &mut Hold, marks: &Marks, findings: &mut Findings) {
-    must_not_be_bound(op, hold, marks, findings);
-    let is_sure = !hold.was_bound && op.sent > hold.asked && op.done + SLACK < hold.surely_until;
-    if is_sure && !marks.excuse_overlap(hold.key, hold.asked, op.done) {
-        let text = format!("{op:?} though its lease is not over: {hold:?}");
-        findings.violation(Rule::Held, text);
-    }
+fn was_gone(op: &Op, hold: &mut Hold) {
     hold.surely_until = hold.surely_until.min(op.sent);
     if !hold.doubtful {
         hold.over_by = hold.over_by.min(op.done);
@@ -308,18 +277,6 @@ fn doubt(op: &Op, hold: &mut Hold) {
     hold.surely_until = hold.surely_until.min(op.sent);
     hold.over_by = Nanos::MAX;
     hold.doubtful = true;
-}
-
-/// The server has just agreed that this grant still holds.
-fn must_be_alive(op: &Op, hold: &Hold, marks: &Marks, findings: &mut Findings) {
-    // The server may notice the end of a connection after a request on another one.
-    let is_over = hold.unbound.is_none() && op.sent > hold.over_by.saturating_add(SLACK);
-    if is_over && !marks.excuse_long_lease(hold.key, hold.asked, op.done) {
-        findings.violation(
-            Rule::Leases,
-            format!("{op:?} succeeded on a lease that was over: {hold:?}"),
-        );
-    }
 }
 
 fn ms(lease: u32) -> Nanos {

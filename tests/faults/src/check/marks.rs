@@ -8,7 +8,6 @@ use crate::history::{Fault, Mark, Nanos};
 pub struct Marks {
     exclusion: Windows,
     order: Windows,
-    leases: Windows,
     any: Windows,
 }
 
@@ -18,7 +17,6 @@ impl Marks {
         Marks {
             exclusion: those(Fault::breaks_exclusion),
             order: those(Fault::breaks_order),
-            leases: those(Fault::lengthens_leases),
             any: those(|_| true),
         }
     }
@@ -29,10 +27,6 @@ impl Marks {
 
     pub fn excuse_order(&self, key: u32, from: Nanos, to: Nanos) -> bool {
         self.order.meet(key, from, to)
-    }
-
-    pub fn excuse_long_lease(&self, key: u32, from: Nanos, to: Nanos) -> bool {
-        self.leases.meet(key, from, to)
     }
 
     /// The begin of the first fault that is not over by then; `MAX`: there is none.

@@ -1,34 +1,33 @@
-//! The checker: whether a history is one that the documentation allows. Pure, O(n log n).
+//! The rules of a history: it is one that the documentation allows. Each rule has one judge.
 //!
-//! | Rule | |
-//! |---|---|
-//! | exclusion | two surely held intervals of one key do not overlap (except readers with readers), unless a fault that can cause it lies between: that is counted |
-//! | permits | no more permits of a semaphore are surely held at one time than it has; the same faults are excuses |
-//! | tokens | different grants have different tokens, except readers of one phase; a grant requested after another was received has the higher one. No fault is an excuse |
-//! | order | an owner seen waiting before another request is granted before it, unless the queue was lost in between |
-//! | silence | every request is answered, or its connection closed, within its `BLOCK` and two seconds |
-//! | leases | no grant whose lease has surely ended is renewed or released |
-//! | sessions | a hold that was bound to a connection goes to the next waiter within two seconds of its end, or of the lease after the server's end |
-//! | all or nothing | a request for several keys holds all of them or none, in every atomic reading |
-//! | held | a grant whose lease is surely not over, or that is bound to a connection that lives, is not answered as lost, unless a fault can have taken it |
-//! | tickets | a request with `NOTIFY` has one outcome; a message has a request and a reason; `NOSUBSCRIBER` is the answer without a subscriber, and only then; a holder is not queued |
-//! | latches | a latch opens only when the counts that may have been taken are enough, and stays open; each reply of `LATCH.DOWN` is the count after those before it |
-//! | counters | the counters of tickets add up, and agree with the replies and messages |
+//! Porcupine is the gate (`crate::porcupine`, tests/linearizability): it searches for an order of the operations that
+//! the documentation allows. What is not a matter of an order is judged here, by one file a rule; pure, O(n log n).
 //!
-//! The first five rules hold for tickets as for parked requests: see `waits`.
+//! | Rule | Judge | |
+//! |---|---|---|
+//! | exclusion | Porcupine | two owners do not hold a lock at one time (except readers with readers), unless a fault that can cause it lies between |
+//! | permits | Porcupine | no more permits of a semaphore are held at one time than it has; the same faults are excuses |
+//! | tokens | Porcupine | different grants have different tokens, except readers of one phase; of a lock, a grant requested after another was received has the higher one. No fault is an excuse |
+//! | leases | Porcupine | no grant whose lease has surely ended is renewed or released |
+//! | held | Porcupine | a grant whose lease is surely not over, or that is bound to a connection that lives, is not answered as lost, unless a fault can have taken it |
+//! | all or nothing | Porcupine | a request for several keys holds all of them or none, in every atomic reading |
+//! | latches | Porcupine | a latch opens only when the counts that may have been taken are enough, and stays open; each reply of `LATCH.DOWN` is the count after those before it |
+//! | order | here | an owner seen waiting before another request is granted before it, unless the queue was lost in between |
+//! | silence | here | every request is answered, or its connection closed, within its `BLOCK` and two seconds; a waiter soon after its latch is open |
+//! | sessions | here | a hold that was bound to a connection goes to the next waiter within two seconds of its end, or of the lease after the server's end |
+//! | tickets | here | a request with `NOTIFY` has one outcome; a message has a request and a reason, and no release before it that withdrew the request; `NOSUBSCRIBER` is the answer without a subscriber, and only then; a holder is not queued |
+//! | counters | here | the counters of tickets add up, and agree with the replies and messages |
+//!
+//! All hold for tickets as for parked requests: see `waits`.
 
 mod counters;
-mod exclusion;
 mod holds;
-mod latches;
-mod many;
 mod marks;
 mod order;
-mod permits;
+mod overlaps;
 mod sessions;
 mod silence;
 mod tickets;
-mod tokens;
 mod waits;
 
 #[cfg(test)]
@@ -50,17 +49,24 @@ pub use holds::Hold;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Rule {
     Exclusion,
+    Permits,
     Tokens,
+    Leases,
+    Held,
+    AllOrNothing,
+    Latches,
     Order,
     Silence,
-    Leases,
-    Permits,
     Sessions,
-    AllOrNothing,
-    Held,
     Tickets,
     Counters,
-    Latches,
+}
+
+impl Rule {
+    /// Whether Porcupine judges it.
+    pub fn is_porcupines(self) -> bool {
+        self <= Rule::Latches
+    }
 }
 
 /// A breach of a rule.
@@ -70,12 +76,12 @@ pub struct Violation {
     pub text: String,
 }
 
-/// The result of the checker.
+/// The result of the rules that are judged here, and the figures.
 #[derive(Debug, Default)]
 pub struct Findings {
     pub operations: u64,
     pub grants: u64,
-    /// Pairs of simultaneous holders that a fault explains.
+    /// Simultaneous holders that a loss has made one too many.
     pub overlaps: u64,
     /// The number of grants that were compared with a waiter seen before their request.
     pub ordered: u64,
@@ -118,11 +124,10 @@ pub fn requests(history: &History) -> Vec<Op> {
 pub fn holds(history: &History) -> Vec<Hold> {
     let ops = requests(history);
     let ops: Vec<&Op> = ops.iter().collect();
-    let marks = marks::Marks::of(&history.marks);
-    holds::of(&ops, &marks, &mut Findings::default())
+    holds::of(&ops, &marks::Marks::of(&history.marks))
 }
 
-/// Checks a history.
+/// Checks a history by the rules that are judged here.
 pub fn check(history: &History) -> Findings {
     let mut findings = Findings {
         operations: (history.ops.len() + history.asks.len() + history.latches.len()) as u64,
@@ -133,20 +138,15 @@ pub fn check(history: &History) -> Findings {
     let waited = waits.ops();
     let mut ops: Vec<&Op> = history.ops.iter().chain(&waited).collect();
     ops.sort_by_key(|op| (op.key, op.owner, op.sent));
-    let mut holds = holds::of(&ops, &marks, &mut findings);
+    let mut holds = holds::of(&ops, &marks);
     findings.grants = holds.len() as u64;
-    silence::check(&ops, &marks, &mut findings);
     holds.sort_by_key(|hold| (hold.key, hold.received));
-    for of_key in holds.chunk_by(|a, b| a.key == b.key) {
-        exclusion::check(of_key, &marks, &mut findings);
-        permits::check(of_key, &marks, &mut findings);
-        tokens::check(of_key, &mut findings);
-    }
-    sessions::check(&holds, &ops, &marks, &mut findings);
-    many::check(&holds, &ops, &history.looks, &marks, &mut findings);
+    let of_keys = holds.chunk_by(|a, b| a.key == b.key);
+    findings.overlaps = of_keys.map(overlaps::count).sum();
     order::check(history, &ops, &waits, &marks, &mut findings);
+    silence::check(history, &ops, &marks, &mut findings);
+    sessions::check(&holds, &ops, &marks, &mut findings);
     tickets::check(history, &waits, &ops, &marks, &mut findings);
     counters::check(history, &mut findings);
-    latches::check(history, &marks, &mut findings);
     findings
 }

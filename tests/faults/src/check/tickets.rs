@@ -6,7 +6,6 @@ use crate::history::{Answer, Ask, Call, History, Look, Message, Nanos, Op, Outco
 
 use super::holds::SLACK;
 use super::marks::Marks;
-use super::silence::BOUND;
 use super::waits::Waits;
 use super::{Findings, Rule};
 
@@ -44,15 +43,6 @@ pub fn check(
         ] {
             findings.violations_of(Rule::Tickets, text);
         }
-        let healed = ask
-            .keys
-            .iter()
-            .map(|key| marks.healed(*key, ask.done))
-            .max();
-        if ask.done > ask.sent.max(healed.unwrap_or(0)) + BOUND {
-            findings.late += u64::from(ask.answer != Answer::Lost);
-            findings.violation(Rule::Silence, format!("no reply in time: {ask:?}"));
-        }
     }
     for pair in history.looks.windows(2) {
         unheard(&pair[0], &pair[1], waits, marks, findings);
@@ -61,6 +51,9 @@ pub fn check(
         if let Some(first) = of_owner.first() {
             let asks = waits.asks(first.owner);
             findings.violations_of(Rule::Tickets, queued_holder(of_owner, asks, marks));
+            if !asks.is_empty() {
+                findings.violations_of(Rule::Tickets, withdrawn(of_owner, marks));
+            }
         }
     }
 }
@@ -163,6 +156,30 @@ fn queued_holder(of_owner: &[&Op], asks: &[&Ask], marks: &Marks) -> Option<Strin
             if !is_ended && !marks.excuse_overlap(grant.key, grant.sent, ask.done) {
                 return Some(format!("queued while it holds: {ask:?}, {grant:?}"));
             }
+        }
+    }
+    None
+}
+
+/// A granted message after a release that was answered nil: the release had withdrawn the ticket, or found the grant.
+fn withdrawn(of_owner: &[&Op], marks: &Marks) -> Option<String> {
+    for grant in of_owner {
+        let (Call::Acquire { lease, .. }, Outcome::Granted(token)) = (grant.call, &grant.outcome)
+        else {
+            continue;
+        };
+        let ends = |op: &&&Op| matches!(op.call, Call::Release { .. } | Call::Renew { .. });
+        let mut later = of_owner.iter().filter(|op| op.sent > grant.sent);
+        let Some(first) = later.find(ends).filter(|op| op.done < grant.done) else {
+            continue;
+        };
+        let Call::Release { token: named, .. } = first.call else {
+            continue;
+        };
+        let is_its = named.is_none_or(|named| named == *token) && first.outcome == Outcome::Nil;
+        let is_held = first.done + SLACK < grant.sent + Nanos::from(lease) * MS;
+        if is_its && is_held && !marks.excuse_overlap(grant.key, grant.sent, first.done) {
+            return Some(format!("granted after {first:?}: {grant:?}"));
         }
     }
     None

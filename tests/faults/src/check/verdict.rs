@@ -1,11 +1,11 @@
-//! What the tests of this folder expect of their histories. Each of these is also written as a file for other checkers,
-//! into the directory that `FORGED_HISTORIES` names; the file has the name of its test and a number. Without the
-//! variable nothing is written.
+//! What the tests of this folder expect of their histories. Each history is also written for Porcupine, with the rule
+//! that it breaks, into the directory that `FORGED_HISTORIES` names; the file has the name of its test and a number.
+//! `make test-histories` lets Porcupine judge those files. Without the variable nothing is written.
 
 use std::cell::Cell;
 use std::path::PathBuf;
 
-use crate::export;
+use crate::export::{self, Forgery};
 use crate::history::{Fault, History, Mark, MS};
 
 use super::{check, Findings, Rule};
@@ -26,26 +26,37 @@ pub fn mark(fault: Fault, key: Option<u32>, from: u64, to: u64) -> Mark {
     }
 }
 
-/// The history breaks this rule, once, and no other.
+/// The history breaks this rule, once, and none of the others that are judged here.
 #[track_caller]
 pub fn breaks(history: &History, rule: Rule) {
-    keep(history);
+    keep(history, Some(rule));
     let violations = check(history).violations;
     let broken: Vec<_> = violations.iter().map(|v| v.rule).collect();
-    assert_eq!(broken, [rule], "{violations:?}");
+    let wanted: &[Rule] = if rule.is_porcupines() { &[] } else { &[rule] };
+    assert_eq!(broken, wanted, "{violations:?}");
+}
+
+/// The history breaks this rule, perhaps with others.
+#[track_caller]
+pub fn breaks_among_others(history: &History, rule: Rule) {
+    keep(history, Some(rule));
+    assert!(
+        rule.is_porcupines() || check(history).count(rule) > 0,
+        "a forgery of {rule:?} is not found: {history:?}"
+    );
 }
 
 /// The findings about a history that breaks no rule.
 #[track_caller]
 pub fn accepted(history: &History) -> Findings {
-    keep(history);
+    keep(history, None);
     let findings = check(history);
     assert!(findings.violations.is_empty(), "{:?}", findings.violations);
     findings
 }
 
-/// Writes a history, if that is wanted.
-pub fn keep(history: &History) {
+/// Writes a history that breaks this rule, or none.
+pub fn keep(history: &History, breaks: Option<Rule>) {
     let Some(dir) = std::env::var_os("FORGED_HISTORIES") else {
         return;
     };
@@ -55,5 +66,7 @@ pub fn keep(history: &History) {
     let number = WRITTEN.with(|written| written.replace(written.get() + 1) + 1);
     let name = format!("{test}.{number:03}");
     let path = PathBuf::from(dir).join(format!("{name}.jsonl"));
-    export::write(history, &check(history), &name, &path).expect("a file");
+    let found = check(history).violations.iter().map(|v| v.rule).collect();
+    let forgery = Forgery { breaks, found };
+    export::write(history, &name, Some(&forgery), &path).expect("a file");
 }

@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 use crate::client::Habits;
 use crate::one::version;
 use crate::play::{play, Plan};
+use crate::porcupine::Porcupine;
 use crate::scenarios::kinds::any_family;
 use crate::totals::{today, Total};
 use figures::{Figures, Line, Minute, Stop};
@@ -186,7 +187,14 @@ impl<'a> Run<'a> {
         let probe = Probe::start(self.site.port());
         let name = format!("long-run-{}-{}", self.number, self.minute);
         let seed = u64::from(self.minute);
-        let played = play(&name, &plan(), Box::new(storm), seed, length, None);
+        let played = play(
+            &name,
+            &plan(),
+            Box::new(storm),
+            seed,
+            length,
+            Some(&Porcupine::default()),
+        );
         let probed = probe.end();
         played.complain();
         let mut total = Total::of(&played, seed);

@@ -332,12 +332,3 @@ fn what_was_sent_after_the_loss_does_not_count() {
     end(&mut history, CUT);
     assert_eq!(judge(&history, &data(&[]), TIMES).lost.len(), 1);
 }
-
-#[test]
-fn two_holders_before_the_loss_are_found_too() {
-    let mut other = granted(1, Kind::Exclusive, Tie::None, 2_000);
-    (other.owner, other.outcome) = (8, Outcome::Granted(102));
-    let ops = [granted(1, Kind::Exclusive, Tie::None, 1_000), other];
-    let verdict = judged(&ops, &[]);
-    assert!(verdict.violations[0].contains("Exclusion"));
-}

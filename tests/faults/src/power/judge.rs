@@ -1,4 +1,4 @@
-//! Compares the data after a loss of power with the history of the participants. Pure.
+//! Compares the data after a loss of power with the history of the participants. Pure, but for `before_the_loss`.
 //!
 //! What is known of each kind:
 //!
@@ -17,8 +17,9 @@ use serde::{Deserialize, Serialize};
 
 use super::data::{Data, Found};
 use super::kinds::PERMITS;
-use crate::check::{check, holds, requests, Hold, Rule};
+use crate::check::{holds, requests, Hold};
 use crate::history::{Call, History, Kind, Nanos, Op, Outcome, Tie, MS};
+use crate::porcupine::{Porcupine, Verdict as Order};
 
 /// The tolerance for leases, whose clocks differ.
 const SLACK_MS: i64 = 2_000;
@@ -111,6 +112,15 @@ pub fn end(history: &mut History, cut: Nanos) {
     history.asks.retain(|ask| ask.sent <= cut);
 }
 
+/// What Porcupine refuses of a history that ends with the loss; its file has this name.
+pub fn before_the_loss(history: &History, name: &str) -> Option<String> {
+    match Porcupine::default().judge(history, name) {
+        Ok(Order::Refused(text)) => Some(format!("before the loss: {text}")),
+        Ok(_) => None,
+        Err(error) => Some(error.to_string()),
+    }
+}
+
 /// Judges the data by a history that ends with the loss.
 pub fn judge(history: &History, data: &Data, times: Times) -> Verdict {
     let mut verdict = Verdict::default();
@@ -170,17 +180,6 @@ pub fn judge(history: &History, data: &Data, times: Times) -> Verdict {
     let refused = data.refused.iter();
     let refused = refused.map(|(key, error)| format!("the data of key {key} is refused: {error}"));
     verdict.broken.extend(refused);
-    let before = check(history).violations;
-    let judged = [
-        Rule::Exclusion,
-        Rule::Permits,
-        Rule::Tokens,
-        Rule::Leases,
-        Rule::Held,
-    ];
-    let before = before.iter().filter(|v| judged.contains(&v.rule));
-    let texts = before.map(|v| format!("before the loss, {:?}: {}", v.rule, v.text));
-    verdict.violations.extend(texts);
     verdict
 }
 

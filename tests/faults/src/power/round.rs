@@ -11,7 +11,7 @@ use redis_lock_harness::{has_io_threads, wait_for, Conn, TestServer};
 
 use super::check::{Figures, CHUNK};
 use super::data::Data;
-use super::judge::{end, judge, Times, Verdict};
+use super::judge::{before_the_loss, end, judge, Times, Verdict};
 use super::kinds::{self, Part};
 use super::load::{Client, Hold};
 use super::{Setting, LONG_LEASE};
@@ -119,11 +119,16 @@ impl Game<'_> {
         let mut conn = self.server.conn();
         let horizon = horizon(&mut conn);
         let mut verdicts = Vec::new();
-        for part in &mut parts {
+        for (place, part) in parts.iter_mut().enumerate() {
             end(&mut part.history, times.cut);
             let data = Data::read(&mut conn, &part.keys());
             times.looked = now();
-            verdicts.push(judge(&part.history, &data, times));
+            let mut verdict = judge(&part.history, &data, times);
+            let port = self.server.port;
+            let name = format!("power-{}-{port}-{round}-{place}", self.setting.name);
+            let refused = before_the_loss(&part.history, &name);
+            verdict.violations.extend(refused);
+            verdicts.push(verdict);
         }
         self.judge_received(&holds, &verdicts);
         if self.has_short_leases() {
