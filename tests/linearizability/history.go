@@ -89,6 +89,7 @@ type op struct {
 type history struct {
 	name     string
 	forged   *forgery
+	records  []record
 	ops      map[int][]*op
 	readings []*record
 }
@@ -119,7 +120,7 @@ func readHistory(path string) (*history, error) {
 }
 
 func newHistory(records []record) *history {
-	h := &history{ops: map[int][]*op{}}
+	h := &history{ops: map[int][]*op{}, records: records}
 	var windows []*record
 	for i := range records {
 		r := &records[i]

@@ -77,25 +77,36 @@ type verdict struct {
 	undecided  []string
 }
 
+// A problem is a search for an order of these operations.
+type problem struct {
+	model porcupine.Model
+	part  []porcupine.Operation
+}
+
 func judge(h *history, limit time.Duration) verdict {
 	var v verdict
-	run := func(name string, model porcupine.Model, parts [][]porcupine.Operation) {
-		if len(parts) == 0 {
-			return
+	run := func(name string, problems []problem) (isDecided bool) {
+		if len(problems) == 0 {
+			return true
 		}
-		v.models = append(v.models, name)
-		result := porcupine.Ok
-		for _, part := range parts {
-			switch search(model, part, limit) {
+		if !slices.Contains(v.models, name) {
+			v.models = append(v.models, name)
+		}
+		isDecided = true
+		for _, p := range problems {
+			switch search(p.model, p.part, limit) {
 			case porcupine.Illegal:
 				v.illegal = append(v.illegal, name)
-				v.refusals = append(v.refusals, refuse(name, model, part, limit))
-				return
+				v.refusals = append(v.refusals, refuse(name, p.model, p.part, limit))
+				return true
 			case porcupine.Unknown:
-				result = porcupine.Unknown
+				isDecided = false
 			}
 		}
-		if result == porcupine.Unknown {
+		return isDecided
+	}
+	check := func(name string, problems []problem) {
+		if !run(name, problems) {
 			v.undecided = append(v.undecided, name)
 		}
 	}
@@ -103,17 +114,28 @@ func judge(h *history, limit time.Duration) verdict {
 	for _, part := range slices.Concat(locks, readWrites, semaphores, latches) {
 		v.operations += len(part)
 	}
-	run("mutex", mutexModel(), locks)
-	run("reentrant", reentrantModel(), locks)
-	run("fenced", fencedModel(), locks)
-	run("read-write", readWriteModel(), readWrites)
-	run("semaphore", semaphoreModel(), semaphores)
-	run("latch", latchModel(), latches)
-	if h.hasSeveral() {
-		model, operations := severalModel(h)
-		run("several", model, [][]porcupine.Operation{operations})
+	check("mutex", each(mutexModel(), locks))
+	check("reentrant", each(reentrantModel(), locks))
+	check("fenced", each(fencedModel(), locks))
+	check("read-write", each(readWriteModel(), readWrites))
+	check("semaphore", each(semaphoreModel(), semaphores))
+	check("latch", each(latchModel(), latches))
+	if h.hasSeveral() && !run("several", []problem{severalProblem(h)}) {
+		var problems []problem
+		for _, part := range h.byOwner() {
+			problems = append(problems, severalProblem(part))
+		}
+		check("several", problems)
 	}
 	return v
+}
+
+func each(model porcupine.Model, parts [][]porcupine.Operation) []problem {
+	var problems []problem
+	for _, part := range parts {
+		problems = append(problems, problem{model, part})
+	}
+	return problems
 }
 
 // split is the operations that say something: a part for each key, by the kind of the key.

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/anishathalye/porcupine"
 )
 
 // Histories of a few operations, in milliseconds: for each model those that it must accept and those that it must not.
@@ -155,6 +157,17 @@ func TestModelsAcceptAndRefuse(t *testing.T) {
 				t.Errorf("found by %v, not by %v alone", v.illegal, c.illegal)
 			}
 		})
+	}
+}
+
+func TestEachOwnerOfSeveralKeysIsJudgedAloneToo(t *testing.T) {
+	for name, isLegal := range map[string]bool{"several keys": true, "one of several keys": false} {
+		for _, part := range newHistory(cases[name].records).byOwner() {
+			p := severalProblem(part)
+			if result := search(p.model, p.part, time.Minute); (result == porcupine.Ok) != isLegal {
+				t.Errorf("%s: %v", name, result)
+			}
+		}
 	}
 }
 

@@ -20,7 +20,9 @@ import (
 //   - reading: the holders of all keys at one moment. A hold that the reading does not show has ended: t is put off to
 //     its earliest end. An owner that holds without a reply may be shown if it may hold unknown (mutex.go).
 //
-// Partition: none. Operations on several keys connect them, so these keys of a history are searched together.
+// Partition: none. Operations on several keys connect them, so these keys of a history are searched together. A search
+// that reaches its limit is repeated for each owner of a request for several keys alone, as if there were no others:
+// what it says of that owner is still all of its keys or none.
 //
 // Leases, expected losses and ambiguity: as in mutex.go. A renewal or release of several keys may have an effect on
 // some of them: it is one operation for each key. If the server replies a number between none and all, the result is
@@ -53,7 +55,7 @@ type joint struct {
 	isPartial bool
 }
 
-func severalModel(h *history) (porcupine.Model, []porcupine.Operation) {
+func severalProblem(h *history) problem {
 	isOther := func(o *op) bool { return o.Kind != "exclusive" }
 	keys := make([]int, 0, len(h.ops))
 	for key, ops := range h.ops {
@@ -63,7 +65,47 @@ func severalModel(h *history) (porcupine.Model, []porcupine.Operation) {
 	}
 	sort.Ints(keys)
 	initial := severalState{holds: make([]hold, len(keys)), highest: make([]int64, len(keys))}
-	return modelOf(initial, severalState.equals), jointOperations(h, keys)
+	return problem{modelOf(initial, severalState.equals), jointOperations(h, keys)}
+}
+
+// byOwner is what the history says of each owner of a request for several keys, if there were no others.
+func (h *history) byOwner() []*history {
+	of, isOne := map[uint64][]record{}, map[uint64]bool{}
+	var losses []record
+	for _, r := range h.records {
+		switch r.Record {
+		case "operation":
+			of[r.Owner] = append(of[r.Owner], r)
+			isOne[r.Owner] = isOne[r.Owner] || r.Tie == "many"
+		case "loss":
+			losses = append(losses, r)
+		}
+	}
+	var parts []*history
+	for owner, ops := range of {
+		if !isOne[owner] {
+			continue
+		}
+		from, to := ops[0].Invoke, ops[0].Complete
+		for _, r := range ops {
+			from, to = min(from, r.Invoke), max(to, r.Complete)
+		}
+		records := slices.Concat(losses, ops)
+		for _, r := range h.readings {
+			its := *r
+			its.Holders = nil
+			for _, held := range r.Holders {
+				if held[1] == owner {
+					its.Holders = append(its.Holders, held)
+				}
+			}
+			if its.Holders != nil || r.Complete >= from && r.Invoke <= to {
+				records = append(records, its)
+			}
+		}
+		parts = append(parts, newHistory(records))
+	}
+	return parts
 }
 
 func jointOperations(h *history, keys []int) []porcupine.Operation {
