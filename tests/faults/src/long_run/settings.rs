@@ -12,12 +12,15 @@ const CENTURY: &str = "3162240000000";
 
 /// Settings whose values the checker need not know, with their default first: a change lasts until the next one. A
 /// session lease is never shorter than that of the plan.
-const LASTING: [(&str, &[&str]); 14] = [
+const LASTING: [(&str, &[&str]); 17] = [
     ("lock.default-lease", &["30000", "1000", "100000"]),
     ("lock.max-lease", &[CENTURY, "86400000"]),
     ("lock.max-wait", &[CENTURY, "1000"]),
     ("lock.max-waiters", &["10000", "1000", "100000"]),
     ("lock.max-tickets", &["100000", "1000", "1000000"]),
+    ("lock.max-wait-bytes", &["67108864", "16777216", "1073741824"]),
+    ("lock.user-share", &["50", "90", "100"]),
+    ("lock.top-names", &["0", "3", "1000"]),
     ("lock.queue-grace", &["1000", "1500", "3000"]),
     ("lock.max-owner-len", &["256", "64", "65536"]),
     ("lock.max-tracked", &["10000", "0", "20", "500", "100000"]),
