@@ -117,9 +117,9 @@ impl Locks {
     }
 }
 
-/// Whether only expired readers are left of a lock.
+/// Whether a lock has expired readers only, or its mode only: an earlier step may have removed the last of them.
 fn is_left_over(lock: &ReadWrite, now: Now) -> bool {
-    !lock.is_held(now) && !lock.is_over(now) && !lock.readers.is_empty()
+    !lock.is_held(now) && !lock.is_over(now)
 }
 
 /// Whether a parked request is compatible with the present holders.

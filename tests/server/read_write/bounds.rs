@@ -141,6 +141,21 @@ fn a_writer_is_granted_once_all_readers_are_known_to_be_over() {
     assert_eq!(tokens.list().len(), 2);
 }
 
+/// The last step reads as many readers as it may, so that it does not know that they were all.
+#[test]
+fn a_lock_is_deleted_whatever_its_last_step_has_read() {
+    let (_server, mut c) = server();
+    let mut subscriber = c.another();
+    subscriber.line("SUBSCRIBE redisson_rwlock:{k}");
+    for steps in [1, 2, 4] {
+        c.line("LOCK.ACQUIRE k alive READ PX 600000");
+        add_dead(&mut c, "k", steps * STEP as usize);
+        assert_eq!(c.line("LOCK.RELEASE k alive").int(), 1);
+        wait_for("the end of the key", || c.line("EXISTS k").int() == 0);
+        assert_eq!(subscriber.recv().list()[0].text(), "message");
+    }
+}
+
 #[test]
 fn the_last_release_hands_off_over_many_expired_readers() {
     let (server, mut c) = server();
