@@ -54,6 +54,8 @@ pub enum LockError {
     /// No grant is safe now: the key's slot moves between nodes, or the same transaction has paused writes. The client
     /// should retry.
     TryAgain,
+    /// The timeouts that the command may read do not show whether a READ hold of the owner lasts.
+    ManyHolds,
     /// The startup delay has not passed; the milliseconds left.
     InStartupDelay(u64),
     /// The module is drained before it is unloaded. The client should retry.
@@ -160,6 +162,7 @@ impl LockError {
             E::TryAgain => {
                 "TRYAGAIN the slot is being migrated or writes are paused, try again later"
             }
+            E::ManyHolds => "TRYAGAIN the owner has too many READ holds at these keys for one command, name fewer keys",
             E::Deadlock(_) | E::TokenAhead(_) | E::CounterAhead(_) | E::InStartupDelay(_) => "",
             E::Drained => "UNBLOCKED the lock module is being unloaded, ask again",
             E::Forbidden => "NOPERM the user is not permitted any more to take the key that it waits for",

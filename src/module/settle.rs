@@ -145,10 +145,8 @@ fn settle_many(ctx: Ctx<'_>, request: WaiterId, ids: &[KeyId], now: Now) -> bool
     };
     let owner = OwnedStr::new(&asking.owner);
     let open = || -> Vec<_> {
-        let names = names.iter();
-        names
-            .map(|name| LockKey::open_for(ctx, name.as_str(), owner.as_str()).one_of(ids.len()))
-            .collect()
+        let names: Vec<_> = names.iter().map(OwnedStr::as_str).collect();
+        LockKey::open_all(ctx, &names, owner.as_str())
     };
     let read = |keys: &[LockKey<'_>]| -> Vec<_> {
         let keys = keys.iter();

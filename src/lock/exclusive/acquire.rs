@@ -15,11 +15,12 @@ use crate::lock::token::NoToken;
 use crate::lock::view::View;
 use crate::lock::{Hold, KeyState, LockError, Mode, Now, OwnerId, Resource};
 
-/// Whether the key holds a lock or does not exist.
+/// Whether the key holds a lock or does not exist, and the hold of the command's owner is known.
 pub(crate) fn is_a_lock(state: &KeyState) -> Result<(), LockError> {
     match state {
         KeyState::OtherType => Err(LockError::WrongType),
         KeyState::OtherHash => Err(LockError::LockType),
+        KeyState::ReadWrite(lock) if lock.is_in_doubt => Err(LockError::ManyHolds),
         _ => Ok(()),
     }
 }

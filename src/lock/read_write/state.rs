@@ -106,6 +106,8 @@ pub struct ReadWrite {
     pub is_whole: bool,
     /// Whether a reader has more timeouts than were read: its lease may be longer.
     pub is_cut: bool,
+    /// Whether a reader that was read by its name may live: it has more timeouts than were read, and these are over.
+    pub is_in_doubt: bool,
     /// The token record, if it exists and was written by this module.
     pub token_record: Option<TokenRecord>,
     /// The end of the hash in Unix milliseconds; `None` if the TTL was removed by other means.

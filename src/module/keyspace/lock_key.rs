@@ -4,6 +4,7 @@
 //! string. The whole hash is read only if that field is absent.
 
 use std::cell::{Cell, OnceCell};
+use std::rc::Rc;
 
 use redis_module::raw;
 
@@ -32,6 +33,8 @@ pub struct LockKey<'a> {
     others: Vec<OwnerId>,
     /// The number of keys that the event works on: they share the bounds of its work.
     of: usize,
+    /// The timeouts that the event may read beyond the bounds of each reader, of those that are read by their names.
+    spare: Option<Rc<Cell<u32>>>,
     /// `None` for an absent key that was opened to read.
     raw: Option<RawKey<'a>>,
     /// The mode in which it was opened.
@@ -58,14 +61,12 @@ impl<'a> LockKey<'a> {
 
     /// Opens several keys to read and write, for a command of this owner.
     pub fn open_all(ctx: Ctx<'a>, names: &[Str<'a>], owner: Str<'a>) -> Vec<LockKey<'a>> {
-        let of = names.len();
-        let names = names.iter().copied();
-        names
-            .map(|name| LockKey {
-                of,
-                ..LockKey::open_for(ctx, name, owner)
-            })
-            .collect()
+        let spare = Rc::new(Cell::new(MOST_READS));
+        let open = |name: &Str<'a>| LockKey {
+            spare: Some(spare.clone()),
+            ..LockKey::open_for(ctx, *name, owner).one_of(names.len())
+        };
+        names.iter().map(open).collect()
     }
 
     /// The same key as one of so many that share the bounds of the event's work.
@@ -81,6 +82,12 @@ impl<'a> LockKey<'a> {
     /// The most timeouts of one reader that are read or written.
     pub(crate) fn most_timeouts(&self) -> u32 {
         (MOST_READS / u32::try_from(self.of).unwrap_or(MOST_READS).max(1)).max(2)
+    }
+
+    /// Whether one more timeout may be read of a reader whose first and newest ones are over.
+    pub(crate) fn read_one_more(&self) -> bool {
+        let left = self.spare.as_ref().filter(|left| left.get() > 0);
+        left.inspect(|left| left.set(left.get() - 1)).is_some()
     }
 
     /// The most timeouts of other readers that are read, before the last of those readers.
@@ -126,6 +133,7 @@ impl<'a> LockKey<'a> {
             owner: None,
             others: Vec::new(),
             of: 1,
+            spare: None,
             raw,
             mode,
             siblings: Siblings::default(),
@@ -173,6 +181,10 @@ impl<'a> LockKey<'a> {
     /// The fields of these owners are to be read by their names as well.
     pub fn read_also(&mut self, owners: impl IntoIterator<Item = OwnerId>) {
         self.others.extend(owners);
+        if !self.others.is_empty() {
+            self.spare
+                .get_or_insert_with(|| Rc::new(Cell::new(MOST_READS)));
+        }
     }
 
     /// Other owners whose fields are read by their names.

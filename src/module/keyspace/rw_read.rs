@@ -181,6 +181,7 @@ impl<'a> Reading<'a> {
                 lock.readers.extend(self.reader_by_name(owner)?);
             }
         }
+        let own_is_in_doubt = self.is_in_doubt.get();
         self.share_among(self.key.others().len());
         for owner in self.key.others() {
             if lock.readers.get(owner).is_none() {
@@ -189,8 +190,7 @@ impl<'a> Reading<'a> {
         }
         self.share_among(1);
         self.reads.set(0);
-        // Of the others in doubt the fields are read again; an owner in doubt holds nothing itself.
-        self.is_in_doubt.set(false);
+        lock.is_in_doubt = self.is_in_doubt.get();
         let is_own = || match self.depth {
             ReadDepth::Own => true,
             ReadDepth::Holder => {
@@ -204,6 +204,9 @@ impl<'a> Reading<'a> {
             let mut writers = own.into_iter().chain(recorded);
             lock.writer = Some(writers.find_map(|owner| self.writer_by_name(owner))?);
         } else {
+            // Of the others in doubt the fields are read again.
+            self.is_in_doubt.set(false);
+            lock.is_in_doubt = own_is_in_doubt;
             self.read_fields(&mut lock, is_read)?;
         }
         lock.is_whole &= !self.is_in_doubt.get();
@@ -239,7 +242,7 @@ impl<'a> Reading<'a> {
             for other in others.iter_mut().filter(is_to_read) {
                 is_whole &= self.may_read_more();
                 if is_whole {
-                    *other = self.reader(&other.owner, other.count, true)?;
+                    *other = self.reader(&other.owner, other.count, (true, false))?;
                 }
             }
         }
@@ -276,7 +279,7 @@ impl<'a> Reading<'a> {
             if known.get(&owner).is_some() || self.key.owner_name() == Some(&owner[..]) {
                 continue;
             }
-            if let Some(reader) = self.reader(&owner, count, is_deep) {
+            if let Some(reader) = self.reader(&owner, count, (is_deep, false)) {
                 living += usize::from(reader.until_ms > self.now.wall_ms);
                 others.push(reader);
             }
@@ -304,7 +307,7 @@ impl<'a> Reading<'a> {
         one.field(owner, value.as_str().bytes());
         let is_deep = self.depth != ReadDepth::Own;
         match one.readers.pop() {
-            Some((owner, count)) => Some(self.reader(&owner, count, is_deep)),
+            Some((owner, count)) => Some(self.reader(&owner, count, (is_deep, true))),
             // A field of Redisson's own is no owner.
             None if is_reserved(owner) => Some(None),
             None => None,
@@ -312,8 +315,10 @@ impl<'a> Reading<'a> {
     }
 
     /// Reads the timeouts of a reader: all (`is_deep`), or as many as show that it lives. `None` while that is unknown,
-    /// because it has more than are read.
-    fn reader(&self, owner: &[u8], count: u32, is_deep: bool) -> Option<Reader> {
+    /// because it has more than are read: of a reader that is read by its name more are read, until one is not over.
+    fn reader(&self, owner: &[u8], count: u32, (is_deep, by_name): (bool, bool)) -> Option<Reader> {
+        let (most, all) = (self.most.get(), count.min(MOST_READS));
+        let mut read = 0;
         let mut reader = Reader {
             owner: OwnerId::from_slice(owner),
             count,
@@ -321,7 +326,12 @@ impl<'a> Reading<'a> {
             until_ms: 0,
         };
         self.key.with_timeouts(owner, |names| {
-            for number in numbers((1, count), self.most.get()) {
+            for number in numbers((1, count), all) {
+                let lives = reader.until_ms > self.now.wall_ms;
+                if read >= most && (lives || !by_name || !self.key.read_one_more()) {
+                    break;
+                }
+                read += 1;
                 self.reads.set(self.reads.get() + 1);
                 let end_ms = names.with(number, |name| self.end_of(name));
                 if number == 1 {
@@ -333,8 +343,7 @@ impl<'a> Reading<'a> {
                 }
             }
         });
-        let most = self.most.get();
-        let is_cut = count > most && most < MOST_READS;
+        let is_cut = most < all && read < all;
         let is_known = reader.until_ms > self.now.wall_ms || !is_cut;
         self.is_cut.set(self.is_cut.get() || is_cut);
         self.is_in_doubt.set(self.is_in_doubt.get() || !is_known);

@@ -279,6 +279,46 @@ fn a_release_of_many_keys_cuts_no_lease_that_it_has_not_read() {
     assert!(c.line("LOCK.ACQUIRE m0 w WRITE").is_nil());
 }
 
+/// A script gives each hold of one owner an end of its own, and a command of many keys reads few of them at each.
+#[test]
+fn a_command_of_many_keys_finds_the_one_hold_that_lasts() {
+    let (_server, mut c) = server();
+    let run = |c: &mut Conn, name: &str, rest: &str| {
+        let keys: Vec<String> = (0..500).map(|number| format!("m{number}")).collect();
+        c.line(&format!("{name} 500 {} a {rest}", keys.join(" ")))
+    };
+    let hold = |c: &mut Conn, key: &str, holds: usize| {
+        c.line(&format!("HSET {key} mode read a {holds}"));
+        c.line(&format!("PEXPIRE {key} 600000"));
+        c.line(&format!("SET {{{key}}}:a:rwlock_timeout:2 1 PX 600000"));
+    };
+    for (name, rest, left) in [
+        ("LOCK.MRELEASE", "", 4),
+        ("LOCK.MRENEW", "PX 500000", 5),
+        ("LOCK.MACQUIRE", "READ", 6),
+    ] {
+        c.line("FLUSHALL");
+        hold(&mut c, "m0", 5);
+        assert!(!run(&mut c, name, rest).is_error());
+        assert_eq!(c.line("HGET m0 a").text(), left.to_string(), "{name}");
+    }
+    // With very many holds at several keys it stays unknown.
+    for (name, rest) in [
+        ("LOCK.MRELEASE", "ALL"),
+        ("LOCK.MRENEW", ""),
+        ("LOCK.MACQUIRE", "READ"),
+    ] {
+        c.line("FLUSHALL");
+        hold(&mut c, "m0", 1_000);
+        hold(&mut c, "m1", 1_000);
+        let error = run(&mut c, name, rest).error();
+        assert!(error.starts_with("TRYAGAIN "), "{name}: {error}");
+        assert_eq!(c.line("EXISTS m0 m1 m2").int(), 2);
+    }
+    assert_eq!(c.line("LOCK.RELEASE m0 a ALL").int(), 1);
+    assert_eq!(run(&mut c, "LOCK.MRELEASE", "ALL").int(), 1);
+}
+
 #[test]
 fn one_decision_grants_as_many_readers_as_another() {
     const TICKETS: i64 = 1_500;

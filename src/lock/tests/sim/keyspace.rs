@@ -180,6 +180,7 @@ impl Keyspace {
             deadline_ms: self.end(key),
             is_whole: true,
             is_cut: false,
+            is_in_doubt: false,
             token_record,
             readers: [].into_iter().collect(),
         };
