@@ -1,7 +1,5 @@
 //! `SEM.*`: semaphores whose permits have leases.
 
-use smallvec::SmallVec;
-
 use crate::commands::error::CommandError;
 use crate::commands::options::{
     option, required, NotifyWords, Options, BLOCK, CONDITION, ID, KEY, LEASE, LEASE_OR_SESSION,
@@ -12,7 +10,7 @@ use crate::commands::skeleton::{
     change_semaphore, may_create, possible_wait, prepare_session, wait, waiter_of, NewWaiter,
 };
 use crate::lock::{
-    permits_of, twin_of, Answer, KeyRef, LockError, Now, Permits, SemAcquire, SemState, SemView,
+    permits_of, Answer, KeyRef, LockError, Now, Permits, Resource, SemAcquire, SemState, SemView,
     Ticket, NO_END_MS,
 };
 use crate::module::acl;
@@ -345,12 +343,7 @@ fn reply_waiting(ctx: Ctx<'_>, waiting: &Waiting, list: bool) {
 /// key of permits: a reply shows whether the twin exists.
 fn permits_to_write(ctx: Ctx<'_>, key: Str<'_>) -> Result<OwnedStr, CommandError> {
     let permits = OwnedStr::new(&permits_of(key.bytes()));
-    let twin = twin_of(key.bytes()).map(|twin| OwnedStr::new(&twin));
-    let twin = twin.as_ref().map(OwnedStr::as_str);
-    let keys: SmallVec<[Str<'_>; 2]> = twin.into_iter().chain([permits.as_str()]).collect();
-    let may_write = acl::may_write(ctx, &keys);
-    drop(keys);
-    match may_write {
+    match acl::may_write_beside(ctx, Resource::Semaphore, key, &[permits.as_str()]) {
         true => Ok(permits),
         false => Err(CommandError::MayNotUsePermits),
     }

@@ -6,7 +6,9 @@ use std::io::{Error, ErrorKind};
 use std::ptr::{null_mut, NonNull};
 
 use redis_module::raw;
+use smallvec::SmallVec;
 
+use crate::lock::{twin_of, Resource};
 use crate::module::ffi::api::{api, has};
 use crate::module::ffi::call_reply::{How, Reply};
 use crate::module::ffi::checked::fallible;
@@ -50,6 +52,12 @@ pub fn may_break(ctx: Ctx<'_>, key: Str<'_>) -> Result<(), Denied> {
 /// a user is permitted.
 pub fn may_write(ctx: Ctx<'_>, keys: &[Str<'_>]) -> bool {
     !has_user(ctx) || User::of_caller(ctx).is_some_and(|user| user.may_write(keys))
+}
+
+/// The same for the keys beside a lock or a semaphore ([`User::may_write_beside`]).
+pub fn may_write_beside(ctx: Ctx<'_>, of: Resource, name: Str<'_>, beside: &[Str<'_>]) -> bool {
+    let may = |user: User<'_>| user.may_write_beside(of, name.bytes(), beside);
+    !has_user(ctx) || User::of_caller(ctx).is_some_and(may)
 }
 
 /// The same for reading one key.
@@ -164,6 +172,19 @@ impl<'a> User<'a> {
         refused
             .inspect(|key| self.log(Refused::Key(**key)))
             .is_none()
+    }
+
+    /// Whether it may read and write these keys beside a lock or a semaphore, and its twin, which has the same keys
+    /// beside it: a reply shows whether the twin is there.
+    pub fn may_write_beside(&self, of: Resource, name: &[u8], beside: &[Str<'_>]) -> bool {
+        let twin = twin_of(name).map(|twin| OwnedStr::new(&twin));
+        let twin = twin.iter().map(OwnedStr::as_str);
+        let mut keys: SmallVec<[Str<'_>; 4]> = beside.iter().copied().chain(twin).collect();
+        if of == Resource::Semaphore {
+            // The key that is named in `ACL LOG` is the twin of a semaphore, and one of the others of a lock.
+            keys.reverse();
+        }
+        self.may_write(&keys)
     }
 
     /// Whether it may read this key. (A refusal is no refusal of the command, and not logged.)

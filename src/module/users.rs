@@ -8,6 +8,7 @@ use crate::module::acl::{self, Refused, User};
 use crate::module::ffi::call_reply::{How, Reply};
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::strings::{OwnedStr, Str};
+use crate::module::keyspace::horizon;
 use crate::module::keyspace::siblings::Siblings;
 use crate::module::state::shell;
 
@@ -94,14 +95,20 @@ pub fn look_for_deleted(ctx: Ctx<'_>) {
 
 /// Whether the user of this waiter is still permitted to take the key. If not, the server's log of refusals says so.
 pub fn may_take(ctx: Ctx<'_>, asked: &Asked) -> bool {
-    let what = What {
-        user: asked.user,
-        key: asked.key.as_ref(),
-        mode: asked.mode,
-        owner: asked.owner.as_deref(),
-        channel: asked.channel.as_ref().map(|channel| channel.name()),
-    };
-    what.is_permitted(ctx)
+    let key = asked.key.as_ref();
+    let at = (key, asked.mode, asked.owner.as_deref());
+    is_permitted(ctx, asked.user, at, |user| {
+        // A grant writes Redisson's counter of tokens, if there is one.
+        let counter = match key.resource {
+            Resource::Lock => horizon::read_counter(ctx, key.name),
+            _ => None,
+        };
+        let counter = counter.and_then(|_| horizon::counter_name(key.name));
+        let channel = asked.channel.as_ref();
+        let channel = channel.map(|channel| OwnedStr::new(channel.name()));
+        counter.is_none_or(|counter| user.may_write(&[counter.as_str()]))
+            && channel.is_none_or(|channel| user.may_publish(channel.as_str()))
+    })
 }
 
 /// Whether the user that has bound this hold is still permitted to take its key.
@@ -109,82 +116,68 @@ pub fn may_renew(ctx: Ctx<'_>, bound: BoundRef<'_>) -> bool {
     let Some(user) = shell::with(|shell| shell.locks.shared.sessions.user_of(bound)) else {
         return true;
     };
-    let what = What {
-        user,
-        key: bound.key,
-        mode: bound.mode,
-        owner: Some(bound.owner),
-        channel: None,
-    };
-    what.is_permitted(ctx)
+    let at = (bound.key, bound.mode, Some(bound.owner));
+    is_permitted(ctx, user, at, |_| true)
 }
 
-/// What a user is to be permitted.
-struct What<'a> {
+/// Whether the user may run the command that takes this key, and write the keys beside it, and whatever else is asked
+/// for. The owner is that of READ and WRITE.
+fn is_permitted(
+    ctx: Ctx<'_>,
     user: UserId,
-    key: KeyRef<'a>,
-    mode: Mode,
-    /// Of READ and WRITE.
-    owner: Option<&'a [u8]>,
-    /// Of a ticket.
-    channel: Option<&'a [u8]>,
+    (key, mode, owner): (KeyRef<'_>, Mode, Option<&[u8]>),
+    may_more: impl FnOnce(&User<'_>) -> bool,
+) -> bool {
+    if user == UserId::UNKNOWN {
+        return true;
+    }
+    let name = shell::with(|shell| shell.users.name_of(user));
+    // A deleted user is permitted nothing.
+    let Some(user) = name.and_then(|name| User::named(ctx, OwnedStr::new(&name))) else {
+        return false;
+    };
+    if !may_run(&user, key) {
+        return false;
+    }
+    let may_write_beside = match (key.resource, mode, owner) {
+        (Resource::Semaphore, _, _) => {
+            let permits = OwnedStr::new(&permits_of(key.name));
+            user.may_write_beside(key.resource, key.name, &[permits.as_str()])
+        }
+        (Resource::Lock, Mode::Read | Mode::Write, Some(owner)) => {
+            let siblings = Siblings::default();
+            let timeout = siblings.own(key.name, owner).first();
+            let beside = [timeout, siblings.token(key.name)];
+            user.may_write_beside(key.resource, key.name, &beside)
+        }
+        _ => true,
+    };
+    may_write_beside && may_more(&user)
 }
 
-impl What<'_> {
-    fn is_permitted(&self, ctx: Ctx<'_>) -> bool {
-        if self.user == UserId::UNKNOWN {
-            return true;
-        }
-        let name = shell::with(|shell| shell.users.name_of(self.user));
-        let user = name.and_then(|name| User::named(ctx, OwnedStr::new(&name)));
-        // A deleted user is permitted nothing.
-        user.is_some_and(|user| self.is_permitted_to(&user))
+/// Whether the user may run the command that takes this key.
+fn may_run(user: &User<'_>, key: KeyRef<'_>) -> bool {
+    let name = OwnedStr::new(key.name);
+    // For the owner any word will do.
+    let (word, owner) = (name.as_str(), name.as_str());
+    let may_run = |name: &CStr, words: &[Str<'_>]| {
+        let name = OwnedStr::new(name.to_bytes());
+        user.may_run_here(&[&[name.as_str()], words].concat())
+    };
+    let command = match key.resource {
+        Resource::Lock => c"lock.acquire",
+        Resource::Semaphore => c"sem.acquire",
+        Resource::Latch => c"latch.wait",
+    };
+    // It is not known which of the two commands for locks was sent.
+    let may_take_many = || {
+        let one = OwnedStr::new(b"1");
+        key.resource == Resource::Lock && may_run(c"lock.macquire", &[one.as_str(), word, owner])
+    };
+    let may = may_run(command, &[word, owner]) || may_take_many();
+    // Where the key is refused, the check of the key says so.
+    if !may && user.may_write(&[word]) {
+        user.log(Refused::Command(command));
     }
-
-    fn is_permitted_to(&self, user: &User<'_>) -> bool {
-        let key = OwnedStr::new(self.key.name);
-        // For the owner any word will do.
-        let (key, owner) = (key.as_str(), key.as_str());
-        let may_run = |name: &CStr, words: &[Str<'_>]| {
-            let name = OwnedStr::new(name.to_bytes());
-            user.may_run_here(&[&[name.as_str()], words].concat())
-        };
-        let name = match self.key.resource {
-            Resource::Lock => c"lock.acquire",
-            Resource::Semaphore => c"sem.acquire",
-            Resource::Latch => c"latch.wait",
-        };
-        // It is not known which of the two commands for locks was sent.
-        let may_take_many = || {
-            let one = OwnedStr::new(b"1");
-            self.key.resource == Resource::Lock
-                && may_run(c"lock.macquire", &[one.as_str(), key, owner])
-        };
-        if !may_run(name, &[key, owner]) && !may_take_many() {
-            // Where the key is refused, the check of the key has said so.
-            if user.may_write(&[key]) {
-                user.log(Refused::Command(name));
-            }
-            return false;
-        }
-        let channel = self.channel.map(OwnedStr::new);
-        self.may_write_beside(user)
-            && channel.is_none_or(|channel| user.may_publish(channel.as_str()))
-    }
-
-    /// Whether the user may write the keys beside the lock or the semaphore.
-    fn may_write_beside(&self, user: &User<'_>) -> bool {
-        match (self.key.resource, self.mode, self.owner) {
-            (Resource::Semaphore, _, _) => {
-                let permits = OwnedStr::new(&permits_of(self.key.name));
-                user.may_write(&[permits.as_str()])
-            }
-            (Resource::Lock, Mode::Read | Mode::Write, Some(owner)) => {
-                let siblings = Siblings::default();
-                let timeout = siblings.own(self.key.name, owner).first();
-                user.may_write(&[timeout, siblings.token(self.key.name)])
-            }
-            _ => true,
-        }
-    }
+    may
 }

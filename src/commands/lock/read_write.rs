@@ -1,12 +1,10 @@
 //! What READ and WRITE need beyond the exclusive lock: permission to write the keys beside the lock, and the depth
 //! to which the lock is read.
 
-use smallvec::SmallVec;
-
 use crate::commands::error::CommandError;
 use crate::lock::{
-    is_reserved, siblings_stay, token_name, twin_of, KeyState, Lease, LockError, Mode, Now,
-    ReadDepth,
+    is_reserved, siblings_stay, token_name, KeyState, Lease, LockError, Mode, Now, ReadDepth,
+    Resource,
 };
 use crate::module::acl;
 use crate::module::ffi::ctx::Ctx;
@@ -40,13 +38,8 @@ pub fn may_use(
     are_visible(ctx, name)
 }
 
-/// Checks that the caller's user may write these keys beside a lock, and its twin, which has the same keys beside it: a
-/// reply shows whether the twin is held.
 fn may_write(ctx: Ctx<'_>, name: Str<'_>, beside: &[Str<'_>]) -> Result<(), CommandError> {
-    let twin = twin_of(name.bytes()).map(|twin| OwnedStr::new(&twin));
-    let twin = twin.as_ref().map(OwnedStr::as_str);
-    let keys: SmallVec<[Str<'_>; 4]> = beside.iter().copied().chain(twin).collect();
-    match acl::may_write(ctx, &keys) {
+    match acl::may_write_beside(ctx, Resource::Lock, name, beside) {
         true => Ok(()),
         false => Err(CommandError::MayNotUseSiblings),
     }

@@ -199,6 +199,47 @@ fn a_waiter_whose_user_may_not_take_the_key_any_more_is_refused_and_the_next_is_
     }
 }
 
+/// The keys that a request needs beside the one that it names are the same at the grant.
+#[test]
+fn a_waiter_is_refused_for_the_twin_and_for_redissons_counter_too() {
+    const COUNTER: &str = "redisson_lock_token:{mine:w}";
+    let (server, mut admin) = tenants();
+    for (wait, hold, release, revoke, object) in [
+        (
+            "LOCK.ACQUIRE mine:w b READ",
+            "LOCK.ACQUIRE mine:w a WRITE",
+            "LOCK.RELEASE mine:w a",
+            "resetkeys ~mine:w ~{mine:w}:*",
+            "{mine:w}",
+        ),
+        (
+            "SEM.ACQUIRE mine:s b",
+            "SEM.ACQUIRE mine:s a LIMIT 1",
+            "SEM.RELEASE mine:s a",
+            "resetkeys ~mine:s ~{mine:s}:timeout",
+            "{mine:s}",
+        ),
+        (
+            "LOCK.ACQUIRE {mine:w} b",
+            "LOCK.ACQUIRE {mine:w} a",
+            "LOCK.RELEASE {mine:w} a",
+            "on",
+            COUNTER,
+        ),
+    ] {
+        make(&mut admin, "mine", &format!("{TENANT} {MINE}"));
+        admin.line(hold);
+        let mut bob = park(&server, "mine", &format!("{wait} BLOCK 0"));
+        admin.line(&format!("ACL SETUSER mine {revoke}"));
+        admin.run(["SET", COUNTER, "5"]);
+        admin.line(release);
+        let reply = bob.recv();
+        assert!(is_forbidden(&reply), "{wait}: {reply:?}");
+        assert_logged(&mut admin, "key", object, "mine");
+        admin.line("FLUSHALL");
+    }
+}
+
 #[test]
 fn a_ticket_of_a_revoked_or_deleted_user_fails() {
     for revoke in [
