@@ -65,8 +65,8 @@ fn prepare_waiters(key: &LockKey<'_>, state: &mut KeyState, planned: &Planned<'_
 }
 
 /// Fails the requests at the head of the queue that are for READ or WRITE and cannot have their sibling keys. To be
-/// called before a decision that may grant them the lock. Returns whether there were any. Of a lock that was not read
-/// whole the holds of these requests' owners are read: a script may have given them one.
+/// called before a decision that may grant them the lock. Returns whether the next ones are to be asked for. Of a lock
+/// that was not read whole the holds of these requests' owners are read: a script may have given them one.
 fn fail_conflicting_waiters(
     key: &LockKey<'_>,
     state: &mut KeyState,
@@ -97,11 +97,13 @@ fn fail_conflicting_waiters(
             return have_failed;
         }
         have_failed = true;
-        let ((), fx) = decide(now, |locks, cx| {
-            for (request, error) in &refused {
-                locks.dismiss(*request, error, cx);
-            }
+        let (has_room, fx) = decide(now, |locks, cx| {
+            locks.shared.waiters.fail_refused(&refused, next.len(), cx)
         });
         answers::note_all(key.ctx(), &fx);
+        if !has_room {
+            // Then the decision grants nothing to a waiter, and the key is settled once more.
+            return false;
+        }
     }
 }

@@ -87,8 +87,7 @@ impl Locks {
 
     /// Removes a request that cannot be granted from its queues, and answers it this error.
     pub fn dismiss(&mut self, request: WaiterId, error: &LockError, cx: &mut Cx<'_>) {
-        let waiter = self.shared.waiters.dismiss(request);
-        self.shared.waiters.fail(waiter, error, cx);
+        self.shared.waiters.fail_request(request, error, cx);
     }
 }
 

@@ -1,8 +1,9 @@
-//! More tickets without a subscriber than one decision passes over: what a newcomer is answered meanwhile.
+//! More tickets without a subscriber, or requests of a user that is not permitted any more, than one decision passes
+//! over.
 
 use crate::lock::tests::sim::{Settings, Sim, Terms, DEFAULT_LEASE_MS};
 use crate::lock::wait::passed::PASSED_AT_ONCE;
-use crate::lock::{Answer, KeyState, Lease, Limits, ManyAnswer, Mode, Wait};
+use crate::lock::{Answer, KeyState, Lease, Limits, ManyAnswer, Mode, Resource, UserId, Wait};
 
 /// A server whose lock `k` was deleted in this tick. Of its tickets the last one alone is heard.
 fn crowded() -> Sim {
@@ -53,9 +54,45 @@ fn a_newcomer_does_not_pass_tickets_that_are_to_be_asked_for() {
 #[test]
 fn a_newcomer_for_several_keys_does_not_pass_tickets_that_are_to_be_asked_for() {
     let mut sim = crowded();
-    let lease = Lease::from_ms(DEFAULT_LEASE_MS as i64).unwrap();
-    let how = (Mode::Exclusive, lease, Wait::No, false);
-    let answer = sim.acquire_many(&["k", "l"], "newcomer", 0, how);
-    assert_eq!(answer, Ok(ManyAnswer::Refused(0)));
+    let answer = acquire_many(&mut sim, &["k", "l"], ("newcomer", 0), Wait::No);
+    assert_eq!(answer, ManyAnswer::Refused(0));
     check_granted_to_last(sim);
+}
+
+fn acquire_many(
+    sim: &mut Sim,
+    keys: &[&str],
+    (owner, conn): (&str, u64),
+    wait: Wait,
+) -> ManyAnswer {
+    let lease = Lease::from_ms(DEFAULT_LEASE_MS as i64).unwrap();
+    let how = (Mode::Exclusive, lease, wait, false);
+    sim.acquire_many(keys, owner, conn, how).unwrap()
+}
+
+/// A request on several keys has a place at each.
+#[test]
+fn requests_of_a_revoked_user_fail_until_as_many_places_are_passed_over() {
+    let default = Settings::default();
+    let limits = Limits {
+        max_waiters: 10 * PASSED_AT_ONCE,
+        ..default.limits
+    };
+    let mut sim = Sim::new(&Settings { limits, ..default });
+    acquire(&mut sim, "holder", Wait::No).unwrap();
+    let mut keys: Vec<String> = (0..300).map(|number| format!("l{number}")).collect();
+    keys.push("k".into());
+    let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+    let revoked = UserId(2);
+    sim.user = revoked;
+    for conn in 1..=5 {
+        let owner = format!("owner {conn}");
+        acquire_many(&mut sim, &keys, (&owner, conn), Wait::ForEver);
+    }
+    sim.forbidden.insert(revoked);
+    sim.settle_all();
+    sim.release("k", "holder", (None, false, None)).unwrap();
+    assert_eq!(sim.locks.shared.waiters.stats[Resource::Lock].waits_failed, 2);
+    sim.settle_all();
+    assert_eq!(sim.locks.shared.waiters.stats[Resource::Lock].waits_failed, 5);
 }

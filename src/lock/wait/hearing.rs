@@ -9,7 +9,6 @@
 use std::rc::Rc;
 
 use crate::lock::effect::Cx;
-use crate::lock::wait::ending::ENDED_AT_ONCE;
 use crate::lock::wait::index::{Heard, WaitedKey};
 use crate::lock::wait::next::Next;
 use crate::lock::wait::passed::PASSED_AT_ONCE;
@@ -153,8 +152,10 @@ impl Waiters {
 
     /// Fails tickets of one key with this error, many of them in several calls.
     pub fn fail_tickets_at(&mut self, key: KeyRef<'_>, error: &LockError, cx: &mut Cx<'_>) {
-        for request in tickets_of(self.queue(key), ENDED_AT_ONCE) {
-            self.fail_request(request, error, cx);
+        for request in tickets_of(self.queue(key), PASSED_AT_ONCE) {
+            if self.passed.has_room(cx.now) {
+                self.fail_request(request, error, cx);
+            }
         }
     }
 
@@ -178,7 +179,26 @@ impl Waiters {
         }
     }
 
-    fn fail_request(&mut self, request: WaiterId, error: &LockError, cx: &mut Cx<'_>) {
+    /// Fails requests that cannot be granted, as long as places may be passed over. `checked`: as many requests were
+    /// checked for that. Returns whether more may be passed over.
+    pub fn fail_refused(
+        &mut self,
+        refused: &[(WaiterId, LockError)],
+        checked: usize,
+        cx: &mut Cx<'_>,
+    ) -> bool {
+        for (request, error) in refused {
+            if self.passed.has_room(cx.now) {
+                self.fail_request(*request, error, cx);
+            }
+        }
+        self.passed.add(checked, cx.now);
+        self.passed.has_room(cx.now)
+    }
+
+    /// Fails this request; its places count as passed over.
+    pub(crate) fn fail_request(&mut self, request: WaiterId, error: &LockError, cx: &mut Cx<'_>) {
+        self.passed.add(self.places_count(request), cx.now);
         let waiter = self.dismiss(request);
         self.fail(waiter, error, cx);
     }

@@ -12,7 +12,7 @@ pub(crate) enum Next {
     Place(PlaceId),
     /// One of which the shell is to say whether it may be granted.
     Ask(PlaceId),
-    /// Many waits were ended; the rest of the queue comes at the end of the tick.
+    /// Many waits were ended in this event; the rest of the queue comes at the end of the tick.
     Later,
     /// The queue is empty, or all its waiters are about to end.
     Nothing,
@@ -55,15 +55,15 @@ impl Waiters {
                 return Next::Nothing;
             };
             let request = waiter.id;
+            if !self.passed.has_room(cx.now) {
+                return Next::Later;
+            }
             let is_over = match self.prospect(key, place, cx.now) {
                 Prospect::Grant => return Next::Place(place),
                 Prospect::Ask => return Next::Ask(place),
                 Prospect::Over => true,
                 Prospect::Unheard => false,
             };
-            if !self.passed.has_room(cx.now) {
-                return Next::Later;
-            }
             let places = self.places_count(request);
             self.passed.add(places, cx.now);
             let waiter = self.vacate(place, is_over, cx.now);

@@ -42,14 +42,17 @@ fn now_ms(c: &mut Conn) -> i64 {
     part(0) * 1_000 + part(1) / 1_000
 }
 
+/// A number in the reply to `INFO`.
+fn field(info: &Reply, name: &str) -> i64 {
+    let info = info.text();
+    let mut fields = info.lines().filter_map(|line| line.split_once(':'));
+    let (_, value) = fields.find(|(found, _)| found.ends_with(name)).unwrap();
+    value.trim().parse().unwrap()
+}
+
 /// The timeouts that were opened, from the reply to `INFO stats`.
 fn opened(info: &Reply) -> i64 {
-    let info = info.text();
-    let line = info.lines().find(|line| line.starts_with("expired_keys:"));
-    line.unwrap()["expired_keys:".len()..]
-        .trim()
-        .parse()
-        .unwrap()
+    field(info, "expired_keys")
 }
 
 /// The reply to a command, the timeouts that it opened, and the fields that it removed from `k`. In a transaction
@@ -355,6 +358,35 @@ fn one_decision_grants_as_many_readers_as_another() {
     let more = readers_after(&mut c, &lines) - TICKETS + 1;
     assert!((1..=64).contains(&more), "{more}");
     wait_for("these too", || c.line("HLEN k").int() == TICKETS + 200);
+}
+
+/// Other locks have taken the keys of all waiting readers but the last.
+#[test]
+fn waiters_that_cannot_be_granted_fail_in_steps() {
+    const TICKETS: i64 = 2_000;
+    let (server, mut c) = server();
+    let mut subscriber = server.conn();
+    subscriber.line("SUBSCRIBE ch");
+    c.line("LOCK.ACQUIRE {k} w WRITE PX 600000");
+    for number in 0..TICKETS {
+        c.send_line(&format!(
+            "LOCK.ACQUIRE {{k}} x:{number} READ BLOCK 600000 NOTIFY ch t"
+        ));
+        c.send_line(&format!("LOCK.ACQUIRE {{k}}:x {number} READ PX 600000"));
+    }
+    (0..2 * TICKETS).for_each(|_| assert!(!c.recv().is_error()));
+    c.line("LOCK.ACQUIRE {k} last READ PX 600000 BLOCK 600000 NOTIFY ch t");
+    c.line("MULTI");
+    c.line("LOCK.RELEASE {k} w");
+    c.line("INFO lock");
+    c.line("EXISTS {k}");
+    let done = c.line("EXEC").list();
+    let failed = field(&done[1], "tickets_failed");
+    assert!((1..=500).contains(&failed), "{failed}");
+    assert_eq!(done[2].int(), 0, "no reader that was not checked is granted");
+    wait_for("the end of the queue", || server.stat("tickets") == 0);
+    assert_eq!(server.stat("tickets_failed"), TICKETS as u64);
+    assert_eq!(c.line("HGETALL {k}").field("last").unwrap().text(), "1");
 }
 
 #[test]
