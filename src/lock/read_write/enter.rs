@@ -236,15 +236,7 @@ impl Locks {
             let mut lock = (**lock).clone();
             self.prune(view.key, &mut lock, cx);
         }
-        self.read_all_on(view.key, lock, cx.now);
-    }
-
-    /// Schedules a lock of which too little was read to know a holder, with or without waiters: other clients may wait
-    /// for the message that it is free.
-    pub(crate) fn read_all_on(&mut self, key: KeyRef<'_>, lock: &ReadWrite, now: Now) {
-        if lock.is_unknown(now, |_| false) {
-            self.shared.waiters.schedule_settle_id(key.to_id());
-        }
+        self.read_on(view.key, lock, cx.now);
     }
 
     /// Removes expired readers from the hash and from the tracked grants.
@@ -263,11 +255,15 @@ impl Locks {
         self.read_on(key, lock, now);
     }
 
-    /// Schedules a lock of which too little was read to know a holder that its waiters wait for.
+    /// Whether too little was read of a lock to know a holder, beside the reader that waits to upgrade.
+    pub(crate) fn must_read_on(&self, key: KeyRef<'_>, lock: &ReadWrite, now: Now) -> bool {
+        lock.is_unknown(now, |owner| self.shared.waiters.waits_to_write(key, owner))
+    }
+
+    /// Schedules such a lock, with or without waiters: other clients may wait for the message that it is free.
     pub(crate) fn read_on(&mut self, key: KeyRef<'_>, lock: &ReadWrite, now: Now) {
-        let upgrades = |owner: &[u8]| self.shared.waiters.waits_to_write(key, owner);
-        if lock.is_unknown(now, upgrades) {
-            self.shared.waiters.schedule_settle(key);
+        if self.must_read_on(key, lock, now) {
+            self.shared.waiters.schedule_settle_id(key.to_id());
         }
     }
 

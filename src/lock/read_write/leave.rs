@@ -202,7 +202,6 @@ impl Locks {
             HandedOff::Reserved | HandedOff::NoWaiter | HandedOff::Blocked => {}
         }
         if let (true, KeyState::ReadWrite(lock)) = (is_held, &rest) {
-            self.read_all_on(view.key, lock, cx.now);
             return self.note_ends(view.key, lock, cx.now);
         }
         // A waiter that could not be granted now is settled again by the timer.

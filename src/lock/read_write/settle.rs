@@ -36,12 +36,14 @@ impl Locks {
             }
             self.shared.in_flight.take_undone(key);
         }
+        if self.must_read_on(key, lock, now) {
+            return true;
+        }
         let Some((owner, waiter)) = self.shared.waiters.first(key) else {
-            return lock.is_unknown(now, |_| false) || is_left_over(lock, now);
+            return is_left_over(lock, now);
         };
         let state = KeyState::ReadWrite(Box::new(lock.clone()));
-        lock.is_unknown(now, |reader| *reader == *owner)
-            || may_enter(&state, waiter.mode, owner, now)
+        may_enter(&state, waiter.mode, owner, now)
     }
 
     /// See [`Locks::settle`].
@@ -83,13 +85,12 @@ impl Locks {
         }
         if lock.is_held(cx.now) {
             self.untrack_gone(view, &lock, cx);
-            if !lock.is_whole {
+            if self.must_read_on(view.key, &lock, cx.now) {
                 self.prune(view.key, &mut lock, cx);
             }
             // What follows grants a reader that waits to upgrade.
             self.record_ends(view.key, &lock, cx.now);
             self.read_on(view.key, &lock, cx.now);
-            self.read_all_on(view.key, &lock, cx.now);
         } else if self.shared.waiters.live_on(view.key) == 0 && is_left_over(&lock, cx.now) {
             return self.hand_off_shared(view, lock, Mode::Read, cx);
         }

@@ -2,6 +2,7 @@
 //! counted, not timed: a timeout whose TTL is over is deleted when it is opened (`expired_keys`), and an expired reader
 //! that was read is removed from the hash.
 
+use crate::common::barrier::Barrier;
 use crate::common::replica::ReplicationStream;
 use crate::common::{wait_for, Conn, Reply, TestServer};
 
@@ -157,6 +158,29 @@ fn a_lock_is_deleted_whatever_its_last_step_has_read() {
         wait_for("the end of the key", || c.line("EXISTS k").int() == 0);
         assert_eq!(subscriber.recv().list()[0].text(), "message");
     }
+}
+
+/// Some of the expired readers are read before two that live. The server refuses writes, which is seen by a probe.
+#[test]
+fn a_settling_without_a_grant_writes_nothing() {
+    let (server, mut c) = server();
+    for number in 0..100 {
+        c.line(&format!("LOCK.ACQUIRE k r{number} READ PX 600000"));
+    }
+    add_dead(&mut c, "k", 700);
+    let mut writer = server.conn();
+    writer.send_line("LOCK.ACQUIRE k w WRITE BLOCK 0");
+    server.wait_for_waiters(1);
+    let mut barrier = Barrier::on(&server);
+    c.line("MULTI");
+    // The waiter's request has removed those that were read first.
+    let dead: Vec<String> = (0..700).map(|number| format!("dead{number} 1")).collect();
+    c.line(&format!("HSET k {}", dead.join(" ")));
+    c.line("CONFIG SET min-replicas-to-write 1");
+    c.line("HLEN k");
+    let before = c.line("EXEC").list()[2].int();
+    barrier.assert_silent(&mut writer);
+    assert_eq!(c.line("HLEN k").int(), before);
 }
 
 #[test]
@@ -383,7 +407,11 @@ fn waiters_that_cannot_be_granted_fail_in_steps() {
     let done = c.line("EXEC").list();
     let failed = field(&done[1], "tickets_failed");
     assert!((1..=500).contains(&failed), "{failed}");
-    assert_eq!(done[2].int(), 0, "no reader that was not checked is granted");
+    assert_eq!(
+        done[2].int(),
+        0,
+        "no reader that was not checked is granted"
+    );
     wait_for("the end of the queue", || server.stat("tickets") == 0);
     assert_eq!(server.stat("tickets_failed"), TICKETS as u64);
     assert_eq!(c.line("HGETALL {k}").field("last").unwrap().text(), "1");
