@@ -66,7 +66,7 @@ impl Locks {
                 if lock.writer.is_none() {
                     self.untrack_stale_single(view, cx);
                 }
-                let is_gone = |owner: &[u8]| lock.reader(owner, now).is_none();
+                let is_gone = |owner: &[u8]| !lock.is_in_doubt && lock.reader(owner, now).is_none();
                 self.untrack_readers(view.key, (below, is_gone), cx);
             }
             state => {

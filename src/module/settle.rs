@@ -113,7 +113,7 @@ pub fn recheck_all(ctx: Ctx<'_>, now: Now, in_time: impl Fn() -> bool) {
     while let Some(step) = shell::with(|shell| shell.locks.pop_recheck()) {
         let name = name_of(&step.key);
         ctx.select(step.key.as_ref().db);
-        let mut key = LockKey::peek(ctx, name.as_str(), None).one_of(step.owners.len());
+        let mut key = LockKey::peek(ctx, name.as_str(), None);
         key.read_also(step.owners.iter().map(|owner| OwnerId::from_slice(owner)));
         let state = key.read_to(ReadDepth::Own, now);
         let view = view_for(&key, state, &Planned::Nothing, now);

@@ -272,6 +272,31 @@ fn lost_holds_of_a_read_write_lock_have_events() {
     );
 }
 
+/// A script gives each hold of one owner an end of its own, and a check of many readers reads few of them of each.
+#[test]
+fn a_reader_of_which_one_hold_of_many_lasts_is_not_lost() {
+    const HOLDS: usize = 100;
+    let server = TestServer::start();
+    let mut c = server.conn();
+    let mut events = Events::of(&server);
+    for number in 0..200 {
+        c.line(&format!("LOCK.ACQUIRE k r{number} READ PX 600000"));
+    }
+    let lasting = [1, 2, 3].map(|number| format!("last{number}"));
+    for owner in &lasting {
+        for _ in 0..HOLDS {
+            c.line(&format!("LOCK.ACQUIRE k {owner} READ PX 600000"));
+        }
+        for number in (1..=HOLDS).filter(|number| *number != 2) {
+            c.line(&format!("DEL {{k}}:{owner}:rwlock_timeout:{number}"));
+        }
+    }
+    c.line("HDEL k r0");
+    ours_until(&mut events, "lock.lost k");
+    assert_eq!(server.stat("grants_lost"), 1);
+    assert_eq!(server.stat("grants_tracked"), 202);
+}
+
 #[test]
 fn an_ended_lease_has_an_expire_event() {
     let server = TestServer::start();
