@@ -57,7 +57,7 @@ pub fn reason_not_to_load(ctx: Ctx<'_>) -> Option<String> {
 }
 
 /// Commands that only read, and the features that need them.
-const OPTIONAL: [(&CStr, &str); 4] = [
+const OPTIONAL: [(&CStr, &str); 5] = [
     (c"SCAN", "LOCK.SCAN and LOCK.TOP are refused"),
     (
         c"CLIENT",
@@ -66,11 +66,16 @@ const OPTIONAL: [(&CStr, &str); 4] = [
     ),
     (
         c"ACL",
-        "the only user of the server has a share of the places, as one of several has (lock.user-share)",
+        "the only user of the server has a share of the places, as one of several has (lock.user-share); MODULE UNLOAD \
+         is refused, but not by Valkey from 9.1 on, which refuses grants to waiters of users with db= instead",
     ),
     (
         c"PUBSUB",
         "locks are not left free for Redisson's waiters (lock.free-after)",
+    ),
+    (
+        c"ZCOUNT",
+        "SEM.INFO counts permits whose leases have ended as held",
     ),
 ];
 

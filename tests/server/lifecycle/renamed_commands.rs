@@ -134,6 +134,7 @@ fn optional_commands_may_be_missing_and_the_log_names_the_lost_feature() {
             "the only user of the server has a share of the places",
         ),
         ("CLIENT", "MODULE UNLOAD is refused"),
+        ("ZCOUNT", "SEM.INFO counts permits"),
     ] {
         let server = renaming(name, "elsewhere");
         let mut c = server.conn();
