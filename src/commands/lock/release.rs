@@ -132,11 +132,10 @@ impl Command for Break {
             purge: options.purge,
         };
         let now = ctx.now();
-        let purged = options.purge && options.token.is_none() && purge_others(ctx, name, now);
-        // To end a reader takes longer than to read it.
-        let key = LockKey::open(ctx, name).one_of(2);
+        let key = LockKey::open(ctx, name);
         let state = key.read();
         read_write::may_break(ctx, name, &state, now)?;
+        let purged = options.purge && options.token.is_none() && purge_others(ctx, name, now);
         let view = view_for(&key, state, &Planned::Break(request), now);
         let broken = change_lock(ctx, key, now, |locks, cx| {
             locks.break_lock(&view, request, cx)

@@ -410,6 +410,23 @@ fn a_user_of_some_databases_only_is_granted_what_it_waits_for() {
 }
 
 #[test]
+fn a_break_that_is_refused_purges_nothing() {
+    let (server, mut admin) = tenants();
+    let mut heard = subscribe(&server, "c");
+    assert_queued(&mut admin, "SEM.ACQUIRE mine b BLOCK 0 NOTIFY c b");
+    make(&mut admin, "mine", "+@all ~mine");
+    let mut mine = login(&server, "mine");
+    mine.line("MULTI");
+    mine.line("HSET mine mode read r 1");
+    mine.line("PEXPIRE mine 600000");
+    mine.line("LOCK.BREAK mine PURGE");
+    let done = mine.line("EXEC").list();
+    assert!(is_forbidden(&done[2]), "{done:?}");
+    // It fails because the key is no semaphore any more.
+    assert_eq!(message(&mut heard), "failed WRONGTYPE b");
+}
+
+#[test]
 fn the_modules_own_refusals_are_in_the_log_of_the_acl() {
     let server = TestServer::start();
     let mut admin = server.conn();

@@ -233,6 +233,21 @@ fn info_and_break_read_one_step() {
 }
 
 #[test]
+fn a_break_ends_some_readers_of_however_many() {
+    const READERS: i64 = 9_000;
+    let (_server, mut c) = server();
+    for number in 0..READERS {
+        c.send_line(&format!("LOCK.ACQUIRE k r{number} READ PX 600000"));
+    }
+    (0..READERS).for_each(|_| drop(c.recv()));
+    let before = c.line("DBSIZE").int();
+    assert_eq!(c.line("LOCK.BREAK k").int(), 1);
+    // The hash and the token's key are two of them.
+    let deleted = before - c.line("DBSIZE").int() - 2;
+    assert!((STEP / 2..=STEP).contains(&deleted), "{deleted}");
+}
+
+#[test]
 fn commands_of_many_keys_share_the_bounds() {
     let (_server, mut c) = server();
     let keys: Vec<String> = (0..500).map(|number| format!("m{number}")).collect();
