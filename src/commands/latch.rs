@@ -188,8 +188,8 @@ impl Command for Wait {
 /// # Errors
 /// [`LockError::OtherCount`].
 fn is_no_semaphore(ctx: Ctx<'_>, name: Str<'_>) -> Result<(), CommandError> {
-    let may_read = || acl::may_read(ctx, OwnedStr::new(&permits_of(name.bytes())).as_str());
-    match sem_key::has_permits(ctx, name) && may_read() {
+    let permits = || OwnedStr::new(&permits_of(name.bytes()));
+    match sem_key::has_permits(ctx, name) && acl::may_read(ctx, permits().as_str(), false) {
         true => Err(LockError::OtherCount.into()),
         false => Ok(()),
     }

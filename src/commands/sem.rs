@@ -232,7 +232,8 @@ impl Command for Info {
         let (name, options) = Parser::of::<Info>(words).key_only()?;
         let list = options.listed();
         let now = ctx.now();
-        if !acl::may_read(ctx, OwnedStr::new(&permits_of(name.bytes())).as_str()) {
+        let permits = OwnedStr::new(&permits_of(name.bytes()));
+        if !acl::may_read(ctx, permits.as_str(), true) {
             return Err(CommandError::MayNotUsePermits);
         }
         let key = SemKey::open_read(ctx, name)?;

@@ -60,9 +60,9 @@ pub fn may_write_beside(ctx: Ctx<'_>, of: Resource, name: Str<'_>, beside: &[Str
     !has_user(ctx) || User::of_caller(ctx).is_some_and(may)
 }
 
-/// The same for reading one key.
-pub fn may_read(ctx: Ctx<'_>, key: Str<'_>) -> bool {
-    !has_user(ctx) || User::of_caller(ctx).is_some_and(|user| user.may_read(key))
+/// The same for reading one key. Where the refusal is none of the command, it is not logged (`logs`).
+pub fn may_read(ctx: Ctx<'_>, key: Str<'_>, logs: bool) -> bool {
+    !has_user(ctx) || User::of_caller(ctx).is_some_and(|user| user.may_read(key, logs))
 }
 
 /// Whether the caller's user may publish to this channel with `PUBLISH`, in a cluster with `SPUBLISH`. A call by a
@@ -187,9 +187,12 @@ impl<'a> User<'a> {
         self.may_write(&keys)
     }
 
-    /// Whether it may read this key. (A refusal is no refusal of the command, and not logged.)
-    pub fn may_read(&self, key: Str<'_>) -> bool {
-        self.may_use(key, raw::REDISMODULE_CMD_KEY_ACCESS)
+    fn may_read(&self, key: Str<'_>, logs: bool) -> bool {
+        let may = self.may_use(key, raw::REDISMODULE_CMD_KEY_ACCESS);
+        if logs && !may {
+            self.log(Refused::Key(key));
+        }
+        may
     }
 
     fn may_use(&self, key: Str<'_>, flags: u32) -> bool {

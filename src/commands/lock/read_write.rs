@@ -84,7 +84,8 @@ pub fn may_change(
 /// [`CommandError::MayNotUseSiblings`].
 pub fn may_read(ctx: Ctx<'_>, key: Str<'_>, state: &KeyState) -> Result<(), CommandError> {
     let has_siblings = matches!(state, KeyState::ReadWrite(_));
-    match !has_siblings || acl::may_read(ctx, OwnedStr::new(&token_name(key.bytes())).as_str()) {
+    let token = || OwnedStr::new(&token_name(key.bytes()));
+    match !has_siblings || acl::may_read(ctx, token().as_str(), true) {
         true => Ok(()),
         false => Err(CommandError::MayNotUseSiblings),
     }

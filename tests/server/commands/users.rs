@@ -433,9 +433,10 @@ fn the_modules_own_refusals_are_in_the_log_of_the_acl() {
     make(
         &mut admin,
         "mine",
-        &format!("{TENANT} +lock.break +lock.scan ~mine:* &mine:*"),
+        &format!("{TENANT} +lock.break +lock.scan +lock.info +sem.info ~mine:* &mine:*"),
     );
     let mut mine = login(&server, "mine");
+    admin.line("LOCK.ACQUIRE mine:r a READ");
     let _heard = subscribe(&server, "other:c");
     for (line, reason, object) in [
         (
@@ -450,6 +451,8 @@ fn the_modules_own_refusals_are_in_the_log_of_the_acl() {
             "other:c",
         ),
         ("LOCK.SCAN 0", "command", "scan"),
+        ("LOCK.INFO mine:r", "key", "{mine:r}:rwlock_token"),
+        ("SEM.INFO mine:s", "key", "{mine:s}:timeout"),
     ] {
         let reply = mine.line(line);
         assert!(is_forbidden(&reply), "{line}: {reply:?}");
