@@ -3,7 +3,9 @@
 
 use crate::lock::tests::sim::{Settings, Sim, Terms, DEFAULT_LEASE_MS};
 use crate::lock::wait::passed::PASSED_AT_ONCE;
-use crate::lock::{Answer, KeyState, Lease, Limits, ManyAnswer, Mode, Resource, UserId, Wait};
+use crate::lock::{
+    Answer, Cx, Effects, KeyState, Lease, Limits, ManyAnswer, Mode, Resource, UserId, Wait,
+};
 
 /// A server whose lock `k` was deleted in this tick. Of its tickets the last one alone is heard.
 fn crowded() -> Sim {
@@ -70,29 +72,50 @@ fn acquire_many(
     sim.acquire_many(keys, owner, conn, how).unwrap()
 }
 
-/// A request on several keys has a place at each.
-#[test]
-fn requests_of_a_revoked_user_fail_until_as_many_places_are_passed_over() {
+/// A server whose lock `k` is held, and five requests of a user, each on 301 keys, `k` among them.
+fn crowded_by(user: UserId, channel: Option<&str>) -> Sim {
     let default = Settings::default();
     let limits = Limits {
         max_waiters: 10 * PASSED_AT_ONCE,
+        max_tickets: 10 * PASSED_AT_ONCE,
         ..default.limits
     };
     let mut sim = Sim::new(&Settings { limits, ..default });
+    sim.subscribe_channel("heard", true);
     acquire(&mut sim, "holder", Wait::No).unwrap();
     let mut keys: Vec<String> = (0..300).map(|number| format!("l{number}")).collect();
     keys.push("k".into());
     let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
-    let revoked = UserId(2);
-    sim.user = revoked;
+    sim.user = user;
     for conn in 1..=5 {
         let owner = format!("owner {conn}");
+        sim.notify = channel.map(|channel| (channel.into(), owner.clone()));
         acquire_many(&mut sim, &keys, (&owner, conn), Wait::ForEver);
     }
-    sim.forbidden.insert(revoked);
     sim.settle_all();
+    sim
+}
+
+#[test]
+fn requests_of_a_revoked_user_fail_until_as_many_places_are_passed_over() {
+    let mut sim = crowded_by(UserId(2), None);
+    sim.forbidden.insert(UserId(2));
     sim.release("k", "holder", (None, false, None)).unwrap();
     assert_eq!(sim.locks.shared.waiters.stats[Resource::Lock].waits_failed, 2);
     sim.settle_all();
     assert_eq!(sim.locks.shared.waiters.stats[Resource::Lock].waits_failed, 5);
+}
+
+#[test]
+fn tickets_of_a_deleted_user_end_in_steps() {
+    let mut sim = crowded_by(UserId(2), Some("heard"));
+    sim.locks.shared.waiters.user_is_deleted(UserId(2));
+    let failed = |sim: &Sim| sim.locks.shared.waiters.ticket_stats.tickets_failed;
+    while sim.locks.shared.waiters.has_gone() {
+        let before = failed(&sim);
+        let mut fx = Effects::new();
+        sim.locks.shared.waiters.end_gone(&mut Cx::new(sim.now, &mut fx));
+        assert!(failed(&sim) <= before + 1);
+    }
+    assert_eq!(failed(&sim), 5);
 }
