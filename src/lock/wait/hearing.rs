@@ -14,7 +14,7 @@ use crate::lock::wait::next::Next;
 use crate::lock::wait::passed::PASSED_AT_ONCE;
 use crate::lock::wait::queue::QueueView;
 use crate::lock::wait::request::{PlaceId, Waiter, WaiterId};
-use crate::lock::wait::ticket::Channel;
+use crate::lock::wait::ticket::{Channel, Channels};
 use crate::lock::wait::waiters::Waiters;
 use crate::lock::{KeyId, KeyRef, LockError, Mode, Now, UserId};
 
@@ -174,9 +174,7 @@ impl Waiters {
     /// A tick has begun: the server does not find the connections any more that ended in an earlier one.
     pub fn forget_closing(&mut self) {
         self.closing = Vec::new();
-        if self.tickets() == 0 {
-            self.channels.sweep();
-        }
+        self.channels.drop_unused(Channels::LOOKED_AT);
     }
 
     /// Fails requests that cannot be granted, as long as places may be passed over. `checked`: as many requests were

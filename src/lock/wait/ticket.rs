@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use indexmap::IndexMap;
 
-use crate::lock::table::step_below;
+use crate::lock::table::{give_back, step_below};
 
 /// Where the outcome of a ticket is published: the words of `NOTIFY`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,27 +75,27 @@ impl Ticket {
 #[derive(Debug, Default)]
 pub(crate) struct Channels {
     by_name: IndexMap<Rc<[u8]>, Rc<Channel>, RandomState>,
-    /// The number of channels at which unused ones are dropped.
-    sweep_at: usize,
+    /// The channels that are still to be looked at in this walk for unused ones.
+    unseen: usize,
     /// The channels that are still to be asked for in this round, and when it began.
     left: usize,
     round_ms: u64,
 }
 
 impl Channels {
-    const SWEPT: usize = 64;
+    /// Channels that the server's cron looks at in one call.
+    pub const LOOKED_AT: usize = 1_000;
 
     /// A round through all channels begins this long after the one before, at the earliest.
     const ROUND_MS: u64 = 500;
 
     /// A ticket. Its channel has a subscriber: the caller has asked.
     pub fn ticket(&mut self, notify: Notify<'_>) -> Ticket {
-        if self.by_name.len() >= self.sweep_at.max(Channels::SWEPT) {
-            self.sweep();
-        }
         let channel = match self.by_name.get(notify.channel) {
             Some(channel) => channel.clone(),
             None => {
+                // So unused channels never are many more than the others.
+                self.drop_unused(2);
                 let name: Rc<[u8]> = notify.channel.into();
                 let channel = Rc::new(Channel {
                     name: name.clone(),
@@ -144,11 +144,43 @@ impl Channels {
         is_over
     }
 
-    /// Drops the channels without tickets.
-    pub fn sweep(&mut self) {
-        self.by_name
-            .retain(|_, channel| Rc::strong_count(channel) > 1);
-        self.by_name.shrink_to_fit();
-        self.sweep_at = 2 * self.by_name.len();
+    /// Looks at the next channels of an endless walk, and drops those without tickets.
+    pub fn drop_unused(&mut self, most: usize) {
+        if self.unseen == 0 {
+            self.unseen = self.by_name.len();
+        }
+        let range = step_below(self.unseen, self.by_name.len(), most);
+        self.unseen = range.start;
+        for at in range.rev() {
+            let channel = self.by_name.get_index(at);
+            if channel.is_some_and(|(_, channel)| Rc::strong_count(channel) == 1) {
+                self.by_name.swap_remove_index(at);
+            }
+        }
+        give_back(&mut self.by_name);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unused_channels_are_dropped_a_few_for_each_new_one() {
+        let mut channels = Channels::default();
+        let mut ticket = |number: usize| {
+            let (channel, tag) = (number.to_string(), b"");
+            let channel = channel.as_bytes();
+            let ticket = channels.ticket(Notify { channel, tag });
+            (ticket, channels.by_name.len())
+        };
+        let kept: Vec<Ticket> = (0..100).map(|number| ticket(number).0).collect();
+        for number in 100..10_000 {
+            assert!(ticket(number).1 <= 2 * kept.len() + 2);
+        }
+        drop(kept);
+        channels.drop_unused(Channels::LOOKED_AT);
+        channels.drop_unused(Channels::LOOKED_AT);
+        assert_eq!(channels.by_name.len(), 0);
     }
 }
