@@ -131,7 +131,7 @@ impl LockError {
                 "LOCKTYPE the key holds a string that is not the number of a semaphore or a latch"
             }
             E::SiblingsTaken => {
-                "LOCKTYPE the keys beside this one belong to another lock or semaphore now: names that differ in braces share them, and so may parts of names and owners around a colon (of which there may be 16)"
+                "LOCKTYPE the keys beside this one belong to another lock or semaphore now: names that differ in braces share them, and so may parts of names and owners around a colon; a name with its owner may have 16 colons"
             }
             E::SiblingForeign => {
                 "WRONGTYPE a key beside this one ('{key}:rwlock_token', '{key}:<owner>:rwlock_timeout:<n>' or '{key}:timeout') holds something else"

@@ -9,7 +9,7 @@ use crate::lock::{Lease, Mode, Now, Token};
 pub struct UserId(pub u32);
 
 impl UserId {
-    /// All calls of which the server states no user: those of scripts and of other modules count as one.
+    /// All calls without a user that the server knows, of other modules, count as one.
     pub const UNKNOWN: UserId = UserId(0);
 }
 

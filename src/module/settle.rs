@@ -26,7 +26,7 @@ pub const HORIZONS_PER_TICK: usize = 500;
 const RETRIES_PER_TICK: usize = 50;
 
 /// Settles what is due: one key at least, and more while there is time, so that other clients are served in between.
-/// One key may take longer than the time: a hundred permits, all readers of a lock.
+/// One key may take longer than the time: a hundred permits, the readers that one decision reads.
 pub fn settle_due(ctx: Ctx<'_>, now: Now, in_time: impl Fn() -> bool) {
     let mut refused = Vec::new();
     let mut is_first = true;

@@ -289,7 +289,8 @@ impl Locks {
         self.note_longer(view.key, &lock, now);
     }
 
-    /// `LOCK.BREAK`: ends every hold. The caller has read all of them, and has purged the waiters if asked to.
+    /// `LOCK.BREAK`: ends every hold. Timeouts of readers that were not read end with their TTLs. The caller has purged
+    /// the waiters if asked to.
     pub(crate) fn break_shared(&mut self, view: &View<'_>, present: &ReadWrite, cx: &mut Cx<'_>) {
         let mut lock = present.clone();
         self.untrack_gone(view, &lock, cx);

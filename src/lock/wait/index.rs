@@ -28,7 +28,7 @@ pub(crate) struct WaitedKey {
     pub(super) heard: SmallVec<[Heard; 1]>,
 }
 
-/// A waiter that may be granted the key, and with it each one that differs in nothing that was asked.
+/// A waiter that may be granted the key. So may each waiter of the same user, mode and channel.
 #[derive(Debug)]
 pub(super) struct Heard {
     pub request: WaiterId,

@@ -146,7 +146,8 @@ impl Watch {
 
 /// Why the module stays, for the log; `None` if it may be unloaded.
 pub fn reason_to_stay(ctx: Ctx<'_>) -> Option<String> {
-    // The server ends if the module refuses to go within `MODULE LOADEX`. No rule can name a command of it then.
+    // The server ends if the module refuses to go within `MODULE LOADEX`. No rule can name a command of it there; in a
+    // `MULTI`, after the load, one can.
     let reason = match IS_NEW.load(Ordering::Relaxed) {
         true => first_naming_rule(ctx).ok()??.to_string(),
         false => why_unsafe(ctx)?,
