@@ -225,7 +225,9 @@ impl WaitedKey {
                 && heard.channel.as_ref().map(Rc::as_ptr) == channel.map(Rc::as_ptr)
         };
         let mut heard = self.heard.iter();
-        let is_heard = heard.any(|heard| match waiter.session && channel.is_some() {
+        // A session has a connection of its own, and READ and WRITE keys with the owner's name.
+        let is_single = waiter.mode != Mode::Exclusive || (waiter.session && channel.is_some());
+        let is_heard = heard.any(|heard| match is_single {
             true => heard.request == waiter.id,
             false => is_alike(heard),
         });

@@ -28,7 +28,7 @@ pub(crate) struct WaitedKey {
     pub(super) heard: SmallVec<[Heard; 1]>,
 }
 
-/// A waiter that may be granted the key. So may each waiter of the same user, mode and channel.
+/// A waiter that may be granted the key. So may each one for an exclusive hold, of the same user and channel.
 #[derive(Debug)]
 pub(super) struct Heard {
     pub request: WaiterId,

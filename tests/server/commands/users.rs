@@ -334,6 +334,27 @@ fn readers_are_granted_together_but_for_those_that_are_not_permitted() {
     assert_eq!(holders.len(), 3, "{held:?}");
 }
 
+/// The key beside the lock has the name of the reader in it.
+#[test]
+fn readers_of_one_user_are_granted_as_far_as_it_may_write_the_keys_beside() {
+    let (server, mut admin) = tenants();
+    make(&mut admin, "mine", &format!("{TENANT} {MINE}"));
+    hold_all(&mut admin);
+    let wait = |owner| format!("LOCK.ACQUIRE {{mine:w}} {owner} READ BLOCK 0");
+    let mut readers =
+        ["good:1", "bad:1", "good:2"].map(|owner| park(&server, "mine", &wait(owner)));
+    admin.line(
+        "ACL SETUSER mine resetkeys ~{mine:w} ~mine:w ~{mine:w}:good:* ~{mine:w}:rwlock_token",
+    );
+    admin.line("LOCK.RELEASE {mine:w} a");
+    let refused = readers
+        .each_mut()
+        .map(|reader| is_forbidden(&reader.recv()));
+    assert_eq!(refused, [false, true, false]);
+    let object = "{mine:w}:bad:1:rwlock_timeout:1";
+    assert_logged(&mut admin, "key", object, "mine");
+}
+
 #[test]
 fn a_lease_that_ends_grants_no_key_to_a_revoked_user() {
     let (server, mut admin) = tenants();
