@@ -19,7 +19,7 @@ impl<'a> SemKey<'a> {
     /// The view for a decision that may grant a permit.
     pub fn minting_view(&self, own: Option<Str<'_>>, now: Now) -> SemView<'a> {
         self.fail_conflicting_waiters(now);
-        tickets::ask(self.ctx(), self.id(), now);
+        tickets::ask(self.ctx(), self.id(), 1, now);
         let mut view = self.plain_view(own, now);
         let both_there = matches!(&view.state, SemState::There(permits) if permits.taken > 0);
         let may_grant = horizon::may_mint(self.ctx(), view.domain, both_there);

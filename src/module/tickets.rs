@@ -14,7 +14,8 @@ use crate::module::state::shell;
 use crate::module::subscribers;
 use crate::module::users;
 
-/// The most channels that are asked for before one decision; the rest of the queue comes at the end of the tick.
+/// The most waiters that are asked for before one decision, at all its keys together, and one at each; the rest of the
+/// queue comes at the end of the tick.
 const ASKED_AT_ONCE: usize = 100;
 
 /// Why a request with `NOTIFY` is refused.
@@ -54,12 +55,12 @@ pub fn check(ctx: Ctx<'_>, key: Str<'_>, channel: Str<'_>) -> Result<(), Refusal
 
 /// Asks whether the next waiter of this queue may be granted, and the readers behind it if it asks for READ. To be
 /// called before every decision that may grant: tickets at the head that are not heard are passed over here, and
-/// waiters fail whose users are not permitted any more.
-pub fn ask(ctx: Ctx<'_>, key: KeyRef<'_>, now: Now) {
+/// waiters fail whose users are not permitted any more. `of`: the number of keys of the decision.
+pub fn ask(ctx: Ctx<'_>, key: KeyRef<'_>, of: usize, now: Now) {
     if !shell::with(|shell| shell.locks.shared.waiters.must_ask(key)) {
         return;
     }
-    for asked in 0..ASKED_AT_ONCE {
+    for asked in 0..(ASKED_AT_ONCE / of).max(1) {
         let next = decide(now, |locks, cx| {
             locks.shared.waiters.next_to_ask(key, asked == 0, cx)
         });

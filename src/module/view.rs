@@ -57,7 +57,7 @@ fn prepare_waiters(key: &LockKey<'_>, state: &mut KeyState, planned: &Planned<'_
         return;
     }
     loop {
-        tickets::ask(key.ctx(), key.id(), now);
+        tickets::ask(key.ctx(), key.id(), key.of(), now);
         if !fail_conflicting_waiters(key, state, planned, now) {
             return;
         }

@@ -399,6 +399,36 @@ fn one_decision_grants_as_many_readers_as_another() {
     wait_for("these too", || c.line("HLEN k").int() == TICKETS + 200);
 }
 
+#[test]
+fn a_release_of_many_keys_asks_for_few_waiters_of_each() {
+    const KEYS: i64 = 50;
+    let (server, mut c) = server();
+    let mut subscriber = server.conn();
+    subscriber.line("SUBSCRIBE ch");
+    let keys: Vec<String> = (0..KEYS).map(|number| format!("m{number}")).collect();
+    let many = |c: &mut Conn, name: &str, rest: &str| {
+        c.line(&format!("{name} {KEYS} {} w {rest}", keys.join(" ")))
+    };
+    many(&mut c, "LOCK.MACQUIRE", "WRITE");
+    for key in &keys {
+        for number in 0..20 {
+            let line = format!("LOCK.ACQUIRE {key} r{number} READ SESSION BLOCK 0 NOTIFY ch t");
+            assert_eq!(c.line(&line).text(), "QUEUED");
+        }
+    }
+    c.line("MULTI");
+    c.line("CONFIG RESETSTAT");
+    many(&mut c, "LOCK.MRELEASE", "");
+    c.line("INFO commandstats");
+    let stats = c.line("EXEC").list()[2].text();
+    let numsub = stats.lines().find(|line| line.contains("numsub:calls="));
+    let calls = numsub.and_then(|line| line.split(['=', ',']).nth(1));
+    let calls: i64 = calls.unwrap().parse().unwrap();
+    // Before each decision also whether a client of Redisson's is subscribed.
+    assert!(calls <= 100 + 3 * KEYS, "{calls}");
+    wait_for("all grants", || server.stat("tickets") == 0);
+}
+
 /// Other locks have taken the keys of all waiting readers but the last.
 #[test]
 fn waiters_that_cannot_be_granted_fail_in_steps() {
