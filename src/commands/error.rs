@@ -3,7 +3,6 @@
 use std::fmt;
 
 use crate::lock::LockError;
-use crate::module::acl::Denied;
 use crate::module::scan::ScanError;
 use crate::module::tickets::Refusal;
 use crate::redisson::server::ScriptError;
@@ -52,8 +51,6 @@ pub enum CommandError {
     NoSession,
     /// Redis 7.0, `LOCK.BREAK`: the caller's user may not run the equivalent commands.
     MayNotBreak,
-    /// Redis 7.0, `LOCK.BREAK`: the call has no user whose permissions can be checked.
-    NoUser,
     /// The caller's user may not run `SCAN`, or the call has no user.
     MayNotScan,
     /// The caller's user has no access to the keys beside a read-write lock, or to its twin.
@@ -100,9 +97,6 @@ impl fmt::Display for CommandError {
             E::MayNotBreak => {
                 "NOPERM LOCK.BREAK needs permission to run DEL on the key and CLIENT KILL"
             }
-            E::NoUser => {
-                "NOPERM permissions cannot be checked inside a script or a module on this server"
-            }
             E::MayNotScan => "NOPERM LOCK.SCAN and LOCK.TOP need permission to run SCAN",
             E::MayNotUseSiblings => {
                 "NOPERM READ and WRITE need access to the keys beside the lock, named '{lock}:*', and to '{lock}'"
@@ -128,15 +122,6 @@ impl From<LockError> for CommandError {
 impl From<ScriptError> for CommandError {
     fn from(error: ScriptError) -> CommandError {
         CommandError::Script(error)
-    }
-}
-
-impl From<Denied> for CommandError {
-    fn from(denied: Denied) -> CommandError {
-        match denied {
-            Denied::NoUser => CommandError::NoUser,
-            Denied::NotPermitted => CommandError::MayNotBreak,
-        }
     }
 }
 

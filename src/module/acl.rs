@@ -16,36 +16,25 @@ use crate::module::ffi::ctx::{server_version, Ctx};
 use crate::module::ffi::strings::{pointers, OwnedStr, Str};
 use crate::module::state::shell;
 
-/// Why `LOCK.BREAK` is refused.
-pub enum Denied {
-    /// The call has no user that the server can check.
-    NoUser,
-    /// The user lacks the permission.
-    NotPermitted,
-}
-
 /// Whether the calling user may run `LOCK.BREAK`. Before 7.2 a module's command belongs to no category, so a user
 /// without `@dangerous` could break locks. There the user needs the permissions for its effects: `DEL` on the key, and
 /// `CLIENT KILL`.
-pub fn may_break(ctx: Ctx<'_>, key: Str<'_>) -> Result<(), Denied> {
+pub fn may_break(ctx: Ctx<'_>, key: Str<'_>) -> bool {
     if has!(RedisModule_SetCommandACLCategories) {
-        return Ok(());
+        return true;
     }
-    // Only a connection is known to have a user: without one, the call for the user's name ends the server.
-    if ctx.client_info(ctx.client_id()).is_none() {
-        return Err(Denied::NoUser);
-    }
-    let Some(user) = User::of_caller(ctx) else {
-        return Err(Denied::NotPermitted);
+    let user = has_user(ctx).then(|| User::of_caller(ctx));
+    let Some(user) = user.flatten() else {
+        return false;
     };
     let del = OwnedStr::new(b"DEL");
     let kill = [b"CLIENT".as_slice(), b"KILL", b"ID", b"1"].map(OwnedStr::new);
     let kill: Vec<Str<'_>> = kill.iter().map(OwnedStr::as_str).collect();
-    if user.may_run(&[del.as_str(), key]) && user.may_run(&kill) {
-        return Ok(());
+    let may = user.may_run(&[del.as_str(), key]) && user.may_run(&kill);
+    if !may {
+        user.log(Refused::Command(c"lock.break"));
     }
-    user.log(Refused::Command(c"lock.break"));
-    Err(Denied::NotPermitted)
+    may
 }
 
 /// Whether the caller's user may read and write these keys, which its command does not name. A call by a module without

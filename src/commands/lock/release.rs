@@ -126,7 +126,9 @@ impl Command for Break {
 
     fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), CommandError> {
         let (name, options) = Parser::of::<Break>(words).key_only()?;
-        acl::may_break(ctx, name)?;
+        if !acl::may_break(ctx, name) {
+            return Err(CommandError::MayNotBreak);
+        }
         let request = lock::Break {
             token: options.token,
             purge: options.purge,
