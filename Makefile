@@ -180,6 +180,7 @@ test-histories: build porcupine ## these two judges: on forged histories, and on
 	FORGED_HISTORIES="$(CURDIR)/target/forged" $(CARGO) test $(TESTED) --exclude redis_lock_fault_module --lib check::forged
 	$(MODULE_PATH) $(SERVER) $(CARGO) test $(TESTED) --test sabotage porcupine:: -- --test-threads 2
 	target/porcupine -limit 10s target/forged
+	@rm -r target/forged
 
 faults-long: faults-build ## the same in parts, until each reaches its goal, into docs/RELIABILITY.md (MINUTES=30)
 	$(SERVER) target/quick/lock-faults long --minutes $(or $(MINUTES),30)

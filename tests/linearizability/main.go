@@ -5,6 +5,7 @@
 package main
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"os"
@@ -190,7 +191,7 @@ func (v verdict) sentence(h *history) string {
 	say("NOT LINEARIZABLE: ", v.illegal)
 	say("NOT DECIDED: ", v.undecided)
 	if h.forged != nil {
-		say("made to break: ", []string{h.forged.Breaks})
+		say("made to break: ", []string{cmp.Or(h.forged.Breaks, "nothing")})
 		say("found by lock-faults: ", h.forged.Found)
 	}
 	return text
