@@ -1,4 +1,4 @@
-//! Histories for Porcupine and other checkers: JSON lines, in the format that tests/linearizability/README.md describes.
+//! Histories for Porcupine and other checkers: JSON lines, in the format of tests/linearizability/README.md.
 //!
 //! A request by ticket and its message are one operation, as in `check`. Left out are what only the rules of `check`
 //! need: sights of waiters, subscriptions, and the counters of tickets.

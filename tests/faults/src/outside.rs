@@ -1,7 +1,7 @@
 //! A Redisson instance beside the other clients: takes locks by its script, waits on the lock's channel and not in the
 //! queue, releases them by its script.
 //!
-//! It makes each of its holds known to the module once, which gives the hold a token; from then on the checker treats
+//! It makes each of its holds known to the module once, which gives the hold a token; from then on the judges treat
 //! it like every other hold, except for the order of the queue.
 
 use std::time::{Duration, Instant};

@@ -244,12 +244,9 @@ fn renewed(op: &Op, lease: u32, hold: &mut Hold) {
 
 fn released(op: &Op, hold: &mut Hold) {
     match op.outcome {
-        Outcome::Number(0) => {
-            // The READ hold that is released may be the one with the longest lease.
-            if hold.kind == Kind::Read {
-                hold.surely_until = hold.surely_until.min(op.sent);
-            }
-        }
+        Outcome::Number(0) if hold.kind != Kind::Read => {}
+        // The READ hold that is released may be the one with the longest lease.
+        Outcome::Number(0) => hold.surely_until = hold.surely_until.min(op.sent),
         Outcome::Number(_) => {
             hold.surely_until = hold.surely_until.min(op.sent);
             if !hold.doubtful {

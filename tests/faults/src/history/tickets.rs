@@ -1,6 +1,6 @@
 //! The records of tickets: requests with `NOTIFY`, messages, subscriptions, and the counters of a server.
 //!
-//! A request and its message are recorded apart, as they travel on two connections; the checker joins them by the tag.
+//! A request and its message are recorded apart, as they travel on two connections; `check` joins them by the tag.
 //! Each request has a tag of its own, also when its owner asks again, so a message names the request that it ends.
 
 use serde::{Deserialize, Serialize};

@@ -26,7 +26,7 @@ pub const CLIENTS_EACH: u32 = 5;
 /// The highest count.
 const HIGHEST: i64 = 8;
 
-/// How long a leader lets waiters go on waiting at its open latch before it opens it again: longer than the checker
+/// How long a leader lets waiters go on waiting at its open latch before it opens it again: longer than `check`
 /// allows.
 const RELEASED: Duration = Duration::from_millis(3_000);
 

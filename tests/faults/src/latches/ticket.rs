@@ -202,7 +202,7 @@ fn next_end(link: &mut Link<u64>, channel: &str, tag: u64) -> Option<End> {
             }
             Some((Word::Timeout, of)) if of == tag => Some(End::Known(Outcome::Number(0))),
             Some((Word::Failed(code), of)) if of == tag => Some(End::Known(Outcome::Error(code))),
-            // A message that has no meaning: the checker reports its number.
+            // A message that has no meaning: Porcupine refuses its number.
             Some((_, of)) if of == tag => Some(End::Known(Outcome::Number(-1))),
             _ => None,
         },

@@ -1,5 +1,5 @@
 //! A long run of one server: random load and faults on a primary with an AOF and a replica, in minutes. Each minute is
-//! a run of `play` with a history that the checker judges. At the end of a minute all queues are empty, the replica has
+//! a run of `play` whose history is judged. At the end of a minute all queues are empty, the replica has
 //! the same data, and the memory is measured; at the end of a slice, another server that loads a copy of the AOF has
 //! the same data too. The first broken law ends the run.
 //!

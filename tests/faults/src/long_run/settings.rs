@@ -10,7 +10,7 @@ use crate::play::Hand;
 /// A century, the default of some limits.
 const CENTURY: &str = "3162240000000";
 
-/// Settings whose values the checker need not know, with their default first: a change lasts until the next one. A
+/// Settings whose values the judges need not know, with their default first: a change lasts until the next one. A
 /// session lease is never shorter than that of the plan.
 const LASTING: [(&str, &[&str]); 17] = [
     ("lock.default-lease", &["30000", "1000", "100000"]),

@@ -140,7 +140,7 @@ impl Process<'_> {
             keys = all;
         }
         let kind = (habits.family)(keys[0]).kind(&mut self.rng);
-        // With a lease longer than most waits the checker knows of more holds that they are not over.
+        // With a lease longer than most waits the judges know of more holds that they are not over.
         let lease = match self.rng.bool() {
             true => self.rng.u32(habits.lease.clone()),
             false => self.rng.u32(300..800),
