@@ -119,59 +119,67 @@ impl<W: Word> Parser<'_, W> {
     /// # Errors
     /// Left to right: an unknown option, an error of its value, an option given twice or beside one that it excludes.
     /// At the end: `NOTIFY` without `BLOCK`.
+    #[inline(always)]
     pub fn options(&mut self) -> Result<Options<W>, CommandError> {
         let default = Lease::from_ms(self.settings.default_lease_ms);
         // The setting excludes a default below 1 ms.
         let mut options = Options::none(default.unwrap_or(Lease::SHORTEST));
+        if self.has_more() {
+            self.set_options(&mut options)?;
+        }
+        Ok(options)
+    }
+
+    // Set in place, and most commands have none: to move all options costs more than to parse one.
+    fn set_options(&mut self, options: &mut Options<W>) -> Result<(), CommandError> {
         let mut given = 0;
         while let Some(word) = self.left.next() {
             let word = word.as_bytes();
-            let mut bit = 1;
-            let Some(option) = find(self.spec.args, word, &mut bit) else {
+            let Ok((number, option)) = find(self.spec.args, word, 0) else {
                 return Err(self.unknown(word));
             };
-            self.option(option, &mut options)?;
-            if given & bit != 0 {
+            self.set_option(option, options)?;
+            if given & (1u64 << number) != 0 {
                 return Err(self.again(option));
             }
-            given |= bit;
+            given |= 1 << number;
         }
         match options.notify.is_some() && options.wait == Wait::No {
             true => Err(syntax("NOTIFY needs BLOCK")),
-            false => Ok(options),
+            false => Ok(()),
         }
     }
 
     /// Reads the value of an option, and sets it.
-    fn option(&mut self, name: &'static str, options: &mut Options<W>) -> Result<(), CommandError> {
+    fn set_option(&mut self, name: &[u8], options: &mut Options<W>) -> Result<(), CommandError> {
         match name {
-            "READ" => options.mode = Some(Mode::Read),
-            "WRITE" => options.mode = Some(Mode::Write),
-            "EX" => (options.lease, options.names_lease) = (self.lease(name, 1_000)?, true),
-            "PX" => (options.lease, options.names_lease) = (self.lease(name, 1)?, true),
-            "SESSION" => options.session = true,
-            "BLOCK" => options.wait = self.wait()?,
-            "NOTIFY" => options.notify = Some(self.notify()?),
-            "ONCE" => options.once = true,
-            "WITHHOLDER" => options.with_holder = true,
-            "ALL" => options.all = true,
-            "TOKEN" => options.token = Some(self.token()?),
-            "PURGE" => options.purge = true,
-            "LIMIT" => options.limit = Some(self.limit()?),
-            "NX" => options.set_if = SetIf::Absent,
-            "XX" => options.set_if = SetIf::There,
-            "WAITERS" => options.waiters = true,
-            "COUNT" if !options.waiters && find(self.spec.args, b"WAITERS", &mut 1).is_some() => {
+            b"READ" => options.mode = Some(Mode::Read),
+            b"WRITE" => options.mode = Some(Mode::Write),
+            b"EX" => (options.lease, options.names_lease) = (self.lease("EX", 1_000)?, true),
+            b"PX" => (options.lease, options.names_lease) = (self.lease("PX", 1)?, true),
+            b"SESSION" => options.session = true,
+            b"BLOCK" => options.wait = self.wait()?,
+            b"NOTIFY" => options.notify = Some(self.notify()?),
+            b"ONCE" => options.once = true,
+            b"WITHHOLDER" => options.with_holder = true,
+            b"ALL" => options.all = true,
+            b"TOKEN" => options.token = Some(self.token()?),
+            b"PURGE" => options.purge = true,
+            b"LIMIT" => options.limit = Some(self.limit()?),
+            b"NX" => options.set_if = SetIf::Absent,
+            b"XX" => options.set_if = SetIf::There,
+            b"WAITERS" => options.waiters = true,
+            b"COUNT" if !options.waiters && find(self.spec.args, b"WAITERS", 0).is_ok() => {
                 return Err(syntax("COUNT needs WAITERS before it"));
             }
-            "COUNT" => options.count = Some(self.count()?),
-            "MATCH" => options.pattern = Some(self.any(name)?),
-            "OWNER" => options.owner = Some(self.any(name)?),
-            "WAITED" => options.waited = true,
-            "WAITS" => options.order = TopOrder::Waits,
-            "HANDOFFS" => options.order = TopOrder::HandOffs,
+            b"COUNT" => options.count = Some(self.count()?),
+            b"MATCH" => options.pattern = Some(self.any("MATCH")?),
+            b"OWNER" => options.owner = Some(self.any("OWNER")?),
+            b"WAITED" => options.waited = true,
+            b"WAITS" => options.order = TopOrder::Waits,
+            b"HANDOFFS" => options.order = TopOrder::HandOffs,
             // A test parses every option of every table.
-            other => return Err(self.unknown(other.as_bytes())),
+            other => return Err(self.unknown(other)),
         }
         Ok(())
     }
@@ -186,22 +194,36 @@ impl<W: Word> Parser<'_, W> {
     }
 }
 
-/// The option of this table that the word names. `bit` is shifted to the bit of the option: options that exclude each
-/// other have the same.
-fn find(args: &'static [Arg], word: &[u8], bit: &mut u32) -> Option<&'static str> {
-    let named = |arg: &'static Arg| {
-        let token = arg.token?;
-        let is_named = token.to_bytes().eq_ignore_ascii_case(word);
-        token.to_str().ok().filter(|_| is_named)
-    };
-    args.iter().find_map(|arg| {
-        *bit <<= 1;
-        match arg.kind {
-            ArgKind::OneOf(parts) => parts.iter().find_map(named),
-            ArgKind::Block(parts) => find(parts, word, bit),
-            _ => named(arg),
+/// The option of this table that the word names, as the table writes it, with its number: options that exclude each
+/// other have the same. The first number is `number`; an error is the first that is not used.
+fn find(args: &'static [Arg], word: &[u8], mut number: u32) -> Result<(u32, &'static [u8]), u32> {
+    for arg in args {
+        let found = match arg.kind {
+            ArgKind::OneOf(parts) => parts.iter().find_map(|part| named(part, word)),
+            ArgKind::Block(parts) => match find(parts, word, number) {
+                Err(next) => {
+                    number = next;
+                    continue;
+                }
+                found => return found,
+            },
+            _ => named(arg, word),
+        };
+        if let Some(option) = found {
+            return Ok((number, option));
         }
-    })
+        number += 1;
+    }
+    Err(number)
+}
+
+/// The word of this argument, if it is this one in any case.
+#[inline(always)]
+fn named(arg: &'static Arg, word: &[u8]) -> Option<&'static [u8]> {
+    let token = arg.token?.to_bytes();
+    let is_named = token.len() == word.len()
+        && std::iter::zip(token, word).all(|(upper, byte)| *upper == byte.to_ascii_uppercase());
+    is_named.then_some(token)
 }
 
 /// The words that begin these arguments.

@@ -70,6 +70,7 @@ pub struct Parser<'w, W> {
 
 impl<'w> Parser<'w, Str<'w>> {
     /// A parser of the words behind the command's name, with the settings in force.
+    #[inline(always)]
     pub fn of<C: Command>(words: &'w [Str<'w>]) -> Parser<'w, Str<'w>> {
         Parser::new::<C>(words, ParseSettings::current())
     }
@@ -77,6 +78,7 @@ impl<'w> Parser<'w, Str<'w>> {
 
 impl<'w, W: Word> Parser<'w, W> {
     /// A parser of the words behind the command's name.
+    #[inline(always)]
     pub fn new<C: Command>(words: &'w [W], settings: ParseSettings) -> Parser<'w, W> {
         let mut left = words.iter();
         left.next();
@@ -91,6 +93,7 @@ impl<'w, W: Word> Parser<'w, W> {
     ///
     /// # Errors
     /// Those of the key and the options, in this order.
+    #[inline(always)]
     pub fn key_only(mut self) -> Result<(W, Options<W>), CommandError> {
         Ok((self.key()?, self.options()?))
     }
@@ -99,6 +102,7 @@ impl<'w, W: Word> Parser<'w, W> {
     ///
     /// # Errors
     /// Those of the key, the owner, and the options, in this order.
+    #[inline(always)]
     pub fn key_and_owner(mut self) -> Result<(W, W, Options<W>), CommandError> {
         Ok((self.key()?, self.owner()?, self.options()?))
     }
@@ -107,6 +111,7 @@ impl<'w, W: Word> Parser<'w, W> {
     ///
     /// # Errors
     /// Those of the keys, the owner, and the options, in this order.
+    #[inline(always)]
     pub fn keys_and_owner(mut self) -> Result<(&'w [W], W, Options<W>), CommandError> {
         Ok((self.keys()?, self.owner()?, self.options()?))
     }
@@ -191,12 +196,13 @@ impl<'w, W: Word> Parser<'w, W> {
     }
 
     #[cold]
-    pub(super) fn again(&self, option: &str) -> CommandError {
+    pub(super) fn again(&self, option: &[u8]) -> CommandError {
+        let option = shown(option);
         let mut groups = self.spec.args.iter().filter_map(|arg| match arg.kind {
             ArgKind::OneOf(parts) => Some(tokens(parts)),
             _ => None,
         });
-        let group = groups.find(|group| group.contains(&option));
+        let group = groups.find(|group| group.contains(&option.as_str()));
         syntax(match group {
             Some(group) => format!("more than one of {}", group.join(", ")),
             None => format!("more than one {option}"),
