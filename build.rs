@@ -1,5 +1,5 @@
 //! Generates the constants of Valkey that the bindings of `redis-module` lack: that crate makes its own from the header
-//! of Redis. The result is included by `src/module/ffi/valkey.rs`.
+//! of Redis. The result is included by `src/module/entry/slots.rs`.
 
 use std::env;
 use std::error::Error;

@@ -15,7 +15,7 @@ use crate::module::ffi::strings::{OwnedStr, Str};
 use crate::module::keyspace::count_key::CountKey;
 use crate::module::keyspace::sem_key;
 use crate::module::reply::{self, Got};
-use crate::module::state::parked::Shape;
+use crate::module::state::shell::Shape;
 use crate::module::tickets;
 use crate::module::users;
 

@@ -23,8 +23,8 @@ use crate::module::keyspace::replication::{self, Replication};
 use crate::module::keyspace::sem_key::SemKey;
 use crate::module::reply::{self, Got};
 use crate::module::sessions;
-use crate::module::state::parked::Shape;
 use crate::module::state::shell;
+use crate::module::state::shell::Shape;
 use crate::module::tickets;
 use crate::module::users;
 

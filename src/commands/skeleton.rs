@@ -18,8 +18,8 @@ use crate::module::keyspace::lock_key::LockKey;
 use crate::module::keyspace::replication::Replication;
 use crate::module::keyspace::sem_key::SemKey;
 use crate::module::reply::Got;
-use crate::module::state::parked::Shape;
 use crate::module::state::shell;
+use crate::module::state::shell::Shape;
 
 /// Decides about one lock, applies the effects, and rearms. Effects of a refused request are applied too.
 ///

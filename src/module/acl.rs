@@ -9,9 +9,9 @@ use redis_module::raw;
 use smallvec::SmallVec;
 
 use crate::lock::{twin_of, Resource};
+use crate::module::ffi::api::fallible;
 use crate::module::ffi::api::{api, has};
 use crate::module::ffi::call_reply::{How, Reply};
-use crate::module::ffi::checked::fallible;
 use crate::module::ffi::ctx::{server_version, Ctx};
 use crate::module::ffi::strings::{pointers, OwnedStr, Str};
 use crate::module::state::shell;

@@ -4,19 +4,25 @@ use std::ffi::CStr;
 
 use redis_module::raw;
 
-use crate::lock::{Cx, Effect, Effects, Event, KeyRef, KeyWrite, LockError, Locks, Mode, Now};
-use crate::module::answers::Pending;
-use crate::module::ffi::checked::{Refused, Written};
+use crate::lock::{
+    CountChange, Cx, Effect, Effects, Event, KeyRef, KeyWrite, LockError, Locks, Mode, Now,
+    PermitChange, SemState, SemView,
+};
+use crate::module::answers::{self, Pending};
+use crate::module::ffi::api::{Refused, Written};
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::fault;
 use crate::module::ffi::strings::{OwnedStr, Str};
+use crate::module::keyspace::count_key::CountKey;
 use crate::module::keyspace::horizon;
 use crate::module::keyspace::lock_key::LockKey;
 use crate::module::keyspace::replication::Replication;
+use crate::module::keyspace::sem_key::SemKey;
 use crate::module::state::constants::constants;
 use crate::module::state::settings;
 use crate::module::state::shell;
-use crate::module::subscribers::{self, LOCK_CHANNEL, READ_WRITE_CHANNEL};
+use crate::module::subscribers::{self, LOCK_CHANNEL, READ_WRITE_CHANNEL, SEMAPHORE_CHANNEL};
+use crate::module::tickets;
 
 /// Lets the core decide.
 pub fn decide<T>(now: Now, body: impl FnOnce(&mut Locks, &mut Cx<'_>) -> T) -> (T, Effects) {
@@ -253,4 +259,136 @@ fn notify_own(ctx: Ctx<'_>, class: i32, event: &CStr, key: Str<'_>) {
     shell::with(|shell| shell.notifies_own = true);
     ctx.notify(class, event, key);
     shell::with(|shell| shell.notifies_own = false);
+}
+
+impl<'a> SemKey<'a> {
+    /// The view for a decision that may grant a permit.
+    pub fn minting_view(&self, own: Option<Str<'_>>, now: Now) -> SemView<'a> {
+        self.fail_conflicting_waiters(now);
+        tickets::ask(self.ctx(), self.id(), 1, now);
+        let mut view = self.plain_view(own, now);
+        let both_there = matches!(&view.state, SemState::There(permits) if permits.taken > 0);
+        let may_grant = horizon::may_mint(self.ctx(), view.domain, both_there);
+        view.may_grant = Some(may_grant);
+        view.has_subscriber = subscribers::has_relevant_subscriber(self.ctx(), view.key, now);
+        view
+    }
+
+    /// The view for a decision that may hand off permits: with what a token needs if there is a waiter.
+    pub fn hand_off_view(&self, own: Option<Str<'_>>, now: Now) -> SemView<'a> {
+        if shell::with(|shell| shell.locks.shared.waiters.live_queue(self.id()).is_some()) {
+            self.minting_view(own, now)
+        } else {
+            self.plain_view(own, now)
+        }
+    }
+
+    /// Fails all parked requests while the twin has the same set: no permit may be granted then.
+    fn fail_conflicting_waiters(&self, now: Now) {
+        let key = self.id();
+        if shell::with(|shell| shell.locks.shared.waiters.live_queue(key).is_some())
+            && self.probe_twin()
+        {
+            let ((), fx) = decide(now, |locks, cx| {
+                locks
+                    .shared
+                    .waiters
+                    .fail_all(key, &LockError::SiblingsTaken, cx);
+            });
+            answers::note_all(self.ctx(), &fx);
+        }
+    }
+
+    /// Makes a change, replicates it, and then, with the keys closed, sends its events and message.
+    ///
+    /// # Errors
+    /// When the server refuses the change: see [`refused`].
+    pub fn apply(
+        mut self,
+        change: &PermitChange,
+        fx: &[Effect],
+        replication: Replication<'_>,
+    ) -> Result<(), LockError> {
+        if change.is_empty() && fx.is_empty() {
+            return Ok(());
+        }
+        let pending = Pending::new(self.ctx(), fx);
+        fault::trip("apply");
+        let (ctx, db, name) = (self.ctx(), self.id().db, self.name());
+        if let Err(what) = self.carry_out(change, fx, replication) {
+            drop(self);
+            let error = refused(ctx, db, &[name], what);
+            pending.fail(&error);
+            return Err(error);
+        }
+        pending.note();
+        drop(self);
+        for effect in fx {
+            if let Effect::Notify(event) = effect {
+                ctx.notify(raw::REDISMODULE_NOTIFY_MODULE, event.name(), name);
+            }
+        }
+        if let Some(free) = change.publish.filter(|_| settings::publish()) {
+            let channel = subscribers::channel_of(SEMAPHORE_CHANNEL, name.bytes());
+            let message = OwnedStr::of_number(free);
+            publish_to(ctx, channel.as_str(), message.as_str(), replication);
+        }
+        Ok(())
+    }
+}
+
+/// The prefix of the name of a latch's channel.
+const LATCH_CHANNEL: &[u8] = b"redisson_countdownlatch__channel__";
+
+impl CountKey<'_> {
+    /// Lets the core decide about a latch, and carries out the effects.
+    ///
+    /// # Errors
+    /// Those of the core; then nothing was changed. When the server refuses the change: see [`refused`].
+    pub fn decide<T>(
+        self,
+        now: Now,
+        body: impl FnOnce(&mut Locks, &mut Cx<'_>) -> Result<(T, CountChange), LockError>,
+    ) -> Result<T, LockError> {
+        let replication = Replication::of_command(self.ctx());
+        let (decided, fx) = decide(now, body);
+        let (answer, change) = decided?;
+        let pending = Pending::new(self.ctx(), &fx);
+        fault::trip("apply");
+        let (ctx, db, name) = (self.ctx(), self.id().db, self.name());
+        let written = self.change(change, replication);
+        if let Err(what) = written {
+            let error = refused(ctx, db, &[name], what);
+            pending.fail(&error);
+            return Err(error);
+        }
+        pending.note();
+        Ok(answer)
+    }
+
+    /// Makes the change of a latch's key, and then, with the key closed, sends its event and message.
+    fn change(mut self, change: CountChange, replication: Replication<'_>) -> Written {
+        let message = match change {
+            CountChange::None => return Ok(()),
+            CountChange::Set(count) => return self.set(count, false, replication),
+            CountChange::Make(count) => {
+                self.set(count, true, replication)?;
+                b"1"
+            }
+            CountChange::Open => {
+                self.delete(replication)?;
+                b"0"
+            }
+        };
+        let (ctx, name) = (self.ctx(), self.name());
+        drop(self);
+        if change == CountChange::Open {
+            ctx.notify(raw::REDISMODULE_NOTIFY_GENERIC, c"del", name);
+        }
+        if settings::publish() {
+            let channel = [LATCH_CHANNEL, b"{", name.bytes(), b"}"].concat();
+            publish(ctx, &channel, message, replication);
+        }
+        Ok(())
+    }
 }

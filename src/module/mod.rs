@@ -5,9 +5,9 @@
 //! * [`ffi`]: the server's functions and types, and the guard that catches panics;
 //! * [`state`]: what is kept between calls, and the settings;
 //! * [`keyspace`]: reading and writing keys, replication;
-//! * the files of this folder: the view for a decision ([`view`]), its effects ([`apply`], [`semaphore`], [`latch`],
-//!   [`answers`], [`messages`]), what tickets ask the server ([`tickets`]), the users of requests ([`users`]), and the
-//!   decisions that no command causes ([`settle`], [`sessions`]);
+//! * the files of this folder: the view for a decision ([`view`]), its effects ([`apply`], [`answers`]), what tickets
+//!   ask the server ([`tickets`]), the users of requests ([`users`]), and the decisions that no command causes
+//!   ([`settle`], [`sessions`]);
 //! * [`entry`]: the functions that the server calls: for commands [`entry::command`], for the timer [`entry::alarm`],
 //!   for changes of keys and roles [`entry::events`], for ended connections [`entry::clients`] and [`entry::parked`].
 //!
@@ -17,21 +17,16 @@
 pub mod acl;
 pub mod answers;
 pub mod apply;
-pub mod duty;
 pub mod entry;
 pub mod ffi;
 pub mod keyspace;
-mod latch;
-mod messages;
 pub mod reply;
 pub mod scan;
-mod semaphore;
 pub mod sessions;
 pub mod settle;
 pub mod state;
 mod subscribers;
 pub mod tickets;
-mod unblock;
 pub mod users;
 pub mod view;
 

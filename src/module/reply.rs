@@ -5,7 +5,7 @@ use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::strings::number_of_keys;
 use crate::module::ffi::strings::Str;
 use crate::module::keyspace::lock_key::LockKey;
-use crate::module::state::parked::Shape;
+use crate::module::state::shell::Shape;
 
 /// What an acquire got.
 pub enum Got<T> {

@@ -8,15 +8,13 @@ use crate::lock::{
     Bound, BoundRef, Effects, Mode, Now, PermitChange, Planned, ReadDepth, Resource, SemState, View,
 };
 use crate::module::apply::{apply, apply_for_event, decide};
-use crate::module::duty::Duty;
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::strings::{OwnedStr, Str};
-use crate::module::keyspace::beside;
 use crate::module::keyspace::lock_key::{name_of, LockKey};
 use crate::module::keyspace::replication::Replication;
 use crate::module::keyspace::sem_key::SemKey;
-use crate::module::state::alarm::RETRY_MS;
-use crate::module::state::shell;
+use crate::module::keyspace::siblings;
+use crate::module::state::shell::{self, RETRY_MS};
 use crate::module::users;
 use crate::module::view::view_for;
 
@@ -129,7 +127,7 @@ fn perform_on_lock(ctx: Ctx<'_>, bound: &Bound, duty: Duty) -> bool {
     };
     let mut key = open();
     let mut state = key.read_to(depth, now);
-    if !beside::siblings_are_here(&key, &state) {
+    if !siblings::siblings_are_here(&key, &state) {
         return false;
     }
     if shell::with(|shell| shell.locks.is_bound_hold(bound, &state, now)) {
@@ -226,4 +224,13 @@ fn carry_out_on_permit(
     });
     let _ = key.apply(&change, &fx, to);
     true
+}
+
+/// The work for a bound hold.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Duty {
+    /// Release: its connection has ended.
+    Release,
+    /// Renew its lease.
+    Renew,
 }

@@ -8,14 +8,14 @@ use crate::module::answers;
 use crate::module::apply::{apply_all_for_event, apply_for_event, decide, decide_all};
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::strings::OwnedStr;
-use crate::module::keyspace::beside;
 use crate::module::keyspace::count_key::CountKey;
 use crate::module::keyspace::lock_key::{name_of, LockKey};
 use crate::module::keyspace::replication::Replication;
 use crate::module::keyspace::rw_read;
 use crate::module::keyspace::sem_key::SemKey;
-use crate::module::state::alarm::RETRY_MS;
+use crate::module::keyspace::siblings;
 use crate::module::state::shell;
+use crate::module::state::shell::RETRY_MS;
 use crate::module::tickets;
 use crate::module::view::view_for;
 
@@ -199,7 +199,7 @@ fn may_begin_all(
     }
     let mut all = keys.iter().zip(states);
     all.try_for_each(|(key, state)| {
-        beside::may_begin(key, state, (asking.mode, &asking.owner), now)
+        siblings::may_begin(key, state, (asking.mode, &asking.owner), now)
     })
 }
 
@@ -210,7 +210,7 @@ pub fn settle(ctx: Ctx<'_>, id: &KeyId, now: Now) -> bool {
     ctx.select(id.as_ref().db);
     let mut key = LockKey::open(ctx, name);
     let mut state = key.read_to_settle(now);
-    if !beside::siblings_are_here(&key, &state) {
+    if !siblings::siblings_are_here(&key, &state) {
         return false;
     }
     let changes = shell::with(|shell| shell.locks.may_change(id.as_ref(), &state, now));

@@ -59,7 +59,7 @@ pub fn are_all_subscribed(ctx: Ctx<'_>, channels: &[Str<'_>]) -> Vec<bool> {
         .collect()
 }
 
-/// The number of subscribers; 0 as well if `PUBSUB` has another name (`needed` warns of that).
+/// The number of subscribers; 0 as well if `PUBSUB` has another name (a warning at load says so).
 fn subscribers(ctx: Ctx<'_>, question: &[u8], channel: Str<'_>) -> i64 {
     count(ctx, question, channel).unwrap_or(0)
 }

@@ -4,7 +4,7 @@ use crate::lock::{Fence, KeyState, LockError, Need, Now, Planned, View, WaiterId
 use crate::module::answers;
 use crate::module::apply::decide;
 use crate::module::keyspace::lock_key::LockKey;
-use crate::module::keyspace::{beside, horizon, rw_read};
+use crate::module::keyspace::{horizon, rw_read, siblings};
 use crate::module::state::shell;
 use crate::module::subscribers;
 use crate::module::tickets;
@@ -47,7 +47,7 @@ fn fence_of(key: &LockKey<'_>, view: &View<'_>, now: Now) -> Fence {
     let is_hidden = || ctx.is_paused() && needs_siblings();
     let is_there = view.state != KeyState::Absent && !is_hidden();
     let may_grant = horizon::may_mint(ctx, view.domain, is_there)
-        && beside::siblings_are_here(key, &view.state);
+        && siblings::siblings_are_here(key, &view.state);
     Fence { counter, may_grant }
 }
 
@@ -89,7 +89,7 @@ fn fail_conflicting_waiters(
         }
         let mut refused: Vec<(WaiterId, LockError)> = Vec::new();
         for asking in &next {
-            if let Err(error) = beside::may_begin(key, &rest, (asking.mode, &asking.owner), now) {
+            if let Err(error) = siblings::may_begin(key, &rest, (asking.mode, &asking.owner), now) {
                 refused.push((asking.request, error));
             }
         }

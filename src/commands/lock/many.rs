@@ -13,13 +13,13 @@ use crate::module::entry::alarm;
 use crate::module::entry::command::{access, Command, Spec};
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::strings::Str;
-use crate::module::keyspace::beside;
 use crate::module::keyspace::lock_key::LockKey;
 use crate::module::keyspace::replication;
+use crate::module::keyspace::siblings;
 use crate::module::keyspace::siblings::Siblings;
 use crate::module::reply::{self, Got};
 use crate::module::sessions;
-use crate::module::state::parked::Shape;
+use crate::module::state::shell::Shape;
 use crate::module::tickets;
 use crate::module::view::view_for;
 
@@ -69,11 +69,11 @@ impl Command for AcquireMany {
         let now = ctx.now();
         let read = |key| read_write::read_to_acquire(key, request.mode, now);
         let states: Vec<_> = keys.iter_mut().map(read).collect();
-        if request.mode != Mode::Exclusive && beside::are_twins(names) {
+        if request.mode != Mode::Exclusive && siblings::are_twins(names) {
             return Err(LockError::SiblingsTaken.into());
         }
         for (key, state) in keys.iter().zip(&states) {
-            beside::may_begin(key, state, (request.mode, request.owner), now)?;
+            siblings::may_begin(key, state, (request.mode, request.owner), now)?;
         }
         let planned = Planned::of_many(&states, &request, now);
         let views = keys.iter().zip(states);

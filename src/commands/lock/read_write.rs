@@ -9,8 +9,8 @@ use crate::lock::{
 use crate::module::acl;
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::strings::{OwnedStr, Str};
-use crate::module::keyspace::beside;
 use crate::module::keyspace::lock_key::LockKey;
+use crate::module::keyspace::siblings;
 use crate::module::keyspace::siblings::{Siblings, Timeouts};
 use crate::module::state::shell;
 
@@ -51,7 +51,7 @@ fn may_write(ctx: Ctx<'_>, name: Str<'_>, beside: &[Str<'_>]) -> Result<(), Comm
 /// # Errors
 /// [`LockError::TryAgain`].
 fn are_visible(ctx: Ctx<'_>, key: Str<'_>) -> Result<(), CommandError> {
-    if ctx.is_paused() || !beside::slot_is_here(ctx, key) {
+    if ctx.is_paused() || !siblings::slot_is_here(ctx, key) {
         return Err(LockError::TryAgain.into());
     }
     Ok(())

@@ -101,9 +101,15 @@ fn requests_of_a_revoked_user_fail_until_as_many_places_are_passed_over() {
     let mut sim = crowded_by(UserId(2), None);
     sim.forbidden.insert(UserId(2));
     sim.release("k", "holder", (None, false, None)).unwrap();
-    assert_eq!(sim.locks.shared.waiters.stats[Resource::Lock].waits_failed, 2);
+    assert_eq!(
+        sim.locks.shared.waiters.stats[Resource::Lock].waits_failed,
+        2
+    );
     sim.settle_all();
-    assert_eq!(sim.locks.shared.waiters.stats[Resource::Lock].waits_failed, 5);
+    assert_eq!(
+        sim.locks.shared.waiters.stats[Resource::Lock].waits_failed,
+        5
+    );
 }
 
 #[test]
@@ -114,7 +120,10 @@ fn tickets_of_a_deleted_user_end_in_steps() {
     while sim.locks.shared.waiters.has_gone() {
         let before = failed(&sim);
         let mut fx = Effects::new();
-        sim.locks.shared.waiters.end_gone(&mut Cx::new(sim.now, &mut fx));
+        sim.locks
+            .shared
+            .waiters
+            .end_gone(&mut Cx::new(sim.now, &mut fx));
         assert!(failed(&sim) <= before + 1);
     }
     assert_eq!(failed(&sim), 5);

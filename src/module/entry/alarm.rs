@@ -18,8 +18,8 @@ use crate::module::ffi::guard;
 use crate::module::keyspace::horizon;
 use crate::module::sessions;
 use crate::module::settle::{self, HORIZONS_PER_TICK};
-use crate::module::state::alarm::RETRY_MS;
 use crate::module::state::settings;
+use crate::module::state::shell::RETRY_MS;
 use crate::module::state::shell::{self, Shell};
 use crate::module::tickets;
 

@@ -28,8 +28,8 @@ use crate::module::ffi::api::has;
 use crate::module::ffi::ctx::{Callback, Ctx};
 use crate::module::ffi::{fault, guard};
 use crate::module::sessions;
-use crate::module::state::alarm::Alarm;
 use crate::module::state::shell;
+use crate::module::state::shell::Alarm;
 
 /// The most holds that jobs release in one tick, when connections end; more wait for the alarm.
 const AT_ONCE: usize = 100;

@@ -8,12 +8,12 @@ use std::ptr::{null, null_mut, NonNull};
 use redis_module::raw;
 
 use crate::lock::LockError;
-use crate::module::entry::one_slot;
+use crate::module::entry::slots;
 use crate::module::ffi::api::api;
+use crate::module::ffi::api::zeroed;
 use crate::module::ffi::ctx::{Callback, Ctx};
 use crate::module::ffi::guard;
 use crate::module::ffi::strings::Str;
-use crate::module::ffi::zeroed::zeroed;
 
 /// A command of the module.
 pub trait Command {
@@ -244,7 +244,7 @@ fn key_spec(command: &Spec, flags: u32) -> raw::RedisModuleCommandKeySpec {
 }
 
 /// In a cluster the server looks for the slot of a command of a module in its first range of keys alone, here the first
-/// key; [`one_slot`] looks at the others. With the flag `getkeys-api` it would ask the command instead, but Valkey does
+/// key; [`slots`] looks at the others. With the flag `getkeys-api` it would ask the command instead, but Valkey does
 /// so from its I/O threads, which corrupts the state of the server, and would run this module on two threads.
 fn routing_spec(numkeys_at: usize, access: u32) -> raw::RedisModuleCommandKeySpec {
     let mut spec: raw::RedisModuleCommandKeySpec = zeroed();
@@ -324,7 +324,7 @@ unsafe extern "C" fn entry<C: Command>(
         // SAFETY: the server's arguments for this callback.
         let args = unsafe { callback.words(argv, argc) };
         if let Some(numkeys_at) = const { C::SPEC.numkeys_at() } {
-            if let Err(error) = one_slot::check(ctx, args, numkeys_at) {
+            if let Err(error) = slots::check_keys(ctx, args, numkeys_at) {
                 return ctx.reply_error(&error);
             }
         }

@@ -21,8 +21,8 @@ use crate::module::ffi::api::api;
 use crate::module::ffi::call_reply::{How, Reply};
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::strings::OwnedStr;
-use crate::module::state::parked::Risks;
 use crate::module::state::shell;
+use crate::module::state::shell::Risks;
 
 /// The user that cannot be deleted.
 const DEFAULT_USER: &[u8] = b"default";

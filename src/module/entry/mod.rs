@@ -7,8 +7,6 @@ mod condemned;
 pub mod events;
 mod info;
 pub mod load;
-mod needed;
-mod one_slot;
 pub mod parked;
 mod slots;
 mod unload;

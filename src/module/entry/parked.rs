@@ -2,7 +2,7 @@
 //!
 //! The client is blocked *on the key* (so that a cluster redirects it when the slot moves) and without a native
 //! timeout. An answer is first noted; the alarm unblocks the client at the end of the tick, the server then calls the
-//! timeout callback, and that writes the reply (on Redis 7.0 and 7.2 the end of the block does: see `unblock`). A
+//! timeout callback, and that writes the reply (on Redis 7.0 and 7.2 the end of the block does: see `answers`). A
 //! disconnect before that (connection closed, `CLIENT KILL`, `CLIENT UNBLOCK ... ERROR`, demotion) calls the disconnect
 //! callback, and a grant in flight is undone. When the timeout callback has run, the grant is delivered.
 //!
@@ -22,17 +22,17 @@ use redis_module::raw;
 use smallvec::SmallVec;
 
 use crate::lock::{LockError, Outcome, WaiterId};
+use crate::module::answers;
 use crate::module::entry::alarm;
 use crate::module::entry::condemned;
 use crate::module::ffi::api::api;
-use crate::module::ffi::checked::fallible;
+use crate::module::ffi::api::fallible;
 use crate::module::ffi::ctx::{Callback, Ctx};
 use crate::module::ffi::guard;
 use crate::module::ffi::strings::{OwnedStr, Str};
 use crate::module::reply;
-use crate::module::state::parked::{Parked, Shape};
 use crate::module::state::shell;
-use crate::module::unblock;
+use crate::module::state::shell::{Parked, Shape};
 
 /// Notes that the calling client will be blocked for this request.
 pub fn expect(id: WaiterId, shape: Shape) {
@@ -65,7 +65,7 @@ pub fn block_on(ctx: Ctx<'_>, keys: &[Str<'_>], id: WaiterId) -> Result<bool, Lo
                 ctx.as_ptr(),
                 Some(on_key_ready),
                 Some(on_answer),
-                unblock::is_late().then_some(on_end as unsafe extern "C" fn(_, _)),
+                answers::is_late().then_some(on_end as unsafe extern "C" fn(_, _)),
                 0,
                 keys.as_mut_ptr(),
                 keys.len() as c_int,
@@ -154,7 +154,7 @@ unsafe extern "C" fn on_answer(
         // SAFETY: the words are those that the server passed to this callback: the parked command's, the second its
         // key.
         let words = unsafe { callback.words(argv, argc) };
-        if !(unblock::is_late() && keep_for_the_end(id, words)) {
+        if !(answers::is_late() && keep_for_the_end(id, words)) {
             let parked = shell::with(|shell| shell.take_parked(id));
             answer(ctx, id, parked, words);
         }

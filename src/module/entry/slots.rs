@@ -10,10 +10,17 @@ use std::ffi::c_int;
 
 use redis_module::raw;
 
-use crate::lock::slot_of;
+use crate::lock::{slot_of, LockError};
+use crate::module::ffi::call_reply::{How, Reply};
 use crate::module::ffi::ctx::Ctx;
-use crate::module::ffi::valkey;
+use crate::module::ffi::strings::{number_of_keys, Str};
 use crate::module::state::shell;
+
+/// Constants of Valkey that the bindings of `redis-module`, made from Redis' header, do not have. `build.rs` generates
+/// them with bindgen from `ffi/headers/valkeymodule.h`, under the header's names.
+mod valkey {
+    include!(concat!(env!("OUT_DIR"), "/valkeymodule.rs"));
+}
 
 /// The first major version of Valkey that has such moves.
 const VALKEY_SINCE: i32 = 9;
@@ -71,4 +78,30 @@ fn is_local(name: &[u8]) -> bool {
     let can_access = unsafe { raw::RedisModule_ClusterCanAccessKeysInSlot };
     // SAFETY: takes a number, needs no context.
     can_access.is_none_or(|can_access| unsafe { can_access(slot_of(name).into()) } != 0)
+}
+
+/// Checks the keys behind the word at `numkeys_at`. A wrong number of keys is left to the command.
+///
+/// # Errors
+/// As the server's own for such keys: `CrossSlot`, and `Rehashing` while some of them are on the other node.
+pub fn check_keys(ctx: Ctx<'_>, words: &[Str<'_>], numkeys_at: usize) -> Result<(), LockError> {
+    if !shell::is_cluster() {
+        return Ok(());
+    }
+    let count = number_of_keys(words, numkeys_at).unwrap_or(0);
+    let keys = words
+        .get(numkeys_at + 1..)
+        .and_then(|rest| rest.get(..count));
+    let Some(keys @ [first, _, ..]) = keys else {
+        return Ok(());
+    };
+    let slot = slot_of(first.bytes());
+    if keys.iter().any(|key| slot_of(key.bytes()) != slot) {
+        return Err(LockError::CrossSlot);
+    }
+    // The server refuses the call if it would redirect a client that sends it, or answer it `TRYAGAIN`.
+    match Reply::of(ctx, c"EXISTS", How::AsModule, keys) {
+        Some(_) => Ok(()),
+        None => Err(LockError::Rehashing),
+    }
 }

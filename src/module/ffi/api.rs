@@ -1,7 +1,11 @@
-//! Functions of the server, looked up when the module is loaded.
+//! Functions of the server, looked up when the module is loaded, and calls of those that can fail.
 //!
 //! `redis-module` keeps each function as an optional pointer. The list in [`first_missing`] has those of every
-//! supported server, and is checked once, at load. A function newer than Redis 7.0 is checked where it is called.
+//! supported server, and is checked once, at load. A function newer than Redis 7.0 is checked where it is called. In a
+//! build for the tests `LOCK.FAULT API function` makes one call of a function that can fail do so: see
+//! [`super::fault`].
+
+use redis_module::raw;
 
 /// The pointer of a function that was checked at load.
 macro_rules! api {
@@ -73,4 +77,55 @@ required! {
     RedisModule_GetServerVersion RedisModule_GetServerInfo
     RedisModule_ServerInfoGetFieldC RedisModule_FreeServerInfo
     RedisModule_GetDetachedThreadSafeContext RedisModule_FreeThreadSafeContext
+}
+
+/// Calls a function that can fail; `$failure` is its result when it fails. A build for the tests can make it fail once
+/// (`LOCK.FAULT API function`): then the function is not called.
+macro_rules! fallible {
+    ($name:ident($($argument:expr),* $(,)?), $failure:expr) => {
+        match $crate::module::ffi::fault::is_hit(stringify!($name)) {
+            true => $failure,
+            false => $crate::module::ffi::api::api!($name)($($argument),*),
+        }
+    };
+}
+pub(crate) use fallible;
+
+/// A refusal of the server: the function that failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Refused(pub &'static str);
+
+/// The result of a write.
+pub type Written = Result<(), Refused>;
+
+/// Calls a function that returns a status. A status other than OK is a refusal.
+macro_rules! checked {
+    ($name:ident($($argument:expr),* $(,)?)) => {{
+        const OK: i32 = redis_module::raw::REDISMODULE_OK as i32;
+        const ERR: i32 = redis_module::raw::REDISMODULE_ERR as i32;
+        match $crate::module::ffi::api::fallible!($name($($argument),*), ERR) {
+            OK => Ok(()),
+            _ => Err($crate::module::ffi::api::Refused(stringify!($name))),
+        }
+    }};
+}
+pub(crate) use checked;
+
+/// A type of which all zero is a valid value.
+///
+/// # Safety
+/// The all-zero bit pattern is a valid value of the type.
+pub(crate) unsafe trait Zeroable {}
+
+// SAFETY: integers, nullable pointers and unions of structs of integers: all zero is valid for each.
+unsafe impl Zeroable for raw::RedisModuleCommandKeySpec {}
+// SAFETY: integers and nullable pointers: all zero is valid for each.
+unsafe impl Zeroable for raw::RedisModuleCommandArg {}
+// SAFETY: integers and arrays of them: all zero is valid for each.
+unsafe impl Zeroable for raw::RedisModuleClientInfo {}
+
+/// The all-zero value.
+pub(crate) fn zeroed<T: Zeroable>() -> T {
+    // SAFETY: `Zeroable` promises that all zero is a value of the type.
+    unsafe { std::mem::zeroed() }
 }

@@ -7,7 +7,7 @@ use std::ptr::{null_mut, NonNull};
 use redis_module::raw;
 
 use crate::module::ffi::api::api;
-use crate::module::ffi::checked::fallible;
+use crate::module::ffi::api::fallible;
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::strings::{pointers, OwnedStr, Str};
 

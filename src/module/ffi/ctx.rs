@@ -12,9 +12,9 @@ use redis_module::raw;
 
 use crate::lock::{KeyRef, Now};
 use crate::module::ffi::api::api;
-use crate::module::ffi::checked::fallible;
+use crate::module::ffi::api::fallible;
+use crate::module::ffi::api::zeroed;
 use crate::module::ffi::strings::{OwnedStr, Str};
-use crate::module::ffi::zeroed::zeroed;
 
 /// The callback of the server that is running.
 pub struct Callback(*mut raw::RedisModuleCtx);

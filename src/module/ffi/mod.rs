@@ -2,7 +2,6 @@
 
 pub(crate) mod api;
 pub mod call_reply;
-pub(crate) mod checked;
 pub mod ctx;
 pub mod fault;
 pub(crate) mod filter;
@@ -11,5 +10,3 @@ pub(crate) mod log;
 pub mod main_thread;
 pub(crate) mod raw_key;
 pub mod strings;
-pub(crate) mod valkey;
-pub(crate) mod zeroed;

@@ -3,7 +3,7 @@
 use redis_module::raw;
 
 use crate::lock::{parse_integer, Count, KeyRef, Resource};
-use crate::module::ffi::checked::{Refused, Written};
+use crate::module::ffi::api::{Refused, Written};
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::raw_key::RawKey;
 use crate::module::ffi::strings::{OwnedStr, Str};

@@ -9,7 +9,7 @@ use redis_module::raw;
 use crate::lock::{
     parse_counter, parse_decimal, prefixed, slot_of, Domain, Now, Token, COUNTER, HORIZON_DB,
 };
-use crate::module::ffi::checked::{Refused, Written};
+use crate::module::ffi::api::{Refused, Written};
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::log;
 use crate::module::ffi::raw_key::RawKey;

@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 
 use crate::lock::{KeyWrite, Token};
-use crate::module::ffi::checked::Written;
+use crate::module::ffi::api::Written;
 use crate::module::ffi::strings::OwnedStr;
 use crate::module::keyspace::lock_key::LockKey;
 use crate::module::keyspace::replication::Replication;

@@ -1,14 +1,11 @@
 //! The keys: reading and writing them through the server's low-level key API, and replicating what was written.
 
-pub mod beside;
 pub mod count_key;
 pub mod horizon;
 pub mod lock_key;
-mod lock_read;
 mod lock_write;
 pub mod replication;
 pub(crate) mod rw_read;
 mod rw_write;
 pub mod sem_key;
-pub(crate) mod sibling;
 pub mod siblings;

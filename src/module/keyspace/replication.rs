@@ -19,7 +19,7 @@
 //!
 //! A node of a cluster always replicates: slots move by other ways.
 //!
-//! The server refuses a command whose name it does not know. `needed` checks the names at load, and they do not change
+//! The server refuses a command whose name it does not know. `entry::load` checks the names, and they do not change
 //! later, so no call is expected to fail. A failure is counted and logged all the same: at that point the change is
 //! decided and mostly made, so the caller cannot be refused.
 
@@ -29,7 +29,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use redis_module::raw;
 
 use crate::module::ffi::api::api;
-use crate::module::ffi::checked::fallible;
+use crate::module::ffi::api::fallible;
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::log;
 use crate::module::ffi::raw_key::{RawKey, NO_TRACE};

@@ -13,7 +13,7 @@ use crate::lock::{
 use crate::module::ffi::raw_key::{Fields, RawKey};
 use crate::module::ffi::strings::{OwnedStr, Str};
 use crate::module::keyspace::lock_key::LockKey;
-use crate::module::keyspace::sibling::{Sibling, SiblingKind};
+use crate::module::keyspace::siblings::{Sibling, SiblingKind};
 use crate::module::state::shell;
 
 /// A hash with so few fields is read for a stranger too, to see whether it is a lock.

@@ -1,13 +1,13 @@
 //! Writes a read-write lock's hash and its sibling keys, one change of the core's decision at a time.
 
 use crate::lock::{write_field, Mode, RwWrite, MODE_FIELD};
-use crate::module::ffi::checked::Written;
+use crate::module::ffi::api::Written;
 use crate::module::ffi::strings::OwnedStr;
-use crate::module::keyspace::beside::{self, has_held_twin};
 use crate::module::keyspace::lock_key::LockKey;
 use crate::module::keyspace::replication::Replication;
 use crate::module::keyspace::rw_read::numbers;
-use crate::module::keyspace::sibling::{open_own, Sibling, SiblingKind, TIMEOUT};
+use crate::module::keyspace::siblings::{self, has_held_twin};
+use crate::module::keyspace::siblings::{open_own, Sibling, SiblingKind, TIMEOUT};
 
 /// Makes one change.
 ///
@@ -76,7 +76,7 @@ fn set_timeouts(
     let ctx = key.ctx();
     key.with_timeouts(owner, |names| {
         let may_share = !key.owns_timeouts_of(owner);
-        let is_anothers = || beside::are_shared(key, owner, names);
+        let is_anothers = || siblings::are_shared(key, owner, names);
         numbers((from, to), key.most_timeouts()).try_for_each(|number| {
             names.with(number, |name| {
                 let is_longer = |sibling: &Sibling<'_>| may_share && sibling.is_longer(end_ms);
@@ -99,7 +99,7 @@ fn drop_timeouts(
 ) -> Written {
     let ctx = key.ctx();
     key.with_timeouts(owner, |names| {
-        if !key.owns_timeouts_of(owner) && beside::are_shared(key, owner, names) {
+        if !key.owns_timeouts_of(owner) && siblings::are_shared(key, owner, names) {
             return Ok(());
         }
         numbers((from, to), key.most_timeouts()).try_for_each(|number| {

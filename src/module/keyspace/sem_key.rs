@@ -8,8 +8,8 @@ use crate::lock::{
     Permits, Resource, SemState, SemView, FIRST_END_MS, MOST_ENDED,
 };
 use crate::module::ffi::api::{api, has};
+use crate::module::ffi::api::{Refused, Written};
 use crate::module::ffi::call_reply::{How, Reply};
-use crate::module::ffi::checked::{Refused, Written};
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::raw_key::{RawKey, NO_TRACE};
 use crate::module::ffi::strings::{OwnedStr, Str};

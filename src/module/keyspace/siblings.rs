@@ -1,9 +1,28 @@
-//! The names of a lock's sibling keys, as strings of the server. Each is made at its first use, once for an open key.
+//! The sibling keys of a lock: a reader's timeouts, and the token of a read-write lock. Their names, their values, and
+//! whether they are free for a hold of READ or WRITE.
+//!
+//! Their names are made of the lock's and the owner's, as Redisson makes them, so another hold, or data of another
+//! kind, may have the same names. Foreign data in a sibling key counts as no timeout and no token, and is neither
+//! overwritten nor deleted. Sibling keys are opened one at a time. The timeout of a dead reader may still exist: the
+//! server deletes it when it is opened to write, as for any command.
 
 use std::cell::OnceCell;
 
-use crate::lock::{timeout_name, timeout_prefix, token_name};
+use redis_module::raw;
+
+use crate::lock::{
+    any_with_same_timeouts, is_blocked, is_read_write, slot_of, timeout_name, timeout_prefix,
+    token_name, twin_of, KeyState, LockError, Mode, Now, ReadDepth, ReadWrite, TokenRecord,
+    MODE_FIELD,
+};
+use crate::module::ffi::api::{Refused, Written};
+use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::raw_key::RawKey;
 use crate::module::ffi::strings::{OwnedStr, Str};
+use crate::module::keyspace::lock_key::LockKey;
+use crate::module::keyspace::replication::Replication;
+use crate::module::state::settings;
+use crate::module::state::shell;
 
 /// The names of one owner's timeouts at one lock: that of the first hold, from which the others are made.
 pub struct Timeouts(OwnedStr);
@@ -53,4 +72,331 @@ impl Siblings {
     pub fn own(&self, lock: &[u8], owner: &[u8]) -> &Timeouts {
         self.own.get_or_init(|| Timeouts::of(lock, owner))
     }
+}
+
+/// The purpose of a sibling key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SiblingKind {
+    /// One READ hold.
+    Timeout,
+    /// The fencing token.
+    Token,
+}
+
+/// The value of every timeout, as Redisson writes it.
+pub(crate) const TIMEOUT: &[u8] = b"1";
+
+/// Whether a sibling key exists. `None` if it has foreign data.
+pub(crate) fn has_sibling(ctx: Ctx<'_>, name: Str<'_>, what: SiblingKind) -> Option<bool> {
+    let sibling = Sibling::open_to_write(ctx, name);
+    if sibling.is_absent() {
+        return Some(false);
+    }
+    sibling.has(what).then_some(true)
+}
+
+/// Opens a sibling key to write. `None` if a hold of another lock needs it unchanged: `is_anothers` is called only if
+/// `is_in_doubt`, and with the key closed, because it may open the key too.
+pub(crate) fn open_own<'a>(
+    ctx: Ctx<'a>,
+    name: Str<'a>,
+    is_in_doubt: impl FnOnce(&Sibling<'a>) -> bool,
+    is_anothers: impl FnOnce() -> bool,
+) -> Option<Sibling<'a>> {
+    let sibling = Sibling::open_to_write(ctx, name);
+    if !is_in_doubt(&sibling) {
+        return Some(sibling);
+    }
+    drop(sibling);
+    (!is_anothers()).then(|| Sibling::open_to_write(ctx, name))
+}
+
+/// A sibling key, open.
+pub(crate) struct Sibling<'a> {
+    ctx: Ctx<'a>,
+    name: Str<'a>,
+    /// `None` for an absent key that was opened to read.
+    raw: Option<RawKey<'a>>,
+}
+
+impl<'a> Sibling<'a> {
+    pub(crate) fn open(ctx: Ctx<'a>, name: Str<'a>, mode: u32) -> Sibling<'a> {
+        let raw = RawKey::open(ctx, name, mode);
+        Sibling { ctx, name, raw }
+    }
+
+    pub(crate) fn open_to_write(ctx: Ctx<'a>, name: Str<'a>) -> Sibling<'a> {
+        let raw = RawKey::open_to_write(ctx, name);
+        Sibling { ctx, name, raw }
+    }
+
+    pub(crate) fn is_absent(&self) -> bool {
+        self.raw.as_ref().is_none_or(RawKey::is_empty)
+    }
+
+    pub(crate) fn deadline(&self) -> Option<i64> {
+        self.raw.as_ref()?.end_ms()
+    }
+
+    /// The open key, to change it. A key that was opened to write always has a handle.
+    fn open_key(&mut self) -> Result<&mut RawKey<'a>, Refused> {
+        self.raw.as_mut().ok_or(Refused("RedisModule_OpenKey"))
+    }
+
+    /// Whether the key exists and has a value of this kind.
+    pub(crate) fn has(&self, what: SiblingKind) -> bool {
+        let fits = self.with_text(|value| match what {
+            SiblingKind::Timeout => value == TIMEOUT,
+            SiblingKind::Token => TokenRecord::parse(value, None).is_some(),
+        });
+        fits == Some(true)
+    }
+
+    /// The result of the body for the key's string; `None` for another type.
+    pub(crate) fn with_text<T>(&self, body: impl FnOnce(&[u8]) -> T) -> Option<T> {
+        self.raw.as_ref()?.with_string(body)
+    }
+
+    /// Whether the key exists and its TTL ends later, or never.
+    pub(crate) fn is_longer(&self, end_ms: i64) -> bool {
+        !self.is_absent() && self.deadline().is_none_or(|end| end > end_ms)
+    }
+
+    /// Sets the value and the end, but leaves foreign data, which was written during the hold (`may_begin` has checked
+    /// the key before it began).
+    pub(crate) fn put(
+        &mut self,
+        (value, what): (&[u8], SiblingKind),
+        deadline_ms: Option<i64>,
+        replication: Replication<'_>,
+    ) -> Written {
+        let is_there = !self.is_absent();
+        if is_there && !self.has(what) {
+            return Ok(());
+        }
+        if let (true, SiblingKind::Timeout, Some(deadline_ms)) = (is_there, what, deadline_ms) {
+            // All timeouts have the same value: only the end is new. If the server refuses it, the old end stays.
+            return self.expire_at(deadline_ms, replication);
+        }
+        self.set(&OwnedStr::new(value), replication)?;
+        let Some(deadline_ms) = deadline_ms else {
+            return Ok(());
+        };
+        let leased = self.expire_at(deadline_ms, replication);
+        if leased.is_err() {
+            // Without a TTL a timeout would keep its reader alive for ever.
+            let _ = self.delete(replication);
+        }
+        leased
+    }
+
+    pub(crate) fn set(&mut self, value: &OwnedStr, replication: Replication<'_>) -> Written {
+        self.open_key()?.set_string(value.as_str())?;
+        self.changed();
+        replication.set(self.name, value.as_str());
+        Ok(())
+    }
+
+    pub(crate) fn expire_at(&mut self, deadline_ms: i64, replication: Replication<'_>) -> Written {
+        self.open_key()?.expire_at(deadline_ms)?;
+        self.changed();
+        replication.pexpireat(self.name, deadline_ms);
+        Ok(())
+    }
+
+    /// Deletes the key, unless it holds foreign data.
+    pub(crate) fn delete_own(
+        &mut self,
+        what: SiblingKind,
+        replication: Replication<'_>,
+    ) -> Written {
+        match self.has(what) {
+            true => self.delete(replication),
+            false => Ok(()),
+        }
+    }
+
+    pub(crate) fn delete(&mut self, replication: Replication<'_>) -> Written {
+        self.open_key()?.delete()?;
+        self.changed();
+        replication.del(self.name);
+        Ok(())
+    }
+
+    /// Marks the key as changed.
+    pub(crate) fn changed(&self) {
+        self.ctx.signal_modified(self.name);
+    }
+}
+
+/// Whether the sibling keys permit this owner a READ or WRITE hold.
+///
+/// # Errors
+/// [`LockError::SiblingsTaken`] if they belong to holds of another lock, [`LockError::SiblingForeign`] if one of them
+/// has data of another kind. A re-entry is checked for the keys that it adds.
+#[inline]
+pub fn may_begin(
+    key: &LockKey<'_>,
+    state: &KeyState,
+    (mode, owner): (Mode, &[u8]),
+    now: Now,
+) -> Result<(), LockError> {
+    match mode {
+        Mode::Exclusive => Ok(()),
+        _ => may_begin_beside(key, state, (mode, owner), now),
+    }
+}
+
+fn may_begin_beside(
+    key: &LockKey<'_>,
+    state: &KeyState,
+    (mode, owner): (Mode, &[u8]),
+    now: Now,
+) -> Result<(), LockError> {
+    let held = match state {
+        KeyState::OtherHash | KeyState::OtherType => return Ok(()),
+        KeyState::ReadWrite(lock) if lock.is_held(now) => Some(&**lock),
+        _ => None,
+    };
+    // A script may have taken the twin of a lock that is held already. The token's key is not written while the lock
+    // has a token that this server wrote for it.
+    let is_known = |lock: &ReadWrite| {
+        (mode == Mode::Read || lock.writes(owner, now))
+            && shell::with(|shell| shell.locks.gave_token(key.id(), lock, now))
+    };
+    let is_twins = match held {
+        None => has_held_twin(key),
+        Some(lock) if is_known(lock) || is_blocked(state, mode, owner, now) => false,
+        Some(_) => key.token_may_be_twins() && has_held_twin(key),
+    };
+    if is_twins {
+        return Err(LockError::SiblingsTaken);
+    }
+    let ctx = key.ctx();
+    if held.is_none_or(|lock| lock.token_record.is_none()) {
+        has_sibling(ctx, key.token_name(), SiblingKind::Token).ok_or(LockError::SiblingForeign)?;
+    }
+    match mode {
+        Mode::Read => may_read(key, (held, owner), now),
+        _ => Ok(()),
+    }
+}
+
+fn may_read(
+    key: &LockKey<'_>,
+    (held, owner): (Option<&ReadWrite>, &[u8]),
+    now: Now,
+) -> Result<(), LockError> {
+    let known = held.and_then(|lock| lock.reader(owner, now));
+    let next = known.map_or(1, |reader| reader.count.saturating_add(1));
+    let (ctx, lock) = (key.ctx(), key.name());
+    key.with_timeouts(owner, |names| {
+        let is_there = |timeout: Str<'_>| has_sibling(ctx, timeout, SiblingKind::Timeout);
+        let is_there = names.with(next, is_there);
+        let is_there = is_there.ok_or(LockError::SiblingForeign)?;
+        // The twin of a lock that is held was not read before: a script may have taken it.
+        let is_new = known.is_none();
+        let is_twins = is_new && is_there && held.is_some() && has_held_twin(key);
+        match is_twins || (is_new && belong_to_another_lock(ctx, lock, owner, names)) {
+            true => Err(LockError::SiblingsTaken),
+            false => Ok(()),
+        }
+    })
+}
+
+/// Whether the sibling keys of a first READ hold of this owner belong to a reader of another lock. `is_held`: whether
+/// this lock is held.
+pub(crate) fn siblings_are_taken(ctx: Ctx<'_>, lock: Str<'_>, owner: &[u8], is_held: bool) -> bool {
+    let names = Timeouts::of(lock.bytes(), owner);
+    let may_be_twins =
+        !is_held || has_sibling(ctx, names.first(), SiblingKind::Timeout) == Some(true);
+    (may_be_twins && probe_held_twin(ctx, lock, 1))
+        || belong_to_another_lock(ctx, lock, owner, &names)
+}
+
+/// Reads whether the lock's twin (its name differs in the braces only) is held for READ or WRITE. `of`: the number of
+/// keys that the event works on.
+pub(crate) fn probe_held_twin(ctx: Ctx<'_>, lock: Str<'_>, of: usize) -> bool {
+    let name = lock.bytes();
+    let Some(twin) = twin_of(name).filter(|twin| is_reachable(name, twin)) else {
+        return false;
+    };
+    let twin = OwnedStr::new(&twin);
+    let twin = LockKey::open(ctx, twin.as_str()).one_of(of);
+    if twin.kind() != raw::REDISMODULE_KEYTYPE_HASH {
+        return false;
+    }
+    let now = ctx.now();
+    matches!(twin.read_to(ReadDepth::Two, now), KeyState::ReadWrite(lock) if lock.is_held(now))
+}
+
+/// Whether the twin of this open lock is held for READ or WRITE: read once, by [`probe_held_twin`], then remembered.
+pub(crate) fn has_held_twin(key: &LockKey<'_>) -> bool {
+    key.held_twin_or(|| probe_held_twin(key.ctx(), key.name(), key.of()))
+}
+
+/// Whether the timeouts of this reader may be another lock's as well: the twin's, or those of a lock whose name and
+/// owner, joined by a colon, give the same text. No grant of the module shares them; a script may.
+pub(crate) fn are_shared(key: &LockKey<'_>, owner: &[u8], names: &Timeouts) -> bool {
+    let (ctx, lock) = (key.ctx(), key.name());
+    let twin = has_held_twin(key).then(|| twin_of(lock.bytes())).flatten();
+    twin.is_some_and(|twin| has_reader(ctx, &twin, owner))
+        || belong_to_another_lock(ctx, lock, owner, names)
+}
+
+/// Whether another lock has a reader whose timeouts have the names that this reader's would have. The reader's field
+/// counts even if its timeouts are over: its next release would delete them.
+fn belong_to_another_lock(ctx: Ctx<'_>, lock: Str<'_>, owner: &[u8], names: &Timeouts) -> bool {
+    let (name, first) = (lock.bytes(), names.first().bytes());
+    any_with_same_timeouts(
+        (first, owner),
+        settings::max_owner_len(),
+        |other, reader| is_reachable(name, other) && has_reader(ctx, other, reader),
+    )
+}
+
+fn has_reader(ctx: Ctx<'_>, lock: &[u8], reader: &[u8]) -> bool {
+    let name = OwnedStr::new(lock);
+    let key = LockKey::open(ctx, name.as_str());
+    let Some(handle) = key
+        .handle()
+        .filter(|_| key.kind() == raw::REDISMODULE_KEYTYPE_HASH)
+    else {
+        return false;
+    };
+    let mode = handle.field(OwnedStr::new(MODE_FIELD).as_str());
+    mode.is_some_and(|mode| is_read_write(mode.as_str().bytes()))
+        && handle.field(OwnedStr::new(reader).as_str()).is_some()
+}
+
+/// Whether both locks can have the same sibling keys: in a cluster only within one slot.
+fn is_reachable(name: &[u8], other: &[u8]) -> bool {
+    !shell::is_cluster() || slot_of(name) == slot_of(other)
+}
+
+/// Whether two of these names are twins, which share their sibling keys.
+pub fn are_twins(names: &[Str<'_>]) -> bool {
+    let mut all: Vec<&[u8]> = names.iter().map(|name| name.bytes()).collect();
+    all.sort_unstable();
+    let twins = all.iter().filter_map(|name| twin_of(name));
+    twins
+        .into_iter()
+        .any(|twin| all.binary_search(&&twin[..]).is_ok())
+}
+
+/// Whether all sibling keys of a read-write lock are on this node. While a slot moves between nodes, the hash may be on
+/// one of them and the timeouts of its readers on the other: the readers seem dead then.
+pub fn siblings_are_here(key: &LockKey<'_>, state: &KeyState) -> bool {
+    !matches!(state, KeyState::ReadWrite(_)) || slot_is_here(key.ctx(), key.name())
+}
+
+/// Whether all keys of this key's slot are on this node, and the slot does not move: probed with a name that never
+/// exists. (False as well while the server refuses all writes, which has the same consequence for the caller.)
+pub fn slot_is_here(ctx: Ctx<'_>, key: Str<'_>) -> bool {
+    if !shell::is_cluster() {
+        return true;
+    }
+    let mut name = token_name(key.bytes());
+    name.extend_from_slice(b":none");
+    ctx.probe_write_detached(OwnedStr::new(&name).as_str())
 }

@@ -10,18 +10,26 @@
 //! replications (`keyspace::replication`) and of names (`lock::name`), what was seen since the drain (`entry::unload`),
 //! and what the native scripts keep (`redisson::server::{filter, permission}`).
 
+use std::collections::HashMap;
+use std::hash::RandomState;
+use std::ptr::NonNull;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use indexmap::IndexMap;
+use redis_module::raw;
+
 use crate::lock::{
-    give_back, slot_tags, LockError, Locks, Now, Outcome, RedissonStats, WaiterId, WaiterMap,
+    give_back, slot_tags, step_below, LockError, Locks, Now, Outcome, RedissonStats, UserId,
+    WaiterId, WaiterMap,
 };
-use crate::module::ffi::checked::Refused;
+use crate::module::ffi::api::Refused;
 use crate::module::ffi::ctx::{self, Ctx};
 use crate::module::ffi::log;
 use crate::module::ffi::main_thread::MainThread;
-use crate::module::state::alarm::Alarm;
+use crate::module::ffi::strings::OwnedStr;
 use crate::module::state::constants;
-use crate::module::state::parked::Parked;
 use crate::module::state::settings;
-use crate::module::state::users::Users;
 
 /// The functions of the layers above that the shell calls: its only way to call them.
 pub struct Hooks {
@@ -199,4 +207,203 @@ pub fn recover_from_panic() {
 pub fn note_refusal(what: Refused) {
     log::warning(&format!("the server refused a write: {}", what.0));
     with(|shell| shell.writes_refused += 1);
+}
+
+/// The delay before a refused key is tried again (during a pause, with too few replicas or a full disk).
+pub const RETRY_MS: u64 = 20;
+
+/// The time for one sort of work in a tick: the waits that end and the keys to settle, or the bound holds.
+const TICK_BUDGET: Duration = Duration::from_millis(2);
+
+/// The longest such time, for a server whose ticks are long.
+const LONGEST_BUDGET: Duration = Duration::from_millis(100);
+
+/// The time without settling after a panic.
+const PAUSE_AFTER_PANIC_MS: u64 = 1_000;
+
+/// The state of the timer.
+#[derive(Default)]
+pub struct Alarm {
+    /// The timer, and when it fires on the monotonic clock; 0: at the end of this tick.
+    pub(in crate::module) armed: Option<(raw::RedisModuleTimerID, u64)>,
+    /// Whether the callback of the timer runs: it arms the timer itself, at its end.
+    pub(in crate::module) firing: bool,
+    /// Number of firings in a row that were too early, by the monotonic clock.
+    pub(in crate::module) early: u32,
+    /// No key is settled before this moment of the monotonic clock.
+    pub(in crate::module) paused_until_ms: u64,
+    /// No postponed key is settled, and no lost horizon written, before this moment of the monotonic clock.
+    pub(in crate::module) retry_at_ms: u64,
+    /// No bound hold is renewed or released before this moment of the monotonic clock.
+    pub sessions_at_ms: u64,
+    /// When the last firing ended, if it left due work.
+    pub(in crate::module) left_at: Option<Instant>,
+    /// How many bound holds jobs have released since the last firing.
+    pub released_by_jobs: usize,
+    /// Whether a job is registered that runs when the present unit of execution is over: until then the timer is armed.
+    pub job: bool,
+}
+
+impl Alarm {
+    /// Pauses settling for a second: a panic while settling must not repeat in a loop.
+    pub fn pause(&mut self, now: Now) {
+        self.paused_until_ms = now.mono_ms + PAUSE_AFTER_PANIC_MS;
+    }
+
+    /// The time for one sort of work in this firing. If the last one has left work, it is half of the time in between:
+    /// where other commands make ticks long, a fixed time in each would be too small a part of all.
+    pub fn budget(&mut self) -> Duration {
+        let between = self.left_at.take().map(|at| at.elapsed());
+        (between.unwrap_or_default() / 2).clamp(TICK_BUDGET, LONGEST_BUDGET)
+    }
+
+    /// Notes that the timer fires.
+    pub fn fires(&mut self, now: Now) {
+        self.firing = true;
+        (self.job, self.released_by_jobs) = (false, 0);
+        let is_early = self.armed.is_some_and(|(_, at)| now.mono_ms < at);
+        self.early = if is_early { self.early + 1 } else { 0 };
+    }
+}
+
+/// The form of an acquire's reply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shape {
+    /// The token, or nil.
+    Token,
+    /// `WITHHOLDER`: the token, or nil, and the holder.
+    WithHolder,
+    /// One token a key, or nil.
+    Tokens,
+    /// `WITHHOLDER`: the tokens, or nil, and the holder of a key that cannot be granted.
+    TokensWithHolder,
+    /// Whether a latch is open: 1 or 0.
+    Latch,
+}
+
+/// Reasons for which the server may condemn a client (see `entry::condemned`), known when it is parked.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Risks {
+    /// Its user can be deleted.
+    pub(in crate::module) user: bool,
+    /// It may be subscribed.
+    pub(in crate::module) messages: bool,
+}
+
+/// A parked request.
+pub struct Parked {
+    /// `None` until the client is blocked, which is the last step of its command.
+    pub(in crate::module) handle: Option<NonNull<raw::RedisModuleBlockedClient>>,
+    /// The id of the client; 0 until it is blocked.
+    pub(in crate::module) client: u64,
+    pub(in crate::module) shape: Shape,
+    pub(in crate::module) risks: Risks,
+    /// Whether the module has unblocked the client.
+    pub(in crate::module) is_ending: bool,
+    /// The words of the command, kept for a late answer (see `answers`).
+    pub(in crate::module) words: Vec<OwnedStr>,
+    /// The answer; `None` until the core has decided.
+    pub outcome: Option<Outcome>,
+}
+
+impl Parked {
+    /// A request whose client is about to be blocked.
+    pub fn expected(shape: Shape) -> Parked {
+        Parked {
+            handle: None,
+            client: 0,
+            shape,
+            risks: Risks::default(),
+            is_ending: false,
+            words: Vec::new(),
+            outcome: None,
+        }
+    }
+
+    /// Whether the client has been blocked.
+    pub fn is_blocked(&self) -> bool {
+        self.handle.is_some()
+    }
+
+    /// Whether the answer is a grant.
+    pub fn is_granted(&self) -> bool {
+        matches!(
+            self.outcome,
+            Some(Outcome::Granted(_) | Outcome::GrantedAll(_))
+        )
+    }
+}
+
+/// The users whose requests may have waited.
+#[derive(Default)]
+pub struct Users {
+    by_name: IndexMap<Rc<[u8]>, UserId, RandomState>,
+    by_number: HashMap<UserId, Rc<[u8]>>,
+    last: u32,
+    /// The names that are still to be looked for in this round.
+    left: usize,
+    /// Whether the server has several users, with the moment at which it was asked, in milliseconds of the monotonic
+    /// clock.
+    pub several: Option<(bool, u64)>,
+}
+
+impl Users {
+    /// The number of this name, if it has one.
+    pub fn number_of(&self, name: &[u8]) -> Option<UserId> {
+        self.by_name.get(name).copied()
+    }
+
+    /// The name of this user; `None` if it was forgotten.
+    pub fn name_of(&self, user: UserId) -> Option<Rc<[u8]>> {
+        self.by_number.get(&user).cloned()
+    }
+
+    /// Gives a number to a new name.
+    pub fn add(&mut self, name: &[u8]) -> UserId {
+        self.last = self.last.saturating_add(1);
+        let (name, user): (Rc<[u8]>, _) = (name.into(), UserId(self.last));
+        self.by_name.insert(name.clone(), user);
+        self.by_number.insert(user, name);
+        user
+    }
+
+    /// The next names of all, some at a time.
+    pub fn next_names(&mut self, most: usize) -> Vec<Rc<[u8]>> {
+        let below = match self.left {
+            0 => usize::MAX,
+            left => left,
+        };
+        let range = step_below(below, self.by_name.len(), most);
+        self.left = range.start;
+        let names = self.by_name.get_range(range);
+        names
+            .into_iter()
+            .flat_map(|names| names.keys().cloned())
+            .collect()
+    }
+
+    /// This user does not exist any more. Returns its number: a later user of the same name has another one.
+    pub fn forget(&mut self, name: &[u8]) -> Option<UserId> {
+        let user = self.by_name.swap_remove(name)?;
+        self.by_number.remove(&user);
+        Some(user)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_that_was_left_gets_half_of_the_time_in_between() {
+        let mut alarm = Alarm::default();
+        let mut left_for = |ms| {
+            alarm.left_at = Instant::now().checked_sub(Duration::from_millis(ms));
+            alarm.budget()
+        };
+        assert!(left_for(60) >= Duration::from_millis(30));
+        assert_eq!(left_for(60_000), LONGEST_BUDGET);
+        assert_eq!(alarm.budget(), TICK_BUDGET);
+    }
 }

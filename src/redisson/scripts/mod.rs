@@ -8,19 +8,15 @@
 
 #![forbid(unsafe_code)]
 
-mod fenced;
 pub mod read_write;
 mod read_write_table;
-pub mod readers;
 mod rlock;
 mod script;
-mod spin;
 pub mod steps;
 mod table;
 
-pub use fenced::next_token;
 pub use rlock::{
-    acquire, lease_end, own_count, time_to_live, unlock, Acquire, Held, RLock, Unlock,
+    acquire, lease_end, next_token, own_count, time_to_live, unlock, Acquire, Held, RLock, Unlock,
 };
 pub use script::{Fenced, Inner, InnerCall, KeyOf, Native, Script, Spin};
 pub use table::{recognise, recognise_text, SCRIPTS};

@@ -105,6 +105,14 @@ pub fn unlock(held: Held, lease: &[u8], now_ms: i64) -> Option<Unlock> {
     })
 }
 
+/// The token of `RFencedLock` after this value of its counter; `None` if it is not a number, or beyond the exact range
+/// of Lua's numbers.
+pub fn next_token(counter: Option<&[u8]>) -> Option<i64> {
+    const EXACT: i64 = 1 << 53;
+    let last = counter.map_or(Some(0), parse_integer)?;
+    (0..EXACT).contains(&last).then_some(last + 1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -164,5 +172,15 @@ mod tests {
         assert_eq!(unlock(Held::Own(2), b"5", 1), Some(Unlock::Less(6)));
         assert_eq!(unlock(Held::Other, b"x", 0), Some(Unlock::NotOwner));
         assert_eq!(unlock(Held::Not, b"x", 0), Some(Unlock::NotOwner));
+    }
+
+    #[test]
+    fn tokens_follow_plain_counters_within_luas_exact_range() {
+        assert_eq!(next_token(None), Some(1));
+        assert_eq!(next_token(Some(b"41")), Some(42));
+        assert_eq!(next_token(Some(b"9007199254740991")), Some(1 << 53));
+        for odd in ["9007199254740992", "-1", "", "x", "01", "1.0"] {
+            assert_eq!(next_token(Some(odd.as_bytes())), None, "{odd:?}");
+        }
     }
 }

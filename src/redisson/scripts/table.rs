@@ -3,12 +3,12 @@
 //! The newest come first: most clients send them, and the table is searched from the top. A script that is not in the
 //! table, or is called otherwise than Redisson calls it, is left to the server.
 
+use crate::redisson::scripts::read_write_table as rw;
 use crate::redisson::scripts::rlock::RLock;
 use crate::redisson::scripts::script::{
-    script, Inner, InnerCall, KeyOf, Native, Script, CHANNEL, LOCK,
+    script, Fenced, Inner, InnerCall, KeyOf, Native, Script, Spin, CHANNEL, LOCK,
 };
 use crate::redisson::scripts::steps::MOST_STEPS;
-use crate::redisson::scripts::{fenced, read_write_table as rw, spin};
 
 const LATCH: KeyOf = KeyOf::At(2);
 
@@ -19,6 +19,72 @@ const ACQUIRE: &[InnerCall] = &[
     (Inner::Pexpire, LOCK),
     (Inner::Pttl, LOCK),
 ];
+
+// The scripts of `RFencedLock` beside those of `RLock`: they add a counter key, which rises with every acquire,
+// re-entries included. Its value is the fencing token.
+
+const FENCED_COUNTER: KeyOf = KeyOf::At(1);
+
+const FENCED_CALLS: &[InnerCall] = &[
+    (Inner::Exists, LOCK),
+    (Inner::Hexists, LOCK),
+    (Inner::Incr, FENCED_COUNTER),
+    (Inner::Hincrby, LOCK),
+    (Inner::Pexpire, LOCK),
+    (Inner::Pttl, LOCK),
+];
+
+/// Since 3.19.0.
+const FENCED_ACQUIRE: Script = script(
+    "46b5551ba403d6152a7a6eca122e08728d6c8c66",
+    262,
+    (2, 2),
+    Native::Fenced(Fenced::Acquire),
+    FENCED_CALLS,
+);
+
+/// Since 3.19.0.
+const FENCED_ACQUIRE_TOKEN: Script = script(
+    "49babb5a1e6a0c5f188c2ae62b93b51cdfd63e45",
+    288,
+    (2, 2),
+    Native::Fenced(Fenced::AcquireToken),
+    FENCED_CALLS,
+);
+
+// The scripts of Redisson's spin lock that it does not share with `RLock`. The hash is the same, but there are no
+// subscribers: the clients try again periodically. So its unlocks are those of `RLock` without a message. Its forced
+// unlock is left to Lua: `EVAL` with one key and no argument has four words, and the filter would have to inspect every
+// command of four words.
+
+const SPIN_LATCH: KeyOf = KeyOf::At(1);
+
+const SPIN_CALLS: &[InnerCall] = &[
+    (Inner::Hexists, LOCK),
+    (Inner::Hincrby, LOCK),
+    (Inner::Pexpire, LOCK),
+    (Inner::Del, LOCK),
+    (Inner::Get, SPIN_LATCH),
+    (Inner::Set, SPIN_LATCH),
+];
+
+/// Since 3.24.0.
+const SPIN_UNLOCK_ONCE: Script = script(
+    "73ac2729af29ea9a975f95e8097f7ee9a74cce3d",
+    432,
+    (2, 3),
+    Native::Spin(Spin::UnlockOnce),
+    SPIN_CALLS,
+);
+
+/// 3.15.0 to 3.23.5.
+const SPIN_UNLOCK: Script = script(
+    "5b9e58d1bcb8498e14aa1d5b49a1ca5b90748946",
+    264,
+    (1, 2),
+    Native::Spin(Spin::Unlock),
+    SPIN_CALLS.split_at(4).0,
+);
 
 const fn rlock(
     sha1: &'static str,
@@ -155,10 +221,10 @@ pub static SCRIPTS: &[Script] = &[
             (Inner::Pttl, LOCK),
         ],
     ),
-    fenced::ACQUIRE_TOKEN,
-    fenced::ACQUIRE,
-    spin::UNLOCK_ONCE,
-    spin::UNLOCK,
+    FENCED_ACQUIRE_TOKEN,
+    FENCED_ACQUIRE,
+    SPIN_UNLOCK_ONCE,
+    SPIN_UNLOCK,
     rw::WRITE,
     rw::UNWRITE,
     rw::UNWRITE_3_24,

@@ -1,18 +1,21 @@
 //! What all native scripts have in common: reading a key, counting a hold, setting a lease, writing a latch,
 //! publishing.
 
+use std::ffi::CStr;
+
 use redis_module::raw;
 
-use crate::module::ffi::checked::Written;
+use crate::module::ffi::api::Written;
+use crate::module::ffi::call_reply::{How, Reply};
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::raw_key::{Fields, RawKey};
+use crate::module::ffi::strings::Str;
 use crate::module::keyspace::lock_key::LockKey;
 use crate::module::keyspace::replication::Replication;
 use crate::module::state::shell;
 use crate::redisson::scripts::Inner;
 use crate::redisson::server::filter;
-use crate::redisson::server::server_command::run as server;
-use crate::redisson::server::{Call, OwnedStr, Str, Surroundings};
+use crate::redisson::server::{Call, OwnedStr, Surroundings};
 
 /// The type of a key's value, as far as a script distinguishes types.
 pub enum KeyKind {
@@ -211,4 +214,11 @@ impl<'a> Message<'a> {
             false => replication.publish(self.channel, self.text),
         }
     }
+}
+
+/// Runs a command that cannot fail with an error reply. Returns its number, or 0 if the reply is none. `None`: the
+/// server refused the call itself.
+pub fn server(ctx: Ctx<'_>, command: &CStr, words: &[Str<'_>]) -> Option<i64> {
+    let reply = Reply::of(ctx, command, How::Replicated, words)?;
+    Some(reply.whole().number().unwrap_or(0))
 }

@@ -8,17 +8,13 @@
 //! ([`lua`]); a native run checks that before its first write.
 
 mod effects;
-mod error;
-mod fenced;
 mod filter;
 mod lua;
 mod permission;
-mod read_lock;
 mod read_write;
 mod rlock;
-mod server_command;
-mod spin;
-mod write_lock;
+
+use std::fmt;
 
 use redis_module::raw;
 
@@ -29,8 +25,6 @@ use crate::module::ffi::strings::{OwnedStr, Str};
 use crate::module::keyspace::replication::Replication;
 use crate::module::state::shell::{self, Hooks};
 use crate::redisson::scripts::{recognise, Inner, Native, Script};
-
-pub use error::ScriptError;
 
 /// The interface of this folder to the shell.
 pub const HOOKS: Hooks = Hooks {
@@ -163,8 +157,8 @@ fn native(ctx: Ctx<'_>, call: &Call<'_>, now: Surroundings) -> Option<Reply> {
     alarm::settle_first(ctx, ctx.key_ref(call.key(0)?));
     match call.script.native {
         Native::RLock(script) => rlock::run(ctx, script, call, now),
-        Native::Fenced(script) => fenced::run(ctx, script, call, now),
-        Native::Spin(script) => spin::run(ctx, script, call, now),
+        Native::Fenced(script) => rlock::run_fenced(ctx, script, call, now),
+        Native::Spin(script) => rlock::run_spin(ctx, script, call, now),
         Native::ReadWrite(script) => read_write::run(ctx, script, call, now),
     }
 }
@@ -232,5 +226,39 @@ impl Surroundings {
     /// Whether the server refuses commands that need memory.
     fn are_short_of_memory(self) -> bool {
         self.flags & raw::REDISMODULE_CTX_FLAGS_OOM != 0
+    }
+}
+
+/// Why a script of Redisson's does not run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ScriptError {
+    /// An error of locking.
+    Lock(LockError),
+    /// The caller's user may not run the command that it sent; that command's name.
+    MayNotRun(&'static str),
+    /// The script needs Lua, and another script is running.
+    InScript,
+    /// The script needs Lua, and would loop over more holds than the limit.
+    TooManyHolds,
+}
+
+impl fmt::Display for ScriptError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ScriptError::Lock(error) => return error.fmt(f),
+            ScriptError::MayNotRun(command) => {
+                return write!(f, "NOPERM this user has no permissions to run the '{command}' command");
+            }
+            ScriptError::InScript => "ERR a script of Redisson's cannot run inside a script",
+            ScriptError::TooManyHolds => {
+                "ERR the lock states too many holds for a script of Redisson's, delete the key or set lock.redisson-scripts to no"
+            }
+        })
+    }
+}
+
+impl From<LockError> for ScriptError {
+    fn from(error: LockError) -> ScriptError {
+        ScriptError::Lock(error)
     }
 }

@@ -13,11 +13,12 @@ use crate::module::keyspace::replication::Replication;
 use crate::module::state::constants::constants;
 use crate::module::state::shell;
 use crate::redisson::scripts::{
-    acquire, lease_end, own_count, time_to_live, unlock, Acquire, Held, Inner, RLock, Unlock,
+    acquire, lease_end, next_token, own_count, time_to_live, unlock, Acquire, Fenced, Held, Inner,
+    RLock, Spin, Unlock,
 };
 use crate::redisson::server::effects::{
-    count, field, has_field, kind, made, notify_latch, prolong, prolong_counted, write_latch,
-    KeyKind, Latch, Message,
+    count, field, has_field, kind, made, notify_latch, prolong, prolong_counted, server, string,
+    write_latch, KeyKind, Latch, Message,
 };
 use crate::redisson::server::{Call, Reply, Str, Surroundings};
 
@@ -297,4 +298,64 @@ pub(crate) fn held(key: &LockKey<'_>, owner: Str<'_>) -> Option<Held> {
         (KeyKind::Other, _) => None,
         _ => Some(Held::Not),
     }
+}
+
+/// Runs one of the scripts. `None`: the data or the call is not plain, and nothing was changed.
+pub fn run_spin(
+    ctx: Ctx<'_>,
+    script: Spin,
+    call: &Call<'_>,
+    around: Surroundings,
+) -> Option<Reply> {
+    let latch = match script {
+        Spin::Unlock => None,
+        Spin::UnlockOnce => Some((call.key(1)?, call.arg(2)?)),
+    };
+    let unlock = Give {
+        name: call.key(0)?,
+        lease: call.arg(0)?,
+        owner: call.arg(1)?,
+        latch,
+        message: None,
+    };
+    give(ctx, &unlock, around)
+}
+
+/// Runs one of the scripts. `None`: the data or the call is not plain, and nothing was changed.
+pub fn run_fenced(
+    ctx: Ctx<'_>,
+    script: Fenced,
+    call: &Call<'_>,
+    around: Surroundings,
+) -> Option<Reply> {
+    let (name, counter) = (call.key(0)?, call.key(1)?);
+    let (lease, owner) = (call.arg(0)?, call.arg(1)?);
+    let key = LockKey::open(ctx, name);
+    let now_ms = ctx.now().wall_ms;
+    let decided = acquire(held(&key, owner)?, lease.bytes(), now_ms)?;
+    if decided == Acquire::Refused {
+        let left_ms = time_to_live(key.handle().and_then(RawKey::end_ms), now_ms)?;
+        return Some(match script {
+            Fenced::Acquire => Reply::Number(left_ms),
+            Fenced::AcquireToken => Reply::Numbers(vec![left_ms, -1]),
+        });
+    }
+    drop(key);
+    if around.are_short_of_memory() || counter.bytes() == name.bytes() {
+        return None;
+    }
+    let token = next_token(string(ctx, counter)?.as_deref())?;
+    // The server's own command leaves the TTL of the counter unchanged.
+    server(ctx, c"INCR", &[counter])?;
+    hold(
+        LockKey::open(ctx, name),
+        owner,
+        decided,
+        First::Counted,
+        around,
+    )?;
+    Some(match script {
+        Fenced::Acquire => Reply::Nil,
+        Fenced::AcquireToken => Reply::Numbers(vec![-1, token]),
+    })
 }

@@ -18,7 +18,10 @@ const LASTING: [(&str, &[&str]); 17] = [
     ("lock.max-wait", &[CENTURY, "1000"]),
     ("lock.max-waiters", &["10000", "1000", "100000"]),
     ("lock.max-tickets", &["100000", "1000", "1000000"]),
-    ("lock.max-wait-bytes", &["67108864", "16777216", "1073741824"]),
+    (
+        "lock.max-wait-bytes",
+        &["67108864", "16777216", "1073741824"],
+    ),
     ("lock.user-share", &["50", "90", "100"]),
     ("lock.top-names", &["0", "3", "1000"]),
     ("lock.queue-grace", &["1000", "1500", "3000"]),
