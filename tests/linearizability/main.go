@@ -98,7 +98,7 @@ func judge(h *history, limit time.Duration) verdict {
 			switch search(p.model, p.part, limit) {
 			case porcupine.Illegal:
 				v.illegal = append(v.illegal, name)
-				v.refusals = append(v.refusals, refuse(name, p.model, p.part, limit))
+				v.refusals = append(v.refusals, refusal{name, p, limit})
 				return true
 			case porcupine.Unknown:
 				isDecided = false

@@ -14,17 +14,15 @@ const printedBefore = 24
 
 // A refusal is a part of a history to which a model has no order.
 type refusal struct {
-	model string
-	// All operations of the part that the model takes, and those that the longest order found leaves out. Nothing is
-	// left out when the search for it reached its limit.
-	part, left []porcupine.Operation
+	name string
+	problem
+	limit time.Duration
 }
 
-// refuse searches the part once more and keeps the longest order.
-func refuse(name string, model porcupine.Model, part []porcupine.Operation, limit time.Duration) refusal {
-	_, info := porcupine.CheckOperationsVerbose(timely(model, part), part, limit)
-	r := refusal{model: name, part: part}
-	var longest []porcupine.Operation
+// left is the operations that the longest order found leaves out: none when the search for it reaches its limit.
+func (r refusal) left() []porcupine.Operation {
+	_, info := porcupine.CheckOperationsVerbose(timely(r.model, r.part), r.part, r.limit)
+	var longest, left []porcupine.Operation
 	for _, orders := range info.PartialLinearizationsOperations() {
 		for _, order := range orders {
 			if len(order) > len(longest) {
@@ -36,32 +34,33 @@ func refuse(name string, model porcupine.Model, part []porcupine.Operation, limi
 	for _, operation := range longest {
 		isPlaced[operation.Input] = true
 	}
-	for _, operation := range part {
+	for _, operation := range r.part {
 		if !isPlaced[operation.Input] {
-			r.left = append(r.left, operation)
+			left = append(left, operation)
 		}
 	}
-	sort.SliceStable(r.left, func(i, j int) bool { return r.left[i].Return < r.left[j].Return })
-	return r
+	sort.SliceStable(left, func(i, j int) bool { return left[i].Return < left[j].Return })
+	return left
 }
 
 // print says what the longest order could not take: the operation that ended first, what the other operations on its
 // key were until then, and the losses of the time. A run of CI leaves nothing but its output.
 func (r refusal) print(h *history, to io.Writer) {
-	if len(r.left) == 0 {
-		fmt.Fprintf(to, "%s: %s refuses %d operations\n", h.name, r.model, len(r.part))
+	left := r.left()
+	if len(left) == 0 {
+		fmt.Fprintf(to, "%s: %s refuses %d operations\n", h.name, r.name, len(r.part))
 		return
 	}
-	refused, ok := r.left[0].Input.(*op)
-	if j, isJoint := r.left[0].Input.(*joint); isJoint && len(j.ops) > 0 {
+	refused, ok := left[0].Input.(*op)
+	if j, isJoint := left[0].Input.(*joint); isJoint && len(j.ops) > 0 {
 		refused, ok = j.ops[0], true
 	}
 	if !ok {
-		fmt.Fprintf(to, "%s: %s refuses a reading at %d us\n", h.name, r.model, r.left[0].Call/1000)
+		fmt.Fprintf(to, "%s: %s refuses a reading at %d us\n", h.name, r.name, left[0].Call/1000)
 		return
 	}
 	fmt.Fprintf(to, "%s: %s leaves %d of %d operations out, first this (key, times in us):\n  %s\nbefore it:\n",
-		h.name, r.model, len(r.left), len(r.part), refused)
+		h.name, r.name, len(left), len(r.part), refused)
 	var before []*op
 	for _, o := range h.ops[refused.key] {
 		if o != refused && o.Invoke <= refused.Complete {
