@@ -60,7 +60,7 @@ pub fn ask(ctx: Ctx<'_>, key: KeyRef<'_>, of: usize, now: Now) {
     if !shell::with(|shell| shell.locks.shared.waiters.must_ask(key)) {
         return;
     }
-    for asked in 0..(ASKED_AT_ONCE / of).max(1) {
+    for asked in 0..(ASKED_AT_ONCE / of.max(1)).max(1) {
         let next = decide(now, |locks, cx| {
             locks.shared.waiters.next_to_ask(key, asked == 0, cx)
         });
