@@ -375,8 +375,8 @@ fn search_by_name(waiters: &mut Waiters, scene: &Scene, caller: &Caller<'_>) -> 
 /// Answers whether there was a cycle.
 fn play(scene: &Scene) -> bool {
     let mut waiters = Waiters::default();
-    waiters.grace.ms = 1_000;
-    waiters.grace.max_places = 1_000;
+    (waiters.grace.ms, waiters.grace.max_places) = (1_000, 1_000);
+    waiters.limits.user_share = 100;
     let mut plain = Plain::default();
     for (number, request) in scene.requests.iter().enumerate() {
         park(&mut waiters, number, request);

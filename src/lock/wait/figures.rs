@@ -57,7 +57,7 @@ impl Waiters {
 
     /// Empty places kept for their owners.
     pub fn kept_places(&self) -> usize {
-        self.places.len() - self.places.live()
+        self.places.used().kept
     }
 
     /// The gauges of each kind of resource. O(N) in the places.

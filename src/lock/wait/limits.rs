@@ -11,7 +11,8 @@ pub struct Limits {
     pub max_tickets: usize,
     /// The most bytes of all places on this server.
     pub max_wait_bytes: usize,
-    /// What one user may have of these places and bytes, in percent of what the other users leave.
+    /// What one user may have of these places and bytes, of the kept places and of the bound holds, in percent of what
+    /// the other users leave.
     pub user_share: usize,
     /// The most tracked grants.
     pub max_tracked: usize,
@@ -30,15 +31,15 @@ impl Limits {
         .into_iter()
         .any(|(most, own, all, needs)| {
             let left = most.saturating_sub(all - own.min(all));
-            needs > 0 && own + needs > self.share(left)
+            needs > 0 && own + needs > share(left, self.user_share)
         })
     }
+}
 
-    /// What a user may have of what the other users leave: one at least.
-    fn share(&self, left: usize) -> usize {
-        let share = left / 100 * self.user_share + left % 100 * self.user_share / 100;
-        share.max(1).min(left)
-    }
+/// What a user may have of what the other users leave: one at least.
+pub(crate) fn share(left: usize, percent: usize) -> usize {
+    let share = left / 100 * percent + left % 100 * percent / 100;
+    share.max(1).min(left)
 }
 
 /// What waits use, or what a request needs in order to wait.
@@ -48,7 +49,9 @@ pub(crate) struct Usage {
     pub parked: usize,
     /// Places of tickets.
     pub tickets: usize,
-    /// Bytes of places, also of empty ones that are kept for their owners.
+    /// Empty places that are kept for their owners.
+    pub kept: usize,
+    /// Bytes of places, also of empty ones.
     pub bytes: usize,
 }
 
@@ -69,6 +72,7 @@ impl Usage {
         Usage {
             parked: usize::from(!is_ticket),
             tickets: usize::from(is_ticket),
+            kept: 0,
             bytes: PLACE + names,
         }
     }
@@ -76,8 +80,9 @@ impl Usage {
     /// Of an empty place.
     pub fn kept(names: usize) -> Usage {
         Usage {
-            bytes: Usage::place(false, names).bytes,
-            ..Usage::default()
+            parked: 0,
+            kept: 1,
+            ..Usage::place(false, names)
         }
     }
 
@@ -86,6 +91,7 @@ impl Usage {
         Usage {
             parked: self.parked + other.parked,
             tickets: self.tickets + other.tickets,
+            kept: self.kept + other.kept,
             bytes: self.bytes + other.bytes,
         }
     }
@@ -95,6 +101,7 @@ impl Usage {
         Usage {
             parked: self.parked.saturating_sub(part.parked),
             tickets: self.tickets.saturating_sub(part.tickets),
+            kept: self.kept.saturating_sub(part.kept),
             bytes: self.bytes.saturating_sub(part.bytes),
         }
     }

@@ -10,7 +10,7 @@ use crate::lock::wait::limits::Usage;
 use crate::lock::wait::place::Place;
 use crate::lock::wait::request::{MultiKeyRequest, PlaceId, ReentryTerms, Waiter, WaiterId};
 use crate::lock::wait::waiters::Waiters;
-use crate::lock::{KeyId, KeyRef, Now};
+use crate::lock::{KeyId, KeyRef, Now, UserId};
 
 /// The former requests and places of an owner that asks again.
 #[derive(Debug, Default)]
@@ -149,9 +149,10 @@ impl Waiters {
     }
 
     /// What a request uses at all its places.
-    pub(crate) fn usage_of(&self, request: WaiterId) -> Usage {
+    pub(crate) fn usage_of(&self, request: WaiterId, user: UserId) -> Usage {
         let places = self.places_of(request).into_iter();
         let places = places.filter_map(|(_, place)| self.places.get(place));
+        let places = places.filter(|place| place.user() == user);
         places.map(Place::usage).fold(Usage::default(), Usage::plus)
     }
 

@@ -45,6 +45,7 @@ pub(crate) struct Places {
 
 impl Places {
     /// Live and kept places.
+    #[cfg(test)]
     pub fn len(&self) -> usize {
         self.arena.len()
     }

@@ -13,8 +13,7 @@ use crate::lock::stats::{TicketStats, WaitStats};
 use crate::lock::table::give_back;
 use crate::lock::top_names::TopNames;
 use crate::lock::wait::index::WaitedKey;
-use crate::lock::wait::limits::Limits;
-use crate::lock::wait::limits::{Usage, Used};
+use crate::lock::wait::limits::{share, Limits, Usage, Used};
 use crate::lock::wait::passed::Passed;
 use crate::lock::wait::place::{Kept, TimedOut};
 use crate::lock::wait::places::Places;
@@ -122,14 +121,13 @@ impl Waiters {
         let names = owner.len() + notify.map_or(0, |notify| notify.len());
         let place = |key: &KeyRef<'_>| Usage::place(is_ticket, key.name.len() + names);
         let needs = keys.iter().map(place).fold(Usage::default(), Usage::plus);
-        let freed = replaced.iter().map(|older| self.usage_of(*older));
+        let freed = replaced.iter().map(|older| self.usage_of(*older, user));
         let needs = needs.minus(freed.fold(Usage::default(), Usage::plus));
-        let continues = needs.parked + needs.tickets == 0;
         let is_full = |key: &KeyRef<'_>| {
             self.parked_on(*key) >= self.limits.max_waiters_per_key
                 && self.kind_of(*key, owner) != Some(false)
         };
-        let is_excluded = !continues && self.limits.exclude(self.used_by(user), needs);
+        let is_excluded = self.limits.exclude(self.used_by(user), needs);
         if is_excluded || (!is_ticket && keys.iter().any(is_full)) {
             if let Some(key) = keys.first() {
                 self.stats[key.resource].busy += 1;
@@ -432,7 +430,7 @@ impl Waiters {
     /// Returns the place to an owner whose grant was undone, for the grace time. `since_ms`: its arrival.
     pub fn restore(&mut self, key: &KeyId, owner: &[u8], (seq, since_ms): (Seq, u64), now: Now) {
         let grace_ms = self.grace_ms(key.as_ref().resource);
-        if grace_ms == 0 || self.kept_places() >= self.grace.max_places {
+        if grace_ms == 0 || self.room_to_keep(UserId::UNKNOWN) == 0 {
             return;
         }
         let kept = Kept {
@@ -449,6 +447,13 @@ impl Waiters {
         waited
             .queue
             .restore(places, (seq, key.clone()), owner, kept);
+    }
+
+    /// So many more places may be kept for requests of this user.
+    fn room_to_keep(&self, user: UserId) -> usize {
+        let Used { own, all } = self.used_by(user);
+        let left = self.grace.max_places.saturating_sub(all.kept - own.kept);
+        share(left, self.limits.user_share).saturating_sub(own.kept)
     }
 
     /// Gives up every kept place.
@@ -477,6 +482,7 @@ impl Waiters {
         let key = self.key_of(place)?;
         let waiter = self.places.waiter(place)?;
         let grace_ms = self.grace_ms(waiter.resource);
+        let has_room = grace_ms > 0 && self.room_to_keep(waiter.user) > 0;
         let kept = Kept {
             timed_out: timed_out.then(|| TimedOut::of(waiter)),
             ..Kept::of(waiter, now, grace_ms)
@@ -485,7 +491,7 @@ impl Waiters {
         self.waits_no_more(place);
         let waited = self.waited.get_mut(&key)?;
         let left = waited.queue.vacate(&mut self.places, place, kept);
-        if grace_ms == 0 || self.kept_places() > self.grace.max_places {
+        if !has_room {
             self.remove_one(place);
         }
         self.forget_idle_lease(&key);
