@@ -11,7 +11,8 @@ use crate::lock::table::give_back;
 use crate::lock::{KeyId, KeyRef, Now};
 
 /// The most names whose hand-offs are counted, at about 50 bytes each. The count of a name that is pushed out starts
-/// again.
+/// again, with the longest rest of those that were pushed out: else a user could end the rest of another's name by
+/// hand-offs of its own.
 const MOST_COUNTED: usize = 1_000;
 
 /// The upper bound of the hand-offs that compensate for holds of Redisson's clients.
@@ -73,11 +74,13 @@ pub struct Windows {
     /// Two names with the same hash (one pair in 2^64) share a count, which costs one window more or less.
     counts: IndexMap<u64, HandOffCount, Secret>,
     names: Secret,
-    /// The end of each open window in milliseconds of the monotonic clock.
-    open: KeyMap<u64>,
+    /// The end of each open window in milliseconds of the monotonic clock, and the count as it began.
+    open: KeyMap<(u64, HandOffCount)>,
     ends: BTreeSet<(u64, KeyId)>,
     /// The count that is next to be pushed out. It moves on, so a name that is used now stays for many others.
     hand: usize,
+    /// How the count of a new name begins: with the rest that ends last of those that were pushed out.
+    first: HandOffCount,
 }
 
 impl Windows {
@@ -89,13 +92,18 @@ impl Windows {
     /// Sets another rule. Every window ends; the keys are returned, to be settled.
     pub(crate) fn set_rule(&mut self, rule: WindowRule) -> Vec<KeyId> {
         self.rule = rule;
+        self.first = HandOffCount::default();
         self.counts.clear();
         self.end_all()
     }
 
     /// Whether a window of this resource is open.
     pub(crate) fn is_open(&self, key: KeyRef<'_>, now: Now) -> bool {
-        !self.open.is_empty() && self.open.get(&key).is_some_and(|end| now.mono_ms < *end)
+        !self.open.is_empty()
+            && self
+                .open
+                .get(&key)
+                .is_some_and(|(end, _)| now.mono_ms < *end)
     }
 
     /// Milliseconds until the next window ends.
@@ -141,9 +149,10 @@ impl Windows {
         }
         count.is_for_subscriber = has_subscriber;
         (count.hand_offs, count.redisson_holds) = (0, 0);
+        let count = *count;
         let (key, end) = (key.to_id(), now.mono_ms.saturating_add(self.rule.window_ms));
         self.ends.insert((end, key.clone()));
-        self.open.insert(key, end);
+        self.open.insert(key, (end, count));
         self.stats.windows += 1;
         Some(Window::Begun)
     }
@@ -180,10 +189,16 @@ impl Windows {
         }
         let hash = self.names.hash_one(key);
         if self.counts.len() >= MOST_COUNTED && !self.counts.contains_key(&hash) {
-            self.counts.swap_remove_index(self.hand % MOST_COUNTED);
+            let pushed_out = self.counts.swap_remove_index(self.hand % MOST_COUNTED);
             self.hand = self.hand.wrapping_add(1);
+            if let Some((_, count)) = pushed_out {
+                if count.rests_until_ms > self.first.rests_until_ms {
+                    self.first.unused_windows = count.unused_windows;
+                    self.first.rests_until_ms = count.rests_until_ms;
+                }
+            }
         }
-        Some(self.counts.entry(hash).or_default())
+        Some(self.counts.entry(hash).or_insert(self.first))
     }
 
     fn count_of(&self, key: KeyRef<'_>) -> Option<&HandOffCount> {
@@ -256,8 +271,12 @@ impl Windows {
         if self.open.is_empty() {
             return None;
         }
-        let (key, end) = self.open.swap_remove_entry(&key)?;
+        let (key, (end, count)) = self.open.swap_remove_entry(&key)?;
         give_back(&mut self.open);
+        // The count may have been pushed out meanwhile.
+        if self.count_of(key.as_ref()).is_none() {
+            self.entry(key.as_ref()).map(|entry| *entry = count);
+        }
         let ended = (end, key);
         self.ends.remove(&ended);
         Some(ended)
@@ -333,6 +352,31 @@ mod tests {
             }
         }
         assert!(windows.is_due(key, Now::at_mono(0)));
+    }
+
+    #[test]
+    fn a_name_that_is_pushed_out_still_rests() {
+        let mut windows = Windows::default();
+        windows.set_rule(WindowRule {
+            after: 1,
+            window_ms: 50,
+        });
+        let key = KeyRef::lock(0, b"k");
+        for ms in 0..20_000 {
+            windows.pop(Now::at_mono(ms));
+            // Another user hands off locks of its own.
+            for number in 0..100 {
+                let name = format!("{}", ms * 100 + number);
+                windows.count_hand_off(KeyRef::lock(0, name.as_bytes()));
+            }
+            if windows
+                .leave_free(key, (true, false), Now::at_mono(ms))
+                .is_none()
+            {
+                (0..16).for_each(|_| windows.count_hand_off(key));
+            }
+        }
+        assert!(windows.stats.windows < 20, "{}", windows.stats.windows);
     }
 
     #[test]
