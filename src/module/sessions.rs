@@ -50,7 +50,13 @@ pub fn end_first(ctx: Ctx<'_>, name: Str<'_>, owner: Str<'_>) {
 /// The work of one tick, on a server that may write. Renewals have half of the time, and releases the other half.
 pub fn work(ctx: Ctx<'_>, budget: Duration) {
     let start = Instant::now();
-    let renewed = renew_due(ctx, || start.elapsed() < budget / 2);
+    let urgent = shell::with(|shell| shell.alarm.urgent_budget());
+    let renewed = renew_due(
+        ctx,
+        || start.elapsed() < budget / 2,
+        || start.elapsed() < urgent,
+    );
+    shell::with(|shell| shell.alarm.renewed_at = Some(Instant::now()));
     let start = Instant::now();
     let released = release_ended(ctx, usize::MAX, || start.elapsed() >= budget / 2);
     if !(renewed && released) {
@@ -59,10 +65,13 @@ pub fn work(ctx: Ctx<'_>, budget: Duration) {
     }
 }
 
-/// Renews due holds, urgent ones whatever time they take. False after too many refusals: the rest waits [`RETRY_MS`].
-fn renew_due(ctx: Ctx<'_>, in_time: impl Fn() -> bool) -> bool {
+/// Renews due holds, urgent ones for a longer time. False after too many refusals: the rest waits [`RETRY_MS`].
+fn renew_due(ctx: Ctx<'_>, in_time: impl Fn() -> bool, in_urgent_time: impl Fn() -> bool) -> bool {
     let mut refused = 0;
     while refused < REFUSALS_PER_TICK || in_time() {
+        if !in_urgent_time() {
+            return true;
+        }
         let now = ctx.now();
         let next = shell::with(|shell| shell.locks.shared.sessions.next_renewal(now, !in_time()));
         let Some(bound) = next else {

@@ -218,6 +218,9 @@ const TICK_BUDGET: Duration = Duration::from_millis(2);
 /// The longest such time, for a server whose ticks are long.
 const LONGEST_BUDGET: Duration = Duration::from_millis(100);
 
+/// The time for urgent renewals in a tick.
+const URGENT_BUDGET: Duration = Duration::from_millis(5);
+
 /// The time without settling after a panic.
 const PAUSE_AFTER_PANIC_MS: u64 = 1_000;
 
@@ -238,6 +241,8 @@ pub struct Alarm {
     pub sessions_at_ms: u64,
     /// When the last firing ended, if it left due work.
     pub(in crate::module) left_at: Option<Instant>,
+    /// When the last renewals of bound holds ended.
+    pub(in crate::module) renewed_at: Option<Instant>,
     /// How many bound holds jobs have released since the last firing.
     pub released_by_jobs: usize,
     /// Whether a job is registered that runs when the present unit of execution is over: until then the timer is armed.
@@ -255,6 +260,13 @@ impl Alarm {
     pub fn budget(&mut self) -> Duration {
         let between = self.left_at.take().map(|at| at.elapsed());
         (between.unwrap_or_default() / 2).clamp(TICK_BUDGET, LONGEST_BUDGET)
+    }
+
+    /// The time for urgent renewals in this firing: as long as it is since the last ones, so that half of the server's
+    /// time is enough for them however long its ticks are.
+    pub fn urgent_budget(&self) -> Duration {
+        let between = self.renewed_at.map(|at| at.elapsed());
+        between.unwrap_or_default().max(URGENT_BUDGET)
     }
 
     /// Notes that the timer fires.
@@ -405,5 +417,8 @@ mod tests {
         assert!(left_for(60) >= Duration::from_millis(30));
         assert_eq!(left_for(60_000), LONGEST_BUDGET);
         assert_eq!(alarm.budget(), TICK_BUDGET);
+        assert_eq!(alarm.urgent_budget(), URGENT_BUDGET);
+        alarm.renewed_at = Instant::now().checked_sub(Duration::from_secs(3));
+        assert!(alarm.urgent_budget() >= Duration::from_secs(3));
     }
 }
