@@ -31,6 +31,8 @@ pub enum LockError {
     Busy,
     /// The limit on holds that are bound to connections is reached.
     TooManyBound,
+    /// The names of a hold that is to be bound to a connection are too long.
+    LongSession,
     /// The request would wait for itself; the keys of the cycle, ready to be printed.
     Deadlock(Rc<str>),
     /// While the request waited, its user lost the permission to take the key, or was deleted.
@@ -154,8 +156,9 @@ impl LockError {
                 "LOCKBUSY too many places in queues, see lock.max-waiters, lock.max-waiters-per-key, lock.max-tickets, lock.max-wait-bytes, lock.user-share and lock.drain"
             }
             E::TooManyBound => {
-                "LOCKBUSY too many holds are bound to connections, see lock.session-lease and lock.drain"
+                "LOCKBUSY too many holds are bound to connections, see lock.session-lease, lock.user-share and lock.drain"
             }
+            E::LongSession => "ERR SESSION needs a key and an owner of at most 1024 bytes together",
             E::Broken => "LOCKBROKEN the lock was broken and its waiters purged",
             E::HoldCountOverflow => "ERR hold count would overflow",
             E::TokensExhausted => "ERR fencing tokens are exhausted, check the server's clock",

@@ -2,12 +2,13 @@
 
 use crate::lock::grant::in_flight::GrantsInFlight;
 use crate::lock::request::Acquire;
-use crate::lock::session::bindings::Sessions;
+use crate::lock::resource::Resource;
+use crate::lock::session::bindings::{BoundRef, Sessions};
 use crate::lock::startup_delay::StartupDelay;
 use crate::lock::token::Tokens;
 use crate::lock::wait::request::{Waiter, WaiterId};
 use crate::lock::wait::waiters::Waiters;
-use crate::lock::Now;
+use crate::lock::{LockError, Now, UserId};
 
 /// What all kinds of resource share.
 #[derive(Debug, Default)]
@@ -25,6 +26,24 @@ pub struct Shared {
 }
 
 impl Shared {
+    /// Whether this user may bind holds of these names.
+    ///
+    /// # Errors
+    /// [`LockError::TooManyBound`], [`LockError::LongSession`]
+    pub(crate) fn may_bind<'a>(
+        &mut self,
+        resource: Resource,
+        user: UserId,
+        asked: impl IntoIterator<Item = BoundRef<'a>>,
+    ) -> Result<(), LockError> {
+        let share = self.waiters.limits.user_share;
+        let admitted = self.sessions.admit((user, share), asked);
+        if admitted == Err(LockError::TooManyBound) {
+            self.waiters.stats[resource].busy += 1;
+        }
+        admitted
+    }
+
     /// The waiter for this request for a lock.
     pub(crate) fn waiter(&mut self, id: WaiterId, req: &Acquire<'_>, now: Now) -> Waiter {
         let waiter = Waiter {

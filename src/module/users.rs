@@ -17,9 +17,7 @@ pub fn of_caller(ctx: Ctx<'_>, wait: Wait, session: bool) -> UserId {
     if (wait == Wait::No && !session) || !acl::has_user(ctx) {
         return UserId::UNKNOWN;
     }
-    if wait != Wait::No {
-        learn_several(ctx);
-    }
+    learn_several(ctx);
     let Some(name) = acl::name_of_caller(ctx) else {
         return UserId::UNKNOWN;
     };

@@ -34,10 +34,9 @@ impl Locks {
         cx: &mut Cx<'_>,
     ) -> Result<Answer, LockError> {
         self.check_view(view, cx.now)?;
-        let asked = BoundRef::lock(req.mode, view.key, req.owner);
-        if req.session && !self.shared.sessions.admit([asked]) {
-            self.shared.waiters.stats[Resource::Lock].busy += 1;
-            return Err(LockError::TooManyBound);
+        if req.session {
+            let asked = BoundRef::lock(req.mode, view.key, req.owner);
+            self.shared.may_bind(Resource::Lock, req.user, [asked])?;
         }
         match compatibility(&view.state, req.mode, req.owner, cx.now)? {
             Compatibility::Mine(hold) => return self.reenter(view, hold, req, cx),

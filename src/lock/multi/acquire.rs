@@ -44,11 +44,10 @@ impl Locks {
         fx: &mut [Effects],
     ) -> Result<ManyAnswer, LockError> {
         let obstacle = self.obstacle(views, req, now)?;
-        let keys = views.iter().map(|view| view.key);
-        let asked = keys.map(|key| BoundRef::lock(req.mode, key, req.owner));
-        if req.session && !self.shared.sessions.admit(asked) {
-            self.shared.waiters.stats[Resource::Lock].busy += 1;
-            return Err(LockError::TooManyBound);
+        if req.session {
+            let keys = views.iter().map(|view| view.key);
+            let asked = keys.map(|key| BoundRef::lock(req.mode, key, req.owner));
+            self.shared.may_bind(Resource::Lock, req.user, asked)?;
         }
         match obstacle {
             Some(Obstacle::Held(at)) if req.wait == Wait::No => {

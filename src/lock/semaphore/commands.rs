@@ -97,10 +97,11 @@ impl Semaphores {
             Ok(there) => there,
             Err(error) => return (Err(error), PermitChange::default()),
         };
-        let asked = BoundRef::permit(view.key, req.id);
-        if req.session && !shared.sessions.admit([asked]) {
-            shared.waiters.stats[Resource::Semaphore].busy += 1;
-            return (Err(LockError::TooManyBound), PermitChange::default());
+        if req.session {
+            let asked = BoundRef::permit(view.key, req.id);
+            if let Err(error) = shared.may_bind(Resource::Semaphore, req.user, [asked]) {
+                return (Err(error), PermitChange::default());
+            }
         }
         let mut draft = PermitDraft::open(there);
         let answer = match view.held_until(cx.now) {

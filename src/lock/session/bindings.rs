@@ -17,18 +17,23 @@
 //! All bindings share one index of renewals and one timer. The end of a connection costs the same for any number of
 //! holds: they all become the next to release.
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::hash::{Hash, Hasher};
 use std::rc::Rc;
 
 use indexmap::{Equivalent, IndexMap};
 
+use crate::lock::grant::tracked::LONGEST_TRACKED;
 use crate::lock::name::Secret;
 use crate::lock::session::renewals::{Moments, Number, Renewals};
 use crate::lock::session::rule::{SessionRule, HOLDS_PER_MS};
 use crate::lock::stats::counters;
 use crate::lock::table::give_back;
-use crate::lock::{KeyId, KeyRef, Lease, Mode, Now, OwnerId, Token, UserId, Waiter, WaiterId};
+use crate::lock::wait::limits::share;
+use crate::lock::{
+    KeyId, KeyRef, Lease, LockError, Mode, Now, OwnerId, Token, UserId, Waiter, WaiterId,
+};
 
 /// Of the holds that are bound to a connection, so many of the latest are searched for READ holds of one key, and so
 /// many of those are returned.
@@ -135,6 +140,8 @@ pub struct Sessions {
     names: IndexMap<Rc<Bound>, Number, Secret>,
     /// By the server's id of the connection; the server never uses an id twice.
     clients: HashMap<u64, Session>,
+    /// The number of bound holds of each user.
+    by_user: HashMap<UserId, usize>,
     renewals: Renewals,
     /// The bindings of closed connections, in the order of closing. A number that is no longer in `bindings` was
     /// handled by another event.
@@ -184,11 +191,29 @@ impl Sessions {
         }
     }
 
-    /// Whether these holds may be bound: holds are bound at all, and these already, or there is room for them.
-    pub(crate) fn admit<'a>(&self, asked: impl IntoIterator<Item = BoundRef<'a>>) -> bool {
-        let asked = asked.into_iter();
-        let new = asked.filter(|what| !self.names.contains_key(what)).count();
-        self.rule.open && (new == 0 || self.holds() + new <= self.rule.max_holds())
+    /// Whether these holds may be bound: holds are bound at all, and these already for this user, or there is room for
+    /// them in the user's share.
+    ///
+    /// # Errors
+    /// [`LockError::TooManyBound`], [`LockError::LongSession`]
+    pub(crate) fn admit<'a>(
+        &self,
+        (user, percent): (UserId, usize),
+        asked: impl IntoIterator<Item = BoundRef<'a>>,
+    ) -> Result<(), LockError> {
+        let mut new = 0;
+        for what in asked {
+            if what.key.name.len() + what.owner.len() > LONGEST_TRACKED {
+                return Err(LockError::LongSession);
+            }
+            new += usize::from(self.user_of(what) != Some(user));
+        }
+        let own = self.by_user.get(&user).copied().unwrap_or_default();
+        let left = self.rule.max_holds().saturating_sub(self.holds() - own);
+        match self.rule.open && (new == 0 || own + new <= share(left, percent)) {
+            true => Ok(()),
+            false => Err(LockError::TooManyBound),
+        }
     }
 
     /// The number of bound holds.
@@ -276,6 +301,7 @@ impl Sessions {
             token,
             moments,
         };
+        *self.by_user.entry(user).or_default() += 1;
         self.bindings.insert(self.last, binding);
     }
 
@@ -448,12 +474,22 @@ impl Sessions {
         let over: BTreeSet<Number> = over.map(|(number, _)| *number).collect();
         self.ended = VecDeque::from_iter(Some(over).filter(|over| !over.is_empty()));
         self.refused.clear();
+        self.by_user.clear();
+        for binding in self.bindings.values() {
+            *self.by_user.entry(binding.user).or_default() += 1;
+        }
     }
 
     /// Removes a binding from every table but `names` (and `ended`, where unknown numbers are skipped).
     fn forget(&mut self, number: Number) -> Option<Binding> {
         let binding = self.bindings.remove(&number)?;
         self.renewals.remove(binding.moments, number);
+        if let Entry::Occupied(mut own) = self.by_user.entry(binding.user) {
+            *own.get_mut() -= 1;
+            if *own.get() == 0 {
+                own.remove();
+            }
+        }
         if let Some(session) = self.clients.get_mut(&binding.client) {
             session.holds.remove(&number);
             if session.holds.is_empty() {

@@ -292,3 +292,28 @@ fn waited_keys_of_every_kind_are_listed_and_purged() {
         .error()
         .starts_with("WRONGTYPE"));
 }
+
+#[test]
+fn a_user_leaves_as_many_bound_holds_to_others_as_it_takes() {
+    // Five holds for each millisecond.
+    let (server, _subscriber) = server(&["--lock.session-lease", "100"]);
+    server.conn().line("CONFIG SET lock.session-lease 100");
+    let (mut eve, mut victim) = (user(&server, "eve"), user(&server, "victim"));
+    let mut bound = |conn: &mut Conn, name: &str| {
+        let is_bound = |number: &usize| {
+            let reply = conn.line(&format!("LOCK.ACQUIRE {name}{number} {name} SESSION"));
+            let busy = reply.is_error() && reply.error().starts_with("LOCKBUSY");
+            assert!(busy || reply.int() > 0);
+            !busy
+        };
+        (0..600).take_while(is_bound).count()
+    };
+    assert_eq!(bound(&mut eve, "eve"), 250);
+    assert_eq!(bound(&mut victim, "victim"), 125);
+    let long = "n".repeat(1_024);
+    let refused = eve.line(&format!("LOCK.ACQUIRE {long} w SESSION"));
+    assert!(
+        refused.error().starts_with("ERR SESSION needs"),
+        "{refused:?}"
+    );
+}
