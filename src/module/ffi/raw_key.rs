@@ -150,11 +150,15 @@ impl<'a> RawKey<'a> {
         unsafe { checked!(RedisModule_DeleteKey(self.as_ptr())) }
     }
 
-    /// Deletes it, and frees its value outside of the main thread.
+    /// Deletes it; a value of many elements is freed outside of the main thread.
     ///
     /// # Errors
     /// When the server refuses.
-    pub(crate) fn unlink(&mut self) -> Written {
+    pub(crate) fn delete_any(&mut self) -> Written {
+        const MANY: usize = 250;
+        if self.len() <= MANY {
+            return self.delete();
+        }
         // SAFETY: the key is open.
         unsafe { checked!(RedisModule_UnlinkKey(self.as_ptr())) }
     }

@@ -261,11 +261,7 @@ impl<'a> LockKey<'a> {
     /// # Errors
     /// When the server refuses.
     pub(crate) fn delete(&mut self, replication: Replication<'_>) -> Written {
-        let key = self.open_key()?;
-        match key.len() > MOST_OTHERS {
-            true => key.unlink()?,
-            false => key.delete()?,
-        }
+        self.open_key()?.delete_any()?;
         replication.del(self.name);
         Ok(())
     }

@@ -312,7 +312,7 @@ impl<'a> SemKey<'a> {
         let Some(set) = self.set.as_mut().filter(|set| !set.is_empty()) else {
             return Ok(());
         };
-        set.delete()?;
+        set.delete_any()?;
         replication.del(self.set_name.as_str());
         self.signal();
         Ok(())

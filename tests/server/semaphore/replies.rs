@@ -522,3 +522,27 @@ fn too_many_waiters_of_all_kinds_together_are_busy() {
     two.send_line("SEM.ACQUIRE k b BLOCK 0");
     wait_for("a waiter", || server.stat("sem_waiters") == 1);
 }
+
+/// An old set may be large: it is freed outside of the main thread.
+#[test]
+fn the_permits_of_a_former_semaphore_are_unlinked() {
+    let server = TestServer::start();
+    let mut c = server.conn();
+    let freed = |c: &mut Conn| -> u64 {
+        let info = c.line("INFO memory").text();
+        let line = info
+            .lines()
+            .find_map(|line| line.strip_prefix("lazyfreed_objects:"));
+        line.expect("a field").trim().parse().expect("a number")
+    };
+    for line in ["SEM.SET k 5", "SEM.ACQUIRE k a LIMIT 3"] {
+        c.line("DEL k {k}:timeout");
+        for from in (0..1_000).step_by(100) {
+            let ids = (from..from + 100).map(|id| format!(" 99999999999999 p{id}"));
+            c.line(&format!("ZADD {{k}}:timeout{}", ids.collect::<String>()));
+        }
+        let before = freed(&mut c);
+        assert!(c.line(line).int() > 0);
+        wait_for("the set is freed", || freed(&mut c) > before);
+    }
+}
