@@ -10,8 +10,13 @@ use crate::lock::wait::request::{Ending, EndsWith, Waiter};
 use crate::lock::wait::waiters::Waiters;
 use crate::lock::{KeyId, KeyRef, LockError};
 
-/// Places of waiters that one decision ends at most: a request on several keys has one at each, and ends whole.
+/// Places of waiters that one decision about the whole server ends at most: a request on several keys has one at each,
+/// and ends whole.
 pub const ENDED_AT_ONCE: usize = 500;
+
+/// The same of a decision about one key, which a user can make at any time: the end of a ticket costs as much as its
+/// channel has subscribers.
+const ENDED_OF_KEY: usize = 20;
 
 impl Waiters {
     /// Answers this error to every waiter of a key.
@@ -37,7 +42,7 @@ impl Waiters {
         };
         let id = id.clone();
         let last = self.last_place();
-        let mut left = ENDED_AT_ONCE;
+        let mut left = ENDED_OF_KEY;
         self.end_some(id, Ending { last, with }, &mut left, cx);
     }
 
@@ -141,11 +146,11 @@ mod tests {
             park(&mut waiters, number);
         }
         let at_once = ended(|cx| waiters.fail_all(KEY, &LockError::Broken, cx));
-        assert_eq!((at_once, waiters.live()), (500, 2_000));
+        assert_eq!((at_once, waiters.live()), (20, 2_480));
         park(&mut waiters, 2_501);
         let next = ended(|cx| assert_eq!(waiters.next_to_grant(KEY, cx), None));
         assert_eq!(next, 0, "none is granted while others end");
-        for (expected, left) in [(1_000, 1_001), (1_000, 1), (0, 1)] {
+        for (expected, left) in [(1_000, 1_481), (1_000, 481), (480, 1), (0, 1)] {
             let more = ended(|cx| waiters.end_more(&mut 1_000, cx));
             assert_eq!((more, waiters.live()), (expected, left));
         }
