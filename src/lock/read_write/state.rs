@@ -287,6 +287,11 @@ impl RwFields {
         }
     }
 
+    /// Whether a field was added that a lock with or without a writer does not have: the others need not be read.
+    pub fn is_foreign(&self, is_read: bool) -> bool {
+        self.other || (is_read && self.writer.is_some())
+    }
+
     /// The writer of a hash whose fields have all been added; `None` for a hash of another layout.
     pub fn finish(self) -> Option<Option<Writer>> {
         let fits = match self.mode? {

@@ -230,7 +230,7 @@ impl<'a> Reading<'a> {
         let is_whole = self.handle.scan(&mut read, |read| {
             living += self.take_readers(read, &lock.readers, &mut others, enough - living);
             let is_enough = self.depth != ReadDepth::All && is_read && living >= 2;
-            !is_enough && self.may_read_more()
+            !is_enough && !read.is_foreign(is_read) && self.may_read_more()
         });
         self.take_readers(&mut read, &lock.readers, &mut others, enough - living);
         // With those that are left the fields of one step were too many.
