@@ -125,13 +125,13 @@ pub use locks::Locks;
 pub use mode::Mode;
 pub use multi::acquire::{ManyAnswer, MAX_KEYS};
 pub use multi::release::may_release_many;
-pub use name::{may_be_in_memory, shown, KeyId, KeyRef};
+pub use name::{may_be_in_memory, of_names, shown, KeyId, KeyRef};
 pub use planned::{Need, Planned};
 pub use read_write::{
-    any_with_same_timeouts, is_beside_a_lock, is_read_write, is_reserved, siblings_stay,
-    timeout_name, timeout_prefix, token_name, twin_of, write_field, Name, PendingRequest,
-    ReadDepth, ReadWrite, Reader, Readers, RwFields, RwWrite, TokenRecord, Writer, WroteBeside,
-    MODE_FIELD, MOST_OTHERS, MOST_READS, READERS_AT_ONCE,
+    any_with_same_timeouts, is_beside_a_lock, is_read_write, is_reserved, most_reads,
+    siblings_stay, timeout_name, timeout_prefix, token_name, twin_of, write_field, Name,
+    PendingRequest, ReadDepth, ReadWrite, Reader, Readers, RwFields, RwWrite, TokenRecord, Writer,
+    WroteBeside, MODE_FIELD, MOST_OTHERS, MOST_READS, READERS_AT_ONCE,
 };
 pub use request::{Acquire, Answer, Break, Release, Released, Renew, SetIf, UserId, Wait};
 pub use resource::{Each, Resource};

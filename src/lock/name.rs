@@ -15,6 +15,15 @@ use crate::lock::resource::{Resource, ALL};
 use crate::lock::slot::{semaphores_of, PERMITS};
 use crate::lock::UserId;
 
+/// The most bytes of names, of a key or of keys beside it, that one decision reads or writes: it writes as many to the
+/// replicas, also where the command was short.
+const MOST_NAME_BYTES: usize = 64 << 10;
+
+/// So many names of so many bytes, or as many as have [`MOST_NAME_BYTES`] together. (Perhaps none.)
+pub fn of_names(most: usize, bytes: usize) -> usize {
+    most.min(MOST_NAME_BYTES / bytes.max(1))
+}
+
 /// A client's bytes as text for one line of the protocol or of the log: the first `most`, other than printable ASCII
 /// escaped, and dots if there are more.
 pub fn shown(bytes: &[u8], most: usize) -> String {

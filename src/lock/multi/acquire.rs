@@ -153,7 +153,7 @@ impl Locks {
                 }
                 Compatibility::Mine(hold) => hold.token.is_none(),
                 Compatibility::Within | Compatibility::Free | Compatibility::Blocked(_) => {
-                    may_read_or_write_again(&view.state, req, now)?;
+                    may_read_or_write_again(view, req, now)?;
                     true
                 }
             };
@@ -338,12 +338,12 @@ pub(super) fn tokens_of(entered: &[(Token, bool)]) -> Vec<Token> {
 }
 
 /// Whether one more hold of a read-write lock can be counted.
-fn may_read_or_write_again(state: &KeyState, req: &Acquire<'_>, now: Now) -> Result<(), LockError> {
-    let Some(lock) = state.held_for_reading_or_writing(now) else {
+fn may_read_or_write_again(view: &View<'_>, req: &Acquire<'_>, now: Now) -> Result<(), LockError> {
+    let Some(lock) = view.state.held_for_reading_or_writing(now) else {
         return Ok(());
     };
     match req.once {
         true => Ok(()),
-        false => lock.may_count_one_more(req.mode, req.owner, now),
+        false => lock.may_count_one_more((req.mode, view.key.name, req.owner), now),
     }
 }

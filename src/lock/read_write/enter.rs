@@ -95,7 +95,7 @@ impl Locks {
         };
         let holds = lock.count_of(to.mode, to.owner, cx.now);
         if !once {
-            lock.may_count_one_more(to.mode, to.owner, cx.now)?;
+            lock.may_count_one_more((to.mode, view.key.name, to.owner), cx.now)?;
         }
         let former = lock.token(cx.now);
         let known = former.filter(|token| self.is_shared_token(view, &lock, to, *token, cx.now));

@@ -35,5 +35,6 @@ pub use next::{PendingRequest, READERS_AT_ONCE};
 pub use readers::{Reader, Readers};
 pub use settle::may_enter;
 pub use state::{
-    is_read_write, ReadDepth, ReadWrite, RwFields, TokenRecord, Writer, MOST_OTHERS, MOST_READS,
+    is_read_write, most_reads, ReadDepth, ReadWrite, RwFields, TokenRecord, Writer, MOST_OTHERS,
+    MOST_READS,
 };

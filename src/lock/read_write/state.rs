@@ -2,6 +2,7 @@
 
 use smallvec::SmallVec;
 
+use crate::lock::name::of_names;
 use crate::lock::read_write::names::{is_reserved, writer_of, MODE_FIELD};
 use crate::lock::read_write::readers::{Reader, Readers};
 use crate::lock::state::{parse_count, token_of, MAX_HOLD_COUNT};
@@ -14,6 +15,13 @@ pub const MOST_READS: u32 = 1_000;
 /// The most timeouts of other readers that one decision reads. If they show no holder, nothing is known of the other
 /// readers: the lock counts as held, the expired readers that were read are removed, and a later decision reads on.
 pub const MOST_OTHERS: usize = 250;
+
+/// The most READ holds of this owner at this lock that are counted, read or written: [`MOST_READS`], fewer where the
+/// names are long.
+pub fn most_reads(lock: &[u8], owner: &[u8]) -> u32 {
+    let most = of_names(MOST_READS as usize, lock.len() + owner.len());
+    u32::try_from(most).unwrap_or(MOST_READS).max(2)
+}
 
 /// How much of a read-write lock is read: a decision about one owner should not cost a reading of every reader. (The
 /// hash of a writer is small and always read whole.)
@@ -186,13 +194,17 @@ impl ReadWrite {
         }
     }
 
-    /// Whether the owner may have one more hold of this mode.
+    /// Whether the owner may have one more hold of this mode at this lock.
     ///
     /// # Errors
     /// [`LockError::HoldCountOverflow`] if it could not be counted.
-    pub fn may_count_one_more(&self, mode: Mode, owner: &[u8], now: Now) -> Result<(), LockError> {
+    pub fn may_count_one_more(
+        &self,
+        (mode, lock, owner): (Mode, &[u8], &[u8]),
+        now: Now,
+    ) -> Result<(), LockError> {
         let most = match mode {
-            Mode::Read => MOST_READS,
+            Mode::Read => most_reads(lock, owner),
             _ => MAX_HOLD_COUNT,
         };
         match self.count_of(mode, owner, now) {

@@ -10,8 +10,8 @@ use std::rc::Rc;
 use redis_module::raw;
 
 use crate::lock::{
-    HashReader, KeyId, KeyRef, KeyState, Now, OwnerId, ReadDepth, WroteBeside, MOST_OTHERS,
-    MOST_READS, READERS_AT_ONCE, TOKEN_FIELD,
+    most_reads, of_names, HashReader, KeyId, KeyRef, KeyState, Now, OwnerId, ReadDepth,
+    WroteBeside, MOST_OTHERS, MOST_READS, READERS_AT_ONCE, TOKEN_FIELD,
 };
 use crate::module::ffi::api::{Refused, Written};
 use crate::module::ffi::ctx::Ctx;
@@ -38,7 +38,8 @@ pub struct LockKey<'a> {
     others: Vec<OwnerId>,
     /// The number of keys that the event works on: they share the bounds of its work.
     of: usize,
-    /// The timeouts that the event may read beyond the bounds of each reader, of those that are read by their names.
+    /// The timeouts, with names of 64 bytes, that the event may read beyond the bounds of each reader, of the readers
+    /// that are read by their names.
     spare: Option<Rc<Cell<u32>>>,
     /// `None` for an absent key that was opened to read.
     raw: Option<RawKey<'a>>,
@@ -84,20 +85,22 @@ impl<'a> LockKey<'a> {
         self.of
     }
 
-    /// The most timeouts of one reader that are read or written.
-    pub(crate) fn most_timeouts(&self) -> u32 {
-        (MOST_READS / u32::try_from(self.of).unwrap_or(MOST_READS).max(1)).max(2)
+    /// The most timeouts of this reader that are read or written.
+    pub(crate) fn most_timeouts(&self, owner: &[u8]) -> u32 {
+        let of = u32::try_from(self.of).unwrap_or(u32::MAX).max(1);
+        (most_reads(self.name.bytes(), owner) / of).max(2)
     }
 
     /// Whether one more timeout may be read of a reader whose first and newest ones are over.
     pub(crate) fn read_one_more(&self) -> bool {
-        let left = self.spare.as_ref().filter(|left| left.get() > 0);
-        left.inspect(|left| left.set(left.get() - 1)).is_some()
+        let cost = 1 + u32::try_from(self.name.bytes().len() / 64).unwrap_or(MOST_READS);
+        let left = self.spare.as_ref().filter(|left| left.get() >= cost);
+        left.inspect(|left| left.set(left.get() - cost)).is_some()
     }
 
     /// The most timeouts of other readers that are read, before the last of those readers.
     pub(crate) fn most_others(&self) -> usize {
-        (MOST_OTHERS / self.of.max(1)).max(1)
+        (of_names(MOST_OTHERS, self.name.bytes().len()) / self.of.max(1)).max(1)
     }
 
     /// The most fields of a hash of readers that are scanned: of a small hash the server passes all in one call.
@@ -110,7 +113,7 @@ impl<'a> LockKey<'a> {
 
     /// The most waiting readers that one decision about this key grants.
     pub fn readers_at_once(&self) -> usize {
-        (READERS_AT_ONCE / self.of.max(1)).max(1)
+        (of_names(READERS_AT_ONCE, self.name.bytes().len()) / self.of.max(1)).max(1)
     }
 
     /// Opens the key to read.

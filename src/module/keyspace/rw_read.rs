@@ -6,9 +6,9 @@ use std::cell::Cell;
 use redis_module::raw;
 
 use crate::lock::{
-    is_read_write, is_reserved, parse_integer, write_field, KeyState, Now, OwnerId, ReadDepth,
-    ReadWrite, Reader, Readers, ReadersAsked, ReadersFound, RwFields, TokenRecord, Writer,
-    MODE_FIELD, MOST_OTHERS, MOST_READERS, MOST_READS,
+    is_read_write, is_reserved, of_names, parse_integer, write_field, KeyState, Now, OwnerId,
+    ReadDepth, ReadWrite, Reader, Readers, ReadersAsked, ReadersFound, RwFields, TokenRecord,
+    Writer, MODE_FIELD, MOST_OTHERS, MOST_READERS, MOST_READS,
 };
 use crate::module::ffi::raw_key::{Fields, RawKey};
 use crate::module::ffi::strings::{OwnedStr, Str};
@@ -81,8 +81,9 @@ pub(crate) fn find_readers(key: &LockKey<'_>, asked: &ReadersAsked, now: Now) ->
             }
         }
     }
+    let most = of_names(asked.most, key.name().bytes().len()).max(1);
     for (owner, count) in counts.readers {
-        match reading.lives(&owner, count, asked.most, &mut found.reads) {
+        match reading.lives(&owner, count, most, &mut found.reads) {
             Some(true) => found.readers.push(owner),
             Some(false) => {}
             None => (found.is_complete, found.is_whole) = (false, false),
@@ -131,8 +132,8 @@ struct Reading<'a> {
     depth: ReadDepth,
     now: Now,
     token_record: Option<TokenRecord>,
-    /// The most timeouts of one reader that are read.
-    most: Cell<u32>,
+    /// So many readers share the bound on the timeouts that are read.
+    sharing: Cell<u32>,
     /// The timeouts of other readers that were read so far.
     reads: Cell<usize>,
     /// A reader has more timeouts than are read, and those that were read are over.
@@ -149,7 +150,7 @@ impl<'a> Reading<'a> {
             depth,
             now,
             token_record: None,
-            most: Cell::new(key.most_timeouts()),
+            sharing: Cell::new(1),
             reads: Cell::new(0),
             is_in_doubt: Cell::new(false),
             is_cut: Cell::new(false),
@@ -159,8 +160,7 @@ impl<'a> Reading<'a> {
     /// Many readers that are read by name share the bound on timeouts.
     fn share_among(&self, readers: usize) {
         let readers = u32::try_from(readers).unwrap_or(MOST_READS);
-        self.most
-            .set((self.key.most_timeouts() / readers.max(1)).max(2));
+        self.sharing.set(readers.max(1));
     }
 
     /// `None` for a hash of another layout.
@@ -317,8 +317,8 @@ impl<'a> Reading<'a> {
     /// Reads the timeouts of a reader: all (`is_deep`), or as many as show that it lives. `None` while that is unknown,
     /// because it has more than are read: of a reader that is read by its name more are read, until one is not over.
     fn reader(&self, owner: &[u8], count: u32, (is_deep, by_name): (bool, bool)) -> Option<Reader> {
-        let (most, all) = (self.most.get(), count.min(MOST_READS));
-        let mut read = 0;
+        let most = (self.key.most_timeouts(owner) / self.sharing.get()).max(2);
+        let (mut read, all) = (0, count.min(MOST_READS));
         let mut reader = Reader {
             owner: OwnerId::from_slice(owner),
             count,
@@ -353,7 +353,7 @@ impl<'a> Reading<'a> {
     /// Whether a reader lives. `None` if that takes more than `most` reads in all.
     fn lives(&self, owner: &[u8], count: u32, most: usize, reads: &mut usize) -> Option<bool> {
         self.key.with_timeouts(owner, |names| {
-            for number in numbers((1, count), MOST_READS) {
+            for number in numbers((1, count), self.key.most_timeouts(owner)) {
                 if *reads >= most {
                     return None;
                 }

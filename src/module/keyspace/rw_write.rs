@@ -77,7 +77,7 @@ fn set_timeouts(
     key.with_timeouts(owner, |names| {
         let may_share = !key.owns_timeouts_of(owner);
         let is_anothers = || siblings::are_shared(key, owner, names);
-        numbers((from, to), key.most_timeouts()).try_for_each(|number| {
+        numbers((from, to), key.most_timeouts(owner)).try_for_each(|number| {
             names.with(number, |name| {
                 let is_longer = |sibling: &Sibling<'_>| may_share && sibling.is_longer(end_ms);
                 let value = (TIMEOUT, SiblingKind::Timeout);
@@ -102,7 +102,7 @@ fn drop_timeouts(
         if !key.owns_timeouts_of(owner) && siblings::are_shared(key, owner, names) {
             return Ok(());
         }
-        numbers((from, to), key.most_timeouts()).try_for_each(|number| {
+        numbers((from, to), key.most_timeouts(owner)).try_for_each(|number| {
             names.with(number, |name| {
                 Sibling::open_to_write(ctx, name).delete_own(SiblingKind::Timeout, replication)
             })

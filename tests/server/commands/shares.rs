@@ -299,7 +299,7 @@ fn a_user_leaves_as_many_bound_holds_to_others_as_it_takes() {
     let (server, _subscriber) = server(&["--lock.session-lease", "100"]);
     server.conn().line("CONFIG SET lock.session-lease 100");
     let (mut eve, mut victim) = (user(&server, "eve"), user(&server, "victim"));
-    let mut bound = |conn: &mut Conn, name: &str| {
+    let bound = |conn: &mut Conn, name: &str| {
         let is_bound = |number: &usize| {
             let reply = conn.line(&format!("LOCK.ACQUIRE {name}{number} {name} SESSION"));
             let busy = reply.is_error() && reply.error().starts_with("LOCKBUSY");

@@ -512,3 +512,46 @@ fn a_semaphore_takes_expired_permits_back_in_steps() {
     assert_eq!(removed.iter().sum::<i64>(), 1_800);
     assert!(removed.iter().all(|ids| *ids <= 500), "{removed:?}");
 }
+
+/// A renewal writes every timeout of its reader. Their names count: a short command must not make the server write a
+/// thousand times its length.
+#[test]
+fn a_lock_with_a_long_name_has_fewer_holds_of_one_reader() {
+    let (server, mut c) = server();
+    let name = format!("{{k}}{}", "n".repeat(10_000));
+    let acquire = format!("LOCK.ACQUIRE {name} reader READ PX 600000");
+    let counted = (0..1_000).take_while(|_| !c.line(&acquire).is_error());
+    assert_eq!(counted.count(), 6);
+    let refused = c.line(&format!(
+        "LOCK.MACQUIRE 2 other{{k}} {name} reader READ PX 600000"
+    ));
+    assert_eq!(refused.error(), "ERR hold count would overflow");
+    assert!(c.line(&format!("{acquire} ONCE")).int() > 0);
+    // Counts of scripts, or of an older version: their timeouts are neither read nor written.
+    c.line(&format!("HSET {name} reader 1000"));
+    let mut stream = ReplicationStream::attach(&server);
+    stream.until_now(&server);
+    let renewal = format!("LOCK.RENEW {name} reader PX 500000");
+    assert_eq!(c.line(&renewal).int(), 1);
+    let written: usize = stream.until_now(&server).iter().map(String::len).sum();
+    assert!(written < 20 * renewal.len(), "{written}");
+    // As long as the first ones live, the lock is held.
+    assert!(c.line(&format!("LOCK.ACQUIRE {name} w WRITE")).is_nil());
+}
+
+/// Each expired reader that is removed is written with the name of the lock.
+#[test]
+fn refusals_at_a_lock_with_a_long_name_remove_fewer_expired_readers() {
+    let (server, mut c) = server();
+    let key = "n".repeat(10_000);
+    add_dead(&mut c, &key, 300);
+    c.line(&format!("LOCK.ACQUIRE {key} alive READ PX 600000"));
+    let mut stream = ReplicationStream::attach(&server);
+    stream.until_now(&server);
+    c.line("MULTI");
+    c.line(&format!("LOCK.ACQUIRE {key} w WRITE"));
+    c.line(&format!("HLEN {key}"));
+    let done = c.line("EXEC").list();
+    assert!(done[0].is_nil());
+    assert!(done[1].int() > 280, "{}", done[1].int());
+}
