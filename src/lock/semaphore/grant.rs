@@ -6,7 +6,7 @@ use crate::lock::grant::tracked::TrackedGrant;
 use crate::lock::name::OwnerAt;
 use crate::lock::semaphore::semaphores::Semaphores;
 use crate::lock::semaphore::state::{
-    PermitChange, PermitDraft, Permits, SemView, GRANTS_AT_ONCE, NO_END_MS,
+    grants_at_once, PermitChange, PermitDraft, Permits, SemView, NO_END_MS,
 };
 use crate::lock::session::bindings::BoundRef;
 use crate::lock::shared::Shared;
@@ -58,7 +58,7 @@ impl Semaphores {
         if !Semaphores::grants_now(shared, view, cx.now) {
             return;
         }
-        for _ in 0..GRANTS_AT_ONCE {
+        for _ in 0..grants_at_once(view.key) {
             if !Semaphores::is_grantable(&shared.waiters, view.key, draft, cx.now) {
                 return;
             }

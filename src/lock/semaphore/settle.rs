@@ -7,7 +7,7 @@ use crate::lock::effect::Cx;
 use crate::lock::grant::in_flight::GrantInFlight;
 use crate::lock::semaphore::semaphores::Semaphores;
 use crate::lock::semaphore::state::{
-    PermitChange, PermitDraft, Permits, SemState, SemView, GRANTS_AT_ONCE,
+    grants_at_once, PermitChange, PermitDraft, Permits, SemState, SemView,
 };
 use crate::lock::shared::Shared;
 use crate::lock::wait::waiters::Waiters;
@@ -117,7 +117,7 @@ impl Semaphores {
 impl Waiters {
     /// The most permits that the next decision about this semaphore grants.
     pub fn permits_wanted(&self, key: KeyRef<'_>) -> usize {
-        self.live_on(key).min(GRANTS_AT_ONCE) + 1
+        self.live_on(key).min(grants_at_once(key)) + 1
     }
 
     /// The number of permits with which the first waiter that names one creates the semaphore.

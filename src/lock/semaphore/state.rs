@@ -6,7 +6,7 @@
 
 use std::num::NonZeroU32;
 
-use crate::lock::{Domain, KeyRef, LockError, Now, OwnerId};
+use crate::lock::{of_names, Domain, KeyRef, LockError, Now, OwnerId};
 
 /// The end that Redisson writes for a permit that never ends.
 pub const NO_END_MS: i64 = 922_337_203_685_477;
@@ -19,6 +19,11 @@ pub const MAX_PERMITS: u32 = i32::MAX as u32;
 
 /// The most permits granted to waiters in one decision; the timer grants more.
 pub const GRANTS_AT_ONCE: usize = 100;
+
+/// The most permits that one decision grants to waiters: each grant has an event with the name.
+pub(super) fn grants_at_once(key: KeyRef<'_>) -> usize {
+    of_names(GRANTS_AT_ONCE, key.name.len()).max(1)
+}
 
 /// The most expired permits that one decision reads.
 pub const MOST_ENDED: usize = 500;

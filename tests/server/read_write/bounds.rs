@@ -555,3 +555,40 @@ fn refusals_at_a_lock_with_a_long_name_remove_fewer_expired_readers() {
     assert!(done[0].is_nil());
     assert!(done[1].int() > 280, "{}", done[1].int());
 }
+
+/// The messages and events of many ends and grants are sent in several steps.
+#[test]
+fn one_event_ends_few_waits_of_a_key_and_grants_few_permits_of_a_long_name() {
+    let (server, mut c) = server();
+    let mut subscriber = c.another();
+    subscriber.line("SUBSCRIBE ch");
+    let long = "n".repeat(20_000);
+    c.line("LATCH.SET latch 1");
+    for (event, wait, left) in [
+        ("LATCH.DOWN latch".into(), "LATCH.WAIT latch".into(), 30),
+        (
+            format!("SEM.SET {long} 50"),
+            format!("SEM.ACQUIRE {long} id"),
+            47,
+        ),
+    ] {
+        for number in 0..50 {
+            let owner = if number > 0 && wait.starts_with("SEM") {
+                number.to_string()
+            } else {
+                String::new()
+            };
+            let line = format!("{wait}{owner} BLOCK 0 NOTIFY ch {number}");
+            assert_eq!(c.line(&line).text(), "QUEUED");
+        }
+        for line in ["MULTI", &event, "INFO lock"] {
+            c.line(line);
+        }
+        let info = c.line("EXEC").list()[1].text();
+        assert!(
+            info.contains(&format!("lock_tickets:{left}\r\n")),
+            "{event:.20}: {info}"
+        );
+        wait_for("all have ended", || server.stat("tickets") == 0);
+    }
+}
