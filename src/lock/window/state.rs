@@ -275,7 +275,9 @@ impl Windows {
         give_back(&mut self.open);
         // The count may have been pushed out meanwhile.
         if self.count_of(key.as_ref()).is_none() {
-            self.entry(key.as_ref()).map(|entry| *entry = count);
+            if let Some(entry) = self.entry(key.as_ref()) {
+                *entry = count;
+            }
         }
         let ended = (end, key);
         self.ends.remove(&ended);
