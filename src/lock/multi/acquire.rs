@@ -261,11 +261,11 @@ impl Locks {
             self.note_state(view, req, now);
             fx.push(Effect::Notify(Event::Wait));
         }
-        if let Some(fx) = fx.first_mut() {
+        if let (Some(key), Some(fx)) = (keys.first(), fx.first_mut()) {
             let cx = &mut Cx::new(now, fx);
             self.shared
                 .waiters
-                .count_waiter((keys[0], waiter.ticket.is_some()), &replaced, cx);
+                .count_waiter((*key, waiter.ticket.is_some()), &replaced, cx);
         }
         self.shared.waiters.schedule_settle_request(id);
         Ok(ManyAnswer::Parked(id))
