@@ -1,7 +1,7 @@
 //! Compatibility: the one place that states which holds exclude a request. The order of waiters is not part of it (see
 //! `wait::queue`).
 
-use crate::lock::{Hold, KeyState, LockError, Mode, Now, ReadWrite, Reader};
+use crate::lock::{Hold, KeyState, LockError, Now, ReadWrite, Reader};
 
 /// The relation of a request to the present holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,5 +83,27 @@ fn exclusive<'s>(state: &'s KeyState, owner: &[u8], now: Now) -> Compatibility<'
         Some(hold) if hold.owner[..] == *owner => Compatibility::Mine(hold),
         Some(hold) => Compatibility::Blocked(hold.deadline_ms),
         None => Compatibility::Free,
+    }
+}
+
+/// The kind of hold that a request asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Mode {
+    /// Redisson's `RLock`: one owner.
+    Exclusive,
+    /// The read half of Redisson's `RReadWriteLock`: any number of owners.
+    Read,
+    /// The write half: one owner.
+    Write,
+}
+
+impl Mode {
+    /// Its name in replies.
+    pub fn name(self) -> &'static str {
+        match self {
+            Mode::Exclusive => "exclusive",
+            Mode::Read => "read",
+            Mode::Write => "write",
+        }
     }
 }

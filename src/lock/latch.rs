@@ -5,8 +5,8 @@
 //! disconnect. All waiters are answered at once.
 
 use crate::lock::effect::Cx;
+use crate::lock::name::Resource;
 use crate::lock::request::{SetIf, UserId, Wait};
-use crate::lock::resource::Resource;
 use crate::lock::shared::Shared;
 use crate::lock::stats::counters;
 use crate::lock::wait::request::{EndsWith, Waiter, WaiterId};

@@ -4,12 +4,12 @@
 use std::collections::VecDeque;
 
 use crate::lock::grant::tracked::{TrackedGrant, TrackedGrants};
-use crate::lock::histogram::Histogram;
 use crate::lock::latch::Latches;
 use crate::lock::name::KeyMap;
-use crate::lock::resource::{Each, Resource};
-use crate::lock::semaphore::semaphores::Semaphores;
+use crate::lock::name::{Each, Resource};
+use crate::lock::semaphore::Semaphores;
 use crate::lock::shared::Shared;
+use crate::lock::stats::Histogram;
 use crate::lock::stats::Stats;
 use crate::lock::wait::figures::Gauges;
 use crate::lock::wait::limits::Limits;

@@ -84,32 +84,25 @@ mod effect;
 mod error;
 mod exclusive;
 mod grant;
-mod histogram;
 mod latch;
 mod locks;
-mod mode;
 mod multi;
 mod name;
 mod planned;
 mod read_write;
-mod recheck;
 mod request;
-mod resource;
 mod semaphore;
 mod server_events;
 mod session;
 mod settle;
 mod shared;
 mod slot;
-mod space_saving;
-mod startup_delay;
 mod state;
 mod stats;
 mod table;
 mod time;
 mod token;
 mod top_names;
-mod view;
 mod wait;
 mod window;
 
@@ -117,15 +110,15 @@ mod window;
 mod tests;
 
 pub use compatibility::is_blocked;
+pub use compatibility::Mode;
 pub use effect::{Cx, Effect, Effects, Event, KeyWrite, Outcome};
 pub use error::LockError;
-pub use histogram::Histogram;
 pub use latch::{Count, CountChange, LatchWait, Latches, Waited};
 pub use locks::Locks;
-pub use mode::Mode;
 pub use multi::acquire::{ManyAnswer, MAX_KEYS};
-pub use multi::release::may_release_many;
+pub use multi::may_release_many;
 pub use name::{may_be_in_memory, of_names, shown, KeyId, KeyRef};
+pub use name::{Each, Resource};
 pub use planned::{Need, Planned};
 pub use read_write::{
     any_with_same_timeouts, is_beside_a_lock, is_read_write, is_reserved, most_reads,
@@ -134,32 +127,32 @@ pub use read_write::{
     WroteBeside, MODE_FIELD, MOST_OTHERS, MOST_READS, READERS_AT_ONCE,
 };
 pub use request::{Acquire, Answer, Break, Release, Released, Renew, SetIf, UserId, Wait};
-pub use resource::{Each, Resource};
 pub use semaphore::commands::SemAcquire;
-pub use semaphore::semaphores::Semaphores;
 pub use semaphore::state::{
     PermitChange, Permits, SemState, SemView, FIRST_END_MS, MOST_ENDED, NO_END_MS,
 };
+pub use semaphore::Semaphores;
+pub use session::bindings::SessionRule;
 pub use session::bindings::{Bound, BoundRef, Sessions};
-pub use session::rule::SessionRule;
 pub use shared::Shared;
 pub use slot::{permits_of, prefixed, slot_of, slot_tags};
-pub use startup_delay::StartupDelay;
 pub use state::{
     is_held, parse_counter, parse_decimal, parse_integer, HashReader, Hold, KeyState, OwnerId,
     TOKEN_FIELD,
 };
+pub use state::{Fence, View, HORIZON_DB};
+pub use stats::Histogram;
 pub use stats::RedissonStats;
 pub use table::{give_back, step_below};
+pub use time::StartupDelay;
 pub use time::{Lease, Now};
 pub use token::{Domain, Token, COUNTER};
 pub use top_names::{TopList, TopName, TopOrder};
-pub use view::{Fence, View, HORIZON_DB};
 pub use wait::hearing::{Asked, Hearing};
-pub use wait::index::MOST_READERS;
+pub use wait::holders::MOST_READERS;
 pub use wait::limits::Limits;
 pub use wait::request::{Waiter, WaiterId, WaiterMap};
 pub use wait::ticket::{Notify, Ticket};
 pub use wait::verify::{ReadersAsked, ReadersFound};
 pub use wait::waiters::Grace;
-pub use window::state::WindowRule;
+pub use window::WindowRule;

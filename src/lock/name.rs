@@ -5,13 +5,13 @@
 //! waiter, no tracked grant) allocates nothing.
 
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
+use std::ops::{Index, IndexMut};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use indexmap::{Equivalent, IndexMap, IndexSet};
 use smallvec::SmallVec;
 
-use crate::lock::resource::{Resource, ALL};
 use crate::lock::slot::{semaphores_of, PERMITS};
 use crate::lock::UserId;
 
@@ -283,5 +283,49 @@ mod tests {
         // Other tests store names meanwhile, and some of them share a counter with one of these.
         assert!(names.iter().filter(is_found).count() < 500);
         assert!(may_be_in_memory(b"{semaphore}:timeout"));
+    }
+}
+
+/// A kind of resource.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Resource {
+    /// A lock.
+    #[default]
+    Lock,
+    /// A permit of a semaphore.
+    Semaphore,
+    /// The opening of a latch.
+    Latch,
+}
+
+pub(crate) const ALL: [Resource; 3] = [Resource::Lock, Resource::Semaphore, Resource::Latch];
+
+/// One for each kind of resource.
+#[derive(Debug, Default)]
+pub struct Each<T> {
+    lock: T,
+    semaphore: T,
+    latch: T,
+}
+
+impl<T> Index<Resource> for Each<T> {
+    type Output = T;
+
+    fn index(&self, resource: Resource) -> &T {
+        match resource {
+            Resource::Lock => &self.lock,
+            Resource::Semaphore => &self.semaphore,
+            Resource::Latch => &self.latch,
+        }
+    }
+}
+
+impl<T> IndexMut<Resource> for Each<T> {
+    fn index_mut(&mut self, resource: Resource) -> &mut T {
+        match resource {
+            Resource::Lock => &mut self.lock,
+            Resource::Semaphore => &mut self.semaphore,
+            Resource::Latch => &mut self.latch,
+        }
     }
 }

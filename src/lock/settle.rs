@@ -1,11 +1,11 @@
 //! Settling a key: its state is read, undelivered grants are undone, and the lock is granted to the next waiter.
 
 use crate::lock::effect::{Cx, KeyWrite};
-use crate::lock::grant::ending::free;
-use crate::lock::grant::hand_off::HandedOff;
+use crate::lock::grant::free;
 use crate::lock::grant::in_flight::GrantInFlight;
+use crate::lock::grant::HandedOff;
 use crate::lock::locks::Locks;
-use crate::lock::view::View;
+use crate::lock::state::View;
 use crate::lock::{Hold, KeyRef, KeyState, LockError, Now};
 
 impl Locks {

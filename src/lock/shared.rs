@@ -1,10 +1,10 @@
 //! The part of the memory that all kinds of resource share.
 
 use crate::lock::grant::in_flight::GrantsInFlight;
+use crate::lock::name::Resource;
 use crate::lock::request::Acquire;
-use crate::lock::resource::Resource;
 use crate::lock::session::bindings::{BoundRef, Sessions};
-use crate::lock::startup_delay::StartupDelay;
+use crate::lock::time::StartupDelay;
 use crate::lock::token::Tokens;
 use crate::lock::wait::request::{Waiter, WaiterId};
 use crate::lock::wait::waiters::Waiters;

@@ -4,15 +4,15 @@ use std::borrow::Cow;
 
 use crate::lock::compatibility::{compatibility, Compatibility};
 use crate::lock::effect::{Cx, Event, KeyWrite};
-use crate::lock::grant::fresh::Grantee;
-use crate::lock::grant::hand_off::HandedOff;
+use crate::lock::grant::Grantee;
+use crate::lock::grant::HandedOff;
 use crate::lock::locks::Locks;
 use crate::lock::read_write::upgrades;
 use crate::lock::request::{Acquire, Answer, Wait};
 use crate::lock::session::bindings::BoundRef;
+use crate::lock::state::View;
 use crate::lock::state::MAX_HOLD_COUNT;
 use crate::lock::token::NoToken;
-use crate::lock::view::View;
 use crate::lock::{Hold, KeyState, LockError, Mode, Now, OwnerId, Resource};
 
 /// Whether the key holds a lock or does not exist, and the hold of the command's owner is known.

@@ -1,12 +1,12 @@
 //! `LOCK.RELEASE`, `LOCK.RENEW` and `LOCK.BREAK`.
 
 use crate::lock::effect::{Cx, Event, KeyWrite};
-use crate::lock::grant::ending::free;
-use crate::lock::grant::hand_off::HandedOff;
+use crate::lock::grant::free;
+use crate::lock::grant::HandedOff;
 use crate::lock::locks::Locks;
 use crate::lock::request::{Break, Release, Released, Renew};
 use crate::lock::session::bindings::BoundRef;
-use crate::lock::view::View;
+use crate::lock::state::View;
 use crate::lock::{Hold, KeyState, LockError, Mode, Now, OwnerId, Token};
 
 impl Locks {

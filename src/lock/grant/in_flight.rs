@@ -5,8 +5,8 @@ use std::rc::Rc;
 
 use smallvec::SmallVec;
 
+use crate::lock::name::Resource;
 use crate::lock::name::{KeyMap, OwnerAt, OwnerAtRef, OwnerMap};
-use crate::lock::resource::Resource;
 use crate::lock::session::bindings::BoundRef;
 use crate::lock::table::give_back;
 use crate::lock::wait::request::{Seq, WaiterId, WaiterMap};

@@ -1,12 +1,472 @@
-//! Grants and ends of holds.
+//! Grants and ends of holds: the one place where a lock is granted, the hand-off (a lock that becomes free is granted
+//! to its first waiter in the same event), and the ends of tracked grants, counted and reported once, however the
+//! hold ended.
 //!
-//! [`fresh`] grants the lock to a caller or a waiter, [`hand_off`] chooses the waiter, [`in_flight`]
-//! follows a grant until its reply is written, [`ending`] ends tracked grants, [`tracked`] is their table.
+//! [`in_flight`] follows a grant until its reply is written, [`tracked`] is the table of grants.
 //!
 //! An owner *claims* a grant in flight by a request through another connection that shows that it knows of the grant.
 
-pub(crate) mod ending;
-pub(crate) mod fresh;
-pub(crate) mod hand_off;
+use std::borrow::Cow;
+
+use crate::lock::effect::{Cx, Effect, Event, KeyWrite, Outcome};
+use crate::lock::grant::in_flight::{GrantInFlight, Reentry};
+use crate::lock::grant::tracked::TrackedGrant;
+use crate::lock::locks::Locks;
+use crate::lock::name::OwnerAt;
+use crate::lock::read_write::may_enter;
+use crate::lock::request::Acquire;
+use crate::lock::session::bindings::BoundRef;
+use crate::lock::state::View;
+use crate::lock::token::NoToken;
+use crate::lock::wait::request::{PlaceId, Waiter};
+use crate::lock::{
+    Hold, KeyRef, KeyState, Lease, LockError, Mode, Now, OwnerId, RwWrite, Token, UserId,
+};
+
 pub(crate) mod in_flight;
 pub(crate) mod tracked;
+
+/// The owner that gets a grant, and the terms.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Grantee<'a> {
+    pub owner: &'a [u8],
+    pub mode: Mode,
+    /// Ignored for a session, which has its own lease.
+    pub lease: Lease,
+    pub session: bool,
+    /// Whether the request names its lease: then a re-entry ends the binding.
+    pub names_lease: bool,
+    pub client: u64,
+    pub user: UserId,
+}
+
+impl<'a> Grantee<'a> {
+    /// The owner and the terms of an acquire.
+    pub fn of(req: &Acquire<'a>) -> Grantee<'a> {
+        Grantee {
+            owner: req.owner,
+            mode: req.mode,
+            lease: req.lease,
+            session: req.session,
+            names_lease: req.names_lease,
+            client: req.client,
+            user: req.user,
+        }
+    }
+}
+
+/// A grant that was made.
+#[derive(Debug)]
+pub(crate) struct Granted {
+    pub token: Token,
+    pub deadline_ms: i64,
+    /// Whether this is the first hold of its owner, not a re-entry.
+    pub is_fresh: bool,
+    /// The content of the key after the grant, if other waiters may still be compatible with it.
+    pub after: Option<KeyState>,
+}
+
+impl Locks {
+    /// Grants a hold that is compatible with the present holders (`rest`).
+    pub(crate) fn grant_in(
+        &mut self,
+        view: &View<'_>,
+        rest: Cow<'_, KeyState>,
+        to: &Grantee<'_>,
+        cx: &mut Cx<'_>,
+    ) -> Result<Granted, LockError> {
+        self.shared.waiters.schedule_settle_others(view.key);
+        if to.mode != Mode::Exclusive {
+            let entered = self.enter(view, rest, (to, false), cx)?;
+            self.shared.waiters.windows.end_unused(view.key);
+            return Ok(Granted {
+                token: entered.token,
+                deadline_ms: entered.end_ms,
+                is_fresh: entered.is_fresh,
+                after: Some(KeyState::ReadWrite(Box::new(entered.lock))),
+            });
+        }
+        let token = self.mint(view, cx)?;
+        self.shared.waiters.windows.end_unused(view.key);
+        let lease = self.shared.sessions.lease_of(to.session, to.lease);
+        let deadline_ms = lease.deadline(cx.now);
+        self.sweep(view, cx);
+        cx.write(KeyWrite::Take {
+            clear: view.state != KeyState::Absent,
+            owner: OwnerId::from_slice(to.owner),
+            token,
+            deadline_ms,
+        });
+        if self.may_have_token_record(&view.state) {
+            cx.write(KeyWrite::ReadWrite(RwWrite::DropTokenRecord));
+        }
+        self.track(view.key, to, (token, deadline_ms), cx);
+        Ok(Granted {
+            token,
+            deadline_ms,
+            is_fresh: true,
+            after: None,
+        })
+    }
+
+    /// Records a first hold: its event, its binding, its tracked grant.
+    pub(crate) fn track(
+        &mut self,
+        key: KeyRef<'_>,
+        to: &Grantee<'_>,
+        (token, deadline_ms): (Token, i64),
+        cx: &mut Cx<'_>,
+    ) {
+        self.had_shared |= to.mode != Mode::Exclusive;
+        cx.notify(Event::Acquire);
+        let what = BoundRef::lock(to.mode, key, to.owner);
+        match to.session {
+            true => self
+                .shared
+                .sessions
+                .bind(what, (to.client, to.user), token, cx.now),
+            false => drop(self.shared.sessions.unbind(what)),
+        }
+        self.stats.grants += 1;
+        let tracked = TrackedGrant {
+            token,
+            since_ms: cx.now.mono_ms,
+            client: to.client,
+            deadline_ms,
+            may_share: false,
+            session: to.session,
+        };
+        let max = self.shared.waiters.limits.max_tracked;
+        self.stats.grants_unwatched += match to.mode {
+            Mode::Read => {
+                let at = OwnerAt {
+                    key: key.to_id(),
+                    owner: to.owner.into(),
+                };
+                self.tracked.insert_of(at, tracked, max)
+            }
+            _ => self.tracked.insert(key, tracked, max),
+        };
+    }
+
+    /// Whether a key without a holder may have a token record. A read-write lock that was deleted by other means may
+    /// have left one.
+    fn may_have_token_record(&self, state: &KeyState) -> bool {
+        match state {
+            KeyState::ReadWrite(former) => former.token_record.is_some(),
+            _ => self.had_shared,
+        }
+    }
+
+    /// Ends what is recorded of a lock without a holder, before the key is written or deleted, and reports its end.
+    pub(crate) fn sweep(&mut self, view: &View<'_>, cx: &mut Cx<'_>) {
+        if view.state.is_over(cx.now) {
+            cx.notify(Event::KeyExpired);
+        }
+        self.untrack_stale(view, cx);
+    }
+
+    pub(crate) fn mint(&mut self, view: &View<'_>, cx: &mut Cx<'_>) -> Result<Token, LockError> {
+        // Without a fence a token could repeat an earlier one: a bug, refused as an internal error.
+        let fence = view.fence.ok_or(LockError::Internal)?;
+        if !fence.may_grant {
+            return Err(self.shared.tokens.no_grant());
+        }
+        let seen = view.state.token().map_or(0, Token::get);
+        let counter = fence.counter.unwrap_or(0);
+        let minted = self
+            .shared
+            .tokens
+            .mint(view.domain, seen, counter, cx.now.wall_us());
+        let minted = minted.map_err(|why| self.refuse_token(view.key, why))?;
+        cx.effects.extend(
+            minted
+                .horizon
+                .map(|horizon| Effect::Horizon(view.domain, horizon)),
+        );
+        cx.effects
+            .extend(fence.counter.map(|_| Effect::Counter(minted.token)));
+        Ok(minted.token)
+    }
+
+    /// The error of a request for which no token can be minted. An implausible number is counted.
+    #[cold]
+    pub(crate) fn refuse_token(&mut self, key: KeyRef<'_>, why: NoToken) -> LockError {
+        self.stats.tokens_implausible += u64::from(why != NoToken::Exhausted);
+        why.at(key)
+    }
+}
+
+/// The result of a hand-off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum HandedOff {
+    /// One waiter or several were granted.
+    Granted,
+    /// Nothing was written. Either the first request in the queue waits for other keys too, and this key stays free for
+    /// it until that request is settled at the end of the tick; or a Redisson window is open.
+    Reserved,
+    /// A Redisson window has begun: the key is free for a time, and the message is published.
+    LeftFree,
+    /// No waiter can be granted now; nothing was written.
+    NoWaiter,
+    /// The first waiter is excluded by the present holders; nothing was written.
+    Blocked,
+}
+
+impl Locks {
+    /// Grants the key to its first waiter, if it is compatible with what remains of the lock (`rest`), and then to
+    /// those behind it that are compatible with that grant. Requests whose wait has run out are answered.
+    pub(crate) fn hand_off(
+        &mut self,
+        view: &View<'_>,
+        rest: &KeyState,
+        cx: &mut Cx<'_>,
+    ) -> HandedOff {
+        let handed_off = self.hand_to_next(view, rest, cx);
+        if handed_off != HandedOff::Granted {
+            self.shared.waiters.set_holders(view.key, rest, cx.now);
+            self.shared.waiters.schedule_settle_holders(view.key);
+        }
+        handed_off
+    }
+
+    fn hand_to_next(&mut self, view: &View<'_>, rest: &KeyState, cx: &mut Cx<'_>) -> HandedOff {
+        if !view.may_grant() || self.shared.startup_delay.is_on(cx.now) {
+            return HandedOff::NoWaiter;
+        }
+        let mut after = None;
+        let mut result = HandedOff::NoWaiter;
+        let mut left = view.readers;
+        while let Some(place) = self.shared.waiters.next_to_grant(view.key, cx) {
+            if after.is_none() {
+                if let Some(left_free) = self.leave_free(view, rest, place, cx) {
+                    return left_free;
+                }
+            }
+            if left == 0 {
+                self.shared.waiters.schedule_settle(view.key);
+                break;
+            }
+            left -= 1;
+            let state = after.as_ref().unwrap_or(rest);
+            let next = self.shared.waiters.at(place);
+            let is_free =
+                next.is_some_and(|(owner, waiter)| may_enter(state, waiter.mode, owner, cx.now));
+            let request = next.map(|(_, waiter)| waiter.id);
+            if let Some(request) =
+                request.filter(|id| is_free && self.shared.waiters.is_multi_key(*id))
+            {
+                self.shared.waiters.schedule_settle_request(request);
+                match rest.held_for_reading_or_writing(cx.now) {
+                    _ if after.is_some() => {}
+                    Some(lock) => drop(self.record_ends(view.key, lock, cx.now)),
+                    None => self.shared.waiters.set_lease(view.key, rest.ends(cx.now)),
+                }
+                result = match after {
+                    Some(_) => HandedOff::Granted,
+                    None => HandedOff::Reserved,
+                };
+                break;
+            }
+            if !is_free {
+                result = if after.is_some() {
+                    HandedOff::Granted
+                } else {
+                    HandedOff::Blocked
+                };
+                break;
+            }
+            let state = after.take().map_or(Cow::Borrowed(rest), Cow::Owned);
+            let Some(granted) = self.hand_to(view, state, place, cx) else {
+                break;
+            };
+            result = HandedOff::Granted;
+            after = granted.after;
+            if after.is_none() {
+                self.shared
+                    .waiters
+                    .set_lease(view.key, Some(granted.deadline_ms));
+                return result;
+            }
+        }
+        if let Some(KeyState::ReadWrite(lock)) = &after {
+            self.note_ends(view.key, lock, cx.now);
+        }
+        result
+    }
+
+    /// Grants the key to the waiter at this place. `None` when the grant is refused; then every waiter of the key has
+    /// been answered the error.
+    fn hand_to(
+        &mut self,
+        view: &View<'_>,
+        rest: Cow<'_, KeyState>,
+        place: PlaceId,
+        cx: &mut Cx<'_>,
+    ) -> Option<Granted> {
+        let (owner, waiter) = self.shared.waiters.take(place, cx.now)?;
+        self.announce_untracked(view, cx);
+        let grantee = Grantee {
+            owner: &owner,
+            mode: waiter.mode,
+            lease: waiter.lease,
+            session: waiter.session,
+            names_lease: false,
+            client: waiter.client,
+            user: waiter.user,
+        };
+        let granted = match self.grant_in(view, rest, &grantee, cx) {
+            Ok(granted) => granted,
+            Err(error) => {
+                self.shared.waiters.fail(Some(waiter), &error, cx);
+                // The next waiters would fail in the same way, and no event would wake them again.
+                self.shared.waiters.fail_all(view.key, &error, cx);
+                return None;
+            }
+        };
+        self.note_granted(&waiter, cx.now);
+        self.shared.waiters.count_top_hand_off(view.key);
+        if granted.after.is_none() {
+            self.shared.waiters.set_holder(view.key, owner.clone());
+        }
+        self.shared.waiters.windows.count_hand_off(view.key);
+        // The grant is a re-entry where a script has granted the lock to this owner meanwhile.
+        let reentry = (!granted.is_fresh).then_some(Reentry {
+            counted: true,
+            ..Reentry::default()
+        });
+        let in_flight = GrantInFlight {
+            key: view.key.to_id(),
+            owner,
+            mode: waiter.mode,
+            token: granted.token,
+            seq: place.seq,
+            since_ms: waiter.since_ms,
+            reentry,
+            end_ms: 0,
+        };
+        self.shared.in_flight.put(waiter.id, in_flight);
+        self.tell_granted(&waiter, Outcome::Granted(granted.token), cx);
+        Some(granted)
+    }
+
+    /// Counts a granted request. While its grant is in flight, it is the request that its connection waits for.
+    pub(crate) fn note_granted(&mut self, waiter: &Waiter, now: Now) {
+        self.shared.sessions.waits(waiter);
+        self.shared.waiters.count_wait(waiter, now);
+    }
+
+    /// Tells a request that it is granted. The message of a ticket is delivered in this event.
+    pub(crate) fn tell_granted(&mut self, waiter: &Waiter, granted: Outcome, cx: &mut Cx<'_>) {
+        cx.answer(waiter, granted);
+        if waiter.ticket.is_some() {
+            self.delivered(waiter.id);
+        }
+    }
+}
+
+impl Locks {
+    /// The present hold ends now, by its owner or an operator. Returns its grant if that was tracked.
+    pub(crate) fn end_tracked(
+        &mut self,
+        view: &View<'_>,
+        hold: &Hold,
+        cx: &mut Cx<'_>,
+    ) -> Option<TrackedGrant> {
+        if self.tracked(view.key, hold.token).is_none() {
+            self.untrack_stale(view, cx);
+            return None;
+        }
+        self.tracked.remove(view.key)
+    }
+
+    /// Counts the time of a hold that its owner or the end of its connection has ended. Returns 1 if its grant was
+    /// tracked.
+    pub(crate) fn count_hold(&mut self, ended: Option<TrackedGrant>, now: Now) -> u64 {
+        let Some(grant) = ended else {
+            return 0;
+        };
+        let held = now.mono_ms.saturating_sub(grant.since_ms);
+        self.holds.record(held);
+        if grant.session {
+            self.session_holds.record(held);
+        }
+        1
+    }
+
+    /// Ends every tracked grant of the key whose hold ended unnoticed; many readers at the end of the next ticks.
+    pub(crate) fn untrack_stale(&mut self, view: &View<'_>, cx: &mut Cx<'_>) {
+        self.untrack_stale_single(view, cx);
+        self.untrack_readers(view.key, (usize::MAX, |_| true), cx);
+    }
+
+    /// Ends the tracked READ grants whose holds are gone: those of one step below this index. Later steps are rechecks.
+    pub(crate) fn untrack_readers(
+        &mut self,
+        key: KeyRef<'_>,
+        (below, is_gone): (usize, impl Fn(&[u8]) -> bool),
+        cx: &mut Cx<'_>,
+    ) {
+        let (rest, owners) = self.tracked.owners_below(key, below);
+        for owner in owners.iter().filter(|owner| is_gone(owner)) {
+            self.untrack_stale_reader(key, owner, cx);
+        }
+        self.recheck_below(key, rest);
+    }
+
+    /// Ends the tracking of a key, of many readers in steps. Returns how many grants were tracked in this one.
+    pub(crate) fn untrack_key(&mut self, key: KeyRef<'_>) -> u64 {
+        let (tracked, rest) = self.tracked.remove_some(key);
+        self.recheck_below(key, rest);
+        tracked
+    }
+
+    /// Ends the tracked READ grant of this owner, whose hold ended unnoticed, if there is one.
+    pub(crate) fn untrack_stale_reader(&mut self, key: KeyRef<'_>, owner: &[u8], cx: &mut Cx<'_>) {
+        if let Some(former) = self.tracked.remove_of(key, owner) {
+            self.count_end(former.deadline_ms <= cx.now.wall_ms, cx);
+        }
+    }
+
+    /// Ends the tracked exclusive or WRITE grant, whose hold ended unnoticed.
+    pub(crate) fn untrack_stale_single(&mut self, view: &View<'_>, cx: &mut Cx<'_>) {
+        let Some(former) = self.tracked.remove(view.key) else {
+            return;
+        };
+        // The deadline of a present key is the true one: a script may have shortened the lease.
+        let deadline_ms = match &view.state {
+            KeyState::Held(hold) if hold.token == Some(former.token) => hold.deadline_ms,
+            _ => Some(former.deadline_ms),
+        };
+        self.count_end(deadline_ms.is_some_and(|end| end <= cx.now.wall_ms), cx);
+    }
+
+    fn count_end(&mut self, has_expired: bool, cx: &mut Cx<'_>) {
+        if has_expired {
+            self.stats.grants_expired += 1;
+            cx.notify(Event::Expire);
+        } else {
+            self.stats.grants_lost += 1;
+            cx.notify(Event::Lost);
+        }
+    }
+
+    /// Reports the end of a hold that has waiters but was never tracked, as far as the key shows it. (If the key itself
+    /// was deleted, the server's own event has been reported already.)
+    pub(crate) fn announce_untracked(&self, view: &View<'_>, cx: &mut Cx<'_>) {
+        let event = match &view.state {
+            _ if self.tracked.contains(view.key) => return,
+            KeyState::Held(hold) if hold.is_over(cx.now) => Event::Expire,
+            KeyState::ReadWrite(lock) if !lock.is_held(cx.now) => Event::Expire,
+            KeyState::Bare(_) | KeyState::OtherHash | KeyState::OtherType => Event::Lost,
+            KeyState::Held(_) | KeyState::ReadWrite(_) | KeyState::Absent => return,
+        };
+        cx.notify(event);
+    }
+}
+
+/// Deletes the key and informs Redisson's waiters.
+pub(crate) fn free(cx: &mut Cx<'_>) {
+    cx.write(KeyWrite::Delete);
+    cx.effects.push(Effect::Publish);
+}

@@ -4,15 +4,15 @@ use std::borrow::Cow;
 
 use crate::lock::compatibility::{compatibility, Compatibility};
 use crate::lock::effect::{Cx, Effect, Effects, Event};
-use crate::lock::grant::fresh::Grantee;
+use crate::lock::grant::Grantee;
 use crate::lock::locks::Locks;
 use crate::lock::read_write::upgrades;
 use crate::lock::request::{Acquire, Answer, Wait};
 use crate::lock::session::bindings::BoundRef;
+use crate::lock::state::View;
 use crate::lock::state::MAX_HOLD_COUNT;
-use crate::lock::view::View;
 use crate::lock::wait::deadlock::{Caller, WantedKey};
-use crate::lock::wait::index::Holders;
+use crate::lock::wait::holders::Holders;
 use crate::lock::wait::multi_key::Former;
 use crate::lock::wait::request::{ReentryTerms, WaiterId};
 use crate::lock::{KeyRef, KeyState, LockError, Now, Resource, Token};

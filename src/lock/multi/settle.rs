@@ -8,7 +8,7 @@ use crate::lock::grant::in_flight::{GrantInFlight, Reentry};
 use crate::lock::locks::Locks;
 use crate::lock::multi::acquire::{tokens_of, Obstacle};
 use crate::lock::request::{Acquire, Wait};
-use crate::lock::view::View;
+use crate::lock::state::View;
 use crate::lock::wait::request::{PlaceId, ReentryTerms, Waiter, WaiterId};
 use crate::lock::{KeyId, KeyState, Mode, Now, Token};
 

@@ -3,12 +3,12 @@
 use std::borrow::Cow;
 
 use crate::lock::effect::Cx;
-use crate::lock::grant::fresh::Grantee;
+use crate::lock::grant::Grantee;
 use crate::lock::locks::Locks;
 use crate::lock::read_write::change::{write, RwWrite};
 use crate::lock::read_write::state::ReadWrite;
 use crate::lock::session::bindings::BoundRef;
-use crate::lock::view::View;
+use crate::lock::state::View;
 use crate::lock::{Acquire, Answer, KeyRef, KeyState, LockError, Mode, Now, Token, Wait};
 
 /// Result of a granted READ or WRITE.

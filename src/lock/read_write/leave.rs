@@ -1,14 +1,14 @@
 //! Release, renewal and break of a read-write lock.
 
 use crate::lock::effect::{Cx, Effect, Event, KeyWrite};
-use crate::lock::grant::hand_off::HandedOff;
 use crate::lock::grant::tracked::TrackedGrant;
+use crate::lock::grant::HandedOff;
 use crate::lock::locks::Locks;
 use crate::lock::name::OwnerAtRef;
 use crate::lock::read_write::change::{write, RwWrite};
 use crate::lock::read_write::state::{ReadDepth, ReadWrite};
 use crate::lock::session::bindings::BoundRef;
-use crate::lock::view::View;
+use crate::lock::state::View;
 use crate::lock::{Break, KeyRef, KeyState, LockError, Mode, Now, Release, Released, Renew, Token};
 
 impl ReadWrite {

@@ -19,7 +19,6 @@ mod change;
 mod enter;
 mod leave;
 mod names;
-mod next;
 mod readers;
 mod settle;
 mod state;
@@ -31,9 +30,9 @@ pub use names::{
     any_with_same_timeouts, is_beside_a_lock, is_reserved, siblings_stay, timeout_name,
     timeout_prefix, token_name, twin_of, write_field, Name, MODE_FIELD,
 };
-pub use next::{PendingRequest, READERS_AT_ONCE};
 pub use readers::{Reader, Readers};
 pub use settle::may_enter;
+pub use settle::{PendingRequest, READERS_AT_ONCE};
 pub use state::{
     is_read_write, most_reads, ReadDepth, ReadWrite, RwFields, TokenRecord, Writer, MOST_OTHERS,
     MOST_READS,

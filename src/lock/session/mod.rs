@@ -1,9 +1,14 @@
-//! Holds that are bound to a connection (`SESSION`): the bindings, their renewals, and their ends.
+//! Holds that are bound to a connection (`SESSION`): the bindings ([`bindings`]), and of locks the release when the
+//! connection closes and the renewals until then.
+
+use crate::lock::effect::{Cx, Event, KeyWrite};
+use crate::lock::locks::Locks;
+use crate::lock::session::bindings::{Bound, BoundRef};
+use crate::lock::state::View;
+use crate::lock::{Hold, KeyState, Mode, Now, OwnerId, ReadWrite, Token};
 
 pub(crate) mod bindings;
-pub(crate) mod expiry;
 mod renewals;
-pub(crate) mod rule;
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
@@ -36,5 +41,120 @@ mod tests {
             .map(|bound| bound.key.as_ref().name.to_vec())
             .collect();
         assert_eq!(order, [b"c", b"d", b"a", b"b"]);
+    }
+}
+
+impl Locks {
+    /// The connection is closed. Its parked request ends first: the connection may hold a lock as one owner and wait
+    /// for it as another, and must not be granted the lock that it leaves. Then its holds are to be released. Returns
+    /// whether it had any.
+    pub fn disconnected(&mut self, client: u64, now: Now) -> bool {
+        self.shared.waiters.closes(client);
+        if let Some(waiter) = self.shared.sessions.waiter_of(client) {
+            self.gone(waiter, now);
+        }
+        self.shared.sessions.end(client)
+    }
+
+    /// Whether the key still has the bound grant; otherwise there is nothing to release or to renew.
+    pub fn is_bound_hold(&self, bound: &Bound, state: &KeyState, now: Now) -> bool {
+        let what = bound.as_ref();
+        self.bound_hold(what, state, now).is_some() || self.bound_shared(what, state, now).is_some()
+    }
+
+    /// Releases a hold whose connection is closed, with any hold count.
+    pub fn end_session(&mut self, view: &View<'_>, bound: &Bound, cx: &mut Cx<'_>) {
+        if let Some((mode, lock)) = self.bound_shared(bound.as_ref(), &view.state, cx.now) {
+            let whose = (mode, &bound.owner[..]);
+            let ended = self.untrack_shared(view, lock, whose, cx);
+            self.stats.grants_session_ended += self.count_hold(ended, cx.now);
+            return self.give_back(view, lock.clone(), whose, cx);
+        }
+        let Some(hold) = self.bound_hold(bound.as_ref(), &view.state, cx.now) else {
+            return self.drop_binding(view, bound.as_ref(), cx);
+        };
+        self.shared.sessions.unbind(bound.as_ref());
+        let ended = self.end_tracked(view, hold, cx);
+        self.stats.grants_session_ended += self.count_hold(ended, cx.now);
+        self.end_hold(view, Event::Release, cx);
+    }
+
+    /// Renews the lease of a bound hold, and never shortens it.
+    pub fn renew_session(&mut self, view: &View<'_>, bound: &Bound, cx: &mut Cx<'_>) {
+        let wanted = self.shared.sessions.lease().deadline(cx.now);
+        if let Some((mode, lock)) = self.bound_shared(bound.as_ref(), &view.state, cx.now) {
+            self.extend_shared(view, lock, (mode, &bound.owner), (wanted, cx.now), cx);
+            self.shared.sessions.stats.session_renewals += 1;
+            return self.shared.sessions.renewed(bound.as_ref(), cx.now);
+        }
+        let Some(hold) = self.bound_hold(bound.as_ref(), &view.state, cx.now) else {
+            return self.drop_binding(view, bound.as_ref(), cx);
+        };
+        if hold.deadline_ms.is_none_or(|end| end < wanted) {
+            cx.write(KeyWrite::Adjust {
+                owner: OwnerId::from_slice(&hold.owner),
+                count: None,
+                token: None,
+                deadline_ms: Some(wanted),
+            });
+            self.note_deadline(view, hold.token, wanted);
+        }
+        self.shared.sessions.stats.session_renewals += 1;
+        self.shared.sessions.renewed(bound.as_ref(), cx.now);
+    }
+
+    pub(crate) fn bound_hold<'s>(
+        &self,
+        what: BoundRef<'_>,
+        state: &'s KeyState,
+        now: Now,
+    ) -> Option<&'s Hold> {
+        if what.mode != Mode::Exclusive {
+            return None;
+        }
+        let token = self.shared.sessions.token_of(what)?;
+        let hold = state.hold(now)?;
+        (hold.owner[..] == *what.owner && hold.token == Some(token)).then_some(hold)
+    }
+
+    /// As [`Locks::bound_hold`] for READ and WRITE: the mode and the lock.
+    pub(crate) fn bound_shared<'s>(
+        &self,
+        what: BoundRef<'_>,
+        state: &'s KeyState,
+        now: Now,
+    ) -> Option<(Mode, &'s ReadWrite)> {
+        let token = self.shared.sessions.token_of(what)?;
+        let lock = state.held_for_reading_or_writing(now)?;
+        let holds = match what.mode {
+            Mode::Exclusive => false,
+            Mode::Read => lock.reader(what.owner, now).is_some(),
+            Mode::Write => lock.writes(what.owner, now),
+        };
+        (holds && lock.is_under(what.mode, token, now)).then_some((what.mode, lock))
+    }
+
+    /// The token under which a hold of a read-write lock is bound, if it is the token of the present hold.
+    pub(crate) fn bound_token(
+        &self,
+        what: BoundRef<'_>,
+        (mode, lock): (Mode, &ReadWrite),
+        now: Now,
+    ) -> Option<Token> {
+        let token = self.shared.sessions.token_of(what);
+        token.filter(|token| lock.is_under(mode, *token, now))
+    }
+
+    /// The bound grant ended unnoticed.
+    fn drop_binding(&mut self, view: &View<'_>, what: BoundRef<'_>, cx: &mut Cx<'_>) {
+        let Some(token) = self.shared.sessions.unbind(what) else {
+            return;
+        };
+        self.shared.sessions.stats.session_losses += 1;
+        if what.mode == Mode::Read {
+            self.untrack_stale_reader(view.key, what.owner, cx);
+        } else if self.tracked.get(view.key, Some(token)).is_some() {
+            self.untrack_stale_single(view, cx);
+        }
     }
 }

@@ -2,7 +2,7 @@
 //! over.
 
 use crate::lock::tests::sim::{Settings, Sim, Terms, DEFAULT_LEASE_MS};
-use crate::lock::wait::passed::PASSED_AT_ONCE;
+use crate::lock::wait::hearing::PASSED_AT_ONCE;
 use crate::lock::{
     Answer, Cx, Effects, KeyState, Lease, Limits, ManyAnswer, Mode, Resource, UserId, Wait,
 };

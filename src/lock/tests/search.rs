@@ -15,7 +15,7 @@ use crate::lock::tests::sim::key_ref;
 use crate::lock::wait::deadlock::{
     self, may_be_waited_for, Caller, ReadNow, Verdict, Visits, WantedKey, MAX_VISITS,
 };
-use crate::lock::wait::index::{Holders, MOST_READERS};
+use crate::lock::wait::holders::{Holders, MOST_READERS};
 use crate::lock::wait::request::Waiter;
 use crate::lock::wait::waiters::Waiters;
 use crate::lock::{Cx, Effects, Mode, Now, ReadWrite, Reader, UserId, WaiterId};

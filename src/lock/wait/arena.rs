@@ -3,9 +3,24 @@
 //! A vector would be copied whole when it grows, which takes the server tens of milliseconds at a million values. A
 //! chunk stays where it is, and its memory is returned when its last value has left. New values take the lowest chunk
 //! with room, so that the upper ones become empty.
+//!
+//! A table of slots: an index to values that are stored elsewhere, with one number of four bytes for each.
+//!
+//! The caller computes the hash and compares the values. The table consists of shards of different sizes, which
+//! therefore grow and shrink at different moments: no event has to hash more than some thousand values again.
+//!
+//! The deadlines of places are a binary heap of slots. Each place knows its position, so that it can be taken out
+//! from the middle. Deadlines mostly come in their own order (many waits have the same limit), and then an insertion
+//! compares once.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
+
+use hashbrown::HashTable;
+
+use crate::lock::table::give_back;
+use crate::lock::wait::places::Place;
+use crate::lock::wait::request::Seq;
 
 /// The number of a value in an [`Arena`]. It is never 0, which halves the size of a link between values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -228,5 +243,199 @@ mod tests {
         arena.insert(5);
         assert_eq!(arena.insert(7), Slot::new(3, 0));
         assert_eq!(arena.get(slots[5]), Some(&5));
+    }
+}
+
+const SHARDS: usize = 128;
+
+/// A shard with room for at most this many slots keeps its memory.
+const SMALL: usize = 16;
+
+/// A larger shard returns memory when fewer than one in this many of its slots are in use.
+const SPARSE: usize = 8;
+
+/// Slots by hash.
+#[derive(Debug, Default)]
+pub(crate) struct SlotTable {
+    /// Empty until the first insertion.
+    shards: Vec<HashTable<Slot>>,
+    len: usize,
+}
+
+impl SlotTable {
+    /// The number of slots.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The slot with this hash whose value is the one that is looked for.
+    pub fn find(&self, hash: u64, is_it: impl FnMut(Slot) -> bool) -> Option<Slot> {
+        let mut is_it = is_it;
+        let shard = self.shards.get(shard_of(hash))?;
+        shard.find(hash, |slot| is_it(*slot)).copied()
+    }
+
+    /// Adds a slot that is not in the table. `rehash` computes the hash of any slot in it.
+    pub fn insert(&mut self, hash: u64, slot: Slot, rehash: impl Fn(Slot) -> u64) {
+        if self.shards.is_empty() {
+            self.shards.resize_with(SHARDS, HashTable::new);
+        }
+        if let Some(shard) = self.shards.get_mut(shard_of(hash)) {
+            shard.insert_unique(hash, slot, |slot| rehash(*slot));
+            self.len += 1;
+        }
+    }
+
+    /// Puts a slot in the place of another with the same hash.
+    pub fn replace(&mut self, hash: u64, old: Slot, new: Slot) {
+        let shard = self.shards.get_mut(shard_of(hash));
+        if let Some(slot) = shard.and_then(|shard| shard.find_mut(hash, |slot| *slot == old)) {
+            *slot = new;
+        }
+    }
+
+    /// Removes a slot, while its value is still there for `rehash`. Returns whether it was in the table.
+    pub fn remove(&mut self, hash: u64, slot: Slot, rehash: impl Fn(Slot) -> u64) -> bool {
+        let Some(shard) = self.shards.get_mut(shard_of(hash)) else {
+            return false;
+        };
+        let Ok(entry) = shard.find_entry(hash, |other| *other == slot) else {
+            return false;
+        };
+        entry.remove();
+        self.len -= 1;
+        let room = shard.capacity();
+        if room > SMALL && shard.len() < room / SPARSE {
+            shard.shrink_to(shard.len() * 2, |slot| rehash(*slot));
+        }
+        true
+    }
+}
+
+/// The shard of a hash. The last one gets twice as many values as the first, and those between them by their position.
+/// The tables themselves do not use these bits of the hash at such sizes.
+fn shard_of(hash: u64) -> usize {
+    let part = f64::from((hash >> 24) as u32) / f64::from(u32::MAX);
+    let position = (1.0 + 3.0 * part).sqrt() - 1.0;
+    ((position * SHARDS as f64) as usize).min(SHARDS - 1)
+}
+
+#[cfg(test)]
+#[allow(clippy::indexing_slicing)]
+mod tests_of_slot_table {
+    use super::*;
+
+    #[test]
+    fn shards_differ_in_size_so_that_they_grow_one_after_the_other() {
+        let mut sizes = [0u32; SHARDS];
+        for number in 0..1_000_000u64 {
+            sizes[shard_of(number.wrapping_mul(0x9E37_79B9_7F4A_7C15))] += 1;
+        }
+        assert!(sizes.windows(2).all(|pair| pair[0] < pair[1]), "{sizes:?}");
+        let (first, last) = (f64::from(sizes[0]), f64::from(sizes[SHARDS - 1]));
+        assert!((1.9..2.1).contains(&(last / first)), "{first} and {last}");
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Deadlines {
+    heap: Vec<Slot>,
+}
+
+impl Deadlines {
+    /// The slot with the earliest deadline; of equal ones the place that came first.
+    pub fn first(&self) -> Option<Slot> {
+        self.heap.first().copied()
+    }
+
+    /// Every slot with a deadline, in no defined order.
+    pub fn slots(&self) -> impl Iterator<Item = Slot> + '_ {
+        self.heap.iter().copied()
+    }
+
+    /// The deadline of the place at this slot is new, has changed or is gone.
+    pub fn update(&mut self, places: &mut Arena<Place>, slot: Slot) {
+        let Some(place) = places.get(slot) else {
+            return;
+        };
+        match (place.due().is_some(), place.in_heap as usize) {
+            (false, _) => self.remove(places, slot),
+            (true, 0) => {
+                self.heap.push(slot);
+                self.rise(places, self.heap.len());
+            }
+            (true, at) => {
+                self.rise(places, at);
+                let at = places.get(slot).map_or(0, |place| place.in_heap as usize);
+                self.sink(places, at);
+            }
+        }
+    }
+
+    /// Takes the slot of a place out.
+    pub fn remove(&mut self, places: &mut Arena<Place>, slot: Slot) {
+        let at = places.get(slot).map_or(0, |place| place.in_heap as usize);
+        if at == 0 {
+            return;
+        }
+        let Some(last) = self.heap.pop() else { return };
+        if let Some(place) = places.get_mut(slot) {
+            place.in_heap = 0;
+        }
+        if at <= self.heap.len() {
+            self.put(places, at, last);
+            self.rise(places, at);
+            let at = places.get(last).map_or(0, |place| place.in_heap as usize);
+            self.sink(places, at);
+        }
+        give_back(&mut self.heap);
+    }
+
+    fn put(&mut self, places: &mut Arena<Place>, at: usize, slot: Slot) {
+        if let Some(entry) = self.heap.get_mut(at - 1) {
+            *entry = slot;
+        }
+        if let Some(place) = places.get_mut(slot) {
+            place.in_heap = at as u32;
+        }
+    }
+
+    fn due(&self, places: &Arena<Place>, at: usize) -> Option<(u64, Seq, Slot)> {
+        let slot = *self.heap.get(at.checked_sub(1)?)?;
+        let place = places.get(slot)?;
+        Some((place.due().unwrap_or(u64::MAX), place.seq, slot))
+    }
+
+    /// Moves the entry at this position up to where it belongs.
+    fn rise(&mut self, places: &mut Arena<Place>, mut at: usize) {
+        let Some(own) = self.due(places, at) else {
+            return;
+        };
+        while let Some(parent) = self.due(places, at / 2).filter(|parent| own < *parent) {
+            self.put(places, at, parent.2);
+            at /= 2;
+        }
+        self.put(places, at, own.2);
+    }
+
+    /// Moves the entry at this position down to where it belongs.
+    fn sink(&mut self, places: &mut Arena<Place>, mut at: usize) {
+        let Some(own) = self.due(places, at) else {
+            return;
+        };
+        loop {
+            let (left, right) = (self.due(places, 2 * at), self.due(places, 2 * at + 1));
+            let Some(child) = left.into_iter().chain(right).min().filter(|it| *it < own) else {
+                break;
+            };
+            let below = if left == Some(child) {
+                2 * at
+            } else {
+                2 * at + 1
+            };
+            self.put(places, at, child.2);
+            at = below;
+        }
+        self.put(places, at, own.2);
     }
 }

@@ -21,10 +21,10 @@
 
 use std::collections::{HashMap, HashSet};
 
+use crate::lock::name::Resource;
 use crate::lock::name::{KeyMap, KeySet, UserOwner};
-use crate::lock::resource::Resource;
-use crate::lock::wait::index::Holders;
-use crate::lock::wait::index::WaitedKey;
+use crate::lock::wait::holders::Holders;
+use crate::lock::wait::holders::WaitedKey;
 use crate::lock::wait::request::{PlaceId, Seq, Waiter};
 use crate::lock::wait::waiters::Waiters;
 use crate::lock::{KeyRef, Mode, Now, UserId, WaiterId};

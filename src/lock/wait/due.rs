@@ -3,10 +3,15 @@
 //! Two ordered indexes: the ends of waits and of kept places (monotonic clock), and the leases of locks with waiters
 //! (wall clock). The shell arms one timer for the earliest. An early or repeated call finds nothing due and has no
 //! effect.
+//!
+//! Beside them: the keys to settle, at the end of the tick or after their lease, and the keys whose grant is
+//! postponed because writes to them are refused.
 
 use crate::lock::effect::Cx;
+use crate::lock::table::give_back;
+use crate::lock::wait::request::WaiterId;
 use crate::lock::wait::waiters::Waiters;
-use crate::lock::{KeyId, KeyRef, Now};
+use crate::lock::{KeyId, KeyRef, Mode, Now};
 
 impl Waiters {
     /// Records the lease after which the first waiter of this key is due (`None`: no TTL, or no holder).
@@ -110,5 +115,152 @@ impl Waiters {
         if self.live_on(key.as_ref()) == 0 {
             self.set_lease(key.as_ref(), None);
         }
+    }
+}
+
+/// A grant that has been due for so many milliseconds, and is not made, is withheld.
+const WITHHELD_AFTER_MS: i64 = 100;
+
+impl Waiters {
+    /// The state of this key changed by other means. Returns whether a request waits for it; if not, there is nothing
+    /// to settle.
+    pub fn schedule_settle(&mut self, key: KeyRef<'_>) -> bool {
+        match self.waited.get_key_value(&key) {
+            Some((id, waited)) if waited.queue.live() > 0 => {
+                self.unsettled.insert(id.clone());
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// The content of this key changed by other means: every kind of resource there is settled, and the semaphores
+    /// whose permits it has.
+    pub fn schedule_settle_all_at(&mut self, key: KeyRef<'_>) {
+        if self.live() > 0 {
+            for key in key.of_all().chain(key.semaphores()) {
+                self.schedule_settle(key);
+            }
+        }
+    }
+
+    /// The module has made this key, or the number in it is another: waiters for another kind of resource there are
+    /// settled, and those for semaphores whose permits it has. (The server sends no event for the module's own writes.)
+    pub(crate) fn schedule_settle_others(&mut self, key: KeyRef<'_>) {
+        if self.live() > 0 {
+            let is_other = |other: &KeyRef<'_>| other.resource != key.resource;
+            for key in key.of_all().filter(is_other).chain(key.semaphores()) {
+                self.schedule_settle(key);
+            }
+        }
+    }
+
+    /// The first request of this queue has left without a grant. The next one may be compatible with present readers,
+    /// or wait for other leases, so the key is to be settled.
+    pub(super) fn schedule_settle_next(&mut self, key: KeyRef<'_>) {
+        let first = self.first_live(key);
+        if first.is_some_and(|(_, waiter)| waiter.mode != Mode::Exclusive) {
+            self.schedule_settle(key);
+        }
+    }
+
+    /// A key of this request holds another resource than the one waited for.
+    pub fn schedule_settle_waiter(&mut self, waiter: WaiterId) {
+        if let Some(many) = self.many.get(&waiter) {
+            let keys = many.places.iter().map(|(key, _)| key.clone());
+            self.unsettled.extend(keys);
+        } else if let Some(place) = self.places.of_request(waiter) {
+            self.unsettled.extend(self.key_of(place));
+        }
+    }
+
+    /// The state of a whole database (`None`: of all) changed by other means. As in [`Waiters::schedule_settle`], keys
+    /// with kept places only are skipped.
+    pub fn schedule_settle_all(&mut self, db: Option<i32>) {
+        let waited = self.waited.iter().filter(|(id, waited)| {
+            waited.queue.live() > 0 && db.is_none_or(|db| id.as_ref().db == db)
+        });
+        self.unsettled.extend(waited.map(|(id, _)| id.clone()));
+    }
+
+    /// Schedules a key to be settled, with or without waiters.
+    pub fn schedule_settle_id(&mut self, key: KeyId) {
+        self.unsettled.insert(key);
+    }
+
+    /// Clears the list of keys and requests to settle, and ends every window.
+    pub fn forget_unsettled(&mut self) {
+        self.windows.end_all();
+        self.unsettled_requests.clear();
+        for keys in [&mut self.unsettled, &mut self.postponed, &mut self.retrying] {
+            keys.clear();
+            give_back(keys);
+        }
+    }
+
+    /// Whether the recorded state of this key is stale: the key is to be settled.
+    pub(crate) fn is_to_be_settled(&self, key: KeyRef<'_>) -> bool {
+        let sets = [&self.unsettled, &self.postponed, &self.retrying];
+        sets.iter().any(|set| set.contains(&key))
+    }
+
+    /// Takes this key off the list of keys to settle. Returns whether it was listed.
+    pub fn take_unsettled(&mut self, key: KeyRef<'_>) -> bool {
+        let was_unsettled = !self.unsettled.is_empty() && self.unsettled.swap_remove(&key);
+        give_back(&mut self.unsettled);
+        was_unsettled
+    }
+
+    /// The next key to settle: a scheduled one, or one whose lease or window is over. (A key that was taken during its
+    /// window is scheduled, and so settled before the window ends.)
+    pub fn pop_unsettled(&mut self, now: Now) -> Option<KeyId> {
+        if let Some(key) = self.unsettled.swap_remove_index(0) {
+            give_back(&mut self.unsettled);
+            return Some(key);
+        }
+        let over = self.leases.first().filter(|(end, _)| *end <= now.wall_ms);
+        let Some((_, key)) = over else {
+            return self.windows.pop(now);
+        };
+        let key = key.clone();
+        self.set_lease(key.as_ref(), None);
+        Some(key)
+    }
+
+    /// A grant at this key is due, but writes to it are refused at the moment.
+    pub fn postpone(&mut self, key: KeyId) {
+        self.postponed.insert(key);
+    }
+
+    /// Schedules every postponed key to be settled at once: perhaps nothing is due there any more.
+    pub fn schedule_postponed(&mut self) {
+        for keys in [&mut self.postponed, &mut self.retrying] {
+            self.unsettled.extend(keys.drain(..));
+            give_back(keys);
+        }
+    }
+
+    /// Whether keys are postponed because writes to them were refused.
+    pub fn has_postponed(&self) -> bool {
+        !self.postponed.is_empty() || !self.retrying.is_empty()
+    }
+
+    /// Keys at which something is due that cannot be written now: writes were refused there, or are paused for longer
+    /// than a lease. O(N) in these. (A lease that has just ended is settled in this tick or the next.)
+    pub fn withheld(&self, now: Now) -> usize {
+        let over = self.leases.iter();
+        let over =
+            over.take_while(|(end, _)| *end <= now.wall_ms.saturating_sub(WITHHELD_AFTER_MS));
+        self.postponed.len() + self.retrying.len() + over.count()
+    }
+
+    /// The next postponed key to retry.
+    pub fn pop_postponed(&mut self) -> Option<KeyId> {
+        if self.retrying.is_empty() {
+            std::mem::swap(&mut self.retrying, &mut self.postponed);
+        }
+        let key = self.retrying.pop();
+        give_back(&mut self.retrying);
+        key
     }
 }

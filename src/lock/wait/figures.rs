@@ -1,9 +1,9 @@
 //! What `INFO lock`, `LOCK.SCAN` and `LOCK.TOP` show of the waiters.
 
-use crate::lock::resource::{Each, Resource, ALL};
+use crate::lock::name::{Each, Resource, ALL};
 use crate::lock::table::step_below;
 use crate::lock::top_names::{TopList, TopNames, TopOrder};
-use crate::lock::wait::place::At;
+use crate::lock::wait::places::At;
 use crate::lock::wait::waiters::Waiters;
 use crate::lock::{KeyRef, Now};
 

@@ -2,16 +2,18 @@
 //!
 //! A ticket is *heard* while its channel has a subscriber and, for `SESSION`, its connection is open. The shell asks
 //! for that and for the permission immediately before a decision that may grant ([`Waiters::next_to_ask`],
-//! [`Waiters::learn`]), because they may change in every event, and the server sends no event of a change of its users.
-//! A ticket that is not heard is *passed over*: it leaves the queue without a message, and its owner keeps the place
-//! for the grace time. A waiter without the permission fails.
+//! [`Waiters::learn`]), because they may change in every event, and the server sends no event of a change of its
+//! users. A ticket that is not heard is *passed over*: it leaves the queue without a message, and its owner keeps the
+//! place for the grace time. A waiter without the permission fails.
+//!
+//! The next waiter of a queue is the first whose wait is not over and whose outcome would reach a client. How many
+//! places are passed over on the way is bounded: so many in a millisecond, whatever the number of decisions and keys,
+//! and again in each step of a tick that has time left. After the last of them no waiter is granted in this event.
 
 use std::rc::Rc;
 
 use crate::lock::effect::Cx;
-use crate::lock::wait::index::{Heard, WaitedKey};
-use crate::lock::wait::next::Next;
-use crate::lock::wait::passed::PASSED_AT_ONCE;
+use crate::lock::wait::holders::{Heard, WaitedKey};
 use crate::lock::wait::queue::QueueView;
 use crate::lock::wait::request::{PlaceId, Waiter, WaiterId};
 use crate::lock::wait::ticket::{Channel, Channels};
@@ -232,5 +234,121 @@ impl WaitedKey {
             false => is_alike(heard),
         });
         is_heard.then_some(true)
+    }
+}
+
+/// The next request of a queue.
+pub(crate) enum Next {
+    /// The next to be granted.
+    Place(PlaceId),
+    /// One of which the shell is to say whether it may be granted.
+    Ask(PlaceId),
+    /// Many waits were ended in this event; the rest of the queue comes at the end of the tick.
+    Later,
+    /// The queue is empty, or all its waiters are about to end.
+    Nothing,
+}
+
+/// What follows for the request at the head of a queue.
+enum Prospect {
+    Grant,
+    Ask,
+    /// Its wait has run out.
+    Over,
+    Unheard,
+}
+
+impl Waiters {
+    /// The first place whose wait has not run out: the next to be granted. Requests before it whose wait is over are
+    /// answered nil, and tickets that are not heard are passed over; their places are kept. `None` as well if
+    /// the shell was not asked for the next, or if many waits were ended: the key is settled once more then.
+    pub(crate) fn next_to_grant(&mut self, key: KeyRef<'_>, cx: &mut Cx<'_>) -> Option<PlaceId> {
+        match self.next(key, cx) {
+            Next::Place(place) => Some(place),
+            Next::Nothing => None,
+            Next::Ask(_) | Next::Later => {
+                self.schedule_settle(key);
+                None
+            }
+        }
+    }
+
+    pub(super) fn next(&mut self, key: KeyRef<'_>, cx: &mut Cx<'_>) -> Next {
+        if self.is_ending(key) {
+            return Next::Nothing;
+        }
+        loop {
+            let Some((place, waiter)) = self.first_live(key) else {
+                if let Some((id, _)) = self.waited.get_key_value(&key) {
+                    let id = id.clone();
+                    self.drop_if_empty(&id);
+                }
+                return Next::Nothing;
+            };
+            let request = waiter.id;
+            if !self.passed.has_room(cx.now) {
+                return Next::Later;
+            }
+            let is_over = match self.prospect(key, place, cx.now) {
+                Prospect::Grant => return Next::Place(place),
+                Prospect::Ask => return Next::Ask(place),
+                Prospect::Over => true,
+                Prospect::Unheard => false,
+            };
+            let places = self.places_count(request);
+            self.passed.add(places, cx.now);
+            let waiter = self.vacate(place, is_over, cx.now);
+            match is_over {
+                true => Waiters::time_out(waiter.as_ref(), cx),
+                false => self.ticket_stats.tickets_unheard += 1,
+            }
+        }
+    }
+
+    /// The work on keys in this tick has time left: as many places may be passed over again.
+    pub fn pass_more(&mut self) {
+        self.passed = Passed::default();
+    }
+
+    /// What follows for the request at the head of a queue.
+    fn prospect(&self, key: KeyRef<'_>, place: PlaceId, now: Now) -> Prospect {
+        let (Some(waited), Some(waiter)) = (self.waited.get(&key), self.places.waiter(place))
+        else {
+            return Prospect::Grant;
+        };
+        if waiter.is_over(now) {
+            return Prospect::Over;
+        }
+        match waited.is_heard(waiter, now) {
+            Some(true) => Prospect::Grant,
+            Some(false) => Prospect::Unheard,
+            None => Prospect::Ask,
+        }
+    }
+}
+
+/// Places that are passed over at most in one millisecond, and so in one event: of all keys, because their waits are
+/// over, are not heard, or cannot be granted. The last request may have more. More follow at the end of the tick.
+pub const PASSED_AT_ONCE: usize = 500;
+
+/// The places that were passed over in one millisecond.
+#[derive(Debug, Default)]
+pub(super) struct Passed {
+    at_ms: u64,
+    places: usize,
+}
+
+impl Passed {
+    /// Whether one more may be passed over.
+    pub fn has_room(&self, now: Now) -> bool {
+        self.at_ms != now.mono_ms || self.places < PASSED_AT_ONCE
+    }
+
+    /// Counts the places of a request that is passed over, or requests that were checked beside one.
+    pub fn add(&mut self, places: usize, now: Now) {
+        if self.at_ms != now.mono_ms {
+            (self.at_ms, self.places) = (now.mono_ms, 0);
+        }
+        self.places += places;
     }
 }

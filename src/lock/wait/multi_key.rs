@@ -7,7 +7,7 @@
 
 use crate::lock::table::give_back;
 use crate::lock::wait::limits::Usage;
-use crate::lock::wait::place::Place;
+use crate::lock::wait::places::Place;
 use crate::lock::wait::request::{MultiKeyRequest, PlaceId, ReentryTerms, Waiter, WaiterId};
 use crate::lock::wait::waiters::Waiters;
 use crate::lock::{KeyId, KeyRef, Now, UserId};

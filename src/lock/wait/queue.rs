@@ -8,8 +8,8 @@
 use std::collections::BTreeMap;
 
 use crate::lock::wait::arena::Slot;
-use crate::lock::wait::place::{At, Kept, Links};
 use crate::lock::wait::places::Places;
+use crate::lock::wait::places::{At, Kept, Links};
 use crate::lock::wait::request::{PlaceId, Seq, Waiter};
 use crate::lock::KeyId;
 

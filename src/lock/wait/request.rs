@@ -5,7 +5,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::num::{NonZeroU32, NonZeroU64};
 use std::rc::Rc;
 
-use crate::lock::resource::Resource;
+use crate::lock::name::Resource;
 use crate::lock::wait::arena::Slot;
 use crate::lock::wait::ticket::{Channel, Ticket};
 use crate::lock::{KeyId, Lease, LockError, Mode, Now, UserId};

@@ -15,11 +15,11 @@ use crate::lock::effect::Cx;
 use crate::lock::locks::Locks;
 use crate::lock::name::quoted;
 use crate::lock::read_write::upgrades;
-use crate::lock::view::View;
+use crate::lock::state::View;
 use crate::lock::wait::deadlock::{
     may_be_waited_for, search, Caller, ReadNow, Verdict, Visits, WantedKey, MAX_VISITS,
 };
-use crate::lock::wait::index::Holders;
+use crate::lock::wait::holders::Holders;
 use crate::lock::wait::request::Seq;
 use crate::lock::wait::waiters::Waiters;
 use crate::lock::{Acquire, KeyId, KeyRef, LockError, Now, OwnerId, Resource, WaiterId};

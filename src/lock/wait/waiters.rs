@@ -6,23 +6,23 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use crate::lock::effect::Cx;
-use crate::lock::histogram::Histogram;
+use crate::lock::name::{Each, Resource};
 use crate::lock::name::{KeyMap, KeySet};
-use crate::lock::resource::{Each, Resource};
+use crate::lock::stats::Histogram;
 use crate::lock::stats::{TicketStats, WaitStats};
 use crate::lock::table::give_back;
 use crate::lock::top_names::TopNames;
-use crate::lock::wait::index::WaitedKey;
+use crate::lock::wait::hearing::Passed;
+use crate::lock::wait::holders::WaitedKey;
 use crate::lock::wait::limits::{share, Limits, Usage, Used};
-use crate::lock::wait::passed::Passed;
-use crate::lock::wait::place::{Kept, TimedOut};
 use crate::lock::wait::places::Places;
+use crate::lock::wait::places::{Kept, TimedOut};
 use crate::lock::wait::queue::QueueView;
 use crate::lock::wait::request::PlaceId;
 use crate::lock::wait::request::{Ending, MultiKeyRequest, Seq, Waiter, WaiterId, WaiterMap};
-use crate::lock::wait::sweep::Sweep;
+use crate::lock::wait::ticket::Sweep;
 use crate::lock::wait::ticket::{Channels, Notify};
-use crate::lock::window::state::Windows;
+use crate::lock::window::Windows;
 use crate::lock::{KeyId, KeyRef, LockError, Mode, Now, UserId};
 
 /// How long, and how many, places are kept for disconnected or timed-out owners.

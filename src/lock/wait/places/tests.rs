@@ -5,7 +5,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::lock::wait::place::Kept;
+use crate::lock::wait::places::Kept;
 use crate::lock::{Now, UserId};
 
 const NOW: Now = Now {

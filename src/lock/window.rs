@@ -1,14 +1,38 @@
-//! The counts of consecutive hand-offs and the open windows of one kind of resource.
+//! Redisson windows: the time for which a lock or a permit is left free for Redisson's waiters, which try only after a
+//! message that it is free.
+//!
+//! A hand-off never frees the key, so no such message is published while requests are parked here. After
+//! [`WindowRule::after`] consecutive hand-offs a resource with a subscriber on its channel is *left free*
+//! instead: the message is published, and a *window* begins during which no request of this module is granted it while
+//! requests wait. (Of a semaphore, one permit is left free.) The waiters keep their places. The window ends when a
+//! client has taken the resource, and the waiters wait for its release; or when its time has passed, and the first
+//! waiter is granted it. (If all waiters have left, a request of this module is granted it, and the window ends.)
+//!
+//! An *unused* window (no subscriber, or no client took the resource) doubles the number of hand-offs until the next,
+//! up to [`MOST_DOUBLINGS`] times. After more of them none begins for a time, which doubles up to
+//! [`MOST_RESTS`] times: a subscriber may be a client that may not, or will not, take the lock. A used window
+//! resets both.
+//!
+//! Redisson's spin lock has no subscriber: it polls. So a window of an exclusive lock also begins without a subscriber,
+//! once after another client's hold has ended, or its native script was refused, while requests waited here; and after
+//! such a window that was used, up to [`MOST_POLLED`] times.
 
 use std::collections::BTreeSet;
 use std::hash::BuildHasher;
 
 use indexmap::IndexMap;
 
+use crate::lock::effect::{Cx, Effect, KeyWrite};
+use crate::lock::grant::HandedOff;
+use crate::lock::locks::Locks;
 use crate::lock::name::{KeyMap, Secret};
+use crate::lock::read_write::RwWrite;
+use crate::lock::state::View;
 use crate::lock::stats::WindowStats;
 use crate::lock::table::give_back;
-use crate::lock::{KeyId, KeyRef, Now};
+use crate::lock::wait::request::PlaceId;
+use crate::lock::wait::waiters::Waiters;
+use crate::lock::{is_held, KeyId, KeyRef, KeyState, Mode, Now};
 
 /// The most names whose hand-offs are counted, at about 50 bytes each. The count of a name that is pushed out starts
 /// again, with the longest rest of those that were pushed out: else a user could end the rest of another's name by
@@ -408,5 +432,78 @@ mod tests {
         // A hold by a script shows that there is a client for the next one.
         windows.redisson_hold_ended(key);
         assert_eq!(begun_in(&mut windows, 660_000..660_100), 1);
+    }
+}
+
+impl Waiters {
+    /// Sets the rule. If it differs, every window ends and its key is settled in this tick.
+    pub fn set_window_rule(&mut self, rule: WindowRule) {
+        if self.windows.rule != rule {
+            for key in self.windows.set_rule(rule) {
+                self.schedule_settle(key.as_ref());
+            }
+        }
+    }
+
+    /// What the first waiter of this key asks for, if the next decision depends on the subscribers of its channel,
+    /// because a window is due.
+    pub fn depends_on_subscribers(&self, key: KeyRef<'_>, now: Now) -> Option<Mode> {
+        let is_due = self.windows.is_due(key, now);
+        let (_, first) = is_due.then(|| self.first(key))??;
+        Some(first.mode)
+    }
+}
+
+impl Locks {
+    /// Decides whether a lock that may be granted to its first waiter is left free instead. `None`: it is not.
+    pub(crate) fn leave_free(
+        &mut self,
+        view: &View<'_>,
+        rest: &KeyState,
+        first: PlaceId,
+        cx: &mut Cx<'_>,
+    ) -> Option<HandedOff> {
+        if is_held(rest, None, cx.now) {
+            return None;
+        }
+        let (_, first) = self.shared.waiters.at(first)?;
+        let is_exclusive = first.mode == Mode::Exclusive;
+        // Only the exclusive lock of Redisson has a kind that polls.
+        let clients = (view.has_subscriber, is_exclusive);
+        match self
+            .shared
+            .waiters
+            .windows
+            .leave_free(view.key, clients, cx.now)?
+        {
+            Window::Open => return Some(HandedOff::Reserved),
+            Window::Begun => {}
+        }
+        self.announce_untracked(view, cx);
+        self.sweep(view, cx);
+        self.shared.waiters.set_lease(view.key, None);
+        if view.state != KeyState::Absent {
+            cx.write(KeyWrite::Delete);
+        }
+        let former = match &view.state {
+            KeyState::ReadWrite(lock) => Some(lock),
+            _ => None,
+        };
+        if former.is_some_and(|lock| lock.token_record.is_some()) {
+            cx.write(KeyWrite::ReadWrite(RwWrite::DropTokenRecord));
+        }
+        cx.effects.push(match is_exclusive {
+            true => Effect::Publish,
+            // This message wakes one thread of each instance, that after a writer all of them.
+            false => Effect::PublishReadWrite(Mode::Read),
+        });
+        Some(HandedOff::LeftFree)
+    }
+
+    /// Ends the window of a lock that was read as held: the window was used.
+    pub(crate) fn note_window_taken(&mut self, view: &View<'_>, now: Now) {
+        if self.shared.waiters.windows.open() > 0 && is_held(&view.state, None, now) {
+            self.shared.waiters.windows.end_taken(view.key);
+        }
     }
 }
