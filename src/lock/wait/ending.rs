@@ -116,70 +116,6 @@ impl Waiters {
     }
 }
 
-#[cfg(test)]
-#[allow(clippy::unwrap_used)]
-mod tests {
-    use super::*;
-    use crate::lock::wait::request::WaiterId;
-    use crate::lock::{Effects, Now};
-
-    const NOW: Now = Now {
-        wall_ms: 0,
-        wall_sub_us: 0,
-        mono_ms: 0,
-    };
-    const KEY: KeyRef<'_> = KeyRef::lock(0, b"k");
-
-    fn park(waiters: &mut Waiters, number: u64) {
-        let waiter = Waiter::new(WaiterId(number), 0, None, NOW);
-        let owner = number.to_be_bytes();
-        waiters.park(KEY, &owner, waiter, &mut Cx::new(NOW, &mut Effects::new()));
-    }
-
-    fn ended(body: impl FnOnce(&mut Cx<'_>)) -> usize {
-        let mut fx = Effects::new();
-        body(&mut Cx::new(NOW, &mut fx));
-        fx.len()
-    }
-
-    #[test]
-    fn many_waiters_end_in_several_ticks_and_a_later_request_stays() {
-        let mut waiters = Waiters::default();
-        for number in 1..=2_500 {
-            park(&mut waiters, number);
-        }
-        let at_once = ended(|cx| waiters.fail_all(KEY, &LockError::Broken, cx));
-        assert_eq!((at_once, waiters.live()), (20, 2_480));
-        park(&mut waiters, 2_501);
-        let next = ended(|cx| assert_eq!(waiters.next_to_grant(KEY, cx), None));
-        assert_eq!(next, 0, "none is granted while others end");
-        for (expected, left) in [(1_000, 1_481), (1_000, 481), (480, 1), (0, 1)] {
-            let more = ended(|cx| waiters.end_more(&mut 1_000, cx));
-            assert_eq!((more, waiters.live()), (expected, left));
-        }
-        assert!(!waiters.has_endings());
-        assert!(waiters
-            .next_to_grant(KEY, &mut Cx::new(NOW, &mut Effects::new()))
-            .is_some());
-    }
-
-    #[test]
-    fn every_waiter_of_the_server_ends_in_several_ticks() {
-        let mut waiters = Waiters::default();
-        for number in 1..=1_200 {
-            park(&mut waiters, number);
-        }
-        let at_once = ended(|cx| waiters.fail_everywhere(&LockError::Drained, cx));
-        let then = ended(|cx| waiters.end_more(&mut 1_000, cx));
-        let last = ended(|cx| waiters.end_more(&mut 1_000, cx));
-        assert_eq!((at_once, then, last), (0, 1_000, 200));
-        assert_eq!(
-            waiters.stats[crate::lock::Resource::Lock].waits_failed,
-            1_200
-        );
-    }
-}
-
 impl Waiters {
     /// Counts a new waiter. The older requests that it replaces, which have left their queues, end.
     pub(crate) fn count_waiter(
@@ -352,5 +288,69 @@ impl Cx<'_> {
             None => Effect::Answer(waiter.id, outcome),
             Some(ticket) => Effect::Tell(ticket.clone(), outcome),
         });
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::lock::wait::request::WaiterId;
+    use crate::lock::{Effects, Now};
+
+    const NOW: Now = Now {
+        wall_ms: 0,
+        wall_sub_us: 0,
+        mono_ms: 0,
+    };
+    const KEY: KeyRef<'_> = KeyRef::lock(0, b"k");
+
+    fn park(waiters: &mut Waiters, number: u64) {
+        let waiter = Waiter::new(WaiterId(number), 0, None, NOW);
+        let owner = number.to_be_bytes();
+        waiters.park(KEY, &owner, waiter, &mut Cx::new(NOW, &mut Effects::new()));
+    }
+
+    fn ended(body: impl FnOnce(&mut Cx<'_>)) -> usize {
+        let mut fx = Effects::new();
+        body(&mut Cx::new(NOW, &mut fx));
+        fx.len()
+    }
+
+    #[test]
+    fn many_waiters_end_in_several_ticks_and_a_later_request_stays() {
+        let mut waiters = Waiters::default();
+        for number in 1..=2_500 {
+            park(&mut waiters, number);
+        }
+        let at_once = ended(|cx| waiters.fail_all(KEY, &LockError::Broken, cx));
+        assert_eq!((at_once, waiters.live()), (20, 2_480));
+        park(&mut waiters, 2_501);
+        let next = ended(|cx| assert_eq!(waiters.next_to_grant(KEY, cx), None));
+        assert_eq!(next, 0, "none is granted while others end");
+        for (expected, left) in [(1_000, 1_481), (1_000, 481), (480, 1), (0, 1)] {
+            let more = ended(|cx| waiters.end_more(&mut 1_000, cx));
+            assert_eq!((more, waiters.live()), (expected, left));
+        }
+        assert!(!waiters.has_endings());
+        assert!(waiters
+            .next_to_grant(KEY, &mut Cx::new(NOW, &mut Effects::new()))
+            .is_some());
+    }
+
+    #[test]
+    fn every_waiter_of_the_server_ends_in_several_ticks() {
+        let mut waiters = Waiters::default();
+        for number in 1..=1_200 {
+            park(&mut waiters, number);
+        }
+        let at_once = ended(|cx| waiters.fail_everywhere(&LockError::Drained, cx));
+        let then = ended(|cx| waiters.end_more(&mut 1_000, cx));
+        let last = ended(|cx| waiters.end_more(&mut 1_000, cx));
+        assert_eq!((at_once, then, last), (0, 1_000, 200));
+        assert_eq!(
+            waiters.stats[crate::lock::Resource::Lock].waits_failed,
+            1_200
+        );
     }
 }
