@@ -173,7 +173,9 @@ impl<'a> KeyRef<'a> {
 
     /// Every kind of resource under the same name.
     pub(crate) fn of_all(self) -> impl Iterator<Item = KeyRef<'a>> {
-        ALL.into_iter().map(move |resource| self.of(resource))
+        Resource::ALL
+            .into_iter()
+            .map(move |resource| self.of(resource))
     }
 
     /// The semaphores whose permits a key of this name has, as Redisson names it.
@@ -298,7 +300,19 @@ pub enum Resource {
     Latch,
 }
 
-pub(crate) const ALL: [Resource; 3] = [Resource::Lock, Resource::Semaphore, Resource::Latch];
+impl Resource {
+    /// Every kind.
+    pub const ALL: [Resource; 3] = [Resource::Lock, Resource::Semaphore, Resource::Latch];
+
+    /// The prefix of its fields in `INFO lock`.
+    pub fn prefix(self) -> &'static str {
+        match self {
+            Resource::Lock => "",
+            Resource::Semaphore => "sem_",
+            Resource::Latch => "latch_",
+        }
+    }
+}
 
 /// One for each kind of resource.
 #[derive(Debug, Default)]

@@ -25,6 +25,7 @@ use crate::module::subscribers::{self, LOCK_CHANNEL, READ_WRITE_CHANNEL, SEMAPHO
 use crate::module::tickets;
 
 /// Lets the core decide.
+#[must_use = "the effects are to be carried out: waiters are among them"]
 pub fn decide<T>(now: Now, body: impl FnOnce(&mut Locks, &mut Cx<'_>) -> T) -> (T, Effects) {
     let mut fx = Effects::new();
     let result = shell::with(|shell| body(&mut shell.locks, &mut Cx::new(now, &mut fx)));
@@ -32,6 +33,7 @@ pub fn decide<T>(now: Now, body: impl FnOnce(&mut Locks, &mut Cx<'_>) -> T) -> (
 }
 
 /// [`decide`] about several keys, with a list of effects for each.
+#[must_use = "the effects are to be carried out: waiters are among them"]
 pub fn decide_all<T>(
     keys: usize,
     now: Now,

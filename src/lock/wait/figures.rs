@@ -1,6 +1,6 @@
 //! What `INFO lock`, `LOCK.SCAN` and `LOCK.TOP` show of the waiters.
 
-use crate::lock::name::{Each, Resource, ALL};
+use crate::lock::name::{Each, Resource};
 use crate::lock::table::step_below;
 use crate::lock::top_names::{TopList, TopNames, TopOrder};
 use crate::lock::wait::places::At;
@@ -98,7 +98,7 @@ impl Waiters {
 
     /// The counters and gauges of tickets for `INFO lock`.
     pub fn ticket_fields(&self, gauges: &Each<Gauges>) -> Vec<(&'static str, u64)> {
-        let kept = ALL.map(|resource| gauges[resource].kept_tickets as u64);
+        let kept = Resource::ALL.map(|resource| gauges[resource].kept_tickets as u64);
         let gauges = [
             ("tickets", self.tickets() as u64),
             ("ticket_places", self.ticket_places() as u64),
@@ -133,7 +133,7 @@ impl Waiters {
     /// Sets how many names are counted for [`Waiters::top_names`], of each kind in each order; 0: none, and what was
     /// counted is forgotten.
     pub fn set_top_names(&mut self, room: usize, now: Now) {
-        for resource in ALL {
+        for resource in Resource::ALL {
             let top = &mut self.top[resource];
             match (room, top.as_mut()) {
                 (0, _) => *top = None,
@@ -150,7 +150,7 @@ impl Waiters {
             total: 0,
             names: Vec::new(),
         };
-        for resource in ALL {
+        for resource in Resource::ALL {
             if let Some(top) = &self.top[resource] {
                 top.extend(&mut list, order, db, most);
             }

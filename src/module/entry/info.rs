@@ -53,13 +53,9 @@ unsafe extern "C" fn on_info(info: *mut raw::RedisModuleInfoCtx, for_crash_repor
                 ("panics", guard::panics()),
                 ("replication_failures", replication::failures()),
             ];
-            let kinds = [
-                ("", Resource::Lock),
-                ("sem_", Resource::Semaphore),
-                ("latch_", Resource::Latch),
-            ];
             let mut fields = named("", gauges);
-            for (prefix, resource) in kinds {
+            for resource in Resource::ALL {
+                let prefix = resource.prefix();
                 let oldest = [("oldest_wait_ms", waits[resource].oldest_ms(now))];
                 fields.extend(named(prefix, oldest));
                 fields.extend(named(prefix, shell.locks.fields(resource, &waits)));

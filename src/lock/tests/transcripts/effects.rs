@@ -203,17 +203,12 @@ impl Session {
     fn stats(&self, names: &[&str]) -> String {
         let waiters = &self.sim.locks.shared.waiters;
         let gauges = waiters.gauges();
-        let kinds = [
-            ("", Resource::Lock),
-            ("sem_", Resource::Semaphore),
-            ("latch_", Resource::Latch),
-        ];
-        let of_kinds = kinds.into_iter().flat_map(|(prefix, resource)| {
+        let of_kinds = Resource::ALL.into_iter().flat_map(|resource| {
             let oldest = ("oldest_wait_ms", gauges[resource].oldest_ms(self.sim.now));
             let fields = self.sim.locks.fields(resource, &gauges).into_iter();
             fields
                 .chain([oldest])
-                .map(move |(name, value)| (format!("{prefix}{name}"), value))
+                .map(move |(name, value)| (format!("{}{name}", resource.prefix()), value))
         });
         let tickets = waiters.ticket_fields(&gauges).into_iter();
         let tickets = tickets.map(|(name, value)| (name.to_string(), value));
