@@ -274,6 +274,22 @@ mod tests {
     }
 
     #[test]
+    fn a_shown_name_is_printable_and_says_where_it_was_cut() {
+        assert_eq!(shown(b"a\n\xff", 3), "a\\n\\xff");
+        assert_eq!(shown(b"abcd", 3), "abc...");
+        assert_eq!(quoted(&[b'x'; 64]), format!("\"{}\"", "x".repeat(64)));
+        assert_eq!(quoted(&[b'x'; 65]), format!("\"{}\"...", "x".repeat(64)));
+    }
+
+    #[test]
+    fn a_name_of_another_database_is_not_swapped() {
+        let name = stored(b"k");
+        assert_eq!(name.swapped(1, 2), name);
+        assert_eq!(name.swapped(3, 4).as_ref().db, 4);
+        assert_eq!(name.swapped(4, 3).as_ref().db, 4);
+    }
+
+    #[test]
     fn a_name_in_memory_is_never_missed_and_nearly_every_other_name_is_told_apart() {
         let names: Vec<String> = (0..1_000).map(|number| format!("name:{number}")).collect();
         let is_found = |name: &&String| may_be_in_memory(name.as_bytes());
