@@ -282,6 +282,13 @@ mod tests {
     }
 
     #[test]
+    fn the_key_of_permits_leads_to_their_semaphores() {
+        let semaphores: Vec<_> = KeyRef::lock(3, b"{s}:timeout").semaphores().collect();
+        let expected = [&b"{s}"[..], b"s"].map(|name| KeyRef::lock(3, name));
+        assert_eq!(semaphores, expected.map(|key| key.of(Resource::Semaphore)));
+    }
+
+    #[test]
     fn a_name_of_another_database_is_not_swapped() {
         let name = stored(b"k");
         assert_eq!(name.swapped(1, 2), name);
