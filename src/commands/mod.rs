@@ -13,6 +13,7 @@ pub mod latch;
 pub mod lock;
 pub mod options;
 pub mod parser;
+pub mod queue;
 pub mod sem;
 mod skeleton;
 

@@ -6,12 +6,13 @@ use crate::commands::options::{
     WAITERS,
 };
 use crate::commands::parser::{Parser, Word};
+use crate::commands::queue::Queue;
 use crate::commands::skeleton::{
-    change_semaphore, may_create, possible_wait, prepare_session, wait, waiter_of, NewWaiter,
+    change_semaphore, may_create, possible_wait, prepare_session, reply_to_acquire, waiter_of,
+    NewWaiter,
 };
 use crate::lock::{
-    permits_of, Answer, KeyRef, LockError, Now, Permits, Resource, SemAcquire, SemState, SemView,
-    Ticket, NO_END_MS,
+    permits_of, LockError, Now, Permits, Resource, SemAcquire, SemState, SemView, NO_END_MS,
 };
 use crate::module::acl;
 use crate::module::apply::decide;
@@ -19,11 +20,9 @@ use crate::module::entry::alarm;
 use crate::module::entry::command::{access, ArgKind, Command, Spec};
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::strings::{OwnedStr, Str};
-use crate::module::keyspace::replication::{self, Replication};
+use crate::module::keyspace::replication::Replication;
 use crate::module::keyspace::sem_key::SemKey;
-use crate::module::reply::{self, Got};
 use crate::module::sessions;
-use crate::module::state::shell;
 use crate::module::state::shell::Shape;
 use crate::module::tickets;
 use crate::module::users;
@@ -134,18 +133,13 @@ impl Command for Acquire {
         key.apply(&change, &fx, Replication::of_command(ctx))?;
         new.finish();
         alarm::rearm(ctx);
-        let got = match answer? {
-            Answer::Parked(id) => wait(ctx, &[name], id, is_ticket)?,
-            Answer::Refused => Some(Got::Nothing),
-            Answer::Granted(token) => {
-                replication::confirm(ctx, name, is_unchanged);
-                Some(Got::Granted(token))
-            }
-        };
-        if let Some(got) = got {
-            reply::acquired(ctx, name, Shape::Token, got, now);
-        }
-        Ok(())
+        reply_to_acquire(
+            ctx,
+            name,
+            answer?,
+            (Shape::Token, is_ticket, is_unchanged),
+            now,
+        )
     }
 }
 
@@ -245,56 +239,16 @@ impl Command for Info {
             SemState::Absent => None,
             SemState::There(permits) => Some(permits),
         };
-        let waiting = waiting_for(key.id(), now, list);
-        if permits.is_none() && waiting.count == 0 {
+        let queue = Queue::of(key.id(), now, list);
+        if permits.is_none() && queue.waiters == 0 {
             ctx.reply_nil();
             return Ok(());
         }
         ctx.reply_map(if list > 0 { 7 } else { 6 });
         reply_permits(ctx, (permits, over), now);
-        reply_waiting(ctx, &waiting, list > 0);
+        queue.reply(ctx, list > 0);
         Ok(())
     }
-}
-
-/// The queue of a semaphore, for the reply.
-#[derive(Default)]
-struct Waiting {
-    count: usize,
-    longest_ms: u64,
-    listed: Vec<Listed>,
-}
-
-struct Listed {
-    id: Vec<u8>,
-    waited_ms: u64,
-    left_ms: Option<u64>,
-    client: u64,
-    ticket: Option<Ticket>,
-}
-
-fn waiting_for(key: KeyRef<'_>, now: Now, list: usize) -> Waiting {
-    shell::with(|shell| {
-        let Some(queue) = shell.locks.shared.waiters.live_queue(key) else {
-            return Waiting::default();
-        };
-        let waited = |since: u64| now.mono_ms.saturating_sub(since);
-        let first = queue.iter().next();
-        let listed = queue.iter().take(list).map(|(id, waiter)| Listed {
-            id: id.to_vec(),
-            waited_ms: waited(waiter.since_ms),
-            left_ms: waiter
-                .deadline_ms()
-                .map(|end| end.saturating_sub(now.mono_ms)),
-            client: waiter.client,
-            ticket: waiter.ticket.clone(),
-        });
-        Waiting {
-            count: queue.live(),
-            longest_ms: first.map_or(0, |(_, first)| waited(first.since_ms)),
-            listed: listed.collect(),
-        }
-    })
 }
 
 /// A permit whose lease has ended counts as free, even before it is returned to the free ones.
@@ -311,30 +265,6 @@ fn reply_permits(ctx: Ctx<'_>, (permits, over): (Option<Permits>, usize), now: N
     ctx.reply_integer(taken - over);
     ctx.reply_bytes(b"next-end-ms");
     ctx.reply_maybe(next.map(|end| end - now.wall_ms));
-}
-
-fn reply_waiting(ctx: Ctx<'_>, waiting: &Waiting, list: bool) {
-    ctx.reply_bytes(b"waiters");
-    ctx.reply_integer(waiting.count as i64);
-    ctx.reply_bytes(b"longest-wait-ms");
-    ctx.reply_integer(waiting.longest_ms as i64);
-    if !list {
-        return;
-    }
-    ctx.reply_bytes(b"queue");
-    ctx.reply_array(waiting.listed.len());
-    for waiter in &waiting.listed {
-        ctx.reply_map(6);
-        ctx.reply_bytes(b"id");
-        ctx.reply_bytes(&waiter.id);
-        ctx.reply_bytes(b"waited-ms");
-        ctx.reply_integer(waiter.waited_ms as i64);
-        ctx.reply_bytes(b"left-ms");
-        ctx.reply_maybe(waiter.left_ms.map(|ms| ms as i64));
-        ctx.reply_bytes(b"client-id");
-        ctx.reply_integer(waiter.client as i64);
-        reply::ticket(ctx, waiter.ticket.as_ref());
-    }
 }
 
 /// The name of the key of the permits, which a command on this semaphore does not name itself.

@@ -15,9 +15,9 @@ use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::strings::Str;
 use crate::module::keyspace::horizon;
 use crate::module::keyspace::lock_key::LockKey;
-use crate::module::keyspace::replication::Replication;
+use crate::module::keyspace::replication::{self, Replication};
 use crate::module::keyspace::sem_key::SemKey;
-use crate::module::reply::Got;
+use crate::module::reply::{self, Got};
 use crate::module::state::shell;
 use crate::module::state::shell::Shape;
 
@@ -89,6 +89,31 @@ pub fn wait<T>(
         true => None,
         false => Some(Got::Nothing),
     })
+}
+
+/// The end of an acquire of one key, whose changes are made: the reply, or none where the client is blocked.
+///
+/// # Errors
+/// As [`wait`].
+pub fn reply_to_acquire(
+    ctx: Ctx<'_>,
+    name: Str<'_>,
+    answer: Answer,
+    (shape, is_ticket, is_unchanged): (Shape, bool, bool),
+    now: Now,
+) -> Result<(), CommandError> {
+    let got = match answer {
+        Answer::Parked(id) => wait(ctx, &[name], id, is_ticket)?,
+        Answer::Refused => Some(Got::Nothing),
+        Answer::Granted(token) => {
+            replication::confirm(ctx, name, is_unchanged);
+            Some(Got::Granted(token))
+        }
+    };
+    if let Some(got) = got {
+        reply::acquired(ctx, name, shape, got, now);
+    }
+    Ok(())
 }
 
 /// The number of a request that waits now.

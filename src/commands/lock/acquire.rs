@@ -7,19 +7,17 @@ use crate::commands::options::{
 };
 use crate::commands::parser::Parser;
 use crate::commands::skeleton::{
-    may_count, possible_wait, prepare_session, wait, waiter_of, NewWaiter,
+    may_count, possible_wait, prepare_session, reply_to_acquire, waiter_of, NewWaiter,
 };
-use crate::lock::{self, Answer, Mode, Planned, Wait};
+use crate::lock::{self, Mode, Planned, Wait};
 use crate::module::apply::{apply, decide};
 use crate::module::entry::alarm;
 use crate::module::entry::command::{access, Command, Spec};
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::strings::Str;
 use crate::module::keyspace::lock_key::LockKey;
-use crate::module::keyspace::replication;
 use crate::module::keyspace::siblings;
 use crate::module::keyspace::siblings::Siblings;
-use crate::module::reply::{self, Got};
 use crate::module::sessions;
 use crate::module::state::shell::Shape;
 use crate::module::tickets;
@@ -81,18 +79,7 @@ impl Command for Acquire {
         apply(key, &fx)?;
         new.finish();
         alarm::rearm(ctx);
-        let got = match answer? {
-            Answer::Parked(id) => wait(ctx, &[name], id, is_ticket)?,
-            Answer::Refused => Some(Got::Nothing),
-            Answer::Granted(token) => {
-                replication::confirm(ctx, name, is_unchanged);
-                Some(Got::Granted(token))
-            }
-        };
-        if let Some(got) = got {
-            reply::acquired(ctx, name, shape, got, now);
-        }
-        Ok(())
+        reply_to_acquire(ctx, name, answer?, (shape, is_ticket, is_unchanged), now)
     }
 }
 

@@ -4,12 +4,12 @@ use crate::commands::error::CommandError;
 use crate::commands::lock::read_write;
 use crate::commands::options::{KEY, WAITERS};
 use crate::commands::parser::Parser;
-use crate::lock::{BoundRef, KeyRef, KeyState, LockError, Mode, Now, Ticket, Token};
+use crate::commands::queue::Queue;
+use crate::lock::{BoundRef, KeyRef, KeyState, LockError, Mode, Now, Token};
 use crate::module::entry::command::{access, Command, Spec};
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::strings::Str;
 use crate::module::keyspace::lock_key::LockKey;
-use crate::module::reply;
 use crate::module::state::shell;
 
 /// Replies the holders and the waiters of a lock, or nil when there are none.
@@ -49,7 +49,7 @@ impl Command for Info {
             KeyState::OtherHash => return Err(LockError::LockType.into()),
             _ => read_write::may_read(ctx, name, &state)?,
         }
-        let queue = queue_of(key.id(), now, list);
+        let queue = Queue::of(key.id(), now, list);
         let (mode, holders) = holders_of(&state, now);
         let has_more = matches!(&state, KeyState::ReadWrite(lock)
             if !lock.is_whole && lock.writer.is_none() && !lock.is_over(now));
@@ -72,7 +72,7 @@ impl Command for Info {
             ctx.reply_bytes(b"more-holders");
             ctx.reply_integer(1);
         }
-        reply_queue(ctx, &queue, list > 0);
+        queue.reply(ctx, list > 0);
         Ok(())
     }
 }
@@ -125,69 +125,6 @@ fn holders_of(state: &KeyState, now: Now) -> (Option<Mode>, Vec<Holder<'_>>) {
     (holders.first().map(|first| first.mode), holders)
 }
 
-/// The queue of a lock, for the reply.
-struct QueueInfo {
-    /// The mode of the first waiter.
-    mode: Option<Mode>,
-    waiters: usize,
-    longest_wait_ms: u64,
-    listed: Vec<WaiterInfo>,
-}
-
-struct WaiterInfo {
-    owner: Vec<u8>,
-    mode: Mode,
-    waited_ms: u64,
-    left_ms: Option<u64>,
-    client: u64,
-    ticket: Option<Ticket>,
-}
-
-fn queue_of(key: KeyRef<'_>, now: Now, list: usize) -> QueueInfo {
-    shell::with(|shell| {
-        let Some(queue) = shell.locks.shared.waiters.live_queue(key) else {
-            return QueueInfo {
-                mode: None,
-                waiters: 0,
-                longest_wait_ms: 0,
-                listed: Vec::new(),
-            };
-        };
-        let waited = |since: u64| now.mono_ms.saturating_sub(since);
-        let listed = queue.iter().take(list).map(|(owner, waiter)| WaiterInfo {
-            owner: owner.to_vec(),
-            mode: waiter.mode,
-            waited_ms: waited(waiter.since_ms),
-            left_ms: waiter
-                .deadline_ms()
-                .map(|end| end.saturating_sub(now.mono_ms)),
-            client: waiter.client,
-            ticket: waiter.ticket.clone(),
-        });
-        let first = queue.iter().next().map(|(_, first)| first);
-        QueueInfo {
-            mode: first.map(|first| first.mode),
-            waiters: queue.live(),
-            longest_wait_ms: first.map_or(0, |first| waited(first.since_ms)),
-            listed: listed.collect(),
-        }
-    })
-}
-
-fn reply_queue(ctx: Ctx<'_>, queue: &QueueInfo, list: bool) {
-    ctx.reply_bytes(b"waiters");
-    ctx.reply_integer(queue.waiters as i64);
-    ctx.reply_bytes(b"longest-wait-ms");
-    ctx.reply_integer(queue.longest_wait_ms as i64);
-    if list {
-        ctx.reply_bytes(b"queue");
-        ctx.reply_array(queue.listed.len());
-        for waiter in &queue.listed {
-            reply_waiter(ctx, waiter);
-        }
-    }
-}
-
 fn reply_holder(ctx: Ctx<'_>, key: KeyRef<'_>, hold: &Holder<'_>, now: Now) {
     let (tracked, session) = shell::with(|shell| {
         let locks = &shell.locks;
@@ -234,19 +171,4 @@ fn reply_holder(ctx: Ctx<'_>, key: KeyRef<'_>, hold: &Holder<'_>, now: Now) {
     }
     ctx.reply_bytes(b"session");
     ctx.reply_integer(session.is_some().into());
-}
-
-fn reply_waiter(ctx: Ctx<'_>, waiter: &WaiterInfo) {
-    ctx.reply_map(7);
-    ctx.reply_bytes(b"owner");
-    ctx.reply_bytes(&waiter.owner);
-    ctx.reply_bytes(b"mode");
-    ctx.reply_bytes(waiter.mode.name().as_bytes());
-    ctx.reply_bytes(b"waited-ms");
-    ctx.reply_integer(waiter.waited_ms as i64);
-    ctx.reply_bytes(b"left-ms");
-    ctx.reply_maybe(waiter.left_ms.map(|ms| ms as i64));
-    ctx.reply_bytes(b"client-id");
-    ctx.reply_integer(waiter.client as i64);
-    reply::ticket(ctx, waiter.ticket.as_ref());
 }
