@@ -178,6 +178,12 @@ impl<'a> KeyRef<'a> {
             .map(move |resource| self.of(resource))
     }
 
+    /// All that a change of the key of this name concerns: every kind of resource there, and the semaphores whose permits
+    /// it has.
+    pub(crate) fn concerned(self) -> impl Iterator<Item = KeyRef<'a>> {
+        self.of_all().chain(self.semaphores())
+    }
+
     /// The semaphores whose permits a key of this name has, as Redisson names it.
     pub(crate) fn semaphores(self) -> impl Iterator<Item = KeyRef<'a>> {
         semaphores_of(self.name).map(move |name| KeyRef {

@@ -20,15 +20,7 @@ use crate::lock::{KeyRef, LockError, Now};
 impl Semaphores {
     /// Whether settling a semaphore in this state may write.
     pub fn may_change(shared: &Shared, view: &SemView<'_>, now: Now) -> bool {
-        let ends: HashMap<_, _> = view
-            .undone
-            .iter()
-            .map(|(id, end)| (&id[..], *end))
-            .collect();
-        let is_undone = |grant: &GrantInFlight| {
-            let end = ends.get(&grant.owner[..]).copied().flatten();
-            end == Some(grant.end_ms)
-        };
+        let is_there = is_there(view);
         match &view.state {
             SemState::OtherType | SemState::OtherString | SemState::OtherSet => false,
             SemState::Absent => shared.waiters.limit(view.key).is_some(),
@@ -40,9 +32,7 @@ impl Semaphores {
                     || shared
                         .in_flight
                         .undone(view.key)
-                        .unwrap_or_default()
-                        .iter()
-                        .any(is_undone)
+                        .is_some_and(|undone| undone.iter().any(is_there))
             }
         }
     }
@@ -70,14 +60,9 @@ impl Semaphores {
                 shared.waiters.schedule_settle_id(view.key.to_id());
             }
         }
-        let ends: HashMap<_, _> = view
-            .undone
-            .iter()
-            .map(|(id, end)| (&id[..], *end))
-            .collect();
+        let is_there = is_there(view);
         for grant in shared.in_flight.take_undone(view.key).unwrap_or_default() {
-            let end_ms = ends.get(&grant.owner[..]).copied().flatten();
-            if there.is_none() || end_ms != Some(grant.end_ms) {
+            if there.is_none() || !is_there(&grant) {
                 continue;
             }
             draft.give_back(&grant.owner);
@@ -116,6 +101,13 @@ impl Semaphores {
         }
         there
     }
+}
+
+/// Whether the permit of a grant to undo still exists: with the end that the grant gave it.
+fn is_there<'v>(view: &'v SemView<'_>) -> impl Fn(&GrantInFlight) -> bool + 'v {
+    let undone = view.undone.iter();
+    let ends: HashMap<&[u8], Option<i64>> = undone.map(|(id, end)| (&id[..], *end)).collect();
+    move |grant| ends.get(&grant.owner[..]) == Some(&Some(grant.end_ms))
 }
 
 impl Waiters {

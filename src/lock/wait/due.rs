@@ -138,7 +138,7 @@ impl Waiters {
     /// whose permits it has.
     pub fn schedule_settle_all_at(&mut self, key: KeyRef<'_>) {
         if self.live() > 0 {
-            for key in key.of_all().chain(key.semaphores()) {
+            for key in key.concerned() {
                 self.schedule_settle(key);
             }
         }
@@ -148,9 +148,8 @@ impl Waiters {
     /// settled, and those for semaphores whose permits it has. (The server sends no event for the module's own writes.)
     pub(crate) fn schedule_settle_others(&mut self, key: KeyRef<'_>) {
         if self.live() > 0 {
-            let is_other = |other: &KeyRef<'_>| other.resource != key.resource;
-            for key in key.of_all().filter(is_other).chain(key.semaphores()) {
-                self.schedule_settle(key);
+            for other in key.concerned().filter(|other| *other != key) {
+                self.schedule_settle(other);
             }
         }
     }

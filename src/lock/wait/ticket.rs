@@ -85,7 +85,7 @@ impl Ticket {
 #[derive(Debug, Default)]
 pub(crate) struct Channels {
     by_name: IndexMap<Rc<[u8]>, Rc<Channel>, RandomState>,
-    /// The channels that are still to be looked at in this walk for unused ones.
+    /// Channels that this walk for unused ones has not reached.
     unseen: usize,
     /// The channels that are still to be asked for in this round, and when it began.
     left: usize,

@@ -176,8 +176,7 @@ impl Waiters {
 
     /// Whether requests wait at this key, for any kind of resource, or for a semaphore whose permits it has.
     pub(crate) fn any_at(&self, key: KeyRef<'_>) -> bool {
-        let mut keys = key.of_all().chain(key.semaphores());
-        self.live() > 0 && keys.any(|key| self.live_on(key) > 0)
+        self.live() > 0 && key.concerned().any(|key| self.live_on(key) > 0)
     }
 
     /// Parked requests on one key.
