@@ -40,24 +40,27 @@ pub fn may_break(ctx: Ctx<'_>, key: Str<'_>) -> bool {
 /// Whether the caller's user may read and write these keys, which its command does not name. A call by a module without
 /// a user is permitted.
 pub fn may_write(ctx: Ctx<'_>, keys: &[Str<'_>]) -> bool {
-    !has_user(ctx) || User::of_caller(ctx).is_some_and(|user| user.may_write(keys))
+    caller_may(ctx, |user| user.may_write(keys))
 }
 
 /// The same for the keys beside a lock or a semaphore ([`User::may_write_beside`]).
 pub fn may_write_beside(ctx: Ctx<'_>, of: Resource, name: Str<'_>, beside: &[Str<'_>]) -> bool {
-    let may = |user: User<'_>| user.may_write_beside(of, name.bytes(), beside);
-    !has_user(ctx) || User::of_caller(ctx).is_some_and(may)
+    caller_may(ctx, |user| user.may_write_beside(of, name.bytes(), beside))
 }
 
 /// The same for reading one key. Where the refusal is none of the command, it is not logged (`logs`).
 pub fn may_read(ctx: Ctx<'_>, key: Str<'_>, logs: bool) -> bool {
-    !has_user(ctx) || User::of_caller(ctx).is_some_and(|user| user.may_read(key, logs))
+    caller_may(ctx, |user| user.may_read(key, logs))
 }
 
 /// Whether the caller's user may publish to this channel with `PUBLISH`, in a cluster with `SPUBLISH`. A call by a
 /// module without a user is permitted.
 pub fn may_publish(ctx: Ctx<'_>, channel: Str<'_>) -> bool {
-    !has_user(ctx) || User::of_caller(ctx).is_some_and(|user| user.may_publish(channel))
+    caller_may(ctx, |user| user.may_publish(channel))
+}
+
+fn caller_may(ctx: Ctx<'_>, may: impl FnOnce(&User<'_>) -> bool) -> bool {
+    !has_user(ctx) || User::of_caller(ctx).is_some_and(|user| may(&user))
 }
 
 /// Whether the call has a user: that of the connection or, in a script, of the caller of the script.
