@@ -25,7 +25,7 @@ pub struct Porcupine {
 /// What Porcupine says of a history.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub enum Verdict {
-    /// Nobody has asked.
+    /// The history was not judged.
     #[default]
     None,
     Accepted,
