@@ -178,8 +178,8 @@ impl<'a> KeyRef<'a> {
             .map(move |resource| self.of(resource))
     }
 
-    /// All that a change of the key of this name concerns: every kind of resource there, and the semaphores whose permits
-    /// it has.
+    /// All that a change of the key of this name concerns: every kind of resource there, and the semaphores whose
+    /// permits it has.
     pub(crate) fn concerned(self) -> impl Iterator<Item = KeyRef<'a>> {
         self.of_all().chain(self.semaphores())
     }
