@@ -131,9 +131,7 @@ final class Attempt extends Acquisition {
             Reservation.Name name = Reservation.nameOf(member.claim, engine);
             Reservation free = Reservation.tryReserve(name, engine);
             if (free == null) {
-                int next = i;
-                // On the client's thread, which also passes the name on and ends the acquisition: one after another.
-                engine.loop().execute(() -> awaitName(next, name));
+                awaitName(i, name);
                 return;
             }
             member.reservation = free;
@@ -145,18 +143,25 @@ final class Attempt extends Acquisition {
         }
     }
 
+    /** Enters the queue for the name at once, in this thread: before every acquisition that is made later. */
     private void awaitName(int place, Reservation.Name name) {
-        if (isOver.get()) {
-            members.forEach(member -> member.reservation.free());
-            return;
-        }
         Loop loop = engine.loop();
-        reserving = Reservation.reserve(name, engine, reserved -> loop.execute(() -> {
+        Reservation.Waiter waiter = new Reservation.Waiter(name, engine, reserved -> loop.execute(() -> {
+            reserving = null;
             cancelOvertime();
             members.get(place).reservation = reserved;
             reserve(place + 1);
         }));
-        overtime = loop.at(end, () -> nameIsLate(false));
+        reserving = waiter;
+        waiter.start();
+        loop.execute(() -> {
+            if (isOver.get()) {
+                waiter.cancel();
+                members.forEach(member -> member.reservation.free());
+            } else if (reserving == waiter) {
+                overtime = loop.at(end, () -> nameIsLate(false));
+            }
+        });
     }
 
     /** The owner's name is not free at the end. If it is only to be settled, it is awaited as a reply is, and the error
@@ -174,7 +179,6 @@ final class Attempt extends Acquisition {
     }
 
     private void request() {
-        reserving = null;
         if (end != Clock.NEVER) {
             overtime = engine.loop().at(overtimeEnd(engine, end), () -> over(noAnswer(), false));
         }

@@ -71,10 +71,27 @@ final class Reservation {
         private final Engine engine;
         private final Consumer<Reservation> then;
 
-        private Waiter(Name name, Engine engine, Consumer<Reservation> then) {
+        /** {@code then} runs on the thread that frees the name, or in that of {@link #start}, and must not block. */
+        Waiter(Name name, Engine engine, Consumer<Reservation> then) {
             this.name = name;
             this.engine = engine;
             this.then = then;
+        }
+
+        /** Enters the queue. An earlier call is before a later one, whatever the threads. */
+        void start() {
+            Reservation reserved;
+            LOCK.lock();
+            try {
+                if (isTaken(name)) {
+                    NAMES.computeIfAbsent(name, unused -> new Entry()).waiters.add(this);
+                    return;
+                }
+                reserved = put(name, engine);
+            } finally {
+                LOCK.unlock();
+            }
+            then.accept(reserved);
         }
 
         /** Leaves the queue. False when the reservation has been handed over already. */
@@ -165,26 +182,6 @@ final class Reservation {
 
     private static void dropUnused(Name name) {
         NAMES.computeIfPresent(name, (same, entry) -> entry.isUnused() ? null : entry);
-    }
-
-    /**
-     * Waits for this name. {@code then} runs on the thread that frees it, or in the calling one, and must not block.
-     */
-    static Waiter reserve(Name name, Engine engine, Consumer<Reservation> then) {
-        Waiter waiter = new Waiter(name, engine, then);
-        Reservation reserved;
-        LOCK.lock();
-        try {
-            if (isTaken(name)) {
-                NAMES.computeIfAbsent(name, unused -> new Entry()).waiters.add(waiter);
-                return waiter;
-            }
-            reserved = put(name, engine);
-        } finally {
-            LOCK.unlock();
-        }
-        then.accept(reserved);
-        return waiter;
     }
 
     /**

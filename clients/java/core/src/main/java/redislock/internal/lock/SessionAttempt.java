@@ -30,7 +30,7 @@ final class SessionAttempt extends Acquisition {
     private Claim claim;
     private Caller caller;
     private volatile Reservation reservation = Reservation.NONE;
-    private Reservation.Waiter reserving;
+    private volatile Reservation.Waiter reserving;
     private long underWayUntil;
     /** Whether the owner may hold the lock: a request had no reply, or the grant is not confirmed. */
     private boolean mayHold;
@@ -51,7 +51,7 @@ final class SessionAttempt extends Acquisition {
 
     @Override
     void begin() {
-        loop.execute(this::reserve);
+        reserve();
         if (end != Clock.NEVER) {
             overtime = loop.at(overtimeEnd(engine, end), () -> over(late(), false));
         }
@@ -65,20 +65,27 @@ final class SessionAttempt extends Acquisition {
         return reserving.isForAnswer() ? unsettled() : null;
     }
 
+    /** Enters the queue for a named owner at once, in this thread: before every acquisition that is made later. */
     private void reserve() {
         if (terms.owner == null) {
-            ask(0);
+            loop.execute(() -> ask(0));
             return;
         }
-        reserving = Reservation.reserve(Reservation.nameOf(claim, engine), engine, reserved -> loop.execute(() -> {
-            reserving = null;
-            reservation = reserved;
-            if (isOver.get()) {
-                reserved.free();
-            } else {
-                ask(0);
-            }
-        }));
+        Reservation.Waiter waiter = new Reservation.Waiter(
+                Reservation.nameOf(claim, engine), engine, reserved -> loop.execute(() -> {
+                    reserving = null;
+                    reservation = reserved;
+                    if (isOver.get()) {
+                        reserved.free();
+                    } else {
+                        ask(0);
+                    }
+                }));
+        reserving = waiter;
+        waiter.start();
+        if (isOver.get()) {
+            waiter.cancel();
+        }
     }
 
     /** Sends the request, parked for this long. */

@@ -9,6 +9,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.function.Consumer;
 import org.junit.jupiter.api.Test;
 import redislock.Mode;
 
@@ -22,6 +23,12 @@ class ReservationTest {
         return Reservation.tryReserve(name, null);
     }
 
+    private static Reservation.Waiter reserve(Reservation.Name name, Consumer<Reservation> then) {
+        Reservation.Waiter waiter = new Reservation.Waiter(name, null, then);
+        waiter.start();
+        return waiter;
+    }
+
     @Test
     void a_name_goes_to_the_acquisitions_that_wait_for_it_in_their_order() {
         Reservation.Name name = name("turns", Mode.EXCLUSIVE.name());
@@ -31,7 +38,7 @@ class ReservationTest {
         List<Reservation.Waiter> waiters = new ArrayList<>();
         for (int i = 0; i < 4; i++) {
             int number = i;
-            waiters.add(Reservation.reserve(name, null, got -> {
+            waiters.add(reserve(name, got -> {
                 order.add(number);
                 reserved.add(got);
             }));
@@ -61,8 +68,8 @@ class ReservationTest {
         assertTrue(exclusive.hasOtherMode() && !reader.hasOtherMode());
         assertNull(tryReserve(write));
         List<Reservation> writers = new ArrayList<>();
-        Reservation.Waiter cancelled = Reservation.reserve(write, null, writers::add);
-        Reservation.Waiter waiting = Reservation.reserve(write, null, writers::add);
+        Reservation.Waiter cancelled = reserve(write, writers::add);
+        Reservation.Waiter waiting = reserve(write, writers::add);
         assertTrue(waiting.isForAnswer() && cancelled.cancel());
         exclusive.free();
         assertEquals(1, writers.size());
