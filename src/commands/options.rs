@@ -55,6 +55,8 @@ pub struct Options<W> {
     pub owner: Option<W>,
     /// `WAITED`
     pub waited: bool,
+    /// `USER`
+    pub user: Option<W>,
     /// `WAITS`, `HANDOFFS`
     pub order: TopOrder,
 }
@@ -81,6 +83,7 @@ impl<W> Options<W> {
             pattern: None,
             owner: None,
             waited: false,
+            user: None,
             order: TopOrder::Waits,
         }
     }
@@ -118,7 +121,7 @@ impl<W: Word> Parser<'_, W> {
     ///
     /// # Errors
     /// Left to right: an unknown option, an error of its value, an option given twice or beside one that it excludes.
-    /// At the end: `NOTIFY` without `BLOCK`.
+    /// At the end: `NOTIFY` without `BLOCK`, `USER` without what it limits or with `TOKEN`.
     #[inline(always)]
     pub fn options(&mut self) -> Result<Options<W>, CommandError> {
         let default = Lease::from_ms(self.settings.default_lease_ms);
@@ -144,9 +147,26 @@ impl<W: Word> Parser<'_, W> {
             }
             given |= 1 << number;
         }
-        match options.notify.is_some() && options.wait == Wait::No {
-            true => Err(syntax("NOTIFY needs BLOCK")),
+        if options.notify.is_some() && options.wait == Wait::No {
+            return Err(syntax("NOTIFY needs BLOCK"));
+        }
+        match options.user.is_some() {
+            true => self.check_user(options),
             false => Ok(()),
+        }
+    }
+
+    #[cold]
+    fn check_user(&self, options: &Options<W>) -> Result<(), CommandError> {
+        if options.token.is_some() {
+            return Err(syntax("TOKEN and USER exclude each other"));
+        }
+        match (options.purge, options.waited) {
+            (false, false) if find(self.spec.args, b"PURGE", 0).is_ok() => {
+                Err(syntax("USER needs PURGE"))
+            }
+            (false, false) => Err(syntax("USER needs WAITED")),
+            _ => Ok(()),
         }
     }
 
@@ -176,6 +196,7 @@ impl<W: Word> Parser<'_, W> {
             b"MATCH" => options.pattern = Some(self.any("MATCH")?),
             b"OWNER" => options.owner = Some(self.any("OWNER")?),
             b"WAITED" => options.waited = true,
+            b"USER" => options.user = Some(self.any("USER")?),
             b"WAITS" => options.order = TopOrder::Waits,
             b"HANDOFFS" => options.order = TopOrder::HandOffs,
             // A test parses every option of every table.
@@ -301,6 +322,9 @@ pub const ALL: Arg = word(c"all", c"ALL");
 
 /// `[PURGE]`
 pub const PURGE: Arg = word(c"purge", c"PURGE");
+
+/// `[USER user]`
+pub const USER: Arg = text(c"user", c"USER");
 
 /// `[TOKEN token]`
 pub const TOKEN: Arg = option(c"token", c"TOKEN", true);

@@ -284,7 +284,10 @@ fn break_info_and_scan_parse() {
         |words| parser::<Break>(words).key_only().map(|_| ()),
         "
             c k PURGE PURGE => syntax error: more than one PURGE
-            c k ALL => syntax error: unknown option 'ALL', expected TOKEN, PURGE
+            c k ALL => syntax error: unknown option 'ALL', expected TOKEN, PURGE, USER
+            c k USER u => syntax error: USER needs PURGE
+            c k TOKEN 1 PURGE USER u => syntax error: TOKEN and USER exclude each other
+            c k PURGE USER => syntax error: a value is missing after USER
         ",
     );
     for (line, list) in [("c k", 0), ("c k waiters", 10), ("c k WAITERS COUNT 3", 3)] {
@@ -324,6 +327,7 @@ fn break_info_and_scan_parse() {
             c 0 COUNT 0 => value is out of range, must be positive: COUNT '0'
             c 0 MATCH => syntax error: a value is missing after MATCH
             c 0 MATCH a MATCH a => syntax error: more than one MATCH
+            c 0 USER u => syntax error: USER needs WAITED
             c 0 WAITED WAITED => syntax error: more than one WAITED
         ",
     );

@@ -5,7 +5,7 @@
 
 use crate::commands::error::CommandError;
 use crate::commands::glob;
-use crate::commands::options::{option, required, text, word, Options, TOP_ORDER};
+use crate::commands::options::{option, required, text, word, Options, TOP_ORDER, USER};
 use crate::commands::parser::{Parser, Word};
 use crate::lock::{is_held, ReadDepth, Resource, TopName, TopOrder};
 use crate::module::entry::command::{ArgKind, Command, Spec};
@@ -37,6 +37,7 @@ struct Step<'a> {
     pattern: Option<Str<'a>>,
     count: usize,
     owner: Option<Str<'a>>,
+    user: Option<Str<'a>>,
 }
 
 impl Step<'_> {
@@ -51,9 +52,12 @@ impl Step<'_> {
         let (db, pattern) = (ctx.db(), self.pattern.map(Str::bytes));
         let (cursor, names) = shell::with(|shell| {
             let waiters = &shell.locks.shared.waiters;
+            let user = self.user.map(|user| shell.users.number_of(user.bytes()));
             let (next, keys) = waiters.keys_below(self.cursor, self.count);
             let ours = keys.filter(|key| {
-                key.db == db && pattern.is_none_or(|pattern| glob::matches(pattern, key.name))
+                key.db == db
+                    && pattern.is_none_or(|pattern| glob::matches(pattern, key.name))
+                    && user.is_none_or(|user| user.is_some_and(|user| waiters.has_user(*key, user)))
             });
             (next, ours.map(|key| key.name.to_vec()).collect::<Vec<_>>())
         });
@@ -87,15 +91,16 @@ impl Command for Scan {
         key: None,
         arity: -2,
         summary: c"Lists the locks of the database step by step, or those that one owner holds",
-        complexity: c"O(1) for every call, O(N) for a whole scan of a database of N keys",
+        complexity: c"O(1) for every call, O(N) for a whole scan of a database of N keys, with USER O(N) in the number of waiters too",
         args: &[
             required(c"cursor", ArgKind::Integer),
             text(c"pattern", c"MATCH"),
             option(c"count", c"COUNT", true),
             text(c"owner", c"OWNER"),
             word(c"waited", c"WAITED"),
+            USER,
         ],
-        help: &["The locks held, step by step; of one owner; or the keys that somebody waits for."],
+        help: &["The locks held, step by step; of one owner; or the keys that somebody, or this user, waits for."],
     };
 
     fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), CommandError> {
@@ -105,6 +110,7 @@ impl Command for Scan {
             pattern: options.pattern,
             count: options.count.unwrap_or(DEFAULT_COUNT),
             owner: options.owner,
+            user: options.user,
         };
         let page = match options.waited {
             true => step.waited_page(ctx)?,

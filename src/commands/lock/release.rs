@@ -2,10 +2,10 @@
 
 use crate::commands::error::CommandError;
 use crate::commands::lock::read_write;
-use crate::commands::options::{ALL, KEY, LEASE, MODE, OWNER, PURGE, TOKEN};
+use crate::commands::options::{ALL, KEY, LEASE, MODE, OWNER, PURGE, TOKEN, USER};
 use crate::commands::parser::Parser;
 use crate::commands::skeleton::{change_lock, may_count};
-use crate::lock::{self, LockError, Now, Planned, ReadDepth, Released};
+use crate::lock::{self, Cx, LockError, Locks, Now, Planned, ReadDepth, Released};
 use crate::module::acl;
 use crate::module::answers;
 use crate::module::apply::decide;
@@ -15,6 +15,7 @@ use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::strings::Str;
 use crate::module::keyspace::lock_key::LockKey;
 use crate::module::sessions;
+use crate::module::state::shell;
 use crate::module::view::view_for;
 
 /// Drops one hold, or all. The last one hands the lock off, or frees it. Replies 1 (freed), 0 (still held) or nil.
@@ -103,7 +104,8 @@ impl Command for Renew {
     }
 }
 
-/// Ends a hold by force: an operator's command. Replies 1, or 0 when the lock is not held.
+/// Ends a hold by force: an operator's command. Replies 1, or 0 when the lock is not held; with `USER`, which ends no
+/// hold, the number of requests ended.
 pub struct Break;
 
 impl Command for Break {
@@ -118,9 +120,10 @@ impl Command for Break {
         summary:
             c"Ends a hold by force and hands the lock to the next waiter, or purges the waiters too",
         complexity: c"O(1), of readers O(N) in the number of holds, with PURGE O(N) in the number of waiters",
-        args: &[KEY, TOKEN, PURGE],
+        args: &[KEY, TOKEN, PURGE, USER],
         help: &[
             "End a hold by force; with PURGE send the waiters away. Returns 1, or 0 when not held.",
+            "With PURGE USER send away 500 waiters of this user only. Returns their number.",
         ],
     };
 
@@ -128,6 +131,11 @@ impl Command for Break {
         let (name, options) = Parser::of::<Break>(words).key_only()?;
         if !acl::may_break(ctx, name) {
             return Err(CommandError::MayNotBreak);
+        }
+        if let Some(user) = options.user {
+            let ended = purge_user(ctx, name, user);
+            ctx.reply_integer(ended as i64);
+            return Ok(());
         }
         let request = lock::Break {
             token: options.token,
@@ -154,10 +162,24 @@ impl Command for Break {
 
 /// Ends the waits for a semaphore or a latch of this name. Returns whether there were any.
 fn purge_others(ctx: Ctx<'_>, key: Str<'_>, now: Now) -> bool {
-    let (purged, fx) = decide(now, |locks, cx| {
+    end_waits(ctx, now, |locks, cx| {
         locks.shared.waiters.purge_others(ctx.key_ref(key), cx)
-    });
+    })
+}
+
+/// Ends waits of this user for this name, and returns how many.
+fn purge_user(ctx: Ctx<'_>, key: Str<'_>, user: Str<'_>) -> usize {
+    let user = shell::with(|shell| shell.users.number_of(user.bytes()));
+    user.map_or(0, |user| {
+        end_waits(ctx, ctx.now(), |locks, cx| {
+            locks.shared.waiters.purge_user(ctx.key_ref(key), user, cx)
+        })
+    })
+}
+
+fn end_waits<T>(ctx: Ctx<'_>, now: Now, decision: impl FnOnce(&mut Locks, &mut Cx<'_>) -> T) -> T {
+    let (ended, fx) = decide(now, decision);
     answers::note_all(ctx, &fx);
     alarm::rearm(ctx);
-    purged
+    ended
 }

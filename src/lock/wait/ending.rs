@@ -9,9 +9,9 @@ use crate::lock::effect::{Cx, Effect, Outcome};
 use crate::lock::name::Resource;
 use crate::lock::table::give_back;
 use crate::lock::wait::places::{At, Kept, Place, TimedOut};
-use crate::lock::wait::request::{Ending, EndsWith, PlaceId, Waiter};
+use crate::lock::wait::request::{Ending, EndsWith, PlaceId, Waiter, WaiterId};
 use crate::lock::wait::waiters::Waiters;
-use crate::lock::{KeyId, KeyRef, LockError, Mode, Now};
+use crate::lock::{KeyId, KeyRef, LockError, Mode, Now, UserId};
 
 /// Places of waiters that one decision about the whole server ends at most: a request on several keys has one at each,
 /// and ends whole.
@@ -36,6 +36,33 @@ impl Waiters {
             self.fail_all(other, &LockError::Broken, cx);
         }
         purged
+    }
+
+    /// `LOCK.BREAK ... PURGE USER`: requests of this user for this name, of all kinds of resources, are answered an
+    /// error, of [`ENDED_AT_ONCE`] places at most. Returns how many.
+    pub fn purge_user(&mut self, key: KeyRef<'_>, user: UserId, cx: &mut Cx<'_>) -> usize {
+        let (mut ended, mut left) = (0, ENDED_AT_ONCE);
+        for key in key.of_all() {
+            let waiters = self.queue(key).into_iter().flat_map(|queue| queue.iter());
+            let its = waiters.filter(|(_, waiter)| waiter.user == user);
+            let requests: Vec<WaiterId> = its.map(|(_, waiter)| waiter.id).take(left).collect();
+            for request in requests {
+                if left == 0 {
+                    break;
+                }
+                left = left.saturating_sub(self.places_count(request));
+                self.fail_request(request, &LockError::Broken, cx);
+                ended += 1;
+            }
+            self.schedule_settle(key);
+        }
+        ended
+    }
+
+    /// Whether a request of this user waits for this key.
+    pub fn has_user(&self, key: KeyRef<'_>, user: UserId) -> bool {
+        let mut waiters = self.queue(key).into_iter().flat_map(|queue| queue.iter());
+        waiters.any(|(_, waiter)| waiter.user == user)
     }
 
     /// Ends every waiter of a key, the first of them at once.
@@ -295,7 +322,6 @@ impl Cx<'_> {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::lock::wait::request::WaiterId;
     use crate::lock::{Effects, Now};
 
     const NOW: Now = Now {

@@ -353,7 +353,7 @@ fn wrong_calls_are_refused_with_the_texts_of_the_server() {
         ("OWNER", "syntax error: a value is missing after OWNER"),
         (
             "TYPE hash",
-            "syntax error: unknown option 'TYPE', expected MATCH, COUNT, OWNER, WAITED",
+            "syntax error: unknown option 'TYPE', expected MATCH, COUNT, OWNER, WAITED, USER",
         ),
         ("WAITED WAITED", "syntax error: more than one WAITED"),
         ("MATCH a MATCH b", "syntax error: more than one MATCH"),

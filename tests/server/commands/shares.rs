@@ -294,6 +294,60 @@ fn waited_keys_of_every_kind_are_listed_and_purged() {
 }
 
 #[test]
+fn the_waits_of_one_user_are_listed_and_purged() {
+    let (server, mut subscriber) = server(&[]);
+    let (mut admin, mut eve) = (server.conn(), user(&server, "eve"));
+    let mut parked = user(&server, "eve");
+    parked.send_line("LOCK.ACQUIRE k parked BLOCK 0");
+    server.wait_for_waiters(1);
+    for number in 0..600 {
+        let line = format!("LOCK.ACQUIRE k eve{number} BLOCK 0 NOTIFY ch {number}");
+        assert_eq!(eve.line(&line).text(), "QUEUED");
+    }
+    let mut victim = user(&server, "victim");
+    for line in [
+        "LOCK.ACQUIRE k victim BLOCK 0 NOTIFY ch victim",
+        "LATCH.WAIT l BLOCK 0 NOTIFY ch opened",
+    ] {
+        assert_eq!(victim.line(line).text(), "QUEUED", "{line}");
+    }
+    let mut waited = |user: &str| {
+        let line = format!("LOCK.SCAN 0 WAITED COUNT 100 USER {user}");
+        let keys = admin.line(&line).list()[1].list();
+        let mut keys: Vec<String> = keys.iter().map(|key| key.text()).collect();
+        keys.sort();
+        keys
+    };
+    assert_eq!(waited("eve"), ["k"]);
+    assert_eq!(waited("victim"), ["k", "l"]);
+    assert!(waited("nobody").is_empty());
+    let mut purge = |line: &str| {
+        let ended = victim.line(&format!("LOCK.BREAK {line}"));
+        ended.int()
+    };
+    assert_eq!(purge("k PURGE USER nobody"), 0);
+    assert_eq!(purge("l PURGE USER eve"), 0);
+    assert_eq!(purge("k PURGE USER eve"), 500);
+    assert_eq!(purge("k PURGE USER eve"), 101);
+    assert_eq!(purge("k PURGE USER eve"), 0);
+    assert!(parked.recv().error().starts_with("LOCKBROKEN"));
+    for number in 0..600 {
+        let failed = format!("failed LOCKBROKEN {number}");
+        assert_eq!(message(&mut subscriber), failed);
+    }
+    assert!(waited("eve").is_empty());
+    assert_eq!(server.stat("grants_broken"), 0, "the hold stays");
+    assert_eq!(purge("l PURGE USER victim"), 1);
+    assert_eq!(message(&mut subscriber), "failed LOCKBROKEN opened");
+    eve.line("LOCK.RELEASE k holder");
+    let granted = message(&mut subscriber);
+    assert!(
+        granted.starts_with("granted ") && granted.ends_with(" victim"),
+        "{granted}"
+    );
+}
+
+#[test]
 fn a_user_leaves_as_many_bound_holds_to_others_as_it_takes() {
     // Five holds for each millisecond.
     let (server, _subscriber) = server(&["--lock.session-lease", "100"]);

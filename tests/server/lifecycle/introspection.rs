@@ -80,7 +80,7 @@ const COMMANDS: [Described; 21] = [
         flags: "fast module write",
         categories: "@dangerous @fast @lock @write",
         key: "RW access delete",
-        arguments: "key [TOKEN token] [PURGE]",
+        arguments: "key [TOKEN token] [PURGE] [USER user]",
     },
     Described {
         name: "lock.info",
@@ -96,7 +96,7 @@ const COMMANDS: [Described; 21] = [
         flags: "module readonly",
         categories: "@lock @read",
         key: "",
-        arguments: "cursor [MATCH pattern] [COUNT count] [OWNER owner] [WAITED]",
+        arguments: "cursor [MATCH pattern] [COUNT count] [OWNER owner] [WAITED] [USER user]",
     },
     Described {
         name: "lock.top",
