@@ -6,6 +6,7 @@ use crate::commands::parser::{Parser, Word};
 use crate::commands::skeleton::{may_create, possible_wait, wait};
 use crate::lock::{self, permits_of, Count, LatchWait, Latches, LockError, Waited};
 use crate::module::acl;
+use crate::module::answers;
 use crate::module::apply::decide;
 use crate::module::entry::alarm;
 use crate::module::entry::command::{access, ArgKind, Command, Spec};
@@ -156,12 +157,13 @@ impl Command for Wait {
         if wait_asked != lock::Wait::No && is_closed && is_out_of_memory() {
             return Err(CommandError::OutOfMemory);
         }
-        let (waited, _) = decide(now, |locks, cx| {
+        let (waited, fx) = decide(now, |locks, cx| {
             locks
                 .latches
                 .wait(&mut locks.shared, id, state, &request, cx)
         });
         drop(key);
+        answers::note_all(ctx, &fx);
         match waited? {
             Waited::Open => ctx.reply_integer(1),
             Waited::Closed => ctx.reply_integer(0),

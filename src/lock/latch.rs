@@ -104,7 +104,7 @@ counters! {
 #[derive(Debug, Default)]
 pub struct Latches {
     /// The statistics.
-    pub stats: LatchStats,
+    pub(super) stats: LatchStats,
 }
 
 impl Latches {

@@ -14,9 +14,44 @@ use crate::lock::stats::Stats;
 use crate::lock::wait::figures::Gauges;
 use crate::lock::wait::limits::Limits;
 use crate::lock::wait::request::WaiterId;
-use crate::lock::{KeyRef, Now, Token};
+#[cfg(doc)]
+use crate::lock::Cx;
+use crate::lock::{Grace, KeyRef, Now, SessionRule, Token, WindowRule};
+
+/// The settings that decisions depend on.
+#[derive(Debug, Clone, Copy)]
+pub struct Settings {
+    /// The limits on what waits use.
+    pub limits: Limits,
+    /// The rule for kept places.
+    pub grace: Grace,
+    /// The rule for Redisson windows.
+    pub windows: WindowRule,
+    /// The rule for sessions.
+    pub session: SessionRule,
+    /// Whether requests that would wait for their own owner are refused.
+    pub detects_deadlocks: bool,
+    /// The longest startup delay in milliseconds.
+    pub startup_delay_ms: u64,
+    /// How many names are counted for `LOCK.TOP`; 0: none.
+    pub top_names: usize,
+}
 
 /// The locks, semaphores and latches of one server: the part in memory.
+///
+/// The shell makes four sorts of calls, here and on the parts:
+///
+/// - *Commands* ([`Locks::acquire`], [`Locks::release`], [`Locks::break_lock`], [`Locks::acquire_many`],
+///   [`Semaphores::acquire`], [`Latches::set`]...) take what was read of the keys, and return the reply. What is to be
+///   written and told is in the [`Cx`].
+/// - *Events* ([`Locks::expired`], [`Locks::lost`], [`Locks::flushed`], [`Locks::delivered`],
+///   [`Locks::disconnected`]...) say what the server has reported.
+/// - *Work* of a tick: methods named `next_*` and `pop_*` name a key or a request that is due, [`Locks::settle`] and
+///   its like take what was read of it.
+/// - *Questions* take `&self`.
+///
+/// A method of `Locks` may change [`Shared`] and the state of locks; that of semaphores and latches only if it is in
+/// `server_events.rs`. Methods of [`Semaphores`] and [`Latches`] change these, and [`Shared`] if it is an argument.
 #[derive(Debug)]
 pub struct Locks {
     /// What all kinds of resource share.
@@ -26,46 +61,55 @@ pub struct Locks {
     /// The latches.
     pub latches: Latches,
     /// The statistics of locks.
-    pub stats: Stats,
+    pub(super) stats: Stats,
     /// The times of the holds that `grants_released` and `grants_session_ended` count.
-    pub(crate) holds: Histogram,
+    pub(super) holds: Histogram,
     /// The same of those of them that were granted with `SESSION`.
-    pub(crate) session_holds: Histogram,
+    pub(super) session_holds: Histogram,
     /// Whether requests that would wait for their own owner are refused.
-    pub detects_deadlocks: bool,
+    pub(super) detects_deadlocks: bool,
     /// Whether the server is a node of a cluster.
-    pub in_cluster: bool,
+    pub(super) in_cluster: bool,
     /// Requests that were parked after an uncertain search for deadlocks.
-    pub(crate) unverified: VecDeque<WaiterId>,
+    pub(super) unverified: VecDeque<WaiterId>,
     /// Whether some of them are to be verified in this tick.
-    pub(crate) verifies: bool,
-    pub(crate) tracked: TrackedGrants,
+    pub(super) verifies: bool,
+    pub(super) tracked: TrackedGrants,
     /// Keys whose tracked grants are to be compared with the key.
-    pub(crate) rechecks: KeyMap<usize>,
+    pub(super) rechecks: KeyMap<usize>,
     /// Whether this process has granted READ or WRITE: then an absent key may have a token record.
-    pub(crate) had_shared: bool,
+    pub(super) had_shared: bool,
 }
 
 impl Locks {
-    /// An empty server.
-    pub fn new(limits: Limits) -> Locks {
-        let mut shared = Shared::default();
-        shared.waiters.limits = limits;
+    /// An empty server, a node of a cluster or none, without settings: nothing may wait yet.
+    pub fn new(in_cluster: bool) -> Locks {
         Locks {
-            shared,
+            shared: Shared::default(),
             sems: Semaphores::default(),
             latches: Latches::default(),
             stats: Stats::default(),
             holds: Histogram::default(),
             session_holds: Histogram::default(),
             detects_deadlocks: true,
-            in_cluster: false,
+            in_cluster,
             unverified: VecDeque::new(),
             verifies: false,
             tracked: TrackedGrants::default(),
             rechecks: KeyMap::default(),
             had_shared: false,
         }
+    }
+
+    /// Applies the settings.
+    pub fn apply(&mut self, settings: &Settings, now: Now) {
+        let waiters = &mut self.shared.waiters;
+        (waiters.limits, waiters.grace) = (settings.limits, settings.grace);
+        waiters.set_window_rule(settings.windows);
+        waiters.set_top_names(settings.top_names, now);
+        self.shared.sessions.rule = settings.session;
+        self.shared.startup_delay.limit(settings.startup_delay_ms);
+        self.detects_deadlocks = settings.detects_deadlocks;
     }
 
     /// The tracked exclusive or WRITE grant with this token.

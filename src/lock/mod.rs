@@ -114,7 +114,7 @@ pub use compatibility::Mode;
 pub use effect::{Cx, Effect, Effects, Event, KeyWrite, Outcome};
 pub use error::LockError;
 pub use latch::{Count, CountChange, LatchWait, Latches, Waited};
-pub use locks::Locks;
+pub use locks::{Locks, Settings};
 pub use multi::acquire::{ManyAnswer, MAX_KEYS};
 pub use multi::may_release_many;
 pub use name::{may_be_in_memory, of_names, shown, KeyId, KeyRef};

@@ -371,7 +371,8 @@ pub struct View<'a> {
     pub domain: Domain,
     /// The numbers on which a token depends; `None` if the decision was not expected to need a token.
     pub fence: Option<Fence>,
-    /// Whether the lock has a subscriber; read only if [`crate::lock::Locks::depends_on_subscribers`].
+    /// Whether the lock has a subscriber; read only if
+    /// [`depends_on_subscribers`](crate::lock::wait::waiters::Waiters::depends_on_subscribers).
     pub has_subscriber: bool,
     /// The most readers that the decision grants: the sibling keys of so many were checked.
     pub readers: usize,

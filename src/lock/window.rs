@@ -91,7 +91,7 @@ pub(crate) enum Window {
 #[derive(Debug, Default)]
 pub struct Windows {
     /// The statistics.
-    pub stats: WindowStats,
+    pub(super) stats: WindowStats,
     /// The rule in force, the same for every kind.
     pub(super) rule: WindowRule,
     /// By the hash of the name: a count may outlive every hold and every wait, and must not keep the name in memory.

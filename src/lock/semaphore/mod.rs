@@ -50,10 +50,10 @@ counters! {
 #[derive(Debug, Default)]
 pub struct Semaphores {
     /// The statistics.
-    pub stats: SemStats,
+    pub(super) stats: SemStats,
     /// The times of the permits that `grants_released` and `grants_session_ended` count.
-    pub holds: Histogram,
-    pub(crate) tracked: TrackedGrants,
+    pub(super) holds: Histogram,
+    pub(super) tracked: TrackedGrants,
 }
 
 impl Semaphores {

@@ -72,7 +72,8 @@ pub struct SemView<'a> {
     pub may_grant: Option<bool>,
     /// The permits that may have to be undone, with their ends if they still exist.
     pub undone: Vec<(OwnerId, Option<i64>)>,
-    /// Whether the semaphore has a subscriber; read only if [`crate::lock::Locks::depends_on_subscribers`].
+    /// Whether the semaphore has a subscriber; read only if
+    /// [`depends_on_subscribers`](crate::lock::wait::waiters::Waiters::depends_on_subscribers).
     pub has_subscriber: bool,
 }
 

@@ -132,9 +132,9 @@ counters! {
 #[derive(Debug, Default)]
 pub struct Sessions {
     /// The statistics.
-    pub stats: SessionStats,
+    pub(in crate::lock) stats: SessionStats,
     /// The rule in force, set by the shell from the settings.
-    pub rule: SessionRule,
+    pub(in crate::lock) rule: SessionRule,
     bindings: HashMap<Number, Binding>,
     names: IndexMap<Rc<Bound>, Number, Secret>,
     /// By the server's id of the connection; the server never uses an id twice.
@@ -218,6 +218,11 @@ impl Sessions {
     /// The number of bound holds.
     pub fn holds(&self) -> usize {
         self.bindings.len()
+    }
+
+    /// The most of them, by the settings.
+    pub fn max_holds(&self) -> usize {
+        self.rule.max_holds()
     }
 
     /// The number of connections with bound holds.

@@ -182,7 +182,8 @@ pub fn sem_ref(key: &str) -> KeyRef<'_> {
 }
 
 fn new_locks(settings: &Settings) -> Locks {
-    let mut locks = Locks::new(settings.limits);
+    let mut locks = Locks::new(false);
+    locks.shared.waiters.limits = settings.limits;
     locks.shared.waiters.grace = settings.grace;
     locks.shared.sessions.rule.lease = settings.session_lease;
     locks.detects_deadlocks = settings.deadlocks;

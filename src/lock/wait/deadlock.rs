@@ -9,8 +9,8 @@
 //! that name.
 //!
 //! The search reads only the memory of this server. In a queue it visits only places of owners that wait for other keys
-//! too ([`crate::lock::wait::index`]): the other owners wait for the same holders. A reader waits for other readers
-//! only if a request for WRITE is between them, or one for READ on several keys, which is granted first.
+//! too: the other owners wait for the same holders. A reader waits for other readers only if a request for WRITE is
+//! between them, or one for READ on several keys, which is granted first.
 //!
 //! The recorded holders of a key are those of its last reading. A search is uncertain if it passes a key that has
 //! changed since, or one whose readers were not all read. Then the request is parked, and checked again at the end of

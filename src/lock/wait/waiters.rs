@@ -38,31 +38,31 @@ pub struct Grace {
 #[derive(Debug, Default)]
 pub struct Waiters {
     /// The limits in force.
-    pub limits: Limits,
+    pub(in crate::lock) limits: Limits,
     /// The rule for kept places, from the settings.
-    pub grace: Grace,
+    pub(in crate::lock) grace: Grace,
     /// The statistics of the waits of parked clients.
-    pub stats: Each<WaitStats>,
+    pub(in crate::lock) stats: Each<WaitStats>,
     /// The statistics of tickets.
-    pub ticket_stats: TicketStats,
+    pub(in crate::lock) ticket_stats: TicketStats,
     /// The times of the waits of granted parked requests.
-    pub waits: Each<Histogram>,
+    pub(in crate::lock) waits: Each<Histogram>,
     /// The times of the waits of granted tickets.
-    pub ticket_waits: Histogram,
+    pub(in crate::lock) ticket_waits: Histogram,
     /// The Redisson windows.
-    pub windows: Windows,
+    pub(in crate::lock) windows: Windows,
     /// The names that wait longest and are handed off most; `None`: they are not counted.
-    pub(crate) top: Each<Option<Box<TopNames>>>,
-    pub(crate) waited: KeyMap<WaitedKey>,
+    pub(in crate::lock) top: Each<Option<Box<TopNames>>>,
+    pub(in crate::lock) waited: KeyMap<WaitedKey>,
     /// The places of all queues.
-    pub(crate) places: Places,
+    pub(in crate::lock) places: Places,
     /// Requests on several keys.
-    pub(crate) many: WaiterMap<MultiKeyRequest>,
+    pub(in crate::lock) many: WaiterMap<MultiKeyRequest>,
     /// Requests on several keys to settle: one of their keys may have become free for them.
-    pub(crate) unsettled_requests: BTreeSet<WaiterId>,
+    pub(in crate::lock) unsettled_requests: BTreeSet<WaiterId>,
     pub(super) leases: BTreeSet<(i64, KeyId)>,
     /// Keys to settle: their state changed by other means than a decision of the core.
-    pub(crate) unsettled: KeySet,
+    pub(in crate::lock) unsettled: KeySet,
     /// Keys with a due grant to which writes are refused at the moment.
     pub(super) postponed: KeySet,
     /// The postponed keys of the present round: each is retried once before any is retried twice.
@@ -71,7 +71,7 @@ pub struct Waiters {
     /// Keys whose waiters are about to end.
     pub(super) endings: KeyMap<Ending>,
     /// The channels of tickets.
-    pub(crate) channels: Channels,
+    pub(in crate::lock) channels: Channels,
     /// The sweep of tickets whose channel or user is gone.
     pub(super) sweep: Sweep,
     /// Whether this server has become a replica and its tickets fail.

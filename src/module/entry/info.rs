@@ -30,11 +30,11 @@ unsafe extern "C" fn on_info(info: *mut raw::RedisModuleInfoCtx, for_crash_repor
             let Shared {
                 waiters, sessions, ..
             } = &shell.locks.shared;
-            let (limits, waits) = (&waiters.limits, waiters.gauges());
+            let (limits, waits) = (settings::limits(), waiters.gauges());
             let gauges = [
                 ("sessions", sessions.clients() as u64),
                 ("session_holds", sessions.holds() as u64),
-                ("max_session_holds", sessions.rule.max_holds() as u64),
+                ("max_session_holds", sessions.max_holds() as u64),
                 ("wait_bytes", waiters.wait_bytes() as u64),
                 ("max_waiters", limits.max_waiters as u64),
                 ("max_tickets", limits.max_tickets as u64),

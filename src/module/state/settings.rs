@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use redis_module::raw;
 
-use crate::lock::{Grace, Lease, Limits, Locks, Now, SessionRule, WindowRule};
+use crate::lock::{self, Grace, Lease, Limits, SessionRule, WindowRule};
 use crate::module::ffi::api::api;
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::guard;
@@ -201,34 +201,30 @@ unsafe extern "C" fn apply(
     raw::REDISMODULE_OK as c_int
 }
 
-/// Gives the core the settings that its decisions depend on.
-pub(super) fn push_to(locks: &mut Locks, now: Now) {
-    locks.shared.waiters.limits = limits();
-    locks.shared.waiters.grace = Grace {
-        ms: if drain() {
-            0
-        } else {
-            QUEUE_GRACE.get().unsigned_abs()
-        },
-        max_places: MAX_WAITERS.get_usize(),
-    };
+/// The settings that the core's decisions depend on.
+pub(super) fn of_core() -> lock::Settings {
+    let grace_ms = QUEUE_GRACE.get().unsigned_abs();
     // Without `lock.publish` there are no Redisson windows: Redisson's waiters get no message then.
     let after = if publish() { FREE_AFTER.get() } else { 0 };
-    locks.shared.waiters.set_window_rule(WindowRule {
-        after: u32::try_from(after).unwrap_or(0),
-        window_ms: FREE_WINDOW.get().unsigned_abs(),
-    });
     let default = SessionRule::default();
-    locks.shared.sessions.rule = SessionRule {
-        lease: Lease::from_ms(SESSION_LEASE.get()).unwrap_or(default.lease),
-        open: !drain(),
-    };
-    locks.detects_deadlocks = DEADLOCK_DETECT.get();
-    locks.shared.startup_delay.limit(startup_delay_ms());
-    locks
-        .shared
-        .waiters
-        .set_top_names(TOP_NAMES.get_usize(), now);
+    lock::Settings {
+        limits: limits(),
+        grace: Grace {
+            ms: if drain() { 0 } else { grace_ms },
+            max_places: MAX_WAITERS.get_usize(),
+        },
+        windows: WindowRule {
+            after: u32::try_from(after).unwrap_or(0),
+            window_ms: FREE_WINDOW.get().unsigned_abs(),
+        },
+        session: SessionRule {
+            lease: Lease::from_ms(SESSION_LEASE.get()).unwrap_or(default.lease),
+            open: !drain(),
+        },
+        detects_deadlocks: DEADLOCK_DETECT.get(),
+        startup_delay_ms: startup_delay_ms(),
+        top_names: TOP_NAMES.get_usize(),
+    }
 }
 
 /// The lease of an acquire or a renewal without `LEASE`, in milliseconds.
@@ -277,7 +273,7 @@ pub fn has_tickets() -> bool {
 }
 
 /// The limits on what is kept in memory.
-pub(super) fn limits() -> Limits {
+pub fn limits() -> Limits {
     Limits {
         max_waiters: if drain() { 0 } else { MAX_WAITERS.get_usize() },
         max_waiters_per_key: MAX_WAITERS_PER_KEY.get_usize(),

@@ -85,10 +85,11 @@ impl Shell {
     /// Gives the core the settings in force: after each change of one, and when it is known whether the server has
     /// several users. A single user has no share of the places, but all.
     pub fn push_settings(&mut self) {
-        settings::push_to(&mut self.locks, ctx::now());
+        let mut settings = settings::of_core();
         if !self.users.several.is_some_and(|(several, _)| several) {
-            self.locks.shared.waiters.limits.user_share = 100;
+            settings.limits.user_share = 100;
         }
+        self.locks.apply(&settings, ctx::now());
     }
 
     /// Removes a parked request, and frees memory that the table no longer needs.
@@ -134,10 +135,8 @@ static SHELL: MainThread<Shell> = unsafe { MainThread::empty() };
 
 /// Makes an empty state; the holders are in the keys.
 pub fn start(ctx: Ctx<'_>, hooks: &'static Hooks) {
-    let mut locks = Locks::new(settings::limits());
-    locks.in_cluster = ctx.is_cluster();
     let mut shell = Shell {
-        locks,
+        locks: Locks::new(ctx.is_cluster()),
         parked: WaiterMap::default(),
         answered: Vec::new(),
         users: Users::default(),

@@ -122,32 +122,32 @@ pub fn string(ctx: Ctx<'_>, name: Str<'_>) -> Option<Option<Vec<u8>>> {
 }
 
 /// The key in which an unlock stores its reply, so that a repeated call gets the same one.
-pub enum Latch<'a> {
+pub enum UnlockLatch<'a> {
     /// A former call of this unlock has stored this reply.
     Says(i64),
     /// The key does not exist.
     Unset(LockKey<'a>),
 }
 
-impl<'a> Latch<'a> {
+impl<'a> UnlockLatch<'a> {
     /// Opens the latch of this name; `None` if its value is not a latch's.
-    pub fn open(ctx: Ctx<'a>, name: Str<'a>) -> Option<Latch<'a>> {
+    pub fn open(ctx: Ctx<'a>, name: Str<'a>) -> Option<UnlockLatch<'a>> {
         let key = LockKey::open(ctx, name);
         let said = text(&key, |value| match value {
-            b"0" => Some(Latch::Says(0)),
-            b"1" => Some(Latch::Says(1)),
+            b"0" => Some(UnlockLatch::Says(0)),
+            b"1" => Some(UnlockLatch::Says(1)),
             _ => None,
         });
         match said? {
             Some(latch) => latch,
-            None => Some(Latch::Unset(key)),
+            None => Some(UnlockLatch::Unset(key)),
         }
     }
 }
 
 /// Stores a reply in an unset latch. The event for the returned name is sent after all writes. (The unlock takes effect
 /// even if the server refuses this write.)
-pub fn write_latch<'a>(
+pub fn write_unlock_latch<'a>(
     mut latch: LockKey<'a>,
     answer: i64,
     end_ms: i64,
@@ -173,7 +173,7 @@ fn set_until(latch: &mut LockKey<'_>, value: &OwnedStr, end_ms: i64) -> Written 
 }
 
 /// Sends the events of a latch that was set.
-pub fn notify_latch(ctx: Ctx<'_>, name: Str<'_>) {
+pub fn notify_unlock_latch(ctx: Ctx<'_>, name: Str<'_>) {
     ctx.signal_modified(name);
     ctx.notify(raw::REDISMODULE_NOTIFY_STRING, c"set", name);
     ctx.notify(raw::REDISMODULE_NOTIFY_GENERIC, c"expire", name);

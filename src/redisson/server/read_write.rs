@@ -20,7 +20,7 @@ use crate::redisson::scripts::read_write::{
 };
 use crate::redisson::scripts::read_write::{own_timeout, timeout_of, Reader, Readers};
 use crate::redisson::scripts::{lease_end, time_to_live, Inner};
-use crate::redisson::server::effects::{count, field, kind, server, KeyKind, Latch};
+use crate::redisson::server::effects::{count, field, kind, server, KeyKind, UnlockLatch};
 use crate::redisson::server::permission::may_also;
 use crate::redisson::server::{Call, OwnedStr, Reply, Str, Surroundings};
 
@@ -157,7 +157,7 @@ impl<'a> Answer<'a> {
             Form::Plain | Form::By => None,
             Form::Once | Form::OnceOrNil => {
                 let (name, lease) = (call.key(latch)?, call.arg(publisher + 1)?);
-                if let Latch::Says(answer) = Latch::open(ctx, name)? {
+                if let UnlockLatch::Says(answer) = UnlockLatch::open(ctx, name)? {
                     return Some(Answer::Known(answer));
                 }
                 lease_end(lease.bytes(), ctx.now().wall_ms)?;

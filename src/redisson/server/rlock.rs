@@ -17,8 +17,8 @@ use crate::redisson::scripts::{
     RLock, Spin, Unlock,
 };
 use crate::redisson::server::effects::{
-    count, field, has_field, kind, made, notify_latch, prolong, prolong_counted, server, string,
-    write_latch, KeyKind, Latch, Message,
+    count, field, has_field, kind, made, notify_unlock_latch, prolong, prolong_counted, server,
+    string, write_unlock_latch, KeyKind, Message, UnlockLatch,
 };
 use crate::redisson::server::{Call, Reply, Str, Surroundings};
 
@@ -172,9 +172,9 @@ pub(crate) fn give(ctx: Ctx<'_>, unlocking: &Give<'_>, around: Surroundings) -> 
     let (name, lease, owner) = (unlocking.name, unlocking.lease, unlocking.owner);
     let latch = match unlocking.latch {
         None => None,
-        Some((latch, lease)) => match Latch::open(ctx, latch)? {
-            Latch::Says(answer) => return Some(Reply::Number(answer)),
-            Latch::Unset(latch) => Some((latch, lease)),
+        Some((latch, lease)) => match UnlockLatch::open(ctx, latch)? {
+            UnlockLatch::Says(answer) => return Some(Reply::Number(answer)),
+            UnlockLatch::Unset(latch) => Some((latch, lease)),
         },
     };
     let key = LockKey::open(ctx, name);
@@ -193,8 +193,8 @@ pub(crate) fn give(ctx: Ctx<'_>, unlocking: &Give<'_>, around: Surroundings) -> 
             count(ctx, name, owner, -1)?;
             prolong_counted(ctx, (name, owner, -1), end_ms, around.replication(ctx))?;
             if let Some((latch, end_ms)) = latch {
-                let latch = write_latch(latch, 0, end_ms, around.replication(ctx));
-                notify_latch(ctx, latch);
+                let latch = write_unlock_latch(latch, 0, end_ms, around.replication(ctx));
+                notify_unlock_latch(ctx, latch);
             }
             Some(Reply::Number(0))
         }
@@ -226,7 +226,7 @@ fn free(
     if let Some(message) = message {
         message.replicate(replication);
     }
-    let latch = latch.map(|(latch, end_ms)| write_latch(latch, 1, end_ms, replication));
+    let latch = latch.map(|(latch, end_ms)| write_unlock_latch(latch, 1, end_ms, replication));
     ctx.notify(raw::REDISMODULE_NOTIFY_HASH, c"hincrby", name);
     // Not `notify_deletion`: for the module's own waiters this is a release by another client.
     ctx.notify(raw::REDISMODULE_NOTIFY_GENERIC, c"del", name);
@@ -234,7 +234,7 @@ fn free(
         message.publish(ctx);
     }
     if let Some(latch) = latch {
-        notify_latch(ctx, latch);
+        notify_unlock_latch(ctx, latch);
     }
     Some(())
 }
