@@ -39,6 +39,10 @@ pub struct Options<W> {
     pub all: bool,
     /// `TOKEN`
     pub token: Option<u64>,
+    /// `SEQ`
+    pub seq: Option<u64>,
+    /// `FINAL`
+    pub gives_up: Option<u64>,
     /// `PURGE`
     pub purge: bool,
     /// `LIMIT`
@@ -75,6 +79,8 @@ impl<W> Options<W> {
             with_holder: false,
             all: false,
             token: None,
+            seq: None,
+            gives_up: None,
             purge: false,
             limit: None,
             set_if: SetIf::Always,
@@ -121,7 +127,8 @@ impl<W: Word> Parser<'_, W> {
     ///
     /// # Errors
     /// Left to right: an unknown option, an error of its value, an option given twice or beside one that it excludes.
-    /// At the end: `NOTIFY` without `BLOCK`, `USER` without what it limits or with `TOKEN`.
+    /// At the end: `NOTIFY` without `BLOCK`, `USER` without what it limits or with `TOKEN`, `FINAL` with what it
+    /// excludes.
     #[inline(always)]
     pub fn options(&mut self) -> Result<Options<W>, CommandError> {
         let default = Lease::from_ms(self.settings.default_lease_ms);
@@ -150,9 +157,12 @@ impl<W: Word> Parser<'_, W> {
         if options.notify.is_some() && options.wait == Wait::No {
             return Err(syntax("NOTIFY needs BLOCK"));
         }
-        match options.user.is_some() {
-            true => self.check_user(options),
-            false => Ok(()),
+        match (options.user.is_some(), options.gives_up.is_some()) {
+            (true, _) => self.check_user(options),
+            (_, true) if options.token.is_some() || options.mode.is_some() => Err(syntax(
+                "FINAL ends every hold, without READ, WRITE or TOKEN",
+            )),
+            _ => Ok(()),
         }
     }
 
@@ -184,6 +194,8 @@ impl<W: Word> Parser<'_, W> {
             b"WITHHOLDER" => options.with_holder = true,
             b"ALL" => options.all = true,
             b"TOKEN" => options.token = Some(self.token()?),
+            b"SEQ" => options.seq = Some(self.number("SEQ", 1)?.unsigned_abs()),
+            b"FINAL" => options.gives_up = Some(self.number("FINAL", 1)?.unsigned_abs()),
             b"PURGE" => options.purge = true,
             b"LIMIT" => options.limit = Some(self.limit()?),
             b"NX" => options.set_if = SetIf::Absent,
@@ -328,6 +340,12 @@ pub const USER: Arg = text(c"user", c"USER");
 
 /// `[TOKEN token]`
 pub const TOKEN: Arg = option(c"token", c"TOKEN", true);
+
+/// `[SEQ number]`
+pub const SEQ: Arg = option(c"number", c"SEQ", true);
+
+/// `[FINAL number]`
+pub const FINAL: Arg = option(c"number", c"FINAL", true);
 
 /// `[BLOCK milliseconds [NOTIFY channel tag]]`
 pub const BLOCK: Arg = optional(

@@ -2,14 +2,14 @@
 
 use crate::commands::error::CommandError;
 use crate::commands::options::{
-    option, required, NotifyWords, Options, BLOCK, CONDITION, ID, KEY, LEASE, LEASE_OR_SESSION,
-    WAITERS,
+    option, required, NotifyWords, Options, BLOCK, CONDITION, FINAL, ID, KEY, LEASE,
+    LEASE_OR_SESSION, SEQ, WAITERS,
 };
 use crate::commands::parser::{Parser, Word};
 use crate::commands::queue::Queue;
 use crate::commands::skeleton::{
-    change_semaphore, may_create, possible_wait, prepare_session, reply_to_acquire, waiter_of,
-    NewWaiter,
+    change_semaphore, give_up, is_given_up, may_create, possible_wait, prepare_session,
+    reply_to_acquire, waiter_of, NewWaiter,
 };
 use crate::lock::{
     permits_of, LockError, Now, Permits, Resource, SemAcquire, SemState, SemView, NO_END_MS,
@@ -99,12 +99,18 @@ impl Command for Acquire {
             option(c"permits", c"LIMIT", true),
             LEASE_OR_SESSION,
             BLOCK,
+            SEQ,
         ],
         help: &["Take a permit, or wait for one. LIMIT makes the semaphore if it does not exist.", "Returns the token, or nil: no permit was free, or no such semaphore."],
     };
 
     fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), CommandError> {
         let (name, id, options) = Parser::of::<Acquire>(words).key_and_owner()?;
+        let at = ctx.key_ref(name).of(Resource::Semaphore);
+        if is_given_up(ctx, [at], id, options.seq) {
+            ctx.reply_nil();
+            return Ok(());
+        }
         if options.session {
             prepare_session(ctx)?;
         }
@@ -154,20 +160,27 @@ impl Command for Release {
         flags: c"write fast",
         acl: c"write fast",
         key: Some(access::UPDATE),
-        arity: 3,
+        arity: -3,
         summary: c"Gives a permit back, to the next waiter if there is one",
         complexity: c"O(log(N)) with N permits held, however many wait",
-        args: &[KEY, ID],
-        help: &["Give the permit back. Returns 1, or nil when the id holds none."],
+        args: &[KEY, ID, FINAL],
+        help: &[
+            "Give the permit back. Returns 1, or nil when the id holds none.",
+            "FINAL: as of LOCK.RELEASE.",
+        ],
     };
 
     fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), CommandError> {
-        let (name, id, _) = Parser::of::<Release>(words).key_and_owner()?;
+        let (name, id, options) = Parser::of::<Release>(words).key_and_owner()?;
+        let at = ctx.key_ref(name).of(Resource::Semaphore);
+        let has_waited = options
+            .gives_up
+            .is_some_and(|number| give_up(ctx, at, id, number));
         let (key, view, now) = open_permit(ctx, name, id, SemKey::hand_off_view)?;
         let released = change_semaphore(ctx, key, now, |locks, cx| {
             locks.sems.release(&mut locks.shared, &view, id.bytes(), cx)
         })?;
-        ctx.reply_maybe(released.then_some(1));
+        ctx.reply_maybe((released || has_waited).then_some(1));
         Ok(())
     }
 }

@@ -4,8 +4,11 @@
 //! *apply* (the shell), *rearm* the timer, reply. The middle steps are here.
 
 use crate::commands::error::CommandError;
-use crate::lock::{Answer, Cx, Effects, LockError, Locks, Now, PermitChange, View, Wait, WaiterId};
+use crate::lock::{
+    Answer, Cx, Effects, KeyRef, LockError, Locks, Now, PermitChange, View, Wait, WaiterId,
+};
 use crate::module::acl;
+use crate::module::answers;
 use crate::module::apply::{apply, apply_all, decide, decide_all};
 use crate::module::entry::alarm;
 use crate::module::entry::clients;
@@ -114,6 +117,33 @@ pub fn reply_to_acquire(
         reply::acquired(ctx, name, shape, got, now);
     }
     Ok(())
+}
+
+/// Whether the owner has given up this acquisition (`SEQ`) at any of these keys: a request for it grants nothing.
+pub fn is_given_up<'k>(
+    ctx: Ctx<'_>,
+    keys: impl IntoIterator<Item = KeyRef<'k>>,
+    owner: Str<'_>,
+    seq: Option<u64>,
+) -> bool {
+    seq.is_some_and(|seq| {
+        let (owner, now) = (owner.bytes(), ctx.now());
+        shell::with(|shell| {
+            let finals = &mut shell.locks.shared.finals;
+            keys.into_iter()
+                .any(|key| finals.refuses(key, owner, seq, now))
+        })
+    })
+}
+
+/// `FINAL`: notes that the owner gives up its acquisitions of this key up to this number, and ends its wait. Returns
+/// whether there was one.
+pub fn give_up(ctx: Ctx<'_>, key: KeyRef<'_>, owner: Str<'_>, number: u64) -> bool {
+    let (has_waited, fx) = decide(ctx.now(), |locks, cx| {
+        locks.shared.give_up(key, owner.bytes(), number, cx)
+    });
+    answers::note_all(ctx, &fx);
+    has_waited
 }
 
 /// The number of a request that waits now.

@@ -208,7 +208,10 @@ fn release_and_renew_parse() {
             c k o TOKEN => syntax error: a value is missing after TOKEN
             c k o TOKEN -1 => value is not an integer or out of range: TOKEN '-1'
             c k o TOKEN 1 TOKEN x => value is not an integer or out of range: TOKEN 'x'
-            c k o EX 1 => syntax error: unknown option 'EX', expected READ, WRITE, ALL, TOKEN
+            c k o EX 1 => syntax error: unknown option 'EX', expected READ, WRITE, ALL, TOKEN, FINAL
+            c k o FINAL 0 => value is out of range, must be positive ...
+            c k o FINAL 1 READ => syntax error: FINAL ends every hold, without READ, WRITE or TOKEN
+            c k o TOKEN 1 FINAL 1 => syntax error: FINAL ends every hold, without READ, WRITE or TOKEN
         ",
     );
     let options = Options {
@@ -248,8 +251,8 @@ fn releases_and_renewals_of_many_parse() {
     assert_errors(
         |words| parser::<ReleaseMany>(words).keys_and_owner().map(|_| ()),
         "
-            c 1 k o TOKEN 1 => syntax error: unknown option 'TOKEN', expected ALL
-            c 1 k o READ => syntax error: unknown option 'READ', expected ALL
+            c 1 k o TOKEN 1 => syntax error: unknown option 'TOKEN', expected ALL, FINAL
+            c 1 k o READ => syntax error: unknown option 'READ', expected ALL, FINAL
         ",
     );
     let words_ = words("c 1 k o PX 5");
@@ -356,7 +359,8 @@ fn semaphore_commands_parse() {
             c k i LIMIT 1 LIMIT 1 => syntax error: more than one LIMIT
             c k i EX 0 => invalid expire time in 'sem.acquire' command: EX '0'
             c k i SESSION EX 1 => syntax error: more than one of EX, PX, SESSION
-            c k i READ => syntax error: unknown option 'READ', expected LIMIT, EX, PX, SESSION, BLOCK, NOTIFY
+            c k i SEQ x => value is not an integer ...
+            c k i READ => syntax error: unknown option 'READ', expected LIMIT, EX, PX, SESSION, BLOCK, NOTIFY, SEQ
         ",
     );
     let words_ = words("c k i");

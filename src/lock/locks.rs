@@ -16,7 +16,7 @@ use crate::lock::wait::limits::Limits;
 use crate::lock::wait::request::WaiterId;
 #[cfg(doc)]
 use crate::lock::Cx;
-use crate::lock::{Grace, KeyRef, Now, SessionRule, Token, WindowRule};
+use crate::lock::{FinalRule, Grace, KeyRef, Now, SessionRule, Token, WindowRule};
 
 /// The settings that decisions depend on.
 #[derive(Debug, Clone, Copy)]
@@ -29,6 +29,8 @@ pub struct Settings {
     pub windows: WindowRule,
     /// The rule for sessions.
     pub session: SessionRule,
+    /// The rule for final numbers.
+    pub finals: FinalRule,
     /// Whether requests that would wait for their own owner are refused.
     pub detects_deadlocks: bool,
     /// The longest startup delay in milliseconds.
@@ -108,6 +110,7 @@ impl Locks {
         waiters.set_window_rule(settings.windows);
         waiters.set_top_names(settings.top_names, now);
         self.shared.sessions.rule = settings.session;
+        self.shared.finals.rule = settings.finals;
         self.shared.startup_delay.limit(settings.startup_delay_ms);
         self.detects_deadlocks = settings.detects_deadlocks;
     }

@@ -1,5 +1,6 @@
 //! The part of the memory that all kinds of resource share.
 
+use crate::lock::finals::Finals;
 use crate::lock::grant::in_flight::GrantsInFlight;
 use crate::lock::name::Resource;
 use crate::lock::request::Acquire;
@@ -8,7 +9,7 @@ use crate::lock::time::StartupDelay;
 use crate::lock::token::Tokens;
 use crate::lock::wait::request::{Waiter, WaiterId};
 use crate::lock::wait::waiters::Waiters;
-use crate::lock::{LockError, Now, UserId};
+use crate::lock::{Cx, KeyRef, LockError, Now, UserId};
 
 /// What all kinds of resource share.
 #[derive(Debug, Default)]
@@ -23,6 +24,8 @@ pub struct Shared {
     pub in_flight: GrantsInFlight,
     /// The startup delay.
     pub startup_delay: StartupDelay,
+    /// The acquisitions that were given up.
+    pub finals: Finals,
 }
 
 impl Shared {
@@ -42,6 +45,16 @@ impl Shared {
             self.waiters.stats[resource].busy += 1;
         }
         admitted
+    }
+
+    /// `FINAL`: the owner gives up its acquisitions for this key up to this number. Its wait ends. Returns whether
+    /// there was one. The caller ends its holds.
+    pub fn give_up(&mut self, key: KeyRef<'_>, owner: &[u8], number: u64, cx: &mut Cx<'_>) -> bool {
+        self.finals.note(key, owner, number, cx.now);
+        let withdrawn = self.waiters.withdraw(key, owner);
+        let has_waited = withdrawn.is_some();
+        self.waiters.end_withdrawn(withdrawn, cx);
+        has_waited
     }
 
     /// The waiter for this request for a lock.

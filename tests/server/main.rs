@@ -152,6 +152,7 @@ mod tokens {
 mod waiting {
     mod clocks;
     mod deadlock;
+    mod given_up;
     mod parked;
     mod scale;
     mod subscribed;

@@ -3,11 +3,11 @@
 use crate::commands::error::CommandError;
 use crate::commands::lock::read_write;
 use crate::commands::options::{
-    NotifyWords, Options, BLOCK, KEY, LEASE_OR_SESSION, MODE, ONCE, OWNER, WITHHOLDER,
+    NotifyWords, Options, BLOCK, KEY, LEASE_OR_SESSION, MODE, ONCE, OWNER, SEQ, WITHHOLDER,
 };
 use crate::commands::parser::Parser;
 use crate::commands::skeleton::{
-    may_count, possible_wait, prepare_session, reply_to_acquire, waiter_of, NewWaiter,
+    is_given_up, may_count, possible_wait, prepare_session, reply_to_acquire, waiter_of, NewWaiter,
 };
 use crate::lock::{self, Mode, Planned, Wait};
 use crate::module::apply::{apply, decide};
@@ -18,6 +18,7 @@ use crate::module::ffi::strings::Str;
 use crate::module::keyspace::lock_key::LockKey;
 use crate::module::keyspace::siblings;
 use crate::module::keyspace::siblings::Siblings;
+use crate::module::reply::{self, Got};
 use crate::module::sessions;
 use crate::module::state::shell::Shape;
 use crate::module::tickets;
@@ -38,17 +39,26 @@ impl Command for Acquire {
         arity: -3,
         summary: c"Takes a lock for an owner, or waits for it, and returns the fencing token of the grant",
         complexity: c"O(1), however many wait; READ and WRITE O(N) in the number of dead readers passed on the way, 250 at most",
-        args: &[KEY, OWNER, MODE, LEASE_OR_SESSION, BLOCK, ONCE, WITHHOLDER],
+        args: &[KEY, OWNER, MODE, LEASE_OR_SESSION, BLOCK, ONCE, WITHHOLDER, SEQ],
         help: &[
             "Take the lock, or wait for it (BLOCK 0: for ever). Returns the fencing token, or nil.",
             "NOTIFY: wait without a parked client. Returns QUEUED; the outcome is a message on the channel.",
             "READ, WRITE: a lock of many readers or one writer, as Redisson's RReadWriteLock.",
+            "SEQ: the number of this acquisition, for LOCK.RELEASE ... FINAL.",
             "SESSION: the server keeps the lease while this connection lives, and releases when it ends.",
         ],
     };
 
     fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), CommandError> {
         let (name, owner, options) = Parser::of::<Acquire>(words).key_and_owner()?;
+        let shape = match options.with_holder {
+            true => Shape::WithHolder,
+            false => Shape::Token,
+        };
+        if is_given_up(ctx, [ctx.key_ref(name)], owner, options.seq) {
+            reply::acquired(ctx, name, shape, Got::Nothing, ctx.now());
+            return Ok(());
+        }
         if options.session {
             prepare_session(ctx)?;
         }
@@ -69,10 +79,6 @@ impl Command for Acquire {
         let view = view_for(&key, state, &Planned::Acquire(&request), now);
         may_count(ctx, &key, &view, request.wait != Wait::No)?;
         let (answer, fx) = decide(now, |locks, cx| locks.acquire(&view, &request, cx));
-        let shape = match options.with_holder {
-            true => Shape::WithHolder,
-            false => Shape::Token,
-        };
         let (is_ticket, waiter) = (request.notify.is_some(), waiter_of(&answer));
         let new = NewWaiter::expect(ctx, waiter, shape, is_ticket);
         let is_unchanged = fx.is_empty();

@@ -1,13 +1,16 @@
 //! `LOCK.MACQUIRE`, `LOCK.MRELEASE` and `LOCK.MRENEW`: several locks in one command.
 
 use crate::commands::error::CommandError;
+use crate::commands::lock::release::give_up_lock;
 use crate::commands::lock::{acquire, read_write};
 use crate::commands::options::{
-    ALL, BLOCK, KEYS, LEASE, LEASE_OR_SESSION, MODE, NUMKEYS, ONCE, OWNER, WITHHOLDER,
+    ALL, BLOCK, FINAL, KEYS, LEASE, LEASE_OR_SESSION, MODE, NUMKEYS, ONCE, OWNER, SEQ, WITHHOLDER,
 };
 use crate::commands::parser::Parser;
-use crate::commands::skeleton::{change_locks, may_count, prepare_session, wait, NewWaiter};
-use crate::lock::{self, LockError, ManyAnswer, Mode, Planned, ReadDepth, Wait};
+use crate::commands::skeleton::{
+    change_locks, is_given_up, may_count, prepare_session, wait, NewWaiter,
+};
+use crate::lock::{self, LockError, ManyAnswer, Mode, Planned, ReadDepth, Token, Wait};
 use crate::module::apply::{apply_all, decide_all};
 use crate::module::entry::alarm;
 use crate::module::entry::command::{access, Command, Spec};
@@ -46,12 +49,23 @@ impl Command for AcquireMany {
             BLOCK,
             ONCE,
             WITHHOLDER,
+            SEQ,
         ],
         help: &["Take all of these locks or none, or wait for them. Returns one token a key, or nil."],
     };
 
     fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), CommandError> {
         let (names, owner, options) = Parser::of::<AcquireMany>(words).keys_and_owner()?;
+        let shape = match options.with_holder {
+            true => Shape::TokensWithHolder,
+            false => Shape::Tokens,
+        };
+        let at = names.iter().map(|name| ctx.key_ref(*name));
+        if is_given_up(ctx, at, owner, options.seq) {
+            let got = Got::<Vec<Token>>::Nothing;
+            reply::acquired_all(ctx, words, shape, got, ctx.now());
+            return Ok(());
+        }
         if options.session {
             prepare_session(ctx)?;
         }
@@ -85,10 +99,6 @@ impl Command for AcquireMany {
         let (answer, fx) = decide_all(keys.len(), now, |locks, fx| {
             locks.acquire_many(&views, &request, now, fx)
         });
-        let shape = match options.with_holder {
-            true => Shape::TokensWithHolder,
-            false => Shape::Tokens,
-        };
         let is_ticket = request.notify.is_some();
         let waiter = match &answer {
             Ok(ManyAnswer::Parked(id)) => Some(*id),
@@ -131,12 +141,22 @@ impl Command for ReleaseMany {
         arity: -4,
         summary: c"Drops a hold on each of several locks, and returns on how many",
         complexity: c"O(N) in the number of keys, however many wait",
-        args: &[NUMKEYS, KEYS, OWNER, ALL],
+        args: &[NUMKEYS, KEYS, OWNER, ALL, FINAL],
         help: &["Drop a hold on each. Returns on how many."],
     };
 
     fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), CommandError> {
         let (names, owner, options) = Parser::of::<ReleaseMany>(words).keys_and_owner()?;
+        if let Some(number) = options.gives_up {
+            // Each on its own: what is wrong with one key keeps no other.
+            let ended = names
+                .iter()
+                .map(|name| give_up_lock(ctx, *name, owner, number));
+            let ended: Vec<_> = ended.collect();
+            let ended = ended.into_iter().collect::<Result<Vec<_>, _>>()?;
+            ctx.reply_integer(ended.into_iter().filter(|ended| *ended).count() as i64);
+            return Ok(());
+        }
         let request = lock::Release {
             owner: owner.bytes(),
             mode: None,

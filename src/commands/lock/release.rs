@@ -2,10 +2,10 @@
 
 use crate::commands::error::CommandError;
 use crate::commands::lock::read_write;
-use crate::commands::options::{ALL, KEY, LEASE, MODE, OWNER, PURGE, TOKEN, USER};
+use crate::commands::options::{ALL, FINAL, KEY, LEASE, MODE, OWNER, PURGE, TOKEN, USER};
 use crate::commands::parser::Parser;
-use crate::commands::skeleton::{change_lock, may_count};
-use crate::lock::{self, Cx, LockError, Locks, Now, Planned, ReadDepth, Released};
+use crate::commands::skeleton::{change_lock, give_up, may_count};
+use crate::lock::{self, Cx, LockError, Locks, Mode, Now, Planned, ReadDepth, Released};
 use crate::module::acl;
 use crate::module::answers;
 use crate::module::apply::decide;
@@ -32,29 +32,27 @@ impl Command for Release {
         arity: -3,
         summary: c"Drops a hold; the last one hands the lock to the next waiter, or frees it",
         complexity: c"O(1), however many wait; READ O(N) in the number of the owner's holds",
-        args: &[KEY, OWNER, MODE, ALL, TOKEN],
+        args: &[KEY, OWNER, MODE, ALL, TOKEN, FINAL],
         help: &[
             "Drop one hold, or all. Returns 1 (freed), 0 (still held), nil (not held by this owner).",
+            "FINAL: end every hold and the wait; later requests with a SEQ up to this number get nil.",
         ],
     };
 
     fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), CommandError> {
         let (name, owner, options) = Parser::of::<Release>(words).key_and_owner()?;
+        if let Some(number) = options.gives_up {
+            let ended = give_up_lock(ctx, name, owner, number)?;
+            ctx.reply_maybe(ended.then_some(1));
+            return Ok(());
+        }
         let request = lock::Release {
             owner: owner.bytes(),
             mode: options.mode,
             all: options.all,
             token: options.token,
         };
-        sessions::end_first(ctx, name, owner);
-        let key = LockKey::open_for(ctx, name, owner);
-        let now = ctx.now();
-        let state = key.read_to(ReadDepth::Holder, now);
-        read_write::may_change(&key, owner, (request.mode, &state))?;
-        let view = view_for(&key, state, &Planned::Release(&request), now);
-        let released = change_lock(ctx, key, now, |locks, cx| {
-            locks.release(&view, &request, cx)
-        })?;
+        let released = release(ctx, name, owner, request)?;
         ctx.reply_maybe(match released {
             Released::Freed => Some(1),
             Released::StillHeld => Some(0),
@@ -62,6 +60,54 @@ impl Command for Release {
         });
         Ok(())
     }
+}
+
+fn release(
+    ctx: Ctx<'_>,
+    name: Str<'_>,
+    owner: Str<'_>,
+    request: lock::Release<'_>,
+) -> Result<Released, CommandError> {
+    sessions::end_first(ctx, name, owner);
+    let key = LockKey::open_for(ctx, name, owner);
+    let now = ctx.now();
+    let state = key.read_to(ReadDepth::Holder, now);
+    read_write::may_change(&key, owner, (request.mode, &state))?;
+    let view = view_for(&key, state, &Planned::Release(&request), now);
+    change_lock(ctx, key, now, |locks, cx| {
+        locks.release(&view, &request, cx)
+    })
+}
+
+/// `FINAL`: the owner gives up its acquisitions of this lock up to this number. Its wait and every hold end. Returns
+/// whether there was one.
+pub(super) fn give_up_lock(
+    ctx: Ctx<'_>,
+    name: Str<'_>,
+    owner: Str<'_>,
+    number: u64,
+) -> Result<bool, CommandError> {
+    // First: it is noted even if the release is an error.
+    let mut has_ended = give_up(ctx, ctx.key_ref(name), owner, number);
+    let mut end_holds = |mode| {
+        let request = lock::Release {
+            owner: owner.bytes(),
+            mode,
+            all: true,
+            token: None,
+        };
+        let released = release(ctx, name, owner, request)?;
+        has_ended |= released != Released::NotHeld;
+        Ok(())
+    };
+    match end_holds(None) {
+        // It has READ and WRITE.
+        Err(CommandError::Lock(LockError::WhichHold)) => {
+            end_holds(Some(Mode::Write)).and_then(|()| end_holds(Some(Mode::Read)))
+        }
+        ended => ended,
+    }?;
+    Ok(has_ended)
 }
 
 /// Sets the lease of a lock that the owner still holds. Replies 1, or 0 when the owner holds it no more.

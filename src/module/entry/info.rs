@@ -27,6 +27,7 @@ unsafe extern "C" fn on_info(info: *mut raw::RedisModuleInfoCtx, for_crash_repor
         let now = now();
         let is_out_of_memory = is_out_of_memory();
         let (fields, histograms) = shell::with(|shell| {
+            let finals = shell.locks.shared.finals.fields(now);
             let Shared {
                 waiters, sessions, ..
             } = &shell.locks.shared;
@@ -61,6 +62,7 @@ unsafe extern "C" fn on_info(info: *mut raw::RedisModuleInfoCtx, for_crash_repor
                 fields.extend(named(prefix, shell.locks.fields(resource, &waits)));
             }
             fields.extend(named("", waiters.ticket_fields(&waits)));
+            fields.extend(named("", finals));
             fields.extend(named("", shell.redisson.fields()));
             let histograms = shell.locks.histograms();
             for (name, histogram) in &histograms {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use redis_module::raw;
 
-use crate::lock::{self, Grace, Lease, Limits, SessionRule, WindowRule};
+use crate::lock::{self, FinalRule, Grace, Lease, Limits, SessionRule, WindowRule};
 use crate::module::ffi::api::api;
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::guard;
@@ -55,6 +55,8 @@ static QUEUE_GRACE: Number = Number::new(c"queue-grace", 1_000, 0, 60_000);
 static MAX_OWNER_LEN: Number = Number::new(c"max-owner-len", 256, 1, 65_536);
 static MAX_TRACKED: Number = Number::new(c"max-tracked", 10_000, 0, 10_000_000);
 static TOP_NAMES: Number = Number::new(c"top-names", 0, 0, 10_000);
+static FINAL_TIME: Number = Number::new(c"final-time", 60_000, 0, 3_600_000);
+static MAX_FINALS: Number = Number::new(c"max-finals", 100_000, 0, 10_000_000);
 static SESSION_LEASE: Number = Number::new(c"session-lease", 10_000, 100, CENTURY_MS);
 static STARTUP_DELAY: Number = Number::new(c"startup-delay", 0, 0, CENTURY_MS);
 static FREE_AFTER: Number = Number::new(c"free-after", 1, 0, 1_000_000);
@@ -100,6 +102,8 @@ pub fn register(ctx: Ctx<'_>) -> Option<()> {
         &MAX_OWNER_LEN,
         &MAX_TRACKED,
         &TOP_NAMES,
+        &FINAL_TIME,
+        &MAX_FINALS,
         &SESSION_LEASE,
         &STARTUP_DELAY,
         &FREE_AFTER,
@@ -220,6 +224,10 @@ pub(super) fn of_core() -> lock::Settings {
         session: SessionRule {
             lease: Lease::from_ms(SESSION_LEASE.get()).unwrap_or(default.lease),
             open: !drain(),
+        },
+        finals: FinalRule {
+            ms: FINAL_TIME.get().unsigned_abs(),
+            most: MAX_FINALS.get_usize(),
         },
         detects_deadlocks: DEADLOCK_DETECT.get(),
         startup_delay_ms: startup_delay_ms(),

@@ -31,7 +31,7 @@ const COMMANDS: [Described; 21] = [
         categories: "@blocking @fast @lock @write",
         key: "RW access update",
         arguments:
-            "key owner [READ | WRITE] [EX seconds | PX milliseconds | SESSION] [BLOCK milliseconds [NOTIFY channel tag]] [ONCE] [WITHHOLDER]",
+            "key owner [READ | WRITE] [EX seconds | PX milliseconds | SESSION] [BLOCK milliseconds [NOTIFY channel tag]] [ONCE] [WITHHOLDER] [SEQ number]",
     },
     Described {
         name: "lock.release",
@@ -39,7 +39,7 @@ const COMMANDS: [Described; 21] = [
         flags: "fast module write",
         categories: "@fast @lock @write",
         key: "RW access delete",
-        arguments: "key owner [READ | WRITE] [ALL] [TOKEN token]",
+        arguments: "key owner [READ | WRITE] [ALL] [TOKEN token] [FINAL number]",
     },
     Described {
         name: "lock.renew",
@@ -56,7 +56,7 @@ const COMMANDS: [Described; 21] = [
         categories: "@blocking @lock @write",
         key: "RW access update",
         arguments:
-            "numkeys key [key ...] owner [READ | WRITE] [EX seconds | PX milliseconds | SESSION] [BLOCK milliseconds [NOTIFY channel tag]] [ONCE] [WITHHOLDER]",
+            "numkeys key [key ...] owner [READ | WRITE] [EX seconds | PX milliseconds | SESSION] [BLOCK milliseconds [NOTIFY channel tag]] [ONCE] [WITHHOLDER] [SEQ number]",
     },
     Described {
         name: "lock.mrelease",
@@ -64,7 +64,7 @@ const COMMANDS: [Described; 21] = [
         flags: "module movablekeys write",
         categories: "@lock @write",
         key: "RW access delete",
-        arguments: "numkeys key [key ...] owner [ALL]",
+        arguments: "numkeys key [key ...] owner [ALL] [FINAL number]",
     },
     Described {
         name: "lock.mrenew",
@@ -120,15 +120,15 @@ const COMMANDS: [Described; 21] = [
         flags: "blocking denyoom fast module write",
         categories: "@blocking @fast @lock @write",
         key: "RW access update",
-        arguments: "key id [LIMIT permits] [EX seconds | PX milliseconds | SESSION] [BLOCK milliseconds [NOTIFY channel tag]]",
+        arguments: "key id [LIMIT permits] [EX seconds | PX milliseconds | SESSION] [BLOCK milliseconds [NOTIFY channel tag]] [SEQ number]",
     },
     Described {
         name: "sem.release",
-        arity: 3,
+        arity: -3,
         flags: "fast module write",
         categories: "@fast @lock @write",
         key: "RW access update",
-        arguments: "key id",
+        arguments: "key id [FINAL number]",
     },
     Described {
         name: "sem.renew",

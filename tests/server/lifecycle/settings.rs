@@ -10,7 +10,7 @@ use crate::common::{free_port, module_path, patience, server_binary, wait_for, C
 const CENTURY: &str = "3162240000000";
 
 /// Every numeric setting: default, lowest, highest.
-pub const NUMBERS: [(&str, &str, &str, &str); 16] = [
+pub const NUMBERS: [(&str, &str, &str, &str); 18] = [
     ("lock.default-lease", "30000", "1", CENTURY),
     ("lock.max-lease", CENTURY, "1", CENTURY),
     ("lock.max-wait", CENTURY, "0", CENTURY),
@@ -28,6 +28,8 @@ pub const NUMBERS: [(&str, &str, &str, &str); 16] = [
     ("lock.max-owner-len", "256", "1", "65536"),
     ("lock.max-tracked", "10000", "0", "10000000"),
     ("lock.top-names", "0", "0", "10000"),
+    ("lock.final-time", "60000", "0", "3600000"),
+    ("lock.max-finals", "100000", "0", "10000000"),
     ("lock.session-lease", "10000", "100", CENTURY),
     ("lock.startup-delay", "0", "0", CENTURY),
     ("lock.free-after", "1", "0", "1000000"),

@@ -1,0 +1,174 @@
+//! Acquisitions that their owners have given up: a request for one of them that is served late grants nothing.
+//!
+//! A client that has no answer to an acquire cannot know whether the request is still to be served: the server may have
+//! been stopped, or the bytes lie in a socket. It numbers its acquisitions (`SEQ`) and gives one up with a release
+//! (`FINAL`). The release ends what was granted, and the number is remembered here for a while: a request of that owner
+//! for that name with a number up to it is refused.
+//!
+//! The numbers concern requests, not data: they stay after `FLUSHALL` and `SWAPDB`, and are not replicated, because a
+//! request in the sockets of this server reaches no other.
+
+use std::collections::{BTreeMap, HashMap};
+use std::hash::{BuildHasher, BuildHasherDefault};
+
+use crate::lock::name::Secret;
+use crate::lock::stats::counters;
+use crate::lock::wait::request::OwnNumber;
+use crate::lock::{KeyRef, Now};
+
+/// The rule for final numbers, from the settings.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct FinalRule {
+    /// `lock.final-time` in milliseconds: how long a number is remembered.
+    pub ms: u64,
+    /// `lock.max-finals`: how many are. The oldest is forgotten first.
+    pub most: usize,
+}
+
+counters! {
+    /// The final numbers.
+    FinalStats
+    /// Late requests: refused because their number was final.
+    finals_refused,
+    /// Numbers forgotten before their time, because there were too many.
+    finals_forgotten,
+}
+
+/// The final numbers of owners at keys.
+#[derive(Debug, Default)]
+pub struct Finals {
+    pub(super) rule: FinalRule,
+    stats: FinalStats,
+    names: Secret,
+    /// By the hash of key and owner. Two of them with the same hash (one pair in 2^64) share a number: a request of
+    /// one may be refused after a release of the other.
+    numbers: HashMap<u64, Final, BuildHasherDefault<OwnNumber>>,
+    /// The hash of each by the order in which they were noted.
+    order: BTreeMap<u64, u64>,
+    last: u64,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Final {
+    number: u64,
+    order: u64,
+    /// In milliseconds of the monotonic clock.
+    end_ms: u64,
+}
+
+impl Finals {
+    /// From now on, acquisitions of this owner at this key up to this number are final.
+    pub fn note(&mut self, key: KeyRef<'_>, owner: &[u8], number: u64, now: Now) {
+        let name = self.names.hash_one((key, owner));
+        self.last += 1;
+        let mut it = Final {
+            number,
+            order: self.last,
+            end_ms: now.mono_ms.saturating_add(self.rule.ms),
+        };
+        if let Some(known) = self.numbers.remove(&name) {
+            self.order.remove(&known.order);
+            if now.mono_ms < known.end_ms {
+                it.number = number.max(known.number);
+            }
+        }
+        self.order.insert(it.order, name);
+        self.numbers.insert(name, it);
+        self.forget(now);
+    }
+
+    /// Whether a request with this number is final: it is to be answered as one that is not granted.
+    pub fn refuses(&mut self, key: KeyRef<'_>, owner: &[u8], number: u64, now: Now) -> bool {
+        if self.numbers.is_empty() {
+            return false;
+        }
+        let known = self.numbers.get(&self.names.hash_one((key, owner)));
+        let is_final = known.is_some_and(|it| number <= it.number && now.mono_ms < it.end_ms);
+        self.stats.finals_refused += u64::from(is_final);
+        is_final
+    }
+
+    /// Forgets what is over, and the oldest of too many. (After a change of the rule a number that is over may stay
+    /// behind an older one.)
+    fn forget(&mut self, now: Now) {
+        while let Some((order, name)) = self.order.first_key_value() {
+            let is_over = self
+                .numbers
+                .get(name)
+                .is_none_or(|it| it.end_ms <= now.mono_ms);
+            if !is_over && self.order.len() <= self.rule.most {
+                return;
+            }
+            self.stats.finals_forgotten += u64::from(!is_over);
+            self.numbers.remove(name);
+            let order = *order;
+            self.order.remove(&order);
+        }
+        self.numbers.shrink_to(0);
+    }
+
+    /// The fields of `INFO lock`.
+    pub fn fields(&mut self, now: Now) -> impl Iterator<Item = (&'static str, u64)> {
+        self.forget(now);
+        let present = [("finals", self.order.len() as u64)];
+        present.into_iter().chain(self.stats.fields())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: KeyRef<'_> = KeyRef::lock(0, b"k");
+
+    fn at(mono_ms: u64) -> Now {
+        Now {
+            wall_ms: 0,
+            wall_sub_us: 0,
+            mono_ms,
+        }
+    }
+
+    fn finals(ms: u64, most: usize) -> Finals {
+        Finals {
+            rule: FinalRule { ms, most },
+            ..Finals::default()
+        }
+    }
+
+    fn present(finals: &mut Finals, now: Now) -> Vec<u64> {
+        finals.fields(now).map(|(_, value)| value).collect()
+    }
+
+    #[test]
+    fn numbers_up_to_the_greatest_are_final_for_a_while() {
+        let mut finals = finals(60, 10);
+        finals.note(KEY, b"o", 5, at(0));
+        finals.note(KEY, b"o", 3, at(10));
+        let mut refuses = |key, owner, number, ms| finals.refuses(key, owner, number, at(ms));
+        assert!(refuses(KEY, b"o", 5, 69) && refuses(KEY, b"o", 1, 69));
+        assert!(!refuses(KEY, b"o", 6, 69), "the next acquisition");
+        assert!(!refuses(KEY, b"p", 5, 69), "another owner");
+        assert!(
+            !refuses(KeyRef::lock(1, b"k"), b"o", 5, 69),
+            "another database"
+        );
+        assert!(!refuses(KEY, b"o", 5, 70), "its time is over");
+        // A number that is over does not count for the next.
+        finals.note(KEY, b"o", 2, at(70));
+        assert!(!finals.refuses(KEY, b"o", 5, at(70)));
+        assert_eq!(present(&mut finals, at(129)), [1, 2, 0]);
+        assert_eq!(present(&mut finals, at(130)), [0, 2, 0]);
+    }
+
+    #[test]
+    fn the_oldest_of_too_many_is_forgotten() {
+        let mut finals = finals(60, 2);
+        for (owner, ms) in [(b"a", 0), (b"b", 1), (b"a", 2), (b"c", 3)] {
+            finals.note(KEY, owner, 1, at(ms));
+        }
+        let refused = [b"a", b"b", b"c"].map(|owner| finals.refuses(KEY, owner, 1, at(4)));
+        assert_eq!(refused, [true, false, true]);
+        assert_eq!(present(&mut finals, at(4)), [2, 2, 1]);
+    }
+}

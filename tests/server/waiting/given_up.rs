@@ -1,0 +1,212 @@
+//! `SEQ` and `FINAL`: a request of an acquisition that was given up grants nothing, however late it is served.
+
+use crate::common::{wait_for, TestServer};
+use crate::tickets::scene::{message, subscribe};
+
+fn finals(server: &TestServer) -> [u64; 3] {
+    ["finals", "finals_refused", "finals_forgotten"].map(|field| server.stat(field))
+}
+
+/// Every request that acquires, of the owner o.
+const REQUESTS: [&str; 5] = [
+    "LOCK.ACQUIRE k o",
+    "LOCK.ACQUIRE k o READ",
+    "LOCK.ACQUIRE k o WRITE",
+    "LOCK.MACQUIRE 2 other k o",
+    "SEM.ACQUIRE k o LIMIT 1",
+];
+
+/// The release that gives it up.
+fn give_up(request: &str) -> &'static str {
+    match request.split_once('.') {
+        Some(("SEM", _)) => "SEM.RELEASE k o",
+        Some((_, rest)) if rest.starts_with('M') => "LOCK.MRELEASE 2 other k o",
+        _ => "LOCK.RELEASE k o",
+    }
+}
+
+#[test]
+fn a_request_that_was_given_up_grants_nothing_and_keeps_no_place() {
+    let server = TestServer::start();
+    let mut c = server.conn();
+    let _heard = subscribe(&server, "ch");
+    for (round, request) in REQUESTS.iter().enumerate() {
+        let final_7 = format!("{} FINAL 7", give_up(request));
+        assert_eq!(c.line(&final_7).maybe_int().unwrap_or(0), 0, "{request}");
+        for how in ["", "BLOCK 0", "BLOCK 0 NOTIFY ch t", "SESSION", "EX 9"] {
+            for seq in ["SEQ 7", "SEQ 1"] {
+                let reply = c.line(&format!("{request} {how} {seq}"));
+                assert!(reply.is_nil(), "{request} {how} {seq}: {reply:?}");
+            }
+        }
+        assert_eq!(c.line("EXISTS k other").int(), 0, "{request}");
+        assert_eq!(server.stat("places_kept"), 0);
+        let present = [1, 1, 1, 2, 3][round];
+        assert_eq!(finals(&server), [present, 10 * (round as u64 + 1), 0]);
+        // The next acquisition, and one without a number.
+        for rest in ["SEQ 8", ""] {
+            let granted = c.line(&format!("{request} {rest}"));
+            assert!(!granted.is_nil() && !granted.is_error(), "{request} {rest}");
+            assert!(c.line(&final_7).int() > 0, "{request}");
+            c.line("DEL k");
+        }
+    }
+    let refused = c.line("LOCK.ACQUIRE k o SEQ 7 WITHHOLDER").list();
+    assert!(refused[0].is_nil() && refused[1].is_nil(), "{refused:?}");
+}
+
+#[test]
+fn a_final_release_ends_every_hold_and_the_wait() {
+    let server = TestServer::start();
+    let (mut c, mut heard) = (server.conn(), subscribe(&server, "ch"));
+    // Held twice; and a reader that writes too.
+    for (grants, mode) in [
+        (["LOCK.ACQUIRE k o", "LOCK.ACQUIRE k o"], ""),
+        (["LOCK.ACQUIRE k o READ", "LOCK.ACQUIRE k o READ"], "READ"),
+        (["LOCK.ACQUIRE k o WRITE", "LOCK.ACQUIRE k o READ"], "WRITE"),
+    ] {
+        for line in grants {
+            assert!(c.line(line).int() > 0);
+        }
+        assert_eq!(c.line("LOCK.RELEASE k o FINAL 1").int(), 1, "{mode}");
+        assert_eq!(c.line("EXISTS k").int(), 0, "{mode}");
+    }
+    // A reader that waits to write.
+    c.line("LOCK.ACQUIRE k o READ PX 600000");
+    c.line("LOCK.ACQUIRE k p READ PX 600000");
+    c.line("LOCK.ACQUIRE k o WRITE BLOCK 0 NOTIFY ch upgrade");
+    assert_eq!(c.line("LOCK.RELEASE k o FINAL 1").int(), 1);
+    c.line("LOCK.RELEASE k p");
+    assert_eq!(c.line("EXISTS k").int(), 0, "nothing was granted");
+    // Waiters, parked or not, of a lock, of several, and of a semaphore.
+    c.line("LOCK.ACQUIRE k holder PX 600000");
+    c.line("SEM.SET s 0");
+    for (wait, release) in [
+        ("LOCK.ACQUIRE k o", "LOCK.RELEASE k o FINAL 2"),
+        ("LOCK.MACQUIRE 2 j k o", "LOCK.RELEASE j o FINAL 3"),
+        ("SEM.ACQUIRE s o", "SEM.RELEASE s o FINAL 2"),
+    ] {
+        let mut parked = server.conn();
+        parked.send_line(&format!("{wait} BLOCK 0"));
+        wait_for("a waiter", || {
+            server.stat("waiters") + server.stat("sem_waiters") == 1
+        });
+        assert_eq!(c.line(release).int(), 1, "{release}");
+        assert!(parked.recv().is_nil());
+        assert_eq!(
+            c.line(&format!("{wait} BLOCK 0 NOTIFY ch t")).text(),
+            "QUEUED"
+        );
+        assert_eq!(c.line(release).int(), 1, "{release}");
+        assert!(c.line(release).is_nil(), "{release}");
+    }
+    // The next waiter is granted what the owner held.
+    assert_eq!(
+        c.line("LOCK.ACQUIRE k next BLOCK 0 NOTIFY ch next").text(),
+        "QUEUED"
+    );
+    assert_eq!(c.line("LOCK.RELEASE k holder FINAL 1").int(), 1);
+    assert!(message(&mut heard).starts_with("granted "));
+}
+
+#[test]
+fn several_keys_are_given_up_in_one_command() {
+    let server = TestServer::start();
+    let mut c = server.conn();
+    c.line("LOCK.MACQUIRE 2 a b o SEQ 1");
+    c.line("LOCK.ACQUIRE b o");
+    c.line("SET foreign text");
+    assert_eq!(c.line("LOCK.MRELEASE 3 a b c o FINAL 1").int(), 2);
+    assert_eq!(c.line("EXISTS a b").int(), 0);
+    for line in ["LOCK.ACQUIRE c o SEQ 1", "LOCK.MACQUIRE 2 x b o SEQ 1"] {
+        assert!(c.line(line).is_nil(), "{line}");
+    }
+    // An error at one key keeps no other.
+    c.line("LOCK.MACQUIRE 2 a b o SEQ 2");
+    let wrong = c.line("LOCK.MRELEASE 3 a foreign b o FINAL 2");
+    assert!(wrong.error().starts_with("WRONGTYPE"));
+    assert_eq!(c.line("EXISTS a b").int(), 0);
+}
+
+#[test]
+fn numbers_stay_for_their_time_whatever_becomes_of_the_data() {
+    let server = TestServer::start();
+    let mut c = server.conn();
+    c.line("LOCK.RELEASE k o FINAL 1");
+    for line in ["FLUSHALL", "SWAPDB 0 1", "SWAPDB 0 1"] {
+        c.line(line);
+        assert!(c.line("LOCK.ACQUIRE k o SEQ 1").is_nil(), "{line}");
+    }
+    c.line("SELECT 1");
+    assert!(
+        c.line("LOCK.ACQUIRE k o SEQ 1").int() > 0,
+        "another database"
+    );
+    c.line("SELECT 0");
+    c.line("CONFIG SET lock.max-finals 1");
+    c.line("LOCK.RELEASE other o FINAL 1");
+    assert!(c.line("LOCK.ACQUIRE other o SEQ 1").is_nil());
+    assert!(c.line("LOCK.ACQUIRE k o SEQ 1").int() > 0, "forgotten");
+    assert_eq!(finals(&server), [1, 4, 1]);
+    c.line("CONFIG SET lock.final-time 1");
+    c.line("LOCK.RELEASE k o FINAL 1");
+    wait_for("the end of its time", || {
+        !c.line("LOCK.ACQUIRE k o SEQ 1").is_nil()
+    });
+    wait_for("nothing final", || server.stat("finals") == 0);
+    // Nothing is remembered, for no time or for want of room.
+    for (time, most) in [("0", "100"), ("60000", "0")] {
+        c.line(&format!(
+            "CONFIG SET lock.final-time {time} lock.max-finals {most}"
+        ));
+        c.line("LOCK.RELEASE k o FINAL 9");
+        assert!(!c.line("LOCK.ACQUIRE k o SEQ 9").is_nil(), "{time} {most}");
+    }
+}
+
+/// The server stands still. An acquire lies in its socket, the connection is closed, and the release comes through
+/// another one. Whichever it serves first, nothing is held afterwards.
+#[test]
+fn a_request_in_the_socket_of_a_server_that_stood_still_grants_nothing() {
+    let server = TestServer::start();
+    for round in 0..20 {
+        for (number, request) in REQUESTS.iter().enumerate() {
+            let how = ["", "BLOCK 0", "BLOCK 0 NOTIFY ch t"][(round + number) % 3];
+            // The one that was opened first may be served first, or the other one.
+            let (mut one, mut other) = (server.conn(), server.conn());
+            assert!(one.line("PING").text() == "PONG" && other.line("PING").text() == "PONG");
+            let (mut late, mut releasing) = match round % 2 {
+                0 => (one, other),
+                _ => (other, one),
+            };
+            server.signal(libc::SIGSTOP);
+            let seq = round * REQUESTS.len() + number + 1;
+            late.send_line(&format!("{request} PX 600000 {how} SEQ {seq}"));
+            drop(late);
+            releasing.send_line(&format!("{} FINAL {seq}", give_up(request)));
+            server.signal(libc::SIGCONT);
+            releasing.recv();
+            let mut c = server.conn();
+            wait_for("the end of the connection", || {
+                let clients = c.line("CLIENT LIST").text();
+                clients.lines().count() == 2
+            });
+            for key in ["k", "other"] {
+                let info = c.line(&format!("LOCK.INFO {key}"));
+                assert!(
+                    info.is_nil() || info.is_error(),
+                    "{request} {how}: {info:?}"
+                );
+            }
+            let info = c.line("SEM.INFO k");
+            let held =
+                (!info.is_nil() && !info.is_error()).then(|| info.field("held").unwrap().int());
+            assert!(
+                held.is_none_or(|held| held == 0),
+                "{request} {how}: {info:?}"
+            );
+            assert_eq!(server.stat("waiters") + server.stat("sem_waiters"), 0);
+            c.line("FLUSHALL");
+        }
+    }
+}
