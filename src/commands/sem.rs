@@ -173,9 +173,14 @@ impl Command for Release {
     fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), CommandError> {
         let (name, id, options) = Parser::of::<Release>(words).key_and_owner()?;
         let at = ctx.key_ref(name).of(Resource::Semaphore);
-        let has_waited = options
-            .gives_up
-            .is_some_and(|number| give_up(ctx, at, id, number));
+        let has_waited = match options.gives_up {
+            Some(number) => give_up(ctx, at, id, number),
+            None => Some(false),
+        };
+        let Some(has_waited) = has_waited else {
+            ctx.reply_nil();
+            return Ok(());
+        };
         let (key, view, now) = open_permit(ctx, name, id, SemKey::hand_off_view)?;
         let released = change_semaphore(ctx, key, now, |locks, cx| {
             locks.sems.release(&mut locks.shared, &view, id.bytes(), cx)

@@ -137,8 +137,8 @@ pub fn is_given_up<'k>(
 }
 
 /// `FINAL`: notes that the owner gives up its acquisitions of this key up to this number, and ends its wait. Returns
-/// whether there was one.
-pub fn give_up(ctx: Ctx<'_>, key: KeyRef<'_>, owner: Str<'_>, number: u64) -> bool {
+/// whether there was one; `None`: nothing of the owner is to end.
+pub fn give_up(ctx: Ctx<'_>, key: KeyRef<'_>, owner: Str<'_>, number: u64) -> Option<bool> {
     let (has_waited, fx) = decide(ctx.now(), |locks, cx| {
         locks.shared.give_up(key, owner.bytes(), number, cx)
     });

@@ -54,27 +54,32 @@ struct Final {
     order: u64,
     /// In milliseconds of the monotonic clock.
     end_ms: u64,
+    /// Whether a later acquisition was asked for since then.
+    is_passed: bool,
 }
 
 impl Finals {
-    /// From now on, acquisitions of this owner at this key up to this number are final.
-    pub fn note(&mut self, key: KeyRef<'_>, owner: &[u8], number: u64, now: Now) {
+    /// From now on, acquisitions of this owner at this key up to this number are final. Returns whether what the owner
+    /// has is to end: a release that is served again, after a later acquisition was asked for, does not concern it.
+    pub fn note(&mut self, key: KeyRef<'_>, owner: &[u8], number: u64, now: Now) -> bool {
         let name = self.names.hash_one((key, owner));
         self.last += 1;
         let mut it = Final {
             number,
             order: self.last,
             end_ms: now.mono_ms.saturating_add(self.rule.ms),
+            is_passed: false,
         };
         if let Some(known) = self.numbers.remove(&name) {
             self.order.remove(&known.order);
-            if now.mono_ms < known.end_ms {
-                it.number = number.max(known.number);
+            if now.mono_ms < known.end_ms && number <= known.number {
+                (it.number, it.is_passed) = (known.number, known.is_passed);
             }
         }
         self.order.insert(it.order, name);
         self.numbers.insert(name, it);
         self.forget(now);
+        !it.is_passed
     }
 
     /// Whether a request with this number is final: it is to be answered as one that is not granted.
@@ -82,8 +87,11 @@ impl Finals {
         if self.numbers.is_empty() {
             return false;
         }
-        let known = self.numbers.get(&self.names.hash_one((key, owner)));
-        let is_final = known.is_some_and(|it| number <= it.number && now.mono_ms < it.end_ms);
+        let known = self.numbers.get_mut(&self.names.hash_one((key, owner)));
+        let is_final = known.is_some_and(|it| {
+            it.is_passed |= number > it.number;
+            number <= it.number && now.mono_ms < it.end_ms
+        });
         self.stats.finals_refused += u64::from(is_final);
         is_final
     }
@@ -159,6 +167,16 @@ mod tests {
         assert!(!finals.refuses(KEY, b"o", 5, at(70)));
         assert_eq!(present(&mut finals, at(129)), [1, 2, 0]);
         assert_eq!(present(&mut finals, at(130)), [0, 2, 0]);
+    }
+
+    #[test]
+    fn a_repeated_release_does_not_concern_a_later_acquisition() {
+        let mut finals = finals(60, 10);
+        assert!(finals.note(KEY, b"o", 1, at(0)) && finals.note(KEY, b"o", 1, at(0)));
+        assert!(!finals.refuses(KEY, b"o", 2, at(1)));
+        assert!(!finals.note(KEY, b"o", 1, at(2)), "a repetition");
+        assert!(finals.refuses(KEY, b"o", 1, at(61)), "from then on");
+        assert!(finals.note(KEY, b"o", 2, at(61)));
     }
 
     #[test]

@@ -48,13 +48,21 @@ impl Shared {
     }
 
     /// `FINAL`: the owner gives up its acquisitions for this key up to this number. Its wait ends. Returns whether
-    /// there was one. The caller ends its holds.
-    pub fn give_up(&mut self, key: KeyRef<'_>, owner: &[u8], number: u64, cx: &mut Cx<'_>) -> bool {
-        self.finals.note(key, owner, number, cx.now);
+    /// there was one; the caller ends its holds. `None`: nothing is to end, see [`Finals::note`].
+    pub fn give_up(
+        &mut self,
+        key: KeyRef<'_>,
+        owner: &[u8],
+        number: u64,
+        cx: &mut Cx<'_>,
+    ) -> Option<bool> {
+        if !self.finals.note(key, owner, number, cx.now) {
+            return None;
+        }
         let withdrawn = self.waiters.withdraw(key, owner);
         let has_waited = withdrawn.is_some();
         self.waiters.end_withdrawn(withdrawn, cx);
-        has_waited
+        Some(has_waited)
     }
 
     /// The waiter for this request for a lock.

@@ -88,7 +88,9 @@ pub(super) fn give_up_lock(
     number: u64,
 ) -> Result<bool, CommandError> {
     // First: it is noted even if the release is an error.
-    let mut has_ended = give_up(ctx, ctx.key_ref(name), owner, number);
+    let Some(mut has_ended) = give_up(ctx, ctx.key_ref(name), owner, number) else {
+        return Ok(false);
+    };
     let mut end_holds = |mode| {
         let request = lock::Release {
             owner: owner.bytes(),

@@ -31,12 +31,13 @@ fn a_request_that_was_given_up_grants_nothing_and_keeps_no_place() {
     let mut c = server.conn();
     let _heard = subscribe(&server, "ch");
     for (round, request) in REQUESTS.iter().enumerate() {
-        let final_7 = format!("{} FINAL 7", give_up(request));
-        assert_eq!(c.line(&final_7).maybe_int().unwrap_or(0), 0, "{request}");
+        let last = 10 * (round + 1);
+        let release = |number: usize| format!("{} FINAL {number}", give_up(request));
+        assert_eq!(c.line(&release(last)).maybe_int().unwrap_or(0), 0);
         for how in ["", "BLOCK 0", "BLOCK 0 NOTIFY ch t", "SESSION", "EX 9"] {
-            for seq in ["SEQ 7", "SEQ 1"] {
-                let reply = c.line(&format!("{request} {how} {seq}"));
-                assert!(reply.is_nil(), "{request} {how} {seq}: {reply:?}");
+            for seq in [last, 1] {
+                let reply = c.line(&format!("{request} {how} SEQ {seq}"));
+                assert!(reply.is_nil(), "{request} {how} SEQ {seq}: {reply:?}");
             }
         }
         assert_eq!(c.line("EXISTS k other").int(), 0, "{request}");
@@ -44,10 +45,10 @@ fn a_request_that_was_given_up_grants_nothing_and_keeps_no_place() {
         let present = [1, 1, 1, 2, 3][round];
         assert_eq!(finals(&server), [present, 10 * (round as u64 + 1), 0]);
         // The next acquisition, and one without a number.
-        for rest in ["SEQ 8", ""] {
-            let granted = c.line(&format!("{request} {rest}"));
-            assert!(!granted.is_nil() && !granted.is_error(), "{request} {rest}");
-            assert!(c.line(&final_7).int() > 0, "{request}");
+        for seq in [format!("SEQ {}", last + 1), String::new()] {
+            let granted = c.line(&format!("{request} {seq}"));
+            assert!(!granted.is_nil() && !granted.is_error(), "{request} {seq}");
+            assert!(c.line(&release(last + 1)).int() > 0, "{request} {seq}");
             c.line("DEL k");
         }
     }
@@ -107,6 +108,25 @@ fn a_final_release_ends_every_hold_and_the_wait() {
     );
     assert_eq!(c.line("LOCK.RELEASE k holder FINAL 1").int(), 1);
     assert!(message(&mut heard).starts_with("granted "));
+}
+
+#[test]
+fn a_repeated_release_ends_no_later_acquisition() {
+    let server = TestServer::start();
+    let mut c = server.conn();
+    for (acquire, release) in [
+        ("LOCK.ACQUIRE k o", "LOCK.RELEASE k o"),
+        ("SEM.ACQUIRE s o LIMIT 1", "SEM.RELEASE s o"),
+    ] {
+        assert!(c.line(&format!("{release} FINAL 1")).is_nil());
+        assert!(c.line(&format!("{acquire} SEQ 2")).int() > 0);
+        assert!(c.line(&format!("{release} FINAL 1")).is_nil(), "{release}");
+        assert_eq!(c.line(&format!("{release} FINAL 2")).int(), 1, "{release}");
+    }
+    c.line("LOCK.MRELEASE 2 a b o FINAL 1");
+    c.line("LOCK.MACQUIRE 2 a b o SEQ 2");
+    assert_eq!(c.line("LOCK.MRELEASE 2 a b o FINAL 1").int(), 0);
+    assert_eq!(c.line("EXISTS a b").int(), 2);
 }
 
 #[test]
