@@ -114,6 +114,9 @@ test-all: build test-build redisson-texts ## all tests, also the long ones, on e
 mutants: setup ## do the tests of the core notice small changes in it? (cargo-mutants; BASE=COMMIT: in what has changed; SHARD=k/n: a part)
 	@BASE='$(BASE)' SHARD='$(SHARD)' scripts/mutants.sh
 
+fault-points: test-build ## do the tests of the server notice a fault in the shell? One at a time of tests/fault-points.txt (NAMES=)
+	@TESTED='$(TESTED)' $(FAULT_PATH) $(SERVER) scripts/fault-points.sh $(NAMES)
+
 seeded: redisson-texts ## put small faults into a copy of the tree, one at a time: does a test fail? (NAMES=; FULL=1: without hints; EXPLORE=1: does the exploration find those of the core?)
 	@scripts/setup.sh seeded
 	@$(SERVER) tests/seeded.sh $(if $(FULL),--full)$(if $(EXPLORE),--explore) $(NAMES)

@@ -118,6 +118,15 @@ if found=$(grep -nE '^version = ' benches/Cargo.toml cli/Cargo.toml client/Cargo
     failed=1
 fi
 
+# Each fault point stands once in the code and once in the list.
+points=$(grep -rhoE 'fault::is_on\("[^"]*"' src | cut -d'"' -f2 | sort)
+listed=$(grep '^[a-z]' tests/fault-points.txt | cut -d' ' -f1 | sort)
+if [ "$points" != "$listed" ]; then
+    echo 'lint: these do not stand once in src (fault::is_on) and once in tests/fault-points.txt:'
+    printf '%s\n' "$points" "$listed" | sort | uniq -c | awk '$1 != 2 { print $2 }'
+    failed=1
+fi
+
 # The list of the seeded faults is the one place that counts them. Each row begins with the first line of a patch.
 for patch in tests/seeded/*/*.patch; do
     grep -qF "| $(head -n 1 "$patch") | " docs/SEEDED-BUGS.md || {

@@ -13,6 +13,7 @@ use crate::module::ffi::api::fallible;
 use crate::module::ffi::api::{api, has};
 use crate::module::ffi::call_reply::{How, Reply};
 use crate::module::ffi::ctx::{server_version, Ctx};
+use crate::module::ffi::fault;
 use crate::module::ffi::strings::{pointers, OwnedStr, Str};
 use crate::module::state::shell;
 
@@ -160,6 +161,9 @@ impl<'a> User<'a> {
             | raw::REDISMODULE_CMD_KEY_INSERT
             | raw::REDISMODULE_CMD_KEY_UPDATE
             | raw::REDISMODULE_CMD_KEY_DELETE;
+        if fault::is_on("keys-beside-unasked") {
+            return true;
+        }
         let refused = keys.iter().find(|key| !self.may_use(**key, WRITE));
         refused
             .inspect(|key| self.log(Refused::Key(**key)))

@@ -29,6 +29,7 @@ use crate::lock::{Effect, LockError, Outcome, Ticket, WaiterId};
 use crate::module::ffi::api::api;
 use crate::module::ffi::call_reply::{How, Reply};
 use crate::module::ffi::ctx::{server_version, Ctx};
+use crate::module::ffi::fault;
 use crate::module::ffi::strings::OwnedStr;
 use crate::module::state::shell;
 
@@ -100,6 +101,9 @@ impl Drop for Pending<'_> {
 
 /// Publishes the outcome of a ticket.
 pub fn tell(ctx: Ctx<'_>, ticket: &Ticket, outcome: &Outcome) {
+    if fault::is_on("ticket-not-told") {
+        return;
+    }
     let channel = OwnedStr::new(ticket.channel());
     let message = OwnedStr::new(&message_of(outcome, ticket.tag()));
     match shell::is_cluster() {

@@ -99,7 +99,8 @@ fn carry_out_all(
             break;
         };
         if let Err(what) = change(key, own, replication) {
-            for (key, fx) in done.iter_mut().zip(fx) {
+            let stays = fault::is_on("half-of-a-macquire-stays");
+            for (key, fx) in done.iter_mut().zip(fx).filter(|_| !stays) {
                 roll_back(key, fx, replication);
             }
             drop(keys);
@@ -123,6 +124,9 @@ fn carry_out(
 ) -> Result<(), LockError> {
     let (ctx, name, db) = (key.ctx(), key.name(), key.id().db);
     let pending = Pending::new(ctx, fx);
+    if fault::is_on("waiter-told-before-the-write") {
+        answers::note_all(ctx, fx);
+    }
     let changed = change(&mut key, fx, replication);
     drop(key);
     if let Err(what) = changed {
@@ -236,6 +240,9 @@ pub fn publish(ctx: Ctx<'_>, channel: &[u8], message: &[u8], replication: Replic
 
 /// The same, with the server's strings.
 pub fn publish_to(ctx: Ctx<'_>, channel: Str<'_>, message: Str<'_>, replication: Replication<'_>) {
+    if fault::is_on("redisson-not-told") {
+        return;
+    }
     if shell::is_cluster() {
         ctx.publish_in_cluster(channel, message);
     } else {

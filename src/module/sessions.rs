@@ -9,6 +9,7 @@ use crate::lock::{
 };
 use crate::module::apply::{apply, apply_for_event, decide};
 use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::fault;
 use crate::module::ffi::strings::{OwnedStr, Str};
 use crate::module::keyspace::lock_key::{name_of, LockKey};
 use crate::module::keyspace::replication::Replication;
@@ -24,7 +25,8 @@ const REFUSALS_PER_TICK: usize = 50;
 /// Before a command of this owner: releases its hold if the connection has ended and the release is still due.
 pub fn end_first(ctx: Ctx<'_>, name: Str<'_>, owner: Str<'_>) {
     // Fast path: runs for every command, and usually no such hold exists.
-    if !shell::with(|shell| shell.locks.shared.sessions.has_ended()) {
+    let has_ended = shell::with(|shell| shell.locks.shared.sessions.has_ended());
+    if !has_ended || fault::is_on("ended-session-still-holds") {
         return;
     }
     let ended: SmallVec<[_; 1]> = shell::with(|shell| {

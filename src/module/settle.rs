@@ -7,6 +7,7 @@ use crate::lock::{
 use crate::module::answers;
 use crate::module::apply::{apply_all_for_event, apply_for_event, decide, decide_all};
 use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::fault;
 use crate::module::ffi::strings::OwnedStr;
 use crate::module::keyspace::count_key::CountKey;
 use crate::module::keyspace::lock_key::{name_of, LockKey};
@@ -76,6 +77,9 @@ pub fn settle_due(ctx: Ctx<'_>, now: Now, in_time: impl Fn() -> bool) {
             shell.alarm.retry_at_ms = now.mono_ms + RETRY_MS;
             if !shell.locks.shared.startup_delay.is_on(now) {
                 shell.grants_withheld += refused.len() as u64;
+            }
+            if fault::is_on("withheld-grant-forgotten") {
+                refused.clear();
             }
             for key in refused {
                 shell.locks.shared.waiters.postpone(key);
@@ -207,7 +211,9 @@ fn may_begin_all(
 pub fn settle(ctx: Ctx<'_>, id: &KeyId, now: Now) -> bool {
     let name = name_of(id);
     let name = name.as_str();
-    ctx.select(id.as_ref().db);
+    if !fault::is_on("settled-in-another-database") {
+        ctx.select(id.as_ref().db);
+    }
     let mut key = LockKey::open(ctx, name);
     let mut state = key.read_to_settle(now);
     if !siblings::siblings_are_here(&key, &state) {
@@ -221,7 +227,7 @@ pub fn settle(ctx: Ctx<'_>, id: &KeyId, now: Now) -> bool {
     if changes {
         // With the key closed: the probe may delete it if its TTL ends.
         drop(key);
-        if !ctx.probe_write(name) {
+        if !ctx.probe_write(name) && !fault::is_on("alarm-writes-unasked") {
             return false;
         }
         key = LockKey::open(ctx, name);

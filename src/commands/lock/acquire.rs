@@ -14,6 +14,7 @@ use crate::module::apply::{apply, decide};
 use crate::module::entry::alarm;
 use crate::module::entry::command::{access, Command, Spec};
 use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::fault;
 use crate::module::ffi::strings::Str;
 use crate::module::keyspace::lock_key::LockKey;
 use crate::module::keyspace::siblings;
@@ -51,7 +52,7 @@ impl Command for Acquire {
 
     fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), CommandError> {
         let (name, owner, options) = Parser::of::<Acquire>(words).key_and_owner()?;
-        let shape = match options.with_holder {
+        let shape = match options.with_holder && !fault::is_on("withholder-forgotten") {
             true => Shape::WithHolder,
             false => Shape::Token,
         };

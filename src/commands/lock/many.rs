@@ -15,6 +15,7 @@ use crate::module::apply::{apply_all, decide_all};
 use crate::module::entry::alarm;
 use crate::module::entry::command::{access, Command, Spec};
 use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::fault;
 use crate::module::ffi::strings::Str;
 use crate::module::keyspace::lock_key::LockKey;
 use crate::module::keyspace::replication;
@@ -175,7 +176,9 @@ impl Command for ReleaseMany {
             states.push(state);
         }
         // Before the views: a request that is refused at one key ends no wait at the others.
-        lock::may_release_many(&states, &request, now)?;
+        if !fault::is_on("refused-mrelease-ends-a-wait") {
+            lock::may_release_many(&states, &request, now)?;
+        }
         let view = |(key, state)| view_for(key, state, &Planned::Release(&request), now);
         let views: Vec<_> = keys.iter().zip(states).map(view).collect();
         let dropped = change_locks(ctx, keys, now, |locks, fx| {

@@ -14,6 +14,7 @@ use crate::module::answers;
 use crate::module::apply::decide;
 use crate::module::ffi::api::api;
 use crate::module::ffi::ctx::{Callback, Ctx};
+use crate::module::ffi::fault;
 use crate::module::ffi::guard;
 use crate::module::keyspace::horizon;
 use crate::module::sessions;
@@ -118,6 +119,7 @@ fn arm(ctx: Ctx<'_>, soonest: u64) -> bool {
         due => now.mono_ms.saturating_add(due),
     });
     match (armed, due_at) {
+        (Some(_), Some(_)) if fault::is_on("alarm-not-moved-up") => return is_due,
         (Some((_, armed_at)), Some(due_at)) if armed_at <= due_at => return is_due,
         (None, None) => return is_due,
         _ => stop(ctx),
@@ -148,7 +150,8 @@ pub fn check(ctx: Ctx<'_>) {
     let now = ctx.now();
     shell::with(|shell| shell.locks.shared.waiters.forget_closing());
     tickets::sweep(ctx, now);
-    if shell::with(|shell| shell.next_due(now) == Some(0)) {
+    let is_late = shell::with(|shell| shell.next_due(now) == Some(0));
+    if is_late && !fault::is_on("late-alarm-not-noticed") {
         stop(ctx);
     }
     if shell::with(|shell| shell.alarm.armed.is_none()) {
@@ -168,7 +171,7 @@ unsafe extern "C" fn on_timer(ctx: *mut raw::RedisModuleCtx, _data: *mut c_void)
         fire(ctx);
         rearm_after_firing(ctx);
     });
-    if fired.is_none() {
+    if fired.is_none() && !fault::is_on("alarm-not-armed-after-a-panic") {
         guard::entry("alarm-again", || rearm_after_firing(ctx));
     }
 }
@@ -217,7 +220,7 @@ fn fire(ctx: Ctx<'_>) {
 
 /// With `lock.drain`, dismisses the waiters.
 pub fn follow_settings(ctx: Ctx<'_>) {
-    if settings::drain() {
+    if settings::drain() && !fault::is_on("drained-waiters-stay") {
         answers::note_all(ctx, &decide(ctx.now(), Locks::drain).1);
     }
 }

@@ -20,6 +20,7 @@ use redis_module::raw;
 use crate::module::ffi::api::api;
 use crate::module::ffi::call_reply::{How, Reply};
 use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::fault;
 use crate::module::ffi::strings::OwnedStr;
 use crate::module::state::shell;
 use crate::module::state::shell::Risks;
@@ -40,7 +41,7 @@ pub fn is_lost(risks: Risks, ctx: Ctx<'_>) -> bool {
     let is_suspect = shell::with(|shell| shell.buffers_are_limited)
         || (risks.user && is_default(ctx))
         || (risks.messages && ctx.is_subscribed());
-    is_suspect && is_condemned(ctx)
+    is_suspect && is_condemned(ctx) && !fault::is_on("condemned-client-keeps-its-grant")
 }
 
 /// The server's setting that [`follow_setting`] reads.

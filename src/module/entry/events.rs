@@ -18,6 +18,7 @@ use crate::module::entry::unload;
 use crate::module::ffi::api::checked;
 use crate::module::ffi::call_reply::Reply;
 use crate::module::ffi::ctx::{Callback, Ctx};
+use crate::module::ffi::fault;
 use crate::module::ffi::guard;
 use crate::module::ffi::log;
 use crate::module::ffi::strings::Str;
@@ -96,7 +97,7 @@ pub fn watch(ctx: Ctx<'_>) {
             "key events cannot be subscribed to: waiters will not notice a lock deleted by others",
         );
         // The next parked request tries again.
-        shell::with(|shell| shell.watching = false);
+        shell::with(|shell| shell.watching = fault::is_on("failed-subscription-not-repeated"));
     }
 }
 
@@ -164,7 +165,7 @@ unsafe extern "C" fn on_changed(
         let name = key.bytes();
         let is_horizon = horizon::is_horizon(name);
         // Fast path: runs for every writing command of every client, and for nearly all returns here.
-        if !is_horizon && !may_be_in_memory(name) {
+        if (!is_horizon && !may_be_in_memory(name)) || fault::is_on("key-events-ignored") {
             return;
         }
         // SAFETY: the server's NUL-terminated event name for this callback.
@@ -250,7 +251,8 @@ unsafe extern "C" fn on_server_event(
                 return;
             }
             raw::REDISMODULE_EVENT_FLUSHDB if subevent != raw::REDISMODULE_SUBEVENT_FLUSHDB_END => {
-                if !ctx.is_cluster() && !ctx.is_replica() {
+                let is_alone = !ctx.is_cluster() && !ctx.is_replica();
+                if is_alone && !fault::is_on("flushed-horizon-not-read") {
                     horizon::learn_horizon(ctx);
                 }
                 return;

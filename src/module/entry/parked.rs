@@ -28,6 +28,7 @@ use crate::module::entry::condemned;
 use crate::module::ffi::api::api;
 use crate::module::ffi::api::fallible;
 use crate::module::ffi::ctx::{Callback, Ctx};
+use crate::module::ffi::fault;
 use crate::module::ffi::guard;
 use crate::module::ffi::strings::{OwnedStr, Str};
 use crate::module::reply;
@@ -76,7 +77,9 @@ pub fn block_on(ctx: Ctx<'_>, keys: &[Str<'_>], id: WaiterId) -> Result<bool, Lo
     };
     // Valkey returns NULL, without a reply, for a client that another module has blocked meanwhile.
     let Some(handle) = NonNull::new(handle) else {
-        withdraw(ctx, id);
+        if !fault::is_on("refused-client-stays-in-line") {
+            withdraw(ctx, id);
+        }
         return Ok(false);
     };
     // SAFETY: the client was just blocked under this handle.
@@ -269,6 +272,9 @@ unsafe fn forget(ctx: Ctx<'_>) {
     let now = ctx.now();
     shell::with(|shell| {
         shell.take_parked(id);
+        if fault::is_on("killed-client-keeps-its-grant") {
+            return shell.locks.delivered(id);
+        }
         shell.locks.gone(id, now);
     });
     alarm::rearm(ctx);

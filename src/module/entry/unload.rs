@@ -29,6 +29,7 @@ use crate::lock::shown;
 use crate::module::ffi::api::api;
 use crate::module::ffi::call_reply::{How, Reply};
 use crate::module::ffi::ctx::{fresh_client_id, server_version, Ctx};
+use crate::module::ffi::fault;
 use crate::module::ffi::filter::{Filter, Words};
 use crate::module::ffi::guard;
 use crate::module::ffi::main_thread::MainThread;
@@ -139,7 +140,8 @@ impl Watch {
                 let beginning = name.get(..own.len());
                 beginning.is_some_and(|beginning| beginning.eq_ignore_ascii_case(own))
             };
-            self.is_followed |= OWN.iter().any(begins_with);
+            self.is_followed |= OWN.iter().any(begins_with)
+                && !fault::is_on("command-behind-the-unload-overlooked");
         }
     }
 }
@@ -170,7 +172,9 @@ fn why_unsafe(ctx: Ctx<'_>) -> Option<String> {
                 .into(),
         );
     }
-    connection_that_stays(ctx, since).or_else(|| rule_with_own_command(ctx))
+    connection_that_stays(ctx, since)
+        .filter(|_| !fault::is_on("connection-that-goes-on-overlooked"))
+        .or_else(|| rule_with_own_command(ctx))
 }
 
 /// A connection that may send or execute a command after the unload.

@@ -14,6 +14,7 @@ use crate::lock::{KeyRef, Now};
 use crate::module::ffi::api::api;
 use crate::module::ffi::api::fallible;
 use crate::module::ffi::api::zeroed;
+use crate::module::ffi::fault;
 use crate::module::ffi::strings::{OwnedStr, Str};
 
 /// The callback of the server that is running.
@@ -213,7 +214,9 @@ impl Ctx<'_> {
     /// Whether a write that no client requested may be made now: on a master, not while data is being loaded, not
     /// during a pause.
     pub fn may_write(self) -> bool {
-        !self.is_replica() && !self.is_loading() && !self.is_paused()
+        !self.is_replica()
+            && !self.is_loading()
+            && (!self.is_paused() || fault::is_on("writes-in-a-pause"))
     }
 
     /// Whether the server runs as a cluster node.

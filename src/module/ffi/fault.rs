@@ -1,16 +1,17 @@
-//! Faults on request, for the tests: a panic in a named entry, or the failure of one call of a server function.
+//! Faults on request, for the tests: a panic in a named entry, the failure of one call of a server function, and the
+//! fault points of tests/fault-points.txt, small bugs of which the variable `LOCK_FAULT_POINT` turns one on.
 //! Without the feature `fault-injection` the functions are empty.
 
 #[cfg(feature = "fault-injection")]
 pub use armed::arm;
 #[cfg(feature = "fault-injection")]
-pub(crate) use armed::{is_hit, trip};
+pub(crate) use armed::{is_hit, is_on, trip};
 #[cfg(not(feature = "fault-injection"))]
-pub(crate) use unarmed::{is_hit, trip};
+pub(crate) use unarmed::{is_hit, is_on, trip};
 
 #[cfg(feature = "fault-injection")]
 mod armed {
-    use std::sync::Mutex;
+    use std::sync::{Mutex, OnceLock};
 
     use crate::module::ffi::log;
 
@@ -48,6 +49,12 @@ mod armed {
         }
         hit
     }
+
+    /// Whether the fault point of this name is on.
+    pub(crate) fn is_on(point: &str) -> bool {
+        static ON: OnceLock<String> = OnceLock::new();
+        ON.get_or_init(|| std::env::var("LOCK_FAULT_POINT").unwrap_or_default()) == point
+    }
 }
 
 #[cfg(not(feature = "fault-injection"))]
@@ -57,6 +64,11 @@ mod unarmed {
 
     #[inline(always)]
     pub(crate) fn is_hit(_: &str) -> bool {
+        false
+    }
+
+    #[inline(always)]
+    pub(crate) fn is_on(_: &str) -> bool {
         false
     }
 }

@@ -5,6 +5,7 @@ use redis_module::raw;
 use crate::lock::{parse_integer, Count, KeyRef, Resource};
 use crate::module::ffi::api::{Refused, Written};
 use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::fault;
 use crate::module::ffi::raw_key::RawKey;
 use crate::module::ffi::strings::{OwnedStr, Str};
 use crate::module::keyspace::replication::Replication;
@@ -83,7 +84,8 @@ impl<'a> CountKey<'a> {
     /// # Errors
     /// When the server refuses. (If it refuses the TTL only, the number stays without one.)
     pub fn set(&mut self, number: i64, is_new: bool, replication: Replication<'_>) -> Written {
-        let end_ms = self.end_ms().filter(|_| !is_new);
+        let keeps_ttl = !is_new && !fault::is_on("count-loses-its-ttl");
+        let end_ms = self.end_ms().filter(|_| keeps_ttl);
         let key = self.raw.as_mut().ok_or(Refused("RedisModule_OpenKey"))?;
         let value = OwnedStr::of_number(number);
         key.set_string(value.as_str())?;

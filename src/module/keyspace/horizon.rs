@@ -11,6 +11,7 @@ use crate::lock::{
 };
 use crate::module::ffi::api::{Refused, Written};
 use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::fault;
 use crate::module::ffi::log;
 use crate::module::ffi::raw_key::RawKey;
 use crate::module::ffi::strings::{OwnedStr, Str};
@@ -46,7 +47,7 @@ pub fn may_mint(ctx: Ctx<'_>, domain: Domain, is_there: bool) -> bool {
     // hidden, and writing it aborts the server. Whether the horizon will be stored anew is not known before the token
     // is minted: the lock's own data may raise it.
     let is_seen = || is_there && horizon_exists(ctx, domain);
-    horizon_is_safe && (!ctx.is_paused() || is_seen())
+    horizon_is_safe && (!ctx.is_paused() || is_seen() || fault::is_on("hidden-key-written-over"))
 }
 
 /// Whether the key of the horizon exists, so that it can be stored anew. (`write_horizon` checks its type.)
@@ -61,7 +62,9 @@ fn horizon_exists(ctx: Ctx<'_>, domain: Domain) -> bool {
 /// granted.
 fn learn_slot(ctx: Ctx<'_>, slot: Domain) -> bool {
     read_and_learn(ctx, slot)
-        && (!wants_horizon(ctx, slot) || ctx.probe_write_detached(horizon_name(slot).as_str()))
+        && (!wants_horizon(ctx, slot)
+            || ctx.probe_write_detached(horizon_name(slot).as_str())
+            || fault::is_on("leaving-slot-gets-a-horizon"))
 }
 
 /// Reads the horizon of a domain, for a decision that mints no token and needs it nevertheless.
@@ -239,7 +242,7 @@ fn horizon_text(domain: Domain) -> String {
 
 fn in_horizon_db<T>(ctx: Ctx<'_>, body: impl FnOnce() -> T) -> T {
     let db = ctx.db();
-    if db == HORIZON_DB {
+    if db == HORIZON_DB || fault::is_on("horizon-in-another-database") {
         return body();
     }
     ctx.select(HORIZON_DB);

@@ -256,7 +256,9 @@ impl<'a> LockKey<'a> {
 
     /// Marks the key as changed.
     pub(crate) fn signal(&self) {
-        self.ctx.signal_modified(self.name);
+        if !fault::is_on("change-not-signalled") {
+            self.ctx.signal_modified(self.name);
+        }
     }
 
     /// Deletes the key.
@@ -284,7 +286,9 @@ impl<'a> LockKey<'a> {
         replication: Replication<'_>,
     ) -> Written {
         self.expire_at(deadline_ms)?;
-        replication.pexpireat(self.name, deadline_ms);
+        if !fault::is_on("lease-not-replicated") {
+            replication.pexpireat(self.name, deadline_ms);
+        }
         Ok(())
     }
 

@@ -4,6 +4,7 @@ use smallvec::SmallVec;
 
 use crate::lock::{KeyWrite, Token};
 use crate::module::ffi::api::Written;
+use crate::module::ffi::fault;
 use crate::module::ffi::strings::OwnedStr;
 use crate::module::keyspace::lock_key::LockKey;
 use crate::module::keyspace::replication::Replication;
@@ -30,7 +31,7 @@ impl LockKey<'_> {
                 }
                 self.set_fields(owner, Some(1), Some(*token), replication)?;
                 let leased = self.set_deadline(*deadline_ms, replication);
-                if leased.is_err() {
+                if leased.is_err() && !fault::is_on("refused-lease-leaves-the-hold") {
                     // Without a TTL it would be held for ever.
                     let _ = self.delete(replication);
                 }

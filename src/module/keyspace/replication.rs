@@ -31,6 +31,7 @@ use redis_module::raw;
 use crate::module::ffi::api::api;
 use crate::module::ffi::api::fallible;
 use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::fault;
 use crate::module::ffi::log;
 use crate::module::ffi::raw_key::{RawKey, NO_TRACE};
 use crate::module::ffi::strings::{pointers, OwnedStr, Str};
@@ -179,7 +180,7 @@ impl<'a> Replication<'a> {
     }
 
     fn has_receiver(self) -> bool {
-        self.aof || self.replicas
+        (self.aof && !fault::is_on("aof-overlooked")) || self.replicas
     }
 
     fn send(self, command: &CStr, words: &[Str<'_>]) {
@@ -205,7 +206,8 @@ impl<'a> Replication<'a> {
 
     /// Counts a command that the server has refused, and logs it, at most once a second.
     fn check(self, status: c_int, command: &CStr) {
-        if status == raw::REDISMODULE_OK as c_int {
+        if status == raw::REDISMODULE_OK as c_int || fault::is_on("failed-replication-not-counted")
+        {
             return;
         }
         let failures = FAILURES.fetch_add(1, Ordering::Relaxed) + 1;
@@ -232,7 +234,9 @@ impl<'a> Replication<'a> {
 
 /// Forgets whether replicas may receive changes: an event has happened after which that may be otherwise.
 pub fn forget_receivers() {
-    shell::with(|shell| shell.replicas_may_receive = None);
+    if !fault::is_on("first-replica-overlooked") {
+        shell::with(|shell| shell.replicas_may_receive = None);
+    }
 }
 
 fn replicas_may_receive(ctx: Ctx<'_>) -> bool {

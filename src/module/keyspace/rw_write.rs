@@ -2,6 +2,7 @@
 
 use crate::lock::{write_field, Mode, RwWrite, MODE_FIELD};
 use crate::module::ffi::api::Written;
+use crate::module::ffi::fault;
 use crate::module::ffi::strings::OwnedStr;
 use crate::module::keyspace::lock_key::LockKey;
 use crate::module::keyspace::replication::Replication;
@@ -197,6 +198,8 @@ fn set_fields(
 
 fn drop_field(key: &mut LockKey<'_>, name: &OwnedStr, replication: Replication<'_>) -> Written {
     key.open_key()?.drop_field(name.as_str())?;
-    replication.hdel(key.name(), name.as_str());
+    if !fault::is_on("reader-stays-on-replicas") {
+        replication.hdel(key.name(), name.as_str());
+    }
     Ok(())
 }

@@ -11,6 +11,7 @@ use crate::module::ffi::api::{api, has};
 use crate::module::ffi::api::{Refused, Written};
 use crate::module::ffi::call_reply::{How, Reply};
 use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::fault;
 use crate::module::ffi::raw_key::{RawKey, NO_TRACE};
 use crate::module::ffi::strings::{OwnedStr, Str};
 use crate::module::keyspace::count_key::CountKey;
@@ -296,7 +297,7 @@ impl<'a> SemKey<'a> {
         let not_taken = change.set.iter().filter(|(id, _)| !is_there(id)).count() as i64;
         let free = change.free.unwrap_or(now) + not_taken - taken_still;
         let is_first = change.removed.is_empty() && change.free != Some(now);
-        if free != now && !is_first {
+        if free != now && !is_first && !fault::is_on("refused-permit-is-lost") {
             // If the server refuses this too, it accepts no write at all, and nothing more can be done.
             let _ = self.free.set(free, false, replication);
         }
@@ -352,7 +353,9 @@ impl<'a> SemKey<'a> {
             Ok(())
         });
         if words.len() > 1 {
-            replication.zadd(&words);
+            if !fault::is_on("permit-not-replicated") {
+                replication.zadd(&words);
+            }
             self.share_ttl(replication)?;
         }
         added

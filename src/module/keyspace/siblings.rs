@@ -17,6 +17,7 @@ use crate::lock::{
 };
 use crate::module::ffi::api::{Refused, Written};
 use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::fault;
 use crate::module::ffi::raw_key::RawKey;
 use crate::module::ffi::strings::{OwnedStr, Str};
 use crate::module::keyspace::lock_key::LockKey;
@@ -210,7 +211,7 @@ impl<'a> Sibling<'a> {
         what: SiblingKind,
         replication: Replication<'_>,
     ) -> Written {
-        match self.has(what) {
+        match self.has(what) || fault::is_on("foreign-data-deleted") {
             true => self.delete(replication),
             false => Ok(()),
         }
@@ -318,6 +319,9 @@ pub(crate) fn siblings_are_taken(ctx: Ctx<'_>, lock: Str<'_>, owner: &[u8], is_h
 /// keys that the event works on.
 pub(crate) fn probe_held_twin(ctx: Ctx<'_>, lock: Str<'_>, of: usize) -> bool {
     let name = lock.bytes();
+    if fault::is_on("twin-overlooked") {
+        return false;
+    }
     let Some(twin) = twin_of(name).filter(|twin| is_reachable(name, twin)) else {
         return false;
     };

@@ -9,6 +9,7 @@ use redis_module::raw;
 use crate::lock::{self, FinalRule, Grace, Lease, Limits, SessionRule, WindowRule};
 use crate::module::ffi::api::api;
 use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::fault;
 use crate::module::ffi::guard;
 use crate::module::state::shell::{self, Shell};
 
@@ -201,7 +202,9 @@ unsafe extern "C" fn apply(
     _setting: *mut c_void,
     _error: *mut *mut raw::RedisModuleString,
 ) -> c_int {
-    guard::entry("settings", || shell::with(Shell::push_settings));
+    if !fault::is_on("setting-not-pushed") {
+        guard::entry("settings", || shell::with(Shell::push_settings));
+    }
     raw::REDISMODULE_OK as c_int
 }
 

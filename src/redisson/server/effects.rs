@@ -8,6 +8,7 @@ use redis_module::raw;
 use crate::module::ffi::api::Written;
 use crate::module::ffi::call_reply::{How, Reply};
 use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::fault;
 use crate::module::ffi::raw_key::{Fields, RawKey};
 use crate::module::ffi::strings::Str;
 use crate::module::keyspace::lock_key::LockKey;
@@ -102,7 +103,7 @@ pub fn prolong_counted(
     replication: Replication<'_>,
 ) -> Option<()> {
     let prolonged = prolong(LockKey::open(ctx, name), end_ms, replication);
-    if prolonged.is_none() {
+    if prolonged.is_none() && !fault::is_on("refused-script-counts-twice") {
         count(ctx, name, owner, -by)?;
     }
     prolonged

@@ -8,6 +8,7 @@ use std::io::Error;
 use crate::lock::LockError;
 use crate::module::ffi::call_reply::{How, Reply};
 use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::fault;
 use crate::module::ffi::raw_key::Fields;
 use crate::module::keyspace::lock_key::LockKey;
 use crate::redisson::scripts::steps::{Loops, Steps, MOST_STEPS};
@@ -56,6 +57,7 @@ pub fn run(ctx: Ctx<'_>, call: &Call<'_>) -> Result<(), ScriptError> {
 /// loops.
 fn could_be_long(ctx: Ctx<'_>, call: &Call<'_>) -> bool {
     match (call.script.native.loops(), call.key(0)) {
+        _ if fault::is_on("long-script-goes-to-lua") => false,
         (Loops::Holds, Some(lock)) => !was_answered(ctx, call) && has_many_holds(ctx, lock),
         // `Script::is_called_with` has refused calls with more keys than `MOST_STEPS`.
         _ => false,

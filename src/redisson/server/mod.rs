@@ -21,6 +21,7 @@ use redis_module::raw;
 use crate::lock::LockError;
 use crate::module::entry::alarm;
 use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::fault;
 use crate::module::ffi::strings::{OwnedStr, Str};
 use crate::module::keyspace::replication::Replication;
 use crate::module::state::shell::{self, Hooks};
@@ -154,7 +155,9 @@ pub fn run(ctx: Ctx<'_>, call: &Call<'_>) -> Result<(), ScriptError> {
 }
 
 fn native(ctx: Ctx<'_>, call: &Call<'_>, now: Surroundings) -> Option<Reply> {
-    alarm::settle_first(ctx, ctx.key_ref(call.key(0)?));
+    if !fault::is_on("script-passes-the-queue") {
+        alarm::settle_first(ctx, ctx.key_ref(call.key(0)?));
+    }
     match call.script.native {
         Native::RLock(script) => rlock::run(ctx, script, call, now),
         Native::Fenced(script) => rlock::run_fenced(ctx, script, call, now),

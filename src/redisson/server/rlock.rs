@@ -7,6 +7,7 @@
 use redis_module::raw;
 
 use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::fault;
 use crate::module::ffi::raw_key::RawKey;
 use crate::module::keyspace::lock_key::LockKey;
 use crate::module::keyspace::replication::Replication;
@@ -61,7 +62,7 @@ fn take(ctx: Ctx<'_>, call: &Call<'_>, first: First, around: Surroundings) -> Op
         let end_ms = key.handle().and_then(RawKey::end_ms);
         return time_to_live(end_ms, now_ms).map(Reply::Number);
     }
-    if around.are_short_of_memory() {
+    if around.are_short_of_memory() && !fault::is_on("script-takes-in-a-full-memory") {
         return None;
     }
     hold(key, owner, decided, first, around)?;
