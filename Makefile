@@ -117,10 +117,6 @@ mutants: setup ## do the tests of the core notice small changes in it? (cargo-mu
 fault-points: test-build ## do the tests of the server notice a fault in the shell? One at a time of tests/fault-points.txt (NAMES=)
 	@TESTED='$(TESTED)' $(FAULT_PATH) $(SERVER) scripts/fault-points.sh $(NAMES)
 
-seeded: redisson-texts ## put small faults into a copy of the tree, one at a time: does a test fail? (NAMES=; FULL=1: without hints; EXPLORE=1: does the exploration find those of the core?)
-	@scripts/setup.sh seeded
-	@$(SERVER) tests/seeded.sh $(if $(FULL),--full)$(if $(EXPLORE),--explore) $(NAMES)
-
 test-differential: build redisson-texts ## Redisson's scripts natively and in Lua, CASES of them, compared
 	LOCK_CASES=$(CASES) $(MODULE_PATH) $(SERVER) \
 		$(CARGO) test $(TESTED) --test redisson_scripts -- --test-threads 2 --nocapture

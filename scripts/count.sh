@@ -4,7 +4,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 [ $# -gt 0 ] || set -- src/lock src/commands src/module src/redisson src client cli clients/java clients/python \
-    examples tests/server tests/clients tests/faults tests/linearizability tests/redisson tests/seeded tests benches \
+    examples tests/server tests/clients tests/faults tests/linearizability tests/redisson tests benches \
     ops packaging scripts site docs .
 
 printf '%-22s %6s %8s %9s %8s %8s\n' folder files code comments tests text
@@ -15,7 +15,6 @@ for folder; do
             kind = ""
             if (FILENAME ~ /\.(rs|java|py|go|c|h|js|mjs|ts|rb|sh|awk)$/) kind = "code"
             else if (FILENAME ~ /\.md$/) kind = "text"
-            else if (FILENAME ~ /\.patch$/) kind = "tests"
             if (kind == "code" && FILENAME ~ /(^|\/)tests?(\/|\.|_[^\/]*$)/) kind = "tests"
             files += kind != ""
             in_comment = 0

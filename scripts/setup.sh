@@ -1,7 +1,7 @@
 #!/bin/sh
 # setup.sh [PURPOSE...]: installs what is missing to build, run and test the module, or says what to install.
 # Each PURPOSE adds what a target needs: check (format, clippy), client (openssl), java (JDK, Maven), python (Python,
-# venv), count (valgrind), fuzz (C++, cargo-fuzz), seeded (git), fresh (debootstrap), deb (lowdown, cargo-deb), booted
+# venv), count (valgrind), fuzz (C++, cargo-fuzz), fresh (debootstrap), deb (lowdown, cargo-deb), booted
 # (systemd-nspawn), image (umoci).
 #
 # Each part is tested by use: a program is compiled, linked and run, a header is parsed, a server prints its version.
@@ -181,7 +181,6 @@ format and clippy are missing: rustup component add rustfmt clippy"
     fuzz) need g++ cxx_works ;;
     count) need 'valgrind libc6-dbg' valgrind_works ;;
     client) need openssl openssl_works ;;
-    seeded) need git quiet git --version ;;
     python) need 'python3 python3-venv' python_works ;;
     fresh) need debootstrap has debootstrap ;;
     deb)
@@ -313,7 +312,6 @@ if [ -n "$missing$problem" ]; then
             fuzz) say 'And a C++ compiler.' ;;
             count) say 'And valgrind.' ;;
             client) say 'And openssl.' ;;
-            seeded) say 'And git.' ;;
             fresh) say 'And debootstrap.' ;;
             deb) say 'And lowdown and dpkg-dev.' ;;
             image) say 'And umoci.' ;;
