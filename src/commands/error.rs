@@ -53,11 +53,11 @@ pub enum CommandError {
     MayNotBreak,
     /// The caller's user may not run `SCAN`, or the call has no user.
     MayNotScan,
-    /// The caller's user has no access to the keys beside a read-write lock, or to its twin.
+    /// The caller's user has no access to the keys beside a read-write lock.
     MayNotUseSiblings,
     /// The caller's user may not write Redisson's counter of the lock's tokens.
     MayNotWriteCounter,
-    /// The caller's user has no access to the key of a semaphore's permits, or to its twin.
+    /// The caller's user has no access to the key of a semaphore's permits.
     MayNotUsePermits,
 }
 
@@ -99,13 +99,13 @@ impl fmt::Display for CommandError {
             }
             E::MayNotScan => "NOPERM LOCK.SCAN and LOCK.TOP need permission to run SCAN",
             E::MayNotUseSiblings => {
-                "NOPERM READ and WRITE need access to the keys beside the lock, named '{lock}:*', and to '{lock}'"
+                "NOPERM READ and WRITE need access to the keys beside the lock, named '{lock}:*'"
             }
             E::MayNotWriteCounter => {
                 "NOPERM the lock has a counter of Redisson's, which a grant writes: 'redisson_lock_token:{lock}'"
             }
             E::MayNotUsePermits => {
-                "NOPERM a semaphore needs access to the key of its permits, '{semaphore}:timeout', and to '{semaphore}'"
+                "NOPERM a semaphore needs access to the key of its permits, '{semaphore}:timeout'"
             }
         })
     }

@@ -49,9 +49,6 @@ impl Command for Set {
         let (name, number, options) = Set::parse(Parser::of::<Set>(words))?;
         let permits = permits_to_write(ctx, name)?;
         let key = SemKey::open_with(ctx, name, permits)?;
-        if key.probe_twin() {
-            return Err(LockError::SiblingsTaken.into());
-        }
         let now = ctx.now();
         let view = key.hand_off_view(None, now);
         if view.state == SemState::Absent {
@@ -288,11 +285,10 @@ fn reply_permits(ctx: Ctx<'_>, (permits, over): (Option<Permits>, usize), now: N
 /// The name of the key of the permits, which a command on this semaphore does not name itself.
 ///
 /// # Errors
-/// [`CommandError::MayNotUsePermits`] if the caller's user may not write that key, or the twin, which has the same
-/// key of permits: a reply shows whether the twin exists.
+/// [`CommandError::MayNotUsePermits`] if the caller's user may not write that key.
 fn permits_to_write(ctx: Ctx<'_>, key: Str<'_>) -> Result<OwnedStr, CommandError> {
     let permits = OwnedStr::new(&permits_of(key.bytes()));
-    match acl::may_write_beside(ctx, Resource::Semaphore, key, &[permits.as_str()]) {
+    match acl::may_write(ctx, &[permits.as_str()]) {
         true => Ok(permits),
         false => Err(CommandError::MayNotUsePermits),
     }
@@ -301,8 +297,7 @@ fn permits_to_write(ctx: Ctx<'_>, key: Str<'_>) -> Result<OwnedStr, CommandError
 /// Opens a semaphore for a command on the permit of this id, and makes the view with `read`.
 ///
 /// # Errors
-/// [`CommandError::MayNotUsePermits`]; those of opening; [`LockError::SiblingsTaken`] where the permit may belong to
-/// another semaphore.
+/// [`CommandError::MayNotUsePermits`]; those of opening.
 fn open_permit<'a>(
     ctx: Ctx<'a>,
     name: Str<'a>,
@@ -316,8 +311,5 @@ fn open_permit<'a>(
     let key = SemKey::open_with(ctx, name, permits)?;
     let now = ctx.now();
     let view = read(&key, Some(id), now);
-    match key.may_be_anothers(&view, id, now) {
-        true => Err(LockError::SiblingsTaken.into()),
-        false => Ok((key, view, now)),
-    }
+    Ok((key, view, now))
 }

@@ -17,8 +17,10 @@ pub enum LockError {
     HeldReadWrite,
     /// The key holds a string that is not the number of a semaphore or a latch.
     NotCount,
-    /// The keys beside a read-write lock, or the key of a semaphore's permits, belong to another lock or semaphore.
+    /// The timeouts of a first READ hold would be those of another lock's reader.
     SiblingsTaken,
+    /// The whole name is in braces: its sibling keys are those of the name without them.
+    Braced,
     /// A key beside a read-write lock, or the key of a semaphore's permits, holds another type or value.
     SiblingForeign,
     /// The key of the horizon holds another type.
@@ -133,7 +135,10 @@ impl LockError {
                 "LOCKTYPE the key holds a string that is not the number of a semaphore or a latch"
             }
             E::SiblingsTaken => {
-                "LOCKTYPE the keys beside this one belong to another lock or semaphore now: names that differ in braces share them, and so may parts of names and owners around a colon; a name with its owner may have 16 colons"
+                "LOCKTYPE the keys beside this one belong to another lock now: parts of names and owners around a colon may share them; a name with its owner may have 16 colons"
+            }
+            E::Braced => {
+                "ERR READ, WRITE and semaphores need a name without braces around all of it: '{x}' would share the keys beside it with 'x'"
             }
             E::SiblingForeign => {
                 "WRONGTYPE a key beside this one ('{key}:rwlock_token', '{key}:<owner>:rwlock_timeout:<n>' or '{key}:timeout') holds something else"

@@ -124,9 +124,9 @@ pub use name::{Each, Resource};
 pub use planned::{Need, Planned};
 pub use read_write::{
     any_with_same_timeouts, is_beside_a_lock, is_read_write, is_reserved, most_reads,
-    siblings_stay, timeout_name, timeout_prefix, token_name, twin_of, write_field, Name,
-    PendingRequest, ReadDepth, ReadWrite, Reader, Readers, RwFields, RwWrite, TokenRecord, Writer,
-    WroteBeside, MODE_FIELD, MOST_OTHERS, MOST_READS, READERS_AT_ONCE,
+    siblings_stay, timeout_name, timeout_prefix, token_name, write_field, Name, PendingRequest,
+    ReadDepth, ReadWrite, Reader, Readers, RwFields, RwWrite, TokenRecord, Writer, MODE_FIELD,
+    MOST_OTHERS, MOST_READS, READERS_AT_ONCE,
 };
 pub use request::{Acquire, Answer, Break, Release, Released, Renew, SetIf, UserId, Wait};
 pub use semaphore::commands::SemAcquire;
@@ -137,7 +137,7 @@ pub use semaphore::Semaphores;
 pub use session::bindings::SessionRule;
 pub use session::bindings::{Bound, BoundRef, Sessions};
 pub use shared::Shared;
-pub use slot::{permits_of, prefixed, slot_of, slot_tags};
+pub use slot::{is_braced, permits_of, prefixed, slot_of, slot_tags};
 pub use state::{
     is_held, parse_counter, parse_decimal, parse_integer, HashReader, Hold, KeyState, OwnerId,
     TOKEN_FIELD,

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use indexmap::{Equivalent, IndexMap, IndexSet};
 use smallvec::SmallVec;
 
-use crate::lock::slot::{semaphores_of, PERMITS};
+use crate::lock::slot::{semaphore_of, PERMITS};
 use crate::lock::UserId;
 
 /// The most bytes of names, of a key or of keys beside it, that one decision reads or writes: it writes as many to the
@@ -178,15 +178,15 @@ impl<'a> KeyRef<'a> {
             .map(move |resource| self.of(resource))
     }
 
-    /// All that a change of the key of this name concerns: every kind of resource there, and the semaphores whose
+    /// All that a change of the key of this name concerns: every kind of resource there, and the semaphore whose
     /// permits it has.
     pub(crate) fn concerned(self) -> impl Iterator<Item = KeyRef<'a>> {
-        self.of_all().chain(self.semaphores())
+        self.of_all().chain(self.semaphore())
     }
 
-    /// The semaphores whose permits a key of this name has, as Redisson names it.
-    pub(crate) fn semaphores(self) -> impl Iterator<Item = KeyRef<'a>> {
-        semaphores_of(self.name).map(move |name| KeyRef {
+    /// The semaphore whose permits a key of this name has, as Redisson names it.
+    pub(crate) fn semaphore(self) -> Option<KeyRef<'a>> {
+        semaphore_of(self.name).map(|name| KeyRef {
             resource: Resource::Semaphore,
             db: self.db,
             name,
@@ -288,10 +288,9 @@ mod tests {
     }
 
     #[test]
-    fn the_key_of_permits_leads_to_their_semaphores() {
-        let semaphores: Vec<_> = KeyRef::lock(3, b"{s}:timeout").semaphores().collect();
-        let expected = [&b"{s}"[..], b"s"].map(|name| KeyRef::lock(3, name));
-        assert_eq!(semaphores, expected.map(|key| key.of(Resource::Semaphore)));
+    fn the_key_of_permits_leads_to_their_semaphore() {
+        let semaphore = KeyRef::lock(3, b"s").of(Resource::Semaphore);
+        assert_eq!(KeyRef::lock(3, b"{s}:timeout").semaphore(), Some(semaphore));
     }
 
     #[test]

@@ -97,7 +97,7 @@ impl Locks {
     /// of a read-write lock or its permit has ended.
     pub fn removed_from(&mut self, key: KeyRef<'_>) {
         self.count_redisson_hold(key, false);
-        for semaphore in key.semaphores() {
+        if let Some(semaphore) = key.semaphore() {
             if self.shared.waiters.live_on(semaphore) > 0 {
                 self.shared.waiters.windows.redisson_hold_ended(semaphore);
             }

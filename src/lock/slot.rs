@@ -38,9 +38,8 @@ pub fn prefixed(prefix: &str, name: &[u8]) -> SmallVec<[u8; 128]> {
 
 pub(crate) const PERMITS: &[u8] = b":timeout";
 
-/// The permit set of a semaphore, by Redisson's `suffixName`: `name:timeout` if the name contains a `{`, otherwise
-/// `{name}:timeout`.
-pub fn permits_of(name: &[u8]) -> SmallVec<[u8; 128]> {
+/// Redisson's `suffixName`: `name:suffix` where the name has a `{` anywhere, else `{name}:suffix`.
+pub(crate) fn suffixed(name: &[u8], suffix: &[u8]) -> SmallVec<[u8; 128]> {
     let mut suffixed = SmallVec::new();
     if name.contains(&b'{') {
         suffixed.extend_from_slice(name);
@@ -49,18 +48,31 @@ pub fn permits_of(name: &[u8]) -> SmallVec<[u8; 128]> {
         suffixed.extend_from_slice(name);
         suffixed.push(b'}');
     }
-    suffixed.extend_from_slice(PERMITS);
+    suffixed.push(b':');
+    suffixed.extend_from_slice(suffix);
     suffixed
 }
 
-/// The semaphores whose permit set may have this name. `x` and `{x}` share one.
-pub fn semaphores_of(name: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let stem = name.strip_suffix(PERMITS);
-    let with_brace = stem.filter(|stem| stem.contains(&b'{'));
-    let bare = stem
-        .and_then(|stem| stem.strip_prefix(b"{")?.strip_suffix(b"}"))
-        .filter(|bare| !bare.contains(&b'{'));
-    with_brace.into_iter().chain(bare)
+/// The part between the braces of `{name}`, if it contains no other opening brace.
+pub(crate) fn unbraced(name: &[u8]) -> Option<&[u8]> {
+    let bare = name.strip_prefix(b"{")?.strip_suffix(b"}")?;
+    (!bare.contains(&b'{')).then_some(bare)
+}
+
+/// Whether the whole name is in braces: the keys beside `{k}` have the names of those beside `k`.
+pub fn is_braced(name: &[u8]) -> bool {
+    unbraced(name).is_some()
+}
+
+/// The permit set of a semaphore.
+pub fn permits_of(name: &[u8]) -> SmallVec<[u8; 128]> {
+    suffixed(name, b"timeout")
+}
+
+/// The semaphore whose permit set has this name.
+pub fn semaphore_of(name: &[u8]) -> Option<&[u8]> {
+    let stem = name.strip_suffix(PERMITS)?;
+    unbraced(stem).or_else(|| stem.contains(&b'{').then_some(stem))
 }
 
 /// For every slot the smallest number whose digits, as a hash tag, are in it.
@@ -116,11 +128,21 @@ mod tests {
 
     #[test]
     fn a_semaphore_is_found_by_the_name_of_its_permits() {
-        for name in [&b"k"[..], b"{a}k", b"a{", b"{k}", b"", b"k:timeout"] {
-            let permits = permits_of(name);
-            assert!(semaphores_of(&permits).any(|found| found == name));
+        for name in [&b"k"[..], b"{a}k", b"a{", b"", b"k:timeout"] {
+            assert_eq!(semaphore_of(&permits_of(name)), Some(name));
         }
-        assert_eq!(semaphores_of(b"{k}:other").count(), 0);
-        assert_eq!(semaphores_of(b"k:timeout").count(), 0);
+        assert_eq!(semaphore_of(b"{k}:other"), None);
+        assert_eq!(semaphore_of(b"k:timeout"), None);
+    }
+
+    #[test]
+    fn a_name_in_braces_shares_its_sibling_keys_with_the_one_without() {
+        for (name, bare) in [("{k}", "k"), ("{}", ""), ("{a}}", "a}")] {
+            assert!(is_braced(name.as_bytes()), "{name}");
+            assert_eq!(permits_of(name.as_bytes()), permits_of(bare.as_bytes()));
+        }
+        for name in ["k", "", "a}", "{a}b", "a{b}", "{{a}}", "{a{b}", "{", "}"] {
+            assert!(!is_braced(name.as_bytes()), "{name}");
+        }
     }
 }

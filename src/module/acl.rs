@@ -6,9 +6,7 @@ use std::io::{Error, ErrorKind};
 use std::ptr::{null_mut, NonNull};
 
 use redis_module::raw;
-use smallvec::SmallVec;
 
-use crate::lock::{twin_of, Resource};
 use crate::module::ffi::api::fallible;
 use crate::module::ffi::api::{api, has};
 use crate::module::ffi::call_reply::{How, Reply};
@@ -42,11 +40,6 @@ pub fn may_break(ctx: Ctx<'_>, key: Str<'_>) -> bool {
 /// a user is permitted.
 pub fn may_write(ctx: Ctx<'_>, keys: &[Str<'_>]) -> bool {
     caller_may(ctx, |user| user.may_write(keys))
-}
-
-/// The same for the keys beside a lock or a semaphore ([`User::may_write_beside`]).
-pub fn may_write_beside(ctx: Ctx<'_>, of: Resource, name: Str<'_>, beside: &[Str<'_>]) -> bool {
-    caller_may(ctx, |user| user.may_write_beside(of, name.bytes(), beside))
 }
 
 /// The same for reading one key. Where the refusal is none of the command, it is not logged (`logs`).
@@ -168,19 +161,6 @@ impl<'a> User<'a> {
         refused
             .inspect(|key| self.log(Refused::Key(**key)))
             .is_none()
-    }
-
-    /// Whether it may read and write these keys beside a lock or a semaphore, and its twin, which has the same keys
-    /// beside it: a reply shows whether the twin is there.
-    pub fn may_write_beside(&self, of: Resource, name: &[u8], beside: &[Str<'_>]) -> bool {
-        let twin = twin_of(name).map(|twin| OwnedStr::new(&twin));
-        let twin = twin.iter().map(OwnedStr::as_str);
-        let mut keys: SmallVec<[Str<'_>; 4]> = beside.iter().copied().chain(twin).collect();
-        if of == Resource::Semaphore {
-            // The key that is named in `ACL LOG` is the twin of a semaphore, and one of the others of a lock.
-            keys.reverse();
-        }
-        self.may_write(&keys)
     }
 
     fn may_read(&self, key: Str<'_>, logs: bool) -> bool {

@@ -273,7 +273,6 @@ fn notify_own(ctx: Ctx<'_>, class: i32, event: &CStr, key: Str<'_>) {
 impl<'a> SemKey<'a> {
     /// The view for a decision that may grant a permit.
     pub fn minting_view(&self, own: Option<Str<'_>>, now: Now) -> SemView<'a> {
-        self.fail_conflicting_waiters(now);
         tickets::ask(self.ctx(), self.id(), 1, now);
         let mut view = self.plain_view(own, now);
         let both_there = matches!(&view.state, SemState::There(permits) if permits.taken > 0);
@@ -289,22 +288,6 @@ impl<'a> SemKey<'a> {
             self.minting_view(own, now)
         } else {
             self.plain_view(own, now)
-        }
-    }
-
-    /// Fails all parked requests while the twin has the same set: no permit may be granted then.
-    fn fail_conflicting_waiters(&self, now: Now) {
-        let key = self.id();
-        if shell::with(|shell| shell.locks.shared.waiters.live_queue(key).is_some())
-            && self.probe_twin()
-        {
-            let ((), fx) = decide(now, |locks, cx| {
-                locks
-                    .shared
-                    .waiters
-                    .fail_all(key, &LockError::SiblingsTaken, cx);
-            });
-            answers::note_all(self.ctx(), &fx);
         }
     }
 

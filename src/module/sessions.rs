@@ -214,17 +214,6 @@ fn carry_out_on_permit(
         Duty::Release => key.hand_off_view(Some(id), now),
         Duty::Renew => key.plain_view(Some(id), now),
     };
-    if key.may_be_anothers(&view, id, now) {
-        // The semaphore of the bound permit was deleted and made again by another client.
-        shell::with(|shell| {
-            shell
-                .locks
-                .shared
-                .sessions
-                .lose(BoundRef::permit(view.key, id.bytes()))
-        });
-        return true;
-    }
     let mut change = PermitChange::default();
     let ((), fx) = decide(now, |locks, cx| {
         let (sems, shared) = (&mut locks.sems, &mut locks.shared);

@@ -280,10 +280,6 @@ fn settle_semaphore(ctx: Ctx<'_>, id: &KeyId, now: Now) -> bool {
     }
     if changes {
         view = key.minting_view(None, now);
-        if key.probe_twin() {
-            // Permits whose end has passed may be the twin's.
-            view.may_grant = Some(false);
-        }
     }
     let mut change = PermitChange::default();
     let ((), fx) = decide(now, |locks, cx| {

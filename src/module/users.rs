@@ -141,13 +141,12 @@ fn is_permitted(
     let may_write_beside = match (key.resource, mode, owner) {
         (Resource::Semaphore, _, _) => {
             let permits = OwnedStr::new(&permits_of(key.name));
-            user.may_write_beside(key.resource, key.name, &[permits.as_str()])
+            user.may_write(&[permits.as_str()])
         }
         (Resource::Lock, Mode::Read | Mode::Write, Some(owner)) => {
             let siblings = Siblings::default();
             let timeout = siblings.own(key.name, owner).first();
-            let beside = [timeout, siblings.token(key.name)];
-            user.may_write_beside(key.resource, key.name, &beside)
+            user.may_write(&[timeout, siblings.token(key.name)])
         }
         _ => true,
     };

@@ -59,7 +59,7 @@ fn prepare_waiters(key: &LockKey<'_>, state: &mut KeyState, planned: &Planned<'_
     }
     loop {
         tickets::ask(key.ctx(), key.id(), key.of(), now);
-        if fault::is_on("twin-of-a-waiter-overlooked")
+        if fault::is_on("siblings-of-a-waiter-overlooked")
             || !fail_conflicting_waiters(key, state, planned, now)
         {
             return;

@@ -22,8 +22,7 @@ mod commands {
     mod hidden_keys;
     mod key_events;
     mod limits;
-    pub mod names_collide;
-    mod names_shared;
+    mod names_collide;
     mod refusals;
     mod replies;
     mod scan;
@@ -117,7 +116,6 @@ mod semaphore {
     mod persistence;
     mod replies;
     mod sessions;
-    mod shared_names;
     mod wakeups;
 }
 

@@ -69,7 +69,7 @@ impl Command for Acquire {
         let request = request(ctx, owner.bytes(), &options);
         let siblings = Siblings::default();
         if request.mode != Mode::Exclusive {
-            read_write::may_use(ctx, name, owner, &siblings)?;
+            read_write::may_take(ctx, name, owner, &siblings)?;
         }
         sessions::end_first(ctx, name, owner);
         let mut key = LockKey::open_for(ctx, name, owner);

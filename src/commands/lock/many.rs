@@ -10,7 +10,7 @@ use crate::commands::parser::Parser;
 use crate::commands::skeleton::{
     change_locks, is_given_up, may_count, prepare_session, wait, NewWaiter,
 };
-use crate::lock::{self, LockError, ManyAnswer, Mode, Planned, ReadDepth, Token, Wait};
+use crate::lock::{self, ManyAnswer, Mode, Planned, ReadDepth, Token, Wait};
 use crate::module::apply::{apply_all, decide_all};
 use crate::module::entry::alarm;
 use crate::module::entry::command::{access, Command, Spec};
@@ -76,7 +76,7 @@ impl Command for AcquireMany {
         let request = acquire::request(ctx, owner.bytes(), &options);
         for name in names {
             if request.mode != Mode::Exclusive {
-                read_write::may_use(ctx, *name, owner, &Siblings::default())?;
+                read_write::may_take(ctx, *name, owner, &Siblings::default())?;
             }
             sessions::end_first(ctx, *name, owner);
         }
@@ -84,9 +84,6 @@ impl Command for AcquireMany {
         let now = ctx.now();
         let read = |key| read_write::read_to_acquire(key, request.mode, now);
         let states: Vec<_> = keys.iter_mut().map(read).collect();
-        if request.mode != Mode::Exclusive && siblings::are_twins(names) {
-            return Err(LockError::SiblingsTaken.into());
-        }
         for (key, state) in keys.iter().zip(&states) {
             siblings::may_begin(key, state, (request.mode, request.owner), now)?;
         }

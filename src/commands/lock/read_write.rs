@@ -3,16 +3,33 @@
 
 use crate::commands::error::CommandError;
 use crate::lock::{
-    is_reserved, siblings_stay, token_name, KeyState, Lease, LockError, Mode, Now, ReadDepth,
-    Resource,
+    is_braced, is_reserved, siblings_stay, token_name, KeyState, Lease, LockError, Mode, Now,
+    ReadDepth,
 };
 use crate::module::acl;
 use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::fault;
 use crate::module::ffi::strings::{OwnedStr, Str};
 use crate::module::keyspace::lock_key::LockKey;
 use crate::module::keyspace::siblings;
 use crate::module::keyspace::siblings::{Siblings, Timeouts};
 use crate::module::state::shell;
+
+/// [`may_use`] for a request that would begin a hold: another lock may not have the same keys beside it.
+///
+/// # Errors
+/// [`LockError::Braced`]; those of [`may_use`].
+pub fn may_take(
+    ctx: Ctx<'_>,
+    name: Str<'_>,
+    owner: Str<'_>,
+    siblings: &Siblings,
+) -> Result<(), CommandError> {
+    match is_braced(name.bytes()) && !fault::is_on("braced-name-taken") {
+        true => Err(LockError::Braced.into()),
+        false => may_use(ctx, name, owner, siblings),
+    }
+}
 
 /// Checks that this owner may hold READ or WRITE at this key: the names, the slots, the ACL. `siblings` keeps the names
 /// of the keys beside the lock for later steps of the command.
@@ -34,12 +51,12 @@ pub fn may_use(
         return Err(LockError::SiblingsLeave.into());
     }
     let timeout = siblings.own(key, owner).first();
-    may_write(ctx, name, &[timeout, siblings.token(key)])?;
+    may_write(ctx, &[timeout, siblings.token(key)])?;
     are_visible(ctx, name)
 }
 
-fn may_write(ctx: Ctx<'_>, name: Str<'_>, beside: &[Str<'_>]) -> Result<(), CommandError> {
-    match acl::may_write_beside(ctx, Resource::Lock, name, beside) {
+fn may_write(ctx: Ctx<'_>, beside: &[Str<'_>]) -> Result<(), CommandError> {
+    match acl::may_write(ctx, beside) {
         true => Ok(()),
         false => Err(CommandError::MayNotUseSiblings),
     }
@@ -112,7 +129,7 @@ pub fn may_break(
     let siblings = Siblings::default();
     let mut keys: Vec<_> = timeouts.iter().map(Timeouts::first).collect();
     keys.push(siblings.token(name));
-    may_write(ctx, key, &keys)?;
+    may_write(ctx, &keys)?;
     are_visible(ctx, key)
 }
 

@@ -133,7 +133,6 @@ impl Locks {
             since_ms: cx.now.mono_ms,
             client: to.client,
             deadline_ms,
-            may_share: false,
             session: to.session,
         };
         let max = self.shared.waiters.limits.max_tracked;

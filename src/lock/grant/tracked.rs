@@ -31,9 +31,6 @@ pub struct TrackedGrant {
     pub client: u64,
     /// The end of the lease as last read, in Unix milliseconds.
     pub deadline_ms: i64,
-    /// Whether its timeouts were read with another end than this server wrote: then they may belong to another lock
-    /// too.
-    pub may_share: bool,
     /// Whether it was granted with `SESSION`.
     pub session: bool,
 }
@@ -108,13 +105,6 @@ impl TrackedGrants {
         if let Some(tracked) = self.table.get_mut(&key) {
             tracked.deadline_ms = tracked.deadline_ms.max(deadline_ms);
         }
-    }
-
-    /// The tracked READ grant of this owner, whose first timeout was read with this end.
-    pub fn reader_seen(&mut self, at: OwnerAtRef<'_>, first_ms: i64) -> Option<TrackedGrant> {
-        let tracked = self.by_owner.get_mut(&at)?;
-        tracked.may_share |= tracked.deadline_ms != first_ms;
-        Some(*tracked)
     }
 
     /// Records a new end of the lease of the grant of this owner.

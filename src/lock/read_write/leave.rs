@@ -4,12 +4,11 @@ use crate::lock::effect::{Cx, Effect, Event, KeyWrite};
 use crate::lock::grant::tracked::TrackedGrant;
 use crate::lock::grant::HandedOff;
 use crate::lock::locks::Locks;
-use crate::lock::name::OwnerAtRef;
 use crate::lock::read_write::change::{write, RwWrite};
 use crate::lock::read_write::state::{ReadDepth, ReadWrite};
 use crate::lock::session::bindings::BoundRef;
 use crate::lock::state::View;
-use crate::lock::{Break, KeyRef, KeyState, LockError, Mode, Now, Release, Released, Renew, Token};
+use crate::lock::{Break, KeyState, LockError, Mode, Now, Release, Released, Renew, Token};
 
 impl ReadWrite {
     /// The mode of the owner's hold that a command refers to. `None`: there is no such hold, or not under that token.
@@ -53,46 +52,7 @@ impl ReadWrite {
     }
 }
 
-/// Which sibling keys of a hold this server wrote last. Such keys belong to no other lock: the hold was granted when
-/// they did not exist, and a script that creates them later sets other ends.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct WroteBeside {
-    /// The timeouts of its READ holds.
-    pub timeouts: bool,
-    /// The token record.
-    pub token: bool,
-}
-
 impl Locks {
-    /// Which sibling keys this server wrote last for the hold of this owner.
-    pub fn wrote_beside(
-        &mut self,
-        key: KeyRef<'_>,
-        owner: &[u8],
-        lock: &ReadWrite,
-        now: Now,
-    ) -> WroteBeside {
-        let at = OwnerAtRef { key, owner };
-        let reader = lock.reader(owner, now);
-        let known = reader.and_then(|reader| self.tracked.reader_seen(at, reader.first_ms));
-        let reads = known.is_some_and(|known| lock.is_under(Mode::Read, known.token, now));
-        let token_record = lock
-            .token_record
-            .as_ref()
-            .filter(|_| lock.writes(owner, now));
-        let writes = token_record
-            .is_some_and(|token_record| self.tracked.get(key, Some(token_record.token)).is_some());
-        WroteBeside {
-            timeouts: known.is_some_and(|known| !known.may_share),
-            token: reads || writes,
-        }
-    }
-
-    /// Whether this server wrote the token of this lock for it, not for its twin.
-    pub fn gave_token(&self, key: KeyRef<'_>, lock: &ReadWrite, now: Now) -> bool {
-        lock.token(now).is_some() && self.tracked.contains(key)
-    }
-
     /// `LOCK.RELEASE`; `None` if the owner has no such hold.
     pub(crate) fn release_shared(
         &mut self,

@@ -25,10 +25,9 @@ mod state;
 
 pub use change::RwWrite;
 pub use enter::upgrades;
-pub use leave::WroteBeside;
 pub use names::{
     any_with_same_timeouts, is_beside_a_lock, is_reserved, siblings_stay, timeout_name,
-    timeout_prefix, token_name, twin_of, write_field, Name, MODE_FIELD,
+    timeout_prefix, token_name, write_field, Name, MODE_FIELD,
 };
 pub use readers::{Reader, Readers};
 pub use settle::may_enter;

@@ -2,6 +2,7 @@
 
 use smallvec::SmallVec;
 
+use crate::lock::slot::{suffixed, unbraced};
 use crate::lock::slot_of;
 
 /// The field with the mode: `read` or `write`.
@@ -67,21 +68,12 @@ pub fn siblings_stay(lock: &[u8], owner: &[u8]) -> bool {
     slot_of(&token_name(lock)) == slot && slot_of(&timeout_prefix(lock, owner)) == slot
 }
 
-/// The *twin* of a lock, whose sibling keys have the same names: `k` and `{k}`, where `k` contains no `{`.
-pub fn twin_of(lock: &[u8]) -> Option<Name> {
-    if !lock.contains(&b'{') {
-        return Some(braced(lock));
-    }
-    unbraced(lock).map(Name::from_slice)
-}
-
 /// The most colons of a lock's name and an owner at which a part of the name may belong to either.
 const MOST_COLONS: usize = 16;
 
 /// Whether `is_so` is true for another READ hold (lock and owner) whose first timeout has the same name as this
 /// owner's: a part of the name may belong to the lock or to the owner (`{k}` and `a:b`, `{k}:a` and `b`). Owners longer
-/// than the limit are left out, and so is the twin with the same owner. True as well where more than [`MOST_COLONS`]
-/// other holds would have to be asked for.
+/// than the limit are left out. True as well where more than [`MOST_COLONS`] other holds would have to be asked for.
 pub fn any_with_same_timeouts(
     (first, owner): (&[u8], &[u8]),
     max_owner: usize,
@@ -112,30 +104,6 @@ pub fn any_with_same_timeouts(
             return true;
         }
     }
-}
-
-/// The part between the braces of `{name}`, if it contains no other opening brace.
-fn unbraced(name: &[u8]) -> Option<&[u8]> {
-    let bare = name.strip_prefix(b"{")?.strip_suffix(b"}")?;
-    (!bare.contains(&b'{')).then_some(bare)
-}
-
-fn braced(name: &[u8]) -> Name {
-    let mut braced = Name::from_slice(b"{");
-    braced.extend_from_slice(name);
-    braced.push(b'}');
-    braced
-}
-
-/// Redisson's `suffixName`: `name:suffix` where the name has a `{` anywhere, else `{name}:suffix`.
-fn suffixed(lock: &[u8], suffix: &[u8]) -> Name {
-    let mut name = match lock.contains(&b'{') {
-        true => Name::from_slice(lock),
-        false => braced(lock),
-    };
-    name.push(b':');
-    name.extend_from_slice(suffix);
-    name
 }
 
 #[cfg(test)]
@@ -178,29 +146,6 @@ mod tests {
             "{k}:rwlock_token1",
         ] {
             assert!(!is_beside_a_lock(name.as_bytes()), "{name}");
-        }
-    }
-
-    #[test]
-    fn twins_are_names_with_and_without_braces() {
-        for (lock, twin) in [
-            ("k", Some("{k}")),
-            ("{k}", Some("k")),
-            ("", Some("{}")),
-            ("{}", Some("")),
-            ("a}", Some("{a}}")),
-            ("{a}}", Some("a}")),
-            ("{a}b", None),
-            ("a{b}", None),
-            ("{{a}}", None),
-            ("{a{b}", None),
-            ("{", None),
-        ] {
-            let found = twin_of(lock.as_bytes());
-            assert_eq!(found.as_deref(), twin.map(str::as_bytes), "{lock}");
-            if let Some(twin) = found {
-                assert_eq!(token_name(&twin), token_name(lock.as_bytes()), "{lock}");
-            }
         }
     }
 

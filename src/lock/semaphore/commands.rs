@@ -482,7 +482,6 @@ impl Semaphores {
             since_ms: now.mono_ms,
             client: terms.client,
             deadline_ms: end_ms,
-            may_share: false,
             session: terms.session,
         };
         let at = OwnerAt {

@@ -6,7 +6,6 @@
 
 use crate::lock::grant::tracked::{TrackedGrant, TrackedGrants};
 use crate::lock::name::Resource;
-use crate::lock::semaphore::state::SemView;
 use crate::lock::stats::counters;
 use crate::lock::stats::Histogram;
 use crate::lock::{KeyRef, Now};
@@ -57,13 +56,6 @@ pub struct Semaphores {
 }
 
 impl Semaphores {
-    /// Whether this server granted the permit that this id holds: the recorded end is equal. (A permit with another end
-    /// may belong to another semaphore with the same set, created after this one was deleted.)
-    pub fn knows(&self, view: &SemView<'_>, id: &[u8], now: Now) -> bool {
-        let known = self.tracked.of(view.key, id);
-        known.is_some_and(|permit| Some(permit.deadline_ms) == view.held_until(now))
-    }
-
     /// Counts the time of a permit that its holder or the end of its connection has ended. Returns 1 if it was
     /// recorded.
     pub(crate) fn count_hold(&mut self, ended: Option<TrackedGrant>, now: Now) -> u64 {
@@ -76,15 +68,15 @@ impl Semaphores {
     }
 
     /// The semaphore was deleted: no recorded permit of it is held any more.
-    pub fn lose(&mut self, key: KeyRef<'_>) {
+    pub(crate) fn lose(&mut self, key: KeyRef<'_>) {
         self.stats.grants_lost += self.tracked.remove_all_of(key);
     }
 }
 
-/// A semaphore of this name, and those whose permits a key of this name has.
+/// A semaphore of this name, and the one whose permits a key of this name has.
 fn at_and_beside(key: KeyRef<'_>) -> impl Iterator<Item = KeyRef<'_>> {
     let at = key.of(Resource::Semaphore);
-    std::iter::once(at).chain(key.semaphores())
+    std::iter::once(at).chain(key.semaphore())
 }
 
 impl Semaphores {

@@ -4,14 +4,14 @@
 //! A command names the owner of the hold: that owner's field is read by its name, and written with the client's own
 //! string. The whole hash is read only if that field is absent.
 
-use std::cell::{Cell, OnceCell};
+use std::cell::Cell;
 use std::rc::Rc;
 
 use redis_module::raw;
 
 use crate::lock::{
     most_reads, of_names, HashReader, KeyId, KeyRef, KeyState, Now, OwnerId, ReadDepth,
-    WroteBeside, MOST_OTHERS, MOST_READS, READERS_AT_ONCE, TOKEN_FIELD,
+    MOST_OTHERS, MOST_READS, READERS_AT_ONCE, TOKEN_FIELD,
 };
 use crate::module::ffi::api::{Refused, Written};
 use crate::module::ffi::ctx::Ctx;
@@ -46,9 +46,6 @@ pub struct LockKey<'a> {
     /// The mode in which it was opened.
     mode: u32,
     siblings: Siblings,
-    /// Which of the sibling keys were last written by this server, for a hold of `owner`.
-    wrote_beside: Cell<WroteBeside>,
-    has_held_twin: OnceCell<bool>,
 }
 
 impl<'a> LockKey<'a> {
@@ -145,8 +142,6 @@ impl<'a> LockKey<'a> {
             raw,
             mode,
             siblings: Siblings::default(),
-            wrote_beside: Cell::default(),
-            has_held_twin: OnceCell::new(),
         }
     }
 
@@ -203,26 +198,6 @@ impl<'a> LockKey<'a> {
     /// The names of its sibling keys.
     pub fn siblings(&self) -> &Siblings {
         &self.siblings
-    }
-
-    /// Notes which of the sibling keys were last written by this server, for a hold of `owner`.
-    pub(crate) fn set_wrote_beside(&self, wrote: WroteBeside) {
-        self.wrote_beside.set(wrote);
-    }
-
-    /// Whether the timeouts of this owner are known to belong to no other lock.
-    pub(crate) fn owns_timeouts_of(&self, owner: &[u8]) -> bool {
-        self.wrote_beside.get().timeouts && self.owner_name() == Some(owner)
-    }
-
-    /// Whether the token's key may be the twin's as well; true while that is unknown.
-    pub(crate) fn token_may_be_twins(&self) -> bool {
-        !self.wrote_beside.get().token && self.has_held_twin.get() != Some(&false)
-    }
-
-    /// Whether the twin is held for READ or WRITE: `probe` reads that once while the key is open.
-    pub(crate) fn held_twin_or(&self, probe: impl FnOnce() -> bool) -> bool {
-        *self.has_held_twin.get_or_init(probe)
     }
 
     /// Whether the key was opened to write.

@@ -6,15 +6,14 @@ use std::cell::Cell;
 use redis_module::raw;
 
 use crate::lock::{
-    is_read_write, is_reserved, of_names, parse_integer, write_field, KeyState, Now, OwnerId,
-    ReadDepth, ReadWrite, Reader, Readers, ReadersAsked, ReadersFound, RwFields, TokenRecord,
-    Writer, MODE_FIELD, MOST_OTHERS, MOST_READERS, MOST_READS,
+    is_braced, is_read_write, is_reserved, of_names, parse_integer, write_field, KeyState, Now,
+    OwnerId, ReadDepth, ReadWrite, Reader, Readers, ReadersAsked, ReadersFound, RwFields,
+    TokenRecord, Writer, MODE_FIELD, MOST_OTHERS, MOST_READERS, MOST_READS,
 };
 use crate::module::ffi::raw_key::{Fields, RawKey};
 use crate::module::ffi::strings::{OwnedStr, Str};
 use crate::module::keyspace::lock_key::LockKey;
 use crate::module::keyspace::siblings::{Sibling, SiblingKind};
-use crate::module::state::shell;
 
 /// A hash with so few fields is read for a stranger too, to see whether it is a lock.
 const FEW_FIELDS: usize = 16;
@@ -45,7 +44,6 @@ pub(crate) fn read(
     reading.token_record = read_token_record(key);
     let is_read = mode.as_str().bytes() == b"read";
     let lock = reading.read(fields, is_read);
-    note_wrote_beside(key, lock.as_ref(), at);
     match lock.filter(|lock| lock.is_plausible(at)) {
         Some(lock) => KeyState::ReadWrite(Box::new(lock)),
         None => KeyState::OtherHash,
@@ -116,14 +114,6 @@ pub(crate) fn read_owners<'o>(
         }
     }
     lock.readers.len() > before
-}
-
-/// Notes which of the sibling keys were last written by this server: for those the twin need not be read.
-fn note_wrote_beside(key: &LockKey<'_>, lock: Option<&ReadWrite>, now: Now) {
-    if let (Some(owner), Some(lock)) = (key.owner_name(), lock) {
-        let wrote = shell::with(|shell| shell.locks.wrote_beside(key.id(), owner, lock, now));
-        key.set_wrote_beside(wrote);
-    }
 }
 
 struct Reading<'a> {
@@ -383,7 +373,11 @@ pub(crate) fn numbers((from, to): (u32, u32), most: u32) -> impl Iterator<Item =
     std::iter::once(from).chain((last..=to).rev())
 }
 
+/// The token record; none of a lock with braces around its name, whose record would be that of the lock without them.
 fn read_token_record(key: &LockKey<'_>) -> Option<TokenRecord> {
+    if is_braced(key.name().bytes()) {
+        return None;
+    }
     let sibling = Sibling::open(key.ctx(), key.token_name(), key.mode());
     let deadline_ms = sibling.deadline();
     let token_record = sibling.with_text(|value| TokenRecord::parse(value, deadline_ms))??;

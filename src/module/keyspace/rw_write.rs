@@ -1,14 +1,13 @@
 //! Writes a read-write lock's hash and its sibling keys, one change of the core's decision at a time.
 
-use crate::lock::{write_field, Mode, RwWrite, MODE_FIELD};
+use crate::lock::{is_braced, write_field, Mode, RwWrite, MODE_FIELD};
 use crate::module::ffi::api::Written;
 use crate::module::ffi::fault;
 use crate::module::ffi::strings::OwnedStr;
 use crate::module::keyspace::lock_key::LockKey;
 use crate::module::keyspace::replication::Replication;
 use crate::module::keyspace::rw_read::numbers;
-use crate::module::keyspace::siblings::{self, has_held_twin};
-use crate::module::keyspace::siblings::{open_own, Sibling, SiblingKind, TIMEOUT};
+use crate::module::keyspace::siblings::{Sibling, SiblingKind, TIMEOUT};
 
 /// Makes one change.
 ///
@@ -20,8 +19,6 @@ pub(crate) fn write(
     replication: Replication<'_>,
 ) -> Written {
     let ctx = key.ctx();
-    let may_be_twins = key.token_may_be_twins();
-    let is_twins = || has_held_twin(key);
     match change {
         RwWrite::Clear => key.delete(replication),
         RwWrite::Begin(mode, owner) => {
@@ -39,35 +36,30 @@ pub(crate) fn write(
         }
         RwWrite::DropTimeouts(owner, range) => drop_timeouts(key, owner, *range, replication),
         RwWrite::Lease(end_ms) => key.set_deadline(*end_ms, replication),
+        // The token record of this name is that of the lock without the braces.
+        RwWrite::TokenRecord(_) | RwWrite::TokenRecordLease(_) | RwWrite::DropTokenRecord
+            if is_braced(key.name().bytes()) =>
+        {
+            Ok(())
+        }
         RwWrite::TokenRecord(token_record) => {
-            let is_there = |sibling: &Sibling<'_>| may_be_twins && sibling.has(SiblingKind::Token);
             let value = (&token_record.value()[..], SiblingKind::Token);
-            match open_own(ctx, key.token_name(), is_there, is_twins) {
-                Some(mut sibling) => sibling.put(value, token_record.deadline_ms, replication),
-                None => Ok(()),
-            }
+            let mut sibling = Sibling::open_to_write(ctx, key.token_name());
+            sibling.put(value, token_record.deadline_ms, replication)
         }
         RwWrite::TokenRecordLease(end_ms) => {
-            let is_longer = |sibling: &Sibling<'_>| may_be_twins && sibling.is_longer(*end_ms);
-            match open_own(ctx, key.token_name(), is_longer, is_twins) {
-                Some(mut sibling) if sibling.has(SiblingKind::Token) => {
-                    sibling.expire_at(*end_ms, replication)
-                }
-                _ => Ok(()),
+            let mut sibling = Sibling::open_to_write(ctx, key.token_name());
+            match sibling.has(SiblingKind::Token) {
+                true => sibling.expire_at(*end_ms, replication),
+                false => Ok(()),
             }
         }
-        RwWrite::DropTokenRecord => {
-            let is_there = |sibling: &Sibling<'_>| may_be_twins && sibling.has(SiblingKind::Token);
-            match open_own(ctx, key.token_name(), is_there, is_twins) {
-                Some(mut sibling) => sibling.delete_own(SiblingKind::Token, replication),
-                None => Ok(()),
-            }
-        }
+        RwWrite::DropTokenRecord => Sibling::open_to_write(ctx, key.token_name())
+            .delete_own(SiblingKind::Token, replication),
     }
 }
 
-/// Sets timeouts of a reader. A timeout that lasts longer and may be another lock's is left: a script may have made the
-/// same owner a reader of both.
+/// Sets timeouts of a reader.
 fn set_timeouts(
     key: &LockKey<'_>,
     owner: &[u8],
@@ -76,22 +68,16 @@ fn set_timeouts(
 ) -> Written {
     let ctx = key.ctx();
     key.with_timeouts(owner, |names| {
-        let may_share = !key.owns_timeouts_of(owner);
-        let is_anothers = || siblings::are_shared(key, owner, names);
         numbers((from, to), key.most_timeouts(owner)).try_for_each(|number| {
             names.with(number, |name| {
-                let is_longer = |sibling: &Sibling<'_>| may_share && sibling.is_longer(end_ms);
                 let value = (TIMEOUT, SiblingKind::Timeout);
-                match open_own(ctx, name, is_longer, is_anothers) {
-                    Some(mut sibling) => sibling.put(value, Some(end_ms), replication),
-                    None => Ok(()),
-                }
+                Sibling::open_to_write(ctx, name).put(value, Some(end_ms), replication)
             })
         })
     })
 }
 
-/// Deletes timeouts of a reader, unless they may be another lock's as well: then they end with their TTL.
+/// Deletes timeouts of a reader.
 fn drop_timeouts(
     key: &LockKey<'_>,
     owner: &[u8],
@@ -100,9 +86,6 @@ fn drop_timeouts(
 ) -> Written {
     let ctx = key.ctx();
     key.with_timeouts(owner, |names| {
-        if !key.owns_timeouts_of(owner) && siblings::are_shared(key, owner, names) {
-            return Ok(());
-        }
         numbers((from, to), key.most_timeouts(owner)).try_for_each(|number| {
             names.with(number, |name| {
                 Sibling::open_to_write(ctx, name).delete_own(SiblingKind::Timeout, replication)

@@ -4,7 +4,7 @@
 use redis_module::raw;
 
 use crate::lock::{
-    permits_of, slot_of, twin_of, Count, Effect, KeyRef, LockError, Now, OwnerId, PermitChange,
+    is_braced, permits_of, slot_of, Count, Effect, KeyRef, LockError, Now, OwnerId, PermitChange,
     Permits, Resource, SemState, SemView, FIRST_END_MS, MOST_ENDED,
 };
 use crate::module::ffi::api::{api, has};
@@ -43,7 +43,8 @@ impl<'a> SemKey<'a> {
     /// Opens both to read and write.
     ///
     /// # Errors
-    /// In a cluster, if the second is in another slot than the first, or may be on another node because the slot moves.
+    /// If another semaphore has a set of this name; in a cluster, if the second is in another slot than the first, or
+    /// may be on another node because the slot moves.
     pub fn open(ctx: Ctx<'a>, name: Str<'a>) -> Result<SemKey<'a>, LockError> {
         let set_name = OwnedStr::new(&permits_of(name.bytes()));
         SemKey::open_with(ctx, name, set_name)
@@ -69,7 +70,7 @@ impl<'a> SemKey<'a> {
     /// Opens both to read.
     ///
     /// # Errors
-    /// In a cluster, if the second is in another slot than the first.
+    /// If another semaphore has a set of this name; in a cluster, if the second is in another slot than the first.
     pub fn open_read(ctx: Ctx<'a>, name: Str<'a>) -> Result<SemKey<'a>, LockError> {
         let set_name = OwnedStr::new(&permits_of(name.bytes()));
         let free = CountKey::open_read(ctx, name);
@@ -81,6 +82,9 @@ impl<'a> SemKey<'a> {
         set_name: OwnedStr,
         mode: u32,
     ) -> Result<SemKey<'a>, LockError> {
+        if is_braced(free.name().bytes()) {
+            return Err(LockError::Braced);
+        }
         if shell::is_cluster() && slot_of(set_name.as_str().bytes()) != slot_of(free.name().bytes())
         {
             return Err(LockError::PermitsElsewhere);
@@ -207,36 +211,6 @@ impl<'a> SemKey<'a> {
             Some(()) => SemState::There(permits),
             None => SemState::OtherSet,
         }
-    }
-
-    /// Whether the twin's key (its name differs in the braces only) has a number, as a semaphore's has. Both would have
-    /// their permits in one set. If it has none, the permits remembered for it are dropped.
-    pub fn probe_twin(&self) -> bool {
-        let (ctx, name) = (self.free.ctx(), self.free.name().bytes());
-        let Some(twin) = twin_of(name) else {
-            return false;
-        };
-        if shell::is_cluster() && slot_of(&twin) != slot_of(name) {
-            return false;
-        }
-        let twin = OwnedStr::new(&twin);
-        let twin = CountKey::open(ctx, twin.as_str());
-        let is_there = match twin.read() {
-            Count::Is(_, end) => end.is_none_or(|end| end > ctx.now().wall_ms),
-            _ => false,
-        };
-        if !is_there {
-            // A permit that is granted here from now on is not the twin's, even with the same id and end.
-            shell::with(|shell| shell.locks.sems.lose(twin.id().of(Resource::Semaphore)));
-        }
-        is_there
-    }
-
-    /// Whether the permit of this id may be the twin's, which has the same set. It is not if this server granted it
-    /// under this name, with the end that it has.
-    pub fn may_be_anothers(&self, view: &SemView<'_>, id: Str<'_>, now: Now) -> bool {
-        let knows = |shell: &mut shell::Shell| shell.locks.sems.knows(view, id.bytes(), now);
-        !shell::with(knows) && self.probe_twin()
     }
 
     /// The end of the permit of this id, in milliseconds of the wall clock; `None` if it is not in the set.

@@ -11,9 +11,8 @@ use std::cell::OnceCell;
 use redis_module::raw;
 
 use crate::lock::{
-    any_with_same_timeouts, is_blocked, is_read_write, slot_of, timeout_name, timeout_prefix,
-    token_name, twin_of, KeyState, LockError, Mode, Now, ReadDepth, ReadWrite, TokenRecord,
-    MODE_FIELD,
+    any_with_same_timeouts, is_read_write, slot_of, timeout_name, timeout_prefix, token_name,
+    KeyState, LockError, Mode, Now, TokenRecord, MODE_FIELD,
 };
 use crate::module::ffi::api::{Refused, Written};
 use crate::module::ffi::ctx::Ctx;
@@ -87,29 +86,16 @@ pub(crate) enum SiblingKind {
 /// The value of every timeout, as Redisson writes it.
 pub(crate) const TIMEOUT: &[u8] = b"1";
 
-/// Whether a sibling key exists. `None` if it has foreign data.
-pub(crate) fn has_sibling(ctx: Ctx<'_>, name: Str<'_>, what: SiblingKind) -> Option<bool> {
+/// Checks that a sibling key is absent or has data of this kind.
+///
+/// # Errors
+/// [`LockError::SiblingForeign`].
+fn may_use(ctx: Ctx<'_>, name: Str<'_>, what: SiblingKind) -> Result<(), LockError> {
     let sibling = Sibling::open_to_write(ctx, name);
-    if sibling.is_absent() {
-        return Some(false);
+    match sibling.is_absent() || sibling.has(what) {
+        true => Ok(()),
+        false => Err(LockError::SiblingForeign),
     }
-    sibling.has(what).then_some(true)
-}
-
-/// Opens a sibling key to write. `None` if a hold of another lock needs it unchanged: `is_anothers` is called only if
-/// `is_in_doubt`, and with the key closed, because it may open the key too.
-pub(crate) fn open_own<'a>(
-    ctx: Ctx<'a>,
-    name: Str<'a>,
-    is_in_doubt: impl FnOnce(&Sibling<'a>) -> bool,
-    is_anothers: impl FnOnce() -> bool,
-) -> Option<Sibling<'a>> {
-    let sibling = Sibling::open_to_write(ctx, name);
-    if !is_in_doubt(&sibling) {
-        return Some(sibling);
-    }
-    drop(sibling);
-    (!is_anothers()).then(|| Sibling::open_to_write(ctx, name))
 }
 
 /// A sibling key, open.
@@ -156,11 +142,6 @@ impl<'a> Sibling<'a> {
     /// The result of the body for the key's string; `None` for another type.
     pub(crate) fn with_text<T>(&self, body: impl FnOnce(&[u8]) -> T) -> Option<T> {
         self.raw.as_ref()?.with_string(body)
-    }
-
-    /// Whether the key exists and its TTL ends later, or never.
-    pub(crate) fn is_longer(&self, end_ms: i64) -> bool {
-        !self.is_absent() && self.deadline().is_none_or(|end| end > end_ms)
     }
 
     /// Sets the value and the end, but leaves foreign data, which was written during the hold (`may_begin` has checked
@@ -259,103 +240,39 @@ fn may_begin_beside(
         KeyState::ReadWrite(lock) if lock.is_held(now) => Some(&**lock),
         _ => None,
     };
-    // A script may have taken the twin of a lock that is held already. The token's key is not written while the lock
-    // has a token that this server wrote for it.
-    let is_known = |lock: &ReadWrite| {
-        (mode == Mode::Read || lock.writes(owner, now))
-            && shell::with(|shell| shell.locks.gave_token(key.id(), lock, now))
-    };
-    let is_twins = match held {
-        None => has_held_twin(key),
-        Some(lock) if is_known(lock) || is_blocked(state, mode, owner, now) => false,
-        Some(_) => key.token_may_be_twins() && has_held_twin(key),
-    };
-    if is_twins {
-        return Err(LockError::SiblingsTaken);
-    }
     let ctx = key.ctx();
     if held.is_none_or(|lock| lock.token_record.is_none()) {
-        has_sibling(ctx, key.token_name(), SiblingKind::Token).ok_or(LockError::SiblingForeign)?;
+        may_use(ctx, key.token_name(), SiblingKind::Token)?;
     }
-    match mode {
-        Mode::Read => may_read(key, (held, owner), now),
-        _ => Ok(()),
+    if mode != Mode::Read {
+        return Ok(());
     }
-}
-
-fn may_read(
-    key: &LockKey<'_>,
-    (held, owner): (Option<&ReadWrite>, &[u8]),
-    now: Now,
-) -> Result<(), LockError> {
     let known = held.and_then(|lock| lock.reader(owner, now));
     let next = known.map_or(1, |reader| reader.count.saturating_add(1));
-    let (ctx, lock) = (key.ctx(), key.name());
     key.with_timeouts(owner, |names| {
-        let is_there = |timeout: Str<'_>| has_sibling(ctx, timeout, SiblingKind::Timeout);
-        let is_there = names.with(next, is_there);
-        let is_there = is_there.ok_or(LockError::SiblingForeign)?;
-        // The twin of a lock that is held was not read before: a script may have taken it.
-        let is_new = known.is_none();
-        let is_twins = is_new && is_there && held.is_some() && has_held_twin(key);
-        match is_twins || (is_new && belong_to_another_lock(ctx, lock, owner, names)) {
+        names.with(next, |name| may_use(ctx, name, SiblingKind::Timeout))?;
+        match known.is_none() && belong_to_another_lock(ctx, key.name(), owner, names) {
             true => Err(LockError::SiblingsTaken),
             false => Ok(()),
         }
     })
 }
 
-/// Whether the sibling keys of a first READ hold of this owner belong to a reader of another lock. `is_held`: whether
-/// this lock is held.
-pub(crate) fn siblings_are_taken(ctx: Ctx<'_>, lock: Str<'_>, owner: &[u8], is_held: bool) -> bool {
-    let names = Timeouts::of(lock.bytes(), owner);
-    let may_be_twins =
-        !is_held || has_sibling(ctx, names.first(), SiblingKind::Timeout) == Some(true);
-    (may_be_twins && probe_held_twin(ctx, lock, 1))
-        || belong_to_another_lock(ctx, lock, owner, &names)
-}
-
-/// Reads whether the lock's twin (its name differs in the braces only) is held for READ or WRITE. `of`: the number of
-/// keys that the event works on.
-pub(crate) fn probe_held_twin(ctx: Ctx<'_>, lock: Str<'_>, of: usize) -> bool {
-    let name = lock.bytes();
-    if fault::is_on("twin-overlooked") {
-        return false;
-    }
-    let Some(twin) = twin_of(name).filter(|twin| is_reachable(name, twin)) else {
-        return false;
-    };
-    let twin = OwnedStr::new(&twin);
-    let twin = LockKey::open(ctx, twin.as_str()).one_of(of);
-    if twin.kind() != raw::REDISMODULE_KEYTYPE_HASH {
-        return false;
-    }
-    let now = ctx.now();
-    matches!(twin.read_to(ReadDepth::Two, now), KeyState::ReadWrite(lock) if lock.is_held(now))
-}
-
-/// Whether the twin of this open lock is held for READ or WRITE: read once, by [`probe_held_twin`], then remembered.
-pub(crate) fn has_held_twin(key: &LockKey<'_>) -> bool {
-    key.held_twin_or(|| probe_held_twin(key.ctx(), key.name(), key.of()))
-}
-
-/// Whether the timeouts of this reader may be another lock's as well: the twin's, or those of a lock whose name and
-/// owner, joined by a colon, give the same text. No grant of the module shares them; a script may.
-pub(crate) fn are_shared(key: &LockKey<'_>, owner: &[u8], names: &Timeouts) -> bool {
-    let (ctx, lock) = (key.ctx(), key.name());
-    let twin = has_held_twin(key).then(|| twin_of(lock.bytes())).flatten();
-    twin.is_some_and(|twin| has_reader(ctx, &twin, owner))
-        || belong_to_another_lock(ctx, lock, owner, names)
-}
-
-/// Whether another lock has a reader whose timeouts have the names that this reader's would have. The reader's field
-/// counts even if its timeouts are over: its next release would delete them.
-fn belong_to_another_lock(ctx: Ctx<'_>, lock: Str<'_>, owner: &[u8], names: &Timeouts) -> bool {
+/// Whether the timeouts of a first READ hold of this owner are those of a reader of another lock: one whose name and
+/// owner, joined by a colon, give the same text. The reader's field counts even if its timeouts are over: its next
+/// release would delete them.
+pub(crate) fn belong_to_another_lock(
+    ctx: Ctx<'_>,
+    lock: Str<'_>,
+    owner: &[u8],
+    names: &Timeouts,
+) -> bool {
     let (name, first) = (lock.bytes(), names.first().bytes());
+    let is_reachable = |other: &[u8]| !shell::is_cluster() || slot_of(name) == slot_of(other);
     any_with_same_timeouts(
         (first, owner),
         settings::max_owner_len(),
-        |other, reader| is_reachable(name, other) && has_reader(ctx, other, reader),
+        |other, reader| is_reachable(other) && has_reader(ctx, other, reader),
     )
 }
 
@@ -371,21 +288,6 @@ fn has_reader(ctx: Ctx<'_>, lock: &[u8], reader: &[u8]) -> bool {
     let mode = handle.field(OwnedStr::new(MODE_FIELD).as_str());
     mode.is_some_and(|mode| is_read_write(mode.as_str().bytes()))
         && handle.field(OwnedStr::new(reader).as_str()).is_some()
-}
-
-/// Whether both locks can have the same sibling keys: in a cluster only within one slot.
-fn is_reachable(name: &[u8], other: &[u8]) -> bool {
-    !shell::is_cluster() || slot_of(name) == slot_of(other)
-}
-
-/// Whether two of these names are twins, which share their sibling keys.
-pub fn are_twins(names: &[Str<'_>]) -> bool {
-    let mut all: Vec<&[u8]> = names.iter().map(|name| name.bytes()).collect();
-    all.sort_unstable();
-    let twins = all.iter().filter_map(|name| twin_of(name));
-    twins
-        .into_iter()
-        .any(|twin| all.binary_search(&&twin[..]).is_ok())
 }
 
 /// Whether all sibling keys of a read-write lock are on this node. While a slot moves between nodes, the hash may be on

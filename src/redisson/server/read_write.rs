@@ -12,7 +12,7 @@ use crate::lock::LockError;
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::raw_key::{Fields, RawKey};
 use crate::module::keyspace::lock_key::LockKey;
-use crate::module::keyspace::siblings;
+use crate::module::keyspace::siblings::{belong_to_another_lock, Timeouts};
 use crate::module::state::constants::constants;
 use crate::redisson::scripts::read_write::{
     is_plain_count, mode, read_acquire, read_unlock, write_acquire, write_unlock, Form, Give, Lock,
@@ -49,9 +49,6 @@ fn acquire_write(ctx: Ctx<'_>, call: &Call<'_>, around: Surroundings) -> Option<
     drop(key);
     if decided == Take::Refused {
         return Some(Reply::Number(left_ms));
-    }
-    if decided == Take::First && siblings::probe_held_twin(ctx, name, 1) {
-        return Some(Reply::Refused(LockError::SiblingsTaken));
     }
     if around.are_short_of_memory() {
         return None;
@@ -264,7 +261,8 @@ fn acquire_read(
         return Some(Reply::Number(left_ms));
     }
     let is_new = matches!(lock, Lock::Free | Lock::Held(_, None));
-    if is_new && siblings::siblings_are_taken(ctx, name, owner.bytes(), lock != Lock::Free) {
+    let names = is_new.then(|| Timeouts::of(name.bytes(), owner.bytes()));
+    if names.is_some_and(|names| belong_to_another_lock(ctx, name, owner.bytes(), &names)) {
         return Some(Reply::Refused(LockError::SiblingsTaken));
     }
     let holds = match lock {

@@ -1,5 +1,5 @@
-//! All commands, with names from a small set in which locks, twins, semaphores, their sibling keys and the module's own
-//! keys collide, and plain writes of foreign data in between. A model has the holds that exist for certain: no grant
+//! All commands, with names from a small set in which locks, semaphores, their sibling keys and the module's own keys
+//! collide, and plain writes of foreign data in between. A model has the holds that exist for certain: no grant
 //! conflicts with them, none is lost unless its keys were written to, and foreign data does not change.
 //!
 //! `LOCK_SEED` sets the seed, `LOCK_STEPS` the number of steps; a failure names the last steps.

@@ -1,59 +1,99 @@
 //! Keys whose names are derived from other keys' names: no lock, semaphore or latch uses keys of another one, and
 //! foreign data does not change.
 
-use crate::common::redisson::{self, READ_ACQUIRE, READ_UNLOCK, WRITE_ACQUIRE};
+use crate::common::redisson::{self, READ_ACQUIRE, WRITE_ACQUIRE};
 use crate::common::{wait_for, Conn, TestServer};
 use crate::redisson::native::{call, native};
 
-pub const TAKEN: &str = "LOCKTYPE the keys beside";
+const TAKEN: &str = "LOCKTYPE the keys beside";
+const BRACED: &str = "ERR READ, WRITE and semaphores need a name";
 const FOREIGN: &str = "WRONGTYPE a key beside";
 
-pub fn refused(c: &mut Conn, line: &str, why: &str) {
+fn refused(c: &mut Conn, line: &str, why: &str) {
     let response = c.line(line);
     assert!(response.is_error(), "{line}: {response:?}");
     let response = response.error();
     assert!(response.starts_with(why), "{line}: {response}");
 }
 
-pub fn dump(c: &mut Conn, key: &str) -> Vec<u8> {
+fn dump(c: &mut Conn, key: &str) -> Vec<u8> {
     c.line(&format!("DUMP {key}")).bytes()
 }
 
 #[test]
-fn twins_are_not_held_in_read_or_write_mode_together() {
+fn a_name_in_braces_is_refused_where_it_would_share_keys_with_the_one_without() {
     let server = TestServer::start();
     let mut c = server.conn();
-    for (one, other) in [("k", "{k}"), ("{k}", "k"), ("a}", "{a}}")] {
-        for (first, second) in [("READ", "READ"), ("READ", "WRITE"), ("WRITE", "READ")] {
-            let token = c
-                .line(&format!("LOCK.ACQUIRE {one} o {first} PX 60000"))
-                .int();
-            for owner in ["o", "p"] {
-                for line in [
-                    format!("LOCK.ACQUIRE {other} {owner} {second}"),
-                    format!("LOCK.ACQUIRE {other} {owner} {second} BLOCK 0"),
-                    format!("LOCK.ACQUIRE {other} {owner} {second} SESSION"),
-                    format!("LOCK.MACQUIRE 2 x {other} {owner} {second} BLOCK 0"),
-                ] {
-                    refused(&mut c, &line, TAKEN);
-                }
-                assert!(c.line(&format!("LOCK.RELEASE {other} {owner}")).is_nil());
-                assert_eq!(c.line(&format!("LOCK.RENEW {other} {owner}")).int(), 0);
+    for (braced, bare) in [("{k}", "k"), ("{a}}", "a}"), ("{}", "\"\"")] {
+        let bare = bare.trim_matches('"');
+        assert!(
+            c.run(["LOCK.ACQUIRE", bare, "o", "WRITE", "PX", "60000"])
+                .int()
+                > 0
+        );
+        assert!(
+            c.run(["LOCK.ACQUIRE", bare, "o", "READ", "PX", "60000"])
+                .int()
+                > 0
+        );
+        for line in [
+            format!("LOCK.ACQUIRE {braced} o READ"),
+            format!("LOCK.ACQUIRE {braced} o WRITE BLOCK 0"),
+            format!("LOCK.ACQUIRE {braced} o READ SESSION"),
+            format!("LOCK.MACQUIRE 2 x {braced} o READ BLOCK 0"),
+            format!("SEM.SET {braced} 1"),
+            format!("SEM.ACQUIRE {braced} a LIMIT 1 BLOCK 0"),
+            format!("SEM.RELEASE {braced} a"),
+            format!("SEM.RENEW {braced} a"),
+            format!("SEM.INFO {braced}"),
+        ] {
+            refused(&mut c, &line, BRACED);
+        }
+        // An exclusive lock and a latch share none of these keys.
+        assert!(c.line(&format!("LOCK.ACQUIRE {braced} x PX 60000")).int() > 0);
+        assert_eq!(c.line(&format!("LOCK.RELEASE {braced} x")).int(), 1);
+        assert_eq!(c.line(&format!("LATCH.SET {braced} 1")).int(), 1);
+        assert_eq!(c.line(&format!("LATCH.DOWN {braced}")).int(), 0);
+        let renewed = c.run(["LOCK.RENEW", bare, "o", "READ"]);
+        assert_eq!(renewed.int(), 1);
+        assert_eq!(c.run(["LOCK.RELEASE", bare, "o", "READ"]).int(), 1);
+        assert_eq!(c.run(["LOCK.RELEASE", bare, "o"]).int(), 1);
+    }
+    assert_eq!(c.line("DBSIZE").int(), 1, "the horizon");
+    server.check_counters();
+}
+
+#[test]
+fn a_braced_lock_of_a_script_does_not_take_the_token_of_the_one_without_braces() {
+    let server = TestServer::start();
+    let mut c = server.conn();
+    for (mode, field) in [("write", "x:write"), ("read", "x")] {
+        for end in [
+            "RELEASE {k} x",
+            "RENEW {k} x PX 90000",
+            "RENEW {k} x PX 1",
+            "BREAK {k}",
+            "ACQUIRE {k} y",
+        ] {
+            let token = c.line("LOCK.ACQUIRE k o WRITE PX 60000").int();
+            c.line(&format!("HSET {{k}} mode {mode} {field} 1"));
+            c.line("PEXPIRE {k} 60000");
+            c.line("SET {k}:x:rwlock_timeout:1 1 PX 60000");
+            refused(&mut c, "LOCK.ACQUIRE {k} x WRITE", BRACED);
+            if end.starts_with("ACQUIRE") {
+                c.line("DEL {k}");
+                assert!(c.line(&format!("LOCK.{end}")).int() > 0, "{end}");
+            } else {
+                assert_eq!(c.line(&format!("LOCK.{end}")).int(), 1, "{end}");
             }
-            assert_eq!(c.line(&format!("LOCK.BREAK {other}")).int(), 0);
-            // An exclusive lock shares none of these keys.
-            assert!(c.line(&format!("LOCK.ACQUIRE {other} x PX 60000")).int() > 0);
-            assert_eq!(c.line(&format!("LOCK.RELEASE {other} x")).int(), 1);
-            let renewed = c.line(&format!("LOCK.RENEW {one} o TOKEN {token}"));
-            assert_eq!(renewed.int(), 1, "the token is still there");
-            assert_eq!(c.line(&format!("LOCK.RELEASE {one} o")).int(), 1);
-            assert!(c.line(&format!("LOCK.ACQUIRE {other} o {second}")).int() > 0);
-            assert_eq!(c.line(&format!("LOCK.RELEASE {other} o")).int(), 1);
+            let left = c.line("PTTL {k}:rwlock_token").int();
+            assert!((50_000..=60_000).contains(&left), "{end}: {left}");
+            let renewed = c.line(&format!("LOCK.RENEW k o TOKEN {token}"));
+            assert_eq!(renewed.int(), 1, "{end}: the token is still there");
+            c.line("DEL {k} {k}:x:rwlock_timeout:1");
+            assert_eq!(c.line("LOCK.RELEASE k o").int(), 1);
         }
     }
-    refused(&mut c, "LOCK.MACQUIRE 3 x {k} k o READ", TAKEN);
-    assert_eq!(c.line("LOCK.MACQUIRE 2 {k} k o").list().len(), 2);
-    c.line("LOCK.MRELEASE 2 {k} k o");
     assert_eq!(c.line("DBSIZE").int(), 1, "the horizon");
     server.check_counters();
 }
@@ -64,7 +104,7 @@ fn readers_with_the_same_timeout_key_are_not_granted_together() {
     let mut c = server.conn();
     for ((lock, owner), (other, reader)) in [
         (("k", "a:b"), ("{k}:a", "b")),
-        (("{k}:a", "b"), ("{k}", "a:b")),
+        (("{k}:a", "b"), ("k", "a:b")),
         (("{k}:a:b", "c"), ("{k}:a", "b:c")),
     ] {
         c.line(&format!("LOCK.ACQUIRE {lock} {owner} READ PX 60000"))
@@ -126,69 +166,57 @@ fn foreign_keys_beside_a_lock_do_not_block_it() {
     // As after DEL of a lock by hand, or Redisson's forceUnlock.
     c.line("LOCK.ACQUIRE k o READ PX 60000").int();
     c.line("DEL k");
-    for lock in ["k", "{k}"] {
-        assert!(
-            c.line(&format!("LOCK.ACQUIRE {lock} o READ PX 60000"))
-                .int()
-                > 0
-        );
-        assert!(c.line(&format!("LOCK.ACQUIRE {lock} w WRITE")).is_nil());
-        assert_eq!(c.line(&format!("LOCK.RELEASE {lock} o")).int(), 1);
-    }
+    assert!(c.line("LOCK.ACQUIRE k o READ PX 60000").int() > 0);
+    assert!(c.line("LOCK.ACQUIRE k w WRITE").is_nil());
+    assert_eq!(c.line("LOCK.RELEASE k o").int(), 1);
     assert_eq!(c.line("DBSIZE").int(), 1);
     server.check_counters();
 }
 
 #[test]
-fn a_parked_reader_or_writer_is_not_granted_beside_a_twin() {
+fn a_parked_reader_is_not_granted_the_keys_of_another_lock() {
     let server = TestServer::start();
     let mut c = server.conn();
-    for (mode, many) in [
-        ("READ", false),
-        ("WRITE", false),
-        ("READ", true),
-        ("WRITE", true),
+    for request in [
+        "LOCK.ACQUIRE k a:o READ BLOCK 0",
+        "LOCK.MACQUIRE 2 y k a:o READ BLOCK 0",
     ] {
         c.line("LOCK.ACQUIRE k h WRITE PX 60000").int();
         c.line("LOCK.ACQUIRE y h WRITE PX 60000").int();
         let mut waiter = server.conn();
-        waiter.send_line(&match many {
-            false => format!("LOCK.ACQUIRE k o {mode} BLOCK 0"),
-            true => format!("LOCK.MACQUIRE 2 y k o {mode} BLOCK 0"),
-        });
+        waiter.send_line(request);
         c.wait_for_waiters_on("k", 1);
         c.line("MULTI");
         c.line("DEL k");
-        c.line("LOCK.ACQUIRE {k} o READ PX 60000");
+        c.line("LOCK.ACQUIRE {k}:a o READ PX 60000");
         c.line("LOCK.RELEASE y h");
         c.line("EXEC");
         let response = waiter.recv().error();
         assert!(response.starts_with(TAKEN), "{response}");
-        assert!(c.line("LOCK.ACQUIRE {k} w WRITE").is_nil());
-        c.line("LOCK.RELEASE {k} o");
+        assert!(c.line("LOCK.ACQUIRE {k}:a w WRITE").is_nil());
+        c.line("LOCK.RELEASE {k}:a o");
     }
     server.check_counters();
 }
 
 #[test]
-fn a_session_keeps_its_lock_while_the_twin_is_requested() {
+fn a_session_keeps_its_lock_while_another_lock_asks_for_its_keys() {
     let server = TestServer::start();
     let mut c = server.conn();
     let mut holder = server.conn();
-    holder.line("LOCK.ACQUIRE k o READ SESSION").int();
-    refused(&mut c, "LOCK.ACQUIRE {k} o READ", TAKEN);
-    assert!(c.line("LOCK.RELEASE {k} o READ").is_nil());
+    holder.line("LOCK.ACQUIRE k a:o READ SESSION").int();
+    refused(&mut c, "LOCK.ACQUIRE {k}:a o READ", TAKEN);
+    assert!(c.line("LOCK.RELEASE {k}:a o READ").is_nil());
     assert!(c.line("LOCK.ACQUIRE k w WRITE").is_nil());
     holder.close();
     wait_for("the end of the session", || {
-        c.line("LOCK.ACQUIRE {k} o READ")
+        c.line("LOCK.ACQUIRE {k}:a o READ")
             .maybe_int()
             .is_some_and(|token| token > 0)
     });
     server.check_counters();
 }
 
-/// Makes this owner a reader without the checks of a grant, as a script or another client may.
 #[test]
 fn foreign_data_beside_a_lock_stays_as_it_is() {
     let server = TestServer::start();
@@ -328,81 +356,6 @@ fn a_waiter_with_a_limit_is_granted_no_permit_of_a_foreign_set() {
 }
 
 #[test]
-fn a_session_does_not_end_the_hold_of_a_twin() {
-    for mode in ["READ", "WRITE"] {
-        let server = TestServer::start();
-        let (mut bound, mut c) = (server.conn(), server.conn());
-        bound
-            .line(&format!("LOCK.ACQUIRE k o {mode} SESSION"))
-            .int();
-        let field = if mode == "READ" { "o" } else { "o:write" };
-        let token = c.run([
-            "EVAL",
-            "redis.call('DEL', 'k') \
-            local token = redis.call('LOCK.ACQUIRE', '{k}', 'o', ARGV[1], 'PX', '60000') \
-            redis.call('HSET', 'k', 'mode', string.lower(ARGV[1]), ARGV[2], '1') \
-            redis.call('PEXPIRE', 'k', 60000) \
-            return token",
-            "3",
-            "k",
-            "{k}",
-            "{k}:rwlock_token",
-            mode,
-            field,
-        ]);
-        let token = token.int();
-        bound.close();
-        wait_for("the end of the binding", || {
-            server.stat("session_losses") == 1
-        });
-        assert_eq!(c.line(&format!("HEXISTS k {field}")).int(), 1);
-        let renewed = c.line(&format!("LOCK.RENEW {{k}} o TOKEN {token}"));
-        assert_eq!(renewed.int(), 1, "{mode}");
-    }
-}
-
-#[test]
-fn semaphores_that_are_twins_do_not_share_their_permits() {
-    let server = TestServer::start();
-    let mut c = server.conn();
-    for (one, other) in [("k", "{k}"), ("{k}", "k")] {
-        c.line(&format!("SEM.SET {one} 1"));
-        c.line(&format!("SEM.ACQUIRE {one} a PX 60000")).int();
-        for line in [
-            format!("SEM.SET {other} 1"),
-            format!("SEM.ACQUIRE {other} a LIMIT 1"),
-            format!("SEM.ACQUIRE {other} a LIMIT 1 BLOCK 0"),
-        ] {
-            refused(&mut c, &line, TAKEN);
-        }
-        assert!(c.line(&format!("SEM.ACQUIRE {one} b")).is_nil());
-        // Created by another client: no permit is granted, but permits can be returned.
-        let mut waiter = server.conn();
-        waiter.send_line(&format!("SEM.ACQUIRE {one} b BLOCK 0"));
-        wait_for("a waiter", || {
-            c.line(&format!("SEM.INFO {one}"))
-                .field("waiters")
-                .unwrap()
-                .int()
-                == 1
-        });
-        c.line(&format!("SET {other} 1"));
-        for line in [
-            "SEM.ACQUIRE ? x",
-            "SEM.ACQUIRE ? a",
-            "SEM.RELEASE ? a",
-            "SEM.RENEW ? a",
-        ] {
-            refused(&mut c, &line.replace('?', other), TAKEN);
-        }
-        assert_eq!(c.line(&format!("SEM.RELEASE {one} a")).int(), 1);
-        let response = waiter.recv().error();
-        assert!(response.starts_with(TAKEN), "{response}");
-        c.line("DEL k {k}");
-    }
-}
-
-#[test]
 fn one_key_is_no_latch_and_semaphore_at_once() {
     let server = TestServer::start();
     let mut c = server.conn();
@@ -522,7 +475,7 @@ fn the_modules_own_names_are_no_locks_and_foreign_data_there_stays() {
 }
 
 /// Redisson's acquire script for READ.
-pub fn read(lock: &str, prefix: &str, owner: &str) -> Vec<String> {
+fn read(lock: &str, prefix: &str, owner: &str) -> Vec<String> {
     let rest = format!("2 {lock} {prefix}:{owner}:rwlock_timeout 600000 {owner} {owner}:write");
     call("EVAL", &redisson::text(READ_ACQUIRE), &rest)
 }
@@ -533,55 +486,110 @@ fn write(lock: &str, owner: &str) -> Vec<String> {
 }
 
 #[test]
-fn neither_redisson_nor_the_module_is_granted_beside_a_twin_of_the_other() {
+fn a_script_is_granted_no_keys_of_another_locks_reader() {
     let server = native();
     let mut c = server.conn();
-    for (one, other) in [("k", "{k}"), ("{k}", "k")] {
-        c.line(&format!("LOCK.ACQUIRE {one} u:1 READ PX 60000"))
-            .int();
-        for script in [
-            read(other, "{k}", "u:1"),
-            read(other, "{k}", "u:2"),
-            write(other, "u:1"),
-        ] {
-            let response = c.run(&script).error();
-            assert!(response.starts_with(TAKEN), "{response}");
-        }
-        // One lock, used by both kinds of client.
-        assert!(c.run(read(one, "{k}", "u:1")).is_nil());
-        assert!(c.run(read(one, "{k}", "u:2")).is_nil());
-        c.line(&format!("LOCK.BREAK {one}"));
-        assert!(c.run(read(other, "{k}", "u:1")).is_nil());
-        refused(&mut c, &format!("LOCK.ACQUIRE {one} u:1 READ"), TAKEN);
-        refused(&mut c, &format!("LOCK.ACQUIRE {one} u:2 WRITE"), TAKEN);
-        let unlock =
-            format!("5 {other} c {{k}}:u:1:rwlock_timeout {{k}} latch 0 u:1 PUBLISH 13500");
-        assert_eq!(
-            c.run(call("EVAL", &redisson::text(READ_UNLOCK), &unlock))
-                .int(),
-            1
-        );
-        c.line("DEL latch");
-        assert!(c.run(write(other, "u:1")).is_nil());
-        refused(&mut c, &format!("LOCK.ACQUIRE {one} u:1 READ"), TAKEN);
-        c.line(&format!("LOCK.BREAK {other}"));
-    }
-    // Lua takes the twin nevertheless: an owner that joins it has no keys of the module.
-    c.line("LOCK.ACQUIRE k u:1 READ PX 60000").int();
-    c.line("CONFIG SET lock.redisson-scripts no");
-    assert!(c.run(read("{k}", "{k}", "u:2")).is_nil());
-    refused(&mut c, "LOCK.ACQUIRE {k} u:1 READ", TAKEN);
-    c.line("CONFIG SET lock.redisson-scripts yes");
-    let response = c.run(read("{k}", "{k}", "u:1")).error();
-    assert!(response.starts_with(TAKEN), "{response}");
-    assert!(c.line("LOCK.ACQUIRE k w WRITE").is_nil());
-    c.line("LOCK.BREAK k");
-    c.line("LOCK.BREAK {k}");
     c.line("LOCK.ACQUIRE {k}:u 1 READ PX 60000").int();
-    let response = c.run(read("k", "{k}", "u:1")).error();
-    assert!(response.starts_with(TAKEN), "{response}");
-    assert!(c.run(read("k", "{k}", "u:2")).is_nil());
-    let response = c.run(read("k", "{k}", "u:1")).error();
-    assert!(response.starts_with(TAKEN), "{response}");
+    for _ in 0..2 {
+        let response = c.run(read("k", "{k}", "u:1")).error();
+        assert!(response.starts_with(TAKEN), "{response}");
+        c.run(read("k", "{k}", "u:2"));
+    }
+    c.line("LOCK.RELEASE {k}:u 1");
+    // A name in braces is Redisson's alone, with the effects that its script has in Lua.
+    c.line("LOCK.ACQUIRE k o READ PX 60000").int();
+    for script in [read("{k}", "{k}", "u:1"), write("{w}", "u:1")] {
+        assert!(c.run(script).is_nil());
+    }
+    assert_eq!(c.line("LOCK.RELEASE {k} u:1").int(), 1);
+    assert_eq!(c.line("LOCK.RELEASE {w} u:1").int(), 1);
+    assert!(c.line("LOCK.ACQUIRE k w WRITE").is_nil());
     assert_eq!(server.stat("redisson_lua"), 0);
+}
+
+fn plant(c: &mut Conn, lock: &str, owner: &str) {
+    c.line(&format!("HSET {lock} mode read {owner} 1"));
+    c.line(&format!("PEXPIRE {lock} 60000"));
+}
+
+#[test]
+fn a_parked_request_stays_until_a_release_would_grant_it() {
+    let server = TestServer::start();
+    let mut c = server.conn();
+    for (holder, asks) in [("WRITE", "READ"), ("WRITE", "WRITE"), ("READ", "WRITE")] {
+        for stays in [true, false] {
+            let what = format!("{holder}, {asks}, {stays}");
+            let hold = format!("LOCK.ACQUIRE k h {holder} PX 60000");
+            assert_eq!(c.line(&hold).int(), c.line(&hold).int());
+            let mut waiter = server.conn();
+            waiter.send_line(&format!("LOCK.ACQUIRE k a:o {asks} BLOCK 0"));
+            c.wait_for_waiters_on("k", 1);
+            let (beside, why) = match asks {
+                "READ" => ("{k}:a", TAKEN),
+                _ => ("{k}:rwlock_token", FOREIGN),
+            };
+            match asks {
+                "READ" => plant(&mut c, beside, "o"),
+                _ => drop(c.line(&format!("SET {beside} mine"))),
+            }
+            assert_eq!(c.line("LOCK.RELEASE k h").int(), 0, "{what}");
+            let info = c.line("LOCK.INFO k");
+            assert_eq!(info.field("waiters").unwrap().int(), 1, "{what}");
+            if !stays {
+                c.line(&format!("DEL {beside}"));
+            }
+            assert_eq!(c.line("LOCK.RELEASE k h").int(), 1, "{what}");
+            let response = waiter.recv();
+            match stays {
+                true => assert!(response.error().starts_with(why), "{what}: {response:?}"),
+                false => assert!(response.int() > 0, "{what}"),
+            }
+            c.line("LOCK.RELEASE k a:o");
+            c.line(&format!("DEL {beside}"));
+        }
+    }
+    // The last hold of one reader frees nothing while another reader stays.
+    for owner in ["h", "z"] {
+        c.line(&format!("LOCK.ACQUIRE k {owner} READ PX 60000"))
+            .int();
+    }
+    let mut waiter = server.conn();
+    waiter.send_line("LOCK.ACQUIRE k o WRITE BLOCK 0");
+    c.wait_for_waiters_on("k", 1);
+    c.line("SET {k}:rwlock_token mine");
+    assert_eq!(c.line("LOCK.RELEASE k h").int(), 1);
+    assert_eq!(c.line("LOCK.INFO k").field("waiters").unwrap().int(), 1);
+    assert_eq!(c.line("LOCK.RELEASE k z").int(), 1);
+    let response = waiter.recv().error();
+    assert!(response.starts_with(FOREIGN), "{response}");
+    server.check_counters();
+}
+
+#[test]
+fn a_parked_request_stays_when_a_release_fails() {
+    let mut server = TestServer::start();
+    let mut c = server.conn();
+    let exclusive = ["MULTI", "DEL k", "HSET k h 1", "PEXPIRE k 60000", "EXEC"];
+    for (made, release) in [
+        (&["SET z 1"][..], "LOCK.MRELEASE 2 k z h"),
+        (&exclusive, "LOCK.RELEASE k h READ"),
+    ] {
+        c.line("LOCK.ACQUIRE k h WRITE PX 60000").int();
+        let mut waiter = server.conn();
+        waiter.send_line("LOCK.ACQUIRE k a:o READ BLOCK 0");
+        c.wait_for_waiters_on("k", 1);
+        for line in made {
+            c.line(line);
+        }
+        plant(&mut c, "{k}:a", "o");
+        c.line(release).error();
+        let info = c.line("LOCK.INFO k");
+        assert_eq!(info.field("waiters").unwrap().int(), 1, "{release}");
+        c.line("DEL {k}:a z");
+        c.line("DEL k");
+        waiter.recv().int();
+        assert_eq!(c.line("LOCK.RELEASE k a:o").int(), 1);
+        c.line("FLUSHALL");
+    }
+    assert!(server.is_alive());
 }

@@ -132,28 +132,24 @@ const WAITS: [(&str, &str, &str); 6] = [
         "LOCK.RELEASE mine:k a",
     ),
     (
-        "LOCK.ACQUIRE {mine:w} b READ",
-        "{mine:w}",
-        "LOCK.RELEASE {mine:w} a",
+        "LOCK.ACQUIRE mine:w b READ",
+        "mine:w",
+        "LOCK.RELEASE mine:w a",
     ),
     (
-        "LOCK.ACQUIRE {mine:w} b WRITE",
-        "{mine:w}",
-        "LOCK.RELEASE {mine:w} a",
+        "LOCK.ACQUIRE mine:w b WRITE",
+        "mine:w",
+        "LOCK.RELEASE mine:w a",
     ),
-    (
-        "SEM.ACQUIRE {mine:s} b",
-        "{mine:s}",
-        "SEM.RELEASE {mine:s} a",
-    ),
+    ("SEM.ACQUIRE mine:s b", "mine:s", "SEM.RELEASE mine:s a"),
 ];
 
 /// Everything that these requests ask for is held.
 fn hold_all(admin: &mut Conn) {
     for line in [
         "LOCK.ACQUIRE mine:k a PX 600000",
-        "LOCK.ACQUIRE {mine:w} a WRITE PX 600000",
-        "SEM.ACQUIRE {mine:s} a LIMIT 1 PX 600000",
+        "LOCK.ACQUIRE mine:w a WRITE PX 600000",
+        "SEM.ACQUIRE mine:s a LIMIT 1 PX 600000",
     ] {
         assert!(admin.line(line).int() > 0, "{line}");
     }
@@ -201,7 +197,7 @@ fn a_waiter_whose_user_may_not_take_the_key_any_more_is_refused_and_the_next_is_
 
 /// The keys that a request needs beside the one that it names are the same at the grant.
 #[test]
-fn a_waiter_is_refused_for_the_twin_and_for_redissons_counter_too() {
+fn a_waiter_is_refused_for_the_keys_beside_and_for_redissons_counter_too() {
     const COUNTER: &str = "redisson_lock_token:{mine:w}";
     let (server, mut admin) = tenants();
     for (wait, hold, release, revoke, object) in [
@@ -209,15 +205,15 @@ fn a_waiter_is_refused_for_the_twin_and_for_redissons_counter_too() {
             "LOCK.ACQUIRE mine:w b READ",
             "LOCK.ACQUIRE mine:w a WRITE",
             "LOCK.RELEASE mine:w a",
-            "resetkeys ~mine:w ~{mine:w}:*",
-            "{mine:w}",
+            "resetkeys ~mine:w ~{mine:w}:b:*",
+            "{mine:w}:rwlock_token",
         ),
         (
             "SEM.ACQUIRE mine:s b",
             "SEM.ACQUIRE mine:s a LIMIT 1",
             "SEM.RELEASE mine:s a",
-            "resetkeys ~mine:s ~{mine:s}:timeout",
-            "{mine:s}",
+            "resetkeys ~mine:s ~{mine:s}",
+            "{mine:s}:timeout",
         ),
         (
             "LOCK.ACQUIRE {mine:w} b",
@@ -319,17 +315,17 @@ fn readers_are_granted_together_but_for_those_that_are_not_permitted() {
             park(
                 &server,
                 user,
-                &format!("LOCK.ACQUIRE {{mine:w}} r{n} READ BLOCK 0"),
+                &format!("LOCK.ACQUIRE mine:w r{n} READ BLOCK 0"),
             )
         })
         .collect();
     admin.line("ACL SETUSER mine resetkeys");
-    admin.line("LOCK.RELEASE {mine:w} a");
+    admin.line("LOCK.RELEASE mine:w a");
     for (n, reader) in readers.iter_mut().enumerate() {
         let reply = reader.recv();
         assert_eq!(is_forbidden(&reply), n % 2 == 0, "{n}: {reply:?}");
     }
-    let held = admin.line("LOCK.INFO {mine:w}");
+    let held = admin.line("LOCK.INFO mine:w");
     let holders = held.field("holders").expect("holders").list();
     assert_eq!(holders.len(), 3, "{held:?}");
 }
@@ -340,13 +336,11 @@ fn readers_of_one_user_are_granted_as_far_as_it_may_write_the_keys_beside() {
     let (server, mut admin) = tenants();
     make(&mut admin, "mine", &format!("{TENANT} {MINE}"));
     hold_all(&mut admin);
-    let wait = |owner| format!("LOCK.ACQUIRE {{mine:w}} {owner} READ BLOCK 0");
+    let wait = |owner| format!("LOCK.ACQUIRE mine:w {owner} READ BLOCK 0");
     let mut readers =
         ["good:1", "bad:1", "good:2"].map(|owner| park(&server, "mine", &wait(owner)));
-    admin.line(
-        "ACL SETUSER mine resetkeys ~{mine:w} ~mine:w ~{mine:w}:good:* ~{mine:w}:rwlock_token",
-    );
-    admin.line("LOCK.RELEASE {mine:w} a");
+    admin.line("ACL SETUSER mine resetkeys ~mine:w ~{mine:w}:good:* ~{mine:w}:rwlock_token");
+    admin.line("LOCK.RELEASE mine:w a");
     let refused = readers
         .each_mut()
         .map(|reader| is_forbidden(&reader.recv()));
@@ -378,9 +372,9 @@ fn a_bound_hold_of_a_revoked_user_is_renewed_no_more() {
     let mut bob = login(&server, "mine");
     for line in [
         "LOCK.ACQUIRE mine:k b SESSION",
-        "LOCK.ACQUIRE {mine:w} b READ SESSION",
+        "LOCK.ACQUIRE mine:w b READ SESSION",
         "LOCK.MACQUIRE 1 mine:m b SESSION",
-        "SEM.ACQUIRE {mine:s} b LIMIT 1 SESSION",
+        "SEM.ACQUIRE mine:s b LIMIT 1 SESSION",
     ] {
         assert!(!bob.line(line).is_error(), "{line}");
     }
@@ -392,10 +386,10 @@ fn a_bound_hold_of_a_revoked_user_is_renewed_no_more() {
     admin.line("ACL SETUSER mine resetkeys");
     server.wait_for_stat("session_holds", 0);
     wait_for("the end of the leases", || {
-        admin.line("EXISTS mine:k {mine:w} mine:m").int() == 0
+        admin.line("EXISTS mine:k mine:w mine:m").int() == 0
     });
     wait_for("a permit", || {
-        admin.line("SEM.ACQUIRE {mine:s} c").maybe_int().is_some()
+        admin.line("SEM.ACQUIRE mine:s c").maybe_int().is_some()
     });
     assert!(is_forbidden(&bob.line("LOCK.RELEASE mine:k b")));
 }
@@ -465,7 +459,7 @@ fn the_modules_own_refusals_are_in_the_log_of_the_acl() {
             "key",
             "{mine:k}:b:rwlock_timeout:1",
         ),
-        ("SEM.ACQUIRE mine:s b LIMIT 1", "key", "{mine:s}"),
+        ("SEM.ACQUIRE mine:s b LIMIT 1", "key", "{mine:s}:timeout"),
         (
             "LOCK.ACQUIRE mine:k b BLOCK 0 NOTIFY other:c b",
             "channel",

@@ -436,19 +436,19 @@ fn waiters_that_cannot_be_granted_fail_in_steps() {
     let (server, mut c) = server();
     let mut subscriber = server.conn();
     subscriber.line("SUBSCRIBE ch");
-    c.line("LOCK.ACQUIRE {k} w WRITE PX 600000");
+    c.line("LOCK.ACQUIRE k w WRITE PX 600000");
     for number in 0..TICKETS {
         c.send_line(&format!(
-            "LOCK.ACQUIRE {{k}} x:{number} READ BLOCK 600000 NOTIFY ch t"
+            "LOCK.ACQUIRE k x:{number} READ BLOCK 600000 NOTIFY ch t"
         ));
         c.send_line(&format!("LOCK.ACQUIRE {{k}}:x {number} READ PX 600000"));
     }
     (0..2 * TICKETS).for_each(|_| assert!(!c.recv().is_error()));
-    c.line("LOCK.ACQUIRE {k} last READ PX 600000 BLOCK 600000 NOTIFY ch t");
+    c.line("LOCK.ACQUIRE k last READ PX 600000 BLOCK 600000 NOTIFY ch t");
     c.line("MULTI");
-    c.line("LOCK.RELEASE {k} w");
+    c.line("LOCK.RELEASE k w");
     c.line("INFO lock");
-    c.line("EXISTS {k}");
+    c.line("EXISTS k");
     let done = c.line("EXEC").list();
     let failed = field(&done[1], "tickets_failed");
     assert!((1..=500).contains(&failed), "{failed}");
@@ -459,7 +459,7 @@ fn waiters_that_cannot_be_granted_fail_in_steps() {
     );
     wait_for("the end of the queue", || server.stat("tickets") == 0);
     assert_eq!(server.stat("tickets_failed"), TICKETS as u64);
-    assert_eq!(c.line("HGETALL {k}").field("last").unwrap().text(), "1");
+    assert_eq!(c.line("HGETALL k").field("last").unwrap().text(), "1");
 }
 
 #[test]
