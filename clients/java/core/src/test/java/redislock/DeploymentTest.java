@@ -133,7 +133,7 @@ class DeploymentTest {
                     client.lock("{" + key + "}1"), client.lock("{" + key + "}2"), client.lock("x"), client.lock("y"));
             many.lock();
             many.unlock();
-            LockSemaphore semaphore = client.semaphore("{s}").limit(1);
+            LockSemaphore semaphore = client.semaphore("s").limit(1);
             semaphore.acquire().release();
         }
     }
