@@ -115,10 +115,11 @@ impl Windows {
 
     /// Sets another rule. Every window ends; the keys are returned, to be settled.
     pub(crate) fn set_rule(&mut self, rule: WindowRule) -> Vec<KeyId> {
-        self.rule = rule;
-        self.first = HandOffCount::default();
+        // First: a window that ends notes its count.
+        let ended = self.end_all();
         self.counts.clear();
-        self.end_all()
+        (self.first, self.rule) = (HandOffCount::default(), rule);
+        ended
     }
 
     /// Whether a window of this resource is open.
