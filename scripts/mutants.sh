@@ -21,7 +21,7 @@ elif [ -n "${SHARD:-}" ]; then
 fi
 # Of cargo-mutants' exit statuses 2 and 3 mean that a change was missed, or that the tests did not end.
 status=0
-PROPTEST_CASES=${CASES:-50} CARGO_INCREMENTAL=1 cargo mutants "$@" || status=$?
+PROPTEST_CASES=${CASES:-200} PROPTEST_MAX_SHRINK_TIME=1 cargo mutants "$@" || status=$?
 [ $status -le 3 ] || exit $status
 
 # A line without its numbers: they change with every edit above it.

@@ -281,15 +281,3 @@ impl Locks {
             .collect()
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use crate::lock::{KeyRef, Locks};
-
-    #[test]
-    fn the_end_of_a_key_without_waiters_and_grants_concerns_nobody() {
-        let mut locks = Locks::new(false);
-        let key = KeyRef::lock(0, b"k");
-        assert!(!locks.expired(key) && !locks.lost(key) && !locks.cares_about(key));
-    }
-}

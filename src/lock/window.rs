@@ -437,6 +437,47 @@ mod tests {
     }
 
     #[test]
+    fn a_window_is_open_until_its_end() {
+        let mut windows = Windows::default();
+        windows.set_rule(WindowRule {
+            after: 1,
+            window_ms: 50,
+        });
+        let key = KeyRef::lock(0, b"k");
+        windows.count_hand_off(key);
+        let start = windows.leave_free(key, (true, false), Now::at_mono(0));
+        assert_eq!(start, Some(Window::Begun));
+        assert!(windows.is_open(key, Now::at_mono(49)));
+        assert!(!windows.is_open(key, Now::at_mono(50)));
+        assert_eq!(windows.pop(Now::at_mono(49)), None);
+        assert_eq!(windows.pop(Now::at_mono(50)), Some(key.to_id()));
+        // That it was not used is known also after the lock was free for every client.
+        windows.was_free(key);
+        windows.count_hand_off(key);
+        assert!(!windows.is_due(key, Now::at_mono(50)));
+        windows.count_hand_off(key);
+        assert!(windows.is_due(key, Now::at_mono(50)));
+    }
+
+    #[test]
+    fn a_due_window_without_a_subscriber_doubles_the_hand_offs_until_the_next() {
+        let mut windows = Windows::default();
+        windows.set_rule(WindowRule {
+            after: 1,
+            window_ms: 50,
+        });
+        let (key, now) = (KeyRef::lock(0, b"k"), Now::at_mono(0));
+        for hand_offs in [1, 2, 4, 8, 16, 16] {
+            for _ in 0..hand_offs {
+                assert!(!windows.is_due(key, now));
+                windows.count_hand_off(key);
+            }
+            assert!(windows.is_due(key, now));
+            assert_eq!(windows.leave_free(key, (false, true), now), None);
+        }
+    }
+
+    #[test]
     fn counts_of_many_other_names_do_not_push_out_one_in_use() {
         let mut windows = Windows::default();
         windows.set_rule(WindowRule {
@@ -452,6 +493,7 @@ mod tests {
             }
         }
         assert!(windows.is_due(key, Now::at_mono(0)));
+        assert_eq!(windows.counts.len(), MOST_COUNTED);
     }
 
     #[test]

@@ -7,15 +7,21 @@
 //! * [`model`]: random histories of all inputs, compared step by step with a naive model of the contract: of an
 //!   exclusive lock, of several keys, of a read-write lock, of a semaphore.
 //! * [`explore`]: every history of small scenes, up to a depth, compared with the same models.
+//! * [`asked`]: calls of the shell that the simulator's commands do not make.
+//! * [`bounds`]: numbers that one decision does not exceed.
 //! * [`passed_over`]: more tickets than one decision passes over.
 //! * [`search`]: the search for deadlocks, compared with a plain search of a graph.
+//! * [`server_events`]: events of the server after which tracked grants are compared, moved or ended.
 //!
 //! The parts that work alone (queue, key state, tokens) have their tests beside the code.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
+mod asked;
+mod bounds;
 mod explore;
 mod model;
 mod passed_over;
 mod search;
+mod server_events;
 pub mod sim;
 mod transcripts;

@@ -269,3 +269,16 @@ fn exhausted_tokens_are_an_error_not_a_wrap() {
     );
     assert_eq!(tokens.mint(0, 0, 0, NOON), Err(NoToken::Exhausted));
 }
+
+#[test]
+fn a_horizon_that_could_not_be_stored_is_stored_with_the_next_token() {
+    let mut tokens = Tokens::default();
+    minted(&mut tokens, NOON);
+    assert!(!tokens.is_uncovered(0) && tokens.pop_lost().is_none());
+    tokens.put_off(0);
+    assert!(tokens.is_uncovered(0));
+    assert!(minted(&mut tokens, NOON).horizon.is_some());
+    assert!(!tokens.is_uncovered(0) && tokens.pop_lost().is_none());
+    tokens.put_off(0);
+    assert_eq!((tokens.pop_lost(), tokens.pop_lost()), (Some(0), None));
+}

@@ -243,6 +243,10 @@ mod tests {
         arena.insert(5);
         assert_eq!(arena.insert(7), Slot::new(3, 0));
         assert_eq!(arena.get(slots[5]), Some(&5));
+        for slot in &slots[..=(3 * CHUNK as usize)] {
+            arena.remove(*slot);
+        }
+        assert_eq!((arena.len(), arena.chunks.len()), (0, 1));
     }
 }
 
@@ -334,6 +338,30 @@ mod tests_of_slot_table {
         assert!(sizes.windows(2).all(|pair| pair[0] < pair[1]), "{sizes:?}");
         let (first, last) = (f64::from(sizes[0]), f64::from(sizes[SHARDS - 1]));
         assert!((1.9..2.1).contains(&(last / first)), "{first} and {last}");
+        assert_eq!(shard_of(u64::MAX), SHARDS - 1);
+    }
+
+    #[test]
+    fn a_table_that_becomes_empty_returns_its_memory() {
+        let mut table = SlotTable::default();
+        let hash = |slot: Slot| u64::from(slot.0.get()).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let slots: Vec<Slot> = (0..10_000).map(|at| Slot::new(0, at)).collect();
+        for slot in &slots {
+            table.insert(hash(*slot), *slot, hash);
+        }
+        let room = |table: &SlotTable| {
+            table
+                .shards
+                .iter()
+                .map(|shard| shard.capacity())
+                .sum::<usize>()
+        };
+        assert!(room(&table) >= 10_000);
+        for slot in &slots {
+            assert!(table.remove(hash(*slot), *slot, hash));
+        }
+        assert_eq!(table.len(), 0);
+        assert!(room(&table) < SHARDS * SMALL, "{}", room(&table));
     }
 }
 

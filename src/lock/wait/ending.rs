@@ -354,6 +354,8 @@ mod tests {
         park(&mut waiters, 2_501);
         let next = ended(|cx| assert_eq!(waiters.next_to_grant(KEY, cx), None));
         assert_eq!(next, 0, "none is granted while others end");
+        assert_eq!(waiters.next_wait(NOW), Some(0));
+        assert!(!waiters.is_ending(KeyRef::lock(0, b"l")));
         for (expected, left) in [(1_000, 1_481), (1_000, 481), (480, 1), (0, 1)] {
             let more = ended(|cx| waiters.end_more(&mut 1_000, cx));
             assert_eq!((more, waiters.live()), (expected, left));

@@ -1,0 +1,328 @@
+//! Calls of the shell that the simulator's commands do not make: purges, what waits and what is withheld, whose holds
+//! are bound, requests that could not be parked.
+
+use crate::lock::tests::sim::{key_ref, sem_ref, Settings, Sim, Terms, DEFAULT_LEASE_MS};
+use crate::lock::{
+    Answer, Cx, Effect, Effects, KeyRef, KeyState, LockError, Mode, Outcome, Permits, Resource,
+    SemState, SemView, SetIf, UserId, Wait, WaiterId, WroteBeside,
+};
+
+fn acquire(sim: &mut Sim, key: &str, owner: &str, conn: u64) -> Option<WaiterId> {
+    let how = (Mode::Exclusive, Terms::Unnamed, Wait::Ms(60_000), false);
+    match sim.acquire(key, owner, conn, how).unwrap() {
+        Answer::Parked(id) => Some(id),
+        _ => None,
+    }
+}
+
+/// The lock `k` is held; two requests of user 1 and one of user 2 wait for it.
+fn with_waiters() -> Sim {
+    let mut sim = Sim::new(&Settings::default());
+    acquire(&mut sim, "k", "holder", 0);
+    for (conn, user) in [(1, 1), (2, 2), (3, 1)] {
+        sim.user = UserId(user);
+        acquire(&mut sim, "k", &format!("owner {conn}"), conn).unwrap();
+    }
+    sim.settle_all();
+    sim
+}
+
+fn failed(fx: &Effects) -> usize {
+    let is_broken = |effect: &&Effect| {
+        matches!(
+            effect,
+            Effect::Answer(_, Outcome::Failed(LockError::Broken))
+        )
+    };
+    assert_eq!(fx.iter().filter(is_broken).count(), fx.len());
+    fx.len()
+}
+
+#[test]
+fn a_purge_of_a_user_ends_its_requests_alone() {
+    let mut sim = with_waiters();
+    let mut purge = |user| {
+        let mut fx = Effects::new();
+        let cx = &mut Cx::new(sim.now, &mut fx);
+        let waiters = &mut sim.locks.shared.waiters;
+        let had = waiters.has_user(key_ref("k"), UserId(user));
+        (
+            had,
+            waiters.purge_user(key_ref("k"), UserId(user), cx),
+            failed(&fx),
+        )
+    };
+    assert_eq!(purge(3), (false, 0, 0));
+    assert_eq!(purge(1), (true, 2, 2));
+    assert_eq!(purge(1), (false, 0, 0));
+    assert_eq!(purge(2), (true, 1, 1));
+}
+
+#[test]
+fn a_purge_ends_waiters_for_other_kinds_under_the_name() {
+    let mut sim = Sim::new(&Settings::default());
+    sim.sem_set("s", 0, SetIf::Always).unwrap();
+    let wait = (Terms::Unnamed, Wait::ForEver, None);
+    assert!(matches!(
+        sim.sem_acquire("s", "alice", 1, wait),
+        Ok(Answer::Parked(_))
+    ));
+    let mut purge = |key| {
+        let mut fx = Effects::new();
+        let purged = sim
+            .locks
+            .shared
+            .waiters
+            .purge_others(key, &mut Cx::new(sim.now, &mut fx));
+        (purged, failed(&fx))
+    };
+    assert_eq!(purge(sem_ref("s")), (false, 0), "its own kind");
+    assert_eq!(purge(key_ref("s")), (true, 1));
+    assert_eq!(purge(key_ref("s")), (false, 0));
+}
+
+#[test]
+fn a_grant_is_withheld_when_it_is_overdue_or_postponed() {
+    let mut sim = with_waiters();
+    assert_eq!(sim.locks.withheld(sim.now), 0);
+    sim.pass(DEFAULT_LEASE_MS + 99);
+    assert_eq!(sim.locks.withheld(sim.now), 0, "it is settled in this tick");
+    sim.pass(1);
+    assert_eq!(sim.locks.withheld(sim.now), 1);
+    let waiters = &mut sim.locks.shared.waiters;
+    assert!(!waiters.has_postponed());
+    for name in [b"a", b"b"] {
+        waiters.postpone(KeyRef::lock(0, name).to_id());
+    }
+    assert!(waiters.has_postponed());
+    assert_eq!(sim.locks.withheld(sim.now), 3);
+    assert!(sim.locks.shared.waiters.pop_postponed().is_some());
+    assert_eq!(sim.locks.withheld(sim.now), 2);
+    sim.begin_startup_delay(1_000);
+    assert_eq!(
+        sim.locks.withheld(sim.now),
+        0,
+        "the startup delay is reported elsewhere"
+    );
+    assert!(sim.locks.shared.waiters.pop_postponed().is_some());
+    assert!(sim.locks.shared.waiters.pop_postponed().is_none());
+}
+
+#[test]
+fn a_request_that_could_not_be_parked_is_refused_and_never_waited() {
+    let mut sim = Sim::new(&Settings::default());
+    acquire(&mut sim, "k", "holder", 0);
+    let parked = acquire(&mut sim, "k", "alice", 1).unwrap();
+    sim.locks.not_parked(parked, sim.now);
+    sim.subscribe_channel("ch", true);
+    sim.notify = Some(("ch".into(), "tag".into()));
+    let queued = acquire(&mut sim, "k", "bob", 2).unwrap();
+    sim.locks.not_parked(queued, sim.now);
+    let waiters = &sim.locks.shared.waiters;
+    let stats = &waiters.stats[Resource::Lock];
+    assert_eq!((stats.refusals, stats.waits_parked), (2, 0));
+    assert_eq!(waiters.ticket_stats.tickets_queued, 0);
+    assert_eq!(waiters.live(), 0);
+}
+
+#[test]
+fn keys_with_kept_places_only_are_not_settled_with_a_database() {
+    let mut sim = with_waiters();
+    let waiters = &mut sim.locks.shared.waiters;
+    waiters.schedule_settle_all(Some(1));
+    assert_ne!(waiters.next_settle(sim.now), Some(0), "another database");
+    waiters.schedule_settle_all(Some(0));
+    assert_eq!(waiters.next_settle(sim.now), Some(0));
+    assert!(waiters.take_unsettled(key_ref("k")) && !waiters.take_unsettled(key_ref("k")));
+    for conn in 1..=3 {
+        sim.disconnect(conn);
+    }
+    sim.settle_all();
+    let waiters = &mut sim.locks.shared.waiters;
+    assert!(waiters.kept_places() > 0);
+    waiters.schedule_settle_all(None);
+    assert_eq!(waiters.next_settle(sim.now), None);
+}
+
+#[test]
+fn the_bound_readers_of_a_connection_are_named() {
+    let mut sim = Sim::new(&Settings::default());
+    for (key, owner, mode, conn) in [
+        ("k", "alice", Mode::Read, 1),
+        ("k", "bob", Mode::Read, 1),
+        ("k", "carol", Mode::Read, 2),
+        ("l", "dan", Mode::Read, 1),
+        ("m", "eve", Mode::Write, 1),
+    ] {
+        let how = (mode, Terms::Session, Wait::No, false);
+        sim.acquire(key, owner, conn, how).unwrap();
+    }
+    let of = |conn, key| -> Vec<String> {
+        let owners = sim
+            .locks
+            .shared
+            .sessions
+            .readers_of(conn, key_ref(key))
+            .into_iter();
+        owners
+            .map(|owner| String::from_utf8(owner.to_vec()).unwrap())
+            .collect()
+    };
+    assert_eq!(of(1, "k"), ["bob", "alice"], "the latest first");
+    assert_eq!(of(2, "k"), ["carol"]);
+    assert_eq!(of(1, "l"), ["dan"]);
+    assert!(of(1, "m").is_empty() && of(3, "k").is_empty());
+}
+
+#[test]
+fn a_connection_ends_in_one_tick_for_tickets() {
+    let mut sim = with_waiters();
+    sim.locks.disconnected(7, sim.now);
+    assert!(
+        !sim.locks.shared.waiters.is_closing(7),
+        "there is no ticket"
+    );
+    sim.subscribe_channel("ch", true);
+    sim.notify = Some(("ch".into(), "tag".into()));
+    acquire(&mut sim, "k", "alice", 4).unwrap();
+    sim.locks.disconnected(7, sim.now);
+    let waiters = &mut sim.locks.shared.waiters;
+    assert!(waiters.is_closing(7) && !waiters.is_closing(8));
+    waiters.forget_closing();
+    assert!(!waiters.is_closing(7));
+}
+
+#[test]
+fn the_timer_is_needed_while_anything_is_due_now_or_later() {
+    let mut sim = Sim::new(&Settings::default());
+    let is_quiet = |sim: &Sim| sim.locks.shared.waiters.is_quiet();
+    acquire(&mut sim, "k", "holder", 0);
+    assert!(is_quiet(&sim), "no request waits");
+    let how = (Mode::Exclusive, Terms::Unnamed, Wait::ForEver, false);
+    sim.acquire("k", "alice", 1, how).unwrap();
+    sim.settle_all();
+    assert!(!is_quiet(&sim), "a lease ends");
+    sim.restart(&Settings::default());
+    sim.locks
+        .shared
+        .waiters
+        .schedule_settle_id(key_ref("k").to_id());
+    assert!(!is_quiet(&sim), "a key is to be settled");
+    sim.settle_all();
+    assert!(is_quiet(&sim));
+    sim.locks.shared.waiters.postpone(key_ref("k").to_id());
+    assert!(!is_quiet(&sim), "a key is postponed");
+    sim.locks.shared.waiters.pop_postponed();
+    assert!(is_quiet(&sim));
+}
+
+#[test]
+fn the_next_requests_for_a_read_write_lock_are_named() {
+    let mut sim = Sim::new(&Settings::default());
+    for (conn, owner, mode) in [
+        (0, "writer", Mode::Write),
+        (1, "alice", Mode::Read),
+        (2, "bob", Mode::Read),
+        (3, "carol", Mode::Write),
+    ] {
+        let how = (mode, Terms::Unnamed, Wait::ForEver, false);
+        sim.acquire("k", owner, conn, how).unwrap();
+    }
+    let next = |rest: &KeyState, readers| -> Vec<String> {
+        let next = sim
+            .locks
+            .next_for_shared(key_ref("k"), rest, readers, sim.now);
+        let owners = next.into_iter().map(|pending| pending.owner.to_vec());
+        owners
+            .map(|owner| String::from_utf8(owner).unwrap())
+            .collect()
+    };
+    assert_eq!(next(&KeyState::Absent, 64), ["alice", "bob"]);
+    assert_eq!(next(&KeyState::Absent, 1), ["alice"]);
+    assert_eq!(next(&sim.state("k"), 64), [""; 0]);
+    assert!(sim.locks.next_may_need_siblings(key_ref("k"), sim.now));
+    let exclusive = with_waiters();
+    assert!(!exclusive
+        .locks
+        .next_may_need_siblings(key_ref("k"), exclusive.now));
+}
+
+#[test]
+fn sibling_keys_are_the_modules_own_until_another_end_was_read() {
+    let mut sim = Sim::new(&Settings::default());
+    let how = (Mode::Read, Terms::Unnamed, Wait::No, false);
+    sim.acquire("k", "alice", 0, how).unwrap();
+    let timeout = "{k}:alice:rwlock_timeout:1";
+    let wrote = |sim: &mut Sim| match sim.state("k") {
+        KeyState::ReadWrite(lock) => {
+            assert_eq!(
+                lock.end_of(lock.reader(b"alice", sim.now).unwrap()),
+                sim.keys.end(timeout)
+            );
+            sim.locks
+                .wrote_beside(key_ref("k"), b"alice", &lock, sim.now)
+        }
+        other => panic!("{other:?}"),
+    };
+    let own = WroteBeside {
+        timeouts: true,
+        token: true,
+    };
+    assert_eq!(wrote(&mut sim), own);
+    let end = sim.keys.end(timeout).unwrap();
+    sim.keys.set_ttl(timeout, Some(end - 1));
+    let other = WroteBeside {
+        timeouts: false,
+        token: true,
+    };
+    assert_eq!(wrote(&mut sim), other);
+    sim.keys.set_ttl(timeout, Some(end));
+    assert_eq!(wrote(&mut sim), other, "it may belong to another lock too");
+}
+
+#[test]
+fn a_permit_is_known_by_its_end() {
+    let mut sim = Sim::new(&Settings::default());
+    sim.sem_set("s", 1, SetIf::Always).unwrap();
+    sim.sem_acquire("s", "alice", 0, (Terms::Unnamed, Wait::No, None))
+        .unwrap();
+    let end = sim.now.wall_ms + DEFAULT_LEASE_MS as i64;
+    let knows = |id: &[u8], own_end_ms| {
+        let permits = Permits {
+            own_end_ms,
+            ..Permits::default()
+        };
+        let view = SemView {
+            key: sem_ref("s"),
+            state: SemState::There(permits),
+            domain: 0,
+            may_grant: None,
+            undone: Vec::new(),
+            has_subscriber: false,
+        };
+        sim.locks.sems.knows(&view, id, sim.now)
+    };
+    assert!(knows(b"alice", Some(end)));
+    assert!(!knows(b"alice", Some(end + 1)) && !knows(b"alice", None) && !knows(b"bob", Some(end)));
+}
+
+#[test]
+fn a_walk_meets_every_key_with_waiters() {
+    let mut sim = Sim::new(&Settings::default());
+    for (conn, key) in (1..).zip(["a", "b", "c", "d", "e"]) {
+        acquire(&mut sim, key, "holder", 0);
+        acquire(&mut sim, key, "alice", conn).unwrap();
+    }
+    sim.disconnect(3);
+    let (mut cursor, mut met) = (0, Vec::new());
+    loop {
+        let (next, keys) = sim.locks.shared.waiters.keys_below(cursor, 2);
+        met.extend(keys.map(|key| String::from_utf8(key.name.to_vec()).unwrap()));
+        cursor = next;
+        if cursor == 0 {
+            break;
+        }
+    }
+    met.sort();
+    assert_eq!(met, ["a", "b", "d", "e"]);
+}
