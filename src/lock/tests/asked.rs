@@ -3,8 +3,8 @@
 
 use crate::lock::tests::sim::{key_ref, sem_ref, Settings, Sim, Terms, DEFAULT_LEASE_MS};
 use crate::lock::{
-    Answer, Cx, Effect, Effects, KeyRef, KeyState, LockError, Mode, Outcome, Permits, Resource,
-    SemState, SemView, SetIf, UserId, Wait, WaiterId, WroteBeside,
+    Answer, Cx, Effect, Effects, KeyRef, KeyState, Lease, Limits, LockError, Mode, Now, Outcome,
+    Permits, Resource, SemState, SemView, SetIf, UserId, Wait, WaiterId, WroteBeside,
 };
 
 fn acquire(sim: &mut Sim, key: &str, owner: &str, conn: u64) -> Option<WaiterId> {
@@ -304,6 +304,75 @@ fn a_permit_is_known_by_its_end() {
     };
     assert!(knows(b"alice", Some(end)));
     assert!(!knows(b"alice", Some(end + 1)) && !knows(b"alice", None) && !knows(b"bob", Some(end)));
+}
+
+#[test]
+fn the_limit_of_bytes_is_that_of_the_bytes_used() {
+    let bytes_of = |max_wait_bytes| {
+        let limits = Limits {
+            max_wait_bytes,
+            ..Settings::default().limits
+        };
+        let mut sim = Sim::new(&Settings {
+            limits,
+            ..Settings::default()
+        });
+        acquire(&mut sim, "k", "holder", 0);
+        let lease = Lease::TEN_SECONDS;
+        let how = (Mode::Exclusive, lease, Wait::ForEver, false);
+        let parked = sim.acquire_many(&["k", "long key"], "alice", 1, how);
+        parked.map(|_| sim.locks.shared.waiters.wait_bytes())
+    };
+    let bytes = bytes_of(1_000_000).unwrap();
+    assert!(bytes > 0);
+    assert_eq!(bytes_of(bytes), Ok(bytes));
+    assert_eq!(bytes_of(bytes - 1), Err(LockError::Busy));
+}
+
+#[test]
+fn channels_are_asked_for_in_rounds_and_tickets_end_without_a_subscriber() {
+    let mut sim = Sim::new(&Settings::default());
+    acquire(&mut sim, "k", "holder", 0);
+    for (conn, channel) in [(1, "one"), (2, "two")] {
+        sim.subscribe_channel(channel, true);
+        sim.notify = Some((channel.into(), "tag".into()));
+        acquire(&mut sim, "k", channel, conn).unwrap();
+    }
+    let waiters = &mut sim.locks.shared.waiters;
+    let mut asked = |ms| -> Vec<Vec<u8>> {
+        let channels = waiters.channels_to_ask(1, Now::at_mono(ms));
+        channels
+            .iter()
+            .map(|channel| channel.name().to_vec())
+            .collect()
+    };
+    assert_eq!(asked(1_000), [b"two"]);
+    assert_eq!(asked(1_000), [b"one"]);
+    assert_eq!(
+        asked(1_499),
+        [[]; 0],
+        "the round began less than 500 ms ago"
+    );
+    assert_eq!(asked(1_500), [b"two"]);
+    let one = waiters.channels_to_ask(1, Now::at_mono(1_500)).remove(0);
+    for (is_subscribed, ms, is_over) in [
+        (false, 0, false),
+        (true, 500, false),
+        (false, 600, false),
+        (false, 1_599, false),
+        (false, 1_600, true),
+    ] {
+        waiters.learn_channel(&one, is_subscribed, Now::at_mono(ms));
+        assert_eq!(waiters.has_gone(), is_over, "at {ms}");
+    }
+    let mut fx = Effects::new();
+    while waiters.has_gone() {
+        waiters.end_gone(&mut Cx::new(Now::at_mono(1_600), &mut fx));
+    }
+    assert_eq!(
+        (waiters.ticket_stats.tickets_unheard, waiters.live()),
+        (1, 1)
+    );
 }
 
 #[test]
