@@ -145,7 +145,7 @@ impl Windows {
             let owed = self.rule.after.saturating_mul(count.redisson_holds);
             count.hand_offs >= after.max(owed.min(MOST_OWED)) && now.mono_ms >= count.rests_until_ms
         };
-        self.rule.after > 0 && self.count_of(key).is_some_and(due)
+        self.count_of(key).is_some_and(due)
     }
 
     /// Begins the due window of a free resource, or finds it open.

@@ -274,6 +274,23 @@ fn a_refused_script_has_a_window_begin_without_a_subscriber_while_requests_wait(
 }
 
 #[test]
+fn grants_of_long_names_are_not_tracked() {
+    let mut sim = Sim::new(&Settings::default());
+    for (key, owner, is_tracked) in [(1_024, 5, true), (1_025, 5, false)] {
+        let (key, owner) = ("k".repeat(key), "o".repeat(owner));
+        acquire(&mut sim, &key, &owner, Mode::Exclusive);
+        assert_eq!(sim.locks.cares_about(key_ref(&key)), is_tracked);
+    }
+    for (key, owner, is_tracked) in [(1_000, 24, true), (1_000, 25, false), (1_001, 24, false)] {
+        let (key, owner) = ("k".repeat(key), "o".repeat(owner));
+        acquire(&mut sim, &key, &owner, Mode::Read);
+        let tracked = sim.locks.tracked_reader(key_ref(&key), owner.as_bytes());
+        assert_eq!(tracked.is_some(), is_tracked);
+    }
+    assert_eq!(sim.locks.stats.grants_unwatched, 3);
+}
+
+#[test]
 fn the_number_of_tracked_grants_is_bounded() {
     let limits = Limits {
         max_tracked: 2,

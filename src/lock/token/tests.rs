@@ -274,11 +274,23 @@ fn exhausted_tokens_are_an_error_not_a_wrap() {
 fn a_horizon_that_could_not_be_stored_is_stored_with_the_next_token() {
     let mut tokens = Tokens::default();
     minted(&mut tokens, NOON);
-    assert!(!tokens.is_uncovered(0) && tokens.pop_lost().is_none());
+    assert!(!tokens.is_uncovered(0) && !tokens.has_lost());
     tokens.put_off(0);
-    assert!(tokens.is_uncovered(0));
+    assert!(tokens.is_uncovered(0) && tokens.has_lost());
     assert!(minted(&mut tokens, NOON).horizon.is_some());
     assert!(!tokens.is_uncovered(0) && tokens.pop_lost().is_none());
     tokens.put_off(0);
     assert_eq!((tokens.pop_lost(), tokens.pop_lost()), (Some(0), None));
+    tokens.put_off(0);
+    tokens.forget_lost();
+    assert!(!tokens.has_lost(), "the data was replaced");
+}
+
+#[test]
+fn a_horizon_in_doubt_is_read_again() {
+    let mut tokens = Tokens::default();
+    tokens.learn(0, 0, NOON);
+    assert!(tokens.knows(0));
+    tokens.doubt(0);
+    assert!(!tokens.knows(0));
 }
