@@ -121,6 +121,17 @@ mod tests {
     }
 
     #[test]
+    fn a_name_with_too_many_colons_may_belong_to_another_hold() {
+        let may_share = |colons: usize| {
+            let owner = format!("{}o", "o:".repeat(colons));
+            let first = timeout_name(&timeout_prefix(b"k", owner.as_bytes()), 1);
+            any_with_same_timeouts((&first, owner.as_bytes()), 1_000, |_, _| false)
+        };
+        assert!(!may_share(MOST_COLONS));
+        assert!(may_share(MOST_COLONS + 1));
+    }
+
+    #[test]
     fn owners_that_look_like_fields_are_reserved() {
         for owner in [&b"mode"[..], b":write", b"u:write"] {
             assert!(is_reserved(owner));
