@@ -222,3 +222,31 @@ impl Latches {
         shared.waiters.set_lease(key, end_ms);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_latch_is_open_without_a_key_at_zero_and_after_its_end() {
+        let now = Now::at_mono(0);
+        let over = Some(now.wall_ms);
+        let later = Some(now.wall_ms + 1);
+        for open in [
+            Count::Absent,
+            Count::Is(0, None),
+            Count::Is(-1, None),
+            Count::Is(1, over),
+        ] {
+            assert!(open.is_open(now), "{open:?}");
+        }
+        for closed in [
+            Count::Is(1, None),
+            Count::Is(1, later),
+            Count::OtherString,
+            Count::OtherType,
+        ] {
+            assert!(!closed.is_open(now), "{closed:?}");
+        }
+    }
+}

@@ -475,6 +475,14 @@ mod tests {
             assert!(windows.is_due(key, now));
             assert_eq!(windows.leave_free(key, (false, true), now), None);
         }
+        // The first window after that, unused, is followed by the shortest rest.
+        (0..16).for_each(|_| windows.count_hand_off(key));
+        let begun = windows.leave_free(key, (true, true), now);
+        assert_eq!(begun, Some(Window::Begun));
+        windows.pop(Now::at_mono(50));
+        (0..16).for_each(|_| windows.count_hand_off(key));
+        assert!(!windows.is_due(key, Now::at_mono(149)));
+        assert!(windows.is_due(key, Now::at_mono(150)));
     }
 
     #[test]

@@ -157,4 +157,17 @@ mod tests {
             .collect();
         assert_eq!(order, [b"c", b"d", b"a", b"b"]);
     }
+
+    #[test]
+    fn a_release_that_a_caught_bug_interrupted_is_made_again() {
+        let now = Now::at_mono(0);
+        let mut sessions = Sessions::default();
+        let what = BoundRef::lock(Mode::Exclusive, KeyRef::lock(0, b"k"), b"o");
+        let token = Token::new(1).unwrap();
+        sessions.bind(what, (1, UserId::UNKNOWN), token, now);
+        sessions.end(1);
+        assert!(sessions.next_ended().is_some() && sessions.next_ended().is_none());
+        sessions.reindex();
+        assert!(sessions.next_ended().is_some() && sessions.next_ended().is_none());
+    }
 }

@@ -308,7 +308,7 @@ fn a_permit_is_known_by_its_end() {
 
 #[test]
 fn the_limit_of_bytes_is_that_of_the_bytes_used() {
-    let bytes_of = |max_wait_bytes| {
+    let bytes_of = |max_wait_bytes, notify: bool| {
         let limits = Limits {
             max_wait_bytes,
             ..Settings::default().limits
@@ -318,15 +318,19 @@ fn the_limit_of_bytes_is_that_of_the_bytes_used() {
             ..Settings::default()
         });
         acquire(&mut sim, "k", "holder", 0);
+        sim.subscribe_channel("channel", true);
+        sim.notify = notify.then(|| ("channel".into(), "tag".into()));
         let lease = Lease::TEN_SECONDS;
         let how = (Mode::Exclusive, lease, Wait::ForEver, false);
         let parked = sim.acquire_many(&["k", "long key"], "alice", 1, how);
         parked.map(|_| sim.locks.shared.waiters.wait_bytes())
     };
-    let bytes = bytes_of(1_000_000).unwrap();
-    assert!(bytes > 0);
-    assert_eq!(bytes_of(bytes), Ok(bytes));
-    assert_eq!(bytes_of(bytes - 1), Err(LockError::Busy));
+    for notify in [false, true] {
+        let bytes = bytes_of(1_000_000, notify).unwrap();
+        assert!(bytes > 0);
+        assert_eq!(bytes_of(bytes, notify), Ok(bytes));
+        assert_eq!(bytes_of(bytes - 1, notify), Err(LockError::Busy));
+    }
 }
 
 #[test]
@@ -373,6 +377,27 @@ fn channels_are_asked_for_in_rounds_and_tickets_end_without_a_subscriber() {
         (waiters.ticket_stats.tickets_unheard, waiters.live()),
         (1, 1)
     );
+}
+
+#[test]
+fn a_read_reentry_that_was_not_delivered_is_undone_and_the_former_hold_stays() {
+    let mut sim = Sim::new(&Settings::default());
+    for (key, owner, mode) in [("k", "alice", Mode::Read), ("l", "bob", Mode::Write)] {
+        let how = (mode, Terms::Unnamed, Wait::No, false);
+        sim.acquire(key, owner, 0, how).unwrap();
+    }
+    let how = (Mode::Read, Lease::TEN_SECONDS, Wait::ForEver, false);
+    sim.acquire_many(&["k", "l"], "alice", 1, how).unwrap();
+    sim.release("l", "bob", (None, false, None)).unwrap();
+    sim.settle_all();
+    let holds = |sim: &Sim, key| match sim.state(key) {
+        KeyState::ReadWrite(lock) => lock.count_of(Mode::Read, b"alice", sim.now),
+        _ => None,
+    };
+    assert_eq!((holds(&sim, "k"), holds(&sim, "l")), (Some(2), Some(1)));
+    sim.disconnect(1);
+    sim.settle_all();
+    assert_eq!((holds(&sim, "k"), holds(&sim, "l")), (Some(1), None));
 }
 
 #[test]
