@@ -153,3 +153,26 @@ pub enum Outcome {
     /// The request failed.
     Failed(LockError),
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn news_comes_after_what_is_written() {
+        let take = Effect::Write(KeyWrite::Adjust {
+            owner: OwnerId::new(),
+            count: None,
+            token: None,
+            deadline_ms: None,
+        });
+        for write in [Effect::Horizon(0, 1), take] {
+            assert!(!write.is_news(), "{write:?}");
+        }
+        // The deletion of a key wakes others.
+        let delete = Effect::Write(KeyWrite::Delete);
+        for news in [delete, Effect::Publish, Effect::Notify(Event::Release)] {
+            assert!(news.is_news(), "{news:?}");
+        }
+    }
+}

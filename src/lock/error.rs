@@ -191,3 +191,15 @@ impl LockError {
 }
 
 impl std::error::Error for LockError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_code_is_the_first_word_of_the_reply() {
+        assert_eq!(LockError::LockType.code(), "LOCKTYPE");
+        assert_eq!(LockError::WrongType.code(), "WRONGTYPE");
+        assert_eq!(LockError::Drained.code(), "DRAINED");
+    }
+}

@@ -3,8 +3,9 @@
 
 use crate::lock::tests::sim::{key_ref, sem_ref, Settings, Sim, Terms, DEFAULT_LEASE_MS};
 use crate::lock::{
-    Answer, Cx, Effect, Effects, KeyRef, KeyState, Lease, Limits, LockError, Mode, Now, Outcome,
-    Permits, Resource, SemState, SemView, SetIf, UserId, Wait, WaiterId, WroteBeside,
+    Answer, Bound, Cx, Effect, Effects, KeyRef, KeyState, Lease, Limits, LockError, Mode, Now,
+    Outcome, OwnerId, Permits, Resource, SemState, SemView, SetIf, UserId, Wait, WaiterId,
+    WroteBeside,
 };
 
 fn acquire(sim: &mut Sim, key: &str, owner: &str, conn: u64) -> Option<WaiterId> {
@@ -56,6 +57,46 @@ fn a_purge_of_a_user_ends_its_requests_alone() {
     assert_eq!(purge(1), (true, 2, 2));
     assert_eq!(purge(1), (false, 0, 0));
     assert_eq!(purge(2), (true, 1, 1));
+}
+
+#[test]
+fn a_purge_of_a_user_ends_its_waits_for_latches() {
+    let mut sim = Sim::new(&Settings::default());
+    sim.latch_set("l", 1, SetIf::Always).unwrap();
+    sim.user = UserId(2);
+    sim.latch_wait("l", 1, Wait::ForEver).unwrap();
+    let mut fx = Effects::new();
+    let cx = &mut Cx::new(sim.now, &mut fx);
+    let purged = sim
+        .locks
+        .shared
+        .waiters
+        .purge_user(key_ref("l"), UserId(2), cx);
+    assert_eq!((purged, failed(&fx)), (1, 1));
+}
+
+#[test]
+fn a_bound_hold_is_that_of_the_grant() {
+    let mut sim = Sim::new(&Settings::default());
+    for (key, mode) in [
+        ("k", Mode::Exclusive),
+        ("r", Mode::Read),
+        ("w", Mode::Write),
+    ] {
+        let how = (mode, Terms::Session, Wait::No, false);
+        sim.acquire(key, "alice", 1, how).unwrap();
+        let bound = Bound {
+            mode,
+            key: key_ref(key).to_id(),
+            owner: OwnerId::from_slice(b"alice"),
+        };
+        let is_bound = |sim: &Sim| sim.locks.is_bound_hold(&bound, &sim.state(key), sim.now);
+        assert!(is_bound(&sim), "{key}");
+        sim.keys.clear();
+        assert!(!is_bound(&sim), "{key}");
+        sim.foreign_acquire(key, "alice", Lease::TEN_SECONDS);
+        assert!(!is_bound(&sim), "{key}");
+    }
 }
 
 #[test]

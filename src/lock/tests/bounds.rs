@@ -1,7 +1,7 @@
 //! Numbers that one decision does not exceed.
 
 use crate::lock::tests::sim::{Settings, Sim, Terms};
-use crate::lock::{Answer, Lease, LockError, ManyAnswer, Mode, SetIf, Wait};
+use crate::lock::{Answer, Lease, LockError, ManyAnswer, Mode, SetIf, Wait, READERS_AT_ONCE};
 
 #[test]
 fn holds_of_a_reader_are_limited_by_the_bytes_of_their_timeouts() {
@@ -85,4 +85,22 @@ fn a_deadlock_through_one_of_many_readers_is_found() {
     sim.settle_all();
     assert_eq!(sim.locks.stats.deadlocks, 1);
     assert!(!sim.is_blocked(50));
+}
+
+#[test]
+fn readers_are_granted_some_at_a_time_and_all_in_one_tick() {
+    let mut sim = Sim::new(&Settings::default());
+    let how = |mode, wait| (mode, Terms::Unnamed, wait, false);
+    sim.acquire("k", "writer", 0, how(Mode::Write, Wait::No))
+        .unwrap();
+    let count = READERS_AT_ONCE + 6;
+    for conn in 1..=count as u64 {
+        let reader = format!("reader {conn}");
+        sim.acquire("k", &reader, conn, how(Mode::Read, Wait::ForEver))
+            .unwrap();
+    }
+    sim.release("k", "writer", (None, false, None)).unwrap();
+    assert_eq!(sim.granted.len(), READERS_AT_ONCE);
+    sim.settle_all();
+    assert_eq!(sim.granted.len(), count);
 }

@@ -1,6 +1,7 @@
 //! Events of the server that leave the key, or take it from this server, without a command: what becomes of tracked
 //! grants. Keys that another client has changed are read again at the end of the tick.
 
+use crate::lock::grant::tracked::READERS_PER_STEP;
 use crate::lock::tests::sim::{key_ref, sem_ref, Settings, Sim, Terms};
 use crate::lock::{
     Answer, BoundRef, Cx, Effect, Effects, Event, KeyId, KeyRef, Limits, Mode, ReadDepth, Resource,
@@ -146,6 +147,39 @@ fn the_end_of_a_semaphore_ends_its_permits() {
         sim.sem_release("k", "alice").unwrap();
     }
     assert_eq!(sim.locks.sems.stats.grants_lost, 2);
+}
+
+#[test]
+fn many_lost_readers_are_reported_in_steps() {
+    let readers = READERS_PER_STEP + 100;
+    let limits = Limits {
+        max_tracked: 2 * readers,
+        ..Settings::default().limits
+    };
+    let mut sim = Sim::new(&Settings {
+        limits,
+        ..Settings::default()
+    });
+    for number in 0..readers {
+        acquire(&mut sim, "k", &format!("reader {number}"), Mode::Read);
+    }
+    sim.keys.clear();
+    assert!(sim.locks.lost(key_ref("k")));
+    assert_eq!(sim.locks.stats.grants_lost, READERS_PER_STEP as u64);
+    assert_eq!(recheck(&mut sim).len(), 100);
+    assert_eq!(sim.locks.stats.grants_lost, readers as u64);
+}
+
+#[test]
+fn after_a_load_of_data_waiters_are_settled_and_the_horizon_is_read_again() {
+    let mut sim = Sim::new(&Settings::default());
+    acquire(&mut sim, "k", "alice", Mode::Exclusive);
+    park(&mut sim, "k", "bob", 1);
+    sim.settle_all();
+    assert!(sim.locks.shared.tokens.knows(0));
+    sim.locks.reloaded();
+    assert!(!sim.locks.shared.tokens.knows(0));
+    assert_eq!(sim.locks.shared.waiters.next_settle(sim.now), Some(0));
 }
 
 /// A server with a tracked grant of each sort: `k` is held and bound to a connection, `r` is read, `s` has a permit.
