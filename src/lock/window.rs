@@ -460,6 +460,26 @@ mod tests {
     }
 
     #[test]
+    fn a_lock_that_was_free_for_all_counts_its_hand_offs_anew() {
+        let mut windows = Windows::default();
+        windows.set_rule(WindowRule {
+            after: 2,
+            window_ms: 50,
+        });
+        let (key, now) = (KeyRef::lock(0, b"k"), Now::at_mono(0));
+        windows.count_hand_off(key);
+        windows.was_free(key);
+        assert_eq!(windows.counts.len(), 0, "nothing is known of its windows");
+        windows.count_hand_off(key);
+        assert!(!windows.is_due(key, now));
+        windows.polled(key);
+        windows.was_free(key);
+        assert_eq!(windows.counts.len(), 1, "a client polls");
+        windows.count_hand_off(key);
+        assert!(!windows.is_due(key, now));
+    }
+
+    #[test]
     fn a_due_window_without_a_subscriber_doubles_the_hand_offs_until_the_next() {
         let mut windows = Windows::default();
         windows.set_rule(WindowRule {

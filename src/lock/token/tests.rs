@@ -294,3 +294,13 @@ fn a_horizon_in_doubt_is_read_again() {
     tokens.doubt(0);
     assert!(!tokens.knows(0));
 }
+
+#[test]
+fn a_horizon_key_of_another_type_is_named_in_the_error() {
+    let mut tokens = Tokens::default();
+    assert_eq!(tokens.no_grant(), LockError::TryAgain);
+    tokens.set_foreign(true);
+    assert_eq!(tokens.no_grant(), LockError::HorizonForeign);
+    tokens.set_foreign(false);
+    assert_eq!(tokens.no_grant(), LockError::TryAgain);
+}
