@@ -326,11 +326,10 @@ fn described(keys: &[Vec<u8>]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lock::Limits;
 
     #[test]
     fn a_search_that_was_cut_is_counted_and_refuses_nothing() {
-        let mut locks = Locks::new(Limits::default());
+        let mut locks = Locks::new(false);
         assert_eq!(locks.judge(&Verdict::Cut), Ok(()));
         let stats = (locks.stats.deadlock_searches_cut, locks.stats.deadlocks);
         assert_eq!(stats, (1, 0));
