@@ -169,5 +169,25 @@ mod tests {
         assert!(sessions.next_ended().is_some() && sessions.next_ended().is_none());
         sessions.reindex();
         assert!(sessions.next_ended().is_some() && sessions.next_ended().is_none());
+        // A hold of an open connection is none to release.
+        sessions.bind(what, (2, UserId::UNKNOWN), token, now);
+        sessions.reindex();
+        assert!(!sessions.has_ended() && sessions.next_due(now).is_some());
+    }
+
+    #[test]
+    fn a_renewal_that_was_refused_is_tried_again_soon() {
+        let now = Now::at_mono(0);
+        let mut sessions = Sessions::default();
+        let what = BoundRef::lock(Mode::Exclusive, KeyRef::lock(0, b"k"), b"o");
+        sessions.bind(what, (1, UserId::UNKNOWN), Token::new(1).unwrap(), now);
+        let due = Now::at_mono(sessions.next_due(now).unwrap());
+        assert!(sessions.next_renewal(due, false).is_some());
+        sessions.put_off_renewal(what, due, 250);
+        assert_eq!(sessions.next_due(due), Some(250));
+        sessions.lose(what);
+        assert_eq!(sessions.next_due(due), None);
+        sessions.clear(None);
+        assert_eq!(sessions.stats.session_losses, 1, "counters stay");
     }
 }

@@ -3,9 +3,9 @@
 
 use crate::lock::tests::sim::{key_ref, sem_ref, Settings, Sim, Terms, DEFAULT_LEASE_MS};
 use crate::lock::{
-    Answer, Bound, Cx, Effect, Effects, KeyRef, KeyState, Lease, Limits, LockError, Mode, Now,
-    Outcome, OwnerId, Permits, Resource, SemState, SemView, SetIf, UserId, Wait, WaiterId,
-    WroteBeside,
+    Answer, Bound, Cx, Effect, Effects, KeyRef, KeyState, Lease, Limits, LockError, ManyAnswer,
+    Mode, Now, Outcome, OwnerId, Permits, Resource, SemState, SemView, SetIf, UserId, Wait,
+    WaiterId, WroteBeside,
 };
 
 fn acquire(sim: &mut Sim, key: &str, owner: &str, conn: u64) -> Option<WaiterId> {
@@ -428,7 +428,15 @@ fn a_read_reentry_that_was_not_delivered_is_undone_and_the_former_hold_stays() {
         sim.acquire(key, owner, 0, how).unwrap();
     }
     let how = (Mode::Read, Lease::TEN_SECONDS, Wait::ForEver, false);
-    sim.acquire_many(&["k", "l"], "alice", 1, how).unwrap();
+    let parked = sim.acquire_many(&["k", "l"], "alice", 1, how);
+    let Ok(ManyAnswer::Parked(request)) = parked else {
+        panic!("{parked:?}");
+    };
+    let pending = sim.locks.pending_request(request).unwrap();
+    assert_eq!(
+        (pending.mode, &pending.owner[..]),
+        (Mode::Read, &b"alice"[..])
+    );
     sim.release("l", "bob", (None, false, None)).unwrap();
     sim.settle_all();
     let holds = |sim: &Sim, key| match sim.state(key) {
