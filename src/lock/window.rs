@@ -460,6 +460,22 @@ mod tests {
     }
 
     #[test]
+    fn a_changed_rule_forgets_the_windows_that_it_ends() {
+        let (mut windows, now) = (Windows::default(), Now::at_mono(0));
+        let key = KeyRef::lock(0, b"k");
+        for window_ms in [50, 60] {
+            let ended = windows.set_rule(WindowRule {
+                after: 1,
+                window_ms,
+            });
+            assert_eq!(ended.len(), usize::from(window_ms == 60));
+            windows.count_hand_off(key);
+            let begun = windows.leave_free(key, (true, false), now);
+            assert_eq!(begun, Some(Window::Begun), "after one hand-off");
+        }
+    }
+
+    #[test]
     fn a_lock_that_was_free_for_all_counts_its_hand_offs_anew() {
         let mut windows = Windows::default();
         windows.set_rule(WindowRule {

@@ -4,8 +4,7 @@
 use crate::lock::tests::sim::{key_ref, sem_ref, Settings, Sim, Terms, DEFAULT_LEASE_MS};
 use crate::lock::{
     Answer, Bound, Cx, Effect, Effects, KeyRef, KeyState, Lease, Limits, LockError, ManyAnswer,
-    Mode, Now, Outcome, OwnerId, Permits, Resource, SemState, SemView, SetIf, UserId, Wait,
-    WaiterId, WroteBeside,
+    Mode, Now, Outcome, OwnerId, Resource, SetIf, UserId, Wait, WaiterId,
 };
 
 fn acquire(sim: &mut Sim, key: &str, owner: &str, conn: u64) -> Option<WaiterId> {
@@ -286,65 +285,6 @@ fn the_next_requests_for_a_read_write_lock_are_named() {
     assert!(!exclusive
         .locks
         .next_may_need_siblings(key_ref("k"), exclusive.now));
-}
-
-#[test]
-fn sibling_keys_are_the_modules_own_until_another_end_was_read() {
-    let mut sim = Sim::new(&Settings::default());
-    let how = (Mode::Read, Terms::Unnamed, Wait::No, false);
-    sim.acquire("k", "alice", 0, how).unwrap();
-    let timeout = "{k}:alice:rwlock_timeout:1";
-    let wrote = |sim: &mut Sim| match sim.state("k") {
-        KeyState::ReadWrite(lock) => {
-            assert_eq!(
-                lock.end_of(lock.reader(b"alice", sim.now).unwrap()),
-                sim.keys.end(timeout)
-            );
-            sim.locks
-                .wrote_beside(key_ref("k"), b"alice", &lock, sim.now)
-        }
-        other => panic!("{other:?}"),
-    };
-    let own = WroteBeside {
-        timeouts: true,
-        token: true,
-    };
-    assert_eq!(wrote(&mut sim), own);
-    let end = sim.keys.end(timeout).unwrap();
-    sim.keys.set_ttl(timeout, Some(end - 1));
-    let other = WroteBeside {
-        timeouts: false,
-        token: true,
-    };
-    assert_eq!(wrote(&mut sim), other);
-    sim.keys.set_ttl(timeout, Some(end));
-    assert_eq!(wrote(&mut sim), other, "it may belong to another lock too");
-}
-
-#[test]
-fn a_permit_is_known_by_its_end() {
-    let mut sim = Sim::new(&Settings::default());
-    sim.sem_set("s", 1, SetIf::Always).unwrap();
-    sim.sem_acquire("s", "alice", 0, (Terms::Unnamed, Wait::No, None))
-        .unwrap();
-    let end = sim.now.wall_ms + DEFAULT_LEASE_MS as i64;
-    let knows = |id: &[u8], own_end_ms| {
-        let permits = Permits {
-            own_end_ms,
-            ..Permits::default()
-        };
-        let view = SemView {
-            key: sem_ref("s"),
-            state: SemState::There(permits),
-            domain: 0,
-            may_grant: None,
-            undone: Vec::new(),
-            has_subscriber: false,
-        };
-        sim.locks.sems.knows(&view, id, sim.now)
-    };
-    assert!(knows(b"alice", Some(end)));
-    assert!(!knows(b"alice", Some(end + 1)) && !knows(b"alice", None) && !knows(b"bob", Some(end)));
 }
 
 #[test]

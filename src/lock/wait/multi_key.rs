@@ -213,8 +213,10 @@ impl Waiters {
             let Some(waited) = self.waited.get(key) else {
                 return false;
             };
+            let is_over = waited.lease_ms.is_some_and(|end| end <= now.wall_ms);
             let owner = self.places.get(*place).map(|place| &place.owner);
-            waited.holders.unexpired(now).next().is_none()
+            is_over
+                || waited.holders.unexpired(now).next().is_none()
                 || waited.holders.shared
                 || owner.is_some_and(|owner| waited.holders.contain(owner, now))
         })
