@@ -9,6 +9,7 @@
 
 pub mod exclusive;
 pub mod many;
+pub mod naive;
 pub mod read_write;
 pub mod semaphore;
 mod tickets;

@@ -2,10 +2,11 @@
 
 use crate::lock::tests::explore::digest::BEGIN_MS;
 use crate::lock::tests::explore::{explore, has_few_holds, step, Action, Scene, MOST_HOLDS};
-use crate::lock::tests::model::many::{Ask, Case, Op};
+use crate::lock::tests::model::many::{Case, Op, Setup};
+use crate::lock::tests::model::naive::{Ask, Terms};
 use crate::lock::tests::model::{conn_of, Case as _};
 use crate::lock::tests::sim::Settings;
-use crate::lock::{Grace, Lease};
+use crate::lock::{Grace, Lease, Mode};
 
 const LEASE_MS: i64 = 2;
 
@@ -25,10 +26,12 @@ fn from(owner: usize, conn: u64, keys: &[usize], wait: Option<Option<u64>>) -> O
         keys: keys.to_vec(),
         owner,
         conn: conn_of(owner, conn),
-        lease_ms: LEASE_MS,
+        mode: Mode::Exclusive,
+        terms: Terms::Named(LEASE_MS),
         wait,
         once: false,
-        notify: None,
+        limit: None,
+        ticket: None,
     })
 }
 
@@ -68,14 +71,17 @@ fn scene(
     all.extend(actions);
     Scene {
         name,
-        settings: Settings {
-            grace: Grace {
-                ms: grace_ms,
-                max_places: 1_000,
+        settings: Setup {
+            server: Settings {
+                grace: Grace {
+                    ms: grace_ms,
+                    max_places: 1_000,
+                },
+                default_lease: Lease::TEN_SECONDS,
+                deadlocks,
+                ..Settings::default()
             },
-            default_lease: Lease::TEN_SECONDS,
-            deadlocks,
-            ..Settings::default()
+            with_tickets: false,
         },
         first: vec![step(Op::Pass(BEGIN_MS), true, true)],
         actions: all,
@@ -133,7 +139,7 @@ fn two_locks_at_once_with_a_limit() {
     let mut actions = commands(3);
     actions.push(act(Some(1), from(1, 1, &[0, 1], Some(None))));
     let mut scene = scene((name, 2, 1), false, actions);
-    scene.settings.limits.max_waiters = 2;
+    scene.settings.server.limits.max_waiters = 2;
     explore(&scene);
 }
 

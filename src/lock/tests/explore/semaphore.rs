@@ -2,7 +2,7 @@
 
 use crate::lock::tests::explore::{explore, step, Action, Scene};
 use crate::lock::tests::model::semaphore::{Case, Op};
-use crate::lock::{SetIf, Wait};
+use crate::lock::SetIf;
 
 const LEASE_MS: i64 = 5;
 
@@ -12,10 +12,10 @@ fn a_semaphore() {
     let mut actions = Vec::new();
     for id in 0..2 {
         let ops = [
-            Op::Acquire(id, LEASE_MS, Wait::No, None, None),
-            Op::Acquire(id, LEASE_MS, Wait::ForEver, None, None),
-            Op::Acquire(id, LEASE_MS, Wait::Ms(3), None, Some(id)),
-            Op::Acquire(id, LEASE_MS, Wait::ForEver, Some(1), None),
+            Op::Acquire(id, LEASE_MS, None, None, None),
+            Op::Acquire(id, LEASE_MS, Some(None), None, None),
+            Op::Acquire(id, LEASE_MS, Some(Some(3)), None, Some(id)),
+            Op::Acquire(id, LEASE_MS, Some(None), Some(1), None),
             Op::Release(id),
             Op::Renew(id, 2),
             Op::Drop(id),
@@ -25,7 +25,7 @@ fn a_semaphore() {
         actions.extend(ops.map(|op| act(Some(id), op)));
     }
     let of_others = [
-        Op::Acquire(2, LEASE_MS, Wait::ForEver, None, None),
+        Op::Acquire(2, LEASE_MS, Some(None), None, None),
         Op::Set(0, SetIf::Always),
         Op::Set(2, SetIf::Always),
         Op::Advance(2),

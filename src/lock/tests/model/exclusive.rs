@@ -2,26 +2,22 @@
 //! horizons and restarts.
 
 mod inputs;
-mod naive;
-mod others;
-mod sessions;
-mod windows;
 
 use self::inputs::{op, settings};
 pub use self::inputs::{Names, Op};
-use self::naive::{Key, Model, State, KEYS};
-use self::sessions::sim_terms;
-pub use self::sessions::Terms;
+pub use crate::lock::tests::model::naive::Terms;
+use crate::lock::tests::model::naive::{self, Ask, Key, Model, Rule, State};
 use crate::lock::tests::model::tickets::{
     assert_ends, assert_tickets, hearing_sim, Ticket, CHANNELS,
 };
 use crate::lock::tests::model::{
     self, assert_queue, assert_same, conn_of, explore, lease, wait_of, Reply, Step, CONNS_PER_OWNER,
 };
-use crate::lock::tests::sim::{key_ref, sums, Out, Settings, Sim, START_MS};
+use crate::lock::tests::sim::{self, key_ref, sums, Out, Settings, Sim, CONNS, START_MS};
 use crate::lock::token::SPAN_US;
-use crate::lock::{Answer, Hold, KeyState, Mode, Resource};
+use crate::lock::{Answer, BoundRef, Hold, KeyState, Mode, Resource};
 
+const KEYS: usize = 2;
 const NAMES: [&str; KEYS] = ["k0", "k1"];
 const OWNERS: [&str; 4] = ["a", "b", "c", "d"];
 const STEPS: usize = 60;
@@ -50,7 +46,7 @@ pub struct Case {
     pub sim: Sim,
     model: Model,
     /// The keys before the step.
-    before: [State; KEYS],
+    before: Vec<State>,
     /// Tokens that each key has had.
     past: [Vec<u64>; KEYS],
     /// The clock may not be set back behind this, see [`Case::bind_clock`].
@@ -66,8 +62,8 @@ impl model::Case for Case {
         Case {
             settings: *settings,
             sim: hearing_sim(settings),
-            model: Model::new(settings, START_MS),
-            before: [State::Absent; KEYS],
+            model: Model::new(Rule::Exclusive, KEYS, settings, START_MS),
+            before: Vec::new(),
             past: Default::default(),
             least_clock_ms: 0,
             tags: 0,
@@ -75,7 +71,7 @@ impl model::Case for Case {
     }
 
     fn apply(&mut self, op: &Op) -> (Option<Reply>, Option<Reply>) {
-        self.before = self.model.keys;
+        self.before = self.model.keys.clone();
         match *op {
             Op::Acquire { .. } | Op::Release(..) | Op::Renew(..) | Op::Break(..) => {
                 return self.command(op)
@@ -240,7 +236,7 @@ impl model::Case for Case {
         let settled = step.ends_tick || matches!(step.op, Op::Alarm | Op::ShortAlarm);
         let waiters = &self.sim.locks.shared.waiters;
         assert_eq!(waiters.live() - waiters.tickets(), self.sim.parked.len());
-        assert_eq!(waiters.tickets(), self.model.tickets());
+        assert_eq!(self.sim.parked.len(), self.model.parked());
         assert_eq!(waiters.kept_places(), self.model.kept_places());
         assert!(waiters.kept_places() <= self.settings.grace.max_places);
         let limits = self.settings.limits;
@@ -345,19 +341,32 @@ impl Case {
                 if let Ok(Answer::Granted(token)) = got {
                     assert_eq!(Some(token.get()), token_of(sim, key), "granted and written");
                 }
-                let expected = model.acquire(key, owner, (conn, terms), (wait, once, ticket));
-                (Reply::of(got), expected)
+                let ask = Ask {
+                    keys: vec![key],
+                    owner,
+                    conn,
+                    mode: Mode::Exclusive,
+                    terms,
+                    wait,
+                    once,
+                    limit: None,
+                    ticket,
+                };
+                (Reply::of(got), model.acquire(&ask))
             }
             Op::Release(key, owner, all, names) => {
                 let token = named(sim, key, names);
                 let got = sim.release(NAMES[key], OWNERS[owner], (None, all, token));
-                (Reply::of(got), model.release(key, owner, all, token))
+                (
+                    Reply::of(got),
+                    model.release(key, owner, (None, all, token)),
+                )
             }
             Op::Renew(key, owner, terms, names) => {
                 let token = named(sim, key, names);
                 let got = sim.renew(NAMES[key], OWNERS[owner], (None, sim_terms(terms), token));
                 let got = Reply::yes_or(got, Reply::Renewed, Reply::Lost);
-                (got, model.renew(key, owner, terms, token))
+                (got, model.renew(key, owner, (None, terms, token)))
             }
             Op::Break(key, names, purge) => {
                 let token = named(sim, key, names);
@@ -390,9 +399,7 @@ impl Case {
         match *op {
             Op::Del(key) => {
                 sim.del(NAMES[key]);
-                if model.keys[key] != State::Absent {
-                    model.lose(key, State::Absent);
-                }
+                model.del(key);
             }
             Op::ServerExpires(key) => {
                 sim.server_expires(NAMES[key]);
@@ -409,7 +416,7 @@ impl Case {
             }
             Op::Overwrite(key, hash) => {
                 sim.overwrite(NAMES[key], hash);
-                model.lose(
+                model.overwrite(
                     key,
                     match hash {
                         true => State::OtherHash,
@@ -475,12 +482,12 @@ impl Case {
     }
 
     fn compare_key(&mut self, key: Key) {
-        match (self.sim.state(NAMES[key]), self.model.keys[key]) {
-            (KeyState::Absent, State::Absent)
-            | (KeyState::Bare(_), State::Bare)
+        match (self.sim.state(NAMES[key]), &self.model.keys[key]) {
+            (KeyState::Bare(_), State::Bare)
             | (KeyState::OtherHash, State::OtherHash)
             | (KeyState::OtherType, State::OtherType) => {}
-            (KeyState::Held(hold), State::Held(expected)) => {
+            (KeyState::Absent, State::Holds(holds)) if holds.is_empty() => {}
+            (KeyState::Held(hold), State::Holds(holds)) => {
                 let Hold {
                     owner,
                     count,
@@ -488,6 +495,9 @@ impl Case {
                     deadline_ms,
                 } = hold;
                 assert!(count > 0);
+                let [expected] = holds[..] else {
+                    panic!("held, expected {holds:?}");
+                };
                 assert_eq!(
                     (&owner[..], count, deadline_ms),
                     (
@@ -507,6 +517,22 @@ impl Case {
         }
     }
 
+    /// A hold is bound as the model states, and every binding is due at some time.
+    fn check_session(&self, name: &str, hold: Option<naive::Hold>) {
+        let state = self.sim.state(name);
+        let (Some(_), KeyState::Held(held)) = (hold, state) else {
+            return;
+        };
+        let what = BoundRef::lock(Mode::Exclusive, key_ref(name), &held.owner);
+        let sessions = &self.sim.locks.shared.sessions;
+        let expected = hold.and_then(|hold| hold.session);
+        assert_eq!(
+            sessions.client_of(what, held.token).map(|id| id % CONNS),
+            expected.map(|session| session.conn)
+        );
+        assert!(expected.is_none() || sessions.next_due(self.sim.now).is_some());
+    }
+
     /// The sums that src/lock/stats.rs promises.
     fn check_sums(&self) {
         let stats = &self.sim.locks.stats;
@@ -522,6 +548,15 @@ impl Case {
         );
         let ended = seen.windows_taken + seen.windows_unused;
         assert_eq!(seen.windows, ended + open as u64, "{seen:?}");
+    }
+}
+
+/// For the simulated server.
+fn sim_terms(terms: Terms) -> sim::Terms {
+    match terms {
+        Terms::Named(ms) => sim::Terms::Named(lease(ms)),
+        Terms::Unnamed => sim::Terms::Unnamed,
+        Terms::Session => sim::Terms::Session,
     }
 }
 

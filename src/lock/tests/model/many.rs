@@ -1,21 +1,18 @@
 //! Four locks, taken one by one and several at a time, with the search for deadlocks and without. Time passes with its
 //! timers.
 
-mod alone;
-mod naive;
-
 use proptest::prelude::*;
 
-pub use self::naive::Ask;
-use self::naive::{Key, Model, Owner, State, KEYS};
-use crate::lock::tests::model::tickets::{Channel, CHANNELS};
+use crate::lock::tests::model::naive::{Ask, Key, Model, Owner, Rule, State, Terms};
+use crate::lock::tests::model::tickets::{hearing_sim, Channel, Ticket, CHANNELS};
 use crate::lock::tests::model::{
     self, assert_queue, assert_same, conn_of, explore, grace, lease, limits, wait_of, Reply, Step,
     CONNS_PER_OWNER,
 };
-use crate::lock::tests::sim::{key_ref, sums, Out, Settings, Sim, Terms, START_MS};
-use crate::lock::{KeyState, Lease, Mode, Released, Resource};
+use crate::lock::tests::sim::{self, key_ref, sums, Out, Settings, Sim, START_MS};
+use crate::lock::{KeyState, Lease, Mode, Released, Resource, Waiter, WaiterId};
 
+const KEYS: usize = 4;
 const NAMES: [&str; KEYS] = ["k0", "k1", "k2", "k3"];
 const OWNERS: [&str; 5] = ["a", "b", "c", "d", "e"];
 const STEPS: usize = 50;
@@ -68,10 +65,14 @@ fn ask(keys: impl Strategy<Value = Vec<Key>>) -> impl Strategy<Value = Ask> {
             keys,
             owner,
             conn: conn_of(owner, conn),
-            lease_ms,
+            mode: Mode::Exclusive,
+            terms: Terms::Named(lease_ms),
             wait,
             once,
-            notify: notify.filter(|_| wait.is_some()),
+            limit: None,
+            ticket: notify
+                .filter(|_| wait.is_some())
+                .map(|channel| Ticket::new(channel, 0)),
         },
     )
 }
@@ -101,120 +102,89 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-fn settings(deadlocks: bool) -> impl Strategy<Value = Settings> {
-    (limits(), grace(Just(1_000))).prop_map(move |(limits, grace)| Settings {
-        limits,
-        grace,
-        default_lease: Lease::TEN_SECONDS,
-        deadlocks,
-        ..Settings::default()
+#[derive(Debug, Clone)]
+pub struct Setup {
+    pub server: Settings,
+    /// Then there is no naive model: which ticket is asked for when depends on the order in which keys and requests are
+    /// settled.
+    pub with_tickets: bool,
+}
+
+fn setup(deadlocks: bool, with_tickets: bool) -> impl Strategy<Value = Setup> {
+    (limits(), grace(Just(1_000))).prop_map(move |(limits, grace)| Setup {
+        server: Settings {
+            limits,
+            grace,
+            default_lease: Lease::TEN_SECONDS,
+            deadlocks,
+            ..Settings::default()
+        },
+        with_tickets,
     })
 }
 
 #[test]
 fn histories_of_many_keys() {
-    run(false);
+    run(op(), setup(false, false));
 }
 
 /// Here a tick ends before each request that may wait: an uncertain search is repeated later, which the model does not
 /// distinguish.
 #[test]
 fn histories_with_deadlocks() {
-    run(true);
+    run(op(), setup(true, false));
 }
 
-fn run(deadlocks: bool) {
-    let steps = model::steps(op(), (0.5, 0.4), STEPS);
-    explore::<Case>((DEFAULT_CASES, 2), settings(deadlocks), steps);
+#[test]
+fn histories_of_many_keys_with_tickets() {
+    run(op_with_tickets(), setup(false, true));
+}
+
+#[test]
+fn histories_with_tickets_and_deadlocks() {
+    run(op_with_tickets(), setup(true, true));
+}
+
+fn op_with_tickets() -> impl Strategy<Value = Op> {
+    let hears = (0..CHANNELS.len(), prop::bool::weighted(0.6));
+    prop_oneof![10 => op(), 1 => hears.prop_map(|(channel, on)| Op::Hear(channel, on))]
+}
+
+fn run(op: impl Strategy<Value = Op>, setup: impl Strategy<Value = Setup>) {
+    explore::<Case>(
+        (DEFAULT_CASES, 2),
+        setup,
+        model::steps(op, (0.5, 0.4), STEPS),
+    );
 }
 
 #[derive(Debug)]
 pub struct Case {
     pub sim: Sim,
     model: Model,
-    deadlocks: bool,
+    setup: Setup,
+    tags: u32,
 }
 
 impl model::Case for Case {
-    type Settings = Settings;
+    type Settings = Setup;
     type Op = Op;
 
-    fn new(settings: &Settings) -> Case {
+    fn new(setup: &Setup) -> Case {
         Case {
-            sim: Sim::new(settings),
-            model: Model::new(
-                settings.limits,
-                settings.grace,
-                settings.deadlocks,
-                START_MS,
-            ),
-            deadlocks: settings.deadlocks,
+            sim: hearing_sim(&setup.server),
+            model: Model::new(Rule::Exclusive, KEYS, &setup.server, START_MS),
+            setup: setup.clone(),
+            tags: 0,
         }
     }
 
     fn apply(&mut self, op: &Op) -> (Option<Reply>, Option<Reply>) {
-        let (sim, model) = (&mut self.sim, &mut self.model);
-        match op {
-            Op::Acquire(ask) | Op::AcquireOne(ask) => {
-                if sim.is_blocked(ask.conn) {
-                    return (None, None);
-                }
-                if self.deadlocks {
-                    self.alarm();
-                    self.sim.deliver_all();
-                    self.model.delivered();
-                }
-                let single = matches!(op, Op::Acquire(_)) && ask.keys.len() == 1;
-                let got = ask_sim(&mut self.sim, ask, single);
-                return (Some(got), Some(self.model.acquire(ask, single)));
-            }
-            Op::Release(keys, owner, all) => {
-                let got = match keys[..] {
-                    [key] => sim
-                        .release(NAMES[key], OWNERS[*owner], (None, *all, None))
-                        .map(|released| usize::from(released != Released::NotHeld)),
-                    _ => sim.release_many(&named(keys), OWNERS[*owner], *all),
-                };
-                return (
-                    Some(Reply::of(got)),
-                    Some(model.release(keys, *owner, *all)),
-                );
-            }
-            Op::Renew(keys, owner, ms) => {
-                let got = sim.renew_many(&named(keys), OWNERS[*owner], lease(*ms));
-                return (Some(Reply::of(got)), Some(model.renew(keys, *owner, *ms)));
-            }
-            Op::Break(key, purge) => {
-                let got = sim.break_lock(NAMES[*key], None, *purge);
-                let got = got.map(usize::from);
-                return (Some(Reply::of(got)), Some(model.break_lock(*key, *purge)));
-            }
-            Op::Pass(ms) => {
-                sim.pass(*ms);
-                model.mono_ms = sim.now.mono_ms;
-                model.wall_ms = sim.now.wall_ms;
-                self.alarm();
-            }
-            Op::Alarm => self.alarm(),
-            Op::DropAddressee => {
-                if let Some(request) = sim.granted.values().next() {
-                    let conn = request.conn;
-                    sim.disconnect(conn);
-                    model.disconnect(conn);
-                }
-            }
-            Op::Disconnect(owner, conn) => {
-                sim.disconnect(conn_of(*owner, *conn));
-                model.disconnect(conn_of(*owner, *conn));
-            }
-            Op::Unblock(owner, conn) => {
-                sim.unblock(conn_of(*owner, *conn));
-                model.unblock(conn_of(*owner, *conn));
-            }
-            Op::Hear(..) => {}
-            _ => change_key(&mut self.sim, Some(&mut self.model), op),
+        let replies = self.apply_both(op);
+        match self.setup.with_tickets {
+            true => (None, None),
+            false => replies,
         }
-        (None, None)
     }
 
     fn end_tick(&mut self) {
@@ -223,6 +193,10 @@ impl model::Case for Case {
     }
 
     fn compare(&mut self, _op: &Op) {
+        if self.setup.with_tickets {
+            self.sim.out.clear();
+            return;
+        }
         let (mut replies, mut published) = (Vec::new(), Vec::new());
         for out in std::mem::take(&mut self.sim.out) {
             match out {
@@ -238,7 +212,7 @@ impl model::Case for Case {
         let expected = std::mem::take(&mut self.model.replies);
         let mut freed = std::mem::take(&mut self.model.published);
         assert_same(replies, expected, "the replies of parked requests");
-        if self.model.keys.contains(&State::Other) {
+        if self.model.keys.contains(&State::OtherType) {
             // A request is refused before or after a grant is undone: only in one order the key is freed, in the other
             // it is handed off. Both orders are right.
             freed.retain(|key| published.contains(key));
@@ -251,14 +225,12 @@ impl model::Case for Case {
                 KeyState::OtherType => Some((b"other".to_vec(), 0, None)),
                 other => panic!("{other:?}"),
             };
-            let expected = match self.model.keys[key] {
-                State::Absent => None,
-                State::Held(hold) => Some((
-                    OWNERS[hold.owner].as_bytes().to_vec(),
-                    hold.count,
-                    hold.deadline_ms,
-                )),
-                State::Other => Some((b"other".to_vec(), 0, None)),
+            let expected = match &self.model.keys[key] {
+                State::Holds(holds) => holds.first().map(|hold| {
+                    let owner = OWNERS[hold.owner].as_bytes().to_vec();
+                    (owner, hold.count, hold.deadline_ms)
+                }),
+                _ => Some((b"other".to_vec(), 0, None)),
             };
             assert_eq!(got, expected, "{name}");
         }
@@ -269,30 +241,36 @@ impl model::Case for Case {
         self.model.delivered();
     }
 
-    fn check(&mut self, _step: &Step<Op>) {
+    fn check(&mut self, step: &Step<Op>) {
         let waiters = &self.sim.locks.shared.waiters;
-        assert_eq!(waiters.live(), self.sim.parked.len());
-        assert_eq!(waiters.live(), self.model.waiting());
+        let limits = self.setup.server.limits;
+        assert_eq!(waiters.live() - waiters.tickets(), self.sim.parked.len());
+        assert!(waiters.live_places() - waiters.ticket_places() <= limits.max_waiters);
+        assert!(waiters.ticket_places() <= limits.max_tickets);
+        sums::check(self.sim.fields(Resource::Lock));
+        sums::check_tickets(self.sim.ticket_fields());
+        if waiters.live() + waiters.kept_places() == 0 {
+            let queues = NAMES.iter().filter_map(|name| waiters.queue(key_ref(name)));
+            assert_eq!(queues.count(), 0, "an empty queue was left");
+        }
+        if self.setup.with_tickets {
+            let settled = NAMES.iter().filter(|_| step.ends_tick);
+            return settled.for_each(|name| self.check_first(name));
+        }
+        assert_eq!(waiters.live(), self.model.parked());
         assert_eq!(waiters.live_places(), self.model.live_places());
-        assert!(waiters.live_places() <= self.model.limits.max_waiters);
         assert_eq!(waiters.kept_places(), self.model.kept_places());
         for (key, name) in NAMES.iter().enumerate() {
             let queue = self.model.queue(key);
             assert_queue(&self.sim, name, queue.iter().map(|owner| OWNERS[*owner]));
         }
-        let stats = &self.sim.locks.stats;
-        sums::check(self.sim.fields(Resource::Lock));
-        assert_eq!(stats.grants, self.model.grants);
-        if waiters.live() + waiters.kept_places() == 0 {
-            let queues = NAMES.iter().filter_map(|name| waiters.queue(key_ref(name)));
-            assert_eq!(queues.count(), 0, "an empty queue was left");
-        }
+        assert_eq!(self.sim.locks.stats.grants, self.model.grants);
     }
 
     /// Left alone, every request gets its answer: leases end, and with them every deadlock.
     fn come_to_rest(&mut self) {
         for name in NAMES {
-            if matches!(self.sim.state(name), KeyState::Held(hold) if hold.deadline_ms.is_none()) {
+            if self.sim.keys.contains(name) && self.sim.keys.end(name).is_none() {
                 self.sim.del(name);
             }
         }
@@ -301,6 +279,7 @@ impl model::Case for Case {
         self.sim.advance(10_000);
         self.sim.deliver_all();
         assert!(self.sim.parked.is_empty(), "never answered");
+        assert!(self.sim.tickets.is_empty(), "never told");
         let waiters = &self.sim.locks.shared.waiters;
         assert_eq!((waiters.live(), waiters.kept_places()), (0, 0));
         assert!(waiters.is_quiet());
@@ -308,64 +287,165 @@ impl model::Case for Case {
 }
 
 impl Case {
+    fn apply_both(&mut self, op: &Op) -> (Option<Reply>, Option<Reply>) {
+        let (sim, model) = (&mut self.sim, &mut self.model);
+        match *op {
+            Op::Acquire(ref ask) | Op::AcquireOne(ref ask) => {
+                let single = matches!(op, Op::Acquire(_)) && ask.keys.len() == 1;
+                return self.acquire(ask, single);
+            }
+            Op::Release(ref keys, owner, all) => {
+                let got = match keys[..] {
+                    [key] => sim
+                        .release(NAMES[key], OWNERS[owner], (None, all, None))
+                        .map(|released| usize::from(released != Released::NotHeld)),
+                    _ => sim.release_many(&named(keys), OWNERS[owner], all),
+                };
+                let expected = model.release_many(keys, owner, all);
+                return (Some(Reply::of(got)), Some(expected));
+            }
+            Op::Renew(ref keys, owner, ms) => {
+                let got = sim.renew_many(&named(keys), OWNERS[owner], lease(ms));
+                let expected = model.renew_many(keys, owner, Terms::Named(ms));
+                return (Some(Reply::of(got)), Some(expected));
+            }
+            Op::Break(key, purge) => {
+                let got = sim.break_lock(NAMES[key], None, purge);
+                let got = Reply::yes_or(got, Reply::Broken, Reply::NotHeld);
+                return (Some(got), Some(model.break_lock(key, None, purge)));
+            }
+            Op::Pass(ms) => {
+                sim.pass(ms);
+                model.pass(ms);
+                self.alarm();
+            }
+            Op::Alarm => self.alarm(),
+            Op::DropAddressee => {
+                if let Some(request) = sim.granted.values().next() {
+                    let conn = request.conn;
+                    sim.disconnect(conn);
+                    model.disconnect(conn, false);
+                }
+            }
+            Op::Disconnect(owner, conn) => {
+                sim.disconnect(conn_of(owner, conn));
+                model.disconnect(conn_of(owner, conn), false);
+            }
+            Op::Unblock(owner, conn) => {
+                sim.unblock(conn_of(owner, conn));
+                model.unblock(conn_of(owner, conn));
+            }
+            Op::Hear(channel, on) => sim.subscribe_channel(CHANNELS[channel], on),
+            Op::Del(key) => {
+                sim.del(NAMES[key]);
+                model.del(key);
+            }
+            Op::ServerExpires(key) => {
+                sim.server_expires(NAMES[key]);
+                model.server_expires(key);
+            }
+            Op::SetTtl(key, ms) => {
+                let deadline_ms = ms.map(|ms| sim.now.wall_ms + ms);
+                sim.set_ttl(NAMES[key], deadline_ms);
+                model.set_ttl(key, deadline_ms);
+            }
+            Op::Overwrite(key) => {
+                sim.overwrite(NAMES[key], false);
+                model.overwrite(key, State::OtherType);
+            }
+            Op::RedissonAcquires(key, owner, ms) => {
+                sim.foreign_acquire(NAMES[key], OWNERS[owner], lease(ms));
+                model.redisson_acquires(key, owner, ms);
+            }
+            Op::RedissonReleases(key, owner, ms) => {
+                sim.foreign_release(NAMES[key], OWNERS[owner], lease(ms));
+                model.redisson_releases(key, owner, ms);
+            }
+        }
+        (None, None)
+    }
+
+    fn acquire(&mut self, ask: &Ask, single: bool) -> (Option<Reply>, Option<Reply>) {
+        let ticket = ask.ticket.filter(|_| self.setup.with_tickets);
+        let is_deaf =
+            ticket.is_some_and(|one| !self.sim.subscribed.contains(CHANNELS[one.channel]));
+        if self.sim.is_blocked(ask.conn) || is_deaf {
+            return (None, None);
+        }
+        if self.setup.server.deadlocks && !self.setup.with_tickets {
+            self.alarm();
+            self.sim.deliver_all();
+            self.model.delivered();
+        }
+        self.tags += 1;
+        let ticket = ticket.map(|ticket| Ticket::new(ticket.channel, self.tags));
+        let ask = Ask {
+            ticket,
+            ..ask.clone()
+        };
+        self.sim.notify = ticket.map(Ticket::named);
+        let got = ask_sim(&mut self.sim, &ask, single);
+        let expected = match single {
+            true => self.model.acquire(&ask),
+            false => self.model.acquire_many(&ask),
+        };
+        (Some(got), Some(expected))
+    }
+
     fn alarm(&mut self) {
         self.sim.alarm();
-        self.model.alarm();
+        self.model.alarm(false);
+    }
+
+    /// The first request at a free key waits only if another of its keys is not to be had.
+    fn check_first(&self, name: &str) {
+        let Some((owner, first)) = self.first(name) else {
+            return;
+        };
+        let keys = self.sim.locks.shared.waiters.keys_of(first.id);
+        let names = NAMES.into_iter().filter(|other| {
+            *other == name || keys.iter().any(|key| key.as_ref() == key_ref(other))
+        });
+        let is_to_be_had = |key: &str| match self.holder(key) {
+            Some(holder) => holder == owner && !keys.is_empty(),
+            None => self.is_first(key, first.id),
+        };
+        let mut names = names.map(is_to_be_had);
+        assert!(
+            !names.all(|is_to_be_had| is_to_be_had),
+            "{owner:?} waits for {name}"
+        );
+    }
+
+    fn first(&self, name: &str) -> Option<(&[u8], &Waiter)> {
+        self.sim.locks.shared.waiters.first(key_ref(name))
+    }
+
+    fn is_first(&self, name: &str, request: WaiterId) -> bool {
+        self.first(name)
+            .is_some_and(|(_, first)| first.id == request)
+    }
+
+    fn holder(&self, name: &str) -> Option<Vec<u8>> {
+        let state = self.sim.state(name);
+        let hold = state.hold(self.sim.now);
+        hold.map(|hold| hold.owner.to_vec())
     }
 }
 
 fn ask_sim(sim: &mut Sim, ask: &Ask, single: bool) -> Reply {
-    let (owner, lease, wait) = (OWNERS[ask.owner], lease(ask.lease_ms), wait_of(ask.wait));
+    let Terms::Named(ms) = ask.terms else {
+        unreachable!()
+    };
+    let (owner, wait) = (OWNERS[ask.owner], wait_of(ask.wait));
     if single {
-        let how = (Mode::Exclusive, Terms::Named(lease), wait, ask.once);
+        let how = (ask.mode, sim::Terms::Named(lease(ms)), wait, ask.once);
         return Reply::of(sim.acquire(NAMES[ask.keys[0]], owner, ask.conn, how));
     }
-    let how = (Mode::Exclusive, lease, wait, ask.once);
+    let how = (ask.mode, lease(ms), wait, ask.once);
     Reply::of(sim.acquire_many(&named(&ask.keys), owner, ask.conn, how))
 }
 
 fn named(keys: &[Key]) -> Vec<&'static str> {
     keys.iter().map(|key| NAMES[*key]).collect()
-}
-
-/// What is done to a key without a lock command, with the naive model or without.
-fn change_key(sim: &mut Sim, model: Option<&mut Model>, op: &Op) {
-    let mut unused = None;
-    let model = match model {
-        Some(model) => model,
-        None => unused.insert(Model::new(
-            Settings::default().limits,
-            Default::default(),
-            false,
-            START_MS,
-        )),
-    };
-    match *op {
-        Op::Del(key) => {
-            sim.del(NAMES[key]);
-            model.set(key, State::Absent);
-        }
-        Op::ServerExpires(key) => {
-            sim.server_expires(NAMES[key]);
-            model.server_expires(key);
-        }
-        Op::SetTtl(key, ms) => {
-            let deadline_ms = ms.map(|ms| sim.now.wall_ms + ms);
-            sim.set_ttl(NAMES[key], deadline_ms);
-            model.set_ttl(key, deadline_ms);
-        }
-        Op::Overwrite(key) => {
-            sim.overwrite(NAMES[key], false);
-            model.set(key, State::Other);
-        }
-        Op::RedissonAcquires(key, owner, ms) => {
-            sim.foreign_acquire(NAMES[key], OWNERS[owner], lease(ms));
-            model.redisson_acquires(key, owner, ms);
-        }
-        Op::RedissonReleases(key, owner, ms) => {
-            sim.foreign_release(NAMES[key], OWNERS[owner], lease(ms));
-            model.redisson_releases(key, owner, ms);
-        }
-        _ => unreachable!(),
-    }
 }

@@ -1,11 +1,9 @@
 //! One read-write lock. By the module alone: everything must be as the naive model states. Together with Redisson's
 //! scripts, which record leases in another way: what must hold after every input ([`Case::check`]).
 
-mod naive;
-
 use proptest::prelude::*;
 
-use self::naive::Naive;
+use crate::lock::tests::model::naive::{self, Ask, Model, Rule};
 use crate::lock::tests::model::tickets::{
     assert_ends, assert_tickets, hearing_sim, Channel, Ticket, CHANNELS,
 };
@@ -211,7 +209,7 @@ fn a_lost_expired_grant_does_not_undo_the_next_one() {
 #[derive(Debug)]
 pub struct Case {
     pub sim: Sim,
-    naive: Option<Naive>,
+    model: Option<Model>,
     /// The highest token that was answered for WRITE, and the latest of all.
     highest_write: u64,
     latest: u64,
@@ -227,19 +225,20 @@ impl model::Case for Case {
             grace_ms,
             with_scripts,
         } = *setup;
-        let mut sim = hearing_sim(&Settings {
+        let settings = Settings {
             grace: Grace {
                 ms: grace_ms,
                 max_places: 100,
             },
             session_lease: lease(SESSION_MS),
             ..Settings::default()
-        });
+        };
+        let mut sim = hearing_sim(&settings);
         sim.scripts_ran = with_scripts;
-        let naive = (!with_scripts).then(|| Naive::new(grace_ms, sim.now.wall_ms));
+        let model = Model::new(Rule::ReadWrite, 1, &settings, sim.now.wall_ms);
         Case {
             sim,
-            naive,
+            model: (!with_scripts).then_some(model),
             highest_write: 0,
             latest: 0,
             tags: 0,
@@ -248,16 +247,16 @@ impl model::Case for Case {
 
     fn apply(&mut self, op: &Op) -> (Option<Reply>, Option<Reply>) {
         self.tags += 1;
-        let expected = self.apply_naive(op);
+        let expected = self.apply_model(op);
         let got = self.apply_sim(op);
-        let is_known = self.naive.is_some();
+        let is_known = self.model.is_some();
         (got.filter(|_| is_known), expected)
     }
 
     fn end_tick(&mut self) {
         self.sim.alarm();
-        if let Some(naive) = &mut self.naive {
-            naive.alarm();
+        if let Some(model) = &mut self.model {
+            model.alarm(false);
         }
     }
 
@@ -283,34 +282,32 @@ impl model::Case for Case {
                 self.note(token.get());
             }
         }
-        let Some(naive) = &mut self.naive else {
+        let Some(model) = &mut self.model else {
             return;
         };
-        let expected = std::mem::take(&mut naive.replies);
+        let expected = std::mem::take(&mut model.replies);
         let what = format!("the replies of parked requests after {op:?}");
         assert_same(replies, expected, &what);
-        let expected = std::mem::take(&mut naive.messages);
-        assert_same(
-            messages,
-            expected,
-            &format!("the messages of tickets after {op:?}"),
-        );
-        assert_ends(&self.sim, naive.ends);
-        assert_tickets(&self.sim, "k", naive.tickets());
+        let expected = std::mem::take(&mut model.messages);
+        let what = format!("the messages of tickets after {op:?}");
+        assert_same(messages, expected, &what);
+        model.published.clear();
+        assert_ends(&self.sim, model.ends);
+        assert_tickets(&self.sim, "k", model.tickets_of(0));
         let kept = self.sim.locks.shared.waiters.kept_places();
-        assert_eq!(kept, naive.kept_places(), "the places kept after {op:?}");
-        assert_eq!(
-            holders(&self.sim),
-            naive.holders(),
-            "the holders after {op:?}"
-        );
-        assert_eq!(queue_of(&self.sim), naive.queue(), "the queue after {op:?}");
+        assert_eq!(kept, model.kept_places(), "the places kept after {op:?}");
+        let mut held: Vec<_> = model.live(0).iter().map(holder).collect();
+        held.sort();
+        assert_eq!(holders(&self.sim), held, "the holders after {op:?}");
+        let owners = model.queue(0).into_iter().map(|owner| OWNERS[owner].into());
+        let queue: Vec<_> = owners.zip(model.modes_of(0)).collect();
+        assert_eq!(queue_of(&self.sim), queue, "the queue after {op:?}");
     }
 
     fn deliver(&mut self) {
         self.sim.deliver_all();
-        if let Some(naive) = &mut self.naive {
-            naive.delivered();
+        if let Some(model) = &mut self.model {
+            model.delivered();
         }
     }
 
@@ -365,7 +362,7 @@ impl Case {
                 }
                 sim.notify = notify.map(|channel| Ticket::new(channel, self.tags).named());
                 let mode = if writes { Mode::Write } else { Mode::Read };
-                let terms = match session && self.naive.is_none() {
+                let terms = match session && self.model.is_none() {
                     true => Terms::Session,
                     false => Terms::Named(lease(lease_ms)),
                 };
@@ -434,20 +431,10 @@ impl Case {
         }
     }
 
-    fn apply_naive(&mut self, op: &Op) -> Option<Reply> {
-        let blocked = match *op {
-            Op::Acquire {
-                owner,
-                conn,
-                notify,
-                ..
-            } => self.sim.is_blocked(conn_of(owner, conn)) || is_deaf(&self.sim, notify),
-            _ => false,
-        };
-        let addressee = self.sim.granted.values().next().map(|request| request.conn);
-        let naive = self.naive.as_mut()?;
+    fn apply_model(&mut self, op: &Op) -> Option<Reply> {
+        let sim = &self.sim;
+        let model = self.model.as_mut()?;
         match *op {
-            Op::Acquire { .. } if blocked => None,
             Op::Acquire {
                 owner,
                 conn,
@@ -458,38 +445,44 @@ impl Case {
                 session: _,
                 notify,
             } => {
-                let ticket = notify.map(|channel| Ticket::new(channel, self.tags));
-                let from = (conn_of(owner, conn), ticket);
-                Some(naive.acquire(OWNERS[owner], from, writes, (lease_ms, wait, once)))
-            }
-            Op::Release(owner, mode, all) => Some(naive.release(OWNERS[owner], mode, all)),
-            Op::Renew(owner, mode, ms) => Some(naive.renew(OWNERS[owner], mode, ms)),
-            Op::Break(purge) => Some(naive.break_lock(purge)),
-            Op::Pass(ms) => {
-                naive.pass(ms);
-                None
-            }
-            Op::Disconnect(owner, conn) => {
-                naive.disconnect(conn_of(owner, conn));
-                None
-            }
-            Op::DropAddressee => {
-                if let Some(conn) = addressee {
-                    naive.disconnect(conn);
+                let conn = conn_of(owner, conn);
+                if sim.is_blocked(conn) || is_deaf(sim, notify) {
+                    return None;
                 }
-                None
+                return Some(model.acquire(&Ask {
+                    keys: vec![0],
+                    owner,
+                    conn,
+                    mode: if writes { Mode::Write } else { Mode::Read },
+                    terms: naive::Terms::Named(lease_ms),
+                    wait,
+                    once,
+                    limit: None,
+                    ticket: notify.map(|channel| Ticket::new(channel, self.tags)),
+                }));
+            }
+            Op::Release(owner, mode, all) => {
+                return Some(model.release(0, owner, (mode, all, None)))
+            }
+            Op::Renew(owner, mode, ms) => {
+                return Some(model.renew(0, owner, (mode, naive::Terms::Named(ms), None)))
+            }
+            Op::Break(purge) => return Some(model.break_lock(0, None, purge)),
+            Op::Pass(ms) => model.pass(ms),
+            Op::Disconnect(owner, conn) => model.disconnect(conn_of(owner, conn), false),
+            Op::DropAddressee => {
+                if let Some(request) = sim.granted.values().next() {
+                    model.disconnect(request.conn, false);
+                }
             }
             Op::Hear(channel, is_subscribed) => {
-                naive.hearing.is_subscribed[channel] = is_subscribed;
-                None
+                model.hearing.is_subscribed[channel] = is_subscribed;
             }
-            Op::Expire => None,
-            Op::Del => {
-                naive.del();
-                None
-            }
+            Op::Expire => model.server_expires(0),
+            Op::Del => model.del(0),
             Op::Script(..) => unreachable!(),
         }
+        None
     }
 
     fn note(&mut self, token: u64) {
@@ -510,6 +503,11 @@ impl Case {
 /// Whether the channel has no subscriber: the shell refuses the request.
 fn is_deaf(sim: &Sim, notify: Option<Channel>) -> bool {
     notify.is_some_and(|channel| !sim.subscribed.contains(CHANNELS[channel]))
+}
+
+fn holder(hold: &naive::Hold) -> (String, Mode, u32, i64) {
+    let end_ms = hold.deadline_ms.unwrap();
+    (OWNERS[hold.owner].into(), hold.mode, hold.count, end_ms)
 }
 
 /// (owner, mode, count, end) of every hold. The layout knows no lease of a writer that reads, apart from

@@ -1,16 +1,12 @@
-//! One semaphore. The contract as plainly as it can be written: the number of permits, a list of permits with their
-//! ends, and a list of requests: parked clients and tickets.
-
-mod tickets;
+//! One semaphore, whose every tick ends and whose every reply is delivered.
 
 use proptest::prelude::*;
 
-use crate::lock::tests::model::tickets::{
-    assert_ends, hearing_sim, Channel, Ends, Hearing, CHANNELS,
-};
-use crate::lock::tests::model::{self, assert_same, explore, lease, Reply, Step};
+use crate::lock::tests::model::naive::{self, Ask, Model, Rule};
+use crate::lock::tests::model::tickets::{assert_ends, hearing_sim, Channel, Ticket, CHANNELS};
+use crate::lock::tests::model::{self, assert_same, explore, lease, wait_of, Reply, Step};
 use crate::lock::tests::sim::{scripts, sem_ref, Out, Settings, Sim, Terms, START_MS};
-use crate::lock::{Answer, Grace, Limits, LockError, Outcome, SetIf, Token, Wait, WaiterId};
+use crate::lock::{Answer, Grace, Limits, Mode, Outcome, SetIf, Token};
 
 const IDS: [&str; 5] = ["a", "b", "c", "d", "e"];
 const MAX_WAITERS: usize = 4;
@@ -21,7 +17,13 @@ const DEFAULT_CASES: u32 = 400;
 #[derive(Debug, Clone)]
 pub enum Op {
     Set(u32, SetIf),
-    Acquire(usize, i64, Wait, Option<u32>, Option<Channel>),
+    Acquire(
+        usize,
+        i64,
+        Option<Option<u64>>,
+        Option<u32>,
+        Option<Channel>,
+    ),
     /// A channel of tickets has a subscriber, or none.
     Hear(Channel, bool),
     Release(usize),
@@ -42,9 +44,9 @@ fn op() -> impl Strategy<Value = Op> {
     let id = 0..IDS.len();
     let ms = prop_oneof![Just(5i64), Just(30), Just(200)];
     let wait = prop_oneof![
-        2 => Just(Wait::No),
-        2 => Just(Wait::ForEver),
-        1 => Just(Wait::Ms(20)),
+        2 => Just(None),
+        2 => Just(Some(None)),
+        1 => Just(Some(Some(20))),
     ];
     let limit = prop_oneof![2 => Just(None), 1 => Just(Some(1)), 1 => Just(Some(2))];
     let set_if = prop_oneof![Just(SetIf::Always), Just(SetIf::Absent), Just(SetIf::There)];
@@ -52,7 +54,7 @@ fn op() -> impl Strategy<Value = Op> {
         2 => (0..4u32, set_if).prop_map(|(permits, set_if)| Op::Set(permits, set_if)),
         12 => (id.clone(), ms.clone(), wait, limit, prop::option::of(0..CHANNELS.len()))
             .prop_map(|(id, ms, wait, limit, notify)| {
-                Op::Acquire(id, ms, wait, limit, notify.filter(|_| wait != Wait::No))
+                Op::Acquire(id, ms, wait, limit, notify.filter(|_| wait.is_some()))
             }),
         4 => (0..CHANNELS.len(), prop::bool::weighted(0.6)).prop_map(|(c, on)| Op::Hear(c, on)),
         5 => id.clone().prop_map(Op::Release),
@@ -65,189 +67,6 @@ fn op() -> impl Strategy<Value = Op> {
         2 => (id.clone(), ms).prop_map(|(id, ms)| Op::RedissonTake(id, ms)),
         2 => id.prop_map(Op::RedissonGive),
     ]
-}
-
-#[derive(Debug, Clone)]
-struct Waiting {
-    id: usize,
-    conn: u64,
-    lease_ms: i64,
-    until_ms: Option<u64>,
-    limit: Option<u32>,
-    notify: Option<Channel>,
-}
-
-/// The naive model.
-#[derive(Debug, Default)]
-struct Model {
-    now_ms: u64,
-    all: Option<i64>,
-    /// The ids with a permit, and the ends.
-    held: Vec<(usize, u64)>,
-    queue: Vec<Waiting>,
-    replies: Vec<(u64, Reply)>,
-    /// As the replies, by the number of the request.
-    messages: Vec<(u64, Reply)>,
-    ends: Ends,
-    hearing: Hearing,
-    /// The semaphore is to be settled in this tick, whether a permit is free or not.
-    unsettled: bool,
-}
-
-impl Model {
-    fn end_leases(&mut self) {
-        self.held.retain(|(_, end)| *end > self.now_ms);
-    }
-
-    fn end_of(&self, id: usize) -> Option<u64> {
-        let held = self.held.iter().find(|(holder, _)| *holder == id);
-        held.map(|(_, end)| *end)
-    }
-
-    fn has_permit(&self) -> bool {
-        self.all.is_some_and(|all| all > self.held.len() as i64)
-    }
-
-    fn serve(&mut self) {
-        while self.has_permit() && self.next_is_heard() {
-            let next = self.queue.remove(0);
-            self.held
-                .push((next.id, self.now_ms + next.lease_ms as u64));
-            self.granted(&next);
-        }
-    }
-
-    /// The end of a tick.
-    fn settle(&mut self) {
-        loop {
-            let waits = self.all.is_none() && self.limit_of_queue().is_some();
-            let is_due = waits || (self.has_permit() && !self.queue.is_empty());
-            if !std::mem::take(&mut self.unsettled) && !is_due {
-                return;
-            }
-            self.ask();
-            if self.all.is_none() {
-                self.all = self.limit_of_queue();
-            }
-            self.serve();
-        }
-    }
-
-    fn limit_of_queue(&self) -> Option<i64> {
-        let limit = self.queue.iter().find_map(|waiting| waiting.limit);
-        limit.map(i64::from)
-    }
-
-    fn set(&mut self, permits: u32, set_if: SetIf) -> Option<u32> {
-        self.ask();
-        let allowed = match set_if {
-            SetIf::Always => true,
-            SetIf::Absent => self.all.is_none(),
-            SetIf::There => self.all.is_some(),
-        };
-        if !allowed {
-            return None;
-        }
-        self.all = Some(permits.into());
-        self.serve();
-        Some(permits)
-    }
-
-    fn acquire(
-        &mut self,
-        conn: u64,
-        (id, lease_ms, wait, limit): (usize, i64, Wait, Option<u32>),
-        notify: Option<Channel>,
-        got: Answer,
-    ) -> Answer {
-        self.ask();
-        let end = self.now_ms + lease_ms as u64;
-        if let Some((_, held)) = self.held.iter_mut().find(|(holder, _)| *holder == id) {
-            *held = end.max(*held);
-            return same_token(got);
-        }
-        if self.all.is_none() {
-            self.all = limit.map(i64::from);
-        }
-        if wait == Wait::No {
-            let is_parked = self.queue.iter().any(|waiting| waiting.id == id);
-            self.serve();
-            if is_parked {
-                return Answer::Refused;
-            }
-        }
-        if self.queue.is_empty() && self.has_permit() {
-            self.held.push((id, end));
-            return same_token(got);
-        }
-        if wait == Wait::No {
-            return Answer::Refused;
-        }
-        let waiting = Waiting {
-            id,
-            conn,
-            lease_ms,
-            until_ms: match wait {
-                Wait::Ms(ms) => Some(self.now_ms + ms),
-                _ => None,
-            },
-            limit,
-            notify,
-        };
-        self.note_queued(&waiting);
-        match self.queue.iter_mut().find(|other| other.id == id) {
-            Some(older) => {
-                let older = std::mem::replace(older, waiting);
-                self.taken_over(&older);
-            }
-            None => self.queue.push(waiting),
-        }
-        self.serve();
-        match got {
-            Answer::Parked(_) => got,
-            _ => Answer::Parked(WaiterId(u64::MAX)),
-        }
-    }
-
-    fn release(&mut self, id: usize) -> bool {
-        self.ask();
-        if self.end_of(id).is_none() {
-            if let Some(at) = self.queue.iter().position(|waiting| waiting.id == id) {
-                let waiting = self.queue.remove(at);
-                self.withdrawn(&waiting);
-            }
-            return false;
-        }
-        self.held.retain(|(holder, _)| *holder != id);
-        self.serve();
-        true
-    }
-
-    fn advance(&mut self, ms: u64) {
-        for _ in 0..ms {
-            self.now_ms += 1;
-            let now_ms = self.now_ms;
-            let over = |waiting: &Waiting| waiting.until_ms.is_some_and(|end| end <= now_ms);
-            let ended: Vec<_> = self.queue.iter().filter(|w| over(w)).cloned().collect();
-            self.queue.retain(|waiting| !over(waiting));
-            ended.iter().for_each(|waiting| self.timed_out(waiting));
-            self.end_leases();
-            self.settle();
-        }
-    }
-
-    fn disconnect(&mut self, conn: u64) {
-        self.queue
-            .retain(|waiting| waiting.conn != conn || waiting.notify.is_some());
-    }
-}
-
-/// Tokens are not predicted; that they rise is checked elsewhere.
-fn same_token(got: Answer) -> Answer {
-    match got {
-        Answer::Granted(_) => got,
-        _ => Answer::Granted(Token::MAX),
-    }
 }
 
 fn named(ms: i64) -> Terms {
@@ -263,7 +82,7 @@ pub struct Case {
     /// The ids of the requests, by connection: each has a connection of its own.
     ids: Vec<usize>,
     replies: Vec<(u64, Reply)>,
-    messages: Vec<(u64, Reply)>,
+    messages: Vec<(Ticket, Reply)>,
 }
 
 impl model::Case for Case {
@@ -279,13 +98,14 @@ impl model::Case for Case {
             user_share: 100,
             max_tracked: 100,
         };
+        let settings = Settings {
+            limits,
+            grace: Grace::default(),
+            ..Settings::default()
+        };
         Case {
-            sim: hearing_sim(&Settings {
-                limits,
-                grace: Grace::default(),
-                ..Settings::default()
-            }),
-            model: Model::default(),
+            sim: hearing_sim(&settings),
+            model: Model::new(Rule::Permits(None), 1, &settings, START_MS),
             tokens: vec![None; IDS.len()],
             highest: None,
             ids: Vec::new(),
@@ -298,38 +118,42 @@ impl model::Case for Case {
         match *op {
             Op::Set(permits, set_if) => {
                 let set = self.sim.sem_set("k", permits, set_if);
-                let expected = Reply::Permits(self.model.set(permits, set_if));
+                let expected = self.model.set_permits(0, permits, set_if);
                 return (Some(Reply::of(set.map(Reply::Permits))), Some(expected));
             }
-            Op::Acquire(id, ms, wait, limit, notify) => self.acquire(id, ms, wait, limit, notify),
+            Op::Acquire(id, ms, wait, limit, notify) => {
+                return self.acquire(id, ms, (wait, limit, notify))
+            }
             Op::Hear(channel, is_subscribed) => {
                 self.sim.subscribe_channel(CHANNELS[channel], is_subscribed);
                 self.model.hearing.is_subscribed[channel] = is_subscribed;
             }
-            Op::Release(id) => self.release(id),
+            Op::Release(id) => return self.release(id),
             Op::Renew(id, ms) => {
                 let renewed = self.sim.sem_renew("k", IDS[id], named(ms));
-                let end = self.model.now_ms + ms as u64;
-                let held = self.model.held.iter_mut().find(|(holder, _)| *holder == id);
-                assert_eq!(renewed, Ok(held.is_some()));
-                held.into_iter().for_each(|held| held.1 = end);
+                let renewed = Reply::yes_or(renewed, Reply::Renewed, Reply::Lost);
+                let terms = naive::Terms::Named(ms);
+                let expected = self.model.renew(0, id, (None, terms, None));
+                return (Some(renewed), Some(expected));
             }
             Op::Advance(ms) => {
                 self.sim.advance(ms);
-                self.model.advance(ms);
-            }
-            Op::Drop(id) => {
-                let mut queue = self.model.queue.iter();
-                if let Some(conn) = queue.find(|w| w.id == id).map(|w| w.conn) {
-                    self.sim.disconnect(conn);
-                    self.model.disconnect(conn);
+                for _ in 0..ms {
+                    self.model.pass(1);
+                    self.model.alarm(false);
                 }
             }
-            Op::ReleaseAndDrop(id) => self.release_and_drop(id, false),
-            Op::ReleaseDropAndAsk(id) => self.release_and_drop(id, true),
+            Op::Drop(id) => {
+                if let Some(conn) = self.model.conn_of(0, id) {
+                    self.sim.disconnect(conn);
+                    self.model.disconnect(conn, false);
+                }
+            }
+            Op::ReleaseAndDrop(id) => return self.release_and_drop(id, false),
+            Op::ReleaseDropAndAsk(id) => return self.release_and_drop(id, true),
             Op::Delete => {
                 self.sim.del("k");
-                (self.model.all, self.model.held) = (None, Vec::new());
+                self.model.del(0);
             }
             Op::RedissonTake(id, ms) => self.redisson_take(id, ms),
             Op::RedissonGive(id) => {
@@ -337,7 +161,7 @@ impl model::Case for Case {
                 if held && self.sim.free("k").is_some() {
                     self.sim
                         .foreign("k", |keys, _| scripts::give_permit(keys, "k", IDS[id]));
-                    self.model.held.retain(|(holder, _)| *holder != id);
+                    self.model.redisson_releases(0, id, 0);
                 }
             }
         }
@@ -346,7 +170,7 @@ impl model::Case for Case {
 
     fn end_tick(&mut self) {
         self.sim.settle_all();
-        self.model.settle();
+        self.model.end_of_tick();
     }
 
     fn compare(&mut self, _op: &Op) {
@@ -358,14 +182,21 @@ impl model::Case for Case {
         let messages = std::mem::take(&mut self.messages);
         assert_same(messages, expected, "the messages of tickets");
         assert_ends(&self.sim, self.model.ends);
-        assert_eq!(self.queue(), self.model.queue(), "the requests that wait");
-        assert_eq!(self.sim.all_permits("k"), self.model.all, "all permits");
+        self.model.published.clear();
+        let tickets = self.model.tickets_of(0).into_iter();
+        let queue = self.model.queue(0).into_iter().zip(tickets);
+        let queue: Vec<_> = queue
+            .map(|(id, ticket)| (IDS[id].to_string(), ticket.is_some()))
+            .collect();
+        assert_eq!(self.queue(), queue, "the requests that wait");
+        let all = self.sim.all_permits("k").map(|all| all as u32);
+        assert_eq!(Rule::Permits(all), self.model.rule, "all permits");
         let held = self.sim.keys.permits("k").into_iter();
         let held: Vec<_> = held
             .filter(|(id, _)| self.sim.holds_permit("k", id))
             .collect();
-        let model = self.model.held.iter();
-        let expected = model.map(|(id, end)| (IDS[*id].to_string(), START_MS + *end as i64));
+        let model = self.model.live(0).into_iter();
+        let expected = model.map(|hold| (IDS[hold.owner].to_string(), hold.deadline_ms.unwrap()));
         assert_same(held, expected.collect(), "the permits and their ends");
     }
 
@@ -374,12 +205,11 @@ impl model::Case for Case {
     }
 
     fn check(&mut self, _step: &Step<Op>) {
-        if !self.model.queue.is_empty() {
-            assert!(
-                !self.model.has_permit(),
-                "a permit is free, and a request waits"
-            );
-        }
+        let waits = !self.model.queue(0).is_empty();
+        assert!(
+            !waits || !self.model.has_room(0),
+            "a permit is free, and a request waits"
+        );
     }
 }
 
@@ -394,38 +224,39 @@ impl Case {
         &mut self,
         id: usize,
         ms: i64,
-        wait: Wait,
-        limit: Option<u32>,
-        notify: Option<Channel>,
-    ) {
+        (wait, limit, notify): (Option<Option<u64>>, Option<u32>, Option<Channel>),
+    ) -> (Option<Reply>, Option<Reply>) {
         if notify.is_some_and(|channel| !self.model.hearing.is_subscribed[channel]) {
-            return;
+            return (None, None);
         }
-        let held = self.model.end_of(id).is_some();
+        let held = self.model.hold_of(0, id, None).is_some();
         let conn = self.ids.len() as u64;
         self.ids.push(id);
-        let how = (named(ms), wait, limit);
-        self.sim.notify = notify.map(|channel| (CHANNELS[channel].into(), conn.to_string()));
+        let ticket = notify.map(|channel| Ticket::new(channel, conn as u32));
+        self.sim.notify = ticket.map(Ticket::named);
+        let how = (named(ms), wait_of(wait), limit);
         let got = self.sim.sem_acquire("k", IDS[id], conn, how);
-        if got == Err(LockError::Busy) {
-            self.model.ask();
-            assert!(self.model.is_full(id, notify.is_some()) && wait != Wait::No);
-            return;
-        }
-        let got = got.unwrap();
-        assert_eq!(
-            got,
-            self.model.acquire(conn, (id, ms, wait, limit), notify, got)
-        );
+        let expected = self.model.acquire(&Ask {
+            keys: vec![0],
+            owner: id,
+            conn,
+            mode: Mode::Exclusive,
+            terms: naive::Terms::Named(ms),
+            wait,
+            once: true,
+            limit,
+            ticket,
+        });
         // Parked requests were granted before.
         self.listen();
-        if let Answer::Granted(token) = got {
+        if let Ok(Answer::Granted(token)) = got {
             match self.tokens[id].filter(|_| held) {
                 Some(own) => assert_eq!(token, own, "its own token again"),
                 None => self.rises(token),
             }
             self.tokens[id] = Some(token);
         }
+        (Some(Reply::of(got)), Some(expected))
     }
 
     fn rises(&mut self, token: Token) {
@@ -433,33 +264,34 @@ impl Case {
         self.highest = Some(token);
     }
 
-    fn release(&mut self, id: usize) {
+    fn release(&mut self, id: usize) -> (Option<Reply>, Option<Reply>) {
         let released = self.sim.sem_release("k", IDS[id]);
-        assert_eq!(released, Ok(self.model.release(id)));
+        let released = Reply::yes_or(released, Reply::Freed, Reply::NotHeld);
+        let expected = self.model.release(0, id, (None, false, None));
+        (Some(released), Some(expected))
     }
 
-    fn release_and_drop(&mut self, id: usize, asks: bool) {
-        let first = self.model.queue.first().cloned();
-        self.release(id);
-        let granted: Vec<u64> = self.sim.granted.values().map(|one| one.conn).collect();
-        let Some(first) = first.filter(|first| granted.contains(&first.conn)) else {
-            return;
-        };
-        self.sim.disconnect(first.conn);
-        if asks {
-            self.listen();
-            self.acquire(first.id, 200, Wait::No, None, None);
-        } else {
-            self.model.held.retain(|(holder, _)| *holder != first.id);
-            self.model.unsettled = true;
+    fn release_and_drop(&mut self, id: usize, asks: bool) -> (Option<Reply>, Option<Reply>) {
+        let released = self.release(id);
+        let granted = self.sim.granted.values().next().map(|request| request.conn);
+        if let Some(conn) = granted {
+            self.sim.disconnect(conn);
+            self.model.disconnect(conn, false);
+            if asks {
+                self.listen();
+                let (got, expected) =
+                    self.acquire(self.ids[conn as usize], 200, (None, None, None));
+                assert_eq!(got, expected, "the reply to the id that asks again");
+            }
         }
+        released
     }
 
     /// A script of Redisson's takes a permit, under an id that is always a new one.
     fn redisson_take(&mut self, id: usize, ms: i64) {
         let busy = self.tokens[id].is_some()
-            || self.model.end_of(id).is_some()
-            || self.model.queue.iter().any(|waiting| waiting.id == id);
+            || self.model.hold_of(0, id, None).is_some()
+            || self.model.queue(0).contains(&id);
         if busy || self.sim.free("k").is_none() {
             return;
         }
@@ -468,8 +300,8 @@ impl Case {
             scripts::take_permit(keys, "k", IDS[id], now.wall_ms + ms)
         });
         if took {
-            assert!(self.model.has_permit());
-            self.model.held.push((id, self.model.now_ms + ms as u64));
+            assert!(self.model.has_room(0));
+            self.model.redisson_acquires(0, id, ms);
         }
     }
 
@@ -485,23 +317,26 @@ impl Case {
     /// Notes the replies of parked requests and the messages of tickets.
     fn listen(&mut self) {
         for out in std::mem::take(&mut self.sim.out) {
-            let (conn, outcome, is_message) = match out {
-                Out::Answer { conn, outcome, .. } => (conn, outcome, false),
-                Out::Tell { tag, outcome, .. } => (tag.parse().unwrap(), outcome, true),
+            let (conn, outcome, ticket) = match out {
+                Out::Answer { conn, outcome, .. } => (conn, outcome, None),
+                Out::Tell {
+                    channel,
+                    tag,
+                    outcome,
+                } => {
+                    let ticket = Ticket::of(&channel, &tag);
+                    (tag.parse().unwrap(), outcome, Some(ticket))
+                }
                 _ => continue,
             };
-            let reply = match outcome {
-                Outcome::Granted(token) => {
-                    self.rises(token);
-                    self.tokens[self.ids[conn as usize]] = Some(token);
-                    Reply::Granted
-                }
-                Outcome::Nil => Reply::Refused,
-                other => panic!("{other:?}"),
-            };
-            match is_message {
-                true => self.messages.push((conn, reply)),
-                false => self.replies.push((conn, reply)),
+            if let Outcome::Granted(token) = outcome {
+                self.rises(token);
+                self.tokens[self.ids[conn as usize]] = Some(token);
+            }
+            let reply = Reply::to_parked(&outcome);
+            match ticket {
+                Some(ticket) => self.messages.push((ticket, reply)),
+                None => self.replies.push((conn, reply)),
             }
         }
     }

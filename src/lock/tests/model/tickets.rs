@@ -33,8 +33,8 @@ impl Ticket {
     }
 }
 
-/// Which channels have subscribers, and what is known of them, in the models of READ and WRITE and of semaphores.
-#[derive(Debug)]
+/// Which channels have subscribers, and what is known of them.
+#[derive(Debug, Clone)]
 pub struct Hearing {
     pub is_subscribed: [bool; CHANNELS.len()],
     /// When a channel was last found without a subscriber.
@@ -49,6 +49,20 @@ impl Default for Hearing {
             is_subscribed: [true; CHANNELS.len()],
             unheard_at_ms: [None; CHANNELS.len()],
             heard: [false; CHANNELS.len()],
+        }
+    }
+}
+
+impl Hearing {
+    pub fn is_unheard(&self, channel: Channel, mono_ms: u64) -> bool {
+        self.unheard_at_ms[channel] == Some(mono_ms)
+    }
+
+    /// Subscribers are not in the memory of the module.
+    pub fn restarted(&self) -> Hearing {
+        Hearing {
+            is_subscribed: self.is_subscribed,
+            ..Hearing::default()
         }
     }
 }

@@ -2,9 +2,8 @@
 
 use proptest::prelude::*;
 
-use crate::lock::tests::model::exclusive::naive::{Key, Owner, KEYS};
-use crate::lock::tests::model::exclusive::sessions::Terms;
-use crate::lock::tests::model::exclusive::OWNERS;
+use crate::lock::tests::model::exclusive::{KEYS, OWNERS};
+use crate::lock::tests::model::naive::{Key, Owner, Terms};
 use crate::lock::tests::model::tickets::{Channel, CHANNELS};
 use crate::lock::tests::model::{grace, lease, limits, CONNS_PER_OWNER};
 use crate::lock::tests::sim::Settings;

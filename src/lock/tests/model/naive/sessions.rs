@@ -1,10 +1,7 @@
 //! The naive model: holds that are bound to connections.
 
-use crate::lock::tests::model::exclusive::naive::{Conn, Hold, Key, Model, Owner, State};
-use crate::lock::tests::model::exclusive::Case;
-use crate::lock::tests::model::lease;
-use crate::lock::tests::sim::{self, key_ref, AT_ONCE, CONNS};
-use crate::lock::{BoundRef, KeyState, Mode};
+use crate::lock::tests::model::naive::{Conn, Hold, Key, Model, Owner, State};
+use crate::lock::tests::sim::AT_ONCE;
 
 /// The lease that a request asks for, in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,17 +11,8 @@ pub enum Terms {
     Session,
 }
 
-/// The same for the simulated server.
-pub fn sim_terms(terms: Terms) -> sim::Terms {
-    match terms {
-        Terms::Named(ms) => sim::Terms::Named(lease(ms)),
-        Terms::Unnamed => sim::Terms::Unnamed,
-        Terms::Session => sim::Terms::Session,
-    }
-}
-
 /// What the model keeps beside the holds.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub struct Sessions {
     /// Holds whose connection has closed, and that are not released yet: key, owner, grant.
     pub ended: Vec<(Key, Owner, u64)>,
@@ -39,18 +27,6 @@ pub struct Session {
     urgent_at_ms: u64,
     /// The order in which holds were bound.
     number: u64,
-}
-
-impl State {
-    pub fn without_session(self) -> State {
-        match self {
-            State::Held(hold) => State::Held(Hold {
-                session: None,
-                ..hold
-            }),
-            other => other,
-        }
-    }
 }
 
 impl Model {
@@ -103,10 +79,10 @@ impl Model {
     pub fn end_sessions_of(&mut self, conn: Conn, had_holds: bool) {
         let mut bound = Vec::new();
         for key in 0..self.keys.len() {
-            if let State::Held(hold) = self.keys[key] {
+            for hold in self.holds(key) {
                 let session = hold.session.filter(|session| session.conn == conn);
-                bound
-                    .extend(session.map(|session| (session.number, (key, hold.owner, hold.grant))));
+                let what = (key, hold.owner, hold.grant);
+                bound.extend(session.map(|session| (session.number, what)));
             }
         }
         bound.sort_unstable();
@@ -125,12 +101,19 @@ impl Model {
         let mut released = 0;
         while released < at_most && !self.sessions.ended.is_empty() {
             let (key, _, grant) = self.sessions.ended.remove(0);
-            if self.holder(key).is_some_and(|hold| hold.grant == grant) {
-                self.ask(key);
-                self.pass_on(key);
-                released += 1;
-            }
+            released += usize::from(self.release_grant(key, grant));
         }
+    }
+
+    fn release_grant(&mut self, key: Key, grant: u64) -> bool {
+        let mut holds = self.live(key).into_iter();
+        let hold = holds.find(|hold| hold.grant == grant);
+        if let Some(hold) = hold {
+            self.ask(key);
+            self.take_away(key, hold);
+            self.pass_on(key);
+        }
+        hold.is_some()
     }
 
     /// A hold whose connection has closed is released before its owner asks about it.
@@ -140,10 +123,7 @@ impl Model {
             return;
         };
         let (_, _, grant) = self.sessions.ended.remove(index);
-        if self.holder(key).is_some_and(|hold| hold.grant == grant) {
-            self.ask(key);
-            self.pass_on(key);
-        }
+        self.release_grant(key, grant);
     }
 
     /// The owner's hold has been dealt with otherwise, or there is a new one.
@@ -155,54 +135,50 @@ impl Model {
 
     /// The grant will be undone, or its connection has closed.
     pub fn forget_session(&mut self, key: Key, grant: u64) {
-        if matches!(self.keys[key], State::Held(hold) if hold.grant == grant) {
-            self.keys[key] = self.keys[key].without_session();
+        if let State::Holds(holds) = &mut self.keys[key] {
+            for hold in holds.iter_mut().filter(|hold| hold.grant == grant) {
+                hold.session = None;
+            }
+        }
+    }
+
+    /// The memory of the module is gone, or the server is a replica: nothing is bound.
+    pub fn forget_all_sessions(&mut self) {
+        self.sessions.ended.clear();
+        for key in 0..self.keys.len() {
+            for hold in self.holds(key).to_vec() {
+                self.forget_session(key, hold.grant);
+            }
         }
     }
 
     /// What the timer does about them; `only_urgent`: it has no time for other renewals.
     pub fn work_on_sessions(&mut self, only_urgent: bool) {
         for key in 0..self.keys.len() {
-            let State::Held(hold) = self.keys[key] else {
-                continue;
-            };
-            let due = hold.session.filter(|session| match only_urgent {
-                true => session.urgent_at_ms <= self.mono_ms,
-                false => session.renew_at_ms <= self.mono_ms,
-            });
-            let Some(session) = due else {
-                continue;
-            };
-            if self.holder(key).is_none() {
-                // Over: not held up any more, even if the clock is set back after this.
-                self.forget_session(key, hold.grant);
-                continue;
+            for hold in self.holds(key).to_vec() {
+                let due = hold.session.filter(|session| match only_urgent {
+                    true => session.urgent_at_ms <= self.mono_ms,
+                    false => session.renew_at_ms <= self.mono_ms,
+                });
+                let Some(session) = due else {
+                    continue;
+                };
+                if !self.live(key).contains(&hold) {
+                    // Over: not held up any more, even if the clock is set back after this.
+                    self.forget_session(key, hold.grant);
+                    continue;
+                }
+                let wanted = self.wall_ms + self.settings.session_lease.ms();
+                self.put(
+                    key,
+                    Hold {
+                        deadline_ms: Some(hold.deadline_ms.map_or(wanted, |end| end.max(wanted))),
+                        session: Some(self.renewed(session)),
+                        ..hold
+                    },
+                );
             }
-            let wanted = self.wall_ms + self.settings.session_lease.ms();
-            self.keys[key] = State::Held(Hold {
-                deadline_ms: Some(hold.deadline_ms.map_or(wanted, |end| end.max(wanted))),
-                session: Some(self.renewed(session)),
-                ..hold
-            });
         }
         self.release_ended(usize::MAX);
-    }
-}
-
-impl Case {
-    /// A hold is bound as the model states, and every binding is due at some time.
-    pub fn check_session(&self, name: &str, hold: Option<Hold>) {
-        let state = self.sim.state(name);
-        let (Some(_), KeyState::Held(held)) = (hold, state) else {
-            return;
-        };
-        let what = BoundRef::lock(Mode::Exclusive, key_ref(name), &held.owner);
-        let sessions = &self.sim.locks.shared.sessions;
-        let expected = hold.and_then(|hold| hold.session);
-        assert_eq!(
-            sessions.client_of(what, held.token).map(|id| id % CONNS),
-            expected.map(|session| session.conn)
-        );
-        assert!(expected.is_none() || sessions.next_due(self.sim.now).is_some());
     }
 }

@@ -1,6 +1,6 @@
 //! The naive model: Redisson windows.
 
-use crate::lock::tests::model::exclusive::naive::{Key, Model, State, KEYS};
+use crate::lock::tests::model::naive::{Key, Model};
 use crate::lock::WindowRule;
 
 /// The result of a hand-off.
@@ -42,24 +42,24 @@ impl Row {
 }
 
 /// The state of the windows.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Windows {
     pub rule: WindowRule,
-    pub has_subscriber: [bool; KEYS],
-    pub row: [Option<Row>; KEYS],
+    pub has_subscriber: Vec<bool>,
+    pub row: Vec<Option<Row>>,
     /// When the window ends.
-    pub window: [Option<u64>; KEYS],
+    pub window: Vec<Option<u64>>,
     pub begun: u64,
     pub taken: u64,
 }
 
 impl Windows {
-    pub fn new(rule: WindowRule) -> Windows {
+    pub fn new(rule: WindowRule, keys: usize) -> Windows {
         Windows {
             rule,
-            has_subscriber: [false; KEYS],
-            row: [None; KEYS],
-            window: [None; KEYS],
+            has_subscriber: vec![false; keys],
+            row: vec![None; keys],
+            window: vec![None; keys],
             begun: 0,
             taken: 0,
         }
@@ -74,8 +74,8 @@ impl Windows {
     /// Subscribers are not in the memory of the module.
     pub fn restarted(&self) -> Windows {
         Windows {
-            has_subscriber: self.has_subscriber,
-            ..Windows::new(self.rule)
+            has_subscriber: self.has_subscriber.clone(),
+            ..Windows::new(self.rule, self.row.len())
         }
     }
 }
@@ -86,7 +86,7 @@ impl Model {
             return;
         }
         self.windows.rule = rule;
-        for key in 0..KEYS {
+        for key in 0..self.keys.len() {
             if self.windows.window[key].is_some() {
                 self.end_window(key);
                 self.schedule_settle(key);
@@ -134,7 +134,7 @@ impl Model {
     }
 
     /// A hold of a Redisson client has ended, or a hold of the module by other means.
-    pub fn lose(&mut self, key: Key, state: State) {
+    pub fn lost(&mut self, key: Key) {
         if self.windows.rule.after > 0 && !self.queue(key).is_empty() {
             let row = self.windows.row[key].get_or_insert_default();
             row.foreign += 1;
@@ -143,7 +143,7 @@ impl Model {
                 row.polled = row.polled.max(1);
             }
         }
-        self.set(key, state);
+        self.schedule_settle(key);
     }
 
     /// `end`: of the window, if one began.
@@ -180,7 +180,7 @@ impl Model {
 
     /// Keys whose windows are over, in the order of their ends.
     pub fn next_windows(&self) -> Vec<Key> {
-        let mut over: Vec<Key> = (0..KEYS).collect();
+        let mut over: Vec<Key> = (0..self.keys.len()).collect();
         over.retain(|key| self.windows.window[*key].is_some_and(|end| end <= self.mono_ms));
         over.sort_by_key(|key| self.windows.window[*key]);
         over
