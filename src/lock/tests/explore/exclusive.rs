@@ -2,10 +2,11 @@
 
 use crate::lock::tests::explore::digest::BEGIN_MS;
 use crate::lock::tests::explore::{explore, has_few_holds, step, Action, Scene, MOST_HOLDS};
-use crate::lock::tests::model::exclusive::{Case, Names, Op, Terms};
+use crate::lock::tests::model::exclusive::{Case, Names, Op};
+use crate::lock::tests::model::naive::{Ask, Terms};
 use crate::lock::tests::model::{lease, Case as _, Step};
 use crate::lock::tests::sim::Settings;
-use crate::lock::{Grace, Limits, WindowRule};
+use crate::lock::{Grace, Limits, Mode, WindowRule};
 
 const LEASE_MS: i64 = 2;
 
@@ -37,15 +38,8 @@ fn acquire(
     wait: Option<Option<u64>>,
     notify: Option<usize>,
 ) -> Action<Op> {
-    let op = Op::Acquire {
-        key,
-        owner,
-        conn,
-        terms,
-        wait,
-        once: false,
-        notify,
-    };
+    let ask = Ask::new(key, (owner, conn), (Mode::Exclusive, terms), wait);
+    let op = Op::Acquire(ask.notify(notify));
     act(Some(owner), op)
 }
 
@@ -232,18 +226,9 @@ fn one_lock_with_reentries() {
     let mut actions = Vec::new();
     for owner in 0..2 {
         for (lease_ms, once) in [(LEASE_MS, true), (LEASE_MS, false), (1, false)] {
-            actions.push(act(
-                Some(owner),
-                Op::Acquire {
-                    key: 0,
-                    owner,
-                    conn: 0,
-                    terms: Terms::Named(lease_ms),
-                    wait: None,
-                    once,
-                    notify: None,
-                },
-            ));
+            let how = (Mode::Exclusive, Terms::Named(lease_ms));
+            let ask = Ask::new(0, (owner, 0), how, None);
+            actions.push(act(Some(owner), Op::Acquire(Ask { once, ..ask })));
         }
         actions.push(acquire(
             (0, owner, 0),

@@ -4,7 +4,7 @@ use crate::lock::tests::explore::digest::BEGIN_MS;
 use crate::lock::tests::explore::{explore, has_few_holds, step, Action, Scene, MOST_HOLDS};
 use crate::lock::tests::model::many::{Case, Op, Setup};
 use crate::lock::tests::model::naive::{Ask, Terms};
-use crate::lock::tests::model::{conn_of, Case as _};
+use crate::lock::tests::model::Case as _;
 use crate::lock::tests::sim::Settings;
 use crate::lock::{Grace, Lease, Mode};
 
@@ -22,16 +22,10 @@ fn acquire(owner: usize, keys: &[usize], wait: Option<Option<u64>>) -> Op {
 }
 
 fn from(owner: usize, conn: u64, keys: &[usize], wait: Option<Option<u64>>) -> Op {
+    let how = (Mode::Exclusive, Terms::Named(LEASE_MS));
     Op::Acquire(Ask {
         keys: keys.to_vec(),
-        owner,
-        conn: conn_of(owner, conn),
-        mode: Mode::Exclusive,
-        terms: Terms::Named(LEASE_MS),
-        wait,
-        once: false,
-        limit: None,
-        ticket: None,
+        ..Ask::new(0, (owner, conn), how, wait)
     })
 }
 

@@ -3,6 +3,7 @@
 
 use crate::lock::tests::explore::digest::BEGIN_MS;
 use crate::lock::tests::explore::{explore, has_few_holds, step, Action, Scene, MOST_HOLDS};
+use crate::lock::tests::model::naive::{Ask, Terms};
 use crate::lock::tests::model::read_write::{Case, Op, Script, Setup};
 use crate::lock::Mode;
 
@@ -16,30 +17,23 @@ fn act(owner: Option<usize>, op: Op) -> Action<Op> {
 }
 
 fn acquire(owner: usize, writes: bool, wait: Option<Option<u64>>, notify: Option<usize>) -> Op {
-    Op::Acquire {
-        owner,
-        conn: 0,
-        writes,
-        lease_ms: LEASE_MS,
-        wait,
-        once: false,
-        session: false,
-        notify,
-    }
+    asks((owner, 0), writes, Terms::Named(LEASE_MS), wait, notify)
 }
 
 /// Bound to a connection, where there is no naive model.
 fn session(owner: usize, writes: bool, wait: Option<Option<u64>>, notify: Option<usize>) -> Op {
-    Op::Acquire {
-        owner,
-        conn: 0,
-        writes,
-        lease_ms: LEASE_MS,
-        wait,
-        once: false,
-        session: true,
-        notify,
-    }
+    asks((owner, 0), writes, Terms::Session, wait, notify)
+}
+
+fn asks(
+    who: (usize, u64),
+    writes: bool,
+    terms: Terms,
+    wait: Option<Option<u64>>,
+    notify: Option<usize>,
+) -> Op {
+    let mode = if writes { Mode::Write } else { Mode::Read };
+    Op::Acquire(Ask::new(0, who, (mode, terms), wait).notify(notify))
 }
 
 fn scene(
@@ -234,15 +228,8 @@ fn a_read_write_lock_with_an_expired_grant_in_flight() {
     }
     let name = "read-write, an expired grant in flight";
     let mut scene = scene((name, 3, 0), actions);
-    let asks = |owner, conn, writes, lease_ms, wait| Op::Acquire {
-        owner,
-        conn,
-        writes,
-        lease_ms,
-        wait,
-        once: false,
-        session: false,
-        notify: None,
+    let asks = |owner, conn, writes, lease_ms, wait| {
+        asks((owner, conn), writes, Terms::Named(lease_ms), wait, None)
     };
     let steps = [
         asks(1, 0, false, 60, None),

@@ -5,15 +5,15 @@ mod inputs;
 
 use self::inputs::{op, settings};
 pub use self::inputs::{Names, Op};
-pub use crate::lock::tests::model::naive::Terms;
 use crate::lock::tests::model::naive::{self, Ask, Key, Model, Rule, State};
 use crate::lock::tests::model::tickets::{
     assert_ends, assert_tickets, hearing_sim, Ticket, CHANNELS,
 };
 use crate::lock::tests::model::{
-    self, assert_queue, assert_same, conn_of, explore, lease, wait_of, Reply, Step, CONNS_PER_OWNER,
+    self, acquire, assert_queue, assert_same, conn_of, explore, lease, sim_terms, Reply, Step,
+    CONNS_PER_OWNER,
 };
-use crate::lock::tests::sim::{self, key_ref, sums, Out, Settings, Sim, CONNS, START_MS};
+use crate::lock::tests::sim::{key_ref, sums, Out, Settings, Sim, CONNS, START_MS};
 use crate::lock::token::SPAN_US;
 use crate::lock::{Answer, BoundRef, Hold, KeyState, Mode, Resource};
 
@@ -73,7 +73,7 @@ impl model::Case for Case {
     fn apply(&mut self, op: &Op) -> (Option<Reply>, Option<Reply>) {
         self.before = self.model.keys.clone();
         match *op {
-            Op::Acquire { .. } | Op::Release(..) | Op::Renew(..) | Op::Break(..) => {
+            Op::Acquire(_) | Op::Release(..) | Op::Renew(..) | Op::Break(..) => {
                 return self.command(op)
             }
             Op::Pass(ms) => self.sim.pass(ms),
@@ -104,15 +104,9 @@ impl model::Case for Case {
                 let Some(hold) = self.model.holder(key) else {
                     return (None, None);
                 };
-                return self.command(&Op::Acquire {
-                    key,
-                    owner: hold.owner,
-                    conn,
-                    terms,
-                    wait: None,
-                    once,
-                    notify: None,
-                });
+                let how = (Mode::Exclusive, terms);
+                let ask = Ask::new(key, (hold.owner, conn), how, None);
+                return self.command(&Op::Acquire(Ask { once, ..ask }));
             }
             Op::DropAddressee => {
                 if let Some(request) = self.sim.granted.values().next() {
@@ -319,40 +313,18 @@ impl Case {
             Names::Past(index) => Some(self.past[key].iter().rev().nth(index).map_or(7, |t| *t)),
         };
         let (got, expected) = match *op {
-            Op::Acquire {
-                key,
-                owner,
-                conn,
-                terms,
-                wait,
-                once,
-                notify,
-            } => {
-                let conn = conn_of(owner, conn);
-                let is_deaf = notify.is_some_and(|channel| !model.hearing.is_subscribed[channel]);
-                if sim.is_blocked(conn) || is_deaf {
-                    return (None, None);
-                }
+            Op::Acquire(ref ask) => {
+                let (key, owner) = (ask.keys[0], ask.owner);
                 self.tags += 1;
-                let ticket = notify.map(|channel| Ticket::new(channel, self.tags));
-                sim.notify = ticket.map(Ticket::named);
-                let how = (Mode::Exclusive, sim_terms(terms), wait_of(wait), once);
-                let got = sim.acquire(NAMES[key], OWNERS[owner], conn, how);
+                let names = (NAMES[key], OWNERS[owner]);
+                let replies = acquire(sim, Some(model), names, ask, self.tags);
+                let Some((got, expected)) = replies else {
+                    return (None, None);
+                };
                 if let Ok(Answer::Granted(token)) = got {
                     assert_eq!(Some(token.get()), token_of(sim, key), "granted and written");
                 }
-                let ask = Ask {
-                    keys: vec![key],
-                    owner,
-                    conn,
-                    mode: Mode::Exclusive,
-                    terms,
-                    wait,
-                    once,
-                    limit: None,
-                    ticket,
-                };
-                (Reply::of(got), model.acquire(&ask))
+                return (Some(Reply::of(got)), expected);
             }
             Op::Release(key, owner, all, names) => {
                 let token = named(sim, key, names);
@@ -548,15 +520,6 @@ impl Case {
         );
         let ended = seen.windows_taken + seen.windows_unused;
         assert_eq!(seen.windows, ended + open as u64, "{seen:?}");
-    }
-}
-
-/// For the simulated server.
-fn sim_terms(terms: Terms) -> sim::Terms {
-    match terms {
-        Terms::Named(ms) => sim::Terms::Named(lease(ms)),
-        Terms::Unnamed => sim::Terms::Unnamed,
-        Terms::Session => sim::Terms::Session,
     }
 }
 

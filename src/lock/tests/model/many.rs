@@ -6,11 +6,11 @@ use proptest::prelude::*;
 use crate::lock::tests::model::naive::{Ask, Key, Model, Owner, Rule, State, Terms};
 use crate::lock::tests::model::tickets::{hearing_sim, Channel, Ticket, CHANNELS};
 use crate::lock::tests::model::{
-    self, assert_queue, assert_same, conn_of, explore, grace, lease, limits, wait_of, Reply, Step,
-    CONNS_PER_OWNER,
+    self, assert_queue, assert_same, conn_of, explore, grace, lease, limits, wait, wait_of,
+    Case as _, Reply, Step, CONNS_PER_OWNER,
 };
-use crate::lock::tests::sim::{self, key_ref, sums, Out, Settings, Sim, START_MS};
-use crate::lock::{KeyState, Lease, Mode, Released, Resource, Waiter, WaiterId};
+use crate::lock::tests::sim::{key_ref, sums, Out, Settings, Sim, START_MS};
+use crate::lock::{KeyState, Lease, Limits, Mode, Released, Resource, Waiter, WaiterId};
 
 const KEYS: usize = 4;
 const NAMES: [&str; KEYS] = ["k0", "k1", "k2", "k3"];
@@ -53,28 +53,8 @@ fn keys() -> impl Strategy<Value = Vec<Key>> {
 }
 
 fn ask(keys: impl Strategy<Value = Vec<Key>>) -> impl Strategy<Value = Ask> {
-    let wait = prop_oneof![
-        1 => Just(None),
-        2 => Just(Some(None)),
-        4 => (1..30u64).prop_map(|ms| Some(Some(ms))),
-    ];
-    let who = (0..OWNERS.len(), 0..CONNS_PER_OWNER);
-    let notify = prop::option::of(0..CHANNELS.len());
-    (keys, who, 1..30i64, wait, any::<bool>(), notify).prop_map(
-        |(keys, (owner, conn), lease_ms, wait, once, notify)| Ask {
-            keys,
-            owner,
-            conn: conn_of(owner, conn),
-            mode: Mode::Exclusive,
-            terms: Terms::Named(lease_ms),
-            wait,
-            once,
-            limit: None,
-            ticket: notify
-                .filter(|_| wait.is_some())
-                .map(|channel| Ticket::new(channel, 0)),
-        },
-    )
+    let how = (1..30i64).prop_map(|ms| (Mode::Exclusive, Terms::Named(ms)));
+    model::ask(keys, OWNERS.len(), how, wait([1, 2, 4], 30))
 }
 
 fn op() -> impl Strategy<Value = Op> {
@@ -161,8 +141,9 @@ fn run(op: impl Strategy<Value = Op>, setup: impl Strategy<Value = Setup>) {
 #[derive(Debug)]
 pub struct Case {
     pub sim: Sim,
-    model: Model,
-    setup: Setup,
+    model: Option<Model>,
+    limits: Limits,
+    deadlocks: bool,
     tags: u32,
 }
 
@@ -173,30 +154,103 @@ impl model::Case for Case {
     fn new(setup: &Setup) -> Case {
         Case {
             sim: hearing_sim(&setup.server),
-            model: Model::new(Rule::Exclusive, KEYS, &setup.server, START_MS),
-            setup: setup.clone(),
+            model: (!setup.with_tickets)
+                .then(|| Model::new(Rule::Exclusive, KEYS, &setup.server, START_MS)),
+            limits: setup.server.limits,
+            deadlocks: setup.server.deadlocks,
             tags: 0,
         }
     }
 
     fn apply(&mut self, op: &Op) -> (Option<Reply>, Option<Reply>) {
-        let replies = self.apply_both(op);
-        match self.setup.with_tickets {
-            true => (None, None),
-            false => replies,
+        let (sim, model) = (&mut self.sim, self.model.as_mut());
+        match *op {
+            Op::Acquire(ref ask) | Op::AcquireOne(ref ask) => {
+                let single = matches!(op, Op::Acquire(_)) && ask.keys.len() == 1;
+                return self.acquire(ask, single);
+            }
+            Op::Release(ref keys, owner, all) => {
+                let got = match keys[..] {
+                    [key] => sim
+                        .release(NAMES[key], OWNERS[owner], (None, all, None))
+                        .map(|released| usize::from(released != Released::NotHeld)),
+                    _ => sim.release_many(&named(keys), OWNERS[owner], all),
+                };
+                let expected = model.map(|model| model.release_many(keys, owner, all));
+                return (Some(Reply::of(got)), expected);
+            }
+            Op::Renew(ref keys, owner, ms) => {
+                let got = sim.renew_many(&named(keys), OWNERS[owner], lease(ms));
+                let terms = Terms::Named(ms);
+                let expected = model.map(|model| model.renew_many(keys, owner, terms));
+                return (Some(Reply::of(got)), expected);
+            }
+            Op::Break(key, purge) => {
+                let got = sim.break_lock(NAMES[key], None, purge);
+                let got = Reply::yes_or(got, Reply::Broken, Reply::NotHeld);
+                let expected = model.map(|model| model.break_lock(key, None, purge));
+                return (Some(got), expected);
+            }
+            Op::Pass(ms) => {
+                sim.pass(ms);
+                model.map(|model| model.pass(ms));
+                self.alarm();
+            }
+            Op::Alarm => self.alarm(),
+            Op::DropAddressee => {
+                if let Some(request) = sim.granted.values().next() {
+                    let conn = request.conn;
+                    sim.disconnect(conn);
+                    model.map(|model| model.disconnect(conn, false));
+                }
+            }
+            Op::Disconnect(owner, conn) => {
+                sim.disconnect(conn_of(owner, conn));
+                model.map(|model| model.disconnect(conn_of(owner, conn), false));
+            }
+            Op::Unblock(owner, conn) => {
+                sim.unblock(conn_of(owner, conn));
+                model.map(|model| model.unblock(conn_of(owner, conn)));
+            }
+            Op::Hear(channel, on) => sim.subscribe_channel(CHANNELS[channel], on),
+            Op::Del(key) => {
+                sim.del(NAMES[key]);
+                model.map(|model| model.del(key));
+            }
+            Op::ServerExpires(key) => {
+                sim.server_expires(NAMES[key]);
+                model.map(|model| model.server_expires(key));
+            }
+            Op::SetTtl(key, ms) => {
+                let deadline_ms = ms.map(|ms| sim.now.wall_ms + ms);
+                sim.set_ttl(NAMES[key], deadline_ms);
+                model.map(|model| model.set_ttl(key, deadline_ms));
+            }
+            Op::Overwrite(key) => {
+                sim.overwrite(NAMES[key], false);
+                model.map(|model| model.overwrite(key, State::OtherType));
+            }
+            Op::RedissonAcquires(key, owner, ms) => {
+                sim.foreign_acquire(NAMES[key], OWNERS[owner], lease(ms));
+                model.map(|model| model.redisson_acquires(key, owner, ms));
+            }
+            Op::RedissonReleases(key, owner, ms) => {
+                sim.foreign_release(NAMES[key], OWNERS[owner], lease(ms));
+                model.map(|model| model.redisson_releases(key, owner, ms));
+            }
         }
+        (None, None)
     }
 
     fn end_tick(&mut self) {
         self.sim.settle_all();
-        self.model.end_of_tick();
+        self.model.as_mut().map(Model::end_of_tick);
     }
 
     fn compare(&mut self, _op: &Op) {
-        if self.setup.with_tickets {
-            self.sim.out.clear();
-            return;
-        }
+        let Some(model) = &mut self.model else {
+            return self.sim.out.clear();
+        };
         let (mut replies, mut published) = (Vec::new(), Vec::new());
         for out in std::mem::take(&mut self.sim.out) {
             match out {
@@ -209,10 +263,10 @@ impl model::Case for Case {
                 _ => {}
             }
         }
-        let expected = std::mem::take(&mut self.model.replies);
-        let mut freed = std::mem::take(&mut self.model.published);
+        let expected = std::mem::take(&mut model.replies);
+        let mut freed = std::mem::take(&mut model.published);
         assert_same(replies, expected, "the replies of parked requests");
-        if self.model.keys.contains(&State::OtherType) {
+        if model.keys.contains(&State::OtherType) {
             // A request is refused before or after a grant is undone: only in one order the key is freed, in the other
             // it is handed off. Both orders are right.
             freed.retain(|key| published.contains(key));
@@ -225,7 +279,7 @@ impl model::Case for Case {
                 KeyState::OtherType => Some((b"other".to_vec(), 0, None)),
                 other => panic!("{other:?}"),
             };
-            let expected = match &self.model.keys[key] {
+            let expected = match &model.keys[key] {
                 State::Holds(holds) => holds.first().map(|hold| {
                     let owner = OWNERS[hold.owner].as_bytes().to_vec();
                     (owner, hold.count, hold.deadline_ms)
@@ -238,12 +292,12 @@ impl model::Case for Case {
 
     fn deliver(&mut self) {
         self.sim.deliver_all();
-        self.model.delivered();
+        self.model.as_mut().map(Model::delivered);
     }
 
     fn check(&mut self, step: &Step<Op>) {
         let waiters = &self.sim.locks.shared.waiters;
-        let limits = self.setup.server.limits;
+        let limits = self.limits;
         assert_eq!(waiters.live() - waiters.tickets(), self.sim.parked.len());
         assert!(waiters.live_places() - waiters.ticket_places() <= limits.max_waiters);
         assert!(waiters.ticket_places() <= limits.max_tickets);
@@ -253,18 +307,18 @@ impl model::Case for Case {
             let queues = NAMES.iter().filter_map(|name| waiters.queue(key_ref(name)));
             assert_eq!(queues.count(), 0, "an empty queue was left");
         }
-        if self.setup.with_tickets {
+        let Some(model) = &self.model else {
             let settled = NAMES.iter().filter(|_| step.ends_tick);
             return settled.for_each(|name| self.check_first(name));
-        }
-        assert_eq!(waiters.live(), self.model.parked());
-        assert_eq!(waiters.live_places(), self.model.live_places());
-        assert_eq!(waiters.kept_places(), self.model.kept_places());
+        };
+        assert_eq!(waiters.live(), model.parked());
+        assert_eq!(waiters.live_places(), model.live_places());
+        assert_eq!(waiters.kept_places(), model.kept_places());
         for (key, name) in NAMES.iter().enumerate() {
-            let queue = self.model.queue(key);
+            let queue = model.queue(key);
             assert_queue(&self.sim, name, queue.iter().map(|owner| OWNERS[*owner]));
         }
-        assert_eq!(self.sim.locks.stats.grants, self.model.grants);
+        assert_eq!(self.sim.locks.stats.grants, model.grants);
     }
 
     /// Left alone, every request gets its answer: leases end, and with them every deadlock.
@@ -287,114 +341,44 @@ impl model::Case for Case {
 }
 
 impl Case {
-    fn apply_both(&mut self, op: &Op) -> (Option<Reply>, Option<Reply>) {
-        let (sim, model) = (&mut self.sim, &mut self.model);
-        match *op {
-            Op::Acquire(ref ask) | Op::AcquireOne(ref ask) => {
-                let single = matches!(op, Op::Acquire(_)) && ask.keys.len() == 1;
-                return self.acquire(ask, single);
-            }
-            Op::Release(ref keys, owner, all) => {
-                let got = match keys[..] {
-                    [key] => sim
-                        .release(NAMES[key], OWNERS[owner], (None, all, None))
-                        .map(|released| usize::from(released != Released::NotHeld)),
-                    _ => sim.release_many(&named(keys), OWNERS[owner], all),
-                };
-                let expected = model.release_many(keys, owner, all);
-                return (Some(Reply::of(got)), Some(expected));
-            }
-            Op::Renew(ref keys, owner, ms) => {
-                let got = sim.renew_many(&named(keys), OWNERS[owner], lease(ms));
-                let expected = model.renew_many(keys, owner, Terms::Named(ms));
-                return (Some(Reply::of(got)), Some(expected));
-            }
-            Op::Break(key, purge) => {
-                let got = sim.break_lock(NAMES[key], None, purge);
-                let got = Reply::yes_or(got, Reply::Broken, Reply::NotHeld);
-                return (Some(got), Some(model.break_lock(key, None, purge)));
-            }
-            Op::Pass(ms) => {
-                sim.pass(ms);
-                model.pass(ms);
-                self.alarm();
-            }
-            Op::Alarm => self.alarm(),
-            Op::DropAddressee => {
-                if let Some(request) = sim.granted.values().next() {
-                    let conn = request.conn;
-                    sim.disconnect(conn);
-                    model.disconnect(conn, false);
-                }
-            }
-            Op::Disconnect(owner, conn) => {
-                sim.disconnect(conn_of(owner, conn));
-                model.disconnect(conn_of(owner, conn), false);
-            }
-            Op::Unblock(owner, conn) => {
-                sim.unblock(conn_of(owner, conn));
-                model.unblock(conn_of(owner, conn));
-            }
-            Op::Hear(channel, on) => sim.subscribe_channel(CHANNELS[channel], on),
-            Op::Del(key) => {
-                sim.del(NAMES[key]);
-                model.del(key);
-            }
-            Op::ServerExpires(key) => {
-                sim.server_expires(NAMES[key]);
-                model.server_expires(key);
-            }
-            Op::SetTtl(key, ms) => {
-                let deadline_ms = ms.map(|ms| sim.now.wall_ms + ms);
-                sim.set_ttl(NAMES[key], deadline_ms);
-                model.set_ttl(key, deadline_ms);
-            }
-            Op::Overwrite(key) => {
-                sim.overwrite(NAMES[key], false);
-                model.overwrite(key, State::OtherType);
-            }
-            Op::RedissonAcquires(key, owner, ms) => {
-                sim.foreign_acquire(NAMES[key], OWNERS[owner], lease(ms));
-                model.redisson_acquires(key, owner, ms);
-            }
-            Op::RedissonReleases(key, owner, ms) => {
-                sim.foreign_release(NAMES[key], OWNERS[owner], lease(ms));
-                model.redisson_releases(key, owner, ms);
-            }
-        }
-        (None, None)
-    }
-
     fn acquire(&mut self, ask: &Ask, single: bool) -> (Option<Reply>, Option<Reply>) {
-        let ticket = ask.ticket.filter(|_| self.setup.with_tickets);
-        let is_deaf =
-            ticket.is_some_and(|one| !self.sim.subscribed.contains(CHANNELS[one.channel]));
-        if self.sim.is_blocked(ask.conn) || is_deaf {
-            return (None, None);
-        }
-        if self.setup.server.deadlocks && !self.setup.with_tickets {
+        let ask = match &self.model {
+            None => ask.clone(),
+            Some(_) => ask.clone().notify(None),
+        };
+        if self.deadlocks && self.model.is_some() && !self.sim.is_blocked(ask.conn) {
             self.alarm();
-            self.sim.deliver_all();
-            self.model.delivered();
+            self.deliver();
         }
         self.tags += 1;
-        let ticket = ticket.map(|ticket| Ticket::new(ticket.channel, self.tags));
-        let ask = Ask {
-            ticket,
-            ..ask.clone()
+        let (sim, model) = (&mut self.sim, self.model.as_mut());
+        if single {
+            let names = (NAMES[ask.keys[0]], OWNERS[ask.owner]);
+            let replies = model::acquire(sim, model, names, &ask, self.tags);
+            return replies.map_or((None, None), |(got, expected)| {
+                (Some(Reply::of(got)), expected)
+            });
+        }
+        let is_deaf = |ticket: Ticket| !sim.subscribed.contains(CHANNELS[ticket.channel]);
+        if sim.is_blocked(ask.conn) || ask.ticket.is_some_and(is_deaf) {
+            return (None, None);
+        }
+        let ticket = ask.ticket.map(|one| Ticket::new(one.channel, self.tags));
+        sim.notify = ticket.map(Ticket::named);
+        let Terms::Named(ms) = ask.terms else {
+            unreachable!()
         };
-        self.sim.notify = ticket.map(Ticket::named);
-        let got = ask_sim(&mut self.sim, &ask, single);
-        let expected = match single {
-            true => self.model.acquire(&ask),
-            false => self.model.acquire_many(&ask),
-        };
-        (Some(got), Some(expected))
+        let how = (ask.mode, lease(ms), wait_of(ask.wait), ask.once);
+        let got = sim.acquire_many(&named(&ask.keys), OWNERS[ask.owner], ask.conn, how);
+        (
+            Some(Reply::of(got)),
+            model.map(|model| model.acquire_many(&ask)),
+        )
     }
 
     fn alarm(&mut self) {
         self.sim.alarm();
-        self.model.alarm(false);
+        self.model.as_mut().map(|model| model.alarm(false));
     }
 
     /// The first request at a free key waits only if another of its keys is not to be had.
@@ -431,19 +415,6 @@ impl Case {
         let hold = state.hold(self.sim.now);
         hold.map(|hold| hold.owner.to_vec())
     }
-}
-
-fn ask_sim(sim: &mut Sim, ask: &Ask, single: bool) -> Reply {
-    let Terms::Named(ms) = ask.terms else {
-        unreachable!()
-    };
-    let (owner, wait) = (OWNERS[ask.owner], wait_of(ask.wait));
-    if single {
-        let how = (ask.mode, sim::Terms::Named(lease(ms)), wait, ask.once);
-        return Reply::of(sim.acquire(NAMES[ask.keys[0]], owner, ask.conn, how));
-    }
-    let how = (ask.mode, lease(ms), wait, ask.once);
-    Reply::of(sim.acquire_many(&named(&ask.keys), owner, ask.conn, how))
 }
 
 fn named(keys: &[Key]) -> Vec<&'static str> {

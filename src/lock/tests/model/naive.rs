@@ -18,8 +18,8 @@ mod windows;
 pub use self::sessions::Terms;
 use self::sessions::{Session, Sessions};
 use self::windows::{Passed, Windows};
-use crate::lock::tests::model::tickets::{Ends, Hearing, Ticket};
-use crate::lock::tests::model::Reply;
+use crate::lock::tests::model::tickets::{Channel, Ends, Hearing, Ticket};
+use crate::lock::tests::model::{conn_of, Reply};
 use crate::lock::tests::sim::Settings;
 use crate::lock::Mode;
 
@@ -84,6 +84,34 @@ pub struct Ask {
     pub limit: Option<u32>,
     /// Its outcome is a message: it blocks no connection.
     pub ticket: Option<Ticket>,
+}
+
+impl Ask {
+    /// For one key, from one of this owner's connections.
+    pub fn new(
+        key: Key,
+        (owner, conn): (Owner, u64),
+        (mode, terms): (Mode, Terms),
+        wait: Option<Option<u64>>,
+    ) -> Ask {
+        Ask {
+            keys: vec![key],
+            owner,
+            conn: conn_of(owner, conn),
+            mode,
+            terms,
+            wait,
+            once: false,
+            limit: None,
+            ticket: None,
+        }
+    }
+
+    /// With `NOTIFY`. The tag follows when it is sent.
+    pub fn notify(self, channel: Option<Channel>) -> Ask {
+        let ticket = channel.map(|channel| Ticket::new(channel, 0));
+        Ask { ticket, ..self }
+    }
 }
 
 /// An [`Ask`] that waits.

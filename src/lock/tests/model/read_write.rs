@@ -3,14 +3,15 @@
 
 use proptest::prelude::*;
 
-use crate::lock::tests::model::naive::{self, Ask, Model, Rule};
+use crate::lock::tests::model::naive::{self, Ask, Model, Rule, Terms};
 use crate::lock::tests::model::tickets::{
     assert_ends, assert_tickets, hearing_sim, Channel, Ticket, CHANNELS,
 };
 use crate::lock::tests::model::{
-    self, assert_same, conn_of, explore, lease, wait_of, Case as _, Reply, Step, CONNS_PER_OWNER,
+    self, assert_same, conn_of, explore, lease, sim_terms, wait, Case as _, Reply, Step,
+    CONNS_PER_OWNER,
 };
-use crate::lock::tests::sim::{key_ref, scripts, sums, Out, Settings, Sim, Terms};
+use crate::lock::tests::sim::{key_ref, scripts, sums, Out, Settings, Sim};
 use crate::lock::{Answer, Grace, KeyState, Mode, Outcome, Resource};
 
 const OWNERS: [&str; 4] = ["a", "b", "c", "d"];
@@ -20,17 +21,7 @@ const SESSION_MS: i64 = 9;
 
 #[derive(Debug, Clone)]
 pub enum Op {
-    Acquire {
-        owner: usize,
-        conn: u64,
-        writes: bool,
-        lease_ms: i64,
-        wait: Option<Option<u64>>,
-        once: bool,
-        /// Bound to the connection, where there is no naive model, which knows no sessions.
-        session: bool,
-        notify: Option<Channel>,
-    },
+    Acquire(Ask),
     /// A channel of tickets has a subscriber, or none.
     Hear(Channel, bool),
     Release(usize, Option<Mode>, bool),
@@ -65,34 +56,15 @@ fn op(with_scripts: bool) -> impl Strategy<Value = Op> {
         ]
     };
     let lease = || 1..20i64;
-    let wait = prop_oneof![
-        2 => Just(None),
-        1 => Just(Some(None)),
-        4 => (1..20u64).prop_map(|ms| Some(Some(ms))),
-    ];
-    let acquire = (
-        (owner(), 0..CONNS_PER_OWNER),
-        prop::bool::weighted(0.35),
-        lease(),
-        wait,
-        (
-            any::<bool>(),
-            prop::bool::weighted(0.3),
-            prop::option::of(0..CHANNELS.len()),
-        ),
-    );
-    let acquire = acquire.prop_map(
-        |((owner, conn), writes, lease_ms, wait, (once, session, notify))| Op::Acquire {
-            owner,
-            conn,
-            writes,
-            lease_ms,
-            wait,
-            once,
-            session,
-            notify: notify.filter(|_| wait.is_some()),
-        },
-    );
+    let mode_of = |writes| if writes { Mode::Write } else { Mode::Read };
+    let binds = prop::bool::weighted(if with_scripts { 0.3 } else { 0.0 });
+    let how = (prop::bool::weighted(0.35), lease(), binds);
+    let how = how.prop_map(move |(writes, ms, binds)| match binds {
+        true => (mode_of(writes), Terms::Session),
+        false => (mode_of(writes), Terms::Named(ms)),
+    });
+    let keys = Just(vec![0]);
+    let ask = model::ask(keys, OWNERS.len(), how, wait([2, 1, 4], 20));
     let script = prop_oneof![
         4 => Just(Script::Read),
         2 => Just(Script::Write),
@@ -109,7 +81,7 @@ fn op(with_scripts: bool) -> impl Strategy<Value = Op> {
         6 => hears.prop_map(|(channel, is_subscribed)| Op::Hear(channel, is_subscribed)),
     ];
     prop_oneof![
-        20 => acquire,
+        20 => ask.prop_map(Op::Acquire),
         10 => (owner(), mode(), any::<bool>()).prop_map(|(o, m, all)| Op::Release(o, m, all)),
         4 => (owner(), mode(), lease()).prop_map(|(o, m, ms)| Op::Renew(o, m, ms)),
         1 => any::<bool>().prop_map(Op::Break),
@@ -155,16 +127,9 @@ fn undelivered(op: Op) -> Step<Op> {
 }
 
 fn acquire(owner: usize, conn: u64, writes: bool, lease_ms: i64, wait: Option<Option<u64>>) -> Op {
-    Op::Acquire {
-        owner,
-        conn,
-        writes,
-        lease_ms,
-        wait,
-        once: false,
-        session: false,
-        notify: None,
-    }
+    let mode = if writes { Mode::Write } else { Mode::Read };
+    let how = (mode, Terms::Named(lease_ms));
+    Op::Acquire(Ask::new(0, (owner, conn), how, wait))
 }
 
 /// Until the lease of a READ grant has ended whose reply is not written.
@@ -247,17 +212,82 @@ impl model::Case for Case {
 
     fn apply(&mut self, op: &Op) -> (Option<Reply>, Option<Reply>) {
         self.tags += 1;
-        let expected = self.apply_model(op);
-        let got = self.apply_sim(op);
-        let is_known = self.model.is_some();
-        (got.filter(|_| is_known), expected)
+        let (sim, model) = (&mut self.sim, self.model.as_mut());
+        match *op {
+            Op::Acquire(ref ask) => {
+                let names = ("k", OWNERS[ask.owner]);
+                let replies = model::acquire(sim, model, names, ask, self.tags);
+                let Some((got, expected)) = replies else {
+                    return (None, None);
+                };
+                if let Ok(Answer::Granted(token)) = got {
+                    self.note(token.get());
+                }
+                return (Some(Reply::of(got)), expected);
+            }
+            Op::Release(owner, mode, all) => {
+                let got = sim.release("k", OWNERS[owner], (mode, all, None));
+                let expected = model.map(|model| model.release(0, owner, (mode, all, None)));
+                return (Some(Reply::of(got)), expected);
+            }
+            Op::Renew(owner, mode, ms) => {
+                let terms = Terms::Named(ms);
+                let got = sim.renew("k", OWNERS[owner], (mode, sim_terms(terms), None));
+                let expected = model.map(|model| model.renew(0, owner, (mode, terms, None)));
+                return (
+                    Some(Reply::yes_or(got, Reply::Renewed, Reply::Lost)),
+                    expected,
+                );
+            }
+            Op::Break(purge) => {
+                let got = sim.break_lock("k", None, purge);
+                let expected = model.map(|model| model.break_lock(0, None, purge));
+                return (
+                    Some(Reply::yes_or(got, Reply::Broken, Reply::NotHeld)),
+                    expected,
+                );
+            }
+            Op::Pass(ms) => {
+                sim.pass(ms);
+                model.map(|model| model.pass(ms));
+            }
+            Op::Disconnect(owner, conn) => self.disconnect(conn_of(owner, conn)),
+            Op::DropAddressee => {
+                if let Some(request) = sim.granted.values().next() {
+                    let conn = request.conn;
+                    self.disconnect(conn);
+                }
+            }
+            Op::Hear(channel, on) => {
+                sim.subscribe_channel(CHANNELS[channel], on);
+                model.map(|model| model.hearing.is_subscribed[channel] = on);
+            }
+            Op::Expire => {
+                sim.server_expires_all();
+                model.map(|model| model.server_expires(0));
+            }
+            Op::Del => {
+                sim.foreign("k", |keys, _| keys.remove("k"));
+                model.map(|model| model.del(0));
+            }
+            Op::Script(script, owner, ms) => {
+                let owner = OWNERS[owner];
+                sim.foreign("k", |keys, now| match script {
+                    Script::Read => drop(scripts::read_acquire(keys, "k", owner, ms, now)),
+                    Script::Write => drop(scripts::write_acquire(keys, "k", owner, ms, now)),
+                    Script::Unread => drop(scripts::read_release(keys, "k", owner, now)),
+                    Script::Unwrite => drop(scripts::write_release(keys, "k", owner, ms, now)),
+                    Script::Renew => drop(scripts::read_renew(keys, "k", owner, ms, now)),
+                    Script::Force => drop(scripts::force(keys, "k")),
+                });
+            }
+        }
+        (None, None)
     }
 
     fn end_tick(&mut self) {
         self.sim.alarm();
-        if let Some(model) = &mut self.model {
-            model.alarm(false);
-        }
+        self.model.as_mut().map(|model| model.alarm(false));
     }
 
     fn compare(&mut self, op: &Op) {
@@ -306,9 +336,7 @@ impl model::Case for Case {
 
     fn deliver(&mut self) {
         self.sim.deliver_all();
-        if let Some(model) = &mut self.model {
-            model.delivered();
-        }
+        self.model.as_mut().map(Model::delivered);
     }
 
     fn check(&mut self, step: &Step<Op>) {
@@ -343,146 +371,10 @@ impl model::Case for Case {
 }
 
 impl Case {
-    fn apply_sim(&mut self, op: &Op) -> Option<Reply> {
-        let sim = &mut self.sim;
-        match *op {
-            Op::Acquire {
-                owner,
-                conn,
-                writes,
-                lease_ms,
-                wait,
-                once,
-                session,
-                notify,
-            } => {
-                let conn = conn_of(owner, conn);
-                if sim.is_blocked(conn) || is_deaf(sim, notify) {
-                    return None;
-                }
-                sim.notify = notify.map(|channel| Ticket::new(channel, self.tags).named());
-                let mode = if writes { Mode::Write } else { Mode::Read };
-                let terms = match session && self.model.is_none() {
-                    true => Terms::Session,
-                    false => Terms::Named(lease(lease_ms)),
-                };
-                let wait = wait_of(wait);
-                let answer = sim.acquire("k", OWNERS[owner], conn, (mode, terms, wait, once));
-                if let Ok(Answer::Granted(token)) = answer {
-                    self.note(token.get());
-                }
-                Some(Reply::of(answer))
-            }
-            Op::Release(owner, mode, all) => {
-                let done = sim.release("k", OWNERS[owner], (mode, all, None));
-                Some(Reply::of(done))
-            }
-            Op::Renew(owner, mode, lease_ms) => {
-                let done = sim.renew(
-                    "k",
-                    OWNERS[owner],
-                    (mode, Terms::Named(lease(lease_ms)), None),
-                );
-                Some(Reply::yes_or(done, Reply::Renewed, Reply::Lost))
-            }
-            Op::Break(purge) => {
-                let done = sim.break_lock("k", None, purge);
-                Some(Reply::yes_or(done, Reply::Broken, Reply::NotHeld))
-            }
-            Op::Pass(ms) => {
-                sim.pass(ms);
-                None
-            }
-            Op::Disconnect(owner, conn) => {
-                sim.disconnect(conn_of(owner, conn));
-                None
-            }
-            Op::DropAddressee => {
-                if let Some(request) = sim.granted.values().next() {
-                    let conn = request.conn;
-                    sim.disconnect(conn);
-                }
-                None
-            }
-            Op::Hear(channel, is_subscribed) => {
-                sim.subscribe_channel(CHANNELS[channel], is_subscribed);
-                None
-            }
-            Op::Expire => {
-                sim.server_expires_all();
-                None
-            }
-            Op::Del => {
-                sim.foreign("k", |keys, _| keys.remove("k"));
-                None
-            }
-            Op::Script(script, owner, ms) => {
-                let owner = OWNERS[owner];
-                sim.foreign("k", |keys, now| match script {
-                    Script::Read => drop(scripts::read_acquire(keys, "k", owner, ms, now)),
-                    Script::Write => drop(scripts::write_acquire(keys, "k", owner, ms, now)),
-                    Script::Unread => drop(scripts::read_release(keys, "k", owner, now)),
-                    Script::Unwrite => drop(scripts::write_release(keys, "k", owner, ms, now)),
-                    Script::Renew => drop(scripts::read_renew(keys, "k", owner, ms, now)),
-                    Script::Force => drop(scripts::force(keys, "k")),
-                });
-                None
-            }
-        }
-    }
-
-    fn apply_model(&mut self, op: &Op) -> Option<Reply> {
-        let sim = &self.sim;
-        let model = self.model.as_mut()?;
-        match *op {
-            Op::Acquire {
-                owner,
-                conn,
-                writes,
-                lease_ms,
-                wait,
-                once,
-                session: _,
-                notify,
-            } => {
-                let conn = conn_of(owner, conn);
-                if sim.is_blocked(conn) || is_deaf(sim, notify) {
-                    return None;
-                }
-                return Some(model.acquire(&Ask {
-                    keys: vec![0],
-                    owner,
-                    conn,
-                    mode: if writes { Mode::Write } else { Mode::Read },
-                    terms: naive::Terms::Named(lease_ms),
-                    wait,
-                    once,
-                    limit: None,
-                    ticket: notify.map(|channel| Ticket::new(channel, self.tags)),
-                }));
-            }
-            Op::Release(owner, mode, all) => {
-                return Some(model.release(0, owner, (mode, all, None)))
-            }
-            Op::Renew(owner, mode, ms) => {
-                return Some(model.renew(0, owner, (mode, naive::Terms::Named(ms), None)))
-            }
-            Op::Break(purge) => return Some(model.break_lock(0, None, purge)),
-            Op::Pass(ms) => model.pass(ms),
-            Op::Disconnect(owner, conn) => model.disconnect(conn_of(owner, conn), false),
-            Op::DropAddressee => {
-                if let Some(request) = sim.granted.values().next() {
-                    model.disconnect(request.conn, false);
-                }
-            }
-            Op::Hear(channel, is_subscribed) => {
-                model.hearing.is_subscribed[channel] = is_subscribed;
-            }
-            Op::Expire => model.server_expires(0),
-            Op::Del => model.del(0),
-            Op::Script(..) => unreachable!(),
-        }
-        None
+    fn disconnect(&mut self, conn: u64) {
+        let had_holds = self.sim.disconnect(conn);
+        let model = self.model.as_mut();
+        model.map(|model| model.disconnect(conn, had_holds));
     }
 
     fn note(&mut self, token: u64) {
@@ -498,11 +390,6 @@ impl Case {
         }
         self.latest = token;
     }
-}
-
-/// Whether the channel has no subscriber: the shell refuses the request.
-fn is_deaf(sim: &Sim, notify: Option<Channel>) -> bool {
-    notify.is_some_and(|channel| !sim.subscribed.contains(CHANNELS[channel]))
 }
 
 fn holder(hold: &naive::Hold) -> (String, Mode, u32, i64) {

@@ -3,11 +3,11 @@
 use proptest::prelude::*;
 
 use crate::lock::tests::model::exclusive::{KEYS, OWNERS};
-use crate::lock::tests::model::naive::{Key, Owner, Terms};
+use crate::lock::tests::model::naive::{Ask, Key, Owner, Terms};
 use crate::lock::tests::model::tickets::{Channel, CHANNELS};
-use crate::lock::tests::model::{grace, lease, limits, CONNS_PER_OWNER};
+use crate::lock::tests::model::{ask, grace, lease, limits, wait, CONNS_PER_OWNER};
 use crate::lock::tests::sim::Settings;
-use crate::lock::WindowRule;
+use crate::lock::{Mode, WindowRule};
 
 /// Which token a command names.
 #[derive(Debug, Clone, Copy)]
@@ -20,15 +20,7 @@ pub enum Names {
 
 #[derive(Debug, Clone)]
 pub enum Op {
-    Acquire {
-        key: Key,
-        owner: Owner,
-        conn: u64,
-        terms: Terms,
-        wait: Option<Option<u64>>,
-        once: bool,
-        notify: Option<Channel>,
-    },
+    Acquire(Ask),
     /// The present holder asks again, from any of its connections.
     HolderAsks(Key, u64, Terms, bool),
     Release(Key, Owner, bool, Names),
@@ -92,27 +84,12 @@ pub fn op() -> impl Strategy<Value = Op> {
             4 => Just(Terms::Session),
         ]
     };
-    let wait = prop_oneof![
-        2 => Just(None),
-        1 => Just(Some(None)),
-        6 => (1..20u64).prop_map(|ms| Some(Some(ms))),
-    ];
-    let notify = prop::option::of(0..CHANNELS.len());
-    let how = (terms(), wait, any::<bool>(), notify);
-    let acquire = (at.clone(), conn.clone(), how).prop_map(
-        |((key, owner), conn, (terms, wait, once, notify))| Op::Acquire {
-            key,
-            owner,
-            conn,
-            terms,
-            wait,
-            once,
-            notify: notify.filter(|_| wait.is_some()),
-        },
-    );
+    let how = terms().prop_map(|terms| (Mode::Exclusive, terms));
+    let keys = key.clone().prop_map(|key| vec![key]);
+    let ask = ask(keys, OWNERS.len(), how, wait([2, 1, 6], 20));
     let connection = (owner, conn.clone());
     prop_oneof![
-        24 => acquire,
+        24 => ask.prop_map(Op::Acquire),
         6 => (key.clone(), conn.clone(), terms(), any::<bool>())
             .prop_map(|(k, c, ms, once)| Op::HolderAsks(k, c, ms, once)),
         12 => (at.clone(), any::<bool>(), names()).prop_map(|((k, o), all, t)| Op::Release(k, o, all, t)),
