@@ -4,9 +4,9 @@
 //!   and a function for every input, in a file for each kind of resource. It carries effects out and asserts what must
 //!   hold at every effect, and that the core leaves a key as it stated before the decision (`sim::rest`).
 //! * [`transcripts`]: commands to that server with their replies and effects, in text files by subject.
-//! * [`model`]: random histories of all inputs, compared step by step with a naive model of the contract: of an
-//!   exclusive lock, of several keys, of a read-write lock, of a semaphore.
-//! * [`explore`]: every history of small scenes, up to a depth, compared with the same models.
+//! * [`model`]: random histories of all inputs, compared step by step with a naive model of the contract: of
+//!   exclusive locks, of several keys, of a read-write lock, of a semaphore.
+//! * [`explore`]: every history of small scenes, up to a depth, compared with the same model.
 //! * [`asked`]: calls of the shell that the simulator's commands do not make.
 //! * [`bounds`]: numbers that one decision does not exceed.
 //! * [`passed_over`]: more tickets than one decision passes over.

@@ -21,9 +21,9 @@ use proptest::test_runner::{Config, RngSeed, TestError, TestRunner};
 
 use self::naive::{Ask, Key, Model, Terms};
 use self::tickets::{Ticket, CHANNELS};
-use crate::lock::tests::sim::{self, key_ref, Sim};
+use crate::lock::tests::sim::{self, key_ref, Out, Sim};
 use crate::lock::{
-    Answer, Grace, Lease, Limits, LockError, ManyAnswer, Mode, Outcome, Released, Wait,
+    Answer, Grace, Lease, Limits, LockError, ManyAnswer, Mode, Outcome, Released, Token, Wait,
 };
 
 /// Connections of each owner.
@@ -296,6 +296,56 @@ fn wait(shares: [u32; 3], longest_ms: u64) -> impl Strategy<Value = Option<Optio
         shares[1] => Just(Some(None)),
         shares[2] => (1..longest_ms).prop_map(|ms| Some(Some(ms))),
     ]
+}
+
+/// What the core sent: replies to parked clients, messages of tickets, and other effects.
+#[derive(Debug, Default)]
+struct Sent {
+    replies: Vec<(u64, Reply)>,
+    messages: Vec<(Ticket, Reply)>,
+    /// The tokens of both, by connection or tag.
+    granted: Vec<(u64, Token)>,
+    rest: Vec<Out>,
+}
+
+impl Sent {
+    fn by(sim: &mut Sim) -> Sent {
+        let mut sent = Sent::default();
+        for out in std::mem::take(&mut sim.out) {
+            let (to, outcome) = match out {
+                Out::Answer { conn, outcome, .. } => {
+                    sent.replies.push((conn, Reply::to_parked(&outcome)));
+                    (conn, outcome)
+                }
+                Out::Tell {
+                    channel,
+                    tag,
+                    outcome,
+                } => {
+                    let ticket = Ticket::of(&channel, &tag);
+                    sent.messages.push((ticket, Reply::to_parked(&outcome)));
+                    (tag.parse().unwrap(), outcome)
+                }
+                other => {
+                    sent.rest.push(other);
+                    continue;
+                }
+            };
+            if let Outcome::Granted(token) = outcome {
+                sent.granted.push((to, token));
+            }
+        }
+        sent
+    }
+
+    /// Asserts that the waiters got what the model states.
+    fn assert_as(&self, model: &mut Model) {
+        let expected = std::mem::take(&mut model.replies);
+        let replies = self.replies.clone();
+        assert_same(replies, expected, "the replies of parked requests");
+        let expected = std::mem::take(&mut model.messages);
+        assert_same(self.messages.clone(), expected, "the messages of tickets");
+    }
 }
 
 /// Asserts that both sides saw the same, in any order.

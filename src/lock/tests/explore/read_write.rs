@@ -20,7 +20,7 @@ fn acquire(owner: usize, writes: bool, wait: Option<Option<u64>>, notify: Option
     asks((owner, 0), writes, Terms::Named(LEASE_MS), wait, notify)
 }
 
-/// Bound to a connection, where there is no naive model.
+/// Bound to a connection.
 fn session(owner: usize, writes: bool, wait: Option<Option<u64>>, notify: Option<usize>) -> Op {
     asks((owner, 0), writes, Terms::Session, wait, notify)
 }

@@ -2,7 +2,7 @@
 
 use crate::lock::tests::explore::{explore, step, Action, Scene};
 use crate::lock::tests::model::semaphore::{Case, Op};
-use crate::lock::SetIf;
+use crate::lock::{Grace, SetIf};
 
 const LEASE_MS: i64 = 5;
 
@@ -39,7 +39,7 @@ fn a_semaphore() {
     let begin = [Op::Advance(0), Op::Set(1, SetIf::Always)];
     explore(&Scene::<Case> {
         name: "a semaphore",
-        settings: (),
+        settings: Grace::default(),
         first: begin.map(|op| step(op, true, true)).into(),
         actions,
         rest: |_| {},

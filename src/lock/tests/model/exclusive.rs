@@ -6,12 +6,10 @@ mod inputs;
 use self::inputs::{op, settings};
 pub use self::inputs::{Names, Op};
 use crate::lock::tests::model::naive::{self, Ask, Key, Model, Rule, State};
-use crate::lock::tests::model::tickets::{
-    assert_ends, assert_tickets, hearing_sim, Ticket, CHANNELS,
-};
+use crate::lock::tests::model::tickets::{assert_ends, assert_tickets, hearing_sim, CHANNELS};
 use crate::lock::tests::model::{
-    self, acquire, assert_queue, assert_same, conn_of, explore, lease, sim_terms, Reply, Step,
-    CONNS_PER_OWNER,
+    self, acquire, assert_queue, assert_same, conn_of, explore, lease, sim_terms, Reply, Sent,
+    Step, CONNS_PER_OWNER,
 };
 use crate::lock::tests::sim::{key_ref, sums, Out, Settings, Sim, CONNS, START_MS};
 use crate::lock::token::SPAN_US;
@@ -186,29 +184,18 @@ impl model::Case for Case {
 
     /// Everything that can be observed is as the model states.
     fn compare(&mut self, op: &Op) {
-        let (mut replies, mut messages, mut published) = (Vec::new(), Vec::new(), Vec::new());
-        let mut written = [false; KEYS];
-        for out in std::mem::take(&mut self.sim.out) {
+        let sent = Sent::by(&mut self.sim);
+        sent.assert_as(&mut self.model);
+        let (mut published, mut written) = (Vec::new(), [false; KEYS]);
+        for out in sent.rest {
             match out {
-                Out::Answer { conn, outcome, .. } => {
-                    replies.push((conn, Reply::to_parked(&outcome)))
-                }
-                Out::Tell {
-                    channel,
-                    tag,
-                    outcome,
-                } => messages.push((Ticket::of(&channel, &tag), Reply::to_parked(&outcome))),
                 Out::Publish(key) => published.push(index_of(&key)),
                 Out::Write(key, _) => written[index_of(&key)] = true,
                 Out::Horizon | Out::Counter(..) | Out::Notify(..) => {}
                 other => panic!("{other:?} of an exclusive lock"),
             }
         }
-        let expected = std::mem::take(&mut self.model.replies);
         let freed = std::mem::take(&mut self.model.published);
-        assert_same(replies, expected, "the replies of parked requests");
-        let told = std::mem::take(&mut self.model.messages);
-        assert_same(messages, told, "the messages of tickets");
         assert_same(published, freed, "the publishes");
         for (key, written) in written.into_iter().enumerate() {
             self.compare_key(key);

@@ -7,7 +7,7 @@ use crate::lock::tests::model::naive::{Ask, Key, Model, Owner, Rule, State, Term
 use crate::lock::tests::model::tickets::{hearing_sim, Channel, Ticket, CHANNELS};
 use crate::lock::tests::model::{
     self, assert_queue, assert_same, conn_of, explore, grace, lease, limits, wait, wait_of,
-    Case as _, Reply, Step, CONNS_PER_OWNER,
+    Case as _, Reply, Sent, Step, CONNS_PER_OWNER,
 };
 use crate::lock::tests::sim::{key_ref, sums, Out, Settings, Sim, START_MS};
 use crate::lock::{KeyState, Lease, Limits, Mode, Released, Resource, Waiter, WaiterId};
@@ -251,21 +251,14 @@ impl model::Case for Case {
         let Some(model) = &mut self.model else {
             return self.sim.out.clear();
         };
-        let (mut replies, mut published) = (Vec::new(), Vec::new());
-        for out in std::mem::take(&mut self.sim.out) {
-            match out {
-                Out::Answer { conn, outcome, .. } => {
-                    replies.push((conn, Reply::to_parked(&outcome)))
-                }
-                Out::Publish(key) => {
-                    published.push(NAMES.iter().position(|name| *name == key).unwrap());
-                }
-                _ => {}
-            }
-        }
-        let expected = std::mem::take(&mut model.replies);
+        let sent = Sent::by(&mut self.sim);
+        sent.assert_as(model);
+        let published = sent.rest.iter().filter_map(|out| match out {
+            Out::Publish(key) => NAMES.iter().position(|name| name == key),
+            _ => None,
+        });
+        let published: Vec<Key> = published.collect();
         let mut freed = std::mem::take(&mut model.published);
-        assert_same(replies, expected, "the replies of parked requests");
         if model.keys.contains(&State::OtherType) {
             // A request is refused before or after a grant is undone: only in one order the key is freed, in the other
             // it is handed off. Both orders are right.

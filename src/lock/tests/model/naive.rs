@@ -283,7 +283,7 @@ impl Model {
 
     fn take_away(&mut self, key: Key, hold: Hold) {
         let mut holds = self.live(key);
-        holds.retain(|other| *other != hold);
+        holds.retain(|other| (other.owner, other.mode) != (hold.owner, hold.mode));
         self.keys[key] = State::Holds(holds);
     }
 

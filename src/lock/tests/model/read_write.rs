@@ -5,14 +5,13 @@ use proptest::prelude::*;
 
 use crate::lock::tests::model::naive::{self, Ask, Model, Rule, Terms};
 use crate::lock::tests::model::tickets::{
-    assert_ends, assert_tickets, hearing_sim, Channel, Ticket, CHANNELS,
+    assert_ends, assert_tickets, hearing_sim, Channel, CHANNELS,
 };
 use crate::lock::tests::model::{
-    self, assert_same, conn_of, explore, lease, sim_terms, wait, Case as _, Reply, Step,
-    CONNS_PER_OWNER,
+    self, conn_of, explore, lease, sim_terms, wait, Case as _, Reply, Sent, Step, CONNS_PER_OWNER,
 };
-use crate::lock::tests::sim::{key_ref, scripts, sums, Out, Settings, Sim};
-use crate::lock::{Answer, Grace, KeyState, Mode, Outcome, Resource};
+use crate::lock::tests::sim::{key_ref, scripts, sums, Settings, Sim};
+use crate::lock::{Answer, Grace, KeyState, Mode, Resource};
 
 const OWNERS: [&str; 4] = ["a", "b", "c", "d"];
 const STEPS: usize = 50;
@@ -57,12 +56,8 @@ fn op(with_scripts: bool) -> impl Strategy<Value = Op> {
     };
     let lease = || 1..20i64;
     let mode_of = |writes| if writes { Mode::Write } else { Mode::Read };
-    let binds = prop::bool::weighted(if with_scripts { 0.3 } else { 0.0 });
-    let how = (prop::bool::weighted(0.35), lease(), binds);
-    let how = how.prop_map(move |(writes, ms, binds)| match binds {
-        true => (mode_of(writes), Terms::Session),
-        false => (mode_of(writes), Terms::Named(ms)),
-    });
+    let terms = prop_oneof![7 => lease().prop_map(Terms::Named), 3 => Just(Terms::Session)];
+    let how = (prop::bool::weighted(0.35).prop_map(mode_of), terms);
     let keys = Just(vec![0]);
     let ask = model::ask(keys, OWNERS.len(), how, wait([2, 1, 4], 20));
     let script = prop_oneof![
@@ -291,36 +286,14 @@ impl model::Case for Case {
     }
 
     fn compare(&mut self, op: &Op) {
-        let (mut replies, mut messages) = (Vec::new(), Vec::new());
-        for out in std::mem::take(&mut self.sim.out) {
-            let outcome = match out {
-                Out::Answer { conn, outcome, .. } => {
-                    replies.push((conn, Reply::to_parked(&outcome)));
-                    outcome
-                }
-                Out::Tell {
-                    channel,
-                    tag,
-                    outcome,
-                } => {
-                    messages.push((Ticket::of(&channel, &tag), Reply::to_parked(&outcome)));
-                    outcome
-                }
-                _ => continue,
-            };
-            if let Outcome::Granted(token) = outcome {
-                self.note(token.get());
-            }
+        let sent = Sent::by(&mut self.sim);
+        for (_, token) in &sent.granted {
+            self.note(token.get());
         }
         let Some(model) = &mut self.model else {
             return;
         };
-        let expected = std::mem::take(&mut model.replies);
-        let what = format!("the replies of parked requests after {op:?}");
-        assert_same(replies, expected, &what);
-        let expected = std::mem::take(&mut model.messages);
-        let what = format!("the messages of tickets after {op:?}");
-        assert_same(messages, expected, &what);
+        sent.assert_as(model);
         model.published.clear();
         assert_ends(&self.sim, model.ends);
         assert_tickets(&self.sim, "k", model.tickets_of(0));

@@ -4,9 +4,11 @@ use proptest::prelude::*;
 
 use crate::lock::tests::model::naive::{self, Ask, Model, Rule};
 use crate::lock::tests::model::tickets::{assert_ends, hearing_sim, Channel, Ticket, CHANNELS};
-use crate::lock::tests::model::{self, assert_same, explore, lease, wait_of, Reply, Step};
-use crate::lock::tests::sim::{scripts, sem_ref, Out, Settings, Sim, Terms, START_MS};
-use crate::lock::{Answer, Grace, Limits, Mode, Outcome, SetIf, Token};
+use crate::lock::tests::model::{
+    self, assert_same, explore, grace, lease, wait_of, Reply, Sent, Step,
+};
+use crate::lock::tests::sim::{scripts, sem_ref, Settings, Sim, Terms, START_MS};
+use crate::lock::{Answer, Grace, Limits, Mode, SetIf, Token};
 
 const IDS: [&str; 5] = ["a", "b", "c", "d", "e"];
 const MAX_WAITERS: usize = 4;
@@ -81,15 +83,14 @@ pub struct Case {
     highest: Option<Token>,
     /// The ids of the requests, by connection: each has a connection of its own.
     ids: Vec<usize>,
-    replies: Vec<(u64, Reply)>,
-    messages: Vec<(Ticket, Reply)>,
+    sent: Sent,
 }
 
 impl model::Case for Case {
-    type Settings = ();
+    type Settings = Grace;
     type Op = Op;
 
-    fn new(_: &()) -> Case {
+    fn new(grace: &Grace) -> Case {
         let limits = Limits {
             max_waiters: MAX_WAITERS,
             max_tickets: MAX_TICKETS,
@@ -100,7 +101,7 @@ impl model::Case for Case {
         };
         let settings = Settings {
             limits,
-            grace: Grace::default(),
+            grace: *grace,
             ..Settings::default()
         };
         Case {
@@ -109,8 +110,7 @@ impl model::Case for Case {
             tokens: vec![None; IDS.len()],
             highest: None,
             ids: Vec::new(),
-            replies: Vec::new(),
-            messages: Vec::new(),
+            sent: Sent::default(),
         }
     }
 
@@ -175,12 +175,7 @@ impl model::Case for Case {
 
     fn compare(&mut self, _op: &Op) {
         self.listen();
-        let expected = std::mem::take(&mut self.model.replies);
-        let replies = std::mem::take(&mut self.replies);
-        assert_same(replies, expected, "the replies of parked requests");
-        let expected = std::mem::take(&mut self.model.messages);
-        let messages = std::mem::take(&mut self.messages);
-        assert_same(messages, expected, "the messages of tickets");
+        std::mem::take(&mut self.sent).assert_as(&mut self.model);
         assert_ends(&self.sim, self.model.ends);
         self.model.published.clear();
         let tickets = self.model.tickets_of(0).into_iter();
@@ -189,6 +184,8 @@ impl model::Case for Case {
             .map(|(id, ticket)| (IDS[id].to_string(), ticket.is_some()))
             .collect();
         assert_eq!(self.queue(), queue, "the requests that wait");
+        let kept = self.sim.locks.shared.waiters.kept_places();
+        assert_eq!(kept, self.model.kept_places(), "the places kept");
         let all = self.sim.all_permits("k").map(|all| all as u32);
         assert_eq!(Rule::Permits(all), self.model.rule, "all permits");
         let held = self.sim.keys.permits("k").into_iter();
@@ -216,7 +213,7 @@ impl model::Case for Case {
 #[test]
 fn histories_of_a_semaphore() {
     let steps = model::steps(op(), (1.0, 1.0), STEPS);
-    explore::<Case>((DEFAULT_CASES, 1), Just(()), steps);
+    explore::<Case>((DEFAULT_CASES, 1), grace(Just(100)), steps);
 }
 
 impl Case {
@@ -316,28 +313,12 @@ impl Case {
 
     /// Notes the replies of parked requests and the messages of tickets.
     fn listen(&mut self) {
-        for out in std::mem::take(&mut self.sim.out) {
-            let (conn, outcome, ticket) = match out {
-                Out::Answer { conn, outcome, .. } => (conn, outcome, None),
-                Out::Tell {
-                    channel,
-                    tag,
-                    outcome,
-                } => {
-                    let ticket = Ticket::of(&channel, &tag);
-                    (tag.parse().unwrap(), outcome, Some(ticket))
-                }
-                _ => continue,
-            };
-            if let Outcome::Granted(token) = outcome {
-                self.rises(token);
-                self.tokens[self.ids[conn as usize]] = Some(token);
-            }
-            let reply = Reply::to_parked(&outcome);
-            match ticket {
-                Some(ticket) => self.messages.push((ticket, reply)),
-                None => self.replies.push((conn, reply)),
-            }
+        let sent = Sent::by(&mut self.sim);
+        for (conn, token) in sent.granted {
+            self.rises(token);
+            self.tokens[self.ids[conn as usize]] = Some(token);
         }
+        self.sent.replies.extend(sent.replies);
+        self.sent.messages.extend(sent.messages);
     }
 }

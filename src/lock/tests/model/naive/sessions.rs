@@ -163,7 +163,7 @@ impl Model {
                 let Some(session) = due else {
                     continue;
                 };
-                if !self.live(key).contains(&hold) {
+                if self.hold_of(key, hold.owner, Some(hold.mode)).is_none() {
                     // Over: not held up any more, even if the clock is set back after this.
                     self.forget_session(key, hold.grant);
                     continue;
