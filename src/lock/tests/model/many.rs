@@ -163,7 +163,7 @@ impl model::Case for Case {
     }
 
     fn apply(&mut self, op: &Op) -> (Option<Reply>, Option<Reply>) {
-        let (sim, model) = (&mut self.sim, self.model.as_mut());
+        let (sim, model) = (&mut self.sim, self.model.iter_mut());
         match *op {
             Op::Acquire(ref ask) | Op::AcquireOne(ref ask) => {
                 let single = matches!(op, Op::Acquire(_)) && ask.keys.len() == 1;
@@ -176,24 +176,28 @@ impl model::Case for Case {
                         .map(|released| usize::from(released != Released::NotHeld)),
                     _ => sim.release_many(&named(keys), OWNERS[owner], all),
                 };
-                let expected = model.map(|model| model.release_many(keys, owner, all));
+                let expected = model
+                    .map(|model| model.release_many(keys, owner, all))
+                    .next();
                 return (Some(Reply::of(got)), expected);
             }
             Op::Renew(ref keys, owner, ms) => {
                 let got = sim.renew_many(&named(keys), OWNERS[owner], lease(ms));
                 let terms = Terms::Named(ms);
-                let expected = model.map(|model| model.renew_many(keys, owner, terms));
+                let expected = model
+                    .map(|model| model.renew_many(keys, owner, terms))
+                    .next();
                 return (Some(Reply::of(got)), expected);
             }
             Op::Break(key, purge) => {
                 let got = sim.break_lock(NAMES[key], None, purge);
                 let got = Reply::yes_or(got, Reply::Broken, Reply::NotHeld);
-                let expected = model.map(|model| model.break_lock(key, None, purge));
+                let expected = model.map(|model| model.break_lock(key, None, purge)).next();
                 return (Some(got), expected);
             }
             Op::Pass(ms) => {
                 sim.pass(ms);
-                model.map(|model| model.pass(ms));
+                model.for_each(|model| model.pass(ms));
                 self.alarm();
             }
             Op::Alarm => self.alarm(),
@@ -201,42 +205,42 @@ impl model::Case for Case {
                 if let Some(request) = sim.granted.values().next() {
                     let conn = request.conn;
                     sim.disconnect(conn);
-                    model.map(|model| model.disconnect(conn, false));
+                    model.for_each(|model| model.disconnect(conn, false));
                 }
             }
             Op::Disconnect(owner, conn) => {
                 sim.disconnect(conn_of(owner, conn));
-                model.map(|model| model.disconnect(conn_of(owner, conn), false));
+                model.for_each(|model| model.disconnect(conn_of(owner, conn), false));
             }
             Op::Unblock(owner, conn) => {
                 sim.unblock(conn_of(owner, conn));
-                model.map(|model| model.unblock(conn_of(owner, conn)));
+                model.for_each(|model| model.unblock(conn_of(owner, conn)));
             }
             Op::Hear(channel, on) => sim.subscribe_channel(CHANNELS[channel], on),
             Op::Del(key) => {
                 sim.del(NAMES[key]);
-                model.map(|model| model.del(key));
+                model.for_each(|model| model.del(key));
             }
             Op::ServerExpires(key) => {
                 sim.server_expires(NAMES[key]);
-                model.map(|model| model.server_expires(key));
+                model.for_each(|model| model.server_expires(key));
             }
             Op::SetTtl(key, ms) => {
                 let deadline_ms = ms.map(|ms| sim.now.wall_ms + ms);
                 sim.set_ttl(NAMES[key], deadline_ms);
-                model.map(|model| model.set_ttl(key, deadline_ms));
+                model.for_each(|model| model.set_ttl(key, deadline_ms));
             }
             Op::Overwrite(key) => {
                 sim.overwrite(NAMES[key], false);
-                model.map(|model| model.overwrite(key, State::OtherType));
+                model.for_each(|model| model.overwrite(key, State::OtherType));
             }
             Op::RedissonAcquires(key, owner, ms) => {
                 sim.foreign_acquire(NAMES[key], OWNERS[owner], lease(ms));
-                model.map(|model| model.redisson_acquires(key, owner, ms));
+                model.for_each(|model| model.redisson_acquires(key, owner, ms));
             }
             Op::RedissonReleases(key, owner, ms) => {
                 sim.foreign_release(NAMES[key], OWNERS[owner], lease(ms));
-                model.map(|model| model.redisson_releases(key, owner, ms));
+                model.for_each(|model| model.redisson_releases(key, owner, ms));
             }
         }
         (None, None)
@@ -244,7 +248,7 @@ impl model::Case for Case {
 
     fn end_tick(&mut self) {
         self.sim.settle_all();
-        self.model.as_mut().map(Model::end_of_tick);
+        self.model.iter_mut().for_each(Model::end_of_tick);
     }
 
     fn compare(&mut self, _op: &Op) {
@@ -285,7 +289,7 @@ impl model::Case for Case {
 
     fn deliver(&mut self) {
         self.sim.deliver_all();
-        self.model.as_mut().map(Model::delivered);
+        self.model.iter_mut().for_each(Model::delivered);
     }
 
     fn check(&mut self, step: &Step<Op>) {
@@ -371,7 +375,7 @@ impl Case {
 
     fn alarm(&mut self) {
         self.sim.alarm();
-        self.model.as_mut().map(|model| model.alarm(false));
+        self.model.iter_mut().for_each(|model| model.alarm(false));
     }
 
     /// The first request at a free key waits only if another of its keys is not to be had.

@@ -207,11 +207,11 @@ impl model::Case for Case {
 
     fn apply(&mut self, op: &Op) -> (Option<Reply>, Option<Reply>) {
         self.tags += 1;
-        let (sim, model) = (&mut self.sim, self.model.as_mut());
+        let (sim, model) = (&mut self.sim, self.model.iter_mut());
         match *op {
             Op::Acquire(ref ask) => {
                 let names = ("k", OWNERS[ask.owner]);
-                let replies = model::acquire(sim, model, names, ask, self.tags);
+                let replies = model::acquire(sim, self.model.as_mut(), names, ask, self.tags);
                 let Some((got, expected)) = replies else {
                     return (None, None);
                 };
@@ -222,13 +222,17 @@ impl model::Case for Case {
             }
             Op::Release(owner, mode, all) => {
                 let got = sim.release("k", OWNERS[owner], (mode, all, None));
-                let expected = model.map(|model| model.release(0, owner, (mode, all, None)));
+                let expected = model
+                    .map(|model| model.release(0, owner, (mode, all, None)))
+                    .next();
                 return (Some(Reply::of(got)), expected);
             }
             Op::Renew(owner, mode, ms) => {
                 let terms = Terms::Named(ms);
                 let got = sim.renew("k", OWNERS[owner], (mode, sim_terms(terms), None));
-                let expected = model.map(|model| model.renew(0, owner, (mode, terms, None)));
+                let expected = model
+                    .map(|model| model.renew(0, owner, (mode, terms, None)))
+                    .next();
                 return (
                     Some(Reply::yes_or(got, Reply::Renewed, Reply::Lost)),
                     expected,
@@ -236,7 +240,7 @@ impl model::Case for Case {
             }
             Op::Break(purge) => {
                 let got = sim.break_lock("k", None, purge);
-                let expected = model.map(|model| model.break_lock(0, None, purge));
+                let expected = model.map(|model| model.break_lock(0, None, purge)).next();
                 return (
                     Some(Reply::yes_or(got, Reply::Broken, Reply::NotHeld)),
                     expected,
@@ -244,7 +248,7 @@ impl model::Case for Case {
             }
             Op::Pass(ms) => {
                 sim.pass(ms);
-                model.map(|model| model.pass(ms));
+                model.for_each(|model| model.pass(ms));
             }
             Op::Disconnect(owner, conn) => self.disconnect(conn_of(owner, conn)),
             Op::DropAddressee => {
@@ -255,15 +259,15 @@ impl model::Case for Case {
             }
             Op::Hear(channel, on) => {
                 sim.subscribe_channel(CHANNELS[channel], on);
-                model.map(|model| model.hearing.is_subscribed[channel] = on);
+                model.for_each(|model| model.hearing.is_subscribed[channel] = on);
             }
             Op::Expire => {
                 sim.server_expires_all();
-                model.map(|model| model.server_expires(0));
+                model.for_each(|model| model.server_expires(0));
             }
             Op::Del => {
                 sim.foreign("k", |keys, _| keys.remove("k"));
-                model.map(|model| model.del(0));
+                model.for_each(|model| model.del(0));
             }
             Op::Script(script, owner, ms) => {
                 let owner = OWNERS[owner];
@@ -282,7 +286,7 @@ impl model::Case for Case {
 
     fn end_tick(&mut self) {
         self.sim.alarm();
-        self.model.as_mut().map(|model| model.alarm(false));
+        self.model.iter_mut().for_each(|model| model.alarm(false));
     }
 
     fn compare(&mut self, op: &Op) {
@@ -309,7 +313,7 @@ impl model::Case for Case {
 
     fn deliver(&mut self) {
         self.sim.deliver_all();
-        self.model.as_mut().map(Model::delivered);
+        self.model.iter_mut().for_each(Model::delivered);
     }
 
     fn check(&mut self, step: &Step<Op>) {
@@ -346,8 +350,8 @@ impl model::Case for Case {
 impl Case {
     fn disconnect(&mut self, conn: u64) {
         let had_holds = self.sim.disconnect(conn);
-        let model = self.model.as_mut();
-        model.map(|model| model.disconnect(conn, had_holds));
+        let model = self.model.iter_mut();
+        model.for_each(|model| model.disconnect(conn, had_holds));
     }
 
     fn note(&mut self, token: u64) {

@@ -56,8 +56,10 @@ impl Model {
     fn ask_readers(&mut self, key: Key) {
         let mut readers = self.requests_at(key).into_iter();
         while let Some(reader) = readers.next().filter(|one| one.ask.mode == Mode::Read) {
-            let ticket = reader.ask.ticket.filter(|_| !reader.is_over(self.mono_ms));
-            ticket.map(|ticket| self.hears(ticket));
+            let is_over = reader.is_over(self.mono_ms);
+            if let Some(ticket) = reader.ask.ticket.filter(|_| !is_over) {
+                self.hears(ticket);
+            }
         }
     }
 
