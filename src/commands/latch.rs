@@ -168,7 +168,7 @@ impl Command for Wait {
         match waited? {
             Waited::Open => ctx.reply_integer(1),
             Waited::Closed => ctx.reply_integer(0),
-            Waited::Parked(id) => {
+            Waited::Waits(id) => {
                 if !is_ticket {
                     parked::expect(id, Shape::Latch);
                 }

@@ -106,7 +106,7 @@ pub fn reply_to_acquire(
     now: Now,
 ) -> Result<(), CommandError> {
     let got = match answer {
-        Answer::Parked(id) => wait(ctx, &[name], id, is_ticket)?,
+        Answer::Waits(id) => wait(ctx, &[name], id, is_ticket)?,
         Answer::Refused => Some(Got::Nothing),
         Answer::Granted(token) => {
             replication::confirm(ctx, name, is_unchanged);
@@ -149,7 +149,7 @@ pub fn give_up(ctx: Ctx<'_>, key: KeyRef<'_>, owner: Str<'_>, number: u64) -> Op
 /// The number of a request that waits now.
 pub fn waiter_of(answer: &Result<Answer, LockError>) -> Option<WaiterId> {
     match answer {
-        Ok(Answer::Parked(id)) => Some(*id),
+        Ok(Answer::Waits(id)) => Some(*id),
         _ => None,
     }
 }
@@ -188,7 +188,7 @@ impl Drop for NewWaiter<'_> {
     fn drop(&mut self) {
         if let Some(id) = self.ticket {
             let now = self.ctx.now();
-            shell::with(|shell| shell.locks.not_parked(id, now));
+            shell::with(|shell| shell.locks.not_waiting(id, now));
         }
     }
 }

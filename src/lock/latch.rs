@@ -90,7 +90,7 @@ pub enum Waited {
     /// The latch is closed, and the request may not wait.
     Closed,
     /// The request waits, parked or as a ticket.
-    Parked(WaiterId),
+    Waits(WaiterId),
 }
 
 counters! {
@@ -177,7 +177,7 @@ impl Latches {
             return Ok(Waited::Closed);
         }
         let name = req.name();
-        let former = shared.waiters.parked(key, &name);
+        let former = shared.waiters.request_of(key, &name);
         let (at, how) = ((&[key][..], &name[..]), (req.notify, req.user));
         let id = shared.waiters.admit(at, former.as_slice(), how)?;
         let waiter = Waiter {
@@ -187,9 +187,9 @@ impl Latches {
                 .map(|notify| shared.waiters.channels.ticket(notify)),
             ..Waiter::new(id, req.client, req.wait.deadline(cx.now), cx.now)
         };
-        shared.waiters.park(key, &name, waiter, cx);
+        shared.waiters.enqueue(key, &name, waiter, cx);
         Latches::note_end(shared, key, state);
-        Ok(Waited::Parked(id))
+        Ok(Waited::Waits(id))
     }
 
     /// Settles a latch: called when its key has expired or was changed by other means.

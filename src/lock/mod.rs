@@ -50,6 +50,7 @@
 //! | latch | a count that requests wait to see at zero |
 //! | waiter | a request in a queue, parked or a ticket (INFO: `waiters` counts the parked ones) |
 //! | queue | the waiters of one key in order |
+//! | live | of a place: with a request that has no answer yet, also after its `BLOCK` is over |
 //! | place | the position of an owner in a queue, kept for a grace time after a disconnect (INFO: `places_kept`) |
 //! | park | to wait with a blocked client (INFO: `waits_parked`) |
 //! | ticket | a waiter without a blocked client; its outcome is a message on a channel |

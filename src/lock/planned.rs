@@ -76,7 +76,7 @@ impl Locks {
             Planned::Break(req) if req.purge => false,
             Planned::Release(_) | Planned::Break(_) | Planned::EndSession(_) => {
                 self.shared.waiters.live() > 0
-                    && self.shared.waiters.live_on(key) > 0
+                    && self.shared.waiters.waiting_on(key) > 0
                     && matches!(self.rest(key, state, planned, now), Cow::Owned(_))
             }
         };
@@ -112,14 +112,14 @@ impl Locks {
         mode == Mode::Read
             && !self.in_cluster
             && lock.is_held(now)
-            && self.shared.waiters.live_on(key) == 0
+            && self.shared.waiters.waiting_on(key) == 0
             && token.is_some_and(|token| !self.shared.tokens.is_inherited(ONLY_DOMAIN, token))
     }
 
     /// The depth to which an acquire reads the lock.
     pub fn depth_to_acquire(&self, key: KeyRef<'_>, mode: Mode) -> ReadDepth {
         match mode {
-            Mode::Read if self.shared.waiters.live_on(key) == 0 => ReadDepth::Own,
+            Mode::Read if self.shared.waiters.waiting_on(key) == 0 => ReadDepth::Own,
             _ => ReadDepth::Two,
         }
     }

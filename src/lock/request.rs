@@ -58,7 +58,7 @@ pub enum Answer {
     Refused,
     /// The request waits, parked or as a ticket; its outcome comes as an [`crate::lock::Effect::Answer`] or a
     /// [`crate::lock::Effect::Tell`].
-    Parked(WaiterId),
+    Waits(WaiterId),
 }
 
 /// `LOCK.RELEASE`.

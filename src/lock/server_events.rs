@@ -63,9 +63,9 @@ impl Locks {
 
     /// The server could not block the client of this new request, or refused its changes: the request is removed, and
     /// counted as refused at once.
-    pub fn not_parked(&mut self, waiter: WaiterId, now: Now) {
+    pub fn not_waiting(&mut self, waiter: WaiterId, now: Now) {
         match self.shared.waiters.leave_for_good(waiter) {
-            Some(waiter) => self.shared.waiters.count_not_parked(&waiter),
+            Some(waiter) => self.shared.waiters.count_not_waiting(&waiter),
             None => self.gone(waiter, now),
         }
     }
@@ -90,7 +90,10 @@ impl Locks {
     fn end_of_key(&mut self, key: KeyRef<'_>) -> (u64, bool) {
         self.sems.lost(key);
         self.shared.waiters.schedule_settle_all_at(key);
-        (self.untrack_key(key), self.shared.waiters.live_on(key) > 0)
+        (
+            self.untrack_key(key),
+            self.shared.waiters.waiting_on(key) > 0,
+        )
     }
 
     /// A field of the hash or a member of the set was removed by other means: where Redisson's client does so, its hold
@@ -98,7 +101,7 @@ impl Locks {
     pub fn removed_from(&mut self, key: KeyRef<'_>) {
         self.count_redisson_hold(key, false);
         if let Some(semaphore) = key.semaphore() {
-            if self.shared.waiters.live_on(semaphore) > 0 {
+            if self.shared.waiters.waiting_on(semaphore) > 0 {
                 self.shared.waiters.windows.redisson_hold_ended(semaphore);
             }
         }
@@ -106,7 +109,7 @@ impl Locks {
 
     /// A native script of Redisson's was refused this lock. Its client may be one that polls.
     pub fn refused_outside(&mut self, key: KeyRef<'_>) {
-        if self.shared.waiters.live_on(key) > 0 {
+        if self.shared.waiters.waiting_on(key) > 0 {
             self.shared.waiters.windows.polled(key);
         }
     }
@@ -214,7 +217,7 @@ impl Locks {
     /// A key was changed by other means; `asked`: the event `lock.lost` is wanted.
     pub fn changed(&mut self, key: KeyRef<'_>, asked: bool) {
         self.shared.waiters.schedule_settle_all_at(key);
-        if asked && self.tracked.contains(key) && self.shared.waiters.live_on(key) == 0 {
+        if asked && self.tracked.contains(key) && self.shared.waiters.waiting_on(key) == 0 {
             self.rechecks.insert(key.to_id(), usize::MAX);
         }
     }

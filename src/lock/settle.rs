@@ -26,7 +26,8 @@ impl Locks {
         let foreign = matches!(state, KeyState::OtherType | KeyState::OtherHash);
         let bare = matches!(state, KeyState::Bare(_));
         let is_due = || {
-            self.shared.waiters.live_on(key) > 0 && !self.shared.waiters.windows.is_open(key, now)
+            self.shared.waiters.waiting_on(key) > 0
+                && !self.shared.waiters.windows.is_open(key, now)
         };
         hold.is_none() && !foreign && (bare || is_due())
     }
@@ -92,7 +93,7 @@ impl Locks {
 
     /// Settles a key that holds something other than a lock: its waiters fail.
     fn settle_foreign(&mut self, view: &View<'_>, error: &LockError, cx: &mut Cx<'_>) {
-        let is_waited = self.shared.waiters.live_on(view.key) > 0;
+        let is_waited = self.shared.waiters.waiting_on(view.key) > 0;
         if is_waited {
             self.announce_untracked(view, cx);
         }

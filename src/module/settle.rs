@@ -90,7 +90,7 @@ pub fn settle_due(ctx: Ctx<'_>, now: Now, in_time: impl Fn() -> bool) {
 
 /// Searches again for deadlocks of parked requests whose first search was uncertain: for one at least, and for more
 /// while there is time.
-pub fn verify_parked(ctx: Ctx<'_>, now: Now, in_time: impl Fn() -> bool) {
+pub fn verify_waiters(ctx: Ctx<'_>, now: Now, in_time: impl Fn() -> bool) {
     for _ in 0..shell::with(|shell| shell.locks.unverified()) {
         let Some(mut check) = shell::with(|shell| shell.locks.next_unverified()) else {
             break;
@@ -220,7 +220,8 @@ pub fn settle(ctx: Ctx<'_>, id: &KeyId, now: Now) -> bool {
         return false;
     }
     let changes = shell::with(|shell| shell.locks.may_change(id.as_ref(), &state, now));
-    let grant = changes && shell::with(|shell| shell.locks.shared.waiters.live_on(id.as_ref()) > 0);
+    let grant =
+        changes && shell::with(|shell| shell.locks.shared.waiters.waiting_on(id.as_ref()) > 0);
     if grant && shell::with(|shell| shell.locks.shared.startup_delay.is_on(now)) {
         return false;
     }

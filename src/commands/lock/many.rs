@@ -99,7 +99,7 @@ impl Command for AcquireMany {
         });
         let is_ticket = request.notify.is_some();
         let waiter = match &answer {
-            Ok(ManyAnswer::Parked(id)) => Some(*id),
+            Ok(ManyAnswer::Waits(id)) => Some(*id),
             _ => None,
         };
         let new = NewWaiter::expect(ctx, waiter, shape, is_ticket);
@@ -108,7 +108,7 @@ impl Command for AcquireMany {
         new.finish();
         alarm::rearm(ctx);
         let got = match answer? {
-            ManyAnswer::Parked(id) => wait(ctx, names, id, is_ticket)?,
+            ManyAnswer::Waits(id) => wait(ctx, names, id, is_ticket)?,
             ManyAnswer::Refused(_) => Some(Got::Nothing),
             ManyAnswer::Granted(tokens) => {
                 if let [first, ..] = names {

@@ -62,7 +62,7 @@ impl Locks {
                 self.shared.waiters.stats[Resource::Lock].refusals += 1;
                 return Ok(Answer::Refused);
             }
-        } else if delayed || self.shared.waiters.live_on(view.key) > 0 {
+        } else if delayed || self.shared.waiters.waiting_on(view.key) > 0 {
             let answer = self.wait_or_refuse(view, None, req, cx)?;
             if self.hand_off(view, &view.state, cx) == HandedOff::NoWaiter {
                 self.shared.waiters.schedule_settle(view.key);
@@ -87,9 +87,9 @@ impl Locks {
         match self.hand_off(view, &view.state, cx) {
             HandedOff::Granted | HandedOff::Reserved | HandedOff::LeftFree => true,
             // Of the tickets in the queue it is not known yet which are heard.
-            HandedOff::NoWaiter => self.shared.waiters.live_on(view.key) > 0,
+            HandedOff::NoWaiter => self.shared.waiters.waiting_on(view.key) > 0,
             HandedOff::Blocked => {
-                req.mode != Mode::Exclusive && self.shared.waiters.live_on(view.key) > 0
+                req.mode != Mode::Exclusive && self.shared.waiters.waiting_on(view.key) > 0
             }
         }
     }
@@ -178,7 +178,7 @@ impl Locks {
             self.shared.waiters.stats[Resource::Lock].refusals += 1;
             return Ok(Answer::Refused);
         }
-        let former = self.shared.waiters.parked(view.key, req.owner);
+        let former = self.shared.waiters.request_of(view.key, req.owner);
         let (at, how) = ((&[view.key][..], req.owner), (req.notify, req.user));
         let id = self.shared.waiters.admit(at, former.as_slice(), how)?;
         let upgrades = upgrades(&view.state, req, cx.now);
@@ -195,8 +195,8 @@ impl Locks {
             true => self
                 .shared
                 .waiters
-                .park_first(view.key, req.owner, waiter, cx),
-            false => self.shared.waiters.park(view.key, req.owner, waiter, cx),
+                .enqueue_first(view.key, req.owner, waiter, cx),
+            false => self.shared.waiters.enqueue(view.key, req.owner, waiter, cx),
         }
         match view.state.held_for_reading_or_writing(cx.now) {
             Some(lock) if upgrades => self.note_ends(view.key, lock, cx.now),
@@ -209,6 +209,6 @@ impl Locks {
             }
         }
         cx.notify(Event::Wait);
-        Ok(Answer::Parked(id))
+        Ok(Answer::Waits(id))
     }
 }

@@ -28,7 +28,7 @@ pub enum ManyAnswer {
     /// The index of the first key that another owner holds, or waits for already.
     Refused(usize),
     /// The request waits, parked or as a ticket; its outcome comes as an [`Effect::Answer`] or an [`Effect::Tell`].
-    Parked(WaiterId),
+    Waits(WaiterId),
 }
 
 impl Locks {
@@ -69,7 +69,7 @@ impl Locks {
                     return Ok(ManyAnswer::Refused(at));
                 }
             }
-            Some(_) => return self.park_many(views, req, now, fx),
+            Some(_) => return self.enqueue_many(views, req, now, fx),
             None => self.may_enter_all(views, req, now)?,
         }
         let entered = self.enter_all(views, (req, req), now, fx)?;
@@ -103,7 +103,7 @@ impl Locks {
                 Compatibility::Blocked(_) => held = held.or(Some(Obstacle::Held(at))),
                 Compatibility::Free => {
                     is_free = true;
-                    queue |= self.shared.waiters.live_on(view.key) > 0;
+                    queue |= self.shared.waiters.waiting_on(view.key) > 0;
                 }
             }
         }
@@ -130,7 +130,7 @@ impl Locks {
             self.shared
                 .waiters
                 .next_to_grant(view.key, &mut Cx::new(now, fx));
-            if self.shared.waiters.live_on(view.key) > 0 {
+            if self.shared.waiters.waiting_on(view.key) > 0 {
                 // The waiter is granted the key at the end of the tick.
                 self.shared.waiters.schedule_settle(view.key);
                 first = first.or(Some(at));
@@ -200,7 +200,7 @@ impl Locks {
                 match compatibility(&view.state, req.mode, req.owner, now)? {
                     Compatibility::Mine(hold) => match self.reenter(view, hold, again, cx)? {
                         Answer::Granted(token) => (token, false),
-                        Answer::Refused | Answer::Parked(_) => return Err(LockError::Internal),
+                        Answer::Refused | Answer::Waits(_) => return Err(LockError::Internal),
                     },
                     Compatibility::Blocked(_) => return Err(LockError::Internal),
                     Compatibility::Free => {
@@ -232,7 +232,7 @@ impl Locks {
         Ok(all)
     }
 
-    fn park_many(
+    fn enqueue_many(
         &mut self,
         views: &[View<'_>],
         req: &Acquire<'_>,
@@ -256,7 +256,7 @@ impl Locks {
         let replaced = self
             .shared
             .waiters
-            .park_many(&keys, owner, &waiter, &former);
+            .enqueue_many(&keys, owner, &waiter, &former);
         for (view, fx) in views.iter().zip(fx.iter_mut()) {
             self.note_state(view, req, now);
             fx.push(Effect::Notify(Event::Wait));
@@ -268,7 +268,7 @@ impl Locks {
                 .count_waiter((*key, waiter.ticket.is_some()), &replaced, cx);
         }
         self.shared.waiters.schedule_settle_request(id);
-        Ok(ManyAnswer::Parked(id))
+        Ok(ManyAnswer::Waits(id))
     }
 
     fn check_deadlock_many(
@@ -312,7 +312,7 @@ impl Locks {
             Ok(Compatibility::Mine(_) | Compatibility::Within) => view.state.ends(now),
             Ok(Compatibility::Blocked(lease_ms)) => lease_ms,
             Ok(Compatibility::Free) | Err(_) => {
-                if self.shared.waiters.live_on(view.key) > 1 {
+                if self.shared.waiters.waiting_on(view.key) > 1 {
                     self.shared.waiters.schedule_settle(view.key);
                 }
                 None

@@ -170,7 +170,7 @@ impl Locks {
                 }
             }
         }
-        all_free && self.shared.waiters.is_parked(request)
+        all_free && self.shared.waiters.is_waiting(request)
     }
 }
 

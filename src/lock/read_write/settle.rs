@@ -95,7 +95,7 @@ impl Locks {
             // What follows grants a reader that waits to upgrade.
             self.record_ends(view.key, &lock, cx.now);
             self.read_on(view.key, &lock, cx.now);
-        } else if self.shared.waiters.live_on(view.key) == 0 && is_left_over(&lock, cx.now) {
+        } else if self.shared.waiters.waiting_on(view.key) == 0 && is_left_over(&lock, cx.now) {
             return self.hand_off_shared(view, lock, Mode::Read, cx);
         }
         let rest = KeyState::ReadWrite(Box::new(lock));

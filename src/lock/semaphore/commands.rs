@@ -243,17 +243,17 @@ impl Semaphores {
             return Err(LockError::InStartupDelay(shared.startup_delay.left(cx.now)));
         }
         // Waiters come first. An id that returns to its kept place is granted in the order of that place.
-        if waits && (delayed || shared.waiters.live_on(view.key) > 0 || !draft.has_permit()) {
-            let id = Semaphores::park_for_permit(shared, view.key, req, cx)?;
+        if waits && (delayed || shared.waiters.waiting_on(view.key) > 0 || !draft.has_permit()) {
+            let id = Semaphores::wait_for_permit(shared, view.key, req, cx)?;
             draft.counts |= was_over;
             self.forget_over(shared, view.key, req.id, was_over);
             self.hand_off_permits(shared, view, draft, cx);
-            return Ok(Answer::Parked(id));
+            return Ok(Answer::Waits(id));
         }
         // A parked request of this id may get the permit; a second one is not granted here.
-        let is_parked = shared.waiters.parked(view.key, req.id).is_some();
+        let waits_already = shared.waiters.request_of(view.key, req.id).is_some();
         self.hand_off_permits(shared, view, draft, cx);
-        if is_parked || shared.waiters.live_on(view.key) > 0 || !draft.has_permit() {
+        if waits_already || shared.waiters.waiting_on(view.key) > 0 || !draft.has_permit() {
             shared.waiters.stats[Resource::Semaphore].refusals += 1;
             return Ok(Answer::Refused);
         }
@@ -278,13 +278,13 @@ impl Semaphores {
         }
     }
 
-    fn park_for_permit(
+    fn wait_for_permit(
         shared: &mut Shared,
         key: KeyRef<'_>,
         req: &SemAcquire<'_>,
         cx: &mut Cx<'_>,
     ) -> Result<WaiterId, LockError> {
-        let former = shared.waiters.parked(key, req.id);
+        let former = shared.waiters.request_of(key, req.id);
         let (at, how) = ((&[key][..], req.id), (req.notify, req.user));
         let id = shared.waiters.admit(at, former.as_slice(), how)?;
         let waiter = Waiter {
@@ -298,7 +298,7 @@ impl Semaphores {
             ..Waiter::new(id, req.client, req.wait.deadline(cx.now), cx.now)
         };
         shared.sessions.waits(&waiter);
-        shared.waiters.park(key, req.id, waiter, cx);
+        shared.waiters.enqueue(key, req.id, waiter, cx);
         Ok(id)
     }
 }

@@ -25,7 +25,7 @@ impl Semaphores {
             SemState::OtherType | SemState::OtherString | SemState::OtherSet => false,
             SemState::Absent => shared.waiters.limit(view.key).is_some(),
             SemState::There(there) => {
-                let waited = shared.waiters.live_on(view.key) > 0;
+                let waited = shared.waiters.waiting_on(view.key) > 0;
                 let draft = PermitDraft::open(Some(there));
                 (waited && Semaphores::is_grantable(&shared.waiters, view.key, &draft, now))
                     || draft.owes_many()
@@ -113,7 +113,7 @@ fn is_there<'v>(view: &'v SemView<'_>) -> impl Fn(&GrantInFlight) -> bool + 'v {
 impl Waiters {
     /// The most permits that the next decision about this semaphore grants.
     pub fn permits_wanted(&self, key: KeyRef<'_>) -> usize {
-        self.live_on(key).min(grants_at_once(key)) + 1
+        self.waiting_on(key).min(grants_at_once(key)) + 1
     }
 
     /// The number of permits with which the first waiter that names one creates the semaphore.

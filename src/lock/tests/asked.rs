@@ -10,7 +10,7 @@ use crate::lock::{
 fn acquire(sim: &mut Sim, key: &str, owner: &str, conn: u64) -> Option<WaiterId> {
     let how = (Mode::Exclusive, Terms::Unnamed, Wait::Ms(60_000), false);
     match sim.acquire(key, owner, conn, how).unwrap() {
-        Answer::Parked(id) => Some(id),
+        Answer::Waits(id) => Some(id),
         _ => None,
     }
 }
@@ -105,7 +105,7 @@ fn a_purge_ends_waiters_for_other_kinds_under_the_name() {
     let wait = (Terms::Unnamed, Wait::ForEver, None);
     assert!(matches!(
         sim.sem_acquire("s", "alice", 1, wait),
-        Ok(Answer::Parked(_))
+        Ok(Answer::Waits(_))
     ));
     let mut purge = |key| {
         let mut fx = Effects::new();
@@ -153,11 +153,11 @@ fn a_request_that_could_not_be_parked_is_refused_and_never_waited() {
     let mut sim = Sim::new(&Settings::default());
     acquire(&mut sim, "k", "holder", 0);
     let parked = acquire(&mut sim, "k", "alice", 1).unwrap();
-    sim.locks.not_parked(parked, sim.now);
+    sim.locks.not_waiting(parked, sim.now);
     sim.subscribe_channel("ch", true);
     sim.notify = Some(("ch".into(), "tag".into()));
     let queued = acquire(&mut sim, "k", "bob", 2).unwrap();
-    sim.locks.not_parked(queued, sim.now);
+    sim.locks.not_waiting(queued, sim.now);
     let waiters = &sim.locks.shared.waiters;
     let stats = &waiters.stats[Resource::Lock];
     assert_eq!((stats.refusals, stats.waits_parked), (2, 0));
@@ -369,7 +369,7 @@ fn a_read_reentry_that_was_not_delivered_is_undone_and_the_former_hold_stays() {
     }
     let how = (Mode::Read, Lease::TEN_SECONDS, Wait::ForEver, false);
     let parked = sim.acquire_many(&["k", "l"], "alice", 1, how);
-    let Ok(ManyAnswer::Parked(request)) = parked else {
+    let Ok(ManyAnswer::Waits(request)) = parked else {
         panic!("{parked:?}");
     };
     let pending = sim.locks.pending_request(request).unwrap();

@@ -81,7 +81,7 @@ fn a_deadlock_through_one_of_many_readers_is_found() {
     sim.settle_all();
     sim.deliver_all();
     let parked = sim.acquire("k", "writer", 50, how(Mode::Write, Wait::ForEver));
-    assert!(matches!(parked, Ok(Answer::Parked(_))), "{parked:?}");
+    assert!(matches!(parked, Ok(Answer::Waits(_))), "{parked:?}");
     sim.settle_all();
     assert_eq!(sim.locks.stats.deadlocks, 1);
     assert!(!sim.is_blocked(50));

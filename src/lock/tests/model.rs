@@ -155,7 +155,7 @@ impl From<Answer> for Reply {
         match answer {
             Answer::Granted(_) => Reply::Granted,
             Answer::Refused => Reply::Refused,
-            Answer::Parked(_) => Reply::Parked,
+            Answer::Waits(_) => Reply::Parked,
         }
     }
 }
@@ -165,7 +165,7 @@ impl From<ManyAnswer> for Reply {
         match answer {
             ManyAnswer::Granted(_) => Reply::Granted,
             ManyAnswer::Refused(_) => Reply::Refused,
-            ManyAnswer::Parked(_) => Reply::Parked,
+            ManyAnswer::Waits(_) => Reply::Parked,
         }
     }
 }
@@ -196,7 +196,7 @@ impl Reply {
     }
 
     /// What a parked request gets.
-    fn to_parked(outcome: &Outcome) -> Reply {
+    fn to_waiter(outcome: &Outcome) -> Reply {
         match outcome {
             Outcome::Granted(_) | Outcome::GrantedAll(_) => Reply::Granted,
             Outcome::Nil => Reply::Refused,
@@ -314,7 +314,7 @@ impl Sent {
         for out in std::mem::take(&mut sim.out) {
             let (to, outcome) = match out {
                 Out::Answer { conn, outcome, .. } => {
-                    sent.replies.push((conn, Reply::to_parked(&outcome)));
+                    sent.replies.push((conn, Reply::to_waiter(&outcome)));
                     (conn, outcome)
                 }
                 Out::Tell {
@@ -323,7 +323,7 @@ impl Sent {
                     outcome,
                 } => {
                     let ticket = Ticket::of(&channel, &tag);
-                    sent.messages.push((ticket, Reply::to_parked(&outcome)));
+                    sent.messages.push((ticket, Reply::to_waiter(&outcome)));
                     (tag.parse().unwrap(), outcome)
                 }
                 other => {

@@ -129,7 +129,7 @@ struct Plain {
 
 impl Plain {
     /// What the newest request of an owner does to its older ones.
-    fn park(&mut self, number: usize, request: &Request) {
+    fn enqueue(&mut self, number: usize, request: &Request) {
         let mine = |place: &Place| place.owner == request.owner;
         let older: BTreeSet<usize> = request
             .keys
@@ -337,7 +337,7 @@ fn search_by_name(waiters: &mut Waiters, scene: &Scene, caller: &Caller<'_>) -> 
         let mut found = holders(held);
         let waits = |owner: &[u8]| {
             let mut keys = NAMES.iter().map(|name| key_ref(name));
-            keys.any(|key| waiters.parked(key, owner).is_some())
+            keys.any(|key| waiters.request_of(key, owner).is_some())
         };
         found
             .owners
@@ -379,8 +379,8 @@ fn play(scene: &Scene) -> bool {
     waiters.limits.user_share = 100;
     let mut plain = Plain::default();
     for (number, request) in scene.requests.iter().enumerate() {
-        park(&mut waiters, number, request);
-        plain.park(number, request);
+        enqueue(&mut waiters, number, request);
+        plain.enqueue(number, request);
         if request.left {
             waiters.leave(WaiterId(number as u64), NOW);
             plain.leave(number);
@@ -422,7 +422,7 @@ fn play(scene: &Scene) -> bool {
     );
     let is_in_the_way = may_be_waited_for(&waiters, &asked, &KeyMap::default(), NOW);
     let number = scene.requests.len();
-    plain.park(number, caller);
+    plain.enqueue(number, caller);
     let expected = plain.is_cyclic(scene, number, caller.owner);
     match &verdict {
         Verdict::Cycle(keys) => {
@@ -434,12 +434,12 @@ fn play(scene: &Scene) -> bool {
         Verdict::Clear => assert!(!expected, "not found\n{plain:#?}"),
         other => panic!("{other:?}"),
     }
-    park(&mut waiters, number, caller);
+    enqueue(&mut waiters, number, caller);
     check_queues(&waiters, &plain);
     expected
 }
 
-fn park(waiters: &mut Waiters, number: usize, request: &Request) {
+fn enqueue(waiters: &mut Waiters, number: usize, request: &Request) {
     let waiter = Waiter {
         user: UserId(request.is_foreign.into()),
         ..waiter(number, mode(request))
@@ -451,10 +451,10 @@ fn park(waiters: &mut Waiters, number: usize, request: &Request) {
         .map(|key| key_ref(NAMES[*key]))
         .collect();
     match keys[..] {
-        [key] => waiters.park(key, owner, waiter, &mut Cx::new(NOW, &mut Effects::new())),
+        [key] => waiters.enqueue(key, owner, waiter, &mut Cx::new(NOW, &mut Effects::new())),
         _ => {
             let former = waiters.former(&keys, owner);
-            drop(waiters.park_many(&keys, (owner, Default::default()), &waiter, &former));
+            drop(waiters.enqueue_many(&keys, (owner, Default::default()), &waiter, &former));
         }
     }
 }
@@ -510,8 +510,8 @@ fn an_owner_that_blocks_no_request_is_not_uncertain() {
         left: false,
         is_foreign: false,
     };
-    park(&mut waiters, 0, &request(0, 0));
-    park(&mut waiters, 1, &request(1, 1));
+    enqueue(&mut waiters, 0, &request(0, 0));
+    enqueue(&mut waiters, 1, &request(1, 1));
     let crowd = Holders {
         shared: true,
         is_partial: true,
@@ -551,7 +551,7 @@ fn chain(length: usize) -> (Waiters, Vec<String>, Vec<String>) {
     for i in 0..length {
         let next = key_ref(&names[i + 1]);
         let (owner, waiter) = (owners[i].as_bytes(), waiter(i, Mode::Exclusive));
-        waiters.park(next, owner, waiter, &mut Cx::new(NOW, &mut Effects::new()));
+        waiters.enqueue(next, owner, waiter, &mut Cx::new(NOW, &mut Effects::new()));
         waiters.set_holders_for_test(next, Holders::alone(owners[i + 1].as_bytes().into()));
     }
     (waiters, names, owners)
@@ -584,7 +584,7 @@ fn thicket(size: usize) -> (Waiters, Vec<String>) {
     let owners: Vec<String> = (0..size).map(|i| format!("owner:{i}")).collect();
     let mut park = |number: usize, owner: usize, name: &str, mode| {
         let (owner, waiter) = (owners[owner % size].as_bytes(), waiter(number, mode));
-        waiters.park(
+        waiters.enqueue(
             key_ref(name),
             owner,
             waiter,

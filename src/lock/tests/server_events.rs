@@ -13,10 +13,10 @@ fn acquire(sim: &mut Sim, key: &str, owner: &str, mode: Mode) {
     assert!(matches!(answer, Ok(Answer::Granted(_))), "{answer:?}");
 }
 
-fn park(sim: &mut Sim, key: &str, owner: &str, conn: u64) {
+fn enqueue(sim: &mut Sim, key: &str, owner: &str, conn: u64) {
     let how = (Mode::Exclusive, Terms::Unnamed, Wait::ForEver, false);
     let answer = sim.acquire(key, owner, conn, how);
-    assert!(matches!(answer, Ok(Answer::Parked(_))), "{answer:?}");
+    assert!(matches!(answer, Ok(Answer::Waits(_))), "{answer:?}");
 }
 
 fn sem_acquire(sim: &mut Sim, key: &str, id: &str) {
@@ -77,7 +77,7 @@ fn a_changed_lock_without_waiters_is_reported_lost_if_its_hold_is_gone() {
 fn a_changed_lock_with_waiters_is_settled_instead() {
     let mut sim = Sim::new(&Settings::default());
     acquire(&mut sim, "k", "alice", Mode::Exclusive);
-    park(&mut sim, "k", "bob", 1);
+    enqueue(&mut sim, "k", "bob", 1);
     sim.settle_all();
     sim.locks.changed(key_ref("k"), true);
     assert!(!sim.locks.has_rechecks());
@@ -130,7 +130,7 @@ fn the_end_of_a_key_concerns_tracked_grants_and_waiters() {
     acquire(&mut sim, "k", "alice", Mode::Exclusive);
     assert!(sim.locks.expired(key_ref("k")));
     assert_eq!(sim.locks.stats.grants_expired, 1);
-    park(&mut sim, "k", "bob", 1);
+    enqueue(&mut sim, "k", "bob", 1);
     assert!(sim.locks.cares_about(key_ref("k")));
     assert!(sim.locks.expired(key_ref("k")) && sim.locks.lost(key_ref("k")));
 }
@@ -174,7 +174,7 @@ fn many_lost_readers_are_reported_in_steps() {
 fn after_a_load_of_data_waiters_are_settled_and_the_horizon_is_read_again() {
     let mut sim = Sim::new(&Settings::default());
     acquire(&mut sim, "k", "alice", Mode::Exclusive);
-    park(&mut sim, "k", "bob", 1);
+    enqueue(&mut sim, "k", "bob", 1);
     sim.settle_all();
     assert!(sim.locks.shared.tokens.knows(0));
     sim.locks.reloaded();
@@ -256,9 +256,9 @@ fn keys_that_leave_with_their_slot_end_their_tracked_grants() {
 #[test]
 fn locks_whose_loss_is_reported_are_held_or_waited_for() {
     let mut sim = with_grants();
-    park(&mut sim, "k", "bob", 1);
+    enqueue(&mut sim, "k", "bob", 1);
     sim.foreign_acquire("l", "carol", crate::lock::Lease::TEN_SECONDS);
-    park(&mut sim, "l", "bob", 2);
+    enqueue(&mut sim, "l", "bob", 2);
     let about = |sim: &Sim, db| {
         let mut keys: Vec<KeyId> = sim.locks.cared_about(db);
         keys.sort();
@@ -283,15 +283,15 @@ fn polled_window(refuse: bool, waits: bool) -> u64 {
     });
     acquire(&mut sim, "k", "alice", Mode::Exclusive);
     if waits {
-        park(&mut sim, "k", "bob", 1);
+        enqueue(&mut sim, "k", "bob", 1);
     }
     if refuse {
         sim.locks.refused_outside(key_ref("k"));
     }
     if !waits {
-        park(&mut sim, "k", "bob", 1);
+        enqueue(&mut sim, "k", "bob", 1);
     }
-    park(&mut sim, "k", "carol", 2);
+    enqueue(&mut sim, "k", "carol", 2);
     for owner in ["alice", "bob"] {
         sim.release("k", owner, (None, false, None)).unwrap();
         sim.settle_all();

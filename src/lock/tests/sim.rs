@@ -277,7 +277,7 @@ impl Sim {
                 self.settle_keys();
             }
             assert_ne!(self.locks.shared.waiters.next_settle(self.now), Some(0));
-            self.verify_parked();
+            self.verify_waiters();
             if self.locks.shared.waiters.next_settle(self.now) != Some(0) {
                 return self.forget_ended_tickets();
             }
@@ -440,7 +440,7 @@ impl Sim {
         self.keys.read(key, &[], ReadDepth::All, self.now)
     }
 
-    fn park(
+    fn enqueue(
         &mut self,
         id: WaiterId,
         resource: Resource,

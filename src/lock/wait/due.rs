@@ -112,7 +112,7 @@ impl Waiters {
     }
 
     pub(super) fn forget_idle_lease(&mut self, key: &KeyId) {
-        if self.live_on(key.as_ref()) == 0 {
+        if self.waiting_on(key.as_ref()) == 0 {
             self.set_lease(key.as_ref(), None);
         }
     }

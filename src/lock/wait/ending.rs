@@ -32,7 +32,7 @@ impl Waiters {
     pub fn purge_others(&mut self, key: KeyRef<'_>, cx: &mut Cx<'_>) -> bool {
         let mut purged = false;
         for other in key.of_all().filter(|other| other.resource != key.resource) {
-            purged |= self.live_on(other) > 0;
+            purged |= self.waiting_on(other) > 0;
             self.fail_all(other, &LockError::Broken, cx);
         }
         purged
@@ -125,7 +125,7 @@ impl Waiters {
             let waiter = self.remove(place);
             self.end(waiter, &ending.with, cx);
         }
-        match self.live_on(key.as_ref()) {
+        match self.waiting_on(key.as_ref()) {
             0 => drop(self.clear(key.as_ref())),
             _ => drop(self.schedule_settle(key.as_ref())),
         }
@@ -159,7 +159,7 @@ impl Waiters {
     }
 
     /// A new request, which has left its queue, does not wait: it is refused at once.
-    pub(crate) fn count_not_parked(&mut self, waiter: &Waiter) {
+    pub(crate) fn count_not_waiting(&mut self, waiter: &Waiter) {
         match waiter.ticket.is_some() {
             true => self.ticket_stats.tickets_queued -= 1,
             false => self.stats[waiter.resource].waits_parked -= 1,
@@ -334,7 +334,7 @@ mod tests {
     fn park(waiters: &mut Waiters, number: u64) {
         let waiter = Waiter::new(WaiterId(number), 0, None, NOW);
         let owner = number.to_be_bytes();
-        waiters.park(KEY, &owner, waiter, &mut Cx::new(NOW, &mut Effects::new()));
+        waiters.enqueue(KEY, &owner, waiter, &mut Cx::new(NOW, &mut Effects::new()));
     }
 
     fn ended(body: impl FnOnce(&mut Cx<'_>)) -> usize {

@@ -26,7 +26,7 @@ impl Waiters {
     pub(crate) fn former(&self, keys: &[KeyRef<'_>], owner: &[u8]) -> Former {
         let mut requests: Vec<_> = keys
             .iter()
-            .filter_map(|key| self.parked(*key, owner))
+            .filter_map(|key| self.request_of(*key, owner))
             .collect();
         requests.sort_unstable();
         requests.dedup();
@@ -46,7 +46,7 @@ impl Waiters {
 
     /// Parks a request at all these keys, which differ from each other. Returns the former requests of its owner, which
     /// have left their queues.
-    pub(crate) fn park_many(
+    pub(crate) fn enqueue_many(
         &mut self,
         keys: &[KeyRef<'_>],
         (owner, reentry): (&[u8], ReentryTerms),
@@ -190,7 +190,7 @@ impl Waiters {
 
     /// Schedules this owner's request, if it waits for this key and others.
     pub(crate) fn schedule_settle_owner(&mut self, key: KeyRef<'_>, owner: &[u8]) {
-        if let Some(request) = self.parked(key, owner) {
+        if let Some(request) = self.request_of(key, owner) {
             self.schedule_settle_request(request);
         }
     }

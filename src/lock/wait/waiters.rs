@@ -89,8 +89,8 @@ pub struct Waiters {
 const MIDDLE: u64 = 1 << 62;
 
 impl Waiters {
-    /// Whether this request still waits.
-    pub fn is_parked(&self, waiter: WaiterId) -> bool {
+    /// Whether this request, parked or a ticket, has no answer yet.
+    pub fn is_waiting(&self, waiter: WaiterId) -> bool {
         self.places.of_request(waiter).is_some()
     }
 
@@ -148,7 +148,7 @@ impl Waiters {
             Resource::Semaphore => Resource::Latch,
             Resource::Lock | Resource::Latch => Resource::Semaphore,
         };
-        match self.live_on(key.of(other)) {
+        match self.waiting_on(key.of(other)) {
             0 => Ok(()),
             _ => Err(LockError::OtherCount),
         }
@@ -167,8 +167,9 @@ impl Waiters {
         Seq::MIN.saturating_add(MIDDLE + self.last_seq)
     }
 
-    /// Waiters on one key.
-    pub fn live_on(&self, key: KeyRef<'_>) -> usize {
+    /// The number of requests that wait for this key, parked or as tickets. One whose `BLOCK` is over counts until it
+    /// is answered.
+    pub fn waiting_on(&self, key: KeyRef<'_>) -> usize {
         self.waited
             .get(&key)
             .map_or(0, |waited| waited.queue.live())
@@ -176,7 +177,7 @@ impl Waiters {
 
     /// Whether requests wait at this key, for any kind of resource, or for a semaphore whose permits it has.
     pub(crate) fn any_at(&self, key: KeyRef<'_>) -> bool {
-        self.live() > 0 && key.concerned().any(|key| self.live_on(key) > 0)
+        self.live() > 0 && key.concerned().any(|key| self.waiting_on(key) > 0)
     }
 
     /// Parked requests on one key.
@@ -203,7 +204,7 @@ impl Waiters {
     }
 
     /// The number of the owner's waiter on this key.
-    pub fn parked(&self, key: KeyRef<'_>, owner: &[u8]) -> Option<WaiterId> {
+    pub fn request_of(&self, key: KeyRef<'_>, owner: &[u8]) -> Option<WaiterId> {
         Some(self.waiter_of(key, owner)?.id)
     }
 
@@ -212,8 +213,8 @@ impl Waiters {
         Some(self.waiter_of(key, owner)?.ticket.is_some())
     }
 
-    /// Parks a request at the owner's place, or at the end of the queue. An older request of the owner is answered nil.
-    pub fn park(&mut self, key: KeyRef<'_>, owner: &[u8], waiter: Waiter, cx: &mut Cx<'_>) {
+    /// Adds a request at the owner's place, or at the end of the queue. An older request of the owner is answered nil.
+    pub fn enqueue(&mut self, key: KeyRef<'_>, owner: &[u8], waiter: Waiter, cx: &mut Cx<'_>) {
         let (request, is_ticket) = (waiter.id, waiter.ticket.is_some());
         let (id, place, old) = self.join(key, owner, waiter);
         self.places.enter(request, place);
@@ -267,8 +268,8 @@ impl Waiters {
         }
     }
 
-    /// As [`Waiters::park`], at the head of the queue. A former place of its owner is given up.
-    pub fn park_first(
+    /// As [`Waiters::enqueue`], at the head of the queue. A former place of its owner is given up.
+    pub fn enqueue_first(
         &mut self,
         key: KeyRef<'_>,
         owner: &[u8],

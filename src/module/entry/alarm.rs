@@ -206,7 +206,7 @@ fn fire(ctx: Ctx<'_>) {
     } else if ctx.may_write() {
         shell::with(|shell| shell.alarm.paused_until_ms = 0);
         settle::settle_due(ctx, now, in_time);
-        settle::verify_parked(ctx, now, in_time);
+        settle::verify_waiters(ctx, now, in_time);
         settle::recheck_all(ctx, now, in_time);
         sessions::work(ctx, budget);
         answers::deliver_all(ctx);

@@ -99,7 +99,7 @@ fn withdraw(ctx: Ctx<'_>, id: WaiterId) {
     let now = ctx.now();
     shell::with(|shell| {
         shell.take_parked(id);
-        shell.locks.not_parked(id, now);
+        shell.locks.not_waiting(id, now);
     });
     alarm::rearm(ctx);
 }

@@ -116,7 +116,7 @@ impl Shell {
                 locks.gone(*id, now);
                 return false;
             }
-            if parked.outcome.is_none() && !locks.shared.waiters.is_parked(*id) {
+            if parked.outcome.is_none() && !locks.shared.waiters.is_waiting(*id) {
                 locks.gone(*id, now);
                 let failed = Some(Outcome::Failed(error.clone()));
                 parked.outcome = failed.filter(|_| !fault::is_on("dropped-waiter-not-answered"));

@@ -51,10 +51,10 @@ impl Sim {
                 .wait(shared, latch_ref(key), state, &req, cx)?;
             Ok((waited, CountChange::None))
         });
-        if let Ok(Waited::Parked(waiter)) = waited {
+        if let Ok(Waited::Waits(waiter)) = waited {
             let who = ("", Mode::Exclusive, conn);
             let how = (wait, &named, false);
-            self.park(waiter, Resource::Latch, &[key], who, how);
+            self.enqueue(waiter, Resource::Latch, &[key], who, how);
         }
         waited
     }

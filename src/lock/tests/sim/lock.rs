@@ -42,9 +42,9 @@ impl Sim {
         let asked = (&owners[..], depth, &Planned::Acquire(&req));
         let (answer, fx, rest) =
             self.ask(key, asked, |locks, view, cx| locks.acquire(view, &req, cx));
-        if let Ok(Answer::Parked(id)) = answer {
+        if let Ok(Answer::Waits(id)) = answer {
             let how = (wait, &named, req.session);
-            self.park(id, Resource::Lock, &[key], (owner, mode, conn), how);
+            self.enqueue(id, Resource::Lock, &[key], (owner, mode, conn), how);
         }
         self.carry_out_decided(key, (answer.is_ok(), fx), &rest);
         answer

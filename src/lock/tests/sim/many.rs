@@ -37,8 +37,8 @@ impl Sim {
         let (answer, fx, rests) = self.ask_many(keys, &planned, |locks, views, now, fx| {
             locks.acquire_many(views, &req, now, fx)
         });
-        if let Ok(ManyAnswer::Parked(id)) = answer {
-            self.park(
+        if let Ok(ManyAnswer::Waits(id)) = answer {
+            self.enqueue(
                 id,
                 Resource::Lock,
                 keys,
@@ -111,7 +111,7 @@ impl Sim {
         true
     }
 
-    pub(crate) fn verify_parked(&mut self) {
+    pub(crate) fn verify_waiters(&mut self) {
         for _ in 0..self.locks.unverified() {
             let mut check = self.locks.next_unverified().unwrap();
             loop {

@@ -63,10 +63,10 @@ impl Sim {
         let (answer, change, fx) = self.ask_semaphore(key, Some(id), |locks, view, cx| {
             locks.sems.acquire(&mut locks.shared, view, &req, cx)
         });
-        if let Ok(Answer::Parked(waiter)) = answer {
+        if let Ok(Answer::Waits(waiter)) = answer {
             let who = (id, Mode::Exclusive, conn);
             let how = (wait, &named, req.session);
-            self.park(waiter, Resource::Semaphore, &[key], who, how);
+            self.enqueue(waiter, Resource::Semaphore, &[key], who, how);
         }
         self.carry_out_permits(key, change, fx);
         if let Ok(Answer::Granted(token)) = answer {

@@ -98,7 +98,7 @@ impl Sim {
     pub fn forget_ended_tickets(&mut self) {
         let locks = &self.locks;
         self.tickets
-            .retain(|_, standing| locks.shared.waiters.is_parked(standing.id));
+            .retain(|_, standing| locks.shared.waiters.is_waiting(standing.id));
         assert_eq!(
             self.tickets.len(),
             self.locks.shared.waiters.tickets(),

@@ -36,7 +36,7 @@ impl Session {
         match answer {
             Answer::Granted(token) => format!("granted {}", self.name(token)),
             Answer::Refused => "refused".into(),
-            Answer::Parked(id) => self.waits(id).into(),
+            Answer::Waits(id) => self.waits(id).into(),
         }
     }
 
@@ -55,7 +55,7 @@ impl Session {
                 said(answer, |answer| match answer {
                     ManyAnswer::Granted(tokens) => format!("granted {}", self.names(&tokens)),
                     ManyAnswer::Refused(at) => format!("refused at {}", keys[at]),
-                    ManyAnswer::Parked(id) => self.waits(id).into(),
+                    ManyAnswer::Waits(id) => self.waits(id).into(),
                 })
             }
             "mrelease" => {

@@ -67,7 +67,7 @@ impl Session {
                 said(waited, |waited| match waited {
                     Waited::Open => "open",
                     Waited::Closed => "closed",
-                    Waited::Parked(id) => self.waits(id),
+                    Waited::Waits(id) => self.waits(id),
                 })
             }
         }

@@ -26,7 +26,7 @@ impl Model {
         let absent = self.rule;
         self.create(ask.limit);
         if !self.admits(key, owner, ask.mode) {
-            return self.park(ask, false);
+            return self.enqueue(ask, false);
         }
         if self.is_delayed() && ask.wait.is_none() {
             return Reply::Error("DELAY");
@@ -48,7 +48,7 @@ impl Model {
         if self.queue(key).is_empty() && !self.is_delayed() {
             return self.take(&ask.keys, ask);
         }
-        let reply = self.park(ask, false);
+        let reply = self.enqueue(ask, false);
         if matches!(reply, Reply::Error(_)) {
             self.rule = absent;
         } else if self.hand_off(key) == Passed::NoWaiter {
@@ -68,7 +68,7 @@ impl Model {
         };
         match ask.keys.iter().all(is_to_be_had) {
             true => self.take(&ask.keys, ask),
-            false => self.park(ask, true),
+            false => self.enqueue(ask, true),
         }
     }
 

@@ -99,7 +99,7 @@ impl Model {
 
     // ---- a request waits ----
 
-    pub(super) fn park(&mut self, ask: &Ask, many: bool) -> Reply {
+    pub(super) fn enqueue(&mut self, ask: &Ask, many: bool) -> Reply {
         let Some(wait) = ask.wait else {
             return Reply::Refused;
         };
