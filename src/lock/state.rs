@@ -250,6 +250,13 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_hash_without_a_holder_has_a_token() {
+        let token = Token::new(7).unwrap();
+        assert_eq!(KeyState::Bare(token).token(), Some(token));
+        assert_eq!(read(&[("#token", "t7")]).token(), Some(token));
+    }
+
     fn read(fields: &[(&str, &str)]) -> KeyState {
         let mut reader = HashReader::default();
         for (field, value) in fields {

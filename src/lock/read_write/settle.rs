@@ -233,3 +233,22 @@ impl ReadWrite {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_expired_readers_leave_is_to_be_deleted() {
+        let now = Now {
+            wall_ms: 5,
+            ..Now::at_mono(0)
+        };
+        assert!(is_left_over(&ReadWrite::emptied(Some(6)), now));
+        assert!(is_left_over(&ReadWrite::emptied(None), now));
+        assert!(
+            !is_left_over(&ReadWrite::emptied(Some(5)), now),
+            "it ends itself"
+        );
+    }
+}

@@ -318,6 +318,7 @@ impl RwFields {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use crate::lock::{Cx, Effects};
 
     fn at(wall_ms: i64) -> Now {
         Now {
@@ -353,6 +354,30 @@ mod tests {
         lock.is_whole = false;
         lock.deadline_ms = None;
         assert!(lock.is_held(at(9)), "there may be others");
+    }
+
+    #[test]
+    fn a_reader_without_an_end_keeps_the_hash() {
+        let mut lock = ReadWrite {
+            readers: [reader("a", i64::MAX)].into_iter().collect(),
+            is_whole: true,
+            deadline_ms: Some(20),
+            ..ReadWrite::default()
+        };
+        let mut fx = Effects::new();
+        lock.shrink(&mut Cx::new(at(4), &mut fx));
+        assert_eq!((fx.len(), lock.deadline_ms), (0, Some(20)));
+        lock.readers = [reader("a", 9)].into_iter().collect();
+        lock.shrink(&mut Cx::new(at(4), &mut fx));
+        assert_eq!((fx.len(), lock.deadline_ms), (1, Some(9)));
+    }
+
+    #[test]
+    fn fewer_holds_are_read_where_the_names_are_long() {
+        let most = |lock: usize, owner: usize| most_reads(&vec![b'k'; lock], &vec![b'o'; owner]);
+        assert_eq!(most(20, 20), MOST_READS);
+        assert_eq!(most(1_000, 1_000), most(2_000, 0));
+        assert!(most(1_000, 1_000) < MOST_READS && most(100_000, 1) == 2);
     }
 
     #[test]

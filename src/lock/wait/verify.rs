@@ -326,6 +326,24 @@ fn described(keys: &[Vec<u8>]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lock::{Cx, Effects, Waiter};
+
+    #[test]
+    fn keys_with_unknown_readers_are_those_of_the_database() {
+        let (mut waiters, now) = (Waiters::default(), Now::at_mono(0));
+        for db in [0, 1] {
+            let key = KeyRef::lock(db, b"k");
+            let waiter = Waiter::new(WaiterId(db as u64 + 1), 0, None, now);
+            waiters.enqueue(key, b"w", waiter, &mut Cx::new(now, &mut Effects::new()));
+            let partial = Holders {
+                is_partial: true,
+                ..Holders::default()
+            };
+            waiters.set_holders_for_test(key, partial);
+        }
+        let keys = waiters.partial_keys(1);
+        assert_eq!(keys, [KeyRef::lock(1, b"k").to_id()]);
+    }
 
     #[test]
     fn a_search_that_was_cut_is_counted_and_refuses_nothing() {

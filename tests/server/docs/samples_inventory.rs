@@ -73,12 +73,6 @@ const INVENTORY: &[(&str, &str, &str, By)] = &[
     ),
     ("CONTRIBUTING.md", "sh", "make setup", MAKE),
     (
-        "CONTRIBUTING.md",
-        "text",
-        "A newcomer without",
-        Nothing("the head of a patch, as an example"),
-    ),
-    (
         "client/README.md",
         "toml",
         "[dependencies]",
