@@ -108,7 +108,7 @@ pub enum Event {
     Release,
     /// An operator broke the hold.
     Break,
-    /// A request was parked: the holder may yield the lock.
+    /// A request waits: the holder may yield the lock.
     Wait,
     /// The lease of a tracked grant ran out.
     Expire,

@@ -29,7 +29,7 @@ pub enum LockError {
     OtherCount,
     /// The permits of a semaphore of this name would be in another slot of the cluster.
     PermitsElsewhere,
-    /// The limit on parked requests, of this key or of the server, is reached.
+    /// A limit on places is reached: of this key, of the server in number or bytes, or of the user.
     Busy,
     /// The limit on holds that are bound to connections is reached.
     TooManyBound,

@@ -72,7 +72,7 @@ pub struct Locks {
     pub(super) detects_deadlocks: bool,
     /// Whether the server is a node of a cluster.
     pub(super) in_cluster: bool,
-    /// Requests that were parked after an uncertain search for deadlocks.
+    /// Requests that wait after an uncertain search for deadlocks.
     pub(super) unverified: VecDeque<WaiterId>,
     /// Whether some of them are to be verified in this tick.
     pub(super) verifies: bool,

@@ -2,8 +2,8 @@
 //!
 //! A lock is a hash in the key space: `key {owner: hold count, #token: t<token>}`. The TTL of the key is the lease. The
 //! hash alone states the holder; memory has the waiters, the grants in flight and tracked, the bindings of sessions,
-//! the Redisson windows and statistics. Semaphores and latches have other keys and the same queues: the folders
-//! `semaphore` and `latch` describe them.
+//! the Redisson windows and statistics. Semaphores and latches have other keys and the same queues: `semaphore`
+//! and `latch.rs` describe them.
 //!
 //! `LOCK.ACQUIRE` on an absent key writes the hash and replies a fencing token. A request of the holder raises the hold
 //! count. Any other request gets nil or, with `BLOCK`, is *parked*: its client is blocked and its request joins the

@@ -1,4 +1,4 @@
-//! `LOCK.ACQUIRE`: grant, re-entry, park or refusal.
+//! `LOCK.ACQUIRE`: grant, re-entry, wait or refusal.
 
 use std::borrow::Cow;
 

@@ -229,10 +229,12 @@ impl Locks {
         handed_off
     }
 
+    /// Grants a key in the state `rest` to its next waiter, and to the readers behind a reader.
     fn hand_to_next(&mut self, view: &View<'_>, rest: &KeyState, cx: &mut Cx<'_>) -> HandedOff {
         if !view.may_grant() || self.shared.startup_delay.is_on(cx.now) {
             return HandedOff::NoWaiter;
         }
+        // The state after a grant of READ, which the next reader may enter.
         let mut after = None;
         let mut result = HandedOff::NoWaiter;
         let mut left = view.readers;

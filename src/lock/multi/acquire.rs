@@ -1,4 +1,4 @@
-//! `LOCK.MACQUIRE`: every key is checked, then every key is granted, or the request is parked.
+//! `LOCK.MACQUIRE`: every key is checked, then every key is granted, or the request waits.
 
 use std::borrow::Cow;
 

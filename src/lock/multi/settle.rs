@@ -1,4 +1,4 @@
-//! The grant of a parked request on several keys, at the end of a tick.
+//! The grant of a request on several keys that waits, at the end of a tick.
 
 use std::rc::Rc;
 
@@ -13,7 +13,7 @@ use crate::lock::wait::request::{PlaceId, ReentryTerms, Waiter, WaiterId};
 use crate::lock::{KeyId, KeyState, Mode, Now, Token};
 
 impl Locks {
-    /// Whether a parked request on several keys can be granted with the keys in these states. The shell then checks
+    /// Whether a waiting request on several keys can be granted with the keys in these states. The shell then checks
     /// whether they may be written.
     pub fn may_grant_many(&self, request: WaiterId, states: &[KeyState], now: Now) -> bool {
         let places = self.shared.waiters.places_of(request);
@@ -32,7 +32,7 @@ impl Locks {
             })
     }
 
-    /// Grants all keys of a parked request if every one is available, or records their holders. The views are in the
+    /// Grants all keys of a waiting request if every one is available, or records their holders. The views are in the
     /// order of `Waiters::keys_of`. False when the request is to be tried again.
     pub fn settle_many(
         &mut self,
@@ -174,7 +174,7 @@ impl Locks {
     }
 }
 
-/// A parked request as an acquire.
+/// A waiting request as an acquire.
 fn as_acquire<'a>(owner: &'a [u8], waiter: &Waiter, again: ReentryTerms) -> Acquire<'a> {
     Acquire {
         owner,

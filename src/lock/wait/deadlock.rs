@@ -1,4 +1,4 @@
-//! Deadlocks: found before a request is parked, and refused.
+//! Deadlocks: found before a request waits, and refused.
 //!
 //! A request waits for the holders of its keys and for the requests before it in their queues that it must not pass.
 //! Each of these owners may wait for other keys. If the search from the new request reaches its own owner, the request
@@ -13,7 +13,7 @@
 //! between them, or one for READ on several keys, which is granted first.
 //!
 //! The recorded holders of a key are those of its last reading. A search is uncertain if it passes a key that has
-//! changed since, or one whose readers were not all read. Then the request is parked, and checked again at the end of
+//! changed since, or one whose readers were not all read. Then the request waits, and is checked again at the end of
 //! the tick ([`crate::lock::wait::verify`]).
 //!
 //! Each wait, owner, holder and place that a search looks at is one visit, and the visits are limited. A search that

@@ -10,7 +10,7 @@ use crate::lock::wait::arena::Slot;
 use crate::lock::wait::ticket::{Channel, Ticket};
 use crate::lock::{KeyId, Lease, LockError, Mode, Now, UserId};
 
-/// The number of a parked request, shared with the shell.
+/// The number of a request that waits, shared with the shell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct WaiterId(pub u64);
 
@@ -70,7 +70,8 @@ impl PlaceId {
     }
 }
 
-/// The request of a waiter.
+/// The request of a waiter. It is full: one more field, and a place needs a third cache line (255 bytes a waiter were
+/// measured; a test checks the size). A new flag shares a byte with another, and longer terms go into the ticket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Waiter {
     /// Its number.
@@ -152,7 +153,7 @@ impl Deadline {
     }
 }
 
-/// A parked request on several keys.
+/// A request on several keys that waits.
 #[derive(Debug)]
 pub(crate) struct MultiKeyRequest {
     /// Its places, in the order of its keys.

@@ -1,4 +1,4 @@
-//! The searches for deadlocks of one request: before it is parked, and again at the end of the tick if the first was
+//! The searches for deadlocks of one request: before it waits, and again at the end of the tick if the first was
 //! uncertain.
 //!
 //! By then a key on the path that had changed has been settled. Of a key whose readers are not all known, only those
@@ -115,7 +115,7 @@ impl Verification {
 }
 
 impl Locks {
-    /// Checks a request for one key before it is parked. True when it is to be checked again.
+    /// Checks a request for one key before it waits. True when it is to be checked again.
     ///
     /// # Errors
     /// [`LockError::Deadlock`]

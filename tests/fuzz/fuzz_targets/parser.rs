@@ -19,7 +19,7 @@ const SETTINGS: ParseSettings = ParseSettings {
 };
 
 /// Words that one byte of the input stands for, from byte 1 on.
-const DICTIONARY: [&[u8]; 24] = [
+const DICTIONARY: [&[u8]; 28] = [
     b"READ",
     b"WRITE",
     b"EX",
@@ -44,6 +44,10 @@ const DICTIONARY: [&[u8]; 24] = [
     b"1",
     b"0",
     b"5001",
+    b"NOTIFY",
+    b"USER",
+    b"SEQ",
+    b"FINAL",
 ];
 
 fuzz_target!(|bytes: &[u8]| {
