@@ -104,7 +104,10 @@ impl Command for Acquire {
     fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), CommandError> {
         let (name, id, options) = Parser::of::<Acquire>(words).key_and_owner()?;
         let at = ctx.key_ref(name).of(Resource::Semaphore);
-        if is_given_up(ctx, [at], id, options.seq) {
+        if options
+            .seq
+            .is_some_and(|seq| is_given_up(ctx, [at], id, seq))
+        {
             ctx.reply_nil();
             return Ok(());
         }

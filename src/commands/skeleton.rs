@@ -125,17 +125,15 @@ pub fn is_given_up<'k>(
     ctx: Ctx<'_>,
     keys: impl IntoIterator<Item = KeyRef<'k>>,
     owner: Str<'_>,
-    seq: Option<u64>,
+    seq: u64,
 ) -> bool {
-    let seq = seq.filter(|_| !fault::is_on("late-request-served"));
-    seq.is_some_and(|seq| {
-        let (owner, now) = (owner.bytes(), ctx.now());
-        shell::with(|shell| {
-            let finals = &mut shell.locks.shared.finals;
-            keys.into_iter()
-                .any(|key| finals.refuses(key, owner, seq, now))
-        })
-    })
+    let (owner, now) = (owner.bytes(), ctx.now());
+    let is_given_up = shell::with(|shell| {
+        let finals = &mut shell.locks.shared.finals;
+        keys.into_iter()
+            .any(|key| finals.refuses(key, owner, seq, now))
+    });
+    is_given_up && !fault::is_on("late-request-served")
 }
 
 /// `FINAL`: notes that the owner gives up its acquisitions of this key up to this number, and ends its wait. Returns

@@ -56,7 +56,8 @@ impl Command for Acquire {
             true => Shape::WithHolder,
             false => Shape::Token,
         };
-        if is_given_up(ctx, [ctx.key_ref(name)], owner, options.seq) {
+        let is_final = |seq| is_given_up(ctx, [ctx.key_ref(name)], owner, seq);
+        if options.seq.is_some_and(is_final) {
             reply::acquired(ctx, name, shape, Got::Nothing, ctx.now());
             return Ok(());
         }

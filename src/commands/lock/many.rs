@@ -62,7 +62,10 @@ impl Command for AcquireMany {
             false => Shape::Tokens,
         };
         let at = names.iter().map(|name| ctx.key_ref(*name));
-        if is_given_up(ctx, at, owner, options.seq) {
+        if options
+            .seq
+            .is_some_and(|seq| is_given_up(ctx, at, owner, seq))
+        {
             let got = Got::<Vec<Token>>::Nothing;
             reply::acquired_all(ctx, words, shape, got, ctx.now());
             return Ok(());

@@ -62,6 +62,7 @@ impl Command for Release {
     }
 }
 
+#[inline]
 fn release(
     ctx: Ctx<'_>,
     name: Str<'_>,
