@@ -11,8 +11,11 @@ use crate::{free_port, server_binary, start_silently, wait_for, Conn, Reply, Tes
 /// The sentinels' name of the primary.
 pub const NAME: &str = "locks";
 
-/// A server that does not answer for this long counts as dead.
+/// A server that does not answer for this long counts as dead while a fail-over is waited for.
 const DOWN_AFTER_MS: u32 = 1_000;
+
+/// The same at other times: on a busy machine a living server is silent for seconds, and must not be replaced then.
+const PATIENT_MS: u32 = 600_000;
 
 /// Servers that sentinels watch. Only one such scene runs at a time.
 pub struct Watched {
@@ -50,15 +53,35 @@ impl Watched {
     /// Waits until all sentinels name another primary than this one, and that server is one; returns its index.
     pub fn wait_for_another_primary_than(&self, old: usize) -> usize {
         let old = self.servers[old].port;
-        let mut port = 0;
+        self.set_down_after(DOWN_AFTER_MS);
         wait_for("a new primary", || {
-            let ports = self.sentinels.iter().map(Sentinel::primary);
-            let ports: Vec<_> = ports.collect();
-            port = ports[0];
-            port != old && ports.iter().all(|other| *other == port)
+            self.agreed().is_some_and(|port| port != old)
+        });
+        // One that was begun before this may still replace it.
+        self.set_down_after(PATIENT_MS);
+        let mut port = 0;
+        wait_for("a new primary that stays", || {
+            port = self.agreed().unwrap_or(old);
+            port != old && self.sentinels.iter().all(Sentinel::is_at_rest)
         });
         let new = self.servers.iter().position(|server| server.port == port);
         new.expect("one of the servers")
+    }
+
+    fn set_down_after(&self, ms: u32) {
+        for sentinel in &self.sentinels {
+            let line = format!("SENTINEL SET {NAME} down-after-milliseconds {ms}");
+            assert_eq!(sentinel.conn().line(&line).text(), "OK");
+        }
+    }
+
+    /// The port of the primary, if all sentinels name the same.
+    fn agreed(&self) -> Option<u16> {
+        let ports: Vec<_> = self.sentinels.iter().map(Sentinel::primary).collect();
+        ports
+            .windows(2)
+            .all(|two| two[0] == two[1])
+            .then(|| ports[0])
     }
 
     /// Waits until all sentinels see two healthy replicas: then they reconfigure nothing any more. A sentinel that
@@ -145,6 +168,12 @@ impl Sentinel {
         assert!(!quorum.is_error(), "{quorum:?}");
     }
 
+    /// Whether the primary is healthy, and no fail-over goes on.
+    fn is_at_rest(&self) -> bool {
+        let primary = self.conn().run(["SENTINEL", "MASTER", NAME]);
+        primary.field("flags").map(|flags| flags.text()).as_deref() == Some("master")
+    }
+
     fn primary(&self) -> u16 {
         let address = self
             .conn()
@@ -169,7 +198,7 @@ fn spawn(port: u16, primary: u16, dir: &Path) -> Child {
          dir {dir_name}\n\
          logfile {dir_name}/log\n\
          sentinel monitor {NAME} 127.0.0.1 {primary} 2\n\
-         sentinel down-after-milliseconds {NAME} {DOWN_AFTER_MS}\n\
+         sentinel down-after-milliseconds {NAME} {PATIENT_MS}\n\
          sentinel failover-timeout {NAME} 3000\n\
          sentinel parallel-syncs {NAME} 2\n"
     );

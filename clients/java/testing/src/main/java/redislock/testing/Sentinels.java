@@ -14,8 +14,11 @@ public final class Sentinels implements AutoCloseable {
     /** The sentinels' name of the primary. */
     public static final String NAME = "locks";
 
-    /** A server that does not answer for this long counts as dead. */
+    /** A server that does not answer for this long counts as dead while a fail-over is waited for. */
     private static final int DOWN_AFTER_MS = 1_000;
+
+    /** The same at other times: on a busy machine a living server is silent for seconds, and must not be replaced. */
+    private static final int PATIENT_MS = 600_000;
 
     private static final int TRIES = 20;
 
@@ -94,13 +97,20 @@ public final class Sentinels implements AutoCloseable {
      * @return the new primary
      */
     public TestServer awaitAnotherPrimaryThan(TestServer old) {
-        Waiting.waitFor("a new primary", () -> {
-            List<Integer> ports = sentinels.stream().map(Sentinel::primary).distinct().toList();
-            return ports.size() == 1 && ports.get(0) != old.port();
-        });
+        sentinels.forEach(sentinel -> sentinel.setDownAfter(DOWN_AFTER_MS));
+        Waiting.waitFor("a new primary", () -> agreeOnAnotherThan(old));
+        // One that was begun before this may still replace it.
+        sentinels.forEach(sentinel -> sentinel.setDownAfter(PATIENT_MS));
+        Waiting.waitFor("a new primary that stays",
+                () -> agreeOnAnotherThan(old) && sentinels.stream().allMatch(Sentinel::isAtRest));
         TestServer primary = primary();
         Waiting.waitFor("the promotion", () -> primary.infoField("replication", "role").equals("master"));
         return primary;
+    }
+
+    private boolean agreeOnAnotherThan(TestServer old) {
+        List<Integer> ports = sentinels.stream().map(Sentinel::primary).distinct().toList();
+        return ports.size() == 1 && ports.get(0) != old.port();
     }
 
     /** Asks the first sentinel for a fail-over, and waits for its end. */
@@ -176,6 +186,19 @@ public final class Sentinels implements AutoCloseable {
             }
         }
 
+        void setDownAfter(int ms) {
+            try (Conn conn = new Conn(port)) {
+                conn.expect("SENTINEL", "SET", NAME, "down-after-milliseconds", Integer.toString(ms));
+            }
+        }
+
+        /** Whether the primary is healthy, and no fail-over goes on. */
+        boolean isAtRest() {
+            try (Conn conn = new Conn(port)) {
+                return Conn.map(conn.expect("SENTINEL", "MASTER", NAME)).get("flags").equals("master");
+            }
+        }
+
         void awaitAllKnown(int replicas, int others) {
             try (Conn conn = new Conn(port)) {
                 Waiting.waitFor("a sentinel that knows all others", () -> {
@@ -217,7 +240,7 @@ public final class Sentinels implements AutoCloseable {
                     "dir " + dir,
                     "logfile " + dir.resolve("log"),
                     "sentinel monitor " + NAME + " 127.0.0.1 " + primary + " " + quorum,
-                    "sentinel down-after-milliseconds " + NAME + " " + DOWN_AFTER_MS,
+                    "sentinel down-after-milliseconds " + NAME + " " + PATIENT_MS,
                     "sentinel failover-timeout " + NAME + " 3000",
                     "sentinel parallel-syncs " + NAME + " 2",
                     "");
