@@ -8,8 +8,8 @@ use crate::commands::options::{
 use crate::commands::parser::{Parser, Word};
 use crate::commands::queue::Queue;
 use crate::commands::skeleton::{
-    change_semaphore, give_up, is_given_up, may_create, possible_wait, prepare_session,
-    reply_to_acquire, waiter_of, NewWaiter,
+    change_semaphore, give_up, has_given_up, is_given_up, may_create, possible_wait,
+    prepare_session, reply_to_acquire, waiter_of, NewWaiter,
 };
 use crate::lock::{
     permits_of, LockError, Now, Permits, Resource, SemAcquire, SemState, SemView, NO_END_MS,
@@ -185,6 +185,9 @@ impl Command for Release {
         let released = change_semaphore(ctx, key, now, |locks, cx| {
             locks.sems.release(&mut locks.shared, &view, id.bytes(), cx)
         })?;
+        if options.gives_up.is_some() {
+            has_given_up(at, id);
+        }
         ctx.reply_maybe((released || has_waited).then_some(1));
         Ok(())
     }

@@ -143,7 +143,13 @@ pub fn give_up(ctx: Ctx<'_>, key: KeyRef<'_>, owner: Str<'_>, number: u64) -> Op
         locks.shared.give_up(key, owner.bytes(), number, cx)
     });
     answers::note_all(ctx, &fx);
+    alarm::rearm(ctx);
     has_waited
+}
+
+/// What [`give_up`] noted has been carried out.
+pub fn has_given_up(key: KeyRef<'_>, owner: Str<'_>) {
+    shell::with(|shell| shell.locks.shared.finals.done(key, owner.bytes()));
 }
 
 /// The number of a request that waits now.

@@ -54,6 +54,8 @@ struct Final {
     order: u64,
     /// In milliseconds of the monotonic clock.
     end_ms: u64,
+    /// Whether the release has ended what the owner had.
+    is_done: bool,
     /// Whether a later acquisition was asked for since then.
     is_passed: bool,
 }
@@ -68,18 +70,27 @@ impl Finals {
             number,
             order: self.last,
             end_ms: now.mono_ms.saturating_add(self.rule.ms),
+            is_done: false,
             is_passed: false,
         };
         if let Some(known) = self.numbers.remove(&name) {
             self.order.remove(&known.order);
             if now.mono_ms < known.end_ms && number <= known.number {
                 (it.number, it.is_passed) = (known.number, known.is_passed);
+                it.is_done = known.is_done;
             }
         }
         self.order.insert(it.order, name);
         self.numbers.insert(name, it);
         self.forget(now);
         !it.is_passed
+    }
+
+    /// The release that noted this has ended what the owner had.
+    pub fn done(&mut self, key: KeyRef<'_>, owner: &[u8]) {
+        if let Some(it) = self.numbers.get_mut(&self.names.hash_one((key, owner))) {
+            it.is_done = true;
+        }
     }
 
     /// Whether a request with this number is final: it is to be answered as one that is not granted.
@@ -89,17 +100,20 @@ impl Finals {
         }
         let known = self.numbers.get_mut(&self.names.hash_one((key, owner)));
         let is_final = known.is_some_and(|it| {
-            it.is_passed |= number > it.number;
+            it.is_passed |= it.is_done && number > it.number;
             number <= it.number && now.mono_ms < it.end_ms
         });
         self.stats.finals_refused += u64::from(is_final);
         is_final
     }
 
-    /// Forgets what is over, and the oldest of too many. (After a change of the rule a number that is over may stay
-    /// behind an older one.)
+    /// Forgets what is over, and the oldest of too many: a thousand at most. (After a change of the rule a number that
+    /// is over may stay behind an older one.)
     fn forget(&mut self, now: Now) {
-        while let Some((order, name)) = self.order.first_key_value() {
+        for _ in 0..1_000 {
+            let Some((order, name)) = self.order.first_key_value() else {
+                return self.numbers.shrink_to(0);
+            };
             let is_over = self
                 .numbers
                 .get(name)
@@ -112,7 +126,6 @@ impl Finals {
             let order = *order;
             self.order.remove(&order);
         }
-        self.numbers.shrink_to(0);
     }
 
     /// The fields of `INFO lock`.
@@ -173,6 +186,9 @@ mod tests {
     fn a_repeated_release_does_not_concern_a_later_acquisition() {
         let mut finals = finals(60, 10);
         assert!(finals.note(KEY, b"o", 1, at(0)) && finals.note(KEY, b"o", 1, at(0)));
+        assert!(!finals.refuses(KEY, b"o", 2, at(0)));
+        assert!(finals.note(KEY, b"o", 1, at(0)), "the release has failed");
+        finals.done(KEY, b"o");
         assert!(!finals.refuses(KEY, b"o", 2, at(1)));
         assert!(!finals.note(KEY, b"o", 1, at(2)), "a repetition");
         assert!(finals.refuses(KEY, b"o", 1, at(61)), "from then on");

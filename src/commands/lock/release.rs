@@ -4,7 +4,7 @@ use crate::commands::error::CommandError;
 use crate::commands::lock::read_write;
 use crate::commands::options::{ALL, FINAL, KEY, LEASE, MODE, OWNER, PURGE, TOKEN, USER};
 use crate::commands::parser::Parser;
-use crate::commands::skeleton::{change_lock, give_up, may_count};
+use crate::commands::skeleton::{change_lock, give_up, has_given_up, may_count};
 use crate::lock::{self, Cx, LockError, Locks, Mode, Now, Planned, ReadDepth, Released};
 use crate::module::acl;
 use crate::module::answers;
@@ -110,6 +110,7 @@ pub(super) fn give_up_lock(
         }
         ended => ended,
     }?;
+    has_given_up(ctx.key_ref(name), owner);
     Ok(has_ended)
 }
 

@@ -130,6 +130,42 @@ fn a_repeated_release_ends_no_later_acquisition() {
 }
 
 #[test]
+fn a_release_that_failed_can_be_repeated() {
+    let server = TestServer::start();
+    let mut c = server.conn();
+    c.line("LOCK.ACQUIRE k o WRITE PX 600000 SEQ 1");
+    c.line("MULTI");
+    c.line("CLIENT PAUSE 600000 WRITE");
+    c.line("LOCK.RELEASE k o FINAL 1");
+    let failed = c.line("EXEC").list();
+    assert!(failed[1].error().starts_with("TRYAGAIN"), "{failed:?}");
+    c.line("CLIENT UNPAUSE");
+    assert!(c.line("LOCK.ACQUIRE k o WRITE SEQ 1").is_nil());
+    assert!(c.line("LOCK.ACQUIRE k o WRITE SEQ 2").int() > 0);
+    assert_eq!(c.line("LOCK.RELEASE k o FINAL 1").int(), 1);
+    assert_eq!(c.line("EXISTS k").int(), 0);
+}
+
+/// Its user may not write the keys beside a semaphore: the release is refused, and the wait that it ended is answered
+/// in the same tick.
+#[test]
+fn a_wait_that_a_refused_release_ended_is_answered_at_once() {
+    let server = TestServer::with(&["--hz", "1", "--dynamic-hz", "no"]);
+    let mut admin = server.conn();
+    admin.line("ACL SETUSER w reset on nopass +@all ~j &*");
+    admin.line("SEM.ACQUIRE j one LIMIT 1 PX 600000");
+    let mut parked = server.conn();
+    parked.send_line("SEM.ACQUIRE j q BLOCK 0 SEQ 1");
+    wait_for("a waiter", || server.stat("sem_waiters") == 1);
+    let mut user = server.conn();
+    user.line("AUTH w any");
+    let refused = user.line("SEM.RELEASE j q FINAL 1");
+    assert!(refused.error().starts_with("NOPERM"));
+    assert!(parked.recv().is_nil());
+    assert_eq!(server.stat("sem_waits_withdrawn"), 1);
+}
+
+#[test]
 fn several_keys_are_given_up_in_one_command() {
     let server = TestServer::start();
     let mut c = server.conn();
