@@ -108,7 +108,7 @@ final class Attempt extends Acquisition {
         AtomicLong late = new AtomicLong();
         AtomicBoolean hasFailed = new AtomicBoolean();
         for (Member member : members) {
-            Release.send(engine, member.claim, first.owner != null, null, until, released -> {
+            Release.send(engine, member.claim, first.owner != null, member.claim.release(null), until, released -> {
                 late.accumulateAndGet(released.underWayUntil(), Math::max);
                 if (released.error() != null) {
                     hasFailed.set(true);

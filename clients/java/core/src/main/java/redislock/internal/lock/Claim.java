@@ -48,6 +48,12 @@ record Claim(byte[] key, byte[] owner, Kind kind) {
         return token == null ? command : withToken(command, token);
     }
 
+    /** {@code FINAL}: the only acquisition of a fresh owner is given up. Every hold and wait of it ends, and a request
+     * for it that is served later grants nothing. */
+    Cmd giveUp() {
+        return Cmd.of(kind.isPermit() ? "SEM.RELEASE" : "LOCK.RELEASE", key, owner).with("FINAL", 1);
+    }
+
     /** The start of a command: its name, key, owner and mode. */
     Cmd start(String ofLock, String ofPermit) {
         Cmd command = Cmd.of(kind.isPermit() ? ofPermit : ofLock, key, owner);

@@ -357,7 +357,7 @@ public final class Hold implements Permit {
         engine.background().begin();
         engine.answer(result);
         long end = Math.max(latestEnd, Clock.plus(Clock.now(), terms.lastsFor(engine.network().patience())));
-        Release.send(engine, claim, leftovers.reservation().isNamed(), token, end, answer -> {
+        Release.send(engine, claim, leftovers.reservation().isNamed(), claim.release(token), end, answer -> {
             if (answer.error() == null) {
                 engine.counts().releases.increment();
                 if (answer.released() == Released.YES && lost.get() == null) {

@@ -39,12 +39,12 @@ final class Release implements Unsettled.Part {
     /** The timer of the next attempt, on the client's thread; null: none is waited for. */
     private Loop.Timer next;
 
-    private Release(Engine engine, Claim claim, boolean isNamed, Long token, long end, Consumer<Result> then) {
+    private Release(Engine engine, Claim claim, boolean isNamed, Cmd command, long end, Consumer<Result> then) {
         this.engine = engine;
         this.network = engine.network();
         this.claim = claim;
         this.isNamed = isNamed;
-        this.command = claim.release(token);
+        this.command = command;
         this.caller = Caller.shared(network, claim.key());
         this.end = end;
         this.then = then;
@@ -52,8 +52,8 @@ final class Release implements Unsettled.Part {
 
     /** Sends it at once; {@code isNamed}: the owner may make further requests. The result comes on a thread that must
      * not be blocked. */
-    static void send(Engine engine, Claim claim, boolean isNamed, Long token, long end, Consumer<Result> then) {
-        Release release = new Release(engine, claim, isNamed, token, end, then);
+    static void send(Engine engine, Claim claim, boolean isNamed, Cmd command, long end, Consumer<Result> then) {
+        Release release = new Release(engine, claim, isNamed, command, end, then);
         if (isNamed) {
             engine.unsettled().add(release);
         }

@@ -93,7 +93,7 @@ final class SessionAttempt extends Acquisition {
         if (isOver.get()) {
             return;
         }
-        Cmd command = claim.start("LOCK.ACQUIRE", "SEM.ACQUIRE").with("SESSION", "ONCE");
+        Cmd command = claim.start("LOCK.ACQUIRE", "SEM.ACQUIRE").with("SESSION", "ONCE", "SEQ", 1);
         if (slice > 0) {
             command = command.with("BLOCK", Claim.millis(slice));
             count();

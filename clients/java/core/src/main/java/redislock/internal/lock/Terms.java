@@ -174,7 +174,7 @@ public final class Terms {
             command = Cmd.of("LOCK.MACQUIRE", claims.size()).with(keys).with(first.owner());
             command = first.withMode(command);
         }
-        command = command.with("PX", Claim.millis(lease));
+        command = command.with("PX", Claim.millis(lease), "SEQ", 1);
         if (!first.kind().isPermit()) {
             return command.with("ONCE");
         }

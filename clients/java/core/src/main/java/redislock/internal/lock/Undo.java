@@ -5,6 +5,7 @@ import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.Consumer;
 import redislock.LockException;
 import redislock.internal.Clock;
+import redislock.internal.net.Cmd;
 import redislock.internal.net.Network;
 
 /**
@@ -89,7 +90,8 @@ final class Undo implements Unsettled.Part {
     }
 
     private void release(boolean isNamed, Consumer<Release.Result> then) {
-        Release.send(engine, claim, isNamed, null, Clock.plus(Clock.now(), lastsFor), then);
+        Cmd command = isNamed ? claim.release(null) : claim.giveUp();
+        Release.send(engine, claim, isNamed, command, Clock.plus(Clock.now(), lastsFor), then);
     }
 
     /** Frees the name when neither this release, which may be served until then, nor another one can be served: it
