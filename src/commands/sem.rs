@@ -12,7 +12,7 @@ use crate::commands::skeleton::{
     prepare_session, reply_to_acquire, waiter_of, NewWaiter,
 };
 use crate::lock::{
-    permits_of, LockError, Now, Permits, Resource, SemAcquire, SemState, SemView, NO_END_MS,
+    permits_of, KeyRef, LockError, Now, Permits, Resource, SemAcquire, SemState, SemView, NO_END_MS,
 };
 use crate::module::acl;
 use crate::module::apply::decide;
@@ -103,11 +103,8 @@ impl Command for Acquire {
 
     fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), CommandError> {
         let (name, id, options) = Parser::of::<Acquire>(words).key_and_owner()?;
-        let at = ctx.key_ref(name).of(Resource::Semaphore);
-        if options
-            .seq
-            .is_some_and(|seq| is_given_up(ctx, [at], id, seq))
-        {
+        let is_final = |seq| is_given_up(ctx, [semaphore(ctx, name)], id, seq);
+        if options.seq.is_some_and(is_final) {
             ctx.reply_nil();
             return Ok(());
         }
@@ -172,9 +169,8 @@ impl Command for Release {
 
     fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), CommandError> {
         let (name, id, options) = Parser::of::<Release>(words).key_and_owner()?;
-        let at = ctx.key_ref(name).of(Resource::Semaphore);
         let has_waited = match options.gives_up {
-            Some(number) => give_up(ctx, at, id, number),
+            Some(number) => give_up(ctx, semaphore(ctx, name), id, number),
             None => Some(false),
         };
         let Some(has_waited) = has_waited else {
@@ -186,7 +182,7 @@ impl Command for Release {
             locks.sems.release(&mut locks.shared, &view, id.bytes(), cx)
         })?;
         if options.gives_up.is_some() {
-            has_given_up(at, id);
+            has_given_up(semaphore(ctx, name), id);
         }
         ctx.reply_maybe((released || has_waited).then_some(1));
         Ok(())
@@ -270,6 +266,10 @@ impl Command for Info {
         queue.reply(ctx, list > 0);
         Ok(())
     }
+}
+
+fn semaphore<'k>(ctx: Ctx<'_>, name: Str<'k>) -> KeyRef<'k> {
+    ctx.key_ref(name).of(Resource::Semaphore)
 }
 
 /// A permit whose lease has ended counts as free, even before it is returned to the free ones.

@@ -74,6 +74,18 @@ pub fn change_semaphore<T>(
     Ok(answer)
 }
 
+/// Decides about waits alone: nothing is written. Answers them, and rearms.
+pub fn end_waits<T>(
+    ctx: Ctx<'_>,
+    now: Now,
+    decision: impl FnOnce(&mut Locks, &mut Cx<'_>) -> T,
+) -> T {
+    let (ended, fx) = decide(now, decision);
+    answers::note_all(ctx, &fx);
+    alarm::rearm(ctx);
+    ended
+}
+
 /// The end of a command whose request waits: a ticket's reply is `QUEUED`, and a client is blocked as the last step
 /// (`None`: the reply comes later). Where the server refuses to block it, the request is withdrawn.
 ///
@@ -139,12 +151,9 @@ pub fn is_given_up<'k>(
 /// `FINAL`: notes that the owner gives up its acquisitions of this key up to this number, and ends its wait. Returns
 /// whether there was one; `None`: nothing of the owner is to end.
 pub fn give_up(ctx: Ctx<'_>, key: KeyRef<'_>, owner: Str<'_>, number: u64) -> Option<bool> {
-    let (has_waited, fx) = decide(ctx.now(), |locks, cx| {
+    end_waits(ctx, ctx.now(), |locks, cx| {
         locks.shared.give_up(key, owner.bytes(), number, cx)
-    });
-    answers::note_all(ctx, &fx);
-    alarm::rearm(ctx);
-    has_waited
+    })
 }
 
 /// What [`give_up`] noted has been carried out.

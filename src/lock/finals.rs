@@ -13,6 +13,7 @@ use std::hash::{BuildHasher, BuildHasherDefault};
 
 use crate::lock::name::Secret;
 use crate::lock::stats::counters;
+use crate::lock::table::give_back;
 use crate::lock::wait::request::OwnNumber;
 use crate::lock::{KeyRef, Now};
 
@@ -112,7 +113,7 @@ impl Finals {
     fn forget(&mut self, now: Now) {
         for _ in 0..1_000 {
             let Some((order, name)) = self.order.first_key_value() else {
-                return self.numbers.shrink_to(0);
+                return;
             };
             let is_over = self
                 .numbers
@@ -123,6 +124,7 @@ impl Finals {
             }
             self.stats.finals_forgotten += u64::from(!is_over);
             self.numbers.remove(name);
+            give_back(&mut self.numbers);
             let order = *order;
             self.order.remove(&order);
         }
@@ -142,14 +144,6 @@ mod tests {
 
     const KEY: KeyRef<'_> = KeyRef::lock(0, b"k");
 
-    fn at(mono_ms: u64) -> Now {
-        Now {
-            wall_ms: 0,
-            wall_sub_us: 0,
-            mono_ms,
-        }
-    }
-
     fn finals(ms: u64, most: usize) -> Finals {
         Finals {
             rule: FinalRule { ms, most },
@@ -164,9 +158,10 @@ mod tests {
     #[test]
     fn numbers_up_to_the_greatest_are_final_for_a_while() {
         let mut finals = finals(60, 10);
-        finals.note(KEY, b"o", 5, at(0));
-        finals.note(KEY, b"o", 3, at(10));
-        let mut refuses = |key, owner, number, ms| finals.refuses(key, owner, number, at(ms));
+        finals.note(KEY, b"o", 5, Now::at_mono(0));
+        finals.note(KEY, b"o", 3, Now::at_mono(10));
+        let mut refuses =
+            |key, owner, number, ms| finals.refuses(key, owner, number, Now::at_mono(ms));
         assert!(refuses(KEY, b"o", 5, 69) && refuses(KEY, b"o", 1, 69));
         assert!(!refuses(KEY, b"o", 6, 69), "the next acquisition");
         assert!(!refuses(KEY, b"p", 5, 69), "another owner");
@@ -176,33 +171,43 @@ mod tests {
         );
         assert!(!refuses(KEY, b"o", 5, 70), "its time is over");
         // A number that is over does not count for the next.
-        finals.note(KEY, b"o", 2, at(70));
-        assert!(!finals.refuses(KEY, b"o", 5, at(70)));
-        assert_eq!(present(&mut finals, at(129)), [1, 2, 0]);
-        assert_eq!(present(&mut finals, at(130)), [0, 2, 0]);
+        finals.note(KEY, b"o", 2, Now::at_mono(70));
+        assert!(!finals.refuses(KEY, b"o", 5, Now::at_mono(70)));
+        assert_eq!(present(&mut finals, Now::at_mono(129)), [1, 2, 0]);
+        assert_eq!(present(&mut finals, Now::at_mono(130)), [0, 2, 0]);
     }
 
     #[test]
     fn a_repeated_release_does_not_concern_a_later_acquisition() {
         let mut finals = finals(60, 10);
-        assert!(finals.note(KEY, b"o", 1, at(0)) && finals.note(KEY, b"o", 1, at(0)));
-        assert!(!finals.refuses(KEY, b"o", 2, at(0)));
-        assert!(finals.note(KEY, b"o", 1, at(0)), "the release has failed");
+        assert!(
+            finals.note(KEY, b"o", 1, Now::at_mono(0))
+                && finals.note(KEY, b"o", 1, Now::at_mono(0))
+        );
+        assert!(!finals.refuses(KEY, b"o", 2, Now::at_mono(0)));
+        assert!(
+            finals.note(KEY, b"o", 1, Now::at_mono(0)),
+            "the release has failed"
+        );
         finals.done(KEY, b"o");
-        assert!(!finals.refuses(KEY, b"o", 2, at(1)));
-        assert!(!finals.note(KEY, b"o", 1, at(2)), "a repetition");
-        assert!(finals.refuses(KEY, b"o", 1, at(61)), "from then on");
-        assert!(finals.note(KEY, b"o", 2, at(61)));
+        assert!(!finals.refuses(KEY, b"o", 2, Now::at_mono(1)));
+        assert!(!finals.note(KEY, b"o", 1, Now::at_mono(2)), "a repetition");
+        assert!(
+            finals.refuses(KEY, b"o", 1, Now::at_mono(61)),
+            "from then on"
+        );
+        assert!(finals.note(KEY, b"o", 2, Now::at_mono(61)));
     }
 
     #[test]
     fn the_oldest_of_too_many_is_forgotten() {
         let mut finals = finals(60, 2);
         for (owner, ms) in [(b"a", 0), (b"b", 1), (b"a", 2), (b"c", 3)] {
-            finals.note(KEY, owner, 1, at(ms));
+            finals.note(KEY, owner, 1, Now::at_mono(ms));
         }
-        let refused = [b"a", b"b", b"c"].map(|owner| finals.refuses(KEY, owner, 1, at(4)));
+        let refused =
+            [b"a", b"b", b"c"].map(|owner| finals.refuses(KEY, owner, 1, Now::at_mono(4)));
         assert_eq!(refused, [true, false, true]);
-        assert_eq!(present(&mut finals, at(4)), [2, 2, 1]);
+        assert_eq!(present(&mut finals, Now::at_mono(4)), [2, 2, 1]);
     }
 }

@@ -408,13 +408,19 @@ impl Locks {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_window_that_is_over_ends_before_the_next_one_begins() {
+    /// Windows of 50 ms after so many hand-offs.
+    fn windows_after(after: u32) -> Windows {
         let mut windows = Windows::default();
         windows.set_rule(WindowRule {
-            after: 1,
+            after,
             window_ms: 50,
         });
+        windows
+    }
+
+    #[test]
+    fn a_window_that_is_over_ends_before_the_next_one_begins() {
+        let mut windows = windows_after(1);
         let key = KeyRef::lock(0, b"s");
         let leave_free =
             |windows: &mut Windows, ms| windows.leave_free(key, (true, false), Now::at_mono(ms));
@@ -438,11 +444,7 @@ mod tests {
 
     #[test]
     fn a_window_is_open_until_its_end() {
-        let mut windows = Windows::default();
-        windows.set_rule(WindowRule {
-            after: 1,
-            window_ms: 50,
-        });
+        let mut windows = windows_after(1);
         let key = KeyRef::lock(0, b"k");
         windows.count_hand_off(key);
         let start = windows.leave_free(key, (true, false), Now::at_mono(0));
@@ -477,11 +479,7 @@ mod tests {
 
     #[test]
     fn a_lock_that_was_free_for_all_counts_its_hand_offs_anew() {
-        let mut windows = Windows::default();
-        windows.set_rule(WindowRule {
-            after: 2,
-            window_ms: 50,
-        });
+        let mut windows = windows_after(2);
         let (key, now) = (KeyRef::lock(0, b"k"), Now::at_mono(0));
         windows.count_hand_off(key);
         windows.was_free(key);
@@ -497,11 +495,7 @@ mod tests {
 
     #[test]
     fn a_due_window_without_a_subscriber_doubles_the_hand_offs_until_the_next() {
-        let mut windows = Windows::default();
-        windows.set_rule(WindowRule {
-            after: 1,
-            window_ms: 50,
-        });
+        let mut windows = windows_after(1);
         let (key, now) = (KeyRef::lock(0, b"k"), Now::at_mono(0));
         for hand_offs in [1, 2, 4, 8, 16, 16] {
             for _ in 0..hand_offs {
@@ -523,11 +517,7 @@ mod tests {
 
     #[test]
     fn counts_of_many_other_names_do_not_push_out_one_in_use() {
-        let mut windows = Windows::default();
-        windows.set_rule(WindowRule {
-            after: 2,
-            window_ms: 50,
-        });
+        let mut windows = windows_after(2);
         let key = KeyRef::lock(0, b"k");
         let names = (0..MOST_COUNTED + 500).map(|number| number.to_string());
         for (number, name) in names.enumerate() {
@@ -542,11 +532,7 @@ mod tests {
 
     #[test]
     fn a_name_that_is_pushed_out_still_rests() {
-        let mut windows = Windows::default();
-        windows.set_rule(WindowRule {
-            after: 1,
-            window_ms: 50,
-        });
+        let mut windows = windows_after(1);
         let key = KeyRef::lock(0, b"k");
         for ms in 0..20_000 {
             windows.pop(Now::at_mono(ms));
@@ -567,11 +553,7 @@ mod tests {
 
     #[test]
     fn windows_that_no_client_uses_take_less_than_a_hundredth_of_the_time() {
-        let mut windows = Windows::default();
-        windows.set_rule(WindowRule {
-            after: 1,
-            window_ms: 50,
-        });
+        let mut windows = windows_after(1);
         let key = KeyRef::lock(0, b"k");
         let begun_in = |windows: &mut Windows, times: std::ops::Range<u64>| {
             let before = windows.stats.windows;

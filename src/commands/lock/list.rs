@@ -100,7 +100,7 @@ impl Command for Scan {
             word(c"waited", c"WAITED"),
             USER,
         ],
-        help: &["The locks held, step by step; of one owner; or the keys that somebody, or this user, waits for."],
+        help: &["The locks held, step by step; of one owner; or the keys with waiters, of one user."],
     };
 
     fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), CommandError> {

@@ -4,12 +4,9 @@ use crate::commands::error::CommandError;
 use crate::commands::lock::read_write;
 use crate::commands::options::{ALL, FINAL, KEY, LEASE, MODE, OWNER, PURGE, TOKEN, USER};
 use crate::commands::parser::Parser;
-use crate::commands::skeleton::{change_lock, give_up, has_given_up, may_count};
-use crate::lock::{self, Cx, LockError, Locks, Mode, Now, Planned, ReadDepth, Released};
+use crate::commands::skeleton::{change_lock, end_waits, give_up, has_given_up, may_count};
+use crate::lock::{self, LockError, Mode, Now, Planned, ReadDepth, Released};
 use crate::module::acl;
-use crate::module::answers;
-use crate::module::apply::decide;
-use crate::module::entry::alarm;
 use crate::module::entry::command::{access, Command, Spec};
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::strings::Str;
@@ -225,11 +222,4 @@ fn purge_user(ctx: Ctx<'_>, key: Str<'_>, user: Str<'_>) -> usize {
             locks.shared.waiters.purge_user(ctx.key_ref(key), user, cx)
         })
     })
-}
-
-fn end_waits<T>(ctx: Ctx<'_>, now: Now, decision: impl FnOnce(&mut Locks, &mut Cx<'_>) -> T) -> T {
-    let (ended, fx) = decide(now, decision);
-    answers::note_all(ctx, &fx);
-    alarm::rearm(ctx);
-    ended
 }

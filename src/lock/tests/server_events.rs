@@ -65,7 +65,10 @@ fn a_changed_lock_without_waiters_is_reported_lost_if_its_hold_is_gone() {
     assert_eq!(recheck(&mut sim), [], "the hold is still there");
     sim.keys.hash("k").remove("alice");
     sim.locks.changed(key_ref("k"), false);
-    assert!(!sim.locks.has_rechecks(), "nobody asks for the event");
+    assert!(
+        !sim.locks.has_rechecks(),
+        "no watcher has asked for the event"
+    );
     sim.locks.changed(key_ref("k"), true);
     assert_eq!(recheck(&mut sim), [Event::Lost]);
     assert_eq!(sim.locks.stats.grants_lost, 1);
@@ -222,6 +225,12 @@ fn a_swap_of_databases_takes_the_tracked_grants_along() {
     assert!(sim.locks.tracked_reader(key, b"alice").is_none());
 }
 
+/// The lost grants of locks and of permits.
+fn lost(sim: &Sim) -> (u64, u64) {
+    let locks = &sim.locks;
+    (locks.stats.grants_lost, locks.sems.stats.grants_lost)
+}
+
 #[test]
 fn a_flush_ends_the_tracked_grants_of_its_database() {
     let mut sim = with_grants();
@@ -231,11 +240,7 @@ fn a_flush_ends_the_tracked_grants_of_its_database() {
     sim.locks.flushed(Some(0));
     assert!(!is_bound(&sim, 0));
     assert_eq!(cared_about(&sim, 0), [[]; 0]);
-    let lost = (
-        sim.locks.stats.grants_lost,
-        sim.locks.sems.stats.grants_lost,
-    );
-    assert_eq!(lost, (2, 1));
+    assert_eq!(lost(&sim), (2, 1));
 }
 
 #[test]
@@ -246,11 +251,7 @@ fn keys_that_leave_with_their_slot_end_their_tracked_grants() {
     assert_eq!(cared_about(&sim, 0), [b"r", b"s"]);
     sim.locks.left(|name| name != b"k");
     assert_eq!(cared_about(&sim, 0), [[]; 0]);
-    let lost = (
-        sim.locks.stats.grants_lost,
-        sim.locks.sems.stats.grants_lost,
-    );
-    assert_eq!(lost, (2, 1));
+    assert_eq!(lost(&sim), (2, 1));
 }
 
 #[test]

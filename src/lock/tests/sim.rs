@@ -26,9 +26,9 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use self::keyspace::Keyspace;
 use self::tickets::{ChannelAndTag, Standing};
 use crate::lock::{
-    Bound, BoundRef, CountChange, Cx, Domain, Effects, Event, Grace, KeyId, KeyRef, KeyState,
-    KeyWrite, Lease, Limits, Locks, Mode, Now, Outcome, PermitChange, Planned, ReadDepth, Resource,
-    Token, UserId, Wait, WaiterId, WindowRule,
+    Bound, BoundRef, CountChange, Cx, Domain, Effects, Event, FinalRule, Grace, KeyId, KeyRef,
+    KeyState, KeyWrite, Lease, Limits, Locks, Mode, Now, Outcome, PermitChange, Planned, ReadDepth,
+    Resource, SessionRule, Token, UserId, Wait, WaiterId, WindowRule,
 };
 
 /// The wall clock of a new server, Unix milliseconds.
@@ -183,11 +183,21 @@ pub fn sem_ref(key: &str) -> KeyRef<'_> {
 
 fn new_locks(settings: &Settings) -> Locks {
     let mut locks = Locks::new(false);
-    locks.shared.waiters.limits = settings.limits;
-    locks.shared.waiters.grace = settings.grace;
-    locks.shared.sessions.rule.lease = settings.session_lease;
-    locks.detects_deadlocks = settings.deadlocks;
-    locks.shared.waiters.set_window_rule(settings.windows);
+    let session = SessionRule {
+        lease: settings.session_lease,
+        ..SessionRule::default()
+    };
+    let settings = crate::lock::Settings {
+        limits: settings.limits,
+        grace: settings.grace,
+        windows: settings.windows,
+        session,
+        finals: FinalRule::default(),
+        detects_deadlocks: settings.deadlocks,
+        startup_delay_ms: u64::MAX,
+        top_names: 0,
+    };
+    locks.apply(&settings, Now::at_mono(0));
     locks
 }
 
