@@ -18,7 +18,7 @@ FAULT_PATH = LOCK_FAULT_MODULE="$(CURDIR)/$(FAULT_MODULE)"
 SERVER = LOCK_SERVER="$${LOCK_SERVER:-$$(scripts/server.sh)}"
 
 # Cases of the property tests: quick by default; `make test-all` runs 100,000, optimized.
-CASES ?= 2000
+CASES ?= 500
 BASE ?= HEAD~1
 
 .PHONY: $(shell sed -n 's/^\([a-z-]*\):.*/\1/p' Makefile)
@@ -51,8 +51,8 @@ test-build: setup
 	$(CARGO) build $(TESTED) --lib --bins --tests --examples
 	@chmod 755 $(QUICK_MODULE) $(FAULT_MODULE)
 
-test: ## the core, the module on this machine's server, Redisson's scripts, the client crate: 9 minutes at first, then 7
-	@echo 'make test: installs what is missing, compiles, then runs five parts. On two cores about 9 minutes the first time, 7 again.'
+test: ## the core, the module on this machine's server, Redisson's scripts, the client crate: 8 minutes at first, then 3
+	@echo 'make test: installs what is missing, compiles, then runs the tests. On two cores about 8 minutes the first time, 3 again.'
 	@scripts/setup.sh client java
 	@TESTED='$(TESTED)' CASES='$(CASES)' MAKE='$(MAKE)' $(QUICK_PATH) $(FAULT_PATH) $(SERVER) scripts/test.sh
 
