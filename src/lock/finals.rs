@@ -8,13 +8,11 @@
 //! The numbers concern requests, not data: they stay after `FLUSHALL` and `SWAPDB`, and are not replicated, because a
 //! request in the sockets of this server reaches no other.
 
-use std::collections::{BTreeMap, HashMap};
-use std::hash::{BuildHasher, BuildHasherDefault};
+use std::collections::BTreeMap;
+use std::hash::BuildHasher;
 
 use crate::lock::name::Secret;
 use crate::lock::stats::counters;
-use crate::lock::table::give_back;
-use crate::lock::wait::request::OwnNumber;
 use crate::lock::{KeyRef, Now};
 
 /// The rule for final numbers, from the settings.
@@ -42,8 +40,8 @@ pub struct Finals {
     stats: FinalStats,
     names: Secret,
     /// By the hash of key and owner. Two of them with the same hash (one pair in 2^64) share a number: a request of
-    /// one may be refused after a release of the other.
-    numbers: HashMap<u64, Final, BuildHasherDefault<OwnNumber>>,
+    /// one may be refused after a release of the other. A tree: it grows and shrinks in small steps.
+    numbers: BTreeMap<u64, Final>,
     /// The hash of each by the order in which they were noted.
     order: BTreeMap<u64, u64>,
     last: u64,
@@ -108,9 +106,10 @@ impl Finals {
         is_final
     }
 
-    /// Forgets what is over, and the oldest of too many: a thousand at most. (After a change of the rule a number that
+    /// Forgets what is over, and the oldest of too many: a thousand at most in a call, of which the server's cron makes
+    /// ten a second. (After a change of the rule a number that
     /// is over may stay behind an older one.)
-    fn forget(&mut self, now: Now) {
+    pub fn forget(&mut self, now: Now) {
         for _ in 0..1_000 {
             let Some((order, name)) = self.order.first_key_value() else {
                 return;
@@ -124,15 +123,13 @@ impl Finals {
             }
             self.stats.finals_forgotten += u64::from(!is_over);
             self.numbers.remove(name);
-            give_back(&mut self.numbers);
             let order = *order;
             self.order.remove(&order);
         }
     }
 
     /// The fields of `INFO lock`.
-    pub fn fields(&mut self, now: Now) -> impl Iterator<Item = (&'static str, u64)> {
-        self.forget(now);
+    pub fn fields(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let present = [("finals", self.order.len() as u64)];
         present.into_iter().chain(self.stats.fields())
     }
@@ -152,7 +149,8 @@ mod tests {
     }
 
     fn present(finals: &mut Finals, now: Now) -> Vec<u64> {
-        finals.fields(now).map(|(_, value)| value).collect()
+        finals.forget(now);
+        finals.fields().map(|(_, value)| value).collect()
     }
 
     #[test]

@@ -71,15 +71,18 @@ pub fn acquired_all(
     }
 }
 
-/// The mode that the words request; the first is the owner.
+/// The mode that the words request; the first is the owner, and two behind NOTIFY are any text.
 fn mode_of(words: &[Str<'_>]) -> Mode {
-    let options = words.iter().skip(1).map(|word| word.bytes());
-    let mode = |word: &[u8]| match word {
-        word if word.eq_ignore_ascii_case(b"READ") => Some(Mode::Read),
-        word if word.eq_ignore_ascii_case(b"WRITE") => Some(Mode::Write),
-        _ => None,
-    };
-    options.filter_map(mode).next().unwrap_or(Mode::Exclusive)
+    let mut options = words.iter().skip(1).map(|word| word.bytes());
+    while let Some(word) = options.next() {
+        match word {
+            word if word.eq_ignore_ascii_case(b"READ") => return Mode::Read,
+            word if word.eq_ignore_ascii_case(b"WRITE") => return Mode::Write,
+            word if word.eq_ignore_ascii_case(b"NOTIFY") => drop(options.nth(1)),
+            _ => {}
+        }
+    }
+    Mode::Exclusive
 }
 
 fn token_or_queued(ctx: Ctx<'_>, got: Got<Token>) {

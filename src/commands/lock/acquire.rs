@@ -56,11 +56,6 @@ impl Command for Acquire {
             true => Shape::WithHolder,
             false => Shape::Token,
         };
-        let is_final = |seq| is_given_up(ctx, [ctx.key_ref(name)], owner, seq);
-        if options.seq.is_some_and(is_final) {
-            reply::acquired(ctx, name, shape, Got::Nothing, ctx.now());
-            return Ok(());
-        }
         if options.session {
             prepare_session(ctx)?;
         }
@@ -71,6 +66,12 @@ impl Command for Acquire {
         let siblings = Siblings::default();
         if request.mode != Mode::Exclusive {
             read_write::may_take(ctx, name, owner, &siblings)?;
+        }
+        // Not before: the reply may tell who holds the lock.
+        let is_final = |seq| is_given_up(ctx, [ctx.key_ref(name)], owner, seq);
+        if options.seq.is_some_and(is_final) {
+            reply::acquired(ctx, name, shape, Got::Nothing, ctx.now());
+            return Ok(());
         }
         sessions::end_first(ctx, name, owner);
         let mut key = LockKey::open_for(ctx, name, owner);

@@ -1,14 +1,14 @@
 //! `LOCK.MACQUIRE`, `LOCK.MRELEASE` and `LOCK.MRENEW`: several locks in one command.
 
 use crate::commands::error::CommandError;
-use crate::commands::lock::release::give_up_lock;
+use crate::commands::lock::release::end_holds;
 use crate::commands::lock::{acquire, read_write};
 use crate::commands::options::{
     ALL, BLOCK, FINAL, KEYS, LEASE, LEASE_OR_SESSION, MODE, NUMKEYS, ONCE, OWNER, SEQ, WITHHOLDER,
 };
 use crate::commands::parser::Parser;
 use crate::commands::skeleton::{
-    change_locks, is_given_up, may_count, prepare_session, wait, NewWaiter,
+    change_locks, give_up, has_given_up, is_given_up, may_count, prepare_session, wait, NewWaiter,
 };
 use crate::lock::{self, ManyAnswer, Mode, Planned, ReadDepth, Token, Wait};
 use crate::module::apply::{apply_all, decide_all};
@@ -61,15 +61,6 @@ impl Command for AcquireMany {
             true => Shape::TokensWithHolder,
             false => Shape::Tokens,
         };
-        let at = names.iter().map(|name| ctx.key_ref(*name));
-        if options
-            .seq
-            .is_some_and(|seq| is_given_up(ctx, at, owner, seq))
-        {
-            let got = Got::<Vec<Token>>::Nothing;
-            reply::acquired_all(ctx, words, shape, got, ctx.now());
-            return Ok(());
-        }
         if options.session {
             prepare_session(ctx)?;
         }
@@ -82,6 +73,15 @@ impl Command for AcquireMany {
                 read_write::may_take(ctx, *name, owner, &Siblings::default())?;
             }
             sessions::end_first(ctx, *name, owner);
+        }
+        let at = names.iter().map(|name| ctx.key_ref(*name));
+        if options
+            .seq
+            .is_some_and(|seq| is_given_up(ctx, at, owner, seq))
+        {
+            let got = Got::<Vec<Token>>::Nothing;
+            reply::acquired_all(ctx, words, shape, got, ctx.now());
+            return Ok(());
         }
         let mut keys = LockKey::open_all(ctx, names, owner);
         let now = ctx.now();
@@ -148,45 +148,76 @@ impl Command for ReleaseMany {
 
     fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), CommandError> {
         let (names, owner, options) = Parser::of::<ReleaseMany>(words).keys_and_owner()?;
-        if let Some(number) = options.gives_up {
-            // Each on its own: what is wrong with one key keeps no other.
-            let ended = names
-                .iter()
-                .map(|name| give_up_lock(ctx, *name, owner, number));
-            let ended: Vec<_> = ended.collect();
-            let ended = ended.into_iter().collect::<Result<Vec<_>, _>>()?;
-            ctx.reply_integer(ended.into_iter().filter(|ended| *ended).count() as i64);
-            return Ok(());
-        }
-        let request = lock::Release {
-            owner: owner.bytes(),
-            mode: None,
-            all: options.all,
-            token: None,
+        let dropped = match options.gives_up {
+            Some(number) => give_up_locks(ctx, names, owner, number)?,
+            None => release_locks(ctx, names, owner, options.all)?,
         };
-        for name in names {
-            sessions::end_first(ctx, *name, owner);
-        }
-        let keys = LockKey::open_all(ctx, names, owner);
-        let now = ctx.now();
-        let mut states = Vec::with_capacity(keys.len());
-        for key in &keys {
-            let state = key.read_to(ReadDepth::Holder, now);
-            read_write::may_change(key, owner, (None, &state))?;
-            states.push(state);
-        }
-        // Before the views: a request that is refused at one key ends no wait at the others.
-        if !fault::is_on("refused-mrelease-ends-a-wait") {
-            lock::may_release_many(&states, &request, now)?;
-        }
-        let view = |(key, state)| view_for(key, state, &Planned::Release(&request), now);
-        let views: Vec<_> = keys.iter().zip(states).map(view).collect();
-        let dropped = change_locks(ctx, keys, now, |locks, fx| {
-            locks.release_many(&views, &request, now, fx)
-        })?;
         ctx.reply_integer(dropped as i64);
         Ok(())
     }
+}
+
+/// In one decision. Returns at how many keys a hold was dropped.
+fn release_locks(
+    ctx: Ctx<'_>,
+    names: &[Str<'_>],
+    owner: Str<'_>,
+    all: bool,
+) -> Result<usize, CommandError> {
+    let request = lock::Release {
+        owner: owner.bytes(),
+        mode: None,
+        all,
+        token: None,
+    };
+    for name in names {
+        sessions::end_first(ctx, *name, owner);
+    }
+    let keys = LockKey::open_all(ctx, names, owner);
+    let now = ctx.now();
+    let mut states = Vec::with_capacity(keys.len());
+    for key in &keys {
+        let state = key.read_to(ReadDepth::Holder, now);
+        read_write::may_change(key, owner, (None, &state))?;
+        states.push(state);
+    }
+    // Before the views: a request that is refused at one key ends no wait at the others.
+    if !fault::is_on("refused-mrelease-ends-a-wait") {
+        lock::may_release_many(&states, &request, now)?;
+    }
+    let view = |(key, state)| view_for(key, state, &Planned::Release(&request), now);
+    let views: Vec<_> = keys.iter().zip(states).map(view).collect();
+    change_locks(ctx, keys, now, |locks, fx| {
+        locks.release_many(&views, &request, now, fx)
+    })
+}
+
+/// `FINAL`: the owner gives up its acquisitions of these locks up to this number. Returns at how many keys a hold was
+/// dropped, and how many waits ended.
+fn give_up_locks(
+    ctx: Ctx<'_>,
+    names: &[Str<'_>],
+    owner: Str<'_>,
+    number: u64,
+) -> Result<usize, CommandError> {
+    let (mut noted, mut ended) = (Vec::with_capacity(names.len()), 0);
+    for name in names {
+        if let Some(has_waited) = give_up(ctx, ctx.key_ref(*name), owner, number) {
+            noted.push(*name);
+            ended += usize::from(has_waited);
+        }
+    }
+    if let Ok(dropped) = release_locks(ctx, &noted, owner, true) {
+        for name in &noted {
+            has_given_up(ctx.key_ref(*name), owner);
+        }
+        return Ok(ended + dropped);
+    }
+    // What is wrong with one key keeps no other.
+    let each = noted.iter().map(|name| end_holds(ctx, *name, owner));
+    let each: Vec<_> = each.collect();
+    each.into_iter()
+        .try_fold(ended, |ended, has_held| Ok(ended + usize::from(has_held?)))
 }
 
 /// Sets the leases of those of several locks that the owner still holds. Replies their number.

@@ -79,17 +79,22 @@ fn release(
 
 /// `FINAL`: the owner gives up its acquisitions of this lock up to this number. Its wait and every hold end. Returns
 /// whether there was one.
-pub(super) fn give_up_lock(
+fn give_up_lock(
     ctx: Ctx<'_>,
     name: Str<'_>,
     owner: Str<'_>,
     number: u64,
 ) -> Result<bool, CommandError> {
     // First: it is noted even if the release is an error.
-    let Some(mut has_ended) = give_up(ctx, ctx.key_ref(name), owner, number) else {
-        return Ok(false);
-    };
-    let mut end_holds = |mode| {
+    match give_up(ctx, ctx.key_ref(name), owner, number) {
+        Some(has_waited) => Ok(end_holds(ctx, name, owner)? || has_waited),
+        None => Ok(false),
+    }
+}
+
+/// The release that [`give_up`] noted: every hold of the owner ends. Returns whether there was one.
+pub(super) fn end_holds(ctx: Ctx<'_>, name: Str<'_>, owner: Str<'_>) -> Result<bool, CommandError> {
+    let end = |mode| {
         let request = lock::Release {
             owner: owner.bytes(),
             mode,
@@ -97,18 +102,17 @@ pub(super) fn give_up_lock(
             token: None,
         };
         let released = release(ctx, name, owner, request)?;
-        has_ended |= released != Released::NotHeld;
-        Ok(())
+        Ok(released != Released::NotHeld)
     };
-    match end_holds(None) {
+    let has_held = match end(None) {
         // It has READ and WRITE.
         Err(CommandError::Lock(LockError::WhichHold)) => {
-            end_holds(Some(Mode::Write)).and_then(|()| end_holds(Some(Mode::Read)))
+            end(Some(Mode::Write))? | end(Some(Mode::Read))?
         }
-        ended => ended,
-    }?;
+        ended => ended?,
+    };
     has_given_up(ctx.key_ref(name), owner);
-    Ok(has_ended)
+    Ok(has_held)
 }
 
 /// Sets the lease of a lock that the owner still holds. Replies 1, or 0 when the owner holds it no more.
@@ -170,7 +174,7 @@ impl Command for Break {
         args: &[KEY, TOKEN, PURGE, USER],
         help: &[
             "End a hold by force; with PURGE send the waiters away. Returns 1, or 0 when not held.",
-            "With PURGE USER send away 500 waiters of this user only. Returns their number.",
+            "With PURGE USER send away 100 waiters of this user only. Returns their number.",
         ],
     };
 

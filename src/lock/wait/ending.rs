@@ -21,6 +21,9 @@ pub const ENDED_AT_ONCE: usize = 500;
 /// channel has subscribers.
 const ENDED_OF_KEY: usize = 20;
 
+/// The same of `LOCK.BREAK ... PURGE USER`, an operator's command, which ends them all in the event.
+const ENDED_OF_USER: usize = 100;
+
 impl Waiters {
     /// Answers this error to every waiter of a key.
     pub fn fail_all(&mut self, key: KeyRef<'_>, error: &LockError, cx: &mut Cx<'_>) {
@@ -39,9 +42,9 @@ impl Waiters {
     }
 
     /// `LOCK.BREAK ... PURGE USER`: requests of this user for this name, of all kinds of resources, are answered an
-    /// error, of [`ENDED_AT_ONCE`] places at most. Returns how many.
+    /// error, of [`ENDED_OF_USER`] places at most. Returns how many.
     pub fn purge_user(&mut self, key: KeyRef<'_>, user: UserId, cx: &mut Cx<'_>) -> usize {
-        let (mut ended, mut left) = (0, ENDED_AT_ONCE);
+        let (mut ended, mut left) = (0, ENDED_OF_USER);
         for key in key.of_all() {
             let waiters = self.queue(key).into_iter().flat_map(|queue| queue.iter());
             let its = waiters.filter(|(_, waiter)| waiter.user == user);

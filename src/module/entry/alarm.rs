@@ -148,7 +148,10 @@ pub fn stop(ctx: Ctx<'_>) {
 /// set back. Called by the server's cron, about ten times a second.
 pub fn check(ctx: Ctx<'_>) {
     let now = ctx.now();
-    shell::with(|shell| shell.locks.shared.waiters.forget_closing());
+    shell::with(|shell| {
+        shell.locks.shared.waiters.forget_closing();
+        shell.locks.shared.finals.forget(now);
+    });
     tickets::sweep(ctx, now);
     let is_late = shell::with(|shell| shell.next_due(now) == Some(0));
     if is_late && !fault::is_on("late-alarm-not-noticed") {

@@ -27,7 +27,7 @@ unsafe extern "C" fn on_info(info: *mut raw::RedisModuleInfoCtx, for_crash_repor
         let now = now();
         let is_out_of_memory = is_out_of_memory();
         let (fields, histograms) = shell::with(|shell| {
-            let finals = shell.locks.shared.finals.fields(now);
+            let finals = shell.locks.shared.finals.fields();
             let Shared {
                 waiters, sessions, ..
             } = &shell.locks.shared;

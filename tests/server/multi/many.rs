@@ -77,7 +77,7 @@ fn the_replies_on_the_wire() {
 #[test]
 fn withholder_names_the_holder_of_the_first_unavailable_key() {
     let server = TestServer::start();
-    let mut c = server.conn();
+    let (mut c, mut subscriber) = (server.conn(), server.conn());
     c.line("LOCK.ACQUIRE y a PX 60000");
     c.line("LOCK.ACQUIRE y a PX 60000");
     for line in [
@@ -99,6 +99,14 @@ fn withholder_names_the_holder_of_the_first_unavailable_key() {
     assert_eq!((reply[2].int(), reply[3].int()), (0, -2));
     c.line("LOCK.RELEASE y a ALL");
     assert_eq!(tokens(&only_reply(&mut waiter)).len(), 2);
+    // A channel and a tag are no words of a mode.
+    c.line("LOCK.ACQUIRE read a READ PX 60000");
+    subscriber.line("SUBSCRIBE READ");
+    let wait = "BLOCK 60000 NOTIFY READ write WRITE WITHHOLDER";
+    let reply = c
+        .line(&format!("LOCK.MACQUIRE 2 free read e {wait}"))
+        .list();
+    assert_eq!(reply[1].text(), "a");
 }
 
 #[test]

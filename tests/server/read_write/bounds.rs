@@ -302,6 +302,25 @@ fn commands_of_many_keys_share_the_bounds() {
     );
 }
 
+#[test]
+fn a_release_of_many_keys_deletes_a_limited_number_of_timeouts() {
+    let (_server, mut c) = server();
+    for words in ["ALL", "FINAL 1"] {
+        for _ in 0..700 {
+            c.send_line("LOCK.MACQUIRE 4 a b c d r READ PX 600000");
+        }
+        (0..700).for_each(|_| drop(c.recv()));
+        c.line("MULTI");
+        c.line("DBSIZE");
+        c.line(&format!("LOCK.MRELEASE 4 a b c d r {words}"));
+        c.line("DBSIZE");
+        let done = c.line("EXEC").list();
+        assert_eq!(done[1].int(), 4);
+        let deleted = done[0].int() - done[2].int();
+        assert!(deleted <= 4 * 252, "{words}: {deleted}");
+    }
+}
+
 /// A release of many keys reads some timeouts of a reader only: the others may last longer.
 #[test]
 fn a_release_of_many_keys_cuts_no_lease_that_it_has_not_read() {

@@ -266,3 +266,20 @@ fn a_request_in_the_socket_of_a_server_that_stood_still_grants_nothing() {
         }
     }
 }
+
+#[test]
+fn who_holds_the_lock_is_not_told_to_a_user_who_may_not_ask() {
+    let server = TestServer::start();
+    let mut c = server.conn();
+    c.line("ACL SETUSER eve on nopass ~k &* +@all -@dangerous");
+    c.line("LOCK.ACQUIRE k holder READ PX 600000");
+    let mut eve = server.conn();
+    eve.line("AUTH eve any");
+    eve.line("LOCK.RELEASE k o FINAL 1");
+    for line in [
+        "LOCK.ACQUIRE k o READ SEQ 1 WITHHOLDER",
+        "LOCK.MACQUIRE 1 k o READ SEQ 1 WITHHOLDER",
+    ] {
+        assert!(eve.line(line).error().starts_with("NOPERM"), "{line}");
+    }
+}
