@@ -166,15 +166,18 @@ impl<W: Word> Parser<'_, W> {
         }
     }
 
+    /// Whether the command has this option.
+    pub(super) fn takes(&self, word: &[u8]) -> bool {
+        find(self.spec.args, word, 0).is_ok()
+    }
+
     #[cold]
     fn check_user(&self, options: &Options<W>) -> Result<(), CommandError> {
         if options.token.is_some() {
             return Err(syntax("TOKEN and USER exclude each other"));
         }
         match (options.purge, options.waited) {
-            (false, false) if find(self.spec.args, b"PURGE", 0).is_ok() => {
-                Err(syntax("USER needs PURGE"))
-            }
+            (false, false) if self.takes(b"PURGE") => Err(syntax("USER needs PURGE")),
             (false, false) => Err(syntax("USER needs WAITED")),
             _ => Ok(()),
         }

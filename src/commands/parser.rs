@@ -172,7 +172,8 @@ impl<'w, W: Word> Parser<'w, W> {
         let owner = word.as_bytes();
         if owner.is_empty() {
             Err(CommandError::OwnerEmpty)
-        } else if owner.len() > self.settings.max_owner_len {
+        } else if owner.len() > self.settings.max_owner_len && self.takes(b"SEQ") {
+            // Of requests that acquire: a hold of before the setting was lowered can be renewed and released.
             Err(CommandError::OwnerTooLong)
         } else if owner == TOKEN_FIELD {
             Err(CommandError::OwnerReserved)

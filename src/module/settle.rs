@@ -291,13 +291,14 @@ fn settle_semaphore(ctx: Ctx<'_>, id: &KeyId, now: Now) -> bool {
 }
 
 /// Settles one latch. Nothing is written; the probe is for a key that is absent because its slot moves to another node,
-/// which is no open latch.
+/// which is no open latch for those who wait.
 fn settle_latch(ctx: Ctx<'_>, id: &KeyId, now: Now) -> bool {
     let name = name_of(id);
     let name = name.as_str();
     ctx.select(id.as_ref().db);
     let state = CountKey::open(ctx, name).read();
-    if state.is_open(now) && !ctx.probe_write(name) {
+    let waits = shell::with(|shell| shell.locks.shared.waiters.waiting_on(id.as_ref()) > 0);
+    if waits && state.is_open(now) && !ctx.probe_write(name) {
         return false;
     }
     let ((), fx) = decide(now, |locks, cx| {

@@ -21,7 +21,6 @@ use crate::module::ffi::raw_key::RawKey;
 use crate::module::ffi::strings::{OwnedStr, Str};
 use crate::module::keyspace::lock_key::LockKey;
 use crate::module::keyspace::replication::Replication;
-use crate::module::state::settings;
 use crate::module::state::shell;
 
 /// The names of one owner's timeouts at one lock: that of the first hold, from which the others are made.
@@ -269,11 +268,9 @@ pub(crate) fn belong_to_another_lock(
 ) -> bool {
     let (name, first) = (lock.bytes(), names.first().bytes());
     let is_reachable = |other: &[u8]| !shell::is_cluster() || slot_of(name) == slot_of(other);
-    any_with_same_timeouts(
-        (first, owner),
-        settings::max_owner_len(),
-        |other, reader| is_reachable(other) && has_reader(ctx, other, reader),
-    )
+    any_with_same_timeouts((first, owner), |other, reader| {
+        is_reachable(other) && has_reader(ctx, other, reader)
+    })
 }
 
 fn has_reader(ctx: Ctx<'_>, lock: &[u8], reader: &[u8]) -> bool {

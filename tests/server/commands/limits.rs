@@ -167,8 +167,8 @@ fn the_longest_owner_is_a_setting() {
     let mut c = server.conn();
     assert!(c.line("LOCK.ACQUIRE k 12345678").int() > 0);
     let long = "123456789";
-    for command in ["LOCK.ACQUIRE", "LOCK.RELEASE", "LOCK.RENEW"] {
-        let reply = c.run([command, "k", long]);
+    for command in ["LOCK.ACQUIRE k", "LOCK.MACQUIRE 1 k", "SEM.ACQUIRE k"] {
+        let reply = c.line(&format!("{command} {long}"));
         assert_eq!(reply.error(), "ERR owner is longer than lock.max-owner-len");
     }
     // Locks by other clients are still visible, and an operator can end them.
@@ -181,9 +181,23 @@ fn the_longest_owner_is_a_setting() {
     c.line("CONFIG SET lock.max-owner-len 65536");
     let longest = "x".repeat(65_536);
     assert!(c.run(["LOCK.ACQUIRE", "long", &longest]).int() > 0);
+    // A hold of before the setting was lowered is renewed and released as ever.
+    c.line("CONFIG SET lock.max-owner-len 8");
+    assert_eq!(c.run(["LOCK.RENEW", "long", &longest]).int(), 1);
     assert_eq!(c.run(["LOCK.RELEASE", "long", &longest]).int(), 1);
+    c.line("CONFIG SET lock.max-owner-len 65536");
     let longer = "x".repeat(65_537);
     assert!(c.run(["LOCK.ACQUIRE", "long", &longer]).is_error());
+}
+
+#[test]
+fn a_long_owner_of_before_shares_its_timeouts_with_nobody() {
+    let server = TestServer::start();
+    let mut c = server.conn();
+    assert!(c.line("LOCK.ACQUIRE k aaaaaaaaaaaa:b READ PX 600000").int() > 0);
+    c.line("CONFIG SET lock.max-owner-len 5");
+    let second = c.line("LOCK.ACQUIRE {k}:aaaaaaaaaaaa b READ");
+    assert!(second.error().starts_with("LOCKTYPE"));
 }
 
 #[test]

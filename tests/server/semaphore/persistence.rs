@@ -196,6 +196,7 @@ fn a_slot_that_moves_redirects_its_waiters() {
     let moved = format!("MOVED {slot} 127.0.0.1:{}", target.port);
     assert_eq!(waiter.recv().error(), moved);
     assert_eq!(other_waiter.recv().error(), moved);
+    source.wait_for_stat("keys_withheld", 0);
     assert!(there.line("SEM.ACQUIRE k b").is_nil());
     assert_eq!(there.line("SEM.RELEASE k a").int(), 1);
     assert!(there.line("SEM.ACQUIRE k b").int() > 0);
