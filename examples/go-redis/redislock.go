@@ -2,6 +2,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -9,31 +10,31 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-type Locks struct{ waiting, others redis.UniversalClient }
+var start = time.Now() // acquisitions are numbered by the microseconds since then, of a clock that only rises
 
-func NewLocks(addr string) Locks { // without MaxRetries -1, what is not answered within 5 s is sent four times
-	waiting := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1})
-	return Locks{waiting, redis.NewClient(&redis.Options{Addr: addr})}
-}
+type Locks struct{ waiting, others redis.UniversalClient } // `waiting` with MaxRetries: -1
 
 // Acquire returns the fencing token, or redis.Nil when it was not granted in time. It waits in slices of 2 s.
-func (l Locks) Acquire(ctx context.Context, key, owner string, wait, lease time.Duration) (int64, error) {
-	for until := time.Now().Add(wait); ; {
+func (l Locks) Acquire(ctx context.Context, key, owner string, wait, lease time.Duration) (token int64, err error) {
+	until, number, isLost := time.Now().Add(wait), start.Add(time.Since(start)).UnixMicro(), false
+	for more := true; more; more = time.Now().Before(until) && ctx.Err() == nil {
 		block := max(1, min(2*time.Second, time.Until(until)).Milliseconds())
-		token, err := l.waiting.Do(ctx, "LOCK.ACQUIRE", key, owner, "PX", lease.Milliseconds(), "BLOCK", block, "ONCE").Int64()
-		isAnswer := err != redis.Nil && (err == nil || errors.As(err, new(redis.Error)))
-		if isAnswer || ctx.Err() != nil || time.Now().After(until) {
+		words := []any{"LOCK.ACQUIRE", key, owner, "PX", lease.Milliseconds(), "BLOCK", block, "ONCE", "SEQ", number}
+		token, err = l.waiting.Do(ctx, words...).Int64()
+		if err == nil || err != redis.Nil && errors.As(err, new(redis.Error)) {
 			return token, err
-		} else if err != redis.Nil {
+		} else if isLost = isLost || err != redis.Nil; err != redis.Nil {
 			time.Sleep(50 * time.Millisecond) // then again: ONCE makes that safe
 		}
 	}
+	if isLost || ctx.Err() != nil { // given up: what is still to be served grants nothing
+		l.waiting.Do(context.WithoutCancel(ctx), "LOCK.RELEASE", key, owner, "FINAL", number)
+	}
+	return 0, cmp.Or(ctx.Err(), err)
 }
-
 func (l Locks) Renew(ctx context.Context, key, owner string, token int64, lease time.Duration) (int64, error) {
 	return l.others.Do(ctx, "LOCK.RENEW", key, owner, "PX", lease.Milliseconds(), "TOKEN", token).Int64() // 0: lost, stop
 }
-
-func (l Locks) Release(ctx context.Context, key, owner string, token int64) (int64, error) {
-	return l.others.Do(ctx, "LOCK.RELEASE", key, owner, "ALL", "TOKEN", token).Int64() // redis.Nil: not held any more
+func (l Locks) Release(ctx context.Context, key, owner string, token int64) (int64, error) { // redis.Nil: not held
+	return l.others.Do(context.WithoutCancel(ctx), "LOCK.RELEASE", key, owner, "ALL", "TOKEN", token).Int64()
 }

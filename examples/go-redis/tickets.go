@@ -2,6 +2,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -32,48 +33,49 @@ func NewTickets(client redis.UniversalClient, shard string) *Tickets {
 
 // Acquire returns the fencing token, or redis.Nil when it was not granted in time.
 func (t *Tickets) Acquire(ctx context.Context, key, owner string, wait, lease time.Duration) (int64, error) {
-	until, tag, messages := time.Now().Add(wait), rand.Text(), make(chan string, 9)
+	until, number := time.Now().Add(wait), start.Add(time.Since(start)).UnixMicro()
+	giveUp := func(reason error) (int64, error) { // withdraws the ticket, and what is still to be served grants nothing
+		err := t.others.Do(context.WithoutCancel(ctx), "LOCK.RELEASE", key, owner, "FINAL", number).Err()
+		if reason == redis.Nil && err != nil {
+			reason = err
+		}
+		return 0, cmp.Or(ctx.Err(), reason)
+	}
+	tag, messages := rand.Text(), make(chan string, 9)
 	t.open.Store(tag, messages) // before the request: the message may be quicker than the reply
 	defer t.open.Delete(tag)
 	for {
 		left := max(0, time.Until(until))
 		reply, err := t.waiting.Do(ctx, "LOCK.ACQUIRE", key, owner, "PX", lease.Milliseconds(),
-			"BLOCK", left.Milliseconds()+1, "NOTIFY", t.channel, tag, "ONCE").Result()
+			"BLOCK", left.Milliseconds()+1, "NOTIFY", t.channel, tag, "ONCE", "SEQ", number).Result()
 		if token, isToken := reply.(int64); isToken {
 			return token, nil
 		}
 		pause, isLost := left+time.Second, err != nil && !errors.As(err, new(redis.Error))
-		if isLost && left > 0 {
+		if isLost {
 			pause = 50 * time.Millisecond // then again: ONCE makes that safe
 		} else if err != nil && !redis.HasErrorPrefix(err, "NOSUBSCRIBER") { // else the next subscription asks
-			return 0, err
+			return giveUp(err)
 		}
-		givenUp := error(redis.Nil)
 		select {
 		case message := <-messages:
 			if words := strings.Fields(message); words[0] == "timeout" {
-				return 0, redis.Nil
+				return giveUp(redis.Nil)
 			} else if words[0] == "failed" {
-				return 0, errors.New(words[1])
+				return giveUp(errors.New(words[1]))
 			} else if words[0] == "granted" {
 				token, _ := strconv.ParseInt(words[1], 10, 64)
 				if held, _ := t.Renew(ctx, key, owner, token, lease); held == 1 {
 					return token, nil
 				}
 			}
-			continue
 		case <-time.After(pause):
-			if isLost {
-				continue
+			if !isLost || left == 0 {
+				return giveUp(cmp.Or(err, error(redis.Nil)))
 			}
 		case <-ctx.Done():
-			givenUp = ctx.Err()
-		} // the release withdraws the ticket, or ends a grant that was quicker
-		err = t.others.Do(context.WithoutCancel(ctx), "LOCK.RELEASE", key, owner).Err()
-		if err != nil && err != redis.Nil {
-			return 0, err
+			return giveUp(ctx.Err())
 		}
-		return 0, givenUp
 	}
 }
 

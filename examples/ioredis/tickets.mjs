@@ -26,15 +26,15 @@ export class Tickets {
   // The fencing token, or null when it was not granted in time. An AbortSignal gives up.
   async acquire(key, owner, wait, lease, signal) {
     signal?.throwIfAborted();
-    const [until, tag] = [performance.now() + wait, randomUUID()];
+    const [until, tag, number] = [performance.now() + wait, randomUUID(), locks.nextNumber()];
     let timer;
     try {
       return await new Promise((resolve, reject) => {
         const ask = async () => {
           const left = Math.max(1, Math.ceil(until - performance.now()));
-          const words = [key, owner, 'PX', lease, 'BLOCK', left, 'NOTIFY', this.channel, tag, 'ONCE'];
+          const words = [key, owner, 'PX', lease, 'BLOCK', left, 'NOTIFY', this.channel, tag, 'ONCE', 'SEQ', number];
           try {
-            const token = await this.redis.call('LOCK.ACQUIRE', ...words);
+            const token = await locks.call(this.redis, 'LOCK.ACQUIRE', ...words);
             if (token !== 'QUEUED') resolve(token);
           } catch (error) { // ONCE makes another request safe
             if (!(error instanceof ReplyError)) setTimeout(() => this.#open.has(tag) && ask(), 50);
@@ -42,7 +42,7 @@ export class Tickets {
           }
         };
         const hear = async (word, value) => {
-          if (word === 'timeout') resolve(null);
+          if (word === 'timeout') reject(OVER);
           else if (word === 'failed') reject(new ReplyError(value));
           else if (await this.renew(key, owner, value, lease).catch(() => false)) resolve(Number(value));
           else ask();
@@ -53,11 +53,12 @@ export class Tickets {
         ask();
       });
     } catch (error) {
-      if (error instanceof ReplyError) throw error;
       this.#open.delete(tag);
-      const released = this.redis.call('LOCK.RELEASE', key, owner); // the ticket, or a grant that was quicker
-      await Promise.race([released, sleep(5_000, 0, { ref: false }).then(() => { throw error; })]);
+      // What is served late grants nothing.
+      const final = locks.call(this.redis, 'LOCK.RELEASE', key, owner, 'FINAL', number);
+      const failed = await Promise.race([final.then(() => null), sleep(5_000, OVER, { ref: false })]).catch((e) => e);
       if (error !== OVER) throw error;
+      if (failed) throw failed;
       return null;
     } finally {
       clearTimeout(timer);

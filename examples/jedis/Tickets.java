@@ -26,19 +26,19 @@ final class Tickets {
     String tag = UUID.randomUUID().toString(), message = "ask";
     var messages = new LinkedBlockingQueue<String>();
     open.put(tag, messages); // before the request: the message may be quicker than the reply
+    long number = Locks.NUMBERS.incrementAndGet();
     try {
-      while (message != null) {
+      while (message != null && !message.startsWith("timeout")) {
         long left = Math.max(0, (until - System.nanoTime()) / 1_000_000);
         var words = message.split(" ");
         try {
-          if (words[0].equals("timeout")) return null;
           if (words[0].equals("failed")) throw new JedisDataException(words[1]);
           if (words[0].equals("granted")) {
             long token = Long.parseLong(words[1]);
             if (renew(key, owner, token, lease)) return token;
           }
-          var block = "" + (left + 1);
-          var reply = send("LOCK.ACQUIRE", key, owner, "PX", "" + lease, "BLOCK", block, "NOTIFY", channel, tag, "ONCE");
+          var reply = send("LOCK.ACQUIRE", key, owner, "PX", "" + lease, "BLOCK", "" + (left + 1),
+              "NOTIFY", channel, tag, "ONCE", "SEQ", "" + number);
           if (reply instanceof Long token) return token;
         } catch (JedisConnectionException lost) {
           if (left == 0) throw lost;
@@ -49,14 +49,22 @@ final class Tickets {
         }
         message = messages.poll(left + 1_000, MILLISECONDS);
       }
-      send("LOCK.RELEASE", key, owner); // withdraws the ticket, or ends a grant that was quicker
+      giveUp(key, owner, number);
       return null;
-    } catch (InterruptedException givenUp) {
-      send("LOCK.RELEASE", key, owner);
+    } catch (InterruptedException | JedisException givenUp) {
+      try {
+        giveUp(key, owner, number);
+      } catch (JedisException lost) {
+        givenUp.addSuppressed(lost);
+      }
       throw givenUp;
     } finally {
       open.remove(tag);
     }
+  }
+
+  private void giveUp(String key, String owner, long number) { // also what is still to be served grants nothing
+    send("LOCK.RELEASE", key, owner, "FINAL", "" + number);
   }
 
   boolean renew(String key, String owner, long token, long lease) { // false: it is lost, stop working

@@ -63,7 +63,7 @@ final class Tickets extends RedisPubSubAdapter<String, String> {
   @Override public void sunsubscribed(String channel, long count) { redis.async().ssubscribe(channel); } // slot moved
 
   private final class Wait extends CompletableFuture<Long> {
-    private final String key, owner, tag = UUID.randomUUID().toString();
+    private final String key, owner, tag = UUID.randomUUID().toString(), number = "" + Locks.NUMBERS.incrementAndGet();
     private final long lease, until;
 
     Wait(String key, String owner, long wait, long lease) {
@@ -71,14 +71,10 @@ final class Tickets extends RedisPubSubAdapter<String, String> {
       this.owner = owner;
       this.lease = lease;
       until = System.nanoTime() + wait * 1_000_000;
-      var late = new CompletableFuture<Void>().completeOnTimeout(null, wait + 1_000, MILLISECONDS);
-      late.thenRun(() -> { // no message in time: the release withdraws the ticket, or ends a grant that was quicker
-        if (open.remove(tag, this)) send("LOCK.RELEASE", key, owner).whenComplete((reply, failed) -> complete(null, failed));
-      });
+      orTimeout(wait + 1_000, MILLISECONDS); // no message in time is an error
       whenComplete((token, failed) -> {
-        late.cancel(false);
         open.remove(tag);
-        if (isCancelled()) send("LOCK.RELEASE", key, owner);
+        if (token == null) send("LOCK.RELEASE", key, owner, "FINAL", number); // what is served late grants nothing
       });
       open.put(tag, this); // before the request: the message may be quicker than the reply
       ask();
@@ -86,7 +82,8 @@ final class Tickets extends RedisPubSubAdapter<String, String> {
 
     void ask() {
       var left = "" + (Math.max(0, (until - System.nanoTime()) / 1_000_000) + 1);
-      send("LOCK.ACQUIRE", key, owner, "PX", "" + lease, "BLOCK", left, "NOTIFY", channel, tag, "ONCE").whenComplete(this::replied);
+      send("LOCK.ACQUIRE", key, owner, "PX", "" + lease, "BLOCK", left, "NOTIFY", channel, tag, "ONCE", "SEQ", number)
+          .whenComplete(this::replied);
     }
 
     private void replied(Long token, Throwable failed) {
@@ -110,10 +107,6 @@ final class Tickets extends RedisPubSubAdapter<String, String> {
     }
 
     private void end(Long token, Throwable failed) {
-      if (open.remove(tag, this)) complete(token, failed); // else it is given up
-    }
-
-    private void complete(Long token, Throwable failed) {
       if (failed == null) complete(token);
       else completeExceptionally(failed);
     }

@@ -4,12 +4,15 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { ErrorReply } from 'redis';
 
 const OVER = new Error('no message in time');
+let last = Date.now() * 1_000; // the number of an acquisition: it rises, over a restart too
 
 export class Tickets {
   #open = new Map(); // by its tag, each wait: how it asks, and what it does with a message
 
   constructor(client, shard = '') { // `shard`, in a cluster: the hash tag of the keys, '{invoices}'
-    this.send = (...words) => client.sendCommand(...(shard ? [shard, false] : []), words.map(String));
+    const prefix = client._keyPrefix ?? ''; // node-redis puts it before the keys of its own commands only
+    this.send = (name, key, ...words) =>
+      client.sendCommand(...(shard ? [shard, false] : []), [name, prefix + key, ...words.map(String)]);
     this.channel = `lock:${shard}${randomUUID()}`;
     const hear = (text) => this.#open.get(text.split(' ').at(-1))?.hear(...text.split(' '));
     const ask = () => this.#open.forEach((wait) => wait.ask()); // messages may have been lost: all ask again
@@ -21,13 +24,13 @@ export class Tickets {
   // The fencing token, or null when it was not granted in time. An AbortSignal gives up.
   async acquire(key, owner, wait, lease, signal) {
     signal?.throwIfAborted();
-    const [until, tag] = [performance.now() + wait, randomUUID()];
+    const [until, tag, number] = [performance.now() + wait, randomUUID(), ++last];
     let timer;
     try {
       return await new Promise((resolve, reject) => {
         const ask = async () => {
           const left = Math.max(1, Math.ceil(until - performance.now()));
-          const words = [key, owner, 'PX', lease, 'BLOCK', left, 'NOTIFY', this.channel, tag, 'ONCE'];
+          const words = [key, owner, 'PX', lease, 'BLOCK', left, 'NOTIFY', this.channel, tag, 'ONCE', 'SEQ', number];
           try {
             const token = await this.send('LOCK.ACQUIRE', ...words);
             if (token !== 'QUEUED') resolve(token);
@@ -37,7 +40,7 @@ export class Tickets {
           }
         };
         const hear = async (word, value) => {
-          if (word === 'timeout') resolve(null);
+          if (word === 'timeout') reject(OVER);
           else if (word === 'failed') reject(new ErrorReply(value));
           else if (await this.renew(key, owner, value, lease).catch(() => false)) resolve(Number(value));
           else ask();
@@ -48,11 +51,11 @@ export class Tickets {
         ask();
       });
     } catch (error) {
-      if (error instanceof ErrorReply) throw error;
       this.#open.delete(tag);
-      const released = this.send('LOCK.RELEASE', key, owner); // the ticket, or a grant that was quicker
-      await Promise.race([released, sleep(5_000, 0, { ref: false }).then(() => { throw error; })]);
+      const final = this.send('LOCK.RELEASE', key, owner, 'FINAL', number); // also what is served late grants nothing
+      const failed = await Promise.race([final.then(() => null), sleep(5_000, OVER, { ref: false })]).catch((e) => e);
       if (error !== OVER) throw error;
+      if (failed) throw failed;
       return null;
     } finally {
       clearTimeout(timer);
@@ -61,7 +64,8 @@ export class Tickets {
   }
 
   // False: the lock is lost, stop working.
-  renew = async (key, owner, token, lease) => 1 === await this.send('LOCK.RENEW', key, owner, 'PX', lease, 'TOKEN', token);
+  renew = async (key, owner, token, lease) =>
+    1 === await this.send('LOCK.RENEW', key, owner, 'PX', lease, 'TOKEN', token);
 
   // False: it was not held any more.
   release = async (key, owner, token) => 1 === await this.send('LOCK.RELEASE', key, owner, 'ALL', 'TOKEN', token);

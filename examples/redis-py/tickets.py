@@ -1,11 +1,15 @@
 """Locks of the redis-lock module for redis.asyncio, with waits by ticket. Times are in milliseconds."""
 
 import asyncio
+import contextlib
+import itertools
 import secrets
 import time
 
 import redis
 from redis.utils import str_if_bytes
+
+NUMBERS = itertools.count(time.time_ns() // 1000)  # of acquisitions: they rise, over a restart too
 
 
 class Tickets:
@@ -19,19 +23,20 @@ class Tickets:
         until, tag, messages = time.monotonic() + wait / 1000, secrets.token_hex(8), asyncio.Queue()
         self.open[tag] = messages  # before the request: the message may be quicker than the reply
         messages.put_nowait("ask")
+        number = next(NUMBERS)
+        give_up = "LOCK.RELEASE", key, owner, "FINAL", number  # also what is still to be served grants nothing
         # Not wait_for(): before Python 3.12 it may lose a cancellation that comes with a message.
         over = asyncio.get_running_loop().call_later(wait / 1000 + 1, messages.put_nowait, "over")
         try:
             while True:
                 word, *rest = (await messages.get()).split()
                 left = max(0, until - time.monotonic())
-                if word == "over":
-                    await self.redis.execute_command("LOCK.RELEASE", key, owner)  # the ticket, or a grant
                 if word in ("timeout", "over"):
-                    return None
+                    break
                 if word == "failed":
                     raise redis.ResponseError(rest[0])
                 words = key, owner, "PX", lease, "BLOCK", int(left * 1000) + 1, "NOTIFY", self.channel, tag, "ONCE"
+                words += ("SEQ", number)
                 try:
                     if word == "granted" and await self.renew(key, owner, rest[0], lease):
                         return int(rest[0])
@@ -46,14 +51,15 @@ class Tickets:
                 except redis.ResponseError as refused:
                     if not str(refused).startswith("NOSUBSCRIBER"):  # else the next subscription asks
                         raise
-        except asyncio.CancelledError as cancelled:
-            try:
-                await self.redis.execute_command("LOCK.RELEASE", key, owner)  # the ticket, or a grant that was quicker
-            finally:
-                raise cancelled
+        except BaseException:
+            with contextlib.suppress(redis.RedisError):
+                await self.redis.execute_command(*give_up)
+            raise
         finally:
             over.cancel()
             del self.open[tag]
+        await self.redis.execute_command(*give_up)
+        return None
 
     async def renew(self, key, owner, token, lease):  # False: it is lost, stop working
         return 1 == await self.redis.execute_command("LOCK.RENEW", key, owner, "PX", lease, "TOKEN", token)

@@ -18,24 +18,25 @@ class Tickets < Locks
   def acquire(key, owner, wait, lease)
     ends = now + wait
     tag = SecureRandom.hex(8)
+    number = ((STARTED + now) * 1_000).to_i # it rises, over a restart too
     messages = @open[tag] = Thread::Queue.new # before the request: the message may be quicker than the reply
     word = value = nil
     until word == "token" || (word == "granted" && proven?(key, owner, value, lease))
       left = [ends - now, 0].max
-      word, value = ask(key, owner, lease, left, tag) || messages.pop(timeout: (left / 1_000) + 1)&.split
+      word, value = ask(key, owner, lease, left, tag, number) || messages.pop(timeout: (left / 1_000) + 1)&.split
       return if word.nil? || word == "timeout"
       raise Redis::CommandError, value if word == "failed"
     end
     token = Integer(value)
-  ensure # the release withdraws the ticket, or ends a grant that was quicker
+  ensure # the release withdraws the ticket or ends a grant, and what is still to be served grants nothing
     @open.delete(tag)
-    @redis.call("LOCK.RELEASE", key, owner) unless token || %w[timeout failed].include?(word)
+    @redis.call("LOCK.RELEASE", key, owner, "FINAL", number) unless token
   end
 
   private
 
-  def ask(key, owner, lease, left, tag)
-    words = [key, owner, "PX", lease, "BLOCK", left.ceil + 1, "NOTIFY", @channel, tag, "ONCE"]
+  def ask(key, owner, lease, left, tag, number)
+    words = [key, owner, "PX", lease, "BLOCK", left.ceil + 1, "NOTIFY", @channel, tag, "ONCE", "SEQ", number]
     token = @redis.call("LOCK.ACQUIRE", *words)
     ["token", token] if token.is_a?(Integer)
   rescue Redis::CommandError => e

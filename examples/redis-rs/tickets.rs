@@ -66,21 +66,21 @@ impl<C: ConnectionLike + Clone + Send + 'static> Tickets<C> {
         let (until, tag) = (Instant::now() + Duration::from_millis(wait), random());
         let (sender, mut messages) = unbounded_channel();
         self.open.lock().unwrap().insert(tag.clone(), sender); // before the request: a message may be quicker
-        let release = cmd("LOCK.RELEASE").arg(&[key, owner]).to_owned(); // the ticket, or a grant that was quicker
-        let (withdraw, mut redis) = (release.clone(), self.locks.1.clone());
-        let (open, filed) = (self.open.clone(), tag.clone());
-        let (is_over, dropped) = oneshot::channel();
-        tokio::spawn(async move {
-            if dropped.await.is_err() {
-                _ = withdraw.exec_async(&mut redis).await;
-            }
-            open.lock().unwrap().remove(&filed)
+        let number = std::time::UNIX_EPOCH.elapsed().map_or(0, |time| time.as_micros() as u64);
+        let give_up = cmd("LOCK.RELEASE").arg((key, owner, "FINAL", number)).to_owned(); // what is served late, too
+        let (open, filed, mut redis) = (self.open.clone(), tag.clone(), self.locks.1.clone());
+        let (granted, is_granted) = oneshot::channel();
+        let given_up = tokio::spawn(async move {
+            let end = is_granted.await;
+            open.lock().unwrap().remove(&filed);
+            let Err(_) = end else { return Ok(()) }; // so it is given up, or the future was dropped
+            give_up.exec_async(&mut redis).await
         });
-        let result = loop {
+        let end = loop {
             let left = until.saturating_duration_since(Instant::now());
-            let mut ask = cmd("LOCK.ACQUIRE").arg(&[key, owner, "ONCE", "PX"]).arg(lease).to_owned();
-            ask.arg("NOTIFY").arg(&[&self.channel, &tag]).arg("BLOCK").arg(left.as_millis() as u64 + 1);
-            let (pause, is_lost) = match ask.query_async(&mut self.locks.1.clone()).await {
+            let (name, block) = (&self.channel, left.as_millis() as u64 + 1);
+            let words = (key, owner, "ONCE", "PX", lease, "SEQ", number, "NOTIFY", name, &tag, "BLOCK", block);
+            let (pause, is_lost) = match cmd("LOCK.ACQUIRE").arg(words).query_async(&mut self.locks.1.clone()).await {
                 Ok(Value::Int(token)) => break Ok(Some(token as u64)),
                 Err(lost) if lost.is_io_error() && !left.is_zero() => (Duration::from_millis(50), true),
                 Err(error) if error.code() != Some("NOSUBSCRIBER") => break Err(error),
@@ -89,7 +89,7 @@ impl<C: ConnectionLike + Clone + Send + 'static> Tickets<C> {
             let message = match timeout(pause, messages.recv()).await {
                 Ok(message) => message.unwrap_or_default(),
                 Err(_) if is_lost => continue, // ONCE makes that safe
-                Err(_) => break release.exec_async(&mut self.locks.1.clone()).await.map(|()| None),
+                Err(_) => break Ok(None),
             };
             match *message.split(' ').collect::<Vec<_>>() {
                 ["timeout", ..] => break Ok(None),
@@ -103,8 +103,8 @@ impl<C: ConnectionLike + Clone + Send + 'static> Tickets<C> {
                 _ => {} // ask again
             }
         };
-        _ = is_over.send(());
-        result
+        _ = end.as_ref().is_ok_and(Option::is_some).then_some(granted).map(|granted| granted.send(()));
+        given_up.await.unwrap_or(Ok(())).and(end)
     }
 }
 

@@ -15,6 +15,8 @@ import (
 	"github.com/redis/rueidis"
 )
 
+var start = time.Now() // acquisitions are numbered by the microseconds since then, of a clock that only rises
+
 type Tickets struct {
 	client  rueidis.Client
 	channel string
@@ -30,45 +32,46 @@ func NewTickets(client rueidis.Client, shard string) *Tickets {
 
 // Acquire returns the fencing token, or 0 when it was not granted in time.
 func (t *Tickets) Acquire(ctx context.Context, key, owner string, wait, lease time.Duration) (int64, error) {
-	until, tag, messages := time.Now().Add(wait), rand.Text(), make(chan string, 9)
+	until, number := time.Now().Add(wait), start.Add(time.Since(start)).UnixMicro()
+	giveUp := func(reason error) (int64, error) { // withdraws the ticket, and what is still to be served grants nothing
+		err := t.do(context.WithoutCancel(ctx), "LOCK.RELEASE", key, owner, "FINAL", number).NonRedisError()
+		return 0, cmp.Or(ctx.Err(), reason, err)
+	}
+	tag, messages := rand.Text(), make(chan string, 9)
 	t.open.Store(tag, messages) // before the request: the message may be quicker than the reply
 	defer t.open.Delete(tag)
 	for {
 		left := max(0, time.Until(until))
 		reply := t.do(ctx, "LOCK.ACQUIRE", key, owner, "PX", lease.Milliseconds(),
-			"BLOCK", left.Milliseconds()+1, "NOTIFY", t.channel, tag, "ONCE")
+			"BLOCK", left.Milliseconds()+1, "NOTIFY", t.channel, tag, "ONCE", "SEQ", number)
 		if token, err := reply.ToInt64(); err == nil {
 			return token, nil
 		}
-		pause, isLost := left+time.Second, reply.NonRedisError() != nil
-		if err := reply.Error(); isLost && left > 0 {
+		pause, err, isLost := left+time.Second, reply.Error(), reply.NonRedisError() != nil
+		if isLost {
 			pause = 50 * time.Millisecond // then again: ONCE makes that safe
 		} else if err != nil && !strings.HasPrefix(err.Error(), "NOSUBSCRIBER") { // else the next subscription asks
-			return 0, err
+			return giveUp(err)
 		}
-		var givenUp error
 		select {
 		case message := <-messages:
 			if words := strings.Fields(message); words[0] == "timeout" {
-				return 0, nil
+				return giveUp(nil)
 			} else if words[0] == "failed" {
-				return 0, errors.New(words[1])
+				return giveUp(errors.New(words[1]))
 			} else if words[0] == "granted" {
 				token, _ := strconv.ParseInt(words[1], 10, 64)
 				if held, _ := t.Renew(ctx, key, owner, token, lease); held {
 					return token, nil
 				}
 			}
-			continue
 		case <-time.After(pause):
-			if isLost {
-				continue
+			if !isLost || left == 0 {
+				return giveUp(err)
 			}
 		case <-ctx.Done():
-			givenUp = ctx.Err()
-		} // the release withdraws the ticket, or ends a grant that was quicker
-		err := t.do(context.WithoutCancel(ctx), "LOCK.RELEASE", key, owner).NonRedisError()
-		return 0, cmp.Or(err, givenUp)
+			return giveUp(ctx.Err())
+		}
 	}
 }
 
@@ -77,9 +80,9 @@ func (t *Tickets) Renew(ctx context.Context, key, owner string, token int64, lea
 	return isOne(t.do(ctx, "LOCK.RENEW", key, owner, "PX", lease.Milliseconds(), "TOKEN", token))
 }
 
-// Release returns false when the lock was not held any more.
+// Release returns false when the lock was not held any more. It can be deferred: it does not end with the context.
 func (t *Tickets) Release(ctx context.Context, key, owner string, token int64) (bool, error) {
-	return isOne(t.do(ctx, "LOCK.RELEASE", key, owner, "ALL", "TOKEN", token))
+	return isOne(t.do(context.WithoutCancel(ctx), "LOCK.RELEASE", key, owner, "ALL", "TOKEN", token))
 }
 
 func isOne(reply rueidis.RedisResult) (bool, error) {

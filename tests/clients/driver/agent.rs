@@ -9,6 +9,8 @@
 //! | `release KEY OWNER TOKEN` | `1`, `0` |
 //! | `raw WAIT KEY OWNER` | `token N`, `nil`: the library as it comes, without the helper, sends one `LOCK.ACQUIRE KEY OWNER BLOCK WAIT` |
 //! | `ping-behind WAIT KEY OWNER` | `ping MS`: while such a request waits, a PING through the same client object; `n/a` where that cannot be |
+//! | `acquire-cancelled KEY OWNER` | `cancelled`: the error is that of the caller's context, which is cancelled during the wait |
+//! | `release-cancelled KEY OWNER TOKEN` | `1`, `0`: under a cancelled context |
 //! | `quit`, or the end of the input | the program ends |
 //!
 //! Every error that the library raises is answered `error TEXT`.

@@ -105,14 +105,19 @@ macro_rules! parked_tests {
     };
 }
 
-/// The tests of every client: `suite.rs` has them.
+/// The tests of every client: `suite.rs` has them. `and` lists those that not every client can pass.
 macro_rules! clients {
-    ($($module:ident: $client:expr,)*) => {
+    ($($module:ident: $client:expr, and [$($more:ident),*],)*) => {
         const ALL: &[&Client] = &[$(&$module::CLIENT),*];
         $(mod $module {
             use super::{suite, Client, Subject};
             pub const CLIENT: Client = $client;
             parked_tests!(CLIENT.subject);
+            parked_tests!(@tests CLIENT.subject;
+                given_up_while_the_server_hangs
+                a_late_request_grants_nothing
+                $($more)*
+            );
         })*
     };
 }
@@ -130,7 +135,7 @@ clients! {
         pinned_in: "requirements.txt",
         helper: "redis_lock.py",
         setting: "`retry=None`, and slices below `socket_timeout`",
-    },
+    }, and [],
     node_redis: Client {
         subject: Subject {
             name: "node-redis",
@@ -143,7 +148,7 @@ clients! {
         pinned_in: "package.json",
         helper: "redis_lock.mjs",
         setting: "`duplicate()` for the wait; `socketTimeout` on it",
-    },
+    }, and [the_prefix_of_keys],
     ioredis: Client {
         subject: Subject {
             name: "ioredis",
@@ -156,7 +161,7 @@ clients! {
         pinned_in: "package.json",
         helper: "redis_lock.mjs",
         setting: "`duplicate()` for the wait; `maxRetriesPerRequest: 0` and `socketTimeout` on it",
-    },
+    }, and [the_prefix_of_keys],
     redis_rs: Client {
         subject: Subject {
             name: "redis-rs",
@@ -169,7 +174,7 @@ clients! {
         pinned_in: "Cargo.toml",
         helper: "redis_lock.rs",
         setting: "`set_response_timeout`, on a connection of its own for the wait",
-    },
+    }, and [],
     go_redis: Client {
         subject: Subject {
             name: "go-redis",
@@ -182,7 +187,7 @@ clients! {
         pinned_in: "go.mod",
         helper: "redislock.go",
         setting: "`MaxRetries: -1`, and slices below `ReadTimeout`",
-    },
+    }, and [a_cancelled_context],
     jedis: Client {
         subject: Subject {
             name: "jedis",
@@ -195,7 +200,7 @@ clients! {
         pinned_in: "pom.xml",
         helper: "Locks.java",
         setting: "`sendBlockingCommand`, not `sendCommand`",
-    },
+    }, and [],
     lettuce: Client {
         subject: Subject {
             name: "lettuce",
@@ -208,7 +213,7 @@ clients! {
         pinned_in: "pom.xml",
         helper: "Locks.java",
         setting: "a connection of its own, always `ONCE`, slices below the timeout",
-    },
+    }, and [],
     redis_rb: Client {
         subject: Subject {
             name: "redis-rb",
@@ -221,7 +226,7 @@ clients! {
         pinned_in: "Gemfile",
         helper: "redis_lock.rb",
         setting: "a `timeout` above the slices, `reconnect_attempts: 0`",
-    },
+    }, and [],
 }
 
 /// The tests of waits by tickets of this subject, and `more`.
@@ -257,7 +262,11 @@ macro_rules! ticket_helpers {
             $(pub mod $module {
                 use crate::{tickets, TicketHelper, TicketSubject};
                 pub const HELPER: TicketHelper = $helper;
-                ticket_tests!(HELPER.subject; $($more)*);
+                ticket_tests!(HELPER.subject;
+                    given_up_while_the_server_hangs
+                    a_late_request_grants_nothing
+                    $($more)*
+                );
             })*
         }
     };
@@ -293,7 +302,7 @@ ticket_helpers! {
         },
         name: "node-redis",
         file: "tickets.mjs",
-    }, and [a_cancelled_wait_is_withdrawn, the_slot_moves],
+    }, and [a_cancelled_wait_is_withdrawn, the_slot_moves, the_prefix_of_keys],
     ioredis: TicketHelper {
         subject: TicketSubject {
             client: "ioredis",
@@ -303,7 +312,7 @@ ticket_helpers! {
         },
         name: "ioredis",
         file: "tickets.mjs",
-    }, and [a_cancelled_wait_is_withdrawn, the_slot_moves],
+    }, and [a_cancelled_wait_is_withdrawn, the_slot_moves, the_prefix_of_keys],
     redis_rs: TicketHelper {
         subject: TicketSubject {
             client: "redis-rs",
@@ -323,7 +332,7 @@ ticket_helpers! {
         },
         name: "go-redis",
         file: "tickets.go",
-    }, and [a_cancelled_wait_is_withdrawn, the_slot_moves],
+    }, and [a_cancelled_wait_is_withdrawn, the_slot_moves, a_cancelled_context_releases],
     jedis: TicketHelper {
         subject: TicketSubject {
             client: "jedis",
@@ -353,7 +362,7 @@ ticket_helpers! {
         },
         name: "rueidis",
         file: "tickets.go",
-    }, and [a_cancelled_wait_is_withdrawn, the_slot_moves],
+    }, and [a_cancelled_wait_is_withdrawn, the_slot_moves, a_cancelled_context_releases],
     redis_rb: TicketHelper {
         subject: TicketSubject {
             client: "redis-rb",

@@ -1,10 +1,12 @@
 //! A network that loses replies: it forwards everything until it sees a named command. It forwards that one, too, but
 //! discards the server's reply and closes the connection. It does the same with a named word in what the server sends.
+//! Or it closes the client's side at a named command, and delivers the command when the test says so.
 //! It can also lead new connections to another server, as an address does that moves with the primary.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicUsize, Ordering};
+use std::sync::mpsc::{channel, Sender};
 use std::sync::{Arc, Mutex};
 
 /// A listener on a loopback port; its threads end with the connections and with the test's process.
@@ -18,7 +20,10 @@ struct Plan {
     server: AtomicU16,
     command: Mutex<Option<String>>,
     message: Mutex<Option<String>>,
+    late: Mutex<Option<String>>,
+    delivery: Mutex<Option<Sender<()>>>,
     swallowed: AtomicUsize,
+    ended: AtomicUsize,
 }
 
 impl Proxy {
@@ -50,6 +55,17 @@ impl Proxy {
         *self.plan.message.lock().expect("a lock") = Some(word.to_string());
     }
 
+    /// The next such command is held back; the client sees its connection closed.
+    pub fn hold_back(&self, command: &str) {
+        *self.plan.late.lock().expect("a lock") = Some(command.to_string());
+    }
+
+    /// Delivers to the server what is held back.
+    pub fn deliver(&self) {
+        let delivery = self.plan.delivery.lock().expect("a lock").take();
+        delivery.expect("a command").send(()).expect("a connection");
+    }
+
     /// New connections lead to the server at this port.
     pub fn lead_to(&self, server: u16) {
         self.plan.server.store(server, Ordering::SeqCst);
@@ -58,6 +74,11 @@ impl Proxy {
     /// The number of replies and messages lost so far.
     pub fn lost(&self) -> usize {
         self.plan.swallowed.load(Ordering::SeqCst)
+    }
+
+    /// The number of connections that have ended so far.
+    pub fn ended(&self) -> usize {
+        self.plan.ended.load(Ordering::SeqCst)
     }
 }
 
@@ -68,6 +89,11 @@ impl Plan {
             &self.command,
             &String::from_utf8_lossy(bytes).to_uppercase(),
         )
+    }
+
+    /// The same with the command that is to be held back.
+    fn holds_back(&self, bytes: &[u8]) -> bool {
+        take_if_in(&self.late, &String::from_utf8_lossy(bytes).to_uppercase())
     }
 
     /// The same with the named word in bytes of the server.
@@ -83,6 +109,15 @@ fn take_if_in(planned: &Mutex<Option<String>>, text: &str) -> bool {
         .is_some()
 }
 
+/// What becomes of bytes.
+enum Fate {
+    Pass,
+    /// Discarded.
+    Discard,
+    /// Discarded, and the connection is closed.
+    Close,
+}
+
 /// Two threads, one for each direction. `mute` is set before the server gets the command.
 fn pass_on(client: TcpStream, server: TcpStream, plan: &Arc<Plan>) {
     let both = |socket: &TcpStream| socket.try_clone().expect("a socket");
@@ -92,33 +127,51 @@ fn pass_on(client: TcpStream, server: TcpStream, plan: &Arc<Plan>) {
         socket.set_nodelay(true).expect("a socket");
     }
     let mute = Arc::new(AtomicBool::new(false));
-    let (is_mute, shared) = (Arc::clone(&mute), Arc::clone(plan));
+    let late = Arc::new(AtomicBool::new(false));
+    let (is_mute, is_late, shared) = (Arc::clone(&mute), Arc::clone(&late), Arc::clone(plan));
+    let client = both(&client_out);
     std::thread::spawn(move || {
         copy(client_in, server_out, |bytes| {
             if shared.concerns(bytes) {
                 mute.store(true, Ordering::SeqCst);
             }
-            true
+            if shared.holds_back(bytes) {
+                late.store(true, Ordering::SeqCst);
+                let (sender, delivery) = channel();
+                *shared.delivery.lock().expect("a lock") = Some(sender);
+                let _ = client.shutdown(Shutdown::Both);
+                let _ = delivery.recv();
+            }
+            Fate::Pass
         });
+        shared.ended.fetch_add(1, Ordering::SeqCst);
     });
     let shared = Arc::clone(plan);
     std::thread::spawn(move || {
         copy(server_in, client_out, |bytes| {
-            let lost = is_mute.load(Ordering::SeqCst) || shared.concerns_message(bytes);
-            if lost {
-                shared.swallowed.fetch_add(1, Ordering::SeqCst);
+            if is_late.load(Ordering::SeqCst) {
+                return Fate::Discard;
             }
-            !lost
+            if is_mute.load(Ordering::SeqCst) || shared.concerns_message(bytes) {
+                shared.swallowed.fetch_add(1, Ordering::SeqCst);
+                return Fate::Close;
+            }
+            Fate::Pass
         });
     });
 }
 
-/// Copies until one side closes or `may_pass` returns false; then both are closed.
-fn copy(mut from: TcpStream, mut to: TcpStream, mut may_pass: impl FnMut(&[u8]) -> bool) {
+/// Copies until one side closes or these bytes end the connection; then both are closed.
+fn copy(mut from: TcpStream, mut to: TcpStream, fate: impl Fn(&[u8]) -> Fate) {
     let mut bytes = [0; 16 * 1024];
     while let Ok(length @ 1..) = from.read(&mut bytes) {
         let bytes = &bytes[..length];
-        if !may_pass(bytes) || to.write_all(bytes).is_err() {
+        let is_over = match fate(bytes) {
+            Fate::Pass => to.write_all(bytes).is_err(),
+            Fate::Discard => false,
+            Fate::Close => true,
+        };
+        if is_over {
             break;
         }
     }

@@ -344,3 +344,80 @@ pub fn the_server_hangs_for_a_moment(subject: &Subject) {
     let token = agent.token();
     holds_once_and_releases(&mut conn, &mut agent, token, None);
 }
+
+/// Given up while the server hangs, in which the lock has become free: the wait ends all the same.
+pub fn given_up_while_the_server_hangs(subject: &Subject) {
+    let server = TestServer::start();
+    let proxy = Proxy::before(server.port);
+    let mut agent = Agent::start(subject, proxy.port);
+    let mut conn = server.conn();
+    hold(&mut conn);
+    agent.order("acquire k a 3000 60000");
+    wait_for_connection(&mut conn, "a");
+    let ended = proxy.ended();
+    server.signal(SIGSTOP);
+    conn.send_line("LOCK.RELEASE k holder");
+    let mut answer = None;
+    wait_for("the client has given up on a reply", || {
+        answer = agent.answer_so_far();
+        answer.is_some() || proxy.ended() > ended
+    });
+    server.signal(SIGCONT);
+    let answer = answer.unwrap_or_else(|| agent.answer());
+    assert!(!answer.starts_with("token "), "{answer}");
+    assert_eq!(conn.recv().int(), 1);
+    is_given_up(&server);
+    wait_for("k is free", || conn.line("EXISTS k").int() == 0);
+}
+
+/// An acquisition has been given up by its number.
+fn is_given_up(server: &TestServer) {
+    wait_for("an acquisition is final", || server.stat("finals") > 0);
+}
+
+/// A request that arrives after its caller has given up grants nothing.
+pub fn a_late_request_grants_nothing(subject: &Subject) {
+    let server = TestServer::start();
+    let proxy = Proxy::before(server.port);
+    let mut agent = Agent::start(subject, proxy.port);
+    let mut conn = server.conn();
+    hold(&mut conn);
+    proxy.hold_back("LOCK.ACQUIRE");
+    assert_eq!(agent.run("acquire k a 3000 60000"), "nil");
+    is_given_up(&server);
+    conn.line("LOCK.RELEASE k holder");
+    proxy.deliver();
+    wait_for("the late request is served", || {
+        server.stat("finals_refused") + server.stat("grants") > 1
+    });
+    assert_eq!(conn.line("EXISTS k").int(), 0);
+}
+
+/// A cancelled caller gets its own error, gives up, and can release what it holds.
+pub fn a_cancelled_context(subject: &Subject) {
+    let server = TestServer::start();
+    let mut agent = Agent::start(subject, server.port);
+    let mut conn = server.conn();
+    agent.order("acquire mine a 20000 60000");
+    let token = agent.token();
+    let release = format!("release-cancelled mine a {token}");
+    assert_eq!(agent.run(&release), "1");
+    hold(&mut conn);
+    assert_eq!(agent.run("acquire-cancelled k a"), "cancelled");
+    is_given_up(&server);
+    wait_for("it waits no more", || server.stat("waiters") == 0);
+}
+
+/// The library's prefix of keys is that of the lock, too.
+pub fn the_prefix_of_keys(subject: &Subject) {
+    let server = TestServer::start();
+    let mut agent = Agent::start_as(subject.name, server.port, &["", "", "app:"]);
+    let mut conn = server.conn();
+    agent.order("acquire k a 20000 60000");
+    let token = agent.token();
+    assert_eq!(conn.line("HGET app:k a").text(), "1");
+    assert_eq!(agent.run(&format!("renew k a {token} 600000")), "1");
+    assert!(conn.line("PTTL app:k").int() > 500_000);
+    assert_eq!(agent.run(&format!("release k a {token}")), "1");
+    assert_eq!(conn.line("EXISTS app:k").int(), 0);
+}

@@ -7,9 +7,11 @@
 //! | `ID cancel OTHER` | nothing; the caller of the acquire with the id OTHER gives up |
 //! | `ID renew KEY OWNER TOKEN LEASE` | `ID 1`, `ID 0` |
 //! | `ID release KEY OWNER TOKEN` | `ID 1`, `ID 0` |
+//! | `ID release-cancelled KEY OWNER TOKEN` | `ID 1`, `ID 0`; under a cancelled context, where the language has one |
 //!
 //! Every error that the library raises is answered `ID error TEXT`. The arguments of the agent are host, port, the mode
-//! of `TicketHelper` and, in a cluster, the hash tag of the keys.
+//! of `TicketHelper`, in a cluster the hash tag of the keys (else empty), and the prefix of keys where the library has
+//! one.
 
 use std::collections::HashMap;
 
@@ -31,6 +33,11 @@ impl TicketAgent {
     /// Starts an agent that is connected to the cluster of this node, for keys with this hash tag (`{a}`).
     pub fn start_in_cluster(subject: &TicketSubject, port: u16, tag: &str) -> TicketAgent {
         TicketAgent::start_with(subject, port, &[tag])
+    }
+
+    /// Starts an agent whose client puts this before every key.
+    pub fn start_with_prefix(subject: &TicketSubject, port: u16, prefix: &str) -> TicketAgent {
+        TicketAgent::start_with(subject, port, &["", prefix])
     }
 
     fn start_with(subject: &TicketSubject, port: u16, further: &[&str]) -> TicketAgent {
@@ -65,6 +72,13 @@ impl TicketAgent {
         self.answer_to("release")
     }
 
+    /// Releases under a context that is cancelled.
+    pub fn release_cancelled(&mut self, key: &str, owner: &str, token: i64) -> String {
+        self.agent
+            .order(&format!("release release-cancelled {key} {owner} {token}"));
+        self.answer_to("release")
+    }
+
     /// The next owner whose acquire is answered, with the answer.
     pub fn next(&mut self) -> (String, String) {
         let early = self.early.keys().next().cloned();
@@ -96,9 +110,17 @@ impl TicketAgent {
         }
     }
 
-    fn read(&mut self) -> (String, String) {
-        let line = self.agent.answer();
-        let (id, answer) = line.split_once(' ').expect("an id and an answer");
-        (id.to_string(), answer.to_string())
+    /// The same, if it has arrived.
+    pub fn next_so_far(&mut self) -> Option<(String, String)> {
+        self.agent.answer_so_far().map(split)
     }
+
+    fn read(&mut self) -> (String, String) {
+        split(self.agent.answer())
+    }
+}
+
+fn split(line: String) -> (String, String) {
+    let (id, answer) = line.split_once(' ').expect("an id and an answer");
+    (id.to_string(), answer.to_string())
 }

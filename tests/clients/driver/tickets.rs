@@ -314,6 +314,82 @@ pub fn the_server_hangs_while_it_waits(subject: &TicketSubject) {
     );
 }
 
+/// Given up while the server hangs, in which the lock has become free: the wait ends all the same.
+pub fn given_up_while_the_server_hangs(subject: &TicketSubject) {
+    let server = TestServer::start();
+    let mut conn = server.conn();
+    hold(&mut conn);
+    let proxy = Proxy::before(server.port);
+    let mut agent = TicketAgent::start(subject, proxy.port);
+    agent.acquire("k", "a", 2_000);
+    wait_for_stat(&mut conn, "tickets", 1);
+    let ended = proxy.ended();
+    server.signal(SIGSTOP);
+    conn.send_line("LOCK.RELEASE k holder");
+    let mut answer = None;
+    wait_for("the client has given up on a reply", || {
+        answer = agent.next_so_far();
+        answer.is_some() || proxy.ended() > ended
+    });
+    server.signal(SIGCONT);
+    let (_, answer) = answer.unwrap_or_else(|| agent.next());
+    assert!(!answer.starts_with("token "), "{answer}");
+    assert_eq!(conn.recv().int(), 1);
+    wait_for("it is final", || stat(&mut conn, "finals") > 0);
+    wait_for("k is free", || conn.line("EXISTS k").int() == 0);
+}
+
+/// A request that arrives after its caller has given up grants nothing.
+pub fn a_late_request_grants_nothing(subject: &TicketSubject) {
+    let server = TestServer::start();
+    let mut conn = server.conn();
+    let proxy = Proxy::before(server.port);
+    hold(&mut conn);
+    let mut agent = TicketAgent::start(subject, proxy.port);
+    subscribe_fully(&mut conn, &mut agent);
+    proxy.hold_back("LOCK.ACQUIRE");
+    agent.acquire("k", "a", 5_000);
+    assert_eq!(agent.answer_to("a"), "nil");
+    wait_for("it is final", || stat(&mut conn, "finals") > 0);
+    conn.line("LOCK.RELEASE k holder");
+    let grants = stat(&mut conn, "grants");
+    proxy.deliver();
+    wait_for("the late request is served", || {
+        stat(&mut conn, "finals_refused") + stat(&mut conn, "grants") > grants
+    });
+    assert_eq!(conn.line("EXISTS k").int(), 0);
+}
+
+/// A cancelled caller can release what it holds.
+pub fn a_cancelled_context_releases(subject: &TicketSubject) {
+    let server = TestServer::start();
+    let mut conn = server.conn();
+    let mut agent = TicketAgent::start(subject, server.port);
+    agent.acquire("k", "a", LONG);
+    let (_, token) = agent.next_token();
+    assert_eq!(agent.release_cancelled("k", "a", token), "1");
+    assert_eq!(conn.line("EXISTS k").int(), 0);
+}
+
+/// The library's prefix of keys is that of the lock, too.
+pub fn the_prefix_of_keys(subject: &TicketSubject) {
+    let server = TestServer::start();
+    let mut conn = server.conn();
+    let mut agent = TicketAgent::start_with_prefix(subject, server.port, "app:");
+    agent.acquire("k", "a", LONG);
+    let (_, token) = agent.next_token();
+    assert_eq!(conn.line("HGET app:k a").text(), "1");
+    assert_eq!(agent.renew("k", "a", token), "1");
+    assert!(conn.line("PTTL app:k").int() > 500_000);
+    agent.acquire("k", "b", LONG);
+    wait_for_stat(&mut conn, "tickets", 1);
+    agent.cancel("b");
+    assert_eq!(agent.answer_to("b"), "cancelled");
+    wait_for_stat(&mut conn, "tickets", 0);
+    assert_eq!(agent.release("k", "a", token), "1");
+    assert_eq!(conn.line("EXISTS app:k").int(), 0);
+}
+
 /// The primary dies and its replica, which knows no tickets, is promoted: every wait continues there.
 pub fn a_replica_is_promoted(subject: &TicketSubject) {
     let (mut primary, replica) = (TestServer::with(&PROMPT_MASTER), TestServer::start());

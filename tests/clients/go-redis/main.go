@@ -4,6 +4,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -22,7 +23,8 @@ func main() {
 		serveTickets(addr, strings.Join(os.Args[4:], ""))
 		return
 	}
-	locks, plain := NewLocks(addr), redis.NewClient(&redis.Options{Addr: addr})
+	others, plain := redis.NewClient(&redis.Options{Addr: addr}), redis.NewClient(&redis.Options{Addr: addr})
+	locks := Locks{redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1}), others}
 	fmt.Println("ready")
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan() && lines.Text() != "quit"; {
 		fmt.Println(strings.ReplaceAll(answer(locks, plain, strings.Split(lines.Text(), " ")), "\n", " "))
@@ -40,6 +42,14 @@ func answer(locks Locks, plain *redis.Client, order []string) string {
 	case "release":
 		freed, err := locks.Release(ctx, order[1], order[2], number(order[3]))
 		return text("", freed, err, "0")
+	case "acquire-cancelled":
+		ctx, cancel := context.WithCancel(ctx)
+		time.AfterFunc(100*time.Millisecond, cancel)
+		_, err := locks.Acquire(ctx, order[1], order[2], time.Hour, time.Minute)
+		return cancelledOr("error "+fmt.Sprint(err), err)
+	case "release-cancelled":
+		freed, err := locks.Release(cancelled(), order[1], order[2], number(order[3]))
+		return text("", freed, err, "0")
 	case "raw":
 		token, err := raw(plain, order)
 		return text("token ", token, err, "nil")
@@ -54,6 +64,19 @@ func answer(locks Locks, plain *redis.Client, order []string) string {
 	took := time.Since(start).Milliseconds()
 	<-waited
 	return text("ping ", took, err, "nil")
+}
+
+func cancelled() context.Context {
+	ctx, cancel := context.WithCancel(ctx)
+	cancel()
+	return ctx
+}
+
+func cancelledOr(answer string, err error) string {
+	if errors.Is(err, context.Canceled) {
+		return "cancelled"
+	}
+	return answer
 }
 
 func raw(plain *redis.Client, order []string) (int64, error) {

@@ -4,7 +4,6 @@ package main
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -40,14 +39,14 @@ func ticketAnswer(ctx context.Context, tickets *Tickets, order []string) string 
 	switch order[0] {
 	case "acquire":
 		token, err := tickets.Acquire(ctx, order[1], order[2], ms(order[3]), ms(order[4]))
-		if errors.Is(err, context.Canceled) {
-			return "cancelled"
-		}
-		return text("token ", token, err, "nil")
+		return cancelledOr(text("token ", token, err, "nil"), err)
 	case "renew":
 		held, err := tickets.Renew(ctx, order[1], order[2], number(order[3]), ms(order[4]))
 		return text("", held, err, "0")
 	default:
+		if order[0] == "release-cancelled" {
+			ctx = cancelled()
+		}
 		freed, err := tickets.Release(ctx, order[1], order[2], number(order[3]))
 		return text("", freed, err, "0")
 	}

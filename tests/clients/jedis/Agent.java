@@ -1,6 +1,7 @@
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.util.concurrent.CompletableFuture;
+import redis.clients.jedis.DefaultJedisClientConfig;
 import redis.clients.jedis.RedisClient;
 import redis.clients.jedis.exceptions.JedisException;
 
@@ -10,7 +11,8 @@ final class Agent {
   private final RedisClient plain;
 
   private Agent(String host, int port) {
-    locks = Locks.at(host, port);
+    var config = DefaultJedisClientConfig.builder().blockingSocketTimeoutMillis(5_000).build();
+    locks = new Locks(RedisClient.builder().hostAndPort(host, port).clientConfig(config).build());
     plain = RedisClient.create(host, port);
   }
 

@@ -14,7 +14,8 @@ final class Agent {
   private final StatefulRedisConnection<String, String> plain;
 
   private Agent(String host, String port) {
-    locks = Locks.at(host, Integer.parseInt(port));
+    var client = RedisClient.create("redis://" + host + ":" + port + "?timeout=5s");
+    locks = new Locks(client, client.connect());
     plain = RedisClient.create("redis://" + host + ":" + port).connect();
   }
 

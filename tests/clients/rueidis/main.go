@@ -57,6 +57,11 @@ func answer(ctx context.Context, tickets *Tickets, order []string) (string, erro
 		held, err := tickets.Renew(ctx, order[1], order[2], number(order[3]), ms(order[4]))
 		return bit(held), err
 	default:
+		if order[0] == "release-cancelled" {
+			cancelled, cancel := context.WithCancel(ctx)
+			cancel()
+			ctx = cancelled
+		}
 		freed, err := tickets.Release(ctx, order[1], order[2], number(order[3]))
 		return bit(freed), err
 	}
