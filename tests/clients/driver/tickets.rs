@@ -349,7 +349,8 @@ pub fn a_late_request_grants_nothing(subject: &TicketSubject) {
     subscribe_fully(&mut conn, &mut agent);
     proxy.hold_back("LOCK.ACQUIRE");
     agent.acquire("k", "a", 5_000);
-    assert_eq!(agent.answer_to("a"), "nil");
+    let answer = agent.answer_to("a");
+    assert!(!answer.starts_with("token "), "{answer}");
     wait_for("it is final", || stat(&mut conn, "finals") > 0);
     conn.line("LOCK.RELEASE k holder");
     let grants = stat(&mut conn, "grants");
