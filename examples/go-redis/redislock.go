@@ -5,13 +5,11 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"time"
-
 	"github.com/redis/go-redis/v9"
+	"time"
 )
 
-var start = time.Now() // acquisitions are numbered by the microseconds since then, of a clock that only rises
-
+var start = time.Now()                                     // acquisitions are numbered by a clock that only rises
 type Locks struct{ waiting, others redis.UniversalClient } // `waiting` with MaxRetries: -1
 
 // Acquire returns the fencing token, or redis.Nil when it was not granted in time. It waits in slices of 2 s.
@@ -36,5 +34,7 @@ func (l Locks) Renew(ctx context.Context, key, owner string, token int64, lease 
 	return l.others.Do(ctx, "LOCK.RENEW", key, owner, "PX", lease.Milliseconds(), "TOKEN", token).Int64() // 0: lost, stop
 }
 func (l Locks) Release(ctx context.Context, key, owner string, token int64) (int64, error) { // redis.Nil: not held
-	return l.others.Do(context.WithoutCancel(ctx), "LOCK.RELEASE", key, owner, "ALL", "TOKEN", token).Int64()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second) // so that it can be deferred
+	defer cancel()
+	return l.others.Do(ctx, "LOCK.RELEASE", key, owner, "ALL", "TOKEN", token).Int64()
 }

@@ -321,6 +321,7 @@ pub fn given_up_while_the_server_hangs(subject: &TicketSubject) {
     hold(&mut conn);
     let proxy = Proxy::before(server.port);
     let mut agent = TicketAgent::start(subject, proxy.port);
+    subscribe_fully(&mut conn, &mut agent); // else a second request of the wait may be under way
     agent.acquire("k", "a", 2_000);
     wait_for_stat(&mut conn, "tickets", 1);
     let ended = proxy.ended();
