@@ -19,7 +19,6 @@ SERVER = LOCK_SERVER="$${LOCK_SERVER:-$$(scripts/server.sh)}"
 
 # Cases of the property tests: quick by default; `make test-all` runs 100,000, optimized.
 CASES ?= 500
-BASE ?= HEAD~1
 
 .PHONY: $(shell sed -n 's/^\([a-z-]*\):.*/\1/p' Makefile)
 
@@ -267,7 +266,7 @@ packages: setup ## all libraries and the command line as they are published: cra
 	@scripts/packages.sh
 	$(CARGO) publish --dry-run --locked --allow-dirty -p redis-lock-client -p redis-lock-cli
 	if $(CARGO) semver-checks --version >/dev/null 2>&1; then \
-		$(CARGO) semver-checks --baseline-rev $(BASE) -p redis-lock-client --all-features; \
+		$(CARGO) semver-checks --baseline-rev $(or $(BASE),HEAD~1) -p redis-lock-client --all-features; \
 	else echo 'not compared: cargo install cargo-semver-checks'; fi
 
 # Built apart from target/release: without paths of this machine, so that two machines make the same files.
