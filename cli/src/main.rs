@@ -3,8 +3,8 @@
 //! Each subcommand has a file or a folder; [`cli`] combines their options. Shared parts: [`servers`] (the options that
 //! name servers), [`values`] (of options), [`key`] (the named lock), [`output`], [`escape`] (names of any bytes on a
 //! terminal), [`report`] (a lock as text and JSON), [`graph`] (which owner waits for which), [`failure`] (messages and
-//! exit statuses), [`signals`].
-#![forbid(unsafe_code)]
+//! exit statuses), [`signals`], [`os`] (the unsafe code).
+#![deny(unsafe_code)]
 #![cfg_attr(test, allow(clippy::expect_used, clippy::indexing_slicing))]
 
 mod break_lock;
@@ -15,6 +15,7 @@ mod graph;
 mod info;
 mod key;
 mod ls;
+mod os;
 mod output;
 mod pages;
 mod report;
@@ -30,9 +31,7 @@ use cli::{Args, Subcommand};
 use failure::{exit, Failure};
 
 fn main() {
-    if let Some(failure) = run::become_command() {
-        exit(failure.tell());
-    }
+    os::unblock_signals();
     let args = Args::of_words(std::env::args_os().collect()).unwrap_or_else(|error| {
         let _ = error.print();
         exit(if error.use_stderr() {

@@ -10,6 +10,8 @@ use std::task::Poll;
 use nix::sys::signal::Signal;
 use tokio::signal::unix::{signal, SignalKind};
 
+use crate::os::is_ignored;
+
 /// The signals that are passed on to the command.
 const FORWARDED: [Signal; 8] = [
     Signal::SIGHUP,
@@ -38,12 +40,11 @@ pub struct Signals {
 impl Signals {
     /// Handles the signals that are passed on, except the ignored ones.
     pub fn listen() -> io::Result<Signals> {
-        let ignored = ignored();
         let mut signals = Signals {
             streams: Vec::new(),
         };
         for signal in FORWARDED {
-            if ignored & (1 << (signal as u32 - 1)) == 0 {
+            if !is_ignored(signal) {
                 signals.also(signal)?;
             }
         }
@@ -79,12 +80,4 @@ impl Signals {
             }
         }
     }
-}
-
-/// A bit for each ignored signal, from /proc (Linux).
-fn ignored() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
-        .unwrap_or_default()
 }

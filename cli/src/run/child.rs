@@ -1,35 +1,18 @@
 //! The command in its own process group: its start, its signals and its end, with all its descendants.
-//!
-//! Two settings can only be made by the process itself: to be in the terminal's foreground before its first
-//! instruction, and to be killed by the kernel with its parent. For these a copy of this program is started, makes
-//! them, and calls `exec` for the command.
 
 use std::cell::Cell;
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::Command;
 
 use nix::errno::Errno;
 use nix::sys::signal::{kill, killpg, Signal};
-use nix::sys::wait::{waitpid, WaitPidFlag, WaitStatus};
-use nix::unistd::{getpgrp, Pid};
+use nix::unistd::Pid;
 
-use crate::failure::{Failure, BY_SIGNAL, NOT_FOUND, NOT_RUNNABLE, USAGE};
+use crate::failure::{Failure, NOT_FOUND, NOT_RUNNABLE, USAGE};
+use crate::os::{before_exec, wait, Before};
 use crate::run::descendants::{named, pids, Family, Process};
-use crate::run::terminal::Terminal;
-
-/// The first argument (its argument zero) of the copy, by which it recognizes itself.
-const COPY: &str = "redis-lock: becoming the command";
-
-/// The settings that the copy makes before it becomes the command.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Before {
-    /// Take the terminal.
-    pub foreground: bool,
-    /// Die with the parent.
-    pub die_with_parent: bool,
-}
 
 /// A started command, which leads its process group.
 pub struct Child {
@@ -43,12 +26,12 @@ pub struct Child {
 /// The variables to set in its environment, or to remove.
 pub type Variables = Vec<(&'static str, Option<OsString>)>;
 
-/// A change of the command's state.
+/// A change of the command's state. Signals are numbers: those of realtime have no names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
     Exited(i32),
-    Killed(Signal),
-    Stopped(Signal),
+    Killed(i32),
+    Stopped(i32),
 }
 
 impl Child {
@@ -60,15 +43,8 @@ impl Child {
         let [program, arguments @ ..] = words else {
             return Err(Failure::new(USAGE, "no command"));
         };
-        let mut command = if before.foreground || before.die_with_parent {
-            let mut copy = Command::new(this_program());
-            copy.arg0(COPY).arg(parent_and(before)).args(words);
-            copy
-        } else {
-            let mut command = Command::new(program);
-            command.args(arguments);
-            command
-        };
+        let mut command = Command::new(program);
+        command.args(arguments);
         for (name, value) in variables {
             match value {
                 Some(value) => command.env(name, value),
@@ -76,6 +52,7 @@ impl Child {
             };
         }
         command.process_group(0);
+        before_exec(&mut command, before);
         let family = Family::from_now_on();
         let child = command
             .spawn()
@@ -137,12 +114,10 @@ impl Child {
     /// Whether the ended command has left no process behind. A subreaper without children has no descendants either,
     /// because each of them would have become its child when the process between them ended.
     pub fn has_left_nothing(&self) -> bool {
-        let ended = || waitpid(None, Some(WaitPidFlag::WNOHANG));
         let is_childless = loop {
-            match ended() {
-                Ok(WaitStatus::StillAlive) => break false,
-                Err(Errno::ECHILD) => break true,
-                _ => {}
+            match wait() {
+                Ok(Some(_)) => {}
+                ended => break ended.is_err(),
             }
         };
         match &self.family {
@@ -154,80 +129,23 @@ impl Child {
 
     /// The next change of the command's state since the last call. It also reaps adopted orphans.
     pub fn change(&self) -> Option<Change> {
-        let flags = WaitPidFlag::WNOHANG | WaitPidFlag::WUNTRACED;
         loop {
-            match waitpid(None, Some(flags)) {
-                Ok(WaitStatus::StillAlive) | Err(Errno::ECHILD) => return None,
-                // A realtime signal, which has no name here, ended the command or an orphan.
-                Err(_) if kill(self.group, None) == Err(Errno::ESRCH) => {
-                    return Some(Change::Exited(BY_SIGNAL));
-                }
-                Ok(status) if status.pid() == Some(self.group) => match status {
-                    WaitStatus::Exited(_, status) => return Some(Change::Exited(status)),
-                    WaitStatus::Signaled(_, signal, _) => return Some(Change::Killed(signal)),
-                    WaitStatus::Stopped(_, signal) => {
-                        self.is_stopped.set(true);
-                        return Some(Change::Stopped(signal));
-                    }
-                    _ => {}
-                },
-                _ => {}
+            let (pid, status) = wait().ok()??;
+            if pid != self.group {
+                continue;
+            }
+            if let Some(status) = status.code() {
+                return Some(Change::Exited(status));
+            }
+            if let Some(signal) = status.signal() {
+                return Some(Change::Killed(signal));
+            }
+            if let Some(signal) = status.stopped_signal() {
+                self.is_stopped.set(true);
+                return Some(Change::Stopped(signal));
             }
         }
     }
-}
-
-/// In the copy: becomes the command, or returns the failure. None in the program itself.
-pub fn become_command() -> Option<Failure> {
-    let mut words = std::env::args_os();
-    if words.next()? != COPY {
-        return None;
-    }
-    let what = words.next().unwrap_or_default();
-    let program = words.next().unwrap_or_default();
-    let what = what.to_string_lossy();
-    if let Some(parent) = what.strip_prefix(DIE_WITH) {
-        die_with(parent.trim_end_matches(FOREGROUND));
-    }
-    if what.ends_with(FOREGROUND) {
-        if let Some(terminal) = Terminal::open() {
-            terminal.give(getpgrp());
-        }
-    }
-    let error = Command::new(&program).args(words).exec();
-    Some(cannot_run(&program, &error))
-}
-
-const DIE_WITH: &str = "die with ";
-const FOREGROUND: &str = " foreground";
-
-fn parent_and(before: Before) -> String {
-    let parent = match before.die_with_parent {
-        true => format!("{DIE_WITH}{}", std::process::id()),
-        false => String::new(),
-    };
-    let foreground = if before.foreground { FOREGROUND } else { "" };
-    format!("{parent}{foreground}")
-}
-
-#[cfg(target_os = "linux")]
-fn die_with(parent: &str) {
-    let _ = nix::sys::prctl::set_pdeathsig(Signal::SIGKILL);
-    // The parent may have died before the setting was made.
-    if nix::unistd::getppid().to_string() != parent {
-        crate::failure::exit(crate::failure::LOST);
-    }
-}
-
-#[cfg(not(target_os = "linux"))]
-fn die_with(_parent: &str) {}
-
-/// The running program, also when its file has been replaced meanwhile.
-fn this_program() -> OsString {
-    if cfg!(target_os = "linux") {
-        return "/proc/self/exe".into();
-    }
-    std::env::current_exe().unwrap_or_default().into()
 }
 
 fn cannot_run(program: &OsStr, error: &io::Error) -> Failure {

@@ -18,17 +18,17 @@ use redis_lock_client::{LostReason, Released, Server};
 use tokio::time::{timeout, timeout_at, Instant};
 use uuid::Uuid;
 
-pub use self::child::become_command;
 pub use self::options::Args;
 
-use self::child::{Before, Change, Child, Variables};
+use self::child::{Change, Child, Variables};
 use self::descendants::{named, pids};
 use self::lock::{Held, Terms, Wait, Wanted};
 use self::reachability::must_answer;
-use self::terminal::Terminal;
+pub use self::terminal::Terminal;
 use self::watch::{End, Rest, Watch};
 use crate::failure::{Failure, BY_SIGNAL, LOST, OS, USAGE};
 use crate::key;
+use crate::os::Before;
 use crate::signals::Signals;
 use crate::values::bytes;
 
@@ -68,7 +68,7 @@ pub async fn run(args: Args) -> Result<i32, Failure> {
         held = acquire(&args, &servers, &wanted, over) => held,
         signal = signals.next_fatal() => {
             finish_background(&servers, None).await;
-            return Ok(ended_by(signal, terminal.as_ref(), false));
+            return Ok(ended_by(signal as i32, terminal.as_ref(), false));
         }
     };
     let Ok(Some(held)) = held else {
@@ -118,12 +118,14 @@ async fn leave(args: &Args, held: Held, end: Option<&End>, signals: &mut Signals
 
 /// The status after a signal. A signal of the keyboard concerns the whole foreground: a script around redis-lock ends
 /// too if redis-lock was ended by the signal.
-fn ended_by(signal: Signal, terminal: Option<&Terminal>, had_terminal: bool) -> i32 {
-    let is_key = matches!(signal, Signal::SIGINT | Signal::SIGQUIT);
-    if is_key && terminal.is_some_and(Terminal::is_ours) {
-        terminal::end_by(signal, had_terminal);
+fn ended_by(number: i32, terminal: Option<&Terminal>, had_terminal: bool) -> i32 {
+    let key = [Signal::SIGINT, Signal::SIGQUIT]
+        .into_iter()
+        .find(|key| *key as i32 == number);
+    if let Some(key) = key.filter(|_| terminal.is_some_and(Terminal::is_ours)) {
+        terminal::end_by(key, had_terminal);
     }
-    BY_SIGNAL + signal as i32
+    BY_SIGNAL + number
 }
 
 async fn acquire(
@@ -159,7 +161,7 @@ async fn guard(
         signals.also(Signal::SIGTSTP).map_err(os)?;
     }
     let before = Before {
-        foreground,
+        foreground: terminal.filter(|_| foreground),
         die_with_parent: args.die_with_parent,
     };
     let child = Child::start(&args.command, variables, before)?;

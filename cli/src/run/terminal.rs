@@ -8,6 +8,7 @@
 
 use std::fs::File;
 use std::io::IsTerminal;
+use std::os::fd::{AsRawFd, RawFd};
 
 use nix::sys::signal::{killpg, SigSet, SigmaskHow, Signal};
 use nix::unistd::{getpgrp, tcgetpgrp, tcsetpgrp, Pid};
@@ -15,6 +16,12 @@ use nix::unistd::{getpgrp, tcgetpgrp, tcsetpgrp, Pid};
 /// The terminal that controls this process.
 pub struct Terminal {
     tty: File,
+}
+
+impl AsRawFd for Terminal {
+    fn as_raw_fd(&self) -> RawFd {
+        self.tty.as_raw_fd()
+    }
 }
 
 impl Terminal {

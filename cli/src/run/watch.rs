@@ -96,7 +96,7 @@ impl Watch<'_> {
                     if is_end(signal) && ending.is_explained {
                         tell(&format!("left running: {}", self.child.named()));
                         ending.is_left = true;
-                        break Change::Killed(Signal::SIGKILL);
+                        break Change::Killed(Signal::SIGKILL as i32);
                     }
                     if let Some(end) = self.handle(signal, &mut ending) {
                         break end;
@@ -106,7 +106,7 @@ impl Watch<'_> {
         };
         let group = self.child.group();
         let had_terminal = self.terminal.is_some_and(|tty| tty.take_back(group));
-        let was_signalled = matches!(change, Change::Killed(signal) if is_end(signal))
+        let was_signalled = matches!(change, Change::Killed(signal) if Signal::try_from(signal).is_ok_and(is_end))
             || ending
                 .signalled_at
                 .is_some_and(|at| at.elapsed() < self.grace.max(A_WHILE));
@@ -192,7 +192,10 @@ impl Watch<'_> {
 
     /// Handles a stop of the command. A stop by the terminal either means that the command needs the terminal and gets
     /// it, or redis-lock stops as well, so that the shell sees it. A stop by another process needs no action.
-    fn handle_stop(&self, by: Signal) {
+    fn handle_stop(&self, by: i32) {
+        let Ok(by) = Signal::try_from(by) else {
+            return;
+        };
         let Some(terminal) = self.terminal else {
             return;
         };

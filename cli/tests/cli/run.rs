@@ -85,7 +85,7 @@ fn its_status_is_the_commands_as_flock_has_it() {
 #[test]
 fn a_command_that_a_realtime_signal_ends_has_ended() {
     let real = TestServer::start();
-    assert_eq!(script(&real, "", "kill -40 $$").end().code(), 128);
+    assert_eq!(script(&real, "", "kill -40 $$").end().code(), 168);
     assert!(real.conn().line("LOCK.INFO k").is_nil());
 }
 

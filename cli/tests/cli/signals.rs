@@ -6,7 +6,7 @@ use std::process::Command;
 use nix::sys::signal::Signal;
 use redis_lock_harness::{wait_for, TestServer};
 
-use crate::program::{is_alive, program, script, Running, PROGRAM};
+use crate::program::{is_alive, program, script, start_args, Running, PROGRAM};
 
 #[test]
 fn signals_are_passed_on_to_the_command() {
@@ -126,6 +126,49 @@ fn an_ignored_signal_stays_ignored() {
     run.signal(Signal::SIGTERM);
     assert_eq!(run.line(), "TERM");
     assert_eq!(run.end().code(), 0);
+}
+
+/// A mask of signals of its own, as the command shows it.
+fn mask_of(run: Running) -> u64 {
+    let line = run.end().ok();
+    let mask = line.split_whitespace().nth(1).expect("a mask");
+    u64::from_str_radix(mask, 16).expect("a mask")
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn the_command_has_the_signals_as_the_parent_left_them() {
+    let real = TestServer::start();
+    let bit = |signal: Signal| 1 << (signal as u32 - 1);
+    // With SIGCHLD blocked its end would not be noticed.
+    let some = bit(Signal::SIGCHLD) | bit(Signal::SIGTERM);
+    let all = some | bit(Signal::SIGPIPE);
+    for (parent, masks) in [
+        ("--block-signal=CHLD,TERM", [some, 0]),
+        ("--ignore-signal=CHLD,TERM", [0, some]),
+        ("--ignore-signal=PIPE", [0, bit(Signal::SIGPIPE)]),
+        ("--default-signal=PIPE", [0, 0]),
+    ] {
+        for (name, mask) in ["SigBlk", "SigIgn"].into_iter().zip(masks) {
+            let mut command = Command::new("env");
+            command.env("REDIS_LOCK_URL", crate::program::url(&real));
+            command.args([parent, PROGRAM, "run", "k", "grep", name]);
+            let run = Running::of(command.arg("/proc/self/status"));
+            assert_eq!(mask_of(run) & all, mask, "{parent}: {name}");
+        }
+    }
+}
+
+#[test]
+fn a_script_without_a_first_line_is_one_of_the_shell() {
+    let real = TestServer::start();
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("script");
+    std::fs::write(&file, "echo of the shell").expect("a file");
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&file, mode).expect("a mode");
+    let run = start_args(&real, ["run".as_ref(), "k".as_ref(), file.as_os_str()]);
+    assert_eq!(run.end().ok(), "of the shell\n");
 }
 
 #[test]

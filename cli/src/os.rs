@@ -1,0 +1,128 @@
+//! What neither the standard library nor nix offers without unsafe code: the signals that this process has inherited,
+//! the last settings before `exec`, and the status of children with signals of any number.
+#![allow(unsafe_code)]
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::AsRawFd;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Command, ExitStatus};
+use std::ptr::null;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::OnceLock;
+
+use nix::sys::signal::{SigSet, Signal};
+use nix::unistd::{getpgrp, getppid, Pid};
+
+use crate::run::Terminal;
+
+/// A bit for each signal that the parent ignores.
+static IGNORED: AtomicU64 = AtomicU64::new(0);
+
+/// The signals that the parent blocks.
+static BLOCKED: OnceLock<SigSet> = OnceLock::new();
+
+/// Called by the loader: Rust's runtime ignores SIGPIPE before `main`.
+#[used]
+#[cfg_attr(target_os = "macos", link_section = "__DATA,__mod_init_func")]
+#[cfg_attr(not(target_os = "macos"), link_section = ".init_array")]
+static AT_LOAD: extern "C" fn() = note_ignored;
+
+extern "C" fn note_ignored() {
+    for signal in 1..=64 {
+        let mut action = MaybeUninit::<libc::sigaction>::zeroed();
+        // SAFETY: nothing is set, and the action is written to a value of its type. A number that is no signal is an
+        // error.
+        let is_known = unsafe { libc::sigaction(signal, null(), action.as_mut_ptr()) } == 0;
+        // SAFETY: all zeros is a valid action.
+        let action = unsafe { action.assume_init() };
+        if is_known && action.sa_sigaction == libc::SIG_IGN {
+            IGNORED.fetch_or(bit(signal), Relaxed);
+        }
+    }
+}
+
+fn bit(signal: i32) -> u64 {
+    1 << (signal - 1)
+}
+
+/// Whether this signal was ignored at the start, as by nohup(1) and for a shell's background jobs.
+pub fn is_ignored(signal: Signal) -> bool {
+    IGNORED.load(Relaxed) & bit(signal as i32) != 0
+}
+
+/// Unblocks all signals: the parent may have blocked SIGCHLD, without which the end of the command is not noticed.
+/// Called before there are threads, which inherit the mask.
+pub fn unblock_signals() {
+    if let Ok(mask) = SigSet::thread_get_mask() {
+        let _ = BLOCKED.set(mask);
+        let _ = SigSet::empty().thread_set_mask();
+    }
+}
+
+/// The settings that a command makes before its first instruction.
+#[derive(Default)]
+pub struct Before<'a> {
+    /// The terminal to take.
+    pub foreground: Option<&'a Terminal>,
+    /// Die with the parent.
+    pub die_with_parent: bool,
+}
+
+/// Makes these settings before `exec`, and gives the command the signals as this process has inherited them.
+pub fn before_exec(command: &mut Command, before: Before<'_>) {
+    let terminal = before.foreground.map(AsRawFd::as_raw_fd);
+    let parent = before.die_with_parent.then(nix::unistd::getpid);
+    let (ignored, blocked) = (IGNORED.load(Relaxed), BLOCKED.get().copied());
+    let settings = move || {
+        if let Some(parent) = parent {
+            die_with(parent)?;
+        }
+        if let Some(terminal) = terminal {
+            // Blocked, because a call from the background is stopped by SIGTTOU.
+            SigSet::all().thread_set_mask()?;
+            // SAFETY: the number is that of the terminal, which is open until `exec`. It fails only if the terminal no
+            // longer exists.
+            unsafe { libc::tcsetpgrp(terminal, getpgrp().as_raw()) };
+        }
+        for signal in (1..=64).filter(|signal| ignored & bit(*signal) != 0) {
+            // SAFETY: no handler is set.
+            unsafe { libc::signal(signal, libc::SIG_IGN) };
+        }
+        blocked.unwrap_or_else(SigSet::empty).thread_set_mask()?;
+        Ok(())
+    };
+    // SAFETY: between `fork` and `exec` only functions run that are safe in a signal handler (signal-safety(7); prctl
+    // is a system call); nothing allocates.
+    unsafe { command.pre_exec(settings) };
+}
+
+#[cfg(target_os = "linux")]
+fn die_with(parent: Pid) -> io::Result<()> {
+    nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?;
+    // The parent may have died before the setting was made.
+    match getppid() == parent {
+        true => Ok(()),
+        false => Err(io::Error::from_raw_os_error(libc::ESRCH)),
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn die_with(_parent: Pid) -> io::Result<()> {
+    Ok(())
+}
+
+/// A child whose state has changed, and its status; reaped, if it has ended. None when there is none.
+///
+/// # Errors
+/// Without any child.
+pub fn wait() -> io::Result<Option<(Pid, ExitStatus)>> {
+    let mut status = 0;
+    // SAFETY: the status is written to a value of its type.
+    let pid = unsafe { libc::waitpid(-1, &mut status, libc::WNOHANG | libc::WUNTRACED) };
+    match pid {
+        -1 => Err(io::Error::last_os_error()),
+        0 => Ok(None),
+        pid => Ok(Some((Pid::from_raw(pid), ExitStatus::from_raw(status)))),
+    }
+}
