@@ -186,6 +186,7 @@ mod tests {
         assert_eq!(same("k", "o"), []);
         assert_eq!(same("{k}", "o"), []);
         assert_eq!(same("{a}k", "o"), []);
+        assert_eq!(same("x:{k}", "o"), []);
         assert_eq!(same("k", "u:7"), pairs(&[("{k}:u", "7")]));
         assert_eq!(same("{k}:u", "7"), pairs(&[("{k}", "u:7"), ("k", "u:7")]));
         assert_eq!(same("{k}", "u:"), []);
