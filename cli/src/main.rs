@@ -26,6 +26,8 @@ mod top;
 mod values;
 mod watch;
 
+use std::io::ErrorKind;
+
 use clap::CommandFactory;
 use cli::{Args, Subcommand};
 use failure::{exit, Failure};
@@ -33,11 +35,13 @@ use failure::{exit, Failure};
 fn main() {
     os::unblock_signals();
     let args = Args::of_words(std::env::args_os().collect()).unwrap_or_else(|error| {
-        let _ = error.print();
-        exit(if error.use_stderr() {
-            failure::USAGE
-        } else {
-            0
+        let printed = error.print();
+        exit(match printed {
+            _ if error.use_stderr() => failure::USAGE,
+            Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+                Failure::new(failure::OS, error).tell()
+            }
+            _ => 0,
         })
     });
     let status = runtime().and_then(|runtime| runtime.block_on(run(args)));

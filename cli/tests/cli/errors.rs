@@ -197,3 +197,16 @@ fn the_limit_of_a_wait_holds_on_a_paused_server() {
         tries.took((options, ms), took, bound, Duration::from_secs(1));
     }
 }
+
+#[test]
+#[cfg(target_os = "linux")]
+fn help_that_cannot_be_printed_is_a_failure() {
+    for words in [&["--help"][..], &["run", "--help"], &["--version"]] {
+        let full = std::fs::File::options().write(true).open("/dev/full");
+        let mut command = Command::new(PROGRAM);
+        let end = command.args(words).stdout(full.expect("a device")).output();
+        let end = end.expect("a program");
+        assert_eq!(end.status.code(), Some(71), "{words:?}");
+        assert!(String::from_utf8_lossy(&end.stderr).contains("No space left"));
+    }
+}
