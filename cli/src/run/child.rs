@@ -148,6 +148,17 @@ impl Child {
     }
 }
 
+/// Becomes the command; returns why that is not possible.
+pub fn become_command(words: &[OsString]) -> Failure {
+    let [program, arguments @ ..] = words else {
+        return Failure::new(USAGE, "no command");
+    };
+    let mut command = Command::new(program);
+    command.args(arguments);
+    before_exec(&mut command, Before::default());
+    cannot_run(program, &command.exec())
+}
+
 fn cannot_run(program: &OsStr, error: &io::Error) -> Failure {
     let status = match error.kind() {
         io::ErrorKind::NotFound => NOT_FOUND,

@@ -9,6 +9,7 @@ mod reachability;
 mod terminal;
 mod watch;
 
+use std::env::var_os;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::time::Duration;
@@ -26,6 +27,7 @@ use self::lock::{Held, Terms, Wait, Wanted};
 use self::reachability::must_answer;
 pub use self::terminal::Terminal;
 use self::watch::{End, Rest, Watch};
+use crate::escape::shown;
 use crate::failure::{Failure, BY_SIGNAL, LOST, OS, USAGE};
 use crate::key;
 use crate::os::Before;
@@ -39,8 +41,16 @@ const LEAST_OVERTIME: Duration = Duration::from_millis(200);
 /// The shortest time that a withdrawal gets.
 const WITHDRAWAL: Duration = Duration::from_millis(80);
 
+/// Variables of the command's environment by which a run below it sees the lock.
+const KEY_HEX: &str = "LOCK_KEY_HEX";
+const OWNER: &str = "LOCK_OWNER";
+const SERVER: &str = "LOCK_SERVER";
+
 pub async fn run(args: Args) -> Result<i32, Failure> {
     let servers = args.connect.open()?;
+    if is_nested(&args, &servers) {
+        return under_the_outer_lock(&args);
+    }
     let owner = args.owner.clone().unwrap_or_else(own_name);
     let terms = Terms {
         key: args.key(),
@@ -94,6 +104,28 @@ pub async fn run(args: Args) -> Result<i32, Failure> {
             ended_by(signal, terminal.as_ref(), end.had_terminal)
         }
     })
+}
+
+/// Whether this program runs under the lock that it is to take, and would wait for itself.
+fn is_nested(args: &Args, servers: &[Server]) -> bool {
+    let is_same = |name: &str, value: &OsStr| var_os(name).is_some_and(|outer| outer == *value);
+    let owner = args.owner.as_ref();
+    is_same(SERVER, names_of(servers).as_ref())
+        && is_same(KEY_HEX, key::hex(args.key()).as_ref())
+        && !args.shared
+        && !owner.is_some_and(|owner| is_same(OWNER, owner))
+}
+
+/// Becomes the command, if it may do without a hold of its own.
+fn under_the_outer_lock(args: &Args) -> Result<i32, Failure> {
+    if args.reentrant {
+        return Err(child::become_command(&args.command));
+    }
+    let key = shown(args.key());
+    let why = "this program runs under that lock already, and would wait for itself";
+    let help =
+        "(LOCK_KEY_HEX in its environment; --reentrant runs the command without a hold of its own)";
+    Err(Failure::new(USAGE, format!("{key}: {why} {help}")))
 }
 
 /// Releases the lock after the command's end, or when it was not started; true when the lock was lost before.
@@ -194,17 +226,21 @@ fn variables(key: &[u8], held: &Held, servers: &[Server]) -> Variables {
     let text = (!key.contains(&0)).then(|| OsStr::from_bytes(key).to_os_string());
     vec![
         ("LOCK_KEY", text),
-        ("LOCK_KEY_HEX", Some(key::hex(key).into())),
-        (
-            "LOCK_OWNER",
-            Some(OsStr::from_bytes(held.owner()).to_os_string()),
-        ),
+        (SERVER, Some(names_of(servers).into())),
+        (KEY_HEX, Some(key::hex(key).into())),
+        (OWNER, Some(OsStr::from_bytes(held.owner()).to_os_string())),
         (
             "LOCK_TOKEN",
             held.token().map(|token| token.to_string().into()),
         ),
         ("LOCK_TOKENS", several),
     ]
+}
+
+/// The names of servers, without credentials.
+fn names_of(servers: &[Server]) -> String {
+    let names: Vec<_> = servers.iter().map(Server::name).collect();
+    names.join(" ")
 }
 
 /// Waits for background work, for at most [`LAST_REQUESTS`] and not much longer than the limit of the wait.

@@ -16,8 +16,8 @@ const KILLED: Duration = Duration::from_millis(500);
 ///
 /// Acquires the lock, waiting in the server's queue if necessary, runs the command, and releases the lock. The lease is
 /// renewed as long as the command runs. The environment of the command has LOCK_KEY (unless the key contains a NUL),
-/// LOCK_KEY_HEX, LOCK_OWNER and LOCK_TOKEN, the fencing token; with several servers also LOCK_TOKENS (server=token,
-/// separated by spaces), and with --all no LOCK_TOKEN.
+/// LOCK_KEY_HEX, LOCK_SERVER, LOCK_OWNER and LOCK_TOKEN, the fencing token; with several servers also LOCK_TOKENS
+/// (server=token, separated by spaces), and with --all no LOCK_TOKEN.
 ///
 /// The command is started after the grant, in a process group of its own. Signals (HUP, INT, QUIT, TERM, USR1, USR2,
 /// WINCH, CONT) are passed on to that group. Ctrl-C and Ctrl-Z work as without redis-lock; while redis-lock is stopped
@@ -82,6 +82,11 @@ pub struct Args {
     /// first that ends releases it for both.
     #[arg(short, long)]
     pub(super) owner: Option<OsString>,
+
+    /// Below a run of the same key and server (see LOCK_KEY_HEX and LOCK_SERVER): run the command under that lock,
+    /// without a hold of its own. Without this option such a run is refused, because it would wait for itself.
+    #[arg(long)]
+    pub(super) reentrant: bool,
 
     /// With several servers: the lock on each of them, or none. The servers need not know of each other.
     #[arg(long, conflicts_with = "quorum")]

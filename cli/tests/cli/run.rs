@@ -4,7 +4,7 @@ use std::process::Command;
 
 use redis_lock_harness::{wait_for, TestServer};
 
-use crate::program::{program, script, start, Running};
+use crate::program::{program, script, start, url, Running, PROGRAM};
 
 #[test]
 fn the_command_has_the_lock_and_its_token() {
@@ -227,4 +227,31 @@ fn names_are_any_bytes() {
 
 fn has_flock() -> bool {
     Command::new("flock").arg("--version").output().is_ok()
+}
+
+#[test]
+fn a_run_below_a_run_of_the_same_key_is_refused_or_takes_no_hold() {
+    let real = TestServer::start();
+    let nested = |options: &str| {
+        let inner = format!("{PROGRAM} run {options} k echo inner; echo $?");
+        script(&real, "--owner me", &inner).end()
+    };
+    for options in ["", "-n", "--wait 1", "--owner other"] {
+        let end = nested(options);
+        assert_eq!(end.out, "64\n", "{options}");
+        assert!(end.err.contains("would wait for itself"), "{}", end.err);
+    }
+    assert_eq!(nested("--reentrant").ok(), "inner\n0\n");
+    // Another server, another key, another kind of hold, and the same owner as ever.
+    let server = TestServer::start();
+    let other = format!(
+        "{PROGRAM} run --server {} k echo inner; echo $?",
+        url(&server)
+    );
+    assert_eq!(script(&real, "", &other).end().ok(), "inner\n0\n");
+    let other = format!("{PROGRAM} run j echo inner; echo $?");
+    assert_eq!(script(&real, "", &other).end().ok(), "inner\n0\n");
+    assert_eq!(nested("--owner me").out, "inner\n0\n");
+    let shared = format!("{PROGRAM} run --shared k echo inner; echo $?");
+    assert_eq!(script(&real, "--shared", &shared).end().ok(), "inner\n0\n");
 }
