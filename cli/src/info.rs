@@ -51,7 +51,7 @@ pub fn describe(name: &str, info: &LockInfo) -> Vec<String> {
     if info.holders.is_empty() {
         lines.push("  no holder".into());
     }
-    lines.extend(info.holders.iter().map(holder));
+    lines.extend(info.holders.iter().map(|one| format!("  {}", holder(one))));
     if info.waiters > 0 {
         let wait = span(Some(info.longest_wait));
         lines.push(format!("  {} waiting, the first for {wait}", info.waiters));
@@ -60,8 +60,9 @@ pub fn describe(name: &str, info: &LockInfo) -> Vec<String> {
     lines
 }
 
-fn holder(holder: &Holder) -> String {
-    let mut line = format!("  held by {}", shown(&holder.owner));
+/// What is known of a holder.
+pub fn holder(holder: &Holder) -> String {
+    let mut line = format!("held by {}", shown(&holder.owner));
     if let Some(token) = holder.token {
         line += &format!(", token {token}");
     }

@@ -7,6 +7,7 @@ mod lock;
 mod options;
 mod reachability;
 mod terminal;
+mod waiting;
 mod watch;
 
 use std::env::var_os;
@@ -26,6 +27,7 @@ use self::descendants::{named, pids};
 use self::lock::{Held, Terms, Wait, Wanted};
 use self::reachability::must_answer;
 pub use self::terminal::Terminal;
+use self::waiting::{in_the_way, tell_of_the_wait};
 use self::watch::{End, Rest, Watch};
 use crate::escape::shown;
 use crate::failure::{Failure, BY_SIGNAL, LOST, OS, USAGE};
@@ -76,6 +78,7 @@ pub async fn run(args: Args) -> Result<i32, Failure> {
     let over = args.bound().map(|bound| Instant::now() + bound + overtime);
     let held = tokio::select! {
         held = acquire(&args, &servers, &wanted, over) => held,
+        never = tell_of_the_wait(&args, &servers, owner.as_bytes()), if !args.quiet => match never {},
         signal = signals.next_fatal() => {
             finish_background(&servers, None).await;
             return Ok(ended_by(signal as i32, terminal.as_ref(), false));
@@ -83,7 +86,12 @@ pub async fn run(args: Args) -> Result<i32, Failure> {
     };
     let Ok(Some(held)) = held else {
         finish_background(&servers, over).await;
-        args.say("not to be had");
+        if args.verbose {
+            args.tell(&format!(
+                "not to be had: {}",
+                in_the_way(&servers, args.key(), None).await
+            ));
+        }
         return held.map(|_| args.conflict_exit_code.into());
     };
     args.say(

@@ -120,6 +120,10 @@ pub struct Args {
     #[arg(short, long)]
     pub(super) verbose: bool,
 
+    /// Do not report on standard error what a wait of more than a second waits for.
+    #[arg(short, long, conflicts_with = "verbose")]
+    pub(super) quiet: bool,
+
     #[command(flatten)]
     pub(super) connect: Connect,
 }

@@ -255,3 +255,33 @@ fn a_run_below_a_run_of_the_same_key_is_refused_or_takes_no_hold() {
     let shared = format!("{PROGRAM} run --shared k echo inner; echo $?");
     assert_eq!(script(&real, "--shared", &shared).end().ok(), "inner\n0\n");
 }
+
+#[test]
+fn a_wait_says_what_it_waits_for() {
+    let real = TestServer::start();
+    let mut conn = real.conn();
+    conn.line("CLIENT SETNAME nightly");
+    conn.line("LOCK.ACQUIRE k holder");
+    let mut before = real.conn();
+    before.send_line("LOCK.ACQUIRE k first BLOCK 0");
+    real.wait_for_waiters(1);
+    let run = script(&real, "", "echo ran");
+    let said = run.complaint();
+    assert!(said.starts_with("redis-lock: k: waiting for "), "{said}");
+    assert!(
+        said.contains(", held by holder, token ") && said.contains("(nightly)"),
+        "{said}"
+    );
+    assert!(said.ends_with("; 1 before this one"), "{said}");
+    let quiet = script(&real, "-q --wait 1.5", "").end();
+    assert_eq!((quiet.code(), quiet.err.as_str()), (1, ""));
+    let at_once = script(&real, "-n -v", "").end();
+    assert!(
+        at_once.err.contains("not to be had: held by holder, "),
+        "{}",
+        at_once.err
+    );
+    conn.line("LOCK.RELEASE k holder");
+    conn.line("LOCK.RELEASE k first");
+    assert_eq!(run.end().ok(), "ran\n");
+}
