@@ -153,6 +153,10 @@ fn of_refusal(code: &str, text: &str, key: Option<&[u8]>) -> (i32, Option<String
                     .into(),
             ),
         ),
+        "MOVED" => (
+            UNAVAILABLE,
+            Some("the server is a node of a cluster: name it redis+cluster://host:port".into()),
+        ),
         _ => (UNAVAILABLE, None),
     }
 }

@@ -33,8 +33,9 @@ fn holder(holder: &Holder) -> Value {
     object.insert("held_ms".into(), millis(holder.held));
     object.insert("client_id".into(), json!(holder.client_id));
     object.insert("addr".into(), json!(holder.addr));
-    if let Some(name) = &holder.client_name {
-        put(&mut object, "client_name", name);
+    match &holder.client_name {
+        Some(name) => put(&mut object, "client_name", name),
+        None => drop(object.insert("client_name".into(), Value::Null)),
     }
     object.insert("session".into(), json!(holder.session));
     object.into()

@@ -16,7 +16,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
-use redis_lock_client::{LostReason, Released, Server};
+use redis_lock_client::{Error, LostReason, Released, Server};
 use tokio::time::{timeout, timeout_at, Instant};
 use uuid::Uuid;
 
@@ -47,6 +47,8 @@ const WITHDRAWAL: Duration = Duration::from_millis(80);
 const KEY_HEX: &str = "LOCK_KEY_HEX";
 const OWNER: &str = "LOCK_OWNER";
 const SERVER: &str = "LOCK_SERVER";
+/// In bytes, with some space for its name.
+const LONGEST_VARIABLE: usize = 128 * 1024 - 64;
 
 pub async fn run(args: Args) -> Result<i32, Failure> {
     let servers = args.connect.open()?;
@@ -183,7 +185,13 @@ async fn acquire(
         Some(bound) => Wait::For(bound.saturating_sub(start.elapsed())),
         None => Wait::Endlessly,
     };
-    wanted.acquire(wait).await.map_err(failed)
+    match wanted.acquire(wait).await {
+        Err(Error::Refused { code, .. }) if code == "LOCKBROKEN" => {
+            args.tell("an operator has ended the wait (break --purge)");
+            Ok(None)
+        }
+        held => held.map_err(failed),
+    }
 }
 
 /// Runs the command under the lock, to its end.
@@ -230,12 +238,14 @@ fn variables(key: &[u8], held: &Held, servers: &[Server]) -> Variables {
         .map(|(server, token)| format!("{server}={token}"))
         .collect();
     let several = (!tokens.is_empty()).then(|| tokens.join(" ").into());
-    // No variable can hold a NUL.
-    let text = (!key.contains(&0)).then(|| OsStr::from_bytes(key).to_os_string());
+    // No variable can hold a NUL, and the kernel limits their length to 128 kB.
+    let text = (!key.contains(&0) && key.len() <= LONGEST_VARIABLE)
+        .then(|| OsStr::from_bytes(key).to_os_string());
+    let hex = (2 * key.len() <= LONGEST_VARIABLE).then(|| key::hex(key).into());
     vec![
         ("LOCK_KEY", text),
         (SERVER, Some(names_of(servers).into())),
-        (KEY_HEX, Some(key::hex(key).into())),
+        (KEY_HEX, hex),
         (OWNER, Some(OsStr::from_bytes(held.owner()).to_os_string())),
         (
             "LOCK_TOKEN",

@@ -42,6 +42,16 @@ fn the_command_finds_the_key_as_text_too_where_it_has_no_nul() {
     }
 }
 
+/// The kernel limits the length of a variable.
+#[test]
+fn the_command_of_a_long_key_has_it_as_text_or_not_at_all() {
+    let real = TestServer::start();
+    let names = "echo ${#LOCK_KEY} ${LOCK_KEY_HEX-none}";
+    let long = "k".repeat(70_000);
+    let run = start_args(&real, ["run", &long, "sh", "-c", names]);
+    assert_eq!(run.end().ok(), "70000 none\n");
+}
+
 #[test]
 fn an_option_of_the_command_stays_its_own() {
     let real = TestServer::start();

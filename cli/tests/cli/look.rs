@@ -115,6 +115,14 @@ fn ls_asks_every_node_of_a_cluster() {
     for i in 0..10 {
         assert_eq!(run(&format!("run free:{i} -- echo up")).ok(), "up\n");
     }
+    // As a single server it does not serve all keys: {a} has the slot 15495.
+    let moved = start(&one, "run -n {a} true").end();
+    assert_eq!(moved.code(), 69);
+    assert!(
+        moved.err.contains("name it redis+cluster://"),
+        "{}",
+        moved.err
+    );
 }
 
 #[test]
@@ -135,6 +143,9 @@ fn info_shows_holders_and_waiters() {
     assert_eq!(object["queue"][0]["owner"], "cleo");
     assert!(object["holders"][0]["token"].is_u64());
     assert!(object["queue"][0]["left_ms"].as_u64().expect("a span") > 500_000);
+    real.conn().line("LOCK.ACQUIRE plain me");
+    let object = json(&start(&real, "info plain --json").end().ok());
+    assert_eq!(object["holders"][0].get("client_name"), Some(&Value::Null));
     let few = json(&start(&real, "info orders:2 --json --waiters 0").end().ok());
     assert_eq!(
         (&few["waiters"], &few["queue"]),
@@ -169,6 +180,17 @@ fn break_ends_a_hold_or_just_that_grant() {
     let end = start(&real, "break orders:1 --purge --json").end();
     assert_eq!(json(&end.ok())["broken"], true);
     assert!(conns[1].recv().error().contains("LOCKBROKEN"));
+    conns[1].line("LOCK.ACQUIRE orders:1 cleo");
+    let run = start(&real, "run orders:1 true");
+    real.wait_for_waiters(1);
+    start(&real, "break orders:1 --purge").end().ok();
+    let end = run.end();
+    assert_eq!(end.code(), 1, "{}", end.err);
+    assert!(
+        end.err.contains("an operator has ended the wait"),
+        "{}",
+        end.err
+    );
     let end = start(&real, "break orders:1").end();
     assert_eq!((end.code(), end.out.as_str()), (1, "orders:1: not held\n"));
 }
