@@ -30,12 +30,17 @@ pub const BY_SIGNAL: i32 = 128;
 pub struct Failure {
     status: i32,
     message: String,
+    /// Whether the same request may be served later.
+    pub is_passing: bool,
 }
 
 impl Failure {
     pub fn new(status: i32, message: impl Display) -> Failure {
-        let message = message.to_string();
-        Failure { status, message }
+        Failure {
+            status,
+            message: message.to_string(),
+            is_passing: false,
+        }
     }
 
     /// The failure for an error of the client about this key.
@@ -45,8 +50,11 @@ impl Failure {
             Some(advice) => format!("{}\n  {advice}", reason.message),
             None => reason.message,
         };
-        let status = reason.status;
-        Failure { status, message }
+        Failure {
+            status: reason.status,
+            message,
+            is_passing: reason.is_passing,
+        }
     }
 
     /// The failure for several servers: a line for each, and each advice once. A single reason gets no headline.
@@ -71,6 +79,7 @@ impl Failure {
                 .find(|status| *status != UNAVAILABLE)
                 .unwrap_or(UNAVAILABLE),
             message: lines.join("\n"),
+            is_passing: reasons.iter().all(|reason| reason.is_passing),
         }
     }
 
@@ -89,6 +98,7 @@ pub struct Reason {
     status: i32,
     message: String,
     advice: Option<String>,
+    is_passing: bool,
 }
 
 impl Reason {
@@ -104,6 +114,7 @@ impl Reason {
             status,
             message,
             advice,
+            is_passing: error.is_passing(),
         }
     }
 
@@ -113,6 +124,7 @@ impl Reason {
             status: UNAVAILABLE,
             message: format!("{server}: no answer yet"),
             advice: None,
+            is_passing: true,
         }
     }
 }

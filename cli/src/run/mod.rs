@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use redis_lock_client::{Error, LostReason, Released, Server};
-use tokio::time::{timeout, timeout_at, Instant};
+use tokio::time::{sleep, timeout, timeout_at, Instant};
 use uuid::Uuid;
 
 pub use self::options::Args;
@@ -27,7 +27,7 @@ use self::descendants::{named, pids};
 use self::lock::{Held, Terms, Wait, Wanted};
 use self::reachability::must_answer;
 pub use self::terminal::Terminal;
-use self::waiting::{in_the_way, tell_of_the_wait};
+use self::waiting::{in_the_way, tell_of_the_wait, NEXT_REPORT};
 use self::watch::{End, Rest, Watch};
 use crate::escape::shown;
 use crate::failure::{Failure, BY_SIGNAL, LOST, OS, USAGE};
@@ -40,6 +40,8 @@ use crate::values::bytes;
 const LAST_REQUESTS: Duration = Duration::from_secs(2);
 /// How much longer than its limit a wait may last at least, for a pending reply and for the withdrawal.
 const LEAST_OVERTIME: Duration = Duration::from_millis(200);
+/// The pause between two attempts to reach servers that do not answer.
+const RETRY: Duration = Duration::from_millis(500);
 /// The shortest time that a withdrawal gets.
 const WITHDRAWAL: Duration = Duration::from_millis(80);
 
@@ -89,10 +91,9 @@ pub async fn run(args: Args) -> Result<i32, Failure> {
     let Ok(Some(held)) = held else {
         finish_background(&servers, over).await;
         if args.verbose {
-            args.tell(&format!(
-                "not to be had: {}",
-                in_the_way(&servers, args.key(), None).await
-            ));
+            let holder = in_the_way(&servers, args.key(), None).await;
+            let holder = holder.map_or(String::new(), |holder| format!(": {holder}"));
+            args.tell(&format!("not to be had{holder}"));
         }
         return held.map(|_| args.conflict_exit_code.into());
     };
@@ -178,7 +179,19 @@ async fn acquire(
 ) -> Result<Option<Held>, Failure> {
     let failed = |error| Failure::of(&error, Some(args.key()));
     let start = Instant::now();
-    must_answer(servers, args.quorum, args.key(), over).await?;
+    let mut told: Option<Instant> = None;
+    while let Err(failure) = must_answer(servers, args.quorum, args.key(), over).await {
+        let is_over = over.is_some_and(|over| over < Instant::now() + RETRY);
+        if args.no_wait || is_over || !failure.is_passing {
+            return Err(failure);
+        }
+        if !args.quiet && told.is_none_or(|told| told.elapsed() >= NEXT_REPORT) {
+            failure.tell();
+            args.tell("trying again");
+            told = Some(Instant::now());
+        }
+        sleep(RETRY).await;
+    }
     // From here on the library keeps the limit and withdraws pending requests.
     let wait = match args.bound() {
         Some(bound) if bound.is_zero() => Wait::Not,

@@ -11,8 +11,8 @@ use crate::report::span;
 use crate::run::options::Args;
 
 /// How long a wait lasts before it is reported, and between two reports.
-const FIRST: Duration = Duration::from_secs(1);
-const NEXT: Duration = Duration::from_secs(60);
+const FIRST_REPORT: Duration = Duration::from_secs(1);
+pub const NEXT_REPORT: Duration = Duration::from_secs(60);
 
 /// Waiters of which one is looked for.
 const SHOWN: u64 = 1_000;
@@ -20,28 +20,21 @@ const SHOWN: u64 = 1_000;
 /// Reports a wait now and then.
 pub async fn tell_of_the_wait(args: &Args, servers: &[Server], owner: &[u8]) -> Infallible {
     let begun = Instant::now();
-    sleep(FIRST).await;
+    sleep(FIRST_REPORT).await;
     loop {
-        let what = in_the_way(servers, args.key(), Some(owner)).await;
-        args.tell(&format!(
-            "waiting for {}, {what}",
-            span(Some(begun.elapsed()))
-        ));
-        sleep(NEXT).await;
+        if let Some(what) = in_the_way(servers, args.key(), Some(owner)).await {
+            let waited = span(Some(begun.elapsed()));
+            args.tell(&format!("waiting for {waited}, {what}"));
+        }
+        sleep(NEXT_REPORT).await;
     }
 }
 
 /// Who holds the lock at the first server that says so, and how many wait before this owner.
-pub async fn in_the_way(servers: &[Server], key: &[u8], owner: Option<&[u8]>) -> String {
-    let mut failure = None;
+pub async fn in_the_way(servers: &[Server], key: &[u8], owner: Option<&[u8]>) -> Option<String> {
     for server in servers {
-        let info = match server.info(key, SHOWN).await {
-            Ok(Some(info)) => info,
-            Ok(None) => continue,
-            Err(error) => {
-                failure.get_or_insert(error);
-                continue;
-            }
+        let Ok(Some(info)) = server.info(key, SHOWN).await else {
+            continue;
         };
         let mut what = match info.holders.as_slice() {
             [] => "held by nobody".into(),
@@ -55,10 +48,7 @@ pub async fn in_the_way(servers: &[Server], key: &[u8], owner: Option<&[u8]>) ->
         if let Some(before) = place.filter(|before| *before > 0) {
             what += &format!("; {before} before this one");
         }
-        return what;
+        return Some(what);
     }
-    match failure {
-        Some(error) => format!("held by others ({error})"),
-        None => "held by nobody".into(),
-    }
+    None
 }

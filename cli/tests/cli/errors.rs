@@ -18,7 +18,7 @@ fn without_the_module_it_says_what_to_load() {
 #[test]
 fn an_unreachable_server_is_named() {
     let port = free_port();
-    for wait in [&["-n"][..], &["-w", "60"], &[]] {
+    for wait in [&["-n"][..], &["-w", "0.1"]] {
         let mut command = Command::new(PROGRAM);
         command.args(["run", "--server", &format!("redis://127.0.0.1:{port}")]);
         let end = Running::of(command.args(wait).args(["k", "true"])).end();
@@ -30,6 +30,17 @@ fn an_unreachable_server_is_named() {
         );
         assert!(end.err.contains("REDIS_LOCK_URL"), "{}", end.err);
     }
+}
+
+#[test]
+fn a_wait_goes_on_until_a_server_that_is_down_serves() {
+    let mut real = TestServer::start();
+    real.crash();
+    let run = script(&real, "", "echo ran");
+    let said = run.complaint();
+    assert!(said.contains("refused"), "{said}");
+    real.start_again();
+    assert_eq!(run.end().ok(), "ran\n");
 }
 
 #[test]
