@@ -40,7 +40,7 @@ impl Fleet {
         Running::of(command.args(["k", "--", "sh", "-c", script]))
     }
 
-    /// A command that runs until these servers' locks are broken, and ends with 5 before a renewal is due.
+    /// A command that runs until these servers' locks are broken, and ends with 5. redis-lock is stopped meanwhile.
     fn broken_unnoticed(&self, options: &str, broken: &[usize]) -> Ended {
         let go = self.servers[0].dir().join("go");
         let waits = format!(
@@ -49,12 +49,14 @@ impl Fleet {
         );
         let run = self.script(options, &waits);
         assert_eq!(run.line(), "up");
+        run.signal(Signal::SIGSTOP);
         for place in broken {
             // A majority is enough: the last server may be granting at the moment.
             let mut conn = self.servers[*place].conn();
             wait_for("a lock to break", || conn.line("LOCK.BREAK k").int() == 1);
         }
         std::fs::write(&go, "").expect("a file");
+        run.signal(Signal::SIGCONT);
         let end = run.end();
         std::fs::remove_file(go).expect("a file");
         end
