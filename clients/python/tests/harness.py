@@ -21,6 +21,9 @@ from collections.abc import Iterator
 from typing import Any, Callable, Optional
 
 import redis
+import redis.asyncio.retry
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 _ROOT = pathlib.Path(__file__).resolve().parents[3]
 MODULE = os.environ.get("LOCK_MODULE", str(_ROOT / "target/release/libredis_lock.so"))
@@ -48,6 +51,26 @@ def wait_for(what: str, condition: Callable[[], Any], limit: float = 20.0) -> An
                 return value
         assert time.monotonic() < end, f"timed out waiting for {what}"
         time.sleep(0.01)
+
+
+def bounded(seconds: float, is_asyncio: bool = False) -> dict[str, Any]:
+    """The options of a client whose requests last at most this long."""
+    kind: Any = redis.asyncio.retry.Retry if is_asyncio else Retry
+    return {"socket_timeout": seconds, "socket_connect_timeout": seconds, "retry": kind(NoBackoff(), 0)}
+
+
+def repeating(times: int) -> dict[str, Any]:
+    """The options of a client that sends a request again by itself."""
+    errors = [redis.exceptions.ConnectionError, redis.exceptions.TimeoutError]
+    return {"retry": Retry(NoBackoff(), times), "retry_on_error": errors}
+
+
+def outcome(call: Callable[[], Any]) -> Any:
+    """The result of a call, or the class of its error."""
+    try:
+        return call()
+    except Exception as error:
+        return type(error)
 
 
 def soonest(work: Callable[[], Any]) -> float:

@@ -17,11 +17,11 @@ from typing import Any, Callable, Union
 
 import pytest
 import redis.asyncio
-from harness import TestServer, move_slot, two_nodes, wait_for
+from harness import TestServer, bounded, move_slot, two_nodes, wait_for
 
 import redis_lock_client as client
-from redis_lock_client._engine import hold
 from redis_lock_client.asyncio import Lock, LostReason, MultiLock, Server
+from redis_lock_client.asyncio._loops import TaskHub
 
 
 def run(work: Coroutine[Any, Any, Any]) -> Any:
@@ -89,7 +89,7 @@ def test_a_loss_and_its_function(server: TestServer) -> None:
             await asyncio.sleep(0)
             reported.append(reason)
 
-        async with Server(redis.asyncio.Redis(port=server.port)) as locks:
+        async with Server.open(server.url) as locks:
             one = locks.lock("one", lease=2.1, on_lost=tell)
             two = locks.lock("two", lease=2.1, on_lost=reported.append)
             await one.acquire()
@@ -119,19 +119,19 @@ def test_a_loss_and_its_function(server: TestServer) -> None:
 
 def test_two_changes_of_a_lease_at_a_time(server: TestServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """No renewal sets the lease of the first one after the second one."""
-    renew_once = hold.renew_once
+    call = TaskHub._call
 
     async def work() -> None:
         arrives = asyncio.Event()
 
-        async def renew(engine: Any, claim: Any, lease: float, *others: Any) -> Any:
-            sent = await renew_once(engine, claim, lease, *others)
-            if lease == 600:
+        async def late(hub: Any, one: Any) -> Any:
+            reply = await call(hub, one)
+            if 600_000 in one.words:
                 # The reply comes late.
                 await arrives.wait()
-            return sent
+            return reply
 
-        monkeypatch.setattr(hold, "renew_once", renew)
+        monkeypatch.setattr(TaskHub, "_call", late)
         async with Server.open(server.url) as locks:
             lock = locks.lock("k", timeout=60, renew=True)
             await lock.acquire()
@@ -150,7 +150,7 @@ def test_two_changes_of_a_lease_at_a_time(server: TestServer, monkeypatch: pytes
 def test_a_cancelled_wait_is_withdrawn(server: TestServer) -> None:
     async def work() -> None:
         server.hold()
-        async with Server(redis.asyncio.Redis(port=server.port)) as locks:
+        async with Server.open(server.url) as locks:
             tasks = [asyncio.create_task(locks.lock("k").acquire()) for _ in range(10)]
             await until("the tickets", lambda: server.stat("tickets") == 10)
             for task in tasks[:9]:
@@ -166,7 +166,7 @@ def test_a_cancelled_wait_is_withdrawn(server: TestServer) -> None:
 def test_a_closed_server_ends_waits_and_releases(server: TestServer) -> None:
     async def work() -> None:
         server.hold()
-        locks = Server(redis.asyncio.Redis(port=server.port))
+        locks = Server.open(server.url)
         held, fixed = locks.lock("held"), locks.lock("fixed", timeout=60)
         await held.acquire()
         await fixed.acquire()
@@ -193,7 +193,7 @@ def test_a_closed_server_ends_waits_and_releases(server: TestServer) -> None:
 
 def test_closing_is_bounded(server: TestServer) -> None:
     async def work() -> None:
-        locks = Server(redis.asyncio.Redis(port=server.port), response_timeout=1)
+        locks = Server(redis.asyncio.Redis(port=server.port, **bounded(1, True)))
         await locks.lock("k").acquire()
         with server.stopped():
             begin = time.monotonic()
@@ -245,7 +245,7 @@ def test_a_cluster(start: Any) -> None:
 
 def test_semaphores_latches_and_readers(server: TestServer) -> None:
     async def work() -> None:
-        async with Server(redis.asyncio.Redis(port=server.port)) as locks:
+        async with Server.open(server.url) as locks:
             semaphore = locks.semaphore("s", limit=1)
             permit = await semaphore.acquire()
             assert await semaphore.try_acquire() is None
@@ -276,7 +276,7 @@ def test_ten_thousand_waits_on_two_connections(start: Callable[..., TestServer])
     count = 10_000
 
     async def work() -> None:
-        async with Server(redis.asyncio.Redis(port=server.port)) as locks:
+        async with Server.open(server.url) as locks:
             before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
             server.hold()
             order: list[bytes] = []
@@ -313,7 +313,7 @@ def test_ten_thousand_waits_on_two_connections(start: Callable[..., TestServer])
 
 def test_a_connection_that_has_failed_gets_no_further_request(server: TestServer, caplog: Any) -> None:
     async def work() -> None:
-        locks = Server(redis.asyncio.Redis(port=server.port), response_timeout=1)
+        locks = Server(redis.asyncio.Redis(port=server.port, **bounded(1, True)))
         await locks.lock("k").acquire()
         server.kill()
         # All before the event loop notices the end of the connection.
@@ -345,7 +345,7 @@ def test_another_event_loop(server: TestServer) -> None:
     server.hold()
 
     async def work() -> None:
-        async with Server(redis.asyncio.Redis(port=server.port)) as locks:
+        async with Server.open(server.url) as locks:
             waiting = asyncio.create_task(locks.lock("k").acquire(blocking_timeout=5))
             await until("the ticket", lambda: server.stat("tickets") == 1)
             reader, writer = os.pipe()
@@ -357,8 +357,8 @@ def test_another_event_loop(server: TestServer) -> None:
             os.close(reader)
             server.run("LOCK.RELEASE k holder")
             assert await waiting
-        # The child has no copy of the connections, which would keep them open.
-        await until("the end of the connections", lambda: not server.clients())
+        # The child has no copy of the connection, which would keep it open.
+        await until("the end of the subscription", lambda: not server.subscribers())
         os.close(writer)
         os.waitpid(child, 0)  # noqa: ASYNC222 - it ends at once
 
@@ -372,7 +372,7 @@ def test_another_event_loop(server: TestServer) -> None:
 def test_a_cancelled_opening_leaves_no_connection_and_no_task(server: TestServer) -> None:
     async def work() -> None:
         for turns in range(40):
-            locks = Server(redis.asyncio.Redis(port=server.port))
+            locks = Server.open(server.url)
             task = asyncio.create_task(locks.lock("k").acquire())
             for _ in range(turns):
                 await asyncio.sleep(0)

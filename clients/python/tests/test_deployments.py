@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pathlib
 import shutil
+import socket
 import subprocess
 import threading
 import time
@@ -11,7 +12,7 @@ from typing import Any, Callable
 
 import pytest
 import redis
-from harness import USERS, Proxy, TestServer, free_port, move_slot, soonest, two_nodes, wait_for
+from harness import USERS, Proxy, TestServer, bounded, free_port, move_slot, two_nodes, wait_for
 from redis.sentinel import Sentinel
 
 import redis_lock_client as client
@@ -37,20 +38,18 @@ def join(threads: list[threading.Thread]) -> None:
         assert not thread.is_alive(), "a wait is lost"
 
 
-@pytest.mark.parametrize("parked", [False, True])
-def test_a_slot_moves(parked: bool) -> None:
+def test_a_slot_moves() -> None:
     here, there = two_nodes("--lock.queue-grace", "20000")
     try:
         here.run("LOCK.ACQUIRE {a}k holder PX 600000")
         cluster = redis.RedisCluster(host="127.0.0.1", port=here.port)
         slot = cluster.keyslot("{a}k")
         order: list[bytes] = []
-        with Server(cluster, parked_waits=parked) as locks:
+        with Server(cluster) as locks:
             threads = waits(lambda: locks.lock("{a}k"), 10, order)
-            kind = "places" if parked else "tickets"
-            wait_for("the waits", lambda: here.stat(kind) == 10)
+            wait_for("the waits", lambda: here.stat("tickets") == 10)
             move_slot(here, there, slot)
-            wait_for("the waits at the other node", lambda: there.stat(kind) == 10)
+            wait_for("the waits at the other node", lambda: there.stat("tickets") == 10)
             there.run("LOCK.RELEASE {a}k holder")
             join(threads)
             assert len(set(order)) == 10
@@ -130,7 +129,7 @@ def test_sentinels_and_a_failover(start: Callable[..., TestServer], tmp_path: pa
         sentinel = Sentinel([("127.0.0.1", port)], socket_timeout=2)
         wait_for("the sentinel", lambda: sentinel.discover_slaves("main"))
         redis_client = sentinel.master_for("main")
-        with Server(redis_client, response_timeout=2) as locks:
+        with Server(redis_client) as locks:
             lock = locks.lock("k", lease=20)
             assert lock.acquire() and primary.run("EXISTS k") == 1
             wait_for("the hold at the replica", lambda: replica.run("EXISTS k") == 1)
@@ -188,11 +187,43 @@ def test_tls(start: Callable[..., TestServer], tmp_path: pathlib.Path) -> None:
         lock.acquire()
     with Server.open(f"rediss://127.0.0.1:{port}?ssl_ca_certs={ca}") as locks, locks.lock("k"):
         pass
-    with Server.open(f"rediss://127.0.0.1:{port}") as locks:
-        begin = time.monotonic()
-        with pytest.raises(client.Untrusted, match="certificate"):
-            locks.lock("k").acquire()
-        assert time.monotonic() - begin < 2, "an untrusted server is reported at once"
+    with Server.open(f"rediss://127.0.0.1:{port}") as locks, pytest.raises(client.Untrusted, match="certificate"):
+        locks.lock("k").acquire()
+    with pytest.raises(client.ConnectionFailed, match="TLS"):
+        Lock(redis.Redis(port=start().port, ssl=True, **bounded(5)), "k").acquire()
+    with pytest.raises(client.ConnectionFailed, match="TLS"):
+        Lock(redis.Redis(port=port, **bounded(5)), "k").acquire()
+
+
+def test_a_port_that_speaks_http() -> None:
+    web = socket.create_server(("127.0.0.1", 0))
+
+    def answer() -> None:
+        near, _ = web.accept()
+        near.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+    threading.Thread(target=answer, daemon=True).start()
+    with web, pytest.raises(client.ConnectionFailed, match="speaks HTTP"):
+        Lock(redis.Redis(port=web.getsockname()[1], **bounded(5)), "k").acquire()
+
+
+def test_a_lost_lock_of_a_dead_node_is_released_at_once(caplog: Any) -> None:
+    here, there = two_nodes()
+    cluster = redis.RedisCluster(host="127.0.0.1", port=here.port)
+    try:
+        with Server(cluster) as locks:
+            lock = locks.lock("k", lease=3)
+            lock.acquire()
+            here.kill()
+            assert lock.lost.wait(10)
+            begin = time.monotonic()
+            with pytest.raises(client.NotOwned):
+                lock.release()
+            assert time.monotonic() - begin < 2
+    finally:
+        cluster.close()
+        here.stop()
+        there.stop()
 
 
 def test_users(start: Callable[..., TestServer], tmp_path: pathlib.Path) -> None:
@@ -202,11 +233,10 @@ def test_users(start: Callable[..., TestServer], tmp_path: pathlib.Path) -> None
     app = server.client(username="app", password="change-me-app")
     server.hold("lock:k")
     order: list[bytes] = []
-    threads = waits(lambda: Lock(app, "lock:k"), 3, order)
-    wait_for("parked waits, as the user has no channels", lambda: server.stat("places") == 3)
-    assert server.stat("tickets") == 0
+    with pytest.raises(client.NoPermission, match="subscribe"):
+        # The user may not use the channels of waits.
+        Lock(app, "lock:k").acquire()
     server.run("LOCK.RELEASE lock:k holder")
-    join(threads)
     lock = Lock(app, "lock:k", timeout=10)
     lock.acquire()
     assert lock.owned(), "LOCK.INFO is not permitted, a renewal is"
@@ -231,31 +261,12 @@ def test_users(start: Callable[..., TestServer], tmp_path: pathlib.Path) -> None
 
 
 def test_without_tickets(start: Callable[..., TestServer]) -> None:
+    """A server that takes no tickets grants what is free, and a wait is refused with its words."""
     server = start("--lock.max-tickets", "0")
-    server.hold()
-    redis_client = server.client()
-    order: list[bytes] = []
-    with Server(redis_client, response_timeout=1) as locks:
-        threads = waits(lambda: locks.lock("k"), 5, order)
-        wait_for("the parked waits", lambda: server.stat("places") == 5)
-        # sleep: several slices of the parked waits
-        time.sleep(1.5)
-        queue = server.queue()
-        assert len(queue) == 5
-        assert locks.lock("k").acquire(blocking_timeout=0.3) is False
-        wait_for("the withdrawal", lambda: server.queue() == queue)
-        server.run("LOCK.RELEASE k holder")
-        join(threads)
-        assert order == queue
-        server.hold()
-        with server.stopped():
-
-            def acquire() -> None:
-                with pytest.raises(client.NoAnswer):
-                    locks.lock("k").acquire(blocking_timeout=0.5)
-
-            assert soonest(acquire) < 0.8
-        server.run("LOCK.RELEASE k holder")
+    with Server(server.client()) as locks:
+        with locks.lock("k"), pytest.raises(client.Refused, match="NOTIFY"):
+            locks.lock("k").acquire(blocking_timeout=5)
+        assert locks.settled() == [] and server.run("EXISTS k") == 0
 
 
 def test_a_full_server(start: Callable[..., TestServer]) -> None:
@@ -264,7 +275,7 @@ def test_a_full_server(start: Callable[..., TestServer]) -> None:
     redis_client = server.client()
     order: list[bytes] = []
     threads = waits(lambda: Lock(redis_client, "k"), 4, order)
-    wait_for("two tickets and two parked waits", lambda: (server.stat("tickets"), len(server.queue())) == (2, 4))
+    wait_for("two tickets", lambda: server.stat("tickets") == 2)
     server.run("LOCK.RELEASE k holder")
     join(threads)
     assert len(set(order)) == 4

@@ -9,47 +9,25 @@ from typing import Any
 import pytest
 import redis
 import redis.asyncio
-from harness import Proxy, TestServer, wait_for
+from harness import TestServer, bounded
 from test_locks import in_threads, join
 
 import redis_lock_client as client
 import redis_lock_client.asyncio
-from redis_lock_client import Lock, LostReason, NoAnswer, Released, Server
+from redis_lock_client import Lock, LostReason, Released, Server
 
 #: Of a loop that is closed without its last step.
 unclosed = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 
 
-def retired(locks: Server) -> bool:
-    """Whether an engine that is not to be used any more has closed."""
-    locks._home.retire()
-    return locks._home.engine is None
-
-
-def test_an_unused_engine_stays_until_the_lease_of_a_lost_lock_is_over(server: TestServer) -> None:
+def test_a_lock_that_was_reported_lost_can_be_released_until_its_lease_is_over(server: TestServer) -> None:
     with Server(server.client()) as locks:
-        lock, forgotten = locks.lock("k", timeout=6, margin=3), locks.lock("other", timeout=0.5)
+        lock = locks.lock("k", timeout=6, margin=3)
         lock.acquire()
-        forgotten.acquire()
         assert lock.lost.wait(10) and lock.lost.reason == LostReason.UNCONFIRMED
-        assert not retired(locks) and lock.valid_for() > 0
+        assert lock.valid_for() > 0
         lock.release()
         assert server.run("EXISTS k") == 0
-        wait_for("the end of the engine", lambda: retired(locks))
-
-
-def test_an_unused_engine_stays_until_no_late_request_can_be_served(server: TestServer, proxy: Proxy) -> None:
-    with Server(redis.Redis(port=proxy.port), response_timeout=2) as locks:
-        locks.lock("other", timeout=0.1).acquire()
-        proxy.hold_back(b"LOCK.ACQUIRE", goes_on=False)
-        with pytest.raises(NoAnswer):
-            locks.lock("k", lease=600).acquire(blocking_timeout=0)
-        wait_for("two releases", lambda: server.stat("release_misses") == 2)
-        assert not retired(locks)
-        proxy.let_go()
-        wait_for("the late grant", lambda: server.stat("grants") == 2)
-        wait_for("its release", lambda: server.run("EXISTS k") == 0)
-        wait_for("the end of the engine", lambda: retired(locks))
 
 
 def test_a_child_does_not_hold_the_permits_of_its_parent(server: TestServer) -> None:
@@ -78,7 +56,7 @@ def test_a_child_does_not_hold_the_permits_of_its_parent(server: TestServer) -> 
                 assert await locks.semaphore("s").try_acquire() is None
             assert permit.valid_for() == 0
 
-    with Server(server.client(), response_timeout=60) as locks:
+    with Server(server.client(**bounded(60))) as locks:
         with locks.semaphore("s", limit=1).acquire() as permit:
             check(child, permit)
             assert locks.semaphore("s").try_acquire() is None
@@ -136,10 +114,10 @@ def test_a_lock_belongs_to_its_event_loop(server: TestServer) -> None:
         lock = locks.lock("k", timeout=60)
         permit = here.run_until_complete(locks.semaphore("s", limit=1).acquire())
         assert here.run_until_complete(lock.acquire())
-        for work in (lock.release, lock.reacquire, permit.release):
+        for work in (lock.release, lock.reacquire, lock.owned, permit.release):
             with pytest.raises(RuntimeError, match="another event loop"):
                 there.run_until_complete(work())
-        assert there.run_until_complete(lock.owned()) and lock.valid_for() > 0
+        assert lock.valid_for() > 0
         here.run_until_complete(lock.release())
         assert here.run_until_complete(permit.release()) is Released.YES and server.run("EXISTS k") == 0
 

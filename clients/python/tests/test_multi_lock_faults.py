@@ -7,25 +7,12 @@ from typing import Any
 
 import pytest
 import redis
-from harness import Proxy, TestServer, move_slot, two_nodes, wait_for
+from harness import Proxy, TestServer, bounded, move_slot, repeating, two_nodes, wait_for
 from test_locks import in_threads, join
 
 import redis_lock_client as client
 from redis_lock_client import Server
-
-
-def test_a_late_request_is_undone_at_the_keys_that_no_other_hold_has(server: TestServer, proxy: Proxy) -> None:
-    server.hold("a")
-    with Server(redis.Redis(port=proxy.port), response_timeout=1, parked_waits=True) as locks:
-        proxy.hold_back(b"BLOCK")
-        with pytest.raises(client.NoAnswer):
-            locks.multi_lock(["a", "b"], timeout=600, owner="me").acquire(blocking_timeout=0.3)
-        server.run("LOCK.RELEASE a holder")
-        with locks.lock("a", owner="me") as one:
-            proxy.let_go()
-            wait_for("the late grant, and its release", lambda: server.stat("grants") == 3 and not _exists(server, "b"))
-            assert one.owned() and not one.lost.is_set()
-    assert server.run("EXISTS a b") == 0
+from redis_lock_client._steps import release, set_lease
 
 
 def test_a_wait_holds_none_when_a_key_is_lost_right_after_the_grant(server: TestServer, proxy: Proxy) -> None:
@@ -34,7 +21,7 @@ def test_a_wait_holds_none_when_a_key_is_lost_right_after_the_grant(server: Test
         lock = locks.multi_lock(["a", "b"])
         threads = in_threads(1, lambda _: lock.acquire() and lock.release())
         wait_for("the ticket", lambda: server.stat("tickets") == 1)
-        proxy.hold_back(b"LOCK.MACQUIRE")
+        proxy.hold_back(b"LOCK.RENEW")
         server.run("LOCK.RELEASE a holder")
         wait_for("the confirmation", lambda: proxy.held == 1)
         server.run("LOCK.BREAK a")
@@ -55,7 +42,8 @@ def _exists(server: TestServer, key: str) -> bool:
 def test_an_extension_does_not_count_a_key_that_a_late_request_takes_again(
     server: TestServer, proxy: Proxy, method: str
 ) -> None:
-    with Server(redis.Redis(port=proxy.port), response_timeout=2) as locks:
+    near = redis.Redis(port=proxy.port, socket_timeout=1, **repeating(1))
+    with Server(near) as locks:
         lock = locks.multi_lock(["a", "b"], timeout=30)
         locks.lock("other").acquire()
         proxy.hold_back(b"LOCK.MACQUIRE")
@@ -72,7 +60,7 @@ def test_an_extension_does_not_count_a_key_that_a_late_request_takes_again(
 
 def test_a_failed_extension_is_released_as_long_as_it_may_last(server: TestServer) -> None:
     proxy = Proxy(server.port)
-    with Server(redis.Redis(port=proxy.port), response_timeout=0.3) as locks:
+    with Server(redis.Redis(port=proxy.port, **bounded(0.3))) as locks:
         lock = locks.multi_lock(["a", "b"], timeout=0.8)
         lock.acquire()
         server.run("LOCK.BREAK a")
@@ -80,7 +68,7 @@ def test_a_failed_extension_is_released_as_long_as_it_may_last(server: TestServe
             lock.extend(600)
         assert server.run("PTTL b") > 500_000
         proxy.break_network()
-        with pytest.raises(client.ConnectionFailed):
+        with pytest.raises(client.NotOwned):
             lock.release()
         # sleep: longer than the lease before
         time.sleep(1)
@@ -95,19 +83,18 @@ def test_a_hold_is_released_once(server: TestServer) -> None:
     with Server(server.client()) as locks:
         lock, following = (locks.multi_lock(["a", "b"], timeout=60, owner="me", thread_local=False) for _ in range(2))
         lock.acquire()
-        hold = lock._hold()
+        hold: Any = lock._hold()
         lock.release()
         following.acquire()
         with pytest.raises(client.NotOwned):
-            lock._set_lease(hold, 0.5, "extend")
-        with pytest.raises(client.NotOwned):
-            lock._release(hold, None)
+            locks._hub.run(set_lease(hold, 0.5))
+        assert locks._hub.run(release(hold)) is client.Released.NOT_HELD
         assert following.owned() and server.run("PTTL a") > 1_000
 
 
 def test_a_release_key_by_key_is_bounded(server: TestServer) -> None:
     proxy = Proxy(server.port)
-    with Server(redis.Redis(port=proxy.port), response_timeout=0.6) as locks:
+    with Server(redis.Redis(port=proxy.port, **bounded(0.6))) as locks:
         lock = locks.multi_lock([f"k{number}" for number in range(60)], timeout=1.5)
         lock.acquire()
         server.run("DEL k0")
@@ -119,7 +106,7 @@ def test_a_release_key_by_key_is_bounded(server: TestServer) -> None:
         begin = time.monotonic()
         failed = [one.key for one in locks.settled()]
         assert time.monotonic() - begin < 4
-        assert sorted(failed) == [b"k%d" % number for number in range(10, 60)]
+        assert sorted(failed) == sorted(b"k%d" % number for number in range(60))
     proxy.close()
 
 

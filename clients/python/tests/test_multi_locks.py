@@ -1,4 +1,4 @@
-"""Locks of several keys: all or none, handed off by tickets or to parked waits, renewed and released together."""
+"""Locks of several keys: all or none, handed off by tickets, renewed and released together."""
 
 from __future__ import annotations
 
@@ -11,20 +11,13 @@ from typing import Any, Callable
 import pytest
 import redis
 import redis.asyncio
-from harness import Proxy, TestServer, move_slot, pairs, soonest, two_nodes, wait_for
+from harness import Proxy, TestServer, bounded, move_slot, outcome, pairs, repeating, soonest, two_nodes, wait_for
 from test_asyncio import cancel_at_any_moment, run, until
 from test_locks import in_threads, join
 
 import redis_lock_client as client
 import redis_lock_client.asyncio
 from redis_lock_client import Lock, LostReason, Mode, MultiLock, Server
-
-#: Where a wait is parked, it is for the whole test.
-PARKED = pytest.mark.parametrize("is_parked", [False, True], ids=["ticket", "parked"])
-
-
-def options(is_parked: bool) -> tuple[str, ...]:
-    return ("--lock.max-tickets", "0") if is_parked else ()
 
 
 def test_keys_without_contention(server: TestServer) -> None:
@@ -55,9 +48,7 @@ def test_one_key_is_a_lock(server: TestServer) -> None:
     assert server.run("EXISTS k") == 0
 
 
-@PARKED
-def test_all_or_none(start: Callable[..., TestServer], is_parked: bool) -> None:
-    server = start(*options(is_parked))
+def test_all_or_none(server: TestServer) -> None:
     token = server.hold("b")
     lock = MultiLock(server.client(), ["a", "b", "c"])
     assert lock.acquire(blocking=False) is False
@@ -69,7 +60,7 @@ def test_all_or_none(start: Callable[..., TestServer], is_parked: bool) -> None:
     threads = in_threads(1, lambda _: (lock.acquire() and tokens.append(lock.tokens)) or lock.release())
     tokens: list[dict[Any, int]] = []
     wait_for("a place at every key", lambda: all(len(server.queue(key)) == 1 for key in "abc"))
-    assert (server.stat("ticket_places") == 3) is not is_parked
+    assert server.stat("ticket_places") == 3
     assert server.run("EXISTS a c") == 0, "a wait holds nothing"
     server.run("LOCK.RELEASE b holder")
     join(threads)
@@ -77,9 +68,7 @@ def test_all_or_none(start: Callable[..., TestServer], is_parked: bool) -> None:
     assert server.stat("grants") == 4
 
 
-@PARKED
-def test_waits_for_some_of_the_same_keys(start: Callable[..., TestServer], is_parked: bool) -> None:
-    server = start(*options(is_parked))
+def test_waits_for_some_of_the_same_keys(server: TestServer) -> None:
     chance = random.Random(7)
     counts = dict.fromkeys("abcdef", 0)
     with Server(server.client()) as locks:
@@ -126,7 +115,7 @@ def test_killed_connections(start: Callable[..., TestServer]) -> None:
 
 
 def test_a_lost_reply(server: TestServer, proxy: Proxy) -> None:
-    lock = MultiLock(redis.Redis(port=proxy.port), ["a", "b"])
+    lock = MultiLock(redis.Redis(port=proxy.port, **repeating(1)), ["a", "b"])
     with lock:
         pass
     proxy.lose_message(b"*2\r\n:")
@@ -147,17 +136,17 @@ def test_a_lost_message(server: TestServer, proxy: Proxy) -> None:
     assert (proxy.lost, server.stat("grants")) == (1, 3)
 
 
-def test_a_request_that_is_served_late_is_undone(server: TestServer, proxy: Proxy) -> None:
-    with Server(redis.Redis(port=proxy.port), response_timeout=1) as locks:
+def test_a_request_that_is_served_late_grants_nothing(server: TestServer, proxy: Proxy) -> None:
+    with Server(redis.Redis(port=proxy.port, **bounded(1))) as locks:
         locks.lock("other").acquire()
         proxy.hold_back(b"LOCK.MACQUIRE", goes_on=False)
         with pytest.raises(client.NoAnswer):
             locks.multi_lock(["a", "b"]).acquire(blocking_timeout=0)
         assert proxy.held == 1
-        wait_for("two releases", lambda: _calls(server, "lock.mrelease") == 2, 5)
+        assert locks.settled() == [] and server.stat("finals") >= 1
         proxy.let_go()
-        wait_for("the late grants", lambda: server.stat("grants") == 3, 5)
-        wait_for("their release", lambda: server.run("EXISTS a b") == 0, 5)
+        wait_for("the late request", lambda: server.stat("finals_refused") == 1, 5)
+        assert server.stat("grants") == 1 and server.run("EXISTS a b") == 0
 
 
 def _calls(server: TestServer, command: str) -> int:
@@ -166,7 +155,8 @@ def _calls(server: TestServer, command: str) -> int:
 
 
 def test_a_key_that_a_late_request_takes_again_is_lost(server: TestServer, proxy: Proxy) -> None:
-    with Server(redis.Redis(port=proxy.port), response_timeout=1) as locks:
+    near = redis.Redis(port=proxy.port, socket_timeout=1, **repeating(1))
+    with Server(near) as locks:
         locks.lock("other").acquire()
         proxy.hold_back(b"LOCK.MACQUIRE", goes_on=False)
         lock = locks.multi_lock(["a", "b"], lease=6)
@@ -179,44 +169,36 @@ def test_a_key_that_a_late_request_takes_again_is_lost(server: TestServer, proxy
         assert lock.tokens == first
         with pytest.raises(client.NotOwned):
             lock.release()
+        assert server.run("EXISTS a b") == 0
 
 
-@pytest.mark.parametrize("wait", [0.0, 0.4])
-def test_a_bound_holds_while_the_server_hangs(server: TestServer, wait: float) -> None:
-    with Server(server.client(), response_timeout=1) as locks:
-        lock = locks.multi_lock(["a", "b"], blocking_timeout=wait)
+def test_a_request_is_bounded_by_the_client(server: TestServer) -> None:
+    with Server(server.client(**bounded(0.4))) as locks:
+        lock = locks.multi_lock(["a", "b"])
         with lock:
             pass
         with server.stopped():
 
             def acquire() -> None:
                 with pytest.raises(redis.exceptions.TimeoutError):
-                    lock.acquire()
+                    lock.acquire(blocking_timeout=0)
 
-            assert soonest(acquire) < wait + 0.3
-        wait_for("the undoing", lambda: server.run("EXISTS a b") == 0)
-        # sleep: longer than a request can still be served, which is the response timeout
-        time.sleep(1.2)
-        assert server.run("EXISTS a b") == 0, "a request that was served late is undone"
+            assert soonest(acquire) < 1.5
+        assert locks.settled() == []
+        assert server.run("EXISTS a b") == 0, "a request that is served late grants nothing"
         assert lock.acquire(blocking_timeout=5)
 
 
-@PARKED
-def test_a_wait_in_the_queue_is_bounded(start: Callable[..., TestServer], is_parked: bool) -> None:
-    server = start(*options(is_parked))
+def test_a_wait_in_the_queue_is_bounded(server: TestServer) -> None:
     server.hold("b")
-    lock = MultiLock(server.client(), ["a", "b"], blocking_timeout=1)
-
-    def wait(_: int) -> None:
-        with pytest.raises(redis.exceptions.ConnectionError):
-            lock.acquire()
-        assert time.monotonic() - begin < 3
-
+    lock = MultiLock(server.client(**bounded(1)), ["a", "b"], blocking_timeout=1)
     begin = time.monotonic()
-    threads = in_threads(1, wait)
+    results: list[Any] = []
+    threads = in_threads(1, lambda _: results.append(outcome(lock.acquire)))
     wait_for("the places", lambda: len(server.queue("a")) == 1)
     with server.stopped():
         join(threads, 5)
+        assert results == [client.NoAnswer] and time.monotonic() - begin < 4
 
 
 # Losses and releases
@@ -231,8 +213,7 @@ def test_keys_are_renewed_together(server: TestServer) -> None:
     assert server.run("PTTL a") > 100 and server.run("PTTL b") > 100
     lock.release()
     assert lock.lost.wait(0.1) is False
-    assert _calls(server, "lock.mrenew") >= 4 and _calls(server, "lock.renew") == 0
-    assert _calls(server, "lock.mrelease") == 1
+    assert _calls(server, "lock.renew") >= 8 and _calls(server, "lock.mrelease") == 1
 
 
 @pytest.mark.parametrize("how", ["LOCK.BREAK b", "DEL b", "SET b foreign"])
@@ -302,7 +283,7 @@ def test_a_fixed_lease(server: TestServer) -> None:
 
 
 def test_a_release_goes_on_in_the_background(server: TestServer) -> None:
-    with Server(server.client(), response_timeout=0.6) as locks:
+    with Server(server.client(**bounded(0.6))) as locks:
         lock = locks.multi_lock(["a", "b"])
         lock.acquire()
         with server.stopped():
@@ -321,7 +302,7 @@ def test_a_release_goes_on_in_the_background(server: TestServer) -> None:
 
 def test_a_closed_server_leaves_nothing(server: TestServer) -> None:
     server.hold("b")
-    locks = Server(server.client())
+    locks = Server.open(server.url)
     held = locks.multi_lock(["x", "y"])
     held.acquire()
     errors: list[type[BaseException]] = []
@@ -348,7 +329,7 @@ def test_a_closed_server_leaves_nothing(server: TestServer) -> None:
 
 def test_refused_arguments_send_nothing() -> None:
     with Server(redis.Redis(port=1)) as locks:
-        for names in ([], (), "ab", b"ab", bytearray(b"ab"), None, 7, ["a", "a"], ["a", b"a"], ["a", 7], [["a"]]):
+        for names in ([], (), "ab", b"ab", bytearray(b"ab"), None, 7, ["a", "a"], ["a", b"a"], ["a", None], [["a"]]):
             with pytest.raises(client.ConfigError):
                 locks.multi_lock(names)
             with pytest.raises(client.ConfigError):
@@ -374,26 +355,9 @@ def test_the_most_keys(server: TestServer) -> None:
     assert server.observer.exists(*names) == 0
 
 
-def test_a_name_is_reserved_at_every_key(server: TestServer) -> None:
+def test_a_named_owner(server: TestServer) -> None:
     with Server(server.client()) as locks:
-        one = locks.lock("b", owner="me")
-        both, reverse = locks.multi_lock(["a", "b"], owner="me"), locks.multi_lock(["b", "a"], owner="me")
-        assert one.acquire()
-        assert not both.acquire(blocking_timeout=0.1), "the name is taken at one of the keys"
-        assert locks.lock("a", owner="me").acquire(), "and then the other key's is free"
-        one.release()
-        assert not both.acquire(blocking_timeout=0.1)
-        server.run("DEL a")
-    with Server(server.client()) as locks:
-        both, reverse = locks.multi_lock(["a", "b"], owner="me"), locks.multi_lock(["b", "a"], owner="me")
-
-        def work(number: int) -> None:
-            lock = (both, reverse)[number % 2]
-            for _ in range(10):
-                assert lock.acquire(blocking_timeout=20)
-                lock.release()
-
-        join(in_threads(6, work))
+        both = locks.multi_lock(["a", "b"], owner="me")
         assert both.acquire() and server.observer.hget("b", "me") == b"1"
         stranger = locks.multi_lock(["a", "b"], timeout=5)
         stranger.local.token = b"me"
@@ -427,8 +391,9 @@ def test_readers_and_writers_of_several_keys(server: TestServer) -> None:
 def test_users(server: TestServer) -> None:
     parts = "resetchannels +@connection -@dangerous +lock.acquire +lock.release +lock.renew"
     server.run(f"ACL SETUSER few on >secret ~* {parts}")
-    server.run(f"ACL SETUSER many on >secret ~* {parts} +lock.macquire +lock.mrelease +lock.mrenew")
-    server.run(f"ACL SETUSER narrow on >secret ~a {parts} +lock.macquire +lock.mrelease +lock.mrenew")
+    tickets = "&lock:tickets:* +publish +subscribe"
+    server.run(f"ACL SETUSER many on >secret ~* {parts} {tickets} +lock.macquire +lock.mrelease")
+    server.run(f"ACL SETUSER narrow on >secret ~a {parts} +lock.macquire +lock.mrelease")
     for name in ("few", "narrow"):
         with pytest.raises(client.NoPermission) as raised:
             MultiLock(server.client(username=name, password="secret"), ["a", "b"]).acquire()
@@ -439,13 +404,13 @@ def test_users(server: TestServer) -> None:
         lock = locks.multi_lock(["a", "b"], lease=2.1)
         threads = in_threads(1, lambda _: (lock.acquire() and owned.append(lock.owned())) or lock.release())
         owned: list[bool] = []
-        wait_for("a parked wait, as the user has no channels", lambda: server.stat("places") == 2)
+        wait_for("the ticket", lambda: server.stat("ticket_places") == 2)
         server.run("LOCK.RELEASE b holder")
         join(threads)
         assert owned == [True], "LOCK.INFO is not permitted, a renewal is"
         assert server.run("EXISTS a b") == 0
         lock.acquire()
-        server.run("ACL SETUSER many -lock.mrenew -lock.mrelease")
+        server.run("ACL SETUSER many -lock.renew -lock.mrelease")
         assert lock.lost.wait(5) and lock.lost.reason is not None and lock.lost.reason.code == "NOPERM"
         lock.release()
         assert server.run("EXISTS a b") == 0, "each key is released alone"
@@ -454,13 +419,12 @@ def test_users(server: TestServer) -> None:
 # Clusters
 
 
-@PARKED
-def test_a_cluster(is_parked: bool) -> None:
+def test_a_cluster() -> None:
     here, there = two_nodes("--lock.queue-grace", "20000")
     try:
         here.run("LOCK.ACQUIRE {a}2 holder PX 600000")
         cluster = redis.RedisCluster(host="127.0.0.1", port=here.port)
-        with Server(cluster, parked_waits=is_parked) as locks:
+        with Server(cluster) as locks:
             for names in (["a", "b"], ["{a}1", "{b}1"]):
                 with pytest.raises(client.ConfigError, match="one slot"):
                     locks.multi_lock(names)
@@ -469,7 +433,7 @@ def test_a_cluster(is_parked: bool) -> None:
             assert lock.acquire(blocking=False) is False
             threads = in_threads(1, lambda _: (lock.acquire() and held.append(lock.tokens)) or lock.release())
             held: list[dict[Any, int]] = []
-            kind = "places" if is_parked else "ticket_places"
+            kind = "ticket_places"
             wait_for("the wait", lambda: here.stat(kind) == 2)
             move_slot(here, there, cluster.keyslot("{a}1"))
             wait_for("the wait at the other node", lambda: there.stat(kind) == 2)
@@ -530,13 +494,10 @@ def test_tasks(server: TestServer) -> None:
     wait_for("no connection is left", lambda: not server.clients())
 
 
-@PARKED
-def test_a_cancelled_wait_is_withdrawn(start: Callable[..., TestServer], is_parked: bool) -> None:
-    server = start(*options(is_parked))
-
+def test_a_cancelled_wait_is_withdrawn(server: TestServer) -> None:
     async def work() -> None:
         server.hold("b")
-        async with client.asyncio.Server(redis.asyncio.Redis(port=server.port)) as locks:
+        async with client.asyncio.Server.open(server.url) as locks:
             tasks = [asyncio.create_task(locks.multi_lock(["a", "b"]).acquire()) for _ in range(10)]
             await until("the waits", lambda: len(server.queue("a")) == 10)
             for task in tasks[:9]:
@@ -551,7 +512,7 @@ def test_a_cancelled_wait_is_withdrawn(start: Callable[..., TestServer], is_park
 
 def test_no_call_blocks_the_event_loop(server: TestServer) -> None:
     async def work() -> None:
-        async with client.asyncio.Server(redis.asyncio.Redis(port=server.port), response_timeout=2) as locks:
+        async with client.asyncio.Server(redis.asyncio.Redis(port=server.port, **bounded(2, True))) as locks:
             lock = locks.multi_lock(["a", "b"])
             await lock.acquire()
             longest, last = 0.0, time.monotonic()

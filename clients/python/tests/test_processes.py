@@ -18,9 +18,11 @@ from typing import Any, Callable
 
 import pytest
 import redis
-from harness import TestServer, wait_for
+import redis.asyncio
+from harness import TestServer, bounded, wait_for
 
 import redis_lock_client as client
+import redis_lock_client.asyncio
 from redis_lock_client import Lock, Server, _threads
 
 SOURCE = str(pathlib.Path(client.__file__).parents[1])
@@ -33,7 +35,7 @@ def engine_threads() -> list[threading.Thread]:
 def test_a_closed_server_leaves_nothing(server: TestServer) -> None:
     wait_for("the threads of other tests", _close_all)
     server.hold()
-    locks = Server(server.client())
+    locks = Server.open(server.url)
     held, fixed = locks.lock("held"), locks.lock("fixed", timeout=60)
     held.acquire()
     fixed.acquire()
@@ -62,20 +64,35 @@ def test_a_closed_server_leaves_nothing(server: TestServer) -> None:
 
 def _close_all() -> bool:
     gc.collect()
-    for home in list(_threads._portal._homes):
-        engine = home.engine
-        if engine is not None:
-            home.post(engine.close_now)
+    for hub in list(_threads._hubs):
+        if not hub.is_closed:
+            hub.close_now()
+            hub.wake_timer()
     return not engine_threads()
 
 
 def test_closing_is_bounded(server: TestServer) -> None:
-    locks = Server(server.client(), response_timeout=1)
+    locks = Server(server.client(**bounded(1)))
     locks.lock("k").acquire()
     with server.stopped():
         begin = time.monotonic()
         locks.close()
         assert time.monotonic() - begin < 3
+
+
+def test_closing_takes_no_time_if_the_server_was_never_reached() -> None:
+    begin = time.monotonic()
+    with Server(redis.Redis(port=1, **bounded(5))) as locks, pytest.raises(client.ConnectionFailed):
+        locks.lock("k").acquire()
+    assert time.monotonic() - begin < 3
+
+    async def work() -> None:
+        async with client.asyncio.Server(redis.asyncio.Redis(port=1, **bounded(5, True))) as locks:
+            with pytest.raises(client.ConnectionFailed):
+                await locks.lock("k").acquire()
+
+    asyncio.run(work())
+    assert time.monotonic() - begin < 6
 
 
 def test_a_collected_client_leaves_nothing(server: TestServer) -> None:
@@ -89,20 +106,21 @@ def test_a_collected_client_leaves_nothing(server: TestServer) -> None:
     wait_for("the connections to end", lambda: not server.clients())
 
 
-def test_an_idle_engine_ends_and_begins_again(server: TestServer, monkeypatch: Any) -> None:
+def test_an_idle_timer_ends_and_begins_again(server: TestServer, monkeypatch: Any) -> None:
     wait_for("the threads of other tests", _close_all)
-    monkeypatch.setattr("redis_lock_client._engine.engine.MAX_IDLE", 0.2)
-    monkeypatch.setattr("redis_lock_client._engine.engine._SWEEP", 0.1)
-    with Server(server.client(), response_timeout=0.1) as locks:
+    monkeypatch.setattr("redis_lock_client._hub.IDLE", 0.2)
+    server.hold("other")
+    with Server(server.client()) as locks:
         lock = locks.lock("k")
         for _ in range(2):
             lock.acquire()
-            # sleep: more than the time without use after which an engine ends
+            assert locks.lock("other").acquire(blocking_timeout=0.1) is False
+            # sleep: more than the time without use after which the timer ends
             time.sleep(0.5)
             assert engine_threads(), "not while a lock is held"
             lock.release()
             wait_for("the threads to end", lambda: not engine_threads())
-            wait_for("the connections to end", lambda: not server.clients())
+            wait_for("the subscription to end", lambda: not server.subscribers())
         assert locks.statistics().acquisitions == 2
 
 
@@ -116,7 +134,7 @@ def test_a_forked_child_begins_anew(server: TestServer) -> None:
     def child() -> None:
         try:
             assert not lock.owned() and lock.token is None
-            assert lock._home.counts.gauges() == {"holds": 0, "waiting": 0}
+            assert lock._hub.statistics().gauges() == {"holds": 0, "waiting": 0}
             try:
                 lock.release()
             except client.NotAcquired:
@@ -176,31 +194,6 @@ def _assert_connections_end(server: TestServer, script: str, line: bytes) -> Non
     assert process.stdout.readline() == line
     process.wait()
     wait_for("the connections to end", lambda: not server.clients(), 5)
-
-
-def test_a_fork_while_a_connection_is_opened(server: TestServer) -> None:
-    script = f"""
-import os, time, redis
-from redis_lock_client import Lock
-from redis_lock_client._engine import dial
-connect, children = dial._connect, []
-
-async def connect_and_fork(connection):
-    await connect(connection)
-    if not children:
-        children.append(os.fork())
-        if not children[0]:
-            # sleep: the child outlives the test
-            time.sleep(20)
-            os._exit(0)
-
-dial._connect = connect_and_fork
-Lock(redis.Redis(port={server.port}), "k", session=True).acquire()
-print("held", flush=True)
-os.kill(os.getpid(), 9)
-"""
-    _assert_connections_end(server, script, b"held\n")
-    assert server.run("EXISTS k") == 0
 
 
 class Boom(BaseException):
@@ -266,7 +259,7 @@ def test_an_interrupt_at_any_line_leaves_nothing(server: TestServer, kind: str, 
 
 
 def test_an_interrupted_close_goes_on(server: TestServer) -> None:
-    locks = Server(server.client())
+    locks = Server.open(server.url)
     lock = locks.lock("k")
     lock.acquire()
     with server.stopped():
@@ -347,7 +340,7 @@ def test_many_threads_share_connections(server: TestServer) -> None:
     for thread in threads:
         thread.start()
     wait_for("the tickets", lambda: server.stat("tickets") == 200)
-    assert len(server.clients()) == 2
+    assert len(server.subscribers()) == 1 and len(server.clients()) <= 17, "a wait has no connection"
     server.run("LOCK.RELEASE k holder")
     for thread in threads:
         thread.join(20)
@@ -385,7 +378,7 @@ def test_a_refused_argument_sends_nothing(start: Callable[..., TestServer]) -> N
         ):
             with pytest.raises(client.ConfigError):
                 locks.lock("k", **options)
-        for name in (None, 7, ["k"], "\ud800"):
+        for name in (None, True, ["k"], "\ud800"):
             with pytest.raises(client.ConfigError):
                 locks.lock(name)
         for wait in (-1, float("nan"), "1"):
@@ -416,9 +409,9 @@ def test_a_refused_argument_sends_nothing(start: Callable[..., TestServer]) -> N
     for wrong in (None, object(), 7, "redis://host"):
         with pytest.raises(client.ConfigError):
             Lock(wrong, "k")
-    for server_options in ({"response_timeout": 0}, {"response_timeout": 10**400}, {"parked_waits": "no"}):
+    for wrong in (None, object(), redis.asyncio.Redis()):
         with pytest.raises(client.ConfigError):
-            Server(redis_client, **server_options)
+            Server(wrong)  # type: ignore[arg-type]
 
 
 def test_a_refused_argument_is_named() -> None:
@@ -440,7 +433,8 @@ def test_a_refused_argument_is_named() -> None:
             ("count is a whole number from 1", lambda: locks.latch("l").count_down(0)),
             ("timeout is", lambda: locks.latch("l").wait("1")),
             ("timeout is", lambda: locks.settled(-1)),
-            ("response_timeout is", lambda: Server(redis.Redis(), response_timeout=0)),
+            ("max_hold: a lease lasts", lambda: locks.lock("k", max_hold=0)),
+            ("no option tiemout", lambda: Lock.with_options(tiemout=3)),  # type: ignore[call-arg]
             ("the owner has", lambda: locks.lock("k", owner="a-secret\ud800")),
         ]
         for text, call in calls:
@@ -470,21 +464,19 @@ threading.Thread(target=work).start()
 def test_a_destructor_at_the_end_of_the_interpreter_does_not_hang(server: TestServer) -> None:
     script = f"""
 import redis
-from redis_lock_client import Closed, Lock
+from redis_lock_client import Lock
 class Work:
     def __init__(self):
         self.lock = Lock(redis.Redis(port={server.port}), "k", timeout=60)
         self.lock.acquire()
-    def __del__(self, Closed=Closed):
-        try:
-            self.lock.release()
-        except Closed:
-            print("closed", flush=True)
+    def __del__(self):
+        self.lock.release()
+        print("released", flush=True)
 work = Work()
 """
     process = _python(script)
     out, err = process.communicate(timeout=10)
-    assert (out, err, process.returncode) == (b"closed\n", b"", 0)
+    assert (out, err, process.returncode) == (b"released\n", b"", 0)
 
 
 def test_a_signal_handler_may_use_a_lock(server: TestServer) -> None:
@@ -493,7 +485,7 @@ def test_a_signal_handler_may_use_a_lock(server: TestServer) -> None:
     done = threading.Event()
 
     def work() -> None:
-        with _threads._portal._lock:
+        with lock._hub.guard:
             lock.acquire()
             lock.release()
         done.set()
@@ -515,29 +507,3 @@ def test_a_thread_that_does_not_start_is_tried_again(server: TestServer, monkeyp
             lock.acquire()
     assert lock.acquire(blocking_timeout=5)
     lock.release()
-
-
-def test_look_ups_that_hang_delay_neither_others_nor_the_end(server: TestServer) -> None:
-    script = f"""
-import socket, threading, time, redis
-from redis_lock_client import ConnectionFailed, Lock
-look_up = socket.getaddrinfo
-def hangs(host, *args, **options):
-    if host.startswith("hangs"):
-        # sleep: a name look-up that hangs for longer than the process may last
-        time.sleep(60)
-    return look_up(host, *args, **options)
-socket.getaddrinfo = hangs
-for number in range(8):
-    try:
-        Lock(redis.Redis(host=f"hangs{{number}}"), "k").acquire(blocking_timeout=0.01)
-    except ConnectionFailed:
-        pass
-with Lock(redis.Redis(host="localhost", port={server.port}), "k", blocking_timeout=1):
-    print("held", flush=True)
-"""
-    begin = time.monotonic()
-    process = _python(script)
-    out, err = process.communicate(timeout=20)
-    assert (out, err, process.returncode) == (b"held\n", b"", 0)
-    assert time.monotonic() - begin < 10

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import pathlib
 import time
 from typing import Any, Callable, Optional
 
 import pytest
 import redis
 import redis.asyncio
-from harness import Proxy, TestServer, wait_for
+from harness import Proxy, TestServer, bounded, outcome, repeating, wait_for
 from test_locks import in_threads, join
 
 import redis_lock_client as client
 import redis_lock_client.asyncio
 from redis_lock_client import Lock, Server
-from redis_lock_client._engine.dial import Dialer
 
 
 def causes(error: Optional[BaseException]) -> list[BaseException]:
@@ -32,7 +32,7 @@ def causes(error: Optional[BaseException]) -> list[BaseException]:
 
 
 def test_nothing_is_said_of_a_server_that_hangs(server: TestServer) -> None:
-    with Server(server.client(), response_timeout=0.5) as locks:
+    with Server(server.client(**bounded(0.5))) as locks:
         latch, semaphore, lock = locks.latch("l"), locks.semaphore("s", limit=1), locks.lock("k")
         latch.set(1)
         calls: list[Callable[[], Any]] = [
@@ -56,54 +56,27 @@ def test_nothing_is_said_of_a_server_that_hangs(server: TestServer) -> None:
 
 
 def test_a_latch_in_the_queue_of_a_server_that_hangs(server: TestServer) -> None:
-    with Server(server.client(), response_timeout=0.5) as locks:
+    with Server(server.client(**bounded(0.5))) as locks:
         latch = locks.latch("l")
         latch.set(1)
         results: list[Any] = []
-
-        def wait(_: int) -> None:
-            with pytest.raises(client.NoAnswer):
-                results.append(latch.wait(1))
-
-        threads = in_threads(1, wait)
+        begin = time.monotonic()
+        threads = in_threads(1, lambda _: results.append(outcome(lambda: latch.wait(1))))
         wait_for("the ticket", lambda: server.stat("tickets") == 1)
         with server.stopped():
             join(threads, 5)
-        assert results == []
+            assert results == [client.NoAnswer] and time.monotonic() - begin < 4
 
 
-@pytest.mark.parametrize("what", ["extend", "locked", "set", "release"])
-def test_a_request_lasts_at_most_the_response_timeout(
-    server: TestServer, proxy: Proxy, monkeypatch: Any, what: str
-) -> None:
-    """Also when a part of it was needed for a new connection."""
-    with Server(redis.Redis(port=proxy.port), response_timeout=3) as locks:
-        lock = locks.lock("k", timeout=30)
-        lock.acquire()
-        opens = Dialer.open
-
-        async def open_late(*words: Any) -> Any:
-            link = await opens(*words)
-            # sleep: a connection that is slow to open
-            await asyncio.sleep(1.2)
-            return link
-
-        monkeypatch.setattr(Dialer, "open", open_late)
-        for _ in range(2):
-            proxy.hold_back(b"LATCH." if what == "set" else b"LOCK.")
-        proxy.cut()
-        calls: dict[str, Callable[[], Any]] = {
-            "extend": lambda: lock.extend(1),
-            "locked": lock.locked,
-            "set": lambda: locks.latch("l").set(1),
-            "release": lock.release,
-        }
-        begin = time.monotonic()
-        with pytest.raises(client.NoAnswer):
-            calls[what]()
-        assert time.monotonic() - begin < 4
-        monkeypatch.undo()
-        proxy.let_go()
+def test_a_count_is_not_sent_twice(server: TestServer, proxy: Proxy) -> None:
+    """Also if redis-py repeats requests."""
+    with Server(redis.Redis(port=proxy.port, **repeating(3))) as locks:
+        latch = locks.latch("l")
+        latch.set(5)
+        proxy.lose_message(b":4")
+        with pytest.raises(client.Unheard):
+            latch.count_down()
+        assert proxy.lost == 1 and latch.count() == 4
 
 
 # After a failure, or the end
@@ -111,7 +84,7 @@ def test_a_request_lasts_at_most_the_response_timeout(
 
 def test_no_error_is_its_own_cause(start: Callable[..., TestServer]) -> None:
     server, bare = start(), start(module=False)
-    with Server(server.client(), response_timeout=0.3) as locks:
+    with Server(server.client(**bounded(0.3))) as locks:
         lock = locks.lock("k", timeout=1)
         lock.acquire()
         with server.stopped(), pytest.raises(client.NoAnswer) as raised:
@@ -122,7 +95,7 @@ def test_no_error_is_its_own_cause(start: Callable[..., TestServer]) -> None:
     assert causes(closed.value) == [closed.value]
     with pytest.raises(client.NotLoaded) as missing:
         Lock(bare.client(), "k").do_release("owner")
-    assert causes(missing.value) == [missing.value]
+    assert missing.value.__cause__ is None, "the server's text quotes the owner"
 
 
 @pytest.mark.parametrize("several", [False, True])
@@ -149,7 +122,7 @@ def test_after_closing_nothing_is_held(server: TestServer, several: bool) -> Non
         locks.close()
 
     async def work() -> None:
-        locks = client.asyncio.Server(redis.asyncio.Redis(port=server.port))
+        locks = client.asyncio.Server.open(server.url)
         lock = locks_of(locks)
         permit = await locks.semaphore("s", limit=1).acquire()
         await lock.acquire()
@@ -165,7 +138,7 @@ def test_after_closing_nothing_is_held(server: TestServer, several: bool) -> Non
 
 
 def test_the_end_of_background_work_is_waited_for_within_a_limit(server: TestServer) -> None:
-    with Server(server.client(), response_timeout=0.3) as locks:
+    with Server(server.client(**bounded(0.3))) as locks:
         lock = locks.lock("k", timeout=60)
         lock.acquire()
         with server.stopped():
@@ -180,7 +153,7 @@ def test_the_end_of_background_work_is_waited_for_within_a_limit(server: TestSer
             locks.settled(timeout=-1)
 
     async def work() -> None:
-        async with client.asyncio.Server(redis.asyncio.Redis(port=server.port), response_timeout=0.3) as locks:
+        async with client.asyncio.Server(redis.asyncio.Redis(port=server.port, **bounded(0.3, True))) as locks:
             lock = locks.lock("k", timeout=60)
             await lock.acquire()
             with server.stopped():
@@ -213,28 +186,34 @@ def test_a_key_without_a_count_is_refused(start: Callable[..., TestServer]) -> N
         client.Latch(bare.client(), "l").count()
 
 
-def test_a_login_that_is_refused_has_the_code_of_the_server(start: Callable[..., TestServer]) -> None:
-    server, open_to_all = start("--requirepass", "secret"), start()
-    for protocol in (2, 3):
+@pytest.mark.parametrize("is_unix", [False, True])
+def test_a_login_that_is_refused_has_the_code_of_the_server(
+    start: Callable[..., TestServer], tmp_path: pathlib.Path, is_unix: bool
+) -> None:
+    """At once, also without a limit, over TCP and over a Unix socket."""
+    path = str(tmp_path / "socket")
+    server, open_to_all = start("--requirepass", "secret", "--unixsocket", path), start()
+    place: dict[str, Any] = {"unix_socket_path": path} if is_unix else {"port": server.port}
+    # redis-py 7.0 opens no RESP3 connection over a Unix socket.
+    for protocol in (2,) if is_unix and redis.__version__.startswith("7.0") else (2, 3):
         for options, kind, code in (
             ({}, client.NotAuthenticated, "NOAUTH"),
             ({"password": "another"}, client.NotAuthenticated, "WRONGPASS"),
             ({"password": "secret", "db": 99}, client.Refused, "ERR"),
         ):
             with pytest.raises(kind) as raised:
-                Lock(server.client(protocol=protocol, **options), "k", blocking_timeout=2).acquire()
+                Lock(redis.Redis(protocol=protocol, **place, **options), "k").acquire()
             assert raised.value.code == code, (protocol, options)
-            assert raised.value.__cause__ is None, "redis-py's error may name the user"
+            if code != "ERR":
+                assert raised.value.__cause__ is None, "redis-py's error may name the user"
     with pytest.raises(client.Refused) as needless:
-        Lock(open_to_all.client(protocol=2, password="another"), "k", blocking_timeout=2).acquire()
+        Lock(open_to_all.client(protocol=2, password="another"), "k").acquire()
     assert needless.value.code == "ERR"
-    with pytest.raises(client.ConfigError, match="option of the connection"):
-        Lock(server.client(protocol=9), "k").acquire()
 
 
 def test_a_server_that_is_no_sentinel(server: TestServer) -> None:
     locks = Server.open(f"redis+sentinel://127.0.0.1:{server.port}/main")
-    with locks, pytest.raises(client.ConfigError, match=rf"127\.0\.0\.1:{server.port} is no sentinel"):
+    with locks, pytest.raises(client.Error, match="SENTINEL"):
         locks.lock("k").acquire(blocking_timeout=2)
 
 
@@ -245,11 +224,7 @@ def test_urls() -> None:
     for url, name in (
         ("redis://u:secret@h:7000/3", "h:7000"),
         ("localhost", "localhost:6379"),
-        ("redis+cluster://u:p@b:2,a:1", "a:1,b:2"),
-        ("redis+cluster://b:2,a:1/", "a:1,b:2"),
-        ("redis+cluster://a/0", "a:6379"),
-        ("rediss+cluster://b:2,a:1/?ssl_ca_certs=/ca.pem&client_name=app", "a:1,b:2"),
-        ("rediss+sentinel://u:p@b:2,a/main/5?sentinel-password=x", "a:26379,b:2/main"),
+        ("rediss+sentinel://u:p@b:2,a/main/5?sentinel-password=x", "main of sentinels"),
         ("valkey://h", "h:6379"),
         ("redis://[::1]:7000", "[::1]:7000"),
         ("redis://h?db=5&client_name=app&protocol=3&socket_timeout=1&decode_responses=True", "h:6379"),
@@ -260,8 +235,6 @@ def test_urls() -> None:
     ):
         assert Server.open(url).name == name
         assert "secret" not in repr(Server.open(url))
-    login = Server.open("rediss+cluster://b:2,a:1/?client_name=app")._home.source.login
-    assert login.options["client_name"] == "app"
     for url in (
         "http://h",
         "http+cluster://h",

@@ -10,6 +10,7 @@ from typing import Optional
 
 import redis
 import redis.asyncio
+import redis.lock
 
 import redis_lock_client.asyncio as of_tasks
 from redis_lock_client import Latch, Lock, LostReason, Mode, MultiLock, ReadWriteLock, Semaphore, Server, Unreleased
@@ -29,11 +30,15 @@ async def report_later(reason: LostReason) -> None:
 
 # Accepted
 
-server = Server(client, response_timeout=2)
+server = Server(client)
 Server(cluster)
 Lock(client, "k", 10, blocking_timeout=None, mode=Mode.READ, session=False)
 Lock(cluster, b"k", lease=10, on_lost=report)
 Lock(server, "k")
+Lock(client, 7, max_hold=60)
+redis_lock: redis.lock.Lock = Lock(client, "k")
+client.lock("k", lock_class=Lock.with_options(lease=5, on_lost=report))
+tasks.lock("k", lock_class=of_tasks.Lock)
 MultiLock(client, ["a", b"b"], 10)
 server.lock("k", 10, sleep=0.2, owner="me", margin=1)
 server.multi_lock(("a", "b"), mode=Mode.WRITE)
@@ -47,14 +52,14 @@ of_tasks.Server(tasks).semaphore("s", on_lost=report_later)
 
 Lock("nonsense", "k")  # type: ignore[arg-type]
 Lock(tasks, "k")  # type: ignore[arg-type]
-Lock(client, 7)  # type: ignore[arg-type]
+Lock(client, ["k"])  # type: ignore[arg-type]
 Lock(client, "k", "10")  # type: ignore[arg-type]
 Lock(client, "k", tiemout=3)  # type: ignore[call-arg]
 Lock(client, "k", mode="READ")  # type: ignore[arg-type]
 MultiLock(None, ["a"])  # type: ignore[arg-type]
 MultiLock(client, ["a"], session=True)  # type: ignore[call-arg]
 Server(42)  # type: ignore[arg-type]
-Server(client, parked_waits="no")  # type: ignore[arg-type]
+Lock.with_options(tiemout=3)  # type: ignore[call-arg]
 Server.open(client)  # type: ignore[arg-type]
 Semaphore("redis://host", "s")  # type: ignore[arg-type]
 Semaphore(client, "s", limit="3")  # type: ignore[arg-type]

@@ -2,36 +2,45 @@
 
 from __future__ import annotations
 
-import logging
-import os
+import inspect
 import threading
 from collections.abc import Iterable
-from typing import Any, Callable, Generic, Optional, TypeVar, Union
+from typing import TYPE_CHECKING, Any, Callable, Generic, Optional, TypeVar, Union
 
 from redis import exceptions as redis_errors
 
-from ._engine.commands import Claim, Kind
-from ._engine.hold import Hold
-from ._engine.loss import Notice
-from ._engine.terms import (
+from ._acquire import Acquisition, Steps
+from ._hold import Hold, logger
+from ._hub import Hub
+from ._notice import Notice
+from ._options import Number
+from ._steps import holds_lock, owns, release, release_owner, renew_owner, set_lease
+from ._terms import (
+    Claim,
+    Key,
+    Kind,
     Terms,
     Text,
     check_function,
-    check_slot,
     checked_flag,
     checked_key,
-    checked_keys,
+    checked_lease,
+    checked_names,
     checked_owner,
     checked_span,
     checked_terms,
     checked_wait,
+    name_of,
 )
-from ._options import Number
-from .errors import Closed, ConfigError, Error, NotAcquired, NotOwned, Refused
-from .outcome import LostReason, Mode
+from .errors import Closed, ConfigError, NotAcquired, NotOwned, Refused
+from .outcome import LostReason, Mode, Released
 
-logger = logging.getLogger("redis_lock_client")
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
+    from ._options import LockOptions
+
+B = TypeVar("B", bound="BaseLock[Any]")
 #: What the constructor of a lock takes: the clients of redis-py, or a server object.
 Client = TypeVar("Client")
 
@@ -45,7 +54,6 @@ class ThreadLocal(threading.local):
 
     token: Optional[bytes] = None
     hold: Optional[Hold] = None
-    pid: int = 0
 
 
 class OneForAll:
@@ -54,63 +62,46 @@ class OneForAll:
     def __init__(self) -> None:
         self.token: Optional[bytes] = None
         self.hold: Optional[Hold] = None
-        self.pid = 0
 
 
 class AnyLock:
     """The arguments of a lock of one key or several, checked, and what of it is held."""
 
     local: Union[ThreadLocal, OneForAll]
-    #: What runs the engine, for threads or for asyncio.
-    _home: Any
+    #: The hub of the client, of asyncio the hubs of its event loops.
+    _hub: Any
     #: Whether `on_lost` may be a coroutine function.
     _awaits = False
 
-    def __init__(
-        self,
-        redis: Any,
-        timeout: Optional[Number],
-        blocking: bool,
-        blocking_timeout: Optional[Number],
-        thread_local: bool,
-        raise_on_release_error: bool,
-        *,
-        lease: Optional[Number],
-        margin: Optional[Number],
-        owner: Optional[Text],
-        mode: Mode,
-        renew: Optional[bool],
-        session: bool,
-        on_lost: Optional[Callable[[LostReason], Any]],
-    ) -> None:
-        if timeout is not None and lease is not None:
+    def _configure(self, redis: Any, given: dict[str, Any]) -> None:
+        """Checks and keeps the arguments of the constructor, by their names."""
+        timeout, mode = given["timeout"], given["mode"]
+        if timeout is not None and given["lease"] is not None:
             raise ConfigError("timeout is a lease that is not renewed, lease one that is renewed: give one of them")
         if not isinstance(mode, Mode):
             raise ConfigError("mode is a Mode")
-        check_function(on_lost, "on_lost", self._awaits)
-        checked_wait(blocking_timeout, "blocking_timeout")
+        check_function(given["on_lost"], "on_lost", self._awaits)
+        checked_wait(given["blocking_timeout"], "blocking_timeout")
         self.redis = redis
         #: The lease of a lock that is not renewed, in seconds.
-        self.timeout = timeout
-        self.blocking = blocking
-        self.blocking_timeout = blocking_timeout
-        self.thread_local = bool(thread_local)
-        self.raise_on_release_error = raise_on_release_error
-        self._lease = lease
-        self._margin = margin
-        self._owner = owner
+        self.timeout: Optional[Number] = timeout
+        self.blocking: bool = given["blocking"]
+        self.blocking_timeout: Optional[Number] = given["blocking_timeout"]
+        self.thread_local = bool(given["thread_local"])
+        self.raise_on_release_error: bool = given["raise_on_release_error"]
         self._kind = Kind(mode)
-        self._renew = None if renew is None else checked_flag(renew, "renew")
-        self._session = checked_flag(session, "session")
-        self._on_lost = on_lost
+        self._renew = None if given["renew"] is None else checked_flag(given["renew"], "renew")
+        self._session = checked_flag(given.get("session", False), "session")
+        self._on_lost: Optional[Callable[[LostReason], Any]] = given["on_lost"]
+        self._terms_given = {name: given[name] for name in ("lease", "margin", "owner", "max_hold")}
         self.local = ThreadLocal() if self.thread_local else OneForAll()
         self._terms_of: Any = timeout
         self._terms = self._checked()
-        self._home = self._home_of(redis)
+        self._hub = self._hub_of(redis)
 
     @staticmethod
-    def _home_of(client: Any) -> Any:
-        """The home of a client or a server object.
+    def _hub_of(client: Any) -> Any:
+        """The hub of a client or a server object.
 
         :raises ConfigError: for another object.
         """
@@ -129,15 +120,13 @@ class AnyLock:
         # redis-py takes a timeout of 0 for none.
         timeout = self.timeout or None
         renews = timeout is None if self._renew is None else self._renew
-        lease = timeout if timeout is not None else self._lease
+        lease = timeout if timeout is not None else self._terms_given["lease"]
         if self._session and (lease is not None or not renews):
             raise ConfigError("the server sets and renews the lease of a session: no timeout, no lease, no renew=False")
         return checked_terms(
             self._keys(),
             self._kind,
-            lease=lease,
-            margin=self._margin,
-            owner=self._owner,
+            **{**self._terms_given, "lease": lease},
             renews=renews,
             is_session=self._session,
             lease_name="lease" if timeout is None else "timeout",
@@ -156,14 +145,33 @@ class AnyLock:
         )
         return limit if (self.blocking if blocking is None else blocking) else 0.0
 
-    def _take(self, hold: Hold) -> Optional[Hold]:
-        """Keeps a new hold; the one before, which this object can no longer release."""
+    def _begin(
+        self, hub: Hub, blocking: Optional[bool], blocking_timeout: Optional[Number], token: Optional[Text]
+    ) -> Acquisition:
+        """An acquisition with these arguments."""
+        wait, terms = self._wait_of(blocking, blocking_timeout), self._terms_for(token)
+        hub.begin()
+        return Acquisition(hub, terms, wait, self._on_lost)
+
+    def _take(self, acquisition: Acquisition) -> bool:
+        """Keeps what was acquired, if it was."""
+        hold = acquisition.hold
+        if hold is None:
+            return False
         before = self._hold()
-        local = self.local
         # The token is last: a hold without its token is not there.
-        local.pid, local.hold = os.getpid(), hold
-        local.token = hold.claim.owner
-        return before
+        self.local.hold = hold
+        self.local.token = hold.claim.owner
+        if before is not None:
+            # This object can no longer release it.
+            before.hub.give_back(before)
+        return True
+
+    def _undo(self, acquisition: Acquisition) -> None:
+        """The acquisition has failed; also if a signal handler has raised, at any moment."""
+        acquisition.give_up()
+        if acquisition.hold is not None:
+            self._forget(acquisition.hold)
 
     def _hold(self) -> Optional[Hold]:
         """The hold of this thread. A forked child has none of its parent's holds."""
@@ -171,7 +179,7 @@ class AnyLock:
         hold = local.hold
         if hold is None:
             return None
-        if local.pid != os.getpid():
+        if hold.is_inherited:
             local.token = local.hold = None
             return None
         # A token that the program has set itself names another hold.
@@ -219,25 +227,51 @@ class AnyLock:
         hold = self._hold()
         return 0.0 if hold is None else hold.valid_for()
 
-    @staticmethod
-    def _added(hold: Hold, additional: Number, replaces: bool) -> float:
-        """The lease after an extension. The rest of the present one is that of this machine's clocks."""
-        span = checked_span(additional, "additional_time")
-        return span if replaces else span + hold.valid_for()
+    def _releasing(self, hub: Hub, hold: Optional[Hold], token: Optional[Text]) -> Steps:
+        """The steps of the release of a hold, or of an owner."""
+        try:
+            released = yield from (release_owner(hub, self._claim(token or b"")) if hold is None else release(hold))
+        except Closed as error:
+            if hold is not None:
+                raise self._no_longer("release") from error
+            raise
+        except Refused as error:
+            # The key holds something else.
+            if error.code in ("WRONGTYPE", "LOCKTYPE"):
+                raise self._no_longer("release") from error
+            raise
+        if released is Released.NOT_HELD:
+            raise self._no_longer("release")
 
-    @property
-    def _replaces_ttl(self) -> bool:
-        """celery-redbeat puts a script of its own in the place of redis-py's `lua_extend`, by which the time is the new
-        lease and is not added."""
-        return "lua_extend" in self.__dict__
+    def _setting(self, hub: Hub, additional: Optional[Number], replaces: bool) -> Steps:
+        """The steps of an extension; without a time, of a lease that is set to the timeout again."""
+        doing = "reacquire" if additional is None else "extend"
+        held = self._held(doing)
+        lease = self._check_timeout(doing)
+        if additional is not None:
+            span = checked_span(additional, "additional_time")
+            if isinstance(held, Hold) and not replaces and "lua_extend" not in self.__dict__:
+                # The rest of the present lease is that of this machine's clocks. (celery-redbeat puts a script of its
+                # own in the place of redis-py's `lua_extend`, by which the time is the new lease.)
+                span += held.valid_for()
+            lease = checked_lease(span, "additional_time")
+        try:
+            yield from (set_lease(held, lease) if isinstance(held, Hold) else renew_owner(hub, held, lease))
+        except NotOwned as error:
+            raise self._no_longer(doing) from error
+        except Closed as error:
+            if isinstance(held, Hold):
+                raise self._no_longer(doing) from error
+            raise
+        return True
 
-    @staticmethod
-    def _is_over(hold: Optional[Hold], error: Error, is_closed: bool) -> bool:
-        """Whether an error of a release says that the lock is not held any more: the key holds something else, or the
-        server object was closed."""
-        if isinstance(error, Closed):
-            return hold is not None and is_closed
-        return isinstance(error, Refused) and error.code in ("WRONGTYPE", "LOCKTYPE")
+    def _owning(self, hub: Hub) -> Steps:
+        """Whether this object holds the lock, by the server."""
+        hold = self._hold()
+        if hold is not None:
+            return (yield from holds_lock(hold))
+        token = self.local.token
+        return token is not None and (yield from owns(hub, self._claim(token)))
 
     def _no_longer(self, doing: str) -> NotOwned:
         return NotOwned(f"Cannot {doing} a lock that's no longer owned", self.name_text)
@@ -255,7 +289,7 @@ class BaseLock(AnyLock, Generic[Client]):
     def __init__(
         self,
         redis: Client,
-        name: Text,
+        name: Key,
         timeout: Optional[Number] = None,
         sleep: Number = 0.1,
         blocking: bool = True,
@@ -270,32 +304,36 @@ class BaseLock(AnyLock, Generic[Client]):
         renew: Optional[bool] = None,
         session: bool = False,
         on_lost: Optional[Callable[[LostReason], Any]] = None,
+        max_hold: Optional[Number] = None,
     ) -> None:
         self.name = name
         self.sleep = sleep
-        super().__init__(
-            redis,
-            timeout,
-            blocking,
-            blocking_timeout,
-            thread_local,
-            raise_on_release_error,
-            lease=lease,
-            margin=margin,
-            owner=owner,
-            mode=mode,
-            renew=renew,
-            session=session,
-            on_lost=on_lost,
-        )
+        self._configure(redis, locals())
+
+    @classmethod
+    def with_options(cls: type[B], **options: Unpack[LockOptions]) -> type[B]:
+        """The class with other defaults, for ``client.lock(name, lock_class=Lock.with_options(lease=5))``: redis-py's
+        ``lock()`` passes only its own arguments on.
+
+        :raises ConfigError: for an argument that the constructor does not have.
+        """
+        known = set(inspect.signature(BaseLock.__init__).parameters) - {"self", "redis", "name"}
+        for option in options:
+            if option not in known:
+                raise ConfigError(f"a lock has no option {option}")
+
+        def begin(self: Any, *args: Any, **kwargs: Any) -> None:
+            cls.__init__(self, *args, **{**options, **kwargs})
+
+        return type(cls.__name__, (cls,), {"__init__": begin, "__module__": cls.__module__, "__doc__": cls.__doc__})
 
     def _keys(self) -> tuple[bytes, ...]:
         return (checked_key(self.name),)
 
     @property
-    def name_text(self) -> Union[str, bytes]:
+    def name_text(self) -> Any:
         """The name, for errors."""
-        return _name_of(self.name)
+        return name_of(self.name)
 
     @property
     def token(self) -> Optional[int]:
@@ -311,7 +349,7 @@ class BaseMultiLock(AnyLock, Generic[Client]):
     def __init__(
         self,
         redis: Client,
-        names: Iterable[Text],
+        names: Iterable[Key],
         timeout: Optional[Number] = None,
         *,
         blocking: bool = True,
@@ -324,50 +362,25 @@ class BaseMultiLock(AnyLock, Generic[Client]):
         mode: Mode = Mode.EXCLUSIVE,
         renew: Optional[bool] = None,
         on_lost: Optional[Callable[[LostReason], Any]] = None,
+        max_hold: Optional[Number] = None,
     ) -> None:
         #: The keys, in the caller's order.
-        self.names: tuple[Union[str, bytes], ...] = checked_names(names)
-        super().__init__(
-            redis,
-            timeout,
-            blocking,
-            blocking_timeout,
-            thread_local,
-            raise_on_release_error,
-            lease=lease,
-            margin=margin,
-            owner=owner,
-            mode=mode,
-            renew=renew,
-            session=False,
-            on_lost=on_lost,
-        )
-        check_slot(self._terms.keys, self._home.source.is_cluster)
+        self.names: tuple[Any, ...] = checked_names(names)
+        self._configure(redis, locals())
+        if not self._hub.check_slots(self._terms.keys):
+            raise ConfigError("in a cluster the keys of a MultiLock are in one slot: give them one hash tag, {...}")
 
     def _keys(self) -> tuple[bytes, ...]:
         return tuple(checked_key(name) for name in self.names)
 
     @property
-    def name_text(self) -> tuple[Union[str, bytes], ...]:
+    def name_text(self) -> tuple[Any, ...]:
         """The names, for errors."""
         return self.names
 
     @property
-    def tokens(self) -> dict[Union[str, bytes], int]:
+    def tokens(self) -> dict[Any, int]:
         """The fencing token of each key, by its name. A token fences the resource that its own key protects; tokens of
         two keys cannot be compared. Empty: not held by this object."""
         hold = self._hold()
         return {} if hold is None else dict(zip(self.names, hold.tokens))
-
-
-def _name_of(name: Text) -> Union[str, bytes]:
-    return name if isinstance(name, (str, bytes)) else bytes(name)
-
-
-def checked_names(names: Any) -> tuple[Union[str, bytes], ...]:
-    """The names of several keys, each of them once."""
-    if isinstance(names, (str, bytes, bytearray, memoryview)) or not isinstance(names, Iterable):
-        raise ConfigError("the keys of a MultiLock are several texts or bytes, not one")
-    found = list(names)
-    checked_keys(found)
-    return tuple(map(_name_of, found))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Callable, Optional, TypedDict, Union
 
-from ._engine.terms import Text
+from ._terms import Text
 from .outcome import LostReason, Mode
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ class HoldOptions(TypedDict, total=False):
     owner: Optional[Text]
     renew: Optional[bool]
     on_lost: Optional[Callable[[LostReason], Any]]
+    max_hold: Optional[Number]
 
 
 class MultiLockOptions(HoldOptions, total=False):

@@ -1,400 +1,405 @@
-"""The event loop of the synchronous interface, in a daemon thread.
+"""The driver for threads: commands in the thread that calls, a timer thread for each client, and a thread for each
+connection that is read all the time.
 
-The thread starts with the first use. It ends when no engine is left: after ``Server.close()``, or when nothing has
-been held, waited for or sent for half a minute. The next use starts another one. At the end of the interpreter it has
-a moment to send releases. A forked process begins anew: it closes its copies of the sockets, and knows nothing of what
-its parent holds.
+The timer thread starts with the first acquisition, and ends after ``Server.close()``, or when nothing has been held or
+waited for for half a minute. At the end of the interpreter it has a moment to send releases. A forked process begins
+anew: it closes its copies of the connections, and knows nothing of what its parent holds.
 """
 
 from __future__ import annotations
 
-import asyncio
 import atexit
 import contextlib
+import inspect
 import os
-import sys
 import threading
+import time
 import weakref
-from collections.abc import Coroutine
-from typing import Any, Callable, Generic, Optional, TypeVar, cast
+from collections.abc import Generator
+from typing import Any, Callable, Optional
 
-from ._engine.engine import Engine
-from ._engine.hold import Hold, OnLost
-from ._engine.source import Source, check_client, is_asyncio_client, source_of
-from ._engine.terms import RESPONSE_TIMEOUT, Terms
-from ._workers import Workers
-from .errors import Closed, ConfigError
+import redis
+from redis import exceptions as redis_errors
+from redis.client import NEVER_DECODE
+
+from ._effects import Ask, Await, Batch, Call, Open, Pause, Place, Refresh
+from ._hold import Hold, now
+from ._hub import Hub, Job
+from ._link import Done, Link
+from ._terms import Command
+from .errors import ConfigError, ConnectionFailed, Error, NoAnswer, of_redis
+from .outcome import LostReason
 from .statistics import Statistics
 
-T = TypeVar("T")
-Work = Callable[[Engine], Coroutine[Any, Any, T]]
-
-#: When the end of an unused thread is tried again.
-_LATER = 0.01
 #: How long the end of the interpreter waits for releases.
 _AT_EXIT = 0.5
+#: How often a reader looks whether its connection was closed.
+_LOOK = 2.0
+#: What the pools of redis-py before 5.3 take.
+POOL_WORDS = ("_",) if tuple(int(part) for part in redis.__version__.split(".")[:2]) < (5, 3) else ()
+#: The commands at a time of one client (not of a cluster, of which one node may hang). Others wait, so that many
+#: threads do not use up the client's pool.
+_AT_A_TIME = 16
+#: The commands of one pipeline.
+PIPELINE = 500
+#: Tokens of one thread are read by another as bytes, whatever the program's client decodes.
+RAW: dict[str, Any] = {NEVER_DECODE: True}
 
 
-class Home:
-    """The engine of one server, which exists while it is used."""
+def translated(server: str, error: BaseException) -> Error:
+    """Raises the error of this package for one of the client. What a signal handler raises stays as it is."""
+    is_known = isinstance(error, (Error, OSError)) or type(error).__module__.startswith("redis.")
+    if not isinstance(error, Exception) or not (is_known or is_of_provider(error)):
+        raise error
+    found = of_redis(server, error)
+    # The server's own text may name the user or an owner.
+    found.__cause__ = error if isinstance(found, ConnectionFailed) and found is not error else found.__cause__
+    found.__suppress_context__ = True
+    return found
 
-    def __init__(self, source: Source, patience: float, parks: bool) -> None:
-        self.source = source
-        self.patience = patience
-        self.parks = parks
-        self.counts = Statistics()
-        self.is_closed = False
-        #: Used by the thread of the loop only.
-        self.engine: Optional[Engine] = None
 
-    def call(self, work: Work[T]) -> T:
-        """Runs a coroutine with the engine and returns its result. An exception in this thread (``KeyboardInterrupt``)
-        cancels it."""
+def is_of_provider(error: BaseException) -> bool:
+    """Whether a credential provider of the program has raised it."""
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_name.startswith("get_credentials"):
+            return True
+        trace = trace.tb_next
+    return False
+
+
+def check_client(client: Any, is_asyncio: bool) -> None:
+    """Refuses what is no client of the kind."""
+    execute = getattr(client, "execute_command", None)
+    if not callable(execute) or not hasattr(client, "get_connection_kwargs"):
+        raise ConfigError("a client of redis-py is needed: Redis or RedisCluster")
+    if inspect.iscoroutinefunction(execute) is not is_asyncio:
+        raise ConfigError(
+            "a client of redis.asyncio is needed: redis.asyncio.Redis or redis.asyncio.RedisCluster"
+            if is_asyncio
+            else "this client is asynchronous: use redis_lock_client.asyncio"
+        )
+    if getattr(getattr(client, "connection_pool", None), "is_master", True) is False:
+        raise ConfigError("locks are taken at the primary: use Sentinel.master_for()")
+
+
+def read_options(connection: Any) -> dict[str, Any]:
+    """How a connection is read. Not all of redis-py 5 know the messages of RESP3."""
+    options = {"disable_decoding": True, "disconnect_on_error": False, "push_request": True}
+    known = inspect.signature(connection.read_response).parameters
+    return {name: value for name, value in options.items() if name in known}
+
+
+class _ThreadLink(Link):
+    """A connection that a thread reads."""
+
+    def __init__(self, server: str, guard: Any, pool: Any) -> None:
+        super().__init__(server, guard)
+        self._pool = pool
+        self._sending = threading.RLock()
+        self._connection = pool.get_connection(*POOL_WORDS)
+        self._options = read_options(self._connection)
+        try:
+            threading.Thread(target=self._read, name="redis-lock-link", daemon=True).start()
+        except BaseException:
+            self._release()
+            raise
+
+    def post(self, words: Command, done: Done) -> None:
+        with self._sending:
+            if not self.is_open:
+                done(NoAnswer(self.server, "the connection has ended"))
+                return
+            self._asked.append((now(), done))
+            try:
+                self._connection.send_command(*words, check_health=False)
+            except Exception as error:
+                self.end(of_redis(self.server, error))
+
+    def disconnect(self) -> None:
+        # The reader notices it, and gives the connection back.
+        with contextlib.suppress(Exception):
+            self._connection.disconnect()
+
+    def _read(self) -> None:
+        try:
+            while self.is_open:
+                if not self._connection.can_read(timeout=_LOOK) or not self.is_open:
+                    continue
+                try:
+                    reply = self._connection.read_response(**self._options)
+                except redis_errors.ResponseError as error:
+                    reply = of_redis(self.server, error)
+                self.received(reply)
+        except Exception as error:
+            self.end(of_redis(self.server, error))
+        finally:
+            self._release()
+
+    def _release(self) -> None:
+        with contextlib.suppress(Exception):
+            self._connection.disconnect()
+            self._pool.release(self._connection)
+
+
+class ThreadHub(Hub):
+    """The hub of a client whose calls block."""
+
+    def __init__(self, client: Any, is_shared: bool = False) -> None:
+        check_client(client, False)
+        super().__init__(client, Statistics(), is_shared)
+        self._renew_guard()
+        _hubs.add(self)
+
+    def _renew_guard(self) -> None:
+        # Re-entrant: a signal handler or a destructor may use a lock while its thread is in here.
+        self.guard = threading.Condition(threading.RLock())
+        self._turns = threading.BoundedSemaphore(_AT_A_TIME)
+        self._timer: Optional[threading.Thread] = None
+
+    def new_event(self) -> threading.Event:
+        return threading.Event()
+
+    def tell(self, function: Callable[[LostReason], Any], reason: LostReason) -> None:
+        # Not in the timer's thread: the function may take its time.
+        threading.Thread(target=function, args=(reason,), name="redis-lock-lost", daemon=True).start()
+
+    # Steps
+
+    def run(self, steps: Generator[Any, Any, Any]) -> Any:
+        """Runs steps in this thread, and returns their result."""
+        user = object()
+        try:
+            self.users.add(user)
+            effect = next(steps)
+            while True:
+                try:
+                    result = self._perform(effect)
+                except BaseException as error:
+                    effect = steps.throw(error)
+                else:
+                    effect = steps.send(result)
+        except StopIteration as end:
+            return end.value
+        finally:
+            self.users.discard(user)
+            self.used = now()
+            steps.close()
+
+    def _perform(self, effect: Any) -> Any:
+        if isinstance(effect, Call):
+            return self._call(effect)
+        if isinstance(effect, Batch):
+            return self._batch(effect.calls)
+        if isinstance(effect, Await):
+            return effect.event.wait(effect.seconds)  # type: ignore[attr-defined]
+        if isinstance(effect, Pause):
+            return time.sleep(effect.seconds)
+        if isinstance(effect, Ask):
+            return self._ask(effect)
+        try:
+            if isinstance(effect, Place):
+                return self._place(effect.key)
+            if isinstance(effect, Open):
+                return self._open(effect.key)
+            assert isinstance(effect, Refresh)
+            if self.is_cluster:
+                self.client.nodes_manager.initialize()
+        except BaseException as error:
+            raise translated(self.name, error)  # noqa: B904 - it has its cause
+
+    def _call(self, call: Call) -> Any:
+        try:
+            with contextlib.nullcontext() if self.is_cluster else self._turns:
+                return self.client.execute_command(*call.words, **RAW)
+        except BaseException as error:
+            if is_of_provider(error) and not self.is_cluster:
+                # redis-py keeps such a connection, which has not logged in.
+                self.client.connection_pool.disconnect(inuse_connections=False)
+            raise translated(self.name, error)  # noqa: B904 - it has its cause
+
+    def _batch(self, calls: list[Call]) -> list[Any]:
+        """A reply or an error for each."""
+        try:
+            if len(calls) == 1:
+                return [self._call(calls[0])]
+            pipeline = self.client.pipeline() if self.is_cluster else self.client.pipeline(transaction=False)
+            for call in calls:
+                pipeline.execute_command(*call.words)
+            replies = pipeline.execute(raise_on_error=False)
+        except BaseException as error:
+            return [translated(self.name, error)] * len(calls)
+        return [of_redis(self.name, one) if isinstance(one, Exception) else one for one in replies]
+
+    def _ask(self, ask: Ask) -> Any:
+        answered = threading.Event()
+        replies: list[Any] = []
+
+        def done(reply: Any) -> None:
+            replies.append(reply)
+            answered.set()
+
+        ask.link.post(ask.words, done)
+        if not answered.wait(self.patience):
+            ask.link.end(NoAnswer(self.name))
+        if isinstance(replies[0], Error):
+            raise replies[0]
+        return replies[0]
+
+    def _place(self, key: bytes) -> Any:
+        return self.client.get_node_from_key(key).name if self.is_cluster else None
+
+    def _open(self, key: bytes) -> Link:
+        client = self.client
+        if self.is_cluster:
+            client = client.get_redis_connection(client.get_node_from_key(key))
+        link = _ThreadLink(self.name, self.guard, client.connection_pool)
+        self.counts.connections += 1
+        return link
+
+    # The timer
+
+    def begin(self) -> None:
+        """The timer is needed.
+
+        :raises RuntimeError: when no thread can be started.
+        """
         self.check_open()
-        return _portal.call(self, work)
+        if self._timer is None or not self._timer.is_alive():
+            self.wake()
 
-    def check_open(self) -> None:
-        """Raises :class:`Closed` when the server object was closed."""
-        if self.is_closed:
-            raise Closed("the server object is closed")
+    def wake(self) -> None:
+        with self.guard:
+            if self._timer is None or not self._timer.is_alive():
+                if self.is_closed:
+                    return
+                self._timer = threading.Thread(target=self._run_timer, name="redis-lock", daemon=True)
+                self._timer.start()
+            self.guard.notify_all()
+
+    def wake_timer(self) -> None:
+        with self.guard:
+            self.guard.notify_all()
+
+    def _run_timer(self) -> None:
+        this = threading.current_thread()
+        while True:
+            with self.guard:
+                if self._timer is not this:
+                    return
+                jobs, self.planned = self.tick(now())
+                if not jobs:
+                    if self.may_end:
+                        self._timer = None
+                        links, self.links = list(self.links.values()), {}
+                        for link in links:
+                            link.close()
+                        return
+                    self.guard.wait(max(0.0, self.planned - now()))
+                    continue
+            self._flush(jobs)
+
+    def _flush(self, jobs: list[Job]) -> None:
+        """Sends the commands of each node in a thread of its own, as a server may hang."""
+        groups: dict[Any, list[Job]] = {}
+        for job in jobs:
+            node = None
+            with contextlib.suppress(Exception):
+                node = self._place(job.calls[0].key)
+            groups.setdefault(node, []).append(job)
+        for group in groups.values():
+            for at in range(0, len(group), PIPELINE):
+                part = group[at : at + PIPELINE]
+                try:
+                    threading.Thread(target=self._send, args=(part,), name="redis-lock-send", daemon=True).start()
+                except RuntimeError:
+                    # The interpreter ends, or the process has too many threads.
+                    self._send(part)
+
+    def _send(self, jobs: list[Job]) -> None:
+        try:
+            replies = self._batch([call for job in jobs for call in job.calls])
+        except Exception as error:
+            replies = [of_redis(self.name, error)] * sum(len(job.calls) for job in jobs)
+        for job in jobs:
+            self.done(job, replies[: len(job.calls)])
+            replies = replies[len(job.calls) :]
+        self.wake_timer()
+
+    # The end
+
+    def give_back(self, hold: Hold) -> None:
+        self.abandon(hold)
+
+    def settle(self, seconds: Optional[float], waits_for_users: bool = False) -> None:
+        """Waits until the background releases have ended."""
+        end = float("inf") if seconds is None else now() + seconds
+        while (self.endings or (waits_for_users and self.users)) and now() < end:
+            # sleep: polls, at most this late
+            time.sleep(min(0.01, max(0.0, end - now())))
 
     def close(self) -> None:
-        """Closes the engine, and waits for that. Called again after an interrupt, it goes on."""
-        self.is_closed = True
-        try:
-            _portal.close(self)
-        except BaseException:
-            self.retire()
-            raise
+        """Ends the waits, releases what is held, and closes everything. Called again after an interrupt, it goes on."""
+        if not self.is_closed:
+            self.begin_closing()
+            self.settle(self.patience, waits_for_users=True)
+        self.close_now()
+        timer = self._timer
+        self.wake_timer()
+        if timer is not None and timer is not threading.current_thread():
+            timer.join(1.0)
 
-    def retire(self) -> None:
-        """Closes the engine when nothing is held or waited for any more. Does not wait; called by any thread."""
-        _portal.post(self._retire)
+    def give_back_renewed(self) -> None:
+        """The interpreter ends: releases what was renewed."""
+        with self.guard:
+            for hold in list(self.holds):
+                if hold.renews:
+                    self.abandon(hold)
 
-    def _retire(self) -> None:
-        if self.engine is not None:
-            self.engine.retire()
-
-    def post(self, function: Callable[[], object]) -> None:
-        """Calls a function in the thread of the loop, if there is one, and does not wait."""
-        _portal.post(function)
-
-    def engine_here(self) -> Engine:
-        """The engine, in the thread of the loop.
-
-        :raises Closed: when the server object was closed, and its engine too.
-        """
-        if self.engine is None or self.engine.is_closed:
-            # The call may have begun before the end.
-            self.check_open()
-            self.engine = Engine(self.source, self.patience, self.parks, self.counts, self._ended)
-            _portal.begun(self)
-        return self.engine
-
-    def _ended(self) -> None:
-        self.engine = None
-        _portal.ended(self)
+    def forget(self) -> None:
+        """In a forked child."""
+        links = list(self.links.values()) + [hold.link for hold in [*self.holds, *self.lost_holds] if hold.link]
+        self._renew_guard()
+        for link in links:
+            # Closes this process's copy of the socket; nothing is sent.
+            link.disconnect()
+        self.begin_anew()
 
 
-class Delivery:
-    """The hold of an acquisition on its way to its object. A signal handler may raise at any moment in the thread that
-    acquires; what has not arrived then is given back."""
-
-    def __init__(self, home: Home) -> None:
-        self._home = home
-        self._parcel = _Parcel()
-        # Also if the handler raises again, before `fail` is called.
-        self._dropped = weakref.finalize(self, home.post, self._parcel.give_back)
-        self._dropped.atexit = False
-
-    def acquire(self, engine: Engine, terms: Terms, wait: Optional[float], on_lost: Optional[OnLost]) -> Any:
-        """Acquires as :meth:`Engine.acquire` does."""
-        return self._parcel.fill(engine.acquire(terms, wait, on_lost))
-
-    def end(self) -> None:
-        """The hold has arrived, or there is none."""
-        self._dropped.detach()
-
-    def fail(self) -> None:
-        """Gives the hold back, also one that is still to come."""
-        self._home.post(self._parcel.give_back)
-        self._dropped.detach()
+_hubs: weakref.WeakSet[ThreadHub] = weakref.WeakSet()
+_shared: weakref.WeakKeyDictionary[Any, ThreadHub] = weakref.WeakKeyDictionary()
+_lock = threading.RLock()
 
 
-class _Parcel:
-    """Used in the thread of the loop."""
-
-    def __init__(self) -> None:
-        self._hold: Optional[Hold] = None
-        self._is_returned = False
-
-    async def fill(self, work: Coroutine[Any, Any, Optional[Hold]]) -> Optional[Hold]:
-        self._hold = await work
-        if self._is_returned:
-            self.give_back()
-        return self._hold
-
-    def give_back(self) -> None:
-        self._is_returned = True
-        if self._hold is not None:
-            self._hold.give_back()
-
-
-class _Call(Generic[T]):
-    """A coroutine that runs in the loop for a thread that waits.
-
-    It is driven without a task: its first step runs in the callback that starts it, and its last one wakes the thread,
-    which saves two of five iterations of the loop.
-    """
-
-    def __init__(self, home: Home, work: Work[T]) -> None:
-        self._home = home
-        self._work = work
-        self._steps: Optional[Coroutine[Any, Any, T]] = None
-        #: What the coroutine waits for.
-        self._awaited: Optional[asyncio.Future[Any]] = None
-        self._result: Optional[T] = None
-        self._error: Optional[BaseException] = None
-        self._is_done = False
-        self._is_abandoned = False
-        # A lock as a one-shot event: cheaper than `threading.Event`, and signals interrupt the wait.
-        self._done = threading.Lock()
-        self._done.acquire()
-
-    def start(self) -> None:
-        """Starts the coroutine, in the thread of the loop."""
-        if self._is_abandoned:
-            return
-        try:
-            self._steps = self._work(self._home.engine_here())
-        except BaseException as error:
-            self._finish(None, error)
-        else:
-            self._step(None)
-
-    def _step(self, awaited: Optional[asyncio.Future[Any]]) -> None:
-        """Runs the coroutine until it waits again, or has ended."""
-        if self._steps is None or self._is_done:
-            return
-        self._awaited = None
-        try:
-            # The result or the error of the future is read by the coroutine.
-            following = self._steps.send(None)
-        except StopIteration as end:
-            self._finish(end.value, None)
-        except BaseException as error:
-            self._finish(None, error)
-        else:
-            if following is None:
-                asyncio.get_running_loop().call_soon(self._step, None)
-                return
-            self._awaited = following
-            following.add_done_callback(self._step)
-            if self._is_abandoned:
-                following.cancel()
-
-    def _finish(self, result: Optional[T], error: Optional[BaseException]) -> None:
-        self._result, self._error, self._is_done = result, error, True
-        if self._is_abandoned:
-            self._discard()
-        self._done.release()
-
-    def _discard(self) -> None:
-        """Releases a grant whose caller has given up."""
-        give_back = getattr(self._result, "give_back", None)
-        if give_back is not None:
-            give_back()
-
-    def wait(self) -> T:
-        """Waits for the result."""
-        self._done.acquire()
-        error, self._error = self._error, None
-        if isinstance(error, asyncio.CancelledError):
-            raise Closed("the server object was closed during the call")
-        if error is not None:
-            raise error
-        return cast(T, self._result)
-
-    def abandon(self) -> None:
-        """Cancels the coroutine, in the thread of the loop; a result that it has already is discarded."""
-        if self._is_abandoned:
-            return
-        self._is_abandoned = True
-        if self._is_done:
-            self._discard()
-        elif self._awaited is not None:
-            self._awaited.cancel()
-
-
-class _Portal:
-    """The thread, its loop, and the engines in it."""
-
-    def __init__(self) -> None:
-        # A signal handler or a destructor may use a lock while its thread is in here. So this one is re-entrant, and
-        # the thread of the loop, which the handler waits for, does not wait for it.
-        self._lock = threading.RLock()
-        self._loop: Optional[asyncio.AbstractEventLoop] = None
-        self._thread: Optional[threading.Thread] = None
-        #: Calls that wait. Weak, in case a signal handler raises before one is removed.
-        self._calls: weakref.WeakSet[_Call[Any]] = weakref.WeakSet()
-        #: Changed by the thread of the loop only.
-        self._homes: set[Home] = set()
-
-    def call(self, home: Home, work: Work[T]) -> T:
-        if threading.current_thread() is self._thread:
-            raise RuntimeError("a method that waits was called in the thread of the event loop")
-        if sys.is_finalizing():
-            # A destructor runs, and the thread does not any more.
-            raise Closed("the interpreter ends")
-        call = _Call(home, work)
-        with self._lock:
-            loop = self._loop or self._start()
-            self._calls.add(call)
-        try:
-            loop.call_soon_threadsafe(call.start)
-            return call.wait()
-        except BaseException:
-            loop.call_soon_threadsafe(call.abandon)
-            raise
-        finally:
-            with self._lock:
-                self._calls.discard(call)
-                if not self._calls and not self._homes:
-                    loop.call_soon_threadsafe(self._stop_if_unused, loop)
-
-    def close(self, home: Home) -> None:
-        """Closes the engine of a home, and the thread with the last one."""
-        with self._lock:
-            if self._loop is None:
-                return
-            thread = self._thread
-        with contextlib.suppress(Closed):
-            self.call(home, lambda engine: engine.close())
-        with self._lock:
-            is_last = not self._homes and not self._calls
-        if is_last and thread is not None and thread is not threading.current_thread():
-            thread.join(1.0)
-
-    def post(self, function: Callable[[], object]) -> None:
-        loop = self._loop
-        if loop is not None:
-            # The loop may end at this moment, and everything in it.
-            with contextlib.suppress(RuntimeError):
-                loop.call_soon_threadsafe(function)
-
-    def begun(self, home: Home) -> None:
-        self._homes.add(home)
-
-    def ended(self, home: Home) -> None:
-        self._homes.discard(home)
-        loop = self._loop
-        if loop is not None:
-            loop.call_soon(self._stop_if_unused, loop)
-
-    def _start(self) -> asyncio.AbstractEventLoop:
-        loop = asyncio.new_event_loop()
-        loop.set_default_executor(Workers())
-        thread = threading.Thread(target=_run, args=(loop,), name="redis-lock", daemon=True)
-        try:
-            thread.start()
-            self._loop, self._thread = loop, thread
-        except BaseException as error:
-            self._loop = self._thread = None
-            if isinstance(error, RuntimeError) and thread.ident is None:
-                # The interpreter ends, or the process has too many threads.
-                loop.close()
-            else:
-                # A signal handler has raised, and the thread may run.
-                loop.call_soon_threadsafe(loop.stop)
-            raise
-        return loop
-
-    def _stop_if_unused(self, loop: asyncio.AbstractEventLoop) -> None:
-        if not self._lock.acquire(blocking=False):
-            loop.call_later(_LATER, self._stop_if_unused, loop)
-            return
-        try:
-            if self._loop is loop and not self._calls and not self._homes:
-                self._loop = None
-                self._thread = None
-                loop.stop()
-        finally:
-            self._lock.release()
-
-    def at_exit(self) -> None:
-        """Sends what is still to be released, within a moment."""
-        loop, homes = self._loop, list(self._homes)
-        if loop is None or not homes:
-            return
-
-        async def end() -> None:
-            engines = [home.engine for home in homes if home.engine is not None]
-            await asyncio.wait([asyncio.ensure_future(engine.end_of_loop()) for engine in engines], timeout=_AT_EXIT)
-
-        with contextlib.suppress(Exception):
-            asyncio.run_coroutine_threadsafe(end(), loop).result(_AT_EXIT * 2)
-
-    def forget_sockets(self) -> None:
-        """Closes this process's copies of the sockets, in a forked child. Nothing is sent, and the loop's own objects
-        are kept for ever, because their destructors would change what the parent waits for."""
-        for home in self._homes:
-            if home.engine is not None:
-                home.engine.dialer.forget_sockets()
-                _inherited.append(home.engine)
-            home.engine = None
-            home.counts = home.counts.inherited()
-        _inherited.append((self._loop, self._thread))
-
-
-def _run(loop: asyncio.AbstractEventLoop) -> None:
-    asyncio.set_event_loop(loop)
-    try:
-        loop.run_forever()
-        pending = asyncio.all_tasks(loop)
-        for task in pending:
-            task.cancel()
-        if pending:
-            loop.run_until_complete(asyncio.wait(pending, timeout=0.5))
-        # Transports that were aborted close their sockets in the next iteration.
-        loop.run_until_complete(asyncio.sleep(0))
-    finally:
-        loop.close()
-
-
-_portal = _Portal()
-_inherited: list[Any] = []
-_homes: weakref.WeakKeyDictionary[Any, Home] = weakref.WeakKeyDictionary()
-_homes_lock = threading.RLock()
-
-
-def home_of(client: Any) -> Home:
-    """The engine of a server object, or the shared one of a client, which closes when the client is collected and
-    nothing is held any more."""
-    home = getattr(client, "_home", None)
-    if isinstance(home, Home):
-        return home
-    check_client(client)
-    with _homes_lock:
-        found = _homes.get(client)
+def hub_of(client: Any) -> ThreadHub:
+    """The hub of a server object, or the shared one of a client."""
+    hub = getattr(client, "_hub", None)
+    if isinstance(hub, ThreadHub):
+        return hub
+    check_client(client, False)
+    with _lock:
+        found = _shared.get(client)
         if found is None:
-            found = _homes[client] = Home(sync_source_of(client), RESPONSE_TIMEOUT, False)
+            found = _shared[client] = ThreadHub(client, is_shared=True)
             weakref.finalize(client, found.retire).atexit = False
     return found
 
 
-def sync_source_of(client: Any) -> Source:
-    """The source of a synchronous client."""
-    if is_asyncio_client(client):
-        raise ConfigError("this client is asynchronous: use redis_lock_client.asyncio")
-    return source_of(client)
-
-
 def _begin_anew() -> None:
-    global _portal, _homes_lock
-    _homes_lock = threading.RLock()
-    old, _portal = _portal, _Portal()
-    old.forget_sockets()
+    global _lock
+    _lock = threading.RLock()
+    for hub in list(_hubs):
+        hub.forget()
+
+
+def _at_exit() -> None:
+    hubs = [hub for hub in list(_hubs) if hub.holds or hub.endings]
+    for hub in hubs:
+        hub.give_back_renewed()
+    end = now() + _AT_EXIT
+    for hub in hubs:
+        hub.settle(max(0.0, end - now()))
 
 
 os.register_at_fork(after_in_child=_begin_anew)
-atexit.register(lambda: _portal.at_exit())
+atexit.register(_at_exit)

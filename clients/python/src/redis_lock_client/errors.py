@@ -14,9 +14,10 @@ from typing import Any, Optional, Union
 from redis import exceptions as redis_errors
 
 #: Codes of refusals that may pass when the same request is repeated.
-_PASSING = frozenset({"TRYAGAIN", "BUSY", "LOCKDELAY", "LOCKBUSY", "NOREPLICAS", "OOM", "MISCONF"})
-#: Codes of a server that does not serve such requests at present, while another one may.
-_ELSEWHERE = frozenset({"READONLY", "LOADING", "CLUSTERDOWN", "MASTERDOWN", "UNBLOCKED"})
+_PASSING = {
+    *("TRYAGAIN", "BUSY", "LOCKDELAY", "LOCKBUSY", "NOREPLICAS", "OOM", "MISCONF", "LOADING", "CLUSTERDOWN"),
+    *("MASTERDOWN", "UNBLOCKED", "DRAINED", "MOVED", "ASK", "READONLY", "NOSUBSCRIBER"),
+}
 
 #: How the names of the module's commands begin.
 _OF_MODULE = ("LOCK.", "SEM.", "LATCH.")
@@ -77,12 +78,7 @@ class Refused(Error, redis_errors.ResponseError):
 
     @property
     def is_passing(self) -> bool:
-        return self.is_elsewhere or self.code in _PASSING
-
-    @property
-    def is_elsewhere(self) -> bool:
-        """Whether this server does not serve such requests at present, while another one may."""
-        return self.code in _ELSEWHERE
+        return self.code in _PASSING
 
 
 class Deadlock(Refused):
@@ -206,11 +202,6 @@ _CLASSES: dict[str, type[Refused]] = {
 }
 
 
-def is_code(word: str) -> bool:
-    """Whether this word of a server's error is a code that has a meaning here."""
-    return word in _CLASSES or word in _PASSING or word in _ELSEWHERE or word in ("ERR", "NOPROTO")
-
-
 def refused(server: str, code: str, text: str) -> Refused:
     """The error for a code of the server."""
     if code == "NOPERM" and text.startswith("User "):
@@ -225,17 +216,81 @@ def of_reply(server: str, line: str) -> Error:
     if code == "ERR" and text.lower().startswith("unknown command"):
         quoted = text.replace("`", "'").split("'")
         return _unknown_command(server, quoted[1] if len(quoted) > 1 else "LOCK.ACQUIRE")
-    if "max number of clients reached" in line:
-        # Other clients may disconnect.
-        return ConnectionFailed(server, "no room for one more client (maxclients)")
     return refused(server, code, text)
+
+
+#: The codes that redis-py takes off the text of an error, by the name of its class.
+_CODES = {
+    "AskError": "ASK",
+    "AuthenticationError": "NOAUTH",
+    "AuthenticationWrongNumberOfArgsError": "ERR",
+    "BusyLoadingError": "LOADING",
+    "ClusterCrossSlotError": "CROSSSLOT",
+    "ClusterDownError": "CLUSTERDOWN",
+    "MasterDownError": "MASTERDOWN",
+    "MovedError": "MOVED",
+    "NoPermissionError": "NOPERM",
+    "OutOfMemoryError": "OOM",
+    "ReadOnlyError": "READONLY",
+    "TryAgainError": "TRYAGAIN",
+}
+#: What the words of a transport mean, for the end of a message.
+_MEANINGS = (
+    ("certificate verify failed", "the certificate is not trusted"),
+    ("wrong version number", "the port does not speak TLS"),
+    ("record layer failure", "the port does not speak TLS"),
+    ("HTTP/1", "the port speaks HTTP"),
+    ("closed by server", "a port of TLS ends a connection without TLS like this"),
+    ("reset by peer", "a port of TLS ends a connection without TLS like this"),
+)
+
+
+def of_redis(server: str, error: BaseException) -> Error:
+    """The error of this package for one of redis-py. (An error of the login is a ``ConnectionError`` there.)"""
+    if isinstance(error, Error):
+        return error
+    text, name = str(error), type(error).__name__
+    if name == "AskError" or name == "MovedError":
+        text = "the slot is served by another node"
+    if "TTL exhausted" in text:
+        # redis-py has followed too many redirections.
+        return refused(server, "TRYAGAIN", "the slot is on its way to another node")
+    if isinstance(error, redis_errors.AuthenticationError):
+        code = getattr(error, "status_code", None) or _code_of_login(text)
+        return refused(
+            server, code, "the server refuses the login" if code != "ERR" else "the login was not understood"
+        )
+    if name in _CODES:
+        return refused(server, _CODES[name], text)
+    if isinstance(error, redis_errors.ResponseError):
+        code = text.partition(" ")[0]
+        is_code = code.isupper() and code.isalpha() and len(code) > 2
+        # redis-py takes the code ERR off.
+        return of_reply(server, text if is_code else f"ERR {text}")
+    if isinstance(error, (redis_errors.TimeoutError, TimeoutError)):
+        if "connecting" not in text:
+            return NoAnswer(server)
+        return NoAnswer(server, "no connection in time (a port that does not speak TLS never answers a client of TLS)")
+    if "max number of clients reached" in text:
+        return ConnectionFailed(server, "no room for one more client (maxclients)")
+    meaning = next((meaning for words, meaning in _MEANINGS if words.lower() in text.lower()), None)
+    if meaning == _MEANINGS[0][1]:
+        return Untrusted(server, f"{text}: {meaning}")
+    if isinstance(error, (redis_errors.RedisError, OSError)) or name.endswith("ClusterException"):
+        return ConnectionFailed(server, f"{text or name}" + (f" ({meaning})" if meaning else ""))
+    # A credential provider of the program: its text may be a secret.
+    return ConnectionFailed(server, f"the client raised {name}")
+
+
+def _code_of_login(text: str) -> str:
+    if text.startswith(("WRONGPASS", "invalid")):
+        return "WRONGPASS"
+    return "ERR" if "without any password" in text or "no password is set" in text else "NOAUTH"
 
 
 def _unknown_command(server: str, command: str) -> Error:
     if command.upper().startswith(_OF_MODULE):
         return NotLoaded(server, command)
-    if command.upper() == "SENTINEL":
-        return ConfigError(f"{server} is no sentinel")
     # The rest of the text quotes the arguments, which may have an owner.
     return refused(server, "ERR", f"unknown command '{command}'")
 

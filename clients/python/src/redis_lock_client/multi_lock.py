@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Optional, Union
 
 from ._base import BaseMultiLock
-from ._engine.terms import Text
 from ._options import Number
+from ._terms import Text
 from .lock import ThreadLock
 
 if TYPE_CHECKING:

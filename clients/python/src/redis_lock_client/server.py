@@ -2,35 +2,32 @@
 
 from __future__ import annotations
 
-import os
-import threading
 import weakref
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Callable, Optional, Union
+from typing import TYPE_CHECKING, Any, Callable, Generic, Optional, TypeVar, Union
 
-from ._engine.address import source_of_url
-from ._engine.commands import Kind
-from ._engine.engine import Engine
-from ._engine.hold import Hold
-from ._engine.resp import field
-from ._engine.terms import (
+from ._acquire import Acquisition, LatchWait
+from ._address import client_of_url
+from ._base import AnyLock
+from ._hold import Hold, field
+from ._hub import Hub
+from ._options import Number
+from ._steps import at_most_once, count, release, request
+from ._terms import (
     MOST_COUNT,
     MOST_PERMITS,
-    RESPONSE_TIMEOUT,
+    Key,
+    Kind,
     Text,
     check_function,
-    checked_flag,
     checked_key,
     checked_number,
-    checked_span,
     checked_terms,
     checked_wait,
 )
-from ._options import Number
-from ._threads import Delivery, Home, home_of, sync_source_of
-from .errors import Closed, ConfigError, Error, bad_reply
+from ._threads import ThreadHub, hub_of
+from .errors import Closed, Error, bad_reply
 from .lock import Lock, Lost
 from .multi_lock import MultiLock
 from .outcome import LostReason, Mode, Released
@@ -47,16 +44,10 @@ if TYPE_CHECKING:
         SyncClient,
     )
 
-#: The longest response timeout, in seconds.
-_LONGEST_PATIENCE = 86_400.0
 
-
-def checked_patience(response_timeout: Any) -> float:
-    """A response timeout in seconds."""
-    patience = min(checked_span(response_timeout, "response_timeout"), _LONGEST_PATIENCE)
-    if patience < 0.01:
-        raise ConfigError("response_timeout is at least 0.01 seconds")
-    return patience
+#: What the constructors take, and the class of the locks.
+Client = TypeVar("Client")
+AnyKind = TypeVar("AnyKind", bound=AnyLock)
 
 
 @dataclass(frozen=True)
@@ -94,74 +85,71 @@ class SemaphoreInfo:
         return SemaphoreInfo(permits, free, held, waiters, longest / 1000)
 
 
+def unreleased(hub: Hub) -> Sequence[Unreleased]:
+    """The releases that have failed since the last call."""
+    failed, hub.failed = hub.failed, []
+    return [Unreleased(key, error) for key, error in failed]
+
+
 class Server:
     """The locks of one server, cluster, or primary of sentinels. Opening it sends nothing.
 
-    :param redis_client: a ``redis.Redis`` or ``redis.RedisCluster``. Its options are used (address, login, TLS,
-        database, client name), and not its connections.
-    :param response_timeout: how long a request may take, in seconds (5 by default): at least 0.01; more than a day
-        counts as a day.
-    :param parked_waits: whether each wait gets a connection of its own, instead of a ticket.
-    :raises ConfigError: for another object, or an option that cannot be kept.
+    :param redis_client: a ``redis.Redis`` or ``redis.RedisCluster``, which sends the commands.
+    :raises ConfigError: for another object.
     """
 
-    def __init__(
-        self, redis_client: SyncClient, *, response_timeout: Number = RESPONSE_TIMEOUT, parked_waits: bool = False
-    ) -> None:
-        patience = checked_patience(response_timeout)
-        self._home = Home(sync_source_of(redis_client), patience, checked_flag(parked_waits, "parked_waits"))
+    def __init__(self, redis_client: SyncClient) -> None:
+        self._hub = ThreadHub(redis_client)
+        self._own: Any = None
 
     @classmethod
-    def open(cls, url: str, *, response_timeout: Number = RESPONSE_TIMEOUT, parked_waits: bool = False) -> Server:
-        """The server of a URL: ``redis://host:port/db``, ``rediss://`` with TLS, ``unix:///path``,
-        ``redis+cluster://a:7000,b:7000``, ``redis+sentinel://a:26379,b:26379/name``.
+    def open(cls, url: str) -> Server:
+        """The server of a URL, with a client of its own that :meth:`close` closes: ``redis://host:port/db``,
+        ``rediss://`` with TLS, ``unix:///path``, ``redis+cluster://a:7000,b:7000``,
+        ``redis+sentinel://a:26379,b:26379/name``.
 
         :param url: a login, ``user:password@`` or ``:password@``, is before the hosts. Options of redis-py's URLs
             (``client_name``, ``ssl_ca_certs``, ...) are behind a ``?``; with sentinels it is their own login,
             ``?sentinel-user=...&sentinel-password=...``. A special character is written as ``%`` and two digits.
-        :param response_timeout: how long a request may take, in seconds (5 by default): at least 0.01; more than a day
-            counts as a day.
-        :param parked_waits: whether each wait gets a connection of its own, instead of a ticket.
         :raises ConfigError: for another text, without quoting it.
         """
-        server = cls.__new__(cls)
-        server._home = Home(
-            source_of_url(url), checked_patience(response_timeout), checked_flag(parked_waits, "parked_waits")
-        )
+        client = client_of_url(url, False)
+        server = cls(client)
+        server._own = client
         return server
 
     @property
     def name(self) -> str:
         """The name in messages: ``host:port``, without credentials."""
-        return self._home.source.name
+        return self._hub.name
 
-    def lock(self, name: Text, timeout: Optional[Number] = None, **options: Unpack[LockOptions]) -> Lock:
+    def lock(self, name: Key, timeout: Optional[Number] = None, **options: Unpack[LockOptions]) -> Lock:
         """A :class:`Lock`, with the options of its constructor."""
         return Lock(self, name, timeout, **options)
 
     def multi_lock(
-        self, names: Iterable[Text], timeout: Optional[Number] = None, **options: Unpack[MultiLockOptions]
+        self, names: Iterable[Key], timeout: Optional[Number] = None, **options: Unpack[MultiLockOptions]
     ) -> MultiLock:
         """A :class:`MultiLock` of these keys, with the options of its constructor."""
         return MultiLock(self, names, timeout, **options)
 
     def read_write_lock(
-        self, name: Text, timeout: Optional[Number] = None, **options: Unpack[ReadWriteLockOptions]
+        self, name: Key, timeout: Optional[Number] = None, **options: Unpack[ReadWriteLockOptions]
     ) -> ReadWriteLock:
         """A :class:`ReadWriteLock`, with the options of :class:`Lock`."""
         return ReadWriteLock(self, name, timeout, **options)
 
-    def semaphore(self, key: Text, **options: Unpack[SemaphoreOptions]) -> Semaphore:
+    def semaphore(self, key: Key, **options: Unpack[SemaphoreOptions]) -> Semaphore:
         """A :class:`Semaphore`, with the options of its constructor (``limit``, ``lease``, ``margin``, ``owner``)."""
         return Semaphore(self, key, **options)
 
-    def latch(self, key: Text) -> Latch:
+    def latch(self, key: Key) -> Latch:
         """A :class:`Latch`."""
         return Latch(self, key)
 
     def statistics(self) -> Statistics:
         """The counters of this object, and its present numbers of holds and waits."""
-        return Statistics(**vars(self._home.counts))
+        return self._hub.statistics()
 
     def settled(self, timeout: Optional[Number] = None) -> Sequence[Unreleased]:
         """Waits until the background releases have ended, and returns those that have failed since the last call.
@@ -170,31 +158,57 @@ class Server:
             and the other releases go on.
         """
         wait = checked_wait(timeout, "timeout")
-        failed = self._home.call(lambda engine: engine.background.settled(wait))
-        return [Unreleased(key, error) for key, error in failed]
+        self._hub.settle(wait)
+        return unreleased(self._hub)
 
     def close(self) -> None:
-        """Ends all waits (they raise :class:`Closed`), releases what is held, and closes the connections, within the
-        response timeout. The thread ends with the last server object. What is held is over then: the release of a lock
+        """Ends all waits (they raise :class:`Closed`), releases what is held, and ends the connections of this object,
+        within the client's ``socket_timeout`` (5 s without one). What is held is over then: the release of a lock
         raises :class:`NotOwned`, that of a permit is ``Released.NOT_HELD``. Idempotent."""
-        self._home.close()
+        self._hub.close()
+        if self._own is not None:
+            self._own.close()
+            if hasattr(self._own, "connection_pool"):
+                # redis-py before 5.0.1 leaves it open.
+                self._own.connection_pool.disconnect()
 
     def __enter__(self) -> Server:
         return self
 
-    def __exit__(
-        self,
-        exc_type: Optional[type[BaseException]],
-        exc_value: Optional[BaseException],
-        traceback: Optional[TracebackType],
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name}>"
 
 
-class ReadWriteLock:
+class BaseReadWriteLock(Generic[Client, AnyKind]):
+    """The arguments of ``ReadWriteLock``."""
+
+    _kind: Any
+
+    def __init__(
+        self, redis: Client, name: Key, timeout: Optional[Number] = None, **options: Unpack[ReadWriteLockOptions]
+    ) -> None:
+        self._arguments = (redis, name, timeout)
+        self._options = options
+        # Refuses wrong arguments now.
+        self.read_lock()
+
+    def read_lock(self) -> AnyKind:
+        """A :class:`Lock` for reading."""
+        return self._lock(Mode.READ)
+
+    def write_lock(self) -> AnyKind:
+        """A :class:`Lock` for writing."""
+        return self._lock(Mode.WRITE)
+
+    def _lock(self, mode: Mode) -> AnyKind:
+        lock: AnyKind = self._kind(*self._arguments, **self._options, mode=mode)
+        return lock
+
+
+class ReadWriteLock(BaseReadWriteLock[Union["SyncClient", Server], Lock]):
     """A lock that any number of owners hold for reading, or one for writing.
 
     :param redis: a client of redis-py, or a :class:`Server`.
@@ -203,36 +217,13 @@ class ReadWriteLock:
     :param options: the other options of :class:`Lock`, but for ``mode``; they hold for readers and writers.
     """
 
-    def __init__(
-        self,
-        redis: Union[SyncClient, Server],
-        name: Text,
-        timeout: Optional[Number] = None,
-        **options: Unpack[ReadWriteLockOptions],
-    ) -> None:
-        self._arguments = (redis, name, timeout)
-        self._options = options
-        # Refuses wrong arguments now.
-        self.read_lock()
-
-    def read_lock(self) -> Lock:
-        """A :class:`Lock` for reading."""
-        return Lock(*self._arguments, **self._options, mode=Mode.READ)
-
-    def write_lock(self) -> Lock:
-        """A :class:`Lock` for writing."""
-        return Lock(*self._arguments, **self._options, mode=Mode.WRITE)
+    _kind = Lock
 
 
-class Permit:
-    """A permit of a semaphore. Dropped without a release, it is given back in the background."""
+class PermitState:
+    """What a permit knows of itself."""
 
-    def __init__(self, home: Home, hold: Hold) -> None:
-        self._home = home
-        self._hold = hold
-        self._pid = os.getpid()
-        self._dropped = weakref.finalize(self, home.post, hold.give_back)
-        self._dropped.atexit = False
+    _hold: Hold
 
     @property
     def token(self) -> int:
@@ -244,49 +235,76 @@ class Permit:
         """The owner of the permit, a credential."""
         return self._hold.claim.owner
 
+    def valid_for(self) -> float:
+        """How long the permit is certainly still held, in seconds. 0 in a forked child, which does not hold it."""
+        return self._hold.valid_for()
+
+
+class Permit(PermitState):
+    """A permit of a semaphore. Dropped without a release, it is given back in the background."""
+
+    def __init__(self, hub: ThreadHub, hold: Hold) -> None:
+        self._hub = hub
+        self._hold = hold
+        self._dropped = weakref.finalize(self, hub.abandon, hold)
+        self._dropped.atexit = False
+
     @property
     def lost(self) -> Lost:
         """The loss of the permit."""
         return Lost(self._hold.notice)
 
-    def valid_for(self) -> float:
-        """How long the permit is certainly still held, in seconds. 0 in a forked child, which does not hold it."""
-        return self._hold.valid_for() if self._pid == os.getpid() else 0.0
-
     def release(self) -> Released:
         """Gives the permit back (``SEM.RELEASE``). Raises, and goes on in the background, as :meth:`Lock.release`."""
-        hold = self._hold
-        if self._pid != os.getpid():
-            self._dropped.detach()
-            return Released.NOT_HELD
-
-        async def release(_: Engine) -> Released:
-            return Released.NOT_HELD if hold.notice.is_over else await hold.release()
-
         try:
-            released = self._home.call(release)
+            released: Released = self._hub.run(release(self._hold))
             self._dropped.detach()
             return released
         except BaseException as error:
             # A signal handler may have raised before the release began. Otherwise this does nothing.
             self._dropped()
-            if isinstance(error, Closed) and self._home.is_closed:
+            if isinstance(error, Closed):
                 return Released.NOT_HELD
             raise
 
     def __enter__(self) -> Permit:
         return self
 
-    def __exit__(
-        self,
-        exc_type: Optional[type[BaseException]],
-        exc_value: Optional[BaseException],
-        traceback: Optional[TracebackType],
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.release()
 
 
-class Semaphore:
+class BaseSemaphore(Generic[Client]):
+    """The arguments of ``Semaphore``."""
+
+    #: Whether `on_lost` may be a coroutine function.
+    _awaits = False
+
+    def __init__(
+        self,
+        redis: Client,
+        key: Key,
+        *,
+        limit: Optional[int] = None,
+        lease: Optional[Number] = None,
+        margin: Optional[Number] = None,
+        owner: Optional[Text] = None,
+        on_lost: Optional[Callable[[LostReason], Any]] = None,
+    ) -> None:
+        check_function(on_lost, "on_lost", self._awaits)
+        kind = Kind(is_permit=True, limit=None if limit is None else checked_number(limit, "limit", 1, MOST_PERMITS))
+        self._terms = checked_terms((checked_key(key),), kind, lease=lease, margin=margin, owner=owner)
+        self._on_lost = on_lost
+        self._redis = redis
+        self._hub: Any = self._hub_of(redis)
+
+    @staticmethod
+    def _hub_of(client: Any) -> Any:
+        """The hub of a client or a server object."""
+        raise NotImplementedError
+
+
+class Semaphore(BaseSemaphore[Union["SyncClient", Server]]):
     """A semaphore (``SEM.*``). A permit is waited for, renewed and released as a lock is.
 
     :param redis: a client of redis-py, or a :class:`Server`.
@@ -299,22 +317,8 @@ class Semaphore:
     :param on_lost: called with the :class:`LostReason` in a thread of its own when a permit is lost.
     """
 
-    def __init__(
-        self,
-        redis: Union[SyncClient, Server],
-        key: Text,
-        *,
-        limit: Optional[int] = None,
-        lease: Optional[Number] = None,
-        margin: Optional[Number] = None,
-        owner: Optional[Text] = None,
-        on_lost: Optional[Callable[[LostReason], Any]] = None,
-    ) -> None:
-        check_function(on_lost, "on_lost", False)
-        kind = Kind(is_permit=True, limit=None if limit is None else checked_number(limit, "limit", 1, MOST_PERMITS))
-        self._terms = checked_terms((checked_key(key),), kind, lease=lease, margin=margin, owner=owner)
-        self._on_lost = on_lost
-        self._home = home_of(redis)
+    _hub: ThreadHub
+    _hub_of = staticmethod(hub_of)
 
     def try_acquire(self) -> Optional[Permit]:
         """A permit, if one is free and no other request waits for it."""
@@ -335,30 +339,25 @@ class Semaphore:
                 return permit
 
     def _acquire(self, wait: Optional[float]) -> Optional[Permit]:
-        terms, on_lost = self._terms, None if self._on_lost is None else self._tell
-        delivery = Delivery(self._home)
+        hub = self._hub
+        hub.begin()
+        acquisition = Acquisition(hub, self._terms, wait, self._on_lost)
         try:
-            hold = self._home.call(lambda engine: delivery.acquire(engine, terms, wait, on_lost))
-            permit = None if hold is None else Permit(self._home, hold)
-            delivery.end()
-            return permit
+            hold = hub.run(acquisition.steps())
+            return None if hold is None else Permit(hub, hold)
         except BaseException:
-            delivery.fail()
+            acquisition.give_up()
             raise
-
-    def _tell(self, reason: LostReason) -> None:
-        threading.Thread(target=self._on_lost, args=(reason,), name="redis-lock-lost", daemon=True).start()
 
     def set(self, permits: int) -> None:
         """Creates the semaphore, or changes its number of permits (``SEM.SET``)."""
         key, number = self._terms.key, checked_number(permits, "permits", 0, MOST_PERMITS)
-        self._home.call(lambda engine: engine.repeatable(key, (b"SEM.SET", key, number)))
+        self._hub.run(request(self._hub, ("SEM.SET", key, number), key))
 
     def info(self) -> Optional[SemaphoreInfo]:
         """The state of the semaphore (``SEM.INFO``); None when it does not exist and no request waits."""
         key = self._terms.key
-        reply = self._home.call(lambda engine: engine.repeatable(key, (b"SEM.INFO", key)))
-        return SemaphoreInfo.read(reply, self._home.source.name)
+        return SemaphoreInfo.read(self._hub.run(request(self._hub, ("SEM.INFO", key), key)), self._hub.name)
 
 
 class Latch:
@@ -367,35 +366,31 @@ class Latch:
     :param redis: a client of redis-py, or a :class:`Server`.
     """
 
-    def __init__(self, redis: Union[SyncClient, Server], key: Text) -> None:
+    def __init__(self, redis: Union[SyncClient, Server], key: Key) -> None:
         self._key = checked_key(key)
-        self._home = home_of(redis)
+        self._redis = redis
+        self._hub = hub_of(redis)
 
     def set(self, count: int) -> None:
         """Sets the count (``LATCH.SET``). It is sent once.
 
         :raises Unheard: when it is unknown whether the request was served.
         """
-        key, number = self._key, checked_number(count, "count", 0, MOST_COUNT)
-        self._home.call(lambda engine: engine.at_most_once(key, (b"LATCH.WAIT", key), (b"LATCH.SET", key, number)))
+        number = checked_number(count, "count", 0, MOST_COUNT)
+        self._hub.run(at_most_once(self._hub, self._key, ("LATCH.SET", self._key, number)))
 
     def count_down(self, count: int = 1) -> int:
         """Counts down by ``count`` (``LATCH.DOWN``) and returns the rest. It is sent once, as :meth:`set` is."""
-        key, number = self._key, checked_number(count, "count", 1, MOST_COUNT)
-        reply = self._home.call(
-            lambda engine: engine.at_most_once(key, (b"LATCH.WAIT", key), (b"LATCH.DOWN", key, number))
-        )
-        if not isinstance(reply, int):
-            raise bad_reply(self._home.source.name)
-        return max(0, reply)
+        number = checked_number(count, "count", 1, MOST_COUNT)
+        rest = self._hub.run(at_most_once(self._hub, self._key, ("LATCH.DOWN", self._key, number)))
+        return rest_of(rest, self._hub)
 
     def count(self) -> int:
         """The count; 0 when the latch is open (``LATCH.WAIT``, of a closed one also ``GET``).
 
         :raises WrongType: when the key holds something else than a count.
         """
-        key = self._key
-        return self._home.call(lambda engine: engine.count(key))
+        return int(self._hub.run(count(self._hub, self._key)))
 
     def wait(self, timeout: Optional[Number] = None) -> bool:
         """Waits until the latch is open (``LATCH.WAIT``); False when it is closed at the end of the wait.
@@ -403,5 +398,13 @@ class Latch:
         :param timeout: how long it waits, in seconds; None for no limit.
         :raises ConnectionFailed: when the server did not answer.
         """
-        key, wait = self._key, checked_wait(timeout, "timeout")
-        return self._home.call(lambda engine: engine.wait_open(key, wait))
+        wait = checked_wait(timeout, "timeout")
+        self._hub.begin()
+        return bool(self._hub.run(LatchWait(self._hub, self._key, wait).steps()))
+
+
+def rest_of(reply: Any, hub: Hub) -> int:
+    """The rest of a count."""
+    if not isinstance(reply, int):
+        raise bad_reply(hub.name)
+    return max(0, reply)

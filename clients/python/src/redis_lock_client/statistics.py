@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 
 _GAUGES = frozenset({"holds", "waiting"})
 
@@ -29,7 +29,7 @@ class Statistics:
     releases: int = 0
     #: Releases, and withdrawals of waits, that were given up without a reply: a hold ends with its lease.
     releases_failed: int = 0
-    #: Opened connections, including those to sentinels.
+    #: Opened connections of this package: for the messages that end waits, and those of sessions.
     connections: int = 0
     #: Holds that are not released, including those whose lock is lost.
     holds: int = 0
@@ -39,10 +39,6 @@ class Statistics:
     def counters(self) -> dict[str, int]:
         """The numbers that only grow, by name."""
         return {field.name: getattr(self, field.name) for field in fields(self) if field.name not in _GAUGES}
-
-    def inherited(self) -> Statistics:
-        """Those of a forked child, which holds nothing and waits for nothing."""
-        return replace(self, holds=0, waiting=0)
 
     def gauges(self) -> dict[str, int]:
         """The present numbers, by name."""

@@ -1,15 +1,15 @@
-"""The notice of a loss, from the engine to the holder. It is given once; after a release there is none."""
+"""The notice of a loss, from the timer to the holder. It is given once; after a release there is none."""
 
 from __future__ import annotations
 
 import threading
 from typing import Callable, Optional
 
-from ..outcome import LostReason
+from .outcome import LostReason
 
 
 class Notice:
-    """The state of a hold that its holder waits for: lost, or released. Read by any thread, changed by the engine's."""
+    """The state of a hold that its holder waits for: lost, or released. Read by any thread, changed by the hub's."""
 
     __slots__ = ("_callbacks", "_lock", "is_over", "reason")
 
@@ -20,6 +20,11 @@ class Notice:
         # Re-entrant: a signal handler may read the notice while its thread is in here.
         self._lock = threading.RLock()
         self._callbacks: list[Callable[[], None]] = []
+
+    @property
+    def has_listeners(self) -> bool:
+        """Whether anything waits for the end of the hold."""
+        return bool(self._callbacks)
 
     def lose(self, reason: LostReason) -> bool:
         """Reports the loss. False when one was reported before, or the hold is released."""
@@ -53,3 +58,19 @@ class Notice:
         with self._lock:
             if callback in self._callbacks:
                 self._callbacks.remove(callback)
+
+
+class LostState:
+    """The loss of a lock, if there was one."""
+
+    def __init__(self, notice: Notice) -> None:
+        self._notice = notice
+
+    @property
+    def reason(self) -> Optional[LostReason]:
+        """The reason of the loss, if the lock was lost."""
+        return self._notice.reason
+
+    def is_set(self) -> bool:
+        """Whether the lock was lost."""
+        return self._notice.reason is not None

@@ -7,21 +7,20 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from redis.asyncio.connection import (
-    URL_QUERY_ARGUMENT_PARSERS,
-    Connection,
-    SSLConnection,
-    UnixDomainSocketConnection,
-    parse_url,
-)
+import redis
+import redis.asyncio
+from redis.asyncio.cluster import ClusterNode as AsyncioNode
+from redis.asyncio.connection import URL_QUERY_ARGUMENT_PARSERS, SSLConnection, parse_url
+from redis.asyncio.sentinel import Sentinel as AsyncioSentinel
+from redis.cluster import ClusterNode
+from redis.sentinel import Sentinel
 
-from ..errors import ConfigError
-from .dial import Endpoint, Login, options_of
-from .source import Sentinels, Source
+from .errors import ConfigError
 
 _SENTINEL_PORT = 26_379
 _WORDS = {"valkey": "redis", "valkeys": "rediss", "redis+unix": "unix", "valkey+unix": "unix"}
@@ -37,12 +36,12 @@ _OPTIONS = frozenset(name for name in URL_QUERY_ARGUMENT_PARSERS if not name.sta
     "protocol",
     "username",
 }
-_TLS_OPTIONS = frozenset(name for name in options_of(SSLConnection) if name.startswith("ssl_"))
+_TLS_OPTIONS = frozenset(name for name in inspect.signature(SSLConnection.__init__).parameters if name[:4] == "ssl_")
 _LONE_PERCENT = re.compile("%(?![0-9A-Fa-f]{2})")
 
 
-def source_of_url(url: str) -> Source:
-    """The source that a URL names.
+def client_of_url(url: str, is_asyncio: bool) -> Any:
+    """The client that a URL names.
 
     :raises ConfigError: for another text. The message does not quote it, as it may have a password.
     """
@@ -54,12 +53,12 @@ def source_of_url(url: str) -> Source:
     if _LONE_PERCENT.search(rest):
         raise _unreadable("a % is not followed by two digits")
     if scheme.endswith("+cluster"):
-        return _cluster(_word(scheme, "+cluster"), rest)
+        return _cluster(_word(scheme, "+cluster"), rest, is_asyncio)
     if scheme.endswith("+sentinel"):
-        return _sentinel(_word(scheme, "+sentinel"), rest)
+        return _sentinel(_word(scheme, "+sentinel"), rest, is_asyncio)
     scheme = _WORDS.get(scheme, scheme)
-    endpoint, login = _socket(rest) if scheme == "unix" else _server(scheme, rest)
-    return Source(login, (endpoint,))
+    options = _socket(rest) if scheme == "unix" else _server(scheme, rest)
+    return (redis.asyncio.Redis if is_asyncio else redis.Redis)(**options)
 
 
 def _word(scheme: str, end: str) -> str:
@@ -67,19 +66,24 @@ def _word(scheme: str, end: str) -> str:
     return _WORDS.get(word, word)
 
 
-def _cluster(scheme: str, rest: str) -> Source:
+def _cluster(scheme: str, rest: str, is_asyncio: bool) -> Any:
     user, hosts = _split_user(rest)
     hosts, mark, query = hosts.partition("?")
     hosts, _, path = hosts.partition("/")
     nodes = [_server(scheme, f"{user}{host}/{path}{mark}{query}") for host in hosts.split(",")]
-    login = nodes[0][1]
-    if login.options.get("db"):
+    options = nodes[0]
+    if options.pop("db", 0):
         raise _unreadable("a cluster has the database 0 alone")
-    seeds = dict.fromkeys(endpoint for endpoint, _ in nodes)
-    return Source(login, tuple(seeds), is_cluster=True)
+    seeds = [(node["host"], node.get("port", 6379)) for node in nodes]
+    del options["host"]
+    options.pop("port", None)
+    if is_asyncio:
+        return redis.asyncio.RedisCluster(startup_nodes=[AsyncioNode(*seed) for seed in seeds], **options)
+    node: Any = ClusterNode
+    return redis.RedisCluster(startup_nodes=[node(*seed) for seed in seeds], **options)
 
 
-def _sentinel(scheme: str, rest: str) -> Source:
+def _sentinel(scheme: str, rest: str, is_asyncio: bool) -> Any:
     rest, _, query = rest.partition("?")
     user, hosts = _split_user(rest)
     hosts, _, primary = hosts.partition("/")
@@ -98,8 +102,12 @@ def _sentinel(scheme: str, rest: str) -> Source:
     for host in hosts.split(","):
         has_port = ":" in host and not host.endswith("]")
         logins.append(_server(scheme, f"{user_of_sentinels}{host}{'' if has_port else f':{_SENTINEL_PORT}'}"))
-    _, login = _server(scheme, f"{user}primary/{db}")
-    return Source(login, sentinels=Sentinels(unquote(primary), tuple(logins)))
+    options = _server(scheme, f"{user}primary/{db}")
+    del options["host"]
+    options.pop("port", None)
+    addresses = [(login.pop("host"), login.pop("port")) for login in logins]
+    kind = AsyncioSentinel if is_asyncio else Sentinel
+    return kind(addresses, sentinel_kwargs=logins[0], **options).master_for(unquote(primary))
 
 
 def _split_user(rest: str) -> tuple[str, str]:
@@ -107,24 +115,24 @@ def _split_user(rest: str) -> tuple[str, str]:
     return rest[:at], rest[at:]
 
 
-def _server(scheme: str, rest: str) -> tuple[Endpoint, Login]:
+def _server(scheme: str, rest: str) -> dict[str, Any]:
     if scheme not in ("redis", "rediss"):
         raise _unreadable("its scheme is not known")
     options = _options(scheme, rest)
     if not options.get("host"):
         raise _unreadable("a host is missing")
-    endpoint = Endpoint(options["host"], options.get("port", 6379))
     if scheme == "rediss":
         # Older redis-py does not compare names by default.
-        options.setdefault("ssl_check_hostname", True)
-    return endpoint, Login.of(SSLConnection if scheme == "rediss" else Connection, options)
+        options = {"ssl": True, "ssl_check_hostname": True, **options}
+    return options
 
 
-def _socket(rest: str) -> tuple[Endpoint, Login]:
+def _socket(rest: str) -> dict[str, Any]:
     options = _options("unix", rest)
     if not options.get("path"):
         raise _unreadable("the path of a socket is missing")
-    return Endpoint("", 0, options["path"]), Login.of(UnixDomainSocketConnection, options)
+    options["unix_socket_path"] = options.pop("path")
+    return options
 
 
 def _options(scheme: str, rest: str) -> dict[str, Any]:

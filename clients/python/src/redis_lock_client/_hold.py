@@ -1,0 +1,257 @@
+"""A held lock or permit, or several locks that are held together: what is known of the lease, and of a loss."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING, Any, Callable, Optional
+
+from ._notice import Notice
+from ._terms import Claim, Command, Terms, Tokens, certain, reported_after
+from .errors import Error, Refused
+from .outcome import LostReason
+
+if TYPE_CHECKING:
+    from ._hub import Hub
+
+logger = logging.getLogger("redis_lock_client")
+
+#: Deadlines and timers, in seconds.
+now = time.monotonic
+
+#: Codes of refusals that do not change before the lease ends.
+FINAL = frozenset({"WRONGTYPE", "LOCKTYPE", "NOPERM", "NOAUTH", "WRONGPASS"})
+#: How long the release of a session without a reply is repeated. No lease bounds it, since the server renews that.
+RELEASED_FOR = 600.0
+#: Of the renewals of a session of a reader, each such one reads the lease: LOCK.INFO lists all readers.
+_READS = 4
+
+OnLost = Callable[[LostReason], Any]
+
+
+class Moment:
+    """A moment by both clocks. The monotonic clock stops while the machine is suspended, and the wall clock may be set
+    back; the server's lease does neither. The larger of the two elapsed times is safe in both cases."""
+
+    __slots__ = ("steady", "wall")
+
+    def __init__(self) -> None:
+        self.steady = time.monotonic()
+        self.wall = time.time()
+
+    def elapsed(self) -> float:
+        """The elapsed time, by the clock that shows more."""
+        return max(time.monotonic() - self.steady, time.time() - self.wall)
+
+
+class Hold:
+    """What is held by one acquisition. When one of several keys is lost the hold is."""
+
+    def __init__(
+        self,
+        hub: Hub,
+        terms: Terms,
+        claim: Claim,
+        tokens: Tokens,
+        lease: float,
+        sent: Moment,
+        on_lost: Optional[OnLost] = None,
+        link: Any = None,
+    ) -> None:
+        self.hub = hub
+        self.claim = claim
+        #: The fencing token of the grant of each key.
+        self.tokens = tokens
+        self.notice = Notice()
+        self.on_lost = on_lost
+        #: The connection to which a session is bound.
+        self.link = link
+        #: Whether a request of the acquisition, or of a release, had no answer.
+        self.is_unanswered = False
+        #: Whether a release was begun.
+        self.is_released = self.is_inherited = False
+        #: The changes of the lease that are under way.
+        self.changes = 0
+        self.renews = terms.renews
+        self._margin = terms.margin
+        self._asks = 0
+        self._asked: Optional[float] = None
+        #: The time at which the server's lease is over at the latest, whatever has been answered.
+        self.ends = 0.0
+        self._until = float("inf") if terms.max_hold is None else sent.steady + terms.max_hold
+        self.set_lease(lease, sent)
+
+    # The lease
+
+    def set_lease(self, lease: float, sent: Moment) -> None:
+        """The lease is confirmed, from a moment before its request was sent."""
+        #: Read by other threads, so set as one.
+        self.term = (lease, sent)
+        margin = self._margin if self._margin is None else min(self._margin, lease / 2)
+        #: When the loss is reported, by the monotonic clock.
+        self.lost_at = min(sent.steady + reported_after(lease, margin), self._until)
+        self.renewed_at = sent.steady + lease / 3
+        self.may_last(lease)
+
+    def may_last(self, lease: float) -> None:
+        """A request that is about to be sent may set this lease."""
+        self.ends = max(self.ends, now() + (RELEASED_FOR if self.link is not None else lease))
+
+    @property
+    def token(self) -> int:
+        """The fencing token of the first key."""
+        return self.tokens[0]
+
+    @property
+    def lease(self) -> float:
+        """The lease in seconds."""
+        return self.term[0]
+
+    def valid_for(self) -> float:
+        """How long the lock is certainly still held, in seconds."""
+        while True:
+            term = self.term
+            rest = certain(term[0]) - term[1].elapsed()
+            if self.term is term:
+                break
+        reason = self.notice.reason
+        if self.notice.is_over or (reason is not None and reason is not LostReason.UNCONFIRMED):
+            return 0.0
+        return max(0.0, rest)
+
+    @property
+    def due(self) -> float:
+        """When the timer has something to do with this hold."""
+        if self._asked is not None or not self.renews or self.changes:
+            return self.lost_at
+        return min(self.lost_at, self.renewed_at)
+
+    # Renewals
+
+    def renewal(self, moment: float) -> Optional[tuple[list[Command], float]]:
+        """The commands of a renewal that is due by this moment, and its lease. Another one follows after a third of the
+        lease."""
+        if self.link is not None or not self.renews or self.changes or self.renewed_at > moment:
+            return None
+        lease = min(self.lease, self._until - now())
+        if lease <= self.valid_for():
+            # The longest time of the hold ends with this lease.
+            self.renews = False
+            return None
+        self.renewed_at = now() + self.lease / 3
+        self.may_last(lease)
+        return self.claim.renew(lease, self.tokens), lease
+
+    def renewed(self, replies: list[Any], lease: float, sent: Moment, present: float) -> None:
+        """The replies to a renewal, numbers or errors, of a lease in the place of the present one."""
+        counts = self.hub.counts
+        if self.notice.is_over or self.notice.reason is not None:
+            return
+        failed = next((reply for reply in replies if isinstance(reply, Error)), None)
+        if failed is None and all(reply == 1 for reply in replies):
+            counts.renewals += 1
+            if not self.changes and present == self.lease:
+                self.set_lease(lease, sent)
+            return
+        counts.renewals_failed += 1
+        refusal = next((one for one in replies if isinstance(one, Refused) and one.code in FINAL), None)
+        if refusal is not None:
+            self.lose(LostReason.refused(refusal.code, refusal.text))
+        elif any(reply == 0 or reply is None for reply in replies):
+            self.lose(LostReason.TAKEN)
+        else:
+            self.renewed_at = now() + max(self.lease / 20, 0.001)
+
+    def ask_bound(self, moment: float, is_late: bool) -> None:
+        """Asks on the connection of a session whether it lasts, when that is due. The server renews it, so after a
+        pause of this process (`is_late`) the answer counts, and not the time that has passed."""
+        is_due = min(self.renewed_at, self.lost_at) <= moment < self._until
+        if self.link is None or not is_due or (self._asked is not None and not is_late):
+            return
+        self._asked = now()
+        self.lost_at = max(self.lost_at, self._asked + self.lease / 6)
+        self._asks += 1
+        sent = Moment()
+
+        def confirmed(reply: Any) -> None:
+            if reply == 1 and (self.claim.kind.mode.name != "READ" or self._asks % _READS == 0):
+                self.link.post(("LOCK.INFO", self.claim.key), lambda info: self._confirmed(self._lease_in(info), sent))
+            else:
+                self._confirmed(self.lease if reply == 1 else reply, sent)
+
+        self.link.post(self.claim.renew(None, self.tokens)[0], confirmed)
+
+    def _lease_in(self, info: Any) -> Any:
+        return info if isinstance(info, Error) else lease_of(info, self.claim.owner)
+
+    def _confirmed(self, lease: Any, sent: Moment) -> None:
+        self._asked = None
+        if isinstance(lease, float):
+            if self.notice.reason is None and not self.notice.is_over:
+                self.hub.counts.renewals += 1
+                self.set_lease(lease, sent)
+                self.hub.plan(self)
+        elif isinstance(lease, Refused) and lease.code in ("MOVED", "ASK"):
+            # The hold, if it lasts, is bound to nothing at the other node.
+            self.lose(LostReason.DISCONNECTED)
+        elif not isinstance(lease, Refused) or lease.code in FINAL:
+            self.renewed([lease], self.lease, sent, self.lease)
+        else:
+            self.renewed_at = now() + self.lease / 20
+
+    def check(self, moment: float) -> bool:
+        """Reports the loss when its time has come."""
+        if self.lost_at > moment or (self.changes and self.valid_for() > 0):
+            return False
+        self.lose(LostReason.UNCONFIRMED)
+        return True
+
+    # The end
+
+    def disinherit(self) -> None:
+        """In a forked child: this process does not hold it. (The old notice may be locked, and wakes the parent.)"""
+        self.is_released = self.is_inherited = True
+        self.notice = Notice()
+        self.notice.finish()
+
+    def lose(self, reason: LostReason) -> None:
+        """Reports a loss, once, and not after a release."""
+        is_heard = self.on_lost is not None or self.notice.has_listeners
+        if self.is_released or not self.notice.lose(reason):
+            return
+        self.hub.lost_one(self, reason)
+        if self.on_lost is not None:
+            try:
+                self.hub.tell(self.on_lost, reason)
+            except Exception as error:
+                logger.warning("the function for the loss of %r cannot be called: %s", self.claim, error)
+        elif not is_heard:
+            logger.warning("%s: %s", ", ".join(key.decode("utf-8", "replace") for key in self.claim.keys), reason)
+
+    def releases(self) -> list[Command]:
+        """The commands of a release; they make late requests final if there may be some."""
+        return self.claim.give_up(self.tokens) if self.is_unanswered else self.claim.release(self.tokens)
+
+
+def lease_of(info: Any, owner: bytes) -> Optional[float]:
+    """The rest of the lease of an owner, in a reply of ``LOCK.INFO``."""
+    for holder in holders_of(info):
+        millis = field(holder, b"pttl")
+        if field(holder, b"owner") == owner and isinstance(millis, int) and millis >= 0:
+            return millis / 1000
+    return None
+
+
+def holders_of(info: Any) -> list[Any]:
+    """The holders in a reply of ``LOCK.INFO``."""
+    found = field(info, b"holders")
+    return found if isinstance(found, list) else []
+
+
+def field(reply: Any, name: bytes) -> Any:
+    """A field of a map, as RESP2 or RESP3 has it."""
+    if isinstance(reply, dict):
+        return reply.get(name)
+    if isinstance(reply, list):
+        return next((value for key, value in zip(reply[::2], reply[1::2]) if key == name), None)
+    return None
