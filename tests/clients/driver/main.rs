@@ -375,13 +375,15 @@ ticket_helpers! {
     }, and [a_cancelled_wait_is_withdrawn, the_slot_moves],
 }
 
-/// The packages of `clients/`, in `tests/clients/NAME-package`: each by both ways to wait.
+/// The packages of `clients/`, in `tests/clients/NAME-package`: each by its ways to wait, with the command that
+/// confirms the message of a grant.
 macro_rules! packages {
-    ($($module:ident: $directory:literal, [$($mode:ident = $word:literal and [$($more:ident),*]),*],)*) => {
+    ($($module:ident: $directory:literal, $confirms:literal, [$($parked:ident)?],
+        [$($mode:ident = $word:literal on $connections:literal and [$($more:ident),*]),*],)*) => {
         /// The directories of the packages.
         const PACKAGES: &[&str] = &[$($directory),*];
         $(mod $module {
-            mod parked {
+            $(mod $parked {
                 use crate::{suite, Subject};
                 const SUBJECT: Subject = Subject {
                     name: $directory,
@@ -391,14 +393,14 @@ macro_rules! packages {
                     repeated_release: "1",
                 };
                 parked_tests!(SUBJECT);
-            }
+            })?
             $(mod $mode {
                 use crate::{tickets, TicketSubject};
                 const SUBJECT: TicketSubject = TicketSubject {
                     client: $directory,
                     mode: $word,
-                    connections: 2,
-                    confirms_by: "LOCK.ACQUIRE",
+                    connections: $connections,
+                    confirms_by: $confirms,
                 };
                 ticket_tests!(SUBJECT; the_slot_moves $($more)*);
             })*
@@ -407,9 +409,12 @@ macro_rules! packages {
 }
 
 packages! {
-    java_package: "java-package", [tickets = "tickets" and [a_cancelled_wait_is_withdrawn]],
-    python_package: "python-package", [
-        tasks = "tasks" and [a_cancelled_wait_is_withdrawn],
-        threads = "threads" and [] // a thread that waits cannot be cancelled
+    java_package: "java-package", "LOCK.ACQUIRE", [parked], [
+        tickets = "tickets" on 2 and [a_cancelled_wait_is_withdrawn]
+    ],
+    python_package: "python-package", "LOCK.RENEW", [], [
+        tasks = "tasks" on 2 and [a_cancelled_wait_is_withdrawn],
+        // A thread that waits cannot be cancelled. Of the threads that ask, 16 at a time have a connection.
+        threads = "threads" on 17 and []
     ],
 }

@@ -1,5 +1,4 @@
-"""The agent of the Python package: the orders of driver/agent.rs with the mode "parked", those of driver/ticket_agent.rs
-with "tasks" (asyncio) and "threads"."""
+"""The agent of the Python package: the orders of driver/ticket_agent.rs with "tasks" (asyncio) and "threads"."""
 
 import asyncio
 import sys
@@ -42,8 +41,8 @@ NOT_HELD = redis.exceptions.LockError
 class Threads:
     """The interface for threads. Each order has a thread, or is carried out before the next one is read."""
 
-    def __init__(self, url, parked):
-        self.server = redis_lock_client.Server.open(url, parked_waits=parked)
+    def __init__(self, url):
+        self.server = redis_lock_client.Server.open(url)
         self.held = Held()
 
     def answer(self, words):
@@ -71,12 +70,6 @@ class Threads:
     def say(self, id, words):
         sys.stdout.write(f"{id} {self.answer(words)}\n")
         sys.stdout.flush()
-
-    def serve_in_order(self, orders):
-        for line in orders:
-            if line.strip() == "quit":
-                return
-            print(self.answer(line.split()), flush=True)
 
 
 class Tasks:
@@ -124,14 +117,12 @@ class Tasks:
 
 def main():
     host, port, mode, *tag = sys.argv[1:]
-    url = f"redis{'+cluster' if tag else ''}://{host}:{port}"
+    url = f"redis{'+cluster' if tag else ''}://{host}:{port}?socket_timeout=2"
     print("ready", flush=True)
     if mode == "tasks":
         asyncio.run(Tasks(url).serve(sys.stdin))
-    elif mode == "threads":
-        Threads(url, parked=False).serve(sys.stdin)
     else:
-        Threads(url, parked=True).serve_in_order(sys.stdin)
+        Threads(url).serve(sys.stdin)
 
 
 if __name__ == "__main__":
