@@ -19,7 +19,8 @@ from test_locks import in_threads, join
 import redis_lock_client as client
 import redis_lock_client.asyncio
 from redis_lock_client import Server
-from redis_lock_client._steps import release
+from redis_lock_client._requests import release
+from redis_lock_client._threads import run
 
 
 @pytest.mark.parametrize("wait", [0.0, None])
@@ -159,7 +160,7 @@ def test_closing_waits_for_a_release(server: TestServer, proxy: Proxy) -> None:
     proxy.hold_back(b"LOCK.RELEASE")
     hold: Any = lock._hold()
     results: list[Any] = []
-    releasing = in_threads(1, lambda _: results.append(locks._hub.run(release(hold))))
+    releasing = in_threads(1, lambda _: results.append(run(release(hold))))
     wait_for("the request", lambda: proxy.held == 1)
     closing = in_threads(1, lambda _: locks.close())
     wait_for("the end to begin", lambda: locks._hub.is_closing)

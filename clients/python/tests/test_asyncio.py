@@ -119,19 +119,19 @@ def test_a_loss_and_its_function(server: TestServer) -> None:
 
 def test_two_changes_of_a_lease_at_a_time(server: TestServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """No renewal sets the lease of the first one after the second one."""
-    call = TaskHub._call
+    call = TaskHub.call
 
     async def work() -> None:
         arrives = asyncio.Event()
 
-        async def late(hub: Any, one: Any) -> Any:
-            reply = await call(hub, one)
-            if 600_000 in one.words:
+        async def late(hub: Any, words: Any, key: bytes) -> Any:
+            reply = await call(hub, words, key)
+            if 600_000 in words:
                 # The reply comes late.
                 await arrives.wait()
             return reply
 
-        monkeypatch.setattr(TaskHub, "_call", late)
+        monkeypatch.setattr(TaskHub, "call", late)
         async with Server.open(server.url) as locks:
             lock = locks.lock("k", timeout=60, renew=True)
             await lock.acquire()

@@ -12,7 +12,8 @@ from test_locks import in_threads, join
 
 import redis_lock_client as client
 from redis_lock_client import Server
-from redis_lock_client._steps import release, set_lease
+from redis_lock_client._requests import release, set_lease
+from redis_lock_client._threads import run
 
 
 def test_a_wait_holds_none_when_a_key_is_lost_right_after_the_grant(server: TestServer, proxy: Proxy) -> None:
@@ -87,8 +88,8 @@ def test_a_hold_is_released_once(server: TestServer) -> None:
         lock.release()
         following.acquire()
         with pytest.raises(client.NotOwned):
-            locks._hub.run(set_lease(hold, 0.5))
-        assert locks._hub.run(release(hold)) is client.Released.NOT_HELD
+            run(set_lease(hold, 0.5))
+        assert run(release(hold)) is client.Released.NOT_HELD
         assert following.owned() and server.run("PTTL a") > 1_000
 
 

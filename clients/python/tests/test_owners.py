@@ -12,7 +12,6 @@ from test_asyncio import until
 
 import redis_lock_client as client
 import redis_lock_client.asyncio
-from redis_lock_client._effects import Batch, Call
 from redis_lock_client.asyncio._loops import TaskHub
 
 
@@ -25,24 +24,29 @@ def test_a_grant_that_nothing_has_read_is_undone(
     """The task is cancelled in the same turn of the loop in which the grant is read."""
 
     armed: list[asyncio.Task[Any]] = []
-    heard, perform = TaskHub.heard, TaskHub._perform
+    heard, call, batch = TaskHub.heard, TaskHub.call, TaskHub.batch
 
     def hear(hub: TaskHub, words: list[Any]) -> None:
         heard(hub, words)
         if armed and what == "ticket's message":
             armed.pop().cancel()
 
-    async def read(hub: TaskHub, effect: Any) -> Any:
-        reply = await perform(hub, effect)
-        is_grant = isinstance(effect, (Call, Batch)) and reply not in (None, b"QUEUED", "QUEUED")
-        if armed and what != "ticket's message" and is_grant:
+    async def read_one(hub: TaskHub, words: Any, key: bytes) -> Any:
+        return await read(await call(hub, words, key))
+
+    async def read_all(hub: TaskHub, commands: Any) -> Any:
+        return await read(await batch(hub, commands))
+
+    async def read(reply: Any) -> Any:
+        if armed and what != "ticket's message" and reply not in (None, b"QUEUED", "QUEUED"):
             armed.pop().cancel()
             # sleep: the turn of the loop in which it is cancelled
             await asyncio.sleep(0)
         return reply
 
     monkeypatch.setattr(TaskHub, "heard", hear)
-    monkeypatch.setattr(TaskHub, "_perform", read)
+    monkeypatch.setattr(TaskHub, "call", read_one)
+    monkeypatch.setattr(TaskHub, "batch", read_all)
 
     async def work() -> None:
         async with client.asyncio.Server.open(f"redis://127.0.0.1:{proxy.port}") as locks:

@@ -16,7 +16,6 @@ asyncio; the errors and ``Statistics`` are those of this module.
 
 from __future__ import annotations
 
-from .client import Redis
 from .errors import (
     Closed,
     ConfigError,
@@ -37,8 +36,7 @@ from .errors import (
     Untrusted,
     WrongType,
 )
-from .lock import Lock, Lost
-from .multi_lock import MultiLock
+from .lock import Lock, Lost, MultiLock, Redis
 from .outcome import LostReason, Mode, Released
 from .server import Latch, Permit, ReadWriteLock, Semaphore, SemaphoreInfo, Server, Unreleased
 from .statistics import Statistics

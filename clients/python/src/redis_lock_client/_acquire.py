@@ -1,77 +1,23 @@
-"""The steps of an acquisition, of a wait for a latch, and of a subscription. See ``_effects`` for what a step is.
+"""An acquisition, from the first request to the hold.
 
-An acquisition asks once. If the lock is not free it subscribes to the channel of this client and asks as a ticket
-(``NOTIFY``); the message ``granted`` is confirmed by a renewal. When a connection breaks it subscribes and asks again
-with the same owner, which keeps its place. Given up, it is made final (``Claim.give_up``).
+It asks once. If the lock is not free it subscribes to the channel of this client and asks as a ticket (``NOTIFY``); the
+message ``granted`` is confirmed by a renewal. When a connection breaks it subscribes and asks again with the same
+owner, which keeps its place. Given up, it is made final (``Claim.give_up``).
 """
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Generator
 from typing import Any, Optional
 
-from ._effects import Ask, Await, Batch, Call, Open, Pause, Place, Refresh
-from ._hold import RELEASED_FOR, Hold, Moment, OnLost, lease_of, now
+from ._hold import RELEASED_FOR, Hold, Moment, OnLost, lease_of, logger, now
 from ._hub import Delay, Hub, Ticket
 from ._link import Link
-from ._terms import Claim, Command, Terms, Tokens, millis
+from ._terms import Claim, Command, Terms, Tokens, Verb, millis
 from .errors import ConnectionFailed, Error, NoAnswer, Refused, bad_reply, refused
-
-logger = logging.getLogger("redis_lock_client")
-
-Steps = Generator[Any, Any, Any]
 
 #: When a wait that cannot reach its server warns, and how often from then on.
 _WARNS_AFTER, _WARNS_EVERY = 3.0, 30.0
-
-
-def left(end: Optional[float]) -> float:
-    """The time left until this end; without an end, more than any wait."""
-    return float("inf") if end is None else max(0.0, end - now())
-
-
-def subscribe(hub: Hub, ticket: Ticket, key: bytes) -> Steps:
-    """Subscribes to the channel of a key, and returns the channel."""
-    channel = hub.channel(key)
-    while True:
-        node = ticket.node = yield Place(key)
-        with hub.guard:
-            link = hub.links.get(node)
-            if link is not None and link.is_open and channel in link.channels:
-                return channel
-            gate = hub.gates.get(node)
-            if gate is None:
-                own = hub.gates[node] = hub.new_event()
-        if gate is None:
-            break
-        # Another wait subscribes.
-        yield Await(gate, hub.patience)
-        if not gate.is_set():
-            raise NoAnswer(hub.name)
-    try:
-        if link is None or not link.is_open:
-            link = yield Open(key)
-            _begin(hub, link, node)
-        word = "SSUBSCRIBE" if hub.is_cluster else "SUBSCRIBE"
-        yield Ask(link, (word, channel))
-        link.channels.add(channel)
-        return channel
-    except Refused as error:
-        if error.code == "MOVED":
-            yield Refresh()
-        raise
-    finally:
-        hub.gates.pop(node, None)
-        own.set()
-
-
-def _begin(hub: Hub, link: Link, node: Any) -> None:
-    with hub.guard:
-        hub.check_open()
-        link.on_message = hub.heard
-        link.on_end = lambda: hub.subscription_ended(node)
-        hub.links[node] = link
+_QUEUED = (b"QUEUED", "QUEUED")
 
 
 class Wait:
@@ -81,15 +27,13 @@ class Wait:
         self.hub = hub
         self.key = key
         self.limit = limit
-        #: Whether a request had no answer, so that it may be served yet; whether a ticket may be granted.
-        self.is_unanswered = self.has_place = False
-        #: Whether a grant is not confirmed yet.
-        self.is_granted = False
+        #: Whether the server may have granted the request, or may do it yet: a request had no answer, a ticket is in
+        #: the queue, or a grant is not confirmed.
+        self.is_unanswered = self.has_place = self.is_granted = False
         self._end: Optional[float] = None
         self._ticket: Optional[Ticket] = None
-        self._has_answer = self._is_silent = False
-        self._is_queued = False
-        self._begun = self._warns_at = now()
+        self._has_answer = self._is_silent = self._is_queued = False
+        self._begun = self._warns_at = 0.0
 
     # What the kinds of waits have of their own
 
@@ -97,100 +41,106 @@ class Wait:
         """The request, as it is sent without a ticket."""
         raise NotImplementedError
 
-    def ask(self, command: Command) -> Steps:
+    async def ask(self, command: Command) -> Any:
         """Sends the request."""
-        return (yield Call(command, self.key))
+        return await self.hub.call(command, self.key)
 
-    def granted(self, reply: Any, sent: Moment) -> Steps:
+    async def granted(self, reply: Any, sent: Moment) -> Any:
         """The result of a reply; None when the request was not granted."""
         raise NotImplementedError
-        yield
 
-    def confirm(self, message: list[bytes]) -> Steps:
+    async def confirm(self, message: list[bytes]) -> Any:
         """The result of the message of a grant; None when that does not hold."""
         raise NotImplementedError
-        yield
 
-    # The steps
+    # What they share
 
-    def steps(self) -> Steps:
+    async def run(self) -> Any:
         """Asks until the request is granted; None when it is not at the end."""
-        self._end = None if self.limit is None else now() + self.limit
+        self._begun = self._warns_at = now()
+        self._end = None if self.limit is None else self._begun + self.limit
         delay = Delay()
+        # With a subscription the first request may wait.
         has_ticket = self.limit != 0 and any(link.channels for link in list(self.hub.links.values()))
         failure: Optional[Error] = None
         try:
             while True:
                 self.hub.check_open()
                 try:
-                    result = yield from self._round(has_ticket)
+                    result = await self._ask_once(has_ticket)
                     failure = None
                 except Error as error:
                     is_second = failure is not None
                     if failure is not None and error is not failure:
                         error.__cause__ = error.__cause__ or failure
                     failure = error
-                    if not self._passes(error) or (is_second and not left(self._end)):
+                    if not self._passes(error) or (is_second and not self._left()):
                         raise
                     self._warn(error)
                     if getattr(error, "code", None) != "NOSUBSCRIBER" or is_second:
-                        yield Pause(min(delay.next(), max(left(self._end), 0.02)))
+                        await self.hub.sleep(min(delay.next(), max(self._left(), 0.02)))
                     continue
                 if result is not None:
                     self.hub.check_open()
                     return result
-                if not left(self._end):
+                if not self._left():
                     return None
-                if not has_ticket:
-                    has_ticket = True
-                else:
+                if has_ticket:
                     delay = Delay()
+                has_ticket = True
         finally:
-            self.hub.drop(self._ticket)
+            if self._ticket is not None:
+                self.hub.tickets.pop(self._ticket.number, None)
             if self._is_queued:
-                self._is_queued = False
                 self.hub.waiting -= 1
 
-    def _round(self, has_ticket: bool) -> Steps:
-        command = self.command()
+    def _left(self) -> float:
+        """The time left until the limit."""
+        return float("inf") if self._end is None else max(0.0, self._end - now())
+
+    async def _ask_once(self, has_ticket: bool) -> Any:
+        hub, command = self.hub, self.command()
         if has_ticket:
-            ticket = self._ticket = self._ticket or self.hub.file()
-            channel = yield from subscribe(self.hub, ticket, self.key)
+            ticket = self._ticket = self._ticket or hub.file()
+            channel = await hub.subscribe(ticket, self.key)
             ticket.message = None
             ticket.event.clear()
-            block = 0 if self._end is None else max(1, millis(left(self._end)))
+            block = 0 if self._end is None else max(1, millis(self._left()))
             command = (*command, "BLOCK", block, "NOTIFY", channel, ticket.number)
         sent = Moment()
         # Until the reply is handled: a signal handler may raise in between.
         self.is_granted = True
         try:
-            reply = yield from self.ask(command)
+            reply = await self.ask(command)
         except Error as error:
             self.is_granted = False
             self._has_answer = self._has_answer or isinstance(error, Refused)
-            if getattr(error, "code", None) == "NOSUBSCRIBER":
-                self._unsubscribed()
+            if has_ticket and getattr(error, "code", None) == "NOSUBSCRIBER":
+                hub.unsubscribed(channel)
             raise
         self._has_answer = True
-        self._begun = self._warns_at = now()
-        if reply not in (b"QUEUED", "QUEUED"):
-            result = yield from self.granted(reply, sent)
+        if reply not in _QUEUED:
+            result = await self.granted(reply, sent)
             self.is_granted = result is not None
             if result is None and has_ticket:
-                raise bad_reply(self.hub.name)
+                raise bad_reply(hub.name)
             self.has_place = False
             return result
-        self._count()
+        self._begun = self._warns_at = now()
+        if not self._is_queued:
+            self._is_queued = True
+            hub.counts.waits += 1
+            hub.waiting += 1
         self.has_place = True
         self.is_granted = False
         # The server ends the wait at its limit, and says so.
-        yield Await(ticket.event, None if self._end is None else left(self._end) + self.hub.patience)
-        self.hub.check_open()
+        await hub.wait(ticket.event, None if self._end is None else self._left() + hub.patience)
+        hub.check_open()
         message = ticket.message
         if message is None:
             self._is_silent = not ticket.event.is_set()
-            if self._is_silent or not left(self._end):
-                raise NoAnswer(self.hub.name)
+            if self._is_silent or not self._left():
+                raise NoAnswer(hub.name)
             return None
         if message[0] == b"timeout":
             self.has_place = False
@@ -198,8 +148,8 @@ class Wait:
         if message[0] == b"granted":
             self.is_granted = True
             self.has_place = False
-            return (yield from self.confirm(message))
-        raise refused(self.hub.name, message[1].decode("ascii", "replace"), "the wait was ended")
+            return await self.confirm(message)
+        raise refused(hub.name, message[1].decode("ascii", "replace"), "the wait was ended")
 
     def _passes(self, error: Error) -> bool:
         if self.limit == 0 or self._is_silent or not error.is_passing:
@@ -215,109 +165,95 @@ class Wait:
             name = self.key.decode("utf-8", "replace")
             logger.warning("the wait for %s goes on for %.0f s: %s", name, now() - self._begun, error)
 
-    def _unsubscribed(self) -> None:
-        channel = self.hub.channel(self.key)
-        for link in self.hub.links.values():
-            link.channels.discard(channel)
-
-    def _count(self) -> None:
-        if not self._is_queued:
-            self._is_queued = True
-            self.hub.counts.waits += 1
-            self.hub.waiting += 1
-
 
 class Acquisition(Wait):
     """The acquisition of a lock, of several, or of a permit."""
 
     def __init__(self, hub: Hub, terms: Terms, limit: Optional[float], on_lost: Optional[OnLost]) -> None:
-        super().__init__(hub, terms.key, limit)
+        super().__init__(hub, terms.keys[0], limit)
         self.hold: Optional[Hold] = None
         self._terms = terms
         self._on_lost = on_lost
-        self._claim: Claim = terms.claim(hub.owner())
+        self._claim = Claim(terms, hub.owner())
         #: The connection of a session.
         self._link: Optional[Link] = None
         self._is_over = False
 
-    def steps(self) -> Steps:
+    async def run(self) -> Optional[Hold]:
         counts = self.hub.counts
         try:
-            hold = yield from super().steps()
-        except Error:
-            counts.acquisitions_failed += 1
-            self.give_up()
-            raise
-        except BaseException:
+            hold: Optional[Hold] = await super().run()
+        except BaseException as error:
+            counts.acquisitions_failed += isinstance(error, Error)
             self.give_up()
             raise
         if hold is None:
             counts.acquisitions_refused += 1
             self.give_up()
-            return None
-        counts.acquisitions += 1
+        else:
+            counts.acquisitions += 1
         return hold
 
     def command(self) -> Command:
-        return self._claim.acquire(self._terms.lease, self._terms.is_session)
+        return self._claim.acquire()
 
-    def ask(self, command: Command) -> Steps:
+    async def ask(self, command: Command) -> Any:
         was_unanswered, self.is_unanswered = self.is_unanswered, True
         if self._terms.is_session:
-            reply = yield from self._ask_bound(command, was_unanswered)
+            reply = await self._ask_bound(command, was_unanswered)
             self.is_unanswered = was_unanswered
             return reply
-        call = Call(command, self.key)
+        verb = Verb(command[0])
         try:
-            reply = yield call
+            reply = await self.hub.call((verb, *command[1:]), self.key)
         except Error as error:
-            if call.verb.sends == 0 or (call.verb.sends == 1 and isinstance(error, Refused)):
+            if verb.sends == 0 or (verb.sends == 1 and isinstance(error, Refused)):
                 self.is_unanswered = was_unanswered
             raise
         # redis-py may have sent it twice: then it may be served twice.
-        self.is_unanswered = was_unanswered or call.verb.sends != 1
+        self.is_unanswered = was_unanswered or verb.sends != 1
         return reply
 
-    def _ask_bound(self, command: Command, was_unanswered: bool) -> Steps:
+    async def _ask_bound(self, command: Command, was_unanswered: bool) -> Any:
         if self._link is None or not self._link.is_open:
-            if self._claim.is_fresh and was_unanswered:
+            if was_unanswered and self._terms.owner is None:
                 # A request of before may be served late, and would bind the hold to a connection that has ended.
                 self._end_claim()
                 command = self.command()
             self._link = None
-            self._link = yield Open(self.key)
+            self._link = await self.hub.open(self.key)
             self._link.on_end = self._wake
         try:
-            return (yield Ask(self._link, command))
+            return await self.hub.ask(self._link, command)
         except Refused as error:
             if error.code in ("MOVED", "ASK"):
                 self._link.close()
-                yield Refresh()
+                await self.hub.refresh()
             raise
 
     def _wake(self) -> None:
         if self._ticket is not None:
             self._ticket.event.set()
 
-    def granted(self, reply: Any, sent: Moment) -> Steps:
+    async def granted(self, reply: Any, sent: Moment) -> Optional[Hold]:
         tokens = self._claim.granted(reply, self.hub.name)
         if tokens is None:
             return None
         if self._terms.is_session:
-            return (yield from self._confirm_bound(tokens))
+            return await self._confirm_bound(tokens)
         return self._take(tokens, self._terms.lease, sent)
 
-    def confirm(self, message: list[bytes]) -> Steps:
+    async def confirm(self, message: list[bytes]) -> Optional[Hold]:
         try:
             tokens = tuple(int(number) for number in message[1].split(b","))
         except ValueError:
             return None
-        if len(tokens) != len(self._claim.keys):
+        if len(tokens) != len(self._terms.keys):
             return None
         if self._terms.is_session:
-            return (yield from self._confirm_bound(tokens))
+            return await self._confirm_bound(tokens)
         lease, sent = self._terms.lease, Moment()
-        replies = yield Batch([Call(one, self.key) for one in self._claim.renew(lease, tokens)])
+        replies = await self.hub.batch(self._claim.renew(lease, tokens))
         for reply in replies:
             if isinstance(reply, Error):
                 raise reply
@@ -328,13 +264,13 @@ class Acquisition(Wait):
             self._end_claim()
         return None
 
-    def _confirm_bound(self, tokens: Tokens) -> Steps:
+    async def _confirm_bound(self, tokens: Tokens) -> Optional[Hold]:
         assert self._link is not None
         sent = Moment()
         self.is_granted = True
-        if (yield Ask(self._link, self._claim.renew(None, tokens)[0])) != 1:
+        if await self.hub.ask(self._link, self._claim.renew(None, tokens)[0]) != 1:
             return None
-        lease = lease_of((yield Ask(self._link, ("LOCK.INFO", self.key))), self._claim.owner)
+        lease = lease_of(await self.hub.ask(self._link, ("LOCK.INFO", self.key)), self._claim.owner)
         if lease is None:
             raise bad_reply(self.hub.name)
         if not self._link.is_open:
@@ -342,7 +278,7 @@ class Acquisition(Wait):
         return self._take(tokens, lease, sent)
 
     def _take(self, tokens: Tokens, lease: float, sent: Moment) -> Hold:
-        hold = self.hold = Hold(self.hub, self._terms, self._claim, tokens, lease, sent, self._on_lost, self._link)
+        hold = self.hold = Hold(self.hub, self._claim, tokens, lease, sent, self._on_lost, self._link)
         hold.is_unanswered = self.is_unanswered
         self.hub.add(hold)
         return hold
@@ -365,7 +301,7 @@ class Acquisition(Wait):
         span = RELEASED_FOR if self._terms.is_session else max(self._terms.lease, self.hub.patience)
         self.hub.end(self._claim, self._claim.give_up(), now() + span)
         self.is_unanswered = self.has_place = self.is_granted = False
-        self._claim = self._terms.claim(self.hub.owner())
+        self._claim = Claim(self._terms, self.hub.owner())
 
 
 class LatchWait(Wait):
@@ -374,10 +310,8 @@ class LatchWait(Wait):
     def command(self) -> Command:
         return ("LATCH.WAIT", self.key)
 
-    def granted(self, reply: Any, sent: Moment) -> Steps:
+    async def granted(self, reply: Any, sent: Moment) -> Optional[bool]:
         return True if reply == 1 else None
-        yield
 
-    def confirm(self, message: list[bytes]) -> Steps:
+    async def confirm(self, message: list[bytes]) -> bool:
         return True
-        yield

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from typing import TYPE_CHECKING, Any, Callable, Optional
 
-from ._notice import Notice
-from ._terms import Claim, Command, Terms, Tokens, certain, reported_after
+from ._terms import Claim, Command, Tokens, certain
 from .errors import Error, Refused
-from .outcome import LostReason
+from .outcome import LostReason, Mode
 
 if TYPE_CHECKING:
     from ._hub import Hub
@@ -19,8 +19,10 @@ logger = logging.getLogger("redis_lock_client")
 #: Deadlines and timers, in seconds.
 now = time.monotonic
 
+#: Codes of a key that holds something else.
+FOREIGN = frozenset({"WRONGTYPE", "LOCKTYPE"})
 #: Codes of refusals that do not change before the lease ends.
-FINAL = frozenset({"WRONGTYPE", "LOCKTYPE", "NOPERM", "NOAUTH", "WRONGPASS"})
+_LASTING = FOREIGN | {"NOPERM", "NOAUTH", "WRONGPASS"}
 #: How long the release of a session without a reply is repeated. No lease bounds it, since the server renews that.
 RELEASED_FOR = 600.0
 #: Of the renewals of a session of a reader, each such one reads the lease: LOCK.INFO lists all readers.
@@ -48,37 +50,32 @@ class Hold:
     """What is held by one acquisition. When one of several keys is lost the hold is."""
 
     def __init__(
-        self,
-        hub: Hub,
-        terms: Terms,
-        claim: Claim,
-        tokens: Tokens,
-        lease: float,
-        sent: Moment,
-        on_lost: Optional[OnLost] = None,
-        link: Any = None,
+        self, hub: Hub, claim: Claim, tokens: Tokens, lease: float, sent: Moment, on_lost: Optional[OnLost], link: Any
     ) -> None:
         self.hub = hub
         self.claim = claim
         #: The fencing token of the grant of each key.
         self.tokens = tokens
-        self.notice = Notice()
-        self.on_lost = on_lost
+        #: Why it was lost, if it was. A loss is reported once, and not after a release.
+        self.reason: Optional[LostReason] = None
+        #: Whether it is released, here or in the background; whether a forked child has it from its parent.
+        self.is_over = self.is_inherited = False
         #: The connection to which a session is bound.
         self.link = link
         #: Whether a request of the acquisition, or of a release, had no answer.
         self.is_unanswered = False
-        #: Whether a release was begun.
-        self.is_released = self.is_inherited = False
         #: The changes of the lease that are under way.
         self.changes = 0
-        self.renews = terms.renews
-        self._margin = terms.margin
+        self.renews = claim.terms.renews
+        self._on_lost = on_lost
+        #: Called when it is lost or released, each once or twice.
+        self._callbacks: list[Callable[[], Any]] = []
         self._asks = 0
         self._asked: Optional[float] = None
         #: The time at which the server's lease is over at the latest, whatever has been answered.
         self.ends = 0.0
-        self._until = float("inf") if terms.max_hold is None else sent.steady + terms.max_hold
+        longest = claim.terms.max_hold
+        self._until = float("inf") if longest is None else sent.steady + longest
         self.set_lease(lease, sent)
 
     # The lease
@@ -87,15 +84,16 @@ class Hold:
         """The lease is confirmed, from a moment before its request was sent."""
         #: Read by other threads, so set as one.
         self.term = (lease, sent)
-        margin = self._margin if self._margin is None else min(self._margin, lease / 2)
+        margin = self.claim.terms.margin
+        margin = lease / 6 if margin is None else min(margin, lease / 2)
         #: When the loss is reported, by the monotonic clock.
-        self.lost_at = min(sent.steady + reported_after(lease, margin), self._until)
+        self.lost_at = min(sent.steady + max(0.0, certain(lease) - margin), self._until)
         self.renewed_at = sent.steady + lease / 3
         self.may_last(lease)
 
     def may_last(self, lease: float) -> None:
         """A request that is about to be sent may set this lease."""
-        self.ends = max(self.ends, now() + (RELEASED_FOR if self.link is not None else lease))
+        self.ends = max(self.ends, now() + (lease if self.link is None else RELEASED_FOR))
 
     @property
     def token(self) -> int:
@@ -114,8 +112,7 @@ class Hold:
             rest = certain(term[0]) - term[1].elapsed()
             if self.term is term:
                 break
-        reason = self.notice.reason
-        if self.notice.is_over or (reason is not None and reason is not LostReason.UNCONFIRMED):
+        if self.is_over or (self.reason is not None and self.reason is not LostReason.UNCONFIRMED):
             return 0.0
         return max(0.0, rest)
 
@@ -145,7 +142,7 @@ class Hold:
     def renewed(self, replies: list[Any], lease: float, sent: Moment, present: float) -> None:
         """The replies to a renewal, numbers or errors, of a lease in the place of the present one."""
         counts = self.hub.counts
-        if self.notice.is_over or self.notice.reason is not None:
+        if self.is_over or self.reason is not None:
             return
         failed = next((reply for reply in replies if isinstance(reply, Error)), None)
         if failed is None and all(reply == 1 for reply in replies):
@@ -154,7 +151,7 @@ class Hold:
                 self.set_lease(lease, sent)
             return
         counts.renewals_failed += 1
-        refusal = next((one for one in replies if isinstance(one, Refused) and one.code in FINAL), None)
+        refusal = next((one for one in replies if isinstance(one, Refused) and one.code in _LASTING), None)
         if refusal is not None:
             self.lose(LostReason.refused(refusal.code, refusal.text))
         elif any(reply == 0 or reply is None for reply in replies):
@@ -174,7 +171,7 @@ class Hold:
         sent = Moment()
 
         def confirmed(reply: Any) -> None:
-            if reply == 1 and (self.claim.kind.mode.name != "READ" or self._asks % _READS == 0):
+            if reply == 1 and (self.claim.terms.mode is not Mode.READ or self._asks % _READS == 0):
                 self.link.post(("LOCK.INFO", self.claim.key), lambda info: self._confirmed(self._lease_in(info), sent))
             else:
                 self._confirmed(self.lease if reply == 1 else reply, sent)
@@ -187,50 +184,100 @@ class Hold:
     def _confirmed(self, lease: Any, sent: Moment) -> None:
         self._asked = None
         if isinstance(lease, float):
-            if self.notice.reason is None and not self.notice.is_over:
+            if self.reason is None and not self.is_over:
                 self.hub.counts.renewals += 1
                 self.set_lease(lease, sent)
                 self.hub.plan(self)
         elif isinstance(lease, Refused) and lease.code in ("MOVED", "ASK"):
             # The hold, if it lasts, is bound to nothing at the other node.
             self.lose(LostReason.DISCONNECTED)
-        elif not isinstance(lease, Refused) or lease.code in FINAL:
+        elif not isinstance(lease, Refused) or lease.code in _LASTING:
             self.renewed([lease], self.lease, sent, self.lease)
         else:
             self.renewed_at = now() + self.lease / 20
 
-    def check(self, moment: float) -> bool:
+    def check(self, moment: float) -> None:
         """Reports the loss when its time has come."""
-        if self.lost_at > moment or (self.changes and self.valid_for() > 0):
-            return False
-        self.lose(LostReason.UNCONFIRMED)
-        return True
+        if self.lost_at <= moment and not (self.changes and self.valid_for() > 0):
+            self.lose(LostReason.UNCONFIRMED)
 
     # The end
 
+    @property
+    def is_gone(self) -> bool:
+        """Whether it is over, here or with its event loop.
+
+        :raises RuntimeError: in another event loop, which must not use its sockets.
+        """
+        return self.is_over or self.hub.is_gone
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it is lost or released."""
+        return self.is_over or self.reason is not None
+
+    def when_ended(self, callback: Callable[[], Any]) -> None:
+        """Calls this function when the hold is lost or released; at once if it is."""
+        self._callbacks.append(callback)
+        if self.has_ended:
+            callback()
+
+    def forget(self, callback: Callable[[], Any]) -> None:
+        """Removes a function that is no longer to be called."""
+        with contextlib.suppress(ValueError):
+            self._callbacks.remove(callback)
+
+    def _tell(self) -> None:
+        for callback in list(self._callbacks):
+            callback()
+
+    def finish(self) -> None:
+        """The hold is released: no loss is reported any more."""
+        self.is_over = True
+        self._tell()
+
     def disinherit(self) -> None:
-        """In a forked child: this process does not hold it. (The old notice may be locked, and wakes the parent.)"""
-        self.is_released = self.is_inherited = True
-        self.notice = Notice()
-        self.notice.finish()
+        """In a forked child: this process does not hold it. (What waits for its end is the parent's.)"""
+        self.is_over = self.is_inherited = True
+        self._callbacks = []
 
     def lose(self, reason: LostReason) -> None:
-        """Reports a loss, once, and not after a release."""
-        is_heard = self.on_lost is not None or self.notice.has_listeners
-        if self.is_released or not self.notice.lose(reason):
-            return
-        self.hub.lost_one(self, reason)
-        if self.on_lost is not None:
+        """Reports a loss."""
+        with self.hub.guard:
+            if self.has_ended:
+                return
+            self.reason = reason
+            is_heard = bool(self._callbacks)
+            self._tell()
+            self.hub.lost_one(self, reason)
+        if self._on_lost is not None:
             try:
-                self.hub.tell(self.on_lost, reason)
+                self.hub.tell(self._on_lost, reason)
             except Exception as error:
                 logger.warning("the function for the loss of %r cannot be called: %s", self.claim, error)
         elif not is_heard:
-            logger.warning("%s: %s", ", ".join(key.decode("utf-8", "replace") for key in self.claim.keys), reason)
+            names = ", ".join(key.decode("utf-8", "replace") for key in self.claim.terms.keys)
+            logger.warning("%s: %s", names, reason)
 
     def releases(self) -> list[Command]:
         """The commands of a release; they make late requests final if there may be some."""
         return self.claim.give_up(self.tokens) if self.is_unanswered else self.claim.release(self.tokens)
+
+
+class LostState:
+    """The loss of a lock, if there was one."""
+
+    def __init__(self, hold: Optional[Hold]) -> None:
+        self._hold = hold
+
+    @property
+    def reason(self) -> Optional[LostReason]:
+        """The reason of the loss, if the lock was lost."""
+        return None if self._hold is None else self._hold.reason
+
+    def is_set(self) -> bool:
+        """Whether the lock was lost."""
+        return self.reason is not None
 
 
 def lease_of(info: Any, owner: bytes) -> Optional[float]:

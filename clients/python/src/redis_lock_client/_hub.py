@@ -1,24 +1,28 @@
-"""What the locks of one client share: the holds and their renewal, the tickets, and the releases in the background.
+"""What the locks of one client share: the holds and their renewal, the waits, and the releases in the background.
 
-Nothing here does I/O. A timer calls :meth:`Hub.tick`, which reports losses and returns what is to be sent.
+All requests are coroutines, written once. ``_threads`` and ``asyncio._loops`` have the two ways to send a command and
+to wait; in a thread they block, so that a coroutine runs to its end without a pause.
 """
 
 from __future__ import annotations
 
 import contextlib
+import inspect
 import itertools
 import random
 import uuid
 import weakref
+from collections.abc import Awaitable, Coroutine
 from typing import Any, Callable, NamedTuple, Optional
 
+import redis
+from redis.client import NEVER_DECODE
 from redis.crc import key_slot
 
-from ._effects import Call, Event
-from ._hold import Hold, Moment, now
+from ._hold import FOREIGN, Hold, Moment, now
 from ._link import Link
 from ._terms import Claim, Command
-from .errors import Closed, Error, NoAnswer, Refused
+from .errors import Closed, ConfigError, ConnectionFailed, Error, NoAnswer, Refused, of_redis
 from .outcome import LostReason, Released
 from .statistics import Statistics
 
@@ -29,6 +33,12 @@ _PATIENCE = 5.0
 #: The longest time between two ticks.
 _LONGEST = 3.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 0.5
+#: The commands of one pipeline.
+PIPELINE = 500
+#: Tokens of one thread are read by another as bytes, whatever the program's client decodes.
+RAW: dict[str, Any] = {NEVER_DECODE: True}
+#: What the pools of redis-py before 5.3 take.
+POOL_WORDS = ("_",) if tuple(int(part) for part in redis.__version__.split(".")[:2]) < (5, 3) else ()
 
 
 class Delay:
@@ -48,7 +58,8 @@ class Delay:
 class Job(NamedTuple):
     """Commands of one hold, and what gets their replies (numbers or errors)."""
 
-    calls: list[Call]
+    commands: list[Command]
+    key: bytes
     done: Callable[[list[Any]], None]
 
 
@@ -57,7 +68,7 @@ class Ticket:
 
     __slots__ = ("event", "message", "node", "number")
 
-    def __init__(self, number: int, event: Event) -> None:
+    def __init__(self, number: int, event: Any) -> None:
         self.number = number
         self.event = event
         self.node: Any = None
@@ -69,84 +80,81 @@ class Ending:
     """A release, or the end of an acquisition that was given up: repeated until it is answered or there is nothing left
     to release."""
 
-    def __init__(self, hub: Hub, claim: Claim, commands: list[Command], over: float, at: float, link: Any) -> None:
+    def __init__(
+        self,
+        hub: Hub,
+        claim: Claim,
+        commands: list[Command],
+        over: float,
+        *,
+        at: float = 0.0,
+        link: Any = None,
+        is_hold: bool = False,
+    ) -> None:
         self.event = hub.new_event()
-        self.claim = claim
         #: What the server said, or why that is not known.
         self.result: Any = None
-        self.at = at
-        self.is_sent = False
-        #: Whether it is the release of a hold, and not of what may have been granted.
-        self.is_hold = False
         self._hub = hub
+        self._claim = claim
         self._commands = commands
         self._over = over
+        self._at = at
         self._link = link
+        #: Whether it is the release of a hold, and not of what may have been granted.
+        self._is_hold = is_hold
+        self._is_sent = False
         self._delay = Delay()
         self._error: Error = NoAnswer(hub.name)
-        self._failed: list[bytes] = []
+        self._failed: list[Command] = []
         self._is_held = True
 
     @property
     def due(self) -> float:
         """When the timer has something to do with it."""
-        return float("inf") if self.is_sent else self.at
+        return float("inf") if self._is_sent else self._at
 
     def job(self, moment: float) -> Optional[Job]:
         """What is to be sent now."""
-        if self.is_sent or self.at > moment:
+        if self._is_sent or self._at > moment:
             return None
         if self._over <= moment:
             self.fail(self._error)
             return None
-        self.is_sent = True
+        self._is_sent = True
         if self._link is not None:
             self._link.close()
-        return Job([Call(command, self.claim.key) for command in self._commands], self._answered)
+        return Job(self._commands, self._claim.key, self._answered)
 
     def again(self) -> Optional[Job]:
         """The same, also if the answer of an attempt is missing: the event loop ends."""
-        self.is_sent, self.at = False, min(self.at, now())
+        self._is_sent, self._at = False, min(self._at, now())
         return self.job(now())
 
     def _answered(self, replies: list[Any]) -> None:
-        self.is_sent = False
-        rest = []
+        self._is_sent = False
+        rest: list[Command] = []
         for command, reply in zip(self._commands, replies):
             if not isinstance(reply, Error):
                 # Nothing held may mean that an earlier request was served.
-                self._is_held = self._is_held and self.claim.was_held(command, reply)
-            elif not isinstance(reply, Refused):
-                rest.append(command)
-                self._error = reply
-            elif command[0] == "LOCK.MRELEASE":
-                # Each key by itself: one may hold something else, or have moved, or the user may not run this command.
-                rest += self.claim.release_each(None, is_final=True)
-                self._error, self.at = reply, 0.0
-            elif reply.code in ("WRONGTYPE", "LOCKTYPE"):
+                self._is_held = self._is_held and reply is not None
+            elif isinstance(reply, Refused) and reply.code in FOREIGN:
                 self._is_held = False
-            elif reply.is_passing:
-                rest.append(command)
-                self._error = reply
             else:
-                self._failed.append(bytes(command[1]))
                 self._error = reply
+                (rest if reply.is_passing else self._failed).append(command)
         self._commands = rest
         if rest:
-            self.at = now() + self._delay.next()
+            self._at = now() + self._delay.next()
             self._hub.plan(self)
         elif self._failed:
             self.fail(self._error)
         else:
             self._finish(Released.YES if self._is_held else Released.NOT_HELD)
-            self._hub.counts.releases += self.is_hold
+            self._hub.counts.releases += self._is_hold
 
     def fail(self, error: Error) -> None:
         """It is given up: the server ends the hold with its lease."""
-        keys = self._failed + [bytes(command[1]) for command in self._commands if command[0] != "LOCK.MRELEASE"]
-        if any(command[0] == "LOCK.MRELEASE" for command in self._commands):
-            keys = list(self.claim.keys)
-        self._hub.failed += [(key, error) for key in keys]
+        self._hub.failed += [(bytes(command[1]), error) for command in self._failed + self._commands]
         self._hub.counts.releases_failed += 1
         self._finish(error)
 
@@ -159,15 +167,15 @@ class Ending:
 class Hub:
     """The state of the locks of one client, or of one server object; of asyncio, in one event loop."""
 
+    #: Several threads use the state under this guard.
+    guard: Any = contextlib.nullcontext()
+
     def __init__(self, client: Any, counts: Statistics, is_shared: bool) -> None:
-        #: Several threads use the state under this guard.
-        self.guard: Any = contextlib.nullcontext()
         self.counts = counts
-        self.is_cluster = hasattr(client, "get_node_from_key")
-        options = options_of(client)
-        self.name = name_of(client, options)
+        self.is_cluster = is_cluster(client)
+        self.name = name_of(client)
         #: How long a request in the background is waited for.
-        self.patience = float(options.get("socket_timeout") or _PATIENCE)
+        self.patience = float(dict(client.get_connection_kwargs()).get("socket_timeout") or _PATIENCE)
         self._client = weakref.ref(client)
         # A shared client is kept alive only as long as there is something to do for it.
         self._kept: Any = None if is_shared else client
@@ -178,26 +186,28 @@ class Hub:
         #: When the timer looks again.
         self.planned = float("inf")
         self._channels: dict[int, bytes] = {}
+        self.holds: set[Hold] = set()
+        #: The lost holds that the program still refers to. Weak, so that one that is not released takes no memory.
+        self.lost_holds: weakref.WeakSet[Hold] = weakref.WeakSet()
         self.begin_anew()
 
     def begin_anew(self) -> None:
         """Nothing is held, and no owner of before is used again: in a new object, and in a forked child."""
-        for hold in [*getattr(self, "holds", ()), *getattr(self, "lost_holds", ())]:
+        for hold in [*self.holds, *self.lost_holds]:
             hold.disinherit()
         self.id = uuid.uuid4().hex
         self._numbers = itertools.count(1)
-        self.holds: set[Hold] = set()
-        #: The lost holds that the program still refers to. Weak, so that one that is not released takes no memory.
-        self.lost_holds: weakref.WeakSet[Hold] = weakref.WeakSet()
+        self.holds = set()
+        self.lost_holds = weakref.WeakSet()
         self.endings: set[Ending] = set()
         self.failed: list[tuple[bytes, Error]] = []
         self.tickets: dict[int, Ticket] = {}
         self.waiting = 0
         #: The calls under way.
-        self.users: set[object] = set()
+        self._users: set[object] = set()
         self.links: dict[Any, Link] = {}
-        self.gates: dict[Any, Event] = {}
-        self.used = now()
+        self._gates: dict[Any, Any] = {}
+        self._used = now()
 
     @property
     def client(self) -> Any:
@@ -210,10 +220,49 @@ class Hub:
             raise Closed("the client is gone")
         return client
 
-    # What the drivers add
+    # What the two kinds add
 
     def new_event(self) -> Any:
-        """An event for :class:`Await`."""
+        """An event for :meth:`wait`."""
+        raise NotImplementedError
+
+    async def wait(self, event: Any, seconds: Optional[float]) -> None:
+        """Waits until the event is set, at most this long."""
+        raise NotImplementedError
+
+    async def sleep(self, seconds: float) -> None:
+        """Waits."""
+        raise NotImplementedError
+
+    async def call(self, words: Command, key: bytes) -> Any:
+        """Sends a command through the client.
+
+        :raises Error: for each error of the client.
+        """
+        raise NotImplementedError
+
+    async def batch(self, commands: list[Command]) -> list[Any]:
+        """Sends commands of one node together: a reply or an error for each."""
+        raise NotImplementedError
+
+    async def place(self, key: bytes) -> Any:
+        """The name of the node that serves a key, None outside a cluster."""
+        raise NotImplementedError
+
+    async def refresh(self) -> None:
+        """Reads the slots of a cluster again."""
+        raise NotImplementedError
+
+    async def open(self, key: bytes) -> Link:
+        """A connection of its own to the node of a key."""
+        raise NotImplementedError
+
+    async def ask(self, link: Link, words: Command) -> Any:
+        """Sends a command on such a connection."""
+        raise NotImplementedError
+
+    def start(self, work: Coroutine[Any, Any, None]) -> Any:
+        """Begins something in the background."""
         raise NotImplementedError
 
     def wake(self) -> None:
@@ -235,7 +284,22 @@ class Hub:
         """Releases a hold in the background; called by any thread."""
         raise NotImplementedError
 
+    @property
+    def is_gone(self) -> bool:
+        """Whether the holds are over because the event loop has ended."""
+        return False
+
     # Owners, holds, endings
+
+    async def use(self, work: Awaitable[Any]) -> Any:
+        """A call of the program."""
+        user = object()
+        self._users.add(user)
+        try:
+            return await work
+        finally:
+            self._users.discard(user)
+            self._used = now()
 
     def owner(self) -> bytes:
         """An owner that no other acquisition has."""
@@ -243,7 +307,7 @@ class Hub:
 
     def check_open(self) -> None:
         """Raises :class:`Closed` when the server object is closed, or is being closed."""
-        if self.is_closing or self.is_closed:
+        if self.is_closing:
             raise Closed("the server object is closed")
 
     def add(self, hold: Hold) -> None:
@@ -269,26 +333,24 @@ class Hub:
     def remove(self, hold: Hold) -> None:
         """A hold is over."""
         with self.guard:
-            hold.is_released = True
+            hold.finish()
             self.holds.discard(hold)
             self.lost_holds.discard(hold)
             if hold.link is not None:
                 hold.link.on_end = None
-        hold.notice.finish()
 
     def abandon(self, hold: Hold) -> Optional[Ending]:
         """Releases a hold in the background, unless it was released."""
         with self.guard:
-            if hold.is_released:
+            if hold.is_over:
                 return None
-            ending = self.end(hold.claim, hold.releases(), hold.ends, link=hold.link)
-            ending.is_hold = True
+            ending = self.end(hold.claim, hold.releases(), hold.ends, link=hold.link, is_hold=True)
             self.remove(hold)
         return ending
 
-    def end(self, claim: Claim, commands: list[Command], over: float, at: float = 0.0, link: Any = None) -> Ending:
+    def end(self, claim: Claim, commands: list[Command], over: float, **options: Any) -> Ending:
         """Sends a release in the background until this time, and closes the connection of a session before."""
-        ending = Ending(self, claim, commands, over, at, link)
+        ending = Ending(self, claim, commands, over, **options)
         with self.guard:
             self.endings.add(ending)
             self._keep()
@@ -300,20 +362,20 @@ class Hub:
     def lost_one(self, hold: Hold, reason: LostReason) -> None:
         """A loss was reported."""
         self.counts.losses += 1
-        with self.guard:
-            self.holds.discard(hold)
-            self.lost_holds.add(hold)
-            link = hold.link
-            if link is not None and reason in (LostReason.DISCONNECTED, LostReason.UNCONFIRMED):
-                # The server may not know of the end of the connection. It does not release before the lease is over:
-                # the holder has yet to stop.
-                lease, sent = hold.term
-                self.end(hold.claim, hold.claim.give_up(hold.tokens), hold.ends + lease, sent.steady + lease, link)
-            elif link is not None:
-                link.on_end = None
-                link.close()
+        self.holds.discard(hold)
+        self.lost_holds.add(hold)
+        link = hold.link
+        if link is not None and reason in (LostReason.DISCONNECTED, LostReason.UNCONFIRMED):
+            # The server may not know of the end of the connection. It does not release before the lease is over: the
+            # holder has yet to stop.
+            lease, sent = hold.term
+            commands, at = hold.claim.give_up(hold.tokens), sent.steady + lease
+            self.end(hold.claim, commands, hold.ends + lease, at=at, link=link)
+        elif link is not None:
+            link.on_end = None
+            link.close()
 
-    # Tickets
+    # Waits
 
     def file(self) -> Ticket:
         """A new ticket."""
@@ -326,16 +388,49 @@ class Hub:
                 self.wake()
         return ticket
 
-    def drop(self, ticket: Optional[Ticket]) -> None:
-        """A wait is over."""
-        if ticket is not None:
-            self.tickets.pop(ticket.number, None)
+    async def subscribe(self, ticket: Ticket, key: bytes) -> bytes:
+        """Subscribes to the channel of a key, and returns the channel."""
+        channel = self.channel(key)
+        while True:
+            node = ticket.node = await self.place(key)
+            with self.guard:
+                link = self.links.get(node)
+                if link is not None and link.is_open and channel in link.channels:
+                    return channel
+                gate = self._gates.get(node)
+                if gate is None:
+                    own = self._gates[node] = self.new_event()
+            if gate is None:
+                break
+            # Another wait subscribes.
+            await self.wait(gate, self.patience)
+            if not gate.is_set():
+                raise NoAnswer(self.name)
+        try:
+            if link is None or not link.is_open:
+                link = await self.open(key)
+                with self.guard:
+                    self.check_open()
+                    link.on_message = self.heard
+                    link.on_end = lambda: self._ask_again(lambda ticket: bool(ticket.node == node))
+                    self.links[node] = link
+            await self.ask(link, ("SSUBSCRIBE" if self.is_cluster else "SUBSCRIBE", channel))
+            link.channels.add(channel)
+            return channel
+        except Refused as error:
+            if error.code == "MOVED":
+                await self.refresh()
+            raise
+        finally:
+            self._gates.pop(node, None)
+            own.set()
 
     def heard(self, words: list[Any]) -> None:
         """A message of a subscription."""
         if words[0] in (b"sunsubscribe", b"unsubscribe"):
             # The slot is another node's now.
-            self._ask_again(lambda ticket: True, words[1])
+            self.unsubscribed(words[1])
+            self._ask_again(lambda ticket: True)
             return
         text = words[2] if len(words) > 2 and isinstance(words[2], bytes) else b""
         message = text.split(b" ", 1 if text.startswith(b"timeout ") else 2)
@@ -345,14 +440,12 @@ class Hub:
                 ticket.message = message
                 ticket.event.set()
 
-    def subscription_ended(self, node: Any) -> None:
-        """All who wait there subscribe and ask again."""
-        self._ask_again(lambda ticket: ticket.node == node)
+    def unsubscribed(self, channel: bytes) -> None:
+        """No connection is subscribed to this channel."""
+        for link in list(self.links.values()):
+            link.channels.discard(channel)
 
-    def _ask_again(self, concerns: Callable[[Ticket], bool], channel: Optional[bytes] = None) -> None:
-        if channel is not None:
-            for link in self.links.values():
-                link.channels.discard(channel)
+    def _ask_again(self, concerns: Callable[[Ticket], bool]) -> None:
         for ticket in list(self.tickets.values()):
             if concerns(ticket):
                 ticket.event.set()
@@ -367,21 +460,21 @@ class Hub:
             self._channels[slot] = b"lock:tickets:%s:{%d}" % (self.id.encode(), next(tags))
         return self._channels[slot]
 
-    def check_slots(self, keys: tuple[bytes, ...]) -> bool:
-        """Whether the keys are in one slot, where that counts."""
-        return not self.is_cluster or len({key_slot(key) for key in keys}) == 1
-
     # The timer
 
-    @property
-    def is_busy(self) -> bool:
+    def _is_busy(self) -> bool:
         """Whether something is held, waited for or under way."""
+        # A loss is reported before the lease ends, and until then the program may release the lock.
         return bool(
-            self.holds or self.endings or self.tickets or self.users or any(map(_may_last, list(self.lost_holds)))
+            self.holds
+            or self.endings
+            or self.tickets
+            or self._users
+            or any(hold.term[1].steady + hold.lease > now() for hold in list(self.lost_holds))
         )
 
-    def tick(self, moment: float) -> tuple[list[Job], float]:
-        """Reports losses; what is to be sent now, and when to look again."""
+    def tick(self, moment: float) -> list[Job]:
+        """Reports losses, and plans the next tick; what is to be sent now."""
         late = moment - self.planned
         jobs: list[Job] = []
         for hold in list(self.holds):
@@ -394,42 +487,61 @@ class Hub:
         for node, link in list(self.links.items()):
             if self.tickets:
                 link.probe(moment, self.patience)
-            elif moment - self.used > IDLE:
+            elif moment - self._used > IDLE:
                 link.close()
             if not link.is_open:
                 self.links.pop(node, None)
-        if self.is_busy:
-            self.used = moment
+        if self._is_busy():
+            self._used = moment
         elif self._is_shared:
             self._kept = None
-        dues = [one.due for one in list(self.holds)] + [one.due for one in list(self.endings)]
-        return jobs, min([*dues, moment + min(_LONGEST, self.patience / 2 if self.tickets else IDLE / 2)])
+        dues = [hold.due for hold in self.holds] + [ending.due for ending in self.endings]
+        self.planned = min([*dues, moment + min(_LONGEST, self.patience / 2 if self.tickets else IDLE / 2)])
+        return jobs
 
     def _renewal(self, hold: Hold) -> Optional[Job]:
         found = hold.renewal(now() + hold.lease / 10)
         if found is None:
             return None
         (commands, lease), present, sent = found, hold.lease, Moment()
-        calls = [Call(command, hold.claim.key) for command in commands]
-        return Job(calls, lambda replies: hold.renewed(replies, lease, sent, present))
+        return Job(commands, hold.claim.key, lambda replies: hold.renewed(replies, lease, sent, present))
 
-    def done(self, job: Job, replies: list[Any]) -> None:
-        """The replies to a job."""
-        with self.guard:
-            job.done(replies)
+    async def flush(self, jobs: list[Job]) -> list[Any]:
+        """Sends the commands of each node by itself, in the background, as a server may hang."""
+        groups: dict[Any, list[Job]] = {}
+        for job in jobs:
+            node = None
+            with contextlib.suppress(Error):
+                node = await self.place(job.key)
+            groups.setdefault(node, []).append(job)
+        parts = [group[at : at + PIPELINE] for group in groups.values() for at in range(0, len(group), PIPELINE)]
+        return [self.start(self._send(part)) for part in parts]
 
-    @property
-    def may_end(self) -> bool:
-        """Whether the timer has nothing to do any more."""
-        if self.is_closed:
-            return True
-        return not self.is_busy and (self._is_retired or now() - self.used > IDLE)
+    async def _send(self, jobs: list[Job]) -> None:
+        replies: list[Any] = []
+        try:
+            replies = await self.batch([command for job in jobs for command in job.commands])
+        finally:
+            with self.guard:
+                for job in jobs:
+                    count = len(job.commands)
+                    job.done(replies[:count] or [NoAnswer(self.name)] * count)
+                    replies = replies[count:]
+        self.wake()
+
+    def _may_end(self) -> bool:
+        """Whether the timer has nothing to do any more. Then it closes the subscriptions."""
+        if not self.is_closed and (self._is_busy() or not (self._is_retired or now() - self._used > IDLE)):
+            return False
+        links, self.links = list(self.links.values()), {}
+        for link in links:
+            link.close()
+        return True
 
     def retire(self) -> None:
         """The client is gone: the timer ends when nothing is held any more."""
         self._is_retired = True
-        with contextlib.suppress(RuntimeError):
-            self.wake_timer()
+        self.wake_timer()
 
     def wake_timer(self) -> None:
         """Wakes the timer if there is one."""
@@ -437,14 +549,29 @@ class Hub:
 
     # The end
 
-    def begin_closing(self) -> None:
-        """Ends the waits, and releases what is held."""
+    async def settle(self, seconds: Optional[float], waits_for_users: bool = False) -> list[tuple[bytes, Error]]:
+        """Waits until the background releases have ended; those that have failed since the last call."""
+        end = float("inf") if seconds is None else now() + seconds
+        while (self.endings or (waits_for_users and self._users)) and now() < end:
+            # sleep: polls, at most this late
+            await self.sleep(min(0.01, max(0.0, end - now())))
+        failed, self.failed = self.failed, []
+        return failed
+
+    async def close(self) -> None:
+        """Ends the waits, releases what is held, and closes everything. Called again after an interrupt, it goes on."""
+        if not self.is_closed:
+            self._begin_closing()
+            await self.settle(self.patience, waits_for_users=True)
+        self.close_now()
+
+    def _begin_closing(self) -> None:
         with self.guard:
             self.is_closing = True
             for ticket in self.tickets.values():
                 ticket.event.set()
             for hold in [*self.holds, *self.lost_holds]:
-                if hold.notice.reason is None or hold.claim.is_multi or hold.notice.reason is LostReason.UNCONFIRMED:
+                if hold.reason is None or len(hold.tokens) > 1 or hold.reason is LostReason.UNCONFIRMED:
                     self.abandon(hold)
                 else:
                     self.remove(hold)
@@ -470,20 +597,14 @@ class Hub:
         return found
 
 
-def _may_last(hold: Hold) -> bool:
-    # A loss is reported before the lease ends, and until then the program may release the lock.
-    lease, sent = hold.term
-    return sent.steady + lease > now()
+def is_cluster(client: Any) -> bool:
+    """Whether a client is one of a cluster."""
+    return hasattr(client, "get_node_from_key")
 
 
-def options_of(client: Any) -> dict[str, Any]:
-    """The options of the connections of a client."""
-    found: Any = client.get_connection_kwargs()
-    return dict(found)
-
-
-def name_of(client: Any, options: dict[str, Any]) -> str:
+def name_of(client: Any) -> str:
     """The name of a server in messages, without credentials."""
+    options = dict(client.get_connection_kwargs())
     if "path" in options:
         return str(options["path"])
     pool: Any = getattr(client, "connection_pool", None)
@@ -494,3 +615,40 @@ def name_of(client: Any, options: dict[str, Any]) -> str:
         return ",".join(sorted(nodes))
     host = str(options.get("host", "localhost"))
     return f"{f'[{host}]' if ':' in host else host}:{options.get('port', 6379)}"
+
+
+def check_client(client: Any, is_asyncio: bool) -> None:
+    """Refuses what is no client of the kind."""
+    execute = getattr(client, "execute_command", None)
+    if not callable(execute) or not hasattr(client, "get_connection_kwargs"):
+        raise ConfigError("a client of redis-py is needed: Redis or RedisCluster")
+    if inspect.iscoroutinefunction(execute) is not is_asyncio:
+        raise ConfigError(
+            "a client of redis.asyncio is needed: redis.asyncio.Redis or redis.asyncio.RedisCluster"
+            if is_asyncio
+            else "this client is asynchronous: use redis_lock_client.asyncio"
+        )
+    if getattr(getattr(client, "connection_pool", None), "is_master", True) is False:
+        raise ConfigError("locks are taken at the primary: use Sentinel.master_for()")
+
+
+def translated(server: str, error: BaseException) -> Error:
+    """The error of this package for one of the client. What a signal handler has raised is raised again."""
+    is_known = isinstance(error, (Error, OSError)) or type(error).__module__.startswith("redis.")
+    if not isinstance(error, Exception) or not (is_known or is_of_provider(error)):
+        raise error
+    found = of_redis(server, error)
+    # The server's own text may name the user or an owner.
+    found.__cause__ = error if isinstance(found, ConnectionFailed) and found is not error else found.__cause__
+    found.__suppress_context__ = True
+    return found
+
+
+def is_of_provider(error: BaseException) -> bool:
+    """Whether a credential provider of the program has raised it."""
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_name.startswith("get_credentials"):
+            return True
+        trace = trace.tb_next
+    return False

@@ -3,6 +3,7 @@ Its two kinds, for threads and for asyncio, read it all the time, so that its en
 
 from __future__ import annotations
 
+import inspect
 from collections import deque
 from typing import Any, Callable, Optional
 
@@ -75,6 +76,13 @@ class Link:
                 self.end(NoAnswer(self.server))
         elif moment - self._heard > min(_SILENT, patience):
             self.post(("PING",), lambda _: None)
+
+
+def read_options(connection: Any) -> dict[str, Any]:
+    """How a connection is read. Not all of redis-py 5 know the messages of RESP3."""
+    options = {"disable_decoding": True, "disconnect_on_error": False, "push_request": True}
+    known = inspect.signature(connection.read_response).parameters
+    return {name: value for name, value in options.items() if name in known}
 
 
 def _bytes(word: Any) -> Any:

@@ -1,25 +1,14 @@
-"""The options of the constructors, for the methods of a server object that pass them on, and the sorts of clients.
+"""The options of the constructors, for the methods that pass them on.
 
 ``typing_extensions`` is named for type checkers only; the package does not need it.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Callable, Optional, TypedDict, Union
+from typing import Any, Callable, Optional, TypedDict
 
-from ._terms import Text
+from ._terms import Number, Text
 from .outcome import LostReason, Mode
-
-if TYPE_CHECKING:
-    import redis
-    import redis.asyncio
-    from typing_extensions import TypeAlias
-
-    #: What ``Server`` takes.
-    SyncClient: TypeAlias = Union[redis.Redis, redis.RedisCluster]
-    AsyncioClient: TypeAlias = Union[redis.asyncio.Redis, redis.asyncio.RedisCluster]
-
-Number = Union[int, float]
 
 
 class HoldOptions(TypedDict, total=False):

@@ -1,4 +1,4 @@
-"""The terms of an acquisition (keys, owner, kind, lease, margin), checked before anything is sent, and its commands.
+"""The terms of an acquisition, checked before anything is sent, and the commands of each claim.
 
 An acquisition without an owner of the program has a fresh one and the number 1 (``SEQ 1``). It is given up, whatever
 became of its requests, with ``FINAL 1``: no request of it that is served later grants anything.
@@ -11,10 +11,9 @@ import inspect
 import math
 import numbers
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, NamedTuple, Optional, Union
 
-from .errors import ConfigError, bad_reply
+from .errors import ConfigError, Unheard, bad_reply
 from .outcome import Mode
 
 #: The default lease, which is also the server's.
@@ -29,6 +28,7 @@ MOST_COUNT = 2**63 - 1
 #: The most keys that ``LOCK.MACQUIRE`` takes.
 _MOST_KEYS = 1_024
 
+Number = Union[int, float]
 Text = Union[str, bytes, bytearray, memoryview]
 #: A name of a key, as redis-py takes it.
 Key = Union[Text, int, float]
@@ -38,98 +38,113 @@ Command = tuple[Any, ...]
 Tokens = tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class Kind:
-    """The kind of a hold: a lock in a mode, or a permit of a semaphore."""
+class Verb(str):
+    """The first word of a command, which counts how often the command was made ready to be sent.
 
+    redis-py may send a command again by itself. A request that was sent twice, and answered once, may still be served
+    a second time, so the package has to know.
+    """
+
+    sends = 0
+    #: The server of a command that must not be sent twice.
+    once: Optional[str] = None
+
+    def encode(self, *args: Any, **kwargs: Any) -> bytes:
+        if self.sends and self.once is not None:
+            raise Unheard(self.once, "the connection failed")
+        self.sends += 1
+        return str.encode(self, *args, **kwargs)
+
+
+class Terms(NamedTuple):
+    """The terms of each acquisition of a lock, of several, or of a permit."""
+
+    keys: tuple[bytes, ...]
+    #: None: a fresh owner for each acquisition.
+    owner: Optional[bytes] = None
     mode: Mode = Mode.EXCLUSIVE
+    #: In whole milliseconds.
+    lease: float = DEFAULT_LEASE
+    margin: Optional[float] = None
+    #: Whether the lease is renewed until the release.
+    renews: bool = True
+    #: Whether a hold is bound to a connection of its own. The lease is the server's then.
+    is_session: bool = False
+    #: The longest time of a hold in seconds, in spite of renewals.
+    max_hold: Optional[float] = None
     is_permit: bool = False
     #: The number of permits with which an acquisition creates a missing semaphore.
     limit: Optional[int] = None
 
-
-@dataclass(frozen=True)
-class Claim:
-    """The keys, owner and kind of a hold, which every command names. In a cluster the keys are in one slot."""
-
-    keys: tuple[bytes, ...]
-    owner: bytes
-    kind: Kind
-    #: Whether no other acquisition has this owner.
-    is_fresh: bool = False
-
     def __repr__(self) -> str:
         # The owner is a credential.
-        return f"Claim({', '.join(map(repr, self.keys))})"
+        return f"Terms({', '.join(map(repr, self.keys))})"
 
-    @property
-    def key(self) -> bytes:
-        """The first key, whose slot is that of all."""
-        return self.keys[0]
 
-    @property
-    def is_multi(self) -> bool:
-        """Whether the claim is for several keys."""
-        return len(self.keys) > 1
+class Claim:
+    """The terms with the owner of one acquisition, and its commands. In a cluster the keys are in one slot."""
 
-    def _start(self, verb: str, has_mode: bool = True, key: Optional[bytes] = None) -> Command:
-        if self.kind.is_permit:
-            return (f"SEM.{verb}", self.key, self.owner)
-        mode = () if self.kind.mode is Mode.EXCLUSIVE or not has_mode else (self.kind.mode.name,)
-        if self.is_multi and key is None:
-            return (f"LOCK.M{verb}", len(self.keys), *self.keys, self.owner, *mode)
-        return (f"LOCK.{verb}", key or self.key, self.owner, *mode)
+    __slots__ = ("key", "owner", "terms")
 
-    def acquire(self, lease: float, is_session: bool) -> Command:
+    def __init__(self, terms: Terms, fresh: bytes = b"") -> None:
+        self.terms = terms
+        #: The first key, whose slot is that of all.
+        self.key = terms.keys[0]
+        self.owner = fresh if terms.owner is None else terms.owner
+
+    def __repr__(self) -> str:
+        return repr(self.terms)
+
+    def acquire(self) -> Command:
         """The request: the tokens, or nil. Sent twice, it is granted once."""
-        words: Command = ("SESSION",) if is_session else ("PX", millis(lease))
-        if not self.kind.is_permit:
-            words = (*words, "ONCE")
-        elif self.kind.limit is not None:
-            words = (*words, "LIMIT", self.kind.limit)
-        return (*self._start("ACQUIRE"), *words, *(("SEQ", 1) if self.is_fresh else ()))
+        terms = self.terms
+        span: Command = ("SESSION",) if terms.is_session else ("PX", millis(terms.lease))
+        number: Command = ("SEQ", 1) if terms.owner is None else ()
+        if terms.is_permit:
+            limit: Command = () if terms.limit is None else ("LIMIT", terms.limit)
+            return ("SEM.ACQUIRE", self.key, self.owner, *span, *limit, *number)
+        if len(terms.keys) > 1:
+            return ("LOCK.MACQUIRE", len(terms.keys), *terms.keys, self.owner, *self._mode, *span, "ONCE", *number)
+        return ("LOCK.ACQUIRE", self.key, self.owner, *self._mode, *span, "ONCE", *number)
 
     def renew(self, lease: Optional[float], tokens: Optional[Tokens]) -> list[Command]:
         """A renewal of each key: 1 if it is held under its token. Without a lease: one that is bound to its connection
         stays bound. Without tokens: by the owner alone, for a hold that another object took."""
         span: Command = () if lease is None else ("PX", max(1, millis(lease)))
-        if self.kind.is_permit:
-            return [(*self._start("RENEW"), *span)]
-        return [(*self._start("RENEW", key=key), *span, *self._token(tokens, at)) for at, key in enumerate(self.keys)]
+        if self.terms.is_permit:
+            return [("SEM.RENEW", self.key, self.owner, *span)]
+        return self._each("LOCK.RENEW", span, tokens)
 
     def release(self, tokens: Optional[Tokens]) -> list[Command]:
-        """The release: one command for a fresh owner, and else one for each key, which names its token."""
-        if self.is_multi and self.is_fresh:
-            return [(*self._start("RELEASE", has_mode=False), "ALL")]
-        return self.release_each(tokens)
-
-    def release_each(self, tokens: Optional[Tokens], is_final: bool = False) -> list[Command]:
-        """The release of each key by itself."""
-        if self.kind.is_permit:
-            return [self._start("RELEASE")]
-        if is_final and self.is_fresh:
-            return [(*self._start("RELEASE", has_mode=False, key=key), "FINAL", 1) for key in self.keys]
-        return [(*self._start("RELEASE", key=key), "ALL", *self._token(tokens, at)) for at, key in enumerate(self.keys)]
+        """The release of each key: None if it is not held."""
+        if self.terms.is_permit:
+            return [("SEM.RELEASE", self.key, self.owner)]
+        return self._each("LOCK.RELEASE", ("ALL",), tokens)
 
     def give_up(self, tokens: Optional[Tokens] = None) -> list[Command]:
         """Ends a hold, withdraws the wait, and of a fresh owner makes its requests final."""
-        if self.is_fresh:
-            return [(*self._start("RELEASE", has_mode=False), "FINAL", 1)]
-        return self.release_each(tokens)
+        if self.terms.owner is not None:
+            return self.release(tokens)
+        verb = "SEM.RELEASE" if self.terms.is_permit else "LOCK.RELEASE"
+        return [(verb, key, self.owner, "FINAL", 1) for key in self.terms.keys]
 
-    def was_held(self, command: Command, reply: Any) -> bool:
-        """Whether a reply to a release says that what it names was held."""
-        return reply == len(self.keys) if command[0] == "LOCK.MRELEASE" else reply is not None
+    @property
+    def _mode(self) -> Command:
+        mode = self.terms.mode
+        return () if mode is Mode.EXCLUSIVE else (mode.name,)
 
-    def _token(self, tokens: Optional[Tokens], at: int) -> Command:
-        return () if tokens is None else ("TOKEN", tokens[at])
+    def _each(self, verb: str, words: Command, tokens: Optional[Tokens]) -> list[Command]:
+        start, owner = self._mode, self.owner
+        if tokens is None:
+            return [(verb, key, owner, *start, *words) for key in self.terms.keys]
+        return [(verb, key, owner, *start, *words, "TOKEN", token) for key, token in zip(self.terms.keys, tokens)]
 
     def granted(self, reply: Any, server: str) -> Optional[Tokens]:
         """The tokens of a reply to an acquire; None for nil."""
         if reply is None:
             return None
-        tokens = tuple(reply) if isinstance(reply, list) and self.is_multi else (reply,)
-        if len(tokens) == len(self.keys) and all(isinstance(token, int) for token in tokens):
+        tokens = tuple(reply) if isinstance(reply, list) else (reply,)
+        if len(tokens) == len(self.terms.keys) and all(isinstance(token, int) for token in tokens):
             return tokens
         raise bad_reply(server)
 
@@ -140,62 +155,23 @@ def millis(span: float) -> int:
     return int(span * 1000 + 0.001)
 
 
-class Terms(NamedTuple):
-    """The terms of each acquisition of a lock."""
-
-    keys: tuple[bytes, ...]
-    #: None: a fresh owner for each acquisition.
-    owner: Optional[bytes]
-    kind: Kind
-    #: In whole milliseconds.
-    lease: float
-    margin: Optional[float]
-    #: Whether the lease is renewed until the release.
-    renews: bool
-    #: Whether a hold is bound to a connection of its own. The lease is the server's then.
-    is_session: bool = False
-    #: The longest time of a hold in seconds, in spite of renewals.
-    max_hold: Optional[float] = None
-
-    def __repr__(self) -> str:
-        # The owner is a credential.
-        return f"Terms({', '.join(map(repr, self.keys))})"
-
-    @property
-    def key(self) -> bytes:
-        """The first key."""
-        return self.keys[0]
-
-    def claim(self, fresh: bytes) -> Claim:
-        """The claim of the next acquisition, for which this owner is fresh."""
-        is_fresh = self.owner is None
-        return Claim(self.keys, fresh if self.owner is None else self.owner, self.kind, is_fresh)
-
-
 def certain(lease: float) -> float:
     """The certain part of a lease. The server counts in whole milliseconds, so its time of the grant may be almost one
     millisecond early."""
     return max(0.0, lease - 0.001)
 
 
-def reported_after(lease: float, margin: Optional[float]) -> float:
-    """How long after a confirmed request the loss is reported."""
-    return max(0.0, certain(lease) - (lease / 6 if margin is None else margin))
-
-
 def checked_terms(
     keys: tuple[bytes, ...],
-    kind: Kind = Kind(),
     *,
     lease: Any = None,
     margin: Any = None,
     owner: Any = None,
-    renews: bool = True,
-    is_session: bool = False,
     max_hold: Any = None,
     lease_name: str = "lease",
+    **others: Any,
 ) -> Terms:
-    """The terms of these arguments.
+    """The terms of these arguments; the others are fields of them.
 
     :param lease_name: the argument that has the lease.
     :raises ConfigError: when one is out of its bounds.
@@ -208,20 +184,20 @@ def checked_terms(
         margin = checked_span(margin, "margin")
         if margin > span / 2:
             raise ConfigError(f"margin is at most half of {lease_name}: before it the lock is renewed")
-    if owner is not None:
-        owner = checked_owner(owner, kind)
-    return Terms(keys, owner, kind, span, margin, renews, is_session, max_hold)
+    terms = Terms(keys, lease=span, margin=margin, max_hold=max_hold, **others)
+    return terms if owner is None else owned_by(terms, owner)
 
 
-def checked_keys(names: list[Any]) -> tuple[bytes, ...]:
-    """The bytes of several keys, each of them once."""
-    keys = tuple(checked_key(name) for name in names)
-    if not 1 <= len(keys) <= _MOST_KEYS:
-        raise ConfigError(f"a MultiLock has 1 to {_MOST_KEYS} keys")
-    if len(set(keys)) < len(keys):
-        twice = next(key for place, key in enumerate(keys) if key in keys[:place])
-        raise ConfigError(f"{twice.decode('utf-8', 'replace')} is named twice")
-    return keys
+def owned_by(terms: Terms, owner: Any) -> Terms:
+    """The terms with an owner that the program names. The messages do not quote it: it is a credential."""
+    name = _bytes_of(owner, "the owner")
+    if not 1 <= len(name) <= _LONGEST_OWNER:
+        raise ConfigError("an owner has 1 to 256 bytes")
+    if name == b"#token":
+        raise ConfigError("this owner is a reserved word")
+    if terms.mode is not Mode.EXCLUSIVE and (name == b"mode" or name.endswith(b":write")):
+        raise ConfigError("the owner 'mode', or one that ends in ':write', cannot hold READ or WRITE")
+    return terms._replace(owner=name)
 
 
 def checked_key(key: Any) -> bytes:
@@ -235,9 +211,14 @@ def checked_names(names: Any) -> tuple[Any, ...]:
     """The names of several keys, each of them once."""
     if isinstance(names, (str, bytes, bytearray, memoryview)) or not isinstance(names, Iterable):
         raise ConfigError("the keys of a MultiLock are several texts or bytes, not one")
-    found = list(names)
-    checked_keys(found)
-    return tuple(name_of(name) for name in found)
+    found = tuple(map(name_of, names))
+    keys = [checked_key(name) for name in found]
+    if not 1 <= len(keys) <= _MOST_KEYS:
+        raise ConfigError(f"a MultiLock has 1 to {_MOST_KEYS} keys")
+    if len(set(keys)) < len(keys):
+        twice = next(key for place, key in enumerate(keys) if key in keys[:place])
+        raise ConfigError(f"{twice.decode('utf-8', 'replace')} is named twice")
+    return found
 
 
 def name_of(name: Any) -> Any:
@@ -257,25 +238,9 @@ def checked_lease(lease: Any, name: str) -> float:
     return span
 
 
-def checked_owner(owner: Any, kind: Kind) -> bytes:
-    """The bytes of an owner. The messages do not quote it: it is a credential."""
-    name = _bytes_of(owner, "the owner")
-    if not 1 <= len(name) <= _LONGEST_OWNER:
-        raise ConfigError("an owner has 1 to 256 bytes")
-    if name == b"#token":
-        raise ConfigError("this owner is a reserved word")
-    if not kind.is_permit and kind.mode is not Mode.EXCLUSIVE and (name == b"mode" or name.endswith(b":write")):
-        raise ConfigError("the owner 'mode', or one that ends in ':write', cannot hold READ or WRITE")
-    return name
-
-
 def checked_wait(wait: Any, name: str) -> Optional[float]:
     """The limit of a wait in seconds; None for no limit."""
-    if wait is None:
-        return None
-    if isinstance(wait, numbers.Real) and not isinstance(wait, bool) and wait == math.inf:
-        return None
-    return checked_span(wait, name)
+    return None if wait is None or wait == math.inf else checked_span(wait, name)
 
 
 def checked_span(span: Any, name: str) -> float:

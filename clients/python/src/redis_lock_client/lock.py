@@ -1,24 +1,26 @@
-"""``Lock`` with the interface of redis-py's ``Lock``, for threads."""
+"""``Lock`` with the interface of redis-py's ``Lock``, and locks of several keys, for threads."""
 
 from __future__ import annotations
 
 import threading
 from typing import TYPE_CHECKING, Any, Literal, Optional, TypeVar, Union
 
+import redis
 import redis.lock
 from redis import exceptions as redis_errors
 
-from ._base import AnyLock, BaseLock
-from ._notice import LostState
-from ._options import Number
-from ._steps import is_any_held
-from ._terms import Text
-from ._threads import ThreadHub, hub_of
-from .errors import NotAcquired
+from ._hold import LostState
+from ._locks import AnyLock, BaseLock, BaseMultiLock
+from ._terms import Number, Text
+from ._threads import hub_of, run
 
 if TYPE_CHECKING:
-    from ._options import SyncClient
+    from typing_extensions import TypeAlias
+
     from .server import Server
+
+    #: What the constructors take.
+    Client: TypeAlias = Union[redis.Redis, redis.RedisCluster, Server]
 
 L = TypeVar("L", bound="ThreadLock")
 
@@ -29,25 +31,26 @@ class Lost(LostState):
     def wait(self, timeout: Optional[float] = None) -> bool:
         """Waits until the lock is lost, at most ``timeout`` seconds. False when it was not, is released, or is
         not held."""
-        ended = threading.Event()
-        self._notice.when_ended(ended.set)
-        try:
-            ended.wait(timeout)
-        finally:
-            self._notice.forget(ended.set)
+        hold = self._hold
+        if hold is not None:
+            ended = threading.Event()
+            hold.when_ended(ended.set)
+            try:
+                ended.wait(timeout)
+            finally:
+                hold.forget(ended.set)
         return self.is_set()
 
 
 class ThreadLock(AnyLock):
     """The methods of a lock of one key or several, for threads."""
 
-    _hub: ThreadHub
     _hub_of = staticmethod(hub_of)
 
     @property
     def lost(self) -> Lost:
         """The loss of the present hold: ``is_set()``, ``wait(timeout)``, ``reason``."""
-        return Lost(self._notice)
+        return Lost(self._hold())
 
     def acquire(self, *args: Any, **kwargs: Any) -> bool:
         """Acquires the lock; each class has its own parameters."""
@@ -56,7 +59,7 @@ class ThreadLock(AnyLock):
     def __enter__(self: L) -> L:
         if self.acquire():
             return self
-        raise NotAcquired("Unable to acquire lock within the time specified", self.name_text)
+        raise self._not_acquired()
 
     def __exit__(self, *_: object) -> None:
         try:
@@ -64,27 +67,17 @@ class ThreadLock(AnyLock):
         except redis_errors.LockError as error:
             self._left(error)
 
-    def _acquire(self, blocking: Optional[bool], blocking_timeout: Optional[Number], token: Optional[Text]) -> bool:
-        acquisition = self._begin(self._hub, blocking, blocking_timeout, token)
-        try:
-            self._hub.run(acquisition.steps())
-            return self._take(acquisition)
-        except BaseException:
-            self._undo(acquisition)
-            raise
-
     def locked(self) -> bool:
         """Whether any owner holds the lock, or one of several (``LOCK.INFO``, for which the user needs permission)."""
-        return bool(self._hub.run(is_any_held(self._hub, self._terms.keys)))
+        return bool(run(self._locked()))
 
     def owned(self) -> bool:
         """Whether this object holds the lock, of several all of them, by the server (``LOCK.INFO``; a user without
         permission renews it for its remaining time instead)."""
-        return bool(self._hub.run(self._owning(self._hub)))
+        return bool(run(self._owned()))
 
     def release(self) -> None:
-        """Releases the lock (``LOCK.RELEASE``, of several keys ``LOCK.MRELEASE``). It is free then, or the next
-        waiter's.
+        """Releases the lock (``LOCK.RELEASE``). It is free then, or the next waiter's.
 
         If the client gets no answer, this raises, and the release goes on in the background until the lease is over,
         with ``session`` for ten minutes at most: :meth:`Server.settled` waits for that and reports a failure.
@@ -93,46 +86,37 @@ class ThreadLock(AnyLock):
         :raises NotAcquired: when this object does not hold it.
         :raises ConnectionFailed: when the client got no answer (its ``socket_timeout`` and retries say how soon).
         """
-        hold, token = self._to_release()
-        try:
-            self._hub.run(self._releasing(self._hub, hold, token))
-        except BaseException:
-            # A signal handler may have raised before the release began. Otherwise this does nothing.
-            if hold is not None:
-                self._hub.abandon(hold)
-            raise
-        finally:
-            self._forget(hold, token)
+        run(self._release())
 
     def do_release(self, expected_token: Text) -> None:
         """Releases the hold of this owner, which another object may have acquired."""
-        self._hub.run(self._releasing(self._hub, None, expected_token))
+        run(self._do_release(expected_token))
 
     def extend(self, additional_time: Number, replace_ttl: bool = False) -> Literal[True]:
-        """Adds time to the lease, or replaces it by this time (``LOCK.RENEW``, ``LOCK.MRENEW``).
+        """Adds time to the lease, or replaces it by this time (``LOCK.RENEW``).
 
         :param additional_time: in seconds.
         :param replace_ttl: whether it is the new lease, and is not added to the rest of the present one.
         :raises NotOwned: when the lock was lost.
         :raises NotAcquired: when this object does not hold it, or it has no timeout.
         """
-        self._hub.run(self._setting(self._hub, additional_time, replace_ttl))
+        run(self._set(additional_time, replace_ttl))
         return True
 
     def reacquire(self) -> Literal[True]:
         """Sets the lease to the timeout again. Raises as :meth:`extend` does."""
-        self._hub.run(self._setting(self._hub, None, False))
+        run(self._set(None, False))
         return True
 
 
-class Lock(ThreadLock, BaseLock[Union["SyncClient", "Server"]], redis.lock.Lock):  # type: ignore[misc]
+class Lock(ThreadLock, BaseLock["Client"], redis.lock.Lock):  # type: ignore[misc]
     """A lock of the redis-lock module, in the place of ``redis.lock.Lock``.
 
     The parameters before the star are those of redis-py; :meth:`with_options` is for ``client.lock()``. ``timeout`` is
     the lease of a lock that is not renewed. A lock without a timeout is renewed until it is released, as redis-py's
     lock without a timeout never ends. ``sleep`` is accepted and not used, since a wait polls nothing.
 
-    :param redis: a client of redis-py; all locks of a client share connections.
+    :param redis: a client of redis-py, or a :class:`Server`; all locks of a client share connections.
     :param name: the key, as text or bytes. It is a hash, not a string as with redis-py.
     :param timeout: the lease in seconds, not renewed. None or 0: renewed until the release.
     :param blocking: whether :meth:`acquire` waits.
@@ -176,4 +160,47 @@ class Lock(ThreadLock, BaseLock[Union["SyncClient", "Server"]], redis.lock.Lock)
         :raises ConnectionFailed: when the first request failed, or the server could not be reached at the limit.
         :raises Refused: when the server refuses (:class:`WrongType`, :class:`NoPermission`, :class:`Deadlock`, ...).
         """
-        return self._acquire(blocking, blocking_timeout, token)
+        return bool(run(self._acquire(blocking, blocking_timeout, token)))
+
+
+class MultiLock(ThreadLock, BaseMultiLock["Client"]):
+    """Several keys that are locked together or not at all: all are granted in one event of the server
+    (``LOCK.MACQUIRE``), and a wait for them holds none. They are renewed and released together. When one of them is
+    lost the hold is lost: it is not renewed any more, and the others stay held until the release or the end of the
+    lease.
+
+    The parameters are those of :class:`Lock`, without ``sleep`` and ``session``.
+
+    :param names: the keys, each of them once, at most 1,024. In a cluster they have one hash tag (``{orders}:1``,
+        ``{orders}:2``), because no event of a cluster has keys of two slots.
+    :param owner: the owner of all keys. It holds none of them in another mode at the same time.
+    :param mode: the mode of all keys.
+    :raises ConfigError: also when no key or one key twice is named, or the keys are in several slots of a cluster.
+        Nothing is sent.
+    """
+
+    def acquire(
+        self,
+        blocking: Optional[bool] = None,
+        blocking_timeout: Optional[Number] = None,
+        token: Optional[Text] = None,
+    ) -> bool:
+        """Acquires all keys; False when another owner holds one of them until the end of the wait. Waits, fails and
+        raises as :meth:`Lock.acquire` does, with the same parameters."""
+        return bool(run(self._acquire(blocking, blocking_timeout, token)))
+
+
+class Redis(redis.Redis):
+    """``redis.Redis``, with :class:`Lock` as the default class of :meth:`lock`, for libraries that call it without a
+    class.
+
+    django-redis: ``OPTIONS = {"REDIS_CLIENT_CLASS": "redis_lock_client.Redis"}``. celery-redbeat:
+    ``app.redbeat_redis = redis_lock_client.Redis.from_url(url, decode_responses=True)``.
+    """
+
+    def lock(self, *args: Any, **kwargs: Any) -> Any:
+        """``redis.Redis.lock``."""
+        # The class is the seventh parameter.
+        if len(args) < 6 and kwargs.get("lock_class") is None:
+            kwargs["lock_class"] = Lock
+        return super().lock(*args, **kwargs)

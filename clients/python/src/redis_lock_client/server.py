@@ -1,4 +1,4 @@
-"""A server and its locks, locks of several keys, read-write locks, semaphores and latches, for threads."""
+"""A server and its locks, read-write locks, semaphores and latches, for threads."""
 
 from __future__ import annotations
 
@@ -9,16 +9,13 @@ from typing import TYPE_CHECKING, Any, Callable, Generic, Optional, TypeVar, Uni
 
 from ._acquire import Acquisition, LatchWait
 from ._address import client_of_url
-from ._base import AnyLock
 from ._hold import Hold, field
-from ._hub import Hub
-from ._options import Number
-from ._steps import at_most_once, count, release, request
+from ._requests import at_most_once, count, release, request
 from ._terms import (
     MOST_COUNT,
     MOST_PERMITS,
     Key,
-    Kind,
+    Number,
     Text,
     check_function,
     checked_key,
@@ -26,28 +23,28 @@ from ._terms import (
     checked_terms,
     checked_wait,
 )
-from ._threads import ThreadHub, hub_of
-from .errors import Closed, Error, bad_reply
-from .lock import Lock, Lost
-from .multi_lock import MultiLock
+from ._threads import ThreadHub, hub_of, run
+from .errors import Error, bad_reply
+from .lock import Lock, Lost, MultiLock
 from .outcome import LostReason, Mode, Released
 from .statistics import Statistics
 
 if TYPE_CHECKING:
+    import redis
     from typing_extensions import Unpack
 
-    from ._options import (
-        LockOptions,
-        MultiLockOptions,
-        ReadWriteLockOptions,
-        SemaphoreOptions,
-        SyncClient,
-    )
+    from ._options import LockOptions, MultiLockOptions, ReadWriteLockOptions, SemaphoreOptions
 
-
-#: What the constructors take, and the class of the locks.
+S = TypeVar("S", bound="BaseServer[Any, Any, Any, Any, Any]")
+#: The classes of a lock, a lock of several keys, a read-write lock, a semaphore and a latch.
+L = TypeVar("L")
+M = TypeVar("M")
+R = TypeVar("R")
+P = TypeVar("P")
+C = TypeVar("C")
+#: What the constructors take, and what a semaphore grants.
 Client = TypeVar("Client")
-AnyKind = TypeVar("AnyKind", bound=AnyLock)
+AnyPermit = TypeVar("AnyPermit")
 
 
 @dataclass(frozen=True)
@@ -72,117 +69,74 @@ class SemaphoreInfo:
     #: How long the first waiter has waited, in seconds.
     longest_wait: float
 
-    @staticmethod
-    def read(reply: Any, server: str) -> Optional[SemaphoreInfo]:
-        """The reply of ``SEM.INFO``."""
-        if reply is None:
-            return None
-        names = (b"permits", b"free", b"held", b"waiters", b"longest-wait-ms")
-        numbers = [field(reply, name) for name in names]
-        if not all(isinstance(number, int) for number in numbers):
-            raise bad_reply(server)
-        permits, free, held, waiters, longest = numbers
-        return SemaphoreInfo(permits, free, held, waiters, longest / 1000)
 
+class BaseServer(Generic[L, M, R, P, C]):
+    """What ``Server`` makes."""
 
-def unreleased(hub: Hub) -> Sequence[Unreleased]:
-    """The releases that have failed since the last call."""
-    failed, hub.failed = hub.failed, []
-    return [Unreleased(key, error) for key, error in failed]
-
-
-class Server:
-    """The locks of one server, cluster, or primary of sentinels. Opening it sends nothing.
-
-    :param redis_client: a ``redis.Redis`` or ``redis.RedisCluster``, which sends the commands.
-    :raises ConfigError: for another object.
-    """
-
-    def __init__(self, redis_client: SyncClient) -> None:
-        self._hub = ThreadHub(redis_client)
-        self._own: Any = None
+    _is_asyncio = False
+    _kinds: tuple[Callable[..., L], Callable[..., M], Callable[..., R], Callable[..., P], Callable[..., C]]
+    _hub: Any
+    #: The client that :meth:`open` has made.
+    _own: Any = None
 
     @classmethod
-    def open(cls, url: str) -> Server:
-        """The server of a URL, with a client of its own that :meth:`close` closes: ``redis://host:port/db``,
-        ``rediss://`` with TLS, ``unix:///path``, ``redis+cluster://a:7000,b:7000``,
-        ``redis+sentinel://a:26379,b:26379/name``.
+    def open(cls: type[S], url: str) -> S:
+        """The server of a URL, with a client of its own that is closed with it: ``redis://host:port/db``, ``rediss://``
+        with TLS, ``unix:///path``, ``redis+cluster://a:7000,b:7000``, ``redis+sentinel://a:26379,b:26379/name``.
 
-        :param url: a login, ``user:password@`` or ``:password@``, is before the hosts. Options of redis-py's URLs
-            (``client_name``, ``ssl_ca_certs``, ...) are behind a ``?``; with sentinels it is their own login,
-            ``?sentinel-user=...&sentinel-password=...``. A special character is written as ``%`` and two digits.
+        :param url: a login, ``user:password@`` or ``:password@``, is before the hosts. Options are behind a ``?``:
+            ``db=N``, ``protocol=2`` or ``3``, for sentinels ``sentinel-user=`` and ``sentinel-password=``. A special
+            character is written as ``%`` and two digits. A client with other options is given to the constructor.
         :raises ConfigError: for another text, without quoting it.
         """
-        client = client_of_url(url, False)
-        server = cls(client)
+        client = client_of_url(url, cls._is_asyncio)
+        server = cls(client)  # type: ignore[call-arg]
         server._own = client
         return server
 
     @property
     def name(self) -> str:
         """The name in messages: ``host:port``, without credentials."""
-        return self._hub.name
+        return str(self._hub.name)
 
-    def lock(self, name: Key, timeout: Optional[Number] = None, **options: Unpack[LockOptions]) -> Lock:
+    def lock(self, name: Key, timeout: Optional[Number] = None, **options: Unpack[LockOptions]) -> L:
         """A :class:`Lock`, with the options of its constructor."""
-        return Lock(self, name, timeout, **options)
+        return self._kinds[0](self, name, timeout, **options)
 
     def multi_lock(
         self, names: Iterable[Key], timeout: Optional[Number] = None, **options: Unpack[MultiLockOptions]
-    ) -> MultiLock:
+    ) -> M:
         """A :class:`MultiLock` of these keys, with the options of its constructor."""
-        return MultiLock(self, names, timeout, **options)
+        return self._kinds[1](self, names, timeout, **options)
 
     def read_write_lock(
         self, name: Key, timeout: Optional[Number] = None, **options: Unpack[ReadWriteLockOptions]
-    ) -> ReadWriteLock:
+    ) -> R:
         """A :class:`ReadWriteLock`, with the options of :class:`Lock`."""
-        return ReadWriteLock(self, name, timeout, **options)
+        return self._kinds[2](self, name, timeout, **options)
 
-    def semaphore(self, key: Key, **options: Unpack[SemaphoreOptions]) -> Semaphore:
+    def semaphore(self, key: Key, **options: Unpack[SemaphoreOptions]) -> P:
         """A :class:`Semaphore`, with the options of its constructor (``limit``, ``lease``, ``margin``, ``owner``)."""
-        return Semaphore(self, key, **options)
+        return self._kinds[3](self, key, **options)
 
-    def latch(self, key: Key) -> Latch:
+    def latch(self, key: Key) -> C:
         """A :class:`Latch`."""
-        return Latch(self, key)
+        return self._kinds[4](self, key)
 
     def statistics(self) -> Statistics:
         """The counters of this object, and its present numbers of holds and waits."""
-        return self._hub.statistics()
+        found: Statistics = self._hub.statistics()
+        return found
 
-    def settled(self, timeout: Optional[Number] = None) -> Sequence[Unreleased]:
-        """Waits until the background releases have ended, and returns those that have failed since the last call.
-
-        :param timeout: how long it waits, in seconds; None for no limit. At its end the failures so far are returned,
-            and the other releases go on.
-        """
-        wait = checked_wait(timeout, "timeout")
-        self._hub.settle(wait)
-        return unreleased(self._hub)
-
-    def close(self) -> None:
-        """Ends all waits (they raise :class:`Closed`), releases what is held, and ends the connections of this object,
-        within the client's ``socket_timeout`` (5 s without one). What is held is over then: the release of a lock
-        raises :class:`NotOwned`, that of a permit is ``Released.NOT_HELD``. Idempotent."""
-        self._hub.close()
-        if self._own is not None:
-            self._own.close()
-            if hasattr(self._own, "connection_pool"):
-                # redis-py before 5.0.1 leaves it open.
-                self._own.connection_pool.disconnect()
-
-    def __enter__(self) -> Server:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    async def _settled(self, timeout: Optional[Number]) -> Sequence[Unreleased]:
+        failed = await self._hub.here().settle(checked_wait(timeout, "timeout"))
+        return [Unreleased(key, error) for key, error in failed]
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name}>"
 
 
-class BaseReadWriteLock(Generic[Client, AnyKind]):
+class BaseReadWriteLock(Generic[Client, L]):
     """The arguments of ``ReadWriteLock``."""
 
     _kind: Any
@@ -195,35 +149,26 @@ class BaseReadWriteLock(Generic[Client, AnyKind]):
         # Refuses wrong arguments now.
         self.read_lock()
 
-    def read_lock(self) -> AnyKind:
+    def read_lock(self) -> L:
         """A :class:`Lock` for reading."""
         return self._lock(Mode.READ)
 
-    def write_lock(self) -> AnyKind:
+    def write_lock(self) -> L:
         """A :class:`Lock` for writing."""
         return self._lock(Mode.WRITE)
 
-    def _lock(self, mode: Mode) -> AnyKind:
-        lock: AnyKind = self._kind(*self._arguments, **self._options, mode=mode)
+    def _lock(self, mode: Mode) -> L:
+        lock: L = self._kind(*self._arguments, **self._options, mode=mode)
         return lock
 
 
-class ReadWriteLock(BaseReadWriteLock[Union["SyncClient", Server], Lock]):
-    """A lock that any number of owners hold for reading, or one for writing.
-
-    :param redis: a client of redis-py, or a :class:`Server`.
-    :param name: the key. In a cluster it has a hash tag, or no braces at all.
-    :param timeout: the lease of a hold in seconds, not renewed. None or 0: renewed until the release.
-    :param options: the other options of :class:`Lock`, but for ``mode``; they hold for readers and writers.
-    """
-
-    _kind = Lock
-
-
-class PermitState:
+class BasePermit:
     """What a permit knows of itself."""
 
-    _hold: Hold
+    def __init__(self, hold: Hold) -> None:
+        self._hold = hold
+        self._dropped = weakref.finalize(self, hold.hub.give_back, hold)
+        self._dropped.atexit = False
 
     @property
     def token(self) -> int:
@@ -239,46 +184,26 @@ class PermitState:
         """How long the permit is certainly still held, in seconds. 0 in a forked child, which does not hold it."""
         return self._hold.valid_for()
 
-
-class Permit(PermitState):
-    """A permit of a semaphore. Dropped without a release, it is given back in the background."""
-
-    def __init__(self, hub: ThreadHub, hold: Hold) -> None:
-        self._hub = hub
-        self._hold = hold
-        self._dropped = weakref.finalize(self, hub.abandon, hold)
-        self._dropped.atexit = False
-
-    @property
-    def lost(self) -> Lost:
-        """The loss of the permit."""
-        return Lost(self._hold.notice)
-
-    def release(self) -> Released:
-        """Gives the permit back (``SEM.RELEASE``). Raises, and goes on in the background, as :meth:`Lock.release`."""
+    async def _release(self) -> Released:
+        hub, hold = self._hold.hub, self._hold
+        if hold.is_gone or hub.is_closing:
+            return Released.NOT_HELD
         try:
-            released: Released = self._hub.run(release(self._hold))
-            self._dropped.detach()
-            return released
-        except BaseException as error:
+            released: Released = await hub.use(release(hold))
+        except BaseException:
             # A signal handler may have raised before the release began. Otherwise this does nothing.
-            self._dropped()
-            if isinstance(error, Closed):
-                return Released.NOT_HELD
+            hub.abandon(hold)
             raise
-
-    def __enter__(self) -> Permit:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.release()
+        self._dropped.detach()
+        return released
 
 
-class BaseSemaphore(Generic[Client]):
-    """The arguments of ``Semaphore``."""
+class BaseSemaphore(Generic[Client, AnyPermit]):
+    """The arguments of ``Semaphore``, and its requests."""
 
-    #: Whether `on_lost` may be a coroutine function.
-    _awaits = False
+    _is_asyncio = False
+    _permit: Callable[[Hold], AnyPermit]
+    _hub_of: Callable[[Any], Any]
 
     def __init__(
         self,
@@ -291,20 +216,119 @@ class BaseSemaphore(Generic[Client]):
         owner: Optional[Text] = None,
         on_lost: Optional[Callable[[LostReason], Any]] = None,
     ) -> None:
-        check_function(on_lost, "on_lost", self._awaits)
-        kind = Kind(is_permit=True, limit=None if limit is None else checked_number(limit, "limit", 1, MOST_PERMITS))
-        self._terms = checked_terms((checked_key(key),), kind, lease=lease, margin=margin, owner=owner)
+        check_function(on_lost, "on_lost", self._is_asyncio)
+        most = None if limit is None else checked_number(limit, "limit", 1, MOST_PERMITS)
+        keys = (checked_key(key),)
+        self._terms = checked_terms(keys, lease=lease, margin=margin, owner=owner, is_permit=True, limit=most)
         self._on_lost = on_lost
         self._redis = redis
-        self._hub: Any = self._hub_of(redis)
+        self._hub = self._hub_of(redis)
 
-    @staticmethod
-    def _hub_of(client: Any) -> Any:
-        """The hub of a client or a server object."""
-        raise NotImplementedError
+    async def _acquire(self, limit: Optional[float]) -> Optional[AnyPermit]:
+        hub = self._hub.here()
+        hub.begin()
+        acquisition = Acquisition(hub, self._terms, limit, self._on_lost)
+        try:
+            hold = await hub.use(acquisition.run())
+            return None if hold is None else self._permit(hold)
+        except BaseException:
+            acquisition.give_up()
+            raise
+
+    async def _acquire_without_limit(self) -> AnyPermit:
+        while True:
+            permit = await self._acquire(None)
+            if permit is not None:
+                return permit
+
+    async def _set(self, permits: int) -> None:
+        number = checked_number(permits, "permits", 0, MOST_PERMITS)
+        hub = self._hub.here()
+        await hub.use(request(hub, "SEM.SET", self._terms.keys[0], number))
+
+    async def _info(self) -> Optional[SemaphoreInfo]:
+        hub = self._hub.here()
+        reply = await hub.use(request(hub, "SEM.INFO", self._terms.keys[0]))
+        if reply is None:
+            return None
+        names = (b"permits", b"free", b"held", b"waiters", b"longest-wait-ms")
+        numbers = [field(reply, name) for name in names]
+        if not all(isinstance(number, int) for number in numbers):
+            raise bad_reply(hub.name)
+        permits, free, held, waiters, longest = numbers
+        return SemaphoreInfo(permits, free, held, waiters, longest / 1000)
 
 
-class Semaphore(BaseSemaphore[Union["SyncClient", Server]]):
+class BaseLatch(Generic[Client]):
+    """The arguments of ``Latch``, and its requests."""
+
+    _hub_of: Callable[[Any], Any]
+
+    def __init__(self, redis: Client, key: Key) -> None:
+        self._key = checked_key(key)
+        self._redis = redis
+        self._hub = self._hub_of(redis)
+
+    async def _set(self, count: int) -> None:
+        number = checked_number(count, "count", 0, MOST_COUNT)
+        hub = self._hub.here()
+        await hub.use(at_most_once(hub, "LATCH.SET", self._key, number))
+
+    async def _count_down(self, count: int) -> int:
+        number = checked_number(count, "count", 1, MOST_COUNT)
+        hub = self._hub.here()
+        rest = await hub.use(at_most_once(hub, "LATCH.DOWN", self._key, number))
+        if not isinstance(rest, int):
+            raise bad_reply(hub.name)
+        return max(0, rest)
+
+    async def _count(self) -> int:
+        hub = self._hub.here()
+        return int(await hub.use(count(hub, self._key)))
+
+    async def _wait(self, timeout: Optional[Number]) -> bool:
+        limit = checked_wait(timeout, "timeout")
+        hub = self._hub.here()
+        hub.begin()
+        return bool(await hub.use(LatchWait(hub, self._key, limit).run()))
+
+
+# For threads
+
+
+class ReadWriteLock(BaseReadWriteLock[Union["redis.Redis", "redis.RedisCluster", "Server"], Lock]):
+    """A lock that any number of owners hold for reading, or one for writing.
+
+    :param redis: a client of redis-py, or a :class:`Server`.
+    :param name: the key. In a cluster it has a hash tag, or no braces at all.
+    :param timeout: the lease of a hold in seconds, not renewed. None or 0: renewed until the release.
+    :param options: the other options of :class:`Lock`, but for ``mode``; they hold for readers and writers.
+    """
+
+    _kind = Lock
+
+
+class Permit(BasePermit):
+    """A permit of a semaphore. Dropped without a release, it is given back in the background."""
+
+    @property
+    def lost(self) -> Lost:
+        """The loss of the permit."""
+        return Lost(self._hold)
+
+    def release(self) -> Released:
+        """Gives the permit back (``SEM.RELEASE``). Raises, and goes on in the background, as :meth:`Lock.release`."""
+        released: Released = run(self._release())
+        return released
+
+    def __enter__(self) -> Permit:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+
+class Semaphore(BaseSemaphore[Union["redis.Redis", "redis.RedisCluster", "Server"], Permit]):
     """A semaphore (``SEM.*``). A permit is waited for, renewed and released as a lock is.
 
     :param redis: a client of redis-py, or a :class:`Server`.
@@ -317,80 +341,64 @@ class Semaphore(BaseSemaphore[Union["SyncClient", Server]]):
     :param on_lost: called with the :class:`LostReason` in a thread of its own when a permit is lost.
     """
 
-    _hub: ThreadHub
+    _permit = Permit
     _hub_of = staticmethod(hub_of)
 
     def try_acquire(self) -> Optional[Permit]:
         """A permit, if one is free and no other request waits for it."""
-        return self._acquire(0.0)
+        return self._run(0.0)
 
     def acquire_within(self, wait: Number) -> Optional[Permit]:
         """A permit; None when there was none within the wait.
 
         :param wait: how long it waits, in seconds.
         """
-        return self._acquire(checked_wait(wait, "wait"))
+        return self._run(checked_wait(wait, "wait"))
+
+    def _run(self, limit: Optional[float]) -> Optional[Permit]:
+        permit: Optional[Permit] = run(self._acquire(limit))
+        return permit
 
     def acquire(self) -> Permit:
         """A permit; waits without a limit, also for a semaphore that does not exist yet."""
-        while True:
-            permit = self._acquire(None)
-            if permit is not None:
-                return permit
-
-    def _acquire(self, wait: Optional[float]) -> Optional[Permit]:
-        hub = self._hub
-        hub.begin()
-        acquisition = Acquisition(hub, self._terms, wait, self._on_lost)
-        try:
-            hold = hub.run(acquisition.steps())
-            return None if hold is None else Permit(hub, hold)
-        except BaseException:
-            acquisition.give_up()
-            raise
+        permit: Permit = run(self._acquire_without_limit())
+        return permit
 
     def set(self, permits: int) -> None:
         """Creates the semaphore, or changes its number of permits (``SEM.SET``)."""
-        key, number = self._terms.key, checked_number(permits, "permits", 0, MOST_PERMITS)
-        self._hub.run(request(self._hub, ("SEM.SET", key, number), key))
+        run(self._set(permits))
 
     def info(self) -> Optional[SemaphoreInfo]:
         """The state of the semaphore (``SEM.INFO``); None when it does not exist and no request waits."""
-        key = self._terms.key
-        return SemaphoreInfo.read(self._hub.run(request(self._hub, ("SEM.INFO", key), key)), self._hub.name)
+        info: Optional[SemaphoreInfo] = run(self._info())
+        return info
 
 
-class Latch:
+class Latch(BaseLatch[Union["redis.Redis", "redis.RedisCluster", "Server"]]):
     """A latch (``LATCH.*``): a count, and waits until it is zero. A latch that does not exist is open.
 
     :param redis: a client of redis-py, or a :class:`Server`.
     """
 
-    def __init__(self, redis: Union[SyncClient, Server], key: Key) -> None:
-        self._key = checked_key(key)
-        self._redis = redis
-        self._hub = hub_of(redis)
+    _hub_of = staticmethod(hub_of)
 
     def set(self, count: int) -> None:
         """Sets the count (``LATCH.SET``). It is sent once.
 
         :raises Unheard: when it is unknown whether the request was served.
         """
-        number = checked_number(count, "count", 0, MOST_COUNT)
-        self._hub.run(at_most_once(self._hub, self._key, ("LATCH.SET", self._key, number)))
+        run(self._set(count))
 
     def count_down(self, count: int = 1) -> int:
         """Counts down by ``count`` (``LATCH.DOWN``) and returns the rest. It is sent once, as :meth:`set` is."""
-        number = checked_number(count, "count", 1, MOST_COUNT)
-        rest = self._hub.run(at_most_once(self._hub, self._key, ("LATCH.DOWN", self._key, number)))
-        return rest_of(rest, self._hub)
+        return int(run(self._count_down(count)))
 
     def count(self) -> int:
         """The count; 0 when the latch is open (``LATCH.WAIT``, of a closed one also ``GET``).
 
         :raises WrongType: when the key holds something else than a count.
         """
-        return int(self._hub.run(count(self._hub, self._key)))
+        return int(run(self._count()))
 
     def wait(self, timeout: Optional[Number] = None) -> bool:
         """Waits until the latch is open (``LATCH.WAIT``); False when it is closed at the end of the wait.
@@ -398,13 +406,43 @@ class Latch:
         :param timeout: how long it waits, in seconds; None for no limit.
         :raises ConnectionFailed: when the server did not answer.
         """
-        wait = checked_wait(timeout, "timeout")
-        self._hub.begin()
-        return bool(self._hub.run(LatchWait(self._hub, self._key, wait).steps()))
+        return bool(run(self._wait(timeout)))
 
 
-def rest_of(reply: Any, hub: Hub) -> int:
-    """The rest of a count."""
-    if not isinstance(reply, int):
-        raise bad_reply(hub.name)
-    return max(0, reply)
+class Server(BaseServer[Lock, MultiLock, ReadWriteLock, Semaphore, Latch]):
+    """The locks of one server, cluster, or primary of sentinels. Opening it sends nothing.
+
+    :param redis_client: a ``redis.Redis`` or ``redis.RedisCluster``, which sends the commands.
+    :raises ConfigError: for another object.
+    """
+
+    _kinds = (Lock, MultiLock, ReadWriteLock, Semaphore, Latch)
+
+    def __init__(self, redis_client: Union[redis.Redis, redis.RedisCluster]) -> None:
+        self._hub = ThreadHub(redis_client)
+
+    def settled(self, timeout: Optional[Number] = None) -> Sequence[Unreleased]:
+        """Waits until the background releases have ended, and returns those that have failed since the last call.
+
+        :param timeout: how long it waits, in seconds; None for no limit. At its end the failures so far are returned,
+            and the other releases go on.
+        """
+        failed: Sequence[Unreleased] = run(self._settled(timeout))
+        return failed
+
+    def close(self) -> None:
+        """Ends all waits (they raise :class:`Closed`), releases what is held, and ends the connections of this object,
+        within the client's ``socket_timeout`` (5 s without one). What is held is over then: the release of a lock
+        raises :class:`NotOwned`, that of a permit is ``Released.NOT_HELD``. Idempotent."""
+        run(self._hub.close())
+        if self._own is not None:
+            self._own.close()
+            if hasattr(self._own, "connection_pool"):
+                # redis-py before 5.0.1 leaves it open.
+                self._own.connection_pool.disconnect()
+
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

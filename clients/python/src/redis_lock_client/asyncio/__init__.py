@@ -14,9 +14,7 @@ from __future__ import annotations
 
 from ..outcome import LostReason, Mode, Released
 from ..server import SemaphoreInfo, Unreleased
-from .client import Redis
-from .lock import Lock, Lost
-from .multi_lock import MultiLock
+from .lock import Lock, Lost, MultiLock, Redis
 from .server import Latch, Permit, ReadWriteLock, Semaphore, Server
 
 __all__ = [

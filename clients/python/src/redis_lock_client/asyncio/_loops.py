@@ -1,4 +1,4 @@
-"""The driver for asyncio: one hub for each client (or server object) and event loop, in that loop.
+"""asyncio: one hub for each client (or server object) and event loop, in that loop.
 
 Commands that are sent while another one is under way go together in one pipeline, so that any number of tasks uses one
 connection. When the loop ends (``asyncio.run``), the hub has a moment to send releases.
@@ -11,18 +11,15 @@ import contextlib
 import inspect
 import os
 import weakref
-from collections.abc import AsyncGenerator, Coroutine, Generator
+from collections.abc import AsyncGenerator, Coroutine
 from typing import Any, Callable, Optional
 
 from redis import exceptions as redis_errors
-from redis.crc import key_slot
 
-from .._effects import Ask, Await, Batch, Call, Open, Pause, Place, Refresh
 from .._hold import Hold, now
-from .._hub import Hub, Job
-from .._link import Done, Link
+from .._hub import PIPELINE, POOL_WORDS, RAW, Hub, check_client, is_cluster, is_of_provider, name_of, translated
+from .._link import Done, Link, read_options
 from .._terms import Command
-from .._threads import PIPELINE, POOL_WORDS, RAW, check_client, is_of_provider, read_options, translated
 from ..errors import Closed, Error, NoAnswer, of_redis
 from ..outcome import LostReason
 from ..statistics import Statistics
@@ -42,7 +39,7 @@ class _TaskLink(Link):
         self._connection = connection
         self._pool = pool
         self._sending = asyncio.Lock()
-        self._reader = hub.spawn(self._read())
+        self._reader = hub.start(self._read())
 
     def forget(self) -> None:
         """In a forked child: closes its copy of the socket, and nothing of the loop, which is the parent's too."""
@@ -52,9 +49,9 @@ class _TaskLink(Link):
                 os.close(writer.get_extra_info("socket").fileno())
 
     def post(self, words: Command, done: Done) -> None:
-        self._hub.spawn(self._send(words, done))
+        self._hub.start(self._post(words, done))
 
-    async def _send(self, words: Command, done: Done) -> None:
+    async def _post(self, words: Command, done: Done) -> None:
         async with self._sending:
             if not self.is_open:
                 done(NoAnswer(self.server, "the connection has ended"))
@@ -101,121 +98,71 @@ class TaskHub(Hub):
         self.loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._timer: Optional[asyncio.TimerHandle] = None
-        #: By node: the calls that wait for the one under way.
-        self._lanes: dict[Any, list[tuple[Call, asyncio.Future[Any]]]] = {}
+        #: By node: the commands that wait for the one under way.
+        self._lanes: dict[Any, list[tuple[Command, asyncio.Future[Any]]]] = {}
         # The end of the event loop (`asyncio.run`) finalizes its asynchronous generators.
         self._farewell = _farewell(weakref.ref(self))
         _advance(self._farewell.__anext__())
 
+    @property
+    def is_gone(self) -> bool:
+        if self.is_closed or self.loop.is_closed():
+            return True
+        if self.loop is not asyncio.get_running_loop():
+            raise RuntimeError("the lock was acquired in another event loop")
+        return False
+
     def new_event(self) -> asyncio.Event:
         return asyncio.Event()
 
-    def tell(self, function: Callable[[LostReason], Any], reason: LostReason) -> None:
-        self.loop.call_soon(self._tell, function, reason)
-
-    def _tell(self, function: Callable[[LostReason], Any], reason: LostReason) -> None:
-        told = function(reason)
-        # Also that of a lambda, a partial or an object, which are no coroutine functions themselves.
-        if inspect.isawaitable(told):
-            self.spawn(_awaited(told))
-
-    def spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        """Starts a task; a loop keeps none by itself."""
-        task = self.loop.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
-
-    # Steps
-
-    async def run(self, steps: Generator[Any, Any, Any]) -> Any:
-        """Runs steps in this task, and returns their result."""
-        user = object()
-        self.users.add(user)
-        try:
-            effect = next(steps)
-            while True:
-                try:
-                    result = await self._perform(effect)
-                except BaseException as error:
-                    effect = steps.throw(error)
-                else:
-                    effect = steps.send(result)
-        except StopIteration as end:
-            return end.value
-        finally:
-            self.users.discard(user)
-            self.used = now()
-
-    async def _perform(self, effect: Any) -> Any:
-        if isinstance(effect, Call):
-            return await self._call(effect)
-        if isinstance(effect, Batch):
-            if len(effect.calls) > 1:
-                return await self._batch(effect.calls)
-            try:
-                return [await self._call(effect.calls[0])]
-            except Error as error:
-                return [error]
-        if isinstance(effect, Await):
-            if effect.seconds is None:
-                return await effect.event.wait()  # type: ignore[attr-defined]
+    async def wait(self, event: asyncio.Event, seconds: Optional[float]) -> None:
+        if seconds is None:
+            await event.wait()
+        else:
             with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(effect.event.wait(), effect.seconds)  # type: ignore[attr-defined]
-            return None
-        if isinstance(effect, Pause):
-            return await asyncio.sleep(effect.seconds)
-        if isinstance(effect, Ask):
-            return await self._ask(effect)
-        try:
-            if isinstance(effect, Place):
-                return await self._place(effect.key)
-            if isinstance(effect, Open):
-                return await self._open(effect.key)
-            assert isinstance(effect, Refresh)
-            if self.is_cluster:
-                await self.client.nodes_manager.initialize()
-        except Exception as error:
-            raise translated(self.name, error)  # noqa: B904 - it has its cause
+                await asyncio.wait_for(event.wait(), seconds)
 
-    async def _call(self, call: Call) -> Any:
-        node = await self._place(call.key)
-        waiting = self._lanes.get(node)
-        if waiting is not None:
-            future = self.loop.create_future()
-            entry = (call, future)
-            waiting.append(entry)
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    async def call(self, words: Command, key: bytes) -> Any:
+        node = await self.place(key) if self.is_cluster else None
+        lane = self._lanes.get(node)
+        if lane is None:
+            lane = self._lanes[node] = []
             try:
-                return await future
+                return await self._execute(words)
             finally:
-                if not future.done() or future.cancelled():
-                    with contextlib.suppress(ValueError):
-                        waiting.remove(entry)
-        self._lanes[node] = []
+                if lane and not self.loop.is_closed():
+                    self.start(self._send_waiting(node))
+                else:
+                    del self._lanes[node]
+        entry = (words, self.loop.create_future())
+        lane.append(entry)
         try:
-            return await self._execute(call)
+            return await entry[1]
         finally:
-            if self._lanes[node] and not self.loop.is_closed():
-                self.spawn(self._send_waiting(node))
-            else:
-                del self._lanes[node]
+            if entry[1].cancelled():
+                with contextlib.suppress(ValueError):
+                    lane.remove(entry)
 
-    async def _execute(self, call: Call) -> Any:
+    async def _execute(self, words: Command) -> Any:
+        client = self.client
         try:
-            return await self.client.execute_command(*call.words, **RAW)
+            return await client.execute_command(*words, **RAW)
         except Exception as error:
             if is_of_provider(error) and not self.is_cluster:
                 # redis-py keeps such a connection, which has not logged in.
-                await self.client.connection_pool.disconnect(inuse_connections=False)
+                await client.connection_pool.disconnect(inuse_connections=False)
             raise translated(self.name, error)  # noqa: B904 - it has its cause
 
     async def _send_waiting(self, node: Any) -> None:
-        """Sends the calls that have gathered, until there are none."""
-        sent: list[tuple[Call, asyncio.Future[Any]]] = []
+        """Sends the commands that have gathered, until there are none."""
+        lane, sent = self._lanes[node], []
         try:
-            while self._lanes[node]:
-                sent, self._lanes[node][:] = self._lanes[node][:PIPELINE], self._lanes[node][PIPELINE:]
-                replies = await self._batch([call for call, _ in sent])
+            while lane:
+                sent, lane[:] = lane[:PIPELINE], lane[PIPELINE:]
+                replies = await self._pipeline([words for words, _ in sent])
                 for (_, future), reply in zip(sent, replies):
                     if future.done():
                         continue
@@ -224,35 +171,31 @@ class TaskHub(Hub):
                     else:
                         future.set_result(reply)
         finally:
-            for _, future in sent + self._lanes.pop(node):
+            del self._lanes[node]
+            for _, future in sent + lane:
                 future.cancel()
 
-    async def _batch(self, calls: list[Call]) -> list[Any]:
-        """A reply or an error for each."""
+    async def batch(self, commands: list[Command]) -> list[Any]:
+        if len(commands) > 1:
+            return await self._pipeline(commands)
         try:
-            if len(calls) == 1:
-                return [await self._execute(calls[0])]
+            return [await self.call(commands[0], commands[0][1])]
+        except Error as error:
+            return [error]
+
+    async def _pipeline(self, commands: list[Command]) -> list[Any]:
+        try:
+            if len(commands) == 1:
+                return [await self._execute(commands[0])]
             pipeline = self.client.pipeline() if self.is_cluster else self.client.pipeline(transaction=False)
-            for call in calls:
-                pipeline.execute_command(*call.words)
+            for words in commands:
+                pipeline.execute_command(*words)
             replies = await pipeline.execute(raise_on_error=False)
         except Exception as error:
-            return [translated(self.name, error)] * len(calls)
+            return [translated(self.name, error)] * len(commands)
         return [of_redis(self.name, one) if isinstance(one, Exception) else one for one in replies]
 
-    async def _ask(self, ask: Ask) -> Any:
-        future = self.loop.create_future()
-        ask.link.post(ask.words, lambda reply: None if future.done() else future.set_result(reply))
-        try:
-            reply = await asyncio.wait_for(asyncio.shield(future), self.patience)
-        except asyncio.TimeoutError:
-            ask.link.end(NoAnswer(self.name))
-            raise NoAnswer(self.name) from None
-        if isinstance(reply, Error):
-            raise reply
-        return reply
-
-    async def _place(self, key: bytes) -> Any:
+    async def place(self, key: bytes) -> Any:
         if not self.is_cluster:
             return None
         try:
@@ -261,23 +204,68 @@ class TaskHub(Hub):
         except Exception as error:
             raise translated(self.name, error)  # noqa: B904 - it has its cause
 
-    async def _open(self, key: bytes) -> Link:
+    async def refresh(self) -> None:
+        try:
+            await self.client.nodes_manager.initialize()
+        except Exception as error:
+            raise translated(self.name, error)  # noqa: B904 - it has its cause
+
+    async def open(self, key: bytes) -> Link:
         pool = None
-        if self.is_cluster:
-            await self._place(key)
-            node = self.client.get_node_from_key(key)
-            connection = node.connection_class(**node.connection_kwargs)
-            await connection.connect()
-        else:
-            pool = self.client.connection_pool
-            connection = await pool.get_connection(*POOL_WORDS)
+        try:
+            if self.is_cluster:
+                await self.client.initialize()
+                node = self.client.get_node_from_key(key)
+                connection = node.connection_class(**node.connection_kwargs)
+                await connection.connect()
+            else:
+                pool = self.client.connection_pool
+                connection = await pool.get_connection(*POOL_WORDS)
+        except Exception as error:
+            raise translated(self.name, error)  # noqa: B904 - it has its cause
         if self.is_closed:
             await give_back(connection, pool)
             self.check_open()
         self.counts.connections += 1
         return _TaskLink(self, connection, pool)
 
-    # The timer
+    async def ask(self, link: Link, words: Command) -> Any:
+        future = self.loop.create_future()
+        link.post(words, lambda reply: None if future.done() else future.set_result(reply))
+        try:
+            reply = await asyncio.wait_for(asyncio.shield(future), self.patience)
+        except asyncio.TimeoutError:
+            link.end(NoAnswer(self.name))
+            raise NoAnswer(self.name) from None
+        if isinstance(reply, Error):
+            raise reply
+        return reply
+
+    # The background
+
+    def start(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        # A loop keeps no task by itself.
+        task = self.loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def tell(self, function: Callable[[LostReason], Any], reason: LostReason) -> None:
+        self.loop.call_soon(self._tell, function, reason)
+
+    def _tell(self, function: Callable[[LostReason], Any], reason: LostReason) -> None:
+        told = function(reason)
+        # Also that of a lambda, a partial or an object, which are no coroutine functions themselves.
+        if inspect.isawaitable(told):
+            self.start(_awaited(told))
+
+    def give_back(self, hold: Hold) -> None:
+        self.post(self.abandon, hold)
+
+    def post(self, function: Callable[..., object], *words: Any) -> None:
+        """Calls a function in the loop, unless that has ended. Called by any thread."""
+        with contextlib.suppress(RuntimeError):
+            self.loop.call_soon_threadsafe(function, *words)
 
     def begin(self) -> None:
         self.check_open()
@@ -294,71 +282,28 @@ class TaskHub(Hub):
     wake_timer = wake
 
     def _look(self) -> None:
-        jobs, self.planned = self.tick(now())
+        jobs = self.tick(now())
         if jobs:
-            self.spawn(self._flush(jobs))
-        if self.may_end:
+            self.start(self.flush(jobs))
+        if self._may_end():
             self._timer = None
-            links, self.links = list(self.links.values()), {}
-            for link in links:
-                link.close()
-            return
-        self._timer = self.loop.call_later(max(0.0, self.planned - now()), self._look)
-
-    async def _flush(self, jobs: list[Job]) -> None:
-        """Sends the commands of each node by itself, as a server may hang."""
-        groups: dict[Any, list[Job]] = {}
-        for job in jobs:
-            node = None
-            with contextlib.suppress(Error):
-                node = await self._place(job.calls[0].key)
-            groups.setdefault(node, []).append(job)
-        parts = [group[at : at + PIPELINE] for group in groups.values() for at in range(0, len(group), PIPELINE)]
-        await asyncio.gather(*map(self._send, parts))
-
-    async def _send(self, jobs: list[Job]) -> None:
-        try:
-            replies = await self._batch([call for job in jobs for call in job.calls])
-        except Exception as error:
-            replies = [of_redis(self.name, error)] * sum(len(job.calls) for job in jobs)
-        except asyncio.CancelledError:
-            for job in jobs:
-                self.done(job, [NoAnswer(self.name)] * len(job.calls))
-            raise
-        for job in jobs:
-            self.done(job, replies[: len(job.calls)])
-            replies = replies[len(job.calls) :]
-        self.wake()
+        else:
+            self._timer = self.loop.call_later(max(0.0, self.planned - now()), self._look)
 
     # The end
 
-    def give_back(self, hold: Hold) -> None:
-        post(self, self.abandon, hold)
-
-    async def settle(self, seconds: Optional[float], waits_for_users: bool = False) -> None:
-        """Waits until the background releases have ended."""
-        end = float("inf") if seconds is None else now() + seconds
-        while (self.endings or (waits_for_users and self.users)) and now() < end:
-            # sleep: polls, at most this late
-            await asyncio.sleep(min(0.01, max(0.0, end - now())))
-
     async def close(self) -> None:
-        """Ends the waits, releases what is held, and closes everything. Called again after a cancellation, it goes
-        on."""
         try:
-            if not self.is_closed:
-                self.begin_closing()
-                await self.settle(self.patience, waits_for_users=True)
+            await super().close()
         finally:
-            self.end_now()
+            self.close_now()
         tasks = self._tasks - {asyncio.current_task()}
         if tasks:
             await asyncio.wait(tasks, timeout=_LAST_TURNS)
         await asyncio.sleep(0)
 
-    def end_now(self) -> None:
-        """Closes the connections at once."""
-        self.close_now()
+    def close_now(self) -> None:
+        super().close_now()
         self._on_end(self)
         if self._timer is not None:
             self._timer.cancel()
@@ -379,13 +324,13 @@ class TaskHub(Hub):
         jobs = [job for job in (ending.again() for ending in list(self.endings)) if job is not None]
         if jobs:
             with contextlib.suppress(asyncio.TimeoutError, Exception):
-                await asyncio.wait_for(self._flush(jobs), _LAST_RELEASES)
+                await asyncio.wait(await self.flush(jobs), timeout=_LAST_RELEASES)
         # Its connections end with the loop; so the client can be used in the next one.
         pool = getattr(self._client(), "connection_pool", None)
         if pool is not None:
             with contextlib.suppress(Exception):
                 await pool.disconnect()
-        self.end_now()
+        self.close_now()
         await asyncio.sleep(0)
 
 
@@ -414,6 +359,8 @@ class Hubs:
     def __init__(self, client: Any, is_shared: bool) -> None:
         check_client(client, True)
         self.counts = Statistics()
+        self.is_cluster = is_cluster(client)
+        self.name = name_of(client)
         self.is_closed = False
         self._client = weakref.ref(client)
         self._kept = None if is_shared else client
@@ -440,13 +387,16 @@ class Hubs:
         if self._hubs.get(hub.loop) is hub:
             del self._hubs[hub.loop]
 
+    def statistics(self) -> Statistics:
+        """The counters, and the present numbers."""
+        found = Statistics(**vars(self.counts))
+        for one in (hub.statistics() for hub in self.all()):
+            found.holds, found.waiting = found.holds + one.holds, found.waiting + one.waiting
+        return found
+
     def all(self) -> list[TaskHub]:
         """The hubs of all loops."""
         return list(self._hubs.values())
-
-    def check_slots(self, keys: tuple[bytes, ...]) -> bool:
-        """Whether the keys are in one slot, where that counts."""
-        return not hasattr(self._client(), "get_node_from_key") or len(set(map(key_slot, keys))) == 1
 
     async def close(self) -> None:
         """Closes the hub of the running loop; no other can be used any more."""
@@ -461,26 +411,7 @@ class Hubs:
     def retire(self) -> None:
         """The hubs end when nothing is held or waited for any more. Called by any thread."""
         for hub in self.all():
-            post(hub, hub.retire)
-
-
-def post(hub: TaskHub, function: Callable[..., object], *words: Any) -> None:
-    """Calls a function in the hub's loop, unless that has ended."""
-    with contextlib.suppress(RuntimeError):
-        hub.loop.call_soon_threadsafe(function, *words)
-
-
-def has_ended(hold: Hold) -> bool:
-    """Whether a hold is over because its hub has ended: closed, or its event loop was closed.
-
-    :raises RuntimeError: when it belongs to another event loop, whose sockets this one must not use.
-    """
-    hub: Any = hold.hub
-    if hold.is_released or hub.is_closed or hub.loop.is_closed():
-        return True
-    if hub.loop is not asyncio.get_running_loop():
-        raise RuntimeError("the lock was acquired in another event loop")
-    return False
+            hub.post(hub.retire)
 
 
 _inherited: list[TaskHub] = []

@@ -1,24 +1,24 @@
-"""The common part of the classes of locks, for threads and for asyncio: the arguments, and the hold of each thread."""
+"""The common part of the classes of locks, for threads and for asyncio: the arguments, the hold of each thread, and the
+methods that ask the server, as coroutines."""
 
 from __future__ import annotations
 
 import inspect
 import threading
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Callable, Generic, Optional, TypeVar, Union
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Callable, Generic, Optional, TypeVar
 
 from redis import exceptions as redis_errors
+from redis.crc import key_slot
 
-from ._acquire import Acquisition, Steps
-from ._hold import Hold, logger
-from ._hub import Hub
-from ._notice import Notice
-from ._options import Number
-from ._steps import holds_lock, owns, release, release_owner, renew_owner, set_lease
+from ._acquire import Acquisition
+from ._hold import FOREIGN, Hold, logger
+from ._requests import holds_lock, owners, owns, release, release_owner, renews, set_lease
 from ._terms import (
     Claim,
     Key,
-    Kind,
+    Number,
     Terms,
     Text,
     check_function,
@@ -26,13 +26,13 @@ from ._terms import (
     checked_key,
     checked_lease,
     checked_names,
-    checked_owner,
     checked_span,
     checked_terms,
     checked_wait,
     name_of,
+    owned_by,
 )
-from .errors import Closed, ConfigError, NotAcquired, NotOwned, Refused
+from .errors import Closed, ConfigError, ConnectionFailed, NotAcquired, NotOwned, Refused
 from .outcome import LostReason, Mode, Released
 
 if TYPE_CHECKING:
@@ -44,43 +44,30 @@ B = TypeVar("B", bound="BaseLock[Any]")
 #: What the constructor of a lock takes: the clients of redis-py, or a server object.
 Client = TypeVar("Client")
 
-#: The notice of a lock that is not held: no loss is to come.
-NOT_HELD = Notice()
-NOT_HELD.finish()
-
 
 class ThreadLocal(threading.local):
-    """The hold of the present thread."""
+    """What the present thread holds: the owner, which is redis-py's token, and the hold."""
 
     token: Optional[bytes] = None
     hold: Optional[Hold] = None
 
 
-class OneForAll:
-    """The hold of all threads."""
-
-    def __init__(self) -> None:
-        self.token: Optional[bytes] = None
-        self.hold: Optional[Hold] = None
-
-
 class AnyLock:
-    """The arguments of a lock of one key or several, checked, and what of it is held."""
+    """A lock of one key or several: the arguments, checked, and what of it is held."""
 
-    local: Union[ThreadLocal, OneForAll]
-    #: The hub of the client, of asyncio the hubs of its event loops.
-    _hub: Any
-    #: Whether `on_lost` may be a coroutine function.
-    _awaits = False
+    local: Any
+    #: Whether it is for asyncio.
+    _is_asyncio = False
+    _hub_of: Callable[[Any], Any]
 
     def _configure(self, redis: Any, given: dict[str, Any]) -> None:
         """Checks and keeps the arguments of the constructor, by their names."""
-        timeout, mode = given["timeout"], given["mode"]
+        timeout = given["timeout"]
         if timeout is not None and given["lease"] is not None:
             raise ConfigError("timeout is a lease that is not renewed, lease one that is renewed: give one of them")
-        if not isinstance(mode, Mode):
+        if not isinstance(given["mode"], Mode):
             raise ConfigError("mode is a Mode")
-        check_function(given["on_lost"], "on_lost", self._awaits)
+        check_function(given["on_lost"], "on_lost", self._is_asyncio)
         checked_wait(given["blocking_timeout"], "blocking_timeout")
         self.redis = redis
         #: The lease of a lock that is not renewed, in seconds.
@@ -89,23 +76,15 @@ class AnyLock:
         self.blocking_timeout: Optional[Number] = given["blocking_timeout"]
         self.thread_local = bool(given["thread_local"])
         self.raise_on_release_error: bool = given["raise_on_release_error"]
-        self._kind = Kind(mode)
         self._renew = None if given["renew"] is None else checked_flag(given["renew"], "renew")
         self._session = checked_flag(given.get("session", False), "session")
         self._on_lost: Optional[Callable[[LostReason], Any]] = given["on_lost"]
-        self._terms_given = {name: given[name] for name in ("lease", "margin", "owner", "max_hold")}
-        self.local = ThreadLocal() if self.thread_local else OneForAll()
+        self._given = {name: given[name] for name in ("lease", "margin", "owner", "max_hold", "mode")}
+        self.local = ThreadLocal() if self.thread_local else SimpleNamespace(token=None, hold=None)
         self._terms_of: Any = timeout
         self._terms = self._checked()
+        #: The hub of the client, of asyncio the hubs of its event loops.
         self._hub = self._hub_of(redis)
-
-    @staticmethod
-    def _hub_of(client: Any) -> Any:
-        """The hub of a client or a server object.
-
-        :raises ConfigError: for another object.
-        """
-        raise NotImplementedError
 
     def _keys(self) -> tuple[bytes, ...]:
         """The keys, checked."""
@@ -120,63 +99,24 @@ class AnyLock:
         # redis-py takes a timeout of 0 for none.
         timeout = self.timeout or None
         renews = timeout is None if self._renew is None else self._renew
-        lease = timeout if timeout is not None else self._terms_given["lease"]
-        if self._session and (lease is not None or not renews):
+        given = self._given if timeout is None else {**self._given, "lease": timeout}
+        if self._session and (given["lease"] is not None or not renews):
             raise ConfigError("the server sets and renews the lease of a session: no timeout, no lease, no renew=False")
-        return checked_terms(
-            self._keys(),
-            self._kind,
-            **{**self._terms_given, "lease": lease},
-            renews=renews,
-            is_session=self._session,
-            lease_name="lease" if timeout is None else "timeout",
-        )
+        lease_name = "lease" if timeout is None else "timeout"
+        return checked_terms(self._keys(), **given, renews=renews, is_session=self._session, lease_name=lease_name)
 
     def _terms_for(self, token: Optional[Text]) -> Terms:
         """The terms of an acquisition by this owner."""
         if self.timeout != self._terms_of:
             self._terms_of, self._terms = self.timeout, self._checked()
-        return self._terms if token is None else self._terms._replace(owner=checked_owner(token, self._kind))
+        return self._terms if token is None else owned_by(self._terms, token)
 
-    def _wait_of(self, blocking: Optional[bool], blocking_timeout: Optional[Number]) -> Optional[float]:
-        """The limit of a wait; None for no limit."""
-        limit = checked_wait(
-            self.blocking_timeout if blocking_timeout is None else blocking_timeout, "blocking_timeout"
-        )
-        return limit if (self.blocking if blocking is None else blocking) else 0.0
-
-    def _begin(
-        self, hub: Hub, blocking: Optional[bool], blocking_timeout: Optional[Number], token: Optional[Text]
-    ) -> Acquisition:
-        """An acquisition with these arguments."""
-        wait, terms = self._wait_of(blocking, blocking_timeout), self._terms_for(token)
-        hub.begin()
-        return Acquisition(hub, terms, wait, self._on_lost)
-
-    def _take(self, acquisition: Acquisition) -> bool:
-        """Keeps what was acquired, if it was."""
-        hold = acquisition.hold
-        if hold is None:
-            return False
-        before = self._hold()
-        # The token is last: a hold without its token is not there.
-        self.local.hold = hold
-        self.local.token = hold.claim.owner
-        if before is not None:
-            # This object can no longer release it.
-            before.hub.give_back(before)
-        return True
-
-    def _undo(self, acquisition: Acquisition) -> None:
-        """The acquisition has failed; also if a signal handler has raised, at any moment."""
-        acquisition.give_up()
-        if acquisition.hold is not None:
-            self._forget(acquisition.hold)
+    # What is held
 
     def _hold(self) -> Optional[Hold]:
         """The hold of this thread. A forked child has none of its parent's holds."""
         local = self.local
-        hold = local.hold
+        hold: Optional[Hold] = local.hold
         if hold is None:
             return None
         if hold.is_inherited:
@@ -185,13 +125,6 @@ class AnyLock:
         # A token that the program has set itself names another hold.
         return hold if local.token == hold.claim.owner else None
 
-    def _to_release(self) -> tuple[Optional[Hold], Optional[Text]]:
-        """The hold; or the owner that the program has set itself."""
-        hold, token = self._hold(), self.local.token
-        if hold is None and token is None:
-            raise NotAcquired("Cannot release a lock that's not owned or is already unlocked.", self.name_text)
-        return hold, token if hold is None else None
-
     def _forget(self, hold: Optional[Hold], token: Any = None) -> None:
         """Forgets this hold, or this owner that the program has set itself, unless another one has taken its place."""
         local = self.local
@@ -199,26 +132,7 @@ class AnyLock:
             local.token = local.hold = None
 
     def _claim(self, token: Text) -> Claim:
-        return Claim(self._terms.keys, checked_owner(token, self._kind), self._kind)
-
-    def _held(self, doing: str) -> Union[Hold, Claim]:
-        """What is held, for a method that needs it."""
-        hold = self._hold()
-        if hold is not None:
-            return hold
-        if self.local.token is None:
-            raise NotAcquired(f"Cannot {doing} an unlocked lock", self.name_text)
-        return self._claim(self.local.token)
-
-    def _check_timeout(self, doing: str) -> float:
-        if self.timeout is None:
-            raise NotAcquired(f"Cannot {doing} a lock with no timeout", self.name_text)
-        return self._terms_for(None).lease
-
-    @property
-    def _notice(self) -> Notice:
-        hold = self._hold()
-        return NOT_HELD if hold is None else hold.notice
+        return Claim(owned_by(self._terms, token))
 
     def valid_for(self) -> float:
         """How long the lock is certainly still held, in seconds, of several keys all of them: the lease less a
@@ -227,54 +141,116 @@ class AnyLock:
         hold = self._hold()
         return 0.0 if hold is None else hold.valid_for()
 
-    def _releasing(self, hub: Hub, hold: Optional[Hold], token: Optional[Text]) -> Steps:
-        """The steps of the release of a hold, or of an owner."""
-        try:
-            released = yield from (release_owner(hub, self._claim(token or b"")) if hold is None else release(hold))
-        except Closed as error:
-            if hold is not None:
-                raise self._no_longer("release") from error
-            raise
-        except Refused as error:
-            # The key holds something else.
-            if error.code in ("WRONGTYPE", "LOCKTYPE"):
-                raise self._no_longer("release") from error
-            raise
-        if released is Released.NOT_HELD:
-            raise self._no_longer("release")
+    # The methods
 
-    def _setting(self, hub: Hub, additional: Optional[Number], replaces: bool) -> Steps:
-        """The steps of an extension; without a time, of a lease that is set to the timeout again."""
-        doing = "reacquire" if additional is None else "extend"
-        held = self._held(doing)
-        lease = self._check_timeout(doing)
-        if additional is not None:
-            span = checked_span(additional, "additional_time")
-            if isinstance(held, Hold) and not replaces and "lua_extend" not in self.__dict__:
-                # The rest of the present lease is that of this machine's clocks. (celery-redbeat puts a script of its
-                # own in the place of redis-py's `lua_extend`, by which the time is the new lease.)
-                span += held.valid_for()
-            lease = checked_lease(span, "additional_time")
+    async def _acquire(self, blocking: Optional[bool], timeout: Optional[Number], token: Optional[Text]) -> bool:
+        limit = checked_wait(self.blocking_timeout if timeout is None else timeout, "blocking_timeout")
+        if not (self.blocking if blocking is None else blocking):
+            limit = 0.0
+        hub, terms = self._hub.here(), self._terms_for(token)
+        hub.begin()
+        acquisition = Acquisition(hub, terms, limit, self._on_lost)
         try:
-            yield from (set_lease(held, lease) if isinstance(held, Hold) else renew_owner(hub, held, lease))
-        except NotOwned as error:
-            raise self._no_longer(doing) from error
-        except Closed as error:
-            if isinstance(held, Hold):
-                raise self._no_longer(doing) from error
+            hold = await hub.use(acquisition.run())
+            if hold is None:
+                return False
+            local, before = self.local, self._hold()
+            # The token is last: a hold without its token is not there.
+            local.hold = hold
+            local.token = hold.claim.owner
+        except BaseException:
+            # Also if a signal handler has raised, at any moment.
+            acquisition.give_up()
+            if acquisition.hold is not None:
+                self._forget(acquisition.hold)
             raise
+        if before is not None:
+            # This object can no longer release it.
+            before.hub.give_back(before)
         return True
 
-    def _owning(self, hub: Hub) -> Steps:
-        """Whether this object holds the lock, by the server."""
-        hold = self._hold()
+    async def _locked(self) -> bool:
+        hub = self._hub.here()
+        for key in self._terms.keys:
+            if await hub.use(owners(hub, key)):
+                return True
+        return False
+
+    async def _owned(self) -> bool:
+        hold, token = self._hold(), self.local.token
         if hold is not None:
-            return (yield from holds_lock(hold))
-        token = self.local.token
-        return token is not None and (yield from owns(hub, self._claim(token)))
+            return not hold.is_gone and bool(await hold.hub.use(holds_lock(hold)))
+        hub = self._hub.here()
+        return token is not None and bool(await hub.use(owns(hub, self._claim(token))))
+
+    async def _release(self) -> None:
+        hold, token = self._hold(), self.local.token
+        if hold is None:
+            if token is None:
+                raise NotAcquired("Cannot release a lock that's not owned or is already unlocked.", self.name_text)
+            self._forget(None, token)
+            await self._do_release(token)
+            return
+        is_gone = hold.is_gone
+        try:
+            await self._released(None if is_gone else hold.hub.use(release(hold)))
+        except BaseException as error:
+            # A signal handler may have raised before the release began. Otherwise this does nothing.
+            hold.hub.abandon(hold)
+            self._forget(hold)
+            if self._is_asyncio and isinstance(error, ConnectionFailed) and self.local.token is None:
+                # As with redis-py's asyncio lock, the release can be tried again.
+                self.local.token = token
+            raise
+        self._forget(hold)
+
+    async def _do_release(self, token: Text) -> None:
+        hub, claim = self._hub.here(), self._claim(token)
+        await self._released(hub.use(release_owner(hub, claim)))
+
+    async def _released(self, releasing: Any) -> None:
+        try:
+            if releasing is None or await releasing is Released.NOT_HELD:
+                raise self._no_longer("release")
+        except Refused as error:
+            # The key holds something else.
+            if error.code in FOREIGN:
+                raise self._no_longer("release") from error
+            raise
+
+    async def _set(self, additional: Optional[Number], replaces: bool) -> None:
+        """An extension; without a time, sets the lease to the timeout again."""
+        doing = "reacquire" if additional is None else "extend"
+        hold, token = self._hold(), self.local.token
+        if token is None:
+            raise NotAcquired(f"Cannot {doing} an unlocked lock", self.name_text)
+        if self.timeout is None:
+            raise NotAcquired(f"Cannot {doing} a lock with no timeout", self.name_text)
+        lease = self._terms_for(None).lease
+        if additional is not None:
+            span = checked_span(additional, "additional_time")
+            if hold is not None and not replaces and "lua_extend" not in self.__dict__:
+                # The rest of the present lease is that of this machine's clocks. (celery-redbeat puts a script of its
+                # own in the place of redis-py's `lua_extend`, by which the time is the new lease.)
+                span += hold.valid_for()
+            lease = checked_lease(span, "additional_time")
+        if hold is None:
+            hub = self._hub.here()
+            if not await hub.use(renews(hub, self._claim(token), lease)):
+                raise self._no_longer(doing)
+            return
+        if hold.is_gone:
+            raise self._no_longer(doing)
+        try:
+            await hold.hub.use(set_lease(hold, lease))
+        except (NotOwned, Closed) as error:
+            raise self._no_longer(doing) from error
 
     def _no_longer(self, doing: str) -> NotOwned:
         return NotOwned(f"Cannot {doing} a lock that's no longer owned", self.name_text)
+
+    def _not_acquired(self) -> NotAcquired:
+        return NotAcquired("Unable to acquire lock within the time specified", self.name_text)
 
     def _left(self, error: redis_errors.LockError) -> None:
         """The `with` statement has ended, and the release has failed."""
@@ -367,7 +343,7 @@ class BaseMultiLock(AnyLock, Generic[Client]):
         #: The keys, in the caller's order.
         self.names: tuple[Any, ...] = checked_names(names)
         self._configure(redis, locals())
-        if not self._hub.check_slots(self._terms.keys):
+        if self._hub.is_cluster and len(set(map(key_slot, self._terms.keys))) > 1:
             raise ConfigError("in a cluster the keys of a MultiLock are in one slot: give them one hash tag, {...}")
 
     def _keys(self) -> tuple[bytes, ...]:

@@ -1,0 +1,185 @@
+"""Releases, changes of a lease, and requests that hold nothing."""
+
+from __future__ import annotations
+
+from typing import Any, Optional
+
+from ._hold import FOREIGN, Hold, Moment, field, holders_of
+from ._hub import Hub
+from ._terms import Claim, Command, Tokens, Verb
+from .errors import ConnectionFailed, Error, NoPermission, NotLoaded, NotOwned, Refused, Unheard, bad_reply, refused
+from .outcome import LostReason, Released
+
+#: How long the release of a lock that was lost is waited for: it goes on in the background.
+_LOST_FOR = 0.5
+
+
+def _is_foreign(error: Optional[Error]) -> bool:
+    return isinstance(error, Refused) and error.code in FOREIGN
+
+
+async def release(hold: Hold) -> Released:
+    """Releases a hold; it goes on in the background if the server does not answer."""
+    hub = hold.hub
+    if hold.is_over:
+        return Released.NOT_HELD
+    if hold.reason is not None:
+        ending = hub.abandon(hold)
+        if ending is not None:
+            await hub.wait(ending.event, _LOST_FOR)
+        # One that was taken may have been granted again, to a request that was served late.
+        is_released = hold.reason is not LostReason.TAKEN and getattr(ending, "result", 0) is Released.YES
+        return Released.YES if is_released else Released.NOT_HELD
+    # No renewal and no loss from here on.
+    hub.holds.discard(hold)
+    try:
+        released = await _release(hub, hold.claim, hold.releases())
+    except BaseException as error:
+        if isinstance(error, Error) and _is_foreign(error):
+            hub.remove(hold)
+        else:
+            # It is repeated in the background: as final, since it had no answer.
+            hold.is_unanswered = True
+            hub.abandon(hold)
+        raise
+    hub.remove(hold)
+    if hold.link is not None:
+        hold.link.close()
+    return released
+
+
+async def release_owner(hub: Hub, claim: Claim) -> Released:
+    """Releases the hold of an owner, under any token."""
+    hub.check_open()
+    return await _release(hub, claim, claim.release(None))
+
+
+async def _release(hub: Hub, claim: Claim, commands: list[Command]) -> Released:
+    verbs = [Verb(words[0]) for words in commands]
+    sent = [(verb, *words[1:]) for verb, words in zip(verbs, commands)]
+    if len(sent) == 1:
+        replies = [await hub.call(sent[0], claim.key)]
+    else:
+        replies = await hub.batch(sent)
+        failed = [reply for reply in replies if isinstance(reply, Error)]
+        if failed:
+            # What is not over comes first.
+            raise min(failed, key=_is_foreign)
+    hub.counts.releases += 1
+    if any(reply is not None and not isinstance(reply, int) for reply in replies):
+        raise bad_reply(hub.name)
+    # redis-py may have sent it twice: then nothing held may mean that the first one was served.
+    was_served = not any(replies) and all(verb.sends > 1 for verb in verbs)
+    return Released.YES if None not in replies or was_served else Released.NOT_HELD
+
+
+async def set_lease(hold: Hold, lease: float) -> None:
+    """Sets the lease of a hold."""
+    hub = hold.hub
+    if hold.is_over:
+        raise NotOwned("the hold is over")
+    sent = Moment()
+    hold.changes += 1
+    hold.may_last(lease)
+    try:
+        replies = await hub.batch(hold.claim.renew(lease, hold.tokens))
+    finally:
+        hold.changes -= 1
+    error = next((reply for reply in replies if isinstance(reply, Error)), None)
+    with hub.guard:
+        if error is None and all(reply == 1 for reply in replies):
+            if sent.steady >= hold.term[1].steady or lease < hold.lease:
+                hold.set_lease(lease, sent)
+                hub.plan(hold)
+            return
+        if any(not reply and not isinstance(reply, Error) for reply in replies) or _is_foreign(error):
+            hold.lose(LostReason.TAKEN)
+            raise NotOwned("the hold is over")
+        if lease < hold.lease:
+            # It may have been served.
+            hold.set_lease(lease, hold.term[1])
+            hub.plan(hold)
+    assert error is not None
+    raise error
+
+
+async def renews(hub: Hub, claim: Claim, lease: Optional[float], tokens: Optional[Tokens] = None) -> bool:
+    """Renews what an owner holds, without tokens under any; whether it holds all keys."""
+    hub.check_open()
+    replies = await hub.batch(claim.renew(lease, tokens))
+    for reply in replies:
+        if isinstance(reply, Error) and not _is_foreign(reply):
+            raise reply
+    return all(reply == 1 for reply in replies)
+
+
+async def request(hub: Hub, *words: Any) -> Any:
+    """Sends one command, whose first argument is the key, that may be served twice."""
+    hub.check_open()
+    return await hub.call(words, words[1])
+
+
+async def owners(hub: Hub, key: bytes) -> list[Any]:
+    """The owners that hold a lock."""
+    info = await request(hub, "LOCK.INFO", key)
+    return [field(holder, b"owner") for holder in holders_of(info)]
+
+
+async def owns(hub: Hub, claim: Claim) -> bool:
+    """Whether this owner holds all keys of the claim."""
+    for key in claim.terms.keys:
+        if claim.owner not in await owners(hub, key):
+            return False
+    return True
+
+
+async def holds_lock(hold: Hold) -> bool:
+    """Whether the server says that this hold lasts. A user that may not ask renews it for its remaining time."""
+    if hold.has_ended:
+        return False
+    try:
+        return await owns(hold.hub, hold.claim)
+    except NoPermission:
+        span = hold.valid_for()
+    except Refused as error:
+        if _is_foreign(error):
+            return False
+        raise
+    # A session names no lease, or it would not be bound any more.
+    return span > 0 and await renews(hold.hub, hold.claim, None if hold.link is not None else span, hold.tokens)
+
+
+async def at_most_once(hub: Hub, *words: Any) -> Any:
+    """Sends a command that must be served at most once. The request before it finds a broken connection and the node of
+    the key, so that the outcome can stay unknown only if the connection breaks between the two.
+
+    :raises Unheard: when it is unknown whether the request was served.
+    """
+    try:
+        await request(hub, "LATCH.WAIT", words[1])
+    except NotLoaded:
+        raise
+    except Refused:
+        # A refusal is a reply as well: the ACL may forbid this request and allow the command.
+        pass
+    verb = Verb(words[0])
+    verb.once = hub.name
+    try:
+        return await hub.call((verb, *words[1:]), words[1])
+    except ConnectionFailed as error:
+        if verb.sends and not isinstance(error, Unheard):
+            raise Unheard(hub.name, error.what) from error
+        raise
+
+
+async def count(hub: Hub, key: bytes) -> int:
+    """The count of a latch. No command of the module has it, so ``GET`` reads it from a latch that is closed."""
+    # Refused if the key holds something else, or the server has no module.
+    if await request(hub, "LATCH.WAIT", key) == 1:
+        return 0
+    digits: Any = await request(hub, "GET", key)
+    try:
+        return max(0, int(digits)) if digits is not None else 0
+    except (TypeError, ValueError):
+        # Changed in between.
+        raise refused(hub.name, "WRONGTYPE", "the key holds no count") from None
