@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any, Optional
 
 from ._hold import RELEASED_FOR, Hold, Moment, OnLost, lease_of, logger, now
-from ._hub import Delay, Hub, Ticket
+from ._hub import FIRST_PAUSE, LONGEST_PAUSE, Hub, Ticket, jittered
 from ._link import Link
 from ._terms import Claim, Command, Terms, Tokens, Verb, millis
 from .errors import ConnectionFailed, Error, NoAnswer, Refused, bad_reply, refused
@@ -37,6 +37,9 @@ class Wait:
 
     # What the kinds of waits have of their own
 
+    #: Whether it counts as an acquisition.
+    is_counted = 0
+
     def command(self) -> Command:
         """The request, as it is sent without a ticket."""
         raise NotImplementedError
@@ -53,19 +56,24 @@ class Wait:
         """The result of the message of a grant; None when that does not hold."""
         raise NotImplementedError
 
+    def give_up(self) -> None:
+        """Ends what the request has at the server, or may get there yet."""
+
     # What they share
 
     async def run(self) -> Any:
         """Asks until the request is granted; None when it is not at the end."""
+        hub, counts = self.hub, self.hub.counts
         self._begun = self._warns_at = now()
         self._end = None if self.limit is None else self._begun + self.limit
-        delay = Delay()
+        pause = FIRST_PAUSE
         # With a subscription the first request may wait.
-        has_ticket = self.limit != 0 and any(link.channels for link in list(self.hub.links.values()))
+        has_ticket = bool(hub.links) and self.limit != 0 and any(link.channels for link in list(hub.links.values()))
         failure: Optional[Error] = None
         try:
+            hub.users.add(self)
             while True:
-                self.hub.check_open()
+                hub.check_open()
                 try:
                     result = await self._ask_once(has_ticket)
                     failure = None
@@ -78,21 +86,30 @@ class Wait:
                         raise
                     self._warn(error)
                     if getattr(error, "code", None) != "NOSUBSCRIBER" or is_second:
-                        await self.hub.sleep(min(delay.next(), max(self._left(), 0.02)))
+                        await hub.sleep(min(jittered(pause), max(self._left(), 0.02)))
+                        pause = min(pause * 2, LONGEST_PAUSE)
                     continue
                 if result is not None:
-                    self.hub.check_open()
+                    hub.check_open()
+                    counts.acquisitions += self.is_counted
                     return result
                 if not self._left():
+                    counts.acquisitions_refused += self.is_counted
+                    self.give_up()
                     return None
                 if has_ticket:
-                    delay = Delay()
+                    pause = FIRST_PAUSE
                 has_ticket = True
+        except BaseException as error:
+            counts.acquisitions_failed += self.is_counted and isinstance(error, Error)
+            self.give_up()
+            raise
         finally:
+            hub.gone(self)
             if self._ticket is not None:
-                self.hub.tickets.pop(self._ticket.number, None)
+                hub.tickets.pop(self._ticket.number, None)
             if self._is_queued:
-                self.hub.waiting -= 1
+                hub.waiting -= 1
 
     def _left(self) -> float:
         """The time left until the limit."""
@@ -169,6 +186,8 @@ class Wait:
 class Acquisition(Wait):
     """The acquisition of a lock, of several, or of a permit."""
 
+    is_counted = 1
+
     def __init__(self, hub: Hub, terms: Terms, limit: Optional[float], on_lost: Optional[OnLost]) -> None:
         super().__init__(hub, terms.keys[0], limit)
         self.hold: Optional[Hold] = None
@@ -179,21 +198,6 @@ class Acquisition(Wait):
         self._link: Optional[Link] = None
         self._is_over = False
 
-    async def run(self) -> Optional[Hold]:
-        counts = self.hub.counts
-        try:
-            hold: Optional[Hold] = await super().run()
-        except BaseException as error:
-            counts.acquisitions_failed += isinstance(error, Error)
-            self.give_up()
-            raise
-        if hold is None:
-            counts.acquisitions_refused += 1
-            self.give_up()
-        else:
-            counts.acquisitions += 1
-        return hold
-
     def command(self) -> Command:
         return self._claim.acquire()
 
@@ -203,9 +207,9 @@ class Acquisition(Wait):
             reply = await self._ask_bound(command, was_unanswered)
             self.is_unanswered = was_unanswered
             return reply
-        verb = Verb(command[0])
+        verb: Verb = command[0]
         try:
-            reply = await self.hub.call((verb, *command[1:]), self.key)
+            reply = await self.hub.call(command, self.key)
         except Error as error:
             if verb.sends == 0 or (verb.sends == 1 and isinstance(error, Refused)):
                 self.is_unanswered = was_unanswered
@@ -284,7 +288,6 @@ class Acquisition(Wait):
         return hold
 
     def give_up(self) -> None:
-        """Ends what the acquisition has at the server, or may get there yet."""
         if self._is_over:
             return
         self._is_over = True

@@ -234,7 +234,8 @@ class Hold:
     def finish(self) -> None:
         """The hold is released: no loss is reported any more."""
         self.is_over = True
-        self._tell()
+        if self._callbacks:
+            self._tell()
 
     def disinherit(self) -> None:
         """In a forked child: this process does not hold it. (What waits for its end is the parent's.)"""

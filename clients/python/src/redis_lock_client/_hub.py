@@ -10,9 +10,10 @@ import contextlib
 import inspect
 import itertools
 import random
+import threading
 import uuid
 import weakref
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Coroutine
 from typing import Any, Callable, NamedTuple, Optional
 
 import redis
@@ -32,7 +33,8 @@ IDLE = 30.0
 _PATIENCE = 5.0
 #: The longest time between two ticks.
 _LONGEST = 3.0
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 0.5
+#: Between two attempts to reach a server, each pause is twice the last one.
+FIRST_PAUSE, LONGEST_PAUSE = 0.02, 0.5
 #: The commands of one pipeline.
 PIPELINE = 500
 #: Tokens of one thread are read by another as bytes, whatever the program's client decodes.
@@ -41,18 +43,9 @@ RAW: dict[str, Any] = {NEVER_DECODE: True}
 POOL_WORDS = ("_",) if tuple(int(part) for part in redis.__version__.split(".")[:2]) < (5, 3) else ()
 
 
-class Delay:
-    """Growing pauses between attempts to reach a server."""
-
-    __slots__ = ("_next",)
-
-    def __init__(self) -> None:
-        self._next = _FIRST_PAUSE
-
-    def next(self) -> float:
-        """The next pause, in seconds."""
-        span, self._next = self._next, min(self._next * 2, _LONGEST_PAUSE)
-        return span * (1 + random.random()) / 2
+def jittered(pause: float) -> float:
+    """A pause between two attempts to reach a server, in seconds."""
+    return pause * (1 + random.random()) / 2
 
 
 class Job(NamedTuple):
@@ -103,7 +96,7 @@ class Ending:
         #: Whether it is the release of a hold, and not of what may have been granted.
         self._is_hold = is_hold
         self._is_sent = False
-        self._delay = Delay()
+        self._pause = FIRST_PAUSE
         self._error: Error = NoAnswer(hub.name)
         self._failed: list[Command] = []
         self._is_held = True
@@ -144,7 +137,8 @@ class Ending:
                 (rest if reply.is_passing else self._failed).append(command)
         self._commands = rest
         if rest:
-            self._at = now() + self._delay.next()
+            self._at = now() + jittered(self._pause)
+            self._pause = min(self._pause * 2, LONGEST_PAUSE)
             self._hub.plan(self)
         elif self._failed:
             self.fail(self._error)
@@ -166,9 +160,6 @@ class Ending:
 
 class Hub:
     """The state of the locks of one client, or of one server object; of asyncio, in one event loop."""
-
-    #: Several threads use the state under this guard.
-    guard: Any = contextlib.nullcontext()
 
     def __init__(self, client: Any, counts: Statistics, is_shared: bool) -> None:
         self.counts = counts
@@ -195,6 +186,9 @@ class Hub:
         """Nothing is held, and no owner of before is used again: in a new object, and in a forked child."""
         for hold in [*self.holds, *self.lost_holds]:
             hold.disinherit()
+        #: Several threads use the state under this guard. Re-entrant: a signal handler or a destructor may use a lock
+        #: while its thread is in here.
+        self.guard: Any = threading.RLock()
         self.id = uuid.uuid4().hex
         self._numbers = itertools.count(1)
         self.holds = set()
@@ -203,8 +197,8 @@ class Hub:
         self.failed: list[tuple[bytes, Error]] = []
         self.tickets: dict[int, Ticket] = {}
         self.waiting = 0
-        #: The calls under way.
-        self._users: set[object] = set()
+        #: The acquisitions and releases under way.
+        self.users: set[object] = set()
         self.links: dict[Any, Link] = {}
         self._gates: dict[Any, Any] = {}
         self._used = now()
@@ -291,15 +285,10 @@ class Hub:
 
     # Owners, holds, endings
 
-    async def use(self, work: Awaitable[Any]) -> Any:
-        """A call of the program."""
-        user = object()
-        self._users.add(user)
-        try:
-            return await work
-        finally:
-            self._users.discard(user)
-            self._used = now()
+    def gone(self, user: object) -> None:
+        """A call of the program has ended."""
+        self.users.discard(user)
+        self._used = now()
 
     def owner(self) -> bytes:
         """An owner that no other acquisition has."""
@@ -335,7 +324,8 @@ class Hub:
         with self.guard:
             hold.finish()
             self.holds.discard(hold)
-            self.lost_holds.discard(hold)
+            if hold.reason is not None:
+                self.lost_holds.discard(hold)
             if hold.link is not None:
                 hold.link.on_end = None
 
@@ -469,7 +459,7 @@ class Hub:
             self.holds
             or self.endings
             or self.tickets
-            or self._users
+            or self.users
             or any(hold.term[1].steady + hold.lease > now() for hold in list(self.lost_holds))
         )
 
@@ -552,7 +542,7 @@ class Hub:
     async def settle(self, seconds: Optional[float], waits_for_users: bool = False) -> list[tuple[bytes, Error]]:
         """Waits until the background releases have ended; those that have failed since the last call."""
         end = float("inf") if seconds is None else now() + seconds
-        while (self.endings or (waits_for_users and self._users)) and now() < end:
+        while (self.endings or (waits_for_users and self.users)) and now() < end:
             # sleep: polls, at most this late
             await self.sleep(min(0.01, max(0.0, end - now())))
         failed, self.failed = self.failed, []

@@ -13,7 +13,7 @@ from redis import exceptions as redis_errors
 from redis.crc import key_slot
 
 from ._acquire import Acquisition
-from ._hold import FOREIGN, Hold, logger
+from ._hold import Hold, logger
 from ._requests import holds_lock, owners, owns, release, release_owner, renews, set_lease
 from ._terms import (
     Claim,
@@ -32,7 +32,7 @@ from ._terms import (
     name_of,
     owned_by,
 )
-from .errors import Closed, ConfigError, ConnectionFailed, NotAcquired, NotOwned, Refused
+from .errors import Closed, ConfigError, ConnectionFailed, NotAcquired, NotOwned
 from .outcome import LostReason, Mode, Released
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ class AnyLock:
         hub.begin()
         acquisition = Acquisition(hub, terms, limit, self._on_lost)
         try:
-            hold = await hub.use(acquisition.run())
+            hold = await acquisition.run()
             if hold is None:
                 return False
             local, before = self.local, self._hold()
@@ -172,16 +172,16 @@ class AnyLock:
     async def _locked(self) -> bool:
         hub = self._hub.here()
         for key in self._terms.keys:
-            if await hub.use(owners(hub, key)):
+            if await owners(hub, key):
                 return True
         return False
 
     async def _owned(self) -> bool:
         hold, token = self._hold(), self.local.token
         if hold is not None:
-            return not hold.is_gone and bool(await hold.hub.use(holds_lock(hold)))
+            return not hold.is_gone and bool(await holds_lock(hold))
         hub = self._hub.here()
-        return token is not None and bool(await hub.use(owns(hub, self._claim(token))))
+        return token is not None and bool(await owns(hub, self._claim(token)))
 
     async def _release(self) -> None:
         hold, token = self._hold(), self.local.token
@@ -193,7 +193,7 @@ class AnyLock:
             return
         is_gone = hold.is_gone
         try:
-            await self._released(None if is_gone else hold.hub.use(release(hold)))
+            released = Released.NOT_HELD if is_gone else await release(hold)
         except BaseException as error:
             # A signal handler may have raised before the release began. Otherwise this does nothing.
             hold.hub.abandon(hold)
@@ -203,20 +203,12 @@ class AnyLock:
                 self.local.token = token
             raise
         self._forget(hold)
+        if released is Released.NOT_HELD:
+            raise self._no_longer("release")
 
     async def _do_release(self, token: Text) -> None:
-        hub, claim = self._hub.here(), self._claim(token)
-        await self._released(hub.use(release_owner(hub, claim)))
-
-    async def _released(self, releasing: Any) -> None:
-        try:
-            if releasing is None or await releasing is Released.NOT_HELD:
-                raise self._no_longer("release")
-        except Refused as error:
-            # The key holds something else.
-            if error.code in FOREIGN:
-                raise self._no_longer("release") from error
-            raise
+        if await release_owner(self._hub.here(), self._claim(token)) is Released.NOT_HELD:
+            raise self._no_longer("release")
 
     async def _set(self, additional: Optional[Number], replaces: bool) -> None:
         """An extension; without a time, sets the lease to the timeout again."""
@@ -236,13 +228,13 @@ class AnyLock:
             lease = checked_lease(span, "additional_time")
         if hold is None:
             hub = self._hub.here()
-            if not await hub.use(renews(hub, self._claim(token), lease)):
+            if not await renews(hub, self._claim(token), lease):
                 raise self._no_longer(doing)
             return
         if hold.is_gone:
             raise self._no_longer(doing)
         try:
-            await hold.hub.use(set_lease(hold, lease))
+            await set_lease(hold, lease)
         except (NotOwned, Closed) as error:
             raise self._no_longer(doing) from error
 

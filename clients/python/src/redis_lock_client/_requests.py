@@ -30,18 +30,18 @@ async def release(hold: Hold) -> Released:
         # One that was taken may have been granted again, to a request that was served late.
         is_released = hold.reason is not LostReason.TAKEN and getattr(ending, "result", 0) is Released.YES
         return Released.YES if is_released else Released.NOT_HELD
-    # No renewal and no loss from here on.
-    hub.holds.discard(hold)
     try:
+        hub.users.add(hold)
+        # No renewal and no loss from here on.
+        hub.holds.discard(hold)
         released = await _release(hub, hold.claim, hold.releases())
-    except BaseException as error:
-        if isinstance(error, Error) and _is_foreign(error):
-            hub.remove(hold)
-        else:
-            # It is repeated in the background: as final, since it had no answer.
-            hold.is_unanswered = True
-            hub.abandon(hold)
+    except BaseException:
+        # It is repeated in the background: as final, since it had no answer.
+        hold.is_unanswered = True
+        hub.abandon(hold)
         raise
+    finally:
+        hub.gone(hold)
     hub.remove(hold)
     if hold.link is not None:
         hold.link.close()
@@ -55,22 +55,18 @@ async def release_owner(hub: Hub, claim: Claim) -> Released:
 
 
 async def _release(hub: Hub, claim: Claim, commands: list[Command]) -> Released:
-    verbs = [Verb(words[0]) for words in commands]
-    sent = [(verb, *words[1:]) for verb, words in zip(verbs, commands)]
-    if len(sent) == 1:
-        replies = [await hub.call(sent[0], claim.key)]
-    else:
-        replies = await hub.batch(sent)
-        failed = [reply for reply in replies if isinstance(reply, Error)]
-        if failed:
-            # What is not over comes first.
-            raise min(failed, key=_is_foreign)
+    replies = await hub.batch(commands)
+    error = next((one for one in replies if isinstance(one, Error) and not _is_foreign(one)), None)
+    if error is not None:
+        raise error
     hub.counts.releases += 1
-    if any(reply is not None and not isinstance(reply, int) for reply in replies):
+    if all(isinstance(reply, int) for reply in replies):
+        return Released.YES
+    if not all(reply is None or isinstance(reply, (int, Error)) for reply in replies):
         raise bad_reply(hub.name)
     # redis-py may have sent it twice: then nothing held may mean that the first one was served.
-    was_served = not any(replies) and all(verb.sends > 1 for verb in verbs)
-    return Released.YES if None not in replies or was_served else Released.NOT_HELD
+    was_served = not any(replies) and all(words[0].sends > 1 for words in commands)
+    return Released.YES if was_served else Released.NOT_HELD
 
 
 async def set_lease(hold: Hold, lease: float) -> None:

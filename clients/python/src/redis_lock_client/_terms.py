@@ -75,6 +75,21 @@ class Terms(NamedTuple):
     is_permit: bool = False
     #: The number of permits with which an acquisition creates a missing semaphore.
     limit: Optional[int] = None
+    #: The words of a request behind its owner, for each acquisition the same.
+    words: Command = ()
+
+    @property
+    def mode_words(self) -> Command:
+        """The mode in a command."""
+        return () if self.mode is Mode.EXCLUSIVE else (self.mode.name.encode(),)
+
+    def with_words(self) -> Terms:
+        """The same with the words of a request."""
+        span: Command = (b"SESSION",) if self.is_session else (b"PX", b"%d" % millis(self.lease))
+        limit: Command = () if self.limit is None else (b"LIMIT", self.limit)
+        once: Command = () if self.is_permit else (b"ONCE",)
+        number: Command = (b"SEQ", b"1") if self.owner is None else ()
+        return self._replace(words=(*self.mode_words, *span, *limit, *once, *number))
 
     def __repr__(self) -> str:
         # The owner is a credential.
@@ -98,51 +113,41 @@ class Claim:
     def acquire(self) -> Command:
         """The request: the tokens, or nil. Sent twice, it is granted once."""
         terms = self.terms
-        span: Command = ("SESSION",) if terms.is_session else ("PX", millis(terms.lease))
-        number: Command = ("SEQ", 1) if terms.owner is None else ()
-        if terms.is_permit:
-            limit: Command = () if terms.limit is None else ("LIMIT", terms.limit)
-            return ("SEM.ACQUIRE", self.key, self.owner, *span, *limit, *number)
         if len(terms.keys) > 1:
-            return ("LOCK.MACQUIRE", len(terms.keys), *terms.keys, self.owner, *self._mode, *span, "ONCE", *number)
-        return ("LOCK.ACQUIRE", self.key, self.owner, *self._mode, *span, "ONCE", *number)
+            return (Verb("LOCK.MACQUIRE"), len(terms.keys), *terms.keys, self.owner, *terms.words)
+        return (Verb("SEM.ACQUIRE" if terms.is_permit else "LOCK.ACQUIRE"), self.key, self.owner, *terms.words)
 
     def renew(self, lease: Optional[float], tokens: Optional[Tokens]) -> list[Command]:
         """A renewal of each key: 1 if it is held under its token. Without a lease: one that is bound to its connection
         stays bound. Without tokens: by the owner alone, for a hold that another object took."""
-        span: Command = () if lease is None else ("PX", max(1, millis(lease)))
-        if self.terms.is_permit:
-            return [("SEM.RENEW", self.key, self.owner, *span)]
-        return self._each("LOCK.RENEW", span, tokens)
+        span: Command = () if lease is None else (b"PX", max(1, millis(lease)))
+        return self._each("RENEW", (*self.terms.mode_words, *span), tokens)
 
     def release(self, tokens: Optional[Tokens]) -> list[Command]:
         """The release of each key: None if it is not held."""
-        if self.terms.is_permit:
-            return [("SEM.RELEASE", self.key, self.owner)]
-        return self._each("LOCK.RELEASE", ("ALL",), tokens)
+        return self._each("RELEASE", () if self.terms.is_permit else (*self.terms.mode_words, b"ALL"), tokens)
 
     def give_up(self, tokens: Optional[Tokens] = None) -> list[Command]:
         """Ends a hold, withdraws the wait, and of a fresh owner makes its requests final."""
         if self.terms.owner is not None:
             return self.release(tokens)
-        verb = "SEM.RELEASE" if self.terms.is_permit else "LOCK.RELEASE"
-        return [(verb, key, self.owner, "FINAL", 1) for key in self.terms.keys]
-
-    @property
-    def _mode(self) -> Command:
-        mode = self.terms.mode
-        return () if mode is Mode.EXCLUSIVE else (mode.name,)
+        return self._each("RELEASE", (b"FINAL", b"1"), None)
 
     def _each(self, verb: str, words: Command, tokens: Optional[Tokens]) -> list[Command]:
-        start, owner = self._mode, self.owner
+        terms, owner = self.terms, self.owner
+        if terms.is_permit:
+            return [(Verb("SEM." + verb), self.key, owner, *words)]
+        verb = "LOCK." + verb
         if tokens is None:
-            return [(verb, key, owner, *start, *words) for key in self.terms.keys]
-        return [(verb, key, owner, *start, *words, "TOKEN", token) for key, token in zip(self.terms.keys, tokens)]
+            return [(Verb(verb), key, owner, *words) for key in terms.keys]
+        return [(Verb(verb), key, owner, *words, b"TOKEN", token) for key, token in zip(terms.keys, tokens)]
 
     def granted(self, reply: Any, server: str) -> Optional[Tokens]:
         """The tokens of a reply to an acquire; None for nil."""
         if reply is None:
             return None
+        if isinstance(reply, int) and len(self.terms.keys) == 1:
+            return (reply,)
         tokens = tuple(reply) if isinstance(reply, list) else (reply,)
         if len(tokens) == len(self.terms.keys) and all(isinstance(token, int) for token in tokens):
             return tokens
@@ -185,7 +190,7 @@ def checked_terms(
         if margin > span / 2:
             raise ConfigError(f"margin is at most half of {lease_name}: before it the lock is renewed")
     terms = Terms(keys, lease=span, margin=margin, max_hold=max_hold, **others)
-    return terms if owner is None else owned_by(terms, owner)
+    return terms.with_words() if owner is None else owned_by(terms, owner)
 
 
 def owned_by(terms: Terms, owner: Any) -> Terms:
@@ -197,7 +202,7 @@ def owned_by(terms: Terms, owner: Any) -> Terms:
         raise ConfigError("this owner is a reserved word")
     if terms.mode is not Mode.EXCLUSIVE and (name == b"mode" or name.endswith(b":write")):
         raise ConfigError("the owner 'mode', or one that ends in ':write', cannot hold READ or WRITE")
-    return terms._replace(owner=name)
+    return terms._replace(owner=name).with_words()
 
 
 def checked_key(key: Any) -> bytes:

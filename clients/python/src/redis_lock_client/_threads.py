@@ -11,6 +11,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
+import queue
 import threading
 import time
 import weakref
@@ -106,11 +107,12 @@ class ThreadHub(Hub):
         _hubs.add(self)
 
     def begin_anew(self) -> None:
-        # Re-entrant: a signal handler or a destructor may use a lock while its thread is in here.
-        self.guard = threading.Condition(threading.RLock())
-        self._turns: Any = contextlib.nullcontext() if self.is_cluster else threading.BoundedSemaphore(_AT_A_TIME)
-        self._timer: Optional[threading.Thread] = None
         super().begin_anew()
+        self._changed = threading.Condition(self.guard)
+        self._turns: queue.SimpleQueue[int] = queue.SimpleQueue()
+        for turn in range(_AT_A_TIME):
+            self._turns.put(turn)
+        self._timer: Optional[threading.Thread] = None
 
     def here(self) -> ThreadHub:
         """This one: the other kind has one for each event loop."""
@@ -126,15 +128,18 @@ class ThreadHub(Hub):
         time.sleep(seconds)  # noqa: ASYNC251 - it is run by `run`
 
     async def call(self, words: Command, key: bytes) -> Any:
-        client = self.client
+        client, turn = self.client, None
         try:
-            with self._turns:
-                return client.execute_command(*words, **RAW)
+            turn = None if self.is_cluster else self._turns.get()
+            return client.execute_command(*words, **RAW)
         except BaseException as error:
             if is_of_provider(error) and not self.is_cluster:
                 # redis-py keeps such a connection, which has not logged in.
                 client.connection_pool.disconnect(inuse_connections=False)
             raise translated(self.name, error)  # noqa: B904 - it has its cause
+        finally:
+            if turn is not None:
+                self._turns.put(turn)
 
     async def batch(self, commands: list[Command]) -> list[Any]:
         if len(commands) == 1:
@@ -220,11 +225,11 @@ class ThreadHub(Hub):
                 timer = threading.Thread(target=self._run_timer, name="redis-lock", daemon=True)
                 timer.start()
                 self._timer = timer
-            self.guard.notify_all()
+            self._changed.notify_all()
 
     def wake_timer(self) -> None:
         with self.guard:
-            self.guard.notify_all()
+            self._changed.notify_all()
 
     def _run_timer(self) -> None:
         this = threading.current_thread()
@@ -237,7 +242,7 @@ class ThreadHub(Hub):
                     if self._may_end():
                         self._timer = None
                         return
-                    self.guard.wait(max(0.0, self.planned - now()))
+                    self._changed.wait(max(0.0, self.planned - now()))
                     continue
             run(self.flush(jobs))
 

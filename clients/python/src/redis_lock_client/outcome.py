@@ -14,11 +14,6 @@ class Mode(enum.Enum):
     READ = "read"
     WRITE = "write"
 
-    @property
-    def word(self) -> Optional[bytes]:
-        """The word of the mode in a command."""
-        return None if self is Mode.EXCLUSIVE else self.name.encode()
-
 
 class Released(enum.Enum):
     """The result of a release."""

@@ -189,7 +189,7 @@ class BasePermit:
         if hold.is_gone or hub.is_closing:
             return Released.NOT_HELD
         try:
-            released: Released = await hub.use(release(hold))
+            released: Released = await release(hold)
         except BaseException:
             # A signal handler may have raised before the release began. Otherwise this does nothing.
             hub.abandon(hold)
@@ -229,7 +229,7 @@ class BaseSemaphore(Generic[Client, AnyPermit]):
         hub.begin()
         acquisition = Acquisition(hub, self._terms, limit, self._on_lost)
         try:
-            hold = await hub.use(acquisition.run())
+            hold = await acquisition.run()
             return None if hold is None else self._permit(hold)
         except BaseException:
             acquisition.give_up()
@@ -244,11 +244,11 @@ class BaseSemaphore(Generic[Client, AnyPermit]):
     async def _set(self, permits: int) -> None:
         number = checked_number(permits, "permits", 0, MOST_PERMITS)
         hub = self._hub.here()
-        await hub.use(request(hub, "SEM.SET", self._terms.keys[0], number))
+        await request(hub, "SEM.SET", self._terms.keys[0], number)
 
     async def _info(self) -> Optional[SemaphoreInfo]:
         hub = self._hub.here()
-        reply = await hub.use(request(hub, "SEM.INFO", self._terms.keys[0]))
+        reply = await request(hub, "SEM.INFO", self._terms.keys[0])
         if reply is None:
             return None
         names = (b"permits", b"free", b"held", b"waiters", b"longest-wait-ms")
@@ -272,25 +272,25 @@ class BaseLatch(Generic[Client]):
     async def _set(self, count: int) -> None:
         number = checked_number(count, "count", 0, MOST_COUNT)
         hub = self._hub.here()
-        await hub.use(at_most_once(hub, "LATCH.SET", self._key, number))
+        await at_most_once(hub, "LATCH.SET", self._key, number)
 
     async def _count_down(self, count: int) -> int:
         number = checked_number(count, "count", 1, MOST_COUNT)
         hub = self._hub.here()
-        rest = await hub.use(at_most_once(hub, "LATCH.DOWN", self._key, number))
+        rest = await at_most_once(hub, "LATCH.DOWN", self._key, number)
         if not isinstance(rest, int):
             raise bad_reply(hub.name)
         return max(0, rest)
 
     async def _count(self) -> int:
         hub = self._hub.here()
-        return int(await hub.use(count(hub, self._key)))
+        return int(await count(hub, self._key))
 
     async def _wait(self, timeout: Optional[Number]) -> bool:
         limit = checked_wait(timeout, "timeout")
         hub = self._hub.here()
         hub.begin()
-        return bool(await hub.use(LatchWait(hub, self._key, limit).run()))
+        return bool(await LatchWait(hub, self._key, limit).run())
 
 
 # For threads

@@ -130,8 +130,14 @@ class TaskHub(Hub):
         lane = self._lanes.get(node)
         if lane is None:
             lane = self._lanes[node] = []
+            client = self.client
             try:
-                return await self._execute(words)
+                return await client.execute_command(*words, **RAW)
+            except Exception as error:
+                if is_of_provider(error) and not self.is_cluster:
+                    # redis-py keeps such a connection, which has not logged in.
+                    await client.connection_pool.disconnect(inuse_connections=False)
+                raise translated(self.name, error)  # noqa: B904 - it has its cause
             finally:
                 if lane and not self.loop.is_closed():
                     self.start(self._send_waiting(node))
@@ -145,16 +151,6 @@ class TaskHub(Hub):
             if entry[1].cancelled():
                 with contextlib.suppress(ValueError):
                     lane.remove(entry)
-
-    async def _execute(self, words: Command) -> Any:
-        client = self.client
-        try:
-            return await client.execute_command(*words, **RAW)
-        except Exception as error:
-            if is_of_provider(error) and not self.is_cluster:
-                # redis-py keeps such a connection, which has not logged in.
-                await client.connection_pool.disconnect(inuse_connections=False)
-            raise translated(self.name, error)  # noqa: B904 - it has its cause
 
     async def _send_waiting(self, node: Any) -> None:
         """Sends the commands that have gathered, until there are none."""
@@ -185,8 +181,6 @@ class TaskHub(Hub):
 
     async def _pipeline(self, commands: list[Command]) -> list[Any]:
         try:
-            if len(commands) == 1:
-                return [await self._execute(commands[0])]
             pipeline = self.client.pipeline() if self.is_cluster else self.client.pipeline(transaction=False)
             for words in commands:
                 pipeline.execute_command(*words)
