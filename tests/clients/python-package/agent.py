@@ -5,6 +5,7 @@ import sys
 import threading
 
 import redis
+import redis.asyncio
 
 import redis_lock_client
 import redis_lock_client.asyncio
@@ -41,8 +42,8 @@ NOT_HELD = redis.exceptions.LockError
 class Threads:
     """The interface for threads. Each order has a thread, or is carried out before the next one is read."""
 
-    def __init__(self, url):
-        self.server = redis_lock_client.Server.open(url)
+    def __init__(self, kind, place):
+        self.server = redis_lock_client.Server(getattr(redis, kind)(**place))
         self.held = Held()
 
     def answer(self, words):
@@ -75,8 +76,8 @@ class Threads:
 class Tasks:
     """The interface for asyncio. Each order has a task."""
 
-    def __init__(self, url):
-        self.url = url
+    def __init__(self, kind, place):
+        self.kind, self.place = kind, place
         self.held = Held()
         self.running = {}
 
@@ -105,7 +106,7 @@ class Tasks:
         print(id, answer, flush=True)
 
     async def serve(self, orders):
-        self.server = redis_lock_client.asyncio.Server.open(self.url)
+        self.server = redis_lock_client.asyncio.Server(getattr(redis.asyncio, self.kind)(**self.place))
         loop = asyncio.get_running_loop()
         while line := await loop.run_in_executor(None, orders.readline):
             id, *words = line.split()
@@ -117,12 +118,13 @@ class Tasks:
 
 def main():
     host, port, mode, *tag = sys.argv[1:]
-    url = f"redis{'+cluster' if tag else ''}://{host}:{port}?socket_timeout=2"
+    kind = "RedisCluster" if tag else "Redis"
+    place = {"host": host, "port": int(port), "socket_timeout": 2}
     print("ready", flush=True)
     if mode == "tasks":
-        asyncio.run(Tasks(url).serve(sys.stdin))
+        asyncio.run(Tasks(kind, place).serve(sys.stdin))
     else:
-        Threads(url).serve(sys.stdin)
+        Threads(kind, place).serve(sys.stdin)
 
 
 if __name__ == "__main__":
