@@ -12,7 +12,7 @@ import resource
 import sys
 import time
 import warnings
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Generator
 from typing import Any, Callable, Union
 
 import pytest
@@ -37,20 +37,63 @@ async def until(what: str, condition: Callable[[], Any], limit: float = 20.0) ->
     await asyncio.get_running_loop().run_in_executor(None, wait_for, what, condition, limit)
 
 
-async def cancel_at_any_moment(
-    server: TestServer, locks: Server, lock: Callable[[], Union[Lock, MultiLock]], keys: str, moments: int
+class Cancelled:
+    """Runs a coroutine that is cancelled at its pause of this number, counted from 1."""
+
+    def __init__(self, work: Coroutine[Any, Any, Any], number: int) -> None:
+        self.work, self.number = work, number
+        self.is_cancelled = False
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        steps = self.work.__await__()
+        step: Callable[[], Any] = functools.partial(next, steps)
+        pauses = 0
+        while True:
+            try:
+                waited = step()
+            except StopIteration as end:
+                return end.value
+            pauses += 1
+            if pauses == self.number:
+                self.is_cancelled = True
+                if waited is not None:
+                    waited.cancel()
+            try:
+                yield waited
+                step = functools.partial(next, steps)
+                if self.is_cancelled and waited is None and pauses == self.number:
+                    step = functools.partial(steps.throw, asyncio.CancelledError())
+            except BaseException as error:
+                step = functools.partial(steps.throw, error)
+
+
+async def cancel_at_every_pause(
+    server: TestServer, locks: Server, lock: Callable[[], Union[Lock, MultiLock]], keys: str, is_taken: bool
 ) -> None:
-    """Cancelled at any moment, an acquisition leaves nothing."""
-    for moment in range(moments):
-        task = asyncio.create_task(lock().acquire())
-        # sleep: the moment of the cancellation
-        await asyncio.sleep(moment / 20_000)
-        task.cancel()
+    """An acquisition that is cancelled at any pause leaves nothing, also one that is granted after a wait."""
+    number, is_cancelled = 0, True
+    while is_cancelled:
+        number += 1
+        key = keys.split()[0]
+        if is_taken:
+            server.hold(key)
+        one = lock()
+        work = Cancelled(one.acquire(blocking_timeout=20), number)
+
+        async def wait(work: Cancelled = work) -> Any:
+            return await work
+
+        task = asyncio.create_task(wait())
+        if is_taken:
+            await until("the place", lambda task=task, key=key: task.done() or server.queue(key))
+            server.run(f"LOCK.RELEASE {key} holder")
         with contextlib.suppress(asyncio.CancelledError):
             if await task:
-                server.run(f"DEL {keys}")
-    assert await locks.settled() == []
-    await until("no hold without a holder", lambda: server.run(f"EXISTS {keys}") == 0)
+                await one.release()
+        is_cancelled = work.is_cancelled
+        assert await locks.settled() == []
+        assert server.run(f"EXISTS {keys}") == 0 and server.queue(key) == [], f"cancelled at pause {number}"
+    assert number > (4 if is_taken else 1)
 
 
 def test_a_lock(server: TestServer) -> None:
@@ -158,7 +201,8 @@ def test_a_cancelled_wait_is_withdrawn(server: TestServer) -> None:
             await until("the withdrawals", lambda: server.stat("tickets") == 1)
             server.run("LOCK.RELEASE k holder")
             assert await tasks[9]
-            await cancel_at_any_moment(server, locks, lambda: locks.lock("moments"), "moments", 60)
+            for is_taken in (False, True):
+                await cancel_at_every_pause(server, locks, lambda: locks.lock("moments"), "moments", is_taken)
 
     run(work())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import pathlib
 import shutil
 import socket
@@ -12,10 +13,13 @@ from typing import Any, Callable
 
 import pytest
 import redis
+import redis.asyncio
 from harness import USERS, Proxy, TestServer, bounded, free_port, move_slot, two_nodes, wait_for
 from redis.sentinel import Sentinel
+from test_asyncio import until
 
 import redis_lock_client as client
+import redis_lock_client.asyncio
 from redis_lock_client import Lock, Server
 
 
@@ -298,3 +302,58 @@ def test_a_unix_socket_and_another_database(start: Callable[..., TestServer], tm
         assert server.client(db=2).exists("k") == 1
     with Server.open(f"{server.url}/1") as locks, locks.lock("k"):
         assert server.client(db=1).exists("k") == 1
+
+
+#: Clients as programs make them.
+KINDS: dict[str, dict[str, Any]] = {
+    "RESP2": {"protocol": 2},
+    "RESP3": {"protocol": 3},
+    "decoding": {"decode_responses": True},
+    "of one connection": {"single_connection_client": True},
+    "a pool of one": {"max_connections": 1},
+    "named and probing": {"client_name": "worker", "health_check_interval": 1},
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_client_of_each_kind(server: TestServer, kind: str) -> None:
+    options: dict[str, Any] = {"port": server.port, "socket_timeout": 5, **KINDS[kind]}
+    is_blocking = "max_connections" in options
+    if is_blocking:
+        options = {"connection_pool": redis.BlockingConnectionPool(timeout=5, **options)}
+    with Server(redis.Redis(**options)) as locks:
+        lock = locks.lock("k", timeout=10)
+        order: list[bytes] = []
+        for other in (locks.lock("k"), locks.lock("k", session=True), locks.lock("k", timeout=10)):
+            lock.acquire()
+            assert lock.owned() and lock.locked() and locks.multi_lock(["a", "b"]).acquire(blocking=False)
+            lock.extend(5)
+            threads = waits(lambda other=other: other, 1, order)  # type: ignore[misc]
+            wait_for("the ticket", lambda: server.stat("tickets") == 1)
+            lock.release()
+            join(threads)
+            server.run("DEL a b")
+        with locks.semaphore("s", limit=1).acquire(), locks.lock("r", session=True, mode=client.Mode.READ):
+            assert locks.semaphore("s").info().held == 1  # type: ignore[union-attr]
+        locks.latch("l").set(3)
+        assert locks.latch("l").count_down() == 2 == locks.latch("l").count()
+        assert len(order) == 3 and locks.settled() == []
+
+    async def work() -> None:
+        found = dict(options)
+        if is_blocking:
+            pool = redis.asyncio.BlockingConnectionPool(timeout=5, port=server.port, max_connections=1)
+            found = {"connection_pool": pool}
+        async with client.asyncio.Server(redis.asyncio.Redis(**found)) as locks:
+            held = [locks.lock(f"k{number}", timeout=10) for number in range(20)]
+            assert all(await asyncio.gather(*(lock.acquire() for lock in held)))
+            # Together in pipelines.
+            assert all(await asyncio.gather(*(lock.owned() for lock in held)))
+            tasks = [asyncio.create_task(locks.lock(f"k{number}").acquire()) for number in range(20)]
+            await until("the tickets", lambda: server.stat("tickets") == 20)
+            await asyncio.gather(*(lock.release() for lock in held))
+            assert all(await asyncio.gather(*tasks))
+            async with locks.lock("bound", session=True):
+                pass
+
+    asyncio.run(work())

@@ -12,7 +12,7 @@ import pytest
 import redis
 import redis.asyncio
 from harness import Proxy, TestServer, bounded, move_slot, outcome, pairs, repeating, soonest, two_nodes, wait_for
-from test_asyncio import cancel_at_any_moment, run, until
+from test_asyncio import cancel_at_every_pause, run, until
 from test_locks import in_threads, join
 
 import redis_lock_client as client
@@ -505,7 +505,8 @@ def test_a_cancelled_wait_is_withdrawn(server: TestServer) -> None:
             await until("the withdrawals", lambda: len(server.queue("a")) == len(server.queue("b")) == 1)
             server.run("LOCK.RELEASE b holder")
             assert await tasks[9]
-            await cancel_at_any_moment(server, locks, lambda: locks.multi_lock(["x", "y"]), "x y", 60)
+            for is_taken in (False, True):
+                await cancel_at_every_pause(server, locks, lambda: locks.multi_lock(["x", "y"]), "x y", is_taken)
 
     run(work())
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import gc
 import os
 import signal
@@ -17,7 +18,7 @@ import pytest
 import redis
 import redis.asyncio
 from harness import Proxy, TestServer, bounded, move_slot, outcome, pairs, soonest, two_nodes, wait_for
-from test_asyncio import cancel_at_any_moment, run, until
+from test_asyncio import cancel_at_every_pause, run, until
 from test_locks import in_threads, join
 from test_processes import SOURCE
 
@@ -561,7 +562,9 @@ def test_a_cancelled_wait_is_withdrawn(server: TestServer) -> None:
             await until("the withdrawals", lambda: len(server.queue()) == 1)
             server.run("LOCK.RELEASE k holder")
             assert await tasks[4]
-            await cancel_at_any_moment(server, locks, lambda: locks.lock("moments", session=True), "moments", 80)
+            for is_taken in (False, True):
+                lock = functools.partial(locks.lock, "moments", session=True)
+                await cancel_at_every_pause(server, locks, lock, "moments", is_taken)
 
     run(work())
 

@@ -16,7 +16,6 @@ import weakref
 from collections.abc import Coroutine
 from typing import Any, Callable, NamedTuple, Optional
 
-import redis
 from redis.client import NEVER_DECODE
 from redis.crc import key_slot
 
@@ -39,8 +38,6 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.02, 0.5
 PIPELINE = 500
 #: Tokens of one thread are read by another as bytes, whatever the program's client decodes.
 RAW: dict[str, Any] = {NEVER_DECODE: True}
-#: What the pools of redis-py before 5.3 take.
-POOL_WORDS = ("_",) if tuple(int(part) for part in redis.__version__.split(".")[:2]) < (5, 3) else ()
 
 
 def jittered(pause: float) -> float:

@@ -1,5 +1,6 @@
-"""A connection of its own, out of the pool of the program's client: for the messages that end waits, or for a session.
-Its two kinds, for threads and for asyncio, read it all the time, so that its end is noticed at once."""
+"""A connection of its own, with the options of the program's client and beside its pool: for the messages that end
+waits, or for a session. Its two kinds, for threads and for asyncio, read it all the time, so that its end is noticed at
+once."""
 
 from __future__ import annotations
 
@@ -57,7 +58,7 @@ class Link:
                 on_end()
 
     def disconnect(self) -> None:
-        """Closes the socket, and gives the connection back to its pool."""
+        """Closes the socket."""
         raise NotImplementedError
 
     def received(self, reply: Any) -> None:

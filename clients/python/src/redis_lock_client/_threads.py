@@ -21,7 +21,7 @@ from typing import Any, Callable, Optional
 from redis import exceptions as redis_errors
 
 from ._hold import Hold, now
-from ._hub import POOL_WORDS, RAW, Hub, check_client, is_of_provider, translated
+from ._hub import RAW, Hub, check_client, is_of_provider, translated
 from ._link import Done, Link, read_options
 from ._terms import Command
 from .errors import Error, NoAnswer, of_redis
@@ -49,16 +49,16 @@ def run(work: Coroutine[Any, Any, Any]) -> Any:
 class _ThreadLink(Link):
     """A connection that a thread reads."""
 
-    def __init__(self, server: str, guard: Any, pool: Any) -> None:
+    def __init__(self, server: str, guard: Any, connection: Any) -> None:
         super().__init__(server, guard)
-        self._pool = pool
         self._sending = threading.RLock()
-        self._connection = pool.get_connection(*POOL_WORDS)
-        self._options = read_options(self._connection)
+        self._connection = connection
+        self._options = read_options(connection)
         try:
+            connection.connect()
             threading.Thread(target=self._read, name="redis-lock-link", daemon=True).start()
         except BaseException:
-            self._release()
+            self.disconnect()
             raise
 
     def post(self, words: Command, done: Done) -> None:
@@ -73,7 +73,7 @@ class _ThreadLink(Link):
                 self.end(of_redis(self.server, error))
 
     def disconnect(self) -> None:
-        # The reader notices it, and gives the connection back.
+        # The reader notices it.
         with contextlib.suppress(Exception):
             self._connection.disconnect()
 
@@ -90,12 +90,7 @@ class _ThreadLink(Link):
         except Exception as error:
             self.end(of_redis(self.server, error))
         finally:
-            self._release()
-
-    def _release(self) -> None:
-        with contextlib.suppress(Exception):
-            self._connection.disconnect()
-            self._pool.release(self._connection)
+            self.disconnect()
 
 
 class ThreadHub(Hub):
@@ -150,7 +145,7 @@ class ThreadHub(Hub):
         try:
             pipeline = self.client.pipeline() if self.is_cluster else self.client.pipeline(transaction=False)
             for words in commands:
-                pipeline.execute_command(*words)
+                pipeline.execute_command(*words, **RAW)
             replies = pipeline.execute(raise_on_error=False)
         except BaseException as error:
             return [translated(self.name, error)] * len(commands)
@@ -175,7 +170,8 @@ class ThreadHub(Hub):
         try:
             if self.is_cluster:
                 client = client.get_redis_connection(client.get_node_from_key(key))
-            link = _ThreadLink(self.name, self.guard, client.connection_pool)
+            pool = client.connection_pool
+            link = _ThreadLink(self.name, self.guard, pool.connection_class(**pool.connection_kwargs))
         except BaseException as error:
             raise translated(self.name, error)  # noqa: B904 - it has its cause
         self.counts.connections += 1

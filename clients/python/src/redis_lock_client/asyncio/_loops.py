@@ -17,7 +17,7 @@ from typing import Any, Callable, Optional
 from redis import exceptions as redis_errors
 
 from .._hold import Hold, now
-from .._hub import PIPELINE, POOL_WORDS, RAW, Hub, check_client, is_cluster, is_of_provider, name_of, translated
+from .._hub import PIPELINE, RAW, Hub, check_client, is_cluster, is_of_provider, name_of, translated
 from .._link import Done, Link, read_options
 from .._terms import Command
 from ..errors import Closed, Error, NoAnswer, of_redis
@@ -33,11 +33,10 @@ _LONG = 86_400.0
 class _TaskLink(Link):
     """A connection that a task reads."""
 
-    def __init__(self, hub: TaskHub, connection: Any, pool: Any) -> None:
+    def __init__(self, hub: TaskHub, connection: Any) -> None:
         super().__init__(hub.name, hub.guard)
         self._hub = hub
         self._connection = connection
-        self._pool = pool
         self._sending = asyncio.Lock()
         self._reader = hub.start(self._read())
 
@@ -63,7 +62,7 @@ class _TaskLink(Link):
                 self.end(of_redis(self.server, error))
 
     def disconnect(self) -> None:
-        # The reader gives the connection back.
+        # The reader closes it.
         self._reader.cancel()
 
     async def _read(self) -> None:
@@ -78,15 +77,8 @@ class _TaskLink(Link):
             self.end(of_redis(self.server, error))
         finally:
             self.end(NoAnswer(self.server, "the connection was closed"))
-            await give_back(self._connection, self._pool)
-
-
-async def give_back(connection: Any, pool: Any) -> None:
-    """Closes a connection, and gives it back to its pool."""
-    with contextlib.suppress(Exception):
-        await connection.disconnect(nowait=True)
-        if pool is not None:
-            await pool.release(connection)
+            with contextlib.suppress(Exception):
+                await self._connection.disconnect(nowait=True)
 
 
 class TaskHub(Hub):
@@ -183,7 +175,7 @@ class TaskHub(Hub):
         try:
             pipeline = self.client.pipeline() if self.is_cluster else self.client.pipeline(transaction=False)
             for words in commands:
-                pipeline.execute_command(*words)
+                pipeline.execute_command(*words, **RAW)
             replies = await pipeline.execute(raise_on_error=False)
         except Exception as error:
             return [translated(self.name, error)] * len(commands)
@@ -205,23 +197,24 @@ class TaskHub(Hub):
             raise translated(self.name, error)  # noqa: B904 - it has its cause
 
     async def open(self, key: bytes) -> Link:
-        pool = None
+        client = self.client
         try:
             if self.is_cluster:
-                await self.client.initialize()
-                node = self.client.get_node_from_key(key)
-                connection = node.connection_class(**node.connection_kwargs)
-                await connection.connect()
+                await client.initialize()
+                maker = client.get_node_from_key(key)
             else:
-                pool = self.client.connection_pool
-                connection = await pool.get_connection(*POOL_WORDS)
+                maker = client.connection_pool
+            connection = maker.connection_class(**maker.connection_kwargs)
+            try:
+                await connection.connect()
+                self.check_open()
+            except BaseException:
+                await connection.disconnect(nowait=True)
+                raise
         except Exception as error:
             raise translated(self.name, error)  # noqa: B904 - it has its cause
-        if self.is_closed:
-            await give_back(connection, pool)
-            self.check_open()
         self.counts.connections += 1
-        return _TaskLink(self, connection, pool)
+        return _TaskLink(self, connection)
 
     async def ask(self, link: Link, words: Command) -> Any:
         future = self.loop.create_future()
