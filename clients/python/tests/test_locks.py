@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import logging
 import threading
@@ -10,9 +11,11 @@ from typing import Any, Callable, Optional
 
 import pytest
 import redis
+import redis.asyncio
 from harness import Proxy, TestServer, bounded, outcome, repeating, soonest, wait_for
 
 import redis_lock_client as client
+import redis_lock_client.asyncio
 from redis_lock_client import Lock, LostReason, Mode, Server
 from redis_lock_client._hold import Moment
 
@@ -201,7 +204,8 @@ def test_a_wait_in_the_queue_is_bounded(server: TestServer) -> None:
 @pytest.mark.parametrize("limit", [0, 30, None])
 def test_an_address_without_a_server(limit: Optional[float]) -> None:
     """A first request that cannot be sent is an error at once, with the words of the transport."""
-    for options, words in (({"port": 1}, "refused"), ({"host": "no-such-host.invalid"}, "(?i)name|address")):
+    wrong = ({"port": 1}, {"host": "no-such-host.invalid"})
+    for options, words in zip(wrong, ("(?i)connection refused", "(?i)name|address")):
         lock = Lock(redis.Redis(**options, **bounded(5)), "k", blocking_timeout=limit)  # type: ignore[arg-type]
 
         def acquire(lock: Lock = lock, words: str = words) -> None:
@@ -210,6 +214,13 @@ def test_an_address_without_a_server(limit: Optional[float]) -> None:
             assert raised.value.__cause__ is not None
 
         assert soonest(acquire) < 3
+
+        async def work(options: Any = options, words: str = words) -> None:
+            client_of_tasks = redis.asyncio.Redis(**options, **bounded(5, True))
+            with pytest.raises(client.ConnectionFailed, match=words):
+                await client.asyncio.Lock(client_of_tasks, "k", blocking_timeout=limit).acquire()
+
+        asyncio.run(work())
 
 
 def test_a_lock_without_a_timeout_is_renewed(server: TestServer) -> None:

@@ -76,7 +76,8 @@ def test_a_session_lasts_longer_than_its_lease(start: Callable[..., TestServer])
 def test_waits_for_sessions(start: Callable[..., TestServer]) -> None:
     server = start("--lock.queue-grace", "20000")
     server.hold()
-    with server.client(**bounded(1)) as redis_client, Server(redis_client) as locks:
+    redis_client = server.client(**bounded(1))
+    with Server(redis_client) as locks:
         lock = locks.lock("k", session=True)
         for _ in range(5):
             assert lock.acquire(blocking=False) is False
@@ -104,6 +105,7 @@ def test_waits_for_sessions(start: Callable[..., TestServer]) -> None:
         join(threads)
         assert sorted(done) == list(range(5)) and locks.statistics().waiting == 0
         assert locks.settled() == []
+    redis_client.connection_pool.disconnect()
     wait_for("the connections to end", lambda: not server.clients())
 
 

@@ -75,8 +75,9 @@ class Terms(NamedTuple):
     is_permit: bool = False
     #: The number of permits with which an acquisition creates a missing semaphore.
     limit: Optional[int] = None
-    #: The words of a request behind its owner, for each acquisition the same.
+    #: The words of a request behind its owner, and those of a release: for each acquisition the same.
     words: Command = ()
+    last_words: Command = ()
 
     @property
     def mode_words(self) -> Command:
@@ -84,12 +85,13 @@ class Terms(NamedTuple):
         return () if self.mode is Mode.EXCLUSIVE else (self.mode.name.encode(),)
 
     def with_words(self) -> Terms:
-        """The same with the words of a request."""
+        """The same with the words of its commands."""
         span: Command = (b"SESSION",) if self.is_session else (b"PX", b"%d" % millis(self.lease))
         limit: Command = () if self.limit is None else (b"LIMIT", self.limit)
         once: Command = () if self.is_permit else (b"ONCE",)
         number: Command = (b"SEQ", b"1") if self.owner is None else ()
-        return self._replace(words=(*self.mode_words, *span, *limit, *once, *number))
+        words = (*self.mode_words, *span, *limit, *once, *number)
+        return self._replace(words=words, last_words=() if self.is_permit else (*self.mode_words, b"ALL"))
 
     def __repr__(self) -> str:
         # The owner is a credential.
@@ -121,25 +123,26 @@ class Claim:
         """A renewal of each key: 1 if it is held under its token. Without a lease: one that is bound to its connection
         stays bound. Without tokens: by the owner alone, for a hold that another object took."""
         span: Command = () if lease is None else (b"PX", max(1, millis(lease)))
-        return self._each("RENEW", (*self.terms.mode_words, *span), tokens)
+        return self._each("LOCK.RENEW", (*self.terms.mode_words, *span), tokens)
 
     def release(self, tokens: Optional[Tokens]) -> list[Command]:
         """The release of each key: None if it is not held."""
-        return self._each("RELEASE", () if self.terms.is_permit else (*self.terms.mode_words, b"ALL"), tokens)
+        return self._each("LOCK.RELEASE", self.terms.last_words, tokens)
 
     def give_up(self, tokens: Optional[Tokens] = None) -> list[Command]:
         """Ends a hold, withdraws the wait, and of a fresh owner makes its requests final."""
         if self.terms.owner is not None:
             return self.release(tokens)
-        return self._each("RELEASE", (b"FINAL", b"1"), None)
+        return self._each("LOCK.RELEASE", (b"FINAL", b"1"), None)
 
     def _each(self, verb: str, words: Command, tokens: Optional[Tokens]) -> list[Command]:
         terms, owner = self.terms, self.owner
         if terms.is_permit:
-            return [(Verb("SEM." + verb), self.key, owner, *words)]
-        verb = "LOCK." + verb
+            return [(Verb(verb.replace("LOCK", "SEM")), self.key, owner, *words)]
         if tokens is None:
             return [(Verb(verb), key, owner, *words) for key in terms.keys]
+        if len(tokens) == 1:
+            return [(Verb(verb), self.key, owner, *words, b"TOKEN", tokens[0])]
         return [(Verb(verb), key, owner, *words, b"TOKEN", token) for key, token in zip(terms.keys, tokens)]
 
     def granted(self, reply: Any, server: str) -> Optional[Tokens]:

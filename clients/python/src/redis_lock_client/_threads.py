@@ -125,7 +125,12 @@ class ThreadHub(Hub):
     async def call(self, words: Command, key: bytes) -> Any:
         client, turn = self.client, None
         try:
-            turn = None if self.is_cluster else self._turns.get()
+            if not self.is_cluster:
+                turn = self._turns.get(timeout=self.patience)
+        except queue.Empty:
+            # The others hang: one connection more does not matter.
+            pass
+        try:
             return client.execute_command(*words, **RAW)
         except BaseException as error:
             if is_of_provider(error) and not self.is_cluster:
@@ -210,12 +215,12 @@ class ThreadHub(Hub):
 
     def begin(self) -> None:
         self.check_open()
-        if self._timer is None or not self._timer.is_alive():
+        if self._timer is None:
             self.wake()
 
     def wake(self) -> None:
         with self.guard:
-            if self._timer is None or not self._timer.is_alive():
+            if self._timer is None:
                 if self.is_closed:
                     return
                 timer = threading.Thread(target=self._run_timer, name="redis-lock", daemon=True)
@@ -229,18 +234,22 @@ class ThreadHub(Hub):
 
     def _run_timer(self) -> None:
         this = threading.current_thread()
-        while True:
-            with self.guard:
-                if self._timer is not this:
-                    return
-                jobs = self.tick(now())
-                if not jobs:
-                    if self._may_end():
-                        self._timer = None
+        try:
+            while True:
+                with self.guard:
+                    if self._timer is not this:
                         return
-                    self._changed.wait(max(0.0, self.planned - now()))
-                    continue
-            run(self.flush(jobs))
+                    jobs = self.tick(now())
+                    if not jobs:
+                        if self._may_end():
+                            self._timer = None
+                            return
+                        self._changed.wait(max(0.0, self.planned - now()))
+                        continue
+                run(self.flush(jobs))
+        finally:
+            if self._timer is this:
+                self._timer = None
 
     # The end
 

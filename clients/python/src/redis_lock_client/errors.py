@@ -9,6 +9,8 @@ Messages name the server as ``host:port``. They have no password, no user, and n
 
 from __future__ import annotations
 
+import os
+import re
 from typing import Any, Optional, Union
 
 from redis import exceptions as redis_errors
@@ -274,6 +276,10 @@ def of_redis(server: str, error: BaseException) -> Error:
     if "max number of clients reached" in text:
         return ConnectionFailed(server, "no room for one more client (maxclients)")
     meaning = next((meaning for words, meaning in _MEANINGS if words.lower() in text.lower()), None)
+    number = re.search(r"Err(?:or|no) ([0-9]+)\b.*Connect call failed", text)
+    if number is not None:
+        # asyncio does not say why.
+        meaning = os.strerror(int(number[1]))
     if meaning == _MEANINGS[0][1]:
         return Untrusted(server, f"{text}: {meaning}")
     if isinstance(error, (redis_errors.RedisError, OSError)) or name.endswith("ClusterException"):
