@@ -392,6 +392,8 @@ class Hub:
             # Another wait subscribes.
             await self.wait(gate, self.patience)
             if not gate.is_set():
+                # A signal handler may have raised there.
+                self._gates.pop(node, None)
                 raise NoAnswer(self.name)
         try:
             if link is None or not link.is_open:
@@ -482,7 +484,8 @@ class Hub:
             self._used = moment
         elif self._is_shared:
             self._kept = None
-        dues = [hold.due for hold in self.holds] + [ending.due for ending in self.endings]
+        # Copies: a dropped permit is given back whenever the garbage collector runs.
+        dues = [hold.due for hold in list(self.holds)] + [ending.due for ending in list(self.endings)]
         self.planned = min([*dues, moment + min(_LONGEST, self.patience / 2 if self.tickets else IDLE / 2)])
         return jobs
 

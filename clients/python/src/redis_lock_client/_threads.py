@@ -51,7 +51,6 @@ class _ThreadLink(Link):
 
     def __init__(self, server: str, guard: Any, connection: Any) -> None:
         super().__init__(server, guard)
-        self._sending = threading.RLock()
         self._connection = connection
         self._options = read_options(connection)
         try:
@@ -62,15 +61,18 @@ class _ThreadLink(Link):
             raise
 
     def post(self, words: Command, done: Done) -> None:
-        with self._sending:
+        with self._guard:
             if not self.is_open:
                 done(NoAnswer(self.server, "the connection has ended"))
                 return
             self._asked.append((now(), done))
             try:
                 self._connection.send_command(*words, check_health=False)
-            except Exception as error:
+            except BaseException as error:
+                # Also when a signal handler has raised: a part may be sent.
                 self.end(of_redis(self.server, error))
+                if not isinstance(error, Exception):
+                    raise
 
     def disconnect(self) -> None:
         # The reader notices it.
@@ -193,6 +195,7 @@ class ThreadHub(Hub):
         link.post(words, done)
         if not answered.wait(self.patience):
             link.end(NoAnswer(self.name))
+            answered.wait()
         if isinstance(replies[0], Error):
             raise replies[0]
         return replies[0]
