@@ -13,13 +13,13 @@ import random
 import threading
 import uuid
 import weakref
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Coroutine, Iterator
 from typing import Any, Callable, NamedTuple, Optional
 
 from redis.client import NEVER_DECODE
 from redis.crc import key_slot
 
-from ._hold import FOREIGN, Hold, Moment, now
+from ._hold import FOREIGN, Hold, Moment, OnLost, now
 from ._link import Link
 from ._terms import Claim, Command
 from .errors import Closed, ConfigError, ConnectionFailed, Error, NoAnswer, Refused, of_redis
@@ -213,67 +213,31 @@ class Hub:
 
     # What the two kinds add
 
-    def new_event(self) -> Any:
-        """An event for :meth:`wait`."""
-        raise NotImplementedError
-
-    async def wait(self, event: Any, seconds: Optional[float]) -> None:
-        """Waits until the event is set, at most this long."""
-        raise NotImplementedError
-
-    async def sleep(self, seconds: float) -> None:
-        """Waits."""
-        raise NotImplementedError
-
-    async def call(self, words: Command, key: bytes) -> Any:
-        """Sends a command through the client.
-
-        :raises Error: for each error of the client.
-        """
-        raise NotImplementedError
-
-    async def batch(self, commands: list[Command]) -> list[Any]:
-        """Sends commands of one node together: a reply or an error for each."""
-        raise NotImplementedError
-
-    async def place(self, key: bytes) -> Any:
-        """The name of the node that serves a key, None outside a cluster."""
-        raise NotImplementedError
-
-    async def refresh(self) -> None:
-        """Reads the slots of a cluster again."""
-        raise NotImplementedError
-
-    async def open(self, key: bytes) -> Link:
-        """A connection of its own to the node of a key."""
-        raise NotImplementedError
-
-    async def ask(self, link: Link, words: Command) -> Any:
-        """Sends a command on such a connection."""
-        raise NotImplementedError
-
-    def start(self, work: Coroutine[Any, Any, None]) -> Any:
-        """Begins something in the background."""
-        raise NotImplementedError
-
-    def wake(self) -> None:
-        """Wakes the timer, and starts it if there is none."""
-        raise NotImplementedError
-
-    def tell(self, function: Callable[[LostReason], Any], reason: LostReason) -> None:
-        """Calls a function of the program."""
-        raise NotImplementedError
-
-    def begin(self) -> None:
-        """The timer is needed.
-
-        :raises Closed: when the server object is closed.
-        """
-        raise NotImplementedError
-
-    def give_back(self, hold: Hold) -> None:
-        """Releases a hold in the background; called by any thread."""
-        raise NotImplementedError
+    #: An event, and a wait until it is set, at most this many seconds.
+    new_event: Callable[[], Any]
+    wait: Callable[[Any, Optional[float]], Awaitable[None]]
+    sleep: Callable[[float], Awaitable[None]]
+    #: Sends a command for a key through the client, and raises an :class:`Error` for each error of it.
+    call: Callable[[Command, bytes], Awaitable[Any]]
+    #: Sends commands of one node together: a reply or an error for each.
+    batch: Callable[[list[Command]], Awaitable[list[Any]]]
+    #: The name of the node that serves a key, None outside a cluster; and reads the slots of a cluster again.
+    place: Callable[[bytes], Awaitable[Any]]
+    refresh: Callable[[], Awaitable[None]]
+    #: Opens a connection of its own to the node of a key, and sends a command on it.
+    open: Callable[[bytes], Awaitable[Link]]
+    ask: Callable[[Link, Command], Awaitable[Any]]
+    #: Begins something in the background.
+    start: Callable[[Coroutine[Any, Any, None]], Any]
+    #: The timer is needed: raises :class:`Closed` when the server object is closed.
+    begin: Callable[[], None]
+    #: Wakes the timer; `wake` starts it if there is none.
+    wake: Callable[[], None]
+    wake_timer: Callable[[], None]
+    #: Calls a function of the program.
+    tell: Callable[[OnLost, LostReason], None]
+    #: Releases a hold in the background; called by any thread.
+    give_back: Callable[[Hold], None]
 
     @property
     def is_gone(self) -> bool:
@@ -533,10 +497,6 @@ class Hub:
         self._is_retired = True
         self.wake_timer()
 
-    def wake_timer(self) -> None:
-        """Wakes the timer if there is one."""
-        raise NotImplementedError
-
     # The end
 
     async def settle(self, seconds: Optional[float], waits_for_users: bool = False) -> list[tuple[bytes, Error]]:
@@ -632,6 +592,15 @@ def translated(server: str, error: BaseException) -> Error:
     found.__cause__ = error if isinstance(found, ConnectionFailed) and found is not error else found.__cause__
     found.__suppress_context__ = True
     return found
+
+
+@contextlib.contextmanager
+def translating(server: str) -> Iterator[None]:
+    """Raises the errors of this package for those of the client."""
+    try:
+        yield
+    except BaseException as error:
+        raise translated(server, error)  # noqa: B904 - it has its cause
 
 
 def is_of_provider(error: BaseException) -> bool:

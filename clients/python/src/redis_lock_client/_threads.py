@@ -21,7 +21,7 @@ from typing import Any, Callable, Optional
 from redis import exceptions as redis_errors
 
 from ._hold import Hold, now
-from ._hub import RAW, Hub, check_client, is_of_provider, translated
+from ._hub import RAW, Hub, check_client, is_of_provider, translated, translating
 from ._link import Done, Link, read_options
 from ._terms import Command
 from .errors import Error, NoAnswer, of_redis
@@ -161,26 +161,20 @@ class ThreadHub(Hub):
     async def place(self, key: bytes) -> Any:
         if not self.is_cluster:
             return None
-        try:
+        with translating(self.name):
             return self.client.get_node_from_key(key).name
-        except BaseException as error:
-            raise translated(self.name, error)  # noqa: B904 - it has its cause
 
     async def refresh(self) -> None:
-        try:
+        with translating(self.name):
             self.client.nodes_manager.initialize()
-        except BaseException as error:
-            raise translated(self.name, error)  # noqa: B904 - it has its cause
 
     async def open(self, key: bytes) -> Link:
         client = self.client
-        try:
+        with translating(self.name):
             if self.is_cluster:
                 client = client.get_redis_connection(client.get_node_from_key(key))
             pool = client.connection_pool
             link = _ThreadLink(self.name, self.guard, pool.connection_class(**pool.connection_kwargs))
-        except BaseException as error:
-            raise translated(self.name, error)  # noqa: B904 - it has its cause
         self.counts.connections += 1
         return link
 

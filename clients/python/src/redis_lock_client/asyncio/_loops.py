@@ -17,7 +17,7 @@ from typing import Any, Callable, Optional
 from redis import exceptions as redis_errors
 
 from .._hold import Hold, now
-from .._hub import PIPELINE, RAW, Hub, check_client, is_cluster, is_of_provider, name_of, translated
+from .._hub import PIPELINE, RAW, Hub, check_client, is_cluster, is_of_provider, name_of, translated, translating
 from .._link import Done, Link, read_options
 from .._terms import Command
 from ..errors import Closed, Error, NoAnswer, of_redis
@@ -184,26 +184,20 @@ class TaskHub(Hub):
     async def place(self, key: bytes) -> Any:
         if not self.is_cluster:
             return None
-        try:
+        with translating(self.name):
             await self.client.initialize()
             return self.client.get_node_from_key(key).name
-        except Exception as error:
-            raise translated(self.name, error)  # noqa: B904 - it has its cause
 
     async def refresh(self) -> None:
-        try:
+        with translating(self.name):
             await self.client.nodes_manager.initialize()
-        except Exception as error:
-            raise translated(self.name, error)  # noqa: B904 - it has its cause
 
     async def open(self, key: bytes) -> Link:
         client = self.client
-        try:
+        with translating(self.name):
             if self.is_cluster:
                 await client.initialize()
-                maker = client.get_node_from_key(key)
-            else:
-                maker = client.connection_pool
+            maker = client.get_node_from_key(key) if self.is_cluster else client.connection_pool
             connection = maker.connection_class(**maker.connection_kwargs)
             try:
                 await connection.connect()
@@ -211,8 +205,6 @@ class TaskHub(Hub):
             except BaseException:
                 await connection.disconnect(nowait=True)
                 raise
-        except Exception as error:
-            raise translated(self.name, error)  # noqa: B904 - it has its cause
         self.counts.connections += 1
         return _TaskLink(self, connection)
 
