@@ -298,6 +298,18 @@ except KeyboardInterrupt:
     assert server.stat("tickets") == 0
 
 
+def test_a_subscription_whose_thread_was_interrupted_is_taken_over(server: TestServer) -> None:
+    server.hold()
+    with Server(server.client(**bounded(0.5))) as locks:
+        locks._hub._gates[None] = locks._hub.new_event()
+        waiting = threading.Thread(target=locks.lock("k").acquire)
+        waiting.start()
+        wait_for("the ticket", lambda: server.stat("tickets") == 1)
+        server.run("LOCK.RELEASE k holder")
+        waiting.join(10)
+        assert not waiting.is_alive()
+
+
 @pytest.mark.parametrize("is_stopped", [False, True])
 def test_the_interpreter_ends_with_locks_held(server: TestServer, is_stopped: bool) -> None:
     script = f"""

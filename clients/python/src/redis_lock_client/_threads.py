@@ -61,18 +61,19 @@ class _ThreadLink(Link):
             raise
 
     def post(self, words: Command, done: Done) -> None:
-        with self._guard:
-            if not self.is_open:
-                done(NoAnswer(self.server, "the connection has ended"))
-                return
-            self._asked.append((now(), done))
-            try:
-                self._connection.send_command(*words, check_health=False)
-            except BaseException as error:
-                # Also when a signal handler has raised: a part may be sent.
-                self.end(of_redis(self.server, error))
-                if not isinstance(error, Exception):
-                    raise
+        try:
+            with self._guard:
+                if self.is_open:
+                    self._asked.append((now(), done))
+                    self._connection.send_command(*words, check_health=False)
+                    return
+        except BaseException as error:
+            # Also when a signal handler has raised: a part may be sent.
+            self.end(of_redis(self.server, error))
+            if not isinstance(error, Exception):
+                raise
+            return
+        done(NoAnswer(self.server, "the connection has ended"))
 
     def disconnect(self) -> None:
         # The reader notices it.

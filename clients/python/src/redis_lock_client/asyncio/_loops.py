@@ -173,6 +173,8 @@ class TaskHub(Hub):
 
     async def _pipeline(self, commands: list[Command]) -> list[Any]:
         try:
+            if len(commands) == 1:
+                return [await self.client.execute_command(*commands[0], **RAW)]
             pipeline = self.client.pipeline() if self.is_cluster else self.client.pipeline(transaction=False)
             for words in commands:
                 pipeline.execute_command(*words, **RAW)
