@@ -23,17 +23,18 @@ _QUEUED = (b"QUEUED", "QUEUED")
 class Wait:
     """A request that waits in the server's queue until it is answered, or its limit has come."""
 
+    #: Whether the server may have granted the request, or may do it yet: a request had no answer, a ticket is in the
+    #: queue, or a grant is not confirmed.
+    is_unanswered = has_place = is_granted = False
+    _has_answer = _is_silent = _is_queued = False
+    _ticket: Optional[Ticket] = None
+    _end: Optional[float] = None
+    _begun = _warns_at = 0.0
+
     def __init__(self, hub: Hub, key: bytes, limit: Optional[float]) -> None:
         self.hub = hub
         self.key = key
         self.limit = limit
-        #: Whether the server may have granted the request, or may do it yet: a request had no answer, a ticket is in
-        #: the queue, or a grant is not confirmed.
-        self.is_unanswered = self.has_place = self.is_granted = False
-        self._end: Optional[float] = None
-        self._ticket: Optional[Ticket] = None
-        self._has_answer = self._is_silent = self._is_queued = False
-        self._begun = self._warns_at = 0.0
 
     # What the kinds of waits have of their own
 
@@ -187,16 +188,16 @@ class Acquisition(Wait):
     """The acquisition of a lock, of several, or of a permit."""
 
     is_counted = 1
+    hold: Optional[Hold] = None
+    #: The connection of a session.
+    _link: Optional[Link] = None
+    _is_over = False
 
     def __init__(self, hub: Hub, terms: Terms, limit: Optional[float], on_lost: Optional[OnLost]) -> None:
         super().__init__(hub, terms.keys[0], limit)
-        self.hold: Optional[Hold] = None
         self._terms = terms
         self._on_lost = on_lost
         self._claim = Claim(terms, hub.owner())
-        #: The connection of a session.
-        self._link: Optional[Link] = None
-        self._is_over = False
 
     def command(self) -> Command:
         return self._claim.acquire()

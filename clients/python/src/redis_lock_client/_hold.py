@@ -49,6 +49,19 @@ class Moment:
 class Hold:
     """What is held by one acquisition. When one of several keys is lost the hold is."""
 
+    #: Why it was lost, if it was. A loss is reported once, and not after a release.
+    reason: Optional[LostReason] = None
+    #: Whether it is released, here or in the background; whether a forked child has it from its parent.
+    is_over = is_inherited = False
+    #: Whether a request of the acquisition, or of a release, had no answer.
+    is_unanswered = False
+    #: The changes of the lease that are under way.
+    changes = 0
+    #: The time at which the server's lease is over at the latest, whatever has been answered.
+    ends = 0.0
+    _asks = 0
+    _asked: Optional[float] = None
+
     def __init__(
         self, hub: Hub, claim: Claim, tokens: Tokens, lease: float, sent: Moment, on_lost: Optional[OnLost], link: Any
     ) -> None:
@@ -56,24 +69,12 @@ class Hold:
         self.claim = claim
         #: The fencing token of the grant of each key.
         self.tokens = tokens
-        #: Why it was lost, if it was. A loss is reported once, and not after a release.
-        self.reason: Optional[LostReason] = None
-        #: Whether it is released, here or in the background; whether a forked child has it from its parent.
-        self.is_over = self.is_inherited = False
         #: The connection to which a session is bound.
         self.link = link
-        #: Whether a request of the acquisition, or of a release, had no answer.
-        self.is_unanswered = False
-        #: The changes of the lease that are under way.
-        self.changes = 0
         self.renews = claim.terms.renews
         self._on_lost = on_lost
         #: Called when it is lost or released, each once or twice.
         self._callbacks: list[Callable[[], Any]] = []
-        self._asks = 0
-        self._asked: Optional[float] = None
-        #: The time at which the server's lease is over at the latest, whatever has been answered.
-        self.ends = 0.0
         longest = claim.terms.max_hold
         self._until = float("inf") if longest is None else sent.steady + longest
         self.set_lease(lease, sent)

@@ -129,7 +129,7 @@ class ThreadHub(Hub):
         client, turn = self.client, None
         try:
             if not self.is_cluster:
-                turn = self._turns.get(timeout=self.patience)
+                turn = self._turns.get(True, self.patience)
         except queue.Empty:
             # The others hang: one connection more does not matter.
             pass
