@@ -15,8 +15,8 @@ const OTHERS: Duration = Duration::from_millis(200);
 /// Longer than any response timeout.
 const ENDLESS: Duration = Duration::from_secs(1_000_000);
 
-/// Whether all servers answer, with a quorum most of them. They are asked at the same time, so that a dead minority costs
-/// no time. A server without an answer at `end` has failed.
+/// Whether all servers answer, with a quorum most of them. They are asked at the same time, so that a dead minority
+/// costs no time. A server without an answer at `end` has failed.
 pub async fn must_answer(
     servers: &[Server],
     quorum: bool,
