@@ -43,7 +43,7 @@ module)
     ;;
 client)
     part 'the client, on real servers' \
-        tests --test locks --test blocking --test family --test few_files -- --test-threads "${THREADS:-12}"
+        tests --test locks --test blocking --test family -- --test-threads "${THREADS:-12}"
     exit
     ;;
 others)

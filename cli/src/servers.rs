@@ -55,7 +55,7 @@ impl Connect {
             };
             let server = Server::open(&url).map_err(|error| Failure::of(&error, None))?;
             // One wait at a time: when this program is killed, the server removes a parked wait at once.
-            let server = server.response_timeout(self.timeout).parked_waits();
+            let server = server.response_timeout(self.timeout);
             Ok(server.certificates(certificates.clone()))
         });
         let opened = opened.collect::<Result<Vec<_>, _>>()?;
@@ -108,17 +108,16 @@ impl Connect {
 fn with_password(url: &str, password: &str) -> String {
     let quoted: String = password.bytes().map(quote).collect();
     let (scheme, rest) = url.split_once("://").unwrap_or(("redis", url));
-    if scheme.contains("unix") {
-        return match url.split_once('?') {
-            Some((_, query)) if query.contains("pass=") => url.into(),
-            Some(_) => format!("{url}&pass={quoted}"),
-            None => format!("{url}?pass={quoted}"),
-        };
-    }
-    match rest.rsplit_once('@') {
-        Some((user, _)) if user.contains(':') => url.into(),
-        Some((user, place)) => format!("{scheme}://{user}:{quoted}@{place}"),
-        None => format!("{scheme}://:{quoted}@{rest}"),
+    // The path of a socket may have an @.
+    let login = match scheme.contains("unix") {
+        true => rest.find('/').and_then(|path| rest.get(..path)?.rfind('@')),
+        false => rest.rfind('@'),
+    };
+    let (user, place) = rest.split_at(login.map_or(0, |at| at + 1));
+    let user = user.trim_end_matches('@');
+    match user.contains(':') {
+        true => url.into(),
+        false => format!("{scheme}://{user}:{quoted}@{place}"),
     }
 }
 
@@ -142,10 +141,7 @@ mod tests {
         assert_eq!(with("host:1"), "redis://:p%40ss@host:1");
         assert_eq!(with("rediss://me@host"), "rediss://me:p%40ss@host");
         assert_eq!(with("redis://me:own@host"), "redis://me:own@host");
-        assert_eq!(with("redis+unix:///s"), "redis+unix:///s?pass=p%40ss");
-        assert_eq!(
-            with("redis+unix:///s?db=1"),
-            "redis+unix:///s?db=1&pass=p%40ss"
-        );
+        assert_eq!(with("unix:///s?db=1"), "unix://:p%40ss@/s?db=1");
+        assert_eq!(with("unix:///a@b"), "unix://:p%40ss@/a@b");
     }
 }

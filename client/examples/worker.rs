@@ -24,13 +24,10 @@ async fn main() -> Result<(), Error> {
         return Ok(());
     };
     println!("holding {key}, token {}", guard.token());
-    tokio::select! {
-        () = work(guard.token()) => println!("done"),
-        // Work that continues after this point would overlap with the next holder's.
-        why = guard.lost() => println!("stopped: {why}"),
-    }
-    // At the end of a program dropping the guard is not enough: the background thread would end before the release.
-    println!("released: {:?}", guard.release().await);
+    let token = guard.token();
+    // Work that continues after a loss would overlap with the next holder's, so `run` stops it.
+    guard.run(work(token)).await?;
+    println!("done, released");
     Ok(())
 }
 

@@ -31,12 +31,18 @@ pub(crate) struct Pause {
     next: Duration,
 }
 
+impl Default for Pause {
+    fn default() -> Pause {
+        Pause { next: Pause::FIRST }
+    }
+}
+
 impl Pause {
     /// The first pause.
     pub(crate) const FIRST: Duration = Duration::from_millis(20);
 
     pub(crate) fn new() -> Pause {
-        Pause { next: Pause::FIRST }
+        Pause::default()
     }
 
     /// The length of the next pause.

@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use redis::{ErrorKind, RedisError, ServerErrorKind};
 
+use crate::outcome::LostReason;
+
 /// The result type of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -87,6 +89,9 @@ pub enum Error {
         /// The error of TLS.
         source: Cause,
     },
+    /// The lock was lost while work ran under it ([`Guard::run`](crate::Guard::run)).
+    #[error("{0}")]
+    Lost(LostReason),
     /// The request is invalid: an address, a lease, a list of servers.
     #[error("{what}")]
     #[non_exhaustive]
@@ -197,6 +202,17 @@ impl Error {
         Error::connection(server, "a reply that is none of the module's")
     }
 
+    /// The text with those of its causes.
+    pub(crate) fn with_causes(&self) -> String {
+        let mut text = self.to_string();
+        let mut below = std::error::Error::source(self);
+        while let Some(cause) = below {
+            text = format!("{text}: {cause}");
+            below = cause.source();
+        }
+        text
+    }
+
     /// The same error for a request that may have been served and is not repeated.
     pub(crate) fn unheard(self) -> Error {
         match self {
@@ -235,6 +251,7 @@ impl Error {
             Error::NotLoaded { .. }
             | Error::Unheard { .. }
             | Error::Untrusted { .. }
+            | Error::Lost(_)
             | Error::Config { .. } => false,
         }
     }

@@ -290,20 +290,6 @@ impl Server {
         Ok(counters)
     }
 
-    /// Checks that the server can be reached and accepts the login, whatever the ACL permits.
-    ///
-    /// # Errors
-    /// When it cannot be reached.
-    pub async fn ping(&self) -> Result<()> {
-        let mut command = cmd("PING");
-        let mut caller = Caller::shared(self, b"");
-        let answer = caller.call(command.arg("redis-lock"), self.patience());
-        match within(answer).await {
-            Err(Error::Refused { code, .. }) if code != "WRONGPASS" && code != "NOAUTH" => Ok(()),
-            other => other.map(drop),
-        }
-    }
-
     /// The server, or the primaries of a cluster.
     async fn nodes(&self) -> Result<Vec<ConnectionInfo>> {
         let seed = self.node_of(None, Route::default()).await?;

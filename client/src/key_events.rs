@@ -8,9 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::{
-    cmd, AsyncConnectionConfig, Cmd, ConnectionInfo, ProtocolVersion, PushInfo, PushKind, Value,
-};
+use redis::{cmd, AsyncConnectionConfig, Cmd, ConnectionInfo, PushInfo, PushKind, Value};
 use tokio::sync::mpsc::{channel, Receiver, Sender};
 use tokio::time::timeout;
 
@@ -102,8 +100,8 @@ impl KeyEvents {
             Err(error) if is_refusal(&error) => {}
             reply => drop(reply?),
         }
-        let answered_by = caller.answered_by().map(|(node, _)| node.clone());
-        let node = answered_by.ok_or_else(|| Error::no_answer(server.name()))?;
+        let node = caller.answered_by().cloned();
+        let node = node.ok_or_else(|| Error::no_answer(server.name()))?;
         let setting = setting(server, &node).await?;
         Ok(KeyEvents {
             subscribed: Subscribed::open(server, key, &node, setting.as_deref()).await?,
@@ -181,7 +179,7 @@ impl KeyEvents {
             Err(error) if !is_refusal(&error) => return Err(error),
             reply => reply,
         };
-        if let Some((node, _)) = caller.answered_by() {
+        if let Some(node) = caller.answered_by() {
             if node.addr() != self.node.addr() {
                 return Err(Error::connection(&name_of(node), "serves the key now"));
             }
@@ -218,8 +216,6 @@ impl Subscribed {
         node: &ConnectionInfo,
         setting: Option<&str>,
     ) -> Result<Option<Subscribed>> {
-        let login = node.redis_settings().clone();
-        let login = login.set_protocol(ProtocolVersion::RESP3);
         let (sender, events) = channel(MAX_EVENTS);
         let has_dropped = Arc::new(AtomicBool::new(false));
         let inbox = Inbox {
@@ -231,8 +227,7 @@ impl Subscribed {
             inbox.put(&push);
             Ok::<(), redis::aio::SendError>(())
         });
-        let node3 = node.clone().set_redis_settings(login);
-        let mut connection = match server.connect_with(&node3, settings).await {
+        let mut connection = match server.connect_resp3(node, settings).await {
             Ok(connection) => connection,
             Err(error) if may_be_the_protocol(&error) => return Ok(None),
             Err(error) => return Err(error),

@@ -13,11 +13,8 @@
 //! let Some(guard) = lock.acquire_within(Duration::from_secs(60)).await? else {
 //!     return Ok(()); // another owner has had it for a minute
 //! };
-//! tokio::select! {
-//!     () = work(guard.token()) => { guard.release().await?; }
-//!     why = guard.lost() => eprintln!("stopped: {why}"),
-//! }
-//! # Ok(())
+//! let token = guard.token();
+//! guard.run(work(token)).await // stops the work when the lock is lost, releases it at the end
 //! # }
 //! # async fn work(_token: u64) {}
 //! ```
@@ -27,8 +24,9 @@
 //! without `exec` after its first request has no such thread.)
 //!
 //! A lease is counted from before its request was sent: the client's end of the lease is never later than the server's,
-//! as long as their clocks run at the same rate. Requests carry `ONCE` and a fresh owner, so that repeating one after a
-//! broken connection never counts a second hold.
+//! as long as their clocks run at the same rate. Each acquisition has a fresh owner, and its requests carry `ONCE` and
+//! `SEQ`: repeated after a broken connection they never count a second hold, and after the acquisition was given up
+//! they grant nothing.
 //!
 //! # Semaphores and latches
 //!
@@ -48,13 +46,8 @@
 //!
 //! // A worker:
 //! let permit = loading.acquire().await?;
-//! tokio::select! {
-//!     () = load() => {
-//!         loaded.count_down().await?;
-//!         permit.release().await?;
-//!     }
-//!     why = permit.lost() => eprintln!("stopped: {why}"),
-//! }
+//! permit.run(load()).await?;
+//! loaded.count_down().await?;
 //!
 //! // What needs all parts:
 //! if !loaded.wait_within(Duration::from_secs(600)).await? {
@@ -78,7 +71,8 @@
 //! |---|---|---|
 //! | `granted` | DEBUG | `owner`, `token`, `waited_ms` |
 //! | `not granted` | DEBUG | `waited_ms`; `owner` where the program has chosen it; `error` where there is one |
-//! | `parked` (waits in the queue, parked or as a ticket) | DEBUG | `owner` |
+//! | `parked` (the server has it in the queue) | DEBUG | `owner` |
+//! | `unreached` (see below) | WARN | `owner`, `unreached_ms`, `error` |
 //! | `renewed` | DEBUG | `owner`, `token` |
 //! | `not renewed` | DEBUG | `owner`, `token`, `error` where there is one; a loss is another event |
 //! | `lost` | WARN | `owner`, `token`, `reason` |
@@ -86,6 +80,7 @@
 //! | `not released` | DEBUG | `owner`, `token`, `error`, which the caller gets as well |
 //! | `left behind` | WARN | `owner`, `token`, `error`: given up in the background; the lease ends what is held |
 //!
+//! An acquisition is `unreached` that goes on while its server cannot be reached: after 3 s, then every 30 s.
 //! `waited_ms` is the time since the acquisition began. Keys and owners appear as text; bytes that are not UTF-8 are
 //! replaced. A token that differs from server to server, or is not known, is left out. Renewals, losses and releases in
 //! the background are emitted by the thread of this crate, outside of the program's spans. An owner is the credential
@@ -99,7 +94,9 @@ mod backoff;
 pub mod blocking;
 mod error;
 mod family;
+#[cfg(feature = "admin")]
 mod inspect;
+#[cfg(feature = "admin")]
 mod key_events;
 mod lock;
 mod mode;
@@ -117,7 +114,9 @@ pub use error::{Cause, Error, Result};
 pub use family::latch::Latch;
 pub use family::permit::Permit;
 pub use family::semaphore::{Semaphore, SemaphoreInfo};
+#[cfg(feature = "admin")]
 pub use inspect::{BreakTarget, BreakWaiters, Holder, LockInfo, Scan, Search, Waiter};
+#[cfg(feature = "admin")]
 pub use key_events::{KeyEvent, KeyEvents};
 pub use lock::guard::Guard;
 pub use lock::loss::Lost;

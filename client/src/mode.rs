@@ -32,6 +32,7 @@ impl Mode {
     }
 
     /// The mode with this name in a reply.
+    #[cfg(feature = "admin")]
     pub(crate) fn named(name: &str) -> Mode {
         match name {
             "read" => Mode::Read,

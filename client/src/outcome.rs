@@ -67,6 +67,7 @@ impl fmt::Display for LostReason {
 /// # }
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use = "a lock that was lost before its release is found here"]
 pub enum Released {
     /// The lock was still held, and is now free or granted to the next waiter.
     Yes,

@@ -8,13 +8,15 @@
 use std::future::{pending, poll_fn, Future};
 use std::io;
 use std::pin::pin;
-use std::sync::{mpsc, Mutex, OnceLock, PoisonError};
+use std::sync::{mpsc, Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
 
 use tokio::runtime::{Builder, Handle};
+use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 
 use crate::error::{Error, Result};
+use crate::net::background::{Background, Running};
 
 static HANDLE: OnceLock<Handle> = OnceLock::new();
 static STARTING: Mutex<()> = Mutex::new(());
@@ -68,6 +70,46 @@ pub(crate) async fn within<T>(work: impl Future<Output = Result<T>>) -> Result<T
         work.as_mut().poll(context)
     })
     .await
+}
+
+/// Runs work as a task of the thread. When the returned future is dropped, so is the work; what it does then counts as
+/// background work.
+///
+/// The work may have turns to send requests, which a future that its caller holds and does not poll would keep from
+/// others.
+///
+/// # Errors
+/// When the runtime cannot be started.
+pub(crate) async fn on_thread<T: Send + 'static>(
+    background: &Background,
+    work: impl Future<Output = Result<T>> + Send + 'static,
+) -> Result<T> {
+    let (mut reply, replied) = oneshot::channel();
+    let mut on_drop = OnDrop(background, Arc::default());
+    let withdrawing = on_drop.1.clone();
+    handle()?.spawn(async move {
+        tokio::select! {
+            biased;
+            result = work => drop(reply.send(result)),
+            () = reply.closed() => {}
+        }
+        drop(withdrawing);
+    });
+    let result = replied.await;
+    on_drop.1 = Arc::default();
+    result.unwrap_or_else(|_| Err(Error::connection("redis-lock", "its thread has ended")))
+}
+
+/// Counts the withdrawal of work until its task has ended.
+struct OnDrop<'a>(&'a Background, Arc<Mutex<Option<Running>>>);
+
+impl Drop for OnDrop<'_> {
+    fn drop(&mut self) {
+        if Arc::strong_count(&self.1) > 1 {
+            let mut withdrawing = self.1.lock().unwrap_or_else(PoisonError::into_inner);
+            *withdrawing = Some(self.0.begin());
+        }
+    }
 }
 
 /// A task of the thread.

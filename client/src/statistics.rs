@@ -48,8 +48,8 @@ macro_rules! statistics {
         gauges { $($(#[$gauge_doc:meta])* $gauge:ident,)* }
     ) => {
         /// What this process has done with the locks of a server since [`Server::open`](crate::Server::open), and what
-        /// it holds and waits for now. In contrast, [`Server::module_counters`](crate::Server::module_counters) reads
-        /// the server's counters for all its clients.
+        /// it holds and waits for now. (With the feature `admin`, `Server::module_counters` reads the server's counters
+        /// for all its clients.)
         ///
         /// A lock of a [`MultiLock`](crate::MultiLock) counts as any other. A [`RedLock`](crate::RedLock) counts at
         /// each of its servers: a grant, a wait and a release at the servers concerned, the rest at all of them.
@@ -126,7 +126,7 @@ statistics! {
         acquisitions_refused,
         /// Acquisitions that ended with an error. (Those that were dropped are not counted.)
         acquisitions_failed,
-        /// Acquisitions that waited in the server's queue.
+        /// Acquisitions that the server has queued.
         waits,
         /// Renewals that the server confirmed.
         renewals,
@@ -145,7 +145,10 @@ statistics! {
     gauges {
         /// Guards that are neither released nor dropped, including those whose lock is lost.
         holds,
-        /// Acquisitions that wait in the server's queue.
+        /// Acquisitions that wait in the server's queue, also while their server cannot be reached.
         waiting,
+        /// Acquisitions that go on although their server cannot be reached, or refuses for the time being: none of them
+        /// is sure of its place in a queue.
+        unreached,
     }
 }

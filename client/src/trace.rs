@@ -33,30 +33,42 @@ pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Runs a future within the span of an acquisition. The owner is included where the program has chosen it.
+/// The span of an acquisition.
 #[cfg(feature = "tracing")]
-pub(crate) fn acquisition<F: Future>(
-    server: &str,
-    key: &[u8],
-    owner: Option<&[u8]>,
-    work: F,
-) -> impl Future<Output = F::Output> {
-    let span = tracing::debug_span!(
-        target: "redis_lock",
-        "redis_lock.acquire",
-        server,
-        key = text(key),
-        owner = owner.map(text),
-    );
-    tracing::Instrument::instrument(work, span)
-}
+#[derive(Clone)]
+pub(crate) struct Span(tracing::Span);
 
 #[cfg(not(feature = "tracing"))]
-pub(crate) fn acquisition<F: Future>(
-    _server: &str,
-    _key: &[u8],
-    _owner: Option<&[u8]>,
-    work: F,
-) -> impl Future<Output = F::Output> {
-    work
+#[derive(Clone)]
+pub(crate) struct Span;
+
+impl Span {
+    /// The owner is included where the program has chosen it.
+    #[cfg(feature = "tracing")]
+    pub(crate) fn new(server: &str, key: &[u8], owner: Option<&[u8]>) -> Span {
+        Span(tracing::debug_span!(
+            target: "redis_lock",
+            "redis_lock.acquire",
+            server,
+            key = text(key),
+            owner = owner.map(text),
+        ))
+    }
+
+    #[cfg(not(feature = "tracing"))]
+    pub(crate) fn new(_server: &str, _key: &[u8], _owner: Option<&[u8]>) -> Span {
+        Span
+    }
+
+    /// Runs a future within the span, on any thread for the present subscriber.
+    #[cfg(feature = "tracing")]
+    pub(crate) fn around<F: Future>(&self, work: F) -> impl Future<Output = F::Output> {
+        use tracing::instrument::{Instrument, WithSubscriber};
+        work.instrument(self.0.clone()).with_current_subscriber()
+    }
+
+    #[cfg(not(feature = "tracing"))]
+    pub(crate) fn around<F: Future>(&self, work: F) -> F {
+        work
+    }
 }

@@ -8,7 +8,7 @@ mod order;
 
 use std::time::{Duration, Instant};
 
-use redis_lock_client::{Guard, Lock, Server};
+use redis_lock_client::{Guard, Lock, Released, Server};
 use redis_lock_harness::{wait_for, TestServer};
 
 use crate::order::{connections, joined, waits, Order, Waits};
@@ -79,7 +79,7 @@ async fn ten_thousand_waits_share_two_connections_and_their_order_outlives_the_s
     assert_eq!(queue(&real, WAITS), expected);
 
     let start = Instant::now();
-    holder.release().await.unwrap();
+    assert_eq!(holder.release().await.unwrap(), Released::Yes);
     joined(tasks).await;
     println!("{WAITS} grants in {:?}", start.elapsed());
     assert_eq!(*order.lock().unwrap(), expected);
@@ -96,7 +96,7 @@ async fn no_grant_is_lost_while_subscriptions_are_killed() {
     let real = TestServer::start();
     let server = client(&real);
     let (holder, order, tasks) = crowd(&real, &server, WAITS).await;
-    holder.release().await.unwrap();
+    assert_eq!(holder.release().await.unwrap(), Released::Yes);
     let mut conn = real.conn();
     let mut killed = 0;
     while tasks.iter().any(|task| !task.is_finished()) {

@@ -133,10 +133,15 @@ impl Held {
 
     /// Completes when the lock is lost.
     pub async fn lost(&self) -> LostReason {
-        match self {
-            Held::One(guard) => guard.lost().await,
-            Held::All(guard) => guard.lost().await,
-            Held::Quorum(guard) => guard.lost().await,
+        let lost = match self {
+            Held::One(guard) => guard.lost(),
+            Held::All(guard) => guard.lost(),
+            Held::Quorum(guard) => guard.lost(),
+        };
+        match lost.await {
+            Some(why) => why,
+            // Released.
+            None => std::future::pending().await,
         }
     }
 

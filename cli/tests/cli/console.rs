@@ -210,12 +210,12 @@ fn ctrl_c_ends_a_wait() {
     let mut console = Console::start(&real);
     real.conn().line("LOCK.ACQUIRE k other");
     console.line("sh -c '$L run k -- true; echo af\"\"ter'");
-    real.wait_for_waiters(1);
+    real.wait_for_waits(1);
     let from = console.seen;
     console.press(CTRL_C);
     assert_eq!(console.status(), "130");
     assert!(!console.text()[from..].contains("after\r\n"));
-    assert_eq!(real.stat("waiters"), 0);
+    assert_eq!(real.waits(), 0);
 }
 
 #[test]

@@ -48,7 +48,7 @@ fn no_update_is_lost_and_the_order_is_that_of_the_queue() {
                 .args(["k", "--", "sh", "-c", COUNT]);
             runs.push(Running::of(command.current_dir(&dir)));
         }
-        real.wait_for_waiters(runs.len() as u64);
+        real.wait_for_waits(runs.len() as u64);
     }
     let parked = owners_waiting(&mut conn, crowd);
     assert_eq!(parked.len(), crowd);
@@ -66,7 +66,7 @@ fn no_update_is_lost_and_the_order_is_that_of_the_queue() {
     assert_eq!(read("counter").trim(), crowd.to_string());
     assert_eq!(read("order").lines().collect::<Vec<_>>(), parked);
     assert_eq!(
-        (real.stat("waits_granted"), real.stat("grants_expired")),
+        (real.stat("tickets_granted"), real.stat("grants_expired")),
         (crowd as u64, 0)
     );
 }

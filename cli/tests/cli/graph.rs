@@ -24,7 +24,7 @@ fn chain(real: &TestServer) -> Vec<Conn> {
     {
         let mut waiter = real.conn();
         waiter.send_line(&format!("LOCK.ACQUIRE {wait} BLOCK 600000"));
-        real.wait_for_waiters(count as u64 + 1);
+        real.wait_for_waits(count as u64 + 1);
         conns.push(waiter);
     }
     conns
@@ -100,8 +100,8 @@ fn owners_that_wait_for_each_other_at_two_servers_are_a_cycle() {
     let (mut bert, mut anna) = (one.conn(), two.conn());
     bert.send_line("LOCK.ACQUIRE a bert BLOCK 600000");
     anna.send_line("LOCK.ACQUIRE b anna BLOCK 600000");
-    one.wait_for_waiters(1);
-    two.wait_for_waiters(1);
+    one.wait_for_waits(1);
+    two.wait_for_waits(1);
     let servers = format!("--server {} --server {}", url(&one), url(&two));
     let text = start(&one, &format!("ls --graph {servers}")).end().ok();
     let cycle = format!(
@@ -193,7 +193,7 @@ fn names_of_any_bytes_are_unambiguous_in_the_graph() {
         b"BLOCK",
         b"600000",
     ]);
-    real.wait_for_waiters(1);
+    real.wait_for_waits(1);
     let text = start(&real, "ls --graph").end().ok();
     assert!(
         text.contains("k\\u{1b}\\xff: exclusive") && text.contains("w\\xfd"),

@@ -24,7 +24,7 @@ fn scene() -> (TestServer, Vec<redis_lock_harness::Conn>) {
     conn.line("HSET data field value");
     let mut waiter = real.conn();
     waiter.send_line("LOCK.ACQUIRE orders:2 cleo BLOCK 600000");
-    real.wait_for_waiters(1);
+    real.wait_for_waits(1);
     (real, vec![conn, waiter])
 }
 
@@ -176,7 +176,7 @@ fn break_ends_a_hold_or_just_that_grant() {
     assert_eq!((end.code(), end.out.as_str()), (0, "orders:2: broken\n"));
     assert!(conns[1].recv().int() > 0);
     conns[1].send_line("LOCK.ACQUIRE orders:1 cleo BLOCK 600000");
-    real.wait_for_waiters(1);
+    real.wait_for_waits(1);
     let end = start(&real, "break orders:1 --purge --json").end();
     assert_eq!(json(&end.ok())["broken"], true);
     assert!(conns[1].recv().error().contains("LOCKBROKEN"));
@@ -244,7 +244,7 @@ fn top_shows_one_frame_where_no_terminal_is() {
     let (real, mut conns) = scene();
     let mut handed = real.conn();
     handed.send_line("LOCK.ACQUIRE orders:1 dora BLOCK 600000");
-    real.wait_for_waiters(2);
+    real.wait_for_waits(2);
     let run = start(&real, "top --interval 2");
     // Between its two looks:
     wait_for("the first look", || {

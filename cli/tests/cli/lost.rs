@@ -239,11 +239,12 @@ fn a_connection_that_drops_does_not_end_a_wait() {
     conn.line("LOCK.ACQUIRE k other");
     let run = script(&real, "", "echo got");
     for round in 1..=3 {
-        real.wait_for_waiters(1);
+        real.wait_for_waits(1);
         kill_others(&mut conn);
-        wait_for("another wait", || real.stat("waits_parked") > round);
+        conn.line("CLIENT KILL TYPE pubsub");
+        wait_for("another wait", || real.stat("tickets_queued") > round);
     }
-    real.wait_for_waiters(1);
+    real.wait_for_waits(1);
     conn.line("LOCK.RELEASE k other");
     assert_eq!(run.end().ok(), "got\n");
 }

@@ -121,7 +121,7 @@ fn without_a_grant_the_status_is_that_of_flock() {
             (status, "", ""),
             "{options}"
         );
-        assert_eq!(real.stat("waiters"), 0);
+        assert_eq!(real.waits(), 0);
     }
     assert!(code("-n --verbose").err.contains("not to be had"));
     if has_flock() {
@@ -151,7 +151,7 @@ fn a_waiting_command_is_started_after_the_grant() {
     let mut runs: Vec<Running> = Vec::new();
     for options in ["", "--wait 60"] {
         runs.push(script(&real, options, "echo got"));
-        real.wait_for_waiters(runs.len() as u64);
+        real.wait_for_waits(runs.len() as u64);
     }
     assert!(runs.iter_mut().all(Running::is_running));
     conn.line("LOCK.RELEASE k other");
@@ -183,7 +183,7 @@ fn readers_share_and_a_writer_does_not() {
         plain.err
     );
     let writer = script(&real, "--exclusive", "echo got");
-    real.wait_for_waiters(1);
+    real.wait_for_waits(1);
     for reader in [one, two] {
         reader.signal(nix::sys::signal::Signal::SIGTERM);
         assert_eq!(reader.end().code(), 143);

@@ -157,7 +157,7 @@ fn the_waits_of_the_clients_page() {
         .map(|(count, wait)| {
             let mut waiter = real.conn();
             waiter.send_line(&format!("LOCK.ACQUIRE {wait} BLOCK 60000"));
-            real.wait_for_waiters(count);
+            real.wait_for_waits(count);
             waiter
         })
         .collect();
@@ -202,7 +202,7 @@ fn hold_nightly(real: &TestServer, waiting: u64) -> Vec<Running> {
     let mut runs = vec![first];
     for count in 1..=waiting {
         runs.push(nightly());
-        real.wait_for_waiters(count);
+        real.wait_for_waits(count);
     }
     runs
 }

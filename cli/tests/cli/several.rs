@@ -138,12 +138,12 @@ fn a_wait_is_withdrawn_everywhere() {
     for options in ["--all", "--quorum --lease 9"] {
         let run = fleet.script(options, "echo never");
         wait_for("a waiter", || {
-            fleet.servers.iter().any(|real| real.stat("waiters") == 1)
+            fleet.servers.iter().any(|real| real.waits() == 1)
         });
         run.signal(Signal::SIGTERM);
         assert_eq!(run.end().code(), 143);
         for real in &fleet.servers {
-            assert_eq!((real.stat("waiters"), real.stat("places_kept")), (0, 0));
+            assert_eq!((real.waits(), real.stat("places_kept")), (0, 0));
         }
     }
 }

@@ -53,15 +53,15 @@ fn a_signal_ends_a_wait_and_withdraws_it() {
         (Signal::SIGUSR1, 138),
     ] {
         let run = script(&real, "", "echo never");
-        real.wait_for_waiters(1);
+        real.wait_for_waits(1);
         run.signal(signal);
         let end = run.end();
         assert_eq!((end.code(), end.out.as_str()), (status, ""));
         // There is no waiter, and no place in the queue is kept.
-        assert_eq!((real.stat("waiters"), real.stat("places_kept")), (0, 0));
+        assert_eq!((real.waits(), real.stat("places_kept")), (0, 0));
     }
     let run = script(&real, "", "echo got");
-    real.wait_for_waiters(1);
+    real.wait_for_waits(1);
     run.signal(Signal::SIGWINCH);
     conn.line("LOCK.RELEASE k other");
     assert_eq!(run.end().ok(), "got\n");
@@ -73,9 +73,9 @@ fn a_wait_that_is_killed_is_dropped_by_the_server() {
     let mut conn = real.conn();
     conn.line("LOCK.ACQUIRE k other");
     let run = script(&real, "", "echo never");
-    real.wait_for_waiters(1);
+    real.wait_for_waits(1);
     run.signal(Signal::SIGKILL);
-    real.wait_for_waiters(0);
+    real.wait_for_waits(0);
     conn.line("LOCK.RELEASE k other");
     assert!(conn.line("LOCK.ACQUIRE k third BLOCK 10000").int() > 0);
 }

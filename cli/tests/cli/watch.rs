@@ -61,7 +61,7 @@ impl Watching {
 fn parked(real: &TestServer, words: &str, count: u64) -> Conn {
     let mut waiter = real.conn();
     waiter.send_line(words);
-    real.wait_for_waiters(count);
+    real.wait_for_waits(count);
     waiter
 }
 

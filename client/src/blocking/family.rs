@@ -18,7 +18,7 @@ use crate::outcome::Released;
 /// let server = Server::open("redis://127.0.0.1:6379")?;
 /// let permit = Semaphore::new(&server, "exports").limit(3).acquire()?;
 /// // At most three exports run at a time, on all machines together.
-/// permit.release()?;
+/// assert_eq!(permit.release()?, redis_lock_client::Released::Yes);
 /// # Ok(())
 /// # }
 /// ```

@@ -18,7 +18,7 @@ use crate::outcome::Released;
 /// let server = Server::open("redis://127.0.0.1:6379")?;
 /// let guard = Lock::new(&server, "invoices:42").acquire()?;
 /// println!("the fencing token is {}", guard.token());
-/// guard.release()?;
+/// assert_eq!(guard.release()?, redis_lock_client::Released::Yes);
 /// # Ok(())
 /// # }
 /// ```

@@ -49,7 +49,7 @@ impl Lost {
     /// guard is released or dropped.
     pub fn wait(&self, timeout: Duration) -> Option<LostReason> {
         let told = within(async {
-            let told = timeout_at(after(timeout), self.inner.ended()).await;
+            let told = timeout_at(after(timeout), self.inner.clone()).await;
             Ok(told.ok().flatten())
         });
         // A guard exists only after the thread that `within` needs was started.

@@ -23,7 +23,7 @@
 //!     }
 //!     work(step, guard.token());
 //! }
-//! guard.release()?;
+//! assert_eq!(guard.release()?, redis_lock_client::Released::Yes);
 //! # Ok(())
 //! # }
 //! # fn work(_step: u32, _token: u64) {}
@@ -39,6 +39,8 @@
 //! it, the wait is a deadlock, because the thread of this crate keeps renewing that hold. In a task, use the
 //! asynchronous types, or `spawn_blocking`.
 
+#[cfg(feature = "admin")]
+mod admin;
 mod family;
 mod lock;
 mod lost;
@@ -46,8 +48,10 @@ mod server;
 mod several;
 mod wrapper;
 
+#[cfg(feature = "admin")]
+pub use self::admin::{KeyEvents, Scan};
 pub use self::family::{Latch, Permit, Semaphore};
 pub use self::lock::{Guard, Lock, SessionLock};
 pub use self::lost::Lost;
-pub use self::server::{KeyEvents, Scan, Server};
+pub use self::server::Server;
 pub use self::several::{MultiGuard, MultiLock, RedGuard, RedLock};

@@ -19,7 +19,7 @@ use crate::outcome::Released;
 /// let accounts = ["account:1", "account:2"].map(|key| Lock::new(&server, key));
 /// let guard = MultiLock::new(accounts)?.acquire()?;
 /// println!("the fencing tokens are {:?}", guard.tokens());
-/// guard.release()?;
+/// assert_eq!(guard.release()?, redis_lock_client::Released::Yes);
 /// # Ok(())
 /// # }
 /// ```
@@ -53,7 +53,7 @@ pub struct MultiGuard {
 /// let servers = urls.map(Server::open).into_iter().collect::<Result<Vec<_>, _>>()?;
 /// let guard = RedLock::new(&servers, "invoices:42")?.acquire()?;
 /// println!("on {} servers", guard.tokens().len());
-/// guard.release()?;
+/// assert_eq!(guard.release()?, redis_lock_client::Released::Yes);
 /// # Ok(())
 /// # }
 /// ```

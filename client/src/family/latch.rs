@@ -1,6 +1,6 @@
 //! A latch on a key: a count, and waits until it is zero.
 //!
-//! A latch has no holds, so nothing is renewed or released. A wait is a ticket or parked, as that for a lock is
+//! A latch has no holds, so nothing is renewed or released. A wait is a ticket, as that for a lock is
 //! ([`Wait`]), but it has no place in a queue: when the latch opens, all waits end.
 
 use std::fmt;
@@ -10,10 +10,11 @@ use redis::{cmd, Cmd, Value};
 use tokio::time::Instant;
 
 use crate::error::{Error, Result};
-use crate::lock::wait::{bounded, Request, Wait};
+use crate::lock::acquire::bounded;
+use crate::lock::wait::{Outcome, Reach, Request, Wait};
 use crate::net::retry::{at_most_once, repeatable};
 use crate::net::server::Server;
-use crate::runtime::within;
+use crate::runtime::{on_thread, within};
 use crate::shown::Text;
 
 /// A latch on a key of a server: [`set`](Latch::set) closes it with a count, it opens when it has been counted down to
@@ -154,7 +155,7 @@ impl Latch {
     /// When the server refuses, or could not be reached at the end of the wait.
     pub async fn wait_within(&self, wait: Duration) -> Result<bool> {
         // An end that the clock cannot represent is no limit.
-        within(self.wait_until(Instant::now().checked_add(wait))).await
+        self.wait_until(Instant::now().checked_add(wait)).await
     }
 
     /// Waits until the latch is open without a limit, also through the failure of a server.
@@ -162,7 +163,7 @@ impl Latch {
     /// # Errors
     /// When the server refuses.
     pub async fn wait(&self) -> Result<()> {
-        while !within(self.wait_until(None)).await? {}
+        while !self.wait_until(None).await? {}
         Ok(())
     }
 
@@ -170,17 +171,21 @@ impl Latch {
         let request = Request {
             key: self.key.clone(),
             command: self.is_open(),
-            // It ends before the response timeout of its connection.
-            longest_slice: self.server.patience() / 2,
             // A late reply counts: the latch was open.
             certain: Duration::MAX,
             owner: None,
-            is_named: false,
-            of_several: Vec::new(),
+            patience: self.server.patience() / 2,
+            goes_on: true,
+            is_several: false,
+            is_bound: false,
         };
-        let mut wait = Wait::new(&self.server, request);
-        let opened = bounded(&self.server, end, wait.run(end)).await?;
-        Ok(opened.is_some())
+        let server = self.server.clone();
+        let opened = on_thread(self.server.background(), async move {
+            let mut wait = Wait::new(&server, request);
+            let mut reach = Reach::default();
+            bounded(&server, end, wait.run(end, &mut reach)).await
+        });
+        Ok(matches!(opened.await?, Outcome::Granted(..)))
     }
 
     async fn at_most_once(&self, command: &Cmd) -> Result<Value> {

@@ -1,5 +1,6 @@
 //! The guard of a semaphore's permit.
 
+use std::future::Future;
 use std::time::Duration;
 
 use crate::error::Result;
@@ -14,12 +15,7 @@ use crate::outcome::Released;
 ///
 /// ```no_run
 /// # async fn example(semaphore: redis_lock_client::Semaphore) -> Result<(), redis_lock_client::Error> {
-/// let permit = semaphore.acquire().await?;
-/// tokio::select! {
-///     () = work() => { permit.release().await?; }
-///     why = permit.lost() => eprintln!("stopped: {why}"),
-/// }
-/// # Ok(())
+/// semaphore.acquire().await?.run(work()).await
 /// # }
 /// # async fn work() {}
 /// ```
@@ -47,8 +43,8 @@ impl Permit {
 
     /// A future that completes when the permit is lost: at the next renewal when the server reports it (the lease ran
     /// out, the semaphore was deleted), and at the [margin](crate::Semaphore::margin) before the end of the lease when
-    /// no renewal is confirmed. It can be created any number of times and outlives the permit; after a release it never
-    /// completes.
+    /// no renewal is confirmed. It can be created any number of times and outlives the permit; after a release it
+    /// completes with None.
     pub fn lost(&self) -> Lost {
         self.guard.lost()
     }
@@ -58,10 +54,19 @@ impl Permit {
         self.guard.valid_for()
     }
 
-    /// Releases the permit and waits for the reply of the server. `SEM.RELEASE`.
+    /// Runs the work and releases the permit. A loss stops the work; see [`Guard::run`](crate::Guard::run).
     ///
     /// # Errors
-    /// When the server could not be reached until the lease was over, or refused.
+    /// As there.
+    pub async fn run<T>(self, work: impl Future<Output = T>) -> Result<T> {
+        self.guard.run(work).await
+    }
+
+    /// Releases the permit and waits for the reply of the server; see [`Guard::release`](crate::Guard::release).
+    /// `SEM.RELEASE`.
+    ///
+    /// # Errors
+    /// As there.
     pub async fn release(self) -> Result<Released> {
         self.guard.release().await
     }

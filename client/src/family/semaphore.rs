@@ -33,10 +33,11 @@ use crate::runtime::within;
 /// let exports = Semaphore::new(&server, "exports").limit(3);
 /// if let Some(permit) = exports.acquire_within(Duration::from_secs(60)).await? {
 ///     // At most three exports run at a time, on all machines together.
-///     permit.release().await?;
+///     permit.run(export()).await?;
 /// }
 /// # Ok(())
 /// # }
+/// # async fn export() {}
 /// ```
 #[derive(Debug, Clone)]
 pub struct Semaphore {
@@ -96,8 +97,7 @@ impl Semaphore {
     }
 
     /// The owner of all acquisitions, instead of a fresh one for each: the permit's id in `SEM.*`. An owner has one
-    /// permit at most. As with [`Lock::owner`], an acquisition waits until the former one under this name in this
-    /// process has been released and settled; the caller has to ensure that no other process uses the name.
+    /// permit at most. See [`Lock::owner`] for what the name of several flows of control means.
     #[must_use]
     pub fn owner(self, owner: impl AsRef<[u8]>) -> Semaphore {
         let lock = self.lock.owner(owner);
@@ -124,7 +124,7 @@ impl Semaphore {
     }
 
     /// Waits for a permit in the server's queue, for at most `wait`. None when no permit was granted in that time. The
-    /// wait survives broken connections, restarts and failovers, and continues while the semaphore does not exist.
+    /// wait survives what [`Lock::acquire_within`] survives, and continues while the semaphore does not exist.
     /// Dropping the future withdraws it. `SEM.ACQUIRE ... BLOCK`.
     ///
     /// It returns 0.3 s after that time at the latest, as [`Lock::acquire_within`] does.
@@ -135,10 +135,10 @@ impl Semaphore {
         Ok(self.lock.acquire_within(wait).await?.map(Permit::new))
     }
 
-    /// Waits for a permit in the server's queue without a limit, also through the failure of a server.
+    /// Waits for a permit in the server's queue without a limit; see [`Lock::acquire`].
     ///
     /// # Errors
-    /// When the server refuses.
+    /// When the server refuses, or cannot be reached at first.
     pub async fn acquire(&self) -> Result<Permit> {
         self.lock.acquire().await.map(Permit::new)
     }

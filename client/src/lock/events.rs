@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use crate::error::Error;
 use crate::lock::terms::Terms;
 use crate::net::command::Claim;
@@ -47,6 +49,52 @@ pub(crate) fn parked(server: &Server, key: &[u8], owner: Option<&[u8]>) -> Count
     server.counts().waits.add_one();
     event!(DEBUG, "parked", server, key, owner = owner.map(text));
     server.counts().waiting.count()
+}
+
+/// Time after which an acquisition that does not reach its server is a warning, and the time between two warnings.
+const FIRST_WARNING: Duration = Duration::from_secs(3);
+const NEXT_WARNING: Duration = Duration::from_secs(30);
+
+/// An acquisition that does not reach its server. It counts as unreached until this value is dropped.
+pub(crate) struct Unreached {
+    server: Server,
+    key: Vec<u8>,
+    owner: Option<Vec<u8>>,
+    since: Instant,
+    warns_at: Instant,
+    _counted: Counted,
+}
+
+impl Unreached {
+    pub(crate) fn new(server: &Server, key: &[u8], owner: Option<&[u8]>) -> Unreached {
+        let since = Instant::now();
+        Unreached {
+            server: server.clone(),
+            key: key.to_vec(),
+            owner: owner.map(<[u8]>::to_vec),
+            since,
+            warns_at: since + FIRST_WARNING,
+            _counted: server.counts().unreached.count(),
+        }
+    }
+
+    /// An attempt has failed.
+    pub(crate) fn failed(&mut self, error: &Error) {
+        let now = Instant::now();
+        if now < self.warns_at {
+            return;
+        }
+        self.warns_at = now + NEXT_WARNING;
+        event!(
+            WARN,
+            "unreached",
+            &self.server,
+            &self.key,
+            owner = self.owner.as_deref().map(text),
+            unreached_ms = millis(now - self.since),
+            error = error.with_causes()
+        );
+    }
 }
 
 /// A renewal was confirmed.

@@ -1,6 +1,7 @@
 //! The guard of a held lock: its renewal task and its release.
 
 use std::fmt;
+use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,14 +11,12 @@ use crate::error::{Error, Result};
 use crate::lock::events;
 use crate::lock::hold::{certain, Hold};
 use crate::lock::loss::Lost;
-use crate::lock::release::{First, Release, Undo};
+use crate::lock::release::{give_up, release, Until};
 use crate::lock::renewal::keep;
-use crate::lock::reservation::Reservation;
-use crate::lock::slices::ParkedSlices;
 use crate::lock::terms::Terms;
 use crate::moment::Moment;
 use crate::net::caller::Caller;
-use crate::net::command::Claim;
+use crate::net::command::{Claim, Ending};
 use crate::outcome::{LostReason, Released};
 use crate::runtime::{self, within, Task};
 use crate::shown::Text;
@@ -30,11 +29,8 @@ use crate::statistics::Counted;
 /// ```no_run
 /// # async fn work(_token: u64) {}
 /// # async fn example(guard: redis_lock_client::Guard) -> Result<(), redis_lock_client::Error> {
-/// tokio::select! {
-///     () = work(guard.token()) => { guard.release().await?; }
-///     why = guard.lost() => eprintln!("stop within {:?}: {why}", guard.valid_for()),
-/// }
-/// # Ok(())
+/// let token = guard.token();
+/// guard.run(work(token)).await
 /// # }
 /// ```
 #[must_use = "dropped, the lock is given back"]
@@ -43,18 +39,10 @@ pub struct Guard {
     renewal: Task,
     /// Whether the renewal task owns the connection that the hold is bound to.
     is_bound: bool,
-    leftovers: Leftovers,
+    /// Whether a request of the acquisition, or a release, has no answer: the server may meet it late.
+    is_unanswered: bool,
     is_released: bool,
     _counted: Counted,
-}
-
-/// The unfinished parts of an acquisition, which its guard takes over.
-pub(crate) struct Leftovers {
-    /// The time until which an abandoned acquire may still be served.
-    pub acquires_until: Option<Instant>,
-    /// The time until which an abandoned release may still be served.
-    pub releases_until: Option<Instant>,
-    pub reservation: Reservation,
 }
 
 impl Guard {
@@ -63,7 +51,7 @@ impl Guard {
         claim: Claim,
         token: u64,
         sent: Moment,
-        leftovers: Leftovers,
+        is_unanswered: bool,
         bound: Option<Caller>,
     ) -> Guard {
         let server = terms.server.clone();
@@ -74,7 +62,7 @@ impl Guard {
         Guard {
             renewal,
             is_bound,
-            leftovers,
+            is_unanswered,
             is_released: false,
             _counted: terms.server.counts().holds.count(),
             hold,
@@ -109,9 +97,21 @@ impl Guard {
 
     /// A future that completes when the lock is lost: at once when the server reports it, and at the
     /// [margin](crate::Lock::margin) before the end of the lease when no renewal is confirmed. It can be created any
-    /// number of times and outlives the guard; after a release it never completes.
+    /// number of times and outlives the guard; after a release it completes with None.
     pub fn lost(&self) -> Lost {
         self.hold.notice.lost()
+    }
+
+    /// Runs the work and releases the lock. A loss stops the work: its future is dropped.
+    ///
+    /// # Errors
+    /// [`Error::Lost`] when the lock was lost before the end of the work, or the release finds that it was. When the
+    /// server does not answer the release, the work has its result, and the release goes on in the background.
+    pub async fn run<T>(self, work: impl Future<Output = T>) -> Result<T> {
+        let done = self.lost().stops(work).await?;
+        let is_valid = !self.valid_for().is_zero();
+        released(self.release().await, is_valid)?;
+        Ok(done)
     }
 
     /// How long the lock is certainly still held: the lease less a millisecond, less the time since the last confirmed
@@ -127,11 +127,12 @@ impl Guard {
         }
     }
 
-    /// Releases the lock and waits for the reply of the server.
+    /// Releases the lock and waits for the reply of the server, at most for the
+    /// [response timeout](crate::Server::response_timeout).
     ///
     /// # Errors
-    /// When the server could not be reached until the lease was over, or refused. The release of a
-    /// [session](crate::Lock::session) goes on in the background then.
+    /// When the server has not answered in that time: the release goes on in the background, until it is answered or
+    /// the lease is over ([`Server::settled`](crate::Server::settled) reports it then). When the server refused.
     pub async fn release(mut self) -> Result<Released> {
         // The renewal task keeps the connection open: its end would release the lock before the reply.
         if self.is_bound {
@@ -139,32 +140,28 @@ impl Guard {
         } else {
             self.stop_renewal();
         }
-        self.leftovers.reservation.settle();
         let hold = self.hold.clone();
-        let end = hold.latest_end();
-        let end = end.max(Instant::now() + hold.server.patience());
-        let release = Release::until(&hold.server, &hold.claim, Some(hold.token), end);
-        let release = within(async { Ok(release.await) }).await?;
-        let is_unreached = release.outcome.as_ref().is_err_and(Error::is_passing);
-        self.is_released = !(self.is_bound && is_unreached);
-        self.leftovers.releases_until = release.under_way_until;
+        let ending = self.ending();
+        let end = Instant::now() + hold.server.patience();
+        // Until the reply: this future may be dropped.
+        self.is_unanswered = true;
+        let release = release(&hold.server, &hold.claim, ending, end);
+        let released = within(release).await;
         let token = Some(hold.token);
-        match &release.outcome {
+        match &released {
             Ok(_) => events::released(&hold.server, &hold.claim, token),
             Err(error) => events::not_released(&hold.server, &hold.claim, token, error),
         }
-        release.outcome
+        let is_over = |error: &Error| !error.is_passing();
+        self.is_released = released.as_ref().err().is_none_or(is_over);
+        released
     }
 
-    /// The same as background work: counted, and recorded if it fails.
-    pub(crate) async fn release_counted(self) -> Result<Released> {
-        let running = self.hold.server.background().begin();
-        let claim = self.hold.claim.clone();
-        let released = self.release().await;
-        if let Err(error) = &released {
-            running.fail(&claim, error.clone());
+    fn ending(&self) -> Ending {
+        match self.is_unanswered && !self.hold.claim.is_named {
+            true => Ending::Final,
+            false => Ending::Token(self.hold.token),
         }
-        released
     }
 
     fn stop_renewal(&self) {
@@ -190,24 +187,32 @@ impl Drop for Guard {
     fn drop(&mut self) {
         self.stop_renewal();
         let hold = &self.hold;
-        let is_gone = self.is_released || hold.notice.reason() == Some(LostReason::Taken);
-        let first = if is_gone {
-            First::Nothing
-        } else {
-            First::Grant(hold.token)
-        };
-        let under_way = self.leftovers.acquires_until;
-        let undo = Undo {
-            server: hold.server.clone(),
-            claim: hold.claim.clone(),
-            lease: hold.lease().max(hold.latest_end() - Instant::now()),
+        let is_taken = hold.notice.reason() == Some(LostReason::Taken);
+        if self.is_released || is_taken && !self.is_unanswered {
+            return;
+        }
+        let until = Until {
+            at: hold.latest_end().max(Instant::now() + hold.lease()),
             is_bound: self.is_bound,
-            first,
-            acquires_until: under_way.filter(|until| Instant::now() < *until),
-            releases_until: self.leftovers.releases_until,
-            reservation: std::mem::take(&mut self.leftovers.reservation),
-            parked: ParkedSlices::default(),
         };
-        undo.start();
+        let (claim, token) = (hold.claim.clone(), Some(hold.token));
+        drop(give_up(
+            &hold.server,
+            claim,
+            Some(token),
+            self.ending(),
+            until,
+        ));
+    }
+}
+
+/// The result of a run of work whose release had this result.
+pub(crate) fn released(released: Result<Released>, was_valid: bool) -> Result<()> {
+    match released {
+        Ok(Released::Yes) => Ok(()),
+        Err(error) if error.is_passing() && was_valid => Ok(()),
+        Ok(Released::NotHeld) => Err(Error::Lost(LostReason::Taken)),
+        Err(error) if error.is_passing() => Err(Error::Lost(LostReason::Unconfirmed)),
+        Err(error) => Err(error),
     }
 }

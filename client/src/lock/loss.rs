@@ -1,73 +1,71 @@
 //! The notification of a loss, from the renewal task to the holder.
 
-use std::future::Future;
-use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::future::{poll_fn, Future};
+use std::pin::{pin, Pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use crate::error::{Error, Result};
 use crate::outcome::LostReason;
 
 /// The state that a guard and its renewal task share.
-pub(crate) struct LossNotice {
-    state: watch::Sender<State>,
-    /// Whether the guard is released or dropped.
-    is_over: AtomicBool,
-}
+pub(crate) struct LossNotice(watch::Sender<State>);
 
 struct State {
     /// The loss is reported at this moment, unless a renewal is confirmed before.
     end: Instant,
     lost: Option<LostReason>,
+    /// Whether the guard is released or dropped.
+    is_over: bool,
 }
 
 impl LossNotice {
     pub(crate) fn new(end: Instant) -> Arc<LossNotice> {
-        Arc::new(LossNotice {
-            state: watch::Sender::new(State { end, lost: None }),
-            is_over: AtomicBool::new(false),
-        })
+        Arc::new(LossNotice(watch::Sender::new(State {
+            end,
+            lost: None,
+            is_over: false,
+        })))
     }
 
     pub(crate) fn lost(&self) -> Lost {
         Lost {
-            state: self.state.subscribe(),
+            state: self.0.subscribe(),
             waiting: None,
         }
     }
 
     pub(crate) fn end(&self) -> Instant {
-        self.state.borrow().end
+        self.0.borrow().end
     }
 
     pub(crate) fn reason(&self) -> Option<LostReason> {
-        self.state.borrow().lost.clone()
+        self.0.borrow().lost.clone()
     }
 
     pub(crate) fn hold_until(&self, end: Instant) {
-        self.state.send_modify(|state| state.end = end);
+        self.0.send_modify(|state| state.end = end);
     }
 
     /// Reports the loss. The first reason is kept. After a release there is no loss.
     pub(crate) fn lose(&self, why: LostReason) {
-        if self.is_over.load(Ordering::Acquire) {
-            return;
-        }
-        self.state.send_modify(|state| {
-            state.lost.get_or_insert(why);
+        self.0.send_modify(|state| {
+            if !state.is_over {
+                state.lost.get_or_insert(why);
+            }
         });
     }
 
     /// Marks the guard as released or dropped: no loss is reported any more.
     pub(crate) fn finish(&self) {
-        self.is_over.store(true, Ordering::Release);
+        self.0.send_modify(|state| state.is_over = true);
     }
 
     pub(crate) fn is_over(&self) -> bool {
-        self.is_over.load(Ordering::Acquire)
+        self.0.borrow().is_over
     }
 }
 
@@ -77,65 +75,55 @@ pub(crate) struct LossOnDrop(pub(crate) Arc<LossNotice>);
 
 impl Drop for LossOnDrop {
     fn drop(&mut self) {
-        if !self.0.is_over() {
-            self.0.lose(LostReason::Unconfirmed);
-        }
+        self.0.lose(LostReason::Unconfirmed);
     }
 }
 
-/// A future that completes with the reason when a lock is lost; see [`Guard::lost`](crate::Guard::lost). A clone
-/// completes at the same moment. It needs no runtime.
+/// A future that completes with the reason when a lock is lost, and with None when it is released or its guard dropped;
+/// see [`Guard::lost`](crate::Guard::lost). A clone completes at the same moment. It needs no runtime.
 ///
 /// ```no_run
 /// # async fn example(guard: redis_lock_client::Guard) {
 /// let lost: redis_lock_client::Lost = guard.lost();
-/// let why: redis_lock_client::LostReason = lost.await;
+/// let why: Option<redis_lock_client::LostReason> = lost.await;
 /// # }
 /// ```
 #[must_use = "a future does nothing unless it is awaited"]
 pub struct Lost {
     state: watch::Receiver<State>,
-    waiting: Option<Pin<Box<dyn Future<Output = LostReason> + Send + Sync>>>,
+    waiting: Option<Pin<Box<dyn Future<Output = Option<LostReason>> + Send + Sync>>>,
 }
 
 impl Future for Lost {
-    type Output = LostReason;
+    type Output = Option<LostReason>;
 
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<LostReason> {
-        let mut future = match self.waiting.take() {
-            Some(future) => future,
-            None => Box::pin(reason_or_never(self.state.clone())),
-        };
-        let polled = future.as_mut().poll(context);
-        if polled.is_pending() {
-            self.waiting = Some(future);
-        }
-        polled
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<LostReason>> {
+        let state = self.state.clone();
+        let waiting = self.waiting.get_or_insert_with(|| Box::pin(ended(state)));
+        waiting.as_mut().poll(context)
     }
 }
 
-async fn reason_or_never(state: watch::Receiver<State>) -> LostReason {
-    match ended(state).await {
-        Some(why) => why,
-        None => std::future::pending().await,
-    }
-}
-
-/// Waits for the reason of the loss; None when the lock was released instead.
 async fn ended(mut state: watch::Receiver<State>) -> Option<LostReason> {
-    let lost = state.wait_for(|state| state.lost.is_some()).await;
-    lost.ok().and_then(|state| state.lost.clone())
+    let is_end = |state: &State| state.lost.is_some() || state.is_over;
+    let ended = state.wait_for(is_end).await;
+    ended.ok().and_then(|state| state.lost.clone())
 }
 
 impl Lost {
     /// The reason of the loss, if the lock was lost.
-    pub(crate) fn reason(&self) -> Option<LostReason> {
+    pub fn reason(&self) -> Option<LostReason> {
         self.state.borrow().lost.clone()
     }
 
-    /// Completes as the future does, and with None soon after a release.
-    pub(crate) async fn ended(&self) -> Option<LostReason> {
-        ended(self.state.clone()).await
+    /// Runs the work until its end, or until the loss, which is an error.
+    pub(crate) async fn stops<T>(mut self, work: impl Future<Output = T>) -> Result<T> {
+        let mut work = pin!(work);
+        poll_fn(|context| match Pin::new(&mut self).poll(context) {
+            Poll::Ready(Some(why)) => Poll::Ready(Err(Error::Lost(why))),
+            _ => work.as_mut().poll(context).map(Ok),
+        })
+        .await
     }
 }
 
@@ -164,7 +152,7 @@ mod tests {
         let notice = LossNotice::new(Instant::now());
         let lost = notice.lost();
         drop(LossOnDrop(notice));
-        assert_eq!(lost.await, LostReason::Unconfirmed);
+        assert_eq!(lost.await, Some(LostReason::Unconfirmed));
     }
 
     #[tokio::test]
@@ -174,7 +162,17 @@ mod tests {
         let lost = notice.lost();
         let other = lost.clone();
         drop(LossOnDrop(notice));
-        assert_eq!(lost.await, LostReason::Taken);
-        assert_eq!(other.await, LostReason::Taken);
+        assert_eq!(lost.await, Some(LostReason::Taken));
+        assert_eq!(other.await, Some(LostReason::Taken));
+    }
+
+    #[tokio::test]
+    async fn a_release_ends_the_watch_without_a_reason() {
+        let notice = LossNotice::new(Instant::now());
+        let lost = notice.lost();
+        notice.finish();
+        notice.lose(LostReason::Taken);
+        assert_eq!(lost.await, None);
+        assert_eq!(notice.lost().stops(async { 7 }).await.ok(), Some(7));
     }
 }

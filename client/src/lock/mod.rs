@@ -1,30 +1,28 @@
 //! A lock on a key of a server: its options and its acquisition.
 
-pub(crate) mod attempt;
+pub(crate) mod acquire;
 pub(crate) mod events;
 pub(crate) mod guard;
 pub(crate) mod hold;
 pub(crate) mod loss;
 pub(crate) mod release;
 pub(crate) mod renewal;
-pub(crate) mod reservation;
 pub(crate) mod session;
-pub(crate) mod slices;
 pub(crate) mod terms;
 pub(crate) mod wait;
 
 use std::time::Duration;
 
 use crate::error::Result;
+#[cfg(feature = "admin")]
 use crate::inspect::LockInfo;
-use crate::lock::attempt::acquire;
+use crate::lock::acquire::acquire;
 use crate::lock::guard::Guard;
 use crate::lock::session::SessionLock;
 use crate::lock::terms::Terms;
 use crate::mode::Mode;
 use crate::net::command::Kind;
 use crate::net::server::Server;
-use crate::runtime::within;
 
 /// A lock on a key of a server, which can be acquired any number of times. Each acquisition has an owner of its own, so
 /// two tasks that share a `Lock` exclude each other.
@@ -36,7 +34,7 @@ use crate::runtime::within;
 /// let server = Server::open("redis://127.0.0.1:6379")?;
 /// let guard = Lock::new(&server, "invoices:42").acquire().await?;
 /// println!("the fencing token is {}", guard.token());
-/// guard.release().await?;
+/// assert_eq!(guard.release().await?, redis_lock_client::Released::Yes);
 /// # Ok(())
 /// # }
 /// ```
@@ -75,14 +73,13 @@ impl Lock {
     }
 
     /// The owner of all acquisitions, instead of a fresh one for each: any bytes that are unique to one flow of
-    /// control. The owner is also the credential: the server cannot distinguish two clients that use the same name. In
-    /// this process an acquisition waits until the former one under this name has been released and settled; if the
-    /// server has not answered a request of the former one at the end of the wait, the result is an error. The caller
-    /// has to ensure that no other process uses the name. Tasks that hold and wait for several keys under one name may
-    /// be refused with `DEADLOCK`, because to the server the owner waits for itself. The holds of [`Mode::Read`] and
-    /// [`Mode::Write`] are independent: an owner that writes may read as well, so tasks that share a name for both do
-    /// not exclude each other. An exclusive request without a reply is not undone while its owner holds the lock in
-    /// another mode, or asks for it, because a release of an exclusive lock would end that too.
+    /// control, for a program that acquires in one process and releases in another. The owner is also the credential:
+    /// the server takes all that use the name for one. So a lock that its owner holds already is granted again, tasks
+    /// that share a name do not exclude each other, and those that hold and wait for several keys under it may be
+    /// refused with `DEADLOCK`. The holds of [`Mode::Read`] and [`Mode::Write`] are independent.
+    ///
+    /// A request of a named owner that got no answer may be granted late, and then lasts for its lease. (Under a fresh
+    /// owner it grants nothing.)
     #[must_use]
     pub fn owner(mut self, owner: impl AsRef<[u8]>) -> Lock {
         self.terms.owner = Some(owner.as_ref().to_vec());
@@ -96,10 +93,11 @@ impl Lock {
         self.of(Kind::Lock(mode))
     }
 
-    /// The holders and the waiters of the lock; see [`Server::info`].
+    /// With the feature `admin`: the holders and the waiters of the lock; see [`Server::info`].
     ///
     /// # Errors
     /// When the server cannot be reached, or refuses.
+    #[cfg(feature = "admin")]
     pub async fn info(&self, max_waiters: u64) -> Result<Option<LockInfo>> {
         self.terms.server.info(&self.terms.key, max_waiters).await
     }
@@ -125,29 +123,30 @@ impl Lock {
     /// # Errors
     /// When the server cannot be reached, does not answer within 0.3 s, or refuses.
     pub async fn try_acquire(&self) -> Result<Option<Guard>> {
-        within(self.wait(Some(Duration::ZERO))).await
+        self.wait(Some(Duration::ZERO)).await
     }
 
     /// Waits for the lock in the server's queue, for at most `wait`. None when the lock was not granted in that time.
-    /// The wait survives broken connections, restarts and failovers. Dropping the future withdraws it.
+    /// Once the server has answered, the wait survives broken connections, restarts and failovers; while it does, there
+    /// is a warning in the log after 3 s and then every 30 s. Dropping the future withdraws it.
     ///
     /// It returns 0.3 s after that time at the latest, also when the server or the network does not respond: a pending
     /// request is withdrawn in the background. If opening a connection takes longer than that, add the time to the
     /// wait.
     ///
     /// # Errors
-    /// When the server refuses, or could not be reached at the end of the wait.
+    /// When the server refuses, cannot be reached at first, or could not be reached at the end of the wait.
     pub async fn acquire_within(&self, wait: Duration) -> Result<Option<Guard>> {
-        within(self.wait(Some(wait))).await
+        self.wait(Some(wait)).await
     }
 
-    /// Waits for the lock in the server's queue without a limit, also through the failure of a server.
+    /// Waits for the lock in the server's queue without a limit, once the server has answered also through its failure.
     ///
     /// # Errors
-    /// When the server refuses.
+    /// When the server refuses, or cannot be reached at first.
     pub async fn acquire(&self) -> Result<Guard> {
         loop {
-            if let Some(guard) = within(self.wait(None)).await? {
+            if let Some(guard) = self.wait(None).await? {
                 return Ok(guard);
             }
         }

@@ -16,15 +16,16 @@ use redis::Value;
 use tokio::time::{sleep, sleep_until, timeout_at};
 
 use crate::error::Error;
-use crate::inspect::{lock_info, LockInfo};
 use crate::lock::events;
 use crate::lock::hold::Hold;
 use crate::lock::loss::LossOnDrop;
 use crate::mode::Mode;
 use crate::moment::Moment;
+use crate::net::address::name_of;
 use crate::net::caller::Caller;
 use crate::net::command::{self, Claim, Kind};
 use crate::net::invalidation::KeyWatch;
+use crate::net::reply::{field, list, span, text};
 use crate::net::server::Server;
 use crate::outcome::LostReason;
 
@@ -52,8 +53,7 @@ const SHORT: Duration = Duration::from_millis(50);
 
 async fn run(hold: &Hold, caller: &mut Caller) -> LostReason {
     let is_bound = caller.is_bound();
-    let lease = (!is_bound).then_some(hold.lease());
-    let command = command::renew(&hold.claim, lease, hold.token);
+    let command = command::renew(&hold.claim, Some(hold.lease()), hold.token);
     let watch = hold.server.invalidations().watch(&hold.claim.key);
     let mut is_watched = true;
     loop {
@@ -66,7 +66,7 @@ async fn run(hold: &Hold, caller: &mut Caller) -> LostReason {
         }
         let renewed = async {
             match is_bound {
-                true => renew_bound(hold, caller, &command).await,
+                true => renew_bound(hold, caller).await,
                 false => renew(hold, caller, &command).await,
             }
         };
@@ -142,21 +142,12 @@ async fn renew(
 
 /// The same for a hold that is bound to this connection. Its lease is a setting of the server, which may have changed,
 /// so it is read each time.
-async fn renew_bound(
-    hold: &Hold,
-    caller: &mut Caller,
-    command: &redis::Cmd,
-) -> Result<(Moment, Duration), LostReason> {
+async fn renew_bound(hold: &Hold, caller: &mut Caller) -> Result<(Moment, Duration), LostReason> {
     let lease = hold.lease();
     let pause = (lease / 20).max(Duration::from_millis(1));
     loop {
         // A session hold has no other connection to try, so the request may take the whole lease.
-        let sent = Moment::now();
-        let renewed = match caller.call(command, lease).await {
-            Ok(Value::Int(1)) => lease_left(&hold.server, caller, &hold.claim, sent, lease).await,
-            other => other.map(|_| None),
-        };
-        match renewed {
+        match bound_lease(&hold.server, caller, &hold.claim, hold.token, lease).await {
             Ok(Some((left, asked))) => return Ok((asked, left)),
             Ok(None) => return Err(LostReason::Taken),
             Err(error) => {
@@ -177,32 +168,36 @@ async fn renew_bound(
     }
 }
 
-/// The rest of this owner's lease at a moment, by `LOCK.INFO`, after a renewal that was sent at the moment `renewed`.
-/// None when the owner holds nothing. Readers share what one of them has read.
-pub(crate) async fn lease_left(
+/// Renews a hold that is bound to the connection of this caller, and reads its lease (`LOCK.INFO`), with a moment
+/// before that was sent. None when the owner holds nothing. (An owner that held the lock before may have a longer
+/// lease, which the renewal shortens.) Readers share what one of them has read.
+pub(crate) async fn bound_lease(
     server: &Server,
     caller: &mut Caller,
     claim: &Claim,
-    renewed: Moment,
+    token: u64,
     patience: Duration,
 ) -> crate::error::Result<Option<(Duration, Moment)>> {
+    let renewed = Moment::now();
+    let renew = command::renew(claim, None, token);
+    if caller.call(&renew, patience).await? != Value::Int(1) {
+        return Ok(None);
+    }
     let is_reader = claim.kind == Kind::Lock(Mode::Read);
-    let node = caller.node_name().filter(|_| is_reader);
+    let node = caller.answered_by().filter(|_| is_reader).map(name_of);
     let known = node.as_ref().map(|node| server.reader_leases().known(node));
     if let Some(lease) = known.flatten() {
         return Ok(Some((lease, renewed)));
     }
     let asked = Moment::now();
     let reply = caller.call(&command::info(claim), patience).await?;
-    let info = match &reply {
-        Value::Nil => LockInfo::default(),
-        reply => lock_info(reply),
-    };
-    let mut holders = info.holders.into_iter();
-    let own = holders.find(|holder| holder.owner == claim.owner);
-    let left = own.and_then(|holder| holder.lease);
+    let mut holders = field(&reply, "holders").map_or(&[][..], list).iter();
+    let owner = Value::BulkString(claim.owner.clone());
+    let own = holders.find(|holder| field(holder, "owner") == Some(&owner));
+    let left = own.and_then(|holder| span(holder, "pttl"));
     // The list names an owner that also writes with the lease of its write lock.
-    if let (Some(node), Some(left), Mode::Read) = (node, left, info.mode) {
+    let is_read = field(&reply, "mode").is_some_and(|mode| text(mode) == "read");
+    if let (Some(node), Some(left), true) = (node, left, is_read) {
         server.reader_leases().record(&node, left);
     }
     Ok(left.map(|left| (left, asked)))

@@ -3,12 +3,10 @@
 use std::fmt;
 use std::time::Duration;
 
-use tokio::time::{timeout_at, Instant};
 use uuid::Uuid;
 
 use crate::error::{Error, Result};
 use crate::lock::hold::certain;
-use crate::lock::reservation::{self, Reservation};
 use crate::mode::Mode;
 use crate::net::command::{Claim, Kind};
 use crate::net::server::Server;
@@ -32,6 +30,8 @@ pub(crate) struct Terms {
     /// In whole milliseconds.
     pub lease: Duration,
     pub margin: Option<Duration>,
+    /// Whether the hold is bound to a connection.
+    pub is_session: bool,
 }
 
 impl fmt::Debug for Terms {
@@ -55,6 +55,7 @@ impl Terms {
             kind: Kind::Lock(Mode::Exclusive),
             lease: DEFAULT_LEASE,
             margin: None,
+            is_session: false,
         }
     }
 
@@ -76,6 +77,7 @@ impl Terms {
             key: self.key.clone(),
             owner: owner.to_vec(),
             kind: self.kind,
+            is_named: self.owner.is_some(),
         }
     }
 
@@ -112,46 +114,6 @@ impl Terms {
     /// How long after its request a grant is usable; then its loss is reported.
     pub(crate) fn reported_after(&self) -> Duration {
         certain(self.lease).saturating_sub(self.margin())
-    }
-
-    /// The longest time for which one request of a wait is parked: it ends before the response timeout, and leaves most
-    /// of the lease to a grant at its end.
-    pub(crate) fn longest_slice(&self) -> Duration {
-        (self.server.patience() / 2).min(self.lease / 3)
-    }
-
-    /// Reserves the owner's name; None when it was not free in time.
-    ///
-    /// # Errors
-    /// When the name only waits for answers of the server, which have not come until a moment after the end.
-    pub(crate) async fn reserve_owner(&self, end: Option<Instant>) -> Result<Option<Reservation>> {
-        let name = self.reservation();
-        let reserve = || Reservation::reserve(name.clone());
-        let Some(end) = end else {
-            return Ok(Some(reserve().await));
-        };
-        let reserved = match Reservation::try_reserve(name.clone()) {
-            None => timeout_at(end, reserve()).await.ok(),
-            reservation => reservation,
-        };
-        if reserved.is_some() || !reservation::is_settling(name.as_ref()) {
-            return Ok(reserved);
-        }
-        let late = timeout_at(end + self.server.overtime(), reserve())
-            .await
-            .ok();
-        if late.is_none() && reservation::is_settling(name.as_ref()) {
-            let why = "no answer yet to an earlier request of this owner";
-            return Err(Error::connection(self.server.name(), why));
-        }
-        Ok(late)
-    }
-
-    /// The name to reserve; none for a fresh owner.
-    fn reservation(&self) -> Option<reservation::Name> {
-        let server = self.server.name().to_string();
-        let word = self.kind.word();
-        Some((server, self.key.clone(), self.owner.clone()?, word))
     }
 }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::time::{timeout_at, Instant};
 
 use crate::error::{Error, Result};
-use crate::lock::guard::Guard;
+use crate::lock::guard::{released, Guard};
 use crate::lock::loss::{LossNotice, LossOnDrop, Lost};
 use crate::outcome::{LostReason, Released};
 use crate::runtime::{self, within, Task};
@@ -25,7 +25,7 @@ pub(super) async fn release_all(
     end: Instant,
 ) -> Vec<Result<Released>> {
     let begun: Vec<_> = guards
-        .map(|guard| (guard.server_name(), tokio::spawn(guard.release_counted())))
+        .map(|guard| (guard.server_name(), tokio::spawn(guard.release())))
         .collect();
     let mut released = Vec::with_capacity(begun.len());
     for (server, release) in begun {
@@ -37,11 +37,18 @@ pub(super) async fn release_all(
     released
 }
 
-/// Completes with the first of these losses.
+/// Completes with the first of these losses; never, when all are released.
 pub(super) async fn first_lost(mut lost: Vec<Lost>) -> LostReason {
     poll_fn(|context| {
-        let mut ended = lost.iter_mut().map(|lost| Pin::new(lost).poll(context));
-        ended.find(Poll::is_ready).unwrap_or(Poll::Pending)
+        let mut why = Poll::Pending;
+        lost.retain_mut(|lost| match Pin::new(lost).poll(context) {
+            Poll::Ready(Some(reason)) => {
+                why = Poll::Ready(reason);
+                false
+            }
+            polled => polled.is_pending(),
+        });
+        why
     })
     .await
 }
@@ -99,6 +106,17 @@ impl MultiGuard {
     pub fn valid_for(&self) -> Duration {
         let left = self.members.iter().map(Guard::valid_for);
         left.min().unwrap_or_default()
+    }
+
+    /// Runs the work and releases the locks. The loss of one stops the work; see [`Guard::run`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn run<T>(self, work: impl Future<Output = T>) -> Result<T> {
+        let done = self.lost().stops(work).await?;
+        let is_valid = !self.valid_for().is_zero();
+        released(self.release().await, is_valid)?;
+        Ok(done)
     }
 
     /// Releases all the locks at the same time: [`Released::Yes`] when each of them was still held. If a server does

@@ -22,7 +22,7 @@ pub use self::guard::MultiGuard;
 use self::guard::{first_lost, release_all, GRACE};
 use crate::backoff::{after, Backoff};
 use crate::error::{Error, Result};
-use crate::lock::attempt::acquire;
+use crate::lock::acquire::acquire;
 use crate::lock::guard::Guard;
 use crate::lock::terms::Terms;
 use crate::lock::Lock;
@@ -44,7 +44,7 @@ const MAX_KEYS: usize = 1_024;
 /// let accounts = ["account:1", "account:2"].map(|key| Lock::new(&server, key));
 /// let guard = MultiLock::new(accounts)?.acquire().await?;
 /// println!("the fencing tokens are {:?}", guard.tokens());
-/// guard.release().await?;
+/// assert_eq!(guard.release().await?, redis_lock_client::Released::Yes);
 /// # Ok(())
 /// # }
 /// ```

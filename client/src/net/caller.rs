@@ -1,12 +1,10 @@
 //! Requests about one key, sent one after another to the node that serves the key at the moment.
 
-use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use redis::{
     Cmd, ConnectionInfo, ErrorKind, Pipeline, RedisError, RedisResult, ServerErrorKind, Value,
 };
-use tokio::sync::OnceCell;
 use tokio::time::{timeout_at, Instant};
 
 use crate::error::{Error, Result};
@@ -22,14 +20,13 @@ const REDIRECTIONS: u32 = 8;
 pub(crate) struct Caller {
     server: Server,
     slot: Option<u16>,
-    /// Whether the caller has a connection of its own, because its requests wait; the others share one.
-    waits: bool,
-    /// The connection of a waiting caller.
+    /// Whether the caller has a connection of its own, to which its hold is bound; the others share one.
+    is_alone: bool,
+    /// The own connection.
     link: Option<Link>,
     route: Route,
     unanswered: bool,
-    /// Of a shared caller: the node that replied last, and the connection.
-    answered_by: Option<(ConnectionInfo, Weak<OnceCell<Connection>>)>,
+    answered_by: Option<ConnectionInfo>,
     /// Whether all requests must use the present connection.
     is_pinned: bool,
 }
@@ -43,12 +40,11 @@ struct Link {
 }
 
 impl Caller {
-    /// A caller for requests that are answered at once.
     pub(crate) fn shared(server: &Server, key: &[u8]) -> Caller {
         Caller {
             server: server.clone(),
             slot: server.is_cluster().then(|| slot_of(key)),
-            waits: false,
+            is_alone: false,
             link: None,
             route: Route::default(),
             unanswered: false,
@@ -57,27 +53,21 @@ impl Caller {
         }
     }
 
-    /// A caller for requests that wait. Dropped, it closes the connection, and the server removes the waiter. To keep
-    /// the connection when no request is pending, see [`keep_open`](Caller::keep_open).
-    pub(crate) fn waiting(server: &Server, key: &[u8]) -> Caller {
+    /// A caller with a connection of its own, which it closes when it is dropped.
+    pub(crate) fn alone(server: &Server, key: &[u8]) -> Caller {
         Caller {
-            waits: true,
+            is_alone: true,
             ..Caller::shared(server, key)
         }
     }
 
-    /// Whether the last request was sent without a reply, and so may have been served: also when its future was
-    /// dropped. Reading it clears it.
-    pub(crate) fn was_unanswered(&mut self) -> bool {
-        std::mem::take(&mut self.unanswered)
+    /// Whether the last request was sent without a reply, and so may have been served.
+    pub(crate) fn was_unanswered(&self) -> bool {
+        self.unanswered
     }
 
-    pub(crate) fn patience(&self) -> Duration {
-        self.server.patience()
-    }
-
-    /// The node that replied to the last request of a shared caller, and the shared connection to it.
-    pub(crate) fn answered_by(&self) -> Option<&(ConnectionInfo, Weak<OnceCell<Connection>>)> {
+    /// The node that replied to the last request.
+    pub(crate) fn answered_by(&self) -> Option<&ConnectionInfo> {
         self.answered_by.as_ref()
     }
 
@@ -92,24 +82,18 @@ impl Caller {
         self.is_pinned && self.link.is_some()
     }
 
-    /// The name of the node to which a waiting caller has a connection.
-    pub(crate) fn node_name(&self) -> Option<String> {
-        self.link.as_ref().map(|link| name_of(&link.node))
+    /// Whether the own connection is open.
+    pub(crate) fn is_open(&self) -> bool {
+        self.link
+            .as_ref()
+            .is_some_and(|link| link.connection.is_open())
     }
 
-    /// Completes when the connection of a waiting caller has ended.
+    /// Completes when the own connection has ended; never without one.
     pub(crate) async fn closed(&self) {
-        if let Some(link) = &self.link {
-            link.connection.closed().await;
-        }
-    }
-
-    /// Returns the connection of a waiting caller to the pool, if no request is pending on it.
-    pub(crate) fn keep_open(mut self) {
-        let is_clean = self.waits && !self.unanswered;
-        if let (true, Some(link)) = (is_clean, self.link.take()) {
-            let pool = self.server.pool();
-            pool.put(&name_of(&link.node), link.connection);
+        match &self.link {
+            Some(link) => link.connection.closed().await,
+            None => std::future::pending().await,
         }
     }
 
@@ -130,14 +114,14 @@ impl Caller {
                 None => self.link(end).await?,
             };
             self.unanswered = true;
-            self.link = (self.waits && !is_asking).then(|| link.clone());
+            self.link = (self.is_alone && !is_asking).then(|| link.clone());
             let sent = send(&mut link.connection, command, is_asking);
             let error = match timeout_at(end, sent).await {
                 Ok(Ok(Value::ServerError(error))) => RedisError::from(error),
                 Ok(Ok(value)) => {
                     self.unanswered = false;
                     self.route = Route::default();
-                    self.note_node(&link);
+                    self.answered_by = Some(link.node);
                     return Ok(value);
                 }
                 Ok(Err(error)) => return Err(self.broken(&link, error)),
@@ -154,7 +138,7 @@ impl Caller {
                 }
                 Some(Redirection::Ask(node)) => ask = Some(node),
                 None => {
-                    self.note_node(&link);
+                    self.answered_by = Some(link.node.clone());
                     return Err(self.refused(&link, error));
                 }
             }
@@ -162,11 +146,6 @@ impl Caller {
         }
         let what = "sent on from node to node without end";
         Err(Error::connection(self.server.name(), what))
-    }
-
-    fn note_node(&mut self, link: &Link) {
-        let connection = link.shared.as_ref().map(Arc::downgrade);
-        self.answered_by = connection.map(|connection| (link.node.clone(), connection));
     }
 
     /// A connection to the node that serves the key, as far as known. An unreachable node is an error only when no
@@ -203,19 +182,16 @@ impl Caller {
 
     async fn open(&mut self, node: ConnectionInfo, end: Instant) -> Result<Link> {
         let opening = async {
-            if !self.waits {
-                let opened = self.server.shared(&node).await;
-                return opened.map(|(connection, place)| (connection, Some(place)));
+            if self.is_alone {
+                return Ok((self.server.connect(&node).await?, None));
             }
-            match self.server.pool().take(&name_of(&node)) {
-                Some(connection) => Ok((connection, None)),
-                None => Ok((self.server.connect(&node).await?, None)),
-            }
+            let opened = self.server.shared(&node).await;
+            opened.map(|(connection, place)| (connection, Some(place)))
         };
         let opened = match timeout_at(end, opening).await {
             Ok(opened) => opened,
             Err(_) => {
-                if !self.waits {
+                if !self.is_alone {
                     self.server.reroute(&node);
                 }
                 Err(Error::no_answer(&name_of(&node)))
@@ -251,7 +227,7 @@ impl Caller {
         let error = Error::new(&name_of(&link.node), error);
         if error.is_elsewhere() && !self.is_pinned {
             self.close(link);
-            if self.waits {
+            if self.is_alone {
                 self.server.reroute(&link.node);
             }
         }
@@ -268,20 +244,18 @@ impl Caller {
         self.count_failure();
     }
 
-    /// A waiting caller keeps its own count of failures. For the others, the failure of the shared connection has
-    /// already changed the route.
+    /// A caller with its own connection keeps its own count of failures. For the others, the failure of the shared
+    /// connection has already changed the route.
     fn count_failure(&mut self) {
-        if self.waits {
+        if self.is_alone {
             self.route.failures += 1;
         }
     }
 
-    /// Drops the connection and the pooled ones of the same node.
     fn close(&mut self, link: &Link) {
         self.link = None;
-        match &link.shared {
-            Some(place) => self.server.forget_shared(&link.node, place),
-            None => self.server.pool().close(&name_of(&link.node)),
+        if let Some(place) = &link.shared {
+            self.server.forget_shared(&link.node, place);
         }
     }
 }

@@ -24,14 +24,6 @@ impl Kind {
             Kind::Permit { .. } => None,
         }
     }
-
-    /// Distinguishes the holds that one owner may have on one key.
-    pub(crate) fn word(self) -> &'static str {
-        match self {
-            Kind::Lock(mode) => mode.word().unwrap_or_default(),
-            Kind::Permit { .. } => "PERMIT",
-        }
-    }
 }
 
 /// The key, owner and kind of a hold, which every command names.
@@ -40,16 +32,27 @@ pub(crate) struct Claim {
     pub key: Vec<u8>,
     pub owner: Vec<u8>,
     pub kind: Kind,
+    /// Whether the program has chosen the owner. A fresh owner has one acquisition, which has the number 1 (`SEQ`); the
+    /// acquisitions of a named owner have no numbers, because other processes may use the name.
+    pub is_named: bool,
 }
 
-/// `LOCK.ACQUIRE`, `LOCK.MACQUIRE` or `SEM.ACQUIRE`: tokens, or nil. Parked in the server for at most `block`, if that
-/// is not zero. All claims have the same owner and kind; of permits there is only one.
-pub(crate) fn acquire<'a>(
-    claims: impl ExactSizeIterator<Item = &'a Claim> + Clone,
-    lease: Duration,
-    block: Duration,
-) -> Cmd {
-    let Some(claim) = claims.clone().next() else {
+/// How a hold, or a wait, is ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// The hold with this token.
+    Token(u64),
+    /// All holds of this kind and the wait of the owner.
+    All,
+    /// The same, and a request of this acquisition that the server meets later grants nothing. Of a named owner: as
+    /// [`All`](Ending::All).
+    Final,
+}
+
+/// `LOCK.ACQUIRE`, `LOCK.MACQUIRE` or `SEM.ACQUIRE`: tokens, or nil. Sent twice, it is granted once. All claims have
+/// the same owner and kind; of permits there is only one. Without a lease the hold is bound to the connection.
+pub(crate) fn acquire(claims: &[Claim], lease: Option<Duration>) -> Cmd {
+    let Some(claim) = claims.first() else {
         return Cmd::new();
     };
     let mut command = match claims.len() {
@@ -64,21 +67,20 @@ pub(crate) fn acquire<'a>(
             command
         }
     };
-    command.arg("PX").arg(millis(lease));
+    match lease {
+        Some(lease) => command.arg("PX").arg(millis(lease)),
+        None => command.arg("SESSION"),
+    };
     match claim.kind {
         Kind::Lock(_) => command.arg("ONCE"),
         // A repeated request of one owner for a permit always gets the reply of the first.
         Kind::Permit { limit: None } => &mut command,
         Kind::Permit { limit: Some(limit) } => command.arg("LIMIT").arg(limit),
     };
-    parked(&command, block)
-}
-
-/// `LOCK.ACQUIRE ... SESSION`: a token, or nil; the hold is bound to the connection.
-pub(crate) fn acquire_bound(claim: &Claim, block: Duration) -> Cmd {
-    let mut command = start(claim, "LOCK.ACQUIRE", "SEM.ACQUIRE");
-    command.arg("SESSION").arg("ONCE");
-    parked(&command, block)
+    if !claim.is_named {
+        command.arg("SEQ").arg(1);
+    }
+    command
 }
 
 /// `LOCK.INFO`.
@@ -88,31 +90,12 @@ pub(crate) fn info(claim: &Claim) -> Cmd {
     command
 }
 
-/// The same request, parked in the server for at most `block`, if that is not zero.
-pub(crate) fn parked(command: &Cmd, block: Duration) -> Cmd {
-    let mut command = command.clone();
-    if !block.is_zero() {
-        command.arg("BLOCK").arg(millis(block));
-    }
-    command
-}
-
-/// The same request as a ticket with this number, which the server keeps for at most `block`.
-pub(crate) fn notified(command: &Cmd, block: Duration, channel: &[u8], number: u64) -> Cmd {
+/// The same request as a ticket with this tag, which the server keeps for at most `block`.
+pub(crate) fn notified(command: &Cmd, block: Duration, channel: &[u8], tag: u64) -> Cmd {
     let mut command = command.clone();
     command.arg("BLOCK").arg(millis(block));
-    command.arg("NOTIFY").arg(channel).arg(number);
+    command.arg("NOTIFY").arg(channel).arg(tag);
     command
-}
-
-/// The reply to such a request: the tokens of an immediate grant, or none when it is queued.
-pub(crate) fn ticket(reply: &Value, server: &str) -> Result<Option<Vec<u64>>> {
-    match reply {
-        Value::SimpleString(word) if word == "QUEUED" => Ok(None),
-        // Not the reply of a server that knows tickets.
-        Value::Nil | Value::Int(0) => Err(Error::reply(server)),
-        reply => granted(reply, server),
-    }
 }
 
 /// The reply to an acquire: a token for each claim, or nil. For `LATCH.WAIT`: 1 or 0, which is not a token.
@@ -151,16 +134,30 @@ pub(crate) fn field_exists(claim: &Claim) -> Option<Cmd> {
     Some(command)
 }
 
-/// `LOCK.RELEASE ... ALL` or `SEM.RELEASE`: nil when the owner does not hold the key, or holds the lock under another
-/// token. Without a token it also withdraws a wait.
-pub(crate) fn release(claim: &Claim, token: Option<u64>) -> Cmd {
+/// `LOCK.RELEASE` or `SEM.RELEASE`: nil when the owner does not hold the key, or not under this token. (A permit needs
+/// no token: its owner holds at most one.)
+pub(crate) fn release(claim: &Claim, ending: Ending) -> Cmd {
+    let is_lock = matches!(claim.kind, Kind::Lock(_));
+    if ending == Ending::Final && !claim.is_named {
+        let mut command = cmd(if is_lock {
+            "LOCK.RELEASE"
+        } else {
+            "SEM.RELEASE"
+        });
+        command
+            .arg(&claim.key)
+            .arg(&claim.owner)
+            .arg("FINAL")
+            .arg(1);
+        return command;
+    }
     let mut command = start(claim, "LOCK.RELEASE", "SEM.RELEASE");
-    if let Kind::Lock(_) = claim.kind {
+    if is_lock {
         command.arg("ALL");
     }
-    match token {
-        Some(token) => with_token(command, claim, token),
-        None => command,
+    match ending {
+        Ending::Token(token) => with_token(command, claim, token),
+        Ending::All | Ending::Final => command,
     }
 }
 

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::{
-    AsyncConnectionConfig, Cmd, ConnectionAddr, ConnectionInfo, Pipeline, RedisError, RedisResult,
-    Value,
+    AsyncConnectionConfig, Cmd, ConnectionAddr, ConnectionInfo, Pipeline, RedisConnectionInfo,
+    RedisError, RedisResult, Value,
 };
 use socket2::SockRef;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{lookup_host, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -19,13 +19,16 @@ use tokio::time::{sleep, timeout};
 
 use crate::error::{Error, Result};
 use crate::net::address::name_of;
-use crate::net::exhaustion;
 use crate::net::tls::Trust;
 use crate::runtime::{self, Task};
 use crate::statistics::Counts;
 
-/// Time until the runtime has closed the sockets of dropped connections.
-const UNTIL_CLOSED: Duration = Duration::from_millis(5);
+/// The time to find out what a port speaks.
+const UNTIL_EXPLAINED: Duration = Duration::from_millis(500);
+
+/// A source of credentials: the user, if it is not the default one, and the password.
+#[derive(Clone)]
+pub(crate) struct Credentials(pub Arc<dyn Fn() -> (Option<String>, String) + Send + Sync>);
 
 /// Opens the connections of one server.
 #[derive(Clone)]
@@ -33,6 +36,7 @@ pub(crate) struct Connector {
     /// The response timeout of a request, and of the opening of a connection.
     pub patience: Duration,
     pub trust: Trust,
+    pub credentials: Option<Credentials>,
     pub counts: Arc<Counts>,
 }
 
@@ -76,9 +80,12 @@ impl Connector {
             let stream = self.stream(node, &name).await?;
             // Each request has its own timeout; the connection has none.
             let settings = settings.set_response_timeout(None);
-            let login = node.redis_settings();
-            let opened = MultiplexedConnection::new_with_config(login, stream, settings).await;
-            let (inner, driver) = opened.map_err(|error| Error::new(&name, error))?;
+            let login = self.login(node);
+            let opened = MultiplexedConnection::new_with_config(&login, stream, settings).await;
+            let (inner, driver) = match opened {
+                Ok(opened) => opened,
+                Err(error) => return Err(self.explained(node, Error::new(&name, error)).await),
+            };
             self.counts.connections.add_one();
             let (sender, alive) = watch::channel(());
             let task = runtime::spawn(async move {
@@ -92,6 +99,55 @@ impl Connector {
         opened.unwrap_or_else(|_| Err(Error::no_answer(&name)))
     }
 
+    /// The login of a new connection.
+    fn login(&self, node: &ConnectionInfo) -> RedisConnectionInfo {
+        let login = node.redis_settings().clone();
+        let Some(source) = self.credentials.as_ref() else {
+            return login;
+        };
+        match (source.0)() {
+            (Some(user), password) => login.set_username(user).set_password(password),
+            (None, password) => login.set_password(password),
+        }
+    }
+
+    /// An error of the login. If the port does not speak the protocol of Redis, it says what it speaks: redis-rs does
+    /// not tell what was received, so the port is asked again.
+    async fn explained(&self, node: &ConnectionInfo, error: Error) -> Error {
+        let (
+            Error::Connection {
+                source: Some(_), ..
+            },
+            ConnectionAddr::Tcp(host, port),
+        ) = (&error, node.addr())
+        else {
+            return error;
+        };
+        let what = match self.spoken(host, *port).await.as_deref() {
+            Some(b"HTTP") => "an HTTP server answers on this port, not Redis",
+            // An alert of TLS; or the end of the connection without a word.
+            Some([] | [0x15, 0x03, ..]) => {
+                "the server refuses plain connections: does the port expect TLS (rediss://)?"
+            }
+            _ => return error,
+        };
+        Error::connection(&name_of(node), what)
+    }
+
+    /// The first bytes that a port answers to a request which Redis and an HTTP server understand.
+    async fn spoken(&self, host: &str, port: u16) -> Option<Vec<u8>> {
+        let asked = timeout(UNTIL_EXPLAINED, async {
+            let mut socket = self.tcp(host, port).await?;
+            socket.write_all(b"PING / HTTP/1.0\r\n\r\n").await?;
+            let mut begin = vec![0; 4];
+            // A reset is the end of the connection, too.
+            let count = socket.read(&mut begin).await.unwrap_or(0);
+            begin.truncate(count);
+            Ok::<_, io::Error>(begin)
+        });
+        asked.await.ok()?.ok()
+    }
+
     async fn stream(&self, node: &ConnectionInfo, name: &str) -> Result<Box<dyn Stream>> {
         let failed = |error: io::Error| Error::new(name, RedisError::from(error));
         match node.addr() {
@@ -102,7 +158,25 @@ impl Connector {
             ConnectionAddr::TcpTls { host, port, .. } => {
                 let trust = self.trust.settings(name)?;
                 let socket = self.tcp(host, *port).await.map_err(failed)?;
-                let stream = trust.wrap(host, socket).await.map_err(failed)?;
+                let no_tls = || {
+                    let what = "the port does not speak TLS: is it redis:// in place of rediss://?";
+                    Error::connection(name, what)
+                };
+                // A server without TLS waits for the end of the line.
+                let is_plain = async {
+                    sleep(UNTIL_EXPLAINED).await;
+                    matches!(
+                        self.spoken(host, *port).await.as_deref(),
+                        Some([b'-' | b'+', ..])
+                    )
+                };
+                let stream = tokio::select! {
+                    wrapped = trust.wrap(host, socket) => wrapped.map_err(|error| match is_no_tls(&error) {
+                        true => no_tls(),
+                        false => failed(error),
+                    })?,
+                    true = is_plain => return Err(no_tls()),
+                };
                 Ok(Box::new(stream))
             }
             #[cfg(unix)]
@@ -116,17 +190,6 @@ impl Connector {
 
     /// Connects to the first of the host's addresses that can be reached.
     async fn tcp(&self, host: &str, port: u16) -> io::Result<TcpStream> {
-        let opened = self.tcp_once(host, port).await;
-        match &opened {
-            Err(error) if exhaustion::close_idle(error) => {
-                sleep(UNTIL_CLOSED).await;
-                self.tcp_once(host, port).await
-            }
-            _ => opened,
-        }
-    }
-
-    async fn tcp_once(&self, host: &str, port: u16) -> io::Result<TcpStream> {
         let mut attempts = JoinSet::new();
         for address in lookup_host((host, port)).await? {
             attempts.spawn(TcpStream::connect(address));
@@ -146,12 +209,16 @@ impl Connector {
 
     fn prepare(&self, socket: &TcpStream) -> io::Result<()> {
         socket.set_nodelay(true)?;
-        // After this time the kernel drops data that the peer has not acknowledged. So there is a moment from which an
-        // abandoned request can no longer be served.
+        // After this time the kernel drops data that the peer has not acknowledged, and ends the connection.
         #[cfg(target_os = "linux")]
         SockRef::from(socket).set_tcp_user_timeout(Some(self.patience))?;
         Ok(())
     }
+}
+
+/// Whether the other side has sent something else than TLS. (Only the text of rustls' error is available here.)
+fn is_no_tls(error: &io::Error) -> bool {
+    error.to_string().contains("InvalidContentType")
 }
 
 impl Connection {

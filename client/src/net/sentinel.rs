@@ -16,6 +16,11 @@ pub(crate) async fn primary(
     first: usize,
     name: &str,
 ) -> Result<ConnectionAddr> {
+    // Their login is that of the URL.
+    let connector = &Connector {
+        credentials: None,
+        ..connector.clone()
+    };
     let count = sentinels.len().max(1);
     // An unresponsive sentinel leaves time for the others.
     let patience = connector.patience / u32::try_from(count + 1).unwrap_or(u32::MAX);

@@ -1,35 +1,34 @@
 //! A server, the nodes of a cluster, or the primary that sentinels name; and the connections to them.
 //!
-//! Opening a [`Server`] sends nothing. Requests that are answered at once share one connection to each node, also those
-//! of tickets; a parked request gets a connection of its own, because it would block all later requests on a shared
-//! one. The node that serves a key is learnt from redirections, the primary from the sentinels; both are looked up
-//! again when that node cannot be reached.
+//! Opening a [`Server`] sends nothing. Requests share one connection to each node; a hold that is bound to a connection
+//! has its own. The node that serves a key is learnt from redirections, the primary from the sentinels; both are looked
+//! up again when that node cannot be reached.
 //!
-//! A wait that cannot connect proves nothing about the shared connections: the server (`maxclients`) or this process
-//! (descriptors) may only lack room for one more. So a failed wait tries other nodes for itself ([`Route`]), and a
-//! shared connection is dropped only when it fails itself.
+//! A connection that cannot be opened for a bound hold proves nothing about the shared ones: the server (`maxclients`)
+//! or this process (descriptors) may only lack room for one more. So its caller tries other nodes for itself
+//! ([`Route`]), and a shared connection is dropped only when it fails itself.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use redis::{AsyncConnectionConfig, ConnectionAddr, ConnectionInfo, ProtocolVersion};
+use redis::{cmd, AsyncConnectionConfig, ConnectionAddr, ConnectionInfo, ProtocolVersion};
 use tokio::sync::OnceCell;
 use tokio::time::{timeout, Instant};
 
 use crate::error::{Error, Result, NO_ROOM};
 use crate::net::address::{address_like, name_of, Address, Kind};
 use crate::net::background::{Background, Unreleased};
-use crate::net::connection::{Connection, Connector};
+use crate::net::caller::Caller;
+use crate::net::connection::{Connection, Connector, Credentials};
 use crate::net::invalidation::{self, Invalidations};
 use crate::net::leases::ReaderLeases;
-use crate::net::pool::ConnectionPool;
 use crate::net::sentinel;
-use crate::net::tickets::Desk;
+use crate::net::tickets::Tickets;
 #[cfg(feature = "tls")]
 use crate::net::tls::Certificates;
 use crate::net::tls::Trust;
-use crate::runtime;
+use crate::runtime::{self, within};
 use crate::statistics::{Counts, Statistics};
 
 /// A server that has the module loaded, or a cluster of them. Cheap to clone: clones share connections.
@@ -56,11 +55,9 @@ struct Inner {
     connector: Connector,
     topology: Arc<Mutex<Topology>>,
     background: Arc<Background>,
-    pool: Arc<ConnectionPool>,
     invalidations: Arc<Invalidations>,
     reader_leases: Arc<ReaderLeases>,
-    tickets: Arc<Desk>,
-    parks: bool,
+    tickets: Arc<Tickets>,
 }
 
 /// The state of one caller's search for the node that serves its key.
@@ -100,14 +97,16 @@ impl Server {
     /// | URL | |
     /// |---|---|
     /// | `redis://[user:password@]host[:port][/db]` | one server |
-    /// | `redis+unix:///path[?db=n&user=u&pass=p]` | one server, by its socket |
+    /// | `unix://[user:password@]/path` | one server, by its socket |
     /// | `redis+cluster://[user:password@]host:port[,host:port...]` | a cluster, by some of its nodes |
-    /// | `redis+sentinel://[user:password@]host:port[,host:port...]/name[/db]` | the primary that sentinels call `name`
-    /// |
+    /// | `redis+sentinel://[user:password@]host[:port][,host...]/name[/db]` | the primary that sentinels call `name` |
     ///
-    /// `rediss`, `rediss+cluster` and `rediss+sentinel` are the same with TLS, which also applies to the sentinels.
-    /// User and password are those of the servers; the login of the sentinels is `?sentinel-user=u&sentinel-password=p`
-    /// at the end. Special characters are percent-encoded.
+    /// `rediss`, `rediss+cluster` and `rediss+sentinel` are the same with TLS, which also applies to the sentinels;
+    /// `valkey` and `valkeys` may stand for `redis` and `rediss`. User and password are those of the servers. Options
+    /// at the end, after `?` and separated by `&`: `db=n`; `protocol=2` (requests in RESP2, without an early notice of
+    /// losses; the connection for waits always uses RESP3) or `protocol=3`; for the login of sentinels
+    /// `sentinel-user=u` and `sentinel-password=p`. An IPv6 address stands in brackets. Special characters of logins,
+    /// names and paths are percent-encoded: `@` is `%40`, `/` is `%2F`, `?` is `%3F`, `#` is `%23`.
     ///
     /// # Errors
     /// When the URL cannot be read.
@@ -120,34 +119,46 @@ impl Server {
                 connector: Connector {
                     patience: Duration::from_secs(5),
                     trust: Trust::default(),
+                    credentials: None,
                     counts: Arc::default(),
                 },
                 topology: Arc::default(),
                 background: Arc::default(),
-                pool: Arc::default(),
                 invalidations: Arc::default(),
                 reader_leases: Arc::default(),
-                tickets: Desk::new(is_cluster),
-                parks: false,
+                tickets: Tickets::new(is_cluster),
             }),
         })
     }
 
-    /// The time without a reply after which a connection is closed: 5 s by default, at most one day. A parked wait
-    /// is sent in slices of at most half of it. For a pending reply a wait lasts longer than its limit, by a twentieth
-    /// of it, a quarter of a second at least: `try_acquire` has so long for its reply.
+    /// The time without a reply after which a connection is closed: 5 s by default, at most one day. For a pending
+    /// reply a wait lasts longer than its limit, by a twentieth of it, a quarter of a second at least: `try_acquire`
+    /// has so long for its reply.
     #[must_use]
     pub fn response_timeout(self, timeout: Duration) -> Server {
         let timeout = timeout.min(MAX_RESPONSE_TIMEOUT);
         self.with(|inner| inner.connector.patience = timeout)
     }
 
-    /// Each wait is parked on a connection of its own, also where the server offers tickets (waits that share one
-    /// subscription). For a program that waits once at a time: when it dies, the server removes the wait at once, where
-    /// it would keep a ticket for up to 30 s (which delays no other wait).
+    /// A source of the user (None: the default user) and the password, in place of those of the URL: asked for each new
+    /// connection, so that a program may change them while it runs. It must not block. (The login of sentinels is that
+    /// of the URL.)
+    ///
+    /// ```
+    /// # fn token() -> String { String::new() }
+    /// # fn main() -> Result<(), redis_lock_client::Error> {
+    /// let server = redis_lock_client::Server::open("rediss://locks.example.com")?;
+    /// let server = server.credentials(|| (Some("app".into()), token()));
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
-    pub fn parked_waits(self) -> Server {
-        self.with(|inner| inner.parks = true)
+    pub fn credentials(
+        self,
+        source: impl Fn() -> (Option<String>, String) + Send + Sync + 'static,
+    ) -> Server {
+        let source = Credentials(Arc::new(source));
+        self.with(|inner| inner.connector.credentials = Some(source))
     }
 
     /// With the feature `tls`: the certificates for `rediss://`, of authorities to trust instead of the system's, and
@@ -176,6 +187,20 @@ impl Server {
         self.counts().read()
     }
 
+    /// Checks that the server can be reached and accepts the login, whatever the ACL permits.
+    ///
+    /// # Errors
+    /// When it cannot be reached.
+    pub async fn ping(&self) -> Result<()> {
+        let mut command = cmd("PING");
+        let mut caller = Caller::shared(self, b"");
+        let answer = caller.call(command.arg("redis-lock"), self.patience());
+        match within(answer).await {
+            Err(Error::Refused { code, .. }) if code != "WRONGPASS" && code != "NOAUTH" => Ok(()),
+            other => other.map(drop),
+        }
+    }
+
     pub(crate) fn counts(&self) -> &Counts {
         &self.inner.connector.counts
     }
@@ -194,21 +219,15 @@ impl Server {
         &self.inner.reader_leases
     }
 
-    /// Where waits file tickets; none where they park.
-    pub(crate) fn tickets(&self) -> Option<&Arc<Desk>> {
-        (!self.inner.parks).then_some(&self.inner.tickets)
-    }
-
-    pub(crate) fn pool(&self) -> &Arc<ConnectionPool> {
-        &self.inner.pool
+    pub(crate) fn tickets(&self) -> &Arc<Tickets> {
+        &self.inner.tickets
     }
 
     fn with(self, change: impl FnOnce(&mut Inner)) -> Server {
         let mut inner = (*self.inner).clone();
         inner.topology = Arc::default();
-        inner.pool = Arc::default();
         inner.invalidations = Arc::default();
-        inner.tickets = Desk::new(matches!(inner.address.kind, Kind::Cluster));
+        inner.tickets = Tickets::new(matches!(inner.address.kind, Kind::Cluster));
         change(&mut inner);
         Server {
             inner: Arc::new(inner),
@@ -321,17 +340,6 @@ impl Server {
         current.is_some_and(|current| Arc::ptr_eq(current, place))
     }
 
-    /// Whether this is still the shared connection to the node, and open.
-    pub(crate) fn is_current(
-        &self,
-        node: &ConnectionInfo,
-        place: &Weak<OnceCell<Connection>>,
-    ) -> bool {
-        place.upgrade().is_some_and(|place| {
-            self.is_shared(node, &place) && place.get().is_some_and(Connection::is_open)
-        })
-    }
-
     /// Closes a failed shared connection to this node and forgets the slots of the node. Does nothing if a new
     /// connection has been opened meanwhile.
     pub(crate) fn forget_shared(&self, node: &ConnectionInfo, failed: &Shared) {
@@ -344,38 +352,43 @@ impl Server {
         }
     }
 
-    /// Closes the shared connection to a node that is a replica, if it is still this one.
-    pub(crate) fn forget_replica(&self, node: &ConnectionInfo, place: &Weak<OnceCell<Connection>>) {
-        if let Some(place) = place.upgrade() {
-            self.forget_shared(node, &place);
-        }
+    /// Closes the shared connection to a node that is a replica.
+    pub(crate) fn leave(&self, node: &ConnectionInfo) {
+        let mut topology = self.topology();
+        topology.shared.remove(&name_of(node));
+        topology.reroute(node, &self.inner.address.seeds);
     }
 
     /// Opens a connection for one caller.
     pub(crate) async fn connect(&self, node: &ConnectionInfo) -> Result<Connection> {
-        self.connect_with(node, AsyncConnectionConfig::new()).await
+        let settings = AsyncConnectionConfig::new();
+        self.inner.connector.open(node, settings).await
     }
 
-    pub(crate) async fn connect_with(
+    /// Opens a connection that receives push messages.
+    pub(crate) async fn connect_resp3(
         &self,
         node: &ConnectionInfo,
         settings: AsyncConnectionConfig,
     ) -> Result<Connection> {
-        self.inner.connector.open(node, settings).await
+        let login = node.redis_settings().clone();
+        let login = login.set_protocol(ProtocolVersion::RESP3);
+        let node = node.clone().set_redis_settings(login);
+        self.inner.connector.open(&node, settings).await
     }
 
     /// Opens a connection with tracking of the keys read on it, where the server supports it.
     async fn connect_shared(&self, node: &ConnectionInfo) -> Result<Connection> {
-        let login = node.redis_settings().clone();
-        let login = login.set_protocol(ProtocolVersion::RESP3);
-        let tracked = node.clone().set_redis_settings(login);
         let invalidations = self.inner.invalidations.clone();
         let settings = AsyncConnectionConfig::new().set_push_sender(move |push| {
             invalidations.notify(&push);
             Ok::<(), redis::aio::SendError>(())
         });
+        if self.inner.address.protocol == Some(ProtocolVersion::RESP2) {
+            return self.connect(node).await;
+        }
         let start = Instant::now();
-        match self.inner.connector.open(&tracked, settings).await {
+        match self.connect_resp3(node, settings).await {
             Ok(mut connection) => {
                 let asked = timeout(
                     self.patience(),
@@ -464,6 +477,8 @@ pub(crate) fn may_be_the_protocol(error: &Error) -> bool {
         Error::NotLoaded { .. } => true,
         Error::Refused { code, .. } => !matches!(code.as_str(), "WRONGPASS" | "NOAUTH" | "LOADING"),
         Error::Connection { what, .. } => what != NO_ROOM,
-        Error::Unheard { .. } | Error::Untrusted { .. } | Error::Config { .. } => false,
+        Error::Unheard { .. } | Error::Untrusted { .. } | Error::Lost(_) | Error::Config { .. } => {
+            false
+        }
     }
 }

@@ -5,10 +5,10 @@
 //! another. A server whose startup delay has become too short has no vote.
 
 use std::fmt;
+use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use redis::Value;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, sleep_until, timeout_at, Instant};
@@ -18,12 +18,12 @@ use super::round::{count, Answer, Outcome};
 use super::rule::{is_out_of_reach, round_patience, validity, Tally, Verdict};
 use crate::error::{Error, Result};
 use crate::lock::events;
+use crate::lock::guard::released;
 use crate::lock::loss::{LossNotice, LossOnDrop, Lost};
-use crate::lock::release::{release_later, First};
+use crate::lock::release::{self, Until};
 use crate::lock::terms::Terms;
 use crate::moment::Moment;
-use crate::net::caller::Caller;
-use crate::net::command::{self, Claim};
+use crate::net::command::{Claim, Ending};
 use crate::outcome::{LostReason, Released};
 use crate::runtime::{self, Task};
 use crate::statistics::Counted;
@@ -35,7 +35,7 @@ use crate::statistics::Counted;
 /// for (server, token) in guard.tokens() {
 ///     println!("{server}: {token}");
 /// }
-/// eprintln!("stopped: {}", guard.lost().await);
+/// eprintln!("stopped: {:?}", guard.lost().await);
 /// # }
 /// ```
 #[must_use = "dropped, the lock is given back"]
@@ -136,6 +136,17 @@ impl RedGuard {
         }
     }
 
+    /// Runs the work and releases the lock. A loss stops the work; see [`Guard::run`](crate::Guard::run).
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn run<T>(self, work: impl Future<Output = T>) -> Result<T> {
+        let done = self.lost().stops(work).await?;
+        let is_valid = !self.valid_for().is_zero();
+        released(self.release().await, is_valid)?;
+        Ok(done)
+    }
+
     /// Releases the lock on all servers at the same time: [`Released::Yes`] when it was still held on a majority. A
     /// release without a reply (within a tenth of the lease, 1 s at most) is repeated in the background until the lease
     /// is over.
@@ -188,40 +199,26 @@ impl RedGuard {
     }
 }
 
-/// Releases the lock on one server, with a second attempt after a closed connection; without a reply the release
-/// continues in the background.
+/// Releases the lock on one server; without a reply the release continues in the background.
 async fn release(lock: Terms, claim: Claim, token: Option<u64>) -> Result<Released> {
-    let mut caller = Caller::shared(&lock.server, &lock.key);
-    let command = command::release(&claim, None);
-    let mut vote = Err(Error::no_answer(lock.server.name()));
-    let mut may_be_served = false;
     let end = Instant::now() + round_patience(lock.lease);
-    for _ in 0..2 {
-        let left = end.saturating_duration_since(Instant::now());
-        vote = caller.call(&command, left).await;
-        may_be_served |= caller.was_unanswered();
-        if !matches!(vote, Err(Error::Connection { .. })) {
-            break;
-        }
+    let releasing = release::release(&lock.server, &claim, Ending::All, end);
+    let released = timeout_at(end, releasing).await;
+    let released = released.unwrap_or_else(|_| Err(Error::no_answer(lock.server.name())));
+    match &released {
+        Ok(_) => events::released(&lock.server, &claim, token),
+        Err(_) => drop(give_up(&lock, claim)),
     }
-    if vote.is_ok() {
-        events::released(&lock.server, &claim, token);
-    }
-    match vote {
-        Ok(Value::Nil) => {
-            // An earlier request without a reply may still be served.
-            release_later(&lock.server, claim, First::Everything, lock.lease);
-            Ok(match may_be_served {
-                true => Released::Yes,
-                false => Released::NotHeld,
-            })
-        }
-        Ok(_) => Ok(Released::Yes),
-        Err(error) => {
-            release_later(&lock.server, claim, First::Hold, lock.lease);
-            Err(error)
-        }
-    }
+    released
+}
+
+/// Releases the lock on one server in the background.
+fn give_up(lock: &Terms, claim: Claim) -> impl Future<Output = ()> {
+    let until = Until {
+        at: Instant::now() + lock.lease,
+        is_bound: false,
+    };
+    release::give_up(&lock.server, claim, Some(None), Ending::Final, until)
 }
 
 impl Drop for RedGuard {
@@ -229,8 +226,7 @@ impl Drop for RedGuard {
         self.stop_renewal();
         if !self.is_released {
             for lock in &self.hold.locks {
-                let claim = self.hold.claim.clone();
-                release_later(&lock.server, claim, First::Hold, lock.lease);
+                drop(give_up(lock, self.hold.claim.clone()));
             }
         }
     }

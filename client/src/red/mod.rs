@@ -9,9 +9,6 @@
 //! server that refused, because a holder has the lock there.
 
 mod guard;
-#[cfg(test)]
-#[allow(clippy::unwrap_used, clippy::indexing_slicing)]
-mod model;
 mod node;
 mod round;
 mod rule;
@@ -32,7 +29,7 @@ use crate::mode::Mode;
 use crate::net::command::Kind;
 use crate::net::server::Server;
 use crate::runtime::within;
-use crate::trace;
+use crate::trace::Span;
 
 /// The smallest number of servers of which one may fail.
 const MIN_SERVERS: usize = 3;
@@ -47,7 +44,7 @@ const MIN_SERVERS: usize = 3;
 /// let servers = urls.map(Server::open).into_iter().collect::<Result<Vec<_>, _>>()?;
 /// let guard = RedLock::new(&servers, "invoices:42")?.acquire().await?;
 /// println!("on {} servers", guard.tokens().len());
-/// guard.release().await?;
+/// assert_eq!(guard.release().await?, redis_lock_client::Released::Yes);
 /// # Ok(())
 /// # }
 /// ```
@@ -135,7 +132,8 @@ impl RedLock {
     pub async fn acquire_within(&self, wait: Duration) -> Result<Option<RedGuard>> {
         let begun = Instant::now();
         let key = self.locks.first().map_or(&[][..], |lock| &lock.key);
-        trace::acquisition(&self.names(), key, None, async {
+        let span = Span::new(&self.names(), key, None);
+        span.around(async {
             let acquired = self.ask(wait).await;
             match &acquired {
                 Ok(Some(guard)) => guard.record_grant(begun.elapsed()),
@@ -180,7 +178,7 @@ impl RedLock {
         }
     }
 
-    async fn wait(&self, end: Instant, parks: bool) -> Result<Option<RedGuard>> {
+    async fn wait(&self, end: Instant, waits: bool) -> Result<Option<RedGuard>> {
         let lease = self.locks.first().map_or(Duration::ZERO, |lock| lock.lease);
         if validity(lease).is_zero() {
             let why = format!("a lease of {lease:?} is too short for a RedLock");
@@ -190,7 +188,7 @@ impl RedLock {
         let mut backoff = Backoff::new();
         let mut queue_at = 0;
         loop {
-            match self.attempt(&mut queue_at, end, parks).await {
+            match self.attempt(&mut queue_at, end, waits).await {
                 Ok(Some(guard)) => return Ok(Some(guard)),
                 Err(error) if round::is_permanent(&error) => return Err(error),
                 Err(error) if Instant::now() >= end => return Err(self.no_majority(error)),
@@ -221,7 +219,7 @@ impl RedLock {
         &self,
         queue_at: &mut usize,
         end: Instant,
-        parks: bool,
+        waits: bool,
     ) -> Result<Option<RedGuard>> {
         let fresh = |terms: &Terms| terms.claim_by(&terms.fresh_owner());
         let Some(claim) = self.locks.first().map(fresh) else {
@@ -235,7 +233,7 @@ impl RedLock {
                 return other.map(|_| None);
             }
         }
-        match attempt.ask_all(parks).await {
+        match attempt.ask_all(waits).await {
             Ok(round) if round.verdict == Verdict::Held => {
                 let claim = attempt.succeed();
                 Ok(Some(RedGuard::new(&self.locks, claim, round)))

@@ -1,15 +1,16 @@
 //! The requests to one server of a RedLock, and the conditions under which its vote counts.
 
+use std::slice;
 use std::time::Duration;
 
 use redis::{cmd, Cmd, Value};
-use tokio::time::Instant;
+use tokio::time::{timeout_at, Instant};
 
 use super::rule::{outlasts, round_patience};
 use crate::error::{Error, Result};
-use crate::lock::events;
 use crate::lock::renewal::is_final;
 use crate::lock::terms::Terms;
+use crate::lock::wait::{Outcome, Reach, Request, Wait};
 use crate::net::caller::Caller;
 use crate::net::command::{self, Claim};
 
@@ -41,15 +42,13 @@ impl<'a> NodeRequests<'a> {
         NodeRequests { lock, claim, end }
     }
 
-    /// Acquires the lock, at once or, if `parks`, parked until the end. `before_request` is called before the request
-    /// is sent: from then on there may be a hold to release.
-    pub(crate) async fn acquire(&self, parks: bool, before_request: impl FnOnce()) -> Result<Vote> {
+    /// Acquires the lock, at once or, if it `waits`, in the queue until the end. `before_request` is called before the
+    /// request is sent: from then on there may be a hold to release.
+    pub(crate) async fn acquire(&self, waits: bool, before_request: impl FnOnce()) -> Result<Vote> {
         let health = self.health().await?;
         before_request();
-        let mut token = self.grant(&mut self.shared(), Duration::ZERO).await?;
-        if token.is_none() && parks && health.startup_delay_left.is_zero() {
-            token = self.wait().await?;
-        }
+        let may_wait = waits && health.startup_delay_left.is_zero();
+        let token = self.grant(may_wait).await?;
         let run_id = health.run_id;
         Ok(Vote { run_id, token })
     }
@@ -64,10 +63,7 @@ impl<'a> NodeRequests<'a> {
             return Err(Error::connection(self.lock.server.name(), what));
         }
         before_request();
-        match self.grant(&mut self.shared(), Duration::ZERO).await? {
-            None if Instant::now() < self.end => self.wait().await,
-            token => Ok(token),
-        }
+        self.grant(true).await
     }
 
     /// Renews a known hold. Without a token it acquires the lock again, because the server may have been down at the
@@ -75,7 +71,7 @@ impl<'a> NodeRequests<'a> {
     pub(crate) async fn renew(&self, token: Option<u64>) -> Result<Vote> {
         let run_id = self.health().await?.run_id;
         let Some(token) = token else {
-            let token = self.grant(&mut self.shared(), Duration::ZERO).await?;
+            let token = self.grant(false).await?;
             return Ok(Vote { run_id, token });
         };
         let command = command::renew(self.claim, Some(self.lock.lease), token);
@@ -93,28 +89,26 @@ impl<'a> NodeRequests<'a> {
         }
     }
 
-    /// Waits parked on a connection of its own, in slices that end before its response timeout.
-    async fn wait(&self) -> Result<Option<u64>> {
-        let _waiting = events::parked(&self.lock.server, &self.claim.key, Some(&self.claim.owner));
-        let longest = self.lock.longest_slice();
-        let mut caller = Caller::waiting(&self.lock.server, &self.lock.key);
-        loop {
-            let slice = self.left().min(longest);
-            let token = self.grant(&mut caller, slice).await?;
-            if token.is_some() || Instant::now() >= self.end {
-                caller.keep_open();
-                return Ok(token);
-            }
-        }
-    }
-
-    async fn grant(&self, caller: &mut Caller, block: Duration) -> Result<Option<u64>> {
-        let command = command::acquire([self.claim].into_iter(), self.lock.lease, block);
-        match caller.call(&command, block + self.patience()).await {
-            Ok(reply) => {
-                let granted = command::granted(&reply, self.lock.server.name())?;
-                Ok(granted.and_then(|tokens| tokens.first().copied()))
-            }
+    /// The token, or None when another owner holds the lock until the end.
+    async fn grant(&self, waits: bool) -> Result<Option<u64>> {
+        let request = Request {
+            key: self.claim.key.clone(),
+            command: command::acquire(slice::from_ref(self.claim), Some(self.lock.lease)),
+            certain: Duration::MAX,
+            owner: Some(self.claim.owner.clone()),
+            patience: self.patience(),
+            goes_on: false,
+            is_several: false,
+            is_bound: false,
+        };
+        let mut wait = Wait::new(&self.lock.server, request);
+        let now = Instant::now();
+        let end = if waits { self.end.max(now) } else { now };
+        let mut reach = Reach::default();
+        let asked = timeout_at(end + self.patience(), wait.run(Some(end), &mut reach)).await;
+        match asked.unwrap_or_else(|_| Err(Error::no_answer(self.lock.server.name()))) {
+            Ok(Outcome::Granted(tokens, _)) => Ok(tokens.first().copied()),
+            Ok(Outcome::Over | Outcome::Again) => Ok(None),
             Err(Error::Refused { code, .. }) if code == "LOCKDELAY" => Ok(None),
             Err(error) => Err(error),
         }
@@ -144,10 +138,6 @@ impl<'a> NodeRequests<'a> {
     /// The response timeout of one request, whatever the end of the wait: a server that does not answer is skipped.
     fn patience(&self) -> Duration {
         round_patience(self.lock.lease).min(self.lock.server.patience() / 2)
-    }
-
-    fn left(&self) -> Duration {
-        self.end.saturating_duration_since(Instant::now())
     }
 }
 

@@ -5,6 +5,7 @@
 //! meanwhile.
 
 use std::collections::HashSet;
+use std::future::Future;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,11 +16,10 @@ use tokio::time::{timeout_at, Instant};
 use super::node::{NodeRequests, Vote};
 use super::rule::{round_patience, validity, Tally, Verdict};
 use crate::error::{Error, Result};
-use crate::lock::events;
-use crate::lock::release::{release_later, First, Release};
+use crate::lock::release::{give_up, Until};
 use crate::lock::terms::Terms;
 use crate::moment::Moment;
-use crate::net::command::Claim;
+use crate::net::command::{Claim, Ending};
 
 /// How long an undo waits for the servers that have answered. It never waits for the others.
 const UNDO_PATIENCE: Duration = Duration::from_millis(200);
@@ -126,19 +126,19 @@ impl<'a> Attempt<'a> {
     ///
     /// # Errors
     /// When a server reports a permanent fault, whatever the others answer.
-    pub(crate) async fn ask_all(&self, parks: bool) -> Result<Outcome> {
+    pub(crate) async fn ask_all(&self, waits: bool) -> Result<Outcome> {
         let Some(lease) = self.locks.first().map(|lock| lock.lease) else {
             return Err(Error::config("a RedLock of no servers"));
         };
         let opened = Moment::now();
-        // Parked requests return in time to be counted.
+        // Requests that wait return in time to be counted.
         let end = opened.steady + round_patience(lease) * 3 / 4;
         let mut votes = JoinSet::new();
         for (place, (lock, contact)) in self.locks.iter().zip(&self.contacts).enumerate() {
             let (lock, claim, contact) = (lock.clone(), self.claim.clone(), contact.clone());
             votes.spawn(async move {
                 let requests = NodeRequests::new(&lock, &claim, end);
-                let answer = requests.acquire(parks, || contact.record_request()).await;
+                let answer = requests.acquire(waits, || contact.record_request()).await;
                 (place, contact.record(answer))
             });
         }
@@ -158,33 +158,28 @@ impl<'a> Attempt<'a> {
     /// Releases everything: waits briefly for the servers that have answered, and leaves the others to the background.
     pub(crate) async fn undo(mut self) {
         self.is_over = true;
-        let mut undone = Vec::new();
-        for (lock, has_answered) in self.contacted() {
-            if !has_answered {
-                release_later(
-                    &lock.server,
-                    self.claim.clone(),
-                    First::Everything,
-                    lock.lease,
-                );
-                continue;
-            }
-            let (lock, claim) = (lock.clone(), self.claim.clone());
-            let running = lock.server.background().begin();
-            // A task, so that it continues when the caller stops waiting.
-            undone.push(tokio::spawn(async move {
-                let end = Instant::now() + lock.lease;
-                let release = Release::until(&lock.server, &claim, None, end).await;
-                if let Err(error) = release.outcome {
-                    events::left_behind(&lock.server, &claim, None, &error);
-                    running.fail(&claim, error);
-                }
-            }));
-        }
         let end = Instant::now() + UNDO_PATIENCE;
-        for release in undone {
-            let _ = timeout_at(end, release).await;
+        for (undone, has_answered) in self.give_up() {
+            if has_answered {
+                let _ = timeout_at(end, undone).await;
+            }
         }
+    }
+
+    /// Gives the attempt up at all servers that may hold the lock for this owner; and whether they have answered.
+    fn give_up(&self) -> Vec<(impl Future<Output = ()>, bool)> {
+        let contacted = self.contacted().map(|(lock, has_answered)| {
+            let until = Until {
+                at: Instant::now() + lock.server.patience() + lock.lease,
+                is_bound: false,
+            };
+            let claim = self.claim.clone();
+            (
+                give_up(&lock.server, claim, None, Ending::Final, until),
+                has_answered,
+            )
+        });
+        contacted.collect()
     }
 
     /// The servers that may hold the lock for this owner, and whether they have answered.
@@ -198,14 +193,7 @@ impl<'a> Attempt<'a> {
 impl Drop for Attempt<'_> {
     fn drop(&mut self) {
         if !self.is_over {
-            for (lock, _) in self.contacted() {
-                release_later(
-                    &lock.server,
-                    self.claim.clone(),
-                    First::Everything,
-                    lock.lease,
-                );
-            }
+            drop(self.give_up());
         }
     }
 }
@@ -269,6 +257,6 @@ pub(crate) fn is_permanent(error: &Error) -> bool {
                 )
         }
         Error::NotLoaded { .. } | Error::Untrusted { .. } | Error::Config { .. } => true,
-        Error::Connection { .. } | Error::Unheard { .. } => false,
+        Error::Connection { .. } | Error::Unheard { .. } | Error::Lost(_) => false,
     }
 }

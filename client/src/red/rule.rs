@@ -1,4 +1,5 @@
-//! The arithmetic of a RedLock, without servers, clock and I/O. `model.rs` tests it with random histories.
+//! The arithmetic of a RedLock, without servers, clock and I/O. `tests/several/model.rs` tests it with random
+//! histories.
 //!
 //! A round of requests is *opened* before the first of them is sent. Every server that grants keeps the lock for at
 //! least a lease from that moment, by its own clock. If two owners had a majority each, one server would have granted
@@ -82,44 +83,4 @@ impl Tally {
 /// Whether no majority is possible any more after this many refusals, whatever the other servers answer.
 pub(crate) fn is_out_of_reach(servers: usize, refusals: usize) -> bool {
     servers.saturating_sub(refusals) < quorum(servers)
-}
-
-#[cfg(test)]
-#[allow(clippy::expect_used)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn two_majorities_share_a_server() {
-        for servers in 3..=99 {
-            assert!(2 * quorum(servers) > servers);
-            assert!(quorum(servers) <= servers.div_ceil(2) + 1);
-        }
-    }
-
-    #[test]
-    fn the_validity_is_shorter_than_the_lease() {
-        let second = Duration::from_secs(1);
-        assert_eq!(validity(second), Duration::from_millis(988));
-        assert_eq!(validity(30 * second), Duration::from_millis(29_698));
-        assert_eq!(validity(Duration::from_millis(2)), Duration::ZERO);
-    }
-
-    #[test]
-    fn a_verdict_is_final() {
-        for servers in 3..=7 {
-            for votes in 0..1_u32 << servers {
-                let (mut tally, mut last) = (Tally::of(servers), Verdict::Open);
-                for place in 0..servers {
-                    tally.count(votes >> place & 1 == 1);
-                    let verdict = tally.verdict();
-                    assert!(last == Verdict::Open || verdict == last, "{tally:?}");
-                    last = verdict;
-                }
-                let held = votes.count_ones() as usize >= quorum(servers);
-                assert_eq!(last == Verdict::Held, held, "{tally:?}");
-                assert_ne!(last, Verdict::Open);
-            }
-        }
-    }
 }

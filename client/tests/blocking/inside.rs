@@ -71,7 +71,8 @@ fn beside_the_asynchronous_interface() {
         let guard = Lock::from(lock.clone()).acquire().unwrap();
         let refused = runtime.block_on(lock.try_acquire()).unwrap();
         assert!(refused.is_none());
-        runtime.block_on(async move { guard.release().unwrap() });
+        let released = runtime.block_on(async move { guard.release().unwrap() });
+        assert_eq!(released, Released::Yes);
     });
     // The shared connection, and that of this question. The server may not yet have seen the end of an earlier one.
     wait_for("two connections", || {

@@ -106,6 +106,6 @@ fn a_red_lock_counts_at_each_of_its_servers() {
     servers.iter().for_each(|server| drop(server.settled()));
     assert_eq!(sum(|now| now.releases), 3);
     assert_eq!(sum(|now| now.releases_failed + now.holds), 0);
-    lock.acquire().unwrap().release().unwrap();
+    assert_eq!(lock.acquire().unwrap().release().unwrap(), Released::Yes);
     assert_eq!(sum(|now| now.releases), 6);
 }

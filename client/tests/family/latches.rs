@@ -85,19 +85,16 @@ async fn a_wait_goes_on_on_a_server_that_was_started_again() {
     waiter.await.unwrap();
 }
 
-/// A slice is parked before the former one ends: also where the latch opens and is closed again in one event.
+/// The latch opens and is closed again in one event.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_wait_of_many_slices_misses_no_opening() {
+async fn a_wait_misses_no_opening() {
     let real = TestServer::start();
-    let hasty = client(&real)
-        .parked_waits()
-        .response_timeout(Duration::from_secs(1));
-    let latch = latch(&hasty);
+    let latch = latch(&client(&real));
     let mut conn = real.conn();
     conn.line("LATCH.SET l 1");
     for _ in 0..3 {
         let waiter = wait(&latch);
-        until_waits(&real, 2);
+        until_waits(&real, 1);
         for line in ["MULTI", "LATCH.DOWN l", "LATCH.SET l 1", "EXEC"] {
             conn.line(line);
         }

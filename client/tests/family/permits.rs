@@ -40,7 +40,7 @@ async fn a_permit_that_ends_in_the_server_is_lost() {
         let semaphore = single(&client(&real)).owner("worker-7");
         let permit = semaphore.acquire().await.unwrap();
         real.conn().line(end);
-        assert_eq!(permit.lost().await, LostReason::Taken, "{end}");
+        assert_eq!(permit.lost().await, Some(LostReason::Taken), "{end}");
         assert_eq!(permit.valid_for(), Duration::ZERO);
         assert_eq!(permit.release().await.unwrap(), Released::NotHeld);
         real.conn().line("DEL s {s}:timeout");
@@ -53,7 +53,7 @@ async fn a_permit_whose_key_holds_something_else_is_lost() {
     let permit = held(&real).await;
     real.conn().line("DEL s");
     real.conn().line("RPUSH s other");
-    let LostReason::Refused { code, .. } = permit.lost().await else {
+    let Some(LostReason::Refused { code, .. }) = permit.lost().await else {
         panic!("another reason");
     };
     assert_eq!(code, "WRONGTYPE");
@@ -76,12 +76,12 @@ async fn a_permit_of_a_paused_server_is_lost_when_its_lease_is_over() {
         let soonest = permit
             .valid_for()
             .saturating_sub(margin + Duration::from_millis(5));
-        assert_eq!(permit.lost().await, LostReason::Unconfirmed);
+        assert_eq!(permit.lost().await, Some(LostReason::Unconfirmed));
         let took = start.elapsed();
         assert!(permit.valid_for() <= margin);
         real.signal(libc::SIGCONT);
         tries.took(margin, took, soonest, Duration::from_millis(300));
-        permit.release().await.unwrap();
+        assert_eq!(permit.release().await.unwrap(), Released::Yes);
         until_free(&real);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redis_lock_client::{Lock, LostReason, Mode, Released};
+use redis_lock_client::{Error, Lock, LostReason, Mode, Released};
 use redis_lock_harness::TestServer;
 
 use crate::{client, lock, until, until_free, until_waited, wait, LONG};
@@ -48,7 +48,7 @@ async fn a_wait_that_was_not_enough_leaves_nothing() {
     let first = lock.acquire().await.unwrap();
     let wait = Duration::from_millis(50);
     assert!(lock.acquire_within(wait).await.unwrap().is_none());
-    first.release().await.unwrap();
+    assert_eq!(first.release().await.unwrap(), Released::Yes);
     until_free(&real);
     assert_eq!(real.stat("grants"), 1);
 }
@@ -58,7 +58,7 @@ async fn a_broken_lock_is_reported_as_lost() {
     let real = TestServer::start();
     let guard = lock(&client(&real)).acquire().await.unwrap();
     real.conn().line("LOCK.BREAK k");
-    assert_eq!(guard.lost().await, LostReason::Taken);
+    assert_eq!(guard.lost().await, Some(LostReason::Taken));
     assert_eq!(guard.valid_for(), Duration::ZERO);
     assert_eq!(guard.release().await.unwrap(), Released::NotHeld);
 }
@@ -102,16 +102,18 @@ async fn readers_hold_together_and_a_writer_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_owner_by_name_acquires_once_at_a_time() {
+async fn what_an_owner_by_name_holds_is_granted_to_it_again_and_may_be_released_elsewhere() {
     let real = TestServer::start();
-    let lock = lock(&client(&real)).owner("worker-7");
-    let first = lock.acquire().await.unwrap();
+    let here = lock(&client(&real)).owner("worker-7");
+    let there = lock(&client(&real)).owner("worker-7");
+    let first = here.acquire().await.unwrap();
     assert_eq!(first.owner(), b"worker-7");
-    assert!(lock.try_acquire().await.unwrap().is_none());
-    let second = wait(&lock);
-    let token = first.token();
-    assert_eq!(first.release().await.unwrap(), Released::Yes);
-    assert!(second.await.unwrap().token() > token);
+    let same = there.try_acquire().await.unwrap().expect("its own");
+    assert_eq!(same.token(), first.token());
+    assert_eq!(same.release().await.unwrap(), Released::Yes);
+    assert_eq!(first.release().await.unwrap(), Released::NotHeld);
+    assert_eq!(real.stat("finals"), 0);
+    until_free(&real);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -179,23 +181,46 @@ async fn an_endless_response_timeout_still_acquires() {
     assert_eq!(guard.release().await.unwrap(), Released::Yes);
 }
 
-/// They share a name in this process, so the server's queue does not order them.
-#[tokio::test]
-async fn tasks_of_one_owner_take_turns() {
+#[tokio::test(flavor = "multi_thread")]
+async fn work_runs_under_a_lock_until_its_end_or_the_loss() {
     let real = TestServer::start();
-    let lock = lock(&client(&real)).owner("worker-7");
-    let first = lock.acquire().await.unwrap();
-    let other = tokio::spawn({
-        let lock = lock.clone();
-        async move { lock.acquire().await.unwrap().release().await.unwrap() }
-    });
-    tokio::task::yield_now().await;
-    first.release().await.unwrap();
-    let mut rounds = 0;
-    while !other.is_finished() && rounds < 300 {
-        lock.acquire().await.unwrap().release().await.unwrap();
-        rounds += 1;
+    let lock = lock(&client(&real));
+    let guard = lock.acquire().await.unwrap();
+    assert_eq!(guard.run(async { 7 }).await.unwrap(), 7);
+    until_free(&real);
+
+    let guard = lock.acquire().await.unwrap();
+    let work = tokio::spawn(guard.run(std::future::pending::<()>()));
+    real.conn().line("LOCK.BREAK k");
+    let stopped = work.await.unwrap().unwrap_err();
+    assert!(
+        matches!(stopped, Error::Lost(LostReason::Taken)),
+        "{stopped}"
+    );
+
+    // The loss is found at the release.
+    let guard = lock.acquire().await.unwrap();
+    let broken = guard
+        .run(async { real.conn().line("LOCK.BREAK k").int() })
+        .await;
+    assert!(matches!(broken, Err(Error::Lost(_))), "{broken:?}");
+    until_free(&real);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_watcher_of_losses_outlives_the_releases() {
+    let real = TestServer::start();
+    let server = client(&real);
+    let mut watchers = Vec::new();
+    for n in 0..1_000 {
+        let guard = Lock::new(&server, format!("k{n}")).acquire().await.unwrap();
+        watchers.push(tokio::spawn(guard.lost()));
+        match n % 2 {
+            0 => drop(guard),
+            _ => assert_eq!(guard.release().await.unwrap(), Released::Yes),
+        }
     }
-    assert!(rounds < 3, "{rounds} before its turn");
-    assert_eq!(other.await.unwrap(), Released::Yes);
+    for watcher in watchers {
+        assert_eq!(watcher.await.unwrap(), None);
+    }
 }

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use redis_lock_client::{Lock, Server};
+use redis_lock_client::{Lock, Released};
 use redis_lock_harness::TestServer;
 
 use crate::{client, lock, until_waited, LEASE};
@@ -20,40 +20,23 @@ fn memory() -> u64 {
     kb.parse().unwrap()
 }
 
-fn of(real: &TestServer, parks: bool) -> Server {
-    match parks {
-        true => client(real).parked_waits(),
-        false => client(real),
-    }
-}
-
-fn how(parks: bool) -> &'static str {
-    if parks {
-        "parked"
-    } else {
-        "as tickets"
-    }
-}
-
 /// Eight tasks, one lock.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "a measurement"]
 async fn connections_of_contested_acquisitions() {
-    for parks in [false, true] {
-        contested(&TestServer::start(), parks).await;
-    }
-}
-
-async fn contested(real: &TestServer, parks: bool) {
-    let server = of(real, parks);
-    let before = field(real, "stats", "total_connections_received");
+    let real = TestServer::start();
+    let server = client(&real);
+    let before = field(&real, "stats", "total_connections_received");
     let start = Instant::now();
     let tasks: Vec<_> = (0..8)
         .map(|_| {
             let lock = lock(&server);
             tokio::spawn(async move {
                 for _ in 0..500 {
-                    lock.acquire().await.unwrap().release().await.unwrap();
+                    assert_eq!(
+                        lock.acquire().await.unwrap().release().await.unwrap(),
+                        Released::Yes
+                    );
                 }
             })
         })
@@ -62,25 +45,18 @@ async fn contested(real: &TestServer, parks: bool) {
         task.await.unwrap();
     }
     let took = start.elapsed();
-    let opened = field(real, "stats", "total_connections_received") - before - 1;
+    let opened = field(&real, "stats", "total_connections_received") - before - 1;
     let waited = server.statistics().waits;
     println!(
-        "4000 acquisitions by 8 tasks, {waited} of them waited {}: {opened} connections opened, {took:?}",
-        how(parks)
+        "4000 acquisitions by 8 tasks, {waited} of them waited: {opened} connections opened, {took:?}"
     );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "a measurement"]
 async fn a_thousand_waits() {
-    for parks in [false, true] {
-        let server = TestServer::start();
-        thousand(&server, parks).await;
-    }
-}
-
-async fn thousand(real: &TestServer, parks: bool) {
-    let server = of(real, parks);
+    let real = TestServer::start();
+    let server = client(&real);
     let holder = lock(&server).acquire().await.unwrap();
     let before = memory();
     let waits: Vec<_> = (0..1_000)
@@ -89,19 +65,18 @@ async fn thousand(real: &TestServer, parks: bool) {
             tokio::spawn(async move { lock.acquire().await.unwrap().release().await.unwrap() })
         })
         .collect();
-    until_waited(real, 1_000);
+    until_waited(&real, 1_000);
     let (grown, connected) = (
         memory() - before,
-        field(real, "clients", "connected_clients"),
+        field(&real, "clients", "connected_clients"),
     );
     println!(
-        "1000 waits {}: {} kB each, {connected} connections",
-        how(parks),
+        "1000 waits: {} kB each, {connected} connections",
         grown / 1_000
     );
     drop(holder);
     for wait in waits {
-        wait.await.unwrap();
+        assert_eq!(wait.await.unwrap(), Released::Yes);
     }
 }
 

@@ -31,7 +31,7 @@ async fn notices(lease: Duration, signal: i32) -> (Vec<Duration>, Duration) {
     let waiting: Vec<_> = waiting.collect();
     let told = waiting.into_iter().map(|(end, lost)| {
         tokio::spawn(async move {
-            assert_eq!(lost.await, LostReason::Unconfirmed);
+            assert_eq!(lost.await, Some(LostReason::Unconfirmed));
             (
                 death.elapsed(),
                 Instant::now().saturating_duration_since(end),

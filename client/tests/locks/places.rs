@@ -156,7 +156,7 @@ async fn a_lock_outlives_the_death_of_the_primary_that_sentinels_name() {
     until_waited(primary, 2);
     assert_eq!(primary.stat("tickets"), 2);
     primary.conn().line("LOCK.RELEASE other raw");
-    lone.await.unwrap().release().await.unwrap();
+    assert_eq!(lone.await.unwrap().release().await.unwrap(), Released::Yes);
     until("a renewal", || primary.stat("renewals") > 0);
     let token = holder.token();
     assert_eq!(holder.release().await.unwrap(), Released::Yes);

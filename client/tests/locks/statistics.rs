@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use redis_lock_client::{Lock, LostReason, Server, Statistics};
+use redis_lock_client::{Lock, LostReason, Released, Server, Statistics};
 use redis_lock_harness::TestServer;
 
-use crate::{client, lock, until, until_waited, wait, LONG};
+use crate::{client, lock, until, until_waited, wait};
 
 /// The numbers that are not zero.
 fn told(server: &Server) -> Vec<(&'static str, u64)> {
@@ -16,8 +16,7 @@ fn told(server: &Server) -> Vec<(&'static str, u64)> {
 #[tokio::test(flavor = "multi_thread")]
 async fn known_actions_give_known_numbers() {
     let real = TestServer::start();
-    // So long that a wait needs no second slice, and no second connection for it.
-    let server = client(&real).response_timeout(LONG);
+    let server = client(&real);
     let lock = lock(&server);
     assert_eq!(server.statistics(), Statistics::default());
 
@@ -29,17 +28,17 @@ async fn known_actions_give_known_numbers() {
         ("acquisitions", 1),
         ("acquisitions_refused", 1),
         ("waits", 1),
-        // The one that requests share, and that of the wait.
+        // The one that requests share, and that of the messages.
         ("connections", 2),
         ("holds", 1),
         ("waiting", 1),
     ];
     assert_eq!(told(&server), now);
 
-    first.release().await.unwrap();
+    assert_eq!(first.release().await.unwrap(), Released::Yes);
     let second = waiter.await.unwrap();
     real.conn().line("LOCK.BREAK k");
-    assert_eq!(second.lost().await, LostReason::Taken);
+    assert_eq!(second.lost().await, Some(LostReason::Taken));
     assert_eq!(server.statistics().losses, 1);
     // What is known to be over is not released.
     drop(second);
@@ -89,7 +88,7 @@ async fn renewals_are_counted_as_confirmed_or_not() {
     assert_eq!(server.statistics().renewals_failed, 0);
 
     real.crash();
-    assert_eq!(guard.lost().await, LostReason::Unconfirmed);
+    assert_eq!(guard.lost().await, Some(LostReason::Unconfirmed));
     assert_eq!(server.statistics().losses, 1);
     assert!(server.statistics().renewals_failed > 0);
     drop(guard);

@@ -117,7 +117,8 @@ fn fault(real: &mut TestServer, chance: &mut Chance) {
     std::thread::sleep(chance.span(300));
 }
 
-async fn storm(name_of: fn(u64) -> Option<String>) {
+#[tokio::test(flavor = "multi_thread")]
+async fn no_update_is_lost_under_faults() {
     let seed = number("LOCK_SEED", u64::from(std::process::id()));
     let seed = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     println!(
@@ -132,10 +133,6 @@ async fn storm(name_of: fn(u64) -> Option<String>) {
         // Each with connections of its own, as if each were a program.
         let server = client(&real).response_timeout(LEASE);
         let lock = Lock::new(&server, "k").lease(LEASE);
-        let lock = match name_of(i) {
-            Some(name) => lock.owner(name),
-            None => lock,
-        };
         let chance = Chance(seed ^ (i + 1));
         tokio::spawn(task(lock, resource.clone(), chance, goes_on.clone()))
     });
@@ -158,14 +155,4 @@ async fn storm(name_of: fn(u64) -> Option<String>) {
     assert_eq!(told.value, told.writes);
     drop(told);
     until_free(&real);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn no_update_is_lost_under_faults() {
-    storm(|_| None).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn no_update_is_lost_with_named_owners() {
-    storm(|i| Some(format!("worker-{}", i / 2))).await;
 }

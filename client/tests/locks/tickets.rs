@@ -22,36 +22,6 @@ fn channels(real: &TestServer) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_message_is_used_before_the_reply() {
-    let real = TestServer::start();
-    let proxy = Proxy::before(real.port);
-    // So long that the held reply is not asked for again.
-    let server = through(&proxy).response_timeout(LONG);
-    let calls = || real.stat("reentries");
-    // The subscription is there.
-    let other = Lock::new(&server, "other");
-    let held = other.acquire().await.unwrap();
-    let first = wait(&other);
-    until_waited(&real, 1);
-    let holder = lock(&client(&real)).acquire().await.unwrap();
-    proxy.hold_reply_to("NOTIFY");
-    let waiter = wait(&lock(&server));
-    until_waited(&real, 2);
-    assert!(proxy.has_delayed());
-    let before = calls();
-    holder.release().await.unwrap();
-    // It confirms the grant, which no reply has told it.
-    until("a request that confirms", || calls() == before + 1);
-    assert!(!waiter.is_finished());
-    proxy.let_go();
-    let guard = waiter.await.unwrap();
-    assert_eq!(real.stat("grants"), 3);
-    assert_eq!(guard.release().await.unwrap(), Released::Yes);
-    held.release().await.unwrap();
-    first.await.unwrap().release().await.unwrap();
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn a_ticket_whose_reply_was_lost_is_asked_for_again() {
     let real = TestServer::start();
     let proxy = Proxy::before(real.port);
@@ -64,9 +34,12 @@ async fn a_ticket_whose_reply_was_lost_is_asked_for_again() {
     until("a lost reply", || proxy.has_swallowed());
     until("another request", || real.stat("tickets_queued") >= 3);
     until_waited(&real, 2);
-    holder.release().await.unwrap();
-    first.await.unwrap().release().await.unwrap();
-    second.await.unwrap().release().await.unwrap();
+    assert_eq!(holder.release().await.unwrap(), Released::Yes);
+    assert_eq!(first.await.unwrap().release().await.unwrap(), Released::Yes);
+    assert_eq!(
+        second.await.unwrap().release().await.unwrap(),
+        Released::Yes
+    );
     assert_eq!(real.stat("grants"), 3);
 }
 
@@ -80,7 +53,7 @@ async fn a_grant_whose_message_died_is_found_again() {
     let waiter = wait(&lock(&server));
     until_waited(&real, 1);
     proxy.cut(true);
-    holder.release().await.unwrap();
+    assert_eq!(holder.release().await.unwrap(), Released::Yes);
     until("a grant", || real.stat("grants") == 2);
     // sleep: longer than a probe of the subscription and its reply may take
     tokio::time::sleep(Duration::from_secs(5)).await;
@@ -107,8 +80,11 @@ async fn a_false_message_grants_nothing() {
     }
     until("a ticket again", || real.stat("tickets_queued") == 2);
     assert!(!waiter.is_finished());
-    holder.release().await.unwrap();
-    waiter.await.unwrap().release().await.unwrap();
+    assert_eq!(holder.release().await.unwrap(), Released::Yes);
+    assert_eq!(
+        waiter.await.unwrap().release().await.unwrap(),
+        Released::Yes
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -125,7 +101,7 @@ async fn dropped_waits_are_withdrawn() {
     });
     assert!(server.settled().await.is_empty());
     assert_eq!(real.stat("tickets_withdrawn"), 100);
-    holder.release().await.unwrap();
+    assert_eq!(holder.release().await.unwrap(), Released::Yes);
     until_free(&real);
     assert_eq!(real.stat("grants"), 1);
 }
@@ -143,7 +119,7 @@ async fn a_wait_dropped_at_any_moment_of_its_grant_leaves_nothing() {
         // sleep: sweeps the moment at which the grant arrives
         tokio::time::sleep(Duration::from_micros(10 * round)).await;
         waiter.abort();
-        release.await.unwrap().unwrap();
+        assert_eq!(release.await.unwrap().unwrap(), Released::Yes);
         drop(waiter.await);
         until_free(&real);
     }
@@ -207,7 +183,7 @@ async fn readers_are_granted_together() {
     let writer = lock(&server).mode(Mode::Write).acquire().await.unwrap();
     let readers = [wait(&reader), wait(&reader), wait(&reader)];
     until_waited(&real, 3);
-    writer.release().await.unwrap();
+    assert_eq!(writer.release().await.unwrap(), Released::Yes);
     let mut guards = Vec::new();
     for reader in readers {
         guards.push(reader.await.unwrap());
@@ -215,7 +191,7 @@ async fn readers_are_granted_together() {
     let next = wait(&lock(&server).mode(Mode::Write));
     until_waited(&real, 1);
     drop(guards);
-    next.await.unwrap().release().await.unwrap();
+    assert_eq!(next.await.unwrap().release().await.unwrap(), Released::Yes);
     assert_eq!(real.stat("tickets_granted"), 4);
 }
 
@@ -230,7 +206,7 @@ async fn a_grant_after_a_long_wait_is_valid_and_never_longer_than_on_the_server(
     until_waited(&real, 1);
     // sleep: a wait of more than the lease
     tokio::time::sleep(lease + lease / 10).await;
-    holder.release().await.unwrap();
+    assert_eq!(holder.release().await.unwrap(), Released::Yes);
     let guard = waiter.await.unwrap();
     let mut conn = real.conn();
     for _ in 0..5 {
@@ -248,41 +224,33 @@ async fn a_grant_after_a_long_wait_is_valid_and_never_longer_than_on_the_server(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn waits_park_where_tickets_are_turned_off_until_the_next_connection() {
+async fn a_wait_is_an_error_where_tickets_are_turned_off() {
     let real = TestServer::with(&["--lock.max-tickets", "0"]);
-    let server = client(&real);
-    let holder = lock(&server).acquire().await.unwrap();
-    let order = Order::default();
-    let mut tasks = waits(&lock(&server), 2, &order);
-    until("parked waits", || real.stat("waiters") == 2);
-    assert_eq!(channels(&real), Vec::<String>::new());
-    real.conn().line("CONFIG SET lock.max-tickets 10");
-    tasks.extend(waits(&lock(&server), 1, &order));
-    until("a parked wait", || real.stat("waiters") == 3);
-    // All of them ask again.
-    real.conn().line("CLIENT KILL TYPE normal SKIPME yes");
-    until("tickets", || real.stat("tickets") == 3);
-    holder.release().await.unwrap();
-    joined(tasks).await;
-    assert_eq!(real.stat("grants"), 4);
+    let lock = lock(&client(&real));
+    let holder = lock.acquire().await.unwrap();
+    let error = lock.acquire().await.unwrap_err();
+    assert!(error.to_string().contains("lock.max-tickets"), "{error}");
+    assert_eq!(holder.release().await.unwrap(), Released::Yes);
+    until_free(&real);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn waits_beyond_the_limit_of_tickets_park() {
+async fn waits_beyond_the_limit_of_tickets_are_queued_when_there_is_a_place() {
     let real = TestServer::with(&["--lock.max-tickets", "2"]);
     let server = client(&real);
     let holder = lock(&server).acquire().await.unwrap();
     let order = Order::default();
-    let tasks = waits(&lock(&server), 5, &order);
+    let tasks = waits(&lock(&server), 4, &order);
     until("two tickets", || real.stat("tickets") == 2);
-    until("three parked waits", || real.stat("waiters") == 3);
-    holder.release().await.unwrap();
+    until("two without a place", || server.statistics().unreached == 2);
+    assert_eq!(server.statistics().waiting, 2);
+    assert_eq!(holder.release().await.unwrap(), Released::Yes);
     joined(tasks).await;
-    assert_eq!(real.stat("grants"), 6);
+    assert_eq!(real.stat("grants"), 5);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn waits_of_users_without_permission_park() {
+async fn waits_of_users_without_permission_are_refused() {
     let real = TestServer::start();
     let holder = lock(&client(&real)).acquire().await.unwrap();
     let all = "~* &* +lock.acquire +lock.renew +lock.release";
@@ -294,27 +262,27 @@ async fn waits_of_users_without_permission_park() {
         ),
         ("publish", format!("{all} +subscribe")),
         ("subscribe", format!("{all} +publish")),
-        (
-            "both",
-            format!("{all} resetchannels &lock:tickets:* +publish +subscribe"),
-        ),
     ];
-    let mut waiters = Vec::new();
-    for (number, (user, rules)) in rules.into_iter().enumerate() {
+    for (user, rules) in rules {
         let set = format!("ACL SETUSER {user} on >secret {rules}");
         assert_eq!(real.conn().line(&set).text(), "OK");
         let url = format!("redis://{user}:secret@127.0.0.1:{}", real.port);
-        waiters.push(wait(&lock(
-            &Server::open(&url).unwrap().response_timeout(crate::PATIENT),
-        )));
-        until_waited(&real, number as u64 + 1);
-        let tickets = u64::from(user == "both");
-        assert_eq!(real.stat("tickets"), tickets, "{user}");
+        let server = Server::open(&url).unwrap().response_timeout(crate::PATIENT);
+        let error = lock(&server).acquire().await.unwrap_err();
+        assert!(error.to_string().contains("NOPERM"), "{user}: {error}");
     }
-    holder.release().await.unwrap();
-    for waiter in waiters {
-        waiter.await.unwrap().release().await.unwrap();
-    }
+    let rules = format!("{all} resetchannels &lock:tickets:* +publish +subscribe");
+    real.conn()
+        .line(&format!("ACL SETUSER app on >secret {rules}"));
+    let url = format!("redis://app:secret@127.0.0.1:{}", real.port);
+    let server = Server::open(&url).unwrap().response_timeout(crate::PATIENT);
+    let waiter = wait(&lock(&server));
+    until_waited(&real, 1);
+    assert_eq!(holder.release().await.unwrap(), Released::Yes);
+    assert_eq!(
+        waiter.await.unwrap().release().await.unwrap(),
+        Released::Yes
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -344,7 +312,10 @@ async fn waits_for_keys_of_many_slots_share_a_connection_to_each_node() {
         assert!(connections(real) <= idle + 3, "{}", connections(real));
     }
     for (holder, waiter) in waiters {
-        holder.release().await.unwrap();
-        waiter.await.unwrap().release().await.unwrap();
+        assert_eq!(holder.release().await.unwrap(), Released::Yes);
+        assert_eq!(
+            waiter.await.unwrap().release().await.unwrap(),
+            Released::Yes
+        );
     }
 }

@@ -183,3 +183,58 @@ async fn a_server_by_its_socket_and_a_database_of_it() {
     assert_eq!(conn.line("EXISTS k").int(), 1);
     assert_eq!(guard.release().await.unwrap(), Released::Yes);
 }
+
+/// Each time another sentence, in an error that comes at once.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_port_that_speaks_something_else_is_named_as_such() {
+    let refusal = |url: String| async move {
+        let lock = lock(&Server::open(&url).unwrap());
+        lock.acquire().await.unwrap_err().to_string()
+    };
+    let real = TestServer::start();
+    let error = refusal(format!("rediss://127.0.0.1:{}", real.port)).await;
+    assert!(error.contains("does not speak TLS"), "{error}");
+
+    let web = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = web.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for socket in web.incoming() {
+            let mut socket = socket.unwrap();
+            let _ = std::io::Read::read(&mut socket, &mut [0; 1024]);
+            let answer = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n";
+            let _ = std::io::Write::write_all(&mut socket, answer);
+        }
+    });
+    let error = refusal(format!("redis://127.0.0.1:{port}")).await;
+    assert!(error.contains("an HTTP server answers"), "{error}");
+
+    if !has_tls() {
+        println!("not run: this server was built without TLS");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let (_real, port) = tls_server(dir.path(), "no");
+    let error = refusal(format!("redis://127.0.0.1:{port}")).await;
+    assert!(error.contains("does the port expect TLS"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_source_of_credentials_is_asked_for_each_connection() {
+    let real = TestServer::start();
+    let made = "ACL SETUSER app on >first ~* +lock.acquire +lock.renew +lock.release";
+    assert_eq!(real.conn().line(made).text(), "OK");
+    let password = std::sync::Arc::new(std::sync::Mutex::new("first"));
+    let source = password.clone();
+    let server = Server::open(&format!("redis://127.0.0.1:{}", real.port)).unwrap();
+    let server =
+        server.credentials(move || (Some("app".into()), source.lock().unwrap().to_string()));
+    let guard = lock(&server).acquire().await.unwrap();
+    real.conn().line("ACL SETUSER app <first >second");
+    *password.lock().unwrap() = "second";
+    real.conn().line("CLIENT KILL TYPE normal SKIPME yes");
+    assert_eq!(guard.release().await.unwrap(), Released::Yes);
+    *password.lock().unwrap() = "wrong";
+    real.conn().line("CLIENT KILL TYPE normal SKIPME yes");
+    let error = lock(&server).acquire().await.unwrap_err();
+    assert!(error.to_string().contains("WRONGPASS"), "{error}");
+}

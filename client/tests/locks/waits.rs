@@ -1,7 +1,5 @@
 //! Waits during failures of the server and of the connection.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use redis_lock_client::{Guard, Lock, Released, Server};
@@ -35,12 +33,8 @@ fn assert_held_once(real: &TestServer, guard: &Guard) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wait_that_loses_its_connection_keeps_its_place() {
     let real = TestServer::start();
-    for round in 0..4 {
-        let server = match round % 2 {
-            0 => client(&real),
-            _ => client(&real).parked_waits(),
-        };
-        let lock = lock(&server);
+    let lock = lock(&client(&real));
+    for round in 0..3 {
         let holder = lock.acquire().await.unwrap();
         let first = wait(&lock);
         until_waited(&real, 1);
@@ -55,30 +49,12 @@ async fn a_wait_that_loses_its_connection_keeps_its_place() {
         let first = first.await.unwrap();
         assert!(!second.is_finished(), "round {round}");
         assert_held_once(&real, &first);
-        first.release().await.unwrap();
-        second.await.unwrap().release().await.unwrap();
+        assert_eq!(first.release().await.unwrap(), Released::Yes);
+        assert_eq!(
+            second.await.unwrap().release().await.unwrap(),
+            Released::Yes
+        );
     }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_wait_of_many_slices_keeps_its_place() {
-    let real = TestServer::start();
-    let hasty = client(&real).parked_waits();
-    let hasty = hasty.response_timeout(Duration::from_secs(1));
-    let holder = lock(&client(&real)).acquire().await.unwrap();
-    let first = wait(&lock(&hasty));
-    until_waited(&real, 1);
-    // Behind it, without slices.
-    let mut second = real.conn();
-    second.send_line("LOCK.ACQUIRE k raw PX 60000 BLOCK 0");
-    let parked = real.stat("waits_parked");
-    until("ten slices", || real.stat("waits_parked") >= parked + 10);
-    holder.release().await.unwrap();
-    let first = first.await.unwrap();
-    assert_held_once(&real, &first);
-    assert!(second.is_silent());
-    first.release().await.unwrap();
-    tokio::task::block_in_place(|| assert!(second.recv().int() > 0));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -173,9 +149,9 @@ async fn a_hand_off_whose_reply_was_lost_is_repeated() {
     let holder = lock(&client(&real)).acquire().await.unwrap();
     proxy.swallow_reply_to("BLOCK");
     let waiter = wait(&lock(&through(&proxy)));
-    until("a parked request", || proxy.has_swallowed());
+    until("a request that waits", || proxy.has_swallowed());
     until_waited(&real, 1);
-    holder.release().await.unwrap();
+    assert_eq!(holder.release().await.unwrap(), Released::Yes);
     let guard = waiter.await.unwrap();
     assert_eq!(real.stat("grants"), 2);
     assert_held_once(&real, &guard);
@@ -204,20 +180,61 @@ async fn a_release_waits_for_a_server_that_starts_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_wait_for_a_dead_server_is_an_error_at_its_end() {
+async fn an_address_where_nothing_listens_is_an_error_at_once() {
     let mut real = TestServer::start();
-    let server = client(&real);
+    let known = client(&real);
+    known.ping().await.unwrap();
     real.crash();
-    let start = Instant::now();
-    let wait = Duration::from_millis(300);
-    let error = lock(&server).acquire_within(wait).await.unwrap_err();
-    assert!(error.is_passing() && start.elapsed() >= wait, "{error}");
-    assert!(
-        error.to_string().contains(&real.port.to_string()),
-        "{error}"
-    );
-    assert!(lock(&server).try_acquire().await.is_err());
+    for server in [client(&real), known] {
+        let lock = lock(&server);
+        let told = [
+            lock.acquire().await.unwrap_err(),
+            lock.acquire_within(LONG).await.unwrap_err(),
+            lock.session().acquire().await.unwrap_err(),
+        ];
+        for error in told {
+            assert!(error.is_passing(), "{error}");
+            let cause = std::error::Error::source(&error).unwrap().to_string();
+            let text = format!("{error}: {cause}");
+            for part in [&real.port.to_string(), "Connection refused"] {
+                assert!(text.contains(part), "{text}");
+            }
+        }
+        let now = server.statistics();
+        assert_eq!((now.waits, now.acquisitions_failed), (0, 3));
+        assert_eq!((now.waiting, now.unreached), (0, 0));
+    }
     real.start_again();
+    let nowhere = Server::open("redis://no-such-host.invalid").unwrap();
+    let error = lock(&nowhere).acquire().await.unwrap_err();
+    assert!(std::error::Error::source(&error).is_some(), "{error}");
+}
+
+/// The name of an address may lead to another server soon, so it is connected to once more.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replica_is_an_error_where_there_is_no_other_node() {
+    let real = TestServer::start();
+    real.conn().line("REPLICAOF 127.0.0.1 1");
+    let error = lock(&client(&real)).acquire().await.unwrap_err();
+    assert!(error.to_string().contains("READONLY"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wait_whose_server_is_gone_is_told_from_one_in_the_queue() {
+    let mut real = TestServer::with(&["--appendonly", "yes", "--appendfsync", "always"]);
+    real.conn().line("LOCK.ACQUIRE k raw PX 600000");
+    let server = client(&real);
+    let waiter = wait(&lock(&server));
+    until_waited(&real, 1);
+    let now = || (server.statistics().waiting, server.statistics().unreached);
+    until("a wait in the queue", || now() == (1, 0));
+    real.crash();
+    until("a wait that is not reached", || now() == (1, 1));
+    tokio::task::block_in_place(|| real.start_again());
+    until_waited(&real, 1);
+    until("a wait that is reached", || now() == (1, 0));
+    assert_eq!(real.conn().line("LOCK.RELEASE k raw").int(), 1);
+    drop(waiter.await.unwrap());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -233,7 +250,7 @@ async fn a_paused_server_times_out_and_comes_back() {
     assert!(start.elapsed() < LONG);
     real.signal(libc::SIGCONT);
     until_waited(&real, 1);
-    holder.release().await.unwrap();
+    assert_eq!(holder.release().await.unwrap(), Released::Yes);
     assert_held_once(&real, &waiter.await.unwrap());
 }
 
@@ -300,50 +317,24 @@ async fn the_limit_of_a_wait_holds_on_a_paused_server() {
     assert_held_once(&real, &holder);
 }
 
-/// Four tasks take one lock in turn: each keeps the connection on which it waits.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_parked_wait_uses_the_connection_of_one_that_has_ended() {
-    let real = TestServer::start();
-    let server = client(&real).parked_waits();
-    let is_over = Arc::new(AtomicBool::new(false));
-    let mut tasks = Vec::new();
-    for _ in 0..4 {
-        let (lock, is_over) = (lock(&server), is_over.clone());
-        tasks.push(tokio::spawn(async move {
-            while !is_over.load(Ordering::Relaxed) {
-                let wait = Duration::from_millis(2);
-                if let Some(guard) = lock.acquire_within(wait).await.unwrap() {
-                    // sleep: the work of a holder
-                    tokio::time::sleep(wait / 2).await;
-                    guard.release().await.unwrap();
-                }
-            }
-        }));
-    }
-    let mut looks = 0;
-    until("waits", || {
-        looks += 1;
-        real.stat("waits_parked") > 100
-    });
-    is_over.store(true, Ordering::Relaxed);
-    for task in tasks {
-        task.await.unwrap();
-    }
-    let opened = real.info_field("stats", "total_connections_received");
-    // One that is shared, two for each task at the change of a slice, and those of the test.
-    let opened: u64 = opened.parse().unwrap();
-    assert!(opened < 20 + looks, "{opened} connections, {looks} looks");
-}
-
 /// Holders keep their locks when no connection can be opened for waiters.
 #[tokio::test(flavor = "multi_thread")]
 async fn waits_that_cannot_connect_cost_no_holder_its_lock() {
     let real = TestServer::start();
-    let server = client(&real).parked_waits();
+    let server = client(&real);
     let held = Lock::new(&server, "other").acquire().await.unwrap();
     let holder = lock(&server).acquire().await.unwrap();
     let mut conn = real.conn();
-    conn.line("CONFIG SET maxclients 20");
+    // No room for one more.
+    let clients = real.info_field("clients", "connected_clients");
+    until("the other connection is closed", || {
+        let info = conn.line("INFO clients");
+        !info
+            .text()
+            .contains(&format!("connected_clients:{clients}"))
+    });
+    let clients: u64 = clients.parse().unwrap();
+    conn.line(&format!("CONFIG SET maxclients {}", clients - 1));
     let waiters = (0..40).map(|_| {
         let lock = lock(&server);
         tokio::spawn(async move { lock.acquire().await.unwrap().release().await.unwrap() })
@@ -390,6 +381,9 @@ async fn a_wait_outlives_a_drain() {
     until("refusals", || real.stat("busy") >= 3);
     drain("no");
     until_waited(&real, 1);
-    other.release().await.unwrap();
-    waiting.await.unwrap().release().await.unwrap();
+    assert_eq!(other.release().await.unwrap(), Released::Yes);
+    assert_eq!(
+        waiting.await.unwrap().release().await.unwrap(),
+        Released::Yes
+    );
 }

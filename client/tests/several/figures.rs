@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use crate::fleet::{measured, soon, timed, Fleet};
-use redis_lock_client::{Lock, MultiLock, RedLock};
+use redis_lock_client::{Lock, MultiLock, RedLock, Released};
 
 const LEASE: Duration = Duration::from_secs(3);
 const LONG: Duration = Duration::from_secs(60);
@@ -87,7 +87,7 @@ async fn one_of_three_dies() {
         // sleep: the dead server is noticed by a renewal before the release, a measurement
         tokio::time::sleep(LEASE / 3).await;
         let released = Instant::now();
-        guard.release().await.unwrap();
+        assert_eq!(guard.release().await.unwrap(), Released::Yes);
         let (next, granted) = waiting.await.unwrap();
         drop(next.unwrap().expect("its turn"));
         gaps.push(granted - released);

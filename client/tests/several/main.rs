@@ -5,6 +5,7 @@
 
 mod figures;
 mod fleet;
+mod model;
 mod multi;
 mod partitions;
 mod red;

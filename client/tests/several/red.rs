@@ -124,7 +124,7 @@ async fn one_server_under_two_names_is_refused() {
     let holder = Lock::new(&servers[1], "k").acquire().await.unwrap();
     let error = red(&servers).lease(LONG).try_acquire().await.unwrap_err();
     assert!(error.to_string().contains("lead to one server"), "{error}");
-    holder.release().await.unwrap();
+    assert_eq!(holder.release().await.unwrap(), Released::Yes);
     fleet.wait_until_free("k");
 }
 
@@ -137,7 +137,7 @@ async fn a_majority_is_enough_and_a_minority_is_given_back() {
     let one = other(b).acquire().await.unwrap();
     let guard = held_by_most(&servers).await;
     assert_eq!(on_how_many(&guard), 2);
-    guard.release().await.unwrap();
+    assert_eq!(guard.release().await.unwrap(), Released::Yes);
     fleet.servers[a].conn().line("LOCK.INFO k");
     let two = other(fleet.in_line(2)).acquire().await.unwrap();
     assert!(red(&servers).try_acquire().await.unwrap().is_none());
@@ -147,9 +147,9 @@ async fn a_majority_is_enough_and_a_minority_is_given_back() {
         let red = red(&servers);
         async move { red.acquire_within(LONG).await.unwrap().is_some() }
     });
-    two.release().await.unwrap();
+    assert_eq!(two.release().await.unwrap(), Released::Yes);
     assert!(waiting.await.unwrap());
-    one.release().await.unwrap();
+    assert_eq!(one.release().await.unwrap(), Released::Yes);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -174,7 +174,7 @@ async fn a_broken_minority_is_taken_again_and_a_broken_majority_is_lost() {
     let (lost, begin) = (guard.lost(), Instant::now());
     fleet.servers[1].conn().line("LOCK.BREAK k");
     fleet.servers[2].conn().line("LOCK.BREAK k");
-    assert_eq!(soon(lost).await, LostReason::Taken);
+    assert_eq!(soon(lost).await, Some(LostReason::Taken));
     assert!(begin.elapsed() < LEASE, "told with the next renewal");
 }
 
@@ -193,12 +193,12 @@ async fn a_holder_and_a_waiter_survive_the_death_of_one_server() {
         let watched = tokio::time::timeout(LEASE * 2, guard.lost().into_future()).await;
         assert!(watched.is_err(), "two of three are a majority: {watched:?}");
         let begin = Instant::now();
-        guard.release().await.unwrap();
+        assert_eq!(guard.release().await.unwrap(), Released::Yes);
         let (next, granted) = waiting.await.unwrap();
         let next = next.unwrap().expect("its turn");
         assert_eq!(on_how_many(&next), 2);
         measured("RedLock, 1 of 3 killed, hand-on", vec![granted - begin]);
-        next.release().await.unwrap();
+        assert_eq!(next.release().await.unwrap(), Released::Yes);
     }
 }
 
@@ -230,7 +230,7 @@ fn guards_outlive_the_runtime_that_acquired_them() {
         .build()
         .unwrap();
     let told = other.block_on(async { (red.lost().await, multi.lost().await) });
-    assert_eq!(told, (LostReason::Taken, LostReason::Taken));
+    assert_eq!(told, (Some(LostReason::Taken), Some(LostReason::Taken)));
     assert!(red.valid_for().is_zero() && multi.valid_for().is_zero());
 }
 
@@ -274,7 +274,7 @@ async fn two_die_and_one_is_back() -> Duration {
     let died = Instant::now();
     fleet.kill(fleet.in_line(0));
     fleet.kill(fleet.in_line(2));
-    assert_eq!(soon(guard.lost()).await, LostReason::Unconfirmed);
+    assert_eq!(soon(guard.lost()).await, Some(LostReason::Unconfirmed));
     let told = died.elapsed();
     measured("RedLock, 2 of 3 killed, told", vec![told]);
     assert!(guard.valid_for() <= LEASE / 6, "the margin");
@@ -332,7 +332,7 @@ async fn a_server_restarted_with_a_shorter_delay_is_seen() {
     .await;
     // It has no vote any more: with another one's death there is no majority.
     fleet.kill(another);
-    assert_eq!(soon(guard.lost()).await, LostReason::Unconfirmed);
+    assert_eq!(soon(guard.lost()).await, Some(LostReason::Unconfirmed));
 }
 
 /// The first server grants nothing for a minute.
@@ -360,7 +360,7 @@ async fn a_paused_minority_costs_little_and_a_paused_majority_is_released_later(
             &format!("RedLock, server {n} in line is silent, acquired"),
             vec![took],
         );
-        guard.release().await.unwrap();
+        assert_eq!(guard.release().await.unwrap(), Released::Yes);
         fleet.go_on(place);
         fleet.wait_until_free("k");
     }
@@ -381,7 +381,7 @@ async fn holders_that_are_cut_off_get_the_loss_before_the_next_grant() {
     fleet.stop(0);
     fleet.stop(1);
     let (why, told) = timed(soon(guard.lost())).await;
-    assert_eq!(why, LostReason::Unconfirmed);
+    assert_eq!(why, Some(LostReason::Unconfirmed));
     measured("RedLock, 2 of 3 silent, told", vec![told]);
     // No server's lease is over yet when the loss is reported: the drift covers that.
     fleet.go_on(0);
@@ -400,7 +400,7 @@ async fn ten_count_without_a_lost_update() {
             let guard = guard.unwrap().expect("its turn");
             counter.add_one().await;
             waits.push(took);
-            guard.release().await.unwrap();
+            assert_eq!(guard.release().await.unwrap(), Released::Yes);
         }
         waits
     })
@@ -420,7 +420,7 @@ async fn an_acquisition_that_is_dropped_leaves_nothing_behind() {
     fleet.servers[line].wait_for_waits(1);
     waiting.abort();
     fleet.servers[line].wait_for_waits(0);
-    guard.release().await.unwrap();
+    assert_eq!(guard.release().await.unwrap(), Released::Yes);
     fleet.wait_until_free("k");
 }
 

@@ -146,7 +146,7 @@ fn a_red_lock_emits_events_for_each_of_its_servers() {
     let lock = RedLock::new(&servers, "red").unwrap();
     let guard = lock.acquire().unwrap();
     let tokens = guard.tokens();
-    guard.release().unwrap();
+    assert_eq!(guard.release().unwrap(), Released::Yes);
     for name in ["granted", "released"] {
         for (server, token) in &tokens {
             let fields = [("server", server.clone()), ("token", token.to_string())];
@@ -165,4 +165,24 @@ fn a_red_lock_emits_events_for_each_of_its_servers() {
     let span = event("red", "granted").unwrap().span.unwrap();
     assert_eq!(span.name, "redis_lock.acquire");
     assert_eq!(span.field("server").split(',').count(), 3);
+}
+
+#[test]
+fn a_wait_whose_server_is_gone_is_a_warning_with_the_cause() {
+    let mut real = TestServer::with(&["--appendonly", "yes", "--appendfsync", "always"]);
+    real.conn().line("LOCK.ACQUIRE gone raw PX 600000");
+    let lock = Lock::new(&client(&real), "gone");
+    let waiter = thread::spawn(move || lock.acquire().unwrap());
+    real.wait_for_waits(1);
+    real.crash();
+    wait_for("a warning", || event("gone", "unreached").is_some());
+    let warning = event("gone", "unreached").unwrap();
+    assert_recorded(&warning, Level::WARN, &[]);
+    let error = warning.field("error");
+    assert!(error.contains("Connection refused"), "{error}");
+    assert!(warning.field("unreached_ms").parse::<u64>().unwrap() >= 3_000);
+    real.start_again();
+    real.wait_for_waits(1);
+    real.conn().line("LOCK.RELEASE gone raw");
+    drop(waiter.join().unwrap());
 }

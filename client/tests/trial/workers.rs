@@ -300,7 +300,7 @@ async fn hold(
     };
     tokio::select! {
         biased;
-        why = held.lost() => {
+        Some(why) = held.lost() => {
             reporter.lose(number, loss(&why));
             if why == LostReason::Unconfirmed {
                 // What is left is the margin: a part of it is used.

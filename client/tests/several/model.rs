@@ -1,14 +1,19 @@
-//! A simulation that tests the arithmetic of `rule.rs` with random histories: servers that grant, expire leases and
-//! restart without their data, clocks with different rates, late and lost messages; clients that open rounds, renew and
-//! release. Two clients may never hold at the same time.
+//! A simulation that tests the arithmetic of RedLock (`src/red/rule.rs`) with random histories: servers that grant,
+//! expire leases and restart without their data, clocks with different rates, late and lost messages; clients that open
+//! rounds, renew and release. Two clients may never hold at the same time.
 //!
 //! Times are microseconds of one true clock, which no server and no client can read.
+
+// The check of the startup delay is not part of the simulation.
+#[allow(dead_code)]
+#[path = "../../src/red/rule.rs"]
+mod rule;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::time::Duration;
 
-use super::rule::{is_out_of_reach, round_patience, validity, Tally, Verdict};
+use rule::{is_out_of_reach, quorum, round_patience, validity, Tally, Verdict};
 
 const LEASE_US: u64 = 10_000_000;
 const LEASE: Duration = Duration::from_micros(LEASE_US);
@@ -441,4 +446,38 @@ fn the_highest_token_falls_when_clocks_differ() {
         ..FAIR
     });
     assert!(seen.single_number_fell > 0, "{seen:?}");
+}
+
+#[test]
+fn two_majorities_share_a_server() {
+    for servers in 3..=99 {
+        assert!(2 * quorum(servers) > servers);
+        assert!(quorum(servers) <= servers.div_ceil(2) + 1);
+    }
+}
+
+#[test]
+fn the_validity_is_shorter_than_the_lease() {
+    let second = Duration::from_secs(1);
+    assert_eq!(validity(second), Duration::from_millis(988));
+    assert_eq!(validity(30 * second), Duration::from_millis(29_698));
+    assert_eq!(validity(Duration::from_millis(2)), Duration::ZERO);
+}
+
+#[test]
+fn a_verdict_is_final() {
+    for servers in 3..=7 {
+        for votes in 0..1_u32 << servers {
+            let (mut tally, mut last) = (Tally::of(servers), Verdict::Open);
+            for place in 0..servers {
+                tally.count(votes >> place & 1 == 1);
+                let verdict = tally.verdict();
+                assert!(last == Verdict::Open || verdict == last, "{tally:?}");
+                last = verdict;
+            }
+            let held = votes.count_ones() as usize >= quorum(servers);
+            assert_eq!(last == Verdict::Held, held, "{tally:?}");
+            assert_ne!(last, Verdict::Open);
+        }
+    }
 }

@@ -1,0 +1,201 @@
+//! An acquisition: of one lock, or of several locks of one server in one request. Granted, it becomes a guard for each
+//! lock; dropped, it is given up.
+//!
+//! Each attempt has a fresh owner and the number 1 (`SEQ`). An attempt that is given up while the server has it in a
+//! queue, or while a request of it has no answer, is released with `FINAL`: a request that the server meets later then
+//! grants nothing. So the client needs no memory of what it has sent.
+
+use std::future::Future;
+use std::time::Duration;
+
+use tokio::time::{timeout_at, Instant};
+
+use crate::error::{Error, Result};
+use crate::lock::events;
+use crate::lock::guard::Guard;
+use crate::lock::release::{give_up, Until};
+use crate::lock::renewal::bound_lease;
+use crate::lock::terms::Terms;
+use crate::lock::wait::{Outcome, Reach, Request, Wait};
+use crate::moment::Moment;
+use crate::net::caller::Caller;
+use crate::net::command::{self, Claim, Ending};
+use crate::net::server::Server;
+use crate::runtime::on_thread;
+use crate::trace::Span;
+
+/// Acquires the locks of these terms in one request, waiting for at most `wait`, or without a limit. The terms name one
+/// server and agree in everything but the key and the margin.
+pub(crate) async fn acquire(terms: &[Terms], wait: Option<Duration>) -> Result<Option<Vec<Guard>>> {
+    let Some(first) = terms.first() else {
+        return Ok(Some(Vec::new()));
+    };
+    terms.iter().try_for_each(Terms::check)?;
+    let begun = Instant::now();
+    let span = Span::new(first.server.name(), &first.key, first.owner.as_deref());
+    // An end that the clock cannot represent is no limit.
+    let end = wait.and_then(|wait| begun.checked_add(wait));
+    let (server, of_task) = (first.server.clone(), terms.to_vec());
+    let work = async move { bounded(&server, end, attempts(&of_task, end)).await };
+    let work = on_thread(first.server.background(), span.around(work));
+    let observed = span.around(async {
+        let acquired = work.await;
+        let error = acquired.as_ref().err();
+        let waited = begun.elapsed();
+        match &acquired {
+            Ok(Some(guards)) => guards.iter().for_each(|guard| guard.record_grant(waited)),
+            _ => terms
+                .iter()
+                .for_each(|terms| events::not_acquired(terms, error, waited)),
+        }
+        acquired
+    });
+    // Boxed, because a program that awaits it through many layers would reach the compiler's limit of nested types.
+    Box::pin(observed).await
+}
+
+/// Runs a wait and gives it up [`Server::overtime`] after its end.
+pub(crate) async fn bounded<T>(
+    server: &Server,
+    end: Option<Instant>,
+    wait: impl Future<Output = Result<T>>,
+) -> Result<T> {
+    match end.and_then(|end| end.checked_add(server.overtime())) {
+        None => wait.await,
+        Some(end) => {
+            let ended = timeout_at(end, wait).await;
+            ended.unwrap_or_else(|_| Err(Error::no_answer(server.name())))
+        }
+    }
+}
+
+async fn attempts(terms: &[Terms], end: Option<Instant>) -> Result<Option<Vec<Guard>>> {
+    let mut reach = Reach::default();
+    loop {
+        let Some(mut attempt) = Attempt::new(terms) else {
+            return Ok(None);
+        };
+        match attempt.wait.run(end, &mut reach).await? {
+            Outcome::Granted(tokens, sent) if tokens.len() == terms.len() => {
+                let is_bound = attempt.wait.request.is_bound;
+                let bound = if is_bound {
+                    attempt.bound_lease(&tokens).await?
+                } else {
+                    None
+                };
+                let (lease, sent) = bound.unwrap_or((attempt.first.lease, sent));
+                return Ok(Some(attempt.granted(&tokens, lease, sent)));
+            }
+            Outcome::Granted(..) => return Err(Error::reply(attempt.first.server.name())),
+            Outcome::Over => return Ok(None),
+            Outcome::Again => attempt.end().await,
+        }
+    }
+}
+
+/// The request of one owner. Dropped before the grant, it is given up.
+struct Attempt<'a> {
+    terms: &'a [Terms],
+    first: &'a Terms,
+    claims: Vec<Claim>,
+    wait: Wait,
+    is_over: bool,
+}
+
+impl<'a> Attempt<'a> {
+    fn new(terms: &'a [Terms]) -> Option<Attempt<'a>> {
+        let first = terms.first()?;
+        let owner = first.fresh_owner();
+        let claims: Vec<_> = terms.iter().map(|terms| terms.claim_by(&owner)).collect();
+        let reported_after = terms.iter().map(Terms::reported_after);
+        let request = Request {
+            key: first.key.clone(),
+            command: command::acquire(&claims, (!first.is_session).then_some(first.lease)),
+            // The lease of a session is read after the grant.
+            certain: match first.is_session {
+                true => Duration::MAX,
+                false => reported_after.min().unwrap_or_default(),
+            },
+            owner: Some(owner),
+            patience: first.server.patience() / 2,
+            goes_on: true,
+            is_several: claims.len() > 1,
+            is_bound: first.is_session,
+        };
+        Some(Attempt {
+            terms,
+            first,
+            claims,
+            wait: Wait::new(&first.server, request),
+            is_over: false,
+        })
+    }
+
+    /// The lease of a hold that is bound to the connection, which the server decides, and a moment before it was read.
+    async fn bound_lease(&mut self, tokens: &[u64]) -> Result<Option<(Duration, Moment)>> {
+        self.wait.may_hold = true;
+        self.wait.caller.pin();
+        let (Some(claim), Some(token)) = (self.claims.first(), tokens.first()) else {
+            return Ok(None);
+        };
+        let server = &self.first.server;
+        let patience = server.patience() / 2;
+        let lease = bound_lease(server, &mut self.wait.caller, claim, *token, patience).await?;
+        // None: the lock has been broken meanwhile.
+        lease.map(Some).ok_or_else(|| Error::reply(server.name()))
+    }
+
+    fn granted(mut self, tokens: &[u64], lease: Duration, sent: Moment) -> Vec<Guard> {
+        self.is_over = true;
+        let is_bound = self.wait.request.is_bound;
+        let caller = Caller::shared(&self.first.server, &self.first.key);
+        let mut bound = is_bound.then(|| std::mem::replace(&mut self.wait.caller, caller));
+        let may_hold = self.wait.may_hold && !is_bound;
+        let guard = |((terms, claim), token): ((&Terms, Claim), &u64)| {
+            let mut terms = terms.clone();
+            terms.lease = lease;
+            Guard::new(&terms, claim, *token, sent, may_hold, bound.take())
+        };
+        let claims = std::mem::take(&mut self.claims);
+        self.terms
+            .iter()
+            .zip(claims)
+            .zip(tokens)
+            .map(guard)
+            .collect()
+    }
+
+    /// Whether the server may have something of this attempt. What a named owner has without an answer is left to its
+    /// lease: another process may hold the lock under this name.
+    fn is_left(&self) -> bool {
+        self.wait.is_queued || self.wait.may_hold && self.first.owner.is_none()
+    }
+
+    /// Gives the attempt up, and waits until the server has confirmed it.
+    async fn end(mut self) {
+        for given_up in self.give_up() {
+            given_up.await;
+        }
+    }
+
+    fn give_up(&mut self) -> Vec<impl Future<Output = ()>> {
+        let is_left = !self.is_over && self.is_left();
+        self.is_over = true;
+        // A hold that is granted late ends then.
+        let at = Instant::now() + self.first.server.patience() + self.first.lease;
+        let is_bound = self.first.is_session;
+        let claims = self.claims.drain(..).filter(|_| is_left);
+        let server = &self.first.server;
+        let given_up = claims.map(|claim| {
+            let until = Until { at, is_bound };
+            give_up(server, claim, None, Ending::Final, until)
+        });
+        given_up.collect()
+    }
+}
+
+impl Drop for Attempt<'_> {
+    fn drop(&mut self) {
+        drop(self.give_up());
+    }
+}
