@@ -12,7 +12,7 @@ use crate::mode::Mode;
 use crate::net::address::{address_like, name_of};
 use crate::net::caller::Caller;
 use crate::net::reply::{bytes, count, field, list, number, span, text};
-use crate::net::server::{Route, Server};
+use crate::net::server::Server;
 use crate::runtime::within;
 use crate::shown::Text;
 
@@ -292,7 +292,7 @@ impl Server {
 
     /// The server, or the primaries of a cluster.
     async fn nodes(&self) -> Result<Vec<ConnectionInfo>> {
-        let seed = self.node_of(None, Route::default()).await?;
+        let seed = self.node_of(None, 0).await?;
         if !self.is_cluster() {
             return Ok(vec![seed]);
         }

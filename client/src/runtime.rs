@@ -16,7 +16,8 @@ use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 
 use crate::error::{Error, Result};
-use crate::net::background::{Background, Running};
+use crate::net::background::Running;
+use crate::net::server::Server;
 
 static HANDLE: OnceLock<Handle> = OnceLock::new();
 static STARTING: Mutex<()> = Mutex::new(());
@@ -73,7 +74,7 @@ pub(crate) async fn within<T>(work: impl Future<Output = Result<T>>) -> Result<T
 }
 
 /// Runs work as a task of the thread. When the returned future is dropped, so is the work; what it does then counts as
-/// background work.
+/// background work of these servers.
 ///
 /// The work may have turns to send requests, which a future that its caller holds and does not poll would keep from
 /// others.
@@ -81,11 +82,11 @@ pub(crate) async fn within<T>(work: impl Future<Output = Result<T>>) -> Result<T
 /// # Errors
 /// When the runtime cannot be started.
 pub(crate) async fn on_thread<T: Send + 'static>(
-    background: &Background,
+    servers: &[&Server],
     work: impl Future<Output = Result<T>> + Send + 'static,
 ) -> Result<T> {
     let (mut reply, replied) = oneshot::channel();
-    let mut on_drop = OnDrop(background, Arc::default());
+    let mut on_drop = OnDrop(servers, Some(Arc::default()));
     let withdrawing = on_drop.1.clone();
     handle()?.spawn(async move {
         tokio::select! {
@@ -96,18 +97,19 @@ pub(crate) async fn on_thread<T: Send + 'static>(
         drop(withdrawing);
     });
     let result = replied.await;
-    on_drop.1 = Arc::default();
+    on_drop.1 = None;
     result.unwrap_or_else(|_| Err(Error::connection("redis-lock", "its thread has ended")))
 }
 
 /// Counts the withdrawal of work until its task has ended.
-struct OnDrop<'a>(&'a Background, Arc<Mutex<Option<Running>>>);
+struct OnDrop<'a>(&'a [&'a Server], Option<Arc<Mutex<Vec<Running>>>>);
 
 impl Drop for OnDrop<'_> {
     fn drop(&mut self) {
-        if Arc::strong_count(&self.1) > 1 {
-            let mut withdrawing = self.1.lock().unwrap_or_else(PoisonError::into_inner);
-            *withdrawing = Some(self.0.begin());
+        if let Some(withdrawing) = &self.1 {
+            let running = self.0.iter().map(|server| server.background().begin());
+            let mut withdrawing = withdrawing.lock().unwrap_or_else(PoisonError::into_inner);
+            withdrawing.extend(running);
         }
     }
 }

@@ -180,12 +180,13 @@ impl Latch {
             is_bound: false,
         };
         let server = self.server.clone();
-        let opened = on_thread(self.server.background(), async move {
+        let work = async move {
             let mut wait = Wait::new(&server, request);
             let mut reach = Reach::default();
             bounded(&server, end, wait.run(end, &mut reach)).await
-        });
-        Ok(matches!(opened.await?, Outcome::Granted(..)))
+        };
+        let opened = on_thread(&[&self.server], work).await?;
+        Ok(matches!(opened, Outcome::Granted(..)))
     }
 
     async fn at_most_once(&self, command: &Cmd) -> Result<Value> {

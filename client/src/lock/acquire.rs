@@ -37,9 +37,8 @@ pub(crate) async fn acquire(terms: &[Terms], wait: Option<Duration>) -> Result<O
     let end = wait.and_then(|wait| begun.checked_add(wait));
     let (server, of_task) = (first.server.clone(), terms.to_vec());
     let work = async move { bounded(&server, end, attempts(&of_task, end)).await };
-    let work = on_thread(first.server.background(), span.around(work));
     let observed = span.around(async {
-        let acquired = work.await;
+        let acquired = on_thread(&[&first.server], span.around(work)).await;
         let error = acquired.as_ref().err();
         let waited = begun.elapsed();
         match &acquired {

@@ -44,7 +44,7 @@ pub(crate) fn not_acquired(terms: &Terms, error: Option<&Error>, waited: Duratio
     );
 }
 
-/// An acquisition waits in the queue, parked or as a ticket; it counts as waiting until the returned value is dropped.
+/// The server has an acquisition in its queue; it counts as waiting until the returned value is dropped.
 pub(crate) fn parked(server: &Server, key: &[u8], owner: Option<&[u8]>) -> Counted {
     server.counts().waits.add_one();
     event!(DEBUG, "parked", server, key, owner = owner.map(text));
@@ -97,17 +97,17 @@ impl Unreached {
     }
 }
 
+/// An event about a hold.
+macro_rules! hold_event {
+    ($level:ident, $what:literal, $server:expr, $claim:expr, $token:expr $(, $name:ident = $value:expr)*) => {
+        event!($level, $what, $server, &$claim.key, owner = text(&$claim.owner), token = $token $(, $name = $value)*)
+    };
+}
+
 /// A renewal was confirmed.
 pub(crate) fn renewed(server: &Server, claim: &Claim, token: u64) {
     server.counts().renewals.add_one();
-    event!(
-        DEBUG,
-        "renewed",
-        server,
-        &claim.key,
-        owner = text(&claim.owner),
-        token = token
-    );
+    hold_event!(DEBUG, "renewed", server, claim, token);
 }
 
 /// A renewal was not confirmed. Without an error the server denied it, or did not reply in time.
@@ -118,54 +118,31 @@ pub(crate) fn not_renewed(
     error: Option<&Error>,
 ) {
     server.counts().renewals_failed.add_one();
-    event!(
-        DEBUG,
-        "not renewed",
-        server,
-        &claim.key,
-        owner = text(&claim.owner),
-        token = token,
-        error = error.map(Error::to_string)
-    );
+    let error = error.map(Error::to_string);
+    hold_event!(DEBUG, "not renewed", server, claim, token, error = error);
 }
 
 /// A loss was reported.
 pub(crate) fn lost(server: &Server, claim: &Claim, token: Option<u64>, why: &LostReason) {
     server.counts().losses.add_one();
-    event!(
-        WARN,
-        "lost",
-        server,
-        &claim.key,
-        owner = text(&claim.owner),
-        token = token,
-        reason = why.to_string()
-    );
+    hold_event!(WARN, "lost", server, claim, token, reason = why.to_string());
 }
 
 /// A release was answered.
 pub(crate) fn released(server: &Server, claim: &Claim, token: Option<u64>) {
     server.counts().releases.add_one();
-    event!(
-        DEBUG,
-        "released",
-        server,
-        &claim.key,
-        owner = text(&claim.owner),
-        token = token
-    );
+    hold_event!(DEBUG, "released", server, claim, token);
 }
 
 /// A release was given up with an error to its caller.
 pub(crate) fn not_released(server: &Server, claim: &Claim, token: Option<u64>, error: &Error) {
     server.counts().releases_failed.add_one();
-    event!(
+    hold_event!(
         DEBUG,
         "not released",
         server,
-        &claim.key,
-        owner = text(&claim.owner),
-        token = token,
+        claim,
+        token,
         error = error.to_string()
     );
 }
@@ -173,13 +150,12 @@ pub(crate) fn not_released(server: &Server, claim: &Claim, token: Option<u64>, e
 /// A release or a withdrawal in the background was given up.
 pub(crate) fn left_behind(server: &Server, claim: &Claim, token: Option<u64>, error: &Error) {
     server.counts().releases_failed.add_one();
-    event!(
+    hold_event!(
         WARN,
         "left behind",
         server,
-        &claim.key,
-        owner = text(&claim.owner),
-        token = token,
+        claim,
+        token,
         error = error.to_string()
     );
 }

@@ -133,6 +133,7 @@ impl Wait {
             let error = match self.ask(end).await {
                 Ok(reply) => {
                     reach.is_answered = true;
+                    self.is_announced = false;
                     drop(turn);
                     match reply {
                         Reply::Tokens(tokens) if sent.elapsed() < self.request.certain => {
@@ -230,7 +231,6 @@ impl Wait {
             self.ticket = Some(self.server.tickets().open(&self.request.key));
         }
         let is_plain = left.is_zero() || self.is_announced && self.request.is_several;
-        self.is_announced = false;
         let command = match &mut self.ticket {
             Some(ticket) if !is_plain => {
                 ticket.forget_events();

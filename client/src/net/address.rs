@@ -119,12 +119,11 @@ fn parse(url: &str) -> Parsed<Address> {
             return Err("the primary's name has white space or a control character");
         }
         parts.database(db)?;
-        let own = parts.sentinel.clone();
         let seeds = addresses
             .into_iter()
-            .map(|address| node(address, own.clone()))
-            .collect();
-        let login = Box::new(node(first, parts.login()));
+            .map(|address| node(address, &parts.sentinel));
+        let seeds = seeds.collect::<Parsed<Vec<_>>>()?;
+        let login = Box::new(node(first, &parts.login())?);
         let db = parts.db.unwrap_or_default();
         return Ok(Address {
             name: format!(
@@ -141,10 +140,8 @@ fn parse(url: &str) -> Parsed<Address> {
         return Err("a cluster has the database 0 alone");
     }
     let login = parts.login();
-    let seeds = addresses
-        .into_iter()
-        .map(|address| node(address, login.clone()))
-        .collect();
+    let seeds = addresses.into_iter().map(|address| node(address, &login));
+    let seeds = seeds.collect::<Parsed<Vec<_>>>()?;
     Ok(Address {
         name: names(&seeds, name_of).join(","),
         seeds,
@@ -166,7 +163,7 @@ fn socket(rest: &str) -> Parsed<Address> {
     let mut parts = Parts::new(login)?;
     let path = parts.options(path, false)?;
     let address = ConnectionAddr::Unix(decoded(path)?.into());
-    let seeds = vec![node(address, parts.login())];
+    let seeds = vec![node(address, &parts.login())?];
     Ok(Address {
         name: names(&seeds, name_of).join(","),
         seeds,
@@ -297,13 +294,9 @@ fn address(host: &str, port: u16, is_tls: bool) -> Parsed<ConnectionAddr> {
     })
 }
 
-fn node(address: ConnectionAddr, login: Login) -> ConnectionInfo {
-    // An address always makes one.
-    let node = address.into_connection_info();
-    node.map_or_else(
-        |_| unreachable!("an address"),
-        |node| node.set_redis_settings(login),
-    )
+fn node(address: ConnectionAddr, login: &Login) -> Parsed<ConnectionInfo> {
+    let node = address.into_connection_info().map_err(|_| NO_HOST)?;
+    Ok(node.set_redis_settings(login.clone()))
 }
 
 /// Replaces each %XX by its byte.
@@ -323,7 +316,7 @@ fn decoded(text: &str) -> Parsed<String> {
 }
 
 /// The name of each, in a fixed order.
-fn names(nodes: &Vec<ConnectionInfo>, name: impl Fn(&ConnectionInfo) -> String) -> Vec<String> {
+fn names(nodes: &[ConnectionInfo], name: impl Fn(&ConnectionInfo) -> String) -> Vec<String> {
     let mut names: Vec<_> = nodes.iter().map(name).collect();
     names.sort();
     names

@@ -10,7 +10,7 @@ use tokio::time::{timeout_at, Instant};
 use crate::error::{Error, Result};
 use crate::net::address::name_of;
 use crate::net::connection::Connection;
-use crate::net::server::{Route, Server, Shared};
+use crate::net::server::{Server, Shared};
 use crate::net::slot::slot_of;
 
 /// Upper bound of redirections of one request.
@@ -24,7 +24,8 @@ pub(crate) struct Caller {
     is_alone: bool,
     /// The own connection.
     link: Option<Link>,
-    route: Route,
+    /// Nodes in a row to which the own connection could not be opened.
+    failures: usize,
     unanswered: bool,
     answered_by: Option<ConnectionInfo>,
     /// Whether all requests must use the present connection.
@@ -46,7 +47,7 @@ impl Caller {
             slot: server.is_cluster().then(|| slot_of(key)),
             is_alone: false,
             link: None,
-            route: Route::default(),
+            failures: 0,
             unanswered: false,
             answered_by: None,
             is_pinned: false,
@@ -120,7 +121,7 @@ impl Caller {
                 Ok(Ok(Value::ServerError(error))) => RedisError::from(error),
                 Ok(Ok(value)) => {
                     self.unanswered = false;
-                    self.route = Route::default();
+                    self.failures = 0;
                     self.answered_by = Some(link.node);
                     return Ok(value);
                 }
@@ -134,7 +135,7 @@ impl Caller {
             match self.redirection(&link.node, &error)? {
                 Some(Redirection::Moved(slot, node)) => {
                     self.server.learn(slot, &node);
-                    self.route = Route::default();
+                    self.failures = 0;
                 }
                 Some(Redirection::Ask(node)) => ask = Some(node),
                 None => {
@@ -163,7 +164,7 @@ impl Caller {
             seeds => seeds,
         };
         loop {
-            let located = timeout_at(end, self.server.node_of(self.slot, self.route)).await;
+            let located = timeout_at(end, self.server.node_of(self.slot, self.failures)).await;
             let node = located.unwrap_or_else(|_| Err(Error::no_answer(self.server.name())))?;
             let now = Instant::now();
             let soon = if others > 0 {
@@ -248,7 +249,7 @@ impl Caller {
     /// connection has already changed the route.
     fn count_failure(&mut self) {
         if self.is_alone {
-            self.route.failures += 1;
+            self.failures += 1;
         }
     }
 

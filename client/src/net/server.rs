@@ -6,7 +6,7 @@
 //!
 //! A connection that cannot be opened for a bound hold proves nothing about the shared ones: the server (`maxclients`)
 //! or this process (descriptors) may only lack room for one more. So its caller tries other nodes for itself
-//! ([`Route`]), and a shared connection is dropped only when it fails itself.
+//! (by the number of its failures), and a shared connection is dropped only when it fails itself.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -58,13 +58,6 @@ struct Inner {
     invalidations: Arc<Invalidations>,
     reader_leases: Arc<ReaderLeases>,
     tickets: Arc<Tickets>,
-}
-
-/// The state of one caller's search for the node that serves its key.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Route {
-    /// Nodes in a row that could not be reached. If any, the known node is skipped, and that many seeds.
-    pub failures: usize,
 }
 
 /// The known topology of a cluster or of the sentinels, and the shared connections.
@@ -262,20 +255,25 @@ impl Server {
         self.inner.address.seeds.len() + self.topology().nodes.len()
     }
 
-    /// The node that serves this slot, as far as known; if this caller could not reach it, the next seed.
-    pub(crate) async fn node_of(&self, slot: Option<u16>, route: Route) -> Result<ConnectionInfo> {
+    /// The node that serves this slot, as far as known. After failures in a row of this caller it is skipped, and so
+    /// many seeds.
+    pub(crate) async fn node_of(
+        &self,
+        slot: Option<u16>,
+        failures: usize,
+    ) -> Result<ConnectionInfo> {
         let address = &self.inner.address;
         let Kind::Sentinel { primary, login } = &address.kind else {
-            return self.node_or_seed(slot, route);
+            return self.node_or_seed(slot, failures);
         };
         let (known, seed) = {
             let topology = self.topology();
             (topology.primary.clone(), topology.seed)
         };
-        let found = match known.filter(|_| route.failures == 0) {
+        let found = match known.filter(|_| failures == 0) {
             Some(known) => known,
             None => {
-                let first = seed.wrapping_add(route.failures);
+                let first = seed.wrapping_add(failures);
                 sentinel::primary(
                     &self.inner.connector,
                     self.name(),
@@ -290,15 +288,15 @@ impl Server {
         Ok((**login).clone().set_addr(found))
     }
 
-    fn node_or_seed(&self, slot: Option<u16>, route: Route) -> Result<ConnectionInfo> {
+    fn node_or_seed(&self, slot: Option<u16>, failures: usize) -> Result<ConnectionInfo> {
         let topology = self.topology();
         let seeds = &self.inner.address.seeds;
         let count = (seeds.len() + topology.nodes.len()).max(1);
-        let place = topology.seed.wrapping_add(route.failures) % count;
+        let place = topology.seed.wrapping_add(failures) % count;
         let first = seeds.first();
         let first = first.ok_or_else(|| Error::config("no server is named"))?;
         let known = slot.and_then(|slot| topology.slots.get(&slot));
-        let known = known.filter(|_| route.failures == 0);
+        let known = known.filter(|_| failures == 0);
         let beyond = || topology.nodes.get(place.checked_sub(seeds.len())?);
         Ok(match known.or_else(beyond) {
             Some(address) => first.clone().set_addr(address.clone()),

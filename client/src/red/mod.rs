@@ -28,7 +28,7 @@ use crate::lock::terms::Terms;
 use crate::mode::Mode;
 use crate::net::command::Kind;
 use crate::net::server::Server;
-use crate::runtime::within;
+use crate::runtime::on_thread;
 use crate::trace::Span;
 
 /// The smallest number of servers of which one may fail.
@@ -158,12 +158,14 @@ impl RedLock {
 
     async fn ask(&self, wait: Duration) -> Result<Option<RedGuard>> {
         let end = after(wait);
-        within(async {
-            let waited = timeout_at(end + self.overtime(), self.wait(end, !wait.is_zero())).await;
-            let silence = || Error::no_answer(&self.names());
-            waited.unwrap_or_else(|_| Err(self.no_majority(silence())))
-        })
-        .await
+        let servers: Vec<_> = self.locks.iter().map(|lock| &lock.server).collect();
+        let red = self.clone();
+        let work = async move {
+            let waited = timeout_at(end + red.overtime(), red.wait(end, !wait.is_zero())).await;
+            let silence = || Error::no_answer(&red.names());
+            waited.unwrap_or_else(|_| Err(red.no_majority(silence())))
+        };
+        on_thread(&servers, work).await
     }
 
     /// Waits for the lock without a limit, also while no majority can be reached.

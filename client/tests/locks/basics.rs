@@ -5,7 +5,7 @@ use std::time::Duration;
 use redis_lock_client::{Error, Lock, LostReason, Mode, Released};
 use redis_lock_harness::TestServer;
 
-use crate::{client, lock, until, until_free, until_waited, wait, LONG};
+use crate::{client, lock, until, until_free, until_waited, wait, LONG, RENEWED};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_owner_holds_a_lock_at_a_time_and_its_tokens_rise() {
@@ -66,7 +66,7 @@ async fn a_broken_lock_is_reported_as_lost() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lock_is_renewed_for_as_long_as_it_is_held() {
     let real = TestServer::start();
-    let guard = lock(&client(&real)).acquire().await.unwrap();
+    let guard = lock(&client(&real)).lease(RENEWED).acquire().await.unwrap();
     for renewals in 1..=2 {
         until("a renewal", || {
             assert!(guard.valid_for() > Duration::ZERO);

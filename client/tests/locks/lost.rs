@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use redis_lock_client::{Guard, LostReason, Mode, Released, Server};
 use redis_lock_harness::{TestServer, Tries};
 
-use crate::{client, lock, through, until, until_free, until_waited, wait, LONG};
+use crate::{client, lock, through, until, until_free, until_waited, wait, LONG, RENEWED};
 use redis_lock_harness::proxy::Proxy;
 
 const SHORT: Duration = Duration::from_millis(1_500);
@@ -105,7 +105,7 @@ async fn a_lock_whose_server_starts_again_without_data_is_lost() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lock_whose_server_starts_again_with_its_data_is_not_lost() {
     let mut real = TestServer::with(&["--appendonly", "yes", "--appendfsync", "always"]);
-    let guard = lock(&client(&real)).acquire().await.unwrap();
+    let guard = lock(&client(&real)).lease(RENEWED).acquire().await.unwrap();
     real.crash_and_restart();
     until("a renewal", || real.stat("renewals") > 0);
     assert!(!guard.valid_for().is_zero());
@@ -165,7 +165,7 @@ async fn without_the_permission_to_read_a_renewal_finds_the_loss() {
     let real = TestServer::start();
     real.conn()
         .line("ACL SETUSER default -hexists -client|tracking");
-    let guard = lock(&client(&real)).acquire().await.unwrap();
+    let guard = lock(&client(&real)).lease(RENEWED).acquire().await.unwrap();
     until("a renewal", || real.stat("renewals") > 0);
     real.conn().line("DEL k");
     assert_eq!(guard.lost().await, Some(LostReason::Taken));
@@ -196,14 +196,16 @@ fn until_looked(real: &TestServer, before: u64) -> u64 {
 /// A refused renewal is reported at once, not after the margin.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_renewal_that_is_refused_for_good_is_a_loss_at_once() {
-    for (end, expected) in [
+    let cases = [
         (&["SET k other"][..], "WRONGTYPE"),
         (&["DEL k", "HSET k other data"], "LOCKTYPE"),
         (&["ACL SETUSER default -lock.renew"], "NOPERM"),
         (&["REPLICAOF 127.0.0.1 1"], "READONLY"),
-    ] {
+    ];
+    // At the same time, because two of them wait for a renewal.
+    let cases = cases.map(|(end, expected)| async move {
         let real = TestServer::start();
-        let guard = lock(&client(&real)).acquire().await.unwrap();
+        let guard = lock(&client(&real)).lease(RENEWED).acquire().await.unwrap();
         for line in end {
             real.conn().line(line);
         }
@@ -212,6 +214,9 @@ async fn a_renewal_that_is_refused_for_good_is_a_loss_at_once() {
         };
         assert_eq!(code, expected);
         assert_eq!(guard.valid_for(), Duration::ZERO);
+    });
+    for case in cases.map(tokio::spawn) {
+        case.await.unwrap();
     }
 }
 
@@ -243,7 +248,7 @@ async fn a_holder_that_stops_within_its_margin_is_never_beside_the_next() {
 #[tokio::test(flavor = "multi_thread")]
 async fn connections_that_break_lose_no_lock() {
     let real = TestServer::start();
-    let guard = lock(&client(&real)).acquire().await.unwrap();
+    let guard = lock(&client(&real)).lease(RENEWED).acquire().await.unwrap();
     while real.stat("renewals") < 2 {
         real.conn().line("CLIENT KILL TYPE normal SKIPME yes");
         // sleep: the interval of the faults
@@ -258,7 +263,11 @@ async fn connections_that_break_lose_no_lock() {
 async fn a_renewal_whose_reply_is_lost_is_sent_again() {
     let real = TestServer::start();
     let proxy = Proxy::before(real.port);
-    let guard = lock(&through(&proxy)).acquire().await.unwrap();
+    let guard = lock(&through(&proxy))
+        .lease(RENEWED)
+        .acquire()
+        .await
+        .unwrap();
     proxy.swallow_reply_to("LOCK.RENEW");
     until("a lost reply", || proxy.has_swallowed());
     until("another renewal", || real.stat("renewals") > 1);

@@ -29,6 +29,8 @@ pub const LONG: Duration = Duration::from_secs(60);
 const PATIENT: Duration = Duration::from_secs(100);
 /// A lease that no test sees end by itself.
 pub const LEASE: Duration = Duration::from_secs(30);
+/// A lease for tests that wait for renewals: the first one comes after 4 s, and a busy machine may be late by 6 s more.
+pub const RENEWED: Duration = Duration::from_secs(12);
 
 /// How the client sees this server.
 pub fn client(real: &TestServer) -> Server {

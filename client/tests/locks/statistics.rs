@@ -5,7 +5,7 @@ use std::time::Duration;
 use redis_lock_client::{Lock, LostReason, Released, Server, Statistics};
 use redis_lock_harness::TestServer;
 
-use crate::{client, lock, until, until_waited, wait};
+use crate::{client, lock, until, until_waited, wait, RENEWED};
 
 /// The numbers that are not zero.
 fn told(server: &Server) -> Vec<(&'static str, u64)> {
@@ -79,9 +79,8 @@ async fn a_wait_that_is_dropped_waits_no_more() {
 #[tokio::test(flavor = "multi_thread")]
 async fn renewals_are_counted_as_confirmed_or_not() {
     let mut real = TestServer::start();
-    // The release behind the crash is repeated for as long.
-    let server = client(&real).response_timeout(Duration::from_secs(15));
-    let lock = lock(&server).lease(Duration::from_secs(12));
+    let server = client(&real).response_timeout(Duration::from_secs(3));
+    let lock = lock(&server).lease(RENEWED / 2);
     let guard = lock.acquire().await.unwrap();
     until("a renewal", || server.statistics().renewals > 0);
     assert!(real.stat("renewals") >= server.statistics().renewals);

@@ -3,8 +3,7 @@
 //!
 //! Three servers with an append-only file that is synchronized with every write, so that a lock outlives SIGKILL. Four
 //! programs of workers: two of them speak through proxies, one is a process of its own with few open files, which is
-//! killed now and then. The locks are exclusive, READ, WRITE, MultiLock and RedLock, with leases of 1 to 5 s,
-//! some of them in a name that several workers use in turn.
+//! killed now and then. The locks are exclusive, READ, WRITE, MultiLock and RedLock, with leases of 1 to 5 s.
 //!
 //! What may not happen, the check calls a violation, and ends the trial with the history of the lock:
 //!

@@ -1,7 +1,6 @@
 //! The workers: each takes one lock after another, of any kind, waits for it in any way, holds it for any time, and
 //! gives it up in any way.
 
-use std::process;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -97,23 +96,6 @@ fn order(program: &Program, chance: &mut Chance) -> Order {
                 "exclusive" => of(server, key),
                 "READ" => of(server, key).mode(Mode::Read),
                 _ => of(server, key).mode(Mode::Write),
-            };
-            // Now and then in a name that the workers of this program share: for one kind, since an owner that
-            // writes may read.
-            let lock = match chance.below(6) {
-                name @ 0..2 => {
-                    // One flow of control: what holds one key in this name waits for no other.
-                    let key = format!(
-                        "{server}/{}",
-                        if kind == "exclusive" { key } else { READ_WRITE }
-                    );
-                    lock.owner(format!(
-                        "{}-{kind}-{name}-{key}-{}",
-                        program.name,
-                        process::id()
-                    ))
-                }
-                _ => lock,
             };
             (Wanted::One(lock), vec![(server, key)])
         }
