@@ -23,6 +23,7 @@ use self::guard::{first_lost, release_all, GRACE};
 use crate::backoff::{after, Backoff};
 use crate::error::{Error, Result};
 use crate::lock::acquire::acquire;
+use crate::lock::events::Unreached;
 use crate::lock::guard::Guard;
 use crate::lock::terms::Terms;
 use crate::lock::Lock;
@@ -106,10 +107,10 @@ impl MultiLock {
     }
 
     /// Waits for all the locks for at most `wait`, and 0.3 s more for a pending reply. None when they were not all
-    /// granted in that time. The wait survives broken connections and restarts.
+    /// granted in that time. Once its server has answered, each request survives broken connections and restarts.
     ///
     /// # Errors
-    /// When a server refuses, or could not be reached at the end of the wait.
+    /// When a server refuses, cannot be reached at first, or could not be reached at the end of the wait.
     pub async fn acquire_within(&self, wait: Duration) -> Result<Option<MultiGuard>> {
         let end = after(wait);
         // Each request keeps the limit; several late ones, one after another, would not.
@@ -136,10 +137,10 @@ impl MultiLock {
         names.join(",")
     }
 
-    /// Waits for all the locks without a limit, also while a server is down.
+    /// Waits for all the locks without a limit, once their servers have answered also while one is down.
     ///
     /// # Errors
-    /// When a server refuses.
+    /// When a server refuses, or cannot be reached at first.
     pub async fn acquire(&self) -> Result<MultiGuard> {
         loop {
             if let Some(guard) = self.acquire_within(Duration::MAX).await? {
@@ -150,36 +151,53 @@ impl MultiLock {
 
     async fn rounds(&self, end: Instant) -> Result<Option<MultiGuard>> {
         let mut backoff = Backoff::new();
+        // Before the server of a request has ever answered, one that cannot be sent is an error.
+        let mut is_reached = vec![false; self.requests.len()];
+        let mut unreached = None;
         loop {
-            match self.one_round(end).await {
+            match self.one_round(end, &mut is_reached).await {
                 Ok(Some(guard)) => return Ok(Some(guard)),
                 Ok(None) if Instant::now() >= end => return Ok(None),
-                Err(error) if !error.is_passing() || Instant::now() >= end => return Err(error),
-                _ => backoff.pause(end).await,
+                Ok(None) => unreached = None,
+                Err((request, error)) => {
+                    let is_known = is_reached.get(request).is_some_and(|known| *known);
+                    let is_first = matches!(error, Error::Connection { .. }) && !is_known;
+                    if is_first || !error.is_passing() || Instant::now() >= end {
+                        return Err(error);
+                    }
+                    if let Some(terms) = self.requests.get(request).and_then(|of| of.terms.first())
+                    {
+                        let begin = || Unreached::new(&terms.server, &terms.key, None);
+                        unreached.get_or_insert_with(begin).failed(&error);
+                    }
+                }
             }
+            backoff.pause(end).await;
         }
     }
 
-    async fn one_round(&self, end: Instant) -> Result<Option<MultiGuard>> {
+    /// Asks for all the locks; after an error, with the number of the request that has failed.
+    async fn one_round(
+        &self,
+        end: Instant,
+        is_reached: &mut [bool],
+    ) -> std::result::Result<Option<MultiGuard>, (usize, Error)> {
         let mut held: Vec<(usize, Guard)> = Vec::new();
         let over = end + self.overtime();
         let mut end = end;
-        for request in &self.requests {
+        for (number, (request, is_reached)) in self.requests.iter().zip(is_reached).enumerate() {
             let lost = held.iter().map(|(_, guard)| guard.lost()).collect();
             let got = tokio::select! {
                 got = request.acquire(end) => got,
                 _ = first_lost(lost) => Ok(None),
             };
             let is_first = held.is_empty();
+            *is_reached |= got.is_ok();
             match got {
                 Ok(Some(guards)) => held.extend(request.indices.iter().copied().zip(guards)),
-                Ok(None) => {
+                other => {
                     give_back(held, over).await;
-                    return Ok(None);
-                }
-                Err(error) => {
-                    give_back(held, over).await;
-                    return Err(error);
+                    return other.map(|_| None).map_err(|error| (number, error));
                 }
             }
             if is_first {

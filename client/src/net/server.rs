@@ -72,8 +72,8 @@ struct Topology {
     shared: HashMap<String, Shared>,
 }
 
-/// A shared connection: the first request opens it, the others wait until it is open.
-pub(crate) type Shared = Arc<OnceCell<Connection>>;
+/// A shared connection: the first request opens it, the others wait for the result.
+pub(crate) type Shared = Arc<OnceCell<Result<Connection>>>;
 
 /// Upper bound of the response timeout.
 const MAX_RESPONSE_TIMEOUT: Duration = Duration::from_secs(86_400);
@@ -332,12 +332,6 @@ impl Server {
         self.topology().reroute(node, &self.inner.address.seeds);
     }
 
-    fn is_shared(&self, node: &ConnectionInfo, place: &Shared) -> bool {
-        let topology = self.topology();
-        let current = topology.shared.get(&name_of(node));
-        current.is_some_and(|current| Arc::ptr_eq(current, place))
-    }
-
     /// Closes a failed shared connection to this node and forgets the slots of the node. Does nothing if a new
     /// connection has been opened meanwhile.
     pub(crate) fn forget_shared(&self, node: &ConnectionInfo, failed: &Shared) {
@@ -412,26 +406,19 @@ impl Server {
             .entry(name_of(node))
             .or_default()
             .clone();
-        if let Some(connection) = place.get() {
-            return Ok((connection.clone(), place));
-        }
-        let (server, to, of_all) = (self.clone(), node.clone(), place.clone());
-        let opening = runtime::handle()?.spawn(async move {
-            let open = || async {
-                // Requests that waited for a failed opening do not each start another one.
-                match server.is_shared(&to, &of_all) {
-                    true => server.connect_shared(&to).await,
-                    false => Err(Error::no_answer(&name_of(&to))),
-                }
-            };
-            let opened = of_all.get_or_try_init(open).await;
-            opened
-                .cloned()
-                .inspect_err(|_| server.forget_shared(&to, &of_all))
-        });
-        let opened = opening
-            .await
-            .unwrap_or_else(|_| Err(Error::no_answer(&name_of(node))));
+        let opened = match place.get() {
+            Some(opened) => opened.clone(),
+            None => {
+                let (server, to, of_all) = (self.clone(), node.clone(), place.clone());
+                let opening = runtime::handle()?.spawn(async move {
+                    let opened = of_all.get_or_init(|| server.connect_shared(&to)).await;
+                    let opened = opened.clone();
+                    opened.inspect_err(|_| server.forget_shared(&to, &of_all))
+                });
+                let ended = |_| Err(Error::no_answer(&name_of(node)));
+                opening.await.unwrap_or_else(ended)
+            }
+        };
         opened.map(|connection| (connection, place))
     }
 

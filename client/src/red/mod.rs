@@ -23,7 +23,7 @@ use self::round::Attempt;
 use self::rule::{validity, Verdict};
 use crate::backoff::{after, Backoff};
 use crate::error::{Error, Result};
-use crate::lock::events;
+use crate::lock::events::{self, Unreached};
 use crate::lock::terms::Terms;
 use crate::mode::Mode;
 use crate::net::command::Kind;
@@ -168,10 +168,10 @@ impl RedLock {
         on_thread(&servers, work).await
     }
 
-    /// Waits for the lock without a limit, also while no majority can be reached.
+    /// Waits for the lock without a limit, once a majority has answered also while none can be reached.
     ///
     /// # Errors
-    /// When a server refuses.
+    /// When a server refuses, or no majority can be reached at first.
     pub async fn acquire(&self) -> Result<RedGuard> {
         loop {
             if let Some(guard) = self.acquire_within(Duration::MAX).await? {
@@ -189,14 +189,30 @@ impl RedLock {
         self.locks.iter().try_for_each(Terms::check)?;
         let mut backoff = Backoff::new();
         let mut queue_at = 0;
+        // Before a majority has ever answered, one that cannot be reached is an error.
+        let mut is_reached = false;
+        let mut unreached = None;
         loop {
-            match self.attempt(&mut queue_at, end, waits).await {
+            match self
+                .attempt(&mut queue_at, end, waits, &mut is_reached)
+                .await
+            {
                 Ok(Some(guard)) => return Ok(Some(guard)),
-                Err(error) if round::is_permanent(&error) => return Err(error),
-                Err(error) if Instant::now() >= end => return Err(self.no_majority(error)),
                 Ok(None) if Instant::now() >= end => return Ok(None),
-                _ => backoff.pause(end).await,
+                Ok(None) => (is_reached, unreached) = (true, None),
+                Err(error) if round::is_permanent(&error) => return Err(error),
+                Err(error) => {
+                    is_reached |= !matches!(error, Error::Connection { .. });
+                    if !is_reached || Instant::now() >= end {
+                        return Err(self.no_majority(error));
+                    }
+                    if let Some(lock) = self.locks.first() {
+                        let begin = || Unreached::new(&lock.server, &lock.key, None);
+                        unreached.get_or_insert_with(begin).failed(&error);
+                    }
+                }
             }
+            backoff.pause(end).await;
         }
     }
 
@@ -222,6 +238,7 @@ impl RedLock {
         queue_at: &mut usize,
         end: Instant,
         waits: bool,
+        is_reached: &mut bool,
     ) -> Result<Option<RedGuard>> {
         let fresh = |terms: &Terms| terms.claim_by(&terms.fresh_owner());
         let Some(claim) = self.locks.first().map(fresh) else {
@@ -231,6 +248,7 @@ impl RedLock {
         match attempt.wait_in_queue(*queue_at, end).await {
             Ok(true) => {}
             other => {
+                *is_reached |= attempt.was_asked();
                 attempt.undo().await;
                 return other.map(|_| None);
             }

@@ -59,8 +59,11 @@ impl<'a> NodeRequests<'a> {
         let health = self.health().await?;
         if !health.startup_delay_left.is_zero() {
             let startup_delay_left = health.startup_delay_left;
-            let what = format!("grants nothing for {startup_delay_left:?} more after its start");
-            return Err(Error::connection(self.lock.server.name(), what));
+            return Err(Error::Refused {
+                server: self.lock.server.name().to_string(),
+                code: "LOCKDELAY".into(),
+                text: format!("grants nothing for {startup_delay_left:?} more after its start"),
+            });
         }
         before_request();
         self.grant(true).await

@@ -149,6 +149,11 @@ impl<'a> Attempt<'a> {
         }
     }
 
+    /// Whether a server has answered and was asked for the lock.
+    pub(crate) fn was_asked(&self) -> bool {
+        self.contacted().next().is_some()
+    }
+
     /// Ends the attempt with a majority: the receiver of the claim has to release it.
     pub(crate) fn succeed(mut self) -> Claim {
         self.is_over = true;

@@ -194,7 +194,8 @@ async fn an_address_where_nothing_listens_is_an_error_at_once() {
         ];
         for error in told {
             assert!(error.is_passing(), "{error}");
-            let cause = std::error::Error::source(&error).unwrap().to_string();
+            let cause = std::error::Error::source(&error);
+            let cause = cause.unwrap_or_else(|| panic!("no cause: {error}"));
             let text = format!("{error}: {cause}");
             for part in [&real.port.to_string(), "Connection refused"] {
                 assert!(text.contains(part), "{text}");

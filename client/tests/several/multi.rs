@@ -391,3 +391,14 @@ async fn locks_that_differ_are_requests_of_their_own() {
     assert!(reader.try_acquire().await.unwrap().is_some());
     assert_eq!(guard.release().await.unwrap(), Released::Yes);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_was_never_reached_is_an_error_at_once() {
+    let mut fleet = fleet();
+    let dead = fleet.in_line(1);
+    fleet.kill(dead);
+    let servers = fleet.clients();
+    let error = multi(&servers, LONG).acquire().await.unwrap_err();
+    assert!(error.is_passing(), "{error}");
+    fleet.wait_until_free("k");
+}

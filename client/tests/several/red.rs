@@ -459,3 +459,15 @@ async fn a_user_needs_info_beside_the_locks_own_commands() {
         assert_eq!(released.unwrap(), Released::Yes, "{server}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_majority_that_was_never_reached_is_an_error_at_once() {
+    let mut fleet = fleet();
+    fleet.kill(0);
+    fleet.kill(1);
+    let error = red(&fleet.clients()).acquire().await.unwrap_err();
+    assert!(
+        error.to_string().contains("no majority of 3 servers"),
+        "{error}"
+    );
+}
