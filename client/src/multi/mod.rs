@@ -151,22 +151,27 @@ impl MultiLock {
 
     async fn rounds(&self, end: Instant) -> Result<Option<MultiGuard>> {
         let mut backoff = Backoff::new();
-        // Before the server of a request has ever answered, one that cannot be sent is an error.
-        let mut is_reached = vec![false; self.requests.len()];
+        // Before a server has answered, a request that cannot be sent is an error.
+        let firsts = self
+            .requests
+            .iter()
+            .filter_map(|request| request.terms.first());
+        let answers: Vec<_> = firsts.map(|terms| terms.server.answers()).collect();
         let mut unreached = None;
         loop {
-            match self.one_round(end, &mut is_reached).await {
+            match self.one_round(end).await {
                 Ok(Some(guard)) => return Ok(Some(guard)),
                 Ok(None) if Instant::now() >= end => return Ok(None),
                 Ok(None) => unreached = None,
                 Err((request, error)) => {
-                    let is_known = is_reached.get(request).is_some_and(|known| *known);
-                    let is_first = matches!(error, Error::Connection { .. }) && !is_known;
+                    let first = self.requests.get(request).and_then(|of| of.terms.first());
+                    let now = first.map(|terms| terms.server.answers());
+                    let is_never = now.as_ref() == answers.get(request);
+                    let is_first = matches!(error, Error::Connection { .. }) && is_never;
                     if is_first || !error.is_passing() || Instant::now() >= end {
                         return Err(error);
                     }
-                    if let Some(terms) = self.requests.get(request).and_then(|of| of.terms.first())
-                    {
+                    if let Some(terms) = first {
                         let begin = || Unreached::new(&terms.server, &terms.key, None);
                         unreached.get_or_insert_with(begin).failed(&error);
                     }
@@ -180,19 +185,17 @@ impl MultiLock {
     async fn one_round(
         &self,
         end: Instant,
-        is_reached: &mut [bool],
     ) -> std::result::Result<Option<MultiGuard>, (usize, Error)> {
         let mut held: Vec<(usize, Guard)> = Vec::new();
         let over = end + self.overtime();
         let mut end = end;
-        for (number, (request, is_reached)) in self.requests.iter().zip(is_reached).enumerate() {
+        for (number, request) in self.requests.iter().enumerate() {
             let lost = held.iter().map(|(_, guard)| guard.lost()).collect();
             let got = tokio::select! {
                 got = request.acquire(end) => got,
                 _ = first_lost(lost) => Ok(None),
             };
             let is_first = held.is_empty();
-            *is_reached |= got.is_ok();
             match got {
                 Ok(Some(guards)) => held.extend(request.indices.iter().copied().zip(guards)),
                 other => {

@@ -118,8 +118,12 @@ impl Caller {
             self.link = (self.is_alone && !is_asking).then(|| link.clone());
             let sent = send(&mut link.connection, command, is_asking);
             let error = match timeout_at(end, sent).await {
-                Ok(Ok(Value::ServerError(error))) => RedisError::from(error),
+                Ok(Ok(Value::ServerError(error))) => {
+                    self.server.count_answer();
+                    RedisError::from(error)
+                }
                 Ok(Ok(value)) => {
+                    self.server.count_answer();
                     self.unanswered = false;
                     self.failures = 0;
                     self.answered_by = Some(link.node);

@@ -9,6 +9,7 @@
 //! (by the number of its failures), and a shared connection is dropped only when it fails itself.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -58,6 +59,8 @@ struct Inner {
     invalidations: Arc<Invalidations>,
     reader_leases: Arc<ReaderLeases>,
     tickets: Arc<Tickets>,
+    /// The replies so far.
+    answers: Arc<AtomicU64>,
 }
 
 /// The known topology of a cluster or of the sentinels, and the shared connections.
@@ -120,6 +123,7 @@ impl Server {
                 invalidations: Arc::default(),
                 reader_leases: Arc::default(),
                 tickets: Tickets::new(is_cluster),
+                answers: Arc::default(),
             }),
         })
     }
@@ -210,6 +214,15 @@ impl Server {
     /// The leases of readers that are bound to connections.
     pub(crate) fn reader_leases(&self) -> &ReaderLeases {
         &self.inner.reader_leases
+    }
+
+    /// How many requests were answered so far.
+    pub(crate) fn answers(&self) -> u64 {
+        self.inner.answers.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn count_answer(&self) {
+        self.inner.answers.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn tickets(&self) -> &Arc<Tickets> {
