@@ -2,7 +2,7 @@
 //! share the thread of the crate, and others measure how soon it reports a loss.
 
 #![forbid(unsafe_code)]
-#![allow(clippy::unwrap_used, clippy::expect_used)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 mod order;
 
@@ -15,6 +15,9 @@ use crate::order::{connections, joined, waits, Order, Waits};
 
 /// A lease that no test sees end by itself.
 const LEASE: Duration = Duration::from_secs(30);
+
+/// The most waiters that `LOCK.INFO` lists.
+const LISTED: usize = 1_000;
 
 /// The owners that wait for `k`, in the order of the queue.
 fn queue(real: &TestServer, count: usize) -> Vec<Vec<u8>> {
@@ -65,8 +68,8 @@ async fn ten_thousand_waits_share_two_connections_and_their_order_outlives_the_s
     let (holder, order, tasks) = crowd(&real, &server, WAITS).await;
     assert_eq!(real.stat("tickets"), WAITS as u64);
     assert!(connections(&real) <= 2, "{}", connections(&real));
-    let expected = queue(&real, WAITS);
-    assert_eq!(expected.len(), WAITS);
+    let expected = queue(&real, LISTED);
+    assert_eq!(expected.len(), LISTED);
 
     let queued = real.stat("tickets_queued");
     let start = Instant::now();
@@ -76,13 +79,13 @@ async fn ten_thousand_waits_share_two_connections_and_their_order_outlives_the_s
     });
     println!("{WAITS} tickets asked again in {:?}", start.elapsed());
     assert_eq!(real.stat("tickets"), WAITS as u64);
-    assert_eq!(queue(&real, WAITS), expected);
+    assert_eq!(queue(&real, LISTED), expected);
 
     let start = Instant::now();
     assert_eq!(holder.release().await.unwrap(), Released::Yes);
     joined(tasks).await;
     println!("{WAITS} grants in {:?}", start.elapsed());
-    assert_eq!(*order.lock().unwrap(), expected);
+    assert_eq!(order.lock().unwrap()[..LISTED], expected);
     assert_eq!(real.stat("grants"), WAITS as u64 + 1);
     assert!(connections(&real) <= 2, "{}", connections(&real));
     assert_eq!(server.statistics().waiting, 0);
