@@ -26,24 +26,24 @@ refuse 'the commands reach the server only through the shell' 'redis_module|raw:
 refuse 'the module has no threads' 'std::thread|thread::spawn|thread_local!' src
 refuse 'the server would ask for the positions of keys from its I/O threads' 'getkeys-api' src
 refuse 'the module knows nothing of its client' 'redis_lock_client' src benches/src
-refuse 'the client waits on its runtime, not on a thread' 'thread::sleep' client/src cli/src
+refuse 'the client waits on its runtime, not on a thread' 'thread::sleep' clients/rust/src cli/src
 refuse 'tests wait for conditions, not for time' '(thread|time)::sleep' \
     $(find tests -name '*.rs' ! -path 'tests/harness/*' ! -path 'tests/faults/*')
-# tests/harness polls; tests/faults and client/tests/trial play loads and faults at random. Elsewhere a test of the
+# tests/harness polls; tests/faults and clients/rust/tests/trial play loads and faults at random. Elsewhere a test of the
 # client may let time pass as the work of a holder, the length of a fault or a phase, and says which.
 # (The packages of clients/ poll in their harness.)
-if found=$(find client/tests cli/tests clients/java/*/src/test clients/python/tests \( -name '*.rs' -o -name '*.java' -o -name '*.py' \) \
-    ! -path 'client/tests/trial/*' ! -name harness.py -exec awk '
+if found=$(find clients/rust/tests cli/tests clients/java/*/src/test clients/python/tests \( -name '*.rs' -o -name '*.java' -o -name '*.py' \) \
+    ! -path 'clients/rust/tests/trial/*' ! -name harness.py -exec awk '
     /(^|[^_[:alnum:]])sleep\(/ && !/asyncio\.sleep\(0\)/ && last !~ /(\/\/|#) sleep: ./ { print FILENAME ":" FNR ":" $0 }
     { last = $0 }' {} + | grep .); then
     printf 'lint: tests wait for conditions; an unavoidable sleep has its reason on the line before (// sleep: ...)\n%s\n\n' "$found"
     failed=1
 fi
 refuse 'tests start their processes through the harness, which ends them with the test run (process::spawn)' \
-    '\.spawn\(\)' $(find tests client/tests cli/tests -name '*.rs' ! -path 'tests/harness/src/process.rs')
+    '\.spawn\(\)' $(find tests clients/rust/tests cli/tests -name '*.rs' ! -path 'tests/harness/src/process.rs')
 refuse 'tests use no program that a minimal system lacks (procps, net-tools, curl, Python)' \
     'Command::new\("(ps|pgrep|pkill|killall|kill|ss|netstat|lsof|nc|curl|wget|python3?)"|\$\(ps |\b(pgrep|pkill|killall) ' \
-    tests client/tests cli/tests benches/src
+    tests clients/rust/tests cli/tests benches/src
 
 if found=$(grep -rnE 'Thread\.sleep|TimeUnit\.[A-Z]+\.sleep' --include='*.java' tests); then
     printf 'lint: tests wait for conditions, not for time\n%s\n\n' "$found"
@@ -62,12 +62,12 @@ if found=$(git ls-files 'clients/*.java' 'clients/*.py' 'benches/clients/*.java'
 fi
 
 # A published package has no repository around it.
-if found=$(grep -nE '\]\(\.\./' client/README.md cli/README.md clients/python/README.md); then
+if found=$(grep -nE '\]\(\.\./' clients/rust/README.md cli/README.md clients/python/README.md); then
     printf 'lint: a link leads out of the package\n%s\n\n' "$found"
     failed=1
 fi
 
-for file in $(find src tests client cli clients benches/clients -name '*.rs' -o -name '*.java' -o -name '*.py' -o -name '*.js' -o -name '*.go' -o -name '*.rb'); do
+for file in $(find src tests cli clients benches/clients -name '*.rs' -o -name '*.java' -o -name '*.py' -o -name '*.js' -o -name '*.go' -o -name '*.rb'); do
     lines=$(wc -l <"$file")
     if [ "$lines" -gt 700 ]; then
         echo "lint: $file has $lines lines; no file is longer than 700"
@@ -113,7 +113,7 @@ for page in $(git ls-files 'clients/*.md'); do
         failed=1
     fi
 done
-if found=$(grep -nE '^version = ' benches/Cargo.toml cli/Cargo.toml client/Cargo.toml tests/*/Cargo.toml | grep -v '"0\.0\.0"$'); then
+if found=$(grep -nE '^version = ' benches/Cargo.toml cli/Cargo.toml clients/rust/Cargo.toml tests/*/Cargo.toml | grep -v '"0\.0\.0"$'); then
     printf 'lint: the version is in the Cargo.toml of the root only (version.workspace = true)\n%s\n\n' "$found"
     failed=1
 fi

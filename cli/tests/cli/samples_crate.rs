@@ -1,6 +1,6 @@
-//! The program of client/README.md, and the lines of docs/REDLOCK.md, as they stand there: each in a new package, with
-//! the lines for `Cargo.toml` of client/README.md, beside a clone that is called `redis-lock`. Only the address of the
-//! server is replaced. A warning of the compiler is a failure.
+//! The program of clients/rust/README.md, and the lines of docs/REDLOCK.md, as they stand there: each in a new package,
+//! with the lines for `Cargo.toml` of clients/rust/README.md, beside a clone that is called `redis-lock`. Only the
+//! address of the server is replaced. A warning of the compiler is a failure.
 
 use std::path::Path;
 use std::process::Command;
@@ -29,7 +29,7 @@ async fn work(_: Vec<(String, u64)>) {}
 ",
 ];
 
-const PAGE: &str = "client/README.md";
+const PAGE: &str = "clients/rust/README.md";
 
 /// Builds a program; nothing is fetched: what it needs the client needs, too.
 fn build(place: &Path, program: &str) {

@@ -5,7 +5,7 @@ use crate::common::page::{self, blocks};
 const PAGES: [&str; 7] = [
     "README.md",
     "CONTRIBUTING.md",
-    "client/README.md",
+    "clients/rust/README.md",
     "cli/README.md",
     "examples/redis-rs/README.md",
     "docs/MIGRATION.md",
@@ -65,13 +65,13 @@ const INVENTORY: &[(&str, &str, &str, Test)] = &[
     ),
     ("CONTRIBUTING.md", "sh", "make setup", MAKE),
     (
-        "client/README.md",
+        "clients/rust/README.md",
         "toml",
         "[dependencies]",
         Test(CRATE, "the_programs_of_the_pages_build_and_lock"),
     ),
     (
-        "client/README.md",
+        "clients/rust/README.md",
         "rust",
         "use redis_lock_client",
         Test(CRATE, "the_programs_of_the_pages_build_and_lock"),

@@ -1,5 +1,5 @@
 //! How long it takes from a server's death to the notice that the lock is lost. `make bench-notice`
-//! measures it, for client/README.md.
+//! measures it, for clients/rust/README.md.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! The figures of client/README.md about connections, memory and losses, measured on this machine (`make
+//! The figures of clients/rust/README.md about connections, memory and losses, measured on this machine (`make
 //! bench-waits`).
 
 use std::time::{Duration, Instant};

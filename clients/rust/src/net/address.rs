@@ -362,7 +362,7 @@ mod tests {
     use super::*;
 
     /// The table of all clients.
-    const TABLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../clients/addresses.tsv");
+    const TABLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../addresses.tsv");
 
     fn login(login: &Login, prefix: &str) -> String {
         let user = login.username().map(|user| format!(" {prefix}user={user}"));
