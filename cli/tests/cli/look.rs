@@ -182,7 +182,7 @@ fn break_ends_a_hold_or_just_that_grant() {
     assert!(conns[1].recv().error().contains("LOCKBROKEN"));
     conns[1].line("LOCK.ACQUIRE orders:1 cleo");
     let run = start(&real, "run orders:1 true");
-    real.wait_for_waiters(1);
+    real.wait_for_waits(1);
     start(&real, "break orders:1 --purge").end().ok();
     let end = run.end();
     assert_eq!(end.code(), 1, "{}", end.err);

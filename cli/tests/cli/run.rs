@@ -264,7 +264,7 @@ fn a_wait_says_what_it_waits_for() {
     conn.line("LOCK.ACQUIRE k holder");
     let mut before = real.conn();
     before.send_line("LOCK.ACQUIRE k first BLOCK 0");
-    real.wait_for_waiters(1);
+    real.wait_for_waits(1);
     let run = script(&real, "", "echo ran");
     let said = run.complaint();
     assert!(said.starts_with("redis-lock: k: waiting for "), "{said}");

@@ -317,8 +317,10 @@ impl Ticket {
             return Ok(());
         }
         let name = name_of(node);
-        let mut subscribed = tickets.connection(server, node).await?;
-        let patience = server.patience() / 2;
+        // Others wait for this turn, also those whose own end comes sooner.
+        let patience = server.patience() / 4;
+        let opened = timeout(patience, tickets.connection(server, node)).await;
+        let mut subscribed = opened.map_err(|_| Error::no_answer(&name))??;
         let confirmed = confirmed(
             &mut subscribed.connection,
             tickets.is_sharded,

@@ -245,10 +245,14 @@ impl RedLock {
             return Ok(None);
         };
         let attempt = Attempt::new(&self.locks, claim);
-        match attempt.wait_in_queue(*queue_at, end).await {
+        let begun = Instant::now();
+        let queued = attempt.wait_in_queue(*queue_at, end).await;
+        // It has waited in a queue, perhaps of a server that is gone since.
+        let has_waited = queued.is_ok() && begun.elapsed() > self.overtime();
+        *is_reached |= has_waited || attempt.has_lost_a_server();
+        match queued {
             Ok(true) => {}
             other => {
-                *is_reached |= attempt.was_asked();
                 attempt.undo().await;
                 return other.map(|_| None);
             }

@@ -149,9 +149,9 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Whether a server has answered and was asked for the lock.
-    pub(crate) fn was_asked(&self) -> bool {
-        self.contacted().next().is_some()
+    /// Whether a server that was asked for the lock does not answer any more.
+    pub(crate) fn has_lost_a_server(&self) -> bool {
+        self.contacted().any(|(_, has_answered)| !has_answered)
     }
 
     /// Ends the attempt with a majority: the receiver of the claim has to release it.
