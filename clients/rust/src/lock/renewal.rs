@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redis::Value;
-use tokio::time::{sleep, sleep_until, timeout_at};
+use tokio::time::{sleep, sleep_until, timeout_at, Instant};
 
 use crate::error::Error;
 use crate::lock::events;
@@ -70,7 +70,12 @@ async fn run(hold: &Hold, caller: &mut Caller) -> LostReason {
                 false => renew(hold, caller, &command).await,
             }
         };
-        match timeout_at(hold.notice.end(), renewed).await {
+        let mut end = hold.notice.end();
+        if is_bound && end <= Instant::now() {
+            // This process stood still, and the server has renewed the hold meanwhile: it is asked once.
+            end = Instant::now() + hold.server.patience() / 2;
+        }
+        match timeout_at(end, renewed).await {
             Ok(Ok((sent, lease))) => {
                 hold.confirm(sent, lease);
                 events::renewed(&hold.server, &hold.claim, hold.token);

@@ -1,10 +1,11 @@
 //! Holds that are bound to a connection.
 
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use redis_lock_client::{Error, Guard, Lock, LostReason, Mode, Released, Server, SessionLock};
 use redis_lock_harness::proxy::Proxy;
-use redis_lock_harness::TestServer;
+use redis_lock_harness::{process, wait_for, TestServer};
 use tokio::time::timeout;
 
 use crate::{client, through, until, until_free, LONG};
@@ -224,4 +225,51 @@ async fn readers_read_their_lease_together() {
         assert!(!reader.valid_for().is_zero());
         assert_eq!(reader.release().await.unwrap(), Released::Yes);
     }
+}
+
+/// The server, for the program that is stopped.
+const URL: &str = "LOCK_STOPPED_URL";
+
+/// The server renews the hold, so the program asks it before it reports a loss.
+#[test]
+fn a_program_that_stood_still_keeps_what_the_server_has_kept() {
+    let real = server(2_000);
+    let mut program = Command::new(std::env::current_exe().unwrap());
+    program.args(["session::inside", "--exact", "--ignored", "--nocapture"]);
+    program.env(URL, format!("redis://127.0.0.1:{}", real.port));
+    let mut program = process::spawn(&mut program).unwrap();
+    wait_for("a hold", || !real.conn().line("LOCK.INFO k").is_nil());
+    let signal = |name: &str| {
+        let line = format!("kill {name} {}", program.id());
+        let sent = process::tame(Command::new("sh").args(["-c", &line])).status();
+        assert!(sent.unwrap().success());
+    };
+    signal("-STOP");
+    let before = real.stat("session_renewals");
+    // More than a lease.
+    wait_for("renewals by the server", || {
+        real.stat("session_renewals") >= before + 5
+    });
+    signal("-CONT");
+    assert!(program.wait().unwrap().success());
+    until_free(&real);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "run by a_program_that_stood_still_keeps_what_the_server_has_kept"]
+async fn inside() {
+    let Ok(url) = std::env::var(URL) else {
+        println!("not run: nothing stops this program");
+        return;
+    };
+    let server = Server::open(&url).unwrap();
+    let guard = bound(&server).acquire().await.unwrap();
+    let mut last = Instant::now();
+    wait_for("a time in which this program did not run", || {
+        std::mem::replace(&mut last, Instant::now()).elapsed() > Duration::from_secs(2)
+    });
+    let renewals = server.statistics().renewals;
+    until("a renewal", || server.statistics().renewals > renewals);
+    assert_eq!(guard.lost().reason(), None);
+    assert_eq!(guard.release().await.unwrap(), Released::Yes);
 }
