@@ -1,10 +1,13 @@
 package redislock;
 
+import io.lettuce.core.RedisClient;
 import io.lettuce.core.RedisURI;
 import io.lettuce.core.SslOptions;
+import io.lettuce.core.cluster.RedisClusterClient;
 import io.lettuce.core.resource.ClientResources;
 import java.time.Duration;
 import java.util.List;
+import java.util.Objects;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Executor;
@@ -30,7 +33,6 @@ import redislock.internal.lock.Blocking;
 import redislock.internal.lock.Engine;
 import redislock.internal.lock.Terms;
 import redislock.internal.net.Address;
-import redislock.internal.net.Connector;
 import redislock.internal.net.Network;
 
 /**
@@ -47,7 +49,6 @@ public final class LockClient implements AutoCloseable {
     private static final int COMPLETIONS = 16;
 
     private final Network network;
-    private final Connector connector;
     private final Loop loop;
     private final Counts counts = new Counts();
     private final Engine engine;
@@ -58,9 +59,8 @@ public final class LockClient implements AutoCloseable {
     private final AtomicBoolean isClosed = new AtomicBoolean();
 
     private LockClient(Builder builder) {
-        connector = new Connector(counts, builder.responseTimeout, builder.resources, builder.ssl);
         loop = new Loop("redis-lock-timers");
-        network = new Network(builder.address, connector, loop, counts, builder.parks);
+        network = builder.opener.open(builder, loop, counts);
         boolean isOwn = builder.executor == null;
         // A loss waits for no other callback. The stages of futures share a few threads: ten thousand may complete at
         // once.
@@ -94,25 +94,75 @@ public final class LockClient implements AutoCloseable {
     }
 
     /**
+     * The client of a program's own client of Lettuce, which stays open when this one is closed: its connections have
+     * the credentials, certificates and options of that client. Its address must be known to it.
+     *
+     * @param client of a server, or of the primary that sentinels name
+     * @return the client
+     */
+    public static LockClient of(RedisClient client) {
+        return builder(client).build();
+    }
+
+    /**
+     * The client of a program's own client of Lettuce, see {@link #of(RedisClient)}.
+     *
+     * @param client of a cluster
+     * @return the client
+     */
+    public static LockClient of(RedisClusterClient client) {
+        return builder(client).build();
+    }
+
+    /**
+     * A builder for {@link #of(RedisClient)}.
+     *
+     * @param client of a server, or of the primary that sentinels name
+     * @return a builder
+     */
+    public static Builder builder(RedisClient client) {
+        Objects.requireNonNull(client, "client");
+        return new Builder((builder, loop, counts) -> Network.of(client, null, builder.responseTimeout, loop, counts));
+    }
+
+    /**
+     * A builder for {@link #of(RedisClusterClient)}.
+     *
+     * @param client of a cluster
+     * @return a builder
+     */
+    public static Builder builder(RedisClusterClient client) {
+        Objects.requireNonNull(client, "client");
+        return new Builder((builder, loop, counts) -> Network.of(client, builder.responseTimeout, loop, counts));
+    }
+
+    /**
      * A builder of a client for this address. The forms:
      *
      * <ul>
-     * <li>{@code redis://[user:password@]host[:port][/db]}: one server
-     * <li>{@code redis+cluster://[user:password@]host:port[,host:port...]}: a cluster, by some of its nodes
-     * <li>{@code redis+sentinel://[user:password@]host:port[,host:port...]/name[/db]}: the primary that sentinels call
+     * <li>{@code redis://[user:password@]host[:port][/database]}: one server
+     * <li>{@code redis+cluster://[user:password@]host[:port],host[:port]...}: a cluster, by some of its nodes
+     * <li>{@code redis+sentinel://[user:password@]host[:port],.../name[/database]}: the primary that sentinels call
      * {@code name}
+     * <li>{@code unix://[user:password@]/path}: a Unix socket, for which Netty's native transport is needed
      * </ul>
      *
      * {@code rediss}, {@code rediss+cluster} and {@code rediss+sentinel} are the same with TLS, which also applies to
      * the sentinels. User and password are those of the servers; the login of the sentinels is {@code
-     * ?sentinel-user=u&sentinel-password=p} at the end. Special characters are percent-encoded.
+     * ?sentinel-user=u&sentinel-password=p} at the end. Other options there are {@code db=N} and {@code protocol=2} or
+     * {@code 3}. Special characters are percent-encoded.
      *
      * @param address the address
      * @return a builder
      * @throws IllegalArgumentException when the address cannot be read
      */
     public static Builder builder(String address) {
-        return new Builder(Address.parse(address));
+        return ofAddress(Address.parse(Objects.requireNonNull(address, "address")));
+    }
+
+    private static Builder ofAddress(Address address) {
+        return new Builder((builder, loop, counts) -> Network.open(
+                address, builder.responseTimeout, builder.resources, builder.ssl, loop, counts));
     }
 
     /**
@@ -122,7 +172,7 @@ public final class LockClient implements AutoCloseable {
      * @return a builder
      */
     public static Builder builder(RedisURI uri) {
-        return new Builder(Address.of(uri));
+        return ofAddress(Address.of(uri));
     }
 
     /**
@@ -132,7 +182,7 @@ public final class LockClient implements AutoCloseable {
      * @return a builder
      */
     public static Builder clusterBuilder(List<RedisURI> uris) {
-        return new Builder(Address.ofCluster(uris));
+        return ofAddress(Address.ofCluster(uris));
     }
 
     /**
@@ -356,7 +406,6 @@ public final class LockClient implements AutoCloseable {
         } catch (InterruptedException hurried) {
             isInterrupted = true;
         } finally {
-            engine.freeNames();
             if (isInterrupted) {
                 Thread.currentThread().interrupt();
             }
@@ -390,21 +439,24 @@ public final class LockClient implements AutoCloseable {
 
     /** The settings of a client. */
     public static final class Builder {
-        private final Address address;
+        private final Opener opener;
         private Duration responseTimeout = Duration.ofSeconds(5);
-        private boolean parks;
         private ClientResources resources;
         private SslOptions ssl;
         private Executor executor;
         private LockObserver observer;
 
-        private Builder(Address address) {
-            this.address = address;
+        private Builder(Opener opener) {
+            this.opener = opener;
+        }
+
+        private interface Opener {
+            Network open(Builder builder, Loop loop, Counts counts);
         }
 
         /**
-         * The time without a reply after which a connection is closed. A parked wait is sent in slices of at most half
-         * of it.
+         * The time after which a call fails that gets no reply. An attempt has half of it; then its connection is closed
+         * and the request sent once more.
          *
          * @param timeout 5 s by default, at most a day
          * @return this
@@ -415,18 +467,6 @@ public final class LockClient implements AutoCloseable {
                 throw new IllegalArgumentException("a response timeout is 1 ms to a day");
             }
             responseTimeout = timeout;
-            return this;
-        }
-
-        /**
-         * Each wait is parked on a connection of its own, also where the server offers tickets (waits that share one
-         * subscription). For a program that has one wait at a time: when the program dies, the server removes a parked
-         * wait at once, and keeps a ticket for up to 30 s (which delays no other wait).
-         *
-         * @return this
-         */
-        public Builder parkedWaits() {
-            parks = true;
             return this;
         }
 
@@ -477,9 +517,7 @@ public final class LockClient implements AutoCloseable {
         }
 
         /**
-         * Opens the client. Nothing is sent yet. The first connection of a process, and the first one with TLS, loads
-         * the classes that it needs: an acquisition that begins before may last as long as the response timeout,
-         * whatever its bound.
+         * Opens the client. Nothing is sent yet.
          *
          * @return the client
          */

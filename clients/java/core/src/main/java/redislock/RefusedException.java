@@ -10,7 +10,7 @@ public class RefusedException extends LockException {
     private static final long serialVersionUID = 1;
 
     private static final Set<String> ELSEWHERE =
-            Set.of("READONLY", "LOADING", "CLUSTERDOWN", "MASTERDOWN", "UNBLOCKED");
+            Set.of("READONLY", "LOADING", "CLUSTERDOWN", "MASTERDOWN", "UNBLOCKED", "MOVED", "ASK");
     private static final Set<String> PASSING =
             Set.of("TRYAGAIN", "BUSY", "LOCKDELAY", "LOCKBUSY", "NOREPLICAS", "OOM", "MISCONF");
 

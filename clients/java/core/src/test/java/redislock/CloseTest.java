@@ -120,22 +120,6 @@ class CloseTest {
     }
 
     @Test
-    void a_client_that_ends_without_answers_keeps_no_name() throws Exception {
-        try (TestServer server = TestServer.start(); LockClient next = LockClient.create(server.address())) {
-            LockClient client = LockClient.builder(server.address()).responseTimeout(Duration.ofSeconds(1)).build();
-            LockOptions named = LockOptions.defaults().owner("me").lease(Duration.ofSeconds(2));
-            client.lock("held", named).acquire();
-            CompletableFuture<Optional<Guard>> waiting = next.lock("held", named).acquireAsync(null);
-            server.pause();
-            assertThrows(LockConnectionException.class, client.lock("asked", named)::tryAcquire);
-            client.close();
-            server.resume();
-            assertTrue(waiting.get(10, TimeUnit.SECONDS).isPresent());
-            assertTrue(next.lock("asked", named).acquireWithin(Duration.ofSeconds(10)).isPresent());
-        }
-    }
-
-    @Test
     void closing_ends_calls_that_wait_for_an_answer() throws Exception {
         try (TestServer server = TestServer.start()) {
             LockClient client = LockClient.builder(server.address()).responseTimeout(Duration.ofSeconds(2)).build();

@@ -67,7 +67,7 @@ class ErrorTest {
                     () -> LockClient.create("redis+sentinel://a:1"),
                     () -> LockClient.create("redis://a:x"),
                     () -> LockClient.create("redis+cluster://a:1/2"),
-                    () -> LockClient.create("localhost:6379"));
+                    () -> LockClient.create("local host:6379"));
             wrong.forEach(call -> assertThrows(IllegalArgumentException.class, call));
             List<Executable> missing = List.of(
                     () -> client.lock((String) null),

@@ -18,7 +18,8 @@ class HangTest {
     private static final Duration WAIT = Duration.ofMillis(200);
 
     private final TestServer server = TestServer.start();
-    private final LockClient client = LockClient.create(server.address());
+    private final LockClient client =
+            LockClient.builder(server.address()).responseTimeout(Duration.ofMillis(600)).build();
 
     @AfterEach
     void close() {
@@ -32,7 +33,7 @@ class HangTest {
         long start = System.nanoTime();
         assertThrows(LockConnectionException.class, attempt, what);
         long took = TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - start);
-        assertTrue(took <= bound.toMillis() + 2_000, what + " took " + took);
+        assertTrue(took <= bound.toMillis() + 600 + 2_000, what + " took " + took);
     }
 
     @Test
@@ -115,45 +116,5 @@ class HangTest {
             assertTrue(read.isLocked());
             read.unlock();
         }
-    }
-
-    /** The release of an exclusive lock names no mode, so it would end a hold for READ or WRITE too. */
-    @Test
-    void the_undoing_of_an_exclusive_request_ends_no_hold_of_another_mode() throws Exception {
-        LockOptions named = LockOptions.defaults().owner("me");
-        try (LockClient hasty =
-                LockClient.builder(server.address()).responseTimeout(Duration.ofMillis(400)).build()) {
-            FencedLock exclusive = hasty.lock("k", named);
-            exclusive.acquire().release();
-            FencedReadWriteLock modes = hasty.readWriteLock("k", named);
-            for (FencedLock other : List.of(modes.readLock(), modes.writeLock())) {
-                for (boolean isHeldBefore : new boolean[] {true, false}) {
-                    Guard before = isHeldBefore ? other.acquire() : null;
-                    server.pause();
-                    assertThrows(LockConnectionException.class, exclusive::tryAcquire);
-                    server.resume();
-                    Guard held = isHeldBefore ? before : other.acquire();
-                    // sleep: the request is undone at the latest after the response timeout
-                    Thread.sleep(800);
-                    String what = other.mode() + ", " + isHeldBefore;
-                    assertEquals(1L, server.call("LOCK.RENEW", "k", "me", other.mode().name(), "PX", "30000",
-                            "TOKEN", held.token()), what);
-                    assertEquals(Released.YES, held.release(), what);
-                    assertEquals(List.of(), hasty.settled(Waiting.PATIENCE));
-                    Waiting.waitFor("a free lock", () -> server.call("LOCK.INFO", "k") == null);
-                }
-            }
-        }
-    }
-
-    @Test
-    void an_attempt_waits_for_the_release_of_its_own_owner() throws Exception {
-        FencedLock lock = client.lock("k", LockOptions.defaults().owner("me"));
-        for (int i = 0; i < 100; i++) {
-            lock.tryAcquire().orElseThrow().close();
-        }
-        Guard guard = lock.acquire();
-        assertTrue(lock.tryAcquire().isEmpty(), "a guard has the name");
-        assertEquals(Released.YES, guard.release());
     }
 }

@@ -359,7 +359,7 @@ class LossTest {
             assertTrue(guard.validFor().toMillis() > 8_000 && guard.validFor().toMillis() < 10_000);
             assertTrue(lock.acquireWithin(Duration.ofMillis(100)).isEmpty());
             CompletableFuture<Optional<Guard>> next = lock.acquireAsync(null);
-            server.awaitWaiters(1);
+            server.awaitTickets(1);
             List<?> holders = (List<?>) Conn.map(server.call("LOCK.INFO", "k")).get("holders");
             Object id = Conn.map(holders.get(0)).get("client-id");
             server.killClients(each -> each.get("id").equals(String.valueOf(id)));

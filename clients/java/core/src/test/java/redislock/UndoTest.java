@@ -3,6 +3,7 @@ package redislock;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import java.lang.reflect.Field;
 import java.time.Duration;
 import java.util.List;
 import java.util.Optional;
@@ -12,13 +13,14 @@ import java.util.concurrent.TimeUnit;
 import java.util.function.Supplier;
 import java.util.function.UnaryOperator;
 import org.junit.jupiter.api.Test;
+import redislock.internal.Loop;
 import redislock.testing.Proxy;
 import redislock.testing.TestServer;
 import redislock.testing.Waiting;
 
 /**
  * Acquisitions that are cancelled when their grant has arrived in the process, and nothing has handled it yet: the
- * program's executor holds the thread of the client meanwhile.
+ * thread of the client is held meanwhile.
  */
 class UndoTest {
     private static final LockOptions LONG = LockOptions.defaults().lease(Duration.ofSeconds(60));
@@ -28,37 +30,29 @@ class UndoTest {
         final TestServer server = TestServer.start();
         final Proxy proxy = Proxy.before(server.port());
         final LockClient client;
-        private final FencedLock named;
-        private final Guard guard;
         /** Null: the thread is not to be held. */
         private volatile CountDownLatch end;
-        private volatile boolean isHeld;
 
-        Scene(UnaryOperator<LockClient.Builder> changed) throws InterruptedException {
-            client = changed.apply(LockClient.builder(proxy.address())).executor(this::run).build();
-            named = client.lock("name", LONG.owner("busy"));
-            guard = named.acquire();
+        Scene(UnaryOperator<LockClient.Builder> changed) {
+            client = changed.apply(LockClient.builder(proxy.address())).build();
         }
 
-        private void run(Runnable task) {
-            if (Thread.currentThread().getName().equals("redis-lock-timers")) {
-                CountDownLatch until = end;
-                if (until != null) {
-                    isHeld = true;
-                    Waiting.waitFor("the end", () -> until.getCount() == 0);
-                }
-            }
-            new Thread(task).start();
-        }
-
-        /** Holds the thread of the client, which completes a future without a request to the server. */
+        /** Holds the thread of the client. */
         void hold() {
             end = new CountDownLatch(1);
-            isHeld = false;
-            Waiting.waitFor("the thread of the client", () -> {
-                named.acquireAsync(Duration.ofMillis(20));
-                return isHeld;
-            });
+            CountDownLatch until = end;
+            CountDownLatch held = new CountDownLatch(1);
+            try {
+                Field loop = LockClient.class.getDeclaredField("loop");
+                loop.setAccessible(true);
+                ((Loop) loop.get(client)).execute(() -> {
+                    held.countDown();
+                    Waiting.waitFor("the end", () -> until.getCount() == 0);
+                });
+            } catch (ReflectiveOperationException defect) {
+                throw new AssertionError(defect);
+            }
+            Waiting.waitFor("the thread of the client", () -> held.getCount() == 0);
         }
 
         void letGo() {
@@ -85,7 +79,6 @@ class UndoTest {
         public void close() {
             try (server; proxy; client) {
                 letGo();
-                guard.close();
             }
         }
     }
@@ -170,17 +163,6 @@ class UndoTest {
         }
     }
 
-    @Test
-    void the_reply_to_a_parked_request() throws Exception {
-        try (Scene scene = new Scene(LockClient.Builder::parkedWaits)) {
-            assertWaitsAreUndone(scene, lock -> {
-                CompletableFuture<Optional<Guard>> wait = lock.acquireAsync(null);
-                scene.server.awaitWaiters(1);
-                return wait;
-            });
-        }
-    }
-
     /** The server does not notice the end of the connection to which the hold is bound. */
     @Test
     void the_reply_to_a_request_with_a_session() throws Exception {
@@ -192,31 +174,6 @@ class UndoTest {
                     assertUndone(scene, isBefore, () -> scene.delayed("SESSION", scene.client.lock("k", options)));
                     scene.proxy.cut();
                     assertFree(scene, options, isBefore);
-                }
-            }
-        }
-    }
-
-    /** The server refuses READ where the lock is held exclusively, and a release for one ends the other. */
-    @Test
-    void another_mode_is_acquired_when_an_exclusive_wait_of_its_owner_is_undone() throws Exception {
-        try (Scene scene = new Scene(builder -> builder)) {
-            FencedReadWriteLock modes = scene.client.readWriteLock("k", LONG.owner("me"));
-            for (FencedLock other : List.of(modes.readLock(), modes.writeLock())) {
-                for (LockOptions options : List.of(LONG, LockOptions.defaults().session())) {
-                    scene.server.call("LOCK.ACQUIRE", "k", "other", "PX", "600000");
-                    CompletableFuture<Optional<Guard>> wait =
-                            scene.client.lock("k", options.owner("me")).acquireAsync(null);
-                    Waiting.waitFor("the wait", () -> scene.server.stat("tickets") + scene.server.stat("waiters") == 1);
-                    scene.hold();
-                    assertTrue(wait.cancel(true));
-                    CompletableFuture<Optional<Guard>> next = other.acquireAsync(null);
-                    scene.server.call("LOCK.RELEASE", "k", "other");
-                    scene.letGo();
-                    Guard held = next.get(5, TimeUnit.SECONDS).orElseThrow();
-                    assertEquals(List.of(), scene.client.settled(Waiting.PATIENCE));
-                    assertEquals(Released.YES, held.release());
-                    scene.server.awaitWaiters(0);
                 }
             }
         }

@@ -2,6 +2,7 @@ package redislock;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -9,6 +10,7 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
+import java.util.Map;
 import java.util.Optional;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentLinkedQueue;
@@ -21,7 +23,7 @@ import redislock.testing.Proxy;
 import redislock.testing.TestServer;
 import redislock.testing.Waiting;
 
-/** Waits: their order, and what they survive, as tickets and parked. */
+/** Waits: their order, and what they survive. */
 class WaitTest {
     /** Waits for one lock, one after another in the queue; each that is granted is noted and given back. */
     private static final class Line {
@@ -35,15 +37,13 @@ class WaitTest {
             this.lock = lock;
         }
 
-        void join(TestServer server, int count, boolean parked) {
+        void join(TestServer server, int count) {
             for (int i = 0; i < count; i++) {
                 int number = waits.size();
                 waits.add(lock.acquireAsync(Duration.ofSeconds(30)).thenCompose(granted -> granted(number, granted)));
                 long queued = waits.size();
-                Waiting.waitFor(queued + " in the queue",
-                        () -> server.stat("waiters") + server.stat("tickets") == queued);
+                server.awaitTickets(queued);
             }
-            assertEquals(parked ? waits.size() : 0, server.stat("waiters"));
         }
 
         private CompletableFuture<Released> granted(int number, Optional<Guard> granted) {
@@ -69,7 +69,7 @@ class WaitTest {
             FencedLock lock = client.lock("k");
             Guard first = lock.acquire();
             Line line = new Line(lock);
-            line.join(server, 60, false);
+            line.join(server, 60);
             assertEquals(2, server.clients().size());
             first.release();
             line.awaitAll();
@@ -83,7 +83,7 @@ class WaitTest {
             FencedLock lock = client.lock("k");
             Guard first = lock.acquire();
             Line line = new Line(lock);
-            line.join(server, 40, false);
+            line.join(server, 40);
             assertEquals(1, server.killClients(each -> !each.get("sub").equals("0")));
             Waiting.waitFor("a new subscription", Duration.ofSeconds(5),
                     () -> server.clients().stream().anyMatch(each -> !"0".equals(each.get("sub"))));
@@ -101,7 +101,7 @@ class WaitTest {
             FencedLock lock = client.lock("k");
             Guard first = lock.acquire();
             Line line = new Line(lock);
-            line.join(server, 40, false);
+            line.join(server, 40);
             assertEquals(2, server.killClients(each -> true));
             Waiting.waitFor("new connections", () -> server.clients().size() == 2);
             first.release();
@@ -109,62 +109,8 @@ class WaitTest {
         }
     }
 
-    @Test
-    void parked_waits_are_granted_in_order_and_survive_their_connections() throws Exception {
-        for (String option : new String[] {"client", "server"}) {
-            String[] options = option.equals("server") ? new String[] {"--lock.max-tickets", "0"} : new String[0];
-            try (TestServer server = TestServer.with(options);
-                    LockClient client = parkedIf(option.equals("client"), server.address())) {
-                FencedLock lock = client.lock("k");
-                Guard first = lock.acquire();
-                Line line = new Line(lock);
-                line.join(server, 12, true);
-                server.killClients(each -> each.get("flags").contains("b"));
-                Waiting.waitFor("the waiters", () -> server.stat("waiters") == 12);
-                first.release();
-                line.awaitAll();
-                assertEquals(0, server.stat("tickets_queued"));
-            }
-        }
-    }
-
     private static LockClient impatient(Proxy proxy, long millis) {
         return LockClient.builder(proxy.address()).responseTimeout(Duration.ofMillis(millis)).build();
-    }
-
-    private static LockClient parkedIf(boolean parks, String address) {
-        LockClient.Builder builder = LockClient.builder(address);
-        return parks ? builder.parkedWaits().build() : builder.build();
-    }
-
-    @Test
-    void a_user_without_channels_waits_parked() throws Exception {
-        try (TestServer server = TestServer.builder().users().start();
-                LockClient client = LockClient.create(server.address("app", "change-me-app"))) {
-            FencedLock lock = client.lock("lock:k");
-            Guard first = lock.acquire();
-            Line line = new Line(lock);
-            line.join(server, 5, true);
-            first.release();
-            line.awaitAll();
-        }
-    }
-
-    @Test
-    void slices_follow_each_other_without_a_gap() throws Exception {
-        try (TestServer server = TestServer.start();
-                LockClient client = LockClient.builder(server.address())
-                        .parkedWaits().responseTimeout(Duration.ofMillis(400)).build()) {
-            FencedLock lock = client.lock("k");
-            Guard first = lock.acquire();
-            Line line = new Line(lock);
-            line.join(server, 3, true);
-            // sleep: several slices of 200 ms each
-            Thread.sleep(900);
-            assertEquals(3, server.stat("waiters"));
-            first.release();
-            line.awaitAll();
-        }
     }
 
     @Test
@@ -175,7 +121,7 @@ class WaitTest {
                 FencedLock lock = client.lock("lock:k");
                 Guard first = lock.acquire();
                 Line line = new Line(lock);
-                line.join(server, 5, false);
+                line.join(server, 5);
                 first.release();
                 line.awaitAll();
             }
@@ -190,7 +136,7 @@ class WaitTest {
             FencedLock lock = client.lock("k");
             Guard first = lock.acquire();
             Line line = new Line(lock);
-            line.join(server, 10, false);
+            line.join(server, 10);
             // From the next probe on nothing comes on that connection, the message of the grant neither.
             proxy.holdReplyTo("SUBSCRIBE");
             Waiting.waitFor("the probe", proxy::hasDelayed);
@@ -205,14 +151,12 @@ class WaitTest {
     void a_connection_that_has_gone_silent_is_replaced() throws Exception {
         try (TestServer server = TestServer.start();
                 Proxy proxy = Proxy.before(server.port());
-                LockClient client = impatient(proxy, 600)) {
+                LockClient client = impatient(proxy, 4_000)) {
             FencedLock lock = client.lock("k");
             lock.lock();
             lock.unlock();
             proxy.holdReplyTo("LOCK.ACQUIRE");
-            long start = System.nanoTime();
             Guard guard = lock.acquire();
-            assertTrue(TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - start) < 2_000);
             assertEquals("1", server.call("HGET", "k", guard.owner()));
             assertEquals(Released.YES, guard.release());
             proxy.letGo();
@@ -292,25 +236,23 @@ class WaitTest {
 
     @Test
     void a_restart_loses_no_wait() throws Exception {
-        for (boolean parks : new boolean[] {false, true}) {
-            try (TestServer server = TestServer.start(); LockClient client = parkedIf(parks, server.address())) {
-                FencedLock lock = client.lock("k");
-                lock.acquire();
-                List<CompletableFuture<Optional<Guard>>> waits = new ArrayList<>();
-                for (int i = 0; i < 10; i++) {
-                    waits.add(lock.acquireAsync(null));
-                }
-                Waiting.waitFor("the queue", () -> server.stat("waiters") + server.stat("tickets") == 10);
-                server.restart();
-                AtomicInteger granted = new AtomicInteger();
-                for (CompletableFuture<Optional<Guard>> wait : waits) {
-                    wait.thenAccept(guard -> {
-                        granted.incrementAndGet();
-                        guard.orElseThrow().close();
-                    });
-                }
-                Waiting.waitFor("all grants", () -> granted.get() == 10);
+        try (TestServer server = TestServer.start(); LockClient client = LockClient.create(server.address())) {
+            FencedLock lock = client.lock("k");
+            lock.acquire();
+            List<CompletableFuture<Optional<Guard>>> waits = new ArrayList<>();
+            for (int i = 0; i < 10; i++) {
+                waits.add(lock.acquireAsync(null));
             }
+            server.awaitTickets(10);
+            server.restart();
+            AtomicInteger granted = new AtomicInteger();
+            for (CompletableFuture<Optional<Guard>> wait : waits) {
+                wait.thenAccept(guard -> {
+                    granted.incrementAndGet();
+                    guard.orElseThrow().close();
+                });
+            }
+            Waiting.waitFor("all grants", () -> granted.get() == 10);
         }
     }
 
@@ -335,8 +277,21 @@ class WaitTest {
     }
 
     @Test
-    void a_bounded_wait_returns_in_time_when_the_server_stands_still() throws Exception {
-        try (TestServer server = TestServer.start(); LockClient client = LockClient.create(server.address())) {
+    void a_user_without_channels_cannot_wait() {
+        try (TestServer server = TestServer.builder().users().start();
+                LockClient client = LockClient.create(server.address("app", "change-me-app"))) {
+            FencedLock lock = client.lock("lock:k");
+            Guard first = lock.tryAcquire().orElseThrow();
+            assertThrows(PermissionException.class, lock::acquire);
+            first.release();
+        }
+    }
+
+    @Test
+    void a_bounded_call_returns_within_its_own_bound_and_the_response_timeout() throws Exception {
+        try (TestServer server = TestServer.start();
+                LockClient client =
+                        LockClient.builder(server.address()).responseTimeout(Duration.ofMillis(600)).build()) {
             FencedLock lock = client.lock("warm");
             lock.lock();
             lock.unlock();
@@ -344,56 +299,51 @@ class WaitTest {
             try {
                 for (int i = 0; i < 2; i++) {
                     FencedLock other = client.lock("k" + i);
-                    long took = fastestRefusal(() -> other.tryLock(500, TimeUnit.MILLISECONDS));
-                    assertTrue(took >= 500 && took < 800, "took " + took);
-                    took = fastestRefusal(other::tryAcquire);
-                    assertTrue(took < 300, "took " + took);
+                    assertRefused(900, () -> other.tryLock(300, TimeUnit.MILLISECONDS));
+                    assertRefused(600, other::tryAcquire);
                 }
             } finally {
                 server.resume();
             }
-            Waiting.waitFor("the undoing", () -> server.call("EXISTS", "k0", "k1").equals(0L) || noHolder(server));
             client.settled(Duration.ofSeconds(10));
-            assertTrue(noHolder(server));
+            assertNull(server.call("LOCK.INFO", "k0"));
+            assertNull(server.call("LOCK.INFO", "k1"));
         }
     }
 
-    /** The milliseconds until an attempt fails: the fewest of several, on a machine with other work. */
-    private static long fastestRefusal(Executable attempt) {
-        long fastest = Long.MAX_VALUE;
-        for (int i = 0; i < 3; i++) {
-            long start = System.nanoTime();
-            assertThrows(LockConnectionException.class, attempt);
-            long took = TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - start);
-            assertTrue(took < 3_000, "took " + took);
-            fastest = Math.min(fastest, took);
-        }
-        return fastest;
-    }
-
-    private static boolean noHolder(TestServer server) {
-        return server.call("LOCK.INFO", "k0") == null && server.call("LOCK.INFO", "k1") == null;
+    /** The attempt fails within so many milliseconds, but for two seconds on a machine with other work. */
+    private static LockConnectionException assertRefused(long bound, Executable attempt) {
+        long start = System.nanoTime();
+        LockConnectionException error = assertThrows(LockConnectionException.class, attempt);
+        long took = TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - start);
+        assertTrue(took < bound + 2_000, "took " + took);
+        return error;
     }
 
     @Test
-    void a_bounded_wait_returns_in_time_without_a_server() {
-        try (TestServer silent = TestServer.start()) {
-            // A stopped process: its kernel accepts the connection, and no login is answered.
-            silent.pause();
-            for (String host : List.of("127.0.0.1:1", "127.0.0.1:" + silent.port(), "no-such.invalid:1")) {
-                try (LockClient client = LockClient.create("redis://" + host)) {
-                    FencedLock lock = client.lock("k");
-                    long took = fastestRefusal(() -> lock.tryLock(300, TimeUnit.MILLISECONDS));
-                    assertTrue(took < 650, host + " took " + took);
+    void a_server_that_cannot_be_reached_is_an_error_at_once_with_the_words_of_the_transport() {
+        Map<String, String> words = Map.of("127.0.0.1:1", "Connection refused", "no-such.invalid:1", "no-such.invalid");
+        words.forEach((host, text) -> {
+            LockClient client = LockClient.create("redis://" + host);
+            try {
+                FencedLock lock = client.lock("k");
+                for (Executable attempt : List.<Executable>of(lock::lock, lock::tryLock, lock::acquire,
+                        () -> lock.tryLock(30, TimeUnit.SECONDS), () -> client.latch("l").await())) {
+                    LockConnectionException error = assertRefused(0, attempt);
+                    assertTrue(error.getMessage().contains(text), error.getMessage());
                 }
+            } finally {
+                long start = System.nanoTime();
+                client.close();
+                assertTrue(System.nanoTime() - start < 2_500_000_000L, "nothing is awaited");
             }
-            silent.resume();
-        }
+        });
     }
 
     @Test
     void many_threads_never_hold_together() throws Exception {
-        try (TestServer server = TestServer.start(); LockClient client = LockClient.create(server.address())) {
+        try (TestServer server = TestServer.start(); LockClient client =
+                LockClient.builder(server.address()).responseTimeout(Duration.ofMinutes(1)).build()) {
             FencedLock lock = client.lock("k");
             AtomicInteger inside = new AtomicInteger();
             AtomicInteger granted = new AtomicInteger();

@@ -12,7 +12,7 @@ import redislock.internal.lock.LatchWait;
 import redislock.internal.lock.Leases;
 import redislock.internal.net.Cmd;
 import redislock.internal.net.Reply;
-import redislock.internal.net.Retrier;
+import redislock.internal.net.Requests;
 
 /** The implementation of a latch. */
 public final class LatchFace implements Latch {
@@ -34,7 +34,7 @@ public final class LatchFace implements Latch {
         if (count < 0) {
             throw new IllegalArgumentException("a count is not negative");
         }
-        atMostOnce(Cmd.of("LATCH.SET", key, count));
+        atMostOnce(Cmd.of("LATCH.SET", new Cmd.Key(key), count));
     }
 
     @Override
@@ -47,17 +47,17 @@ public final class LatchFace implements Latch {
         if (count < 1) {
             throw new IllegalArgumentException("a latch is counted down by at least one");
         }
-        if (atMostOnce(Cmd.of("LATCH.DOWN", key, count)) instanceof Long left) {
+        if (atMostOnce(Cmd.of("LATCH.DOWN", new Cmd.Key(key), count)) instanceof Long left) {
             return left;
         }
-        throw Reply.foreign(engine.network().name());
+        throw Reply.foreign(engine.network().server());
     }
 
     private Object atMostOnce(Cmd command) {
         engine.checkOpen();
         Blocking.check();
         return Blocking.get(engine.answer(
-                Retrier.atMostOnce(engine.network(), key, Cmd.of("LATCH.WAIT", key), command)));
+                Requests.atMostOnce(engine.network(), Cmd.of("LATCH.WAIT", new Cmd.Key(key)), command)));
     }
 
     @Override
@@ -65,19 +65,19 @@ public final class LatchFace implements Latch {
         engine.checkOpen();
         Blocking.check();
         // Refused if the key holds something else, or the server has no module.
-        if (Long.valueOf(1).equals(read(Cmd.of("LATCH.WAIT", key)))) {
+        if (Long.valueOf(1).equals(read(Cmd.of("LATCH.WAIT", new Cmd.Key(key))))) {
             return 0;
         }
-        Object reply = read(Cmd.of("GET", key));
+        Object reply = read(Cmd.of("GET", new Cmd.Key(key)));
         try {
             return reply == null ? 0 : Math.max(0, Long.parseLong(String.valueOf(Reply.text(reply))));
         } catch (NumberFormatException changedInBetween) {
-            throw RefusedException.of(engine.network().name(), "WRONGTYPE", "the key holds no count");
+            throw RefusedException.of(engine.network().server(), "WRONGTYPE", "the key holds no count");
         }
     }
 
     private Object read(Cmd command) {
-        return Blocking.get(engine.answer(Retrier.repeatable(engine.network(), key, command)));
+        return Blocking.get(engine.answer(Requests.repeatable(engine.network(), command)));
     }
 
     @Override

@@ -16,7 +16,6 @@ import redislock.LostReason;
 import redislock.Mode;
 import redislock.Released;
 import redislock.internal.Clock;
-import redislock.internal.lock.Acquisition;
 import redislock.internal.lock.Blocking;
 import redislock.internal.lock.Engine;
 import redislock.internal.lock.Hold;
@@ -24,7 +23,7 @@ import redislock.internal.lock.Leases;
 import redislock.internal.lock.Terms;
 import redislock.internal.net.Cmd;
 import redislock.internal.net.Reply;
-import redislock.internal.net.Retrier;
+import redislock.internal.net.Requests;
 
 /** The implementation of a lock. */
 public final class LockFace implements FencedLock {
@@ -63,7 +62,7 @@ public final class LockFace implements FencedLock {
         if (terms.isSession()) {
             throw new UnsupportedOperationException("a lock with a session is acquired by guards, not by threads");
         }
-        return terms.ownedBy(threads.owner());
+        return terms.ownedBy(threads.owner(), threads.hasOtherMode(key, mode()));
     }
 
     /** Counts a further hold of the thread, if it has one. It waits for the extension of a lease until {@code end}. */
@@ -81,7 +80,7 @@ public final class LockFace implements FencedLock {
         }
         boolean isHeld = false;
         try {
-            isHeld = hold.renew(lease, Clock.plus(end, Acquisition.OVERTIME));
+            isHeld = hold.renew(lease, Clock.plus(end, terms.engine().network().patience()));
         } finally {
             if (!isHeld) {
                 threads.leave(key, mode());
@@ -201,7 +200,7 @@ public final class LockFace implements FencedLock {
         engine.checkOpen();
         Blocking.check();
         Object info = Blocking.get(
-                engine.answer(Retrier.repeatable(engine.network(), key, Cmd.of("LOCK.INFO", key))));
+                engine.answer(Requests.repeatable(engine.network(), Cmd.of("LOCK.INFO", new Cmd.Key(key)))));
         boolean isHeld = Reply.field(info, "holders") instanceof List<?> holders && !holders.isEmpty();
         return isHeld && mode().name().equalsIgnoreCase(Reply.text(Reply.field(info, "mode")));
     }

@@ -82,7 +82,7 @@ public final class MultiFace implements MultiLock {
     private static void checkStillHeld(List<LockFace> reentered, List<Hold> acquired) {
         for (LockFace member : reentered) {
             if (!member.isHeldByCurrentThread()) {
-                acquired.forEach(Hold::close);
+                acquired.forEach(Hold::releaseInBackground);
                 ThreadHolds.Counted ended = member.threads().get(member.key(), member.mode());
                 if (ended == null) {
                     throw ThreadHolds.notHeld(member.key(), "acquire again the");

@@ -183,6 +183,6 @@ final class Rounds {
         CompletableFuture<?>[] releases =
                 holds.stream().map(Hold::releaseInBackground).toArray(CompletableFuture<?>[]::new);
         Blocking.await(CompletableFuture.allOf(releases),
-                Math.min(GRACE, Clock.left(Clock.plus(end, Acquisition.OVERTIME))));
+                GRACE);
     }
 }

@@ -15,7 +15,7 @@ import redislock.internal.lock.Leases;
 import redislock.internal.lock.Terms;
 import redislock.internal.net.Cmd;
 import redislock.internal.net.Reply;
-import redislock.internal.net.Retrier;
+import redislock.internal.net.Requests;
 
 /** The implementation of a semaphore. Only the commands differ from those of a lock. */
 public final class SemaphoreFace implements LockSemaphore {
@@ -46,13 +46,13 @@ public final class SemaphoreFace implements LockSemaphore {
         if (permits < 0) {
             throw new IllegalArgumentException("a number of permits is not negative");
         }
-        call(Cmd.of("SEM.SET", key, permits));
+        call(Cmd.of("SEM.SET", new Cmd.Key(key), permits));
     }
 
     private Object call(Cmd command) {
         engine.checkOpen();
         Blocking.check();
-        return Blocking.get(engine.answer(Retrier.repeatable(engine.network(), key, command)));
+        return Blocking.get(engine.answer(Requests.repeatable(engine.network(), command)));
     }
 
     @Override
@@ -78,7 +78,7 @@ public final class SemaphoreFace implements LockSemaphore {
 
     @Override
     public Optional<SemaphoreInfo> info() {
-        Object reply = call(Cmd.of("SEM.INFO", key));
+        Object reply = call(Cmd.of("SEM.INFO", new Cmd.Key(key)));
         if (reply == null) {
             return Optional.empty();
         }
@@ -91,7 +91,7 @@ public final class SemaphoreFace implements LockSemaphore {
     private long count(Object reply, String name) {
         Long number = number(reply, name);
         if (number == null) {
-            throw Reply.foreign(engine.network().name());
+            throw Reply.foreign(engine.network().server());
         }
         return number;
     }

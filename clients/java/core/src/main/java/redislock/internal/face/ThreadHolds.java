@@ -4,6 +4,7 @@ import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ConcurrentMap;
+import java.util.stream.Stream;
 import redislock.Lost;
 import redislock.LockLostException;
 import redislock.Mode;
@@ -78,6 +79,11 @@ public final class ThreadHolds {
     int count(byte[] key, Mode mode) {
         Counted own = get(key, mode);
         return own == null ? 0 : own.count;
+    }
+
+    /** Whether the calling thread holds it in another mode. */
+    boolean hasOtherMode(byte[] key, Mode mode) {
+        return Stream.of(Mode.values()).anyMatch(other -> other != mode && get(key, other) != null);
     }
 
     void put(byte[] key, Mode mode, Hold hold) {

@@ -72,7 +72,7 @@ final class Waits {
             } else if (holds == null) {
                 future.complete(Optional.empty());
             } else if (!future.complete(Optional.of(as.apply(only(holds))))) {
-                holds.forEach(Hold::close);
+                holds.forEach(Hold::releaseInBackground);
             }
         }));
         return future;

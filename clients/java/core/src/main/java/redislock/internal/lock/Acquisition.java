@@ -1,24 +1,52 @@
 package redislock.internal.lock;
 
 import java.time.Duration;
+import java.util.ArrayList;
 import java.util.List;
+import java.util.Objects;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.concurrent.atomic.AtomicInteger;
+import redislock.DeadlockException;
+import redislock.LockClosedException;
 import redislock.LockConnectionException;
+import redislock.LockException;
 import redislock.internal.Clock;
+import redislock.internal.Loop;
+import redislock.internal.Moment;
+import redislock.internal.Pause;
+import redislock.internal.net.Link;
+import redislock.internal.net.Reply;
 
-/** An acquisition in progress: of one lock, or of several locks of one server in one request. */
-public abstract class Acquisition implements Engine.Pending {
-    /** How much longer than its limit a wait may last, for a pending reply. */
-    public static final long OVERTIME = 250 * Clock.MILLI;
-
-    final Engine engine;
-    final long end;
+/**
+ * An acquisition: of one lock, or of several locks of one server in one request. It asks, waits, and becomes a hold; if
+ * its result is not wanted any more it is given up, after which no request of it grants anything.
+ *
+ * <p>The first request is sent by the calling thread, and a grant that answers it needs no other thread. Everything else
+ * happens on the client's thread.
+ */
+public final class Acquisition implements Engine.Pending {
+    private final Engine engine;
+    private final List<Terms> terms;
+    private final long end;
     private final long startedAt = Clock.now();
     private final CompletableFuture<List<Hold>> result = new CompletableFuture<>();
     private final CompletableFuture<Void> undone = new CompletableFuture<>();
+    private final AtomicBoolean isOver = new AtomicBoolean();
+    /** The present attempt; a new one follows when a grant came too late, or the connection of a session has ended. */
+    private volatile List<Claim> claims;
+    private volatile Wait wait;
+    /** The connection of a session, otherwise that of the client. */
+    private Link link;
+    /** Whether the owner holds the lock, and the lease of its session is still to be read. */
+    private volatile boolean isBinding;
+    private Loop.Timer unsettledTimer;
+    /** Whether it was refused as a deadlock, and begun anew. */
+    private boolean isRefused;
 
-    Acquisition(Engine engine, long end) {
-        this.engine = engine;
+    private Acquisition(List<Terms> terms, long end) {
+        this.terms = new ArrayList<>(terms);
+        this.engine = terms.get(0).engine;
         this.end = end;
     }
 
@@ -26,67 +54,158 @@ public abstract class Acquisition implements Engine.Pending {
     public static Acquisition start(List<Terms> terms, long end) {
         Terms first = terms.get(0);
         first.engine.checkOpen();
-        Acquisition acquisition = first.isSession ? new SessionAttempt(first, end) : new Attempt(terms, end);
+        Acquisition acquisition = new Acquisition(terms, end);
         first.engine.add(acquisition);
-        // The end of the client may have ended it.
-        if (!acquisition.result.isDone()) {
+        CompletableFuture<?>[] unsettled = !first.isThread ? new CompletableFuture<?>[0]
+                : terms.stream().map(each -> first.engine.unsettled(each.owner, each.key)).filter(Objects::nonNull)
+                        .toArray(CompletableFuture<?>[]::new);
+        if (unsettled.length == 0) {
             acquisition.begin();
+        } else {
+            acquisition.await(CompletableFuture.allOf(unsettled));
         }
         return acquisition;
     }
 
-    /** Sends the first request. */
-    abstract void begin();
-
-    /** Ends it with an error, or with null: without one. A grant that was quicker is given back. */
-    abstract void stop(RuntimeException why);
-
-    @Override
-    public void end(RuntimeException why) {
-        stop(why);
+    /** A release of the owner has no reply yet: served after the next acquisition, it would end that. */
+    private void await(CompletableFuture<Void> unsettled) {
+        // A wait that the server has answered goes on.
+        long until = end == Clock.NEVER && wait != null ? end
+                : Math.max(end == Clock.NEVER ? 0 : end, Clock.now() + engine.network().patience());
+        unsettledTimer = engine.loop().at(until, () -> over(new LockConnectionException(engine.network().server(),
+                "no answer in time to an earlier request of the same owner", null), false));
+        unsettled.whenComplete((unused, failure) -> engine.loop().execute(() -> {
+            unsettledTimer.cancel();
+            begin();
+        }));
     }
 
-    /** Withdraws it: the result is no longer wanted. A grant that was quicker is given back. */
-    public void cancel() {
-        stop(null);
-        // That grant has perhaps not become a hold yet.
-        engine.background().begin();
-        result.whenComplete((holds, error) -> {
-            if (holds != null) {
-                holds.forEach(Hold::close);
+    private void begin() {
+        if (isOver.get()) {
+            return;
+        }
+        Terms first = terms.get(0);
+        claims = Terms.claims(terms);
+        link = first.isSession ? engine.network().linkOf(first.key) : engine.network().link();
+        long certain = first.isSession ? Clock.NEVER
+                : terms.stream().mapToLong(each -> each.reportedAfter(each.lease)).min().orElse(0);
+        Wait.Request request = new Wait.Request(first.key, Claim.acquire(claims, first.isSession ? 0 : first.lease),
+                certain, terms.size() == 1);
+        wait = new Wait(engine.network(), link, request, end, new Wait.Listener() {
+            @Override
+            public void ended(Wait.Grant grant, LockException error) {
+                CompletableFuture<Void> unsettled = error instanceof DeadlockException && first.isThread && !isRefused
+                        ? engine.unsettled(first.owner, null) : null;
+                if (unsettled != null) {
+                    // Perhaps because of what the thread has at other keys without wanting it: see DESIGN-CLIENTS.md.
+                    isRefused = true;
+                    wait.stop();
+                    await(unsettled);
+                } else if (grant == null) {
+                    over(error, false);
+                } else if (grant.tokens().length != terms.size()) {
+                    over(Reply.foreign(engine.network().server()), false);
+                } else if (first.isSession) {
+                    isBinding = true;
+                    engine.loop().execute(() -> bind(grant.tokens()[0]));
+                } else {
+                    granted(grant);
+                }
             }
-            engine.background().end();
+
+            @Override
+            public void restart() {
+                Acquisition.this.restart();
+            }
+        });
+        wait.first();
+    }
+
+    /** Gives the present attempt up and begins anew: what it was granted may be over in part. */
+    private void restart() {
+        if (isOver.get()) {
+            return;
+        }
+        boolean mayBeServed = wait.stop() || isBinding;
+        isBinding = false;
+        Link former = link;
+        CompletableFuture<Void> given = new CompletableFuture<>();
+        given.whenComplete((unused, failure) -> closeOwn(former));
+        if (mayBeServed) {
+            giveUp(() -> given.complete(null));
+        } else {
+            given.complete(null);
+        }
+        if (mayBeServed && terms.get(0).owner != null) {
+            // The name of a thread or of the program is used again.
+            await(given);
+        } else {
+            engine.loop().after(Pause.FIRST, this::begin);
+        }
+    }
+
+    private void closeOwn(Link of) {
+        if (of != null && of != engine.network().link()) {
+            of.close();
+        }
+    }
+
+    /** Reads the lease that the server has set for a session. */
+    private void bind(long token) {
+        if (isOver.get()) {
+            return;
+        }
+        Claim claim = claims.get(0);
+        long patience = engine.network().patience() / 2;
+        Moment sent = Moment.now();
+        link.callOnLoop(claim.renew(0, token), patience, renewed -> {
+            if (renewed.error() != null || !Long.valueOf(1).equals(renewed.value())) {
+                // Broken meanwhile, or the connection has ended.
+                notBound(renewed.error());
+                return;
+            }
+            engine.sessions().leaseLeft(link, claim, sent, patience, (left, at, error) -> engine.loop().execute(() -> {
+                if (left == null) {
+                    notBound(error);
+                } else if (isOver.compareAndSet(false, true)) {
+                    wait.stop();
+                    terms.set(0, terms.get(0).leased(left));
+                    hold(new Wait.Grant(new long[] {token}, at), link);
+                }
+            }));
         });
     }
 
-    /** The holds; null when they were not granted in time. It completes on a thread that must not be blocked. */
-    public CompletableFuture<List<Hold>> result() {
-        return result;
+    private void notBound(LockException error) {
+        if (isOver.get()) {
+            return;
+        }
+        if (error != null && !error.isPassing() || Clock.left(end) == 0) {
+            over(error != null ? error : Reply.foreign(engine.network().server()), false);
+        } else {
+            restart();
+        }
     }
 
-    /** Completes when an acquisition that was not granted is withdrawn, as far as the server answers. */
-    public CompletableFuture<Void> undone() {
-        return undone;
+    private void granted(Wait.Grant grant) {
+        if (!isOver.compareAndSet(false, true)) {
+            // Given up meanwhile, perhaps before the request was sent.
+            engine.loop().execute(() -> giveUp(() -> {}));
+            return;
+        }
+        Wait ended = wait;
+        if (ended.hasWaited()) {
+            engine.loop().execute(ended::stop);
+        }
+        hold(grant, null);
     }
 
-    /** The latest end of a wait. The first ones of a process have more time. */
-    static long overtimeEnd(Engine engine, long end) {
-        return Math.max(Clock.plus(end, OVERTIME), engine.network().coldUntil());
-    }
-
-    /** The error at the end of the time, without an answer. */
-    RuntimeException noAnswer() {
-        return new LockConnectionException(engine.network().name(), "no answer in time", null);
-    }
-
-    /** The error when the owner's name did not become free in time: an earlier request under it is not settled. */
-    RuntimeException unsettled() {
-        return new LockConnectionException(engine.network().name(),
-                "no answer in time to an earlier request of the same owner", null);
-    }
-
-    void granted(List<Hold> holds, boolean hasWaited) {
-        if (hasWaited) {
+    private void hold(Wait.Grant grant, Link bound) {
+        List<Hold> holds = new ArrayList<>(terms.size());
+        for (int i = 0; i < terms.size(); i++) {
+            holds.add(new Hold(terms.get(i), claims.get(i), grant.tokens()[i], grant.sent(), wait.isUnanswered(), bound));
+        }
+        if (wait.hasWaited()) {
             Duration waited = Duration.ofNanos(Clock.now() - startedAt);
             engine.observe(observer -> observer.waited(waited));
         }
@@ -96,9 +215,54 @@ public abstract class Acquisition implements Engine.Pending {
         result.complete(holds);
     }
 
-    void notGranted(RuntimeException error, boolean isCancelled, int locks) {
+    /** Ends it with an error, or with null: without one. A grant that was quicker is given back. */
+    @Override
+    public void end(RuntimeException why) {
+        over(why, why == null || why instanceof LockClosedException);
+    }
+
+    /** Withdraws it: the result is no longer wanted. A grant that was quicker is given back. */
+    public void cancel() {
+        end(null);
+        // That grant has perhaps not become a hold yet.
+        engine.background().begin();
+        result.whenComplete((holds, error) -> {
+            if (holds != null) {
+                holds.forEach(Hold::releaseInBackground);
+            }
+            engine.background().end();
+        });
+    }
+
+    private void over(RuntimeException error, boolean isCancelled) {
+        if (!isOver.compareAndSet(false, true)) {
+            return;
+        }
+        // Counted until it is given up: the end of a client waits for it.
+        engine.background().begin();
+        CompletableFuture<Void> settled = new CompletableFuture<>();
+        unsettled(settled);
+        engine.loop().execute(() -> {
+            boolean mayBeServed = wait != null && (wait.stop() || isBinding);
+            if (unsettledTimer != null) {
+                unsettledTimer.cancel();
+            }
+            Link former = link;
+            if (mayBeServed) {
+                giveUp(() -> {
+                    closeOwn(former);
+                    settled.complete(null);
+                    undone.complete(null);
+                });
+            } else {
+                closeOwn(former);
+                settled.complete(null);
+                undone.complete(null);
+            }
+            engine.background().end();
+        });
         if (!isCancelled) {
-            (error == null ? engine.counts().acquisitionsRefused : engine.counts().acquisitionsFailed).add(locks);
+            (error == null ? engine.counts().acquisitionsRefused : engine.counts().acquisitionsFailed).add(terms.size());
         }
         engine.remove(this);
         if (error == null) {
@@ -106,5 +270,44 @@ public abstract class Acquisition implements Engine.Pending {
         } else {
             result.completeExceptionally(error);
         }
+    }
+
+    private void unsettled(CompletableFuture<Void> until) {
+        terms.stream().filter(each -> each.isThread).forEach(each -> engine.unsettled(each.owner, each.key, until));
+    }
+
+    /** Gives the present attempt up at each key. {@code then} runs on a thread that must not be blocked. */
+    private void giveUp(Runnable then) {
+        // If nothing can have been granted, a refusal is that of the acquire again and is no failure.
+        boolean isServed = wait.isUnanswered() || isBinding;
+        CompletableFuture<Void> settled = new CompletableFuture<>();
+        unsettled(settled);
+        AtomicInteger left = new AtomicInteger(claims.size());
+        for (int i = 0; i < claims.size(); i++) {
+            Terms each = terms.get(i);
+            engine.background().begin();
+            long until = Clock.plus(Clock.now(), each.lastsFor(each.lease));
+            Claim claim = claims.get(i);
+            Release.send(engine, claim.giveUp(), until, released -> {
+                if (released.error() != null && (isServed || released.error().isPassing())) {
+                    engine.background().fail(claim, released.error());
+                }
+                if (left.decrementAndGet() == 0) {
+                    settled.complete(null);
+                    then.run();
+                }
+                engine.background().end();
+            });
+        }
+    }
+
+    /** The holds; null when they were not granted in time. It completes on a thread that must not be blocked. */
+    public CompletableFuture<List<Hold>> result() {
+        return result;
+    }
+
+    /** Completes when an acquisition that was not granted is given up, as far as the server answers. */
+    public CompletableFuture<Void> undone() {
+        return undone;
     }
 }

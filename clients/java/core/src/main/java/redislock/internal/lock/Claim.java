@@ -1,5 +1,6 @@
 package redislock.internal.lock;
 
+import java.util.List;
 import redislock.Mode;
 import redislock.internal.Clock;
 import redislock.internal.net.Cmd;
@@ -7,11 +8,14 @@ import redislock.internal.net.Cmd;
 /**
  * The key, owner and kind of a hold, which every command names, and these commands.
  *
- * @param key   the key
- * @param owner the owner
- * @param kind  the kind of the hold
+ * @param key    the key
+ * @param owner  the owner
+ * @param number that of the acquisition, which rises with each one of its owner; zero for an owner that the program has
+ *               named: its acquisitions have no numbers
+ * @param kind   the kind of the hold
+ * @param shares whether the owner has a hold of another mode at the key, which a release without a mode would end
  */
-record Claim(byte[] key, byte[] owner, Kind kind) {
+record Claim(byte[] key, byte[] owner, long number, Kind kind, boolean shares) {
     /**
      * The kind of a hold: of a lock in a mode, or a permit of a semaphore.
      *
@@ -19,11 +23,6 @@ record Claim(byte[] key, byte[] owner, Kind kind) {
      * @param limit of a permit: an acquisition creates a missing semaphore with that many, or null
      */
     record Kind(Mode mode, Integer limit) {
-        /** Distinguishes the holds that one owner may have on one key. */
-        String word() {
-            return isPermit() ? "PERMIT" : mode.name();
-        }
-
         boolean isPermit() {
             return mode == null;
         }
@@ -38,35 +37,56 @@ record Claim(byte[] key, byte[] owner, Kind kind) {
         return withToken(lease == 0 ? command : command.with("PX", millis(lease)), token);
     }
 
-    /** {@code LOCK.RELEASE ... ALL} or {@code SEM.RELEASE}: nil when the owner holds nothing, or holds it under another
-     * token. Without a token (null) it also withdraws a wait. */
-    Cmd release(Long token) {
-        Cmd command = start("LOCK.RELEASE", "SEM.RELEASE");
-        if (!kind.isPermit()) {
-            command = command.with("ALL");
-        }
-        return token == null ? command : withToken(command, token);
+    /** Ends the hold with this token: nil when the owner holds nothing, or holds it under another token. */
+    Cmd release(long token) {
+        return withToken(releaseAll(), token);
     }
 
-    /** {@code FINAL}: the only acquisition of a fresh owner is given up. Every hold and wait of it ends, and a request
-     * for it that is served later grants nothing. */
+    /**
+     * Gives the acquisition up: its hold and its wait end, and a request of it that is served later grants nothing. Of
+     * an owner without numbers, or with a hold of another mode, such a request may be served: it lasts for its lease.
+     */
     Cmd giveUp() {
-        return Cmd.of(kind.isPermit() ? "SEM.RELEASE" : "LOCK.RELEASE", key, owner).with("FINAL", 1);
+        return number == 0 || shares ? releaseAll()
+                : Cmd.of(kind.isPermit() ? "SEM.RELEASE" : "LOCK.RELEASE", new Cmd.Key(key), owner).with("FINAL", number);
+    }
+
+    private Cmd releaseAll() {
+        Cmd command = start("LOCK.RELEASE", "SEM.RELEASE");
+        return kind.isPermit() ? command : command.with("ALL");
     }
 
     /** The start of a command: its name, key, owner and mode. */
     Cmd start(String ofLock, String ofPermit) {
-        Cmd command = Cmd.of(kind.isPermit() ? ofPermit : ofLock, key, owner);
-        return withMode(command);
+        return withMode(Cmd.of(kind.isPermit() ? ofPermit : ofLock, new Cmd.Key(key), owner));
     }
 
-    Cmd withMode(Cmd command) {
+    private Cmd withMode(Cmd command) {
         return kind.isPermit() || kind.mode() == Mode.EXCLUSIVE ? command : command.with(kind.mode().name());
     }
 
     /** Restricts a command to the grant with this token. A permit needs none: its owner holds at most one. */
     private Cmd withToken(Cmd command, long token) {
         return kind.isPermit() ? command : command.with("TOKEN", token);
+    }
+
+    /** One request for all of these, without {@code BLOCK}; {@code lease} is zero for a session. */
+    static Cmd acquire(List<Claim> claims, long lease) {
+        Claim first = claims.get(0);
+        Cmd command = first.start("LOCK.ACQUIRE", "SEM.ACQUIRE");
+        if (claims.size() > 1) {
+            Object[] keys = claims.stream().map(claim -> new Cmd.Key(claim.key())).toArray();
+            command = first.withMode(Cmd.of("LOCK.MACQUIRE", claims.size()).with(keys).with(first.owner()));
+        }
+        command = lease == 0 ? command.with("SESSION") : command.with("PX", millis(lease));
+        if (first.number() != 0) {
+            command = command.with("SEQ", first.number());
+        }
+        if (!first.kind().isPermit()) {
+            return command.with("ONCE");
+        }
+        // A repeated request of one owner for a permit always gets the reply of the first.
+        return first.kind().limit() == null ? command : command.with("LIMIT", first.kind().limit());
     }
 
     /** Whole milliseconds, at least one: zero has another meaning. */

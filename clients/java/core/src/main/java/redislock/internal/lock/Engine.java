@@ -1,5 +1,10 @@
 package redislock.internal.lock;
 
+import java.nio.ByteBuffer;
+import java.nio.charset.StandardCharsets;
+import java.util.Arrays;
+import java.util.List;
+import java.util.Map;
 import java.util.Set;
 import java.util.UUID;
 import java.util.concurrent.CompletableFuture;
@@ -8,6 +13,7 @@ import java.util.concurrent.Executor;
 import java.util.concurrent.ForkJoinPool;
 import java.util.concurrent.RejectedExecutionException;
 import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.Consumer;
 import redislock.LockClosedException;
 import redislock.LockObserver;
@@ -29,7 +35,9 @@ public final class Engine {
     /** Null: no observer. */
     private final LockObserver observer;
     private final Background background = new Background();
-    private final Unsettled unsettled;
+    /** For owners with the names of threads, and for their keys: completes when their releases are answered. */
+    private final Map<ByteBuffer, CompletableFuture<Void>> unsettled = new ConcurrentHashMap<>();
+    private final AtomicLong lastNumber = new AtomicLong();
     private final Sessions sessions = new Sessions();
     /** The holds and acquisitions of this client. */
     private final Set<Hold> holds = ConcurrentHashMap.newKeySet();
@@ -51,7 +59,6 @@ public final class Engine {
     /** {@code observer} may be null. */
     public Engine(Network network, Executor callbacks, Executor completions, LockObserver observer) {
         this.network = network;
-        this.unsettled = new Unsettled(network.loop());
         this.callbacks = callbacks;
         this.completions = completions;
         this.observer = observer;
@@ -73,8 +80,35 @@ public final class Engine {
         return background;
     }
 
-    Unsettled unsettled() {
-        return unsettled;
+    /** Completes when all releases of this owner are answered, with a key those at that key; null: they are. */
+    CompletableFuture<Void> unsettled(byte[] owner, byte[] key) {
+        return unsettled.get(name(owner, key));
+    }
+
+    /** A release of this owner at this key has no reply until then. */
+    void unsettled(byte[] owner, byte[] key, CompletableFuture<Void> until) {
+        for (ByteBuffer name : List.of(name(owner, null), name(owner, key))) {
+            CompletableFuture<Void> all = unsettled.merge(name, until, CompletableFuture::allOf);
+            all.whenComplete((unused, error) -> unsettled.remove(name, all));
+        }
+    }
+
+    private static ByteBuffer name(byte[] owner, byte[] key) {
+        byte[] name = Arrays.copyOf(owner, owner.length + (key == null ? 0 : key.length));
+        if (key != null) {
+            System.arraycopy(key, 0, name, owner.length, key.length);
+        }
+        return ByteBuffer.wrap(name);
+    }
+
+    /** The number of the next acquisition of any owner with the name of a thread. */
+    long nextNumber() {
+        return lastNumber.incrementAndGet();
+    }
+
+    /** The owner of an acquisition that belongs to no thread. */
+    byte[] freshOwner() {
+        return (id + "-" + lastNumber.incrementAndGet()).getBytes(StandardCharsets.US_ASCII);
     }
 
     Sessions sessions() {
@@ -163,7 +197,7 @@ public final class Engine {
     void add(Hold hold) {
         holds.add(hold);
         if (isClosed) {
-            hold.close();
+            hold.releaseInBackground();
         }
     }
 
@@ -191,17 +225,12 @@ public final class Engine {
     public CompletableFuture<Void> close() {
         isClosed = true;
         pending.forEach(waiting -> waiting.end(new LockClosedException(network.name())));
-        holds.forEach(Hold::close);
+        holds.forEach(Hold::releaseInBackground);
         if (pending.isEmpty()) {
             ended.complete(null);
         }
         // What is granted at this moment is no hold yet, and released when it is one.
         return ended.thenCompose(unused -> background.settled());
-    }
-
-    /** Frees the names of owners under which something has not been answered. After the end of the client's thread. */
-    public void freeNames() {
-        Reservation.clientEnded(this, network.patience());
     }
 
     /** Ends what still waits for an answer. */

@@ -8,12 +8,12 @@ import java.util.concurrent.atomic.AtomicReference;
 import redislock.LockConnectionException;
 import redislock.Lost;
 import redislock.LostReason;
-import redislock.Mode;
 import redislock.Permit;
 import redislock.Released;
 import redislock.internal.Clock;
 import redislock.internal.Loop;
 import redislock.internal.Moment;
+import redislock.internal.net.Link;
 
 /** A held lock or permit: what programs see of it, its loss and its release. Its {@link Renewal} keeps it. */
 public final class Hold implements Permit {
@@ -26,7 +26,8 @@ public final class Hold implements Permit {
     private final Terms terms;
     private final Claim claim;
     private final long token;
-    private final Leftovers leftovers;
+    /** Whether a request of the acquisition has no reply, and may be served after the release. */
+    private final boolean isUnanswered;
     private final Renewal renewal;
     private final CompletableFuture<Lost> lostFuture = new CompletableFuture<>();
     private final AtomicReference<Lost> lost = new AtomicReference<>();
@@ -56,20 +57,13 @@ public final class Hold implements Permit {
         }
     }
 
-    /**
-     * The unfinished part of an acquisition.
-     *
-     * @param acquiresUntil until when an abandoned acquire may still be served; zero: there is none
-     * @param reservation   of the owner's name
-     */
-    record Leftovers(long acquiresUntil, Reservation reservation) {}
-
-    Hold(Terms terms, Claim claim, long token, Moment sent, Leftovers leftovers, Renewal.Bound bound) {
+    /** {@code bound} is the connection of a session, otherwise null. */
+    Hold(Terms terms, Claim claim, long token, Moment sent, boolean isUnanswered, Link bound) {
         this.engine = terms.engine;
         this.terms = terms;
         this.claim = claim;
         this.token = token;
-        this.leftovers = leftovers;
+        this.isUnanswered = isUnanswered;
         this.confirmed = new Confirmed(sent, terms.lease);
         this.latestEnd = confirmed.end();
         this.renewal = new Renewal(this, terms, bound);
@@ -184,7 +178,7 @@ public final class Hold implements Permit {
     private void end() {
         if (releasing.compareAndSet(null, CompletableFuture.completedFuture(Released.NOT_HELD))) {
             finish();
-            over(0);
+            over();
         }
     }
 
@@ -250,7 +244,7 @@ public final class Hold implements Permit {
         if (until != Clock.NEVER) {
             Blocking.await(renewed, Clock.left(until));
             if (!renewed.isDone()) {
-                throw new LockConnectionException(engine.network().name(), "no answer in time", null);
+                throw new LockConnectionException(engine.network().server(), "no answer in time", null);
             }
         }
         return Blocking.get(renewed);
@@ -297,7 +291,7 @@ public final class Hold implements Permit {
                 report(failure);
             }
         });
-        throw new LockConnectionException(engine.network().name(),
+        throw new LockConnectionException(engine.network().server(),
                 "no answer in time; the release goes on in the background", null);
     }
 
@@ -349,23 +343,29 @@ public final class Hold implements Permit {
         }
         finish();
         Duration held = Duration.ofNanos(Clock.now() - grantedAt);
-        if (isInBackground && lostReason() == LostReason.TAKEN) {
-            over(0);
+        if (isInBackground && lostReason() == LostReason.TAKEN && !isUnanswered) {
+            over();
             result.complete(Released.NOT_HELD);
             return result;
         }
         engine.background().begin();
         engine.answer(result);
+        CompletableFuture<Void> settled = new CompletableFuture<>();
+        if (terms.isThread) {
+            engine.unsettled(claim.owner(), claim.key(), settled);
+        }
         long end = Math.max(latestEnd, Clock.plus(Clock.now(), terms.lastsFor(engine.network().patience())));
-        Release.send(engine, claim, leftovers.reservation().isNamed(), claim.release(token), end, answer -> {
+        Release.send(engine, isUnanswered ? claim.giveUp() : claim.release(token), end, answer -> {
             if (answer.error() == null) {
                 engine.counts().releases.increment();
                 if (answer.released() == Released.YES && lost.get() == null) {
                     engine.observe(observer -> observer.held(held));
                 }
             }
-            over(answer.error() == null && hasOwnToken() ? 0 : answer.underWayUntil());
+            over();
+            settled.complete(null);
             if (answer.error() == null) {
+                warnIfLost(isInBackground && answer.released() == Released.NOT_HELD);
                 result.complete(answer.released());
             } else {
                 if (isInBackground) {
@@ -378,9 +378,12 @@ public final class Hold implements Permit {
         return result;
     }
 
-    /** Whether the next grant to this owner has another token, so that a late release of this one does not end it. */
-    private boolean hasOwnToken() {
-        return claim.kind().mode() == Mode.EXCLUSIVE;
+    /** Nothing else tells the program that a lock was gone when it was released in the background. */
+    private void warnIfLost(boolean isGone) {
+        if (isGone && lost.get() == null && validFor().isZero()) {
+            LOG.log(System.Logger.Level.WARNING, "{0}",
+                    new Lost(new String(claim.key(), StandardCharsets.UTF_8), token, LostReason.TAKEN, "", ""));
+        }
     }
 
     private void finish() {
@@ -390,17 +393,13 @@ public final class Hold implements Permit {
         if (timer != null) {
             timer.cancel();
         }
-        leftovers.reservation().settling();
         runOnFinished();
     }
 
-    /** The hold is settled, but for requests that may still be served. */
-    private void over(long releasesUntil) {
+    private void over() {
         engine.remove(this);
         engine.counts().holds.decrementAndGet();
         renewal.close();
-        new Undo(engine, claim, terms.lastsFor(confirmed.lease()), Undo.First.NOTHING,
-                leftovers.acquiresUntil(), releasesUntil, leftovers.reservation(), () -> {}).start();
     }
 
     /** Shows no owner. */

@@ -2,9 +2,8 @@ package redislock.internal.lock;
 
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.atomic.AtomicBoolean;
-import redislock.LockConnectionException;
+import redislock.LockException;
 import redislock.internal.Clock;
-import redislock.internal.Loop;
 import redislock.internal.net.Cmd;
 import redislock.internal.net.Network;
 
@@ -14,19 +13,25 @@ import redislock.internal.net.Network;
 public final class LatchWait implements Engine.Pending {
     private final Engine engine;
     private final Wait wait;
-    private final long end;
     private final AtomicBoolean isOver = new AtomicBoolean();
     private final CompletableFuture<Boolean> result = new CompletableFuture<>();
-    private volatile Loop.Timer overtime;
 
     private LatchWait(Engine engine, byte[] key, long end) {
         this.engine = engine;
-        this.end = end;
         Network network = engine.network();
-        // A slice ends before the response timeout of its connection. A late reply counts: the latch was open.
         Wait.Request request = new Wait.Request(
-                key, Cmd.of("LATCH.WAIT", key), network.patience() / 2, Clock.NEVER, false, false, null);
-        wait = new Wait(network, request, end, (grant, error) -> over(grant != null, error));
+                key, Cmd.of("LATCH.WAIT", new Cmd.Key(key)), Clock.NEVER, true);
+        wait = new Wait(network, network.link(), request, end, new Wait.Listener() {
+            @Override
+            public void ended(Wait.Grant grant, LockException error) {
+                over(grant != null, error);
+            }
+
+            @Override
+            public void restart() {
+                throw new IllegalStateException("a latch grants nothing that could be over");
+            }
+        });
     }
 
     /** Waits until {@code end}. */
@@ -34,15 +39,7 @@ public final class LatchWait implements Engine.Pending {
         engine.checkOpen();
         LatchWait waiting = new LatchWait(engine, key, end);
         engine.add(waiting);
-        if (end != Clock.NEVER) {
-            waiting.overtime = engine.loop().at(Acquisition.overtimeEnd(engine, end), () -> waiting.over(false,
-                    new LockConnectionException(engine.network().name(), "no answer in time", null)));
-        }
-        waiting.wait.first(asked -> engine.loop().execute(() -> {
-            if (!waiting.isOver.get()) {
-                waiting.wait.resume(asked);
-            }
-        }));
+        waiting.wait.first();
         return waiting;
     }
 
@@ -65,13 +62,10 @@ public final class LatchWait implements Engine.Pending {
         if (!isOver.compareAndSet(false, true)) {
             return;
         }
-        Loop.Timer timer = overtime;
-        if (timer != null) {
-            timer.cancel();
-        }
         engine.loop().execute(() -> {
-            wait.stop();
-            wait.closeSlices();
+            if (wait.stop() && !isOpen) {
+                wait.expire();
+            }
         });
         engine.remove(this);
         if (error != null) {

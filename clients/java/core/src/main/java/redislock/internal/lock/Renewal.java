@@ -9,8 +9,9 @@ import redislock.internal.Clock;
 import redislock.internal.Loop;
 import redislock.internal.Moment;
 import redislock.internal.Pause;
-import redislock.internal.net.Caller;
+
 import redislock.internal.net.Errors;
+import redislock.internal.net.Link;
 import redislock.internal.net.Network;
 import redislock.internal.net.Reply;
 
@@ -30,9 +31,9 @@ final class Renewal {
     private final Loop loop;
     private final Sessions sessions;
     private final boolean isFixed;
-    private final Caller caller;
-    /** Null: the hold is not bound to a connection. */
-    private final Bound bound;
+    private final Link link;
+    /** The connection to which the hold is bound, or null. */
+    private final Link bound;
     /** The lease that requests set. */
     private volatile long lease;
     private volatile Loop.Timer timer;
@@ -44,20 +45,17 @@ final class Renewal {
     private long wanted;
     private boolean wasReplica;
 
-    /** The connection to which a hold is bound. */
-    record Bound(Caller caller) {}
-
-    Renewal(Hold hold, Terms terms, Bound bound) {
+    Renewal(Hold hold, Terms terms, Link bound) {
         this.hold = hold;
         this.network = terms.engine.network();
         this.loop = terms.engine.loop();
         this.sessions = terms.engine.sessions();
         this.isFixed = terms.isFixed;
         this.bound = bound;
-        this.caller = bound != null ? bound.caller() : Caller.shared(network, terms.key);
+        this.link = bound != null ? bound : network.link();
         this.lease = terms.lease;
         if (bound != null) {
-            caller.onClosed(() -> loop.execute(() -> hold.lose(LostReason.DISCONNECTED, "", "")));
+            bound.onEnded(() -> loop.execute(() -> hold.lose(LostReason.DISCONNECTED, "", "")));
         }
     }
 
@@ -81,7 +79,7 @@ final class Renewal {
     /** Closes the connection to which the hold was bound. */
     void close() {
         if (bound != null) {
-            bound.caller().close();
+            bound.close();
         }
     }
 
@@ -102,12 +100,12 @@ final class Renewal {
         long asked = wanted != 0 ? wanted : lease;
         long patience = Math.min(network.patience(), Math.min(lease, asked) / 6);
         hold.ask(asked);
-        caller.callOnLoop(hold.claim().renew(bound != null ? 0 : asked, hold.token()), patience,
+        link.callOnLoop(hold.claim().renew(bound != null ? 0 : asked, hold.token()), patience,
                 reply -> answered(sent, asked, reply));
     }
 
-    private void answered(Moment sent, long asked, Caller.Result reply) {
-        noteUnanswered(caller);
+    private void answered(Moment sent, long asked, Link.Result reply) {
+        noteUnanswered(reply);
         if (isStopped) {
             return;
         }
@@ -133,10 +131,6 @@ final class Renewal {
     }
 
     private void repeat() {
-        if (bound != null && !caller.isBound()) {
-            hold.lose(LostReason.DISCONNECTED, "", "");
-            return;
-        }
         setTimer(Clock.now() + Math.max(Clock.MILLI, Math.min(lease / 20, LONGEST_PAUSE)), this::ask);
     }
 
@@ -169,7 +163,7 @@ final class Renewal {
     /** The lease of a bound hold is a setting of the server, which may have changed. */
     private void readLease(Moment renewed) {
         long patience = network.patience() / 2;
-        sessions.leaseLeft(caller, hold.claim(), renewed, patience, (left, at, error) -> loop.execute(() -> {
+        sessions.leaseLeft(link, hold.claim(), renewed, patience, (left, at, error) -> loop.execute(() -> {
             if (isStopped) {
                 return;
             }
@@ -211,7 +205,6 @@ final class Renewal {
         private final boolean isLast;
         private final long end;
         private final CompletableFuture<Boolean> result;
-        private final Caller own;
         private final Pause pause = new Pause();
 
         Change(long newLease, boolean isLast, long end, CompletableFuture<Boolean> result) {
@@ -219,7 +212,6 @@ final class Renewal {
             this.isLast = isLast;
             this.end = end;
             this.result = result;
-            this.own = Caller.shared(network, hold.claim().key());
         }
 
         void send() {
@@ -237,8 +229,8 @@ final class Renewal {
                 rearm();
             }
             long patience = Math.max(Clock.MILLI, Math.min(network.patience() / 2, Clock.left(end)));
-            own.callOnLoop(hold.claim().renew(newLease, hold.token()), patience, reply -> {
-                boolean isUnanswered = noteUnanswered(own);
+            network.link().callOnLoop(hold.claim().renew(newLease, hold.token()), patience, reply -> {
+                boolean isUnanswered = noteUnanswered(reply);
                 if (isUnanswered && isLast) {
                     hold.confirm(shorter(hold.confirmed(), during));
                     rearm();
@@ -254,7 +246,7 @@ final class Renewal {
             return other.end() < one.end() ? other : one;
         }
 
-        private void answered(Moment sent, Caller.Result reply) {
+        private void answered(Moment sent, Link.Result reply) {
             LockException error = reply.error();
             if (error != null && Errors.isPassing(error) && Clock.now() + pause.peek() < end) {
                 loop.after(pause.take(Clock.NEVER), this::send);
@@ -278,13 +270,13 @@ final class Renewal {
                 hold.lose(LostReason.TAKEN, "", "");
                 result.complete(false);
             } else {
-                result.completeExceptionally(Reply.foreign(network.name()));
+                result.completeExceptionally(Reply.foreign(network.server()));
             }
         }
     }
 
-    private boolean noteUnanswered(Caller of) {
-        boolean was = of.wasUnanswered();
+    private boolean noteUnanswered(Link.Result reply) {
+        boolean was = reply.isUnanswered();
         if (was) {
             unansweredUntil = Clock.now() + network.patience();
         }

@@ -2,13 +2,11 @@ package redislock.internal.lock;
 
 import java.util.Arrays;
 import java.util.List;
-import java.util.Map;
-import java.util.concurrent.ConcurrentHashMap;
 import redislock.LockException;
 import redislock.Mode;
 import redislock.internal.Clock;
 import redislock.internal.Moment;
-import redislock.internal.net.Caller;
+import redislock.internal.net.Link;
 import redislock.internal.net.Cmd;
 import redislock.internal.net.Reply;
 
@@ -19,8 +17,8 @@ import redislock.internal.net.Reply;
  * readers of a client share what one of them has read.
  */
 final class Sessions {
-    /** The lease of readers at each node. */
-    private final Map<String, Known> ofReaders = new ConcurrentHashMap<>();
+    /** The lease of readers: a setting that all nodes of a cluster are expected to share. */
+    private volatile Known ofReaders;
 
     /** A lease in nanoseconds, read at this moment. */
     private record Known(long lease, Moment read) {
@@ -36,23 +34,23 @@ final class Sessions {
     }
 
     /** The rest of this owner's lease, which was renewed by a request of this moment; by {@code LOCK.INFO}. */
-    void leaseLeft(Caller caller, Claim claim, Moment renewed, long patience, Receiver then) {
-        String node = claim.kind().mode() == Mode.READ ? caller.nodeName() : null;
-        Known known = node == null ? null : ofReaders.get(node);
-        if (known != null && known.isFresh()) {
+    void leaseLeft(Link link, Claim claim, Moment renewed, long patience, Receiver then) {
+        boolean isReader = claim.kind().mode() == Mode.READ;
+        Known known = ofReaders;
+        if (isReader && known != null && known.isFresh()) {
             then.receive(known.lease(), renewed, null);
             return;
         }
         Moment asked = Moment.now();
-        caller.call(Cmd.of("LOCK.INFO", claim.key()), patience, reply -> {
+        link.call(Cmd.of("LOCK.INFO", new Cmd.Key(claim.key())), patience, reply -> {
             if (reply.error() != null) {
                 then.receive(null, asked, reply.error());
                 return;
             }
             Long left = leaseOf(reply.value(), claim.owner());
             // An owner that also writes has the lease of its write lock.
-            if (node != null && left != null && "read".equals(Reply.text(Reply.field(reply.value(), "mode")))) {
-                ofReaders.put(node, new Known(left, asked));
+            if (isReader && left != null && "read".equals(Reply.text(Reply.field(reply.value(), "mode")))) {
+                ofReaders = new Known(left, asked);
             }
             then.receive(left, asked, null);
         });

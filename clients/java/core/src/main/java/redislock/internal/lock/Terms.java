@@ -1,18 +1,17 @@
 package redislock.internal.lock;
 
+import io.lettuce.core.cluster.SlotHash;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.Arrays;
 import java.util.List;
-import java.util.UUID;
 import java.util.function.Consumer;
 import redislock.LockOptions;
 import redislock.Lost;
 import redislock.Mode;
 import redislock.internal.Clock;
 import redislock.internal.lock.Claim.Kind;
-import redislock.internal.net.Cmd;
-import redislock.internal.net.Slots;
+
 
 /** The terms of an acquisition: client, key, owner, kind, lease and margin. Immutable. */
 public final class Terms {
@@ -28,18 +27,24 @@ public final class Terms {
     private final Long margin;
     /** Null: a fresh owner for each acquisition. */
     final byte[] owner;
+    /** Whether the owner is a thread of this process, whose acquisitions have numbers. */
+    final boolean isThread;
+    /** Whether the owner has a hold of another mode at the key. */
+    private final boolean shares;
     final boolean isFixed;
     final boolean isSession;
     final Consumer<Lost> onLost;
 
-    private Terms(Engine engine, byte[] key, Kind kind, long lease, Long margin, byte[] owner, boolean isFixed,
-            boolean isSession, Consumer<Lost> onLost) {
+    private Terms(Engine engine, byte[] key, Kind kind, long lease, Long margin, byte[] owner, boolean isThread,
+            boolean shares, boolean isFixed, boolean isSession, Consumer<Lost> onLost) {
         this.engine = engine;
         this.key = key;
         this.kind = kind;
         this.lease = lease;
         this.margin = margin;
         this.owner = owner;
+        this.isThread = isThread;
+        this.shares = shares;
         this.isFixed = isFixed;
         this.isSession = isSession;
         this.onLost = onLost;
@@ -65,7 +70,7 @@ public final class Terms {
         Kind kind = new Kind(mode, options.limit().orElse(null));
         boolean isDefault = options.margin().equals(options.lease().dividedBy(6));
         return new Terms(engine, key.clone(), kind, lease, isDefault ? null : (Long) margin, owner,
-                options.isFixedLease(), options.isSession(), options.onLost().orElse(null));
+                false, false, options.isFixedLease(), options.isSession(), options.onLost().orElse(null));
     }
 
     private static void checkOwner(Mode mode, byte[] owner) {
@@ -79,19 +84,21 @@ public final class Terms {
         }
     }
 
-    /** The same with this owner. */
-    public Terms ownedBy(byte[] name) {
-        return new Terms(engine, key, kind, lease, margin, name, isFixed, isSession, onLost);
+    /** The same for a thread of this process; {@code shares}: it has a hold of another mode at the key. */
+    public Terms ownedBy(byte[] thread, boolean shares) {
+        return new Terms(engine, key, kind, lease, margin, thread, true, shares, isFixed, isSession, onLost);
     }
 
     /** The same with a lease that is not renewed. */
     public Terms fixed(long fixedLease) {
-        return new Terms(engine, key, kind, fixedLease, marginWithin(fixedLease), owner, true, isSession, onLost);
+        return new Terms(engine, key, kind, fixedLease, marginWithin(fixedLease), owner, isThread, shares, true,
+                isSession, onLost);
     }
 
     /** The same with the lease that the server has set for a session. */
     Terms leased(long serverLease) {
-        return new Terms(engine, key, kind, serverLease, marginWithin(serverLease), owner, isFixed, isSession, onLost);
+        return new Terms(engine, key, kind, serverLease, marginWithin(serverLease), owner, isThread, shares, isFixed,
+                isSession, onLost);
     }
 
     public Engine engine() {
@@ -115,13 +122,12 @@ public final class Terms {
         return isFixed ? Duration.ofNanos(lease) : null;
     }
 
-    /** The owner of the next acquisition: the named one, or a fresh one. */
-    byte[] nextOwner() {
-        return owner != null ? owner : UUID.randomUUID().toString().getBytes(StandardCharsets.US_ASCII);
-    }
-
-    Claim claimBy(byte[] name) {
-        return new Claim(key, name, kind);
+    /** The claims of an acquisition of all of these, which agree. */
+    static List<Claim> claims(List<Terms> terms) {
+        Terms first = terms.get(0);
+        byte[] name = first.owner != null ? first.owner : first.engine.freshOwner();
+        long number = first.owner == null ? 1 : first.isThread ? first.engine.nextNumber() : 0;
+        return terms.stream().map(each -> new Claim(each.key, name, number, each.kind, each.shares)).toList();
     }
 
     /** Whether one request can acquire both. */
@@ -130,8 +136,9 @@ public final class Terms {
                 && lease == other.lease
                 && kind.equals(other.kind)
                 && isFixed == other.isFixed
+                && shares == other.shares
                 && Arrays.equals(owner, other.owner)
-                && (!engine.network().isCluster() || Slots.of(key) == Slots.of(other.key));
+                && (!engine.network().isCluster() || SlotHash.getSlot(key) == SlotHash.getSlot(other.key));
     }
 
     private Long marginWithin(long newLease) {
@@ -152,33 +159,5 @@ public final class Terms {
      * of the connection. */
     long lastsFor(long ofLease) {
         return isSession ? Math.max(ofLease, VANISHED) : ofLease;
-    }
-
-    /**
-     * The longest time for which one request of a wait is parked: it ends before the response timeout, and leaves most
-     * of the lease to a grant at its end.
-     */
-    long longestSlice() {
-        return Math.min(engine.network().patience() / 2, lease / 3);
-    }
-
-    /** One request for all of these, without {@code BLOCK}: {@code LOCK.ACQUIRE}, {@code LOCK.MACQUIRE} or
-     * {@code SEM.ACQUIRE}. They agree, and the claims are theirs. */
-    static Cmd acquire(List<Claim> claims, long lease) {
-        Claim first = claims.get(0);
-        Cmd command;
-        if (claims.size() == 1) {
-            command = first.start("LOCK.ACQUIRE", "SEM.ACQUIRE");
-        } else {
-            Object[] keys = claims.stream().map(Claim::key).toArray();
-            command = Cmd.of("LOCK.MACQUIRE", claims.size()).with(keys).with(first.owner());
-            command = first.withMode(command);
-        }
-        command = command.with("PX", Claim.millis(lease), "SEQ", 1);
-        if (!first.kind().isPermit()) {
-            return command.with("ONCE");
-        }
-        // A repeated request of one owner for a permit always gets the reply of the first.
-        return first.kind().limit() == null ? command : command.with("LIMIT", first.kind().limit());
     }
 }

@@ -1,211 +1,314 @@
 package redislock.internal.lock;
 
-import java.util.ArrayDeque;
-import java.util.Deque;
-import java.util.function.Consumer;
+import java.util.Set;
+import java.util.function.BiConsumer;
 import redislock.LockException;
 import redislock.RefusedException;
 import redislock.internal.Clock;
 import redislock.internal.Loop;
 import redislock.internal.Moment;
 import redislock.internal.Pause;
-import redislock.internal.net.Caller;
 import redislock.internal.net.Cmd;
-import redislock.internal.net.Desk;
 import redislock.internal.net.Errors;
+import redislock.internal.net.Lines;
+import redislock.internal.net.Link;
+import redislock.internal.net.Message;
 import redislock.internal.net.Network;
 import redislock.internal.net.Reply;
-import redislock.internal.tickets.Outcome;
 
 /**
- * A request that waits in the server until it is granted: the wait of a lock, a semaphore or a latch.
+ * A request that is sent until it is granted: of a lock, a semaphore or a latch.
  *
- * <p>It is sent once without waiting, on the shared connection. If it is not granted then, it waits as a ticket, which
- * needs no connection. Where the server takes no tickets it is parked, in {@link Slices}. The server keeps the place in
- * the queue ({@code lock.queue-grace}) between two slices and when a connection breaks: the same owner sends the
- * request again.
+ * <p>It is sent once without waiting. If it is not granted then, it is sent with {@code BLOCK} and {@code NOTIFY}: the
+ * server queues it and publishes a message when it is granted. A message proves nothing, so the request is sent once
+ * more without waiting; {@code ONCE} makes that safe. When a connection breaks the {@linkplain Lines line} of the wait
+ * subscribes again and has it ask again; the server keeps its place for a while.
  *
- * <p>The way of a wait: {@link #first}; then, until the end, {@link #resume} handles each reply and {@link #next} sends
- * the request again: as a ticket ({@link #waitForTicket}, {@link #ticketEnded}), or parked ({@link #sendSlice}, {@link
- * #pollSlices}). Its user calls {@link #stop} and {@link #closeSlices} when it has ended.
- *
- * <p>Except for the first request, it is used on the client's thread alone.
+ * <p>Except for the first request, everything happens on the client's thread.
  */
-final class Wait {
-    /** How long a grant waits for the reply to the other slice, and after the end of a wait the message about it. */
-    private static final long LATE = 100 * Clock.MILLI;
-    /** The longest time for which the server keeps a ticket. It is asked for again before, so this bounds how long the
-     * ticket of a process that has died stays. */
-    private static final long LONGEST_TICKET = 30_000 * Clock.MILLI;
+final class Wait implements Lines.Waiter {
+    /** The longest time for which the server keeps a wait. It is asked for again before, so this bounds how long that of
+     * a process that has died stays. */
+    private static final long LONGEST = 30_000 * Clock.MILLI;
+
+    private static final Set<String> MOVED = Set.of("MOVED", "ASK");
 
     private final Network network;
     private final Loop loop;
+    private final Link link;
     private final Request request;
     private final long end;
     private final Listener listener;
-    /** For the requests that do not wait. */
-    private final Caller quick;
-    private final Slices slices;
     private final Pause pause = new Pause();
-    private final Deque<Slices.Answer> answers = new ArrayDeque<>();
-    private Desk.Handle ticket;
+    private final long startedAt = Clock.now();
+    private Lines.Ticket ticket;
+    private Loop.Timer endTimer;
     private Loop.Timer timer;
-    /** Until when a request without a reply may still be served; zero: there is none. */
-    private long underWayUntil;
-    /** Requests that failed or were granted too late. */
-    private int failures;
-    /** Whether the outcome of a request of {@link #quick} is not handled yet: it may be a grant. */
-    private volatile boolean isAsking;
-    /** Whether it has waited in the queue, and is counted in the statistics. */
+    /** The last request. */
+    private volatile Flight flight;
+    /** Whether the server has answered: from then on the wait outlives breaks. */
+    private boolean isAnswered;
+    /** Whether a request was sent and has no reply. */
+    private volatile boolean isUnanswered;
+    /** Whether it is in the queue of the server, as far as is known. */
+    private boolean isQueued;
+    /** Whether a request with this wait may be in the queue of the server. */
+    private boolean mayBeQueued;
+    /** Whether a message has said that it is granted, and no reply since. */
+    private boolean isAnnounced;
+    private Message early;
+    /** Why the last request that was not answered has failed. */
+    private LockException lastError;
+    private boolean isAgain;
     private boolean isCounted;
-    private boolean isOver;
-    /** Whether a grant that was not usable may have ended at some of several keys only. */
-    private boolean mayHoldSome;
-    private Stage stage = Stage.ASKING;
-    /** The grant of {@link Stage#FINISHING}. */
-    private Grant finished;
-
-    private enum Stage {
-        /** A request that does not wait is sent, or will be after a pause. */
-        ASKING,
-        /** A ticket is filed. */
-        TICKET,
-        /** Slices are parked. */
-        PARKED,
-        /** It is granted; the reply to another slice is awaited for a moment. */
-        FINISHING
-    }
+    private volatile boolean isOver;
 
     /**
      * The request and its limits.
      *
-     * @param key          the first key
-     * @param command      without {@code BLOCK}, which is appended. Sent twice, it is granted once
-     * @param longestSlice the longest time for which one slice is parked
-     * @param certain      how long after its request was sent a grant is usable
-     * @param hasOwner     false for a request that grants nothing (a latch)
-     * @param isNamed      whether other processes may use the owner's name
-     * @param giveBack     for several keys: releases what the owner holds of them, then runs its argument on the
-     *                     client's thread. Null: one key
+     * @param key      the first key
+     * @param command  without {@code BLOCK}. Sent twice, it is granted once
+     * @param certain  how long after its request was sent a grant is usable
+     * @param isSingle whether it is for one key: of several, one that is granted late may hold a part
      */
-    record Request(byte[] key, Cmd command, long longestSlice, long certain, boolean hasOwner, boolean isNamed,
-            Consumer<Runnable> giveBack) {
-        long longestTicket() {
-            // A process that uses the name too takes the ticket over without a message.
-            return isNamed ? longestSlice : LONGEST_TICKET;
-        }
-    }
+    record Request(byte[] key, Cmd command, long certain, boolean isSingle) {}
 
     /** The tokens, and a moment before their request was sent. */
     record Grant(long[] tokens, Moment sent) {}
 
-    /** The reply to a request: a grant, nil (both null), or an error. */
-    record Asked(Moment sent, long[] tokens, LockException error) {}
-
-    /** Receives the end of a wait once: a grant, an error, or neither when it was not granted in time. */
-    interface Listener {
-        void ended(Grant grant, LockException error);
+    /** A request, and whether its outcome has been handled: until then it may be a grant. */
+    private static final class Flight {
+        volatile Link.Request request;
+        volatile boolean isOver;
     }
 
-    Wait(Network network, Request request, long end, Listener listener) {
+    /** Receives the end of a wait once. */
+    interface Listener {
+        /** A grant, on any thread that must not be blocked; an error; or neither when it was not granted in time. */
+        void ended(Grant grant, LockException error);
+
+        /** What the owner holds must be given up before it asks again. */
+        void restart();
+    }
+
+    Wait(Network network, Link link, Request request, long end, Listener listener) {
         this.network = network;
         this.loop = network.loop();
+        this.link = link;
         this.request = request;
         this.end = end;
         this.listener = listener;
-        this.quick = Caller.shared(network, request.key());
-        this.slices = new Slices(network, request.key(), this::sliceAnswered);
     }
 
-    /** Sends the first request from any thread. The reply comes on a thread that must not be blocked; if it is not a
-     * {@linkplain #isUsable usable} grant, {@link #resume} continues with it. */
-    void first(Consumer<Asked> then) {
-        Moment sent = Moment.now();
-        isAsking = true;
-        quick.call(request.command(), network.patience() / 2, reply -> then.accept(read(sent, reply)));
+    /** Sends the first request, from any thread. A usable grant needs no other thread. */
+    void first() {
+        send(request.command(), (sent, result) -> {
+            Grant grant = sent.elapsed() < request.certain() ? granted(sent, result) : null;
+            if (grant != null) {
+                listener.ended(grant, null);
+            } else {
+                loop.execute(() -> answered(sent, result, false));
+            }
+        });
     }
 
-    /** The grant in the reply to the first request is taken. */
-    void taken() {
-        isAsking = false;
-    }
-
-    /** Whether the reply is a grant that came within the usable part of the lease. */
-    boolean isUsable(Asked asked) {
-        return asked.tokens() != null && asked.sent().elapsed() < request.certain();
-    }
-
-    private Asked read(Moment sent, Caller.Result reply) {
-        if (reply.error() != null) {
-            return new Asked(sent, null, reply.error());
-        }
+    private static Grant granted(Moment sent, Link.Result result) {
         try {
-            return new Asked(sent, Reply.granted(reply.value(), network.name()), null);
+            boolean isReply = result.error() == null && !Reply.isQueued(result.value());
+            long[] tokens = isReply ? Reply.granted(result.value(), "") : null;
+            return tokens == null ? null : new Grant(tokens, sent);
         } catch (LockException foreign) {
-            return new Asked(sent, null, foreign);
+            return null;
         }
     }
 
-    /** Continues with the reply to a request, until a grant, a failure, or the end of the wait. */
-    void resume(Asked asked) {
+    private void send(Cmd command, BiConsumer<Moment, Link.Result> then) {
+        Moment sent = Moment.now();
+        Flight mine = new Flight();
+        flight = mine;
+        // A process loads a thousand classes for its first connection. The second attempt has the rest of the time.
+        long left = isAnswered ? network.patience() : Math.max(Clock.MILLI, Clock.left(startedAt + network.patience()));
+        mine.request = link.call(command, Math.min(left, network.patience() / 2), left, result -> {
+            isUnanswered |= result.isUnanswered();
+            then.accept(sent, result);
+        });
+    }
+
+    private boolean isAsking() {
+        return flight != null && !flight.isOver;
+    }
+
+    /** Sends the request without waiting. */
+    private void askAtOnce() {
+        if (!isOver) {
+            send(request.command(), (sent, result) -> loop.execute(() -> answered(sent, result, false)));
+        }
+    }
+
+    /** Waits in the queue of the server. */
+    @Override
+    public boolean ask() {
+        if (isOver || isAsking()) {
+            return false;
+        }
+        cancelTimer();
+        isQueued = false;
+        mayBeQueued = true;
+        early = null;
+        count();
+        // One millisecond more than is left, so that the server does not end the wait before its end.
+        long block = Math.min(Clock.plus(Clock.left(end), Clock.MILLI), LONGEST);
+        send(ticket.waiting(request.command(), block),
+                (sent, result) -> loop.execute(() -> answered(sent, result, true)));
+        return true;
+    }
+
+    private void answered(Moment sent, Link.Result result, boolean isTicket) {
         if (isOver) {
             return;
         }
-        stage = Stage.ASKING;
-        isAsking = false;
-        if (quick.wasUnanswered()) {
-            underWayUntil = Clock.now() + network.patience();
+        flight.isOver = true;
+        if (result.error() != null) {
+            failed(result.error(), result.isUnanswered());
+            return;
         }
-        if (isUsable(asked)) {
-            finish(new Grant(asked.tokens(), asked.sent()));
-        } else if (asked.tokens() != null) {
-            grantedTooLate();
-        } else if (asked.error() != null) {
-            failed(asked.error());
-        } else {
-            notGranted();
+        isAnswered = true;
+        if (Reply.isQueued(result.value())) {
+            queued();
+            return;
         }
-    }
-
-    /** The reply took longer than the usable part of the lease, so the grant may be over. The request is repeated, or
-     * the owner of this wait withdraws it. */
-    private void grantedTooLate() {
-        mayHoldSome = true;
-        underWayUntil = Clock.now() + network.patience();
-        if (failures++ > 0 && isAtEnd()) {
+        long[] tokens;
+        try {
+            tokens = Reply.granted(result.value(), network.server());
+        } catch (LockException foreign) {
+            ended(null, foreign);
+            return;
+        }
+        if (tokens == null) {
+            notGranted(isTicket);
+        } else if (sent.elapsed() < request.certain()) {
+            ended(new Grant(tokens, sent), null);
+        } else if (isAtEnd() && isAgain) {
+            isUnanswered = true;
             ended(null, null);
         } else {
-            next(0);
+            // The reply took longer than the usable part of the lease.
+            isAgain = true;
+            isUnanswered = true;
+            if (request.isSingle()) {
+                askAtOnce();
+            } else {
+                listener.restart();
+            }
         }
     }
 
-    private void failed(LockException error) {
-        // After a broken connection there is a second attempt, however short the wait.
-        if (!error.isPassing() || failures > 0 && isAtEnd()) {
-            ended(null, error);
-        } else {
-            failures++;
-            next(pause.take(Math.max(Clock.left(end), Pause.FIRST)));
-        }
-    }
-
-    private void notGranted() {
-        if (mayHoldSome && request.giveBack() != null) {
-            // A request for several keys holds all of them or none while it waits.
-            mayHoldSome = false;
-            request.giveBack().accept(() -> {
-                if (!isOver) {
-                    next(0);
-                }
-            });
+    private void notGranted(boolean isTicket) {
+        if (isAnnounced && !request.isSingle()) {
+            // The grant has ended at some of several keys, perhaps not at all of them.
+            listener.restart();
         } else if (isAtEnd()) {
             ended(null, null);
-        } else if (Clock.now() < slices.nextDue()) {
-            // Ended early, because another process waits under the same owner name: a pause before the next request.
-            next(pause.take(Clock.left(end)));
+        } else if (isTicket) {
+            // A replica ignores NOTIFY.
+            setTimer(pause.take(Clock.NEVER), this::askAtOnce);
         } else {
-            pause.reset();
-            next(0);
+            isAnnounced = false;
+            waitForEnd();
+            file();
+            ticket.ask();
+        }
+    }
+
+    private void queued() {
+        if (!ticket.isQueued()) {
+            return;
+        }
+        isQueued = true;
+        isAgain = false;
+        pause.reset();
+        if (early != null) {
+            told(early);
+            return;
+        }
+        // Spread, because many waits may have started at the same moment.
+        setTimer(LONGEST / 2 + Pause.partOf(LONGEST / 4), ticket::ask);
+    }
+
+    @Override
+    public void told(Message message) {
+        if (isOver) {
+            return;
+        }
+        if (!isQueued) {
+            // It may be about the request before this one: the reply decides first.
+            early = message;
+            return;
+        }
+        isQueued = false;
+        cancelTimer();
+        switch (message.kind()) {
+            case GRANTED -> {
+                isAnnounced = true;
+                askAtOnce();
+            }
+            case TIMED_OUT -> {
+                if (isAtEnd() || Clock.left(end) < Clock.MILLI) {
+                    mayBeQueued = false;
+                    ended(null, null);
+                } else {
+                    ticket.ask();
+                }
+            }
+            default -> {
+                LockException error = RefusedException.of(network.server(),
+                        message.code().equals("DRAINED") ? "LOCKBUSY" : message.code(), "the wait has failed");
+                failed(error, false);
+            }
+        }
+    }
+
+    @Override
+    public void refused(LockException error) {
+        if (!isOver) {
+            ended(null, error);
+        }
+    }
+
+    private void failed(LockException error, boolean wasSent) {
+        String code = Errors.code(error);
+        if (code.equals("NOSUBSCRIBER")) {
+            ticket.broken(error);
+            return;
+        }
+        boolean isRefusal = !code.isEmpty();
+        boolean isHopeless = !isAnswered
+                && (isRefusal ? code.equals("READONLY") && network.isSingle() : !wasSent || isAgain);
+        isAnswered |= isRefusal;
+        if (!error.isPassing() || isHopeless || isAtEnd() && isAgain) {
+            ended(null, error);
+            return;
+        }
+        // After a broken connection there is a second attempt, however short the wait.
+        isAgain = true;
+        lastError = error;
+        if (link != network.link() && (!isRefusal || MOVED.contains(code))) {
+            listener.restart();
+        } else if (isAtEnd()) {
+            askAtOnce();
+        } else if (isRefusal || !isAnswered) {
+            waitForEnd();
+            setTimer(pause.take(Clock.NEVER), this::askAtOnce);
+        } else {
+            waitForEnd();
+            file();
+            ticket.broken(error);
+        }
+    }
+
+    private void file() {
+        if (ticket == null) {
+            ticket = network.lines().file(request.key(), this);
         }
     }
 
@@ -213,204 +316,24 @@ final class Wait {
         return Clock.left(end) == 0;
     }
 
-    /** Sends the request once more after its refusal. */
-    void askAgain() {
-        if (!isOver) {
-            next(0);
-        }
-    }
-
-    /** Sends the request again after a pause: to wait, or at the end of the wait once more without waiting. */
-    private void next(long rest) {
-        if (rest > 0) {
-            setTimer(Clock.now() + rest, () -> next(0));
-        } else if (isAtEnd()) {
-            tryOnce();
-        } else {
-            await();
-        }
-    }
-
-    /** Sends the request without waiting. */
-    private void tryOnce() {
-        Moment sent = Moment.now();
-        isAsking = true;
-        quick.callOnLoop(request.command(), network.patience() / 2, reply -> resume(read(sent, reply)));
-    }
-
-    /** Waits in the queue. */
-    private void await() {
-        if (areSlicesDone() && file()) {
-            stage = Stage.TICKET;
-            waitForTicket();
-        } else {
-            park();
-        }
-    }
-
-    /** Files a ticket, or asks again for the one that is filed. False where the server takes none. */
-    private boolean file() {
-        if (ticket != null) {
-            ticket.askAgain();
-            return true;
-        }
-        Desk desk = network.desk();
-        if (desk == null) {
-            return false;
-        }
-        ticket = desk.file(
-                new Desk.Request(request.key(), request.command(), request.longestTicket(), end), this::ticketEnded);
-        if (ticket != null) {
-            count();
-        }
-        return ticket != null;
-    }
-
-    private void waitForTicket() {
-        long longest = request.longestTicket();
-        // Spread, because many waits may have started at the same moment.
-        long due = Clock.now() + longest / 2 + Pause.partOf(longest / 4);
-        if (end < due) {
-            setTimer(end, this::ticketIsLate);
-        } else {
-            setTimer(due, () -> {
-                ticket.askAgain();
-                waitForTicket();
+    /** A request in flight is awaited beyond the end. */
+    private void waitForEnd() {
+        if (endTimer == null && end != Clock.NEVER) {
+            endTimer = loop.at(end, () -> {
+                if (!isOver && !isAsking()) {
+                    ended(null, isQueued ? null : ticket != null ? ticket.cause() : lastError);
+                }
             });
         }
-    }
-
-    /** The wait is over, but the message about it may be under way. */
-    private void ticketIsLate() {
-        if (ticket.isQueued()) {
-            setTimer(Clock.plus(end, LATE), this::tryOnceAsked);
-        } else {
-            tryOnceAsked();
-        }
-    }
-
-    private void tryOnceAsked() {
-        stage = Stage.ASKING;
-        tryOnce();
-    }
-
-    private void ticketEnded(Outcome outcome) {
-        if (isOver || stage != Stage.TICKET) {
-            return;
-        }
-        stage = Stage.ASKING;
-        cancelTimer();
-        Moment now = Moment.now();
-        boolean isOpen = !request.hasOwner()
-                && (outcome instanceof Outcome.Granted || outcome instanceof Outcome.Announced);
-        if (isOpen) {
-            // The latch is open: the server has no ticket any more.
-            dropTicket();
-            resume(new Asked(now, new long[] {1}, null));
-        } else if (outcome instanceof Outcome.Granted granted) {
-            resume(new Asked(granted.sent(), granted.tokens(), null));
-        } else if (outcome instanceof Outcome.Announced) {
-            // A message proves nothing, and may be old: the lease counts from a request.
-            mayHoldSome = true;
-            tryOnce();
-        } else if (outcome instanceof Outcome.TimedOut) {
-            resume(new Asked(now, null, null));
-        } else if (outcome instanceof Outcome.Failed failed) {
-            resume(new Asked(now, null, known(failed.error())));
-        } else if (outcome instanceof Outcome.Refused refused) {
-            resume(new Asked(now, null, RefusedException.of(network.name(), refused.code(), "the wait has failed")));
-        } else {
-            underWayUntil = Math.max(underWayUntil, ticket.underWayUntil());
-            dropTicket();
-            park();
-        }
-    }
-
-    private LockException known(RuntimeException error) {
-        return error instanceof LockException known ? known : new LockException(network.name(), "failed", error);
-    }
-
-    /** Waits with a connection. */
-    private void park() {
-        stage = Stage.PARKED;
-        if (areSlicesDone()) {
-            sendSlice();
-        }
-        pollSlices();
-    }
-
-    /** Whether every slice is answered, and every answer handled. */
-    private boolean areSlicesDone() {
-        return slices.size() == 0 && answers.isEmpty();
-    }
-
-    private void sendSlice() {
-        long length = Math.max(Clock.MILLI, Math.min(request.longestSlice(), Clock.left(end)));
-        count();
-        slices.send(request.command().with("BLOCK", Claim.millis(length)), length);
-    }
-
-    /** Whether the newest slice lasts until the end of the wait. */
-    private boolean isLastSlice() {
-        return end <= slices.lastEnd();
-    }
-
-    private void sliceAnswered(Slices.Answer answer) {
-        if (isOver) {
-            return;
-        }
-        answers.add(answer);
-        if (stage == Stage.PARKED) {
-            pollSlices();
-        } else if (stage == Stage.FINISHING && slices.size() == 0) {
-            ended(finished, null);
-        }
-    }
-
-    /** Handles the answers of slices, and sends the next one when it is due. */
-    private void pollSlices() {
-        cancelTimer();
-        while (!answers.isEmpty()) {
-            Slices.Answer answer = answers.poll();
-            boolean isLast = areSlicesDone() || isLastSlice() && answer.isNewest();
-            Asked asked = read(answer.sent(), answer.result());
-            boolean isNil = asked.tokens() == null && asked.error() == null;
-            boolean isPassing = asked.error() != null && Errors.isPassing(asked.error());
-            if (isLast || !isNil && !isPassing) {
-                resume(asked);
-                return;
-            }
-            // Another slice has taken over the place, or is still parked.
-        }
-        if (!isLastSlice() && slices.size() < 2) {
-            setTimer(slices.nextDue(), () -> {
-                sendSlice();
-                pollSlices();
-            });
-        }
-    }
-
-    /** Waits a moment for the reply to another slice, which would otherwise be served later. */
-    private void finish(Grant grant) {
-        if (slices.size() == 0) {
-            ended(grant, null);
-            return;
-        }
-        finished = grant;
-        stage = Stage.FINISHING;
-        setTimer(Clock.now() + LATE, () -> ended(finished, null));
     }
 
     private void ended(Grant grant, LockException error) {
-        if (!isOver) {
-            cancelTimer();
-            listener.ended(grant, error);
-        }
+        listener.ended(grant, error);
     }
 
-    private void setTimer(long moment, Runnable task) {
+    private void setTimer(long span, Runnable task) {
         cancelTimer();
-        timer = loop.at(moment, () -> {
+        timer = loop.after(span, () -> {
             if (!isOver) {
                 task.run();
             }
@@ -432,49 +355,43 @@ final class Wait {
         }
     }
 
-    private void dropTicket() {
-        if (ticket != null) {
-            ticket.close();
-            ticket = null;
-        }
-    }
-
-    /** Whether the request was queued, so that the server may keep a place in the queue for it. */
-    boolean wasQueued() {
+    /** Whether it has waited in the queue. */
+    boolean hasWaited() {
         return isCounted;
     }
 
-    /** Whether the server may have a ticket of the request, or may have granted it. */
-    boolean hasTicket() {
-        return ticket != null && ticket.mayBeThere();
+    /** Whether a request of it was sent and has no reply. */
+    boolean isUnanswered() {
+        return isUnanswered;
     }
 
-    /** Stops. Returns until when an abandoned request may still be served; zero: there is none. The slices stay open
-     * until {@link #closeSlices}, because closing them leaves a place in the queue, which a release withdraws. */
-    long stop() {
+    /**
+     * Stops it. Returns whether a request of it may still be served or wait. To be called on the client's thread, once.
+     */
+    boolean stop() {
         isOver = true;
-        slices.abandon();
         cancelTimer();
-        quick.abandon();
-        // The outcome of the last request was not awaited, or has not reached this thread yet.
-        if (quick.wasUnanswered() || isAsking) {
-            underWayUntil = Clock.now() + network.patience();
+        if (endTimer != null) {
+            endTimer.cancel();
         }
-        long until = Math.max(underWayUntil, slices.underWayUntil());
+        if (isAsking()) {
+            // Its outcome, perhaps a grant, is not awaited.
+            flight.request.abandon();
+            isUnanswered |= flight.request.wasSent();
+        }
         if (ticket != null) {
-            until = Math.max(until, ticket.underWayUntil());
-            if (!request.hasOwner()) {
-                ticket.expire();
-            }
-            dropTicket();
+            ticket.close();
         }
         if (isCounted) {
             network.counts().waiting.decrementAndGet();
         }
-        return until;
+        return isUnanswered || mayBeQueued;
     }
 
-    void closeSlices() {
-        slices.close();
+    /** The ticket of a latch has no owner that could release it: the same request with the shortest limit takes it over. */
+    void expire() {
+        if (ticket != null) {
+            link.call(ticket.waiting(request.command(), 0), network.patience() / 2, unused -> {});
+        }
     }
 }

@@ -2,185 +2,265 @@ package redislock.internal.net;
 
 import io.lettuce.core.RedisURI;
 import io.lettuce.core.StaticCredentialsProvider;
-import java.net.URLDecoder;
+import io.lettuce.core.protocol.ProtocolVersion;
+import java.io.ByteArrayOutputStream;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
-import java.util.Arrays;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Locale;
+import java.util.Map;
+import java.util.Set;
 import java.util.stream.Collectors;
 
 /**
- * The address of a client: one server, the nodes of a cluster, or the sentinels that know the primary. Errors quote no
- * part of it, which may be a password.
+ * The address of a client: one server, the nodes of a cluster, or the sentinels that know the primary. The grammar and
+ * the texts of its errors are those of {@code clients/addresses.tsv}. Errors quote no part of an address, which may be a
+ * password.
  *
- * @param kind     the role of the seeds
+ * @param kind     what the address names
  * @param name     without credentials, and the same for every order of the hosts
- * @param seeds    the nodes to ask first
- * @param login    login, database and TLS of the servers; its host is not used
- * @param sentinel the same for sentinels
- * @param primary  what the sentinels call the primary, otherwise empty
+ * @param uris     the server, the sentinels (in one URI), or the first nodes of a cluster
+ * @param protocol the version that the address demands, or null
  */
-public record Address(Kind kind, String name, List<Node> seeds, RedisURI login, RedisURI sentinel, String primary) {
-    /** The roles of seeds. */
+public record Address(Kind kind, String name, List<RedisURI> uris, ProtocolVersion protocol) {
+    /** What an address names. */
     public enum Kind { SERVER, CLUSTER, SENTINEL }
 
     private static final int PORT = 6379;
     private static final int SENTINEL_PORT = 26379;
+    private static final Set<String> SOCKETS = Set.of("unix", "redis+unix", "valkey+unix");
+    private static final String SENTINEL_USER = "sentinel-user";
+    private static final String SENTINEL_PASSWORD = "sentinel-password";
+
+    private record Node(String host, int port) {
+        String name() {
+            return (host.contains(":") ? "[" + host + "]" : host) + ":" + port;
+        }
+    }
 
     /** Reads an address, see {@link redislock.LockClient#builder(String)}. */
     public static Address parse(String text) {
         int colon = text.indexOf("://");
-        String scheme = colon < 0 ? "" : text.substring(0, colon).toLowerCase(Locale.ROOT);
-        String base = scheme.split("\\+", 2)[0];
-        if (!base.equals("redis") && !base.equals("rediss") && !base.equals("valkey") && !base.equals("valkeys")) {
-            throw unreadable("its scheme is not known");
+        String scheme = colon < 0 ? "redis" : text.substring(0, colon).toLowerCase(Locale.ROOT);
+        String rest = colon < 0 ? text : text.substring(colon + 3);
+        if (SOCKETS.contains(scheme)) {
+            return socket(rest);
         }
-        boolean isTls = base.endsWith("ss") || base.equals("valkeys");
-        String rest = text.substring(colon + 3);
-        return switch (scheme.substring(base.length())) {
-            case "" -> server(isTls, rest);
-            case "+cluster" -> cluster(isTls, rest);
-            case "+sentinel" -> sentinel(isTls, rest);
+        String base = scheme.split("\\+", 2)[0];
+        Kind kind = switch (scheme.substring(base.length())) {
+            case "" -> Kind.SERVER;
+            case "+cluster" -> Kind.CLUSTER;
+            case "+sentinel" -> Kind.SENTINEL;
             default -> throw unreadable("its scheme is not known");
         };
+        if (!Set.of("redis", "rediss", "valkey", "valkeys").contains(base)) {
+            throw unreadable("its scheme is not known");
+        }
+        int at = rest.lastIndexOf('@');
+        String[] login = login(at < 0 ? null : rest.substring(0, at));
+        String[] query = query(rest.substring(at + 1));
+        String[] parts = query[0].split("/", 2);
+        return new Reader(kind, base.endsWith("ss") || base.equals("valkeys"), login, options(kind, query[1]))
+                .read(parts[0], parts.length < 2 ? "" : parts[1]);
+    }
+
+    private static Address socket(String text) {
+        int slash = text.indexOf('/');
+        int at = text.substring(0, slash < 0 ? text.length() : slash).lastIndexOf('@');
+        String[] login = login(at < 0 ? null : text.substring(0, at));
+        String[] query = query(text.substring(at + 1));
+        if (!query[0].startsWith("/")) {
+            throw unreadable("the path of a socket begins with /");
+        }
+        String path = decoded(query[0]);
+        Map<String, String> options = options(Kind.SERVER, query[1]);
+        int database = database("", options);
+        RedisURI uri = withLogin(RedisURI.Builder.socket(path), login).withDatabase(database).build();
+        return new Address(Kind.SERVER, path + "/" + database, List.of(uri), protocol(options));
+    }
+
+    /** Reads the part behind the login. */
+    private record Reader(Kind kind, boolean isTls, String[] login, Map<String, String> options) {
+        Address read(String hosts, String path) {
+            return switch (kind) {
+                case SERVER -> server(host(hosts, PORT), database(path, options));
+                case CLUSTER -> cluster(nodes(hosts, PORT), database(path, options));
+                case SENTINEL -> sentinel(nodes(hosts, SENTINEL_PORT), path.split("/", 2));
+            };
+        }
+
+        private Address server(Node node, int database) {
+            return new Address(kind, node.name() + "/" + database, List.of(uri(node, login, database)),
+                    protocol(options));
+        }
+
+        private Address cluster(List<Node> nodes, int database) {
+            if (database != 0) {
+                throw unreadable("a cluster has the database 0 alone");
+            }
+            List<RedisURI> uris = nodes.stream().map(node -> uri(node, login, 0)).toList();
+            return new Address(kind, names(nodes), uris, protocol(options));
+        }
+
+        private Address sentinel(List<Node> nodes, String[] path) {
+            String primary = decoded(path[0]);
+            requirePrimary(primary);
+            int database = database(path.length < 2 ? "" : path[1], options);
+            String user = options.get(SENTINEL_USER);
+            String password = options.get(SENTINEL_PASSWORD);
+            String[] own = user == null && password == null ? null
+                    : new String[] {user == null ? "" : user, password == null ? "" : password};
+            RedisURI.Builder uri = withLogin(RedisURI.builder(), login)
+                    .withSentinelMasterId(primary).withDatabase(database).withSsl(isTls);
+            nodes.forEach(node -> uri.withSentinel(uri(node, own, 0)));
+            return new Address(kind, names(nodes) + "/" + primary + "/" + database, List.of(uri.build()),
+                    protocol(options));
+        }
+
+        private RedisURI uri(Node node, String[] user, int database) {
+            return withLogin(RedisURI.builder().withHost(node.host()).withPort(node.port()), user)
+                    .withSsl(isTls).withDatabase(database).build();
+        }
     }
 
     /** The address of a URI of Lettuce. */
     public static Address of(RedisURI uri) {
-        if (uri.getSentinels().isEmpty()) {
-            Node node = node(uri);
-            return new Address(Kind.SERVER, node.name() + "/" + uri.getDatabase(), List.of(node), uri, uri, "");
+        if (!uri.getSentinels().isEmpty()) {
+            requirePrimary(uri.getSentinelMasterId());
+            List<Node> nodes = uri.getSentinels().stream().map(Address::node).toList();
+            String name = names(nodes) + "/" + uri.getSentinelMasterId() + "/" + uri.getDatabase();
+            return new Address(Kind.SENTINEL, name, List.of(uri), null);
         }
-        List<Node> seeds = uri.getSentinels().stream().map(Address::node).toList();
-        String primary = uri.getSentinelMasterId();
-        requirePrimary(primary);
-        String name = names(seeds) + "/" + primary + "/" + uri.getDatabase();
-        return new Address(Kind.SENTINEL, name, seeds, uri, uri.getSentinels().get(0), primary);
+        String name = uri.getSocket() != null ? uri.getSocket() : node(uri).name();
+        return new Address(Kind.SERVER, name + "/" + uri.getDatabase(), List.of(uri), null);
     }
 
     /** The address of a cluster. */
     public static Address ofCluster(List<RedisURI> uris) {
         if (uris.isEmpty()) {
-            throw unreadable("a cluster has at least one node");
+            throw unreadable("a host is missing");
         }
-        List<Node> seeds = uris.stream().map(Address::node).toList();
-        return new Address(Kind.CLUSTER, names(seeds), seeds, uris.get(0), uris.get(0), "");
+        return new Address(Kind.CLUSTER, names(uris.stream().map(Address::node).toList()), List.copyOf(uris), null);
+    }
+
+    /** The server in messages: {@code host:port}, otherwise the name. */
+    String server() {
+        return kind == Kind.SERVER ? name.substring(0, name.lastIndexOf('/')) : name;
     }
 
     private static Node node(RedisURI uri) {
         if (uri.getHost() == null || uri.getHost().isEmpty()) {
             throw unreadable("a host is missing");
         }
-        String host = uri.getHost();
-        if (host.startsWith("[") && host.endsWith("]")) {
-            host = host.substring(1, host.length() - 1);
-        }
-        requireHost(host, true);
-        return new Node(host, uri.getPort());
+        return new Node(uri.getHost().replaceAll("[\\[\\]]", ""), uri.getPort());
     }
 
-    private static Address server(boolean isTls, String text) {
-        String[] parts = hostsAndPath(text);
-        requireNoOptions(parts);
-        Node node = host(parts[1], PORT);
-        RedisURI login = login(isTls, parts[0], database(parts[2]));
-        return new Address(Kind.SERVER, node.name() + "/" + login.getDatabase(), List.of(node), login, login, "");
-    }
-
-    private static Address cluster(boolean isTls, String text) {
-        String[] parts = hostsAndPath(text);
-        requireNoOptions(parts);
-        if (!parts[2].isEmpty() && database(parts[2]) != 0) {
-            throw unreadable("a cluster has the database 0 alone");
-        }
-        List<Node> seeds = hosts(parts[1], PORT);
-        RedisURI login = login(isTls, parts[0], 0);
-        return new Address(Kind.CLUSTER, names(seeds), seeds, login, login, "");
-    }
-
-    private static Address sentinel(boolean isTls, String text) {
-        String[] query = text.split("\\?", 2);
-        String[] parts = hostsAndPath(query[0]);
-        requireNoOptions(parts);
-        String[] path = parts[2].split("/", 2);
-        String primary = decoded(path[0]);
-        requirePrimary(primary);
-        List<Node> seeds = hosts(parts[1], SENTINEL_PORT);
-        RedisURI login = login(isTls, parts[0], database(path.length < 2 ? "" : path[1]));
-        RedisURI sentinel = login(isTls, sentinelUser(query.length < 2 ? "" : query[1]), 0);
-        String name = names(seeds) + "/" + primary + "/" + login.getDatabase();
-        return new Address(Kind.SENTINEL, name, seeds, login, sentinel, primary);
-    }
-
-    private static String sentinelUser(String query) {
-        String user = "";
-        String password = "";
-        for (String pair : query.split("&")) {
-            if (pair.startsWith("sentinel-user=")) {
-                user = pair.substring("sentinel-user=".length());
-            } else if (pair.startsWith("sentinel-password=")) {
-                password = pair.substring("sentinel-password=".length());
-            } else if (!pair.isEmpty()) {
-                throw unreadable("behind the ? there is only sentinel-user=... and sentinel-password=...");
-            }
-        }
-        return user.isEmpty() && password.isEmpty() ? "" : user + ":" + password;
-    }
-
-    /** {@code user:password}, the hosts, and the path. */
-    private static String[] hostsAndPath(String text) {
-        int at = text.lastIndexOf('@');
-        String user = at < 0 ? "" : text.substring(0, at);
-        // Some clients take a word without a colon for a user, others for a password.
-        if (at >= 0 && !user.contains(":")) {
-            throw unreadable("a login is user:password or :password");
-        }
-        String[] rest = text.substring(at + 1).split("/", 2);
-        return new String[] {user, rest[0], rest.length < 2 ? "" : rest[1]};
-    }
-
-    private static List<Node> hosts(String text, int defaultPort) {
+    private static List<Node> nodes(String text, int defaultPort) {
         List<Node> nodes = new ArrayList<>();
         for (String host : text.split(",", -1)) {
             nodes.add(host(host, defaultPort));
         }
-        return List.copyOf(nodes);
+        nodes.sort((one, other) -> one.name().compareTo(other.name()));
+        return nodes;
+    }
+
+    private static String names(List<Node> nodes) {
+        return nodes.stream().map(Node::name).sorted().collect(Collectors.joining(","));
     }
 
     private static Node host(String text, int defaultPort) {
-        Node node;
-        try {
-            node = Node.read(text, defaultPort);
-        } catch (IllegalArgumentException wrongPort) {
-            throw unreadable(wrongPort.getMessage());
+        boolean hasBrackets = text.startsWith("[");
+        int end = hasBrackets ? text.indexOf(']') : text.indexOf(':');
+        String host = end < 0 ? text : text.substring(hasBrackets ? 1 : 0, end);
+        String port = end < 0 ? "" : text.substring(hasBrackets ? end + 1 : end);
+        boolean isIpv6 = host.contains(":");
+        if (port.lastIndexOf(':') > 0 || hasBrackets && (end < 0 || !port.isEmpty() && !port.startsWith(":")
+                || !isIpv6 && !host.isEmpty())) {
+            throw unreadable("an IPv6 address stands in brackets");
         }
-        requireHost(node.host(), text.startsWith("["));
-        return node;
-    }
-
-    /** Options of other clients may have a secret, and a host stands in messages. */
-    private static void requireNoOptions(String[] parts) {
-        for (String part : List.of(parts[1], parts[2])) {
-            if (part.contains("?") || part.contains("#")) {
-                throw unreadable("there is no ? or # behind the hosts, except ?sentinel-user=...&sentinel-password=... "
-                        + "of redis+sentinel. The builder has methods for timeouts, TLS and other settings");
-            }
-        }
-    }
-
-    private static void requireHost(String host, boolean mayBeIpv6) {
         if (host.isEmpty()) {
             throw unreadable("a host is missing");
         }
-        if (host.contains(":") && !mayBeIpv6) {
-            throw unreadable("an IPv6 address stands in brackets, and one colon is before a port");
-        }
         // An IPv6 address may have the name of an interface, behind a %.
-        String others = host.contains(":") ? "-._:%" : "-._";
+        String others = isIpv6 ? "-._:%" : "-._";
         if (!host.codePoints().allMatch(c -> Character.isLetterOrDigit(c) || others.indexOf(c) >= 0)) {
             throw unreadable("a host has letters, digits and -._ only");
         }
+        int number = port.isEmpty() ? defaultPort : number(port.substring(1));
+        if (number < 1 || number > 65_535) {
+            throw unreadable("a port is a number from 1 to 65535");
+        }
+        return new Node(host, number);
+    }
+
+    /** The decoded user and password; null: none. */
+    private static String[] login(String text) {
+        if (text == null) {
+            return null;
+        }
+        if (text.chars().anyMatch(c -> "/?#[]".indexOf(c) >= 0)) {
+            throw unreadable("in a login / ? # [ ] are written %2F %3F %23 %5B %5D");
+        }
+        String[] words = text.split(":", 2);
+        // Some clients take a word without a colon for a user, others for a password.
+        if (words.length < 2) {
+            throw unreadable("a login is user:password or :password");
+        }
+        return new String[] {decoded(words[0]), decoded(words[1])};
+    }
+
+    /** The part before the ?, and the one behind it. */
+    private static String[] query(String text) {
+        if (text.contains("#")) {
+            throw unreadable("a # is written %23");
+        }
+        String[] parts = text.split("\\?", 2);
+        return new String[] {parts[0], parts.length < 2 ? "" : parts[1]};
+    }
+
+    private static Map<String, String> options(Kind kind, String query) {
+        Set<String> known = kind == Kind.SENTINEL
+                ? Set.of("db", "protocol", SENTINEL_USER, SENTINEL_PASSWORD) : Set.of("db", "protocol");
+        Map<String, String> options = new HashMap<>();
+        for (String pair : query.isEmpty() ? new String[0] : query.split("&", -1)) {
+            String[] words = pair.split("=", 2);
+            if (words.length < 2 || words[1].isEmpty() || !known.contains(words[0])) {
+                throw unreadable("behind the ? is an option that is not known");
+            }
+            if (options.put(words[0], decoded(words[1])) != null) {
+                throw unreadable(words[0].equals("db") ? "the database is given twice"
+                        : "behind the ? is an option that is not known, or given twice");
+            }
+        }
+        return options;
+    }
+
+    private static int database(String path, Map<String, String> options) {
+        String option = options.get("db");
+        int ofPath = path.isEmpty() ? 0 : number(path);
+        int ofOption = option == null ? ofPath : number(option);
+        if (ofPath < 0 || ofOption < 0) {
+            throw unreadable("the database is a number");
+        }
+        if (!path.isEmpty() && ofPath != ofOption) {
+            throw unreadable("the database is given twice");
+        }
+        return ofOption;
+    }
+
+    private static ProtocolVersion protocol(Map<String, String> options) {
+        return switch (options.getOrDefault("protocol", "")) {
+            case "" -> null;
+            case "2" -> ProtocolVersion.RESP2;
+            case "3" -> ProtocolVersion.RESP3;
+            default -> throw unreadable("the protocol is 2 or 3");
+        };
+    }
+
+    /** Less than zero for a text that is no number. */
+    private static int number(String text) {
+        return text.matches("[0-9]{1,9}") ? Integer.parseInt(text) : -1;
     }
 
     private static void requirePrimary(String name) {
@@ -192,48 +272,34 @@ public record Address(Kind kind, String name, List<Node> seeds, RedisURI login, 
         }
     }
 
-    private static int database(String text) {
-        if (text.isEmpty()) {
-            return 0;
+    private static RedisURI.Builder withLogin(RedisURI.Builder uri, String[] login) {
+        if (login != null) {
+            String user = login[0].isEmpty() ? null : login[0];
+            uri.withAuthentication(new StaticCredentialsProvider(user, login[1].toCharArray()));
         }
-        try {
-            int number = Integer.parseInt(text);
-            if (number >= 0) {
-                return number;
-            }
-        } catch (NumberFormatException notANumber) {
-            // Refused below.
-        }
-        throw unreadable("the database is no number");
-    }
-
-    private static RedisURI login(boolean isTls, String user, int database) {
-        RedisURI.Builder login = RedisURI.builder().withHost("none").withSsl(isTls).withDatabase(database);
-        if (!user.isEmpty()) {
-            String[] words = user.split(":", 2);
-            String name = decoded(words[0]);
-            char[] password = decoded(words[1]).toCharArray();
-            login.withAuthentication(new StaticCredentialsProvider(name.isEmpty() ? null : name, password));
-        }
-        return login.build();
+        return uri;
     }
 
     private static String decoded(String text) {
-        try {
-            return URLDecoder.decode(text.replace("+", "%2B"), StandardCharsets.UTF_8);
-        } catch (IllegalArgumentException malformed) {
-            throw unreadable("a % is not followed by two digits");
+        ByteArrayOutputStream bytes = new ByteArrayOutputStream();
+        byte[] encoded = text.getBytes(StandardCharsets.UTF_8);
+        for (int i = 0; i < encoded.length; i++) {
+            if (encoded[i] != '%') {
+                bytes.write(encoded[i]);
+                continue;
+            }
+            String digits = new String(encoded, i + 1, Math.min(2, encoded.length - i - 1), StandardCharsets.UTF_8);
+            if (!digits.matches("[0-9A-Fa-f]{2}")) {
+                throw unreadable("a % is not followed by two digits");
+            }
+            bytes.write(Integer.parseInt(digits, 16));
+            i += 2;
         }
-    }
-
-    private static String names(List<Node> seeds) {
-        String[] names = seeds.stream().map(Node::name).toArray(String[]::new);
-        Arrays.sort(names);
-        return Arrays.stream(names).collect(Collectors.joining(","));
+        return bytes.toString(StandardCharsets.UTF_8);
     }
 
     private static IllegalArgumentException unreadable(String why) {
         return new IllegalArgumentException("no address of a server: " + why + " (redis://host:port, "
-                + "redis+cluster://host:port,host:port, redis+sentinel://host:port,host:port/name)");
+                + "redis+cluster://host:port,host:port, redis+sentinel://host:port,host:port/name, unix:///path)");
     }
 }

@@ -1,18 +1,25 @@
 package redislock.internal.net;
 
+import io.lettuce.core.codec.ByteArrayCodec;
+import io.lettuce.core.protocol.CommandArgs;
 import io.lettuce.core.protocol.ProtocolKeyword;
 import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.List;
 
 /** A command with its arguments: immutable, so that it can be sent again. */
 public final class Cmd {
     private final Word word;
-    private final byte[][] arguments;
+    private final List<Object> arguments;
 
-    private Cmd(Word word, byte[][] arguments) {
+    private Cmd(Word word, List<Object> arguments) {
         this.word = word;
         this.arguments = arguments;
     }
+
+    /** A key, by whose slot Lettuce finds the node in a cluster. */
+    public record Key(byte[] bytes) {}
 
     /** The name of a command, for Lettuce. */
     private record Word(String text, byte[] bytes) implements ProtocolKeyword {
@@ -27,34 +34,35 @@ public final class Cmd {
         }
     }
 
-    /** A command with arguments: bytes, text or numbers. */
+    /** A command with arguments: keys, bytes, text or numbers. */
     public static Cmd of(String name, Object... arguments) {
-        Word word = new Word(name, name.getBytes(StandardCharsets.US_ASCII));
-        return new Cmd(word, new byte[0][]).with(arguments);
+        return new Cmd(new Word(name, name.getBytes(StandardCharsets.US_ASCII)), List.of()).with(arguments);
     }
 
     /** The same command with further arguments. */
     public Cmd with(Object... more) {
-        byte[][] all = Arrays.copyOf(arguments, arguments.length + more.length);
-        for (int i = 0; i < more.length; i++) {
-            all[arguments.length + i] = bytes(more[i]);
-        }
+        List<Object> all = new ArrayList<>(arguments.size() + more.length);
+        all.addAll(arguments);
+        all.addAll(Arrays.asList(more));
         return new Cmd(word, all);
-    }
-
-    private static byte[] bytes(Object argument) {
-        if (argument instanceof byte[] bytes) {
-            return bytes;
-        }
-        return argument.toString().getBytes(StandardCharsets.UTF_8);
     }
 
     ProtocolKeyword word() {
         return word;
     }
 
-    byte[][] arguments() {
-        return arguments;
+    CommandArgs<byte[], byte[]> arguments() {
+        CommandArgs<byte[], byte[]> encoded = new CommandArgs<>(ByteArrayCodec.INSTANCE);
+        for (Object each : arguments) {
+            if (each instanceof Key key) {
+                encoded.addKey(key.bytes());
+            } else if (each instanceof byte[] bytes) {
+                encoded.add(bytes);
+            } else {
+                encoded.add(each.toString().getBytes(StandardCharsets.UTF_8));
+            }
+        }
+        return encoded;
     }
 
     /** The name alone: arguments have owners. */

@@ -1,6 +1,7 @@
 package redislock.internal.net;
 
 import io.lettuce.core.RedisCommandExecutionException;
+import io.netty.handler.ssl.NotSslRecordException;
 import java.security.cert.CertificateException;
 import java.util.Locale;
 import javax.net.ssl.SSLException;
@@ -26,6 +27,9 @@ public final class Errors {
         if (code.equals("ERR") && text.toLowerCase(Locale.ROOT).startsWith("unknown command")) {
             String[] quoted = text.split("['`]", 3);
             String command = quoted.length < 3 ? "LOCK.ACQUIRE" : quoted[1];
+            if (command.equalsIgnoreCase("SENTINEL")) {
+                return new LockException(server, "is no sentinel", null);
+            }
             // The server quotes the arguments too, which may be a password or an owner.
             return isOfModule(command) ? new NotLoadedException(server, command)
                     : RefusedException.of(server, code, "unknown command '" + command + "'");
@@ -41,21 +45,43 @@ public final class Errors {
         return command.toUpperCase(Locale.ROOT).matches("(LOCK|SEM|LATCH)\\..*");
     }
 
-    /** The exception for a connection that could not be opened, or has ended. */
+    /** The exception for a connection that could not be opened, or has ended, with the words of the transport. */
     static LockException ofTransport(String server, Throwable cause) {
-        Throwable deeper = cause;
-        for (int depth = 0; deeper != null && depth < DEEPEST; depth++, deeper = deeper.getCause()) {
-            if (deeper instanceof LockException ours) {
+        Throwable deepest = cause;
+        Throwable next = cause;
+        for (int depth = 0; next != null && depth < DEEPEST; depth++) {
+            deepest = next;
+            if (next instanceof LockException ours) {
                 return ours;
             }
-            if (deeper instanceof RedisCommandExecutionException refused && refused.getMessage() != null) {
+            if (next instanceof RedisCommandExecutionException refused && refused.getMessage() != null) {
                 return ofServer(server, refused.getMessage());
             }
-            if (isAboutCertificates(deeper)) {
-                return new UntrustedException(server, cause);
+            if (isAboutCertificates(next)) {
+                return new UntrustedException(server, next);
+            }
+            if (next.getCause() != null) {
+                next = next.getCause();
+            } else {
+                next = next.getSuppressed().length > 0 ? next.getSuppressed()[0] : null;
             }
         }
-        return new LockConnectionException(server, "the connection failed", cause);
+        // The texts of Lettuce around it may have a user.
+        return new LockConnectionException(server, words(deepest), deepest);
+    }
+
+    private static String words(Throwable cause) {
+        String text = String.valueOf(cause.getMessage());
+        if (cause instanceof NotSslRecordException || text.contains("not an SSL/TLS record")) {
+            return "the server does not speak TLS on this port (redis:// is without TLS)";
+        }
+        if (text.contains("Invalid first byte: 72") || text.contains("HTTP/1")) {
+            return "a web server (HTTP) answers on this port";
+        }
+        if (text.contains("Invalid first byte: 21")) {
+            return "the server speaks TLS on this port (rediss:// is with TLS)";
+        }
+        return "the connection failed: " + (cause.getMessage() == null ? cause.getClass().getSimpleName() : text);
     }
 
     /** Whether one side rejects the other's certificate. (Of the other side only the text of its alert is known.) */
@@ -73,12 +99,11 @@ public final class Errors {
     }
 
     /** The same error for a request that may have been served and is not repeated. */
-    static RuntimeException unheard(RuntimeException error) {
+    static RuntimeException unheard(LockException error) {
         if (error instanceof LockConnectionException || error instanceof UntrustedException) {
-            LockException known = (LockException) error;
-            String text = String.valueOf(known.getMessage());
-            String what = text.startsWith(known.server() + ": ") ? text.substring(known.server().length() + 2) : text;
-            return new UnheardException(known.server(), what, known.getCause());
+            String text = error.getMessage();
+            String what = text.startsWith(error.server() + ": ") ? text.substring(error.server().length() + 2) : text;
+            return new UnheardException(error.server(), what, error.getCause());
         }
         return error;
     }

@@ -34,7 +34,7 @@ public final class Reply {
     }
 
     /** Whether a server that knows tickets has queued the request. */
-    static boolean isQueued(Object reply) {
+    public static boolean isQueued(Object reply) {
         return "QUEUED".equals(reply);
     }
 

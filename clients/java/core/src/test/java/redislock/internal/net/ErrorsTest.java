@@ -44,7 +44,7 @@ class ErrorsTest {
         try (TestServer server = TestServer.start();
                 LockClient client = LockClient.create("redis+sentinel://127.0.0.1:" + server.port() + "/main")) {
             LockException error = assertThrows(LockException.class, client.lock("k")::tryLock);
-            assertEquals("127.0.0.1:" + server.port() + ": is no sentinel", error.getMessage());
+            assertEquals("127.0.0.1:" + server.port() + "/main/0: is no sentinel", error.getMessage());
         }
     }
 }

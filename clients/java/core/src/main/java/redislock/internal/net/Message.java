@@ -1,4 +1,4 @@
-package redislock.internal.tickets;
+package redislock.internal.net;
 
 import java.nio.ByteBuffer;
 import java.nio.charset.CharacterCodingException;

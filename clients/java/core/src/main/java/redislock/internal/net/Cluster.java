@@ -1,0 +1,144 @@
+package redislock.internal.net;
+
+import io.lettuce.core.RedisChannelHandler;
+import io.lettuce.core.RedisConnectionStateListener;
+import io.lettuce.core.api.StatefulConnection;
+import io.lettuce.core.cluster.RedisClusterClient;
+import io.lettuce.core.cluster.api.StatefulRedisClusterConnection;
+import io.lettuce.core.cluster.models.partitions.Partitions;
+import io.lettuce.core.cluster.models.partitions.RedisClusterNode;
+import io.lettuce.core.cluster.pubsub.StatefulRedisClusterPubSubConnection;
+import io.lettuce.core.codec.ByteArrayCodec;
+import io.lettuce.core.pubsub.StatefulRedisPubSubConnection;
+import io.lettuce.core.resource.ClientResources;
+import java.util.concurrent.CompletionStage;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicLong;
+import redislock.LockConnectionException;
+import redislock.internal.Clock;
+import redislock.internal.Counts;
+
+/** A cluster: Lettuce knows the nodes and slots, follows redirections and opens its connections again. */
+final class Cluster extends Transport {
+    /** The shortest time between two looks at the nodes. */
+    private static final long LOOK = 200 * Clock.MILLI;
+
+    private final Counts counts;
+    private final RedisClusterClient client;
+    /** Whether the client is that of the program, which stays open. */
+    private final boolean isForeign;
+    /** Resources to end with the client, or null. */
+    private final ClientResources own;
+    private final Opened<StatefulRedisClusterPubSubConnection<byte[], byte[]>> subscriber;
+    private final AtomicLong looked = new AtomicLong();
+    private volatile RedisConnectionStateListener listener;
+
+    Cluster(Address address, Counts counts, RedisClusterClient client, boolean isForeign,
+            ClientResources own) {
+        super(address == null ? "cluster" : address.name(), address == null ? "cluster" : address.server());
+        this.counts = counts;
+        this.client = client;
+        this.isForeign = isForeign;
+        this.own = own;
+        this.subscriber = new Opened<>(server(), () -> client.refreshPartitionsAsync().thenCompose(
+                unused -> client.connectPubSubAsync(ByteArrayCodec.INSTANCE)), true);
+    }
+
+    @Override
+    boolean isCluster() {
+        return true;
+    }
+
+    @Override
+    boolean isSingle() {
+        return false;
+    }
+
+    private CompletionStage<StatefulRedisClusterConnection<byte[], byte[]>> open() {
+        return client.refreshPartitionsAsync()
+                .thenCompose(unused -> client.connectAsync(ByteArrayCodec.INSTANCE))
+                .whenComplete((connection, failure) -> {
+                    if (failure == null) {
+                        counts.connections.increment();
+                    }
+                });
+    }
+
+    @Override
+    CompletionStage<StatefulConnection<byte[], byte[]>> connect() {
+        return open().thenApply(connection -> connection);
+    }
+
+    @Override
+    CompletionStage<StatefulConnection<byte[], byte[]>> connectAlone(int slot) {
+        return open().thenCompose(connection -> {
+            RedisClusterNode node = node(connection.getPartitions(), slot);
+            return connection.getConnectionAsync(node.getUri().getHost(), node.getUri().getPort())
+                    .whenComplete((alone, failure) -> {
+                        if (failure != null) {
+                            connection.closeAsync();
+                        } else {
+                            alone.addListener(new RedisConnectionStateListener() {
+                                @Override
+                                public void onRedisDisconnected(RedisChannelHandler<?, ?> ended) {
+                                    connection.closeAsync();
+                                }
+                            });
+                        }
+                    });
+        }).thenApply(connection -> connection);
+    }
+
+    private RedisClusterNode node(Partitions partitions, int slot) {
+        RedisClusterNode node = partitions.getPartitionBySlot(slot);
+        if (node == null) {
+            throw new LockConnectionException(server(), "no node serves the slot " + slot, null);
+        }
+        return node;
+    }
+
+    @Override
+    CompletionStage<StatefulRedisPubSubConnection<byte[], byte[]>> subscriber(int slot) {
+        return subscriber.get().thenCompose(connection -> {
+            RedisClusterNode node = node(connection.getPartitions(), slot);
+            return connection.getConnectionAsync(node.getUri().getHost(), node.getUri().getPort());
+        });
+    }
+
+    /** Lettuce opens the connection to a node again; one that is silent is closed with those to the other nodes. */
+    @Override
+    void dropSubscriber(StatefulRedisPubSubConnection<byte[], byte[]> connection) {
+        subscriber.get().thenAccept(subscriber::drop);
+    }
+
+    @Override
+    void refresh() {
+        long last = looked.get();
+        if (Clock.now() - last > LOOK && looked.compareAndSet(last, Clock.now())) {
+            client.refreshPartitionsAsync();
+        }
+    }
+
+    @Override
+    void onDisconnected(Runnable action) {
+        listener = new RedisConnectionStateListener() {
+            @Override
+            public void onRedisDisconnected(RedisChannelHandler<?, ?> ended) {
+                action.run();
+            }
+        };
+        client.addListener(listener);
+    }
+
+    @Override
+    void close() {
+        subscriber.close();
+        if (listener != null) {
+            client.removeListener(listener);
+        }
+        if (!isForeign) {
+            client.shutdownAsync(0, 2, TimeUnit.SECONDS).handle((unused, error) -> null).join();
+            end(own);
+        }
+    }
+}
