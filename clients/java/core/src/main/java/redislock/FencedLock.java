@@ -69,17 +69,18 @@ public interface FencedLock extends Lock {
     void lockInterruptibly() throws InterruptedException;
 
     /**
-     * Takes the lock if it is free. If an earlier request of this thread is not settled yet, because the server has not
-     * answered, the attempt waits for that as for its own answer.
+     * Takes the lock if it is free. If a release of this thread at this key has no reply yet, the attempt waits for that
+     * as for its own reply.
      *
      * @return false when another owner holds it, or waits for it
-     * @throws LockException when the server cannot be reached, does not answer within 0.3 s, or refuses
+     * @throws LockException when the server cannot be reached, does not answer in time, or refuses
      */
     @Override
     boolean tryLock();
 
     /**
-     * Waits for the lock for at most this time, and at most 0.3 s more for a server that does not respond.
+     * Waits for the lock for at most this time, and for a server that does not answer at most the response timeout
+     * longer.
      *
      * @param time the longest wait; zero or less: none
      * @param unit its unit
@@ -101,6 +102,21 @@ public interface FencedLock extends Lock {
      * @throws IllegalArgumentException when the wait is negative, or the lease is out of bounds
      */
     boolean tryLock(Duration wait, Duration lease) throws InterruptedException;
+
+    /**
+     * The same in Redisson's form.
+     *
+     * @param wait  the longest wait; zero or less: none
+     * @param lease the lease, which is not renewed; -1: that of the options, which is renewed
+     * @param unit  the unit of both
+     * @return false when the lock was not granted in time
+     * @throws InterruptedException     when this thread is interrupted
+     * @throws IllegalArgumentException when the lease is out of bounds
+     */
+    default boolean tryLock(long wait, long lease, TimeUnit unit) throws InterruptedException {
+        return lease == -1 ? tryLock(wait, unit)
+                : tryLock(Duration.ofNanos(Math.max(0, unit.toNanos(wait))), Duration.ofNanos(unit.toNanos(lease)));
+    }
 
     /**
      * Ends a hold of this thread; the outermost one releases the lock, and waits for the answer for at most the
@@ -153,6 +169,23 @@ public interface FencedLock extends Lock {
     boolean isLocked();
 
     /**
+     * The rest of the lease at the server, of any owner ({@code LOCK.INFO}, as {@link #isLocked()}).
+     *
+     * @return milliseconds; -1 when it has no end, -2 when the lock is not held in this mode
+     * @throws LockException when the server cannot be reached, or refuses
+     */
+    long remainTimeToLive();
+
+    /**
+     * Ends the hold of any owner and hands the lock to the next waiter ({@code LOCK.BREAK}, which the user must be
+     * allowed to run). Its holder learns of the loss at its next renewal.
+     *
+     * @return whether it was held
+     * @throws LockException when the server cannot be reached, or refuses
+     */
+    boolean forceUnlock();
+
+    /**
      * How long this thread's hold is certain, see {@link Guard#validFor()}.
      *
      * @return the time
@@ -185,13 +218,13 @@ public interface FencedLock extends Lock {
      * Takes the lock if it is free. If the connection breaks meanwhile, the attempt is repeated once.
      *
      * @return nothing when another owner holds it, or waits for it
-     * @throws LockException when the server cannot be reached, does not answer within 0.3 s, or refuses
+     * @throws LockException when the server cannot be reached, does not answer in time, or refuses
      */
     Optional<Guard> tryAcquire();
 
     /**
-     * Waits for the lock for at most this time, and at most 0.3 s more for a server that does not respond. The wait
-     * survives broken connections, restarts and fail-overs.
+     * Waits for the lock for at most this time, and for a server that does not answer at most the response timeout
+     * longer. A wait that the server has answered survives broken connections, restarts and fail-overs.
      *
      * @param wait the longest wait, zero or more
      * @return nothing when the lock was not granted in time

@@ -61,12 +61,13 @@ public interface Latch {
      * Whether the latch is open ({@code LATCH.WAIT}).
      *
      * @return true when it is
-     * @throws LockException when the server cannot be reached, does not answer within 0.3 s, or refuses
+     * @throws LockException when the server cannot be reached, does not answer in time, or refuses
      */
     boolean tryAwait();
 
     /**
-     * Waits until the latch is open, for at most this time, and at most 0.3 s more for a server that does not respond.
+     * Waits until the latch is open, for at most this time; for a server that does not answer at most the
+     * response timeout longer.
      *
      * @param wait the longest wait, zero or more
      * @return false when it is still closed

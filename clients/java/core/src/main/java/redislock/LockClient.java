@@ -6,6 +6,7 @@ import io.lettuce.core.SslOptions;
 import io.lettuce.core.cluster.RedisClusterClient;
 import io.lettuce.core.resource.ClientResources;
 import java.time.Duration;
+import java.util.Arrays;
 import java.util.List;
 import java.util.Objects;
 import java.util.concurrent.BlockingQueue;
@@ -172,7 +173,7 @@ public final class LockClient implements AutoCloseable {
      * @return a builder
      */
     public static Builder builder(RedisURI uri) {
-        return ofAddress(Address.of(uri));
+        return ofAddress(Address.of(Objects.requireNonNull(uri, "uri")));
     }
 
     /**
@@ -182,7 +183,7 @@ public final class LockClient implements AutoCloseable {
      * @return a builder
      */
     public static Builder clusterBuilder(List<RedisURI> uris) {
-        return ofAddress(Address.ofCluster(uris));
+        return ofAddress(Address.ofCluster(Objects.requireNonNull(uris, "uris")));
     }
 
     /**
@@ -214,7 +215,7 @@ public final class LockClient implements AutoCloseable {
      * @throws IllegalArgumentException when the options contradict each other
      */
     public FencedLock lock(String key, LockOptions options) {
-        return lock(Utf8.bytes(key), options);
+        return lock(Utf8.bytes(key, "key"), options);
     }
 
     /**
@@ -248,7 +249,7 @@ public final class LockClient implements AutoCloseable {
      * @throws IllegalArgumentException when the options contradict each other
      */
     public FencedReadWriteLock readWriteLock(String key, LockOptions options) {
-        return readWriteLock(Utf8.bytes(key), options);
+        return readWriteLock(Utf8.bytes(key, "key"), options);
     }
 
     /**
@@ -284,7 +285,7 @@ public final class LockClient implements AutoCloseable {
      * @throws IllegalArgumentException when the options contradict each other
      */
     public LockSemaphore semaphore(String key, LockOptions options) {
-        return semaphore(Utf8.bytes(key), options);
+        return semaphore(Utf8.bytes(key, "key"), options);
     }
 
     /**
@@ -306,7 +307,7 @@ public final class LockClient implements AutoCloseable {
      * @return the latch
      */
     public Latch latch(String key) {
-        return latch(Utf8.bytes(key));
+        return latch(Utf8.bytes(key, "key"));
     }
 
     /**
@@ -328,7 +329,7 @@ public final class LockClient implements AutoCloseable {
      *     LockOptions#session()}
      */
     public MultiLock multiLock(FencedLock... locks) {
-        return multiLock(List.of(locks));
+        return multiLock(Arrays.asList(Objects.requireNonNull(locks, "locks")));
     }
 
     /**
@@ -340,7 +341,7 @@ public final class LockClient implements AutoCloseable {
      *     LockOptions#session()}
      */
     public MultiLock multiLock(List<FencedLock> locks) {
-        return new MultiFace(locks);
+        return new MultiFace(Objects.requireNonNull(locks, "locks"));
     }
 
     /**
@@ -374,7 +375,7 @@ public final class LockClient implements AutoCloseable {
      * @throws IllegalStateException    on an event loop of Lettuce
      */
     public List<Unreleased> settled(Duration wait) throws InterruptedException {
-        if (wait.isNegative()) {
+        if (Objects.requireNonNull(wait, "wait").isNegative()) {
             throw new IllegalArgumentException("a wait is not negative");
         }
         Blocking.check();
@@ -463,6 +464,7 @@ public final class LockClient implements AutoCloseable {
          * @throws IllegalArgumentException when it is not positive
          */
         public Builder responseTimeout(Duration timeout) {
+            Objects.requireNonNull(timeout, "timeout");
             if (timeout.isNegative() || timeout.toMillis() == 0 || timeout.compareTo(LONGEST_TIMEOUT) > 0) {
                 throw new IllegalArgumentException("a response timeout is 1 ms to a day");
             }

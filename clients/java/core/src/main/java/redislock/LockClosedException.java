@@ -14,13 +14,13 @@ public class LockClosedException extends IllegalStateException {
     }
 
     private LockClosedException(LockClosedException received) {
-        super(received.getMessage(), received);
+        super(received.getMessage());
     }
 
     /**
      * The same error for the calling thread to throw.
      *
-     * @return an exception with the same text, the stack of the calling thread, and this one as its cause
+     * @return an exception with the same text and the stack of the calling thread
      */
     public LockClosedException inThisThread() {
         return new LockClosedException(this);

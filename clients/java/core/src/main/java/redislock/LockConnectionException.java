@@ -22,6 +22,6 @@ public class LockConnectionException extends LockException {
 
     @Override
     public LockConnectionException inThisThread() {
-        return new LockConnectionException(server(), detail(), this);
+        return new LockConnectionException(server(), detail(), getCause());
     }
 }

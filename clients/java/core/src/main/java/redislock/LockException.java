@@ -2,8 +2,7 @@ package redislock;
 
 /**
  * A request failed. A lock that another owner holds is not an error. A method that waits throws an exception with the
- * stack of its caller. The {@linkplain #getCause() cause} is the exception that was received, whose own cause is that
- * of the transport, where there is one. No message names a user, a password or an owner.
+ * stack of its caller. The {@linkplain #getCause() cause} is that of the transport, where there is one. No message names a user, a password or an owner.
  */
 public class LockException extends RuntimeException {
     private static final long serialVersionUID = 1;
@@ -29,10 +28,10 @@ public class LockException extends RuntimeException {
     /**
      * The same error for the calling thread to throw.
      *
-     * @return an exception of the same class and text, with the stack of the calling thread, and this one as its cause
+     * @return an exception of the same class, text and cause, with the stack of the calling thread
      */
     public LockException inThisThread() {
-        return new LockException(server, detail(), this);
+        return new LockException(server, detail(), getCause());
     }
 
     /** The message without the server's name. */

@@ -67,7 +67,7 @@ public final class LockOptions {
      * @throws IllegalArgumentException when it is negative
      */
     public LockOptions margin(Duration margin) {
-        if (margin.isNegative()) {
+        if (Objects.requireNonNull(margin, "margin").isNegative()) {
             throw new IllegalArgumentException("a margin is not negative");
         }
         return new LockOptions(lease, margin, owner, fixed, session, limit, onLost);
@@ -75,12 +75,10 @@ public final class LockOptions {
 
     /**
      * The owner of all acquisitions by guards, instead of a fresh one for each: a name that is unique to one flow of
-     * control. It is the credential too: the server cannot distinguish two clients that use the same name. In this
-     * process an acquisition waits until an earlier hold of the same key by this owner has been released and the server
-     * has replied; acquisitions that wait for that follow in the order of the calls. An exclusive request without a
-     * reply is not undone while its owner holds the lock in another mode, or asks for it, because a release of an
-     * exclusive lock would end that too. No other process may use the name. The holds of threads always have an owner
-     * of their own, see {@link FencedLock}.
+     * control, to acquire in one process and release in another. It is the credential too: the server cannot distinguish
+     * two flows that use the same name, and grants what it holds to it again. Its acquisitions have no numbers, so a
+     * request without a reply may be granted late, and then lasts for its lease. The holds of threads always have an
+     * owner of their own, see {@link FencedLock}.
      *
      * @param owner 1 to 256 bytes as UTF-8, not {@code #token}; for {@code READ} and {@code WRITE} not {@code mode},
      *              and not ending in {@code :write}
@@ -88,7 +86,7 @@ public final class LockOptions {
      * @throws IllegalArgumentException when it is out of bounds
      */
     public LockOptions owner(String owner) {
-        return owner(Utf8.bytes(owner));
+        return owner(Utf8.bytes(owner, "owner"));
     }
 
     /**
@@ -99,6 +97,7 @@ public final class LockOptions {
      * @throws IllegalArgumentException when it is out of bounds
      */
     public LockOptions owner(byte[] owner) {
+        Objects.requireNonNull(owner, "owner");
         if (owner.length == 0 || owner.length > LONGEST_OWNER) {
             throw new IllegalArgumentException("an owner has 1 to " + LONGEST_OWNER + " bytes");
         }
@@ -156,7 +155,7 @@ public final class LockOptions {
      * @return changed options
      */
     public LockOptions onLost(Consumer<Lost> onLost) {
-        return new LockOptions(lease, margin, owner, fixed, session, limit, Objects.requireNonNull(onLost));
+        return new LockOptions(lease, margin, owner, fixed, session, limit, Objects.requireNonNull(onLost, "onLost"));
     }
 
     /**
@@ -230,6 +229,7 @@ public final class LockOptions {
      * @throws IllegalArgumentException when it is out of bounds
      */
     static Duration checkedLease(Duration lease) {
+        Objects.requireNonNull(lease, "lease");
         if (lease.compareTo(LONGEST_LEASE) > 0) {
             throw new IllegalArgumentException("a lease lasts at most a hundred years");
         }

@@ -40,12 +40,13 @@ public interface LockSemaphore {
      * Takes a permit if one is free.
      *
      * @return nothing when no permit is free, other owners wait, or there is no such semaphore
-     * @throws LockException when the server cannot be reached, does not answer within 0.3 s, or refuses
+     * @throws LockException when the server cannot be reached, does not answer in time, or refuses
      */
     Optional<Permit> tryAcquire();
 
     /**
-     * Waits for a permit for at most this time, and at most 0.3 s more for a server that does not respond.
+     * Waits for a permit for at most this time; for a server that does not answer at most the
+     * response timeout longer.
      *
      * @param wait the longest wait, zero or more
      * @return nothing when no permit was granted in time

@@ -46,7 +46,11 @@ public interface MultiGuard extends AutoCloseable {
      */
     Released release();
 
-    /** Releases all the locks in the background, if they are not released. */
+    /**
+     * Releases all the locks in the background, if they are not released.
+     *
+     * @throws LockLostException the first time, when one of them was reported as lost before
+     */
     @Override
     void close();
 }

@@ -67,12 +67,13 @@ public interface MultiLock extends Lock {
      * Takes all the locks if they are free.
      *
      * @return nothing when one of them is not
-     * @throws LockException when a server cannot be reached, does not answer within 0.3 s, or refuses; nothing is held
+     * @throws LockException when a server cannot be reached, does not answer in time, or refuses; nothing is held
      */
     Optional<MultiGuard> tryAcquire();
 
     /**
-     * Waits for all the locks for at most this time, and 0.3 s more for a server that does not respond.
+     * Waits for all the locks for at most this time; for a server that does not answer at most the
+     * response timeout longer.
      *
      * @param wait the longest wait, zero or more
      * @return nothing when they were not all granted in time

@@ -30,8 +30,6 @@ public class NotLoadedException extends LockException {
 
     @Override
     public NotLoadedException inThisThread() {
-        NotLoadedException same = new NotLoadedException(server(), command);
-        same.initCause(this);
-        return same;
+        return new NotLoadedException(server(), command);
     }
 }

@@ -78,7 +78,8 @@ public class RefusedException extends LockException {
     /**
      * Whether this server does not serve such requests at present, while another one may.
      *
-     * @return true for {@code READONLY}, {@code LOADING}, {@code CLUSTERDOWN}, {@code MASTERDOWN}, {@code UNBLOCKED}
+     * @return true for {@code READONLY}, {@code LOADING}, {@code CLUSTERDOWN}, {@code MASTERDOWN}, {@code UNBLOCKED},
+     *     {@code MOVED}, {@code ASK}
      */
     public boolean isElsewhere() {
         return ELSEWHERE.contains(code);
@@ -86,8 +87,6 @@ public class RefusedException extends LockException {
 
     @Override
     public RefusedException inThisThread() {
-        RefusedException same = of(server(), code, text);
-        same.initCause(this);
-        return same;
+        return of(server(), code, text);
     }
 }

@@ -19,7 +19,7 @@ public class UnheardException extends LockException {
     }
 
     private UnheardException(UnheardException received) {
-        super(received.server(), received.detail(), received);
+        super(received.server(), received.detail(), received.getCause());
     }
 
     @Override

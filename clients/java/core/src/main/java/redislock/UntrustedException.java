@@ -16,6 +16,6 @@ public class UntrustedException extends LockException {
 
     @Override
     public UntrustedException inThisThread() {
-        return new UntrustedException(server(), this);
+        return new UntrustedException(server(), getCause());
     }
 }

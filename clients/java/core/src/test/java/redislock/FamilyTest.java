@@ -128,7 +128,7 @@ class FamilyTest {
         Waiting.waitFor("a renewal", () -> client.statistics().renewals() >= 2);
         server.call("DEL", "{jobs}:timeout");
         assertEquals(LostReason.TAKEN, kept.lost().get(5, TimeUnit.SECONDS).reason());
-        kept.close();
+        assertThrows(LockLostException.class, kept::close);
     }
 
     @Test
@@ -238,6 +238,7 @@ class FamilyTest {
             MultiGuard granted = waiting.get(10, TimeUnit.SECONDS);
             server.call("LOCK.BREAK", "a");
             granted.close();
+            assertEquals(List.of(), client.settled(Waiting.PATIENCE));
         }
     }
 

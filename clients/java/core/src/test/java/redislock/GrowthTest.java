@@ -76,6 +76,7 @@ class GrowthTest {
             }
             assertEquals(List.of(), client.settled(Duration.ofSeconds(20)));
             // A wait that was given up is undone for the last time after the response timeout.
+            System.err.println("OBJ " + objects(KEYS / 20));
             Waiting.waitFor("the end of all objects: " + objects(KEYS / 20), () -> objects(KEYS / 20).isEmpty());
         }
     }

@@ -324,4 +324,20 @@ class LockFaceTest {
         }
         assertFalse(thread.isAlive());
     }
+
+    @Test
+    void the_methods_of_redisson_do_what_its_users_expect() throws Exception {
+        FencedLock lock = client.lock("redisson");
+        assertEquals(-2, lock.remainTimeToLive());
+        assertFalse(lock.forceUnlock());
+        assertTrue(lock.tryLock(1, 20, TimeUnit.SECONDS));
+        assertTrue(lock.remainTimeToLive() > 10_000 && lock.remainTimeToLive() <= 20_000);
+        inThread(() -> assertFalse(lock.tryLock(0, 20, TimeUnit.SECONDS)));
+        lock.unlock();
+        assertTrue(lock.tryLock(1, -1, TimeUnit.SECONDS), "a lease that is renewed");
+        assertTrue(lock.remainTimeToLive() > 20_000);
+        assertTrue(lock.forceUnlock());
+        assertFalse(lock.isLocked());
+        assertThrows(LockLostException.class, lock::unlock);
+    }
 }

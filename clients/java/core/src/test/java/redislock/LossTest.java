@@ -113,8 +113,9 @@ class LossTest {
             assertEquals(3, client.statistics().losses());
             assertEquals(Duration.ZERO, broken.validFor());
             assertEquals(Released.NOT_HELD, broken.release());
+            assertEquals(LostReason.TAKEN, assertThrows(LockLostException.class, deleted::close).lost().reason());
             deleted.close();
-            retyped.close();
+            assertThrows(LockLostException.class, retyped::close);
             Waiting.waitFor("the releases", () -> client.statistics().holds() == 0);
         }
     }
@@ -142,8 +143,37 @@ class LossTest {
                 } else {
                     server.resume();
                 }
-                guard.close();
+                assertThrows(LockLostException.class, guard::close);
             }
+        }
+    }
+
+    @Test
+    void a_loss_to_which_nothing_listens_is_a_warning() throws Exception {
+        try (TestServer server = TestServer.start(); Warnings warnings = new Warnings();
+                LockClient client = LockClient.create(server.address())) {
+            Guard guard = client.lock("k", LockOptions.defaults().lease(LEASE)).acquire();
+            server.call("LOCK.BREAK", "k");
+            Waiting.waitFor("the warning", () -> warnings.texts.stream().anyMatch(
+                    text -> text.startsWith("the lock k was lost: the server says")));
+            assertThrows(LockLostException.class, guard::close);
+        }
+    }
+
+    @Test
+    void waits_that_are_cut_off_are_a_warning() throws Exception {
+        try (TestServer server = TestServer.start(); Warnings warnings = new Warnings();
+                LockClient client = LockClient.create(server.address())) {
+            Guard first = client.lock("k").acquire();
+            CompletableFuture<Optional<Guard>> wait = client.lock("k").acquireAsync(null);
+            server.awaitTickets(1);
+            server.kill();
+            Waiting.waitFor("the warning", () -> warnings.texts.stream().anyMatch(
+                    text -> text.startsWith("1 waits of this client have been cut off from 127.0.0.1:")
+                            && text.contains("Connection refused")));
+            server.startAgain();
+            wait.get(20, TimeUnit.SECONDS).orElseThrow().release();
+            first.releaseAsync();
         }
     }
 

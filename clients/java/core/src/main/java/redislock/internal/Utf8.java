@@ -4,6 +4,7 @@ import java.nio.ByteBuffer;
 import java.nio.CharBuffer;
 import java.nio.charset.CharacterCodingException;
 import java.nio.charset.StandardCharsets;
+import java.util.Objects;
 
 /** Names as bytes. */
 public final class Utf8 {
@@ -11,12 +12,13 @@ public final class Utf8 {
     }
 
     /**
-     * The bytes of a name.
+     * The bytes of a name; {@code what} names it where it is null.
      *
      * @throws IllegalArgumentException when it has one half of a surrogate pair alone: {@code String.getBytes} writes a
      *     question mark for it, so that different names become the same key
      */
-    public static byte[] bytes(String name) {
+    public static byte[] bytes(String name, String what) {
+        Objects.requireNonNull(name, what);
         try {
             ByteBuffer encoded = StandardCharsets.UTF_8.newEncoder().encode(CharBuffer.wrap(name));
             byte[] bytes = new byte[encoded.remaining()];

@@ -6,7 +6,6 @@ import java.util.Optional;
 import java.util.concurrent.CompletionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.Condition;
-import java.util.concurrent.locks.ReentrantLock;
 import org.springframework.dao.CannotAcquireLockException;
 import redislock.FencedLock;
 import redislock.Guard;
@@ -22,13 +21,13 @@ import redislock.Released;
  */
 final class RegistryLock implements FencedDistributedLock {
     private static final long NO_LIMIT = Long.MAX_VALUE;
-    /** How long a reply is awaited beyond the limit of a wait. */
-    private static final long OVERTIME = TimeUnit.MILLISECONDS.toNanos(250);
+    /** How long a reply is awaited beyond the limit of a wait: the response timeout of a client by default. */
+    private static final long OVERTIME = TimeUnit.SECONDS.toNanos(5);
 
     private final FencedLockRegistry registry;
     private final String key;
     private final String path;
-    private final ReentrantLock local = new ReentrantLock(true);
+    private final LocalLock local = new LocalLock();
     private volatile long lockedAt = System.currentTimeMillis();
 
     /** Present while the lock is held. Written by the thread that has the local lock. */
@@ -155,6 +154,7 @@ final class RegistryLock implements FencedDistributedLock {
                 isEntered = true;
             } else {
                 registry.requireKept(this, key);
+                leaveToItsLease(guard);
                 Optional<Guard> granted = acquisition.from(registry.clientLock(path, ttl));
                 isEntered = granted.isPresent();
                 guard = granted.orElse(null);
@@ -169,6 +169,13 @@ final class RegistryLock implements FencedDistributedLock {
             if (!isEntered) {
                 local.unlock();
             }
+        }
+    }
+
+    /** The hold of a thread that has ended without unlock(): it is renewed no longer, and ends with its lease. */
+    private static void leaveToItsLease(Guard left) {
+        if (left != null && left.validFor().toMillis() > 1) {
+            left.leave(left.validFor());
         }
     }
 

@@ -21,7 +21,7 @@ public final class LatchFace implements Latch {
 
     public LatchFace(Engine engine, byte[] key) {
         this.engine = engine;
-        this.key = key.clone();
+        this.key = Objects.requireNonNull(key, "key").clone();
     }
 
     @Override
@@ -88,7 +88,7 @@ public final class LatchFace implements Latch {
 
     @Override
     public boolean awaitWithin(Duration wait) throws InterruptedException {
-        return await(Leases.end(Objects.requireNonNull(wait)));
+        return await(Leases.end(Objects.requireNonNull(wait, "wait")));
     }
 
     @Override

@@ -2,6 +2,7 @@ package redislock.internal.face;
 
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
+import java.util.Collections;
 import java.util.List;
 import java.util.Objects;
 import java.util.Optional;
@@ -148,7 +149,7 @@ public final class LockFace implements FencedLock {
 
     @Override
     public boolean tryLock(Duration wait, Duration lease) throws InterruptedException {
-        return tryLock(ofThread().fixed(Leases.checked(lease)), Objects.requireNonNull(wait));
+        return tryLock(ofThread().fixed(Leases.checked(lease)), Objects.requireNonNull(wait, "wait"));
     }
 
     @Override
@@ -161,7 +162,7 @@ public final class LockFace implements FencedLock {
         }
         Lost loss = hold.loss();
         if (loss != null) {
-            hold.close();
+            hold.releaseInBackground();
             throw lost(hold, loss);
         }
         if (hold.release() == Released.NOT_HELD) {
@@ -196,13 +197,34 @@ public final class LockFace implements FencedLock {
 
     @Override
     public boolean isLocked() {
+        return !holders().isEmpty();
+    }
+
+    @Override
+    public long remainTimeToLive() {
+        // Of several readers the last one counts.
+        List<Long> rests = holders().stream().map(each -> Reply.field(each, "pttl")).filter(Long.class::isInstance)
+                .map(Long.class::cast).toList();
+        return rests.isEmpty() ? -2 : rests.contains(-1L) ? -1 : Collections.max(rests);
+    }
+
+    @Override
+    public boolean forceUnlock() {
+        return Long.valueOf(1).equals(call("LOCK.BREAK"));
+    }
+
+    private List<?> holders() {
+        Object info = call("LOCK.INFO");
+        boolean isOfMode = mode().name().equalsIgnoreCase(Reply.text(Reply.field(info, "mode")));
+        return isOfMode && Reply.field(info, "holders") instanceof List<?> holders ? holders : List.of();
+    }
+
+    private Object call(String command) {
         Engine engine = terms.engine();
         engine.checkOpen();
         Blocking.check();
-        Object info = Blocking.get(
-                engine.answer(Requests.repeatable(engine.network(), Cmd.of("LOCK.INFO", new Cmd.Key(key)))));
-        boolean isHeld = Reply.field(info, "holders") instanceof List<?> holders && !holders.isEmpty();
-        return isHeld && mode().name().equalsIgnoreCase(Reply.text(Reply.field(info, "mode")));
+        return Blocking.get(engine.answer(
+                Requests.repeatable(engine.network(), Cmd.of(command, new Cmd.Key(key)))));
     }
 
     @Override
@@ -227,7 +249,7 @@ public final class LockFace implements FencedLock {
 
     @Override
     public Optional<Guard> acquireWithin(Duration wait) throws InterruptedException {
-        long end = Leases.end(Objects.requireNonNull(wait));
+        long end = Leases.end(Objects.requireNonNull(wait, "wait"));
         return Optional.ofNullable(Waits.acquireInterruptibly(terms, end));
     }
 

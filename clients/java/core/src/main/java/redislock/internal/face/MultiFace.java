@@ -35,7 +35,7 @@ public final class MultiFace implements MultiLock {
         Set<String> names = new HashSet<>();
         List<LockFace> faces = new ArrayList<>();
         for (FencedLock lock : locks) {
-            if (!(lock instanceof LockFace face)) {
+            if (!(Objects.requireNonNull(lock, "a lock of the list") instanceof LockFace face)) {
                 throw new IllegalArgumentException("a MultiLock has locks of LockClient");
             }
             if (face.terms().isSession()) {
@@ -180,7 +180,7 @@ public final class MultiFace implements MultiLock {
 
     @Override
     public Optional<MultiGuard> acquireWithin(Duration wait) throws InterruptedException {
-        long end = Leases.end(Objects.requireNonNull(wait));
+        long end = Leases.end(Objects.requireNonNull(wait, "wait"));
         checkInterrupt();
         return guard(end, true);
     }

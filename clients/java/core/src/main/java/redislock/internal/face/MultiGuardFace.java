@@ -4,6 +4,7 @@ import java.time.Duration;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import redislock.Guard;
+import redislock.LockLostException;
 import redislock.Lost;
 import redislock.MultiGuard;
 import redislock.Released;
@@ -13,11 +14,9 @@ import redislock.internal.lock.Hold;
 /** Locks that are held together. */
 final class MultiGuardFace implements MultiGuard {
     private final List<Hold> holds;
-    private final CompletableFuture<Lost> lost = new CompletableFuture<>();
 
     MultiGuardFace(List<Hold> holds) {
         this.holds = holds;
-        holds.forEach(hold -> hold.lost().thenAccept(lost::complete));
     }
 
     @Override
@@ -32,7 +31,9 @@ final class MultiGuardFace implements MultiGuard {
 
     @Override
     public CompletableFuture<Lost> lost() {
-        return lost.copy();
+        CompletableFuture<Lost> first = new CompletableFuture<>();
+        holds.forEach(hold -> hold.lost().thenAccept(first::complete));
+        return first;
     }
 
     @Override
@@ -50,6 +51,13 @@ final class MultiGuardFace implements MultiGuard {
 
     @Override
     public void close() {
-        holds.forEach(Hold::close);
+        Lost loss = null;
+        for (Hold hold : holds) {
+            Lost known = hold.closeQuietly();
+            loss = loss != null ? loss : known;
+        }
+        if (loss != null) {
+            throw new LockLostException(loss.toString(), loss);
+        }
     }
 }

@@ -62,7 +62,7 @@ public final class SemaphoreFace implements LockSemaphore {
 
     @Override
     public Optional<Permit> acquireWithin(Duration wait) throws InterruptedException {
-        long end = Leases.end(Objects.requireNonNull(wait));
+        long end = Leases.end(Objects.requireNonNull(wait, "wait"));
         return Optional.ofNullable(Waits.acquireInterruptibly(terms, end));
     }
 

@@ -7,6 +7,7 @@ import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicReference;
 import redislock.LockConnectionException;
 import redislock.Lost;
+import redislock.LockLostException;
 import redislock.LostReason;
 import redislock.Permit;
 import redislock.Released;
@@ -41,6 +42,8 @@ public final class Hold implements Permit {
     private volatile Thread keeper;
     /** Whether the end of that thread is logged. */
     private final AtomicBoolean isLogged = new AtomicBoolean();
+    /** Whether the program has asked for the future of the loss. */
+    private volatile boolean isWatched;
     /** The timer of the end of a lost hold, or null. */
     private volatile Loop.Timer forgetting;
     /** Runs once when the hold is released or left; null: nothing, or it has run. */
@@ -147,7 +150,9 @@ public final class Hold implements Permit {
         }
         renewal.stop();
         engine.counts().losses.increment();
-        LOG.log(System.Logger.Level.DEBUG, "{0}", loss);
+        // Where nothing listens the log tells it.
+        boolean isHeard = terms.onLost != null || isWatched;
+        LOG.log(isHeard ? System.Logger.Level.DEBUG : System.Logger.Level.WARNING, "{0}", loss);
         // Two threads: neither the callback nor a stage of the future that blocks holds the other up.
         if (terms.onLost != null) {
             engine.callBack(() -> terms.onLost.accept(loss));
@@ -208,6 +213,7 @@ public final class Hold implements Permit {
 
     @Override
     public CompletableFuture<Lost> lost() {
+        isWatched = true;
         return lostFuture.copy();
     }
 
@@ -322,7 +328,17 @@ public final class Hold implements Permit {
 
     @Override
     public void close() {
+        Lost loss = closeQuietly();
+        if (loss != null) {
+            throw new LockLostException(loss.toString(), loss);
+        }
+    }
+
+    /** Releases it in the background. Returns the loss that was reported before; null: none, or it was released. */
+    public Lost closeQuietly() {
+        Lost loss = releasing.get() == null ? lost.get() : null;
         releaseOnce(true);
+        return loss;
     }
 
     /** The same as {@link #close}, with the result; the future completes on a thread that must not be blocked. */

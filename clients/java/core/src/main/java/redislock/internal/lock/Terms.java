@@ -5,6 +5,7 @@ import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.Arrays;
 import java.util.List;
+import java.util.Objects;
 import java.util.function.Consumer;
 import redislock.LockOptions;
 import redislock.Lost;
@@ -52,6 +53,8 @@ public final class Terms {
 
     /** The terms of a lock in this mode; null: of a semaphore. */
     public static Terms of(Engine engine, byte[] key, Mode mode, LockOptions options) {
+        Objects.requireNonNull(key, "key");
+        Objects.requireNonNull(options, "options");
         boolean isSemaphore = mode == null;
         if (options.isSession() && (isSemaphore || options.isFixedLease())) {
             throw new IllegalArgumentException("a session is for locks without a fixed lease");

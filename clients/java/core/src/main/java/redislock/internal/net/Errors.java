@@ -45,6 +45,16 @@ public final class Errors {
         return command.toUpperCase(Locale.ROOT).matches("(LOCK|SEM|LATCH)\\..*");
     }
 
+    /** The exception for a connection that could not be opened. */
+    static LockException ofOpening(String server, Throwable failure) {
+        LockException error = ofTransport(server, failure);
+        String text = String.valueOf(error.getMessage());
+        boolean isEnded = text.contains("reset") || text.contains("closed") || text.contains("disconnected");
+        return !isEnded || !(error instanceof LockConnectionException) ? error : new LockConnectionException(server,
+                "the server ended the connection before it answered: does it speak TLS on this port, and does the "
+                + "address say so?", error.getCause());
+    }
+
     /** The exception for a connection that could not be opened, or has ended, with the words of the transport. */
     static LockException ofTransport(String server, Throwable cause) {
         Throwable deepest = cause;
@@ -72,7 +82,8 @@ public final class Errors {
 
     private static String words(Throwable cause) {
         String text = String.valueOf(cause.getMessage());
-        if (cause instanceof NotSslRecordException || text.contains("not an SSL/TLS record")) {
+        if (cause instanceof NotSslRecordException || text.contains("not an SSL/TLS record")
+                || text.contains("handshake timed out")) {
             return "the server does not speak TLS on this port (redis:// is without TLS)";
         }
         if (text.contains("Invalid first byte: 72") || text.contains("HTTP/1")) {

@@ -119,10 +119,9 @@ public final class Network {
         if (address.protocol() != null) {
             options.protocolVersion(address.protocol());
         }
-        if (ssl != null) {
-            options.sslOptions(ssl);
-        }
-        return options;
+        // A server without TLS waits for the rest of what it does not understand: that is reported in time.
+        return options.sslOptions((ssl == null ? SslOptions.create() : ssl).mutate()
+                .handshakeTimeout(patience.multipliedBy(3).dividedBy(4)).build());
     }
 
     public String name() {

@@ -53,7 +53,7 @@ final class Opened<C extends StatefulConnection<byte[], byte[]>> {
         opening.whenComplete((connection, failure) -> {
             if (failure != null) {
                 forget(mine);
-                mine.completeExceptionally(Errors.ofTransport(server, failure));
+                mine.completeExceptionally(Errors.ofOpening(server, failure));
             } else {
                 opened(mine, connection);
             }

@@ -1,0 +1,10 @@
+/** Locks, read-write locks, semaphores and latches of the redis-lock module. */
+module redislock.client {
+    requires transitive lettuce.core;
+    // Lettuce names no modules, and resolves none of Netty's.
+    requires io.netty.common;
+    requires io.netty.handler;
+    requires io.netty.resolver.dns;
+
+    exports redislock;
+}
