@@ -123,7 +123,7 @@ public final class LockClient implements AutoCloseable {
      */
     public static Builder builder(RedisClient client) {
         Objects.requireNonNull(client, "client");
-        return new Builder((builder, loop, counts) -> Network.of(client, null, builder.responseTimeout, loop, counts));
+        return new Builder((builder, loop, counts) -> Network.of(client, builder.database, builder.responseTimeout, loop, counts));
     }
 
     /**
@@ -442,6 +442,7 @@ public final class LockClient implements AutoCloseable {
     public static final class Builder {
         private final Opener opener;
         private Duration responseTimeout = Duration.ofSeconds(5);
+        private int database;
         private ClientResources resources;
         private SslOptions ssl;
         private Executor executor;
@@ -469,6 +470,22 @@ public final class LockClient implements AutoCloseable {
                 throw new IllegalArgumentException("a response timeout is 1 ms to a day");
             }
             responseTimeout = timeout;
+            return this;
+        }
+
+        /**
+         * The database of the connections that a program's own client opens, where its address does not name it, as
+         * that of Spring Data does not.
+         *
+         * @param number zero or more
+         * @return this
+         * @throws IllegalArgumentException when it is negative
+         */
+        public Builder database(int number) {
+            if (number < 0) {
+                throw new IllegalArgumentException("a database is not negative");
+            }
+            database = number;
             return this;
         }
 

@@ -12,6 +12,7 @@ import java.util.TreeMap;
 import javax.management.JMException;
 import javax.management.ObjectName;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
 import redislock.testing.TestServer;
 import redislock.testing.Waiting;
 
@@ -48,6 +49,7 @@ class GrowthTest {
     }
 
     @Test
+    @Timeout(120)
     void keys_that_are_no_longer_used_leave_nothing() throws Exception {
         try (TestServer server = TestServer.start(); LockClient client = LockClient.create(server.address())) {
             LockOptions session = LockOptions.defaults().session();
@@ -76,7 +78,6 @@ class GrowthTest {
             }
             assertEquals(List.of(), client.settled(Duration.ofSeconds(20)));
             // A wait that was given up is undone for the last time after the response timeout.
-            System.err.println("OBJ " + objects(KEYS / 20));
             Waiting.waitFor("the end of all objects: " + objects(KEYS / 20), () -> objects(KEYS / 20).isEmpty());
         }
     }

@@ -70,7 +70,7 @@ class SessionTest {
         interrupt();
         assertThrows(LockConnectionException.class, released::release);
         assertNotNull(lost.lost().get(5, TimeUnit.SECONDS));
-        lost.close();
+        assertThrows(LockLostException.class, lost::close);
         // sleep: longer than the lease and the response timeout
         Thread.sleep(2_000);
         assertTrue(isHeld("released") && isHeld("lost"));

@@ -354,7 +354,7 @@ class WaitTest {
                     try {
                         long last = 0;
                         for (int n = 0; n < 20; n++) {
-                            if (lock.tryLock(5, TimeUnit.SECONDS)) {
+                            if (lock.tryLock(60, TimeUnit.SECONDS)) {
                                 assertEquals(1, inside.incrementAndGet());
                                 assertTrue(lock.token() > last);
                                 last = lock.token();
@@ -371,7 +371,7 @@ class WaitTest {
                 thread.start();
             }
             for (Thread thread : threads) {
-                thread.join(30_000);
+                thread.join();
             }
             assertEquals(List.of(), failures);
             assertEquals(320, granted.get());

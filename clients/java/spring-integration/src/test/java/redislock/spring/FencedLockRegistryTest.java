@@ -248,4 +248,18 @@ class FencedLockRegistryTest {
         assertThrows(IllegalArgumentException.class, () -> registry.setCacheCapacity(0));
         assertEquals("FencedLockRegistry{registryKey=reg}", registry.toString());
     }
+
+    @Test
+    void the_lock_of_a_thread_that_has_ended_is_granted_again() throws Exception {
+        for (boolean renews : new boolean[] {false, true}) {
+            FencedLockRegistry registry = new FencedLockRegistry(client, "ended" + renews, 1_500);
+            registry.setRenewing(renews);
+            Thread thread = new Thread(() -> registry.obtain("name").lock());
+            thread.start();
+            thread.join();
+            assertFalse(registry.obtain("name").tryLock(), "until the lease of the hold is over");
+            assertTrue(registry.obtain("name").tryLock(20, TimeUnit.SECONDS));
+            registry.obtain("name").unlock();
+        }
+    }
 }

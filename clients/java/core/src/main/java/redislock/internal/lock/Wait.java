@@ -40,7 +40,6 @@ final class Wait implements Lines.Waiter {
     private final long end;
     private final Listener listener;
     private final Pause pause = new Pause();
-    private final long startedAt = Clock.now();
     private Lines.Ticket ticket;
     private Loop.Timer endTimer;
     private Loop.Timer timer;
@@ -126,9 +125,7 @@ final class Wait implements Lines.Waiter {
         Moment sent = Moment.now();
         Flight mine = new Flight();
         flight = mine;
-        // A process loads a thousand classes for its first connection. The second attempt has the rest of the time.
-        long left = isAnswered ? network.patience() : Math.max(Clock.MILLI, Clock.left(startedAt + network.patience()));
-        mine.request = link.call(command, Math.min(left, network.patience() / 2), left, result -> {
+        mine.request = link.call(command, network.patience() / 2, network.patience(), result -> {
             isUnanswered |= result.isUnanswered();
             then.accept(sent, result);
         });

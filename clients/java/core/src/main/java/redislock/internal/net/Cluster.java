@@ -11,12 +11,14 @@ import io.lettuce.core.cluster.pubsub.StatefulRedisClusterPubSubConnection;
 import io.lettuce.core.codec.ByteArrayCodec;
 import io.lettuce.core.pubsub.StatefulRedisPubSubConnection;
 import io.lettuce.core.resource.ClientResources;
+import java.time.Duration;
 import java.util.concurrent.CompletionStage;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
 import redislock.LockConnectionException;
 import redislock.internal.Clock;
 import redislock.internal.Counts;
+import redislock.internal.Loop;
 
 /** A cluster: Lettuce knows the nodes and slots, follows redirections and opens its connections again. */
 final class Cluster extends Transport {
@@ -25,22 +27,19 @@ final class Cluster extends Transport {
 
     private final Counts counts;
     private final RedisClusterClient client;
-    /** Whether the client is that of the program, which stays open. */
-    private final boolean isForeign;
     /** Resources to end with the client, or null. */
     private final ClientResources own;
     private final Opened<StatefulRedisClusterPubSubConnection<byte[], byte[]>> subscriber;
     private final AtomicLong looked = new AtomicLong();
     private volatile RedisConnectionStateListener listener;
 
-    Cluster(Address address, Counts counts, RedisClusterClient client, boolean isForeign,
+    Cluster(Address address, Duration patience, Loop loop, Counts counts, RedisClusterClient client,
             ClientResources own) {
-        super(address == null ? "cluster" : address.name(), address == null ? "cluster" : address.server());
+        super(address, "cluster");
         this.counts = counts;
         this.client = client;
-        this.isForeign = isForeign;
         this.own = own;
-        this.subscriber = new Opened<>(server(), () -> client.refreshPartitionsAsync().thenCompose(
+        this.subscriber = new Opened<>(server(), loop, Clock.nanos(patience), () -> client.refreshPartitionsAsync().thenCompose(
                 unused -> client.connectPubSubAsync(ByteArrayCodec.INSTANCE)), true);
     }
 
@@ -76,12 +75,12 @@ final class Cluster extends Transport {
             return connection.getConnectionAsync(node.getUri().getHost(), node.getUri().getPort())
                     .whenComplete((alone, failure) -> {
                         if (failure != null) {
-                            connection.closeAsync();
+                            Opened.end(connection);
                         } else {
                             alone.addListener(new RedisConnectionStateListener() {
                                 @Override
                                 public void onRedisDisconnected(RedisChannelHandler<?, ?> ended) {
-                                    connection.closeAsync();
+                                    Opened.end(connection);
                                 }
                             });
                         }
@@ -132,11 +131,13 @@ final class Cluster extends Transport {
 
     @Override
     void close() {
-        subscriber.close();
+        if (isForeign()) {
+            subscriber.close();
+        }
         if (listener != null) {
             client.removeListener(listener);
         }
-        if (!isForeign) {
+        if (!isForeign()) {
             client.shutdownAsync(0, 2, TimeUnit.SECONDS).handle((unused, error) -> null).join();
             end(own);
         }

@@ -191,13 +191,13 @@ public final class Lines {
             } catch (RuntimeException failure) {
                 opening = CompletableFuture.failedFuture(failure);
             }
-            within(opening, (connection, failure) -> {
+            within(opening, Clock.NEVER, (connection, failure) -> {
                 if (failure != null) {
                     failed(failure);
                     return;
                 }
                 listen(connection);
-                within(send(connection), (unused, refused) -> {
+                within(send(connection), network.patience() / 2, (unused, refused) -> {
                     if (refused == null && heard.contains(connection)) {
                         subscribed(connection);
                     } else {
@@ -310,7 +310,7 @@ public final class Lines {
                 }
                 return;
             }
-            within(send(connection), (unused, failure) -> {
+            within(send(connection), network.patience() / 2, (unused, failure) -> {
                 if (live == null || epoch != ofEpoch) {
                     return;
                 }
@@ -326,9 +326,9 @@ public final class Lines {
         }
     }
 
-    /** The outcome on the client's thread, at most half of the response timeout later. */
-    private <T> void within(CompletionStage<T> stage, BiConsumer<T, LockException> then) {
-        Deadline deadline = new Deadline(loop, Clock.plus(Clock.now(), network.patience() / 2),
+    /** The outcome on the client's thread, at most so much later. */
+    private <T> void within(CompletionStage<T> stage, long longest, BiConsumer<T, LockException> then) {
+        Deadline deadline = new Deadline(loop, Clock.plus(Clock.now(), longest),
                 () -> then.accept(null, Errors.noAnswer(network.server())));
         stage.whenComplete((value, failure) -> {
             if (deadline.isMet()) {

@@ -56,8 +56,8 @@ public final class Link {
     }
 
     /**
-     * The same. The request has {@code patience} as long as the connection is silent, and {@code longest} while it is
-     * opened and while others get replies on it: then only this process or the server is busy.
+     * The same. From the moment that it is sent the request has {@code patience} as long as the connection is silent, and
+     * {@code longest} while others get replies on it: then only this process or the server is busy.
      */
     public Request call(Cmd command, long patience, long longest, Consumer<Result> then) {
         return send(new Request(command, patience, longest, false, false, then));
@@ -176,7 +176,6 @@ public final class Link {
             this.isOnce = isOnce;
             this.isAgain = isAgain;
             this.then = then;
-            this.timer = loop.after(patience, this::late);
         }
 
         private void dispatch(StatefulConnection<byte[], byte[]> to) {
@@ -185,10 +184,7 @@ public final class Link {
             }
             connection = to;
             sent = Clock.now();
-            if (isExtended) {
-                timer.cancel();
-                timer = loop.after(patience, this::late);
-            }
+            timer = loop.after(patience, this::late);
             if (isOnce) {
                 once.add(this);
             }
@@ -215,7 +211,7 @@ public final class Link {
 
         private void late() {
             StatefulConnection<byte[], byte[]> silent = connection;
-            boolean isSilent = silent != null && lastReply < sent;
+            boolean isSilent = lastReply < sent;
             if (!isSilent && longest > patience && !isExtended && !isReceived.get()) {
                 isExtended = true;
                 timer = loop.after(longest - patience, this::late);
@@ -230,13 +226,16 @@ public final class Link {
             }
             transport.refresh();
             cancel();
-            then.accept(new Result(null, Errors.noAnswer(transport.server()), silent != null));
+            then.accept(new Result(null, Errors.noAnswer(transport.server()), true));
         }
 
         private boolean receive() {
             boolean isFirst = isReceived.compareAndSet(false, true);
             if (isFirst) {
-                timer.cancel();
+                Loop.Timer set = timer;
+                if (set != null) {
+                    set.cancel();
+                }
                 once.remove(this);
             }
             return isFirst;

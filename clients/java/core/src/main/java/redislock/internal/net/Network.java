@@ -42,20 +42,19 @@ public final class Network {
         this.loop = loop;
         this.counts = counts;
         this.link = new Link(transport, loop,
-                new Opened<>(transport.server(), transport::connect, transport.isCluster()), false);
+                new Opened<>(transport.server(), loop, patience(), transport::connect, transport.isCluster()), false);
         this.lines = new Lines(this, transport);
         transport.onDisconnected(link::disconnected);
     }
 
-    /** The program's client. */
-    public static Network of(RedisClient client, RedisURI uri, Duration patience, Loop loop, Counts counts) {
-        Address address = uri == null ? null : Address.of(uri);
-        return new Network(new OneServer(address, patience, counts, client, true, null), patience, loop, counts);
+    /** The program's client; its connections select this database, if it is not 0. */
+    public static Network of(RedisClient client, int database, Duration patience, Loop loop, Counts counts) {
+        return new Network(new OneServer(null, database, patience, loop, counts, client, null), patience, loop, counts);
     }
 
     /** The program's client. */
     public static Network of(RedisClusterClient client, Duration patience, Loop loop, Counts counts) {
-        return new Network(new Cluster(null, counts, client, true, null), patience, loop, counts);
+        return new Network(new Cluster(null, patience, loop, counts, client, null), patience, loop, counts);
     }
 
     /** A client of its own; {@code shared} and {@code ssl} may be null. */
@@ -75,13 +74,13 @@ public final class Network {
             ClusterClientOptions.Builder options = ClusterClientOptions.builder()
                     .topologyRefreshOptions(topology()).validateClusterNodeMembership(false).maxRedirects(REDIRECTIONS);
             client.setOptions((ClusterClientOptions) set(options, address, patience, ssl).build());
-            transport = new Cluster(address, counts, client, false, own);
+            transport = new Cluster(address, patience, loop, counts, client, own);
         } else {
             RedisClient client = RedisClient.create(resources);
             ClientOptions.Builder options = ClientOptions.builder().autoReconnect(false)
                     .disconnectedBehavior(ClientOptions.DisconnectedBehavior.REJECT_COMMANDS);
             client.setOptions(set(options, address, patience, ssl).build());
-            transport = new OneServer(address, patience, counts, client, false, own);
+            transport = new OneServer(address, 0, patience, loop, counts, client, own);
         }
         return new Network(transport, patience, loop, counts);
     }
@@ -163,7 +162,7 @@ public final class Network {
     /** A connection for one hold, which is not opened again after its end. */
     public Link linkOf(byte[] key) {
         AtomicBoolean isUsed = new AtomicBoolean();
-        return new Link(transport, loop, new Opened<>(transport.server(), () -> isUsed.compareAndSet(false, true)
+        return new Link(transport, loop, new Opened<>(transport.server(), loop, patience(), () -> isUsed.compareAndSet(false, true)
                 ? transport.connectAlone(SlotHash.getSlot(key))
                 : CompletableFuture.failedFuture(new LockConnectionException(
                         transport.server(), "the connection to which the hold was bound has ended", null)), false), true);
@@ -175,7 +174,10 @@ public final class Network {
 
     /** Closes every connection. Requests under way fail. */
     public void close() {
-        link.close();
+        if (transport.isForeign()) {
+            // Otherwise the end of Lettuce's client closes it, with those of its sessions.
+            link.close();
+        }
         transport.close();
     }
 }

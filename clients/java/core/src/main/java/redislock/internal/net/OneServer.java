@@ -15,32 +15,33 @@ import java.util.concurrent.CompletionStage;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.Supplier;
+import redislock.internal.Clock;
 import redislock.internal.Counts;
+import redislock.internal.Loop;
 
 /** One server, or the primary that sentinels name: Lettuce asks them whenever it opens a connection. */
 final class OneServer extends Transport {
     private final Counts counts;
     private final RedisClient client;
-    /** Null: the address of the program's client. */
+    /** Null: the client is the program's, which stays open, and has the address. */
     private final RedisURI uri;
+    private final int database;
     private final Duration patience;
-    /** Whether the client is that of the program, which stays open. */
-    private final boolean isForeign;
     /** Resources to end with the client, or null. */
     private final ClientResources own;
     private final AtomicInteger failures = new AtomicInteger();
     private final Opened<StatefulRedisPubSubConnection<byte[], byte[]>> subscriber;
 
-    OneServer(Address address, Duration patience, Counts counts, RedisClient client, boolean isForeign,
+    OneServer(Address address, int database, Duration patience, Loop loop, Counts counts, RedisClient client,
             ClientResources own) {
-        super(address == null ? "redis" : address.name(), address == null ? "redis" : address.server());
+        super(address, "redis");
         this.counts = counts;
         this.client = client;
         this.uri = address == null ? null : address.uris().get(0);
         this.patience = patience;
-        this.isForeign = isForeign;
+        this.database = database;
         this.own = own;
-        this.subscriber = new Opened<>(server(), () -> counted(uri == null
+        this.subscriber = new Opened<>(server(), loop, Clock.nanos(patience), () -> counted(uri == null
                 ? inThread(() -> client.connectPubSub(ByteArrayCodec.INSTANCE))
                 : client.connectPubSubAsync(ByteArrayCodec.INSTANCE, turned())), false);
     }
@@ -80,7 +81,9 @@ final class OneServer extends Transport {
     @Override
     CompletionStage<StatefulConnection<byte[], byte[]>> connect() {
         return counted(uri == null ? inThread(() -> client.connect(ByteArrayCodec.INSTANCE))
-                : client.connectAsync(ByteArrayCodec.INSTANCE, turned())).thenApply(connection -> connection);
+                : client.connectAsync(ByteArrayCodec.INSTANCE, turned()))
+                .thenCompose(connection -> database == 0 ? CompletableFuture.completedFuture(connection)
+                        : connection.async().select(database).thenApply(selected -> connection));
     }
 
     @Override
@@ -110,8 +113,9 @@ final class OneServer extends Transport {
 
     @Override
     void close() {
-        subscriber.close();
-        if (!isForeign) {
+        if (isForeign()) {
+            subscriber.close();
+        } else {
             client.shutdownAsync(0, 2, TimeUnit.SECONDS).handle((unused, error) -> null).join();
             end(own);
         }

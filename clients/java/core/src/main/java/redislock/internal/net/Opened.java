@@ -8,13 +8,22 @@ import java.util.concurrent.CompletionStage;
 import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.Supplier;
 import redislock.LockConnectionException;
+import redislock.internal.Clock;
+import redislock.internal.Loop;
 
 /**
  * A connection that the first use opens, and the next use after its end anew. So what has to be sent again is decided
  * here and not by Lettuce, which repeats all requests on the connections that it opens again itself.
  */
 final class Opened<C extends StatefulConnection<byte[], byte[]>> {
+    /** A process loads a thousand classes for its first connection, which may take long on a busy machine. */
+    private static final long COLD = 60_000 * Clock.MILLI;
+    /** Whether a connection has been opened in this process. */
+    private static volatile boolean isWarm;
+
     private final String server;
+    private final Loop loop;
+    private final long patience;
     private final Supplier<CompletionStage<C>> opener;
     /** Whether it outlives the end of one of its connections: that of a cluster has several. */
     private final boolean isLasting;
@@ -22,8 +31,11 @@ final class Opened<C extends StatefulConnection<byte[], byte[]>> {
     private CompletableFuture<C> present;
     private boolean isClosed;
 
-    Opened(String server, Supplier<CompletionStage<C>> opener, boolean isLasting) {
+    /** {@code patience} bounds the opening of a connection. */
+    Opened(String server, Loop loop, long patience, Supplier<CompletionStage<C>> opener, boolean isLasting) {
         this.server = server;
+        this.loop = loop;
+        this.patience = patience;
         this.opener = opener;
         this.isLasting = isLasting;
     }
@@ -50,7 +62,13 @@ final class Opened<C extends StatefulConnection<byte[], byte[]>> {
         } catch (RuntimeException failure) {
             opening = CompletableFuture.failedFuture(failure);
         }
+        Loop.Timer timer = loop.after(isWarm ? patience : Math.max(patience, COLD), () -> {
+            forget(mine);
+            mine.completeExceptionally(Errors.noAnswer(server));
+        });
         opening.whenComplete((connection, failure) -> {
+            timer.cancel();
+            isWarm = true;
             if (failure != null) {
                 forget(mine);
                 mine.completeExceptionally(Errors.ofOpening(server, failure));
@@ -70,13 +88,13 @@ final class Opened<C extends StatefulConnection<byte[], byte[]>> {
                 }
             });
         }
-        mine.complete(connection);
+        boolean isLate = !mine.complete(connection);
         lock.lock();
-        boolean isUnwanted = present != mine;
+        boolean isUnwanted = isLate || present != mine;
         lock.unlock();
         if (isUnwanted || !isLasting && !connection.isOpen()) {
             forget(mine);
-            connection.closeAsync();
+            end(connection);
         }
     }
 
@@ -98,7 +116,7 @@ final class Opened<C extends StatefulConnection<byte[], byte[]>> {
         lock.unlock();
         if (mine != null && mine.isDone() && !mine.isCompletedExceptionally() && mine.join() == connection
                 && forget(mine)) {
-            connection.closeAsync();
+            end(connection);
         }
     }
 
@@ -110,7 +128,14 @@ final class Opened<C extends StatefulConnection<byte[], byte[]>> {
         present = null;
         lock.unlock();
         if (mine != null && mine.isDone() && !mine.isCompletedExceptionally()) {
-            mine.join().closeAsync();
+            end(mine.join());
+        }
+    }
+
+    /** Lettuce warns of a second time, and the end of its client is one. */
+    static void end(StatefulConnection<byte[], byte[]> connection) {
+        if (!(connection instanceof RedisChannelHandler<?, ?> handler && handler.isClosed())) {
+            connection.closeAsync();
         }
     }
 }

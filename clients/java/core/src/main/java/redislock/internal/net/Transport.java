@@ -13,10 +13,18 @@ public abstract class Transport {
 
     private final String name;
     private final String server;
+    private final boolean isForeign;
 
-    Transport(String name, String server) {
-        this.name = name;
-        this.server = server;
+    /** {@code address} is null where the client is the program's. */
+    Transport(Address address, String nameless) {
+        this.name = address == null ? nameless : address.name();
+        this.server = address == null ? nameless : address.server();
+        this.isForeign = address == null;
+    }
+
+    /** Whether the client of Lettuce is that of the program, which stays open. */
+    boolean isForeign() {
+        return isForeign;
     }
 
     /** The address without credentials. */

@@ -1,0 +1,108 @@
+package redislock.boot;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertNotNull;
+import static org.junit.jupiter.api.Assertions.assertSame;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.util.Map;
+import net.javacrumbs.shedlock.core.LockProvider;
+import org.junit.jupiter.api.Test;
+import org.springframework.beans.factory.NoSuchBeanDefinitionException;
+import org.springframework.boot.SpringApplication;
+import org.springframework.boot.WebApplicationType;
+import org.springframework.boot.autoconfigure.EnableAutoConfiguration;
+import org.springframework.boot.health.contributor.HealthIndicator;
+import org.springframework.boot.health.contributor.Status;
+import org.springframework.context.ConfigurableApplicationContext;
+import org.springframework.context.annotation.Bean;
+import org.springframework.context.annotation.Configuration;
+import org.springframework.integration.support.locks.LockRegistry;
+import redislock.FencedLock;
+import redislock.LockClient;
+import redislock.micrometer.LockMetrics;
+import redislock.testing.TestServer;
+
+/** Applications of Spring Boot. */
+class RedisLockAutoConfigurationTest {
+    @Configuration(proxyBeanMethods = false)
+    @EnableAutoConfiguration
+    static class Application {}
+
+    @Configuration(proxyBeanMethods = false)
+    @EnableAutoConfiguration
+    static class WithOwnClient {
+        @Bean
+        LockClient own() {
+            return LockClient.create("redis://127.0.0.1:1");
+        }
+    }
+
+    private static ConfigurableApplicationContext start(Class<?> application, Map<String, Object> properties) {
+        SpringApplication boot = new SpringApplication(application);
+        boot.setWebApplicationType(WebApplicationType.NONE);
+        boot.setDefaultProperties(properties);
+        return boot.run();
+    }
+
+    private static void assertLocks(ConfigurableApplicationContext context, TestServer server) throws Exception {
+        FencedLock lock = context.getBean(LockClient.class).lock("k");
+        lock.lock();
+        lock.unlock();
+        assertNotNull(context.getBean(LockProvider.class));
+        assertNotNull(context.getBean(LockMetrics.class));
+        var distributed = context.getBean(LockRegistry.class).obtain("name");
+        assertTrue(distributed.tryLock());
+        assertEquals(1L, server.call("EXISTS", "locks:name"));
+        distributed.unlock();
+        HealthIndicator health = context.getBean("redisLockHealthIndicator", HealthIndicator.class);
+        assertEquals(Status.UP, health.health(true).getStatus());
+    }
+
+    @Test
+    void the_connection_factory_of_the_application_is_used() throws Exception {
+        try (TestServer server = TestServer.builder().password("s3cret").start()) {
+            Map<String, Object> properties = Map.of("spring.data.redis.host", "127.0.0.1", "spring.data.redis.port",
+                    server.port(), "spring.data.redis.password", "s3cret", "spring.data.redis.database", 3,
+                    "management.defaults.metrics.export.enabled", false);
+            try (ConfigurableApplicationContext context = start(Application.class, properties)) {
+                FencedLock lock = context.getBean(LockClient.class).lock("k");
+                lock.lock();
+                assertTrue(server.info("keyspace").contains("db3"), server.info("keyspace"));
+                lock.unlock();
+                HealthIndicator health = context.getBean("redisLockHealthIndicator", HealthIndicator.class);
+                server.pause();
+                server.resume();
+                assertEquals(Status.UP, health.health(true).getStatus());
+            }
+        }
+    }
+
+    @Test
+    void an_address_takes_the_place_of_the_connection_factory() throws Exception {
+        try (TestServer server = TestServer.start()) {
+            try (ConfigurableApplicationContext context =
+                    start(Application.class, Map.of("redis-lock.address", server.address()))) {
+                assertLocks(context, server);
+            }
+        }
+    }
+
+    @Test
+    void a_server_that_cannot_be_reached_is_down_and_stops_no_start() {
+        try (ConfigurableApplicationContext context =
+                start(Application.class, Map.of("redis-lock.address", "redis://127.0.0.1:1"))) {
+            HealthIndicator health = context.getBean("redisLockHealthIndicator", HealthIndicator.class);
+            assertEquals(Status.DOWN, health.health(true).getStatus());
+        }
+    }
+
+    @Test
+    void a_client_of_the_application_takes_the_place_of_ours() {
+        try (ConfigurableApplicationContext context = start(WithOwnClient.class, Map.of())) {
+            assertSame(context.getBean("own"), context.getBean(LockClient.class));
+            assertThrows(NoSuchBeanDefinitionException.class, () -> context.getBean("redisLockClient"));
+        }
+    }
+}
