@@ -31,7 +31,7 @@ case "$*" in
 *-Dtest=*) exit ;; # other tests
 *)
     echo "with Lettuce $OLDEST_LETTUCE:"
-    again 'ConnectorTest,ErrorTest,FamilyTest,GuardTest,LockFaceTest,WaitTest,DeploymentTest#tls*+*password*' \
+    again 'ErrorTest,FamilyTest,GuardTest,LockFaceTest,WaitTest,DeploymentTest#tls*+*password*' \
         -Dtested.lettuce.version=$OLDEST_LETTUCE
     ;;
 esac

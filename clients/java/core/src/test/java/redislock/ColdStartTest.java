@@ -36,11 +36,49 @@ class ColdStartTest {
         }
     }
 
-    /** Its outcome, and the milliseconds of the request. */
+    /** A program whose first contended wait is a short one. */
+    static final class Contended {
+        public static void main(String[] arguments) throws Exception {
+            try (LockClient client =
+                    LockClient.builder(arguments[0]).responseTimeout(Duration.ofMinutes(1)).build()) {
+                FencedLock lock = client.lock("k");
+                for (int i = 0; i < 20; i++) {
+                    lock.lock();
+                    lock.unlock();
+                }
+                lock.lock();
+                Thread other = new Thread(() -> {
+                    try {
+                        System.out.println(lock.tryLock(200, TimeUnit.MILLISECONDS));
+                    } catch (Exception error) {
+                        System.out.println(error);
+                    }
+                });
+                other.start();
+                other.join();
+                lock.unlock();
+            }
+        }
+    }
+
+    @Test
+    void the_first_contended_wait_of_a_process_is_refused() throws Exception {
+        try (TestServer server = TestServer.start()) {
+            for (int i = 0; i < 3; i++) {
+                assertEquals("false", run(Contended.class, server.address())[0]);
+            }
+        }
+    }
+
     private static String[] run(String... arguments) throws Exception {
+        return run(Program.class, arguments);
+    }
+
+    /** Its outcome, and the milliseconds of the request. */
+    private static String[] run(Class<?> program, String... arguments) throws Exception {
         List<String> command = new ArrayList<>(List.of(System.getProperty("java.home") + "/bin/java", "-Xmx64m", "-cp",
                 System.getProperty("surefire.test.class.path", System.getProperty("java.class.path")),
-                Program.class.getName()));
+                program.getName()));
         command.addAll(List.of(arguments));
         Process process = new ProcessBuilder(command).redirectError(ProcessBuilder.Redirect.INHERIT).start();
         try {

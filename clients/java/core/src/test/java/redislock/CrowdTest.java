@@ -8,6 +8,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Optional;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLong;
@@ -54,6 +55,39 @@ class CrowdTest {
                     (queued - start) / 1_000_000, heapOfWaits / WAITS, (drained - killed) / 1_000_000);
             assertEquals(3, client.statistics().connections(), "the subscription was killed once");
             assertEquals(0, client.statistics().waiting());
+        }
+    }
+
+    @Test
+    void many_threads_that_try_meet_no_error_at_a_healthy_server() throws Exception {
+        try (TestServer server = TestServer.start();
+                LockClient client =
+                        LockClient.builder(server.address()).responseTimeout(Duration.ofMinutes(1)).build()) {
+            AtomicInteger granted = new AtomicInteger();
+            ConcurrentLinkedQueue<Throwable> errors = new ConcurrentLinkedQueue<>();
+            List<Thread> threads = new ArrayList<>();
+            for (int i = 0; i < 256; i++) {
+                FencedLock lock = client.lock("tried" + i % 64);
+                threads.add(new Thread(() -> {
+                    try {
+                        for (int n = 0; n < 40; n++) {
+                            if (lock.tryLock()) {
+                                granted.incrementAndGet();
+                                lock.unlock();
+                            }
+                        }
+                    } catch (Throwable error) {
+                        errors.add(error);
+                    }
+                }));
+            }
+            threads.forEach(Thread::start);
+            for (Thread thread : threads) {
+                thread.join();
+            }
+            assertEquals(List.of(), List.copyOf(errors));
+            assertTrue(granted.get() > 0);
+            assertEquals(1, client.statistics().connections());
         }
     }
 

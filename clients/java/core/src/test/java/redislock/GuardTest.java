@@ -6,7 +6,10 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNotEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
+import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
+import io.lettuce.core.RedisClient;
+import java.net.URL;
 import java.time.Duration;
 import java.util.Optional;
 import java.util.concurrent.CancellationException;
@@ -43,6 +46,31 @@ class GuardTest {
     @AfterEach
     void close() {
         client.close();
+    }
+
+    @Test
+    void lettuce_has_the_version_that_is_to_be_tested() {
+        String version = System.getProperty("tested.lettuce.version");
+        assumeTrue(version != null, "that of the compiler");
+        URL jar = RedisClient.class.getProtectionDomain().getCodeSource().getLocation();
+        assertTrue(jar.getPath().endsWith("lettuce-core-" + version + ".jar"), jar.getPath());
+    }
+
+    @Test
+    void a_client_of_the_program_is_used_and_stays_open() throws Exception {
+        try (RedisClient lettuce = RedisClient.create(server.address())) {
+            for (int i = 0; i < 2; i++) {
+                try (LockClient own = LockClient.builder(lettuce).database(2).build()) {
+                    Guard guard = own.lock("own").acquire();
+                    CompletableFuture<Optional<Guard>> wait = own.lock("own").acquireAsync(null);
+                    server.awaitTickets(1);
+                    assertTrue(server.info("keyspace").contains("db2"));
+                    guard.release();
+                    wait.get(20, TimeUnit.SECONDS).orElseThrow().release();
+                }
+            }
+            assertEquals("PONG", lettuce.connect().sync().ping());
+        }
     }
 
     @Test

@@ -56,7 +56,7 @@ public final class FencedSimpleLock extends AbstractSimpleLock {
             return guard.leave(left.compareTo(SHORTEST_LEASE) < 0 ? SHORTEST_LEASE : left);
         } catch (LockException e) {
             // The guard is not closed before the end of the lease: the lock is to stay held for its least time.
-            guard.lost().thenRun(guard::close);
+            guard.lost().thenRun(guard::releaseAsync);
             throw e;
         }
     }
@@ -80,7 +80,7 @@ public final class FencedSimpleLock extends AbstractSimpleLock {
         long now = System.nanoTime();
         if (!guard.renew(newConfiguration.getLockAtMostFor())) {
             // No other method may be called after this one, so nothing else ends the guard.
-            guard.close();
+            guard.releaseAsync();
             return Optional.empty();
         }
         return Optional.of(new FencedSimpleLock(newConfiguration, guard, now));

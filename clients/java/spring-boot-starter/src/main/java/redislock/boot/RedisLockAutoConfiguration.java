@@ -1,8 +1,5 @@
 package redislock.boot;
 
-import io.lettuce.core.AbstractRedisClient;
-import io.lettuce.core.RedisClient;
-import io.lettuce.core.cluster.RedisClusterClient;
 import io.micrometer.core.instrument.MeterRegistry;
 import net.javacrumbs.shedlock.core.LockProvider;
 import org.springframework.beans.factory.ObjectProvider;
@@ -10,84 +7,26 @@ import org.springframework.boot.autoconfigure.AutoConfiguration;
 import org.springframework.boot.autoconfigure.condition.ConditionalOnBean;
 import org.springframework.boot.autoconfigure.condition.ConditionalOnClass;
 import org.springframework.boot.autoconfigure.condition.ConditionalOnMissingBean;
-import org.springframework.boot.autoconfigure.condition.ConditionalOnProperty;
-import org.springframework.boot.context.properties.EnableConfigurationProperties;
 import org.springframework.boot.health.contributor.AbstractHealthIndicator;
 import org.springframework.boot.health.contributor.Health;
 import org.springframework.boot.health.contributor.HealthIndicator;
 import org.springframework.context.annotation.Bean;
 import org.springframework.context.annotation.Configuration;
-import org.springframework.context.annotation.Import;
-import org.springframework.data.redis.connection.lettuce.LettuceConnectionFactory;
 import org.springframework.integration.support.locks.LockRegistry;
 import redislock.LockClient;
-import redislock.LockObserver;
 import redislock.micrometer.LockMetrics;
 import redislock.micrometer.LockTimers;
 import redislock.shedlock.FencedLockProvider;
 import redislock.spring.FencedLockRegistry;
 
 /**
- * A {@link LockClient} on the application's own connection factory, that is of {@code spring.data.redis.*}, or at {@code
- * redis-lock.address}; and, for each of these packages that the application has, a registry of Spring Integration, a
- * lock provider of ShedLock, meters of Micrometer and a health indicator. A bean that the application defines itself
- * takes the place of each.
+ * For each of these packages that the application has: a registry of Spring Integration, a lock provider of ShedLock,
+ * meters of Micrometer and a health indicator. A bean that the application defines itself takes the place of each.
  */
-@AutoConfiguration(afterName = {
-    "org.springframework.boot.autoconfigure.data.redis.RedisAutoConfiguration",
-    "org.springframework.boot.data.redis.autoconfigure.DataRedisAutoConfiguration"
-})
-@EnableConfigurationProperties(RedisLockProperties.class)
-@Import({RedisLockAutoConfiguration.Timers.class, RedisLockAutoConfiguration.OfAddress.class,
-    RedisLockAutoConfiguration.OfFactory.class, RedisLockAutoConfiguration.Registry.class,
-    RedisLockAutoConfiguration.Provider.class, RedisLockAutoConfiguration.Meters.class,
-    RedisLockAutoConfiguration.Indicator.class})
+@AutoConfiguration(after = RedisLockClientAutoConfiguration.class)
 public class RedisLockAutoConfiguration {
     /** The configuration of the beans. */
     public RedisLockAutoConfiguration() {}
-
-    private static LockClient client(
-            LockClient.Builder builder, RedisLockProperties properties, ObjectProvider<LockObserver> observer) {
-        observer.ifUnique(builder::observer);
-        return builder.responseTimeout(properties.responseTimeout()).build();
-    }
-
-    @Configuration(proxyBeanMethods = false)
-    @ConditionalOnClass({MeterRegistry.class, LockTimers.class})
-    static class Timers {
-        @Bean
-        @ConditionalOnMissingBean(LockObserver.class)
-        LockTimers redisLockTimers() {
-            return new LockTimers();
-        }
-    }
-
-    @Configuration(proxyBeanMethods = false)
-    @ConditionalOnProperty("redis-lock.address")
-    static class OfAddress {
-        @Bean
-        @ConditionalOnMissingBean
-        LockClient redisLockClient(RedisLockProperties properties, ObjectProvider<LockObserver> observer) {
-            return client(LockClient.builder(properties.address()), properties, observer);
-        }
-    }
-
-    @Configuration(proxyBeanMethods = false)
-    @ConditionalOnClass(LettuceConnectionFactory.class)
-    @ConditionalOnProperty(name = "redis-lock.address", matchIfMissing = true, havingValue = "false")
-    static class OfFactory {
-        @Bean
-        @ConditionalOnMissingBean
-        @ConditionalOnBean(LettuceConnectionFactory.class)
-        LockClient redisLockClient(LettuceConnectionFactory factory, RedisLockProperties properties,
-                ObjectProvider<LockObserver> observer) {
-            factory.start();
-            AbstractRedisClient client = factory.getRequiredNativeClient();
-            // The address of that client has no database: Spring Data selects it on each connection.
-            return client(client instanceof RedisClusterClient cluster ? LockClient.builder(cluster)
-                    : LockClient.builder((RedisClient) client).database(factory.getDatabase()), properties, observer);
-        }
-    }
 
     @Configuration(proxyBeanMethods = false)
     @ConditionalOnClass(value = FencedLockRegistry.class,

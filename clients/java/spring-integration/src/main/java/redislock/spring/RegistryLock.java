@@ -3,7 +3,6 @@ package redislock.spring;
 import java.time.Duration;
 import java.util.ConcurrentModificationException;
 import java.util.Optional;
-import java.util.concurrent.CompletionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.Condition;
 import org.springframework.dao.CannotAcquireLockException;
@@ -20,10 +19,6 @@ import redislock.Released;
  * waits at the server. The local lock is fair, as the server's queue is.
  */
 final class RegistryLock implements FencedDistributedLock {
-    private static final long NO_LIMIT = Long.MAX_VALUE;
-    /** How long a reply is awaited beyond the limit of a wait: the response timeout of a client by default. */
-    private static final long OVERTIME = TimeUnit.SECONDS.toNanos(5);
-
     private final FencedLockRegistry registry;
     private final String key;
     private final String path;
@@ -47,18 +42,18 @@ final class RegistryLock implements FencedDistributedLock {
     @Override
     public void lock(Duration ttl) {
         local.lock();
-        enter(ttl, NO_LIMIT, lock -> Optional.of(lock.acquireUninterruptibly()));
+        enter(ttl, lock -> Optional.of(lock.acquireUninterruptibly()));
     }
 
     @Override
     public void lockInterruptibly() throws InterruptedException {
         local.lockInterruptibly();
-        enter(registry.expireAfter(), NO_LIMIT, lock -> Optional.of(lock.acquire()));
+        enter(registry.expireAfter(), lock -> Optional.of(lock.acquire()));
     }
 
     @Override
     public boolean tryLock() {
-        return local.tryLock() && enter(registry.expireAfter(), 0, FencedLock::tryAcquire);
+        return local.tryLock() && enter(registry.expireAfter(), FencedLock::tryAcquire);
     }
 
     @Override
@@ -77,7 +72,7 @@ final class RegistryLock implements FencedDistributedLock {
             return false;
         }
         long left = Math.max(0, nanos - (System.nanoTime() - start));
-        return enter(ttl, left, lock -> left > 0 ? lock.acquireWithin(Duration.ofNanos(left)) : lock.tryAcquire());
+        return enter(ttl, lock -> left > 0 ? lock.acquireWithin(Duration.ofNanos(left)) : lock.tryAcquire());
     }
 
     @Override
@@ -143,14 +138,12 @@ final class RegistryLock implements FencedDistributedLock {
 
     /**
      * Acquires the server's lock for the thread that has just locked the local one, which a failure unlocks.
-     *
-     * @param nanos the limit of the wait
      */
-    private <E extends Exception> boolean enter(Duration ttl, long nanos, Acquisition<E> acquisition) throws E {
+    private <E extends Exception> boolean enter(Duration ttl, Acquisition<E> acquisition) throws E {
         boolean isEntered = false;
         try {
             if (local.getHoldCount() > 1) {
-                reenter(ttl, nanos);
+                reenter(ttl);
                 isEntered = true;
             } else {
                 registry.requireKept(this, key);
@@ -183,27 +176,13 @@ final class RegistryLock implements FencedDistributedLock {
      * Extends the lease for a nested hold, and never shortens it. A lost hold is not acquired anew: the section around
      * this one would work under another grant than its own.
      */
-    private void reenter(Duration ttl, long nanos) {
+    private void reenter(Duration ttl) {
         boolean isLost = guard.lostReason() != null;
         if (!isLost && guard.validFor().compareTo(ttl) < 0) {
-            isLost = !(nanos == NO_LIMIT ? guard.renew(ttl) : renewWithin(ttl, nanos));
+            isLost = !guard.renew(ttl);
         }
         if (isLost) {
             throw new LockLostException("the lock " + path + " was lost before this thread has locked it again", null);
-        }
-    }
-
-    private boolean renewWithin(Duration ttl, long nanos) {
-        long limit = Math.min(nanos, NO_LIMIT - OVERTIME) + OVERTIME;
-        try {
-            // Not interruptible, like tryLock().
-            return guard.renewAsync(ttl).orTimeout(limit, TimeUnit.NANOSECONDS).join();
-        } catch (CompletionException e) {
-            if (e.getCause() instanceof LockException known) {
-                throw known.inThisThread();
-            }
-            throw new CannotAcquireLockException("Failed to lock mutex at " + path + ": no answer in time",
-                    e.getCause());
         }
     }
 

@@ -252,7 +252,7 @@ class FencedLockRegistryTest {
     @Test
     void the_lock_of_a_thread_that_has_ended_is_granted_again() throws Exception {
         for (boolean renews : new boolean[] {false, true}) {
-            FencedLockRegistry registry = new FencedLockRegistry(client, "ended" + renews, 1_500);
+            FencedLockRegistry registry = new FencedLockRegistry(its.client, "ended" + renews, 1_500);
             registry.setRenewing(renews);
             Thread thread = new Thread(() -> registry.obtain("name").lock());
             thread.start();

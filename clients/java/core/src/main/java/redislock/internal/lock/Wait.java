@@ -2,6 +2,7 @@ package redislock.internal.lock;
 
 import java.util.Set;
 import java.util.function.BiConsumer;
+import redislock.LockConnectionException;
 import redislock.LockException;
 import redislock.RefusedException;
 import redislock.internal.Clock;
@@ -275,7 +276,8 @@ final class Wait implements Lines.Waiter {
     private void failed(LockException error, boolean wasSent) {
         String code = Errors.code(error);
         if (code.equals("NOSUBSCRIBER")) {
-            ticket.broken(error);
+            ticket.broken(new LockConnectionException(
+                    network.server(), "the server knows of no subscription of this client", null));
             return;
         }
         boolean isRefusal = !code.isEmpty();
@@ -363,9 +365,12 @@ final class Wait implements Lines.Waiter {
     }
 
     /**
-     * Stops it. Returns whether a request of it may still be served or wait. To be called on the client's thread, once.
+     * Stops it. Returns whether a request of it may still be served or wait. To be called on the client's thread.
      */
     boolean stop() {
+        if (isOver) {
+            return isUnanswered || mayBeQueued;
+        }
         isOver = true;
         cancelTimer();
         if (endTimer != null) {
