@@ -69,8 +69,8 @@ public interface FencedLock extends Lock {
     void lockInterruptibly() throws InterruptedException;
 
     /**
-     * Takes the lock if it is free. If a release of this thread at this key has no reply yet, the attempt waits for that
-     * as for its own reply.
+     * Takes the lock if it is free. If a release of this thread at this key has no reply yet, the attempt waits for
+     * that as for its own reply.
      *
      * @return false when another owner holds it, or waits for it
      * @throws LockException when the server cannot be reached, does not answer in time, or refuses

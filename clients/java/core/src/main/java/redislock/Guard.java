@@ -112,8 +112,8 @@ public interface Guard extends AutoCloseable {
 
     /**
      * Releases the lock in the background, if it is not released; see {@link LockClient#settled(Duration)}. So a
-     * try-with-resources statement under which the lock was lost does not end without a word. A loss that only the reply
-     * to the release shows is a warning of the logger {@code redislock}.
+     * try-with-resources statement under which the lock was lost does not end without a word. A loss that only the
+     * reply to the release shows is a warning of the logger {@code redislock}.
      *
      * @throws LockLostException the first time, when the lock was reported as lost before
      */

@@ -123,7 +123,8 @@ public final class LockClient implements AutoCloseable {
      */
     public static Builder builder(RedisClient client) {
         Objects.requireNonNull(client, "client");
-        return new Builder((builder, loop, counts) -> Network.of(client, builder.database, builder.responseTimeout, loop, counts));
+        return new Builder((builder, loop, counts) ->
+                Network.of(client, builder.database, builder.responseTimeout, loop, counts));
     }
 
     /**
@@ -457,8 +458,8 @@ public final class LockClient implements AutoCloseable {
         }
 
         /**
-         * The time after which a call fails that gets no reply. An attempt has half of it; then its connection is closed
-         * and the request sent once more.
+         * The time after which a call fails that gets no reply. An attempt has half of it; then its connection is
+         * closed and the request sent once more.
          *
          * @param timeout 5 s by default, at most a day
          * @return this

@@ -2,7 +2,8 @@ package redislock;
 
 /**
  * A request failed. A lock that another owner holds is not an error. A method that waits throws an exception with the
- * stack of its caller. The {@linkplain #getCause() cause} is that of the transport, where there is one. No message names a user, a password or an owner.
+ * stack of its caller. The {@linkplain #getCause() cause} is that of the transport, where there is one. No message
+ * names a user, a password or an owner.
  */
 public class LockException extends RuntimeException {
     private static final long serialVersionUID = 1;

@@ -75,10 +75,10 @@ public final class LockOptions {
 
     /**
      * The owner of all acquisitions by guards, instead of a fresh one for each: a name that is unique to one flow of
-     * control, to acquire in one process and release in another. It is the credential too: the server cannot distinguish
-     * two flows that use the same name, and grants what it holds to it again. Its acquisitions have no numbers, so a
-     * request without a reply may be granted late, and then lasts for its lease. The holds of threads always have an
-     * owner of their own, see {@link FencedLock}.
+     * control, to acquire in one process and release in another. It is the credential too: the server cannot
+     * distinguish two flows that use the same name, and grants what it holds to it again. Its acquisitions have no
+     * numbers, so a request without a reply may be granted late, and then lasts for its lease. The holds of threads
+     * always have an owner of their own, see {@link FencedLock}.
      *
      * @param owner 1 to 256 bytes as UTF-8, not {@code #token}; for {@code READ} and {@code WRITE} not {@code mode},
      *              and not ending in {@code :write}

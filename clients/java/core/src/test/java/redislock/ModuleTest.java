@@ -58,8 +58,9 @@ class ModuleTest {
     private static String modules() {
         String path = System.getProperty("surefire.test.class.path", System.getProperty("java.class.path"));
         List<String> all = Stream.of(path.split(Pattern.quote(File.pathSeparator))).toList();
-        String needed = ".*(redis-lock-client.classes|lettuce-core|netty-(common|buffer|codec-base|codec|codec-dns|handler"
-                + "|resolver|resolver-dns|transport|transport-native-unix-common)-[0-9]|reactor-core|reactive-streams"
+        String needed = ".*(redis-lock-client.classes|lettuce-core|netty-(common|buffer|codec-base|codec|codec-dns"
+                + "|handler|resolver|resolver-dns|transport|transport-native-unix-common)-[0-9]|reactor-core"
+                + "|reactive-streams"
                 + "|redis-authx-core|jspecify).*";
         return all.stream().filter(each -> each.matches(needed)).collect(Collectors.joining(File.pathSeparator));
     }

@@ -19,8 +19,8 @@ import redislock.LockObserver;
 import redislock.micrometer.LockTimers;
 
 /**
- * A {@link LockClient} on the application's own connection factory, that is of {@code spring.data.redis.*}, or at {@code
- * redis-lock.address}. A client that the application defines itself takes its place.
+ * A {@link LockClient} on the application's own connection factory, that is of {@code spring.data.redis.*}, or at
+ * {@code redis-lock.address}. A client that the application defines itself takes its place.
  */
 @AutoConfiguration(afterName = {
     "org.springframework.boot.autoconfigure.data.redis.RedisAutoConfiguration",

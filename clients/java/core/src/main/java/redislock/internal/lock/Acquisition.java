@@ -12,6 +12,7 @@ import redislock.LockClosedException;
 import redislock.LockConnectionException;
 import redislock.LockException;
 import redislock.internal.Clock;
+import redislock.internal.Counts;
 import redislock.internal.Loop;
 import redislock.internal.Moment;
 import redislock.internal.Pause;
@@ -22,8 +23,8 @@ import redislock.internal.net.Reply;
  * An acquisition: of one lock, or of several locks of one server in one request. It asks, waits, and becomes a hold; if
  * its result is not wanted any more it is given up, after which no request of it grants anything.
  *
- * <p>The first request is sent by the calling thread, and a grant that answers it needs no other thread. Everything else
- * happens on the client's thread.
+ * <p>The first request is sent by the calling thread, and a grant that answers it needs no other thread. Everything
+ * else happens on the client's thread.
  */
 public final class Acquisition implements Engine.Pending {
     private final Engine engine;
@@ -203,7 +204,8 @@ public final class Acquisition implements Engine.Pending {
     private void hold(Wait.Grant grant, Link bound) {
         List<Hold> holds = new ArrayList<>(terms.size());
         for (int i = 0; i < terms.size(); i++) {
-            holds.add(new Hold(terms.get(i), claims.get(i), grant.tokens()[i], grant.sent(), wait.isUnanswered(), bound));
+            holds.add(new Hold(
+                    terms.get(i), claims.get(i), grant.tokens()[i], grant.sent(), wait.isUnanswered(), bound));
         }
         if (wait.hasWaited()) {
             Duration waited = Duration.ofNanos(Clock.now() - startedAt);
@@ -262,7 +264,8 @@ public final class Acquisition implements Engine.Pending {
             engine.background().end();
         });
         if (!isCancelled) {
-            (error == null ? engine.counts().acquisitionsRefused : engine.counts().acquisitionsFailed).add(terms.size());
+            Counts counts = engine.counts();
+            (error == null ? counts.acquisitionsRefused : counts.acquisitionsFailed).add(terms.size());
         }
         engine.remove(this);
         if (error == null) {

@@ -48,7 +48,8 @@ record Claim(byte[] key, byte[] owner, long number, Kind kind, boolean shares) {
      */
     Cmd giveUp() {
         return number == 0 || shares ? releaseAll()
-                : Cmd.of(kind.isPermit() ? "SEM.RELEASE" : "LOCK.RELEASE", new Cmd.Key(key), owner).with("FINAL", number);
+                : Cmd.of(kind.isPermit() ? "SEM.RELEASE" : "LOCK.RELEASE", new Cmd.Key(key), owner)
+                        .with("FINAL", number);
     }
 
     private Cmd releaseAll() {

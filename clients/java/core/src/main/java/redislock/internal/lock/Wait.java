@@ -28,8 +28,8 @@ import redislock.internal.net.Reply;
  * <p>Except for the first request, everything happens on the client's thread.
  */
 final class Wait implements Lines.Waiter {
-    /** The longest time for which the server keeps a wait. It is asked for again before, so this bounds how long that of
-     * a process that has died stays. */
+    /** The longest time for which the server keeps a wait. It is asked for again before, so this bounds how long that
+     * of a process that has died stays. */
     private static final long LONGEST = 30_000 * Clock.MILLI;
 
     private static final Set<String> MOVED = Set.of("MOVED", "ASK");
@@ -390,7 +390,8 @@ final class Wait implements Lines.Waiter {
         return isUnanswered || mayBeQueued;
     }
 
-    /** The ticket of a latch has no owner that could release it: the same request with the shortest limit takes it over. */
+    /** The ticket of a latch has no owner that could release it: the same request with the shortest limit takes it
+     * over. */
     void expire() {
         if (ticket != null) {
             link.call(ticket.waiting(request.command(), 0), network.patience() / 2, unused -> {});

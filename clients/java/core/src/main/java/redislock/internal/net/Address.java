@@ -15,8 +15,8 @@ import java.util.stream.Collectors;
 
 /**
  * The address of a client: one server, the nodes of a cluster, or the sentinels that know the primary. The grammar and
- * the texts of its errors are those of {@code clients/addresses.tsv}. Errors quote no part of an address, which may be a
- * password.
+ * the texts of its errors are those of {@code clients/addresses.tsv}. Errors quote no part of an address, which may be
+ * a password.
  *
  * @param kind     what the address names
  * @param name     without credentials, and the same for every order of the hosts

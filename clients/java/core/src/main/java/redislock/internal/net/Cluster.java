@@ -39,7 +39,8 @@ final class Cluster extends Transport {
         this.counts = counts;
         this.client = client;
         this.own = own;
-        this.subscriber = new Opened<>(server(), loop, Clock.nanos(patience), () -> client.refreshPartitionsAsync().thenCompose(
+        this.subscriber = new Opened<>(server(), loop, Clock.nanos(patience), () -> client.refreshPartitionsAsync()
+                .thenCompose(
                 unused -> client.connectPubSubAsync(ByteArrayCodec.INSTANCE)), true);
     }
 

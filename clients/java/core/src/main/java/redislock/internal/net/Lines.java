@@ -228,7 +228,7 @@ public final class Lines {
         }
 
         private void failed(LockException error) {
-            boolean isFinal = error instanceof RefusedException refused && Set.of("NOPERM", "ERR").contains(refused.code());
+            boolean isFinal = Set.of("NOPERM", "ERR").contains(Errors.code(error));
             if (isFinal || !error.isPassing() && !Set.of("MOVED", "ASK").contains(Errors.code(error))) {
                 isSubscribing = false;
                 List.copyOf(tickets.values()).forEach(ticket -> ticket.waiter.refused(error));
@@ -273,7 +273,8 @@ public final class Lines {
         private void warn() {
             if (Clock.now() - warnedAt >= NEXT_WARNING && !tickets.isEmpty()) {
                 warnedAt = Clock.now();
-                LOG.log(System.Logger.Level.WARNING, "{0} waits of this client have been cut off from {1} for {2} s, and "
+                LOG.log(System.Logger.Level.WARNING,
+                        "{0} waits of this client have been cut off from {1} for {2} s, and "
                         + "go on trying: {3}", tickets.size(), network.name(),
                         TimeUnit.NANOSECONDS.toSeconds(Clock.now() - cutOffSince), cause.getMessage());
             }

@@ -56,8 +56,8 @@ public final class Link {
     }
 
     /**
-     * The same. From the moment that it is sent the request has {@code patience} as long as the connection is silent, and
-     * {@code longest} while others get replies on it: then only this process or the server is busy.
+     * The same. From the moment that it is sent the request has {@code patience} as long as the connection is silent,
+     * and {@code longest} while others get replies on it: then only this process or the server is busy.
      */
     public Request call(Cmd command, long patience, long longest, Consumer<Result> then) {
         return send(new Request(command, patience, longest, false, false, then));

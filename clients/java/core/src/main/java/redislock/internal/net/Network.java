@@ -162,10 +162,11 @@ public final class Network {
     /** A connection for one hold, which is not opened again after its end. */
     public Link linkOf(byte[] key) {
         AtomicBoolean isUsed = new AtomicBoolean();
-        return new Link(transport, loop, new Opened<>(transport.server(), loop, patience(), () -> isUsed.compareAndSet(false, true)
+        String server = transport.server();
+        return new Link(transport, loop, new Opened<>(server, loop, patience(), () -> isUsed.compareAndSet(false, true)
                 ? transport.connectAlone(SlotHash.getSlot(key))
                 : CompletableFuture.failedFuture(new LockConnectionException(
-                        transport.server(), "the connection to which the hold was bound has ended", null)), false), true);
+                        server, "the connection to which the hold was bound has ended", null)), false), true);
     }
 
     public Lines lines() {

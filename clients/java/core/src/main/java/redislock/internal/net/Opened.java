@@ -46,7 +46,8 @@ final class Opened<C extends StatefulConnection<byte[], byte[]>> {
         lock.lock();
         try {
             if (isClosed) {
-                return CompletableFuture.failedFuture(new LockConnectionException(server, "the client is closed", null));
+                return CompletableFuture.failedFuture(
+                        new LockConnectionException(server, "the client is closed", null));
             }
             boolean hasEnded = !isLasting && present != null && present.isDone() && !present.join().isOpen();
             if (present != null && !hasEnded) {
