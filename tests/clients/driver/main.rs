@@ -409,7 +409,7 @@ macro_rules! packages {
 }
 
 packages! {
-    java_package: "java-package", "LOCK.ACQUIRE", [parked], [
+    java_package: "java-package", "LOCK.ACQUIRE", [], [
         tickets = "tickets" on 2 and [a_cancelled_wait_is_withdrawn]
     ],
     python_package: "python-package", "LOCK.RENEW", [], [

@@ -15,10 +15,7 @@ import redislock.LockClient;
 import redislock.LockOptions;
 import redislock.Released;
 
-/**
- * The agent of the Java package: the orders of driver/agent.rs with the mode {@code parked}, those of
- * driver/ticket_agent.rs with {@code tickets}.
- */
+/** The agent of the Java package: the orders of driver/ticket_agent.rs. */
 final class Agent {
   private final ExecutorService workers = Executors.newCachedThreadPool();
   private final Map<String, CompletableFuture<?>> waits = new ConcurrentHashMap<>();
@@ -32,21 +29,15 @@ final class Agent {
   public static void main(String[] args) throws Exception {
     LogManager.getLogManager().reset(); // a reconnection is expected here
     String scheme = args.length > 3 ? "redis+cluster://" : "redis://";
-    LockClient.Builder builder = LockClient.builder(scheme + args[0] + ":" + args[1]);
-    boolean isParked = args[2].equals("parked");
-    Agent agent = new Agent(isParked ? builder.parkedWaits().build() : builder.build());
+    Agent agent = new Agent(LockClient.create(scheme + args[0] + ":" + args[1]));
     BufferedReader orders = new BufferedReader(new InputStreamReader(System.in));
     System.out.println("ready");
     for (String line = orders.readLine(); line != null && !line.equals("quit"); line = orders.readLine()) {
-      if (isParked) {
-        System.out.println(agent.answer(line.split(" "), line).join());
-      } else {
-        String id = line.substring(0, line.indexOf(' '));
-        String order = line.substring(id.length() + 1);
-        agent.answer(order.split(" "), id).thenAccept(answer -> {
-          if (answer != null) System.out.println(id + " " + answer);
-        });
-      }
+      String id = line.substring(0, line.indexOf(' '));
+      String order = line.substring(id.length() + 1);
+      agent.answer(order.split(" "), id).thenAccept(answer -> {
+        if (answer != null) System.out.println(id + " " + answer);
+      });
     }
     System.exit(0);
   }

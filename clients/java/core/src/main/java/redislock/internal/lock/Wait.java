@@ -378,8 +378,12 @@ final class Wait implements Lines.Waiter {
         }
         if (isAsking()) {
             // Its outcome, perhaps a grant, is not awaited.
-            flight.request.abandon();
-            isUnanswered |= flight.request.wasSent();
+            Link.Request present = flight.request;
+            if (present != null) {
+                present.abandon();
+            }
+            // Another thread is sending it at this moment if it is not known yet.
+            isUnanswered |= present == null || present.wasSent();
         }
         if (ticket != null) {
             ticket.close();
