@@ -274,7 +274,7 @@ class DeploymentTest {
                 Lost lost = guard.lost().get(5, TimeUnit.SECONDS);
                 assertTrue(lost.reason() == LostReason.REFUSED || lost.reason() == LostReason.TAKEN
                         || lost.reason() == LostReason.UNCONFIRMED, lost.toString());
-                guard.close();
+                assertThrows(LockLostException.class, guard::close);
                 // The release of the guard gets the same answer, after which it closes the connection of both.
                 Waiting.waitFor("a refusal", () -> assertThrows(LockException.class, client.lock("k")::tryAcquire)
                         instanceof RefusedException refused && refused.code().equals("READONLY"));

@@ -35,6 +35,8 @@ public final class Link {
     /** The requests in flight that must not be sent twice. */
     private final Set<Request> once = ConcurrentHashMap.newKeySet();
     private volatile long lastReply;
+    /** When a request last had no reply. */
+    private volatile long silentSince;
 
     Link(Transport transport, Loop loop, Opened<StatefulConnection<byte[], byte[]>> opened, boolean isPinned) {
         this.transport = transport;
@@ -220,10 +222,13 @@ public final class Link {
             if (!receive()) {
                 return;
             }
-            // One that answers other requests is kept, in a cluster with those to the other nodes.
-            if (isSilent) {
+            // One that answers other requests is kept. In a cluster those to the other nodes would be closed with it,
+            // so the next request is awaited too.
+            boolean isNext = silentSince > lastReply && silentSince < sent;
+            if (isSilent && (!transport.isCluster() || isPinned || isNext)) {
                 opened.drop(silent);
             }
+            silentSince = isSilent ? Clock.now() : silentSince;
             transport.refresh();
             cancel();
             then.accept(new Result(null, Errors.noAnswer(transport.server()), true));
