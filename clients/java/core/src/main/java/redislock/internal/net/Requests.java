@@ -16,6 +16,8 @@ public final class Requests {
     private final boolean isOnce;
     /** Latest start of an attempt. */
     private final long end;
+    /** Latest end of an attempt. */
+    private final long over;
     private final Pause pause = new Pause();
     private final CompletableFuture<Object> result = new CompletableFuture<>();
 
@@ -23,6 +25,7 @@ public final class Requests {
         this.network = network;
         this.isOnce = isOnce;
         this.end = Clock.now() + network.patience() / 2;
+        this.over = Clock.now() + network.patience();
     }
 
     /** Sends a request that may be served twice. The future completes on the client's thread. */
@@ -51,7 +54,7 @@ public final class Requests {
     }
 
     private void send(Cmd command, Consumer<Link.Result> then) {
-        long patience = Math.max(network.patience() / 2, Clock.left(end));
+        long patience = Math.max(Clock.MILLI, Clock.left(over));
         Consumer<Link.Result> received = reply -> {
             LockException error = reply.error();
             boolean isPassing = error != null && error.isPassing() && Clock.now() + pause.peek() < end;
