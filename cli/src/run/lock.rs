@@ -22,10 +22,27 @@ pub enum Wait {
     Endlessly,
 }
 
+/// The owner of a run.
+#[derive(Debug, Clone, Copy)]
+pub enum Owner<'a> {
+    Named(&'a [u8]),
+    /// It begins with this, and is unique.
+    Fresh(&'a [u8]),
+}
+
+impl Owner<'_> {
+    pub fn is(self, owner: &[u8]) -> bool {
+        match self {
+            Owner::Named(name) => owner == name,
+            Owner::Fresh(prefix) => owner.starts_with(prefix),
+        }
+    }
+}
+
 /// The terms of the lock.
 pub struct Terms<'a> {
     pub key: &'a [u8],
-    pub owner: &'a [u8],
+    pub owner: Owner<'a>,
     pub lease: Duration,
     /// None: the library's default.
     pub margin: Option<Duration>,
@@ -35,8 +52,11 @@ pub struct Terms<'a> {
 
 impl Terms<'_> {
     fn lock(&self, server: &Server) -> Lock {
-        let lock = Lock::new(server, self.key).owner(self.owner);
-        let lock = lock.lease(self.lease);
+        let lock = Lock::new(server, self.key).lease(self.lease);
+        let lock = match self.owner {
+            Owner::Named(owner) => lock.owner(owner),
+            Owner::Fresh(prefix) => lock.owner_prefix(prefix),
+        };
         let lock = match self.margin {
             Some(margin) => lock.margin(margin),
             None => lock,

@@ -12,19 +12,18 @@ mod watch;
 
 use std::env::var_os;
 use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use redis_lock_client::{Error, LostReason, Released, Server};
 use tokio::time::{sleep, timeout, timeout_at, Instant};
-use uuid::Uuid;
 
 pub use self::options::Args;
 
 use self::child::{Change, Child, Variables};
 use self::descendants::{named, pids};
-use self::lock::{Held, Terms, Wait, Wanted};
+use self::lock::{Held, Owner, Terms, Wait, Wanted};
 use self::reachability::must_answer;
 pub use self::terminal::Terminal;
 use self::waiting::{in_the_way, tell_of_the_wait, NEXT_REPORT};
@@ -57,10 +56,14 @@ pub async fn run(args: Args) -> Result<i32, Failure> {
     if is_nested(&args, &servers) {
         return under_the_outer_lock(&args);
     }
-    let owner = args.owner.clone().unwrap_or_else(own_name);
+    let own = own_name();
+    let owner = match &args.owner {
+        Some(owner) => Owner::Named(bytes(owner)),
+        None => Owner::Fresh(own.as_bytes()),
+    };
     let terms = Terms {
         key: args.key(),
-        owner: bytes(&owner),
+        owner,
         lease: args.lease,
         margin: args.margin(),
         shared: args.shared,
@@ -82,7 +85,7 @@ pub async fn run(args: Args) -> Result<i32, Failure> {
     let over = args.bound().map(|bound| Instant::now() + bound + overtime);
     let held = tokio::select! {
         held = acquire(&args, &servers, &wanted, over) => held,
-        never = tell_of_the_wait(&args, &servers, owner.as_bytes()), if !args.quiet => match never {},
+        never = tell_of_the_wait(&args, &servers, owner), if !args.quiet => match never {},
         signal = signals.next_fatal() => {
             finish_background(&servers, None).await;
             return Ok(ended_by(signal as i32, terminal.as_ref(), false));
@@ -287,12 +290,11 @@ async fn finish_background(servers: &[Server], over: Option<Instant>) {
     let _ = timeout_at(end, settled).await;
 }
 
-/// An owner that is unique to this run and readable: host, process, random part.
+/// What the owner begins with, readable: host and process.
 fn own_name() -> OsString {
-    let host = nix::unistd::gethostname().unwrap_or_default().into_vec();
-    let host = String::from_utf8_lossy(&host).into_owned();
-    let (process, random) = (std::process::id(), Uuid::new_v4().simple());
-    format!("{host}:{process}:{random}").into()
+    let host = nix::unistd::gethostname().unwrap_or_default();
+    let host = host.to_string_lossy();
+    format!("{host}:{}:", std::process::id()).into()
 }
 
 /// Releases the lock; true when it was lost before.

@@ -8,6 +8,7 @@ use tokio::time::{sleep, Instant};
 
 use crate::info::holder;
 use crate::report::span;
+use crate::run::lock::Owner;
 use crate::run::options::Args;
 
 /// How long a wait lasts before it is reported, and between two reports.
@@ -18,7 +19,7 @@ pub const NEXT_REPORT: Duration = Duration::from_secs(60);
 const SHOWN: u64 = 1_000;
 
 /// Reports a wait now and then.
-pub async fn tell_of_the_wait(args: &Args, servers: &[Server], owner: &[u8]) -> Infallible {
+pub async fn tell_of_the_wait(args: &Args, servers: &[Server], owner: Owner<'_>) -> Infallible {
     let begun = Instant::now();
     sleep(FIRST_REPORT).await;
     loop {
@@ -31,7 +32,11 @@ pub async fn tell_of_the_wait(args: &Args, servers: &[Server], owner: &[u8]) -> 
 }
 
 /// Who holds the lock at the first server that says so, and how many wait before this owner.
-pub async fn in_the_way(servers: &[Server], key: &[u8], owner: Option<&[u8]>) -> Option<String> {
+pub async fn in_the_way(
+    servers: &[Server],
+    key: &[u8],
+    owner: Option<Owner<'_>>,
+) -> Option<String> {
     for server in servers {
         let Ok(Some(info)) = server.info(key, SHOWN).await else {
             continue;
@@ -44,7 +49,7 @@ pub async fn in_the_way(servers: &[Server], key: &[u8], owner: Option<&[u8]>) ->
         let place = info
             .queue
             .iter()
-            .position(|one| Some(&one.owner[..]) == owner);
+            .position(|one| owner.is_some_and(|owner| owner.is(&one.owner)));
         if let Some(before) = place.filter(|before| *before > 0) {
             what += &format!("; {before} before this one");
         }

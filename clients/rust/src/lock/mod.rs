@@ -86,6 +86,12 @@ impl Lock {
         self
     }
 
+    /// What the fresh owner of each acquisition begins with, for people who look at the holders: at most 200 bytes.
+    pub fn owner_prefix(mut self, prefix: impl AsRef<[u8]>) -> Lock {
+        self.terms.owner_prefix = prefix.as_ref().to_vec();
+        self
+    }
+
     /// The mode, [`Mode::Exclusive`] by default. [`Mode::Read`] shares a read-write lock with other readers,
     /// [`Mode::Write`] excludes all others.
     #[must_use]

@@ -26,6 +26,8 @@ pub(crate) struct Terms {
     pub key: Vec<u8>,
     /// None: a fresh owner for each acquisition.
     pub owner: Option<Vec<u8>>,
+    /// What fresh owners begin with.
+    pub owner_prefix: Vec<u8>,
     pub kind: Kind,
     /// In whole milliseconds.
     pub lease: Duration,
@@ -52,6 +54,7 @@ impl Terms {
             server: server.clone(),
             key: key.to_vec(),
             owner: None,
+            owner_prefix: Vec::new(),
             kind: Kind::Lock(Mode::Exclusive),
             lease: DEFAULT_LEASE,
             margin: None,
@@ -67,7 +70,8 @@ impl Terms {
 
     /// The owner of the next acquisition: the named one, or a fresh one.
     pub(crate) fn fresh_owner(&self) -> Vec<u8> {
-        let fresh = || Uuid::new_v4().to_string().into_bytes();
+        let random = || Uuid::new_v4().simple().to_string().into_bytes();
+        let fresh = || [self.owner_prefix.clone(), random()].concat();
         self.owner.clone().unwrap_or_else(fresh)
     }
 
