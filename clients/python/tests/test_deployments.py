@@ -235,6 +235,7 @@ def test_users(start: Callable[..., TestServer], tmp_path: pathlib.Path) -> None
     app = server.client(username="app", password="change-me-app")
     server.hold("lock:k")
     order: list[bytes] = []
+    server.run("ACL SETUSER app resetchannels -subscribe")
     with pytest.raises(client.NoPermission, match="subscribe"):
         # The user may not use the channels of waits.
         Lock(app, "lock:k").acquire()

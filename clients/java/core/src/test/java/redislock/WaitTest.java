@@ -116,7 +116,6 @@ class WaitTest {
     @Test
     void a_user_with_channels_waits_with_tickets() throws Exception {
         try (TestServer server = TestServer.builder().users().start()) {
-            server.call("ACL", "SETUSER", "app", "&lock:tickets:*", "+publish", "+subscribe");
             try (LockClient client = LockClient.create(server.address("app", "change-me-app"))) {
                 FencedLock lock = client.lock("lock:k");
                 Guard first = lock.acquire();
@@ -280,6 +279,7 @@ class WaitTest {
     void a_user_without_channels_cannot_wait() {
         try (TestServer server = TestServer.builder().users().start();
                 LockClient client = LockClient.create(server.address("app", "change-me-app"))) {
+            server.call("ACL", "SETUSER", "app", "resetchannels");
             FencedLock lock = client.lock("lock:k");
             Guard first = lock.tryAcquire().orElseThrow();
             assertThrows(PermissionException.class, lock::acquire);

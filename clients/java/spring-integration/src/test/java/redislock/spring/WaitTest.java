@@ -214,6 +214,7 @@ class WaitTest {
     void a_user_without_channels_cannot_wait() throws Exception {
         try (TestServer secured = TestServer.builder().users().start();
                 LockClient app = LockClient.create(secured.address("app", "change-me-app"))) {
+            secured.call("ACL", "SETUSER", "app", "resetchannels");
             FencedDistributedLock first = new FencedLockRegistry(app, "lock:orders").obtain("42");
             FencedDistributedLock second = new FencedLockRegistry(app, "lock:orders").obtain("42");
             first.lock();
