@@ -311,6 +311,28 @@ class WaitTest {
         }
     }
 
+    /** "Not granted" would mean that another owner holds the lock. */
+    @Test
+    void a_wait_whose_server_hangs_at_its_end_is_an_error() throws Exception {
+        try (TestServer server = TestServer.start();
+                LockClient client =
+                        LockClient.builder(server.address()).responseTimeout(Duration.ofMillis(600)).build()) {
+            server.call("LOCK.ACQUIRE", "k", "other");
+            FencedLock lock = client.lock("k");
+            Thread pauses = new Thread(() -> {
+                server.awaitTickets(1);
+                server.pause();
+            });
+            pauses.start();
+            try {
+                assertThrows(LockConnectionException.class, () -> lock.tryLock(3, TimeUnit.SECONDS));
+            } finally {
+                pauses.join();
+                server.resume();
+            }
+        }
+    }
+
     /** The attempt fails within so many milliseconds, but for two seconds on a machine with other work. */
     private static LockConnectionException assertRefused(long bound, Executable attempt) {
         long start = System.nanoTime();

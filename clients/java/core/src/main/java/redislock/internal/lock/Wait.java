@@ -32,6 +32,9 @@ final class Wait implements Lines.Waiter {
      * of a process that has died stays. */
     private static final long LONGEST = 30_000 * Clock.MILLI;
 
+    /** How long after the end of a wait the message about it may come. */
+    private static final long LATE_MESSAGE = 100 * Clock.MILLI;
+
     private static final Set<String> MOVED = Set.of("MOVED", "ASK");
 
     private final Network network;
@@ -315,14 +318,30 @@ final class Wait implements Lines.Waiter {
         return Clock.left(end) == 0;
     }
 
-    /** A request in flight is awaited beyond the end. */
     private void waitForEnd() {
         if (endTimer == null && end != Clock.NEVER) {
-            endTimer = loop.at(end, () -> {
-                if (!isOver && !isAsking()) {
-                    ended(null, isQueued ? null : ticket != null ? ticket.cause() : lastError);
-                }
-            });
+            endTimer = loop.at(end, this::atEnd);
+        }
+    }
+
+    /** A request in flight is awaited beyond the end, and the message of the server that the wait is over. */
+    private void atEnd() {
+        if (isOver || isAsking()) {
+            return;
+        }
+        if (isQueued) {
+            endTimer = loop.after(LATE_MESSAGE, this::askSilentServer);
+        } else {
+            ended(null, ticket != null ? ticket.cause() : lastError);
+        }
+    }
+
+    /** "Not granted" would mean that another owner holds the lock, which a server that hangs has not said. */
+    private void askSilentServer() {
+        if (!isOver && !isAsking() && isQueued) {
+            isQueued = false;
+            cancelTimer();
+            askAtOnce();
         }
     }
 
