@@ -330,7 +330,8 @@ impl Wait {
                 }
                 reach.pause.sleep(left(end)).await;
             }
-            Err(_) if is_last => return Ok(Some(Outcome::Over)),
+            // At the end the server says so. Where it does not, it is asked: "not granted" would mean that another owner
+            // holds the lock.
             Err(_) => {}
         }
         Ok(None)

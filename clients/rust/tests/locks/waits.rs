@@ -279,6 +279,21 @@ fn a_program_of_two_runtimes_may_share_a_server() {
     assert!(start.elapsed() < LONG);
 }
 
+/// "Not granted" would mean that another owner holds the lock, which a server that hangs has not said.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wait_whose_server_hangs_at_its_end_is_an_error() {
+    let real = TestServer::start();
+    let server = client(&real);
+    let _holder = lock(&server).acquire().await.unwrap();
+    let waits = lock(&server);
+    let wait = tokio::spawn(async move { waits.acquire_within(Duration::from_secs(3)).await });
+    until_waited(&real, 1);
+    real.signal(libc::SIGSTOP);
+    let end = wait.await.unwrap();
+    real.signal(libc::SIGCONT);
+    assert!(end.is_err_and(|error| error.is_passing()));
+}
+
 /// A wait ends at its limit, or slightly later, whatever the server does.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_limit_of_a_wait_holds_on_a_paused_server() {
