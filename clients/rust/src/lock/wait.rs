@@ -330,8 +330,8 @@ impl Wait {
                 }
                 reach.pause.sleep(left(end)).await;
             }
-            // At the end the server says so. Where it does not, it is asked: "not granted" would mean that another owner
-            // holds the lock.
+            // At the end the server says so. Where it does not, it is asked: "not granted" would mean that another
+            // owner holds the lock.
             Err(_) => {}
         }
         Ok(None)
