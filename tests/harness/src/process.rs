@@ -8,6 +8,7 @@ use std::process::{Child, Command};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{channel, Sender};
 use std::sync::OnceLock;
+use std::time::Duration;
 
 /// The variable that marks a family of processes: child processes inherit it.
 const MARK: &str = "LOCK_TEST_FAMILY";
@@ -128,13 +129,21 @@ impl Family {
             .any(|word| word == self.0.as_bytes())
     }
 
-    /// Kills all that are left, and the processes that they have just started.
+    /// Kills all that are left, and the processes that they have just started. A process shows no environment for a
+    /// moment while it calls `exec`, so none is left when none was seen several times in a row.
     pub fn kill(&self) {
+        let mut unseen = 0;
         for _ in 0..100 {
             let members = self.members();
             if members.is_empty() {
-                return;
+                unseen += 1;
+                if unseen == 3 {
+                    return;
+                }
+                std::thread::sleep(Duration::from_millis(2));
+                continue;
             }
+            unseen = 0;
             for pid in members {
                 // SAFETY: kill(2) takes numbers. The process has the mark, which only our children inherit.
                 unsafe { libc::kill(pid, libc::SIGKILL) };
