@@ -5,7 +5,7 @@ use std::time::Duration;
 use redis_lock_client::{Lock, LostReason, Released, Server, Statistics};
 use redis_lock_harness::TestServer;
 
-use crate::{client, lock, until, until_waited, wait, RENEWED};
+use crate::{client, lock, until, wait, RENEWED};
 
 /// The numbers that are not zero.
 fn told(server: &Server) -> Vec<(&'static str, u64)> {
@@ -23,7 +23,7 @@ async fn known_actions_give_known_numbers() {
     let first = lock.acquire().await.unwrap();
     assert!(lock.try_acquire().await.unwrap().is_none());
     let waiter = wait(&lock);
-    until_waited(&real, 1);
+    until("its place", || server.statistics().waiting == 1);
     let now = [
         ("acquisitions", 1),
         ("acquisitions_refused", 1),
@@ -66,8 +66,7 @@ async fn a_wait_that_is_dropped_waits_no_more() {
     let server = client(&real);
     let _first = lock(&server).acquire().await.unwrap();
     let waiter = wait(&lock(&server));
-    until_waited(&real, 1);
-    assert_eq!(server.statistics().waiting, 1);
+    until("its place", || server.statistics().waiting == 1);
     waiter.abort();
     assert!(waiter.await.is_err());
     assert!(server.settled().await.is_empty());
