@@ -1,6 +1,7 @@
 //! Holds that are bound to a connection.
 
-use std::process::Command;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use redis_lock_client::{Error, Guard, Lock, LostReason, Mode, Released, Server, SessionLock};
@@ -230,6 +231,9 @@ async fn readers_read_their_lease_together() {
 /// The server, for the program that is stopped.
 const URL: &str = "LOCK_STOPPED_URL";
 
+/// What the program says when it watches the clock.
+const READY: &str = "it holds";
+
 /// The server renews the hold, so the program asks it before it reports a loss.
 #[test]
 fn a_program_that_stood_still_keeps_what_the_server_has_kept() {
@@ -237,8 +241,10 @@ fn a_program_that_stood_still_keeps_what_the_server_has_kept() {
     let mut program = Command::new(std::env::current_exe().unwrap());
     program.args(["session::inside", "--exact", "--ignored", "--nocapture"]);
     program.env(URL, format!("redis://127.0.0.1:{}", real.port));
-    let mut program = process::spawn(&mut program).unwrap();
-    wait_for("a hold", || !real.conn().line("LOCK.INFO k").is_nil());
+    let mut program = process::spawn(program.stdout(Stdio::piped())).unwrap();
+    let told = BufReader::new(program.stdout.take().unwrap());
+    let mut told = told.lines().map_while(Result::ok);
+    assert!(told.any(|line| line.contains(READY)), "a hold");
     let signal = |name: &str| {
         let line = format!("kill {name} {}", program.id());
         let sent = process::tame(Command::new("sh").args(["-c", &line])).status();
@@ -248,7 +254,7 @@ fn a_program_that_stood_still_keeps_what_the_server_has_kept() {
     let before = real.stat("session_renewals");
     // More than a lease.
     wait_for("renewals by the server", || {
-        real.stat("session_renewals") >= before + 5
+        real.stat("session_renewals") >= before + 9
     });
     signal("-CONT");
     assert!(program.wait().unwrap().success());
@@ -265,8 +271,9 @@ async fn inside() {
     let server = Server::open(&url).unwrap();
     let guard = bound(&server).acquire().await.unwrap();
     let mut last = Instant::now();
+    println!("{READY}");
     wait_for("a time in which this program did not run", || {
-        std::mem::replace(&mut last, Instant::now()).elapsed() > Duration::from_secs(2)
+        std::mem::replace(&mut last, Instant::now()).elapsed() > Duration::from_secs(4)
     });
     let renewals = server.statistics().renewals;
     until("a renewal", || server.statistics().renewals > renewals);
