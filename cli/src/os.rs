@@ -4,7 +4,7 @@
 
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, ExitStatus};
 use std::ptr::null;
@@ -14,7 +14,7 @@ use std::sync::OnceLock;
 use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::{getpgrp, getppid, Pid};
 
-use crate::run::Terminal;
+use crate::run::{give, Terminal};
 
 /// A bit for each signal that the parent ignores.
 static IGNORED: AtomicU64 = AtomicU64::new(0);
@@ -71,7 +71,7 @@ pub struct Before<'a> {
 
 /// Makes these settings before `exec`, and gives the command the signals as this process has inherited them.
 pub fn before_exec(command: &mut Command, before: Before<'_>) {
-    let terminal = before.foreground.map(AsRawFd::as_raw_fd);
+    let terminal = before.foreground.map(|tty| tty.as_fd().as_raw_fd());
     let parent = before.die_with_parent.then(nix::unistd::getpid);
     let (ignored, blocked) = (IGNORED.load(Relaxed), BLOCKED.get().copied());
     let settings = move || {
@@ -79,11 +79,8 @@ pub fn before_exec(command: &mut Command, before: Before<'_>) {
             die_with(parent)?;
         }
         if let Some(terminal) = terminal {
-            // Blocked, because a call from the background is stopped by SIGTTOU.
-            SigSet::all().thread_set_mask()?;
-            // SAFETY: the number is that of the terminal, which is open until `exec`. It fails only if the terminal no
-            // longer exists.
-            unsafe { libc::tcsetpgrp(terminal, getpgrp().as_raw()) };
+            // SAFETY: the number is that of the terminal, which is open until `exec`.
+            give(unsafe { BorrowedFd::borrow_raw(terminal) }, getpgrp());
         }
         for signal in (1..=64).filter(|signal| ignored & bit(*signal) != 0) {
             // SAFETY: no handler is set.

@@ -1,7 +1,7 @@
 //! The command in its own process group: its start, its signals and its end, with all its descendants.
 
 use std::cell::Cell;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::Command;
@@ -40,11 +40,7 @@ impl Child {
         variables: Variables,
         before: Before,
     ) -> Result<Child, Failure> {
-        let [program, arguments @ ..] = words else {
-            return Err(Failure::new(USAGE, "no command"));
-        };
-        let mut command = Command::new(program);
-        command.args(arguments);
+        let mut command = command_of(words, before)?;
         for (name, value) in variables {
             match value {
                 Some(value) => command.env(name, value),
@@ -52,11 +48,10 @@ impl Child {
             };
         }
         command.process_group(0);
-        before_exec(&mut command, before);
         let family = Family::from_now_on();
         let child = command
             .spawn()
-            .map_err(|error| cannot_run(program, &error))?;
+            .map_err(|error| cannot_run(&command, &error))?;
         let group = Pid::from_raw(i32::try_from(child.id()).unwrap_or_default());
         Ok(Child {
             group,
@@ -150,19 +145,30 @@ impl Child {
 
 /// Becomes the command; returns why that is not possible.
 pub fn become_command(words: &[OsString]) -> Failure {
+    match command_of(words, Before::default()) {
+        Ok(mut command) => {
+            let error = command.exec();
+            cannot_run(&command, &error)
+        }
+        Err(failure) => failure,
+    }
+}
+
+fn command_of(words: &[OsString], before: Before<'_>) -> Result<Command, Failure> {
     let [program, arguments @ ..] = words else {
-        return Failure::new(USAGE, "no command");
+        return Err(Failure::new(USAGE, "no command"));
     };
     let mut command = Command::new(program);
     command.args(arguments);
-    before_exec(&mut command, Before::default());
-    cannot_run(program, &command.exec())
+    before_exec(&mut command, before);
+    Ok(command)
 }
 
-fn cannot_run(program: &OsStr, error: &io::Error) -> Failure {
+fn cannot_run(command: &Command, error: &io::Error) -> Failure {
     let status = match error.kind() {
         io::ErrorKind::NotFound => NOT_FOUND,
         _ => NOT_RUNNABLE,
     };
-    Failure::new(status, format!("{}: {error}", program.to_string_lossy()))
+    let program = command.get_program().to_string_lossy();
+    Failure::new(status, format!("{program}: {error}"))
 }

@@ -7,9 +7,9 @@ use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::fs;
 
-use nix::errno::Errno;
-use nix::sys::wait::{waitpid, WaitPidFlag};
 use nix::unistd::{getpid, Pid};
+
+use crate::os::wait;
 
 /// A descendant that has not ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,9 +33,9 @@ impl Family {
         let is_ours = shown.to_str() == Some(&getpid().to_string());
         let adopts = become_subreaper();
         // Fast path: usually there are none, and /proc need not be read.
-        let strangers = match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
-            Err(Errno::ECHILD) => HashSet::new(),
-            _ => below(vec![getpid()], &living()).collect(),
+        let strangers = match wait() {
+            Err(_) => HashSet::new(),
+            Ok(_) => below(vec![getpid()], &living()).collect(),
         };
         let strangers = RefCell::new(strangers);
         (is_ours && adopts).then_some(Family { strangers })

@@ -25,7 +25,7 @@ use self::child::{Change, Child, Variables};
 use self::descendants::{named, pids};
 use self::lock::{Held, Owner, Terms, Wait, Wanted};
 use self::reachability::must_answer;
-pub use self::terminal::Terminal;
+pub use self::terminal::{give, Terminal};
 use self::waiting::{in_the_way, tell_of_the_wait, NEXT_REPORT};
 use self::watch::{End, Rest, Watch};
 use crate::escape::shown;

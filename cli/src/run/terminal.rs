@@ -8,7 +8,7 @@
 
 use std::fs::File;
 use std::io::IsTerminal;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd};
 
 use nix::sys::signal::{killpg, SigSet, SigmaskHow, Signal};
 use nix::unistd::{getpgrp, tcgetpgrp, tcsetpgrp, Pid};
@@ -18,9 +18,9 @@ pub struct Terminal {
     tty: File,
 }
 
-impl AsRawFd for Terminal {
-    fn as_raw_fd(&self) -> RawFd {
-        self.tty.as_raw_fd()
+impl AsFd for Terminal {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.tty.as_fd()
     }
 }
 
@@ -47,15 +47,7 @@ impl Terminal {
 
     /// Puts a process group of this session into the foreground.
     pub fn give(&self, group: Pid) {
-        // A call from the background is stopped by SIGTTOU, unless it is blocked.
-        let mut stop = SigSet::empty();
-        stop.add(Signal::SIGTTOU);
-        let before = stop.thread_swap_mask(SigmaskHow::SIG_BLOCK);
-        // Fails only if the group or the terminal no longer exists.
-        let _ = tcsetpgrp(&self.tty, group);
-        if let Ok(before) = before {
-            let _ = before.thread_set_mask();
-        }
+        give(self.as_fd(), group);
     }
 
     /// Takes the terminal back from that group, if it is still in the foreground.
@@ -65,6 +57,19 @@ impl Terminal {
             self.give(getpgrp());
         }
         was_there
+    }
+}
+
+/// Puts a process group of this session into the foreground of its terminal. Safe between `fork` and `exec`.
+pub fn give(tty: BorrowedFd<'_>, group: Pid) {
+    // A call from the background is stopped by SIGTTOU, unless it is blocked.
+    let mut stop = SigSet::empty();
+    stop.add(Signal::SIGTTOU);
+    let before = stop.thread_swap_mask(SigmaskHow::SIG_BLOCK);
+    // Fails only if the group or the terminal no longer exists.
+    let _ = tcsetpgrp(tty, group);
+    if let Ok(before) = before {
+        let _ = before.thread_set_mask();
     }
 }
 

@@ -42,7 +42,7 @@ pub async fn in_the_way(
             continue;
         };
         let mut what = match info.holders.as_slice() {
-            [] => "held by nobody".into(),
+            [] => "no holder".into(),
             [one] => holder(one),
             [one, others @ ..] => format!("{}; and by {} more", holder(one), others.len()),
         };

@@ -63,10 +63,6 @@ class TaskLock(AnyLock):
         """The loss of the present hold: ``is_set()``, ``wait(timeout)``, ``reason``."""
         return Lost(self._hold())
 
-    async def acquire(self, *args: Any, **kwargs: Any) -> bool:
-        """Acquires the lock; each class has its own parameters."""
-        raise NotImplementedError
-
     async def __aenter__(self: L) -> L:
         if await self.acquire():
             return self
@@ -77,6 +73,15 @@ class TaskLock(AnyLock):
             await self.release()
         except redis_errors.LockError as error:
             self._left(error)
+
+    async def acquire(
+        self,
+        blocking: Optional[bool] = None,
+        blocking_timeout: Optional[Number] = None,
+        token: Optional[Text] = None,
+    ) -> bool:
+        """Acquires the lock, or all keys, see :meth:`redis_lock_client.Lock.acquire`. Cancelled, it is given up."""
+        return await self._acquire(blocking, blocking_timeout, token)
 
     async def locked(self) -> bool:
         """Whether any owner holds the lock, or one of several."""
@@ -109,28 +114,10 @@ class Lock(TaskLock, BaseLock["Client"], redis.asyncio.lock.Lock):  # type: igno
     """A lock of the redis-lock module, in the place of ``redis.asyncio.lock.Lock``: :class:`redis_lock_client.Lock`,
     with the same parameters, whose methods are coroutines. ``on_lost`` may be a coroutine function."""
 
-    async def acquire(
-        self,
-        blocking: Optional[bool] = None,
-        blocking_timeout: Optional[Number] = None,
-        token: Optional[Text] = None,
-    ) -> bool:
-        """Acquires the lock, see :meth:`redis_lock_client.Lock.acquire`. Cancelled, it is given up."""
-        return await self._acquire(blocking, blocking_timeout, token)
-
 
 class MultiLock(TaskLock, BaseMultiLock["Client"]):
     """Several keys that are locked together or not at all: :class:`redis_lock_client.MultiLock`, with the same
     parameters, whose methods are coroutines. ``on_lost`` may be a coroutine function."""
-
-    async def acquire(
-        self,
-        blocking: Optional[bool] = None,
-        blocking_timeout: Optional[Number] = None,
-        token: Optional[Text] = None,
-    ) -> bool:
-        """Acquires all keys, see :meth:`redis_lock_client.MultiLock.acquire`. Cancelled, it is given up."""
-        return await self._acquire(blocking, blocking_timeout, token)
 
 
 class Redis(redis.asyncio.Redis):
