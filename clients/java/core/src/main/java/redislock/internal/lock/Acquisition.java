@@ -34,6 +34,10 @@ public final class Acquisition implements Engine.Pending {
     private final CompletableFuture<List<Hold>> result = new CompletableFuture<>();
     private final CompletableFuture<Void> undone = new CompletableFuture<>();
     private final AtomicBoolean isOver = new AtomicBoolean();
+    /** Completes when the calling thread has sent the first request, or will not: before that nothing is given up. */
+    private final CompletableFuture<Void> begun = new CompletableFuture<>();
+    /** Whether a grant came after the end. */
+    private volatile boolean isGrantedLate;
     /** The present attempt; a new one follows when a grant came too late, or the connection of a session has ended. */
     private volatile List<Claim> claims;
     private volatile Wait wait;
@@ -60,10 +64,14 @@ public final class Acquisition implements Engine.Pending {
         CompletableFuture<?>[] unsettled = !first.isThread ? new CompletableFuture<?>[0]
                 : terms.stream().map(each -> first.engine.unsettled(each.owner, each.key)).filter(Objects::nonNull)
                         .toArray(CompletableFuture<?>[]::new);
-        if (unsettled.length == 0) {
-            acquisition.begin();
-        } else {
-            acquisition.await(CompletableFuture.allOf(unsettled));
+        try {
+            if (unsettled.length == 0) {
+                acquisition.begin();
+            } else {
+                acquisition.await(CompletableFuture.allOf(unsettled));
+            }
+        } finally {
+            acquisition.begun.complete(null);
         }
         return acquisition;
     }
@@ -190,8 +198,7 @@ public final class Acquisition implements Engine.Pending {
 
     private void granted(Wait.Grant grant) {
         if (!isOver.compareAndSet(false, true)) {
-            // Given up meanwhile, perhaps before the request was sent.
-            engine.loop().execute(() -> giveUp(() -> {}));
+            isGrantedLate = true;
             return;
         }
         Wait ended = wait;
@@ -244,8 +251,8 @@ public final class Acquisition implements Engine.Pending {
         engine.background().begin();
         CompletableFuture<Void> settled = new CompletableFuture<>();
         unsettled(settled);
-        engine.loop().execute(() -> {
-            boolean mayBeServed = wait != null && (wait.stop() || isBinding);
+        begun.thenRun(() -> engine.loop().execute(() -> {
+            boolean mayBeServed = wait != null && (wait.stop() || isBinding || isGrantedLate);
             if (unsettledTimer != null) {
                 unsettledTimer.cancel();
             }
@@ -262,7 +269,7 @@ public final class Acquisition implements Engine.Pending {
                 undone.complete(null);
             }
             engine.background().end();
-        });
+        }));
         if (!isCancelled) {
             Counts counts = engine.counts();
             (error == null ? counts.acquisitionsRefused : counts.acquisitionsFailed).add(terms.size());
@@ -282,7 +289,7 @@ public final class Acquisition implements Engine.Pending {
     /** Gives the present attempt up at each key. {@code then} runs on a thread that must not be blocked. */
     private void giveUp(Runnable then) {
         // If nothing can have been granted, a refusal is that of the acquire again and is no failure.
-        boolean isServed = wait.isUnanswered() || isBinding;
+        boolean isServed = wait.isUnanswered() || isBinding || isGrantedLate;
         CompletableFuture<Void> settled = new CompletableFuture<>();
         unsettled(settled);
         AtomicInteger left = new AtomicInteger(claims.size());
