@@ -15,6 +15,8 @@ pub const DATA: i32 = 65;
 pub const UNAVAILABLE: i32 = 69;
 /// The machine refuses: no process, no memory.
 pub const OS: i32 = 71;
+/// The command has succeeded, and its lock could not be released.
+pub const STILL_HELD: i32 = 74;
 /// The lock was lost: the command was stopped because of it, or had ended when the loss was found.
 pub const LOST: i32 = 75;
 /// The user lacks the permission.

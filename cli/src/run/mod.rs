@@ -13,11 +13,11 @@ mod watch;
 use std::env::var_os;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use nix::sys::signal::Signal;
 use redis_lock_client::{Error, LostReason, Released, Server};
-use tokio::time::{sleep, timeout, timeout_at, Instant};
+use tokio::time::{sleep, timeout_at, Instant};
 
 pub use self::options::Args;
 
@@ -29,14 +29,13 @@ pub use self::terminal::{give, Terminal};
 use self::waiting::{in_the_way, tell_of_the_wait, NEXT_REPORT};
 use self::watch::{End, Rest, Watch};
 use crate::escape::shown;
-use crate::failure::{Failure, BY_SIGNAL, LOST, OS, USAGE};
+use crate::failure::{Failure, BY_SIGNAL, LOST, OS, STILL_HELD, USAGE};
 use crate::key;
 use crate::os::Before;
+use crate::report::utc;
 use crate::signals::Signals;
 use crate::values::bytes;
 
-/// The longest time for the release at the end, or for the withdrawal of a wait; after that the lease ends the hold.
-const LAST_REQUESTS: Duration = Duration::from_secs(2);
 /// How much longer than its limit a wait may last at least, for a pending reply and for the withdrawal.
 const LEAST_OVERTIME: Duration = Duration::from_millis(200);
 /// The pause between two attempts to reach servers that do not answer.
@@ -87,12 +86,21 @@ pub async fn run(args: Args) -> Result<i32, Failure> {
         held = acquire(&args, &servers, &wanted, over) => held,
         never = tell_of_the_wait(&args, &servers, owner), if !args.quiet => match never {},
         signal = signals.next_fatal() => {
-            finish_background(&servers, None).await;
+            tokio::select! {
+                is_settled = settled(&servers, Instant::now() + args.connect.timeout) => if !is_settled {
+                    args.tell("the wait may stay: granted late, the lock is held for its lease");
+                },
+                // One more signal ends the program without the reply.
+                _ = signals.next_fatal() => {}
+            }
             return Ok(ended_by(signal as i32, terminal.as_ref(), false));
         }
     };
     let Ok(Some(held)) = held else {
-        finish_background(&servers, over).await;
+        // The limit of the wait is that of its withdrawal, too.
+        let now = Instant::now();
+        let end = over.map(|over| over.max(now + WITHDRAWAL));
+        settled(&servers, end.unwrap_or(now + args.connect.timeout)).await;
         if args.verbose {
             let holder = in_the_way(&servers, args.key(), None).await;
             let holder = holder.map_or(String::new(), |holder| format!(": {holder}"));
@@ -107,12 +115,11 @@ pub async fn run(args: Args) -> Result<i32, Failure> {
     );
     let variables = variables(args.key(), &held, &servers);
     let result = guard(&args, variables, &held, terminal.as_ref(), &mut signals).await;
-    let is_lost = leave(&args, held, result.as_ref().ok(), &mut signals).await;
+    let left = leave(&args, &servers, held, result.as_ref().ok(), &mut signals).await;
     let end = result?;
-    if is_lost && !args.keep {
-        return Ok(LOST);
-    }
     Ok(match end.change {
+        _ if left == Left::Lost && !args.keep => LOST,
+        Change::Exited(0) if left == Left::Held && !args.keep => STILL_HELD,
         Change::Exited(status) => status,
         Change::Killed(signal) | Change::Stopped(signal) => {
             ended_by(signal, terminal.as_ref(), end.had_terminal)
@@ -142,24 +149,47 @@ fn under_the_outer_lock(args: &Args) -> Result<i32, Failure> {
     Err(Failure::new(USAGE, format!("{key}: {why} {help}")))
 }
 
-/// Releases the lock after the command's end, or when it was not started; true when the lock was lost before.
-async fn leave(args: &Args, held: Held, end: Option<&End>, signals: &mut Signals) -> bool {
+/// What became of the lock.
+#[derive(PartialEq, Eq)]
+enum Left {
+    Released,
+    /// It was lost before.
+    Lost,
+    /// It stays until its lease ends.
+    Held,
+}
+
+/// Releases the lock after the command's end, or when it was not started.
+async fn leave(
+    args: &Args,
+    servers: &[Server],
+    held: Held,
+    end: Option<&End>,
+    signals: &mut Signals,
+) -> Left {
     if end.is_some_and(|end| end.lost.is_some()) {
         held.leave().await;
-        return true;
+        return Left::Lost;
     }
     if end.is_some_and(|end| end.rest == Rest::Left) {
-        args.tell("not released, it ends with its lease");
+        stays(
+            args,
+            SystemTime::now() + args.lease,
+            "processes are left running",
+        );
         // A drop would release it in the background.
         std::mem::forget(held);
-        return false;
+        return Left::Held;
     }
     // No loss was noticed in time, because this process was stopped or the machine suspended.
     let is_over = end.is_some() && !held.is_valid();
     if is_over {
         args.tell(&LostReason::Unconfirmed.to_string());
     }
-    release(args, held, signals).await || is_over
+    match release(args, servers, held, signals).await {
+        _ if is_over => Left::Lost,
+        left => left,
+    }
 }
 
 /// The status after a signal. A signal of the keyboard concerns the whole foreground: a script around redis-lock ends
@@ -277,17 +307,16 @@ fn names_of(servers: &[Server]) -> String {
     names.join(" ")
 }
 
-/// Waits for background work, for at most [`LAST_REQUESTS`] and not much longer than the limit of the wait.
-async fn finish_background(servers: &[Server], over: Option<Instant>) {
-    let longest = Instant::now() + LAST_REQUESTS;
-    let end = over.map_or(longest, |over| over.max(Instant::now() + WITHDRAWAL));
-    let end = end.min(longest);
-    let settled = async {
+/// Waits until all is withdrawn and released; false when something may be left.
+async fn settled(servers: &[Server], end: Instant) -> bool {
+    let all = async {
+        let mut is_all = true;
         for server in servers {
-            server.settled().await;
+            is_all &= server.settled().await.is_empty();
         }
+        is_all
     };
-    let _ = timeout_at(end, settled).await;
+    timeout_at(end, all).await.unwrap_or(false)
 }
 
 /// What the owner begins with, readable: host and process.
@@ -297,23 +326,50 @@ fn own_name() -> OsString {
     format!("{host}:{}:", std::process::id()).into()
 }
 
-/// Releases the lock; true when it was lost before.
-async fn release(args: &Args, held: Held, signals: &mut Signals) -> bool {
+/// Releases the lock. The library repeats a release without a reply on a new connection.
+async fn release(args: &Args, servers: &[Server], held: Held, signals: &mut Signals) -> Left {
+    // After its lease nothing is held.
+    let end = Instant::now() + args.connect.timeout.min(args.lease);
+    let held_until = SystemTime::now() + args.lease;
+    let releasing = async {
+        let released = held.release().await;
+        let unheard = |said: &Result<_, Error>| said.as_ref().is_err_and(Error::is_passing);
+        let is_settled = released.said.iter().any(unheard) && settled(servers, end).await;
+        (released, is_settled)
+    };
     let released = tokio::select! {
-        released = timeout(LAST_REQUESTS, held.release()) => released,
-        // A second signal ends the program without the reply.
-        _ = signals.next_fatal() => return false,
+        released = timeout_at(end, releasing) => released.map_err(|_| "no answer in time"),
+        _ = signals.next_fatal() => Err("a second signal has ended the release"),
     };
-    let Ok(released) = released else {
-        args.tell("not released, it ends with its lease: no answer in time");
-        return false;
+    let (released, is_settled) = match released {
+        Ok(released) => released,
+        Err(why) => {
+            stays(args, held_until, why);
+            return Left::Held;
+        }
     };
+    let mut left = Left::Released;
     for said in &released.said {
         match said {
             Ok(Released::Yes) => args.say("released"),
             Ok(Released::NotHeld) => args.tell("lost before it could be released"),
-            Err(error) => args.tell(&format!("not released, it ends with its lease: {error}")),
+            Err(error) if error.is_passing() && is_settled => args.say("released"),
+            Err(error) => {
+                stays(args, held_until, &error.to_string());
+                left = Left::Held;
+            }
         }
     }
-    released.is_lost
+    match released.is_lost {
+        true => Left::Lost,
+        false => left,
+    }
+}
+
+/// Says that the lock stays, and until when.
+fn stays(args: &Args, until: SystemTime, why: &str) {
+    let until = utc(until);
+    args.tell(&format!(
+        "not released, held until {until} at the latest: {why}"
+    ));
 }

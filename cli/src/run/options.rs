@@ -134,7 +134,8 @@ const USAGES: &str = "redis-lock run [OPTIONS] <KEY> <COMMAND>...
 const STATUS: &str = "\
 Exit status: the command's; 128+n when signal n ended it, or the wait; 1 (see -E) when the lock was not granted; \
 64 usage, or certificates that are not accepted; 65 the key holds other data; \
-69 a server is unavailable or has no module; 75 the lock was lost: the command was stopped because \
+69 a server is unavailable or has no module; 74 the command has ended with 0, but the lock could not be released and \
+stays for the rest of its lease (not with --keep); 75 the lock was lost: the command was stopped because \
 of it, or had ended when the loss was found (not with --keep); \
 77 the user lacks the permission; 126 the command cannot be run; 127 there is no such command.";
 

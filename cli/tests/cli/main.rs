@@ -8,6 +8,7 @@ mod descendants;
 mod errors;
 mod graph;
 mod keys;
+mod left;
 mod look;
 mod lost;
 mod pages;

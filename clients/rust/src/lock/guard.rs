@@ -15,6 +15,7 @@ use crate::lock::release::{give_up, release, Until};
 use crate::lock::renewal::keep;
 use crate::lock::terms::Terms;
 use crate::moment::Moment;
+use crate::net::background::Running;
 use crate::net::caller::Caller;
 use crate::net::command::{Claim, Ending};
 use crate::outcome::{LostReason, Released};
@@ -93,6 +94,11 @@ impl Guard {
 
     pub(crate) fn server_name(&self) -> String {
         self.hold.server.name().to_string()
+    }
+
+    /// Counts what is done with this guard as [background](crate::Server::settled) work.
+    pub(crate) fn in_background(&self) -> Running {
+        self.hold.server.background().begin()
     }
 
     /// A future that completes when the lock is lost: at once when the server reports it, and at the

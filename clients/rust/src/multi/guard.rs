@@ -24,9 +24,16 @@ pub(super) async fn release_all(
     guards: impl Iterator<Item = Guard>,
     end: Instant,
 ) -> Vec<Result<Released>> {
-    let begun: Vec<_> = guards
-        .map(|guard| (guard.server_name(), tokio::spawn(guard.release())))
-        .collect();
+    let begin = |guard: Guard| {
+        let (server, running) = (guard.server_name(), guard.in_background());
+        let release = tokio::spawn(async move {
+            let released = guard.release().await;
+            drop(running);
+            released
+        });
+        (server, release)
+    };
+    let begun: Vec<_> = guards.map(begin).collect();
     let mut released = Vec::with_capacity(begun.len());
     for (server, release) in begun {
         released.push(match timeout_at(end, release).await {
