@@ -27,6 +27,7 @@ mod values;
 mod watch;
 
 use std::io::ErrorKind;
+use std::os::unix::net::UnixStream;
 
 use clap::CommandFactory;
 use cli::{Args, Subcommand};
@@ -61,9 +62,14 @@ async fn run(args: Args) -> Result<i32, Failure> {
     }
 }
 
+/// The sockets that a subcommand needs at least, in pairs: the runtime panics where its own cannot be opened.
+const PAIRS: usize = 6;
+
 /// One thread: `--die-with-parent` follows the thread that started the command, which must be the main one.
 fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+    let failed = |error| Failure::new(failure::OS, error);
+    let room: Result<Vec<_>, _> = (0..PAIRS).map(|_| UnixStream::pair()).collect();
+    drop(room.map_err(failed)?);
     let mut builder = tokio::runtime::Builder::new_current_thread();
-    let runtime = builder.enable_all().build();
-    runtime.map_err(|error| Failure::new(failure::OS, error))
+    builder.enable_all().build().map_err(failed)
 }

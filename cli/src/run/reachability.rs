@@ -1,22 +1,26 @@
 //! The check at the start that enough servers answer.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use redis_lock_client::Server;
 use tokio::task::JoinSet;
 use tokio::time::{timeout_at, Instant};
 
-use crate::failure::{Failure, Reason};
+use crate::failure::{Failure, Reason, USAGE};
 
 /// The time for the remaining answers once it is certain that too few servers serve.
 const OTHERS: Duration = Duration::from_millis(200);
+
+/// The time for the remaining answers once enough servers serve: one of them may be known by two names.
+const ALIKE: Duration = Duration::from_millis(50);
 
 /// Longer than any response timeout.
 const ENDLESS: Duration = Duration::from_secs(1_000_000);
 
 /// Whether all servers answer, with a quorum most of them. They are asked at the same time, so that a dead minority
-/// costs no time. A server without an answer at `end` has failed.
+/// costs no time. A server without an answer at `end` has failed. Two names of one server are refused: its lock would be
+/// taken twice.
 pub async fn must_answer(
     servers: &[Server],
     quorum: bool,
@@ -31,25 +35,39 @@ pub async fn must_answer(
     let mut asked = JoinSet::new();
     for (place, server) in servers.iter().enumerate() {
         let server = server.clone();
-        asked.spawn(async move { (place, server.ping().await) });
+        let is_alone = servers.len() == 1;
+        asked.spawn(async move {
+            let word = server.ping().await;
+            let ids = match word {
+                Ok(()) if !is_alone => server.run_ids().await.unwrap_or_default(),
+                // Not permitted, perhaps.
+                _ => Vec::new(),
+            };
+            (place, word, ids)
+        });
     }
     let mut words = BTreeMap::new();
-    while let Ok(Some(Ok((place, word)))) = timeout_at(end, asked.join_next()).await {
+    let mut known: HashMap<String, &str> = HashMap::new();
+    let mut end = end;
+    while let Ok(Some(Ok((place, word, ids)))) = timeout_at(end, asked.join_next()).await {
         words.insert(place, word);
+        let name = servers.get(place).map_or("", Server::name);
+        for id in ids {
+            if let Some(other) = known.insert(id, name) {
+                let what = format!("{other} and {name} are one server");
+                return Err(Failure::new(USAGE, what));
+            }
+        }
         let answered = words.values().filter(|word| word.is_ok()).count();
         if answered >= needed {
-            return Ok(());
-        }
-        if words.len() - answered > servers.len() - needed {
-            break;
+            end = end.min(Instant::now() + ALIKE);
+        } else if words.len() - answered > servers.len() - needed {
+            end = end.min(Instant::now() + OTHERS);
         }
     }
-    let others = async {
-        while let Some(Ok((place, word))) = asked.join_next().await {
-            words.insert(place, word);
-        }
-    };
-    let _ = timeout_at(end.min(Instant::now() + OTHERS), others).await;
+    if words.values().filter(|word| word.is_ok()).count() >= needed {
+        return Ok(());
+    }
     let named = servers.iter().map(Server::name).enumerate();
     let reasons = named.filter_map(|(place, name)| match words.remove(&place) {
         None => Some(Reason::silence(name)),

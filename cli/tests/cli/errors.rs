@@ -221,3 +221,16 @@ fn help_that_cannot_be_printed_is_a_failure() {
         assert!(String::from_utf8_lossy(&end.stderr).contains("No space left"));
     }
 }
+
+#[test]
+fn too_few_descriptors_are_an_error_of_the_machine() {
+    let real = TestServer::start();
+    for limit in 5..14 {
+        let mut command = Command::new("sh");
+        let limited = format!("ulimit -n {limit}; exec {PROGRAM} run k true");
+        command.env("REDIS_LOCK_URL", url(&real));
+        let end = Running::of(command.args(["-c", &limited])).end();
+        assert_eq!(end.code(), 71, "{limit}: {}", end.err);
+        assert_eq!(end.err, "redis-lock: Too many open files (os error 24)\n");
+    }
+}

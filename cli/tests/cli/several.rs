@@ -347,3 +347,29 @@ fn several_servers_need_a_word() {
     let single = crate::program::start(&fleet.servers[0], "run --all k true").end();
     assert_eq!(single.code(), 0, "{}", single.err);
 }
+
+/// With a named owner the second name would be a re-entry; without one the run would wait for itself.
+#[test]
+fn two_names_of_one_server_are_refused() {
+    let (real, other) = (TestServer::with(&DELAY), TestServer::with(&DELAY));
+    let urls = format!(
+        "{} redis://localhost:{} {}",
+        url(&real),
+        real.port,
+        url(&other)
+    );
+    for options in ["--all", "--all --owner me", "--quorum --lease 9"] {
+        let mut command = Command::new(PROGRAM);
+        command.env("REDIS_LOCK_URL", &urls).arg("run");
+        command.args(options.split(' ')).args(["-w", "60"]);
+        let end = Running::of(command.args(["k", "echo", "never"])).end();
+        assert_eq!(
+            (end.code(), end.out.as_str()),
+            (64, ""),
+            "{options}: {}",
+            end.err
+        );
+        assert!(end.err.contains("are one server"), "{options}: {}", end.err);
+        assert_eq!(real.stat("grants"), 0);
+    }
+}

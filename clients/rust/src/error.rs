@@ -81,7 +81,7 @@ pub enum Error {
         source: Option<Cause>,
     },
     /// One side does not accept the other's certificate; repeating the request does not help.
-    #[error("{server}: the certificate is not believed")]
+    #[error("{server}: {}", distrust(source))]
     #[non_exhaustive]
     Untrusted {
         /// The server's name.
@@ -292,6 +292,14 @@ fn without_user(text: String) -> String {
     match rest {
         Some((user, rest)) if !user.contains(' ') => format!("this user has {rest}"),
         _ => text,
+    }
+}
+
+/// The text for this error of TLS.
+fn distrust(source: &Cause) -> &'static str {
+    match source.to_string().contains("CertificateRequired") {
+        true => "the server asks for a client's certificate, and none is given",
+        false => "the certificate is not believed",
     }
 }
 

@@ -290,6 +290,22 @@ impl Server {
         Ok(counters)
     }
 
+    /// What tells this server's process, or that of each primary of a cluster, from others: `run_id` in `INFO server`.
+    /// Two URLs may name one server.
+    ///
+    /// # Errors
+    /// When the server cannot be reached, or refuses.
+    pub async fn run_ids(&self) -> Result<Vec<String>> {
+        let mut ids = Vec::new();
+        for node in within(self.nodes()).await? {
+            let reply = within(self.ask(&node, cmd("INFO").arg("server"))).await?;
+            let reply = text(&reply);
+            let found = reply.lines().find_map(|line| line.strip_prefix("run_id:"));
+            ids.extend(found.map(|id| id.trim().to_string()));
+        }
+        Ok(ids)
+    }
+
     /// The server, or the primaries of a cluster.
     async fn nodes(&self) -> Result<Vec<ConnectionInfo>> {
         let seed = self.node_of(None, 0).await?;

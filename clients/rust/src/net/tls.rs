@@ -15,10 +15,15 @@ mod with {
     use std::io;
     use std::sync::{Arc, OnceLock};
 
+    use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+    use rustls::client::{verify_server_name, WebPkiServerVerifier};
     use rustls::crypto::ring::default_provider;
-    use rustls::{ClientConfig, RootCertStore};
+    use rustls::server::ParsedCertificate;
+    use rustls::{
+        CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme,
+    };
     use rustls_pki_types::pem::PemObject;
-    use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+    use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
     use tokio::net::TcpStream;
     use tokio_rustls::client::TlsStream;
     use tokio_rustls::TlsConnector;
@@ -50,7 +55,7 @@ mod with {
             Certificates::default()
         }
 
-        /// Trusts these authorities instead of the system's.
+        /// Trusts these authorities instead of the system's. A server may show one of these certificates as its own.
         #[must_use]
         pub fn authorities(self, pem: impl Into<Vec<u8>>) -> Certificates {
             let authorities = Some(pem.into());
@@ -77,7 +82,9 @@ mod with {
             let builder = builder
                 .with_safe_default_protocol_versions()
                 .map_err(|error| error.to_string())?;
-            let builder = builder.with_root_certificates(self.roots()?);
+            let builder = builder
+                .dangerous()
+                .with_custom_certificate_verifier(Arc::new(self.verifier()?));
             let Some((certificate, key)) = &self.client else {
                 return Ok(builder.with_no_client_auth());
             };
@@ -88,11 +95,26 @@ mod with {
             settings.map_err(|error| format!("the client's certificate: {error}"))
         }
 
-        fn roots(&self) -> std::result::Result<RootCertStore, String> {
+        fn verifier(&self) -> std::result::Result<Verifier, String> {
+            let given = match &self.authorities {
+                Some(pem) => certificates(pem)?,
+                None => Vec::new(),
+            };
+            let roots = Arc::new(self.roots(&given)?);
+            let provider = Arc::new(default_provider());
+            let chains = WebPkiServerVerifier::builder_with_provider(roots, provider).build();
+            let chains = chains.map_err(|error| error.to_string())?;
+            Ok(Verifier { chains, given })
+        }
+
+        fn roots(
+            &self,
+            given: &[CertificateDer<'static>],
+        ) -> std::result::Result<RootCertStore, String> {
             let mut roots = RootCertStore::empty();
             match &self.authorities {
-                Some(pem) => {
-                    for authority in certificates(pem)? {
+                Some(_) => {
+                    for authority in given.iter().cloned() {
                         let added = roots.add(authority);
                         added.map_err(|error| format!("an authority's certificate: {error}"))?;
                     }
@@ -124,6 +146,64 @@ mod with {
             Ok(found) if found.is_empty() => Err("no certificate in PEM".into()),
             Ok(found) => Ok(found),
             Err(error) => Err(format!("no certificate in PEM: {error}")),
+        }
+    }
+
+    /// Verifies the chain of a server's certificate, and accepts a certificate that was given as an authority's as the
+    /// server's own, too: `openssl req -x509` makes such ones.
+    #[derive(Debug)]
+    struct Verifier {
+        chains: Arc<WebPkiServerVerifier>,
+        given: Vec<CertificateDer<'static>>,
+    }
+
+    impl ServerCertVerifier for Verifier {
+        fn verify_server_cert(
+            &self,
+            end_entity: &CertificateDer<'_>,
+            intermediates: &[CertificateDer<'_>],
+            name: &ServerName<'_>,
+            ocsp: &[u8],
+            now: UnixTime,
+        ) -> std::result::Result<ServerCertVerified, rustls::Error> {
+            let verified =
+                self.chains
+                    .verify_server_cert(end_entity, intermediates, name, ocsp, now);
+            match verified {
+                // The dates were checked before this.
+                Err(rustls::Error::InvalidCertificate(CertificateError::Other(why)))
+                    if why.to_string() == "CaUsedAsEndEntity"
+                        && self.given.contains(end_entity) =>
+                {
+                    verify_server_name(&ParsedCertificate::try_from(end_entity)?, name)?;
+                    Ok(ServerCertVerified::assertion())
+                }
+                verified => verified,
+            }
+        }
+
+        fn verify_tls12_signature(
+            &self,
+            message: &[u8],
+            certificate: &CertificateDer<'_>,
+            signed: &DigitallySignedStruct,
+        ) -> std::result::Result<HandshakeSignatureValid, rustls::Error> {
+            self.chains
+                .verify_tls12_signature(message, certificate, signed)
+        }
+
+        fn verify_tls13_signature(
+            &self,
+            message: &[u8],
+            certificate: &CertificateDer<'_>,
+            signed: &DigitallySignedStruct,
+        ) -> std::result::Result<HandshakeSignatureValid, rustls::Error> {
+            self.chains
+                .verify_tls13_signature(message, certificate, signed)
+        }
+
+        fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+            self.chains.supported_verify_schemes()
         }
     }
 
