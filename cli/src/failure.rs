@@ -21,6 +21,8 @@ pub const STILL_HELD: i32 = 74;
 pub const LOST: i32 = 75;
 /// The user lacks the permission.
 pub const NOT_PERMITTED: i32 = 77;
+/// The command was ended because its time was over: the status of timeout(1).
+pub const TIMED_OUT: i32 = 124;
 /// The command cannot be run, or does not exist: the statuses of shells.
 pub const NOT_RUNNABLE: i32 = 126;
 pub const NOT_FOUND: i32 = 127;

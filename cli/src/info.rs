@@ -1,6 +1,6 @@
 //! `redis-lock info`: the state of one lock.
 
-use redis_lock_client::{Holder, LockInfo, Waiter};
+use redis_lock_client::{Error, Holder, LockInfo, Semaphore, SemaphoreInfo, Server, Waiter};
 
 use crate::escape::{json, shown};
 use crate::failure::Failure;
@@ -11,7 +11,7 @@ use crate::servers::Connect;
 
 /// Show the holders and the waiters of a lock
 ///
-/// Ends with 1 when there is no holder and no waiter.
+/// Of a semaphore it shows how many permits there are, how many are held, and how many wait. Ends with 1 when there is no holder and no waiter.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
@@ -33,16 +33,68 @@ pub struct Args {
 pub async fn run(args: Args) -> Result<i32, Failure> {
     let server = args.connect.open_one()?;
     let key = args.key.bytes();
-    let info = server.info(key, args.waiters).await;
+    let info = state(&server, key, args.waiters).await;
     let info = info.map_err(|error| Failure::of(&error, Some(key)))?;
+    let is_idle = match &info {
+        Some(State::Semaphore(info)) => info.held == 0 && info.waiters == 0,
+        Some(State::Lock(_)) => false,
+        None => true,
+    };
     let lines = match (&info, args.json) {
-        (Some(info), true) => vec![json(&report::lock(key, info))],
+        (Some(state), true) => vec![json(&report::state(key, state))],
         (None, true) => vec!["null".into()],
-        (Some(info), false) => describe(&shown(key), info),
+        (Some(State::Lock(info)), false) => describe(&shown(key), info),
+        // Without permits held nothing tells it from a latch or another counter.
+        (Some(State::Semaphore(info)), false) => {
+            let what = if is_idle {
+                "semaphore, or another number"
+            } else {
+                "semaphore"
+            };
+            vec![
+                format!("{}: {what}", shown(key)),
+                format!("  {}", permits(info)),
+            ]
+        }
         (None, false) => vec![format!("{}: neither held nor waited for", shown(key))],
     };
     print(lines.into_iter())?;
-    Ok(info.is_none().into())
+    Ok(is_idle.into())
+}
+
+/// The state of a key.
+pub enum State {
+    Lock(LockInfo),
+    Semaphore(SemaphoreInfo),
+}
+
+/// The state of a lock with at most so many waiters, or of a semaphore; None of neither.
+pub async fn state(server: &Server, key: &[u8], waiters: u64) -> Result<Option<State>, Error> {
+    match server.info(key, waiters).await {
+        Err(error) if is_no_lock(&error) => match Semaphore::new(server, key).info().await {
+            Ok(Some(info)) => Ok(Some(State::Semaphore(info))),
+            _ => Err(error),
+        },
+        info => Ok(info?.map(State::Lock)),
+    }
+}
+
+/// Whether the key holds something of another type.
+pub fn is_no_lock(error: &Error) -> bool {
+    matches!(error, Error::Refused { code, .. } if code == "WRONGTYPE")
+}
+
+/// The permits of a semaphore and its waiters.
+pub fn permits(info: &SemaphoreInfo) -> String {
+    let mut line = format!("{} of {} permits held", info.held, info.permits);
+    if let Some(end) = info.next_end {
+        line += &format!(", the next lease ends in {}", span(Some(end)));
+    }
+    if info.waiters > 0 {
+        let wait = span(Some(info.longest_wait));
+        line += &format!("; {} waiting, the first for {wait}", info.waiters);
+    }
+    line
 }
 
 /// The lock of this name, its holders and its queue.

@@ -9,6 +9,7 @@ use tokio::task::JoinSet;
 use crate::escape::{json, shown};
 use crate::failure::{Failure, OS};
 use crate::graph::Graph;
+use crate::info::{is_no_lock, state, State};
 use crate::output::print;
 use crate::report;
 use crate::servers::Connect;
@@ -17,7 +18,7 @@ use crate::values::bytes;
 /// List the locks of a server
 ///
 /// Lists the locks that are held, or with --waited those that have waiters; in a cluster those of all nodes. A lock
-/// that is acquired or released meanwhile may be listed or not.
+/// that is acquired or released meanwhile may be listed or not. Of semaphores those that have waiters are known.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Locks that have waiters, held or not.
@@ -88,15 +89,15 @@ pub async fn run(args: Args) -> Result<i32, Failure> {
             print(fresh.iter().map(|key| shown(key)))?;
             continue;
         }
-        let locks = ask(&server, fresh, 0).await?;
+        let states = states(&server, fresh, 0).await?;
         if args.json {
             print(
-                locks
+                states
                     .iter()
-                    .map(|(key, info)| json(&report::lock(key, info))),
+                    .map(|(key, state)| json(&report::state(key, state))),
             )?;
         } else {
-            lines.extend(locks.iter().map(|(key, info)| line(key, info)));
+            lines.extend(states.iter().map(|(key, state)| line(key, state)));
         }
     }
     if !args.names && !args.json {
@@ -115,48 +116,77 @@ async fn graph(args: &Args) -> Result<i32, Failure> {
     Ok(0)
 }
 
-/// The state of these locks with at most so many waiters each, requested concurrently; those that are free by now are
-/// left out.
+/// The state of these locks with at most so many waiters each, requested concurrently; those that are free by now, and
+/// semaphores, are left out.
 pub async fn ask(
     server: &Server,
     keys: Vec<Vec<u8>>,
     waiters: u64,
 ) -> Result<Vec<(Vec<u8>, LockInfo)>, Failure> {
+    let states = states(server, keys, waiters).await?.into_iter();
+    let locks = states.filter_map(|(key, state)| match state {
+        State::Lock(info) => Some((key, info)),
+        State::Semaphore(_) => None,
+    });
+    Ok(locks.collect())
+}
+
+async fn states(
+    server: &Server,
+    keys: Vec<Vec<u8>>,
+    waiters: u64,
+) -> Result<Vec<(Vec<u8>, State)>, Failure> {
     let mut asked = JoinSet::new();
     for (place, key) in keys.into_iter().enumerate() {
         let server = server.clone();
         asked.spawn(async move {
-            let info = server.info(&key, waiters).await;
-            (place, key, info)
+            let state = state(&server, &key, waiters).await;
+            (place, key, state)
         });
     }
-    let mut locks = Vec::new();
+    let mut states = Vec::new();
     while let Some(answer) = asked.join_next().await {
-        let (place, key, info) = answer.map_err(|error| Failure::new(OS, error))?;
-        match info {
-            Ok(Some(info)) => locks.push((place, key, info)),
+        let (place, key, state) = answer.map_err(|error| Failure::new(OS, error))?;
+        match state {
+            // A latch.
+            Ok(Some(State::Semaphore(info))) if info.waiters == 0 => {}
+            Ok(Some(state)) => states.push((place, key, state)),
             Ok(None) => {}
+            Err(error) if is_no_lock(&error) => {}
             Err(error) => return Err(Failure::of(&error, Some(&key))),
         }
     }
-    locks.sort_by_key(|(place, ..)| *place);
-    Ok(locks
-        .into_iter()
-        .map(|(_, key, info)| (key, info))
-        .collect())
+    states.sort_by_key(|(place, ..)| *place);
+    let states = states.into_iter().map(|(_, key, state)| (key, state));
+    Ok(states.collect())
 }
 
 const COLUMNS: usize = 6;
 
-fn line(key: &[u8], info: &LockInfo) -> [String; COLUMNS] {
-    let waits = info.waiters > 0;
+fn line(key: &[u8], state: &State) -> [String; COLUMNS] {
+    let (mode, holders, lease, waiters, wait) = match state {
+        State::Lock(info) => (
+            info.mode.to_string(),
+            report::holders(info),
+            report::lease(info),
+            info.waiters,
+            info.longest_wait,
+        ),
+        State::Semaphore(info) => (
+            "semaphore".into(),
+            format!("{} of {} permits", info.held, info.permits),
+            info.next_end,
+            info.waiters,
+            info.longest_wait,
+        ),
+    };
     [
         shown(key),
-        info.mode.to_string(),
-        report::holders(info),
-        report::span(report::lease(info)),
-        info.waiters.to_string(),
-        report::span(waits.then_some(info.longest_wait)),
+        mode,
+        holders,
+        report::span(lease),
+        waiters.to_string(),
+        report::span((waiters > 0).then_some(wait)),
     ]
 }
 

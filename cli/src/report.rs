@@ -2,10 +2,11 @@
 
 use std::time::{Duration, SystemTime};
 
-use redis_lock_client::{Holder, LockInfo, Waiter};
+use redis_lock_client::{Holder, LockInfo, SemaphoreInfo, Waiter};
 use serde_json::{json, Map, Value};
 
 use crate::escape::shown;
+use crate::info::State;
 use crate::key::hex;
 
 /// A lock as an object: durations in milliseconds, null for no end or an unknown value.
@@ -22,6 +23,27 @@ pub fn fields(key: &[u8], info: &LockInfo) -> Map<String, Value> {
     object.insert("longest_wait_ms".into(), millis(Some(info.longest_wait)));
     object.insert("queue".into(), info.queue.iter().map(waiter).collect());
     object
+}
+
+/// A lock or a semaphore, likewise.
+pub fn state(key: &[u8], state: &State) -> Value {
+    match state {
+        State::Lock(info) => lock(key, info),
+        State::Semaphore(info) => semaphore(key, info),
+    }
+}
+
+fn semaphore(key: &[u8], info: &SemaphoreInfo) -> Value {
+    let mut object = Map::new();
+    put(&mut object, "key", key);
+    object.insert("mode".into(), json!("semaphore"));
+    object.insert("permits".into(), json!(info.permits));
+    object.insert("free".into(), json!(info.free));
+    object.insert("held".into(), json!(info.held));
+    object.insert("next_end_ms".into(), millis(info.next_end));
+    object.insert("waiters".into(), json!(info.waiters));
+    object.insert("longest_wait_ms".into(), millis(Some(info.longest_wait)));
+    object.into()
 }
 
 fn holder(holder: &Holder) -> Value {

@@ -1,10 +1,10 @@
-//! The lock of `run`: on one server, on all of several, or on a majority of them.
+//! The lock of `run`: on one server or all of several, of one key or several; on a majority of servers; or a permit.
 
 use std::time::Duration;
 
 use redis_lock_client::{
-    Error, Guard, Lock, LostReason, Mode, MultiGuard, MultiLock, RedGuard, RedLock, Released,
-    Server,
+    Error, Guard, Lock, LostReason, Mode, MultiGuard, MultiLock, Permit, RedGuard, RedLock,
+    Released, Semaphore, Server,
 };
 
 /// A lock before its acquisition.
@@ -12,6 +12,7 @@ pub enum Wanted {
     One(Lock),
     All(MultiLock),
     Quorum(RedLock),
+    Permit(Semaphore),
 }
 
 /// The limit of the wait.
@@ -41,7 +42,7 @@ impl Owner<'_> {
 
 /// The terms of the lock.
 pub struct Terms<'a> {
-    pub key: &'a [u8],
+    pub keys: Vec<&'a [u8]>,
     pub owner: Owner<'a>,
     pub lease: Duration,
     /// None: the library's default.
@@ -51,8 +52,12 @@ pub struct Terms<'a> {
 }
 
 impl Terms<'_> {
-    fn lock(&self, server: &Server) -> Lock {
-        let lock = Lock::new(server, self.key).lease(self.lease);
+    fn key(&self) -> &[u8] {
+        self.keys.first().copied().unwrap_or_default()
+    }
+
+    fn lock(&self, server: &Server, key: &[u8]) -> Lock {
+        let lock = Lock::new(server, key).lease(self.lease);
         let lock = match self.owner {
             Owner::Named(owner) => lock.owner(owner),
             Owner::Fresh(prefix) => lock.owner_prefix(prefix),
@@ -75,17 +80,32 @@ impl Terms<'_> {
 
 impl Wanted {
     pub fn of_one(server: &Server, terms: &Terms) -> Wanted {
-        Wanted::One(terms.lock(server))
+        Wanted::One(terms.lock(server, terms.key()))
     }
 
+    /// All keys on all servers.
     pub fn of_all(servers: &[Server], terms: &Terms) -> Result<Wanted, Error> {
-        let locks = servers.iter().map(|server| terms.lock(server));
+        let on = |server| terms.keys.iter().map(move |key| terms.lock(server, key));
+        let locks = servers.iter().flat_map(on);
         Ok(Wanted::All(MultiLock::new(locks)?))
+    }
+
+    pub fn of_permit(server: &Server, terms: &Terms, permits: u32) -> Wanted {
+        let semaphore = Semaphore::new(server, terms.key());
+        let semaphore = semaphore.limit(permits).lease(terms.lease);
+        let semaphore = match terms.owner {
+            Owner::Named(owner) => semaphore.owner(owner),
+            Owner::Fresh(prefix) => semaphore.owner_prefix(prefix),
+        };
+        Wanted::Permit(match terms.margin {
+            Some(margin) => semaphore.margin(margin),
+            None => semaphore,
+        })
     }
 
     /// Each acquisition has an owner of its own.
     pub fn of_most(servers: &[Server], terms: &Terms) -> Result<Wanted, Error> {
-        let lock = RedLock::new(servers, terms.key)?.lease(terms.lease);
+        let lock = RedLock::new(servers, terms.key())?.lease(terms.lease);
         let lock = match terms.margin {
             Some(margin) => lock.margin(margin),
             None => lock,
@@ -103,6 +123,7 @@ impl Wanted {
                     Wanted::One(lock) => Held::One(lock.acquire().await?),
                     Wanted::All(lock) => Held::All(lock.acquire().await?),
                     Wanted::Quorum(lock) => Held::Quorum(lock.acquire().await?),
+                    Wanted::Permit(lock) => Held::Permit(lock.acquire().await?),
                 }))
             }
         };
@@ -110,6 +131,7 @@ impl Wanted {
             Wanted::One(lock) => lock.acquire_within(span).await?.map(Held::One),
             Wanted::All(lock) => lock.acquire_within(span).await?.map(Held::All),
             Wanted::Quorum(lock) => lock.acquire_within(span).await?.map(Held::Quorum),
+            Wanted::Permit(lock) => lock.acquire_within(span).await?.map(Held::Permit),
         })
     }
 }
@@ -119,6 +141,7 @@ pub enum Held {
     One(Guard),
     All(MultiGuard),
     Quorum(RedGuard),
+    Permit(Permit),
 }
 
 impl Held {
@@ -127,27 +150,33 @@ impl Held {
             Held::One(guard) => guard.owner(),
             Held::All(guard) => guard.members().first().map_or(&[], Guard::owner),
             Held::Quorum(guard) => guard.owner(),
+            Held::Permit(permit) => permit.owner(),
         }
     }
 
-    /// The fencing token, unless each server has its own.
-    pub fn token(&self) -> Option<u64> {
+    /// The fencing token, of several keys that of the first; none where each server has its own, and for a permit.
+    pub fn token(&self, servers: &[Server]) -> Option<u64> {
         match self {
             Held::One(guard) => Some(guard.token()),
-            Held::All(_) => None,
+            Held::All(guard) if servers.len() == 1 => guard.tokens().first().copied(),
             Held::Quorum(guard) => Some(guard.token()),
+            Held::All(_) | Held::Permit(_) => None,
         }
     }
 
-    /// The token of each of several servers.
-    pub fn tokens(&self, servers: &[Server]) -> Vec<(String, u64)> {
+    /// The tokens of several keys, or those of several servers with the names of the servers.
+    pub fn tokens(&self, servers: &[Server]) -> Vec<String> {
+        let named = |(server, token): (String, u64)| format!("{server}={token}");
         match self {
-            Held::One(_) => Vec::new(),
+            Held::One(_) | Held::Permit(_) => Vec::new(),
+            Held::All(guard) if servers.len() == 1 => {
+                guard.tokens().iter().map(u64::to_string).collect()
+            }
             Held::All(guard) => {
                 let names = servers.iter().map(|server| server.name().to_string());
-                names.zip(guard.tokens()).collect()
+                names.zip(guard.tokens()).map(named).collect()
             }
-            Held::Quorum(guard) => guard.tokens(),
+            Held::Quorum(guard) => guard.tokens().into_iter().map(named).collect(),
         }
     }
 
@@ -157,6 +186,7 @@ impl Held {
             Held::One(guard) => guard.lost(),
             Held::All(guard) => guard.lost(),
             Held::Quorum(guard) => guard.lost(),
+            Held::Permit(permit) => permit.lost(),
         };
         match lost.await {
             Some(why) => why,
@@ -171,13 +201,14 @@ impl Held {
             Held::One(guard) => guard.valid_for(),
             Held::All(guard) => guard.valid_for(),
             Held::Quorum(guard) => guard.valid_for(),
+            Held::Permit(permit) => permit.valid_for(),
         };
         !left.is_zero()
     }
 
     /// Releases the rest of a lost lock: some of several servers still hold it, and would keep it for a lease.
     pub async fn leave(self) {
-        if !matches!(self, Held::One(_)) {
+        if matches!(self, Held::All(_) | Held::Quorum(_)) {
             self.release().await;
         }
     }
@@ -186,12 +217,25 @@ impl Held {
     pub async fn release(self) -> Release {
         match self {
             Held::One(guard) => Release::of_all(vec![guard.release().await]),
+            Held::Permit(permit) => Release::of_all(vec![permit.release().await]),
             Held::All(guard) => Release::of_all(guard.release_each().await),
             Held::Quorum(guard) => {
                 let said = guard.release_each().await.into_iter();
                 Release::of_most(said.map(|(_, said)| said).collect())
             }
         }
+    }
+}
+
+impl Held {
+    /// Leaves the lock held for this time from now on. (A quorum is released.)
+    pub async fn leave_for(self, rest: Duration) -> Release {
+        Release::of_all(match self {
+            Held::One(guard) => vec![guard.leave(rest).await],
+            Held::All(guard) => guard.leave_each(rest).await,
+            Held::Permit(permit) => vec![permit.leave(rest).await],
+            Held::Quorum(_) => return self.release().await,
+        })
     }
 }
 

@@ -16,7 +16,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::time::{Duration, SystemTime};
 
 use nix::sys::signal::Signal;
-use redis_lock_client::{Error, LostReason, Released, Server};
+use redis_lock_client::{Error, LostReason, Released, Semaphore, Server};
 use tokio::time::{sleep, timeout_at, Instant};
 
 pub use self::options::Args;
@@ -29,7 +29,7 @@ pub use self::terminal::{give, Terminal};
 use self::waiting::{in_the_way, tell_of_the_wait, NEXT_REPORT};
 use self::watch::{End, Rest, Watch};
 use crate::escape::shown;
-use crate::failure::{Failure, BY_SIGNAL, LOST, OS, STILL_HELD, USAGE};
+use crate::failure::{Failure, BY_SIGNAL, LOST, OS, STILL_HELD, TIMED_OUT, USAGE};
 use crate::key;
 use crate::os::Before;
 use crate::report::utc;
@@ -52,8 +52,9 @@ const LONGEST_VARIABLE: usize = 128 * 1024 - 64;
 
 pub async fn run(args: Args) -> Result<i32, Failure> {
     let servers = args.connect.open()?;
-    if is_nested(&args, &servers) {
-        return under_the_outer_lock(&args);
+    let outer = nested(&args, &servers);
+    if outer > 0 {
+        return under_the_outer_lock(&args, outer);
     }
     let own = own_name();
     let owner = match &args.owner {
@@ -61,7 +62,7 @@ pub async fn run(args: Args) -> Result<i32, Failure> {
         None => Owner::Fresh(own.as_bytes()),
     };
     let terms = Terms {
-        key: args.key(),
+        keys: args.keys(),
         owner,
         lease: args.lease,
         margin: args.margin(),
@@ -71,7 +72,11 @@ pub async fn run(args: Args) -> Result<i32, Failure> {
     let wanted = match servers.as_slice() {
         _ if args.all => Wanted::of_all(&servers, &terms),
         _ if args.quorum => Wanted::of_most(&servers, &terms),
-        [server] => Ok(Wanted::of_one(server, &terms)),
+        [server] => match args.permits {
+            Some(permits) => Ok(Wanted::of_permit(server, &terms, permits)),
+            None if args.and.is_empty() => Ok(Wanted::of_one(server, &terms)),
+            None => Wanted::of_all(&servers, &terms),
+        },
         _ => {
             let message = "several servers: say --all or --quorum";
             return Err(Failure::new(USAGE, message));
@@ -102,23 +107,35 @@ pub async fn run(args: Args) -> Result<i32, Failure> {
         let end = over.map(|over| over.max(now + WITHDRAWAL));
         settled(&servers, end.unwrap_or(now + args.connect.timeout)).await;
         if args.verbose {
-            let holder = in_the_way(&servers, args.key(), None).await;
+            let holder = in_the_way(&args, &servers, None).await;
             let holder = holder.map_or(String::new(), |holder| format!(": {holder}"));
             args.tell(&format!("not to be had{holder}"));
         }
         return held.map(|_| args.conflict_exit_code.into());
     };
+    let granted = Instant::now();
     args.say(
         &held
-            .token()
+            .token(&servers)
             .map_or("held".into(), |token| format!("held, token {token}")),
     );
-    let variables = variables(args.key(), &held, &servers);
+    let variables = variables(&args.keys(), &held, &servers);
     let result = guard(&args, variables, &held, terminal.as_ref(), &mut signals).await;
-    let left = leave(&args, &servers, held, result.as_ref().ok(), &mut signals).await;
+    let rest = args.at_least.filter(|_| result.is_ok()).unwrap_or_default();
+    let rest = rest.saturating_sub(granted.elapsed());
+    let left = leave(
+        &args,
+        &servers,
+        held,
+        result.as_ref().ok(),
+        rest,
+        &mut signals,
+    )
+    .await;
     let end = result?;
     Ok(match end.change {
         _ if left == Left::Lost && !args.keep => LOST,
+        _ if end.is_late => TIMED_OUT,
         Change::Exited(0) if left == Left::Held && !args.keep => STILL_HELD,
         Change::Exited(status) => status,
         Change::Killed(signal) | Change::Stopped(signal) => {
@@ -127,19 +144,23 @@ pub async fn run(args: Args) -> Result<i32, Failure> {
     })
 }
 
-/// Whether this program runs under the lock that it is to take, and would wait for itself.
-fn is_nested(args: &Args, servers: &[Server]) -> bool {
+/// How many of the keys this program runs under already: a wait for one would be a wait for itself.
+fn nested(args: &Args, servers: &[Server]) -> usize {
     let is_same = |name: &str, value: &OsStr| var_os(name).is_some_and(|outer| outer == *value);
     let owner = args.owner.as_ref();
-    is_same(SERVER, names_of(servers).as_ref())
-        && is_same(KEY_HEX, key::hex(args.key()).as_ref())
-        && !args.shared
-        && !owner.is_some_and(|owner| is_same(OWNER, owner))
+    let is_other = args.shared
+        || args.permits.is_some_and(|permits| permits > 1)
+        || owner.is_some_and(|owner| is_same(OWNER, owner))
+        || !is_same(SERVER, names_of(servers).as_ref());
+    let outer = var_os(KEY_HEX).filter(|_| !is_other).unwrap_or_default();
+    let outer: Vec<&[u8]> = outer.as_bytes().split(|byte| *byte == b' ').collect();
+    let keys = args.keys().into_iter().map(key::hex);
+    keys.filter(|key| outer.contains(&key.as_bytes())).count()
 }
 
 /// Becomes the command, if it may do without a hold of its own.
-fn under_the_outer_lock(args: &Args) -> Result<i32, Failure> {
-    if args.reentrant {
+fn under_the_outer_lock(args: &Args, keys: usize) -> Result<i32, Failure> {
+    if args.reentrant && keys == args.keys().len() {
         return Err(child::become_command(&args.command));
     }
     let key = shown(args.key());
@@ -159,12 +180,13 @@ enum Left {
     Held,
 }
 
-/// Releases the lock after the command's end, or when it was not started.
+/// Releases the lock after the command's end, or when it was not started, unless it is to be held for a rest of time.
 async fn leave(
     args: &Args,
     servers: &[Server],
     held: Held,
     end: Option<&End>,
+    rest: Duration,
     signals: &mut Signals,
 ) -> Left {
     if end.is_some_and(|end| end.lost.is_some()) {
@@ -186,7 +208,7 @@ async fn leave(
     if is_over {
         args.tell(&LostReason::Unconfirmed.to_string());
     }
-    match release(args, servers, held, signals).await {
+    match release(args, servers, held, rest, signals).await {
         _ if is_over => Left::Lost,
         left => left,
     }
@@ -225,6 +247,7 @@ async fn acquire(
         }
         sleep(RETRY).await;
     }
+    let is_there = agrees(args, servers).await?;
     // From here on the library keeps the limit and withdraws pending requests.
     let wait = match args.bound() {
         Some(bound) if bound.is_zero() => Wait::Not,
@@ -236,7 +259,33 @@ async fn acquire(
             args.tell("an operator has ended the wait (break --purge)");
             Ok(None)
         }
-        held => held.map_err(failed),
+        Err(error) => Err(failed(error)),
+        Ok(held) => {
+            if held.is_some() && !is_there {
+                agrees(args, servers).await?;
+            }
+            Ok(held)
+        }
+    }
+}
+
+/// Whether there is a semaphore already; one with another number of permits is refused.
+async fn agrees(args: &Args, servers: &[Server]) -> Result<bool, Failure> {
+    let (Some(permits), [server]) = (args.permits, servers) else {
+        return Ok(true);
+    };
+    let info = Semaphore::new(server, args.key()).info().await;
+    let info = info.map_err(|error| Failure::of(&error, Some(args.key())))?;
+    match info {
+        Some(info) if info.permits != u64::from(permits) => {
+            let key = shown(args.key());
+            let what = format!("{key} has {} permits, not {permits}", info.permits);
+            Err(Failure::new(
+                USAGE,
+                format!("{what}: all runs name the same number (SEM.SET changes it)"),
+            ))
+        }
+        info => Ok(info.is_some()),
     }
 }
 
@@ -266,6 +315,7 @@ async fn guard(
         foreground,
         keep: args.keep,
         grace: args.grace,
+        at_most: args.at_most,
     };
     let end = watch.until_end(signals, |what| args.tell(what)).await;
     if args.verbose && end.rest == Rest::Alone {
@@ -278,25 +328,21 @@ async fn guard(
 }
 
 /// The variables of the command's environment; those of an outer lock are removed.
-fn variables(key: &[u8], held: &Held, servers: &[Server]) -> Variables {
-    let tokens = held.tokens(servers).into_iter();
-    let tokens: Vec<String> = tokens
-        .map(|(server, token)| format!("{server}={token}"))
-        .collect();
+fn variables(keys: &[&[u8]], held: &Held, servers: &[Server]) -> Variables {
+    let tokens = held.tokens(servers);
     let several = (!tokens.is_empty()).then(|| tokens.join(" ").into());
     // No variable can hold a NUL, and the kernel limits their length to 128 kB.
-    let text = (!key.contains(&0) && key.len() <= LONGEST_VARIABLE)
-        .then(|| OsStr::from_bytes(key).to_os_string());
-    let hex = (2 * key.len() <= LONGEST_VARIABLE).then(|| key::hex(key).into());
+    let fits = |text: &[u8]| !text.contains(&0) && text.len() <= LONGEST_VARIABLE;
+    let text = keys.first().filter(|key| fits(key));
+    let hex: Vec<_> = keys.iter().map(|key| key::hex(key)).collect();
+    let hex = hex.join(" ");
+    let token = held.token(servers).map(|token| token.to_string());
     vec![
-        ("LOCK_KEY", text),
+        ("LOCK_KEY", text.map(|key| OsStr::from_bytes(key).into())),
         (SERVER, Some(names_of(servers).into())),
-        (KEY_HEX, hex),
-        (OWNER, Some(OsStr::from_bytes(held.owner()).to_os_string())),
-        (
-            "LOCK_TOKEN",
-            held.token().map(|token| token.to_string().into()),
-        ),
+        (KEY_HEX, fits(hex.as_bytes()).then(|| hex.into())),
+        (OWNER, Some(OsStr::from_bytes(held.owner()).into())),
+        ("LOCK_TOKEN", token.map(Into::into)),
         ("LOCK_TOKENS", several),
     ]
 }
@@ -326,12 +372,23 @@ fn own_name() -> OsString {
     format!("{host}:{}:", std::process::id()).into()
 }
 
-/// Releases the lock. The library repeats a release without a reply on a new connection.
-async fn release(args: &Args, servers: &[Server], held: Held, signals: &mut Signals) -> Left {
+/// Releases the lock, or leaves it held for the rest of its time. The library repeats a request without a reply on a new
+/// connection.
+async fn release(
+    args: &Args,
+    servers: &[Server],
+    held: Held,
+    rest: Duration,
+    signals: &mut Signals,
+) -> Left {
+    let is_left = !rest.is_zero();
     // After its lease nothing is held.
     let end = Instant::now() + args.connect.timeout.min(args.lease);
     let held_until = SystemTime::now() + args.lease;
     let releasing = async {
+        if is_left {
+            return (held.leave_for(rest).await, false);
+        }
         let released = held.release().await;
         let unheard = |said: &Result<_, Error>| said.as_ref().is_err_and(Error::is_passing);
         let is_settled = released.said.iter().any(unheard) && settled(servers, end).await;
@@ -351,6 +408,7 @@ async fn release(args: &Args, servers: &[Server], held: Held, signals: &mut Sign
     let mut left = Left::Released;
     for said in &released.said {
         match said {
+            Ok(Released::Yes) if is_left => args.say("left held (--at-least)"),
             Ok(Released::Yes) => args.say("released"),
             Ok(Released::NotHeld) => args.tell("lost before it could be released"),
             Err(error) if error.is_passing() && is_settled => args.say("released"),

@@ -17,7 +17,8 @@ const KILLED: Duration = Duration::from_millis(500);
 /// Acquires the lock, waiting in the server's queue if necessary, runs the command, and releases the lock. The lease is
 /// renewed as long as the command runs. The environment of the command has LOCK_KEY (unless the key contains a NUL),
 /// LOCK_KEY_HEX, LOCK_SERVER, LOCK_OWNER and LOCK_TOKEN, the fencing token; with several servers also LOCK_TOKENS
-/// (server=token, separated by spaces), and with --all no LOCK_TOKEN.
+/// (server=token, separated by spaces), and with --all no LOCK_TOKEN. With --and, LOCK_KEY and LOCK_TOKEN are those of
+/// the first key, LOCK_KEY_HEX and LOCK_TOKENS those of all keys in their order, separated by spaces.
 ///
 /// The command is started after the grant, in a process group of its own. Signals (HUP, INT, QUIT, TERM, USR1, USR2,
 /// WINCH, CONT) are passed on to that group. Ctrl-C and Ctrl-Z work as without redis-lock; while redis-lock is stopped
@@ -48,6 +49,10 @@ pub struct Args {
     #[arg(long, value_name = "HEX")]
     pub key_hex: Option<Hex>,
 
+    /// One more key: all of them are locked, or none. Can be given several times.
+    #[arg(long, value_name = "KEY", conflicts_with_all = ["all", "quorum"])]
+    pub(super) and: Vec<OsString>,
+
     /// The command and its arguments.
     #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
     pub(super) command: Vec<OsString>,
@@ -68,6 +73,20 @@ pub struct Args {
     /// How long the server keeps the lock without a renewal; renewed every third of it.
     #[arg(short, long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
     pub(super) lease: Duration,
+
+    /// Leave the lock held until so long after the grant, however the command ends: for hosts that start a quick job a
+    /// moment later.
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, conflicts_with = "quorum")]
+    pub(super) at_least: Option<Duration>,
+
+    /// End the command when it has run for so long, as when the lock is lost; the exit status is then 124.
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub(super) at_most: Option<Duration>,
+
+    /// Instead of a lock: one of so many permits, which all runs of this key name alike.
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..1 << 31),
+          conflicts_with_all = ["shared", "exclusive", "and", "all", "quorum"])]
+    pub(super) permits: Option<u32>,
 
     /// Share the lock with other holders that use --shared.
     #[arg(short, long, conflicts_with = "exclusive")]
@@ -137,7 +156,7 @@ Exit status: the command's; 128+n when signal n ended it, or the wait; 1 (see -E
 69 a server is unavailable or has no module; 74 the command has ended with 0, but the lock could not be released and \
 stays for the rest of its lease (not with --keep); 75 the lock was lost: the command was stopped because \
 of it, or had ended when the loss was found (not with --keep); \
-77 the user lacks the permission; 126 the command cannot be run; 127 there is no such command.";
+77 the user lacks the permission; 124 the command was ended by --at-most; 126 the command cannot be run; 127 there is no such command.";
 
 impl Args {
     /// The limit of the wait, if there is one.
@@ -158,6 +177,12 @@ impl Args {
         self.margin.or((!self.keep).then_some(stop))
     }
 
+    /// The keys, of which the first is [`key`](Args::key).
+    pub(super) fn keys(&self) -> Vec<&[u8]> {
+        let others = self.and.iter().map(bytes);
+        [self.key()].into_iter().chain(others).collect()
+    }
+
     pub(super) fn key(&self) -> &[u8] {
         match &self.key_hex {
             Some(key) => key.bytes(),
@@ -173,7 +198,8 @@ impl Args {
     }
 
     pub(super) fn tell(&self, what: &str) {
-        let key = shown(self.key());
-        say(&format!("redis-lock: {key}: {}", shown(what.as_bytes())));
+        let keys: Vec<_> = self.keys().into_iter().map(shown).collect();
+        let keys = keys.join(", ");
+        say(&format!("redis-lock: {keys}: {}", shown(what.as_bytes())));
     }
 }

@@ -3,10 +3,11 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
-use redis_lock_client::Server;
+use redis_lock_client::{Semaphore, Server};
 use tokio::time::{sleep, Instant};
 
-use crate::info::holder;
+use crate::escape::shown;
+use crate::info::{holder, permits};
 use crate::report::span;
 use crate::run::lock::Owner;
 use crate::run::options::Args;
@@ -23,7 +24,7 @@ pub async fn tell_of_the_wait(args: &Args, servers: &[Server], owner: Owner<'_>)
     let begun = Instant::now();
     sleep(FIRST_REPORT).await;
     loop {
-        if let Some(what) = in_the_way(servers, args.key(), Some(owner)).await {
+        if let Some(what) = in_the_way(args, servers, Some(owner)).await {
             let waited = span(Some(begun.elapsed()));
             args.tell(&format!("waiting for {waited}, {what}"));
         }
@@ -31,29 +32,45 @@ pub async fn tell_of_the_wait(args: &Args, servers: &[Server], owner: Owner<'_>)
     }
 }
 
-/// Who holds the lock at the first server that says so, and how many wait before this owner.
+/// Who holds the lock, of the first key and at the first server that say so, and how many wait before this owner.
 pub async fn in_the_way(
+    args: &Args,
     servers: &[Server],
-    key: &[u8],
     owner: Option<Owner<'_>>,
 ) -> Option<String> {
-    for server in servers {
+    let keys = args.keys();
+    let mut what = None;
+    for (server, key) in servers
+        .iter()
+        .flat_map(|of| keys.iter().map(move |key| (of, *key)))
+    {
+        if args.permits.is_some() {
+            let info = Semaphore::new(server, key).info().await.ok()??;
+            return Some(permits(&info));
+        }
         let Ok(Some(info)) = server.info(key, SHOWN).await else {
             continue;
         };
-        let mut what = match info.holders.as_slice() {
+        let mut found = match info.holders.as_slice() {
             [] => "no holder".into(),
             [one] => holder(one),
             [one, others @ ..] => format!("{}; and by {} more", holder(one), others.len()),
         };
+        if keys.len() > 1 {
+            found = format!("{} {found}", shown(key));
+        }
         let place = info
             .queue
             .iter()
             .position(|one| owner.is_some_and(|owner| owner.is(&one.owner)));
         if let Some(before) = place.filter(|before| *before > 0) {
-            what += &format!("; {before} before this one");
+            found += &format!("; {before} before this one");
         }
-        return Some(what);
+        let is_held = !info.holders.is_empty();
+        what.get_or_insert(found.clone());
+        if is_held {
+            return Some(found);
+        }
     }
-    None
+    what
 }

@@ -26,6 +26,8 @@ pub struct Watch<'a> {
     pub keep: bool,
     /// The time from SIGTERM to SIGKILL.
     pub grace: Duration,
+    /// How long the command may run.
+    pub at_most: Option<Duration>,
 }
 
 /// How the command ended.
@@ -33,6 +35,8 @@ pub struct End {
     pub change: Change,
     /// Why the lock was lost before that, if it was.
     pub lost: Option<LostReason>,
+    /// Whether it was ended because its time was over.
+    pub is_late: bool,
     /// Whether the command had the terminal then.
     pub had_terminal: bool,
     pub rest: Rest,
@@ -72,6 +76,8 @@ impl Watch<'_> {
     pub async fn until_end(&self, signals: &mut Signals, tell: impl Fn(&str)) -> End {
         let mut lost = None;
         let mut ending = Ending::default();
+        let mut over = self.at_most.map(|span| Instant::now() + span);
+        let mut is_late = false;
         let change = loop {
             tokio::select! {
                 why = self.held.lost(), if lost.is_none() => {
@@ -83,6 +89,12 @@ impl Watch<'_> {
                         self.stop(&mut ending);
                         tell(&format!("{why}; the command is stopped"));
                     }
+                }
+                () = at(over) => {
+                    (over, is_late) = (None, true);
+                    ending.kill_at.get_or_insert_with(|| Instant::now() + self.grace);
+                    self.stop(&mut ending);
+                    tell("the time of the command is over (--at-most); it is stopped");
                 }
                 () = at(ending.kill_at), if !ending.is_killed => {
                     self.child.signal_all(Signal::SIGKILL);
@@ -118,6 +130,7 @@ impl Watch<'_> {
         End {
             change,
             lost,
+            is_late,
             had_terminal,
             rest,
         }

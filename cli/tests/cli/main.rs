@@ -20,5 +20,6 @@ mod samples;
 mod samples_crate;
 mod several;
 mod signals;
+mod terms;
 mod tls;
 mod watch;

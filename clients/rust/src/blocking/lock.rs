@@ -82,8 +82,18 @@ impl Lock {
         margin(margin: Duration);
         /// The owner of all acquisitions, instead of a fresh one for each.
         owner(owner: impl AsRef<[u8]>);
+        /// What the fresh owner of each acquisition begins with.
+        owner_prefix(prefix: impl AsRef<[u8]>);
         /// The mode.
         mode(mode: Mode);
+    }
+
+    /// The guard of a hold that was taken elsewhere. See [`Lock::adopt`](crate::Lock::adopt).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn adopt(&self, token: u64) -> Result<Option<Guard>> {
+        Ok(block_on(self.inner.adopt(token))?.map(Guard::from))
     }
 
     acquisitions!(Lock, Guard);
@@ -114,6 +124,14 @@ impl Guard {
     /// The owner that holds the lock.
     pub fn owner(&self) -> &[u8] {
         self.inner.owner()
+    }
+
+    /// Leaves the lock held for this time. See [`Guard::leave`](crate::Guard::leave).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn leave(self, rest: Duration) -> Result<Released> {
+        block_on(self.inner.leave(rest))
     }
 
     holds!(Guard);

@@ -62,6 +62,14 @@ impl Permit {
         self.guard.run(work).await
     }
 
+    /// Leaves the permit held for this time from now on; see [`Guard::leave`](crate::Guard::leave).
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn leave(self, rest: Duration) -> Result<Released> {
+        self.guard.leave(rest).await
+    }
+
     /// Releases the permit and waits for the reply of the server; see [`Guard::release`](crate::Guard::release).
     /// `SEM.RELEASE`.
     ///

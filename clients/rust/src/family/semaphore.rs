@@ -104,6 +104,13 @@ impl Semaphore {
         Semaphore { lock }
     }
 
+    /// What the fresh owner of each acquisition begins with; see [`Lock::owner_prefix`].
+    #[must_use]
+    pub fn owner_prefix(self, prefix: impl AsRef<[u8]>) -> Semaphore {
+        let lock = self.lock.owner_prefix(prefix);
+        Semaphore { lock }
+    }
+
     /// An acquisition creates a missing semaphore with this number of permits (1 to 2,147,483,647), also when the
     /// semaphore is deleted during the wait. An existing semaphore keeps its number: [`set`](Semaphore::set) changes
     /// it.

@@ -5,6 +5,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use redis::Value;
 use tokio::time::Instant;
 
 use crate::error::{Error, Result};
@@ -17,7 +18,8 @@ use crate::lock::terms::Terms;
 use crate::moment::Moment;
 use crate::net::background::Running;
 use crate::net::caller::Caller;
-use crate::net::command::{Claim, Ending};
+use crate::net::command::{self, Claim, Ending};
+use crate::net::retry::repeatable;
 use crate::outcome::{LostReason, Released};
 use crate::runtime::{self, within, Task};
 use crate::shown::Text;
@@ -161,6 +163,24 @@ impl Guard {
         let is_over = |error: &Error| !error.is_passing();
         self.is_released = released.as_ref().err().is_none_or(is_over);
         released
+    }
+
+    /// Leaves the lock held for this time from now on, instead of releasing it: nobody renews it. For work that must not
+    /// be done again too soon.
+    ///
+    /// # Errors
+    /// When the server has not answered within the [response timeout](crate::Server::response_timeout), or refused: the
+    /// lock then ends with its lease.
+    pub async fn leave(mut self, rest: Duration) -> Result<Released> {
+        self.stop_renewal();
+        self.is_released = true;
+        let hold = self.hold.clone();
+        let renew = command::renew(&hold.claim, Some(rest), hold.token);
+        let left = within(repeatable(&hold.server, &hold.claim.key, &renew)).await?;
+        Ok(match left {
+            Value::Int(1) => Released::Yes,
+            _ => Released::NotHeld,
+        })
     }
 
     fn ending(&self) -> Ending {

@@ -13,7 +13,9 @@ pub(crate) mod wait;
 
 use std::time::Duration;
 
-use crate::error::Result;
+use redis::Value;
+
+use crate::error::{Error, Result};
 #[cfg(feature = "admin")]
 use crate::inspect::LockInfo;
 use crate::lock::acquire::acquire;
@@ -21,8 +23,11 @@ use crate::lock::guard::Guard;
 use crate::lock::session::SessionLock;
 use crate::lock::terms::Terms;
 use crate::mode::Mode;
-use crate::net::command::Kind;
+use crate::moment::Moment;
+use crate::net::command::{self, Kind};
+use crate::net::retry::repeatable;
 use crate::net::server::Server;
+use crate::runtime::within;
 
 /// A lock on a key of a server, which can be acquired any number of times. Each acquisition has an owner of its own, so
 /// two tasks that share a `Lock` exclude each other.
@@ -156,6 +161,25 @@ impl Lock {
                 return Ok(guard);
             }
         }
+    }
+
+    /// The guard of a hold that was taken elsewhere under this lock's [owner](Lock::owner), with its token: its lease
+    /// begins anew, and from now on this process renews and releases it. None when the owner does not hold the lock
+    /// under that token.
+    ///
+    /// # Errors
+    /// When the server refuses, or has not answered within the [response timeout](crate::Server::response_timeout); when
+    /// this lock has no owner.
+    pub async fn adopt(&self, token: u64) -> Result<Option<Guard>> {
+        self.terms.check()?;
+        let owner = self.terms.owner.as_deref();
+        let owner = owner.ok_or_else(|| Error::config("a hold to adopt has an owner"))?;
+        let claim = self.terms.claim_by(owner);
+        let sent = Moment::now();
+        let renew = command::renew(&claim, Some(self.terms.lease), token);
+        let renewed = repeatable(&self.terms.server, &self.terms.key, &renew);
+        let is_held = within(renewed).await? == Value::Int(1);
+        Ok(is_held.then(|| Guard::new(&self.terms, claim, token, sent, false, None)))
     }
 
     /// The same for a hold of this kind.

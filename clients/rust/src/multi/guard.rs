@@ -150,6 +150,16 @@ impl MultiGuard {
         let refused = |error: Error| servers.iter().map(|_| Err(error.clone())).collect();
         released.await.unwrap_or_else(refused)
     }
+
+    /// Leaves all the locks held for this time from now on; see [`Guard::leave`]. The results are in the caller's order.
+    pub async fn leave_each(mut self, rest: Duration) -> Vec<Result<Released>> {
+        let members = std::mem::take(&mut self.members);
+        let mut left = Vec::with_capacity(members.len());
+        for member in members {
+            left.push(member.leave(rest).await);
+        }
+        left
+    }
 }
 
 impl fmt::Debug for MultiGuard {

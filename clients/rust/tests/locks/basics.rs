@@ -224,3 +224,26 @@ async fn no_watcher_of_losses_outlives_the_releases() {
         assert_eq!(watcher.await.unwrap(), None);
     }
 }
+
+/// One process acquires, a second takes the hold over, a third finds it gone.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hold_is_left_for_its_time_and_taken_over_by_its_owner_and_token() {
+    let real = TestServer::start();
+    let lock = lock(&client(&real));
+    let guard = lock.acquire().await.unwrap();
+    let (owner, token) = (guard.owner().to_vec(), guard.token());
+    assert_eq!(guard.leave(LONG).await.unwrap(), Released::Yes);
+    let left = real.conn().line("PTTL k").int();
+    assert!(
+        u128::try_from(left).unwrap() > LONG.as_millis() / 2,
+        "{left}"
+    );
+    assert!(lock.adopt(token).await.is_err(), "without its owner");
+    let named = lock.owner(owner);
+    assert!(named.adopt(token + 1).await.unwrap().is_none());
+    let adopted = named.adopt(token).await.unwrap().expect("the hold");
+    assert_eq!(adopted.token(), token);
+    assert_eq!(adopted.release().await.unwrap(), Released::Yes);
+    assert!(named.adopt(token).await.unwrap().is_none());
+    until_free(&real);
+}
