@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use clap::{CommandFactory, Parser};
 
-use crate::{break_lock, info, ls, pages, run, top, watch};
+use crate::{break_lock, info, ls, pages, run, steps, top, watch};
 
 /// Runs commands under locks of the redis-lock module, and shows the locks of a server.
 #[derive(Debug, clap::Parser)]
@@ -17,6 +17,9 @@ pub struct Args {
 #[derive(Debug, clap::Subcommand)]
 pub enum Subcommand {
     Run(run::Args),
+    Acquire(steps::AcquireArgs),
+    Renew(steps::RenewArgs),
+    Release(steps::ReleaseArgs),
     Ls(ls::Args),
     Info(info::Args),
     #[command(name = "break")]

@@ -11,7 +11,8 @@ use crate::servers::Connect;
 
 /// Show the holders and the waiters of a lock
 ///
-/// Of a semaphore it shows how many permits there are, how many are held, and how many wait. Ends with 1 when there is no holder and no waiter.
+/// Of a semaphore it shows how many permits there are, how many are held, and how many wait. Ends with 1 when
+/// there is no holder and no waiter.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]

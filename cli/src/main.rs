@@ -22,6 +22,7 @@ mod report;
 mod run;
 mod servers;
 mod signals;
+mod steps;
 mod top;
 mod values;
 mod watch;
@@ -45,13 +46,25 @@ fn main() {
             _ => 0,
         })
     });
-    let status = runtime().and_then(|runtime| runtime.block_on(run(args)));
-    exit(status.unwrap_or_else(|failure| failure.tell()));
+    exit(begin(args).unwrap_or_else(|failure| failure.tell()));
 }
 
-async fn run(args: Args) -> Result<i32, Failure> {
+fn begin(args: Args) -> Result<i32, Failure> {
+    let starter = match &args.subcommand {
+        Subcommand::Acquire(args) if args.is_kept() => Some(os::go_to_background()),
+        _ => None,
+    };
+    let starter = starter.transpose();
+    let starter = starter.map_err(|error| Failure::new(failure::OS, error))?;
+    runtime()?.block_on(run(args, starter))
+}
+
+async fn run(args: Args, starter: Option<os::Starter>) -> Result<i32, Failure> {
     match args.subcommand {
         Subcommand::Run(args) => run::run(args).await,
+        Subcommand::Acquire(args) => steps::acquire(args, starter).await,
+        Subcommand::Renew(args) => steps::renew(args).await,
+        Subcommand::Release(args) => steps::release(args).await,
         Subcommand::Ls(args) => ls::run(args).await,
         Subcommand::Info(args) => info::run(args).await,
         Subcommand::Break(args) => break_lock::run(args).await,

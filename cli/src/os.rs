@@ -2,9 +2,11 @@
 //! the last settings before `exec`, and the status of children with signals of any number.
 #![allow(unsafe_code)]
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Read, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, ExitStatus};
 use std::ptr::null;
@@ -12,8 +14,12 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::OnceLock;
 
 use nix::sys::signal::{SigSet, Signal};
-use nix::unistd::{getpgrp, getppid, Pid};
+use nix::sys::wait::{waitpid, WaitStatus};
+use nix::unistd::{
+    dup2_stderr, dup2_stdin, dup2_stdout, fork, getpgrp, getppid, setsid, ForkResult, Pid,
+};
 
+use crate::failure::{exit, BY_SIGNAL, OS};
 use crate::run::{give, Terminal};
 
 /// A bit for each signal that the parent ignores.
@@ -108,6 +114,54 @@ fn die_with(parent: Pid) -> io::Result<()> {
 fn die_with(_parent: Pid) -> io::Result<()> {
     Ok(())
 }
+
+/// The end of the process that [`go_to_background`] has left waiting.
+pub struct Starter(UnixStream);
+
+impl Starter {
+    /// Lets it end with status 0, and leaves its session and its standard streams.
+    pub fn let_go(mut self) -> io::Result<()> {
+        let nothing = File::options().read(true).write(true).open("/dev/null")?;
+        die_at_end_of_parent(None);
+        setsid()?;
+        dup2_stdin(&nothing)?;
+        dup2_stdout(&nothing)?;
+        dup2_stderr(&nothing)?;
+        self.0.write_all(b".")
+    }
+}
+
+/// Goes on in a child process. This process waits until it is let go, or for the end of the child, whose status it has
+/// then. Called before there are threads.
+pub fn go_to_background() -> io::Result<Starter> {
+    let (mut here, there) = UnixStream::pair()?;
+    // SAFETY: there is one thread, so the child may do anything.
+    match unsafe { fork() }? {
+        ForkResult::Child => {
+            die_at_end_of_parent(Some(Signal::SIGTERM));
+            Ok(Starter(there))
+        }
+        ForkResult::Parent { child } => {
+            drop(there);
+            if here.read_exact(&mut [0]).is_ok() {
+                exit(0);
+            }
+            exit(match waitpid(child, None)? {
+                WaitStatus::Exited(_, status) => status,
+                WaitStatus::Signaled(_, signal, _) => BY_SIGNAL + signal as i32,
+                _ => OS,
+            })
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn die_at_end_of_parent(signal: Option<Signal>) {
+    let _ = nix::sys::prctl::set_pdeathsig(signal);
+}
+
+#[cfg(not(target_os = "linux"))]
+fn die_at_end_of_parent(_signal: Option<Signal>) {}
 
 /// A child whose state has changed, and its status; reaped, if it has ended. None when there is none.
 ///

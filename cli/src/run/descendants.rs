@@ -7,6 +7,8 @@ use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::fs;
 
+use nix::errno::Errno;
+use nix::sys::signal::kill;
 use nix::unistd::{getpid, Pid};
 
 use crate::os::wait;
@@ -88,6 +90,15 @@ fn below(mut parents: Vec<Pid>, living: &[Process]) -> impl Iterator<Item = Pid>
         found.extend(children);
     }
     found.into_iter()
+}
+
+/// Whether that process has not ended.
+pub fn is_living(pid: Pid) -> bool {
+    match fs::read(format!("/proc/{pid}/stat")) {
+        Ok(stat) => parse(pid.as_raw(), &String::from_utf8_lossy(&stat)).is_some(),
+        // Without /proc, or hidden there.
+        Err(_) => matches!(kill(pid, None), Ok(()) | Err(Errno::EPERM)),
+    }
 }
 
 fn living() -> Vec<Process> {

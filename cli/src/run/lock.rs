@@ -7,20 +7,15 @@ use redis_lock_client::{
     Released, Semaphore, Server,
 };
 
+use crate::failure::{Failure, USAGE};
+use crate::run::options::Request;
+
 /// A lock before its acquisition.
 pub enum Wanted {
     One(Lock),
     All(MultiLock),
     Quorum(RedLock),
     Permit(Semaphore),
-}
-
-/// The limit of the wait.
-#[derive(Debug, Clone, Copy)]
-pub enum Wait {
-    Not,
-    For(Duration),
-    Endlessly,
 }
 
 /// The owner of a run.
@@ -40,24 +35,27 @@ impl Owner<'_> {
     }
 }
 
-/// The terms of the lock.
-pub struct Terms<'a> {
+/// What is to be acquired, where and how.
+pub struct Sought<'a> {
+    pub request: &'a Request,
+    pub servers: &'a [Server],
     pub keys: Vec<&'a [u8]>,
     pub owner: Owner<'a>,
-    pub lease: Duration,
     /// None: the library's default.
     pub margin: Option<Duration>,
-    pub shared: bool,
-    pub exclusive: bool,
+    /// A permit of so many, instead of a lock.
+    pub permits: Option<u32>,
+    pub is_all: bool,
+    pub is_quorum: bool,
 }
 
-impl Terms<'_> {
-    fn key(&self) -> &[u8] {
+impl Sought<'_> {
+    pub fn key(&self) -> &[u8] {
         self.keys.first().copied().unwrap_or_default()
     }
 
     fn lock(&self, server: &Server, key: &[u8]) -> Lock {
-        let lock = Lock::new(server, key).lease(self.lease);
+        let lock = Lock::new(server, key).lease(self.request.lease);
         let lock = match self.owner {
             Owner::Named(owner) => lock.owner(owner),
             Owner::Fresh(prefix) => lock.owner_prefix(prefix),
@@ -70,7 +68,7 @@ impl Terms<'_> {
     }
 
     fn mode(&self) -> Mode {
-        match (self.shared, self.exclusive) {
+        match (self.request.shared, self.request.exclusive) {
             (true, _) => Mode::Read,
             (_, true) => Mode::Write,
             _ => Mode::Exclusive,
@@ -79,53 +77,62 @@ impl Terms<'_> {
 }
 
 impl Wanted {
-    pub fn of_one(server: &Server, terms: &Terms) -> Wanted {
-        Wanted::One(terms.lock(server, terms.key()))
+    pub fn of(sought: &Sought) -> Result<Wanted, Failure> {
+        let wanted = match (sought.servers, sought.permits) {
+            (servers, _) if sought.is_quorum => Wanted::of_most(servers, sought),
+            ([server], Some(permits)) => Ok(Wanted::of_permit(server, sought, permits)),
+            ([server], None) if sought.keys.len() == 1 => {
+                Ok(Wanted::One(sought.lock(server, sought.key())))
+            }
+            ([_], None) => Wanted::of_all(sought),
+            _ if sought.is_all => Wanted::of_all(sought),
+            _ => {
+                let message = "several servers: say --all or --quorum";
+                return Err(Failure::new(USAGE, message));
+            }
+        };
+        wanted.map_err(|error| Failure::of(&error, None))
     }
 
     /// All keys on all servers.
-    pub fn of_all(servers: &[Server], terms: &Terms) -> Result<Wanted, Error> {
-        let on = |server| terms.keys.iter().map(move |key| terms.lock(server, key));
-        let locks = servers.iter().flat_map(on);
+    fn of_all(sought: &Sought) -> Result<Wanted, Error> {
+        let on = |server| sought.keys.iter().map(move |key| sought.lock(server, key));
+        let locks = sought.servers.iter().flat_map(on);
         Ok(Wanted::All(MultiLock::new(locks)?))
     }
 
-    pub fn of_permit(server: &Server, terms: &Terms, permits: u32) -> Wanted {
-        let semaphore = Semaphore::new(server, terms.key());
-        let semaphore = semaphore.limit(permits).lease(terms.lease);
-        let semaphore = match terms.owner {
+    fn of_permit(server: &Server, sought: &Sought, permits: u32) -> Wanted {
+        let semaphore = Semaphore::new(server, sought.key());
+        let semaphore = semaphore.limit(permits).lease(sought.request.lease);
+        let semaphore = match sought.owner {
             Owner::Named(owner) => semaphore.owner(owner),
             Owner::Fresh(prefix) => semaphore.owner_prefix(prefix),
         };
-        Wanted::Permit(match terms.margin {
+        Wanted::Permit(match sought.margin {
             Some(margin) => semaphore.margin(margin),
             None => semaphore,
         })
     }
 
     /// Each acquisition has an owner of its own.
-    pub fn of_most(servers: &[Server], terms: &Terms) -> Result<Wanted, Error> {
-        let lock = RedLock::new(servers, terms.key())?.lease(terms.lease);
-        let lock = match terms.margin {
+    fn of_most(servers: &[Server], sought: &Sought) -> Result<Wanted, Error> {
+        let lock = RedLock::new(servers, sought.key())?.lease(sought.request.lease);
+        let lock = match sought.margin {
             Some(margin) => lock.margin(margin),
             None => lock,
         };
-        Ok(Wanted::Quorum(lock.mode(terms.mode())))
+        Ok(Wanted::Quorum(lock.mode(sought.mode())))
     }
 
-    /// None when the lock was not granted in that time.
-    pub async fn acquire(&self, wait: Wait) -> Result<Option<Held>, Error> {
-        let span = match wait {
-            Wait::Not => Duration::ZERO,
-            Wait::For(span) => span,
-            Wait::Endlessly => {
-                return Ok(Some(match self {
-                    Wanted::One(lock) => Held::One(lock.acquire().await?),
-                    Wanted::All(lock) => Held::All(lock.acquire().await?),
-                    Wanted::Quorum(lock) => Held::Quorum(lock.acquire().await?),
-                    Wanted::Permit(lock) => Held::Permit(lock.acquire().await?),
-                }))
-            }
+    /// None when the lock was not granted in that time. Without a time it waits endlessly.
+    pub async fn acquire(&self, wait: Option<Duration>) -> Result<Option<Held>, Error> {
+        let Some(span) = wait else {
+            return Ok(Some(match self {
+                Wanted::One(lock) => Held::One(lock.acquire().await?),
+                Wanted::All(lock) => Held::All(lock.acquire().await?),
+                Wanted::Quorum(lock) => Held::Quorum(lock.acquire().await?),
+                Wanted::Permit(lock) => Held::Permit(lock.acquire().await?),
+            }));
         };
         Ok(match self {
             Wanted::One(lock) => lock.acquire_within(span).await?.map(Held::One),
@@ -162,6 +169,12 @@ impl Held {
             Held::Quorum(guard) => Some(guard.token()),
             Held::All(_) | Held::Permit(_) => None,
         }
+    }
+
+    /// Leaves it held until its lease ends.
+    pub fn forget(self) {
+        // A drop would release it in the background.
+        std::mem::forget(self);
     }
 
     /// The tokens of several keys, or those of several servers with the names of the servers.

@@ -1,11 +1,11 @@
 //! The options of `run`.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
-use crate::escape::shown;
-use crate::failure::say;
 use crate::key::Hex;
+use crate::run::lock::Owner;
 use crate::servers::Connect;
 use crate::values::{bytes, seconds};
 
@@ -57,23 +57,6 @@ pub struct Args {
     #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
     pub(super) command: Vec<OsString>,
 
-    /// Do not wait: end at once (see -E) when the lock is not free.
-    #[arg(short, long, alias = "nonblock", conflicts_with = "wait")]
-    pub(super) no_wait: bool,
-
-    /// The longest wait, such as 2.5. Default: no limit.
-    #[arg(short, long, value_name = "SECONDS", value_parser = seconds)]
-    pub(super) wait: Option<Duration>,
-
-    /// The exit status when the lock was not granted.
-    #[arg(short = 'E', long, value_name = "STATUS", default_value = "1",
-          value_parser = clap::value_parser!(u8))]
-    pub(super) conflict_exit_code: u8,
-
-    /// How long the server keeps the lock without a renewal; renewed every third of it.
-    #[arg(short, long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
-    pub(super) lease: Duration,
-
     /// Leave the lock held until so long after the grant, however the command ends: for hosts that start a quick job a
     /// moment later.
     #[arg(long, value_name = "SECONDS", value_parser = seconds, conflicts_with = "quorum")]
@@ -87,20 +70,6 @@ pub struct Args {
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..1 << 31),
           conflicts_with_all = ["shared", "exclusive", "and", "all", "quorum"])]
     pub(super) permits: Option<u32>,
-
-    /// Share the lock with other holders that use --shared.
-    #[arg(short, long, conflicts_with = "exclusive")]
-    pub(super) shared: bool,
-
-    /// Exclude holders that use --shared, too. (Without either option the lock is a plain one, and requests with these
-    /// two are refused.)
-    #[arg(short = 'x', long)]
-    pub(super) exclusive: bool,
-
-    /// The owner, instead of host:process:random. Two runs with the same owner hold the lock at the same time; the
-    /// first that ends releases it for both.
-    #[arg(short, long)]
-    pub(super) owner: Option<OsString>,
 
     /// Below a run of the same key and server (see LOCK_KEY_HEX and LOCK_SERVER): run the command under that lock,
     /// without a hold of its own. Without this option such a run is refused, because it would wait for itself.
@@ -135,16 +104,54 @@ pub struct Args {
     #[arg(long)]
     pub(super) die_with_parent: bool,
 
+    #[command(flatten)]
+    pub(super) request: Request,
+}
+
+/// The options of an acquisition.
+#[derive(Debug, clap::Args)]
+pub struct Request {
+    /// Do not wait: end at once (see -E) when the lock is not free.
+    #[arg(short, long, alias = "nonblock", conflicts_with = "wait")]
+    pub no_wait: bool,
+
+    /// The longest wait, such as 2.5. Default: no limit.
+    #[arg(short, long, value_name = "SECONDS", value_parser = seconds)]
+    pub wait: Option<Duration>,
+
+    /// The exit status when the lock was not granted.
+    #[arg(short = 'E', long, value_name = "STATUS", default_value = "1",
+          value_parser = clap::value_parser!(u8))]
+    pub conflict_exit_code: u8,
+
+    /// How long the server keeps the lock without a renewal; renewed every third of it.
+    #[arg(short, long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
+    pub lease: Duration,
+
+    /// Share the lock with other holders that use --shared.
+    #[arg(short, long, conflicts_with = "exclusive")]
+    pub shared: bool,
+
+    /// Exclude holders that use --shared, too. (Without either option the lock is a plain one, and requests with these
+    /// two are refused.)
+    #[arg(short = 'x', long)]
+    pub exclusive: bool,
+
+    /// The owner, instead of host:process:random. Two runs with the same owner hold the lock at the same time; the
+    /// first that ends releases it for both.
+    #[arg(short, long)]
+    pub owner: Option<OsString>,
+
     /// Report on standard error what happens to the lock.
     #[arg(short, long)]
-    pub(super) verbose: bool,
+    pub verbose: bool,
 
     /// Do not report on standard error what a wait of more than a second waits for.
     #[arg(short, long, conflicts_with = "verbose")]
-    pub(super) quiet: bool,
+    pub quiet: bool,
 
     #[command(flatten)]
-    pub(super) connect: Connect,
+    pub connect: Connect,
 }
 
 const USAGES: &str = "redis-lock run [OPTIONS] <KEY> <COMMAND>...
@@ -159,18 +166,10 @@ of it, or had ended when the loss was found (not with --keep); \
 77 the user lacks the permission; 124 the command was ended by --at-most; 126 the command cannot be run; 127 there is no such command.";
 
 impl Args {
-    /// The limit of the wait, if there is one.
-    pub(super) fn bound(&self) -> Option<Duration> {
-        match self.no_wait {
-            true => Some(Duration::ZERO),
-            false => self.wait,
-        }
-    }
-
     /// None: the library's default. With --keep the command needs no time to stop.
     pub(super) fn margin(&self) -> Option<Duration> {
         // In whole milliseconds, as the library counts it.
-        let lease = u64::try_from(self.lease.as_millis()).unwrap_or(u64::MAX);
+        let lease = u64::try_from(self.request.lease.as_millis()).unwrap_or(u64::MAX);
         let lease = Duration::from_millis(lease);
         let stop = self.grace.saturating_add(KILLED);
         let stop = if stop <= lease / 2 { stop } else { lease / 3 };
@@ -189,17 +188,22 @@ impl Args {
             None => bytes(&self.key),
         }
     }
+}
 
-    /// Prints a message, with --verbose only.
-    pub(super) fn say(&self, what: &str) {
-        if self.verbose {
-            self.tell(what);
+impl Request {
+    /// The named owner, or a fresh one that begins with this.
+    pub fn owner<'a>(&'a self, prefix: &'a OsStr) -> Owner<'a> {
+        match &self.owner {
+            Some(owner) => Owner::Named(bytes(owner)),
+            None => Owner::Fresh(prefix.as_bytes()),
         }
     }
 
-    pub(super) fn tell(&self, what: &str) {
-        let keys: Vec<_> = self.keys().into_iter().map(shown).collect();
-        let keys = keys.join(", ");
-        say(&format!("redis-lock: {keys}: {}", shown(what.as_bytes())));
+    /// The limit of the wait, if there is one.
+    pub fn bound(&self) -> Option<Duration> {
+        match self.no_wait {
+            true => Some(Duration::ZERO),
+            false => self.wait,
+        }
     }
 }

@@ -3,14 +3,13 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
-use redis_lock_client::{Semaphore, Server};
+use redis_lock_client::Semaphore;
 use tokio::time::{sleep, Instant};
 
 use crate::escape::shown;
 use crate::info::{holder, permits};
 use crate::report::span;
-use crate::run::lock::Owner;
-use crate::run::options::Args;
+use crate::run::lock::{Owner, Sought};
 
 /// How long a wait lasts before it is reported, and between two reports.
 const FIRST_REPORT: Duration = Duration::from_secs(1);
@@ -20,31 +19,27 @@ pub const NEXT_REPORT: Duration = Duration::from_secs(60);
 const SHOWN: u64 = 1_000;
 
 /// Reports a wait now and then.
-pub async fn tell_of_the_wait(args: &Args, servers: &[Server], owner: Owner<'_>) -> Infallible {
+pub async fn tell_of_the_wait(sought: &Sought<'_>) -> Infallible {
     let begun = Instant::now();
     sleep(FIRST_REPORT).await;
     loop {
-        if let Some(what) = in_the_way(args, servers, Some(owner)).await {
+        if let Some(what) = in_the_way(sought, Some(sought.owner)).await {
             let waited = span(Some(begun.elapsed()));
-            args.tell(&format!("waiting for {waited}, {what}"));
+            sought.tell(&format!("waiting for {waited}, {what}"));
         }
         sleep(NEXT_REPORT).await;
     }
 }
 
 /// Who holds the lock, of the first key and at the first server that say so, and how many wait before this owner.
-pub async fn in_the_way(
-    args: &Args,
-    servers: &[Server],
-    owner: Option<Owner<'_>>,
-) -> Option<String> {
-    let keys = args.keys();
+pub async fn in_the_way(sought: &Sought<'_>, owner: Option<Owner<'_>>) -> Option<String> {
+    let (servers, keys) = (sought.servers, &sought.keys);
     let mut what = None;
     for (server, key) in servers
         .iter()
         .flat_map(|of| keys.iter().map(move |key| (of, *key)))
     {
-        if args.permits.is_some() {
+        if sought.permits.is_some() {
             let info = Semaphore::new(server, key).info().await.ok()??;
             return Some(permits(&info));
         }

@@ -20,6 +20,7 @@ mod samples;
 mod samples_crate;
 mod several;
 mod signals;
+mod steps;
 mod terms;
 mod tls;
 mod watch;

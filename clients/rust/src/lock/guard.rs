@@ -165,8 +165,8 @@ impl Guard {
         released
     }
 
-    /// Leaves the lock held for this time from now on, instead of releasing it: nobody renews it. For work that must not
-    /// be done again too soon.
+    /// Leaves the lock held for this time from now on, instead of releasing it: nobody renews it. For work that must
+    /// not be done again too soon.
     ///
     /// # Errors
     /// When the server has not answered within the [response timeout](crate::Server::response_timeout), or refused: the

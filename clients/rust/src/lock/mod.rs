@@ -168,8 +168,8 @@ impl Lock {
     /// under that token.
     ///
     /// # Errors
-    /// When the server refuses, or has not answered within the [response timeout](crate::Server::response_timeout); when
-    /// this lock has no owner.
+    /// When the server refuses, or has not answered within the [response timeout](crate::Server::response_timeout);
+    /// when this lock has no owner.
     pub async fn adopt(&self, token: u64) -> Result<Option<Guard>> {
         self.terms.check()?;
         let owner = self.terms.owner.as_deref();

@@ -151,7 +151,8 @@ impl MultiGuard {
         released.await.unwrap_or_else(refused)
     }
 
-    /// Leaves all the locks held for this time from now on; see [`Guard::leave`]. The results are in the caller's order.
+    /// Leaves all the locks held for this time from now on; see [`Guard::leave`]. The results are in the caller's
+    /// order.
     pub async fn leave_each(mut self, rest: Duration) -> Vec<Result<Released>> {
         let members = std::mem::take(&mut self.members);
         let mut left = Vec::with_capacity(members.len());

@@ -1,0 +1,216 @@
+//! `redis-lock acquire`, `renew` and `release`: a lock that is held over several commands of a script or a pipeline.
+
+use std::env::{var, var_os};
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::time::Duration;
+
+use nix::unistd::Pid;
+use redis_lock_client::{Guard, Lock, Released};
+use serde_json::{json, Map};
+use tokio::time::sleep;
+
+use crate::escape::{self, shown};
+use crate::failure::{Failure, BY_SIGNAL, LOST, OS, USAGE};
+use crate::key::Key;
+use crate::os::Starter;
+use crate::report::{millis, put};
+use crate::run::{is_living, own_name, Acquired, Request, Sought};
+use crate::servers::Connect;
+use crate::signals::Signals;
+use crate::values::{bytes, seconds};
+
+/// The pause between two looks for the process of --hold-while.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// Acquire a lock for several commands
+///
+/// Prints LOCK_OWNER=... and LOCK_TOKEN=..., each on a line: in a shell `lock=$(redis-lock acquire KEY) && export $lock`.
+/// `renew` and `release` take both from the environment. Nobody renews the lock: its lease (--lease) must last, unless
+/// --hold-while is given.
+#[derive(Debug, clap::Args)]
+#[command(after_help = STATUS)]
+pub struct AcquireArgs {
+    #[command(flatten)]
+    key: Key,
+
+    /// Renew the lock in the background as long as this process lives (such as $$, the shell's), then release it.
+    #[arg(long, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
+    hold_while: Option<i32>,
+
+    /// A JSON object.
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    request: Request,
+}
+
+/// Renew a lock of `acquire`
+///
+/// Its lease begins anew.
+#[derive(Debug, clap::Args)]
+#[command(after_help = STATUS)]
+pub struct RenewArgs {
+    #[command(flatten)]
+    hold: Hold,
+
+    /// The new lease.
+    #[arg(short, long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
+    lease: Duration,
+}
+
+/// Release a lock of `acquire`
+#[derive(Debug, clap::Args)]
+#[command(after_help = STATUS)]
+pub struct ReleaseArgs {
+    #[command(flatten)]
+    hold: Hold,
+}
+
+/// A lock that is held already.
+#[derive(Debug, clap::Args)]
+struct Hold {
+    #[command(flatten)]
+    key: Key,
+
+    /// The owner, instead of LOCK_OWNER.
+    #[arg(short, long)]
+    owner: Option<OsString>,
+
+    /// The token, instead of LOCK_TOKEN.
+    #[arg(long)]
+    token: Option<u64>,
+
+    #[command(flatten)]
+    connect: Connect,
+}
+
+const STATUS: &str = "\
+Exit status: 0 done; 1 (see -E of acquire) not granted; 64 usage; 65 the key holds other data; 69 a server is \
+unavailable or has no module; 75 the lock was lost; 77 the user lacks the permission.";
+
+impl AcquireArgs {
+    /// Whether the lock is held by a process in the background.
+    pub fn is_kept(&self) -> bool {
+        self.hold_while.is_some()
+    }
+}
+
+pub async fn acquire(args: AcquireArgs, starter: Option<Starter>) -> Result<i32, Failure> {
+    let os = |error| Failure::new(OS, error);
+    let own = own_name();
+    let sought = Sought {
+        request: &args.request,
+        servers: &[args.request.connect.open_one()?],
+        keys: vec![args.key.bytes()],
+        owner: args.request.owner(&own),
+        margin: None,
+        permits: None,
+        is_all: false,
+        is_quorum: false,
+    };
+    // What is printed needs no quotation marks, in a shell and elsewhere.
+    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.:@/".contains(byte);
+    let named = args.request.owner.as_ref();
+    if named.is_some_and(|owner| !bytes(owner).iter().all(is_plain)) {
+        let what = "an owner here has letters, digits and -_.:@/";
+        return Err(Failure::new(USAGE, what));
+    }
+    let process = args.hold_while.map(Pid::from_raw);
+    if let Some(process) = process.filter(|process| !is_living(*process)) {
+        return Err(Failure::new(
+            USAGE,
+            format!("there is no process {process}"),
+        ));
+    }
+    let mut signals = Signals::listen().map_err(os)?;
+    let held = match sought.acquire(&mut signals).await? {
+        Acquired::Held(held) => held,
+        Acquired::Not => return Ok(args.request.conflict_exit_code.into()),
+        Acquired::By(signal) => return Ok(BY_SIGNAL + signal as i32),
+    };
+    let token = held.token(sought.servers).unwrap_or_default();
+    let owner = String::from_utf8_lossy(held.owner()).into_owned();
+    let text = if args.json {
+        let mut object = Map::new();
+        put(&mut object, "key", args.key.bytes());
+        object.insert("owner".into(), json!(owner));
+        object.insert("token".into(), json!(token));
+        object.insert("lease_ms".into(), millis(Some(args.request.lease)));
+        escape::json(&object.into())
+    } else {
+        format!("LOCK_OWNER={owner}\nLOCK_TOKEN={token}")
+    };
+    // Without a reader nobody knows the lock.
+    if let Err(error) = writeln!(io::stdout(), "{text}") {
+        held.release().await;
+        return Err(os(error));
+    }
+    let (Some(starter), Some(process)) = (starter, process) else {
+        held.forget();
+        return Ok(0);
+    };
+    starter.let_go().map_err(os)?;
+    let gone = async {
+        while is_living(process) {
+            sleep(LOOK).await;
+        }
+    };
+    tokio::select! {
+        _ = held.lost() => return Ok(LOST),
+        () = gone => {}
+        _ = signals.next_fatal() => {}
+    }
+    held.release().await;
+    Ok(0)
+}
+
+pub async fn renew(args: RenewArgs) -> Result<i32, Failure> {
+    match args.hold.adopt(Some(args.lease)).await? {
+        Some(guard) => {
+            std::mem::forget(guard);
+            Ok(0)
+        }
+        None => Ok(args.hold.is_lost()),
+    }
+}
+
+pub async fn release(args: ReleaseArgs) -> Result<i32, Failure> {
+    let Some(guard) = args.hold.adopt(None).await? else {
+        return Ok(args.hold.is_lost());
+    };
+    let released = guard.release().await;
+    match released.map_err(|error| Failure::of(&error, Some(args.hold.key.bytes())))? {
+        Released::Yes => Ok(0),
+        Released::NotHeld => Ok(args.hold.is_lost()),
+    }
+}
+
+impl Hold {
+    /// Takes it over with this lease.
+    async fn adopt(&self, lease: Option<Duration>) -> Result<Option<Guard>, Failure> {
+        let missing = |what| Failure::new(USAGE, format!("{what}, as acquire has printed it"));
+        let owner = self.owner.clone().or_else(|| var_os("LOCK_OWNER"));
+        let owner = owner.ok_or_else(|| missing("--owner is needed, or LOCK_OWNER"))?;
+        let token = self.token.or_else(|| var("LOCK_TOKEN").ok()?.parse().ok());
+        let token = token.ok_or_else(|| missing("--token is needed, or LOCK_TOKEN"))?;
+        let lock = Lock::new(&self.connect.open_one()?, self.key.bytes()).owner(bytes(&owner));
+        let lock = match lease {
+            Some(lease) => lock.lease(lease),
+            None => lock,
+        };
+        let adopted = lock.adopt(token).await;
+        adopted.map_err(|error| Failure::of(&error, Some(self.key.bytes())))
+    }
+
+    /// Says that it is lost; returns the status.
+    fn is_lost(&self) -> i32 {
+        let key = shown(self.key.bytes());
+        Failure::new(
+            LOST,
+            format!("{key}: not held by this owner under this token"),
+        )
+        .tell()
+    }
+}

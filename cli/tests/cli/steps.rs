@@ -1,0 +1,184 @@
+//! `acquire`, `renew` and `release`, as scripts and pipelines use them.
+
+use std::process::Command;
+
+use nix::sys::signal::Signal;
+use redis_lock_harness::{wait_for, TestServer};
+
+use crate::program::{program, start, url, Ended, Running, PROGRAM};
+
+/// A script of the shell, with `$lock` for the program.
+fn shell(real: &TestServer, script: &str) -> Running {
+    let mut command = Command::new("sh");
+    command
+        .env("REDIS_LOCK_URL", url(real))
+        .env("lock", PROGRAM);
+    Running::of(command.args(["-c", script]))
+}
+
+fn is_free(real: &TestServer) -> bool {
+    real.conn().line("LOCK.INFO k").is_nil()
+}
+
+fn acquired(end: Ended) -> Vec<(String, String)> {
+    let pair = |line: &str| {
+        let (name, value) = line.split_once('=').expect("a name and a value");
+        (name.to_string(), value.to_string())
+    };
+    end.ok().lines().map(pair).collect()
+}
+
+#[test]
+fn a_lock_is_held_over_several_commands() {
+    let real = TestServer::start();
+    let steps = "
+        held=$($lock acquire k --lease 600) && export $held || exit
+        echo $LOCK_OWNER $LOCK_TOKEN; $lock info k --json
+        $lock renew k --lease 900; echo $?
+        $lock release k; echo $?; $lock release k; echo $?; $lock renew k; echo $?";
+    let mut conn = real.conn();
+    let end = shell(&real, steps).end();
+    let lines: Vec<_> = end.out.lines().collect();
+    assert_eq!(lines[2..], ["0", "0", "75", "75"], "{}", end.err);
+    let (owner, token) = lines[0].split_once(' ').expect("an owner and a token");
+    assert!(
+        lines[1].contains(&format!(r#""owner":"{owner}""#)),
+        "{}",
+        lines[1]
+    );
+    assert!(
+        lines[1].contains(&format!(r#""token":{token}"#)),
+        "{}",
+        lines[1]
+    );
+    assert!(end.err.contains("k: not held by this owner"), "{}", end.err);
+    assert!(conn.line("LOCK.INFO k").is_nil());
+}
+
+#[test]
+fn a_lock_stays_for_its_lease_until_the_next_step() {
+    let real = TestServer::start();
+    let names = acquired(start(&real, "acquire k --lease 600").end());
+    let [(first, owner), (second, token)] = &names[..] else {
+        panic!("{names:?}")
+    };
+    assert_eq!(
+        (first.as_str(), second.as_str()),
+        ("LOCK_OWNER", "LOCK_TOKEN")
+    );
+    let left = || real.conn().line("PTTL k").int();
+    assert!(left() > 500_000);
+    assert_eq!(
+        start(&real, "acquire k -n -E 9 --timeout 100").end().code(),
+        9
+    );
+    assert_eq!(start(&real, "renew k").end().code(), 64);
+    let of = |token: &str| format!("--owner {owner} --token {token}");
+    assert_eq!(
+        start(&real, &format!("renew k --lease 900 {}", of("1")))
+            .end()
+            .code(),
+        75
+    );
+    assert_eq!(
+        start(&real, &format!("renew k --lease 900 {}", of(token)))
+            .end()
+            .code(),
+        0
+    );
+    assert!(left() > 800_000);
+    assert_eq!(
+        start(&real, &format!("release k {}", of(token)))
+            .end()
+            .code(),
+        0
+    );
+    assert!(is_free(&real));
+    let json = start(&real, "acquire k --owner me --json --shared")
+        .end()
+        .ok();
+    let of = |field: &str| json.contains(field);
+    assert!(
+        of(r#""key":"k""#) && of(r#""owner":"me""#) && of(r#""token":"#),
+        "{json}"
+    );
+    assert_eq!(start(&real, "acquire j --owner a;b").end().code(), 64);
+}
+
+#[test]
+fn a_lock_that_nobody_has_heard_of_is_released() {
+    let real = TestServer::start();
+    let full = std::fs::File::options().write(true).open("/dev/full");
+    let mut command = program(&real);
+    let end = command
+        .args(["acquire", "k"])
+        .stdout(full.expect("a device"))
+        .output();
+    assert_eq!(end.expect("a program").status.code(), Some(71));
+    assert!(is_free(&real));
+}
+
+#[test]
+fn an_acquire_waits_and_says_for_what() {
+    let real = TestServer::start();
+    real.conn().line("LOCK.ACQUIRE k other");
+    let wait = start(&real, "acquire k");
+    assert!(wait.complaint().contains(", held by other, "));
+    real.conn().line("LOCK.RELEASE k other");
+    assert_eq!(acquired(wait.end()).len(), 2);
+    let wait = start(&real, "acquire k -q");
+    real.wait_for_waits(1);
+    wait.signal(Signal::SIGTERM);
+    assert_eq!(wait.end().code(), 143);
+    assert_eq!((real.waits(), real.stat("places_kept")), (0, 0));
+}
+
+#[test]
+fn a_lock_is_renewed_as_long_as_a_process_lives() {
+    let real = TestServer::start();
+    // The command substitution ends: the process in the background has left its output.
+    let steps = "held=$($lock acquire k --lease 1 --hold-while $$) || exit
+        echo $held; exec sleep 1000";
+    let run = shell(&real, steps);
+    assert!(run.line().starts_with("LOCK_OWNER="));
+    let before = real.stat("renewals");
+    wait_for("renewals", || real.stat("renewals") > before + 3);
+    assert_eq!(real.stat("grants_expired"), 0);
+    run.signal(Signal::SIGKILL);
+    wait_for("the release", || is_free(&real));
+    assert_eq!(real.stat("grants_released"), 1);
+    let end = start(&real, "acquire k --hold-while 2147483647").end();
+    assert_eq!(end.code(), 64);
+    assert!(end.err.contains("there is no process"), "{}", end.err);
+}
+
+#[test]
+fn a_holder_in_the_background_ends_with_its_lock_or_its_start() {
+    let real = TestServer::start();
+    real.conn().line("LOCK.ACQUIRE k other");
+    let steps = "$lock acquire k -n --timeout 100 --hold-while $$; echo $?
+        $lock acquire k -q --hold-while $$; echo $?; sleep 1000";
+    let run = shell(&real, steps);
+    assert_eq!(run.line(), "1");
+    real.wait_for_waits(1);
+    // Of the process that the shell waits for; the one in the background ends with it.
+    let waiting = run.descendants("redis-lock");
+    let parent = waiting.iter().min().expect("a process");
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(*parent), Signal::SIGKILL).expect("a signal");
+    assert_eq!(run.line(), "137");
+    wait_for("the withdrawal", || real.waits() == 0);
+    wait_for("the end", || run.descendants("redis-lock").is_empty());
+    run.signal(Signal::SIGTERM);
+}
+
+#[test]
+fn a_lock_that_is_held_in_the_background_can_be_released() {
+    let real = TestServer::start();
+    let steps = "held=$($lock acquire k --hold-while $$) && export $held || exit
+        $lock release k; echo $?; exec sleep 1000";
+    let run = shell(&real, steps);
+    assert_eq!(run.line(), "0");
+    assert!(is_free(&real));
+    wait_for("the end", || run.descendants("redis-lock").is_empty());
+    run.signal(Signal::SIGTERM);
+}
