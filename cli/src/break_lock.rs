@@ -1,17 +1,22 @@
 //! `redis-lock break`: ends the hold of a lock.
 
+use std::io::{self, IsTerminal};
+
 use serde_json::{json, Map};
 
-use redis_lock_client::{BreakTarget, BreakWaiters};
+use redis_lock_client::{BreakTarget, BreakWaiters, Holder};
 
 use crate::escape::{self, shown};
-use crate::failure::Failure;
+use crate::failure::{say, Failure, OS};
+use crate::info::holder;
 use crate::key::Key;
 use crate::output::print;
 use crate::report;
 use crate::servers::Connect;
 
 /// Break a lock, whichever owner holds it
+///
+/// Says whom it broke: the owner, its token, since when it held the lock and from where. At a terminal it asks first.
 ///
 /// The next waiter gets the lock. The former holder learns of it when it renews: ensure that it has stopped, or that
 /// the resource which the lock protects checks tokens. The exit status is 1 when the lock was not held.
@@ -23,6 +28,10 @@ pub struct Args {
     /// Break only the grant with this token, which `info` shows.
     #[arg(long)]
     token: Option<u64>,
+
+    /// Do not ask at a terminal.
+    #[arg(short, long)]
+    yes: bool,
 
     /// End all waits for the lock, too.
     #[arg(long)]
@@ -39,26 +48,60 @@ pub struct Args {
 pub async fn run(args: Args) -> Result<i32, Failure> {
     let server = args.connect.open_one()?;
     let key = args.key.bytes();
-    let grant = args.token.map_or(BreakTarget::Any, BreakTarget::Token);
     let waiters = match args.purge {
         true => BreakWaiters::Purge,
         false => BreakWaiters::Keep,
     };
-    let broken = server.break_lock(key, grant, waiters).await;
-    let broken = broken.map_err(|error| Failure::of(&error, Some(key)))?;
+    let asks = !args.yes && io::stdin().is_terminal() && io::stderr().is_terminal();
+    let (holders, broken) = loop {
+        // May be refused where to break is permitted.
+        let info = server.info(key, 0).await.ok().flatten();
+        let holders = info.map_or_else(Vec::new, |info| info.holders);
+        if asks && !holders.is_empty() && !confirms(&args, &holders)? {
+            return Ok(1);
+        }
+        // The grant that was shown, and no later one.
+        let token = holders.first().and_then(|holder| holder.token);
+        let grant = args
+            .token
+            .or(token)
+            .map_or(BreakTarget::Any, BreakTarget::Token);
+        let broken = server.break_lock(key, grant, waiters).await;
+        let broken = broken.map_err(|error| Failure::of(&error, Some(key)))?;
+        if broken || token.is_none() || args.token.is_some() {
+            break (holders, broken);
+        }
+    };
     let line = if args.json {
         let mut object = Map::new();
         report::put(&mut object, "key", key);
         object.insert("broken".into(), json!(broken));
+        let whom = holders.iter().filter(|_| broken).map(report::holder);
+        object.insert("holders".into(), whom.collect());
         escape::json(&object.into())
     } else {
+        let whom: Vec<_> = holders.iter().map(holder).collect();
         let what = match (broken, args.token) {
-            (true, _) => "broken",
-            (false, None) => "not held",
-            (false, Some(_)) => "not held under that token",
+            (true, _) if whom.is_empty() => "broken".into(),
+            (true, _) => format!("broken, was {}", whom.join("; ")),
+            (false, None) => "not held".into(),
+            (false, Some(_)) => "not held under that token".into(),
         };
         format!("{}: {what}", shown(key))
     };
     print([line].into_iter())?;
     Ok((!broken).into())
+}
+
+/// Asks at the terminal.
+fn confirms(args: &Args, holders: &[Holder]) -> Result<bool, Failure> {
+    let key = shown(args.key.bytes());
+    for one in holders {
+        say(&format!("{key}: {}", holder(one)));
+    }
+    eprint!("break it? [y/N] ");
+    let mut answer = String::new();
+    let read = io::stdin().read_line(&mut answer);
+    read.map_err(|error| Failure::new(OS, error))?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }

@@ -46,7 +46,7 @@ fn semaphore(key: &[u8], info: &SemaphoreInfo) -> Value {
     object.into()
 }
 
-fn holder(holder: &Holder) -> Value {
+pub fn holder(holder: &Holder) -> Value {
     let mut object = Map::new();
     put(&mut object, "owner", &holder.owner);
     object.insert("holds".into(), json!(holder.holds));

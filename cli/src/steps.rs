@@ -25,7 +25,7 @@ const LOOK: Duration = Duration::from_millis(500);
 
 /// Acquire a lock for several commands
 ///
-/// Prints LOCK_OWNER=... and LOCK_TOKEN=..., each on a line: in a shell `lock=$(redis-lock acquire KEY) && export $lock`.
+/// Prints LOCK_OWNER=... and LOCK_TOKEN=..., a line each: in a shell `lock=$(redis-lock acquire KEY) && export $lock`.
 /// `renew` and `release` take both from the environment. Nobody renews the lock: its lease (--lease) must last, unless
 /// --hold-while is given.
 #[derive(Debug, clap::Args)]

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use nix::errno::Errno;
 use nix::sys::signal::{kill, killpg, Signal};
@@ -37,22 +37,11 @@ pub enum Change {
 impl Child {
     pub fn start(
         words: &[OsString],
-        variables: Variables,
+        variables: &Variables,
         before: Before,
     ) -> Result<Child, Failure> {
-        let mut command = command_of(words, before)?;
-        for (name, value) in variables {
-            match value {
-                Some(value) => command.env(name, value),
-                None => command.env_remove(name),
-            };
-        }
-        command.process_group(0);
         let family = Family::from_now_on();
-        let child = command
-            .spawn()
-            .map_err(|error| cannot_run(&command, &error))?;
-        let group = Pid::from_raw(i32::try_from(child.id()).unwrap_or_default());
+        let group = spawn(command_of(words, before)?, variables)?;
         Ok(Child {
             group,
             is_stopped: Cell::new(false),
@@ -141,6 +130,29 @@ impl Child {
             }
         }
     }
+}
+
+/// Starts a script of the shell beside the command; nobody waits for its end.
+pub fn start_hook(script: &OsString, variables: &Variables) -> Option<Pid> {
+    let words = ["sh".into(), "-c".into(), script.clone()];
+    let started = command_of(&words, Before::default()).and_then(|mut command| {
+        command.stdin(Stdio::null());
+        spawn(command, variables)
+    });
+    started.map_err(|failure| failure.tell()).ok()
+}
+
+/// Starts it in a process group of its own, with these variables.
+fn spawn(mut command: Command, variables: &Variables) -> Result<Pid, Failure> {
+    for (name, value) in variables {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    let child = command.process_group(0).spawn();
+    let child = child.map_err(|error| cannot_run(&command, &error))?;
+    Ok(Pid::from_raw(i32::try_from(child.id()).unwrap_or_default()))
 }
 
 /// Becomes the command; returns why that is not possible.

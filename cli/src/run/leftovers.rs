@@ -26,6 +26,8 @@ pub struct Leftovers<'a> {
     pub kill_at: Instant,
     /// Processes that have been sent SIGTERM.
     pub asked: HashSet<Pid>,
+    /// Starts what --on-loss names.
+    pub on_loss: &'a dyn Fn() -> Option<Pid>,
 }
 
 impl Leftovers<'_> {
@@ -57,6 +59,7 @@ impl Leftovers<'_> {
                 () = sleep(pause) => pause = (pause * 2).min(LONGEST_PAUSE),
                 why = self.held.lost(), if lost.is_none() => {
                     *lost = Some(why.clone());
+                    self.asked.extend((self.on_loss)());
                     tell(&format!("{why}; what the command started is stopped"));
                 }
                 signal = signals.next() => {

@@ -17,6 +17,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::time::{Duration, SystemTime};
 
 use nix::sys::signal::Signal;
+use nix::unistd::Pid;
 use redis_lock_client::{Error, LostReason, Released, Server};
 use tokio::time::{timeout_at, Instant};
 
@@ -25,7 +26,7 @@ pub use self::descendants::is_living;
 pub use self::lock::Sought;
 pub use self::options::{Args, Request};
 
-use self::child::{Change, Child, Variables};
+use self::child::{start_hook, Change, Child, Variables};
 use self::descendants::{named, pids};
 use self::lock::Held;
 pub use self::terminal::{give, Terminal};
@@ -70,10 +71,15 @@ pub async fn run(args: Args) -> Result<i32, Failure> {
     };
     let granted = Instant::now();
     let variables = variables(&sought, &held);
+    if let Some(script) = &args.on_acquire {
+        start_hook(script, &variables);
+    }
+    let on_loss = || start_hook(args.on_loss.as_ref()?, &variables);
     let result = guard(
         &args,
         &sought,
-        variables,
+        &variables,
+        &on_loss,
         &held,
         terminal.as_ref(),
         &mut signals,
@@ -83,6 +89,9 @@ pub async fn run(args: Args) -> Result<i32, Failure> {
     let rest = rest.saturating_sub(granted.elapsed());
     let left = leave(&sought, held, result.as_ref().ok(), rest, &mut signals).await;
     let end = result?;
+    if left == Left::Lost && end.lost.is_none() {
+        on_loss();
+    }
     Ok(match end.change {
         _ if left == Left::Lost && !args.keep => LOST,
         _ if end.is_late => TIMED_OUT,
@@ -178,7 +187,8 @@ fn ended_by(number: i32, terminal: Option<&Terminal>, had_terminal: bool) -> i32
 async fn guard(
     args: &Args,
     sought: &Sought<'_>,
-    variables: Variables,
+    variables: &Variables,
+    on_loss: &dyn Fn() -> Option<Pid>,
     held: &Held,
     terminal: Option<&Terminal>,
     signals: &mut Signals,
@@ -202,6 +212,7 @@ async fn guard(
         keep: args.keep,
         grace: args.grace,
         at_most: args.at_most,
+        on_loss,
     };
     let end = watch.until_end(signals, |what| sought.tell(what)).await;
     if args.request.verbose && end.rest == Rest::Alone {

@@ -89,6 +89,14 @@ pub struct Args {
     #[arg(long)]
     pub(super) keep: bool,
 
+    /// Start this script of the shell when the lock is granted, beside the command and with its variables.
+    #[arg(long, value_name = "SCRIPT")]
+    pub(super) on_acquire: Option<OsString>,
+
+    /// Start this script of the shell when the lock is lost. Where the command is stopped, it has the grace to end.
+    #[arg(long, value_name = "SCRIPT")]
+    pub(super) on_loss: Option<OsString>,
+
     /// The time from SIGTERM to SIGKILL, when the lock is lost, or a signal has ended the command and it has left
     /// processes.
     #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]

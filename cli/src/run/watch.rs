@@ -28,6 +28,8 @@ pub struct Watch<'a> {
     pub grace: Duration,
     /// How long the command may run.
     pub at_most: Option<Duration>,
+    /// Starts what --on-loss names.
+    pub on_loss: &'a dyn Fn() -> Option<Pid>,
 }
 
 /// How the command ended.
@@ -82,11 +84,15 @@ impl Watch<'_> {
             tokio::select! {
                 why = self.held.lost(), if lost.is_none() => {
                     lost = Some(why.clone());
+                    if !self.keep {
+                        ending.kill_at = Some(Instant::now() + self.grace);
+                        self.stop(&mut ending);
+                    }
+                    // It is not asked to end.
+                    ending.asked.extend((self.on_loss)());
                     if self.keep {
                         tell(&format!("{why}; the command goes on (--keep)"));
                     } else {
-                        ending.kill_at = Some(Instant::now() + self.grace);
-                        self.stop(&mut ending);
                         tell(&format!("{why}; the command is stopped"));
                     }
                 }
@@ -157,6 +163,7 @@ impl Watch<'_> {
                 .kill_at
                 .unwrap_or_else(|| Instant::now() + self.grace),
             asked: ending.asked,
+            on_loss: self.on_loss,
         };
         match leftovers.until_gone(signals, lost, tell).await {
             true => Rest::Ended,

@@ -2,11 +2,13 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
+mod breaks;
 mod console;
 mod crowd;
 mod descendants;
 mod errors;
 mod graph;
+mod hooks;
 mod keys;
 mod left;
 mod look;
