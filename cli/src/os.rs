@@ -115,6 +115,29 @@ fn die_with(_parent: Pid) -> io::Result<()> {
     Ok(())
 }
 
+/// A process of our control group, in a process group of its own. A signal that ends it was sent to the whole control
+/// group, as systemd does, and so to the command, too. It ends with this process. Called before there are threads.
+#[cfg(target_os = "linux")]
+pub fn start_witness() -> Option<Pid> {
+    let parent = nix::unistd::getpid();
+    // SAFETY: there is one thread, so the child may do anything.
+    match unsafe { fork() }.ok()? {
+        ForkResult::Parent { child } => Some(child),
+        ForkResult::Child => {
+            let _ = nix::unistd::setpgid(Pid::from_raw(0), Pid::from_raw(0));
+            while die_with(parent).is_ok() {
+                nix::unistd::pause();
+            }
+            exit(0)
+        }
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+pub fn start_witness() -> Option<Pid> {
+    None
+}
+
 /// The end of the process that [`go_to_background`] has left waiting.
 pub struct Starter(UnixStream);
 

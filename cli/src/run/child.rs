@@ -19,6 +19,10 @@ pub struct Child {
     group: Pid,
     /// Whether the last change that was seen is a stop.
     is_stopped: Cell<bool>,
+    /// The process that tells a signal to all from one to redis-lock alone, as long as it lives.
+    witness: Cell<Option<Pid>>,
+    /// The signal that has ended it.
+    sent_to_all: Cell<Option<i32>>,
     /// None where descendants outside of the process group cannot be followed.
     family: Option<Family>,
 }
@@ -39,12 +43,15 @@ impl Child {
         words: &[OsString],
         variables: &Variables,
         before: Before,
+        witness: Option<Pid>,
     ) -> Result<Child, Failure> {
         let family = Family::from_now_on();
         let group = spawn(command_of(words, before)?, variables)?;
         Ok(Child {
             group,
             is_stopped: Cell::new(false),
+            witness: Cell::new(witness),
+            sent_to_all: Cell::new(None),
             family,
         })
     }
@@ -111,10 +118,28 @@ impl Child {
         }
     }
 
+    /// Whether it may still be seen that a signal was sent to all.
+    pub fn has_witness(&self) -> bool {
+        self.witness.get().is_some()
+    }
+
+    /// Whether this signal has been seen to be sent to all, once.
+    pub fn was_sent_to_all(&self, signal: Signal) -> bool {
+        let is_it = self.sent_to_all.get() == Some(signal as i32);
+        if is_it {
+            self.sent_to_all.set(None);
+        }
+        is_it
+    }
+
     /// The next change of the command's state since the last call. It also reaps adopted orphans.
     pub fn change(&self) -> Option<Change> {
         loop {
             let (pid, status) = wait().ok()??;
+            if self.witness.get() == Some(pid) {
+                self.witness.set(None);
+                self.sent_to_all.set(status.signal());
+            }
             if pid != self.group {
                 continue;
             }
@@ -132,9 +157,9 @@ impl Child {
     }
 }
 
-/// Starts a script of the shell beside the command; nobody waits for its end.
-pub fn start_hook(script: &OsString, variables: &Variables) -> Option<Pid> {
-    let words = ["sh".into(), "-c".into(), script.clone()];
+/// Starts a script of the shell beside the command, if there is one; nobody waits for its end.
+pub fn start_hook(script: Option<&OsString>, variables: &Variables) -> Option<Pid> {
+    let words = ["sh".into(), "-c".into(), script?.clone()];
     let started = command_of(&words, Before::default()).and_then(|mut command| {
         command.stdin(Stdio::null());
         spawn(command, variables)

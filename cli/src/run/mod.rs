@@ -34,7 +34,7 @@ use self::watch::{End, Rest, Watch};
 use crate::escape::shown;
 use crate::failure::{Failure, BY_SIGNAL, LOST, OS, STILL_HELD, TIMED_OUT, USAGE};
 use crate::key;
-use crate::os::Before;
+use crate::os::{start_witness, Before};
 use crate::report::utc;
 use crate::signals::Signals;
 
@@ -62,6 +62,8 @@ pub async fn run(args: Args) -> Result<i32, Failure> {
         is_all: args.all,
         is_quorum: args.quorum,
     };
+    // Only systemd is known to signal a whole control group.
+    let witness = var_os("INVOCATION_ID").and_then(|_| start_witness());
     let mut signals = Signals::listen().map_err(|error| Failure::new(OS, error))?;
     let terminal = Terminal::open();
     let held = match sought.acquire(&mut signals).await? {
@@ -71,15 +73,12 @@ pub async fn run(args: Args) -> Result<i32, Failure> {
     };
     let granted = Instant::now();
     let variables = variables(&sought, &held);
-    if let Some(script) = &args.on_acquire {
-        start_hook(script, &variables);
-    }
-    let on_loss = || start_hook(args.on_loss.as_ref()?, &variables);
+    start_hook(args.on_acquire.as_ref(), &variables);
     let result = guard(
         &args,
         &sought,
         &variables,
-        &on_loss,
+        witness,
         &held,
         terminal.as_ref(),
         &mut signals,
@@ -90,7 +89,7 @@ pub async fn run(args: Args) -> Result<i32, Failure> {
     let left = leave(&sought, held, result.as_ref().ok(), rest, &mut signals).await;
     let end = result?;
     if left == Left::Lost && end.lost.is_none() {
-        on_loss();
+        start_hook(args.on_loss.as_ref(), &variables);
     }
     Ok(match end.change {
         _ if left == Left::Lost && !args.keep => LOST,
@@ -188,7 +187,7 @@ async fn guard(
     args: &Args,
     sought: &Sought<'_>,
     variables: &Variables,
-    on_loss: &dyn Fn() -> Option<Pid>,
+    witness: Option<Pid>,
     held: &Held,
     terminal: Option<&Terminal>,
     signals: &mut Signals,
@@ -203,7 +202,7 @@ async fn guard(
         foreground: terminal.filter(|_| foreground),
         die_with_parent: args.die_with_parent,
     };
-    let child = Child::start(&args.command, variables, before)?;
+    let child = Child::start(&args.command, variables, before, witness)?;
     let watch = Watch {
         held,
         child: &child,
@@ -212,7 +211,7 @@ async fn guard(
         keep: args.keep,
         grace: args.grace,
         at_most: args.at_most,
-        on_loss,
+        on_loss: &|| start_hook(args.on_loss.as_ref(), variables),
     };
     let end = watch.until_end(signals, |what| sought.tell(what)).await;
     if args.request.verbose && end.rest == Rest::Alone {

@@ -55,6 +55,9 @@ pub enum Rest {
     Left,
 }
 
+/// How long a signal is held back where it may have been sent to the command, too.
+const SENT_TO_ALL: Duration = Duration::from_millis(250);
+
 /// The steps taken to end the command.
 #[derive(Default)]
 struct Ending {
@@ -68,6 +71,8 @@ struct Ending {
     /// When a signal that ends programs was passed on. A command that continues for long after it uses the signal for
     /// something else (a daemon that reloads at SIGHUP).
     signalled_at: Option<Instant>,
+    /// A signal to pass on, and when.
+    forward: Option<(Signal, Instant)>,
     /// Processes that have been sent SIGTERM.
     asked: HashSet<Pid>,
 }
@@ -102,6 +107,7 @@ impl Watch<'_> {
                     self.stop(&mut ending);
                     tell("the time of the command is over (--at-most); it is stopped");
                 }
+                () = at(ending.forward.map(|(_, at)| at)) => self.forward(&mut ending),
                 () = at(ending.kill_at), if !ending.is_killed => {
                     self.child.signal_all(Signal::SIGKILL);
                     ending.is_killed = true;
@@ -174,7 +180,12 @@ impl Watch<'_> {
     /// Handles a signal; returns the change when the command has ended.
     fn handle(&self, signal: Signal, ending: &mut Ending) -> Option<Change> {
         match signal {
-            Signal::SIGCHLD => return self.handle_changes(),
+            Signal::SIGCHLD => {
+                let end = self.handle_changes();
+                let is_sent = |(signal, _): &_| self.child.was_sent_to_all(*signal);
+                ending.forward = ending.forward.filter(|forward| !is_sent(forward));
+                return end;
+            }
             Signal::SIGCONT => {
                 let end = self.handle_changes();
                 // The signal may be the one that ended a stop in `handle_stop`, and the command may have been stopped
@@ -187,9 +198,13 @@ impl Watch<'_> {
             }
             end if is_end(end) => {
                 ending.signalled_at = Some(Instant::now());
-                let sent = self.child.signal_all(end);
-                if end == Signal::SIGTERM {
-                    ending.asked.extend(sent);
+                if self.child.was_sent_to_all(end) {
+                    return None;
+                }
+                self.forward(ending);
+                ending.forward = Some((end, Instant::now() + SENT_TO_ALL));
+                if !self.child.has_witness() {
+                    self.forward(ending);
                 }
             }
             other => {
@@ -197,6 +212,16 @@ impl Watch<'_> {
             }
         }
         None
+    }
+
+    /// Passes the signal on that was held back.
+    fn forward(&self, ending: &mut Ending) {
+        if let Some((signal, _)) = ending.forward.take() {
+            let sent = self.child.signal_all(signal);
+            if signal == Signal::SIGTERM {
+                ending.asked.extend(sent);
+            }
+        }
     }
 
     /// Handles the changes of the command's state; returns its end.

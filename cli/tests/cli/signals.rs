@@ -2,8 +2,10 @@
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;
+use std::time::Duration;
 
-use nix::sys::signal::Signal;
+use nix::sys::signal::{kill, Signal};
+use nix::unistd::Pid;
 use redis_lock_harness::{wait_for, TestServer};
 
 use crate::program::{is_alive, program, script, start_args, Running, PROGRAM};
@@ -186,4 +188,35 @@ fn the_command_has_a_process_group_of_its_own() {
     let (process, group) = line.split_once(' ').expect("two numbers");
     assert_eq!(process, group);
     assert_eq!(run.line(), run.pid().to_string());
+}
+
+/// A unit of systemd: with its KillMode=control-group all processes are signalled, with `mixed` redis-lock alone.
+#[test]
+fn a_signal_to_the_whole_control_group_reaches_the_command_once() {
+    let real = TestServer::start();
+    let counts = "trap 'echo TERM' TERM; trap 'echo last; exit 7' USR1; echo up; while :; do sleep 0.02; done";
+    let signalled = |to_others: bool, is_first: bool| {
+        let mut command = program(&real);
+        command.env("INVOCATION_ID", "0123456789abcdef");
+        let run = Running::of(command.args(["run", "k", "--", "sh", "-c", counts]));
+        assert_eq!(run.line(), "up");
+        let mut pids = [run.descendants("sh"), run.descendants("redis-lock")].concat();
+        pids.retain(|pid| to_others && *pid != run.pid() as i32);
+        pids.insert(if is_first { 0 } else { pids.len() }, run.pid() as i32);
+        for pid in pids {
+            kill(Pid::from_raw(pid), Signal::SIGTERM).expect("a signal");
+        }
+        assert_eq!(run.line(), "TERM");
+        // sleep: a signal that is passed on would be held back for a quarter of that
+        std::thread::sleep(Duration::from_secs(1));
+        run.signal(Signal::SIGUSR1);
+        let end = run.end();
+        assert_eq!(end.code(), 7);
+        assert!(real.conn().line("LOCK.INFO k").is_nil());
+        end.out
+    };
+    assert_eq!(signalled(true, false), "last\n");
+    assert_eq!(signalled(false, true), "last\n");
+    // A busy machine may take longer from one to the next.
+    assert!((0..5).any(|_| signalled(true, true) == "last\n"));
 }
