@@ -34,15 +34,17 @@ pub fn state(key: &[u8], state: &State) -> Value {
 }
 
 fn semaphore(key: &[u8], info: &SemaphoreInfo) -> Value {
-    let mut object = Map::new();
+    let fields = json!({
+        "mode": "semaphore",
+        "permits": info.permits,
+        "free": info.free,
+        "held": info.held,
+        "next_end_ms": millis(info.next_end),
+        "waiters": info.waiters,
+        "longest_wait_ms": millis(Some(info.longest_wait)),
+    });
+    let mut object = fields.as_object().cloned().unwrap_or_default();
     put(&mut object, "key", key);
-    object.insert("mode".into(), json!("semaphore"));
-    object.insert("permits".into(), json!(info.permits));
-    object.insert("free".into(), json!(info.free));
-    object.insert("held".into(), json!(info.held));
-    object.insert("next_end_ms".into(), millis(info.next_end));
-    object.insert("waiters".into(), json!(info.waiters));
-    object.insert("longest_wait_ms".into(), millis(Some(info.longest_wait)));
     object.into()
 }
 

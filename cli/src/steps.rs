@@ -23,6 +23,9 @@ use crate::values::{bytes, seconds};
 /// The pause between two looks for the process of --hold-while.
 const LOOK: Duration = Duration::from_millis(500);
 
+/// The lease in which a release has to come through.
+const LEASE: Duration = Duration::from_secs(30);
+
 /// Acquire a lock for several commands
 ///
 /// Prints LOCK_OWNER=... and LOCK_TOKEN=..., a line each: in a shell `lock=$(redis-lock acquire KEY) && export $lock`.
@@ -130,7 +133,7 @@ pub async fn acquire(args: AcquireArgs, starter: Option<Starter>) -> Result<i32,
         Acquired::Not => return Ok(args.request.conflict_exit_code.into()),
         Acquired::By(signal) => return Ok(BY_SIGNAL + signal as i32),
     };
-    let token = held.token(sought.servers).unwrap_or_default();
+    let token = held.token(&sought).unwrap_or_default();
     let owner = String::from_utf8_lossy(held.owner()).into_owned();
     let text = if args.json {
         let mut object = Map::new();
@@ -167,50 +170,41 @@ pub async fn acquire(args: AcquireArgs, starter: Option<Starter>) -> Result<i32,
 }
 
 pub async fn renew(args: RenewArgs) -> Result<i32, Failure> {
-    match args.hold.adopt(Some(args.lease)).await? {
-        Some(guard) => {
-            std::mem::forget(guard);
-            Ok(0)
-        }
-        None => Ok(args.hold.is_lost()),
-    }
+    let guard = args.hold.adopt(args.lease).await?;
+    // A drop would release it in the background.
+    std::mem::forget(guard);
+    Ok(0)
 }
 
 pub async fn release(args: ReleaseArgs) -> Result<i32, Failure> {
-    let Some(guard) = args.hold.adopt(None).await? else {
-        return Ok(args.hold.is_lost());
-    };
-    let released = guard.release().await;
-    match released.map_err(|error| Failure::of(&error, Some(args.hold.key.bytes())))? {
-        Released::Yes => Ok(0),
-        Released::NotHeld => Ok(args.hold.is_lost()),
+    let guard = args.hold.adopt(LEASE).await?;
+    match guard.release().await {
+        Ok(Released::Yes) => Ok(0),
+        Ok(Released::NotHeld) => Err(args.hold.lost()),
+        Err(error) => Err(Failure::of(&error, Some(args.hold.key.bytes()))),
     }
 }
 
 impl Hold {
     /// Takes it over with this lease.
-    async fn adopt(&self, lease: Option<Duration>) -> Result<Option<Guard>, Failure> {
+    async fn adopt(&self, lease: Duration) -> Result<Guard, Failure> {
         let missing = |what| Failure::new(USAGE, format!("{what}, as acquire has printed it"));
         let owner = self.owner.clone().or_else(|| var_os("LOCK_OWNER"));
         let owner = owner.ok_or_else(|| missing("--owner is needed, or LOCK_OWNER"))?;
         let token = self.token.or_else(|| var("LOCK_TOKEN").ok()?.parse().ok());
         let token = token.ok_or_else(|| missing("--token is needed, or LOCK_TOKEN"))?;
-        let lock = Lock::new(&self.connect.open_one()?, self.key.bytes()).owner(bytes(&owner));
-        let lock = match lease {
-            Some(lease) => lock.lease(lease),
-            None => lock,
-        };
-        let adopted = lock.adopt(token).await;
-        adopted.map_err(|error| Failure::of(&error, Some(self.key.bytes())))
+        let key = self.key.bytes();
+        let lock = Lock::new(&self.connect.open_one()?, key).owner(bytes(&owner));
+        let adopted = lock.lease(lease).adopt(token).await;
+        let adopted = adopted.map_err(|error| Failure::of(&error, Some(key)))?;
+        adopted.ok_or_else(|| self.lost())
     }
 
-    /// Says that it is lost; returns the status.
-    fn is_lost(&self) -> i32 {
+    fn lost(&self) -> Failure {
         let key = shown(self.key.bytes());
         Failure::new(
             LOST,
             format!("{key}: not held by this owner under this token"),
         )
-        .tell()
     }
 }

@@ -71,7 +71,7 @@ impl Sought<'_> {
             }
         };
         if let Ok(Some(held)) = held {
-            let token = held.token(self.servers);
+            let token = held.token(self);
             self.say(&token.map_or("held".into(), |token| format!("held, token {token}")));
             return Ok(Acquired::Held(held));
         }

@@ -80,12 +80,12 @@ impl Wanted {
     pub fn of(sought: &Sought) -> Result<Wanted, Failure> {
         let wanted = match (sought.servers, sought.permits) {
             (servers, _) if sought.is_quorum => Wanted::of_most(servers, sought),
+            _ if sought.is_all => Wanted::of_all(sought),
             ([server], Some(permits)) => Ok(Wanted::of_permit(server, sought, permits)),
             ([server], None) if sought.keys.len() == 1 => {
                 Ok(Wanted::One(sought.lock(server, sought.key())))
             }
             ([_], None) => Wanted::of_all(sought),
-            _ if sought.is_all => Wanted::of_all(sought),
             _ => {
                 let message = "several servers: say --all or --quorum";
                 return Err(Failure::new(USAGE, message));
@@ -126,20 +126,18 @@ impl Wanted {
 
     /// None when the lock was not granted in that time. Without a time it waits endlessly.
     pub async fn acquire(&self, wait: Option<Duration>) -> Result<Option<Held>, Error> {
-        let Some(span) = wait else {
-            return Ok(Some(match self {
-                Wanted::One(lock) => Held::One(lock.acquire().await?),
-                Wanted::All(lock) => Held::All(lock.acquire().await?),
-                Wanted::Quorum(lock) => Held::Quorum(lock.acquire().await?),
-                Wanted::Permit(lock) => Held::Permit(lock.acquire().await?),
-            }));
-        };
-        Ok(match self {
-            Wanted::One(lock) => lock.acquire_within(span).await?.map(Held::One),
-            Wanted::All(lock) => lock.acquire_within(span).await?.map(Held::All),
-            Wanted::Quorum(lock) => lock.acquire_within(span).await?.map(Held::Quorum),
-            Wanted::Permit(lock) => lock.acquire_within(span).await?.map(Held::Permit),
-        })
+        let span = wait.unwrap_or(Duration::MAX);
+        loop {
+            let held = match self {
+                Wanted::One(lock) => lock.acquire_within(span).await?.map(Held::One),
+                Wanted::All(lock) => lock.acquire_within(span).await?.map(Held::All),
+                Wanted::Quorum(lock) => lock.acquire_within(span).await?.map(Held::Quorum),
+                Wanted::Permit(lock) => lock.acquire_within(span).await?.map(Held::Permit),
+            };
+            if held.is_some() || wait.is_some() {
+                return Ok(held);
+            }
+        }
     }
 }
 
@@ -162,10 +160,10 @@ impl Held {
     }
 
     /// The fencing token, of several keys that of the first; none where each server has its own, and for a permit.
-    pub fn token(&self, servers: &[Server]) -> Option<u64> {
+    pub fn token(&self, sought: &Sought) -> Option<u64> {
         match self {
             Held::One(guard) => Some(guard.token()),
-            Held::All(guard) if servers.len() == 1 => guard.tokens().first().copied(),
+            Held::All(guard) if !sought.is_all => guard.tokens().first().copied(),
             Held::Quorum(guard) => Some(guard.token()),
             Held::All(_) | Held::Permit(_) => None,
         }
@@ -178,15 +176,18 @@ impl Held {
     }
 
     /// The tokens of several keys, or those of several servers with the names of the servers.
-    pub fn tokens(&self, servers: &[Server]) -> Vec<String> {
+    pub fn tokens(&self, sought: &Sought) -> Vec<String> {
         let named = |(server, token): (String, u64)| format!("{server}={token}");
         match self {
             Held::One(_) | Held::Permit(_) => Vec::new(),
-            Held::All(guard) if servers.len() == 1 => {
+            Held::All(guard) if !sought.is_all => {
                 guard.tokens().iter().map(u64::to_string).collect()
             }
             Held::All(guard) => {
-                let names = servers.iter().map(|server| server.name().to_string());
+                let names = sought
+                    .servers
+                    .iter()
+                    .map(|server| server.name().to_string());
                 names.zip(guard.tokens()).map(named).collect()
             }
             Held::Quorum(guard) => guard.tokens().into_iter().map(named).collect(),
@@ -238,9 +239,7 @@ impl Held {
             }
         }
     }
-}
 
-impl Held {
     /// Leaves the lock held for this time from now on. (A quorum is released.)
     pub async fn leave_for(self, rest: Duration) -> Release {
         Release::of_all(match self {

@@ -225,18 +225,18 @@ async fn guard(
 
 /// The variables of the command's environment; those of an outer lock are removed.
 fn variables(sought: &Sought<'_>, held: &Held) -> Variables {
-    let (keys, servers) = (&sought.keys, sought.servers);
-    let tokens = held.tokens(servers);
+    let keys = &sought.keys;
+    let tokens = held.tokens(sought);
     let several = (!tokens.is_empty()).then(|| tokens.join(" ").into());
     // No variable can hold a NUL, and the kernel limits their length to 128 kB.
     let fits = |text: &[u8]| !text.contains(&0) && text.len() <= LONGEST_VARIABLE;
     let text = keys.first().filter(|key| fits(key));
     let hex: Vec<_> = keys.iter().map(|key| key::hex(key)).collect();
     let hex = hex.join(" ");
-    let token = held.token(servers).map(|token| token.to_string());
+    let token = held.token(sought).map(|token| token.to_string());
     vec![
         ("LOCK_KEY", text.map(|key| OsStr::from_bytes(key).into())),
-        (SERVER, Some(names_of(servers).into())),
+        (SERVER, Some(names_of(sought.servers).into())),
         (KEY_HEX, fits(hex.as_bytes()).then(|| hex.into())),
         (OWNER, Some(OsStr::from_bytes(held.owner()).into())),
         ("LOCK_TOKEN", token.map(Into::into)),
