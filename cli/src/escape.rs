@@ -45,17 +45,19 @@ pub fn json(value: &serde_json::Value) -> String {
     text
 }
 
-/// As [`shown`], cut to `width` characters.
-pub fn cut(bytes: &[u8], width: usize) -> String {
-    let text = shown(bytes);
-    match text.char_indices().nth(width) {
-        None => text,
-        Some(_) => text
-            .chars()
-            .take(width.saturating_sub(1))
-            .chain(['…'])
-            .collect(),
+/// Text of at most `width` characters, cut in the middle: names often differ at the end.
+pub fn cut(text: &str, width: usize) -> String {
+    let count = text.chars().count();
+    if count <= width {
+        return text.into();
     }
+    let end = width / 2;
+    let start = text.chars().take(width.saturating_sub(end + 1));
+    start
+        .chain(['…'])
+        .chain(text.chars().skip(count - end))
+        .take(width)
+        .collect()
 }
 
 #[cfg(test)]
@@ -99,8 +101,10 @@ mod tests {
     }
 
     #[test]
-    fn a_long_name_is_cut() {
-        assert_eq!(cut(b"abcdef", 6), "abcdef");
-        assert_eq!(cut(b"abcdefg", 6), "abcde…");
+    fn a_long_name_is_cut_in_the_middle() {
+        for (width, text) in [(7, "abcdefg"), (6, "ab…efg"), (3, "a…g"), (1, "…"), (0, "")] {
+            assert_eq!(cut("abcdefg", width), text);
+        }
+        assert_eq!(cut("größe", 4), "g…ße");
     }
 }

@@ -10,7 +10,7 @@ use crate::escape::{json, shown};
 use crate::failure::{Failure, OS};
 use crate::graph::Graph;
 use crate::info::{is_no_lock, state, State};
-use crate::output::print;
+use crate::output::{print, table};
 use crate::report;
 use crate::servers::Connect;
 use crate::values::bytes;
@@ -101,7 +101,10 @@ pub async fn run(args: Args) -> Result<i32, Failure> {
         }
     }
     if !args.names && !args.json {
-        print(table(lines).into_iter())?;
+        lines.sort();
+        let titles = ["KEY", "MODE", "HOLDER", "LEASE", "WAITERS", "WAIT"];
+        lines.insert(0, titles.map(String::from).into());
+        print(table(&lines).into_iter())?;
     }
     Ok(0)
 }
@@ -161,9 +164,7 @@ async fn states(
     Ok(states.collect())
 }
 
-const COLUMNS: usize = 6;
-
-fn line(key: &[u8], state: &State) -> [String; COLUMNS] {
+fn line(key: &[u8], state: &State) -> Vec<String> {
     let (mode, holders, lease, waiters, wait) = match state {
         State::Lock(info) => (
             info.mode.to_string(),
@@ -180,35 +181,13 @@ fn line(key: &[u8], state: &State) -> [String; COLUMNS] {
             info.longest_wait,
         ),
     };
-    [
+    let cells = [
         shown(key),
         mode,
         holders,
         report::span(lease),
         waiters.to_string(),
         report::span((waiters > 0).then_some(wait)),
-    ]
-}
-
-/// A table with columns as wide as their cells.
-fn table(mut lines: Vec<[String; COLUMNS]>) -> Vec<String> {
-    let head = ["KEY", "MODE", "HOLDER", "LEASE", "WAITERS", "WAIT"].map(String::from);
-    lines.sort();
-    lines.insert(0, head);
-    let width = |column: usize| {
-        let cells = lines.iter().filter_map(|line| line.get(column));
-        cells
-            .map(|cell| cell.chars().count())
-            .max()
-            .unwrap_or_default()
-    };
-    let widths: Vec<usize> = (0..COLUMNS).map(width).collect();
-    let row = |line: &[String; COLUMNS]| {
-        let cells = line.iter().zip(&widths);
-        let row: String = cells
-            .map(|(cell, width)| format!("{cell:width$}  "))
-            .collect();
-        row.trim_end().to_string()
-    };
-    lines.iter().map(row).collect()
+    ];
+    cells.into()
 }

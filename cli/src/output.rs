@@ -23,6 +23,25 @@ pub fn print(lines: impl Iterator<Item = String>) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Rows of cells with columns as wide as their cells.
+pub fn table(rows: &[Vec<String>]) -> Vec<String> {
+    let mut widths: Vec<usize> = Vec::new();
+    for row in rows {
+        widths.resize(widths.len().max(row.len()), 0);
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    let line = |row: &Vec<String>| {
+        let cells = row.iter().zip(&widths);
+        let line: String = cells
+            .map(|(cell, width)| format!("{cell:width$}  "))
+            .collect();
+        line.trim_end().to_string()
+    };
+    rows.iter().map(line).collect()
+}
+
 /// Returns when the reader of standard output has closed the pipe. A file has no reader: then it never returns.
 pub async fn closed() {
     let (sender, receiver) = oneshot::channel();

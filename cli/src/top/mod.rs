@@ -3,11 +3,12 @@
 mod sample;
 mod screen;
 
-use std::io::{self, IsTerminal};
+use std::io::{self, stdout, IsTerminal};
 use std::time::Duration;
 
-use ratatui::crossterm::event::{self, Event, KeyCode, KeyModifiers};
-use ratatui::DefaultTerminal;
+use crossterm::event::{self, Event, KeyCode, KeyModifiers};
+use crossterm::terminal::{self, EnterAlternateScreen, LeaveAlternateScreen};
+use crossterm::{cursor, execute};
 use tokio::sync::mpsc::{unbounded_channel, UnboundedReceiver};
 use tokio::time::sleep;
 
@@ -16,8 +17,8 @@ use crate::failure::{Failure, BY_SIGNAL, OS};
 use crate::output::print;
 use crate::servers::Connect;
 use crate::signals::Signals;
-use crate::top::sample::{Order, Sample, Sampler};
-use crate::top::screen::Screen;
+use crate::top::sample::{Order, Sampler};
+use crate::top::screen::{Body, Screen};
 use crate::values::seconds;
 use crate::watch;
 
@@ -29,7 +30,7 @@ const SHORTEST_INTERVAL: Duration = Duration::from_millis(10);
 /// Watch the locks of a server
 ///
 /// Shows the locks that are held and waited for, the longest waits first, with their holders and the rate of hand-offs.
-/// q ends it; w, h and n order the rows by wait, time held and name; g shows the graph of waits, and the rows again.
+/// The keys: q ends it, ? lists the others (order, filter, scroll, graph of waits).
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The time from one sample to the next.
@@ -57,22 +58,17 @@ pub async fn run(args: Args) -> Result<i32, Failure> {
     if args.json {
         return objects(&args, &name, sampler).await;
     }
-    if args.once || !io::stdout().is_terminal() || !io::stdin().is_terminal() {
-        return once(&args, &name, sampler).await;
+    let mut screen = Screen::new(name, first);
+    if args.once || !stdout().is_terminal() || !io::stdin().is_terminal() {
+        // The rates are those of one interval.
+        sleep(args.interval).await;
+        screen.update(sampler.take(true).await?);
+        print(screen.text(usize::MAX).into_iter())?;
+        return Ok(0);
     }
     let signals = Signals::listen().map_err(|error| Failure::new(OS, error))?;
-    let top = Top {
-        name,
-        sampler,
-        sample: first,
-        order: Order::Wait,
-        is_graph: false,
-        trouble: None,
-    };
-    let terminal = ratatui::init();
-    let ended = top.live(&args, terminal, signals).await;
-    ratatui::restore();
-    ended
+    let _switched = Switched::on().map_err(|error| Failure::new(OS, error))?;
+    live(&args, screen, sampler, signals).await
 }
 
 /// The samples as JSON. A failure after the first sample is an object, too.
@@ -102,102 +98,112 @@ async fn objects(args: &Args, name: &str, mut sampler: Sampler) -> Result<i32, F
     }
 }
 
-/// The rates are those of one interval.
-async fn once(args: &Args, name: &str, mut sampler: Sampler) -> Result<i32, Failure> {
-    sleep(args.interval).await;
-    let mut sample = sampler.take(true).await?;
-    sample.sort(Order::Wait);
-    let screen = Screen {
-        server: name,
-        sample: &sample,
-        order: Order::Wait,
-        is_graph: false,
-        trouble: None,
-    };
-    print(screen.text(screen.width()).lines().map(String::from))?;
-    Ok(0)
+/// The terminal while the keyboard and the screen are those of `top`.
+struct Switched;
+
+impl Switched {
+    fn on() -> io::Result<Switched> {
+        terminal::enable_raw_mode()?;
+        let switched = Switched;
+        execute!(stdout(), EnterAlternateScreen, cursor::Hide)?;
+        Ok(switched)
+    }
 }
 
-struct Top {
-    name: String,
-    sampler: Sampler,
-    sample: Sample,
-    order: Order,
-    is_graph: bool,
-    trouble: Option<String>,
+impl Drop for Switched {
+    fn drop(&mut self) {
+        let _ = execute!(stdout(), LeaveAlternateScreen, cursor::Show);
+        let _ = terminal::disable_raw_mode();
+    }
 }
 
-impl Top {
-    async fn live(
-        mut self,
-        args: &Args,
-        mut terminal: DefaultTerminal,
-        mut signals: Signals,
-    ) -> Result<i32, Failure> {
-        let mut keys = keys();
-        let mut is_due = false;
-        loop {
-            self.sample.sort(self.order);
-            let screen = Screen {
-                server: &self.name,
-                sample: &self.sample,
-                order: self.order,
-                is_graph: self.is_graph,
-                trouble: self.trouble.as_deref(),
-            };
-            let drawn = terminal.draw(|frame| screen.draw(frame));
-            drawn.map_err(|error| Failure::new(OS, error))?;
-            let sampler = &mut self.sampler;
-            let pause = match std::mem::take(&mut is_due) {
-                true => Duration::ZERO,
-                false => args.interval,
-            };
-            let look = async {
-                sleep(pause).await;
-                sampler.take(false).await
-            };
-            tokio::select! {
-                sample = look => match sample {
-                    Ok(sample) => (self.sample, self.trouble) = (sample, None),
-                    Err(failure) => self.trouble = Some(failure.to_string()),
-                },
-                event = keys.recv() => match event.map(|event| action(&event)) {
-                    None | Some(Action::Quit) => return Ok(0),
-                    Some(Action::Order(order)) => self.order = order,
-                    Some(Action::Graph) => {
-                        self.is_graph = !self.is_graph;
-                        self.sampler.waiters = if self.is_graph { QUEUE } else { 0 };
-                        is_due = true;
+async fn live(
+    args: &Args,
+    mut screen: Screen,
+    mut sampler: Sampler,
+    mut signals: Signals,
+) -> Result<i32, Failure> {
+    let mut keys = keys();
+    loop {
+        let size = terminal::size().and_then(|(columns, rows)| {
+            screen.draw(columns, rows)?;
+            Ok(rows)
+        });
+        let rows = size.map_err(|error| Failure::new(OS, error))?;
+        // The queues are read for the graph only, which has to wait for the first.
+        let waiters = if screen.body == Body::Graph { QUEUE } else { 0 };
+        let pause = match waiters == std::mem::replace(&mut sampler.waiters, waiters) {
+            true => args.interval,
+            false => Duration::ZERO,
+        };
+        let look = async {
+            sleep(pause).await;
+            sampler.take(false).await
+        };
+        tokio::select! {
+            sample = look => match sample {
+                Ok(sample) => {
+                    screen.update(sample);
+                    screen.trouble = None;
+                }
+                Err(failure) => screen.trouble = Some(failure.to_string()),
+            },
+            event = keys.recv() => match event {
+                Some(Event::Key(key)) if key.modifiers.contains(KeyModifiers::CONTROL) => {
+                    if key.code == KeyCode::Char('c') {
+                        return Ok(0);
                     }
-                    Some(Action::None) => {}
-                },
-                signal = signals.next_fatal() => return Ok(BY_SIGNAL + signal as i32),
-            }
+                }
+                Some(Event::Key(key)) if screen.is_typing => typed(&mut screen, key.code),
+                Some(Event::Key(key)) if pressed(&mut screen, key.code, rows.into()) => {}
+                Some(Event::Key(_)) | None => return Ok(0),
+                Some(_) => {}
+            },
+            signal = signals.next_fatal() => return Ok(BY_SIGNAL + signal as i32),
         }
     }
 }
 
-enum Action {
-    Quit,
-    Order(Order),
-    Graph,
-    None,
+/// A key while the filter is typed.
+fn typed(screen: &mut Screen, key: KeyCode) {
+    match key {
+        KeyCode::Char(char) => screen.filter.push(char),
+        KeyCode::Backspace => drop(screen.filter.pop()),
+        KeyCode::Enter => screen.is_typing = false,
+        KeyCode::Esc => {
+            screen.filter.clear();
+            screen.is_typing = false;
+        }
+        _ => {}
+    }
+    screen.skipped = 0;
 }
 
-fn action(event: &Event) -> Action {
-    let Event::Key(key) = event else {
-        return Action::None;
-    };
-    let control = key.modifiers.contains(KeyModifiers::CONTROL);
-    match key.code {
-        KeyCode::Char('c') if control => Action::Quit,
-        KeyCode::Char('q') | KeyCode::Esc => Action::Quit,
-        KeyCode::Char('w') => Action::Order(Order::Wait),
-        KeyCode::Char('h') => Action::Order(Order::Held),
-        KeyCode::Char('g') => Action::Graph,
-        KeyCode::Char('n') => Action::Order(Order::Name),
-        _ => Action::None,
+/// Another key. False when it ends the program.
+fn pressed(screen: &mut Screen, key: KeyCode, rows: usize) -> bool {
+    let page = rows.saturating_sub(screen::AROUND + 1).max(1);
+    match key {
+        KeyCode::Char('q') => return false,
+        KeyCode::Esc if screen.body == Body::Help => screen.toggle(Body::Help),
+        KeyCode::Esc if screen.filter.is_empty() => return false,
+        KeyCode::Esc => screen.filter.clear(),
+        KeyCode::Char('?') => screen.toggle(Body::Help),
+        KeyCode::Char('g') => screen.toggle(Body::Graph),
+        KeyCode::Char('/') => screen.is_typing = true,
+        KeyCode::Char('w') => screen.order = Order::Wait,
+        KeyCode::Char('h') => screen.order = Order::Held,
+        KeyCode::Char('n') => screen.order = Order::Name,
+        KeyCode::Char('j') | KeyCode::Down => screen.skipped += 1,
+        KeyCode::PageDown => screen.skipped += page,
+        // The last row is beyond no end.
+        KeyCode::End => screen.skipped = usize::MAX / 2,
+        KeyCode::Char('k') | KeyCode::Up => screen.skipped = screen.skipped.saturating_sub(1),
+        KeyCode::PageUp => screen.skipped = screen.skipped.saturating_sub(page),
+        KeyCode::Home => screen.skipped = 0,
+        _ => {}
     }
+    screen.sample.sort(screen.order);
+    true
 }
 
 /// The events of the keyboard, read by a thread that ends with the program; closed without a keyboard.

@@ -26,6 +26,16 @@ pub enum Order {
     Name,
 }
 
+impl Order {
+    pub fn name(self) -> &'static str {
+        match self {
+            Order::Wait => "wait",
+            Order::Held => "time held",
+            Order::Name => "name",
+        }
+    }
+}
+
 /// The state of a server at one moment.
 #[derive(Debug, Default)]
 pub struct Sample {

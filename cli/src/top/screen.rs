@@ -1,179 +1,272 @@
 //! The screen of `top`: lines with totals, and a row for each lock.
 
-use ratatui::backend::TestBackend;
-use ratatui::layout::{Constraint, Layout};
-use ratatui::style::{Color, Modifier, Style};
-use ratatui::text::Line;
-use ratatui::widgets::{Paragraph, Row, Table};
-use ratatui::{Frame, Terminal};
+use std::io::{self, Write};
 
+use crossterm::style::{PrintStyledContent, StyledContent, Stylize};
+use crossterm::terminal::{Clear, ClearType};
+use crossterm::{cursor, queue};
 use redis_lock_client::LockInfo;
 
-use crate::escape::cut;
+use crate::escape::{cut, shown};
 use crate::graph::{Graph, Waited};
+use crate::output::table;
 use crate::report::{self, span};
 use crate::top::sample::{Order, Sample};
 
 /// The longest name that is shown in full.
 const NAME: usize = 64;
-/// The width of all columns but the two of names.
-const NUMBERS: u16 = 9 + 7 + 7 + 7 + 7 + 16 + 7;
-/// Lines above and below the rows.
-const AROUND: u16 = 5;
+/// The widths that keys and holders have before the first other column is shown.
+const KEY: usize = 24;
+const HOLDER: usize = 16;
+/// The columns beside those of names with their widths, the most important first.
+const NUMBERS: [(&str, usize); 6] = [
+    ("WAIT", 6),
+    ("WAITERS", 7),
+    ("HELD", 6),
+    ("LEASE", 6),
+    ("MODE", 9),
+    ("TOKEN", 16),
+];
+/// Between two columns.
+const GAP: usize = 2;
+/// Lines that are not scrolled: three above the rows and one below.
+pub const AROUND: usize = 4;
 
-/// The contents of the screen.
-pub struct Screen<'a> {
-    pub server: &'a str,
-    pub sample: &'a Sample,
-    pub order: Order,
-    /// Whether the graph of waits is shown in place of the rows.
-    pub is_graph: bool,
-    /// Why the last sample failed, if it did.
-    pub trouble: Option<&'a str>,
+const HELP: &str = "\
+w, h, n     order by wait, time held, name
+/           show locks whose key or holder contains a text; Esc: all
+g           the graph of waits, or the locks
+j, k        a row down, up; also the arrows
+PgDn, PgUp  a page down, up; Home, End
+?           this help
+q, Ctrl-C   quit
+
+HELD is the time since the grant, LEASE what is left of the lease, WAIT how long the first waiter has waited.
+A column for which the terminal is too narrow is left out.";
+
+pub type Line = StyledContent<String>;
+
+/// What is shown in place of the rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Body {
+    Locks,
+    Graph,
+    Help,
 }
 
-impl Screen<'_> {
-    pub fn draw(&self, frame: &mut Frame) {
-        let areas = Layout::vertical([
-            Constraint::Length(3),
-            Constraint::Fill(1),
-            Constraint::Length(1),
-        ])
-        .split(frame.area());
-        let [head, rows, foot] = areas[..] else {
-            return;
-        };
-        frame.render_widget(Paragraph::new(self.head()), head);
-        match self.is_graph {
-            true => frame.render_widget(Paragraph::new(self.graph(rows.width)), rows),
-            false => frame.render_widget(self.table(), rows),
+/// The contents of the screen.
+pub struct Screen {
+    pub server: String,
+    pub sample: Sample,
+    pub order: Order,
+    pub body: Body,
+    /// What keys or holders contain.
+    pub filter: String,
+    pub is_typing: bool,
+    /// The rows above the first that is shown.
+    pub skipped: usize,
+    /// Why the last sample failed, if it did.
+    pub trouble: Option<String>,
+}
+
+impl Screen {
+    pub fn new(server: String, sample: Sample) -> Screen {
+        Screen {
+            server,
+            sample,
+            order: Order::Wait,
+            body: Body::Locks,
+            filter: String::new(),
+            is_typing: false,
+            skipped: 0,
+            trouble: None,
         }
-        frame.render_widget(Paragraph::new(self.foot()), foot);
     }
 
-    fn head(&self) -> Vec<Line<'static>> {
-        let sample = self.sample;
+    /// Keeps the order of the rows.
+    pub fn update(&mut self, sample: Sample) {
+        self.sample = sample;
+        self.sample.sort(self.order);
+    }
+
+    /// Shows this, or the locks again.
+    pub fn toggle(&mut self, body: Body) {
+        self.body = match self.body == body {
+            true => Body::Locks,
+            false => body,
+        };
+        self.skipped = 0;
+    }
+
+    pub fn draw(&mut self, columns: u16, rows: u16) -> io::Result<()> {
+        let mut out = io::stdout().lock();
+        let lines = self.frame(columns.into(), rows.into());
+        for (row, line) in (0..rows).zip(lines) {
+            let line = PrintStyledContent(line);
+            let clear = Clear(ClearType::UntilNewLine);
+            queue!(out, cursor::MoveTo(0, row), clear, line)?;
+        }
+        queue!(out, Clear(ClearType::FromCursorDown))?;
+        out.flush()
+    }
+
+    /// The lines for a terminal of this size.
+    fn frame(&mut self, columns: usize, rows: usize) -> Vec<Line> {
+        let mut body = self.body(columns);
+        let title = match self.body {
+            Body::Locks => Some(body.remove(0)),
+            _ => None,
+        };
+        let room = rows.saturating_sub(AROUND + usize::from(title.is_some()));
+        let count = body.len();
+        self.skipped = self.skipped.min(count.saturating_sub(room));
+        let shown = self.skipped..count.min(self.skipped + room);
+        let place = format!("{}-{} of {count}", self.skipped + 1, shown.end);
+        let mut lines = self.head();
+        lines.extend(title);
+        lines.extend(body.drain(shown));
+        lines.resize_with(rows.saturating_sub(1), || String::new().stylize());
+        lines.push(self.foot(&place).dim());
+        let cut = |line: Line| {
+            let text = line.content().chars().take(columns).collect();
+            StyledContent::new(*line.style(), text)
+        };
+        lines.into_iter().map(cut).collect()
+    }
+
+    /// A frame with all rows as plain text.
+    pub fn text(&self, columns: usize) -> Vec<String> {
+        let lines = self.head().into_iter().chain(self.body(columns));
+        let mut text: Vec<String> = lines.map(|line| line.content().clone()).collect();
+        text.push(self.notes());
+        text
+    }
+
+    fn head(&self) -> Vec<Line> {
+        let sample = &self.sample;
         let (grants, hand_offs) = match sample.rates {
             Some((grants, hand_offs)) => (format!("{grants:.1}"), format!("{hand_offs:.1}")),
             None => ("-".into(), "-".into()),
         };
         let longest = sample.locks.iter().map(|(_, info)| info.longest_wait).max();
-        let longest = longest.filter(|wait| !wait.is_zero());
-        let trouble = self
-            .trouble
-            .map(|trouble| Line::styled(cut(trouble.as_bytes(), 200), Style::new().fg(Color::Red)));
+        let longest = span(longest.filter(|wait| !wait.is_zero()));
+        let trouble = self.trouble.as_deref().unwrap_or_default();
+        let (held, waited) = (sample.held(), sample.waited());
         let rates = format!("hand-offs/s {hand_offs}   grants/s {grants}");
         vec![
-            Line::styled(
-                format!("redis-lock top   {}", cut(self.server.as_bytes(), NAME)),
-                Style::new().add_modifier(Modifier::BOLD),
-            ),
-            Line::from(format!(
-                "held {}   waited for {}   waiters {}   longest wait {}   {rates}",
-                sample.held(),
-                sample.waited(),
-                sample.waiters,
-                span(longest),
-            )),
-            trouble.unwrap_or_default(),
+            format!(
+                "redis-lock top   {}",
+                cut(&shown(self.server.as_bytes()), NAME)
+            )
+            .bold(),
+            format!(
+                "held {held}   waited for {waited}   waiters {}   longest wait {longest}   {rates}",
+                sample.waiters
+            )
+            .stylize(),
+            shown(trouble.as_bytes()).red(),
         ]
     }
 
-    fn table(&self) -> Table<'static> {
-        let widths = [
-            Constraint::Fill(3),
-            Constraint::Length(9),
-            Constraint::Fill(3),
-            Constraint::Length(7),
-            Constraint::Length(7),
-            Constraint::Length(7),
-            Constraint::Length(7),
-            Constraint::Length(16),
-        ];
-        let head = [
-            "KEY", "MODE", "HOLDER", "HELD", "LEASE", "WAITERS", "WAIT", "TOKEN",
-        ];
-        let head = Row::new(head).style(Style::new().add_modifier(Modifier::REVERSED));
-        let rows = self.sample.locks.iter().map(|(key, info)| row(key, info));
-        Table::new(rows, widths).header(head).column_spacing(1)
+    fn body(&self, columns: usize) -> Vec<Line> {
+        match self.body {
+            Body::Locks => self.rows(columns),
+            Body::Graph => self.graph(),
+            Body::Help => HELP
+                .lines()
+                .map(|line| line.to_string().stylize())
+                .collect(),
+        }
     }
 
-    /// The lines of the graph: the chains first, as the queues may need more lines than there are.
-    fn graph(&self, width: u16) -> Vec<Line<'static>> {
+    /// The locks that the filter lets through, below the titles of their columns. The names have the room that the
+    /// other columns leave, the key first.
+    fn rows(&self, columns: usize) -> Vec<Line> {
+        let titles = NUMBERS.map(|(title, width)| format!("{title:width$}"));
+        let names = ["KEY", "HOLDER"].map(String::from);
+        let mut rows: Vec<Vec<String>> = vec![names.into_iter().chain(titles).collect()];
+        let mut styles: Vec<fn(String) -> Line> = vec![Stylize::reverse];
+        for (key, info) in &self.sample.locks {
+            let names = [shown(key), report::holders(info)];
+            if names.iter().any(|name| name.contains(&self.filter)) {
+                rows.push(names.into_iter().chain(numbers(info)).collect());
+                styles.push(match info.waiters {
+                    0 => Stylize::stylize,
+                    _ => Stylize::yellow,
+                });
+            }
+        }
+        let [key, holder] = [0, 1].map(|column| {
+            let names = rows.iter().filter_map(|row| row.get(column));
+            let longest = names.map(|name| name.chars().count()).max();
+            longest.unwrap_or_default().min(NAME)
+        });
+        let (mut room, mut count) = (columns.saturating_sub(GAP), 2);
+        for (_, width) in NUMBERS {
+            match room.checked_sub(GAP + width) {
+                Some(rest) if rest >= key.min(KEY) + holder.min(HOLDER) => {
+                    (room, count) = (rest, count + 1);
+                }
+                _ => break,
+            }
+        }
+        let key = key.min(room.saturating_sub(holder.min(HOLDER)));
+        let holder = holder.min(room.saturating_sub(key));
+        for row in &mut rows {
+            row.truncate(count);
+            for (name, width) in row.iter_mut().zip([key, holder]) {
+                *name = cut(name, width);
+            }
+        }
+        let rows = table(&rows).into_iter().zip(styles);
+        rows.map(|(row, style)| style(row)).collect()
+    }
+
+    /// The lines of the graph that the filter lets through, the chains first.
+    fn graph(&self) -> Vec<Line> {
         let locks = self.sample.locks.iter().map(|(key, info)| Waited {
-            server: self.server.into(),
+            server: self.server.clone(),
             key: key.clone(),
             info: info.clone(),
         });
         let graph = Graph::of(locks.collect());
         let lines = graph.chain_lines().into_iter().chain(graph.lock_lines());
-        let cut = |line: String| line.chars().take(width.into()).collect::<String>();
-        lines.map(|line| Line::from(cut(line))).collect()
+        let lines = lines.filter(|line| line.contains(&self.filter));
+        lines.map(String::stylize).collect()
     }
 
-    fn foot(&self) -> Line<'static> {
-        let mut notes = vec!["q quit   order: w wait, h held, n name   g graph".to_string()];
-        notes.push(match self.order {
-            Order::Wait => "(wait)".into(),
-            Order::Held => "(held)".into(),
-            Order::Name => "(name)".into(),
-        });
+    fn foot(&self, place: &str) -> String {
+        match (self.is_typing, self.filter.as_str()) {
+            (true, filter) => format!("/{filter}   {place}"),
+            (false, "") => format!("{place}   ? help   q quit   {}", self.notes()),
+            (false, filter) => format!("{place}   filter: {filter}   ? help   {}", self.notes()),
+        }
+    }
+
+    /// The order, and what the rows lack.
+    fn notes(&self) -> String {
+        let mut notes = format!("by {}", self.order.name());
         if !self.sample.whole {
-            notes.push("  still looking for held locks".into());
+            notes += "   still looking for held locks";
         }
         if self.sample.left_out > 0 {
-            notes.push(format!("  {} more locks", self.sample.left_out));
+            notes += &format!("   {} more locks", self.sample.left_out);
         }
-        Line::styled(notes.join(" "), Style::new().add_modifier(Modifier::DIM))
-    }
-
-    /// The width that the longest names need, where no terminal limits it.
-    pub fn width(&self) -> u16 {
-        let names = self.sample.locks.iter().flat_map(|(key, info)| {
-            let holders = report::holders(info).chars().count();
-            [cut(key, NAME).chars().count(), holders.min(NAME)]
-        });
-        let longest = names.max().unwrap_or_default().clamp(NAME / 3, NAME);
-        NUMBERS + 2 * u16::try_from(longest).unwrap_or_default()
-    }
-
-    /// The same as plain text, all rows of it.
-    pub fn text(&self, width: u16) -> String {
-        let rows = u16::try_from(self.sample.locks.len()).unwrap_or(u16::MAX);
-        let backend = TestBackend::new(width, rows.saturating_add(AROUND));
-        let Ok(mut terminal) = Terminal::new(backend) else {
-            return String::new();
-        };
-        if terminal.draw(|frame| self.draw(frame)).is_err() {
-            return String::new();
-        }
-        let buffer = terminal.backend().buffer();
-        let lines = buffer.content().chunks(usize::from(width.max(1)));
-        let text = lines.map(|cells| {
-            let line: String = cells.iter().map(ratatui::buffer::Cell::symbol).collect();
-            line.trim_end().to_string() + "\n"
-        });
-        text.collect()
+        notes
     }
 }
 
-fn row(key: &[u8], info: &LockInfo) -> Row<'static> {
+/// The cells of [`NUMBERS`].
+fn numbers(info: &LockInfo) -> [String; NUMBERS.len()] {
     let token = info.holders.iter().filter_map(|holder| holder.token).max();
-    let waits = info.waiters > 0;
-    let row = Row::new([
-        cut(key, NAME),
-        info.mode.to_string(),
-        report::holders(info).chars().take(NAME).collect(),
+    [
+        span((info.waiters > 0).then_some(info.longest_wait)),
+        info.waiters.to_string(),
         span(report::held(info)),
         span(report::lease(info).filter(|_| !info.holders.is_empty())),
-        info.waiters.to_string(),
-        span(waits.then_some(info.longest_wait)),
+        info.mode.to_string(),
         token.map_or("-".into(), |token| token.to_string()),
-    ]);
-    match waits {
-        true => row.style(Style::new().fg(Color::Yellow)),
-        false => row,
-    }
+    ]
 }
 
 #[cfg(test)]
@@ -198,50 +291,51 @@ mod tests {
         (key.to_vec(), info)
     }
 
-    fn text(order: Order) -> String {
+    fn screen(order: Order, locks: Vec<(Vec<u8>, LockInfo)>) -> Screen {
         let mut sample = Sample {
-            locks: vec![
-                lock(b"a", b"anna", 5, 0, 0),
-                lock(b"b\x1b[2J\xff", b"bert", 3, 2, 4),
-                lock(b"c", b"cleo", 70, 1, 2),
-            ],
+            locks,
             whole: true,
             rates: Some((12.25, 3.5)),
             waiters: 3,
             left_out: 0,
         };
         sample.sort(order);
-        let screen = Screen {
-            server: "127.0.0.1:6379/0",
-            sample: &sample,
+        Screen {
             order,
-            is_graph: false,
-            trouble: None,
-        };
-        screen.text(90)
+            ..Screen::new("127.0.0.1:6379/0".into(), sample)
+        }
+    }
+
+    fn three(order: Order) -> Screen {
+        let locks = vec![
+            lock(b"a", b"anna", 5, 0, 0),
+            lock(b"b\x1b[2J\xff", b"bert", 3, 2, 4),
+            lock(b"c", b"cleo", 70, 1, 2),
+        ];
+        screen(order, locks)
     }
 
     #[test]
     fn the_frame_shows_sums_and_rows() {
-        let text = text(Order::Wait);
+        let text = three(Order::Wait).text(90);
         let expected = [
             "redis-lock top   127.0.0.1:6379/0",
             "held 3   waited for 2   waiters 3   longest wait 4.0s   hand-offs/s 3.5   grants/s 12.2",
             "",
-            "KEY             MODE      HOLDER          HELD    LEASE   WAITERS WAIT    TOKEN",
-            "b\\u{1b}[2J\\xff  exclusive bert            3.0s    8.0s    2       4.0s    17",
-            "c               exclusive cleo            1m10s   8.0s    1       2.0s    17",
-            "a               exclusive anna            5.0s    8.0s    0       -       17",
-            "q quit   order: w wait, h held, n name   g graph (wait)",
+            "KEY             HOLDER  WAIT    WAITERS  HELD    LEASE   MODE       TOKEN",
+            "b\\u{1b}[2J\\xff  bert    4.0s    2        3.0s    8.0s    exclusive  17",
+            "c               cleo    2.0s    1        1m10s   8.0s    exclusive  17",
+            "a               anna    -       0        5.0s    8.0s    exclusive  17",
+            "by wait",
         ];
-        assert_eq!(text.lines().collect::<Vec<_>>(), expected, "{text}");
+        assert_eq!(text, expected);
     }
 
     #[test]
     fn the_rows_are_ordered_as_asked() {
         let keys = |order| -> Vec<char> {
-            let text = text(order);
-            let rows = text.lines().skip(4).take(3);
+            let text = three(order).text(90);
+            let rows = text.iter().skip(4).take(3);
             rows.filter_map(|row| row.chars().next()).collect()
         };
         assert_eq!(keys(Order::Wait), ['b', 'c', 'a']);
@@ -250,22 +344,54 @@ mod tests {
     }
 
     #[test]
-    fn a_screen_too_small_for_it_shows_what_fits() {
-        let sample = Sample {
-            locks: vec![lock(b"key", b"owner", 1, 1, 1)],
-            ..Sample::default()
+    fn the_least_important_columns_go_first_and_names_are_cut_in_the_middle() {
+        let names = |i: u8| {
+            (
+                format!("batch:invoices:2026-11-27:eu:{i}"),
+                format!("db{i}:4711:{}", "0".repeat(32)),
+            )
         };
-        let screen = Screen {
-            server: "s",
-            sample: &sample,
-            order: Order::Wait,
-            is_graph: false,
-            trouble: Some("gone\x1b"),
-        };
-        for (width, height) in [(1, 1), (10, 3), (40, 4), (200, 50)] {
-            let mut terminal = Terminal::new(TestBackend::new(width, height)).expect("a terminal");
-            terminal.draw(|frame| screen.draw(frame)).expect("a frame");
+        let locks = (10..22)
+            .map(names)
+            .map(|(key, owner)| lock(key.as_bytes(), owner.as_bytes(), 1, 1, 1));
+        let screen = screen(Order::Name, locks.collect());
+        for (columns, titles) in [
+            (200, "KEY HOLDER WAIT WAITERS HELD LEASE MODE TOKEN"),
+            (80, "KEY HOLDER WAIT WAITERS HELD LEASE"),
+            (60, "KEY HOLDER WAIT WAITERS"),
+            (40, "KEY HOLDER"),
+        ] {
+            let text = screen.text(columns);
+            let title: Vec<_> = text[3].split_whitespace().collect();
+            assert_eq!(title.join(" "), titles, "{columns}");
+            let rows = &text[4..16];
+            for (row, i) in rows.iter().zip(10..) {
+                assert!(row.chars().count() <= columns, "{row}");
+                let cells: Vec<_> = row.split_whitespace().collect();
+                assert!(
+                    cells[0].starts_with("batch:") && cells[0].ends_with(&format!(":{i}")),
+                    "{row}"
+                );
+                assert!(cells[1].starts_with(&format!("db{i}:")), "{row}");
+            }
         }
-        assert!(screen.text(60).contains("gone\\u{1b}"));
+    }
+
+    #[test]
+    fn a_screen_too_small_for_it_shows_what_fits() {
+        let mut screen = three(Order::Wait);
+        screen.trouble = Some("gone\x1b".into());
+        for body in [Body::Locks, Body::Graph, Body::Help] {
+            for (columns, rows) in [(0, 0), (1, 1), (10, 3), (40, 4), (200, 50)] {
+                screen.body = body;
+                screen.skipped = 7;
+                let frame = screen.frame(columns, rows);
+                assert!(rows == 0 || frame.len() >= rows);
+                assert!(frame
+                    .iter()
+                    .all(|line| line.content().chars().count() <= columns));
+            }
+        }
+        assert!(screen.text(60).contains(&"gone\\u{1b}".into()));
     }
 }

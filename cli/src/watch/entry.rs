@@ -27,6 +27,8 @@ pub struct Entry {
     pub server: Option<String>,
     /// With `connected`: the events that cannot be seen.
     pub unseen: Option<Vec<&'static str>>,
+    /// The same for a reader: what to change.
+    pub note: Option<String>,
 }
 
 impl Entry {
@@ -46,6 +48,7 @@ impl Entry {
             cause: None,
             server: None,
             unseen: None,
+            note: None,
         }
     }
 

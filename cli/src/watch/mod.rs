@@ -5,6 +5,7 @@ mod history;
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -99,7 +100,6 @@ pub async fn run(args: Args) -> Result<i32, Failure> {
             history: History::new(args.renewals),
             interval: args.interval.max(SHORTEST_INTERVAL),
             waiters: args.waiters,
-            is_noted: !args.json,
             lines: sender.clone(),
             key,
         };
@@ -127,7 +127,14 @@ pub fn status(signal: Signal) -> i32 {
 }
 
 async fn printed(mut lines: Receiver<Line>, is_one: bool, is_json: bool) -> Result<(), Failure> {
+    let mut notes = HashSet::new();
     while let Some((key, entry)) = lines.recv().await {
+        // Once, however many locks are followed and connections made.
+        if let Some(note) = entry.note.as_ref().filter(|_| !is_json) {
+            if notes.insert(note.clone()) {
+                say(&format!("redis-lock: {note}"));
+            }
+        }
         let line = match is_json {
             true => json(&entry.json(&key)),
             false => entry.text((!is_one).then_some(key.as_slice())),
@@ -153,8 +160,6 @@ struct Follower {
     history: History,
     interval: Duration,
     waiters: u64,
-    /// Whether what cannot be seen is said on standard error.
-    is_noted: bool,
     lines: Sender<Line>,
 }
 
@@ -242,14 +247,10 @@ impl Follower {
     async fn connected(&mut self, events: &KeyEvents) {
         let unseen = Unseen::of(events);
         self.history.expects_events = unseen == Unseen::Nothing || unseen == Unseen::Causes;
-        if self.is_noted {
-            if let Some(note) = unseen.note(events) {
-                say(&format!("redis-lock: {note}"));
-            }
-        }
         let mut line = Entry::new("connected");
         line.server = Some(events.node().to_string());
         line.unseen = Some(unseen.names());
+        line.note = unseen.note(events);
         self.print(vec![line]).await;
     }
 

@@ -29,9 +29,13 @@ pub struct Console {
 
 impl Console {
     pub fn start(real: &TestServer) -> Console {
+        Console::sized(real, 120, 30)
+    }
+
+    pub fn sized(real: &TestServer, columns: u16, rows: u16) -> Console {
         let size = Winsize {
-            ws_row: 30,
-            ws_col: 120,
+            ws_row: rows,
+            ws_col: columns,
             ws_xpixel: 0,
             ws_ypixel: 0,
         };
@@ -313,28 +317,5 @@ fn in_the_background_it_waits_for_the_keyboard() {
     console.see("hello-again\r\n");
     console.see("hello-again\r\n");
     console.press(CTRL_D);
-    assert_eq!(console.status(), "0");
-}
-
-#[test]
-fn top_is_live_until_q() {
-    let real = TestServer::start();
-    real.conn().line("LOCK.ACQUIRE nightly me PX 600000");
-    let mut console = Console::start(&real);
-    console.line("$L top --interval 0.2");
-    console.see("hand-offs/s");
-    console.see("nightly");
-    real.conn().line("LOCK.ACQUIRE another me PX 600000");
-    console.see("another");
-    // By name it is the first row.
-    console.press("n");
-    console.see("\x1b[5;1Hanother");
-    console.press("q");
-    console.see("ready> ");
-    assert_eq!(console.status(), "0");
-    console.line("$L top");
-    console.see("hand-offs/s");
-    console.press(CTRL_C);
-    console.see("ready> ");
     assert_eq!(console.status(), "0");
 }

@@ -25,4 +25,5 @@ mod signals;
 mod steps;
 mod terms;
 mod tls;
+mod top;
 mod watch;

@@ -224,6 +224,25 @@ fn what_cannot_be_seen_is_said_at_the_start() {
 }
 
 #[test]
+fn a_note_is_said_once_for_many_locks_and_connections() {
+    let mut real = TestServer::start();
+    let watching = start(&real, "watch a b c --interval 0.1");
+    for _ in 0..6 {
+        watching.line();
+    }
+    real.restart();
+    while !watching.line().contains("  connected") {}
+    watching.signal(Signal::SIGINT);
+    let end = watching.end();
+    assert_eq!(
+        end.err.matches("notify-keyspace-events").count(),
+        1,
+        "{}",
+        end.err
+    );
+}
+
+#[test]
 fn the_channels_of_events_do_where_those_of_keys_are_off() {
     let real = TestServer::with(&["--notify-keyspace-events", "Ed"]);
     let mut conn = real.conn();
