@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use clap::{CommandFactory, Parser};
 
-use crate::{break_lock, info, ls, pages, run, steps, top, watch};
+use crate::{break_lock, check, info, ls, pages, run, steps, top, watch};
 
 /// Runs commands under locks of the redis-lock module, and shows the locks of a server.
 #[derive(Debug, clap::Parser)]
@@ -26,6 +26,7 @@ pub enum Subcommand {
     Break(break_lock::Args),
     Top(top::Args),
     Watch(watch::Args),
+    Check(check::Args),
     Completions(pages::CompletionsArgs),
     /// Print the manual
     ///

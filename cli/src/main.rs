@@ -8,6 +8,7 @@
 #![cfg_attr(test, allow(clippy::expect_used, clippy::indexing_slicing))]
 
 mod break_lock;
+mod check;
 mod cli;
 mod escape;
 mod failure;
@@ -70,6 +71,7 @@ async fn run(args: Args, starter: Option<os::Starter>) -> Result<i32, Failure> {
         Subcommand::Break(args) => break_lock::run(args).await,
         Subcommand::Top(args) => top::run(args).await,
         Subcommand::Watch(args) => watch::run(args).await,
+        Subcommand::Check(args) => check::run(args).await,
         Subcommand::Completions(args) => pages::completions(&args, Args::command()),
         Subcommand::Man => pages::manual(Args::command()),
     }

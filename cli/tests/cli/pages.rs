@@ -59,6 +59,7 @@ fn the_manual_has_every_subcommand_and_every_option() {
         "BREAK",
         "TOP",
         "WATCH",
+        "CHECK",
         "COMPLETIONS",
         "MAN",
     ] {

@@ -218,6 +218,24 @@ impl fmt::Debug for Search {
     }
 }
 
+/// What a server that can serve locks says of itself, as [`Server::readiness`] returns it.
+///
+/// ```no_run
+/// # async fn example(server: redis_lock_client::Server) -> Result<(), redis_lock_client::Error> {
+/// let ready = server.readiness("invoices:42").await?;
+/// println!("primary: {}, module {:?}", ready.is_primary, ready.version);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Readiness {
+    /// Whether the server takes writes. A replica answers requests for locks with an error.
+    pub is_primary: bool,
+    /// The version of the module; none if the user may not run `INFO`.
+    pub version: Option<String>,
+}
+
 /// The number of keys that a step of a scan examines.
 const KEYS_PER_STEP: u64 = 1_000;
 
@@ -288,6 +306,44 @@ impl Server {
             }
         }
         Ok(counters)
+    }
+
+    /// Whether this user can acquire this lock here, whoever holds it. Changes nothing: the owner of the request is
+    /// empty, which the module refuses after the checks of the server (user, key, node, memory).
+    ///
+    /// # Errors
+    /// When the server cannot be reached, has no module, refuses, or is in its startup delay.
+    pub async fn readiness(&self, key: impl AsRef<[u8]>) -> Result<Readiness> {
+        let mut caller = Caller::shared(self, key.as_ref());
+        let request = cmd("LOCK.ACQUIRE").arg(&[key.as_ref(), b""]).take();
+        let is_primary = match within(caller.call(&request, self.patience())).await {
+            Err(Error::Refused { code, .. }) if code == "READONLY" => false,
+            Err(Error::Refused { text, .. }) if text.contains("owner is empty") => true,
+            other => other.map(|_| true)?,
+        };
+        let node = match caller.answered_by() {
+            Some(node) => node.clone(),
+            None => within(self.node_of(None, 0)).await?,
+        };
+        let info = match within(self.ask(&node, cmd("INFO").arg("modules"))).await {
+            Err(Error::Refused { code, .. }) if code == "NOPERM" => String::new(),
+            reply => text(&reply?),
+        };
+        let after = |mark: &str| {
+            let (_, rest) = info.split_once(mark)?;
+            let digits = rest.split(|char: char| !char.is_ascii_digit()).next();
+            digits?.parse::<u64>().ok()
+        };
+        if let Some(left @ 1..) = after("lock_startup_delay_left_ms:") {
+            let left = Duration::from_millis(left);
+            let what = format!("grants nothing for {left:?} more after its start");
+            return Err(Error::connection(&name_of(&node), what));
+        }
+        let version = after("module:name=lock,ver=");
+        Ok(Readiness {
+            is_primary,
+            version: version.map(|n| format!("{}.{}.{}", n / 10_000, n / 100 % 100, n % 100)),
+        })
     }
 
     /// What tells this server's process, or that of each primary of a cluster, from others: `run_id` in `INFO server`.

@@ -115,7 +115,7 @@ pub use family::latch::Latch;
 pub use family::permit::Permit;
 pub use family::semaphore::{Semaphore, SemaphoreInfo};
 #[cfg(feature = "admin")]
-pub use inspect::{BreakTarget, BreakWaiters, Holder, LockInfo, Scan, Search, Waiter};
+pub use inspect::{BreakTarget, BreakWaiters, Holder, LockInfo, Readiness, Scan, Search, Waiter};
 #[cfg(feature = "admin")]
 pub use key_events::{KeyEvent, KeyEvents};
 pub use lock::guard::Guard;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::server::Server;
 use super::wrapper::{around, block_on};
 use crate::error::Result;
-use crate::inspect::{BreakTarget, BreakWaiters, LockInfo, Search};
+use crate::inspect::{BreakTarget, BreakWaiters, LockInfo, Readiness, Search};
 use crate::key_events::KeyEvent;
 
 /// An iteration over the locks of a server: [`crate::Scan`] for threads.
@@ -79,6 +79,14 @@ impl Server {
     /// When the server cannot be reached, or refuses `LOCK.INFO`.
     pub fn key_events(&self, key: impl AsRef<[u8]>) -> Result<KeyEvents> {
         block_on(self.inner.key_events(key)).map(KeyEvents::from)
+    }
+
+    /// Whether this user can acquire this lock. See [`Server::readiness`](crate::Server::readiness).
+    ///
+    /// # Errors
+    /// When the server cannot serve it.
+    pub fn readiness(&self, key: impl AsRef<[u8]>) -> Result<Readiness> {
+        block_on(self.inner.readiness(key))
     }
 
     /// The module's counters of `INFO lock`. See [`Server::module_counters`](crate::Server::module_counters).

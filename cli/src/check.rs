@@ -1,0 +1,54 @@
+//! `redis-lock check`: whether locks can be acquired, for probes.
+
+use std::ffi::OsString;
+
+use crate::failure::{Failure, UNAVAILABLE};
+use crate::output::print;
+use crate::servers::Connect;
+use crate::values::bytes;
+
+/// Check that this user can acquire locks
+///
+/// For probes: a line for each server that is ready. Asks the server as an acquisition would and changes nothing;
+/// the version of the module needs the permission +info. In a cluster the node of the key is asked, with sentinels the
+/// primary.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// A key that the user may lock; whether it is locked makes no difference.
+    #[arg(default_value = "redis-lock")]
+    key: OsString,
+
+    /// A replica is ready, too.
+    #[arg(long)]
+    replica: bool,
+
+    #[command(flatten)]
+    connect: Connect,
+}
+
+pub async fn run(args: Args) -> Result<i32, Failure> {
+    let mut status = 0;
+    for server in args.connect.open()? {
+        let (key, name) = (bytes(&args.key), server.name());
+        let failure = match server.readiness(key).await {
+            Ok(ready) if ready.is_primary || args.replica => {
+                let role = if ready.is_primary {
+                    "primary"
+                } else {
+                    "replica"
+                };
+                let module = ready.version.map(|version| format!("module {version}"));
+                let parts = [format!("{name}: ready"), role.into()]
+                    .into_iter()
+                    .chain(module);
+                print([parts.collect::<Vec<_>>().join(", ")].into_iter())?;
+                continue;
+            }
+            Ok(_) => Failure::new(UNAVAILABLE, format!("{name}: a replica (READONLY)")),
+            Err(error) => Failure::of(&error, Some(key)),
+        };
+        let told = failure.tell();
+        status = if status == 0 { told } else { status };
+    }
+    Ok(status)
+}

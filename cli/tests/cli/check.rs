@@ -1,0 +1,85 @@
+//! `check`: one line and an exit status for probes, and nothing changed on the server.
+
+use redis_lock_harness::{wait_for, TestServer};
+
+use crate::program::{program, start, url, Running};
+
+fn code(real: &TestServer, words: &str, status: i32) -> String {
+    let end = start(real, words).end();
+    assert_eq!(end.code(), status, "{words}: {} {}", end.out, end.err);
+    end.out + &end.err
+}
+
+#[test]
+fn a_primary_with_the_module_is_ready_and_unchanged() {
+    let real = TestServer::start();
+    let ready = code(&real, "check", 0);
+    let expected = format!(
+        "127.0.0.1:{}/0: ready, primary, module {}\n",
+        real.port,
+        env!("CARGO_PKG_VERSION")
+    );
+    assert_eq!(ready, expected);
+    assert_eq!(real.conn().line("DBSIZE").int(), 0);
+    assert_eq!(real.stat("grants"), 0);
+    // A held lock is no failure.
+    real.conn().line("LOCK.ACQUIRE k anna");
+    code(&real, "check k", 0);
+}
+
+#[test]
+fn a_missing_permission_is_named() {
+    let real = TestServer::start();
+    let mut conn = real.conn();
+    conn.line("ACL SETUSER app on nopass ~lock:* -@all +@connection +lock.acquire");
+    let as_app = |words: &str| {
+        let mut command = program(&real);
+        let own = url(&real).replace("//", "//app:x@");
+        Running::of(command.env("REDIS_LOCK_URL", own).args(words.split(' '))).end()
+    };
+    let end = as_app("check lock:1");
+    // The version is known to users that may run INFO.
+    assert_eq!(
+        end.out,
+        format!("127.0.0.1:{}/0: ready, primary\n", real.port)
+    );
+    let end = as_app("check other");
+    assert_eq!(end.code(), 77, "{}", end.err);
+    assert!(end.err.contains("~other"), "{}", end.err);
+    conn.line("ACL SETUSER app -lock.acquire");
+    let end = as_app("check lock:1");
+    assert_eq!(end.code(), 77, "{}", end.err);
+    assert!(end.err.contains("+lock.acquire"), "{}", end.err);
+}
+
+#[test]
+fn a_server_that_cannot_lock_is_not_ready() {
+    let without = TestServer::without_module(&[]);
+    assert!(code(&without, "check", 69).contains("loadmodule"));
+    let real = TestServer::with(&["--lock.startup-delay", "60000"]);
+    assert!(code(&real, "check", 69).contains("grants nothing for 5"));
+    let real = TestServer::start();
+    real.signal(libc::SIGSTOP);
+    assert!(code(&real, "check --timeout 0.3", 69).contains("no answer"));
+    real.signal(libc::SIGCONT);
+    let gone = format!("check --server {} --server redis://127.0.0.1:1", url(&real));
+    let lines = code(&real, &gone, 69);
+    assert!(
+        lines.contains("ready, primary") && lines.contains("refused"),
+        "{lines}"
+    );
+}
+
+#[test]
+fn a_replica_is_ready_only_where_that_is_asked() {
+    let (primary, replica) = (TestServer::start(), TestServer::start());
+    replica
+        .conn()
+        .line(&format!("REPLICAOF 127.0.0.1 {}", primary.port));
+    wait_for("the copy", || {
+        replica.info_field("replication", "master_link_status") == "up"
+    });
+    assert!(code(&replica, "check", 69).contains("READONLY"));
+    assert!(code(&replica, "check --replica", 0).contains("ready, replica, module"));
+    assert!(code(&primary, "check --replica", 0).contains("ready, primary"));
+}
