@@ -2,8 +2,10 @@
 
 use std::ffi::OsString;
 
-use clap::{CommandFactory, Parser};
+use clap::error::ErrorKind;
+use clap::{CommandFactory, FromArgMatches};
 
+use crate::config::Configured;
 use crate::{break_lock, check, info, ls, pages, run, steps, top, watch};
 
 /// Runs commands under locks of the redis-lock module, and shows the locks of a server.
@@ -43,6 +45,13 @@ impl Args {
     /// Parses the command line, whose first word is the program's name. After `run --key-hex` the first positional word
     /// is the command: an unused KEY is inserted before it, so that one grammar is enough.
     pub fn of_words(words: Vec<OsString>) -> Result<Args, clap::Error> {
+        let wrong = |what| Args::command().error(ErrorKind::ValueValidation, what);
+        let mut configured = Configured::of(Args::command()).map_err(wrong)?;
+        let mut parse = |words: &[OsString]| {
+            let matches = configured.command.clone().try_get_matches_from(words);
+            let matches = matches.map_err(|error| configured.placed(error))?;
+            Args::from_arg_matches(&matches)
+        };
         let has_option = |word: &OsString| {
             let word = word.to_string_lossy();
             word == "--key-hex" || word.starts_with("--key-hex=")
@@ -51,18 +60,17 @@ impl Args {
         if is_run && words.iter().any(has_option) {
             let mut with_key = words.clone();
             with_key.insert(2, "-".into());
-            let args = Args::try_parse_from(with_key)?;
+            let args = parse(&with_key)?;
             // Otherwise the option belongs to the command.
             if matches!(&args.subcommand, Subcommand::Run(run) if run.key_hex.is_some()) {
                 return Ok(args);
             }
         }
-        let args = Args::try_parse_from(words)?;
+        let args = parse(&words)?;
         match &args.subcommand {
             Subcommand::Run(run) if run.key_hex.is_some() => {
-                let mut command = Args::command();
                 let both = "--key-hex stands in place of KEY: name the key once";
-                Err(command.error(clap::error::ErrorKind::ArgumentConflict, both))
+                Err(Args::command().error(ErrorKind::ArgumentConflict, both))
             }
             _ => Ok(args),
         }

@@ -10,6 +10,7 @@
 mod break_lock;
 mod check;
 mod cli;
+mod config;
 mod escape;
 mod failure;
 mod graph;

@@ -1,43 +1,56 @@
-//! The options that name the servers, and the environment variables that replace them.
+//! The options that name the servers.
 
-use std::env::VarError;
-use std::path::PathBuf;
+use std::fmt::Display;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use redis_lock_client::{Certificates, Server};
 
+use crate::config::warn_of_readers;
 use crate::failure::{Failure, USAGE};
 use crate::values::seconds;
 
 const SERVER: &str = "The server: redis://[user@]host[:port][/db], rediss:// for TLS, redis+unix:///path, \
-redis+cluster://host:port[,host:port...], redis+sentinel://host:port[,host:port...]/name. Without this option \
-REDIS_LOCK_URL names it (several: separated by spaces), or else it is redis://127.0.0.1:6379. A password belongs \
-into REDISCLI_AUTH rather than into a URL, which other users of the machine can see.";
+redis+cluster://host:port[,host:port...], redis+sentinel://host:port[,host:port...]/name. Several are separated by \
+spaces.";
 
-const DEFAULT: &str = "redis://127.0.0.1:6379";
+pub const HEADING: &str = "Servers";
+/// The variable of the password, as redis-cli has it.
+pub const PASSWORD: &str = "REDISCLI_AUTH";
 
 /// The servers and the connection settings.
 #[derive(Debug, clap::Args)]
-#[command(next_help_heading = "Servers")]
+#[command(next_help_heading = HEADING)]
 pub struct Connect {
-    // The environment is read by `open`: clap shows an option that it has read from there as a required one.
-    #[arg(long = "server", value_name = "URL", value_delimiter = ' ', help = SERVER)]
+    #[arg(long = "server", id = "url", value_name = "URL", value_delimiter = ' ', help = SERVER,
+          default_value = "redis://127.0.0.1:6379")]
     pub servers: Vec<String>,
 
     /// The longest time for a reply; a bounded wait ends a twentieth of it, 0.3 s at least, after its bound.
     #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = seconds)]
     pub timeout: Duration,
 
+    /// The user, where the URL has none.
+    #[arg(long, value_name = "NAME")]
+    user: Option<String>,
+
+    /// The file whose first line is the password, or after a | the command that prints it, such as "|pass redis". By
+    /// default REDISCLI_AUTH is the password. Other users of the machine can see a password in a URL.
+    #[arg(long, value_name = "FILE")]
+    password_from: Option<String>,
+
     /// The authorities to trust, instead of the system's (PEM).
     #[arg(long, value_name = "FILE")]
     cacert: Option<PathBuf>,
 
-    /// The client's certificate (PEM).
-    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    /// The client's certificate (PEM), with --key.
+    #[arg(long, value_name = "FILE")]
     cert: Option<PathBuf>,
 
     /// Its private key (PEM).
-    #[arg(long = "key", id = "tls_key", value_name = "FILE", requires = "cert")]
+    #[arg(long = "key", id = "tls_key", value_name = "FILE")]
     key: Option<PathBuf>,
 }
 
@@ -45,16 +58,11 @@ impl Connect {
     /// Opens all named servers.
     pub fn open(&self) -> Result<Vec<Server>, Failure> {
         let certificates = self.certificates()?;
-        let password = std::env::var("REDISCLI_AUTH").ok();
-        let servers = self.named()?;
-        let named = servers.iter().filter(|url| !url.is_empty());
+        let password = self.password()?;
+        let named = self.servers.iter().filter(|url| !url.is_empty());
         let opened = named.map(|url| {
-            let url = match &password {
-                Some(password) => with_password(url, password),
-                None => url.clone(),
-            };
+            let url = with_login(url, self.user.as_deref(), password.as_deref());
             let server = Server::open(&url).map_err(|error| Failure::of(&error, None))?;
-            // One wait at a time: when this program is killed, the server removes a parked wait at once.
             let server = server.response_timeout(self.timeout);
             Ok(server.certificates(certificates.clone()))
         });
@@ -68,16 +76,31 @@ impl Connect {
         }
     }
 
-    /// The URLs: from the options, from the environment, or the default.
-    fn named(&self) -> Result<Vec<String>, Failure> {
-        if !self.servers.is_empty() {
-            return Ok(self.servers.clone());
-        }
-        match std::env::var("REDIS_LOCK_URL") {
-            Ok(urls) => Ok(urls.split(' ').map(String::from).collect()),
-            Err(VarError::NotPresent) => Ok(vec![DEFAULT.into()]),
-            Err(error) => Err(Failure::new(USAGE, format!("REDIS_LOCK_URL: {error}"))),
-        }
+    fn password(&self) -> Result<Option<String>, Failure> {
+        let Some(source) = &self.password_from else {
+            return Ok(std::env::var(PASSWORD).ok());
+        };
+        let failed = |what: &dyn Display| Failure::new(USAGE, format!("{source}: {what}"));
+        let text = match source.strip_prefix('|') {
+            None => {
+                warn_of_readers(Path::new(source));
+                fs::read(source).map_err(|error| failed(&error))?
+            }
+            Some(command) => {
+                let mut shell = Command::new("sh");
+                let output = shell
+                    .args(["-c", command])
+                    .stderr(Stdio::inherit())
+                    .output();
+                let output = output.map_err(|error| failed(&error))?;
+                match output.status.success() {
+                    true => output.stdout,
+                    false => return Err(failed(&output.status)),
+                }
+            }
+        };
+        let text = String::from_utf8(text).map_err(|error| failed(&error))?;
+        Ok(Some(text.lines().next().unwrap_or_default().into()))
     }
 
     /// Opens the only server, for subcommands that take one.
@@ -91,34 +114,53 @@ impl Connect {
     fn certificates(&self) -> Result<Certificates, Failure> {
         let read = |path: &PathBuf| {
             let failed = |error| Failure::new(USAGE, format!("{}: {error}", path.display()));
-            std::fs::read(path).map_err(failed)
+            fs::read(path).map_err(failed)
         };
         let mut certificates = Certificates::new();
         if let Some(authorities) = &self.cacert {
             certificates = certificates.authorities(read(authorities)?);
         }
-        if let (Some(certificate), Some(key)) = (&self.cert, &self.key) {
-            certificates = certificates.client(read(certificate)?, read(key)?);
+        match (&self.cert, &self.key) {
+            (None, None) => Ok(certificates),
+            (Some(cert), Some(key)) => Ok(certificates.client(read(cert)?, read(key)?)),
+            _ => Err(Failure::new(USAGE, "--cert and --key: one needs the other")),
         }
-        Ok(certificates)
     }
 }
 
-/// The URL with this password, unless it has one.
-fn with_password(url: &str, password: &str) -> String {
-    let quoted: String = password.bytes().map(quote).collect();
+/// The URL with this user and password, unless it has its own.
+fn with_login(url: &str, user: Option<&str>, password: Option<&str>) -> String {
+    let (scheme, own, place) = parts(url);
+    let (own_user, own_password) = own.split_once(':').unwrap_or((own, ""));
+    let quoted = |text: &str| text.bytes().map(quote).collect::<String>();
+    let pick = |own: &str, other: Option<&str>| match own {
+        "" => other.map_or_else(String::new, quoted),
+        own => own.into(),
+    };
+    match (pick(own_user, user), pick(own_password, password)) {
+        (user, password) if user.is_empty() && password.is_empty() => url.into(),
+        (user, password) if password.is_empty() => format!("{scheme}://{user}@{place}"),
+        (user, password) => format!("{scheme}://{user}:{password}@{place}"),
+    }
+}
+
+pub fn has_password(url: &str) -> bool {
+    let (_, login, _) = parts(url);
+    login
+        .split_once(':')
+        .is_some_and(|(_, password)| !password.is_empty())
+}
+
+/// The scheme, the user with the password, and the rest.
+fn parts(url: &str) -> (&str, &str, &str) {
     let (scheme, rest) = url.split_once("://").unwrap_or(("redis", url));
     // The path of a socket may have an @.
     let login = match scheme.contains("unix") {
-        true => rest.find('/').and_then(|path| rest.get(..path)?.rfind('@')),
+        true => rest.split('/').next().unwrap_or_default().rfind('@'),
         false => rest.rfind('@'),
     };
-    let (user, place) = rest.split_at(login.map_or(0, |at| at + 1));
-    let user = user.trim_end_matches('@');
-    match user.contains(':') {
-        true => url.into(),
-        false => format!("{scheme}://{user}:{quoted}@{place}"),
-    }
+    let (login, place) = rest.split_at(login.map_or(0, |at| at + 1));
+    (scheme, login.trim_end_matches('@'), place)
 }
 
 fn quote(byte: u8) -> String {
@@ -132,16 +174,21 @@ fn quote(byte: u8) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::with_password;
+    use super::with_login;
 
     #[test]
-    fn a_password_goes_where_the_url_has_none() {
-        let with = |url| with_password(url, "p@ss");
-        assert_eq!(with("redis://host:1/2"), "redis://:p%40ss@host:1/2");
-        assert_eq!(with("host:1"), "redis://:p%40ss@host:1");
-        assert_eq!(with("rediss://me@host"), "rediss://me:p%40ss@host");
-        assert_eq!(with("redis://me:own@host"), "redis://me:own@host");
-        assert_eq!(with("unix:///s?db=1"), "unix://:p%40ss@/s?db=1");
-        assert_eq!(with("unix:///a@b"), "unix://:p%40ss@/a@b");
+    fn a_user_and_a_password_go_where_the_url_has_none() {
+        let with = |url| with_login(url, Some("me"), Some("p@ss"));
+        assert_eq!(with("redis://host:1/2"), "redis://me:p%40ss@host:1/2");
+        assert_eq!(with("host:1"), "redis://me:p%40ss@host:1");
+        assert_eq!(with("rediss://you@host"), "rediss://you:p%40ss@host");
+        assert_eq!(with("redis://you:own@host"), "redis://you:own@host");
+        assert_eq!(with("unix:///s?db=1"), "unix://me:p%40ss@/s?db=1");
+        assert_eq!(with("unix:///a@b"), "unix://me:p%40ss@/a@b");
+        let with = |user| with_login("host", user, None);
+        assert_eq!(
+            (with(None), with(Some("me"))),
+            ("host".into(), "redis://me@host".into())
+        );
     }
 }

@@ -4,6 +4,7 @@
 
 mod breaks;
 mod check;
+mod config;
 mod console;
 mod crowd;
 mod descendants;

@@ -25,6 +25,7 @@ pub fn program(real: &TestServer) -> Command {
     let mut command = Command::new(PROGRAM);
     command.env("REDIS_LOCK_URL", url(real));
     command.env_remove("REDISCLI_AUTH");
+    command.env("REDIS_LOCK_CONFIG", "/dev/null");
     command
 }
 
