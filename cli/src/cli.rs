@@ -6,7 +6,7 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches};
 
 use crate::config::Configured;
-use crate::{break_lock, check, info, ls, pages, run, steps, top, watch};
+use crate::{break_lock, check, complete, info, ls, run, steps, top, watch};
 
 /// Runs commands under locks of the redis-lock module, and shows the locks of a server.
 #[derive(Debug, clap::Parser)]
@@ -29,7 +29,9 @@ pub enum Subcommand {
     Top(top::Args),
     Watch(watch::Args),
     Check(check::Args),
-    Completions(pages::CompletionsArgs),
+    Completions(complete::CompletionsArgs),
+    #[command(hide = true)]
+    Complete(complete::Args),
     /// Print the manual
     ///
     /// As troff: `redis-lock man | man -l -`.

@@ -28,7 +28,7 @@ pub struct Args {
     json: bool,
 
     #[command(flatten)]
-    connect: Connect,
+    pub connect: Connect,
 }
 
 pub async fn run(args: Args) -> Result<i32, Failure> {

@@ -10,6 +10,7 @@
 mod break_lock;
 mod check;
 mod cli;
+mod complete;
 mod config;
 mod escape;
 mod failure;
@@ -73,7 +74,8 @@ async fn run(args: Args, starter: Option<os::Starter>) -> Result<i32, Failure> {
         Subcommand::Top(args) => top::run(args).await,
         Subcommand::Watch(args) => watch::run(args).await,
         Subcommand::Check(args) => check::run(args).await,
-        Subcommand::Completions(args) => pages::completions(&args, Args::command()),
+        Subcommand::Completions(args) => complete::completions(&args),
+        Subcommand::Complete(args) => complete::run(args, Args::command()).await,
         Subcommand::Man => pages::manual(Args::command()),
     }
 }

@@ -1,30 +1,10 @@
-//! The shell completions and the manual page, generated from the definitions of the options.
+//! The manual page, generated from the definitions of the options.
 
 use std::io::{self, Write};
 
-use clap_complete::Shell;
 use clap_mangen::Man;
 
 use crate::failure::{Failure, OS};
-use crate::output::print;
-
-/// Print the completions of a shell
-///
-/// For bash, save them as ~/.local/share/bash-completion/completions/redis-lock; for another shell in its own
-/// directory.
-#[derive(Debug, clap::Args)]
-pub struct CompletionsArgs {
-    shell: Shell,
-}
-
-pub fn completions(args: &CompletionsArgs, mut program: clap::Command) -> Result<i32, Failure> {
-    let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut program, "redis-lock", &mut script);
-    // For bash, clap_complete 4.6 names the subcommands of a program with a hyphen in two ways.
-    let script = String::from_utf8_lossy(&script).replace("redis__subcmd__lock", "redis__lock");
-    print(script.lines().map(String::from))?;
-    Ok(0)
-}
 
 /// The manual as troff: one page, in which each subcommand has a section.
 pub fn manual(program: clap::Command) -> Result<i32, Failure> {
@@ -37,7 +17,11 @@ pub fn manual(program: clap::Command) -> Result<i32, Failure> {
 fn page(program: clap::Command) -> io::Result<Vec<u8>> {
     let mut command = program.disable_help_subcommand(true);
     command.build();
-    let subcommands: Vec<clap::Command> = command.get_subcommands().cloned().collect();
+    let subcommands: Vec<clap::Command> = command
+        .get_subcommands()
+        .filter(|sub| !sub.is_hide_set())
+        .cloned()
+        .collect();
     let mut page = Vec::new();
     let man = Man::new(command);
     man.render_title(&mut page)?;

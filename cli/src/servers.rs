@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use clap::ValueHint;
 use redis_lock_client::{Certificates, Server};
 
 use crate::config::warn_of_readers;
@@ -38,7 +39,7 @@ pub struct Connect {
 
     /// The file whose first line is the password, or after a | the command that prints it, such as "|pass redis". By
     /// default REDISCLI_AUTH is the password. Other users of the machine can see a password in a URL.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     password_from: Option<String>,
 
     /// The authorities to trust, instead of the system's (PEM).

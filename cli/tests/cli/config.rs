@@ -60,9 +60,9 @@ fn the_defaults_of_a_subcommand_are_a_table() {
     let text = format!(
         "server = [\"{here}\"]\ntimeout = 100\n\n[run]\nconflict-exit-code = 17\nlease = \"40s\"\n"
     );
-    write(&real.dir(), &text);
+    write(real.dir(), &text);
     real.conn().line("LOCK.ACQUIRE k other");
-    let held = |vars: &[(&str, &str)], words: &str| run(&real.dir(), vars, words).code();
+    let held = |vars: &[(&str, &str)], words: &str| run(real.dir(), vars, words).code();
     assert_eq!(held(&[], "run -n k true"), 17);
     assert_eq!(
         held(&[("REDIS_LOCK_CONFLICT_EXIT_CODE", "18")], "run -n k true"),
@@ -76,7 +76,7 @@ fn the_defaults_of_a_subcommand_are_a_table() {
         19
     );
     // Help shows what is in force.
-    assert!(run(&real.dir(), &[], "run --help")
+    assert!(run(real.dir(), &[], "run --help")
         .out
         .contains("[default: 40s]"));
 }
@@ -95,8 +95,8 @@ fn an_error_in_a_file_names_the_line() {
         ("timeout = \"soon\"\n", 1, "soon"),
         ("[run]\nlease = \"soon\"\n", 2, "soon"),
     ] {
-        let file = write(&real.dir(), text);
-        let end = run(&real.dir(), &[], "run k true");
+        let file = write(real.dir(), text);
+        let end = run(real.dir(), &[], "run k true");
         assert_eq!(end.code(), 64, "{text}: {}", end.err);
         assert!(
             end.err.contains(&format!("{file}:{line}: ")),
@@ -106,7 +106,7 @@ fn an_error_in_a_file_names_the_line() {
         assert!(end.err.contains(what), "{text}: {}", end.err);
     }
     let end = run(
-        &real.dir(),
+        real.dir(),
         &[("REDIS_LOCK_CONFIG", "/nonsense/file")],
         "check",
     );
@@ -129,14 +129,14 @@ fn the_password_comes_from_a_file_or_a_command() {
     ];
     for words in good {
         let end = run(
-            &home,
+            home,
             &[("REDIS_LOCK_URL", &here)],
             &format!("check {words}"),
         );
         assert_eq!((end.code(), end.err.as_str()), (0, ""), "{words}");
     }
     write(
-        &home,
+        home,
         &format!("server = '{here}'\nuser = 'app'\npassword-from = '{file}'\n"),
     );
     assert_eq!(run(home, &[], "check").code(), 0);
@@ -162,7 +162,7 @@ fn a_password_that_others_can_read_is_warned_of() {
     let real = TestServer::start();
     let (home, here) = (real.dir(), url(&real));
     let file = write(
-        &home,
+        home,
         &format!("server = '{}'\n", here.replace("//", "//default:x@")),
     );
     let warning = format!("{file}: other users can read the password in it");

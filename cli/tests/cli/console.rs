@@ -33,6 +33,12 @@ impl Console {
     }
 
     pub fn sized(real: &TestServer, columns: u16, rows: u16) -> Console {
+        let bash = ["bash", "--norc", "--noprofile", "--noediting", "-i"];
+        Console::of(program(real), &bash, columns, rows)
+    }
+
+    /// This shell, with the environment of the command.
+    pub fn of(with: Command, shell: &[&str], columns: u16, rows: u16) -> Console {
         let size = Winsize {
             ws_row: rows,
             ws_col: columns,
@@ -42,14 +48,13 @@ impl Console {
         let pty = openpty(&size, None).expect("a terminal");
         let end = || Stdio::from(pty.slave.try_clone().expect("a terminal"));
         let mut command = Command::new("setsid");
-        let with_server = program(real);
-        for (name, value) in with_server.get_envs() {
+        for (name, value) in with.get_envs() {
             match value {
                 Some(value) => command.env(name, value),
                 None => command.env_remove(name),
             };
         }
-        command.args(["-c", "bash", "--norc", "--noprofile", "--noediting", "-i"]);
+        command.arg("-c").args(shell);
         command
             .env("PS1", "ready> ")
             .env("TERM", "xterm")
@@ -108,7 +113,7 @@ impl Console {
     }
 
     /// What stands between these words and a full stop.
-    fn number(&mut self, words: &str) -> String {
+    pub fn number(&mut self, words: &str) -> String {
         self.see(words);
         let from = self.seen;
         self.see(".");

@@ -4,6 +4,7 @@
 
 mod breaks;
 mod check;
+mod completions;
 mod config;
 mod console;
 mod crowd;

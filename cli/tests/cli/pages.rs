@@ -1,4 +1,4 @@
-//! Completions and the manual: generated from the definitions of the options, checked with the shells and with man.
+//! The manual: generated from the definitions of the options, checked with groff.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -30,23 +30,6 @@ fn through(tool: &str, args: &[&str], text: &str) -> Option<(String, String)> {
     let output = child.wait_with_output().expect("an end");
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
     Some((text(output.stdout), text(output.stderr)))
-}
-
-#[test]
-fn the_completions_are_for_each_shell() {
-    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
-        let script = out(&format!("completions {shell}"));
-        assert!(script.contains("conflict-exit-code"), "{shell}");
-    }
-    let bash = out("completions bash");
-    let words = "COMP_WORDS=(redis-lock run --no); COMP_CWORD=2; _redis__lock redis-lock --no run";
-    let asked = format!("{bash}\n{words}\nprintf '%s\\n' \"${{COMPREPLY[@]}}\"\n");
-    if let Some((completed, complaints)) = through("bash", &["--norc"], &asked) {
-        assert_eq!(
-            (completed.as_str(), complaints.as_str()),
-            ("--no-wait\n", "")
-        );
-    }
 }
 
 #[test]
