@@ -2,7 +2,7 @@
 
 use redis_lock_client::{Error, Holder, LockInfo, Semaphore, SemaphoreInfo, Server, Waiter};
 
-use crate::escape::{json, shown};
+use crate::escape::{json, shown, word};
 use crate::failure::Failure;
 use crate::key::Key;
 use crate::output::print;
@@ -115,7 +115,7 @@ pub fn describe(name: &str, info: &LockInfo) -> Vec<String> {
 
 /// What is known of a holder.
 pub fn holder(holder: &Holder) -> String {
-    let mut line = format!("held by {}", shown(&holder.owner));
+    let mut line = format!("held by {}", word(&holder.owner));
     if let Some(token) = holder.token {
         line += &format!(", token {token}");
     }
@@ -142,7 +142,7 @@ pub fn holder(holder: &Holder) -> String {
 }
 
 fn waiter(waiter: &Waiter) -> String {
-    let mut line = format!("    {}, {}", shown(&waiter.owner), waiter.mode);
+    let mut line = format!("    {}, {}", word(&waiter.owner), waiter.mode);
     line += &format!(", for {}", span(Some(waiter.waited)));
     if let Some(left) = waiter.left {
         line += &format!(", {} more", span(Some(left)));
