@@ -19,6 +19,7 @@ mod lost;
 mod pages;
 mod places;
 mod program;
+mod recipes;
 mod road;
 mod run;
 mod samples;

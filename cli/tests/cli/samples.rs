@@ -176,11 +176,39 @@ fn the_waits_of_the_clients_page() {
     assert_eq!(shapes(&shown), shapes(queues));
     let words = watch.strip_prefix("redis-lock ").expect("a command");
     let watching = crate::program::start(&real, words);
-    let mut told: Vec<String> = (0..4).map(|_| watching.line()).collect();
-    conn.line("LOCK.RELEASE orders:2 bert");
-    told.extend((0..2).map(|_| watching.line()));
+    let mut told: Vec<String> = (0..2).map(|_| watching.line()).collect();
+    for end in ["LOCK.RELEASE orders:2 bert", "LOCK.BREAK orders:2"] {
+        conn.line(end);
+        told.push(watching.line());
+    }
     assert_eq!(shapes(&told), shapes(history));
     drop(waiters);
+}
+
+#[test]
+fn the_file_and_the_probe_of_the_clients_page() {
+    let real = TestServer::start();
+    let dir = sandbox(&real);
+    let file = dir.path().join("redis-lock.toml");
+    let text = block("cli/README.md", "toml", "# ~/.config/redis-lock.toml").text;
+    std::fs::write(&file, text).expect("a file");
+    let help = format!(
+        "REDIS_LOCK_CONFIG='{}' redis-lock run --help",
+        file.display()
+    );
+    let help = run(&real, dir.path(), &help).ok();
+    for default in ["[default: 1m]", "[default: 20]"] {
+        assert!(help.contains(default), "{help}");
+    }
+    for (check, shown) in lines("cli/README.md", "$ redis-lock check") {
+        let place = format!("127.0.0.1:{}/0", real.port);
+        let shown = shown.join("\n").replace("127.0.0.1:6379/0", &place);
+        let ready = |line: &str| {
+            line.rsplit_once(' ')
+                .map(|(start, _version)| start.to_string())
+        };
+        assert_eq!(ready(&run(&real, dir.path(), &check).ok()), ready(&shown));
+    }
 }
 
 /// One run under the lock `nightly`, and so many behind it.

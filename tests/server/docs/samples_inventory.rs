@@ -85,6 +85,18 @@ const INVENTORY: &[(&str, &str, &str, Test)] = &[
     ),
     (
         "cli/README.md",
+        "toml",
+        "# ~/.config/redis-lock.toml",
+        Test(CLI, "the_file_and_the_probe_of_the_clients_page"),
+    ),
+    (
+        "cli/README.md",
+        "console",
+        "$ redis-lock check",
+        Test(CLI, "the_file_and_the_probe_of_the_clients_page"),
+    ),
+    (
+        "cli/README.md",
         "console",
         "$ redis-lock ls --graph",
         Test(CLI, "the_waits_of_the_clients_page"),
