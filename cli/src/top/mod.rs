@@ -7,7 +7,9 @@ use std::io::{self, stdout, IsTerminal};
 use std::time::Duration;
 
 use crossterm::event::{self, Event, KeyCode, KeyModifiers};
-use crossterm::terminal::{self, EnterAlternateScreen, LeaveAlternateScreen};
+use crossterm::terminal::{
+    self, DisableLineWrap, EnableLineWrap, EnterAlternateScreen, LeaveAlternateScreen,
+};
 use crossterm::{cursor, execute};
 use tokio::sync::mpsc::{unbounded_channel, UnboundedReceiver};
 use tokio::time::sleep;
@@ -105,14 +107,20 @@ impl Switched {
     fn on() -> io::Result<Switched> {
         terminal::enable_raw_mode()?;
         let switched = Switched;
-        execute!(stdout(), EnterAlternateScreen, cursor::Hide)?;
+        // Wide characters are counted as one column each.
+        execute!(
+            stdout(),
+            EnterAlternateScreen,
+            DisableLineWrap,
+            cursor::Hide
+        )?;
         Ok(switched)
     }
 }
 
 impl Drop for Switched {
     fn drop(&mut self) {
-        let _ = execute!(stdout(), LeaveAlternateScreen, cursor::Show);
+        let _ = execute!(stdout(), EnableLineWrap, LeaveAlternateScreen, cursor::Show);
         let _ = terminal::disable_raw_mode();
     }
 }
