@@ -3,13 +3,15 @@
 //! A file has lines `name = value` of TOML, each value in one line: first the options that name servers, then a table
 //! for each subcommand. Names are those of long options.
 
+use std::collections::BTreeMap;
 use std::env;
+use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use clap::error::{ContextKind, ContextValue};
-use clap::{Arg, Command};
+use clap::Command;
 use serde_json::{Deserializer, Value};
 
 use crate::failure::say;
@@ -22,113 +24,77 @@ const FILE: &str = "REDIS_LOCK_CONFIG";
 /// Options of one lock or one call, which are not configured.
 const SINGLE: [&str; 4] = ["key_hex", "owner", "token", "pattern"];
 
-/// The command with the configured defaults, and these.
+/// The command with the configured defaults, and those of files.
 pub struct Configured {
     pub command: Command,
-    settings: Vec<Setting>,
+    settings: Settings,
 }
 
-struct Setting {
-    /// None: of all subcommands that name servers.
-    subcommand: Option<String>,
-    option: String,
-    value: String,
-    /// The file and the line.
-    place: String,
-}
+/// By the table, which is that of a subcommand, or empty for the options that name servers, and the option: a value,
+/// its file and line.
+type Settings = BTreeMap<(String, String), (String, String)>;
 
 impl Configured {
     /// The defaults: of the system's file, before them those of the user's, before them those of the environment.
-    pub fn of(mut command: Command) -> Result<Configured, String> {
-        let mut settings = Vec::new();
+    pub fn of(command: Command) -> Result<Configured, String> {
+        let mut settings = Settings::new();
         for path in paths() {
             settings.extend(read(&path)?);
         }
-        for setting in &settings {
-            command = setting.apply(command)?;
-        }
-        let configured = |arg: &Arg| Some((arg.get_id().to_string(), env::var_os(variable(arg))?));
-        let names: Vec<String> = command
-            .get_subcommands()
-            .map(|sub| sub.get_name().into())
-            .collect();
-        for name in names {
-            command = command.mut_subcommand(name, |mut subcommand| {
-                let args: Vec<_> = subcommand
-                    .get_arguments()
-                    .filter(|arg| is_configurable(arg))
-                    .collect();
-                let values: Vec<_> = args.into_iter().filter_map(configured).collect();
-                for (id, value) in values {
-                    let value: &'static std::ffi::OsStr = Box::leak(value.into_boxed_os_str());
-                    subcommand = subcommand.mut_arg(id, |arg| arg.default_value(value));
+        let mut unknown = settings.clone();
+        let command = command.mut_subcommands(|subcommand| {
+            let table = subcommand.get_name().to_string();
+            subcommand.mut_args(|arg| {
+                let is_of_servers = arg.get_help_heading() == Some(servers::HEADING);
+                let table = if is_of_servers {
+                    String::new()
+                } else {
+                    table.clone()
+                };
+                let name = (table, arg.get_long().unwrap_or_default().to_string());
+                if !arg.get_action().takes_values() || SINGLE.contains(&arg.get_id().as_str()) {
+                    return arg;
                 }
-                subcommand
-            });
+                unknown.remove(&name);
+                // REDISCLI_AUTH is in the environment, which precedes files.
+                let is_out = name.1 == "password-from" && env::var_os(servers::PASSWORD).is_some();
+                let setting = settings.get(&name).filter(|_| !is_out);
+                let variable = format!("REDIS_LOCK_{}", arg.get_id().as_str().to_uppercase());
+                let value = env::var_os(variable).or(setting.map(|(value, _)| value.into()));
+                match value {
+                    Some(value) if !arg.is_positional() => {
+                        let value: &OsStr = Box::leak(value.into_boxed_os_str());
+                        arg.default_value(value)
+                    }
+                    _ => arg,
+                }
+            })
+        });
+        match unknown.into_iter().next() {
+            Some(((table, option), (_, place))) => Err(format!(
+                "{place}: there is no setting '{option}' in [{table}]"
+            )
+            .replace(" in []", "")),
+            None => Ok(Configured { command, settings }),
         }
-        Ok(Configured { command, settings })
     }
 
     /// The error, with the file and the line if it is that of a value there.
     pub fn placed(&mut self, error: clap::Error) -> clap::Error {
-        let Some(ContextValue::String(value)) = error.get(ContextKind::InvalidValue) else {
-            return error;
+        let value = match error.get(ContextKind::InvalidValue) {
+            Some(ContextValue::String(value)) => value,
+            _ => return error,
         };
-        let setting = self.settings.iter().find(|setting| setting.value == *value);
-        let Some(Setting { place, option, .. }) = setting else {
-            return error;
-        };
-        let cause =
-            std::error::Error::source(&error).map_or_else(String::new, |why| format!(": {why}"));
-        let what = format!("{place}: {option}: invalid value '{value}'{cause}");
-        self.command.error(error.kind(), what)
-    }
-}
-
-impl Setting {
-    fn apply(&self, mut command: Command) -> Result<Command, String> {
-        // REDISCLI_AUTH is in the environment, which precedes files.
-        if self.option == "password-from" && env::var_os(servers::PASSWORD).is_some() {
-            return Ok(command);
-        }
-        let is_meant = |arg: &&Arg| {
-            let is_of_servers = arg.get_help_heading() == Some(servers::HEADING);
-            let is_named = arg.get_long() == Some(&self.option) && is_configurable(arg);
-            is_named && is_of_servers == self.subcommand.is_none()
-        };
-        let mut meant = Vec::new();
-        for subcommand in command.get_subcommands() {
-            let name = subcommand.get_name();
-            if self.subcommand.as_deref().is_none_or(|own| own == name) {
-                let arg = subcommand.get_arguments().find(is_meant);
-                meant.extend(arg.map(|arg| (name.to_string(), arg.get_id().clone())));
+        match self.settings.values().find(|(own, _)| own == value) {
+            Some((_, place)) => {
+                let cause = std::error::Error::source(&error).map(ToString::to_string);
+                let cause = cause.unwrap_or_default();
+                let what = format!("{place}: invalid value '{value}': {cause}");
+                self.command.error(error.kind(), what)
             }
+            None => error,
         }
-        if meant.is_empty() {
-            let table = self.subcommand.as_ref().map(|name| format!(" in [{name}]"));
-            let table = table.unwrap_or_default();
-            return Err(format!(
-                "{}: there is no setting '{}'{table}",
-                self.place, self.option
-            ));
-        }
-        for (subcommand, id) in meant {
-            let value: &'static str = self.value.clone().leak();
-            let with_default = |arg: Arg| arg.default_value(value);
-            command = command.mut_subcommand(subcommand, |sub| sub.mut_arg(id, with_default));
-        }
-        Ok(command)
     }
-}
-
-fn is_configurable(arg: &Arg) -> bool {
-    let takes_value = arg.get_action().takes_values() && !arg.is_positional();
-    takes_value && !SINGLE.contains(&arg.get_id().as_str())
-}
-
-/// The variable of an option: `REDIS_LOCK_TIMEOUT`.
-fn variable(arg: &Arg) -> String {
-    format!("REDIS_LOCK_{}", arg.get_id().as_str().to_uppercase())
 }
 
 /// The files, the last one preceding.
@@ -148,37 +114,27 @@ fn paths() -> Vec<PathBuf> {
         .collect()
 }
 
-fn read(path: &Path) -> Result<Vec<Setting>, String> {
+fn read(path: &Path) -> Result<Settings, String> {
     // Nor does a file exist for a user that may not enter its directory.
     if !path.exists() && env::var_os(FILE).is_none() {
-        return Ok(vec![]);
+        return Ok(Settings::new());
     }
     let text = fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
-    let mut settings = Vec::new();
-    let mut subcommand = None;
+    let (mut settings, mut table) = (Settings::new(), String::new());
     for (i, line) in text.lines().enumerate() {
         let (line, place) = (line.trim(), format!("{}:{}", path.display(), i + 1));
-        let table = line.strip_prefix('[').and_then(|line| line.split_once(']'));
-        if let Some((name, _)) = table.filter(|(_, rest)| is_end(rest)) {
-            subcommand = Some(name.trim().to_string());
+        let title = line.strip_prefix('[').and_then(|line| line.split_once(']'));
+        if let Some((name, _)) = title.filter(|(_, rest)| is_end(rest)) {
+            table = name.trim().into();
         } else if !is_end(line) {
-            let setting = line
-                .split_once('=')
-                .and_then(|(name, rest)| Some((name.trim(), value(rest.trim())?)));
             let wrong = || format!("{place}: not a line of name = \"value\": {line}");
-            let (option, value) = setting.ok_or_else(wrong)?;
-            settings.push(Setting {
-                subcommand: subcommand.clone(),
-                option: option.into(),
-                value,
-                place,
-            });
+            let (option, rest) = line.split_once('=').ok_or_else(wrong)?;
+            let value = value(rest.trim()).ok_or_else(wrong)?;
+            settings.insert((table.clone(), option.trim().into()), (value, place));
         }
     }
-    if settings
-        .iter()
-        .any(|setting| setting.value.contains("://") && servers::has_password(&setting.value))
-    {
+    let is_url = |value: &str| value.contains("://") && servers::has_password(value);
+    if settings.values().any(|(value, _)| is_url(value)) {
         warn_of_readers(path);
     }
     Ok(settings)

@@ -81,54 +81,31 @@ impl Args {
     }
 }
 
-/// What is printed of a key.
+/// What is printed of a key: its events, and beside them as text and as fields of JSON what is known after them.
 struct Line {
     key: Vec<u8>,
     events: Vec<String>,
-    what: What,
-}
-
-enum What {
-    Connected {
-        server: String,
-        /// What cannot be seen there, and what to change.
-        note: Option<String>,
-    },
-    Disconnected(String),
-    State(LockInfo),
+    text: String,
+    fields: Map<String, Value>,
 }
 
 impl Line {
     fn text(&self, with_key: bool) -> String {
-        let mut line = format!("{}  ", report::utc(SystemTime::now()));
-        if with_key {
-            line += &format!("{}  ", word(&self.key));
-        }
-        let what = match &self.what {
-            What::Connected { server, .. } => shown(server.as_bytes()),
-            What::Disconnected(cause) => shown(cause.as_bytes()),
-            What::State(info) => state(info),
+        let time = report::utc(SystemTime::now());
+        let key = if with_key {
+            word(&self.key) + "  "
+        } else {
+            String::new()
         };
         let events = shown(counted(&self.events).as_bytes());
-        format!("{line}{events:<12}  {what}")
+        format!("{time}  {key}{events:<12}  {}", self.text)
     }
 
     fn json(self) -> Value {
-        let mut object = match &self.what {
-            What::State(info) => report::fields(&self.key, info),
-            _ => Map::new(),
-        };
+        let mut object = self.fields;
         report::put(&mut object, "key", &self.key);
         object.insert("time".into(), json!(report::utc(SystemTime::now())));
         object.insert("events".into(), json!(self.events));
-        match self.what {
-            What::Connected { server, note } => {
-                object.insert("server".into(), json!(server));
-                object.insert("note".into(), json!(note));
-            }
-            What::Disconnected(cause) => drop(object.insert("cause".into(), json!(cause))),
-            What::State(_) => {}
-        }
         object.into()
     }
 }
@@ -218,11 +195,8 @@ async fn printed(mut lines: Receiver<Line>, is_one: bool, is_json: bool) -> Resu
             continue;
         }
         // Once, however many locks are followed and connections made.
-        if let What::Connected {
-            note: Some(note), ..
-        } = &line.what
-        {
-            if notes.insert(note.clone()) {
+        if let Some(note) = line.fields.get("note").and_then(Value::as_str) {
+            if notes.insert(note.to_string()) {
                 say(&format!("redis-lock: {note}"));
             }
         }
@@ -267,8 +241,10 @@ impl Follower {
             }
             if std::mem::take(&mut is_connected) {
                 pause = FIRST_PAUSE;
-                let cause = What::Disconnected(error.to_string());
-                self.print(vec!["disconnected".into()], cause).await;
+                let cause = error.to_string();
+                let fields = json!({ "cause": cause });
+                let text = shown(cause.as_bytes());
+                self.print(vec!["disconnected".into()], text, fields).await;
             }
             sleep(pause).await;
             pause = (pause * 2).min(LONGEST_PAUSE);
@@ -293,11 +269,10 @@ impl Follower {
             };
             if !*is_connected {
                 *is_connected = true;
-                let connected = What::Connected {
-                    server: events.node().to_string(),
-                    note: note(&events),
-                };
-                self.print(vec!["connected".into()], connected).await;
+                let server = events.node().to_string();
+                let fields = json!({ "server": server, "note": note(&events) });
+                let text = shown(server.as_bytes());
+                self.print(vec!["connected".into()], text, fields).await;
             }
             // Another look, so that the state is that after all events.
             let mut has_more = false;
@@ -339,16 +314,22 @@ impl Follower {
         } else if !is_other && events.iter().all(|name| is_of_data(name)) {
             events.clear();
         }
-        self.known = Some(seen.clone());
         if !events.is_empty() {
-            self.print(events, What::State(seen)).await;
+            let fields = report::lock(&self.key, &seen);
+            self.print(events, state(&seen), fields).await;
         }
+        self.known = Some(seen);
     }
 
-    async fn print(&self, events: Vec<String>, what: What) {
-        let key = self.key.clone();
+    async fn print(&self, events: Vec<String>, text: String, fields: Value) {
+        let line = Line {
+            key: self.key.clone(),
+            events,
+            text,
+            fields: fields.as_object().cloned().unwrap_or_default(),
+        };
         // The receiver is dropped when the program ends.
-        let _ = self.lines.send(Line { key, events, what }).await;
+        let _ = self.lines.send(line).await;
     }
 }
 
