@@ -1,8 +1,10 @@
 //! What can come next on a command line, for the completions of the shells, whose scripts ask for it at each word.
 
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::time::Duration;
 
+use clap::builder::StyledStr;
 use clap::{Arg, Command, ValueEnum, ValueHint};
 use redis_lock_client::Search;
 use tokio::time::timeout;
@@ -57,38 +59,18 @@ pub async fn run(args: Args, program: Command) -> Result<i32, Failure> {
         .iter()
         .map(|word| word.to_string_lossy())
         .collect();
-    let lines = match next(&words, &program) {
-        Next::Words(words) => words,
-        Next::Files => vec![":files".into()],
-        Next::Command(place) => vec![format!(":command {place}")],
-        Next::Keys(servers) => {
-            let last = words.last().map_or("", |word| word);
-            let found = timeout(QUICK, keys(servers, last)).await;
-            found.ok().flatten().unwrap_or_default()
-        }
-    };
-    print(lines.into_iter())?;
+    print(next(&words, &program).await.into_iter())?;
     Ok(0)
 }
 
-enum Next {
-    Words(Vec<String>),
-    Files,
-    /// Another command begins at this word.
-    Command(usize),
-    /// With the options that name the server.
-    Keys(Vec<String>),
-}
-
-fn next<S: AsRef<str>>(words: &[S], program: &Command) -> Next {
+async fn next(words: &[Cow<'_, str>], program: &Command) -> Vec<String> {
     let Some((last, before)) = words.split_last() else {
-        return Next::Words(vec![]);
+        return vec![];
     };
-    let last = last.as_ref();
     let (mut command, mut place, mut is_rest) = (program, 0, false);
     let (mut option, mut servers): (Option<&Arg>, _) = (None, Vec::new());
+    let mut first = None;
     for (i, word) in before.iter().enumerate().skip(1) {
-        let word = word.as_ref();
         if let Some(arg) = option.take() {
             if arg.get_help_heading() == Some(HEADING) {
                 servers.push(format!("--{}={word}", arg.get_long().unwrap_or_default()));
@@ -99,49 +81,51 @@ fn next<S: AsRef<str>>(words: &[S], program: &Command) -> Next {
             option = option_of(command, word);
             // It stands in place of KEY.
             place += usize::from(command.get_name() == "run" && word.starts_with("--key-hex"));
-        } else if let Some(subcommand) = command.find_subcommand(word) {
+        } else if let Some(subcommand) = command.find_subcommand(word.as_ref()) {
             command = subcommand;
-        } else if is_command(positional(command, place)) {
-            return Next::Command(i);
         } else {
+            let is_command = positional(command, place).is_some_and(is_command);
+            first = first.or(is_command.then_some(i));
             place += 1;
         }
     }
-    let arg = match option {
-        None if !is_rest && last.starts_with('-') => {
-            let options = command.get_arguments().filter_map(|arg| {
-                let help = arg.get_help().map(ToString::to_string);
-                Some((format!("--{}", arg.get_long()?), help))
-            });
-            return Next::Words(candidates(options, last));
-        }
-        None if command.has_subcommands() && place == 0 => {
-            let subcommands = command.get_subcommands().filter(|sub| !sub.is_hide_set());
-            let about = |sub: &Command| sub.get_about().map(ToString::to_string);
-            let names = subcommands.map(|sub| (sub.get_name().to_string(), about(sub)));
-            return Next::Words(candidates(names, last));
-        }
-        None => positional(command, place),
-        option => option,
+    if let Some(first) = first {
+        return vec![format!(":command {first}")];
+    }
+    let about = |text: Option<&StyledStr>| text.map(ToString::to_string).unwrap_or_default();
+    if option.is_none() && !is_rest && last.starts_with('-') {
+        let long = |arg: &Arg| Some((format!("--{}", arg.get_long()?), about(arg.get_help())));
+        return candidates(command.get_arguments().filter_map(long), last);
+    }
+    if command.has_subcommands() && place == 0 {
+        let names = command.get_subcommands().filter(|sub| !sub.is_hide_set());
+        let names = names.map(|sub| (sub.get_name().to_string(), about(sub.get_about())));
+        return candidates(names, last);
+    }
+    let Some(arg) = option.or_else(|| positional(command, place)) else {
+        return vec![];
     };
-    let Some(arg) = arg else {
-        return Next::Words(vec![]);
-    };
-    let is_path = matches!(
+    let names = arg.get_value_names().unwrap_or_default();
+    if is_command(arg) {
+        return vec![format!(":command {}", before.len())];
+    }
+    if matches!(
         arg.get_value_hint(),
         ValueHint::AnyPath | ValueHint::FilePath
-    );
-    let names = arg.get_value_names().unwrap_or_default();
-    match () {
-        () if is_command(Some(arg)) => Next::Command(before.len()),
-        () if is_path => Next::Files,
-        () if names.iter().any(|name| name == "KEY") => Next::Keys(servers),
-        () => {
-            let values = arg.get_possible_values().into_iter();
-            let values = values.map(|value| (value.get_name().to_string(), None));
-            Next::Words(candidates(values, last))
-        }
+    ) {
+        return vec![":files".into()];
     }
+    if names.iter().any(|name| name == "KEY") {
+        let found = timeout(QUICK, keys(servers, last)).await;
+        return found.ok().flatten().unwrap_or_default();
+    }
+    let values = arg.get_possible_values();
+    candidates(
+        values
+            .iter()
+            .map(|value| (value.get_name().to_string(), String::new())),
+        last,
+    )
 }
 
 /// The option of this word, if its value is the next word.
@@ -166,17 +150,17 @@ fn positional(command: &Command, place: usize) -> Option<&Arg> {
         .or_else(|| positionals().last().filter(is_repeated))
 }
 
-fn is_command(arg: Option<&Arg>) -> bool {
-    arg.is_some_and(|arg| arg.get_id() == "command")
+fn is_command(arg: &Arg) -> bool {
+    arg.get_id() == "command"
 }
 
-fn candidates(names: impl Iterator<Item = (String, Option<String>)>, start: &str) -> Vec<String> {
+fn candidates(names: impl Iterator<Item = (String, String)>, start: &str) -> Vec<String> {
     let fitting = names.filter(|(name, _)| name.starts_with(start));
-    let line = |(name, about): (String, Option<String>)| match about {
-        Some(about) => format!("{name}\t{}", about.split(". ").next().unwrap_or_default()),
-        None => name,
-    };
-    fitting.map(line).collect()
+    let lines = fitting.map(|(name, about)| match about.split(". ").next() {
+        None | Some("") => name,
+        Some(about) => format!("{name}\t{about}"),
+    });
+    lines.collect()
 }
 
 /// The keys of held locks that begin so, and that a shell can show as they are.
