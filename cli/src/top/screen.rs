@@ -34,15 +34,16 @@ pub const AROUND: usize = 4;
 
 const HELP: &str = "\
 w, h, n     order by wait, time held, name
-/           show locks whose key or holder contains a text; Esc: all
+/           filter by a text in key or holder; Esc: all
 g           the graph of waits, or the locks
 j, k        a row down, up; also the arrows
 PgDn, PgUp  a page down, up; Home, End
 ?           this help
 q, Ctrl-C   quit
 
-HELD is the time since the grant, LEASE what is left of the lease, WAIT how long the first waiter has waited.
-A column for which the terminal is too narrow is left out.";
+HELD is the time since the grant, LEASE its rest, WAIT how
+long the first waiter has waited. Columns for which the
+terminal is too narrow are left out.";
 
 pub type Line = StyledContent<String>;
 
@@ -121,7 +122,8 @@ impl Screen {
         let count = body.len();
         self.skipped = self.skipped.min(count.saturating_sub(room));
         let shown = self.skipped..count.min(self.skipped + room);
-        let place = format!("{}-{} of {count}", self.skipped + 1, shown.end);
+        let first = shown.end.min(self.skipped + 1);
+        let place = format!("{first}-{} of {count}", shown.end);
         let mut lines = self.head();
         lines.extend(title);
         lines.extend(body.drain(shown));
@@ -152,7 +154,7 @@ impl Screen {
         let longest = span(longest.filter(|wait| !wait.is_zero()));
         let trouble = self.trouble.as_deref().unwrap_or_default();
         let (held, waited) = (sample.held(), sample.waited());
-        let rates = format!("hand-offs/s {hand_offs}   grants/s {grants}");
+        let rates = format!("hand-offs/s {hand_offs}  grants/s {grants}");
         vec![
             format!(
                 "redis-lock top   {}",
@@ -160,7 +162,7 @@ impl Screen {
             )
             .bold(),
             format!(
-                "held {held}   waited for {waited}   waiters {}   longest wait {longest}   {rates}",
+                "held {held}  waited for {waited}  waiters {}  longest wait {longest}  {rates}",
                 sample.waiters
             )
             .stylize(),
@@ -320,7 +322,7 @@ mod tests {
         let text = three(Order::Wait).text(90);
         let expected = [
             "redis-lock top   127.0.0.1:6379/0",
-            "held 3   waited for 2   waiters 3   longest wait 4.0s   hand-offs/s 3.5   grants/s 12.2",
+            "held 3  waited for 2  waiters 3  longest wait 4.0s  hand-offs/s 3.5  grants/s 12.2",
             "",
             "KEY             HOLDER  WAIT    WAITERS  HELD    LEASE   MODE       TOKEN",
             "b\\u{1b}[2J\\xff  bert    4.0s    2        3.0s    8.0s    exclusive  17",

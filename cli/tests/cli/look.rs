@@ -259,7 +259,7 @@ fn top_shows_one_frame_where_no_terminal_is() {
     let frame = run.end().ok();
     let lines: Vec<&str> = frame.lines().collect();
     assert!(
-        lines[1].starts_with("held 5   waited for 1   waiters 1   longest wait "),
+        lines[1].starts_with("held 5  waited for 1  waiters 1  longest wait "),
         "{frame}"
     );
     let rate = |name: &str| -> f64 {
