@@ -231,19 +231,6 @@ fn a_note_is_said_once_for_many_locks_and_connections() {
     );
 }
 
-#[test]
-fn the_channels_of_events_do_where_those_of_keys_are_off() {
-    let real = TestServer::with(&["--notify-keyspace-events", "Ed"]);
-    let mut conn = real.conn();
-    let watching = Watching::start(&real, BY_EVENTS, "");
-    conn.line("LOCK.ACQUIRE other bert");
-    conn.line("LOCK.ACQUIRE k anna");
-    watching.see("acquire", "anna");
-    conn.line("LOCK.RELEASE other bert");
-    conn.line("LOCK.BREAK k");
-    watching.see("break", "");
-}
-
 /// The module opens a window for Redisson's waiters where the channel of a lock has a subscriber by name.
 #[test]
 fn a_watched_lock_is_handed_off_as_any_other() {

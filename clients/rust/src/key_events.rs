@@ -18,15 +18,12 @@ use crate::net::address::name_of;
 use crate::net::caller::Caller;
 use crate::net::connection::Connection;
 use crate::net::invalidation::KeyWatch;
-use crate::net::reply::{bytes, field, text};
+use crate::net::reply::{field, text};
 use crate::net::server::{may_be_the_protocol, Server};
 use crate::runtime::within;
 
 /// Upper bound of the events that wait for [`KeyEvents::next`].
 const MAX_EVENTS: usize = 1_024;
-
-/// The module's events of a lock.
-const NAMES: [&str; 6] = ["acquire", "release", "break", "wait", "expire", "lost"];
 
 /// An event of a key.
 ///
@@ -77,7 +74,6 @@ struct Subscribed {
     events: Receiver<KeyEvent>,
     has_dropped: Arc<AtomicBool>,
     has_key_events: bool,
-    has_releases: bool,
 }
 
 impl Server {
@@ -104,7 +100,7 @@ impl KeyEvents {
         let node = node.ok_or_else(|| Error::no_answer(server.name()))?;
         let setting = setting(server, &node).await?;
         Ok(KeyEvents {
-            subscribed: Subscribed::open(server, key, &node, setting.as_deref()).await?,
+            subscribed: Subscribed::open(server, key, &node).await?,
             server: server.clone(),
             key: key.to_vec(),
             name: name_of(&node),
@@ -128,12 +124,6 @@ impl KeyEvents {
     pub fn has_key_events(&self) -> bool {
         let subscribed = self.subscribed.as_ref();
         subscribed.is_some_and(|subscribed| subscribed.has_key_events)
-    }
-
-    /// Whether the messages of releases are subscribed to.
-    pub fn has_releases(&self) -> bool {
-        let subscribed = self.subscribed.as_ref();
-        subscribed.is_some_and(|subscribed| subscribed.has_releases)
     }
 
     /// The next event. Cancel-safe.
@@ -214,12 +204,10 @@ impl Subscribed {
         server: &Server,
         key: &[u8],
         node: &ConnectionInfo,
-        setting: Option<&str>,
     ) -> Result<Option<Subscribed>> {
         let (sender, events) = channel(MAX_EVENTS);
         let has_dropped = Arc::new(AtomicBool::new(false));
         let inbox = Inbox {
-            key: key.to_vec(),
             sender,
             has_dropped: has_dropped.clone(),
         };
@@ -233,11 +221,10 @@ impl Subscribed {
             Err(error) => return Err(error),
         };
         let patience = server.patience();
-        let mut has_key_events = true;
-        for channel in channels(node.redis_settings().db(), key, setting) {
-            let command = cmd("SUBSCRIBE").arg(channel).take();
-            has_key_events &= is_allowed(&mut connection, &command, patience).await?;
-        }
+        let mut channel = format!("__keyspace@{}__:", node.redis_settings().db()).into_bytes();
+        channel.extend_from_slice(key);
+        let command = cmd("SUBSCRIBE").arg(channel).take();
+        let has_key_events = is_allowed(&mut connection, &command, patience).await?;
         let command = cmd("PSUBSCRIBE").arg(pattern_of(&releases(key))).take();
         let has_releases = is_allowed(&mut connection, &command, patience).await?;
         Ok((has_key_events || has_releases).then_some(Subscribed {
@@ -245,14 +232,12 @@ impl Subscribed {
             events,
             has_dropped,
             has_key_events,
-            has_releases,
         }))
     }
 }
 
 /// Where the push messages of the subscribed connection are filed.
 struct Inbox {
-    key: Vec<u8>,
     sender: Sender<KeyEvent>,
     has_dropped: Arc<AtomicBool>,
 }
@@ -260,7 +245,7 @@ struct Inbox {
 impl Inbox {
     fn put(&self, push: &PushInfo) {
         let event = match (&push.kind, push.data.as_slice()) {
-            (PushKind::Message, [channel, payload]) => self.event(&bytes(channel), payload),
+            (PushKind::Message, [_, name]) => Some(KeyEvent::Named(text(name))),
             (PushKind::PMessage, _) => Some(KeyEvent::Freed),
             _ => None,
         };
@@ -269,30 +254,6 @@ impl Inbox {
             self.has_dropped.store(true, Ordering::Relaxed);
         }
     }
-
-    /// The name of the event is the message on the key's channel, and the end of the channel of an event.
-    fn event(&self, channel: &[u8], payload: &Value) -> Option<KeyEvent> {
-        if channel.starts_with(b"__keyspace@") {
-            return Some(KeyEvent::Named(text(payload)));
-        }
-        let channel = String::from_utf8_lossy(channel);
-        let (_, name) = channel.split_once("__:")?;
-        (bytes(payload) == self.key).then(|| KeyEvent::Named(name.into()))
-    }
-}
-
-/// The channels of the key's events: its own, or where the server fills only those of the events, these.
-fn channels(db: i64, key: &[u8], setting: Option<&str>) -> Vec<Vec<u8>> {
-    let has = |class| setting.is_some_and(|setting| setting.contains(class));
-    if has('E') && !has('K') {
-        let names = NAMES.iter();
-        return names
-            .map(|name| format!("__keyevent@{db}__:lock.{name}").into_bytes())
-            .collect();
-    }
-    let mut channel = format!("__keyspace@{db}__:").into_bytes();
-    channel.extend_from_slice(key);
-    vec![channel]
 }
 
 /// The channel on which releases are published, as Redisson names it.
@@ -355,14 +316,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_channels_follow_the_setting() {
-        let of = |setting| channels(2, b"k", setting).len();
-        assert_eq!(channels(2, b"k", Some("Kd")), [b"__keyspace@2__:k"]);
-        assert_eq!((of(Some("KEd")), of(None), of(Some(""))), (1, 1, 1));
-        assert_eq!(of(Some("Ed")), NAMES.len());
-    }
-
-    #[test]
     fn the_pattern_of_a_name_matches_only_the_name() {
         assert_eq!(
             pattern_of(&releases(b"a*[b]\\?")),
@@ -375,20 +328,18 @@ mod tests {
     fn events_beyond_the_bound_are_dropped_and_the_drop_is_noted() {
         let (sender, mut events) = channel(1);
         let inbox = Inbox {
-            key: b"k".to_vec(),
             sender,
             has_dropped: Arc::default(),
         };
-        let push = |channel: &[u8], payload: &[u8]| PushInfo {
+        let push = |name: &str| PushInfo {
             kind: PushKind::Message,
-            data: [channel, payload]
-                .map(|part| Value::BulkString(part.to_vec()))
+            data: ["__keyspace@0__:k", name]
+                .map(|part| Value::BulkString(part.into()))
                 .to_vec(),
         };
-        inbox.put(&push(b"__keyevent@0__:lock.wait", b"other"));
-        inbox.put(&push(b"__keyevent@0__:lock.wait", b"k"));
+        inbox.put(&push("lock.wait"));
         assert!(!inbox.has_dropped.load(Ordering::Relaxed));
-        inbox.put(&push(b"__keyspace@0__:k", b"lock.acquire"));
+        inbox.put(&push("lock.acquire"));
         assert!(inbox.has_dropped.load(Ordering::Relaxed));
         assert_eq!(
             events.try_recv().ok(),

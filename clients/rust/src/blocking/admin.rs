@@ -124,11 +124,6 @@ impl KeyEvents {
         self.inner.has_key_events()
     }
 
-    /// Whether the messages of releases are subscribed to.
-    pub fn has_releases(&self) -> bool {
-        self.inner.has_releases()
-    }
-
     /// Waits for the next event.
     ///
     /// # Errors
