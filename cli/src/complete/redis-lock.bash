@@ -5,7 +5,7 @@ _redis_lock() {
     read -a words <<<"$line"
     [[ $line == *[[:space:]] ]] && words+=("")
     cur=${words[-1]}
-    mapfile -t out < <("${words[0]}" complete -- "${words[@]}" 2>/dev/null)
+    mapfile -t out < <("${words[0]/#\~/$HOME}" complete -- "${words[@]}" 2>/dev/null)
     case ${out[0]} in
     :files)
         compopt -o filenames

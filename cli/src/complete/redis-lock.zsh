@@ -2,7 +2,7 @@
 # Completions of redis-lock for zsh: redis-lock itself says what comes next.
 _redis_lock() {
     local -a out names
-    out=("${(@f)$("${words[1]}" complete -- "${(@Q)words[1,CURRENT]}" 2>/dev/null)}")
+    out=("${(@f)$(${~words[1]} complete -- "${(@Q)words[1,CURRENT]}" 2>/dev/null)}")
     case $out[1] in
     :files) _files ;;
     :command*)

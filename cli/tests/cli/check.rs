@@ -1,5 +1,6 @@
 //! `check`: one line and an exit status for probes, and nothing changed on the server.
 
+use redis_lock_harness::cluster::two_nodes;
 use redis_lock_harness::{wait_for, TestServer};
 
 use crate::program::{program, start, url, Running};
@@ -82,4 +83,23 @@ fn a_replica_is_ready_only_where_that_is_asked() {
     assert!(code(&replica, "check", 69).contains("READONLY"));
     assert!(code(&replica, "check --replica", 0).contains("ready, replica, module"));
     assert!(code(&primary, "check --replica", 0).contains("ready, primary"));
+}
+
+#[test]
+fn in_a_cluster_the_node_of_the_key_is_asked() {
+    let (one, two) = two_nodes(&[]);
+    for node in [&one, &two] {
+        let server = format!("redis+cluster://127.0.0.1:{}", node.port);
+        code(node, &format!("check {{a}} --server {server}"), 0);
+    }
+    // As single servers one of them does not serve the key.
+    let alone = [&one, &two].map(|node| start(node, "check {a}").end());
+    let statuses: Vec<i32> = alone.iter().map(|end| end.code()).collect();
+    assert!(
+        statuses.contains(&0) && statuses.contains(&69),
+        "{statuses:?}"
+    );
+    assert!(alone
+        .iter()
+        .any(|end| end.err.contains("name it redis+cluster://")));
 }

@@ -81,6 +81,11 @@ const LINES: [(&str, &str); 9] = [
         "<run><batch:one><cat><reportfile>",
     ),
 ];
+/// Not at the beginning of a line, and by its path.
+const PLACED: [(&str, &str); 2] = [
+    ("cd .; X=1 redis-lock info batch:o", "<info><batch:one>"),
+    ("~/bin/redis-lock info batch:o", "<info><batch:one>"),
+];
 /// Where the completions of the command are used.
 const NESTED: (&str, &str) = (
     "redis-lock run batch:one redis-lock inf",
@@ -101,7 +106,8 @@ fn has(program: &str) -> bool {
 fn bash_completes_keys_and_the_command() {
     let scene = Scene::new();
     let shell = ["bash", "--norc", "--noprofile", "-i"];
-    scene.drive(&shell, &[". <(redis-lock completions bash)"], &LINES);
+    let lines: Vec<_> = LINES.into_iter().chain(PLACED).collect();
+    scene.drive(&shell, &[". <(redis-lock completions bash)"], &lines);
     let package = "/usr/share/bash-completion/bash_completion";
     if Path::new(package).exists() {
         let package = format!(". {package}");
@@ -118,10 +124,10 @@ fn bash_completes_keys_and_the_command() {
 fn zsh_completes_keys_and_the_command() {
     if has("zsh") {
         let before = [
+            "mkdir fpath; redis-lock completions zsh >fpath/_redis-lock; fpath+=($PWD/fpath)",
             "autoload -U compinit; compinit -u -D",
-            ". <(redis-lock completions zsh)",
         ];
-        let lines: Vec<_> = LINES.into_iter().chain([NESTED]).collect();
+        let lines: Vec<_> = LINES.into_iter().chain(PLACED).chain([NESTED]).collect();
         Scene::new().drive(&["zsh", "-f", "-i"], &before, &lines);
     }
 }
