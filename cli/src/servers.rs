@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use clap::ValueHint;
 use redis_lock_client::{Certificates, Server};
+use tokio::signal::unix::{signal, SignalKind};
 
 use crate::config::warn_of_readers;
 use crate::failure::{Failure, USAGE};
@@ -88,6 +89,8 @@ impl Connect {
                 fs::read(source).map_err(|error| failed(&error))?
             }
             Some(command) => {
+                // Handled, because a child has no status where the parent ignores SIGCHLD.
+                let _children = signal(SignalKind::child());
                 let mut shell = Command::new("sh");
                 let output = shell
                     .args(["-c", command])

@@ -147,6 +147,13 @@ fn the_password_comes_from_a_file_or_a_command() {
         run(home, &wrong, &format!("check --password-from {file}")).code(),
         0
     );
+    // Where the parent ignores the ends of children.
+    let mut shell = Command::new("sh");
+    let script =
+        format!("trap '' CHLD; exec '{PROGRAM}' check --user app --password-from '|echo se#cret'");
+    shell.args(["-c", &script]).env("REDIS_LOCK_URL", &here);
+    let end = Running::of(&mut shell).end();
+    assert_eq!(end.code(), 0, "{}", end.err);
     for (source, what) in [
         ("|exit${IFS}3", "exit status: 3"),
         ("/nonsense/x", "/nonsense/x"),
