@@ -148,7 +148,7 @@ fn the_password_comes_from_a_file_or_a_command() {
         0
     );
     // Where the parent ignores the ends of children.
-    let mut shell = Command::new("sh");
+    let mut shell = Command::new("bash");
     let script =
         format!("trap '' CHLD; exec '{PROGRAM}' check --user app --password-from '|echo se#cret'");
     shell.args(["-c", &script]).env("REDIS_LOCK_URL", &here);
