@@ -22,7 +22,15 @@ const USER: &str = "redis-lock.toml";
 /// In place of both files.
 const FILE: &str = "REDIS_LOCK_CONFIG";
 /// Options of one lock or one call, which are not configured.
-const SINGLE: [&str; 4] = ["key_hex", "owner", "token", "pattern"];
+const SINGLE: [&str; 7] = [
+    "key_hex",
+    "and",
+    "permits",
+    "owner",
+    "token",
+    "pattern",
+    "hold_while",
+];
 
 /// The command with the configured defaults, and those of files.
 pub struct Configured {

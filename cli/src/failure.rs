@@ -1,5 +1,6 @@
 //! Failures of `redis-lock`: a message that says what to do, and an exit status of sysexits(3), as flock(1) uses them.
 
+use std::collections::HashSet;
 use std::fmt::Display;
 use std::io::{self, Write};
 
@@ -29,11 +30,12 @@ pub const NOT_FOUND: i32 = 127;
 /// Added to the number of the signal that ended the command.
 pub const BY_SIGNAL: i32 = 128;
 
-/// An exit status and its message.
+/// An exit status, its message, and what to do.
 #[derive(Debug)]
 pub struct Failure {
     status: i32,
     message: String,
+    advice: Vec<String>,
     /// Whether the same request may be served later.
     pub is_passing: bool,
 }
@@ -43,70 +45,13 @@ impl Failure {
         Failure {
             status,
             message: message.to_string(),
+            advice: vec![],
             is_passing: false,
         }
     }
 
     /// The failure for an error of the client about this key.
     pub fn of(error: &Error, key: Option<&[u8]>) -> Failure {
-        let reason = Reason::of(error, key);
-        let message = match reason.advice {
-            Some(advice) => format!("{}\n  {advice}", reason.message),
-            None => reason.message,
-        };
-        Failure {
-            status: reason.status,
-            message,
-            is_passing: reason.is_passing,
-        }
-    }
-
-    /// The failure for several servers: a line for each, and each advice once. A single reason gets no headline.
-    pub fn of_several(headline: String, reasons: &[Reason]) -> Failure {
-        let mut lines: Vec<String> = match reasons {
-            [only] => vec![only.message.clone()],
-            _ => {
-                let each = reasons.iter().map(|reason| format!("  {}", reason.message));
-                [headline].into_iter().chain(each).collect()
-            }
-        };
-        for advice in reasons.iter().filter_map(|reason| reason.advice.as_ref()) {
-            let line = format!("  {advice}");
-            if !lines.contains(&line) {
-                lines.push(line);
-            }
-        }
-        // A refusal decides the status, because waiting does not help against it.
-        let mut statuses = reasons.iter().map(|reason| reason.status);
-        Failure {
-            status: statuses
-                .find(|status| *status != UNAVAILABLE)
-                .unwrap_or(UNAVAILABLE),
-            message: lines.join("\n"),
-            is_passing: reasons.iter().all(|reason| reason.is_passing),
-        }
-    }
-
-    /// Prints the message and returns the status.
-    pub fn tell(&self) -> i32 {
-        for (i, line) in self.message.lines().enumerate() {
-            let name = if i == 0 { "redis-lock: " } else { "" };
-            say(&format!("{name}{}", shown(line.as_bytes())));
-        }
-        self.status
-    }
-}
-
-/// The reason why a server does not serve, its exit status, and the advice.
-pub struct Reason {
-    status: i32,
-    message: String,
-    advice: Option<String>,
-    is_passing: bool,
-}
-
-impl Reason {
-    pub fn of(error: &Error, key: Option<&[u8]>) -> Reason {
         let message = with_causes(error);
         let (status, advice) = match error {
             Error::Config { .. } | Error::Untrusted { .. } => (USAGE, None),
@@ -114,22 +59,47 @@ impl Reason {
             Error::Connection { .. } => (UNAVAILABLE, of_connection(&message)),
             _ => (UNAVAILABLE, None),
         };
-        Reason {
-            status,
-            message,
-            advice,
+        Failure {
+            advice: advice.into_iter().collect(),
             is_passing: error.is_passing(),
+            ..Failure::new(status, message)
         }
     }
 
-    /// The reason for a server that has not answered yet.
-    pub fn silence(server: &str) -> Reason {
-        Reason {
-            status: UNAVAILABLE,
-            message: format!("{server}: no answer yet"),
-            advice: None,
+    /// The failure for a server that has not answered yet.
+    pub fn silence(server: &str) -> Failure {
+        Failure {
             is_passing: true,
+            ..Failure::new(UNAVAILABLE, format!("{server}: no answer yet"))
         }
+    }
+
+    /// The failure for several servers: a line for each, and each advice once. A single one gets no headline.
+    pub fn of_several(headline: String, mut failures: Vec<Failure>) -> Failure {
+        if failures.len() == 1 {
+            return failures.remove(0);
+        }
+        // A refusal decides the status, because waiting does not help against it.
+        let mut statuses = failures.iter().map(|failure| failure.status);
+        let status = statuses.find(|status| *status != UNAVAILABLE);
+        let mut several = Failure::new(status.unwrap_or(UNAVAILABLE), headline);
+        several.is_passing = failures.iter().all(|failure| failure.is_passing);
+        for failure in failures {
+            several.message += &format!("\n  {}", failure.message);
+            several.advice.extend(failure.advice);
+        }
+        let mut known = HashSet::new();
+        several.advice.retain(|advice| known.insert(advice.clone()));
+        several
+    }
+
+    /// Prints the message and returns the status.
+    pub fn tell(&self) -> i32 {
+        for (i, line) in self.to_string().lines().enumerate() {
+            let name = if i == 0 { "redis-lock: " } else { "" };
+            say(&format!("{name}{}", shown(line.as_bytes())));
+        }
+        self.status
     }
 }
 
@@ -148,33 +118,24 @@ fn with_causes(error: &Error) -> String {
 }
 
 fn of_refusal(code: &str, text: &str, key: Option<&[u8]>) -> (i32, Option<String>) {
-    match code {
-        "NOPERM" => (NOT_PERMITTED, Some(permission(text, key))),
+    let (status, advice) = match code {
+        "NOPERM" => return (NOT_PERMITTED, Some(permission(text, key))),
         "NOAUTH" | "WRONGPASS" => (
             NOT_PERMITTED,
-            Some("name the user in the URL (redis://user@host) and the password in REDISCLI_AUTH".into()),
+            "name the user in the URL (redis://user@host) and the password in REDISCLI_AUTH",
         ),
-        "WRONGTYPE" => (
+        "LOCKTYPE" if !text.contains("no lock") => (
             DATA,
-            Some("the key is there and is no lock: choose another name".into()),
+            "one key is locked in one way: by all with --shared or --exclusive, or by all with neither",
         ),
-        "LOCKTYPE" if text.contains("no lock") => (
-            DATA,
-            Some("the key is there and is no lock: choose another name".into()),
-        ),
-        "LOCKTYPE" => (
-            DATA,
-            Some(
-                "one key is locked in one way: by all with --shared or --exclusive, or by all with neither"
-                    .into(),
-            ),
-        ),
+        "WRONGTYPE" | "LOCKTYPE" => (DATA, "the key is there and is no lock: choose another name"),
         "MOVED" => (
             UNAVAILABLE,
-            Some("the server is a node of a cluster: name it redis+cluster://host:port".into()),
+            "the server is a node of a cluster: name it redis+cluster://host:port",
         ),
-        _ => (UNAVAILABLE, None),
-    }
+        _ => return (UNAVAILABLE, None),
+    };
+    (status, Some(advice.into()))
 }
 
 /// Names the missing permission: the server's text names the command, or else concerns the key.
@@ -198,17 +159,15 @@ fn permission(text: &str, key: Option<&[u8]>) -> String {
 }
 
 fn of_connection(what: &str) -> Option<String> {
-    let advice = if what.to_lowercase().contains("refused") {
-        "no program listens there: is the server running, is it the right --server (or REDIS_LOCK_URL)?"
-    } else {
-        return None;
-    };
-    Some(advice.into())
+    let advice = "no program listens there: is the server running, is it the right --server (or REDIS_LOCK_URL)?";
+    let is_refused = what.to_lowercase().contains("refused");
+    is_refused.then(|| advice.into())
 }
 
 impl Display for Failure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.message)
+        let advice = self.advice.iter().map(|advice| format!("\n  {advice}"));
+        write!(f, "{}{}", self.message, advice.collect::<String>())
     }
 }
 

@@ -7,7 +7,7 @@ use redis_lock_client::Server;
 use tokio::task::JoinSet;
 use tokio::time::{timeout_at, Instant};
 
-use crate::failure::{Failure, Reason, USAGE};
+use crate::failure::{Failure, USAGE};
 
 /// The time for the remaining answers once it is certain that too few servers serve.
 const OTHERS: Duration = Duration::from_millis(200);
@@ -70,13 +70,12 @@ pub async fn must_answer(
     }
     let named = servers.iter().map(Server::name).enumerate();
     let reasons = named.filter_map(|(place, name)| match words.remove(&place) {
-        None => Some(Reason::silence(name)),
-        Some(word) => word.err().map(|error| Reason::of(&error, Some(key))),
+        None => Some(Failure::silence(name)),
+        Some(word) => word.err().map(|error| Failure::of(&error, Some(key))),
     });
     let headline = match quorum {
         true => format!("no majority of {} servers answers", servers.len()),
         false => format!("not all of {} servers answer", servers.len()),
     };
-    let reasons: Vec<_> = reasons.collect();
-    Err(Failure::of_several(headline, &reasons))
+    Err(Failure::of_several(headline, reasons.collect()))
 }

@@ -181,7 +181,7 @@ fn candidates_are_those_of_the_place() {
         names.map(String::from).collect::<Vec<_>>().join(" ")
     };
     for (line, candidates) in [
-        ("r", "run"),
+        ("ru", "run"),
         ("co", "completions"),
         ("run --qu", "--quorum --quiet"),
         ("run -nw 5 k ", ":command 5"),
