@@ -83,17 +83,13 @@ impl Sample {
     }
 
     pub fn held(&self) -> usize {
-        self.locks
-            .iter()
-            .filter(|(_, info)| !info.holders.is_empty())
-            .count()
+        let is_held = |(_, info): &&(_, LockInfo)| !info.holders.is_empty();
+        self.locks.iter().filter(is_held).count()
     }
 
     pub fn waited(&self) -> usize {
-        self.locks
-            .iter()
-            .filter(|(_, info)| info.waiters > 0)
-            .count()
+        let is_waited = |(_, info): &&(_, LockInfo)| info.waiters > 0;
+        self.locks.iter().filter(is_waited).count()
     }
 }
 
@@ -130,16 +126,15 @@ impl Sampler {
         }
         self.continue_scan(whole).await?;
         let waited: BTreeSet<Vec<u8>> = keys.iter().cloned().collect();
-        keys.extend(
-            self.known
-                .iter()
-                .filter(|key| !waited.contains(*key))
-                .cloned(),
-        );
+        keys.extend(self.known.difference(&waited).cloned());
         let left_out = keys.len().saturating_sub(MAX_LOCKS);
         keys.truncate(MAX_LOCKS);
-        let locks = ls::ask(&self.server, keys.clone(), self.waiters).await?;
-        self.forget(&keys, &locks);
+        // Those that are free by now are forgotten.
+        for key in &keys {
+            self.known.remove(key);
+        }
+        let locks = ls::ask(&self.server, keys, self.waiters).await?;
+        self.known.extend(locks.iter().map(|(key, _)| key.clone()));
         Ok(Sample {
             locks,
             left_out,
@@ -152,47 +147,37 @@ impl Sampler {
     /// Continues the scan for held locks.
     async fn continue_scan(&mut self, whole: bool) -> Result<(), Failure> {
         for _ in 0..if whole { usize::MAX } else { STEPS } {
-            if self.scan.is_none() {
-                let scan = self.server.scan(Search::held()).await;
-                self.scan = Some(scan.map_err(failed)?);
-            }
-            let Some(scan) = &mut self.scan else { break };
-            let Some(found) = scan
-                .step()
-                .await
-                .map_err(failed)
-                .inspect_err(|_| self.scan = None)?
-            else {
-                self.scan = None;
+            let mut scan = match self.scan.take() {
+                Some(scan) => scan,
+                None => self.server.scan(Search::held()).await.map_err(failed)?,
+            };
+            let Some(found) = scan.step().await.map_err(failed)? else {
                 self.whole = true;
                 break;
             };
             self.known.extend(found);
+            self.scan = Some(scan);
         }
         Ok(())
-    }
-
-    /// Removes locks that are free by now.
-    fn forget(&mut self, asked: &[Vec<u8>], locks: &[(Vec<u8>, LockInfo)]) {
-        let there: BTreeSet<&Vec<u8>> = locks.iter().map(|(key, _)| key).collect();
-        for key in asked.iter().filter(|key| !there.contains(key)) {
-            self.known.remove(key);
-        }
     }
 
     /// The rates of the counters since the last sample, and the number of waiters.
     async fn count(&mut self) -> Result<(Option<(f64, f64)>, u64), Failure> {
         let now = self.server.module_counters().await.map_err(failed)?;
         let at = Instant::now();
-        let value =
-            |counters: &BTreeMap<String, u64>, name| counters.get(name).copied().unwrap_or(0);
+        // Clients are parked, or wait by tickets, as `run` does.
+        let sum = |counters: &BTreeMap<String, u64>, names: [&str; 2]| -> u64 {
+            names.iter().filter_map(|name| counters.get(*name)).sum()
+        };
         let rates = self.counted.as_ref().map(|(then, before)| {
             let seconds = at.duration_since(*then).as_secs_f64().max(0.001);
-            let rate =
-                |name| value(&now, name).saturating_sub(value(before, name)) as f64 / seconds;
-            (rate("grants"), rate("waits_granted"))
+            let rate = |names| sum(&now, names).saturating_sub(sum(before, names)) as f64 / seconds;
+            (
+                rate(["grants", ""]),
+                rate(["waits_granted", "tickets_granted"]),
+            )
         });
-        let waiters = value(&now, "waiters");
+        let waiters = sum(&now, ["waiters", "tickets"]);
         self.counted = Some((at, now));
         Ok((rates, waiters))
     }

@@ -277,6 +277,23 @@ fn top_shows_one_frame_where_no_terminal_is() {
     assert_eq!(frame.matches("dora").count(), 1, "{frame}");
 }
 
+/// `run` waits by a ticket, other clients are parked.
+#[test]
+fn top_counts_both_kinds_of_waiters() {
+    let (real, mut conns) = scene();
+    let _run = start(&real, "run orders:2 true");
+    real.wait_for_waits(2);
+    let sample = json(&start(&real, "top --json --once -i 0.1").end().ok());
+    assert_eq!(sample["waiters"], 2, "{sample}");
+    // The parked client goes, so that the hand-off is that of the ticket.
+    drop(conns.pop());
+    real.wait_for_waits(1);
+    let samples = start(&real, "top --json -i 0.05");
+    samples.line();
+    conns[0].line("LOCK.BREAK orders:2");
+    while json(&samples.line())["hand_offs_per_s"] == 0.0 {}
+}
+
 #[test]
 fn the_permission_missing_for_a_look_is_named() {
     let real = TestServer::start();
