@@ -197,6 +197,35 @@ fn the_job_of_github_waits_and_is_cancelled() {
     assert_eq!(next.end().code(), 0);
 }
 
+#[test]
+fn a_lock_of_github_lasts_over_several_steps() {
+    let place = Place::new();
+    let here = url(&place.real);
+    place.go();
+    let steps = place.after("github-actions.yml", "- run: ");
+    let file = place.dir.join("variables");
+    fs::write(&file, "").expect("a file");
+    let step = |script: &str| {
+        let variables = fs::read_to_string(&file).expect("a file");
+        let mut bash = place.command("bash", &[("REDIS_LOCK_URL", &here)]);
+        bash.env("GITHUB_ENV", &file);
+        bash.envs(variables.lines().filter_map(|line| line.split_once('=')));
+        Running::of(bash.args(["-eo", "pipefail", "-c", script]))
+            .end()
+            .ok()
+    };
+    step(&steps[1]);
+    assert!(place.is_held("database"));
+    let said = step(&steps[2]);
+    let token = said
+        .split_whitespace()
+        .nth(1)
+        .and_then(|token| token.parse::<u64>().ok());
+    assert!(token.is_some(), "{said}");
+    step(&steps[3]);
+    assert!(!place.is_held("database"));
+}
+
 /// GitLab's runner ends the group of the shell's processes.
 #[test]
 fn the_job_of_gitlab_ends_with_its_group() {
