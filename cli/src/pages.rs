@@ -1,53 +1,61 @@
 //! The manual page, from the definitions of the options.
 
+use std::collections::HashSet;
 use std::env;
-use std::fmt::Write as _;
 
 use clap::{Arg, Command};
 
 use crate::failure::Failure;
 use crate::output::print;
-use crate::servers::HEADING;
 
-/// One page, in which each subcommand has a section and the options that name servers have one for all.
+/// One page: a section for each subcommand, and one for the options that several subcommands have alike.
 pub fn manual(program: Command) -> Result<i32, Failure> {
     let mut program = program.disable_help_subcommand(true);
     program.build();
-    let is_of_servers = |arg: &&Arg| arg.get_help_heading() == Some(HEADING);
-    let mut page = format!(
-        ".TH REDIS\\-LOCK 1 \"\" \"redis\\-lock {}\"\n.SH NAME\nredis\\-lock \\- {}\n",
-        quoted(env!("CARGO_PKG_VERSION")),
-        quoted(&about(&program)),
-    );
-    page += ".SH SYNOPSIS\n\\fBredis\\-lock\\fR \\fICOMMAND\\fR [\\fIOPTIONS\\fR] [\\fB\\-\\-help\\fR]\n.SH COMMANDS\n";
-    let mut servers = String::new();
-    for mut subcommand in program
-        .get_subcommands()
-        .filter(|sub| !sub.is_hide_set())
-        .cloned()
-    {
-        let usage = subcommand.render_usage().to_string();
-        for line in usage.trim_start_matches("Usage:").lines() {
-            let _ = writeln!(page, ".SS \"{}\"", quoted(line.trim()));
+    let subcommands = program.get_subcommands().filter(|sub| !sub.is_hide_set());
+    let subcommands: Vec<_> = subcommands.cloned().collect();
+    let mut users: Vec<(String, Vec<&str>)> = Vec::new();
+    for subcommand in &subcommands {
+        for option in subcommand.get_arguments().filter_map(option) {
+            match users.iter_mut().find(|(other, _)| *other == option) {
+                Some((_, names)) => names.push(subcommand.get_name()),
+                None => users.push((option, vec![subcommand.get_name()])),
+            }
         }
-        page += &paragraphs(&about(&subcommand));
-        let options = subcommand.get_arguments().filter(|arg| !is_of_servers(arg));
-        page += &list(options);
-        page += &subcommand
-            .get_after_help()
-            .map_or_else(String::new, |help| paragraphs(&help.to_string()));
-        servers = match list(subcommand.get_arguments().filter(is_of_servers)) {
-            none if none.is_empty() => servers,
-            list => list,
-        };
     }
-    page += &format!(".SH SERVERS\nAll commands but \\fBcompletions\\fR and \\fBman\\fR have these options.\n{servers}");
-    page += ".SH EXIT STATUS\n";
-    page += &paragraphs(
-        &program
-            .get_after_help()
-            .map_or_else(String::new, ToString::to_string),
+    let mut page = format!(
+        ".TH REDIS\\-LOCK 1 \"\" \"redis\\-lock {}\"\n.SH NAME\nredis\\-lock \\- {}\n.SH SYNOPSIS\n{}.SH COMMANDS\n",
+        env!("CARGO_PKG_VERSION"),
+        quoted(&about(&program)),
+        "\\fBredis\\-lock\\fR \\fICOMMAND\\fR [\\fIOPTIONS\\fR] [\\fB\\-\\-help\\fR]\n",
     );
+    let help = |command: &Command| {
+        command
+            .get_after_help()
+            .map_or_else(String::new, ToString::to_string)
+    };
+    let mut helps = HashSet::new();
+    for subcommand in &subcommands {
+        let usage = subcommand.clone().render_usage().to_string();
+        for line in usage.trim_start_matches("Usage:").lines() {
+            page += &format!(".SS \"{}\"\n", quoted(line.trim()));
+        }
+        page += &paragraphs(&about(subcommand));
+        let own = users
+            .iter()
+            .filter(|(_, names)| names[..] == [subcommand.get_name()]);
+        page += &list(own.map(|(option, _)| option.clone()));
+        if helps.insert(help(subcommand)) {
+            page += &paragraphs(&help(subcommand));
+        }
+    }
+    page += ".SH OPTIONS OF SEVERAL COMMANDS\nThose without names of commands are for all that ask a server.\n";
+    let shared = users.iter().filter(|(_, names)| names.len() > 1);
+    page += &list(shared.map(|(option, names)| match names.len() {
+        2..=6 => format!("{} ({})\n", option.trim_end(), names.join(", ")),
+        _ => option.clone(),
+    }));
+    page += &format!(".SH EXIT STATUS\n{}", paragraphs(&help(&program)));
     print(page.lines().chain(REST.lines()).map(String::from))?;
     Ok(0)
 }
@@ -57,45 +65,39 @@ fn about(command: &Command) -> String {
     about.map_or_else(String::new, ToString::to_string)
 }
 
-/// The options and their arguments, without space between them.
-fn list<'a>(args: impl Iterator<Item = &'a Arg>) -> String {
-    let mut list = String::new();
-    // The usage has the others.
-    let is_listed = |arg: &&Arg| match arg.is_positional() {
-        true => !arg.get_default_values().is_empty(),
-        false => !arg.is_hide_set() && arg.get_id() != "help",
-    };
-    for arg in args.filter(is_listed) {
-        let short = arg.get_short().map(|short| format!("\\fB\\-{short}\\fR"));
-        let long = arg
-            .get_long()
-            .map(|long| format!("\\fB\\-\\-{}\\fR", quoted(long)));
-        let mut names = short.into_iter().chain(long).collect::<Vec<_>>().join(", ");
-        if arg.get_action().takes_values() {
-            let value = arg.get_value_names().unwrap_or_default().join(" ");
-            let _ = write!(names, " \\fI{}\\fR", quoted(&value));
-        }
-        let help = arg
-            .get_long_help()
-            .or(arg.get_help())
-            .map_or_else(String::new, ToString::to_string);
-        let defaults = arg
-            .get_default_values()
-            .iter()
-            .filter(|_| arg.get_action().takes_values());
-        let defaults: String = defaults
-            .map(|value| format!(" [default: {}]", value.to_string_lossy()))
-            .collect();
-        let _ = writeln!(
-            list,
-            ".TP\n{}\n{}",
-            names.trim(),
-            quoted(&(help + &defaults))
-        );
+/// An option, or a positional argument with a default. (The usage has the others.)
+fn option(arg: &Arg) -> Option<String> {
+    let takes_value = arg.get_action().takes_values();
+    let defaults = arg.get_default_values().iter().filter(|_| takes_value);
+    let defaults: String = defaults
+        .map(|value| format!(" [default: {}]", value.to_string_lossy()))
+        .collect();
+    let is_left_out = arg.is_positional() && defaults.is_empty();
+    if is_left_out || arg.is_hide_set() || arg.get_id() == "help" {
+        return None;
     }
-    match list.is_empty() {
-        true => list,
-        false => format!(".PP\n.PD 0\n{list}.PD\n"),
+    let short = arg.get_short().map(|short| format!("\\fB\\-{short}\\fR"));
+    let long = arg
+        .get_long()
+        .map(|long| format!("\\fB\\-\\-{}\\fR", quoted(long)));
+    let mut names = short.into_iter().chain(long).collect::<Vec<_>>().join(", ");
+    if takes_value {
+        let value = arg.get_value_names().unwrap_or_default().join(" ");
+        names += &format!(" \\fI{}\\fR", quoted(&value));
+    }
+    let help = arg.get_long_help().or(arg.get_help())?.to_string();
+    Some(format!(
+        ".TP\n{}\n{}\n",
+        names.trim(),
+        quoted(&(help + &defaults))
+    ))
+}
+
+/// Without space between them.
+fn list(options: impl Iterator<Item = String>) -> String {
+    match options.collect::<String>() {
+        none if none.is_empty() => none,
+        list => format!(".PP\n.PD 0\n{list}.PD\n"),
     }
 }
 
