@@ -4,7 +4,6 @@ use std::collections::HashSet;
 use std::ffi::OsString;
 
 use redis_lock_client::{LockInfo, Search, Server};
-use tokio::task::JoinSet;
 
 use crate::escape::{json, shown};
 use crate::failure::{Failure, OS};
@@ -91,11 +90,8 @@ pub async fn run(args: Args) -> Result<i32, Failure> {
         }
         let states = states(&server, fresh, 0).await?;
         if args.json {
-            print(
-                states
-                    .iter()
-                    .map(|(key, state)| json(&report::state(key, state))),
-            )?;
+            let objects = states.iter().map(|(key, state)| report::state(key, state));
+            print(objects.map(|object| json(&object)))?;
         } else {
             lines.extend(states.iter().map(|(key, state)| line(key, state)));
         }
@@ -139,29 +135,24 @@ async fn states(
     keys: Vec<Vec<u8>>,
     waiters: u64,
 ) -> Result<Vec<(Vec<u8>, State)>, Failure> {
-    let mut asked = JoinSet::new();
-    for (place, key) in keys.into_iter().enumerate() {
+    let ask = |key: Vec<u8>| {
         let server = server.clone();
-        asked.spawn(async move {
-            let state = state(&server, &key, waiters).await;
-            (place, key, state)
-        });
-    }
+        tokio::spawn(async move { (state(&server, &key, waiters).await, key) })
+    };
+    let asked: Vec<_> = keys.into_iter().map(ask).collect();
     let mut states = Vec::new();
-    while let Some(answer) = asked.join_next().await {
-        let (place, key, state) = answer.map_err(|error| Failure::new(OS, error))?;
+    for answer in asked {
+        let (state, key) = answer.await.map_err(|error| Failure::new(OS, error))?;
         match state {
             // A latch.
             Ok(Some(State::Semaphore(info))) if info.waiters == 0 => {}
-            Ok(Some(state)) => states.push((place, key, state)),
+            Ok(Some(state)) => states.push((key, state)),
             Ok(None) => {}
             Err(error) if is_no_lock(&error) => {}
             Err(error) => return Err(Failure::of(&error, Some(&key))),
         }
     }
-    states.sort_by_key(|(place, ..)| *place);
-    let states = states.into_iter().map(|(_, key, state)| (key, state));
-    Ok(states.collect())
+    Ok(states)
 }
 
 fn line(key: &[u8], state: &State) -> Vec<String> {
