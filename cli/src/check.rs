@@ -15,7 +15,7 @@ use crate::values::bytes;
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// A key that the user may lock; whether it is locked makes no difference.
-    #[arg(default_value = "redis-lock")]
+    #[arg(default_value = "lock:check")]
     key: OsString,
 
     /// A replica is ready, too.

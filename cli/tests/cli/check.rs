@@ -44,6 +44,8 @@ fn a_missing_permission_is_named() {
         end.out,
         format!("127.0.0.1:{}/0: ready, primary\n", real.port)
     );
+    // The key that is asked about by default is one of the users in users.acl.example.
+    assert_eq!(as_app("check").code(), 0);
     let end = as_app("check other");
     assert_eq!(end.code(), 77, "{}", end.err);
     assert!(end.err.contains("~other"), "{}", end.err);

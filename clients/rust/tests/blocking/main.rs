@@ -190,6 +190,7 @@ fn a_server_is_asked_for_its_locks() {
     let info = server.info("k", 0).unwrap().unwrap();
     assert_eq!(info.holders[0].token, Some(guard.token()));
     assert_eq!(server.module_counters().unwrap()["grants"], 1);
+    assert!(server.readiness("k").unwrap().is_primary);
     let mut scan = server.scan(Search::held()).unwrap();
     let mut found = Vec::new();
     while let Some(keys) = scan.step().unwrap() {
