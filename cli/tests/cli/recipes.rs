@@ -154,7 +154,8 @@ fn the_unit_of_systemd_gets_one_sigterm() {
     let (program, args) = line.split_once(' ').expect("arguments");
     let environment = unit("Environment=");
     let var = environment.split_once('=').expect("a variable");
-    let mut job = Running::of(place.command(program, &[var]).args(args.split(' ')));
+    let vars = [var, ("INVOCATION_ID", "5d0149bfa2c34b79bccb13074001eb20")];
+    let mut job = Running::of(place.command(program, &vars).args(args.split(' ')));
     assert_eq!(job.line(), "report  under nightly-report");
     assert_eq!(unit("KillMode="), "mixed");
     job.signal(Signal::SIGTERM);
