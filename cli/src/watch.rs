@@ -1,18 +1,18 @@
 //! `redis-lock watch`: the history of locks, followed live.
 
-use std::collections::HashSet;
 use std::ffi::OsString;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use nix::sys::signal::Signal;
 use redis_lock_client::{Error, KeyEvent, KeyEvents, LockInfo, Mode, Server};
-use serde_json::{json, Map, Value};
-use tokio::sync::mpsc::{channel, Receiver, Sender};
+use serde_json::{json, Value};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use crate::escape::{self, shown, word};
-use crate::failure::{say, Failure, BY_SIGNAL, OS};
+use crate::failure::{exit, say, Failure, BY_SIGNAL, OS};
 use crate::info;
 use crate::key::Hex;
 use crate::output::{closed, print};
@@ -21,8 +21,6 @@ use crate::servers::Connect;
 use crate::signals::Signals;
 use crate::values::{bytes, seconds};
 
-/// Lines that wait to be printed.
-const MAX_LINES: usize = 256;
 /// Waiters that a line of text names.
 const MAX_NAMED: usize = 3;
 /// Looks in a row while events keep coming.
@@ -81,35 +79,6 @@ impl Args {
     }
 }
 
-/// What is printed of a key: its events, and beside them as text and as fields of JSON what is known after them.
-struct Line {
-    key: Vec<u8>,
-    events: Vec<String>,
-    text: String,
-    fields: Map<String, Value>,
-}
-
-impl Line {
-    fn text(&self, with_key: bool) -> String {
-        let time = report::utc(SystemTime::now());
-        let key = if with_key {
-            word(&self.key) + "  "
-        } else {
-            String::new()
-        };
-        let events = shown(counted(&self.events).as_bytes());
-        format!("{time}  {key}{events:<12}  {}", self.text)
-    }
-
-    fn json(self) -> Value {
-        let mut object = self.fields;
-        report::put(&mut object, "key", &self.key);
-        object.insert("time".into(), json!(report::utc(SystemTime::now())));
-        object.insert("events".into(), json!(self.events));
-        object.into()
-    }
-}
-
 /// The holders and the first waiters.
 fn state(info: &LockInfo) -> String {
     let mut text = match info.holders.as_slice() {
@@ -150,33 +119,31 @@ fn counted(events: &[String]) -> String {
 pub async fn run(args: Args) -> Result<i32, Failure> {
     let server = args.connect.open_one()?;
     let mut signals = Signals::listen().map_err(|error| Failure::new(OS, error))?;
-    let keys = args.keys();
+    let (keys, args) = (args.keys(), Arc::new(args));
+    let is_noted = Arc::new(AtomicBool::new(args.json));
     let is_one = keys.len() == 1;
-    let (sender, lines) = channel(MAX_LINES);
     let mut followed = JoinSet::new();
     for key in keys {
         let follower = Follower {
             server: server.clone(),
-            known: None,
-            renewals: args.renewals,
-            interval: args.interval.max(SHORTEST_INTERVAL),
-            waiters: args.waiters,
-            lines: sender.clone(),
             key,
+            args: args.clone(),
+            is_one,
+            is_noted: is_noted.clone(),
+            known: None,
         };
         followed.spawn(follower.follow());
     }
-    drop(sender);
     tokio::select! {
-        // The lines before a failure are printed first.
         biased;
-        signal = signals.next_fatal() => return Ok(status(signal)),
-        ended = printed(lines, is_one, args.json) => ended?,
-        failure = failed(&mut followed) => return Err(failure),
-        () = closed() => return Ok(0),
+        signal = signals.next_fatal() => Ok(status(signal)),
+        ended = followed.join_next() => match ended {
+            Some(Ok(failure)) => Err(failure),
+            Some(Err(error)) => Err(Failure::new(OS, error)),
+            None => Ok(0),
+        },
+        () = closed() => Ok(0),
     }
-    // The lines end with the followers.
-    Err(failed(&mut followed).await)
 }
 
 /// The status after a signal: Ctrl-C is the way to end this.
@@ -187,43 +154,17 @@ pub fn status(signal: Signal) -> i32 {
     }
 }
 
-async fn printed(mut lines: Receiver<Line>, is_one: bool, is_json: bool) -> Result<(), Failure> {
-    let mut notes = HashSet::new();
-    while let Some(line) = lines.recv().await {
-        if is_json {
-            print([escape::json(&line.json())].into_iter())?;
-            continue;
-        }
-        // Once, however many locks are followed and connections made.
-        if let Some(note) = line.fields.get("note").and_then(Value::as_str) {
-            if notes.insert(note.to_string()) {
-                say(&format!("redis-lock: {note}"));
-            }
-        }
-        print([line.text(!is_one)].into_iter())?;
-    }
-    Ok(())
-}
-
-/// The failure of the first of them that fails.
-async fn failed(followed: &mut JoinSet<Failure>) -> Failure {
-    match followed.join_next().await {
-        Some(Ok(failure)) => failure,
-        Some(Err(error)) => Failure::new(OS, error),
-        None => std::future::pending().await,
-    }
-}
-
 /// Follows one lock.
 struct Follower {
     server: Server,
     key: Vec<u8>,
+    args: Arc<Args>,
+    /// Whether it is the only one.
+    is_one: bool,
+    /// Whether it was said what cannot be seen: once, however many locks are followed and connections made.
+    is_noted: Arc<AtomicBool>,
     /// The state that was read last.
     known: Option<LockInfo>,
-    renewals: bool,
-    interval: Duration,
-    waiters: u64,
-    lines: Sender<Line>,
 }
 
 impl Follower {
@@ -244,7 +185,7 @@ impl Follower {
                 let cause = error.to_string();
                 let fields = json!({ "cause": cause });
                 let text = shown(cause.as_bytes());
-                self.print(vec!["disconnected".into()], text, fields).await;
+                self.print(vec!["disconnected".into()], &text, fields);
             }
             sleep(pause).await;
             pause = (pause * 2).min(LONGEST_PAUSE);
@@ -257,7 +198,7 @@ impl Follower {
         let mut looks = 0;
         loop {
             looks += 1;
-            let seen = match events.info(self.waiters).await {
+            let seen = match events.info(self.args.waiters).await {
                 Ok(seen) => seen.unwrap_or_default(),
                 // The key is overwritten with other data: that is the end of the lock, and another may follow.
                 Err(Error::Refused { code, .. })
@@ -269,10 +210,12 @@ impl Follower {
             };
             if !*is_connected {
                 *is_connected = true;
-                let server = events.node().to_string();
-                let fields = json!({ "server": server, "note": note(&events) });
-                let text = shown(server.as_bytes());
-                self.print(vec!["connected".into()], text, fields).await;
+                let (server, note) = (events.node(), note(&events));
+                if let Some(note) = note.as_ref().filter(|_| !self.is_noted.swap(true, Relaxed)) {
+                    say(&format!("redis-lock: {note}"));
+                }
+                let fields = json!({ "server": server, "note": note });
+                self.print(vec!["connected".into()], &shown(server.as_bytes()), fields);
             }
             // Another look, so that the state is that after all events.
             let mut has_more = false;
@@ -284,11 +227,11 @@ impl Follower {
                 continue;
             }
             looks = 0;
-            self.report(std::mem::take(&mut heard), seen).await;
+            self.report(std::mem::take(&mut heard), seen);
             if has_more {
                 continue;
             }
-            match timeout(self.interval, events.next()).await {
+            match timeout(self.args.interval.max(SHORTEST_INTERVAL), events.next()).await {
                 Ok(Ok(event)) => heard.extend(name(event)),
                 Ok(Err(error)) => return error,
                 Err(_) => {}
@@ -297,11 +240,11 @@ impl Follower {
     }
 
     /// Prints the state if it is another one, or came with an event other than those of the key's data.
-    async fn report(&mut self, mut events: Vec<String>, seen: LockInfo) {
+    fn report(&mut self, mut events: Vec<String>, seen: LockInfo) {
         let renewed = |known: &LockInfo| {
             let ends =
                 |info: &LockInfo| info.holders.iter().map(|one| one.lease).collect::<Vec<_>>();
-            self.renewals && ends(&seen) > ends(known)
+            self.args.renewals && ends(&seen) > ends(known)
         };
         let is_other = self
             .known
@@ -316,20 +259,31 @@ impl Follower {
         }
         if !events.is_empty() {
             let fields = report::lock(&self.key, &seen);
-            self.print(events, state(&seen), fields).await;
+            self.print(events, &state(&seen), fields);
         }
         self.known = Some(seen);
     }
 
-    async fn print(&self, events: Vec<String>, text: String, fields: Value) {
-        let line = Line {
-            key: self.key.clone(),
-            events,
-            text,
-            fields: fields.as_object().cloned().unwrap_or_default(),
+    /// Prints events and what is known after them, as text or as JSON with these fields.
+    fn print(&self, events: Vec<String>, text: &str, mut fields: Value) {
+        let time = report::utc(SystemTime::now());
+        let line = if let (true, Some(object)) = (self.args.json, fields.as_object_mut()) {
+            report::put(object, "key", &self.key);
+            object.insert("time".into(), json!(time));
+            object.insert("events".into(), json!(events));
+            escape::json(&fields)
+        } else {
+            let key = if self.is_one {
+                String::new()
+            } else {
+                word(&self.key) + "  "
+            };
+            let events = shown(counted(&events).as_bytes());
+            format!("{time}  {key}{events:<12}  {text}")
         };
-        // The receiver is dropped when the program ends.
-        let _ = self.lines.send(line).await;
+        if let Err(failure) = print([line].into_iter()) {
+            exit(failure.tell());
+        }
     }
 }
 
