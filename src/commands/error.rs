@@ -59,6 +59,12 @@ pub enum CommandError {
     MayNotWriteCounter,
     /// The caller's user has no access to the key of a semaphore's permits.
     MayNotUsePermits,
+    /// `LOCK.IF`: no hold has the token.
+    Fenced,
+    /// `LOCK.IF` with a command that it does not run; its name.
+    NotFenced(Box<str>),
+    /// `LOCK.IF`: the caller's user may not run the command, or not with its keys and channels; its name.
+    MayNotRun(Box<str>),
 }
 
 impl fmt::Display for CommandError {
@@ -106,6 +112,19 @@ impl fmt::Display for CommandError {
             }
             E::MayNotUsePermits => {
                 "NOPERM a semaphore needs access to the key of its permits, '{semaphore}:timeout'"
+            }
+            E::Fenced => "FENCED the lock is not held under this token",
+            E::NotFenced(name) => {
+                return write!(
+                    f,
+                    "ERR LOCK.IF runs commands of the server that have a key, PUBLISH and SPUBLISH, not '{name}'"
+                );
+            }
+            E::MayNotRun(name) => {
+                return write!(
+                    f,
+                    "NOPERM this user may not run the command '{name}', or not with these keys and channels"
+                );
             }
         })
     }

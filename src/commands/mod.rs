@@ -28,6 +28,7 @@ pub const ALL: &[Register] = &[
     register::<lock::many::ReleaseMany>,
     register::<lock::many::RenewMany>,
     register::<lock::release::Break>,
+    register::<lock::fenced::If>,
     register::<lock::info::Info>,
     register::<lock::list::Scan>,
     register::<lock::list::Top>,

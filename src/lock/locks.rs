@@ -16,7 +16,7 @@ use crate::lock::wait::limits::Limits;
 use crate::lock::wait::request::WaiterId;
 #[cfg(doc)]
 use crate::lock::Cx;
-use crate::lock::{FinalRule, Grace, KeyRef, Now, SessionRule, Token, WindowRule};
+use crate::lock::{FinalRule, Grace, KeyRef, KeyState, Now, SessionRule, Token, WindowRule};
 
 /// The settings that decisions depend on.
 #[derive(Debug, Clone, Copy)]
@@ -123,6 +123,13 @@ impl Locks {
     /// The tracked READ grant of this owner.
     pub fn tracked_reader(&self, key: KeyRef<'_>, owner: &[u8]) -> Option<&TrackedGrant> {
         self.tracked.of(key, owner)
+    }
+
+    /// Whether a command may run that is for a holder with this token: whether the lock is held under it.
+    pub fn passes_fence(&mut self, state: &KeyState, token: u64, now: Now) -> bool {
+        let passes = state.is_held_under(token, now);
+        self.stats.fenced += u64::from(!passes);
+        passes
     }
 
     /// The counters and gauges of this kind of resource for `INFO lock`, without its prefix.

@@ -87,6 +87,16 @@ impl KeyState {
         }
     }
 
+    /// Whether the present hold has this token; of readers, the phase in which they read.
+    pub fn is_held_under(&self, token: u64, now: Now) -> bool {
+        match self {
+            KeyState::ReadWrite(lock) => lock.is_held_under(token, now),
+            _ => self
+                .hold(now)
+                .is_some_and(|hold| hold.token.map(Token::get) == Some(token)),
+        }
+    }
+
     /// The end of the present holds, as far as known, in Unix milliseconds; `None`: no end, or no hold.
     pub fn ends(&self, now: Now) -> Option<i64> {
         match self {

@@ -90,6 +90,8 @@ counters! {
     renewal_misses,
     /// Releases by an owner without a hold.
     release_misses,
+    /// Commands that `LOCK.IF` did not run, because the lock was not held under their token.
+    fenced,
     /// Grants ended by their owner.
     grants_released,
     /// Grants released because the connection that they were bound to has closed.

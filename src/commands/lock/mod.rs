@@ -1,6 +1,7 @@
 //! `LOCK.*`: locks of one key and of several, exclusive or READ and WRITE.
 
 pub mod acquire;
+pub mod fenced;
 pub mod info;
 pub mod list;
 pub mod many;

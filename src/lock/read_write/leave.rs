@@ -35,6 +35,15 @@ impl ReadWrite {
         Ok(meant.filter(|mode| self.is_named(*mode, token, now)))
     }
 
+    /// Whether the writer has this token; without one, whether the readers read under it, of whom one lives for certain.
+    pub(crate) fn is_held_under(&self, token: u64, now: Now) -> bool {
+        let mode = match self.writer(now) {
+            Some(_) => Some(Mode::Write),
+            None => self.readers(now).next().map(|_| Mode::Read),
+        };
+        mode.is_some_and(|mode| self.is_named(mode, Some(token), now))
+    }
+
     fn is_named(&self, mode: Mode, token: Option<u64>, now: Now) -> bool {
         token.is_none_or(|token| {
             Token::new(token).is_some_and(|token| self.is_under(mode, token, now))

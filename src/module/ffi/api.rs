@@ -60,7 +60,7 @@ required! {
     RedisModule_ZsetRangeStop RedisModule_StringDMA RedisModule_StringSet RedisModule_SignalModifiedKey
     RedisModule_Replicate RedisModule_ReplicateVerbatim
     RedisModule_NotifyKeyspaceEvent RedisModule_GetNotifyKeyspaceEvents RedisModule_PublishMessage RedisModule_PublishMessageShard
-    RedisModule_Call RedisModule_CallReplyType RedisModule_FreeCallReply RedisModule_CallReplyStringPtr
+    RedisModule_Call RedisModule_CallReplyType RedisModule_FreeCallReply RedisModule_CallReplyStringPtr RedisModule_CallReplyProto
     RedisModule_CallReplyLength RedisModule_CallReplyInteger RedisModule_CallReplyArrayElement RedisModule_BlockClientOnKeys
     RedisModule_UnblockClient RedisModule_SetDisconnectCallback RedisModule_GetBlockedClientPrivateData
     RedisModule_BlockedClientDisconnected RedisModule_DeauthenticateAndCloseClient
@@ -74,7 +74,7 @@ required! {
     RedisModule_ReplyWithStringBuffer RedisModule_ReplyWithArray RedisModule_ReplyWithMap
     RedisModule_RegisterCommandFilter RedisModule_UnregisterCommandFilter RedisModule_CommandFilterArgsCount
     RedisModule_CommandFilterArgGet RedisModule_CommandFilterArgReplace RedisModule_ReplyWithCallReply
-    RedisModule_GetServerVersion RedisModule_GetServerInfo
+    RedisModule_GetServerVersion RedisModule_GetServerInfo RedisModule_GetCommandKeys
     RedisModule_ServerInfoGetFieldC RedisModule_FreeServerInfo
     RedisModule_GetDetachedThreadSafeContext RedisModule_FreeThreadSafeContext
 }

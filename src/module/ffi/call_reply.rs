@@ -1,10 +1,12 @@
 //! Calls of the server's own commands, and their replies.
 
-use std::ffi::CStr;
+use std::ffi::{c_int, CStr};
+use std::io::Error;
 use std::marker::PhantomData;
 use std::ptr::{null_mut, NonNull};
 
 use redis_module::raw;
+use smallvec::SmallVec;
 
 use crate::module::ffi::api::api;
 use crate::module::ffi::api::fallible;
@@ -29,6 +31,12 @@ pub enum How {
     ScriptAsUserWithErrors,
     /// The same for a caller without a user, which may run any command.
     ScriptWithoutUser,
+    /// A command that the calling client sent, as a script's `redis.call` runs it: as the client's user, in its
+    /// protocol, replicated, with errors as replies, refused where a script must not run it ("S") and when memory is
+    /// full. ("S" needs "E": without it Valkey 9.1 ends when it refuses the command.)
+    CommandAsUser,
+    /// The same for a caller without a user, which may run any command.
+    CommandWithoutUser,
 }
 
 impl How {
@@ -42,6 +50,8 @@ impl How {
             How::ScriptAsUser => c"C0!Mv",
             How::ScriptAsUserWithErrors => c"C0!MEv",
             How::ScriptWithoutUser => c"0!MEv",
+            How::CommandAsUser => c"C0!SMEv",
+            How::CommandWithoutUser => c"0!SMEv",
         }
     }
 }
@@ -92,12 +102,52 @@ impl Reply {
         unsafe { api!(RedisModule_ReplyWithCallReply)(ctx.as_ptr(), self.0.as_ptr()) };
     }
 
+    /// Whether it is an error whose text, with the dash before it, begins like this. Nothing is parsed.
+    pub fn begins_like(&self, error: &[u8]) -> bool {
+        let mut len = 0;
+        // SAFETY: the reply is live. Its bytes live as long as it does, and nothing changes them.
+        unsafe {
+            let data = api!(RedisModule_CallReplyProto)(self.0.as_ptr(), &mut len);
+            !data.is_null() && std::slice::from_raw_parts(data.cast(), len).starts_with(error)
+        }
+    }
+
     /// The whole reply.
     pub fn whole(&self) -> Part<'_> {
         Part {
             raw: self.0,
             life: PhantomData,
         }
+    }
+}
+
+/// The keys of a command, whose name is the first of these words; `None`: the server has no such command, or not with so
+/// many arguments.
+pub fn keys_of<'k>(ctx: Ctx<'_>, words: &[Str<'k>]) -> Option<SmallVec<[Str<'k>; 4]>> {
+    let mut found = 0;
+    // SAFETY: the context is live; the words are an array of live strings of this length, which is only read. (A command
+    // has no more words than a c_int counts.)
+    let positions = unsafe {
+        api!(RedisModule_GetCommandKeys)(
+            ctx.as_ptr(),
+            pointers(words).cast_mut(),
+            words.len() as c_int,
+            &raw mut found,
+        )
+    };
+    let Some(first) = NonNull::new(positions) else {
+        // The error number is 0 for a command without keys.
+        let has_none = Error::last_os_error().raw_os_error() == Some(0);
+        return has_none.then(SmallVec::new);
+    };
+    let found = usize::try_from(found).unwrap_or(0);
+    // SAFETY: the server has returned an array of so many numbers, which is ours to free and is read before.
+    unsafe {
+        let positions = std::slice::from_raw_parts(first.as_ptr(), found);
+        let word = |at: &c_int| words.get(usize::try_from(*at).ok()?).copied();
+        let keys = positions.iter().filter_map(word).collect();
+        api!(RedisModule_Free)(first.as_ptr().cast());
+        Some(keys)
     }
 }
 

@@ -1,0 +1,122 @@
+//! `LOCK.IF`: a command that runs only while the lock is held under a token.
+//!
+//! The check and the command are one step of the server, so a holder whose lease is over, or a request that comes late,
+//! changes nothing. The command runs as a script's `redis.call` would run it, with the rights of the caller; its effects
+//! are replicated, `LOCK.IF` is not.
+//!
+//! Scripts do not run inside: one that is slow, in a call of a module, can end the server (see [`crate::redisson`]).
+//! They call `LOCK.IF` themselves, and end where it replies an error. Commands without a key have nothing to do with a
+//! lock, and most of them concern the connection or the server; the two that publish are the exception.
+
+use std::ffi::CString;
+
+use crate::commands::error::CommandError;
+use crate::commands::lock::read_write;
+use crate::commands::options::{optional, required, KEY};
+use crate::commands::parser::{shown, Parser};
+use crate::lock::{slot_of, KeyState, LockError, ReadDepth};
+use crate::module::acl;
+use crate::module::entry::command::{access, ArgKind, Command, Spec};
+use crate::module::ffi::call_reply::{keys_of, How, Reply};
+use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::fault;
+use crate::module::ffi::strings::Str;
+use crate::module::keyspace::lock_key::LockKey;
+use crate::module::state::shell;
+
+/// Runs a command if the lock is held under this token, and replies what it replies.
+pub struct If;
+
+impl Command for If {
+    type Error = CommandError;
+
+    const SPEC: Spec = Spec {
+        name: c"lock.if",
+        // As EVAL: the checks of a write are made for the command inside.
+        flags: c"may-replicate",
+        acl: c"write",
+        key: Some(access::READ),
+        arity: -4,
+        summary: c"Runs a command if the lock is held under this token",
+        complexity: c"That of the command",
+        args: &[
+            KEY,
+            required(c"token", ArgKind::Integer),
+            required(c"command", ArgKind::String),
+            optional(c"arg", ArgKind::Strings),
+        ],
+        help: &[
+            "Run the command, with the caller's rights, if the lock is held under this token, else -FENCED.",
+            "A command with a key, PUBLISH or SPUBLISH; a script calls LOCK.IF itself.",
+        ],
+    };
+
+    fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), CommandError> {
+        let mut parser = Parser::of::<If>(words);
+        let name = parser.key()?;
+        let token = parser.number("token", 0)?.unsigned_abs();
+        let inner = words.get(3..).unwrap_or_default();
+        let command = command_of(ctx, name, inner)?;
+        check(ctx, name, token)?;
+        let how = match acl::has_user(ctx) {
+            true => How::CommandAsUser,
+            false => How::CommandWithoutUser,
+        };
+        let args = inner.get(1..).unwrap_or_default();
+        let reply = Reply::of(ctx, &command, how, args).ok_or(LockError::Internal)?;
+        // Two errors of a call by a module, in the words that clients know.
+        if reply.begins_like(b"-ERR acl verification failed") {
+            return Err(CommandError::MayNotRun(shown(command.to_bytes()).into()));
+        }
+        if reply.begins_like(b"-ERR Attempted to access a non local key") {
+            return Err(LockError::Rehashing.into());
+        }
+        reply.forward(ctx);
+        Ok(())
+    }
+}
+
+/// The name of the command inside, if it may run there.
+fn command_of(ctx: Ctx<'_>, lock: Str<'_>, inner: &[Str<'_>]) -> Result<CString, CommandError> {
+    let name = inner.first().map_or(&b""[..], |word| word.bytes());
+    let refused = || CommandError::NotFenced(shown(name).into());
+    let command = CString::new(name).map_err(|_| refused())?;
+    // The module's own would call each other without an end.
+    let is_own = |prefix: &[u8]| {
+        name.get(..prefix.len())
+            .is_some_and(|start| start.eq_ignore_ascii_case(prefix))
+    };
+    if is_own(b"LOCK.") || is_own(b"SEM.") || is_own(b"LATCH.") {
+        return Err(refused());
+    }
+    // Of a command that does not exist, or not with so many arguments, the server says so.
+    let Some(keys) = keys_of(ctx, inner) else {
+        return Ok(command);
+    };
+    let publishes = name.eq_ignore_ascii_case(b"PUBLISH") || name.eq_ignore_ascii_case(b"SPUBLISH");
+    if keys.is_empty() && !publishes {
+        return Err(refused());
+    }
+    let slot = || slot_of(lock.bytes());
+    // The server would run it on keys of every slot of this node.
+    match shell::is_cluster() && keys.iter().any(|key| slot_of(key.bytes()) != slot()) {
+        true => Err(LockError::CrossSlot.into()),
+        false => Ok(command),
+    }
+}
+
+/// Whether the lock is held under this token at this moment.
+fn check(ctx: Ctx<'_>, name: Str<'_>, token: u64) -> Result<(), CommandError> {
+    let now = ctx.now();
+    let state = LockKey::open_read(ctx, name).read_to(ReadDepth::Two, now);
+    match &state {
+        KeyState::OtherType => return Err(LockError::WrongType.into()),
+        KeyState::OtherHash => return Err(LockError::LockType.into()),
+        _ => read_write::may_read(ctx, name, &state)?,
+    }
+    let passes = shell::with(|shell| shell.locks.passes_fence(&state, token, now));
+    match passes || fault::is_on("old-token-passes-the-fence") {
+        true => Ok(()),
+        false => Err(CommandError::Fenced),
+    }
+}
