@@ -12,7 +12,7 @@ use std::ffi::CString;
 
 use crate::commands::error::CommandError;
 use crate::commands::lock::read_write;
-use crate::commands::options::{optional, required, KEY};
+use crate::commands::options::{required, KEY};
 use crate::commands::parser::{shown, Parser};
 use crate::lock::{slot_of, KeyState, LockError, ReadDepth};
 use crate::module::acl;
@@ -36,14 +36,14 @@ impl Command for If {
         flags: c"may-replicate",
         acl: c"write",
         key: Some(access::READ),
-        arity: -4,
+        arity: -5,
         summary: c"Runs a command if the lock is held under this token",
-        complexity: c"That of the command",
+        complexity: c"O(1) and that of the command",
         args: &[
             KEY,
             required(c"token", ArgKind::Integer),
             required(c"command", ArgKind::String),
-            optional(c"arg", ArgKind::Strings),
+            required(c"arg", ArgKind::Strings),
         ],
         help: &[
             "Run the command, with the caller's rights, if the lock is held under this token, else -FENCED.",

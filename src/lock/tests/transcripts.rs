@@ -66,6 +66,7 @@ transcripts! {
     dead_readers: "dead_readers",
     deadlocks: "deadlocks",
     exclusive: "exclusive",
+    fence: "fence",
     foreign: "foreign",
     latch: "latch",
     lease: "lease",

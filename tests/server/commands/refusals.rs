@@ -246,6 +246,7 @@ fn the_server_checks_the_number_of_arguments() {
         "lock.renew",
         "lock.renew k",
         "lock.break",
+        "lock.if k 1 get",
         "lock.info",
         "lock.owner now",
     ] {

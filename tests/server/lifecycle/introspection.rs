@@ -23,7 +23,7 @@ impl Described {
     }
 }
 
-const COMMANDS: [Described; 21] = [
+const COMMANDS: [Described; 22] = [
     Described {
         name: "lock.acquire",
         arity: -3,
@@ -81,6 +81,14 @@ const COMMANDS: [Described; 21] = [
         categories: "@dangerous @fast @lock @write",
         key: "RW access delete",
         arguments: "key [TOKEN token] [PURGE] [USER user]",
+    },
+    Described {
+        name: "lock.if",
+        arity: -5,
+        flags: "module",
+        categories: "@lock @write",
+        key: "RO access",
+        arguments: "key token command arg [arg ...]",
     },
     Described {
         name: "lock.info",
@@ -256,11 +264,27 @@ fn command_getkeys_finds_the_key() {
     let mut c = server.conn();
     let has_one = |command: &&Described| !command.key.is_empty() && !command.has_many_keys();
     for command in COMMANDS.iter().filter(has_one) {
-        let more = if command.arity > 0 { 1 } else { 2 };
-        let call = ["COMMAND", "GETKEYS", command.name, "the-key", "PX", "7"];
+        let more = if command.arity > 0 { 1 } else { 3 };
+        let call = [
+            "COMMAND",
+            "GETKEYS",
+            command.name,
+            "the-key",
+            "1",
+            "GET",
+            "7",
+        ];
         assert_eq!(words(&c.run(&call[..4 + more])), "the-key");
-        let call = ["COMMAND", "GETKEYSANDFLAGS", command.name, "the-key", "PX"];
-        let keys = c.run(call).list()[0].list();
+        let call = [
+            "COMMAND",
+            "GETKEYSANDFLAGS",
+            command.name,
+            "the-key",
+            "1",
+            "GET",
+            "7",
+        ];
+        let keys = c.run(&call[..4 + more]).list()[0].list();
         assert_eq!(keys[0].text(), "the-key");
         assert_eq!(words(&keys[1]), command.key);
     }
@@ -350,6 +374,7 @@ fn info_has_a_section_of_plain_numbers() {
         "session_losses",
         "renewal_misses",
         "release_misses",
+        "fenced",
         "grants_released",
         "grants_session_ended",
         "grants_expired",

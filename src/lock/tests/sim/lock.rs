@@ -108,6 +108,11 @@ impl Sim {
         })
     }
 
+    pub fn passes_fence(&mut self, key: &str, token: u64) -> bool {
+        let state = self.keys.read(key, &[], ReadDepth::Two, self.now);
+        self.locks.passes_fence(&state, token, self.now)
+    }
+
     /// Settles a lock. Returns whether the core stated that this may change the key.
     pub(super) fn settle_lock(&mut self, key: &str) -> bool {
         let state = self.state(key);

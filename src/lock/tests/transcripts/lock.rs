@@ -11,6 +11,7 @@ impl Session {
             "write" => self.acquire(words, Mode::Write),
             "macquire" | "mrelease" | "mrenew" => self.many(words),
             "release" | "renew" | "break" => self.end_or_renew(words),
+            "if" => self.fence(words),
             _ => return None,
         })
     }
@@ -93,6 +94,17 @@ impl Session {
                 let broken = sim.break_lock(key, token, words.has("purge"));
                 said(broken, |broken| if broken { "broken" } else { "not held" })
             }
+        }
+    }
+
+    fn fence(&mut self, words: &Words<'_>) -> String {
+        let token = words.option("token").map(|name| self.token(name));
+        match self
+            .sim
+            .passes_fence(words.at(1), token.unwrap_or_default())
+        {
+            true => "held under it".into(),
+            false => "fenced".into(),
         }
     }
 }
