@@ -65,6 +65,8 @@ pub enum CommandError {
     NotFenced(Box<str>),
     /// `LOCK.IF`: the caller's user may not run the command, or not with its keys and channels; its name.
     MayNotRun(Box<str>),
+    /// `LOCK.IF`: the error of the command, which the server gave in another call.
+    Late(Box<str>),
 }
 
 impl fmt::Display for CommandError {
@@ -120,6 +122,7 @@ impl fmt::Display for CommandError {
                     "ERR LOCK.IF runs commands of the server that have a key, PUBLISH and SPUBLISH, not '{name}'"
                 );
             }
+            E::Late(text) => text,
             E::MayNotRun(name) => {
                 return write!(
                     f,

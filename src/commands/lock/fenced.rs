@@ -65,11 +65,15 @@ impl Command for If {
         let args = inner.get(1..).unwrap_or_default();
         let reply = Reply::of(ctx, &command, how, args).ok_or(LockError::Internal)?;
         // Two errors of a call by a module, in the words that clients know.
-        if reply.begins_like(b"-ERR acl verification failed") {
-            return Err(CommandError::MayNotRun(shown(command.to_bytes()).into()));
-        }
-        if reply.begins_like(b"-ERR Attempted to access a non local key") {
-            return Err(LockError::Rehashing.into());
+        match reply.protocol() {
+            text if text.starts_with(b"-ERR acl verification failed") => {
+                return Err(CommandError::MayNotRun(shown(command.to_bytes()).into()));
+            }
+            text if text.starts_with(b"-ERR Attempted to access a non local key") => {
+                return Err(LockError::Rehashing.into());
+            }
+            b"" => return Err(late_error(ctx)),
+            _ => {}
         }
         reply.forward(ctx);
         Ok(())
@@ -103,6 +107,18 @@ fn command_of(ctx: Ctx<'_>, lock: Str<'_>, inner: &[Str<'_>]) -> Result<CString,
         true => Err(LockError::CrossSlot.into()),
         false => Ok(command),
     }
+}
+
+/// Valkey 8.1 and 9.1 keep the error of a `GETDEL` of another type in the client that they make for calls of modules,
+/// and put it before the reply of the next call, whoever makes it. So it is fetched here.
+fn late_error(ctx: Ctx<'_>) -> CommandError {
+    let next = Reply::of(ctx, c"PING", How::AsModule, &[]);
+    let text = next.as_ref().and_then(|next| {
+        let text = next.protocol().strip_prefix(b"-")?;
+        let end = text.iter().position(|byte| *byte == b'\r')?;
+        Some(String::from_utf8_lossy(text.get(..end)?).into())
+    });
+    text.map_or(LockError::Internal.into(), CommandError::Late)
 }
 
 /// Whether the lock is held under this token at this moment.

@@ -102,13 +102,16 @@ impl Reply {
         unsafe { api!(RedisModule_ReplyWithCallReply)(ctx.as_ptr(), self.0.as_ptr()) };
     }
 
-    /// Whether it is an error whose text, with the dash before it, begins like this. Nothing is parsed.
-    pub fn begins_like(&self, error: &[u8]) -> bool {
+    /// It as it goes to the client, in the protocol. Nothing is parsed.
+    pub fn protocol(&self) -> &[u8] {
         let mut len = 0;
         // SAFETY: the reply is live. Its bytes live as long as it does, and nothing changes them.
         unsafe {
             let data = api!(RedisModule_CallReplyProto)(self.0.as_ptr(), &mut len);
-            !data.is_null() && std::slice::from_raw_parts(data.cast(), len).starts_with(error)
+            match data.is_null() {
+                true => &[],
+                false => std::slice::from_raw_parts(data.cast(), len),
+            }
         }
     }
 
