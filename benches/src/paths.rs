@@ -146,6 +146,30 @@ const EVERY_COMMAND: &[Scenario] = &[
     ),
 ];
 
+/// A write that only the holder may make, and the ways to it without the module. The locks stay held under the token 7.
+const FENCED: &[Scenario] = &[
+    after(
+        "SET under a fence: LOCK.IF",
+        &["HSET {k} {o} 1 #token t7"],
+        &["LOCK.IF {k} 7 SET {k}:data value"],
+    ),
+    plain("its peer: SET, unchecked", &["SET {k}:data value"]),
+    plain(
+        "its peer: WATCH, HGET, MULTI, SET, EXEC",
+        &[
+            "WATCH {k}",
+            "HGET {k} #token",
+            "MULTI",
+            "SET {k}:data value",
+            "EXEC",
+        ],
+    ),
+    plain(
+        "its peer: EVAL that compares",
+        &["EVAL return(redis.call('HGET',KEYS[1],'#token')==ARGV[1])and(redis.call('SET',KEYS[2],ARGV[2])) 2 {k} {k}:data t7 value"],
+    ),
+];
+
 /// Holds of the other kinds; each leaves the locks as the next one needs them.
 const OTHER_KINDS: &[Scenario] = &[
     plain("acquire: free", &[ACQUIRE]),
@@ -312,6 +336,14 @@ pub const SETTINGS: &[Setting] = &[
         had_replica: false,
         before: &[],
         scenarios: OTHER_KINDS,
+    },
+    Setting {
+        name: "A command that only the holder may run, no replication",
+        options: &[],
+        with_module: true,
+        had_replica: false,
+        before: &[],
+        scenarios: FENCED,
     },
     Setting {
         name: "A replica that went away: the backlog is kept for it",

@@ -1,21 +1,22 @@
 //! `LOCK.IF`: a command that runs only while the lock is held under a token.
 //!
 //! The check and the command are one step of the server, so a holder whose lease is over, or a request that comes late,
-//! changes nothing. The command runs as a script's `redis.call` would run it, with the rights of the caller; its effects
-//! are replicated, `LOCK.IF` is not.
+//! changes nothing. The command runs as a script's `redis.call` would run it, with the rights of the caller; its
+//! effects are replicated, `LOCK.IF` is not.
 //!
-//! Scripts do not run inside: one that is slow, in a call of a module, can end the server (see [`crate::redisson`]).
-//! They call `LOCK.IF` themselves, and end where it replies an error. Commands without a key have nothing to do with a
-//! lock, and most of them concern the connection or the server; the two that publish are the exception.
+//! Scripts do not run inside: a slow one, in a call of a module, can end the server (`redisson/scripts/steps.rs`). They
+//! call `LOCK.IF` themselves, and end where it replies an error. Commands without a key have nothing to do with a lock,
+//! and most of them concern the connection or the server; the two that publish are the exception.
 
-use std::ffi::CString;
+use std::ffi::CStr;
+
+use smallvec::SmallVec;
 
 use crate::commands::error::CommandError;
 use crate::commands::lock::read_write;
 use crate::commands::options::{required, KEY};
 use crate::commands::parser::{shown, Parser};
-use crate::lock::{slot_of, KeyState, LockError, ReadDepth};
-use crate::module::acl;
+use crate::lock::{slot_of, KeyState, LockError};
 use crate::module::entry::command::{access, ArgKind, Command, Spec};
 use crate::module::ffi::call_reply::{keys_of, How, Reply};
 use crate::module::ffi::ctx::Ctx;
@@ -58,16 +59,17 @@ impl Command for If {
         let inner = words.get(3..).unwrap_or_default();
         let command = command_of(ctx, name, inner)?;
         check(ctx, name, token)?;
-        let how = match acl::has_user(ctx) {
-            true => How::CommandAsUser,
-            false => How::CommandWithoutUser,
-        };
         let args = inner.get(1..).unwrap_or_default();
-        let reply = Reply::of(ctx, &command, how, args).ok_or(LockError::Internal)?;
+        let call = |how| Reply::of(ctx, command.as_c_str(), how, args).ok_or(LockError::Internal);
+        let mut reply = call(How::CommandAsUser)?;
+        if reply.protocol().starts_with(b"-ERR cannot run as user") {
+            // Another module's call, which may run any command.
+            reply = call(How::CommandWithoutUser)?;
+        }
         // Two errors of a call by a module, in the words that clients know.
         match reply.protocol() {
             text if text.starts_with(b"-ERR acl verification failed") => {
-                return Err(CommandError::MayNotRun(shown(command.to_bytes()).into()));
+                return Err(CommandError::MayNotRun(shown(command.bytes()).into()));
             }
             text if text.starts_with(b"-ERR Attempted to access a non local key") => {
                 return Err(LockError::Rehashing.into());
@@ -80,11 +82,33 @@ impl Command for If {
     }
 }
 
+/// The name of a command, with a NUL at its end.
+struct Name(SmallVec<[u8; 32]>);
+
+impl Name {
+    /// `None` if it has a NUL within.
+    fn of(bytes: &[u8]) -> Option<Name> {
+        let mut name = SmallVec::from_slice(bytes);
+        name.push(0);
+        CStr::from_bytes_with_nul(&name)
+            .is_ok()
+            .then_some(Name(name))
+    }
+
+    fn as_c_str(&self) -> &CStr {
+        CStr::from_bytes_with_nul(&self.0).unwrap_or_default()
+    }
+
+    fn bytes(&self) -> &[u8] {
+        self.as_c_str().to_bytes()
+    }
+}
+
 /// The name of the command inside, if it may run there.
-fn command_of(ctx: Ctx<'_>, lock: Str<'_>, inner: &[Str<'_>]) -> Result<CString, CommandError> {
+fn command_of(ctx: Ctx<'_>, lock: Str<'_>, inner: &[Str<'_>]) -> Result<Name, CommandError> {
     let name = inner.first().map_or(&b""[..], |word| word.bytes());
     let refused = || CommandError::NotFenced(shown(name).into());
-    let command = CString::new(name).map_err(|_| refused())?;
+    let command = Name::of(name).ok_or_else(refused)?;
     // The module's own would call each other without an end.
     let is_own = |prefix: &[u8]| {
         name.get(..prefix.len())
@@ -124,7 +148,7 @@ fn late_error(ctx: Ctx<'_>) -> CommandError {
 /// Whether the lock is held under this token at this moment.
 fn check(ctx: Ctx<'_>, name: Str<'_>, token: u64) -> Result<(), CommandError> {
     let now = ctx.now();
-    let state = LockKey::open_read(ctx, name).read_to(ReadDepth::Two, now);
+    let state = LockKey::open_read(ctx, name).read_token(now);
     match &state {
         KeyState::OtherType => return Err(LockError::WrongType.into()),
         KeyState::OtherHash => return Err(LockError::LockType.into()),

@@ -35,7 +35,7 @@ impl ReadWrite {
         Ok(meant.filter(|mode| self.is_named(*mode, token, now)))
     }
 
-    /// Whether the writer has this token; without one, whether the readers read under it, of whom one lives for certain.
+    /// Whether the writer has this token; without a writer, whether a reader lives and this is a token of its phase.
     pub(crate) fn is_held_under(&self, token: u64, now: Now) -> bool {
         let mode = match self.writer(now) {
             Some(_) => Some(Mode::Write),

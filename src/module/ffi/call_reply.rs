@@ -124,12 +124,12 @@ impl Reply {
     }
 }
 
-/// The keys of a command, whose name is the first of these words; `None`: the server has no such command, or not with so
-/// many arguments.
+/// The keys of a command, whose name is the first of these words; `None`: the server has no such command, or not with
+/// so many arguments.
 pub fn keys_of<'k>(ctx: Ctx<'_>, words: &[Str<'k>]) -> Option<SmallVec<[Str<'k>; 4]>> {
     let mut found = 0;
-    // SAFETY: the context is live; the words are an array of live strings of this length, which is only read. (A command
-    // has no more words than a c_int counts.)
+    // SAFETY: the context is live; the words are an array of live strings of this length, which is only read. (A
+    // command has no more words than a c_int counts.)
     let positions = unsafe {
         api!(RedisModule_GetCommandKeys)(
             ctx.as_ptr(),

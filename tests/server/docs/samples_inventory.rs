@@ -38,6 +38,12 @@ const INVENTORY: &[(&str, &str, &str, Test)] = &[
         "1> LOCK.ACQUIRE",
         Test(EXAMPLES, "the_examples_show_what_the_server_replies"),
     ),
+    (
+        "README.md",
+        "console",
+        "1> LOCK.IF",
+        Test(EXAMPLES, "the_examples_show_what_the_server_replies"),
+    ),
     ("README.md", "sh", "make build", MAKE),
     (
         "README.md",

@@ -264,27 +264,10 @@ fn command_getkeys_finds_the_key() {
     let mut c = server.conn();
     let has_one = |command: &&Described| !command.key.is_empty() && !command.has_many_keys();
     for command in COMMANDS.iter().filter(has_one) {
-        let more = if command.arity > 0 { 1 } else { 3 };
-        let call = [
-            "COMMAND",
-            "GETKEYS",
-            command.name,
-            "the-key",
-            "1",
-            "GET",
-            "7",
-        ];
-        assert_eq!(words(&c.run(&call[..4 + more])), "the-key");
-        let call = [
-            "COMMAND",
-            "GETKEYSANDFLAGS",
-            command.name,
-            "the-key",
-            "1",
-            "GET",
-            "7",
-        ];
-        let keys = c.run(&call[..4 + more]).list()[0].list();
+        let rest = if command.arity > 0 { "1" } else { "1 GET 7" };
+        let call = |what| format!("COMMAND {what} {} the-key {rest}", command.name);
+        assert_eq!(words(&c.line(&call("GETKEYS"))), "the-key");
+        let keys = c.line(&call("GETKEYSANDFLAGS")).list()[0].list();
         assert_eq!(keys[0].text(), "the-key");
         assert_eq!(words(&keys[1]), command.key);
     }
@@ -304,11 +287,9 @@ fn command_docs_describe_every_command_and_argument() {
             assert_eq!(text("group"), "module", "{name}");
             assert_eq!(text("module"), "lock", "{name}");
             let arguments = docs.field("arguments").map_or(vec![], |args| args.list());
-            let syntax: Vec<String> = arguments
-                .iter()
-                .map(|arg| written(arg, &str::to_string))
-                .collect();
-            assert_eq!(syntax.join(" "), command.arguments, "{name}");
+            let syntax = arguments.iter().map(|arg| written(arg, &str::to_string));
+            let syntax = syntax.collect::<Vec<_>>().join(" ");
+            assert_eq!(syntax, command.arguments, "{name}");
             let is_key = |arg: &&Reply| arg.field("type").unwrap().text() == "key";
             let key = arguments.iter().find(is_key);
             assert_eq!(key.is_some(), !command.key.is_empty(), "{name}");
