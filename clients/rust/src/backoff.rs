@@ -76,8 +76,8 @@ pub(crate) fn after(span: Duration) -> Instant {
     Instant::now() + span.min(CENTURY)
 }
 
-#[cfg(test)]
 #[allow(clippy::expect_used)]
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -1,8 +1,5 @@
 //! Errors of requests. A lock that another owner holds is not an error.
 
-use std::fmt;
-use std::sync::Arc;
-
 use redis::{ErrorKind, RedisError, ServerErrorKind};
 
 use crate::outcome::LostReason;
@@ -13,11 +10,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 /// The text for a server that has reached its limit of clients.
 pub(crate) const NO_ROOM: &str = "no room for one more client (maxclients)";
 
-/// The text for a failure with a cause of the system.
-const FAILED: &str = "the connection failed";
-
-/// The reason why a request was not served. An underlying error, of the system or of TLS, is its
-/// [`source`](std::error::Error::source), and not part of its text.
+/// The reason why a request was not served. Its text has the words of the system or of TLS.
 ///
 /// ```no_run
 /// # async fn example(lock: redis_lock_client::Lock) {
@@ -65,8 +58,6 @@ pub enum Error {
         server: String,
         /// What happened to the connection.
         what: String,
-        /// The cause, if the system reports one.
-        source: Option<Cause>,
     },
     /// The request was sent and got no reply: it may have been served, or may be served soon. It was not repeated,
     /// because it must not be served twice; see [`Latch::count_down_by`](crate::Latch::count_down_by).
@@ -77,17 +68,15 @@ pub enum Error {
         server: String,
         /// What happened to the connection.
         what: String,
-        /// The cause, if the system reports one.
-        source: Option<Cause>,
     },
     /// One side does not accept the other's certificate; repeating the request does not help.
-    #[error("{server}: {}", distrust(source))]
+    #[error("{server}: {what}")]
     #[non_exhaustive]
     Untrusted {
         /// The server's name.
         server: String,
-        /// The error of TLS.
-        source: Cause,
+        /// What it is about, and the error of TLS.
+        what: String,
     },
     /// The lock was lost while work ran under it ([`Guard::run`](crate::Guard::run)).
     #[error("{0}")]
@@ -99,46 +88,6 @@ pub enum Error {
         /// What is invalid, and why.
         what: String,
     },
-}
-
-/// The underlying error of an [`Error`]: of the system, of TLS, of the protocol.
-///
-/// ```no_run
-/// # fn example(error: redis_lock_client::Error) {
-/// use std::error::Error;
-///
-/// let mut below = error.source();
-/// while let Some(cause) = below {
-///     eprintln!("because: {cause}");
-///     below = cause.source();
-/// }
-/// # }
-/// ```
-#[derive(Clone)]
-pub struct Cause(Arc<dyn std::error::Error + Send + Sync>);
-
-impl Cause {
-    fn of(error: RedisError) -> Cause {
-        Cause(Arc::new(error))
-    }
-}
-
-impl fmt::Debug for Cause {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-impl fmt::Display for Cause {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-impl std::error::Error for Cause {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        self.0.source()
-    }
 }
 
 impl Error {
@@ -157,11 +106,15 @@ impl Error {
             _ if error.to_string().contains("max number of clients reached") => Error::Connection {
                 server,
                 what: NO_ROOM.into(),
-                source: None,
             },
             (ErrorKind::Io, _) if is_about_certificates(&error) => Error::Untrusted {
                 server,
-                source: Cause::of(error),
+                what: format!("{}: {error}", distrust(&error)),
+            },
+            (_, Some("NOAUTH")) => Error::Refused {
+                server,
+                code: "NOAUTH".into(),
+                text: "the server requires a login (redis://user:password@host)".into(),
             },
             (_, Some(code)) => Error::Refused {
                 server,
@@ -173,11 +126,7 @@ impl Error {
                 code: "WRONGPASS".into(),
                 text: error.to_string(),
             },
-            _ => Error::Connection {
-                server,
-                what: FAILED.into(),
-                source: Some(Cause::of(error)),
-            },
+            _ => Error::connection(&server, error.to_string()),
         }
     }
 
@@ -185,12 +134,10 @@ impl Error {
         Error::Config { what: what.into() }
     }
 
-    /// An error of the connection without a cause of the system.
     pub(crate) fn connection(server: &str, what: impl Into<String>) -> Error {
         Error::Connection {
             server: server.to_string(),
             what: what.into(),
-            source: None,
         }
     }
 
@@ -202,34 +149,12 @@ impl Error {
         Error::connection(server, "a reply that is none of the module's")
     }
 
-    /// The text with those of its causes.
-    pub(crate) fn with_causes(&self) -> String {
-        let mut text = self.to_string();
-        let mut below = std::error::Error::source(self);
-        while let Some(cause) = below {
-            text = format!("{text}: {cause}");
-            below = cause.source();
-        }
-        text
-    }
-
     /// The same error for a request that may have been served and is not repeated.
     pub(crate) fn unheard(self) -> Error {
         match self {
-            Error::Connection {
-                server,
-                what,
-                source,
-            } => Error::Unheard {
-                server,
-                what,
-                source,
-            },
-            Error::Untrusted { server, source } => Error::Unheard {
-                server,
-                what: FAILED.into(),
-                source: Some(source),
-            },
+            Error::Connection { server, what } | Error::Untrusted { server, what } => {
+                Error::Unheard { server, what }
+            }
             other => other,
         }
     }
@@ -295,9 +220,9 @@ fn without_user(text: String) -> String {
     }
 }
 
-/// The text for this error of TLS.
-fn distrust(source: &Cause) -> &'static str {
-    match source.to_string().contains("CertificateRequired") {
+/// What this error of TLS means.
+fn distrust(error: &RedisError) -> &'static str {
+    match error.to_string().contains("CertificateRequired") {
         true => "the server asks for a client's certificate, and none is given",
         false => "the certificate is not believed",
     }

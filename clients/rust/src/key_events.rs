@@ -310,8 +310,8 @@ fn is_refusal(error: &Error) -> bool {
     matches!(error, Error::Refused { code, .. } if code == "WRONGTYPE" || code == "LOCKTYPE")
 }
 
-#[cfg(test)]
 #[allow(clippy::expect_used)]
+#[cfg(test)]
 mod tests {
     use super::*;
 

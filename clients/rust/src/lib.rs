@@ -20,7 +20,7 @@
 //! ```
 //!
 //! Connections, renewals and releases run on a thread of this crate: the program may use any executor, which may end
-//! while a lock is held. [`blocking`] has the same interface for programs without an executor. (A process that forks
+//! while a lock is held. A program without an executor waits for each future with [`block_on`]. (A process that forks
 //! without `exec` after its first request has no such thread.)
 //!
 //! A lease is counted from before its request was sent: the client's end of the lease is never later than the server's,
@@ -91,7 +91,6 @@
 #![warn(unreachable_pub)]
 
 mod backoff;
-pub mod blocking;
 mod error;
 mod family;
 #[cfg(feature = "admin")]
@@ -110,7 +109,7 @@ mod shown;
 mod statistics;
 mod trace;
 
-pub use error::{Cause, Error, Result};
+pub use error::{Error, Result};
 pub use family::latch::Latch;
 pub use family::permit::Permit;
 pub use family::semaphore::{Semaphore, SemaphoreInfo};
@@ -130,4 +129,5 @@ pub use net::server::Server;
 pub use net::tls::Certificates;
 pub use outcome::{LostReason, Released};
 pub use red::{RedGuard, RedLock};
+pub use runtime::block_on;
 pub use statistics::Statistics;

@@ -13,7 +13,7 @@ use std::thread;
 
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
-use tokio::task::AbortHandle;
+use tokio::task::{unconstrained, AbortHandle};
 
 use crate::error::{Error, Result};
 use crate::net::background::Running;
@@ -114,6 +114,41 @@ impl Drop for OnDrop<'_> {
     }
 }
 
+/// Blocks the thread until the future completes, for programs without an executor.
+///
+/// It may be called within an executor too, and does not use it; but the other tasks of that thread do not run
+/// meanwhile. If one of them holds the lock, and no other thread can poll it, the wait is a deadlock, because the
+/// thread of this crate keeps renewing that hold.
+///
+/// ```no_run
+/// use std::time::Duration;
+/// use redis_lock_client::{block_on, Lock, Server};
+///
+/// # fn main() -> Result<(), redis_lock_client::Error> {
+/// let server = Server::open("redis://127.0.0.1:6379")?;
+/// let lock = Lock::new(&server, "invoices:42").lease(Duration::from_secs(10));
+/// let Some(guard) = block_on(lock.acquire_within(Duration::from_secs(60)))? else {
+///     return Ok(()); // another owner has held it for a minute
+/// };
+/// let lost = guard.lost();
+/// for step in 0..10 {
+///     if let Some(why) = lost.reason() {
+///         eprintln!("stopped: {why}");
+///         break;
+///     }
+///     work(step, guard.token());
+/// }
+/// assert_eq!(block_on(guard.release())?, redis_lock_client::Released::Yes);
+/// # Ok(())
+/// # }
+/// # fn work(_step: u32, _token: u64) {}
+/// ```
+pub fn block_on<T>(work: impl Future<Output = T>) -> T {
+    // A tokio task has a budget for each poll. When it is used up, futures are pending until the task yields, which a
+    // task that blocks its thread never does.
+    pollster::block_on(unconstrained(work))
+}
+
 /// A task of the thread.
 pub(crate) struct Task(Option<AbortHandle>);
 
@@ -136,8 +171,8 @@ impl Task {
     }
 }
 
-#[cfg(test)]
 #[allow(clippy::expect_used)]
+#[cfg(test)]
 mod tests {
     use std::time::Duration;
 

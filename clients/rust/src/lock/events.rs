@@ -92,7 +92,7 @@ impl Unreached {
             &self.key,
             owner = self.owner.as_deref().map(text),
             unreached_ms = millis(now - self.since),
-            error = error.with_causes()
+            error = error.to_string()
         );
     }
 }

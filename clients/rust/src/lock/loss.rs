@@ -4,12 +4,15 @@ use std::future::{poll_fn, Future};
 use std::pin::{pin, Pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::time::Instant;
+use tokio::time::{timeout_at, Instant};
 
+use crate::backoff::after;
 use crate::error::{Error, Result};
 use crate::outcome::LostReason;
+use crate::runtime::{block_on, within};
 
 /// The state that a guard and its renewal task share.
 pub(crate) struct LossNotice(watch::Sender<State>);
@@ -114,6 +117,17 @@ impl Lost {
     /// The reason of the loss, if the lock was lost.
     pub fn reason(&self) -> Option<LostReason> {
         self.state.borrow().lost.clone()
+    }
+
+    /// Blocks the thread until the loss, for at most `timeout`. None when the lock was not lost in that time, and at
+    /// once when it is released.
+    pub fn wait(&self, timeout: Duration) -> Option<LostReason> {
+        let told = within(async {
+            let told = timeout_at(after(timeout), self.clone()).await;
+            Ok(told.ok().flatten())
+        });
+        // A guard exists only after the thread that `within` needs was started.
+        block_on(told).ok().flatten()
     }
 
     /// Runs the work until its end, or until the loss, which is an error.

@@ -121,8 +121,8 @@ impl Terms {
     }
 }
 
-#[cfg(test)]
 #[allow(clippy::expect_used)]
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -251,8 +251,8 @@ async fn give_back(held: Vec<(usize, Guard)>, over: Instant) {
     release_all(held.into_iter().map(|(_, guard)| guard), end).await;
 }
 
-#[cfg(test)]
 #[allow(clippy::expect_used)]
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::mode::Mode;

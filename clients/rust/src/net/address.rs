@@ -356,8 +356,8 @@ pub(crate) fn address_like(known: &ConnectionAddr, host: &str, port: u16) -> Con
     }
 }
 
-#[cfg(test)]
 #[allow(clippy::expect_used)]
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -17,7 +17,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, NO_ROOM};
 use crate::net::address::name_of;
 use crate::net::tls::Trust;
 use crate::runtime::{self, Task};
@@ -114,15 +114,14 @@ impl Connector {
     /// An error of the login. If the port does not speak the protocol of Redis, it says what it speaks: redis-rs does
     /// not tell what was received, so the port is asked again.
     async fn explained(&self, node: &ConnectionInfo, error: Error) -> Error {
-        let (
-            Error::Connection {
-                source: Some(_), ..
-            },
-            ConnectionAddr::Tcp(host, port),
-        ) = (&error, node.addr())
+        let (Error::Connection { what, .. }, ConnectionAddr::Tcp(host, port)) =
+            (&error, node.addr())
         else {
             return error;
         };
+        if what == NO_ROOM {
+            return error;
+        }
         let what = match self.spoken(host, *port).await.as_deref() {
             Some(b"HTTP") => "an HTTP server answers on this port, not Redis",
             // An alert of TLS; or the end of the connection without a word.

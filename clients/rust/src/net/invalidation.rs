@@ -108,8 +108,8 @@ pub(crate) async fn enable_tracking(connection: &mut Connection) {
     let _ = connection.send(&command).await;
 }
 
-#[cfg(test)]
 #[allow(clippy::unwrap_used)]
+#[cfg(test)]
 mod tests {
     use super::*;
 

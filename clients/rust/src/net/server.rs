@@ -184,7 +184,7 @@ impl Server {
         self.counts().read()
     }
 
-    /// Checks that the server can be reached and accepts the login, whatever the ACL permits.
+    /// Checks that the server can be reached, accepts the login and has the database, whatever the ACL permits.
     ///
     /// # Errors
     /// When it cannot be reached.
@@ -193,7 +193,12 @@ impl Server {
         let mut caller = Caller::shared(self, b"");
         let answer = caller.call(command.arg("redis-lock"), self.patience());
         match within(answer).await {
-            Err(Error::Refused { code, .. }) if code != "WRONGPASS" && code != "NOAUTH" => Ok(()),
+            // `ERR`: no such database.
+            Err(Error::Refused { code, .. })
+                if !["WRONGPASS", "NOAUTH", "ERR"].contains(&code.as_str()) =>
+            {
+                Ok(())
+            }
             other => other.map(drop),
         }
     }

@@ -219,15 +219,10 @@ impl RedLock {
     fn no_majority(&self, error: Error) -> Error {
         let servers = self.locks.len();
         match error {
-            Error::Connection {
-                server,
-                what,
-                source,
-            } => Error::Connection {
-                server,
-                what: format!("{what} (no majority of {servers} servers could be asked)"),
-                source,
-            },
+            Error::Connection { server, what } => {
+                let what = format!("{what} (no majority of {servers} servers could be asked)");
+                Error::Connection { server, what }
+            }
             other => other,
         }
     }
@@ -279,8 +274,8 @@ impl RedLock {
     }
 }
 
-#[cfg(test)]
 #[allow(clippy::expect_used)]
+#[cfg(test)]
 mod tests {
     use super::*;
 

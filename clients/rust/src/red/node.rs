@@ -182,8 +182,8 @@ fn health(info: &str, server: &str, lease: Duration) -> Result<Health> {
     })
 }
 
-#[cfg(test)]
 #[allow(clippy::expect_used)]
+#[cfg(test)]
 mod tests {
     use super::*;
 

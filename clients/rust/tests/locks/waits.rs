@@ -184,6 +184,8 @@ async fn an_address_where_nothing_listens_is_an_error_at_once() {
     let mut real = TestServer::start();
     let known = client(&real);
     known.ping().await.unwrap();
+    let no_database = Server::open(&format!("redis://127.0.0.1:{}/99", real.port)).unwrap();
+    assert!(no_database.ping().await.is_err());
     real.crash();
     for server in [client(&real), known] {
         let lock = lock(&server);
@@ -194,9 +196,7 @@ async fn an_address_where_nothing_listens_is_an_error_at_once() {
         ];
         for error in told {
             assert!(error.is_passing(), "{error}");
-            let cause = std::error::Error::source(&error);
-            let cause = cause.unwrap_or_else(|| panic!("no cause: {error}"));
-            let text = format!("{error}: {cause}");
+            let text = error.to_string();
             for part in [&real.port.to_string(), "Connection refused"] {
                 assert!(text.contains(part), "{text}");
             }
@@ -208,7 +208,7 @@ async fn an_address_where_nothing_listens_is_an_error_at_once() {
     real.start_again();
     let nowhere = Server::open("redis://no-such-host.invalid").unwrap();
     let error = lock(&nowhere).acquire().await.unwrap_err();
-    assert!(std::error::Error::source(&error).is_some(), "{error}");
+    assert!(error.to_string().contains("lookup"), "{error}");
 }
 
 /// The name of an address may lead to another server soon, so it is connected to once more.

@@ -4,7 +4,9 @@ use std::future::IntoFuture;
 use std::time::{Duration, Instant};
 
 use crate::fleet::{in_time, measured, soon, ten_count, timed, Fleet, OVERTIME};
-use redis_lock_client::{Error, Lock, LostReason, MultiLock, RedGuard, RedLock, Released, Server};
+use redis_lock_client::{
+    Error, Lock, LostReason, MultiLock, RedGuard, RedLock, Released, Server, Statistics,
+};
 use redis_lock_harness::proxy::Proxy;
 use redis_lock_harness::{wait_for, TestServer, Tries};
 
@@ -470,4 +472,35 @@ async fn a_majority_that_was_never_reached_is_an_error_at_once() {
         error.to_string().contains("no majority of 3 servers"),
         "{error}"
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_counts_at_each_of_its_servers() {
+    let fleet = fleet();
+    let servers = fleet.clients();
+    let sum = |read: fn(Statistics) -> u64| -> u64 {
+        servers.iter().map(|server| read(server.statistics())).sum()
+    };
+    let guard = held_by_most(&servers).await;
+    assert!((2..=3).contains(&sum(|now| now.acquisitions)));
+    assert_eq!(sum(|now| now.holds), 3);
+    assert!(red(&servers).try_acquire().await.unwrap().is_none());
+    assert_eq!(sum(|now| now.acquisitions_refused), 3);
+    wait_for("renewals by a majority", || sum(|now| now.renewals) >= 2);
+    for real in &fleet.servers {
+        real.conn().line("LOCK.BREAK k");
+    }
+    assert_eq!(soon(guard.lost()).await, Some(LostReason::Taken));
+    assert_eq!(sum(|now| now.losses), 3);
+    assert!(sum(|now| now.renewals_failed) >= 2);
+    assert_eq!(sum(|now| now.releases), 0);
+    drop(guard);
+    for server in &servers {
+        server.settled().await;
+    }
+    assert_eq!(sum(|now| now.releases), 3);
+    assert_eq!(sum(|now| now.releases_failed + now.holds), 0);
+    let guard = held_by_most(&servers).await;
+    assert_eq!(guard.release().await.unwrap(), Released::Yes);
+    assert_eq!(sum(|now| now.releases), 6);
 }

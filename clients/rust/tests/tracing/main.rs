@@ -10,8 +10,7 @@ use std::sync::Once;
 use std::thread;
 use std::time::Duration;
 
-use redis_lock_client::blocking::{Lock, RedLock, Server};
-use redis_lock_client::{LostReason, Released};
+use redis_lock_client::{block_on, Lock, LostReason, RedLock, Released, Server};
 use redis_lock_harness::{wait_for, TestServer};
 use tracing::Level;
 
@@ -40,10 +39,10 @@ fn a_hold_from_its_grant_to_its_release() {
     let real = TestServer::start();
     let server = client(&real);
     let lock = Lock::new(&server, "whole").owner("worker-7");
-    let guard = lock.acquire().unwrap();
+    let guard = block_on(lock.acquire()).unwrap();
     let token = guard.token().to_string();
     wait_for("a renewal", || event("whole", "renewed").is_some());
-    assert_eq!(guard.release().unwrap(), Released::Yes);
+    assert_eq!(block_on(guard.release()).unwrap(), Released::Yes);
 
     let fields = [
         ("server", server.name()),
@@ -70,15 +69,15 @@ fn a_hold_from_its_grant_to_its_release() {
 fn a_granted_and_an_expired_wait() {
     let real = TestServer::start();
     let lock = Lock::new(&client(&real), "wait");
-    let first = lock.acquire().unwrap();
-    assert!(lock.try_acquire().unwrap().is_none());
+    let first = block_on(lock.acquire()).unwrap();
+    assert!(block_on(lock.try_acquire()).unwrap().is_none());
     let refused = event("wait", "not granted").unwrap();
     assert_recorded(&refused, Level::DEBUG, &[]);
     assert!(!refused.fields.contains_key("error"));
     assert!(event("wait", "parked").is_none());
 
     let waiting = lock.clone();
-    let waiter = thread::spawn(move || waiting.acquire().unwrap());
+    let waiter = thread::spawn(move || block_on(waiting.acquire()).unwrap());
     real.wait_for_waits(1);
     drop(first);
     let second = waiter.join().unwrap();
@@ -88,7 +87,7 @@ fn a_granted_and_an_expired_wait() {
     assert_eq!(parked.span.unwrap().name, "redis_lock.acquire");
 
     real.conn().line("SET wait plain");
-    let error = lock.try_acquire().unwrap_err().to_string();
+    let error = block_on(lock.try_acquire()).unwrap_err().to_string();
     let recorded = events("wait");
     let failed = recorded
         .iter()
@@ -101,7 +100,7 @@ fn a_granted_and_an_expired_wait() {
 fn a_loss_is_a_warning() {
     let real = TestServer::start();
     let lock = Lock::new(&client(&real), "broken").lease(LONG);
-    let guard = lock.acquire().unwrap();
+    let guard = block_on(lock.acquire()).unwrap();
     real.conn().line("LOCK.BREAK broken");
     assert_eq!(guard.lost().wait(LONG), Some(LostReason::Taken));
     let token = guard.token().to_string();
@@ -119,11 +118,11 @@ fn a_failed_background_release_is_a_warning() {
     let mut real = TestServer::start();
     let server = client(&real);
     let lock = Lock::new(&server, "left").lease(Duration::from_secs(2));
-    let guard = lock.acquire().unwrap();
+    let guard = block_on(lock.acquire()).unwrap();
     let token = guard.token().to_string();
     real.crash();
     drop(guard);
-    let left = server.settled().remove(0);
+    let left = block_on(server.settled()).remove(0);
     let recorded = event("left", "left behind").unwrap();
     let error = left.error.to_string();
     assert_recorded(
@@ -144,9 +143,9 @@ fn a_red_lock_emits_events_for_each_of_its_servers() {
     });
     let servers = [0, 1, 2].map(|place: usize| client(&reals[place]));
     let lock = RedLock::new(&servers, "red").unwrap();
-    let guard = lock.acquire().unwrap();
+    let guard = block_on(lock.acquire()).unwrap();
     let tokens = guard.tokens();
-    assert_eq!(guard.release().unwrap(), Released::Yes);
+    assert_eq!(block_on(guard.release()).unwrap(), Released::Yes);
     for name in ["granted", "released"] {
         for (server, token) in &tokens {
             let fields = [("server", server.clone()), ("token", token.to_string())];
@@ -172,7 +171,7 @@ fn a_wait_whose_server_is_gone_is_a_warning_with_the_cause() {
     let mut real = TestServer::with(&["--appendonly", "yes", "--appendfsync", "always"]);
     real.conn().line("LOCK.ACQUIRE gone raw PX 600000");
     let lock = Lock::new(&client(&real), "gone");
-    let waiter = thread::spawn(move || lock.acquire().unwrap());
+    let waiter = thread::spawn(move || block_on(lock.acquire()).unwrap());
     real.wait_for_waits(1);
     real.crash();
     wait_for("a warning", || event("gone", "unreached").is_some());
