@@ -2,31 +2,12 @@
 
 use std::time::Duration;
 
-use tokio::time::{sleep, sleep_until, Instant};
+use tokio::time::{sleep, Instant};
 use uuid::Uuid;
 
-const FIRST: Duration = Duration::from_millis(10);
-const MAX_PAUSE: Duration = Duration::from_millis(500);
+const LONGEST: Duration = Duration::from_millis(500);
 
-/// Random pauses between repeated attempts.
-pub(crate) struct Backoff {
-    next: Duration,
-}
-
-impl Backoff {
-    pub(crate) fn new() -> Backoff {
-        Backoff { next: FIRST }
-    }
-
-    /// Sleeps between zero and the present longest pause, and no longer than until `end`.
-    pub(crate) async fn pause(&mut self, end: Instant) {
-        let span = part_of(self.next);
-        self.next = (self.next * 2).min(MAX_PAUSE);
-        sleep_until(end.min(Instant::now() + span)).await;
-    }
-}
-
-/// Growing pauses between attempts to reach a server.
+/// Growing pauses between attempts.
 pub(crate) struct Pause {
     next: Duration,
 }
@@ -41,10 +22,6 @@ impl Pause {
     /// The first pause.
     pub(crate) const FIRST: Duration = Duration::from_millis(20);
 
-    pub(crate) fn new() -> Pause {
-        Pause::default()
-    }
-
     /// The length of the next pause.
     pub(crate) fn next(&self) -> Duration {
         self.next
@@ -53,7 +30,13 @@ impl Pause {
     /// Sleeps for the next pause, at most `most`.
     pub(crate) async fn sleep(&mut self, most: Duration) {
         sleep(self.next.min(most)).await;
-        self.next = (self.next * 2).min(MAX_PAUSE);
+        self.next = (self.next * 2).min(LONGEST);
+    }
+
+    /// Sleeps for a random part of the next pause, and no longer than until `end`: several clients may have failed at
+    /// the same moment.
+    pub(crate) async fn random(&mut self, end: Instant) {
+        self.sleep(part_of(self.next).min(left(Some(end)))).await;
     }
 }
 
@@ -74,20 +57,4 @@ pub(crate) fn part_of(span: Duration) -> Duration {
 pub(crate) fn after(span: Duration) -> Instant {
     const CENTURY: Duration = Duration::from_secs(100 * 365 * 86_400);
     Instant::now() + span.min(CENTURY)
-}
-
-#[allow(clippy::expect_used)]
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn pauses_grow_and_end_where_the_wait_ends() {
-        let mut backoff = Backoff::new();
-        let end = Instant::now();
-        for _ in 0..20 {
-            backoff.pause(end).await;
-        }
-        assert_eq!(backoff.next, MAX_PAUSE);
-    }
 }

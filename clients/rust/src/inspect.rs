@@ -14,7 +14,7 @@ use crate::net::caller::Caller;
 use crate::net::reply::{bytes, count, field, list, number, span, text};
 use crate::net::server::Server;
 use crate::runtime::within;
-use crate::shown::Text;
+use crate::trace::Text;
 
 /// The state of a lock, as `LOCK.INFO` returns it. (The default, without holders, is for tests of programs that display
 /// it.)

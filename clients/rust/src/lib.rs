@@ -30,7 +30,7 @@
 //!
 //! # Semaphores and latches
 //!
-//! A [`Semaphore`] has a number of [`Permit`]s, each of which is acquired, renewed, lost and released as a lock is. A
+//! A [`Semaphore`] has a number of permits, each of which is acquired, renewed, lost and released as a lock is. A
 //! [`Latch`] is closed until it has been counted down to zero, and then all its waits end.
 //!
 //! ```no_run
@@ -92,11 +92,11 @@
 
 mod backoff;
 mod error;
-mod family;
 #[cfg(feature = "admin")]
 mod inspect;
 #[cfg(feature = "admin")]
 mod key_events;
+mod latch;
 mod lock;
 mod mode;
 mod moment;
@@ -105,21 +105,18 @@ mod net;
 mod outcome;
 mod red;
 mod runtime;
-mod shown;
+mod semaphore;
 mod statistics;
 mod trace;
 
 pub use error::{Error, Result};
-pub use family::latch::Latch;
-pub use family::permit::Permit;
-pub use family::semaphore::{Semaphore, SemaphoreInfo};
 #[cfg(feature = "admin")]
 pub use inspect::{BreakTarget, BreakWaiters, Holder, LockInfo, Readiness, Scan, Search, Waiter};
 #[cfg(feature = "admin")]
 pub use key_events::{KeyEvent, KeyEvents};
+pub use latch::Latch;
 pub use lock::guard::Guard;
 pub use lock::loss::Lost;
-pub use lock::session::SessionLock;
 pub use lock::Lock;
 pub use mode::Mode;
 pub use multi::{MultiGuard, MultiLock};
@@ -130,4 +127,5 @@ pub use net::tls::Certificates;
 pub use outcome::{LostReason, Released};
 pub use red::{RedGuard, RedLock};
 pub use runtime::block_on;
+pub use semaphore::{Permit, Semaphore, SemaphoreInfo};
 pub use statistics::Statistics;

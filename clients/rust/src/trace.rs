@@ -1,4 +1,5 @@
-//! Events and spans of the crate `tracing`; empty without the feature, so that callers need no condition.
+//! Events and spans of the crate `tracing`, empty without the feature, so that callers need no condition; and the text of
+//! values for `{:?}`, which has no owner, because that is the credential of its locks.
 
 /// An event about a key of a server: level, message, and more fields. The values are computed only if a subscriber
 /// wants them.
@@ -24,6 +25,7 @@ macro_rules! event {
     }};
 }
 
+use std::fmt;
 use std::future::Future;
 
 pub(crate) use event;
@@ -31,6 +33,15 @@ pub(crate) use event;
 /// Bytes as text, for names that are usually text.
 pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Bytes as quoted text, in which all but printable ASCII is escaped.
+pub(crate) struct Text<'a>(pub &'a [u8]);
+
+impl fmt::Debug for Text<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{}\"", self.0.escape_ascii())
+    }
 }
 
 /// The span of an acquisition.

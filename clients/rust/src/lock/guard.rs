@@ -22,10 +22,10 @@ use crate::net::command::{self, Claim, Ending};
 use crate::net::retry::repeatable;
 use crate::outcome::{LostReason, Released};
 use crate::runtime::{self, within, Task};
-use crate::shown::Text;
 use crate::statistics::Counted;
+use crate::trace::Text;
 
-/// A lock that is held. Dropping it, in any thread or runtime, releases the lock in the background. A program that is
+/// A lock, or a permit of a [`Semaphore`](crate::Semaphore), that is held. Dropping it, in any thread or runtime, releases the lock in the background. A program that is
 /// about to end calls [`release`](Guard::release) or waits for [`Server::settled`](crate::Server::settled); otherwise
 /// the lock may stay held until its lease ends.
 ///
@@ -79,17 +79,18 @@ impl Guard {
     }
 
     /// The fencing token of this grant: higher than that of every earlier grant of this key. Pass it to the resource
-    /// that the lock protects, which has to refuse lower ones. (Readers that hold a lock together share one.)
+    /// that the lock protects, which has to refuse lower ones. (Readers that hold a lock together share one. That of a
+    /// permit identifies its grant, and is no fencing token, because several permits are valid at a time.)
     pub fn token(&self) -> u64 {
         self.hold.token
     }
 
-    /// The key of the lock.
+    /// The key.
     pub fn key(&self) -> &[u8] {
         &self.hold.claim.key
     }
 
-    /// The owner that holds the lock.
+    /// The owner that holds it: of a permit the id in `SEM.*`.
     pub fn owner(&self) -> &[u8] {
         &self.hold.claim.owner
     }
@@ -103,9 +104,9 @@ impl Guard {
         self.hold.server.background().begin()
     }
 
-    /// A future that completes when the lock is lost: at once when the server reports it, and at the
-    /// [margin](crate::Lock::margin) before the end of the lease when no renewal is confirmed. It can be created any
-    /// number of times and outlives the guard; after a release it completes with None.
+    /// A future that completes when the lock is lost: at once when the server reports it (a permit: at the next
+    /// renewal), and at the [margin](crate::Lock::margin) before the end of the lease when no renewal is confirmed. It
+    /// can be created any number of times and outlives the guard; after a release it completes with None.
     pub fn lost(&self) -> Lost {
         self.hold.notice.lost()
     }

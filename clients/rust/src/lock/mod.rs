@@ -7,7 +7,6 @@ pub(crate) mod hold;
 pub(crate) mod loss;
 pub(crate) mod release;
 pub(crate) mod renewal;
-pub(crate) mod session;
 pub(crate) mod terms;
 pub(crate) mod wait;
 
@@ -20,8 +19,7 @@ use crate::error::{Error, Result};
 use crate::inspect::LockInfo;
 use crate::lock::acquire::acquire;
 use crate::lock::guard::Guard;
-use crate::lock::session::SessionLock;
-use crate::lock::terms::Terms;
+use crate::lock::terms::{Terms, DEFAULT_LEASE};
 use crate::mode::Mode;
 use crate::moment::Moment;
 use crate::net::command::{self, Kind};
@@ -113,8 +111,19 @@ impl Lock {
         self.terms.server.info(&self.terms.key, max_waiters).await
     }
 
-    /// A lock whose holds are bound to a connection: the server renews the lease, and releases the lock when the
-    /// connection ends, so at once when this program ends for any reason. `LOCK.ACQUIRE ... SESSION`.
+    /// Binds each hold to a connection of its own: the server renews the lease, and releases the lock when the
+    /// connection ends, so at once when this program ends for any reason. `LOCK.ACQUIRE ... SESSION`. (A
+    /// [`MultiLock`](crate::MultiLock) has no such locks.)
+    ///
+    /// ```no_run
+    /// # async fn example(server: redis_lock_client::Server) -> Result<(), redis_lock_client::Error> {
+    /// let leader = redis_lock_client::Lock::new(&server, "leader").session();
+    /// let guard = leader.acquire().await?;
+    /// // When this program ends, for any reason, the next waiter gets the lock at once.
+    /// eprintln!("no longer the leader: {:?}", guard.lost().await);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// The lease is the server's setting `lock.session-lease` (10 s); that of [`lease`](Lock::lease) is not used, and a
     /// [margin](Lock::margin) is cut to half of it. When the setting changes, the guard counts by the new lease from
@@ -124,8 +133,11 @@ impl Lock {
     /// the server's TCP keepalive detects the failure, by default after up to ten minutes. The user needs `+lock.info`
     /// as well.
     #[must_use]
-    pub fn session(self) -> SessionLock {
-        SessionLock::new(self.terms)
+    pub fn session(mut self) -> Lock {
+        // Until the server's lease is known, this bounds the release of what was given up.
+        self.terms.set_lease(DEFAULT_LEASE);
+        self.terms.is_session = true;
+        self
     }
 
     /// Takes the lock if it is free. None when another owner holds it, or waits for it. If the connection breaks

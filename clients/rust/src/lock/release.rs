@@ -38,7 +38,7 @@ pub(crate) async fn release(
     let mut caller = Caller::shared(server, &claim.key);
     let mut ending = ending;
     let mut was_unanswered = false;
-    let mut pause = Pause::new();
+    let mut pause = Pause::default();
     loop {
         let left = end.saturating_duration_since(Instant::now());
         let patience = left.clamp(Duration::from_millis(1), server.patience() / 2);

@@ -11,7 +11,7 @@ use crate::mode::Mode;
 use crate::net::command::{Claim, Kind};
 use crate::net::server::Server;
 use crate::net::slot::slot_of;
-use crate::shown::Text;
+use crate::trace::Text;
 
 /// The default lease, which is also the server's.
 pub(crate) const DEFAULT_LEASE: Duration = Duration::from_secs(30);

@@ -20,7 +20,7 @@ use tokio::time::{timeout_at, Instant};
 pub use self::guard::MultiGuard;
 
 use self::guard::{first_lost, release_all, GRACE};
-use crate::backoff::{after, Backoff};
+use crate::backoff::{after, Pause};
 use crate::error::{Error, Result};
 use crate::lock::acquire::acquire;
 use crate::lock::events::Unreached;
@@ -71,12 +71,15 @@ impl MultiLock {
     /// locks while it waits, also when one of them is lost right after the grant.
     ///
     /// # Errors
-    /// When the list is empty or names a lock twice. `localhost` and `127.0.0.1` count as different servers.
+    /// When the list is empty, names a lock twice, or has a [session](Lock::session) lock. `localhost` and `127.0.0.1` count as different servers.
     pub fn new(locks: impl IntoIterator<Item = Lock>) -> Result<MultiLock> {
         let mut members: Vec<_> = locks.into_iter().enumerate().collect();
         members.sort_by(|(_, a), (_, b)| position(a).cmp(&position(b)));
         if members.is_empty() {
             return Err(Error::config("a MultiLock of no locks"));
+        }
+        if members.iter().any(|(_, lock)| lock.terms.is_session) {
+            return Err(Error::config("a MultiLock of locks of a session"));
         }
         for (one, next) in members.iter().zip(members.iter().skip(1)) {
             if position(&one.1) == position(&next.1) {
@@ -150,7 +153,7 @@ impl MultiLock {
     }
 
     async fn rounds(&self, end: Instant) -> Result<Option<MultiGuard>> {
-        let mut backoff = Backoff::new();
+        let mut pause = Pause::default();
         // Before a server has answered, a request that cannot be sent is an error.
         let firsts = self
             .requests
@@ -177,7 +180,7 @@ impl MultiLock {
                     }
                 }
             }
-            backoff.pause(end).await;
+            pause.random(end).await;
         }
     }
 
@@ -299,5 +302,6 @@ mod tests {
         let error = MultiLock::new(twice).expect_err("one twice").to_string();
         assert_eq!(error, "a:1/0: x is named twice");
         assert!(MultiLock::new([]).is_err());
+        assert!(MultiLock::new([lock("a:1", "x").session()]).is_err());
     }
 }

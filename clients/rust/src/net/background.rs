@@ -8,7 +8,7 @@ use tokio::sync::watch;
 
 use crate::error::Error;
 use crate::net::command::Claim;
-use crate::shown::Text;
+use crate::trace::Text;
 
 /// Upper bound of failures kept until they are read.
 const REMEMBERED: usize = 1_000;

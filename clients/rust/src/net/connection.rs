@@ -10,16 +10,21 @@ use redis::{
     AsyncConnectionConfig, Cmd, ConnectionAddr, ConnectionInfo, Pipeline, RedisConnectionInfo,
     RedisError, RedisResult, Value,
 };
+#[cfg(feature = "tls")]
+use rustls_pki_types::ServerName;
 use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{lookup_host, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
+#[cfg(feature = "tls")]
+use tokio::time::sleep;
+use tokio::time::timeout;
 
 use crate::error::{Error, Result, NO_ROOM};
 use crate::net::address::name_of;
-use crate::net::tls::Trust;
+#[cfg(feature = "tls")]
+use crate::net::tls::Certificates;
 use crate::runtime::{self, Task};
 use crate::statistics::Counts;
 
@@ -35,7 +40,8 @@ pub(crate) struct Credentials(pub Arc<dyn Fn() -> (Option<String>, String) + Sen
 pub(crate) struct Connector {
     /// The response timeout of a request, and of the opening of a connection.
     pub patience: Duration,
-    pub trust: Trust,
+    #[cfg(feature = "tls")]
+    pub certificates: Certificates,
     pub credentials: Option<Credentials>,
     pub counts: Arc<Counts>,
 }
@@ -154,36 +160,50 @@ impl Connector {
                 let socket = self.tcp(host, *port).await.map_err(failed)?;
                 Ok(Box::new(socket))
             }
-            ConnectionAddr::TcpTls { host, port, .. } => {
-                let trust = self.trust.settings(name)?;
-                let socket = self.tcp(host, *port).await.map_err(failed)?;
-                let no_tls = || {
-                    let what = "the port does not speak TLS: is it redis:// in place of rediss://?";
-                    Error::connection(name, what)
-                };
-                // A server without TLS waits for the end of the line.
-                let is_plain = async {
-                    sleep(UNTIL_EXPLAINED).await;
-                    matches!(
-                        self.spoken(host, *port).await.as_deref(),
-                        Some([b'-' | b'+', ..])
-                    )
-                };
-                let stream = tokio::select! {
-                    wrapped = trust.wrap(host, socket) => wrapped.map_err(|error| match is_no_tls(&error) {
-                        true => no_tls(),
-                        false => failed(error),
-                    })?,
-                    true = is_plain => return Err(no_tls()),
-                };
-                Ok(Box::new(stream))
-            }
+            #[cfg(feature = "tls")]
+            ConnectionAddr::TcpTls { host, port, .. } => self.tls(host, *port, name).await,
+            #[cfg(not(feature = "tls"))]
+            ConnectionAddr::TcpTls { .. } => Err(Error::config(format!(
+                "{name}: no TLS: this program was built without the feature `tls` of redis-lock-client"
+            ))),
             #[cfg(unix)]
             ConnectionAddr::Unix(path) => {
                 let socket = tokio::net::UnixStream::connect(path).await;
                 Ok(Box::new(socket.map_err(failed)?))
             }
             _ => Err(Error::config(format!("{name}: no sockets of this kind"))),
+        }
+    }
+
+    #[cfg(feature = "tls")]
+    async fn tls(&self, host: &str, port: u16, name: &str) -> Result<Box<dyn Stream>> {
+        let failed = |error: io::Error| Error::new(name, RedisError::from(error));
+        let connector = self.certificates.connector(name)?;
+        let socket = self.tcp(host, port).await.map_err(failed)?;
+        let of_host = ServerName::try_from(host.to_string()).map_err(io::Error::other);
+        let of_host = of_host.map_err(failed)?;
+        // A server without TLS waits for the end of the line.
+        let is_plain = async {
+            sleep(UNTIL_EXPLAINED).await;
+            matches!(
+                self.spoken(host, port).await.as_deref(),
+                Some([b'-' | b'+', ..])
+            )
+        };
+        let error = tokio::select! {
+            wrapped = connector.connect(of_host, socket) => match wrapped {
+                Ok(stream) => return Ok(Box::new(stream)),
+                Err(error) => Some(error),
+            },
+            true = is_plain => None,
+        };
+        match error {
+            // Only the text of rustls' error is available here.
+            Some(error) if !error.to_string().contains("InvalidContentType") => Err(failed(error)),
+            _ => {
+                let what = "the port does not speak TLS: is it redis:// in place of rediss://?";
+                Err(Error::connection(name, what))
+            }
         }
     }
 
@@ -213,11 +233,6 @@ impl Connector {
         SockRef::from(socket).set_tcp_user_timeout(Some(self.patience))?;
         Ok(())
     }
-}
-
-/// Whether the other side has sent something else than TLS. (Only the text of rustls' error is available here.)
-fn is_no_tls(error: &io::Error) -> bool {
-    error.to_string().contains("InvalidContentType")
 }
 
 impl Connection {

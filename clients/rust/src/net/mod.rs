@@ -15,4 +15,5 @@ pub(crate) mod sentinel;
 pub(crate) mod server;
 pub(crate) mod slot;
 pub(crate) mod tickets;
+#[cfg(feature = "tls")]
 pub(crate) mod tls;

@@ -68,7 +68,7 @@ impl Retrier {
             caller: Caller::shared(server, key),
             end: Instant::now() + patience,
             over: Instant::now() + server.patience(),
-            pause: Pause::new(),
+            pause: Pause::default(),
         }
     }
 

@@ -28,7 +28,6 @@ use crate::net::sentinel;
 use crate::net::tickets::Tickets;
 #[cfg(feature = "tls")]
 use crate::net::tls::Certificates;
-use crate::net::tls::Trust;
 use crate::runtime::{self, within};
 use crate::statistics::{Counts, Statistics};
 
@@ -50,17 +49,16 @@ pub struct Server {
     inner: Arc<Inner>,
 }
 
-#[derive(Clone)]
 struct Inner {
     address: Address,
     connector: Connector,
-    topology: Arc<Mutex<Topology>>,
-    background: Arc<Background>,
+    topology: Mutex<Topology>,
+    background: Background,
     invalidations: Arc<Invalidations>,
-    reader_leases: Arc<ReaderLeases>,
+    reader_leases: ReaderLeases,
     tickets: Arc<Tickets>,
     /// The replies so far.
-    answers: Arc<AtomicU64>,
+    answers: AtomicU64,
 }
 
 /// The known topology of a cluster or of the sentinels, and the shared connections.
@@ -107,25 +105,30 @@ impl Server {
     /// # Errors
     /// When the URL cannot be read.
     pub fn open(url: &str) -> Result<Server> {
-        let address = Address::parse(url)?;
-        let is_cluster = matches!(address.kind, Kind::Cluster);
-        Ok(Server {
-            inner: Arc::new(Inner {
-                address,
-                connector: Connector {
-                    patience: Duration::from_secs(5),
-                    trust: Trust::default(),
-                    credentials: None,
-                    counts: Arc::default(),
-                },
-                topology: Arc::default(),
-                background: Arc::default(),
-                invalidations: Arc::default(),
-                reader_leases: Arc::default(),
-                tickets: Tickets::new(is_cluster),
-                answers: Arc::default(),
-            }),
-        })
+        let connector = Connector {
+            patience: Duration::from_secs(5),
+            #[cfg(feature = "tls")]
+            certificates: Certificates::new(),
+            credentials: None,
+            counts: Arc::default(),
+        };
+        Ok(Server::of(Address::parse(url)?, connector))
+    }
+
+    fn of(address: Address, connector: Connector) -> Server {
+        let tickets = Tickets::new(matches!(address.kind, Kind::Cluster));
+        let inner = Inner {
+            address,
+            connector,
+            topology: Mutex::default(),
+            background: Background::default(),
+            invalidations: Arc::default(),
+            reader_leases: ReaderLeases::default(),
+            tickets,
+            answers: AtomicU64::default(),
+        };
+        let inner = Arc::new(inner);
+        Server { inner }
     }
 
     /// The time without a reply after which a connection is closed: 5 s by default, at most one day. For a pending
@@ -134,7 +137,7 @@ impl Server {
     #[must_use]
     pub fn response_timeout(self, timeout: Duration) -> Server {
         let timeout = timeout.min(MAX_RESPONSE_TIMEOUT);
-        self.with(|inner| inner.connector.patience = timeout)
+        self.with(|connector| connector.patience = timeout)
     }
 
     /// A source of the user (None: the default user) and the password, in place of those of the URL: asked for each new
@@ -155,7 +158,7 @@ impl Server {
         source: impl Fn() -> (Option<String>, String) + Send + Sync + 'static,
     ) -> Server {
         let source = Credentials(Arc::new(source));
-        self.with(|inner| inner.connector.credentials = Some(source))
+        self.with(|connector| connector.credentials = Some(source))
     }
 
     /// With the feature `tls`: the certificates for `rediss://`, of authorities to trust instead of the system's, and
@@ -163,7 +166,7 @@ impl Server {
     #[cfg(feature = "tls")]
     #[must_use]
     pub fn certificates(self, certificates: Certificates) -> Server {
-        self.with(|inner| inner.connector.trust = Trust::of(certificates))
+        self.with(|connector| connector.certificates = certificates)
     }
 
     /// The server's address without credentials: `host:port/db`, for a cluster that of each seed; for sentinels their
@@ -234,15 +237,10 @@ impl Server {
         &self.inner.tickets
     }
 
-    fn with(self, change: impl FnOnce(&mut Inner)) -> Server {
-        let mut inner = (*self.inner).clone();
-        inner.topology = Arc::default();
-        inner.invalidations = Arc::default();
-        inner.tickets = Tickets::new(matches!(inner.address.kind, Kind::Cluster));
-        change(&mut inner);
-        Server {
-            inner: Arc::new(inner),
-        }
+    fn with(self, change: impl FnOnce(&mut Connector)) -> Server {
+        let mut connector = self.inner.connector.clone();
+        change(&mut connector);
+        Server::of(self.inner.address.clone(), connector)
     }
 
     /// Whether the other is a clone: the same server, user and settings.

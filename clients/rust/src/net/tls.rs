@@ -1,282 +1,206 @@
 //! TLS: the trusted authorities and the client's certificate. The cryptography is that of `ring`, for these connections
 //! only; the provider that the program has installed is not changed.
 
-#[cfg(not(feature = "tls"))]
-pub(crate) use without::Trust;
+use std::fmt;
+use std::sync::{Arc, OnceLock};
 
-#[cfg(feature = "tls")]
-pub use with::Certificates;
-#[cfg(feature = "tls")]
-pub(crate) use with::Trust;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{verify_server_name, WebPkiServerVerifier};
+use rustls::crypto::ring::default_provider;
+use rustls::server::ParsedCertificate;
+use rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme,
+};
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use tokio_rustls::TlsConnector;
 
-#[cfg(feature = "tls")]
-mod with {
-    use std::fmt;
-    use std::io;
-    use std::sync::{Arc, OnceLock};
+use crate::error::{Error, Result};
 
-    use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-    use rustls::client::{verify_server_name, WebPkiServerVerifier};
-    use rustls::crypto::ring::default_provider;
-    use rustls::server::ParsedCertificate;
-    use rustls::{
-        CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme,
-    };
-    use rustls_pki_types::pem::PemObject;
-    use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
-    use tokio::net::TcpStream;
-    use tokio_rustls::client::TlsStream;
-    use tokio_rustls::TlsConnector;
+/// With the feature `tls`: the certificates for `rediss://` in PEM, of the trusted authorities and of the client.
+///
+/// ```no_run
+/// # fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// use redis_lock_client::{Certificates, Server};
+///
+/// let certificates = Certificates::new()
+///     .authorities(std::fs::read("ca.crt")?)
+///     .client(std::fs::read("client.crt")?, std::fs::read("client.key")?);
+/// let server = Server::open("rediss://locks.example.com")?.certificates(certificates);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Default)]
+pub struct Certificates {
+    authorities: Option<Vec<u8>>,
+    client: Option<(Vec<u8>, Vec<u8>)>,
+    /// Built with the first connection.
+    made: Arc<OnceLock<TlsConnector>>,
+}
 
-    use crate::error::{Error, Result};
-
-    /// With the feature `tls`: the certificates for `rediss://` in PEM, of the trusted authorities and of the client.
-    ///
-    /// ```no_run
-    /// # fn example() -> Result<(), Box<dyn std::error::Error>> {
-    /// use redis_lock_client::{Certificates, Server};
-    ///
-    /// let certificates = Certificates::new()
-    ///     .authorities(std::fs::read("ca.crt")?)
-    ///     .client(std::fs::read("client.crt")?, std::fs::read("client.key")?);
-    /// let server = Server::open("rediss://locks.example.com")?.certificates(certificates);
-    /// # Ok(())
-    /// # }
-    /// ```
-    #[derive(Clone, Default)]
-    pub struct Certificates {
-        authorities: Option<Vec<u8>>,
-        client: Option<(Vec<u8>, Vec<u8>)>,
+impl Certificates {
+    /// The authorities of the system, and no client certificate.
+    pub fn new() -> Certificates {
+        Certificates::default()
     }
 
-    impl Certificates {
-        /// The authorities of the system, and no client certificate.
-        pub fn new() -> Certificates {
-            Certificates::default()
-        }
+    /// Trusts these authorities instead of the system's. A server may show one of these certificates as its own.
+    #[must_use]
+    pub fn authorities(mut self, pem: impl Into<Vec<u8>>) -> Certificates {
+        self.authorities = Some(pem.into());
+        self.made = Arc::default();
+        self
+    }
 
-        /// Trusts these authorities instead of the system's. A server may show one of these certificates as its own.
-        #[must_use]
-        pub fn authorities(self, pem: impl Into<Vec<u8>>) -> Certificates {
-            let authorities = Some(pem.into());
-            Certificates {
-                authorities,
-                ..self
-            }
-        }
+    /// Presents this certificate (with its intermediate certificates) and its private key to a server that asks for
+    /// one.
+    #[must_use]
+    pub fn client(
+        mut self,
+        certificate: impl Into<Vec<u8>>,
+        key: impl Into<Vec<u8>>,
+    ) -> Certificates {
+        self.client = Some((certificate.into(), key.into()));
+        self.made = Arc::default();
+        self
+    }
 
-        /// Presents this certificate (with its intermediate certificates) and its private key to a server that asks for
-        /// one.
-        #[must_use]
-        pub fn client(
-            self,
-            certificate: impl Into<Vec<u8>>,
-            key: impl Into<Vec<u8>>,
-        ) -> Certificates {
-            let client = Some((certificate.into(), key.into()));
-            Certificates { client, ..self }
+    pub(crate) fn connector(&self, server: &str) -> Result<TlsConnector> {
+        if let Some(made) = self.made.get() {
+            return Ok(made.clone());
         }
+        let settings = self.settings();
+        let settings = settings.map_err(|why| Error::config(format!("{server}: {why}")))?;
+        let made = || TlsConnector::from(Arc::new(settings));
+        Ok(self.made.get_or_init(made).clone())
+    }
 
-        fn settings(&self) -> std::result::Result<ClientConfig, String> {
-            let builder = ClientConfig::builder_with_provider(Arc::new(default_provider()));
-            let builder = builder
-                .with_safe_default_protocol_versions()
-                .map_err(|error| error.to_string())?;
-            let builder = builder
-                .dangerous()
-                .with_custom_certificate_verifier(Arc::new(self.verifier()?));
-            let Some((certificate, key)) = &self.client else {
-                return Ok(builder.with_no_client_auth());
-            };
-            let chain = certificates(certificate)?;
-            let key = PrivateKeyDer::from_pem_slice(key)
-                .map_err(|error| format!("the client's key: {error}"))?;
-            let settings = builder.with_client_auth_cert(chain, key);
-            settings.map_err(|error| format!("the client's certificate: {error}"))
-        }
+    fn settings(&self) -> std::result::Result<ClientConfig, String> {
+        let builder = ClientConfig::builder_with_provider(Arc::new(default_provider()));
+        let builder = builder
+            .with_safe_default_protocol_versions()
+            .map_err(|error| error.to_string())?;
+        let verifier = Arc::new(self.verifier()?);
+        let builder = builder
+            .dangerous()
+            .with_custom_certificate_verifier(verifier);
+        let Some((certificate, key)) = &self.client else {
+            return Ok(builder.with_no_client_auth());
+        };
+        let chain = certificates(certificate)?;
+        let key = PrivateKeyDer::from_pem_slice(key)
+            .map_err(|error| format!("the client's key: {error}"))?;
+        let settings = builder.with_client_auth_cert(chain, key);
+        settings.map_err(|error| format!("the client's certificate: {error}"))
+    }
 
-        fn verifier(&self) -> std::result::Result<Verifier, String> {
-            let given = match &self.authorities {
-                Some(pem) => certificates(pem)?,
-                None => Vec::new(),
-            };
-            let roots = Arc::new(self.roots(&given)?);
-            let provider = Arc::new(default_provider());
-            let chains = WebPkiServerVerifier::builder_with_provider(roots, provider).build();
-            let chains = chains.map_err(|error| error.to_string())?;
-            Ok(Verifier { chains, given })
-        }
+    fn verifier(&self) -> std::result::Result<Verifier, String> {
+        let given = match &self.authorities {
+            Some(pem) => certificates(pem)?,
+            None => Vec::new(),
+        };
+        let roots = Arc::new(self.roots(&given)?);
+        let provider = Arc::new(default_provider());
+        let chains = WebPkiServerVerifier::builder_with_provider(roots, provider).build();
+        let chains = chains.map_err(|error| error.to_string())?;
+        Ok(Verifier { chains, given })
+    }
 
-        fn roots(
-            &self,
-            given: &[CertificateDer<'static>],
-        ) -> std::result::Result<RootCertStore, String> {
-            let mut roots = RootCertStore::empty();
-            match &self.authorities {
-                Some(_) => {
-                    for authority in given.iter().cloned() {
-                        let added = roots.add(authority);
-                        added.map_err(|error| format!("an authority's certificate: {error}"))?;
-                    }
-                }
-                // Some of the system's may be unreadable; without any, no server can be verified.
-                None => {
-                    let found = rustls_native_certs::load_native_certs();
-                    roots.add_parsable_certificates(found.certs);
-                    if roots.is_empty() {
-                        let why = found.errors.first().map(ToString::to_string);
-                        let why = why.unwrap_or_else(|| "none is installed".into());
-                        return Err(format!("no authority's certificate on this machine: {why}"));
-                    }
+    fn roots(
+        &self,
+        given: &[CertificateDer<'static>],
+    ) -> std::result::Result<RootCertStore, String> {
+        let mut roots = RootCertStore::empty();
+        match &self.authorities {
+            Some(_) => {
+                for authority in given.iter().cloned() {
+                    let added = roots.add(authority);
+                    added.map_err(|error| format!("an authority's certificate: {error}"))?;
                 }
             }
-            Ok(roots)
-        }
-    }
-
-    impl fmt::Debug for Certificates {
-        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.debug_struct("Certificates").finish_non_exhaustive()
-        }
-    }
-
-    fn certificates(pem: &[u8]) -> std::result::Result<Vec<CertificateDer<'static>>, String> {
-        let found: std::result::Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
-        match found {
-            Ok(found) if found.is_empty() => Err("no certificate in PEM".into()),
-            Ok(found) => Ok(found),
-            Err(error) => Err(format!("no certificate in PEM: {error}")),
-        }
-    }
-
-    /// Verifies the chain of a server's certificate, and accepts a certificate that was given as an authority's as the
-    /// server's own, too: `openssl req -x509` makes such ones.
-    #[derive(Debug)]
-    struct Verifier {
-        chains: Arc<WebPkiServerVerifier>,
-        given: Vec<CertificateDer<'static>>,
-    }
-
-    impl ServerCertVerifier for Verifier {
-        fn verify_server_cert(
-            &self,
-            end_entity: &CertificateDer<'_>,
-            intermediates: &[CertificateDer<'_>],
-            name: &ServerName<'_>,
-            ocsp: &[u8],
-            now: UnixTime,
-        ) -> std::result::Result<ServerCertVerified, rustls::Error> {
-            let verified =
-                self.chains
-                    .verify_server_cert(end_entity, intermediates, name, ocsp, now);
-            match verified {
-                // The dates were checked before this.
-                Err(rustls::Error::InvalidCertificate(CertificateError::Other(why)))
-                    if why.to_string() == "CaUsedAsEndEntity"
-                        && self.given.contains(end_entity) =>
-                {
-                    verify_server_name(&ParsedCertificate::try_from(end_entity)?, name)?;
-                    Ok(ServerCertVerified::assertion())
+            // Some of the system's may be unreadable; without any, no server can be verified.
+            None => {
+                let found = rustls_native_certs::load_native_certs();
+                roots.add_parsable_certificates(found.certs);
+                if roots.is_empty() {
+                    let why = found.errors.first().map(ToString::to_string);
+                    let why = why.unwrap_or_else(|| "none is installed".into());
+                    return Err(format!("no authority's certificate on this machine: {why}"));
                 }
-                verified => verified,
             }
         }
-
-        fn verify_tls12_signature(
-            &self,
-            message: &[u8],
-            certificate: &CertificateDer<'_>,
-            signed: &DigitallySignedStruct,
-        ) -> std::result::Result<HandshakeSignatureValid, rustls::Error> {
-            self.chains
-                .verify_tls12_signature(message, certificate, signed)
-        }
-
-        fn verify_tls13_signature(
-            &self,
-            message: &[u8],
-            certificate: &CertificateDer<'_>,
-            signed: &DigitallySignedStruct,
-        ) -> std::result::Result<HandshakeSignatureValid, rustls::Error> {
-            self.chains
-                .verify_tls13_signature(message, certificate, signed)
-        }
-
-        fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-            self.chains.supported_verify_schemes()
-        }
-    }
-
-    /// The trust settings of a server's connections, built with the first connection.
-    #[derive(Clone, Default)]
-    pub(crate) struct Trust {
-        certificates: Certificates,
-        made: Arc<OnceLock<Settings>>,
-    }
-
-    #[derive(Clone)]
-    pub(crate) struct Settings(Arc<ClientConfig>);
-
-    impl Trust {
-        pub(crate) fn of(certificates: Certificates) -> Trust {
-            Trust {
-                certificates,
-                made: Arc::default(),
-            }
-        }
-
-        pub(crate) fn settings(&self, server: &str) -> Result<Settings> {
-            if let Some(made) = self.made.get() {
-                return Ok(made.clone());
-            }
-            let settings = self.certificates.settings();
-            let settings = settings.map_err(|why| Error::config(format!("{server}: {why}")))?;
-            Ok(self
-                .made
-                .get_or_init(|| Settings(Arc::new(settings)))
-                .clone())
-        }
-    }
-
-    impl Settings {
-        pub(crate) async fn wrap(
-            &self,
-            host: &str,
-            socket: TcpStream,
-        ) -> io::Result<TlsStream<TcpStream>> {
-            let name = ServerName::try_from(host.to_string()).map_err(io::Error::other)?;
-            TlsConnector::from(self.0.clone())
-                .connect(name, socket)
-                .await
-        }
+        Ok(roots)
     }
 }
 
-#[cfg(not(feature = "tls"))]
-mod without {
-    use std::io;
+impl fmt::Debug for Certificates {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Certificates").finish_non_exhaustive()
+    }
+}
 
-    use tokio::net::TcpStream;
+fn certificates(pem: &[u8]) -> std::result::Result<Vec<CertificateDer<'static>>, String> {
+    let found: std::result::Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+    match found {
+        Ok(found) if found.is_empty() => Err("no certificate in PEM".into()),
+        Ok(found) => Ok(found),
+        Err(error) => Err(format!("no certificate in PEM: {error}")),
+    }
+}
 
-    use crate::error::{Error, Result};
+/// Verifies the chain of a server's certificate, and accepts a certificate that was given as an authority's as the
+/// server's own, too: `openssl req -x509` makes such ones.
+#[derive(Debug)]
+struct Verifier {
+    chains: Arc<WebPkiServerVerifier>,
+    given: Vec<CertificateDer<'static>>,
+}
 
-    /// Placeholder of a build without TLS.
-    #[derive(Clone, Default)]
-    pub(crate) struct Trust(());
-
-    pub(crate) struct Settings(std::convert::Infallible);
-
-    impl Trust {
-        pub(crate) fn settings(&self, server: &str) -> Result<Settings> {
-            let why =
-                "no TLS: this program was built without the feature `tls` of redis-lock-client";
-            Err(Error::config(format!("{server}: {why}")))
+impl ServerCertVerifier for Verifier {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> std::result::Result<ServerCertVerified, rustls::Error> {
+        let verified = self
+            .chains
+            .verify_server_cert(end_entity, intermediates, name, ocsp, now);
+        match verified {
+            // The dates were checked before this.
+            Err(rustls::Error::InvalidCertificate(CertificateError::Other(why)))
+                if why.to_string() == "CaUsedAsEndEntity" && self.given.contains(end_entity) =>
+            {
+                verify_server_name(&ParsedCertificate::try_from(end_entity)?, name)?;
+                Ok(ServerCertVerified::assertion())
+            }
+            verified => verified,
         }
     }
 
-    impl Settings {
-        pub(crate) async fn wrap(&self, _: &str, _: TcpStream) -> io::Result<TcpStream> {
-            match self.0 {}
-        }
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> std::result::Result<HandshakeSignatureValid, rustls::Error> {
+        self.chains
+            .verify_tls12_signature(message, certificate, signed)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> std::result::Result<HandshakeSignatureValid, rustls::Error> {
+        self.chains
+            .verify_tls13_signature(message, certificate, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.chains.supported_verify_schemes()
     }
 }

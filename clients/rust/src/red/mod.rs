@@ -21,7 +21,7 @@ pub use self::guard::RedGuard;
 
 use self::round::Attempt;
 use self::rule::{validity, Verdict};
-use crate::backoff::{after, Backoff};
+use crate::backoff::{after, Pause};
 use crate::error::{Error, Result};
 use crate::lock::events::{self, Unreached};
 use crate::lock::terms::Terms;
@@ -187,7 +187,7 @@ impl RedLock {
             return Err(Error::config(why));
         }
         self.locks.iter().try_for_each(Terms::check)?;
-        let mut backoff = Backoff::new();
+        let mut pause = Pause::default();
         let mut queue_at = 0;
         // Before a majority has ever answered, one that cannot be reached is an error.
         let mut is_reached = false;
@@ -212,7 +212,7 @@ impl RedLock {
                     }
                 }
             }
-            backoff.pause(end).await;
+            pause.random(end).await;
         }
     }
 

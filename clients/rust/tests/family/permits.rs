@@ -2,13 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use redis_lock_client::{LostReason, Permit, Released, Semaphore};
+use redis_lock_client::{Guard, LostReason, Released, Semaphore};
 use redis_lock_harness::{TestServer, Tries};
 
 use crate::semaphores::{single, until_free};
 use crate::{client, until, until_waits};
 
-async fn held(real: &TestServer) -> Permit {
+async fn held(real: &TestServer) -> Guard {
     let semaphore = single(&client(real));
     semaphore.acquire().await.unwrap()
 }

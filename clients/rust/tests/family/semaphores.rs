@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use redis_lock_client::{Permit, Released, Semaphore, Server};
+use redis_lock_client::{Guard, Released, Semaphore, Server};
 use redis_lock_harness::proxy::Proxy;
 use redis_lock_harness::{TestServer, Tries};
 use tokio::task::JoinHandle;
@@ -17,7 +17,7 @@ pub fn single(server: &Server) -> Semaphore {
 }
 
 /// A wait in a task of its own.
-fn wait(semaphore: &Semaphore) -> JoinHandle<Permit> {
+fn wait(semaphore: &Semaphore) -> JoinHandle<Guard> {
     let semaphore = semaphore.clone();
     tokio::spawn(async move { semaphore.acquire().await.unwrap() })
 }
@@ -34,7 +34,7 @@ pub fn until_free(real: &TestServer) {
 }
 
 /// One permit of `s` is held, by this owner.
-fn assert_held_once(real: &TestServer, permit: &Permit) {
+fn assert_held_once(real: &TestServer, permit: &Guard) {
     let mut conn = real.conn();
     let info = conn.line("SEM.INFO s");
     assert_eq!(info.field("held").unwrap().int(), 1);

@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use redis_lock_client::{Error, Guard, Lock, LostReason, Mode, Released, Server, SessionLock};
+use redis_lock_client::{Error, Guard, Lock, LostReason, Mode, Released, Server};
 use redis_lock_harness::proxy::Proxy;
 use redis_lock_harness::{process, wait_for, TestServer};
 use tokio::time::timeout;
@@ -19,7 +19,7 @@ fn server(lease_ms: u64) -> TestServer {
     real
 }
 
-fn bound(server: &Server) -> SessionLock {
+fn bound(server: &Server) -> Lock {
     Lock::new(server, "k").session()
 }
 

@@ -15,7 +15,7 @@ use crate::lock::wait::{Outcome, Reach, Request, Wait};
 use crate::net::retry::{at_most_once, repeatable};
 use crate::net::server::Server;
 use crate::runtime::{on_thread, within};
-use crate::shown::Text;
+use crate::trace::Text;
 
 /// A latch on a key of a server: [`set`](Latch::set) closes it with a count, it opens when it has been counted down to
 /// zero, and then all waits end. Clients of Redisson's `RCountDownLatch` may share it.

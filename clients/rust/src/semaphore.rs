@@ -7,13 +7,16 @@ use std::time::Duration;
 use redis::{cmd, Value};
 
 use crate::error::{Error, Result};
-use crate::family::permit::Permit;
+use crate::lock::guard::Guard;
 use crate::lock::Lock;
 use crate::net::command::Kind;
 use crate::net::reply::{count, field, number, span};
 use crate::net::retry::repeatable;
 use crate::net::server::Server;
 use crate::runtime::within;
+
+/// The guard of a permit.
+pub type Permit = Guard;
 
 /// A semaphore on a key of a server, which limits how many owners hold a [`Permit`] at a time. Each acquisition has an
 /// owner of its own, and takes one permit.
@@ -88,7 +91,7 @@ impl Semaphore {
         Semaphore { lock }
     }
 
-    /// When the server confirms no renewal, [`lost`](Permit::lost) completes this long before the end of the lease; see
+    /// When the server confirms no renewal, [`lost`](Guard::lost) completes this long before the end of the lease; see
     /// [`Lock::margin`]. A sixth of the lease by default, at most half of it.
     #[must_use]
     pub fn margin(self, margin: Duration) -> Semaphore {
@@ -126,8 +129,8 @@ impl Semaphore {
     ///
     /// # Errors
     /// When the server cannot be reached, does not answer within 0.3 s, or refuses.
-    pub async fn try_acquire(&self) -> Result<Option<Permit>> {
-        Ok(self.lock.try_acquire().await?.map(Permit::new))
+    pub async fn try_acquire(&self) -> Result<Option<Guard>> {
+        self.lock.try_acquire().await
     }
 
     /// Waits for a permit in the server's queue, for at most `wait`. None when no permit was granted in that time. The
@@ -138,16 +141,16 @@ impl Semaphore {
     ///
     /// # Errors
     /// When the server refuses, or could not be reached at the end of the wait.
-    pub async fn acquire_within(&self, wait: Duration) -> Result<Option<Permit>> {
-        Ok(self.lock.acquire_within(wait).await?.map(Permit::new))
+    pub async fn acquire_within(&self, wait: Duration) -> Result<Option<Guard>> {
+        self.lock.acquire_within(wait).await
     }
 
     /// Waits for a permit in the server's queue without a limit; see [`Lock::acquire`].
     ///
     /// # Errors
     /// When the server refuses, or cannot be reached at first.
-    pub async fn acquire(&self) -> Result<Permit> {
-        self.lock.acquire().await.map(Permit::new)
+    pub async fn acquire(&self) -> Result<Guard> {
+        self.lock.acquire().await
     }
 
     /// Creates the semaphore with this number of permits, or changes the number: 0 to 2,147,483,647. Held permits stay
