@@ -149,7 +149,8 @@ pub fn block_on<T>(work: impl Future<Output = T>) -> T {
     pollster::block_on(unconstrained(work))
 }
 
-/// A task of the thread.
+/// A task of the thread, or none.
+#[derive(Default)]
 pub(crate) struct Task(Option<AbortHandle>);
 
 /// Starts a task.

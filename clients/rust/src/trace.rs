@@ -1,5 +1,5 @@
-//! Events and spans of the crate `tracing`, empty without the feature, so that callers need no condition; and the text of
-//! values for `{:?}`, which has no owner, because that is the credential of its locks.
+//! Events and spans of the crate `tracing`, empty without the feature, so that callers need no condition; and the text
+//! of values for `{:?}`, which has no owner, because that is the credential of its locks.
 
 /// An event about a key of a server: level, message, and more fields. The values are computed only if a subscriber
 /// wants them.

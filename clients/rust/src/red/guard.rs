@@ -6,27 +6,27 @@
 
 use std::fmt;
 use std::future::Future;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::watch;
-use tokio::task::JoinSet;
 use tokio::time::{sleep, sleep_until, timeout_at, Instant};
 
-use super::node::{NodeRequests, Vote};
-use super::round::{count, Answer, Outcome};
+use super::hold::{Answer, Hold};
 use super::rule::{is_out_of_reach, round_patience, validity, Tally, Verdict};
 use crate::error::{Error, Result};
 use crate::lock::events;
 use crate::lock::guard::released;
-use crate::lock::loss::{LossNotice, LossOnDrop, Lost};
-use crate::lock::release::{self, Until};
+use crate::lock::loss::{LossOnDrop, Lost};
+use crate::lock::release;
 use crate::lock::terms::Terms;
 use crate::moment::Moment;
-use crate::net::command::{Claim, Ending};
+use crate::net::command::Ending;
 use crate::outcome::{LostReason, Released};
 use crate::runtime::{self, Task};
 use crate::statistics::Counted;
+
+/// How long the end of an acquisition waits for the servers that have answered. It never waits for the others.
+const UNDO_PATIENCE: Duration = Duration::from_millis(200);
 
 /// A RedLock that is held. Dropping it releases the lock in the background.
 ///
@@ -40,54 +40,50 @@ use crate::statistics::Counted;
 /// ```
 #[must_use = "dropped, the lock is given back"]
 pub struct RedGuard {
-    hold: Arc<Hold>,
+    pub(super) hold: Arc<Hold>,
     renewal: Task,
     is_released: bool,
-    _counted: Vec<Counted>,
-}
-
-struct Hold {
-    locks: Vec<Terms>,
-    claim: Claim,
-    lease: Duration,
-    margin: Duration,
-    tokens: Mutex<Vec<Option<u64>>>,
-    /// When the last round with a majority was opened.
-    confirmed: watch::Sender<Moment>,
-    notice: Arc<LossNotice>,
+    /// Empty until a majority has granted.
+    counted: Vec<Counted>,
 }
 
 impl RedGuard {
-    /// The guard of an attempt that has a majority.
-    pub(super) fn new(locks: &[Terms], claim: Claim, won: Outcome) -> RedGuard {
-        let lease = locks.first().map_or(Duration::ZERO, |lock| lock.lease);
-        let hold = Arc::new(Hold {
-            locks: locks.to_vec(),
-            claim,
-            lease,
-            margin: locks.first().map_or(Duration::ZERO, Terms::margin),
-            tokens: Mutex::new(vec![None; locks.len()]),
-            confirmed: watch::Sender::new(won.opened),
-            notice: LossNotice::new(won.opened.steady),
-        });
-        hold.record_answers(&won.answers);
-        hold.confirm(won.opened);
-        let renewal = runtime::spawn(keep(hold.clone()));
-        RedGuard {
-            hold,
-            renewal,
+    /// The acquisition by a fresh owner, which holds nothing yet. Dropped, it is given up.
+    pub(super) fn acquiring(locks: &[Terms]) -> Result<RedGuard> {
+        Ok(RedGuard {
+            hold: Arc::new(Hold::new(locks)?),
+            renewal: Task::default(),
             is_released: false,
-            _counted: locks
-                .iter()
-                .map(|lock| lock.server.counts().holds.count())
-                .collect(),
+            counted: Vec::new(),
+        })
+    }
+
+    /// A majority has granted it in a round that was opened at this moment.
+    pub(super) fn held(mut self, opened: Moment) -> RedGuard {
+        self.hold.confirm(opened);
+        self.renewal = runtime::spawn(keep(self.hold.clone()));
+        let locks = self.hold.locks.iter();
+        self.counted = locks
+            .map(|lock| lock.server.counts().holds.count())
+            .collect();
+        self
+    }
+
+    /// Gives the acquisition up: waits briefly for the servers that have answered, and leaves the others to the
+    /// background.
+    pub(super) async fn undo(mut self) {
+        self.is_released = true;
+        let end = Instant::now() + UNDO_PATIENCE;
+        for (undone, is_answered) in self.hold.give_up(false) {
+            if is_answered {
+                let _ = timeout_at(end, undone).await;
+            }
         }
     }
 
     /// Records the grant, `waited` after the acquisition began.
     pub(super) fn record_grant(&self, waited: Duration) {
-        let tokens = self.hold.tokens().clone();
-        for (lock, token) in self.hold.locks.iter().zip(tokens) {
+        for (lock, token) in self.hold.locks.iter().zip(self.hold.tokens()) {
             if let Some(token) = token {
                 events::acquired(&lock.server, &self.hold.claim, token, waited);
             }
@@ -112,9 +108,9 @@ impl RedGuard {
     /// request with a lower one, refuses every earlier holder.
     pub fn tokens(&self) -> Vec<(String, u64)> {
         let tokens = self.hold.tokens();
-        let named = self.hold.locks.iter().zip(tokens.iter());
+        let named = self.hold.locks.iter().zip(tokens);
         named
-            .filter_map(|(lock, token)| Some((lock.server.name().to_string(), (*token)?)))
+            .filter_map(|(lock, token)| Some((lock.server.name().to_string(), token?)))
             .collect()
     }
 
@@ -129,8 +125,7 @@ impl RedGuard {
     pub fn valid_for(&self) -> Duration {
         match self.hold.notice.reason() {
             None | Some(LostReason::Unconfirmed) => {
-                let passed = self.hold.confirmed.borrow().elapsed();
-                validity(self.hold.lease).saturating_sub(passed)
+                validity(self.hold.lease).saturating_sub(self.hold.confirmed().elapsed())
             }
             Some(_) => Duration::ZERO,
         }
@@ -174,11 +169,13 @@ impl RedGuard {
     pub async fn release_each(mut self) -> Vec<(String, Result<Released>)> {
         self.stop_renewal();
         self.is_released = true;
-        let tokens = self.hold.tokens().clone();
-        let begun = self.hold.locks.iter().zip(tokens).map(|(lock, token)| {
-            let release = release(lock.clone(), self.hold.claim.clone(), token);
-            let begun = runtime::handle().map(|handle| handle.spawn(release));
-            (lock.server.name().to_string(), begun)
+        let begun = self.hold.locks.iter().zip(self.hold.tokens());
+        let begun = begun.map(|(lock, token)| {
+            let release = release(self.hold.clone(), lock.clone(), token);
+            (
+                lock.server.name().to_string(),
+                runtime::handle().map(|handle| handle.spawn(release)),
+            )
         });
         let begun: Vec<_> = begun.collect();
         let mut released = Vec::with_capacity(begun.len());
@@ -200,34 +197,23 @@ impl RedGuard {
 }
 
 /// Releases the lock on one server; without a reply the release continues in the background.
-async fn release(lock: Terms, claim: Claim, token: Option<u64>) -> Result<Released> {
+async fn release(hold: Arc<Hold>, lock: Terms, token: Option<u64>) -> Result<Released> {
     let end = Instant::now() + round_patience(lock.lease);
-    let releasing = release::release(&lock.server, &claim, Ending::All, end);
+    let releasing = release::release(&lock.server, &hold.claim, Ending::All, end);
     let released = timeout_at(end, releasing).await;
     let released = released.unwrap_or_else(|_| Err(Error::no_answer(lock.server.name())));
     match &released {
-        Ok(_) => events::released(&lock.server, &claim, token),
-        Err(_) => drop(give_up(&lock, claim)),
+        Ok(_) => events::released(&lock.server, &hold.claim, token),
+        Err(_) => drop(hold.give_up_at(&lock, Some(token))),
     }
     released
-}
-
-/// Releases the lock on one server in the background.
-fn give_up(lock: &Terms, claim: Claim) -> impl Future<Output = ()> {
-    let until = Until {
-        at: Instant::now() + lock.lease,
-        is_bound: false,
-    };
-    release::give_up(&lock.server, claim, Some(None), Ending::Final, until)
 }
 
 impl Drop for RedGuard {
     fn drop(&mut self) {
         self.stop_renewal();
         if !self.is_released {
-            for lock in &self.hold.locks {
-                drop(give_up(lock, self.hold.claim.clone()));
-            }
+            drop(self.hold.give_up(!self.counted.is_empty()));
         }
     }
 }
@@ -241,61 +227,11 @@ impl fmt::Debug for RedGuard {
     }
 }
 
-impl Hold {
-    fn tokens(&self) -> MutexGuard<'_, Vec<Option<u64>>> {
-        self.tokens.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Records the answers; without an answer the last token is kept.
-    fn record_answers(&self, answers: &[Answer]) {
-        for (token, answer) in self.tokens().iter_mut().zip(answers) {
-            match answer {
-                Answer::Yes(new) => *token = Some(*new),
-                Answer::No => *token = None,
-                Answer::Unanswered => {}
-            }
-        }
-    }
-
-    fn record_renewals(&self, answers: &[Answer]) {
-        for (lock, answer) in self.locks.iter().zip(answers) {
-            match answer {
-                Answer::Yes(token) => events::renewed(&lock.server, &self.claim, *token),
-                Answer::No | Answer::Unanswered => {
-                    events::not_renewed(&lock.server, &self.claim, None, None);
-                }
-            }
-        }
-    }
-
-    /// Records a round with a majority that was opened at this moment.
-    fn confirm(&self, opened: Moment) {
-        self.confirmed.send_replace(opened);
-        let span = validity(self.lease).saturating_sub(self.margin);
-        self.notice.hold_until(opened.steady + span);
-    }
-
-    /// Opens a round of renewals.
-    fn ask_all(&self, end: Instant) -> JoinSet<(usize, Result<Vote>)> {
-        let known = self.tokens().clone();
-        let mut votes = JoinSet::new();
-        for (place, (lock, token)) in self.locks.iter().zip(known).enumerate() {
-            let (lock, claim) = (lock.clone(), self.claim.clone());
-            votes.spawn(async move {
-                let requests = NodeRequests::new(&lock, &claim, end);
-                (place, requests.renew(token).await)
-            });
-        }
-        votes
-    }
-}
-
 /// Renews until the lock is lost.
 async fn keep(hold: Arc<Hold>) {
     let on_drop = LossOnDrop(hold.notice.clone());
     let why = loop {
-        let confirmed = hold.confirmed.borrow().steady;
-        sleep_until(confirmed + validity(hold.lease) / 3).await;
+        sleep_until(hold.confirmed().steady + validity(hold.lease) / 3).await;
         match timeout_at(hold.notice.end(), renew(&hold)).await {
             Ok(Some(opened)) => hold.confirm(opened),
             Ok(None) => break LostReason::Taken,
@@ -303,8 +239,7 @@ async fn keep(hold: Arc<Hold>) {
         }
     };
     if !on_drop.0.is_over() {
-        let tokens = hold.tokens().clone();
-        for (lock, token) in hold.locks.iter().zip(tokens) {
+        for (lock, token) in hold.locks.iter().zip(hold.tokens()) {
             events::lost(&lock.server, &hold.claim, token, &why);
         }
     }
@@ -313,14 +248,16 @@ async fn keep(hold: Arc<Hold>) {
 
 /// Opens rounds until a majority confirms, and returns when that round was opened; None when so many servers refuse
 /// that no majority is possible.
-async fn renew(hold: &Hold) -> Option<Moment> {
+async fn renew(hold: &Arc<Hold>) -> Option<Moment> {
     let servers = hold.locks.len();
     loop {
-        let opened = Moment::now();
-        let votes = hold.ask_all(opened.steady + round_patience(hold.lease));
-        let round = count(votes, servers, opened, hold.lease).await;
-        hold.record_answers(&round.answers);
-        hold.record_renewals(&round.answers);
+        let round = hold.round(false).await;
+        for (lock, answer) in hold.locks.iter().zip(&round.answers) {
+            match answer {
+                Answer::Yes(token) => events::renewed(&lock.server, &hold.claim, *token),
+                _ => events::not_renewed(&lock.server, &hold.claim, None, None),
+            }
+        }
         if round.verdict == Verdict::Held {
             return Some(round.opened);
         }

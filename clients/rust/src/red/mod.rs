@@ -9,8 +9,7 @@
 //! server that refused, because a holder has the lock there.
 
 mod guard;
-mod node;
-mod round;
+mod hold;
 mod rule;
 
 use std::time::Duration;
@@ -19,7 +18,7 @@ use tokio::time::{timeout_at, Instant};
 
 pub use self::guard::RedGuard;
 
-use self::round::Attempt;
+use self::hold::is_permanent;
 use self::rule::{validity, Verdict};
 use crate::backoff::{after, Pause};
 use crate::error::{Error, Result};
@@ -200,7 +199,7 @@ impl RedLock {
                 Ok(Some(guard)) => return Ok(Some(guard)),
                 Ok(None) if Instant::now() >= end => return Ok(None),
                 Ok(None) => (is_reached, unreached) = (true, None),
-                Err(error) if round::is_permanent(&error) => return Err(error),
+                Err(error) if is_permanent(&error) => return Err(error),
                 Err(error) => {
                     is_reached |= !matches!(error, Error::Connection { .. });
                     if !is_reached || Instant::now() >= end {
@@ -235,40 +234,34 @@ impl RedLock {
         waits: bool,
         is_reached: &mut bool,
     ) -> Result<Option<RedGuard>> {
-        let fresh = |terms: &Terms| terms.claim_by(&terms.fresh_owner());
-        let Some(claim) = self.locks.first().map(fresh) else {
-            return Ok(None);
-        };
-        let attempt = Attempt::new(&self.locks, claim);
+        let guard = RedGuard::acquiring(&self.locks)?;
         let begun = Instant::now();
-        let queued = attempt.wait_in_queue(*queue_at, end).await;
+        let queued = guard.hold.wait_in_queue(*queue_at, end).await;
         // It has waited in a queue, perhaps of a server that is gone since.
         let has_waited = queued.is_ok() && begun.elapsed() > self.overtime();
-        *is_reached |= has_waited || attempt.has_lost_a_server();
-        match queued {
-            Ok(true) => {}
+        *is_reached |= has_waited || guard.hold.has_lost_a_server();
+        let round = match queued {
+            Ok(true) => guard.hold.round(waits).await,
             other => {
-                attempt.undo().await;
+                guard.undo().await;
                 return other.map(|_| None);
             }
-        }
-        match attempt.ask_all(waits).await {
-            Ok(round) if round.verdict == Verdict::Held => {
-                let claim = attempt.succeed();
-                Ok(Some(RedGuard::new(&self.locks, claim, round)))
+        };
+        let refused_by = round.refused_by();
+        match round.error {
+            // Whatever the others answer.
+            Some(error) if is_permanent(&error) => {
+                guard.undo().await;
+                Err(error)
             }
-            Ok(failed) => {
-                attempt.undo().await;
-                let refused_by = failed.refused_by();
+            _ if round.verdict == Verdict::Held => Ok(Some(guard.held(round.opened))),
+            error => {
+                guard.undo().await;
                 *queue_at = refused_by.unwrap_or(*queue_at + 1);
-                match failed.error {
+                match error {
                     Some(error) if refused_by.is_none() => Err(error),
                     _ => Ok(None),
                 }
-            }
-            Err(error) => {
-                attempt.undo().await;
-                Err(error)
             }
         }
     }

@@ -1,0 +1,443 @@
+//! What one owner has on the servers: its wait in a queue, its rounds, and what is to be released.
+//!
+//! Every acquisition has an owner of its own. A hold that it may have left on a server without a reply is released in
+//! the background, for as long as a lease could last, and that must never affect a later acquisition.
+
+use std::collections::HashSet;
+use std::future::Future;
+use std::slice;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use redis::{cmd, Value};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{timeout_at, Instant};
+
+use super::rule::{outlasts, round_patience, validity, Tally, Verdict};
+use crate::error::{Error, Result};
+use crate::lock::loss::LossNotice;
+use crate::lock::release::{give_up, Until};
+use crate::lock::renewal::is_final;
+use crate::lock::terms::Terms;
+use crate::lock::wait::{self, Reach, Request, Wait};
+use crate::moment::Moment;
+use crate::net::caller::Caller;
+use crate::net::command::{self, Claim, Ending};
+
+/// The shortest time left to the other servers once there is a majority.
+const STRAGGLERS: Duration = Duration::from_millis(5);
+
+/// The answer of a server in a round.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Answer {
+    /// No answer, or none that counts.
+    Unanswered,
+    /// Another owner holds the lock there.
+    No,
+    /// This owner holds the lock there, under this token.
+    Yes(u64),
+}
+
+/// The result of a round.
+pub(super) struct Round {
+    pub verdict: Verdict,
+    /// A moment before the first request was sent.
+    pub opened: Moment,
+    pub answers: Vec<Answer>,
+    /// Why a server did not answer; a permanent error takes precedence.
+    pub error: Option<Error>,
+}
+
+impl Round {
+    /// The first server that refused.
+    pub(super) fn refused_by(&self) -> Option<usize> {
+        self.answers.iter().position(|answer| *answer == Answer::No)
+    }
+
+    pub(super) fn refusals(&self) -> usize {
+        let no = self.answers.iter().filter(|answer| **answer == Answer::No);
+        no.count()
+    }
+
+    fn note(&mut self, error: Error) {
+        if !self.error.as_ref().is_some_and(is_permanent) {
+            self.error = Some(error);
+        }
+    }
+}
+
+/// The vote of a server.
+struct Vote {
+    /// The id of the server process: two addresses may lead to the same one.
+    run_id: String,
+    /// The token under which the owner holds the key there; None when another owner does.
+    token: Option<u64>,
+}
+
+/// The state of a server, checked before its vote is counted.
+struct Health {
+    run_id: String,
+    /// The rest of its startup delay, in which it grants nothing.
+    startup_delay_left: Duration,
+}
+
+/// What is known of the owner's hold on a server.
+#[derive(Clone, Copy, Default)]
+struct Member {
+    token: Option<u64>,
+    /// Whether the server was asked for the lock: it may hold it for this owner.
+    is_asked: bool,
+    /// Whether it has answered the last request.
+    is_answered: bool,
+}
+
+/// An owner and the servers.
+pub(super) struct Hold {
+    pub locks: Vec<Terms>,
+    pub claim: Claim,
+    /// The lease and the margin, which all servers have in common.
+    pub lease: Duration,
+    margin: Duration,
+    members: Mutex<Vec<Member>>,
+    /// When the last round with a majority was opened.
+    confirmed: watch::Sender<Moment>,
+    pub notice: Arc<LossNotice>,
+}
+
+impl Hold {
+    /// A fresh owner.
+    pub(super) fn new(locks: &[Terms]) -> Result<Hold> {
+        let first = locks.first();
+        let first = first.ok_or_else(|| Error::config("a RedLock of no servers"))?;
+        Ok(Hold {
+            locks: locks.to_vec(),
+            claim: first.claim_by(&first.fresh_owner()),
+            lease: first.lease,
+            margin: first.margin(),
+            members: Mutex::new(vec![Member::default(); locks.len()]),
+            confirmed: watch::Sender::new(Moment::now()),
+            notice: LossNotice::new(Instant::now()),
+        })
+    }
+
+    /// A moment before the last round with a majority.
+    pub(super) fn confirmed(&self) -> Moment {
+        *self.confirmed.borrow()
+    }
+
+    /// Records a round with a majority that was opened at this moment.
+    pub(super) fn confirm(&self, opened: Moment) {
+        self.confirmed.send_replace(opened);
+        let span = validity(self.lease).saturating_sub(self.margin);
+        self.notice.hold_until(opened.steady + span);
+    }
+
+    /// The token of each server.
+    pub(super) fn tokens(&self) -> Vec<Option<u64>> {
+        self.members().iter().map(|member| member.token).collect()
+    }
+
+    fn members(&self) -> MutexGuard<'_, Vec<Member>> {
+        self.members.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set(&self, place: usize, change: impl FnOnce(&mut Member)) {
+        if let Some(member) = self.members().get_mut(place) {
+            change(member);
+        }
+    }
+
+    /// Waits in the queue of the first server that answers, starting with number `first`. False when the wait is over.
+    pub(super) async fn wait_in_queue(&self, first: usize, end: Instant) -> Result<bool> {
+        let mut last = Error::config("a RedLock of no servers");
+        let places = self.locks.iter().enumerate().cycle();
+        for (place, lock) in places.skip(first % self.locks.len()).take(self.locks.len()) {
+            let queued = match self.health(lock).await {
+                // The wait goes to another one.
+                Ok(health) if !health.startup_delay_left.is_zero() => Err(Error::Refused {
+                    server: lock.server.name().to_string(),
+                    code: "LOCKDELAY".into(),
+                    text: "it grants nothing yet after its start".into(),
+                }),
+                Ok(_) => self.grant(place, lock, end).await,
+                Err(error) => Err(error),
+            };
+            self.set(place, |member| member.is_answered = queued.is_ok());
+            match queued {
+                Ok(token) => return Ok(token.is_some()),
+                Err(error) if is_permanent(&error) => return Err(error),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    /// Asks all servers at once to grant or renew; one that has granted the lock already confirms it. A server with
+    /// another holder may be waited at (`waits`).
+    pub(super) async fn round(self: &Arc<Hold>, waits: bool) -> Round {
+        let opened = Moment::now();
+        // Requests that wait return in time to be counted.
+        let end = opened.steady + round_patience(self.lease) * 3 / 4;
+        let mut votes = JoinSet::new();
+        let members = self.members().clone();
+        for (place, (lock, member)) in self.locks.iter().zip(members).enumerate() {
+            let (hold, lock) = (self.clone(), lock.clone());
+            votes.spawn(async move {
+                let vote = hold
+                    .vote(place, &lock, member.token, waits.then_some(end))
+                    .await;
+                hold.set(place, |member| member.is_answered = vote.is_ok());
+                (place, vote)
+            });
+        }
+        let round = count(votes, self.locks.len(), opened, self.lease).await;
+        for (member, answer) in self.members().iter_mut().zip(&round.answers) {
+            match answer {
+                Answer::Yes(token) => member.token = Some(*token),
+                Answer::No => member.token = None,
+                Answer::Unanswered => {}
+            }
+        }
+        round
+    }
+
+    /// Renews a known hold. Without a token it asks for the lock, also at a renewal: the server may have been down at
+    /// the grant.
+    async fn vote(
+        &self,
+        place: usize,
+        lock: &Terms,
+        token: Option<u64>,
+        end: Option<Instant>,
+    ) -> Result<Vote> {
+        let Health {
+            run_id,
+            startup_delay_left,
+        } = self.health(lock).await?;
+        let Some(token) = token else {
+            let end = end.filter(|_| startup_delay_left.is_zero());
+            let token = self
+                .grant(place, lock, end.unwrap_or_else(Instant::now))
+                .await?;
+            return Ok(Vote { run_id, token });
+        };
+        let command = command::renew(&self.claim, Some(self.lease), token);
+        let reply = Caller::shared(&lock.server, &lock.key)
+            .call(&command, patience(lock))
+            .await;
+        let token = match reply {
+            Ok(Value::Int(held)) => (held == 1).then_some(token),
+            Err(Error::Refused { code, .. }) if is_final(&code) => None,
+            Ok(_) => return Err(Error::reply(lock.server.name())),
+            Err(error) => return Err(error),
+        };
+        Ok(Vote { run_id, token })
+    }
+
+    /// The token, or None when another owner holds the lock until the end.
+    async fn grant(&self, place: usize, lock: &Terms, end: Instant) -> Result<Option<u64>> {
+        let request = Request {
+            key: self.claim.key.clone(),
+            command: command::acquire(slice::from_ref(&self.claim), Some(self.lease)),
+            certain: Duration::MAX,
+            owner: Some(self.claim.owner.clone()),
+            patience: patience(lock),
+            goes_on: false,
+            is_several: false,
+            is_bound: false,
+        };
+        // From now on there may be a hold to release.
+        self.set(place, |member| {
+            (member.is_asked, member.is_answered) = (true, false)
+        });
+        let mut wait = Wait::new(&lock.server, request);
+        let end = end.max(Instant::now());
+        let mut reach = Reach::default();
+        let asked = timeout_at(end + patience(lock), wait.run(Some(end), &mut reach)).await;
+        match asked.unwrap_or_else(|_| Err(Error::no_answer(lock.server.name()))) {
+            Ok(wait::Outcome::Granted(tokens, _)) => Ok(tokens.first().copied()),
+            Ok(wait::Outcome::Over | wait::Outcome::Again) => Ok(None),
+            Err(Error::Refused { code, .. }) if code == "LOCKDELAY" => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Reads `INFO`, which needs fewer permissions than `CONFIG GET`. It is read each time, so that a restart or a
+    /// changed setting is seen before the next vote counts. A broken connection, which may lead to a former process,
+    /// gets a second attempt; a timeout does not.
+    async fn health(&self, lock: &Terms) -> Result<Health> {
+        let end = Instant::now() + patience(lock) / 4;
+        let left = || end.saturating_duration_since(Instant::now());
+        let command = cmd("INFO").arg("server").arg("lock").take();
+        let mut caller = Caller::shared(&lock.server, &lock.key);
+        let reply = match caller.call(&command, left()).await {
+            Err(Error::Connection { .. }) if !left().is_zero() => {
+                caller.call(&command, left()).await?
+            }
+            reply => reply?,
+        };
+        let text: String =
+            redis::from_redis_value(reply).map_err(|_| Error::reply(lock.server.name()))?;
+        health(&text, lock.server.name(), self.lease)
+    }
+
+    /// Whether a server that was asked for the lock does not answer any more.
+    pub(super) fn has_lost_a_server(&self) -> bool {
+        let members = self.members();
+        members
+            .iter()
+            .any(|member| member.is_asked && !member.is_answered)
+    }
+
+    /// Releases the lock in the background at all servers that may hold it for this owner; each with whether it has
+    /// answered. It was a hold, or an acquisition that is given up.
+    pub(super) fn give_up(&self, was_held: bool) -> Vec<(impl Future<Output = ()>, bool)> {
+        let asked = self.locks.iter().zip(self.members().clone());
+        let asked = asked.filter(|(_, member)| member.is_asked);
+        let given_up = asked.map(|(lock, member)| {
+            let hold = was_held.then_some(member.token);
+            (self.give_up_at(lock, hold), member.is_answered)
+        });
+        given_up.collect()
+    }
+
+    pub(super) fn give_up_at(
+        &self,
+        lock: &Terms,
+        hold: Option<Option<u64>>,
+    ) -> impl Future<Output = ()> + use<> {
+        let until = Until {
+            at: Instant::now() + lock.server.patience() + lock.lease,
+            is_bound: false,
+        };
+        give_up(&lock.server, self.claim.clone(), hold, Ending::Final, until)
+    }
+}
+
+/// The response timeout of one request, whatever the end of the wait: a server that does not answer is skipped.
+fn patience(lock: &Terms) -> Duration {
+    round_patience(lock.lease).min(lock.server.patience() / 2)
+}
+
+/// Counts the answers of the servers until the verdict is certain or the round is over.
+async fn count(
+    mut votes: JoinSet<(usize, Result<Vote>)>,
+    servers: usize,
+    opened: Moment,
+    lease: Duration,
+) -> Round {
+    let mut tally = Tally::of(servers);
+    let mut outcome = Round {
+        verdict: Verdict::Open,
+        opened,
+        answers: vec![Answer::Unanswered; servers],
+        error: None,
+    };
+    let mut processes = HashSet::new();
+    let mut end = opened.steady + round_patience(lease);
+    while let Ok(Some(joined)) = timeout_at(end, votes.join_next()).await {
+        let Ok((place, vote)) = joined else { continue };
+        let answer = match vote {
+            Ok(vote) if !processes.insert(vote.run_id.clone()) => {
+                let why = "two addresses of the RedLock lead to one server";
+                outcome.note(Error::config(why));
+                Answer::Unanswered
+            }
+            Ok(vote) => vote.token.map_or(Answer::No, Answer::Yes),
+            Err(error) => {
+                outcome.note(error);
+                Answer::Unanswered
+            }
+        };
+        if let Some(place) = outcome.answers.get_mut(place) {
+            *place = answer;
+        }
+        tally.count(matches!(answer, Answer::Yes(_)));
+        match tally.verdict() {
+            Verdict::Open => {}
+            Verdict::Refused => break,
+            Verdict::Held => end = end.min(Instant::now() + opened.elapsed().max(STRAGGLERS)),
+        }
+    }
+    outcome.verdict = match tally.verdict() {
+        Verdict::Held if opened.elapsed() >= validity(lease) => Verdict::Open,
+        verdict => verdict,
+    };
+    outcome
+}
+
+/// Whether a fault has to be corrected before another attempt makes sense. A server that is full or cannot write counts
+/// as unreachable.
+pub(super) fn is_permanent(error: &Error) -> bool {
+    match error {
+        Error::Refused { code, .. } => {
+            !error.is_passing()
+                && !matches!(
+                    code.as_str(),
+                    "OOM" | "MISCONF" | "NOREPLICAS" | "LOCKBUSY" | "LOCKBROKEN" | "LOCKDELAY"
+                )
+        }
+        Error::NotLoaded { .. } | Error::Untrusted { .. } | Error::Config { .. } => true,
+        Error::Connection { .. } | Error::Unheard { .. } | Error::Lost(_) => false,
+    }
+}
+
+/// The state in a reply to `INFO server lock`, if the server may take part.
+fn health(info: &str, server: &str, lease: Duration) -> Result<Health> {
+    let field = |name: &str| {
+        let value = info.lines().find_map(|line| line.strip_prefix(name));
+        value.map(str::trim)
+    };
+    let millis = |name: &str| Some(Duration::from_millis(field(name)?.parse().ok()?));
+    if !info.contains("lock_startup_delay_left_ms:") {
+        return Err(Error::NotLoaded {
+            server: server.into(),
+            command: "LOCK.ACQUIRE".into(),
+        });
+    }
+    let Some(delay) = millis("lock_startup_delay_ms:") else {
+        return Err(Error::config(format!(
+            "{server}: its module is too old for a RedLock: INFO does not tell startup_delay_ms"
+        )));
+    };
+    if !outlasts(delay, lease) {
+        return Err(Error::config(format!(
+            "{server}: lock.startup-delay is {} ms, shorter than the lease of {} ms: started anew without \
+             its data, it could grant the lock again while it is held. Set it to the longest lease in use",
+            delay.as_millis(),
+            lease.as_millis()
+        )));
+    }
+    Ok(Health {
+        run_id: field("run_id:").unwrap_or(server).to_string(),
+        startup_delay_left: millis("lock_startup_delay_left_ms:").unwrap_or_default(),
+    })
+}
+
+#[allow(clippy::expect_used)]
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(info: &str) -> String {
+        let reply = health(info, "a:1/0", Duration::from_secs(10));
+        reply.err().map_or_else(String::new, |why| why.to_string())
+    }
+
+    #[test]
+    fn a_server_with_a_short_startup_delay_is_refused_by_name() {
+        let reply = "run_id:x\r\nlock_startup_delay_ms:9999\r\nlock_startup_delay_left_ms:0\r\n";
+        let why = refusal(reply);
+        for part in ["a:1/0", "9999 ms", "10000 ms", "lock.startup-delay"] {
+            assert!(why.contains(part), "{why}");
+        }
+        assert_eq!(refusal(&reply.replace("9999", "10000")), "");
+    }
+
+    #[test]
+    fn a_missing_and_an_old_module_have_different_errors() {
+        assert!(refusal("run_id:x\r\n").contains("loadmodule"));
+        assert!(refusal("lock_startup_delay_left_ms:0\r\n").contains("too old"));
+    }
+}
