@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::time::Duration;
 
-use redis::{cmd, Cmd, ConnectionInfo, RedisError, Value};
-use tokio::time::timeout;
+use redis::{cmd, Cmd, ConnectionInfo, Value};
 
 use crate::error::{Error, Result};
 use crate::mode::Mode;
-use crate::net::address::{address_like, name_of};
+use crate::net::address::address_like;
 use crate::net::caller::Caller;
+use crate::net::command;
 use crate::net::reply::{bytes, count, field, list, number, span, text};
 use crate::net::server::Server;
 use crate::runtime::within;
@@ -245,7 +245,7 @@ impl Server {
     /// # Errors
     /// When the server cannot be reached, or refuses.
     pub async fn info(&self, key: impl AsRef<[u8]>, max_waiters: u64) -> Result<Option<LockInfo>> {
-        let command = info_command(key.as_ref(), max_waiters);
+        let command = command::info(key.as_ref(), max_waiters);
         let mut caller = Caller::shared(self, key.as_ref());
         match within(caller.call(&command, self.patience())).await? {
             Value::Nil => Ok(None),
@@ -386,23 +386,8 @@ impl Server {
 
     /// Asks a node on its shared connection.
     pub(crate) async fn ask(&self, node: &ConnectionInfo, command: &Cmd) -> Result<Value> {
-        let name = name_of(node);
-        let (mut connection, place) = self.shared(node).await?;
-        let reply = timeout(self.patience(), connection.send(command)).await;
-        let error = match reply {
-            Ok(Ok(Value::ServerError(error))) => RedisError::from(error),
-            Ok(Ok(value)) => return Ok(value),
-            Ok(Err(error)) => error,
-            Err(_) => {
-                self.forget_shared(node, &place);
-                return Err(Error::no_answer(&name));
-            }
-        };
-        let error = Error::new(&name, error);
-        if error.is_passing() {
-            self.forget_shared(node, &place);
-        }
-        Err(error)
+        let mut caller = Caller::at(self, node);
+        caller.call(command, self.patience()).await
     }
 }
 
@@ -457,16 +442,6 @@ impl Scan {
         }
         Ok(Some(list(keys).iter().map(bytes).collect()))
     }
-}
-
-/// `LOCK.INFO` with at most this number of waiters.
-pub(crate) fn info_command(key: &[u8], max_waiters: u64) -> Cmd {
-    let mut command = cmd("LOCK.INFO");
-    command.arg(key);
-    if max_waiters > 0 {
-        command.arg("WAITERS").arg("COUNT").arg(max_waiters);
-    }
-    command
 }
 
 pub(crate) fn lock_info(reply: &Value) -> LockInfo {

@@ -13,9 +13,10 @@ use tokio::sync::mpsc::{channel, Receiver, Sender};
 use tokio::time::timeout;
 
 use crate::error::{Error, Result};
-use crate::inspect::{info_command, lock_info, LockInfo};
+use crate::inspect::{lock_info, LockInfo};
 use crate::net::address::name_of;
 use crate::net::caller::Caller;
+use crate::net::command;
 use crate::net::connection::Connection;
 use crate::net::invalidation::KeyWatch;
 use crate::net::reply::{field, text};
@@ -91,7 +92,7 @@ impl KeyEvents {
     async fn open(server: &Server, key: &[u8]) -> Result<KeyEvents> {
         let changes = server.invalidations().watch(key);
         let mut caller = Caller::shared(server, key);
-        match caller.call(&info_command(key, 0), server.patience()).await {
+        match caller.call(&command::info(key, 0), server.patience()).await {
             // The key holds other data now, and may hold a lock later.
             Err(error) if is_refusal(&error) => {}
             reply => drop(reply?),
@@ -164,7 +165,7 @@ impl KeyEvents {
 
     async fn look(&mut self, max_waiters: u64) -> Result<Option<LockInfo>> {
         let mut caller = Caller::shared(&self.server, &self.key);
-        let command = info_command(&self.key, max_waiters);
+        let command = command::info(&self.key, max_waiters);
         let reply = match caller.call(&command, self.server.patience()).await {
             Err(error) if !is_refusal(&error) => return Err(error),
             reply => reply,

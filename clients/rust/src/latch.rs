@@ -168,17 +168,8 @@ impl Latch {
     }
 
     async fn wait_until(&self, end: Option<Instant>) -> Result<bool> {
-        let request = Request {
-            key: self.key.clone(),
-            command: self.is_open(),
-            // A late reply counts: the latch was open.
-            certain: Duration::MAX,
-            owner: None,
-            patience: self.server.patience() / 2,
-            goes_on: true,
-            is_several: false,
-            is_bound: false,
-        };
+        // A late reply counts: the latch was open.
+        let request = Request::new(&self.server, &self.key, None, self.is_open());
         let server = self.server.clone();
         let work = async move {
             let mut wait = Wait::new(&server, request);

@@ -107,19 +107,14 @@ impl<'a> Attempt<'a> {
         let owner = first.fresh_owner();
         let claims: Vec<_> = terms.iter().map(|terms| terms.claim_by(&owner)).collect();
         let reported_after = terms.iter().map(Terms::reported_after);
+        let lease = (!first.is_session).then_some(first.lease);
+        let command = command::acquire(&claims, lease);
         let request = Request {
-            key: first.key.clone(),
-            command: command::acquire(&claims, (!first.is_session).then_some(first.lease)),
             // The lease of a session is read after the grant.
-            certain: match first.is_session {
-                true => Duration::MAX,
-                false => reported_after.min().unwrap_or_default(),
-            },
-            owner: Some(owner),
-            patience: first.server.patience() / 2,
-            goes_on: true,
+            certain: lease.map_or(Duration::MAX, |_| reported_after.min().unwrap_or_default()),
             is_several: claims.len() > 1,
             is_bound: first.is_session,
+            ..Request::new(&first.server, &first.key, Some(&owner), command)
         };
         Some(Attempt {
             terms,

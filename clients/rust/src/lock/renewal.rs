@@ -64,18 +64,12 @@ async fn run(hold: &Hold, caller: &mut Caller) -> LostReason {
             // If the server confirms the next renewal, the field is no evidence and is not read again.
             () = field_is_gone(hold, &watch), if is_watched => is_watched = false,
         }
-        let renewed = async {
-            match is_bound {
-                true => renew_bound(hold, caller).await,
-                false => renew(hold, caller, &command).await,
-            }
-        };
         let mut end = hold.notice.end();
         if is_bound && end <= Instant::now() {
             // This process stood still, and the server has renewed the hold meanwhile: it is asked once.
             end = Instant::now() + hold.server.patience() / 2;
         }
-        match timeout_at(end, renewed).await {
+        match timeout_at(end, renew(hold, caller, &command)).await {
             Ok(Ok((sent, lease))) => {
                 hold.confirm(sent, lease);
                 events::renewed(&hold.server, &hold.claim, hold.token);
@@ -107,67 +101,57 @@ async fn field_is_gone(hold: &Hold, watch: &KeyWatch) {
     std::future::pending().await
 }
 
-/// Renews until the server replies; returns when the confirmed renewal was sent, and the lease.
+/// Renews until the server replies; returns when the confirmed renewal was sent, and the lease. That of a hold which is
+/// bound to this connection is a setting of the server, which may have changed, so it is read each time.
 async fn renew(
     hold: &Hold,
     caller: &mut Caller,
     command: &redis::Cmd,
 ) -> Result<(Moment, Duration), LostReason> {
+    let is_bound = caller.is_bound();
     let lease = hold.lease();
     let pause = (lease / 20).clamp(Duration::from_millis(1), Duration::from_millis(500));
-    let patience = hold.server.patience().min(lease / 6);
     let mut was_replica = false;
     loop {
-        hold.ask();
         let sent = Moment::now();
-        let reply = caller.call(command, patience).await;
-        if !matches!(reply, Ok(Value::Int(1))) {
-            let (token, error) = (Some(hold.token), reply.as_ref().err());
-            events::not_renewed(&hold.server, &hold.claim, token, error);
-        }
-        match reply {
-            Ok(Value::Int(1)) => return Ok((sent, lease)),
-            Ok(Value::Int(0)) => return Err(LostReason::Taken),
-            Err(Error::Refused { code, text, .. }) if is_final(&code) => {
+        let renewed = if is_bound {
+            // There is no other connection to try, so the request may take the whole lease.
+            bound_lease(&hold.server, caller, &hold.claim, hold.token, lease).await
+        } else {
+            hold.ask();
+            let patience = hold.server.patience().min(lease / 6);
+            let reply = caller.call(command, patience).await;
+            reply.and_then(|reply| match reply {
+                Value::Int(1) => Ok(Some((lease, sent))),
+                Value::Int(0) => Ok(None),
+                _ => Err(Error::reply(hold.server.name())),
+            })
+        };
+        let error = match renewed {
+            Ok(Some((lease, sent))) => return Ok((sent, lease)),
+            Ok(None) => None,
+            Err(error) => Some(error),
+        };
+        let token = Some(hold.token);
+        events::not_renewed(&hold.server, &hold.claim, token, error.as_ref());
+        match error {
+            None => return Err(LostReason::Taken),
+            Some(Error::Refused { code, text, .. }) if is_final(&code) => {
                 return Err(LostReason::Refused { code, text });
             }
+            Some(Error::Refused { code, .. }) if is_bound && (code == "MOVED" || code == "ASK") => {
+                return Err(LostReason::Disconnected);
+            }
+            Some(_) if is_bound && !caller.is_bound() => return Err(LostReason::Disconnected),
             // Repeated through a new connection, because the address may lead to another server by now. Without cluster
             // or sentinels the second such reply is final.
-            Err(Error::Refused { code, text, .. }) if code == "READONLY" => {
+            Some(Error::Refused { code, text, .. }) if code == "READONLY" => {
                 if was_replica && hold.server.is_single() {
                     return Err(LostReason::Refused { code, text });
                 }
                 was_replica = true;
             }
-            Ok(_) | Err(_) => {}
-        }
-        sleep(pause).await;
-    }
-}
-
-/// The same for a hold that is bound to this connection. Its lease is a setting of the server, which may have changed,
-/// so it is read each time.
-async fn renew_bound(hold: &Hold, caller: &mut Caller) -> Result<(Moment, Duration), LostReason> {
-    let lease = hold.lease();
-    let pause = (lease / 20).max(Duration::from_millis(1));
-    loop {
-        // A session hold has no other connection to try, so the request may take the whole lease.
-        match bound_lease(&hold.server, caller, &hold.claim, hold.token, lease).await {
-            Ok(Some((left, asked))) => return Ok((asked, left)),
-            Ok(None) => return Err(LostReason::Taken),
-            Err(error) => {
-                events::not_renewed(&hold.server, &hold.claim, Some(hold.token), Some(&error));
-                match error {
-                    Error::Refused { code, .. } if code == "MOVED" || code == "ASK" => {
-                        return Err(LostReason::Disconnected);
-                    }
-                    Error::Refused { code, text, .. } if is_final(&code) => {
-                        return Err(LostReason::Refused { code, text });
-                    }
-                    _ if !caller.is_bound() => return Err(LostReason::Disconnected),
-                    _ => {}
-                }
-            }
+            Some(_) => {}
         }
         sleep(pause).await;
     }
@@ -195,7 +179,7 @@ pub(crate) async fn bound_lease(
         return Ok(Some((lease, renewed)));
     }
     let asked = Moment::now();
-    let reply = caller.call(&command::info(claim), patience).await?;
+    let reply = caller.call(&command::info(&claim.key, 0), patience).await?;
     let mut holders = field(&reply, "holders").map_or(&[][..], list).iter();
     let owner = Value::BulkString(claim.owner.clone());
     let own = holders.find(|holder| field(holder, "owner") == Some(&owner));

@@ -52,6 +52,22 @@ pub(crate) struct Request {
     pub is_bound: bool,
 }
 
+impl Request {
+    /// A request for one key that any connection may carry, and whose wait goes on.
+    pub(crate) fn new(server: &Server, key: &[u8], owner: Option<&[u8]>, command: Cmd) -> Request {
+        Request {
+            key: key.to_vec(),
+            command,
+            certain: Duration::MAX,
+            patience: server.patience() / 2,
+            owner: owner.map(<[u8]>::to_vec),
+            goes_on: true,
+            is_several: false,
+            is_bound: false,
+        }
+    }
+}
+
 /// What the attempts of one acquisition have in common.
 #[derive(Default)]
 pub(crate) struct Reach {

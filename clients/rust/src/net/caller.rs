@@ -20,6 +20,8 @@ const REDIRECTIONS: u32 = 8;
 pub(crate) struct Caller {
     server: Server,
     slot: Option<u16>,
+    /// The node to ask, whatever serves the slot.
+    node: Option<ConnectionInfo>,
     /// Whether the caller has a connection of its own, to which its hold is bound; the others share one.
     is_alone: bool,
     /// The own connection.
@@ -45,12 +47,23 @@ impl Caller {
         Caller {
             server: server.clone(),
             slot: server.is_cluster().then(|| slot_of(key)),
+            node: None,
             is_alone: false,
             link: None,
             failures: 0,
             unanswered: false,
             answered_by: None,
             is_pinned: false,
+        }
+    }
+
+    /// A caller of this node, wherever it leads.
+    #[cfg(feature = "admin")]
+    pub(crate) fn at(server: &Server, node: &ConnectionInfo) -> Caller {
+        Caller {
+            slot: None,
+            node: Some(node.clone()),
+            ..Caller::shared(server, b"")
         }
     }
 
@@ -162,6 +175,9 @@ impl Caller {
         if self.is_pinned {
             let what = "the connection to which the hold was bound has ended";
             return Err(Error::connection(self.server.name(), what));
+        }
+        if let Some(node) = self.node.clone() {
+            return self.open(node, end).await;
         }
         let mut others = match self.server.seeds() {
             0 | 1 => 0,

@@ -63,10 +63,11 @@ pub(crate) fn acquire(claims: &[Claim], lease: Option<Duration>) -> Cmd {
             for claim in claims {
                 command.arg(&claim.key);
             }
-            command.arg(&claim.owner).arg(claim.kind.mode_word());
+            command.arg(&claim.owner);
             command
         }
     };
+    command.arg(claim.kind.mode_word());
     match lease {
         Some(lease) => command.arg("PX").arg(millis(lease)),
         None => command.arg("SESSION"),
@@ -83,10 +84,13 @@ pub(crate) fn acquire(claims: &[Claim], lease: Option<Duration>) -> Cmd {
     command
 }
 
-/// `LOCK.INFO`.
-pub(crate) fn info(claim: &Claim) -> Cmd {
+/// `LOCK.INFO` with at most this number of waiters.
+pub(crate) fn info(key: &[u8], max_waiters: u64) -> Cmd {
     let mut command = cmd("LOCK.INFO");
-    command.arg(&claim.key);
+    command.arg(key);
+    if max_waiters > 0 {
+        command.arg("WAITERS").arg("COUNT").arg(max_waiters);
+    }
     command
 }
 
@@ -115,6 +119,7 @@ pub(crate) fn granted(reply: &Value, server: &str) -> Result<Option<Vec<u64>>> {
 /// server's session lease and stays bound to the connection.
 pub(crate) fn renew(claim: &Claim, lease: Option<Duration>, token: u64) -> Cmd {
     let mut command = start(claim, "LOCK.RENEW", "SEM.RENEW");
+    command.arg(claim.kind.mode_word());
     if let Some(lease) = lease {
         command.arg("PX").arg(millis(lease));
     }
@@ -137,22 +142,13 @@ pub(crate) fn field_exists(claim: &Claim) -> Option<Cmd> {
 /// `LOCK.RELEASE` or `SEM.RELEASE`: nil when the owner does not hold the key, or not under this token. (A permit needs
 /// no token: its owner holds at most one.)
 pub(crate) fn release(claim: &Claim, ending: Ending) -> Cmd {
-    let is_lock = matches!(claim.kind, Kind::Lock(_));
+    let mut command = start(claim, "LOCK.RELEASE", "SEM.RELEASE");
     if ending == Ending::Final && !claim.is_named {
-        let mut command = cmd(if is_lock {
-            "LOCK.RELEASE"
-        } else {
-            "SEM.RELEASE"
-        });
-        command
-            .arg(&claim.key)
-            .arg(&claim.owner)
-            .arg("FINAL")
-            .arg(1);
+        command.arg("FINAL").arg(1);
         return command;
     }
-    let mut command = start(claim, "LOCK.RELEASE", "SEM.RELEASE");
-    if is_lock {
+    command.arg(claim.kind.mode_word());
+    if let Kind::Lock(_) = claim.kind {
         command.arg("ALL");
     }
     match ending {
@@ -161,13 +157,13 @@ pub(crate) fn release(claim: &Claim, ending: Ending) -> Cmd {
     }
 }
 
+/// A command without the mode.
 fn start(claim: &Claim, of_lock: &str, of_permit: &str) -> Cmd {
     let mut command = cmd(match claim.kind {
         Kind::Lock(_) => of_lock,
         Kind::Permit { .. } => of_permit,
     });
     command.arg(&claim.key).arg(&claim.owner);
-    command.arg(claim.kind.mode_word());
     command
 }
 

@@ -237,15 +237,12 @@ impl Hold {
 
     /// The token, or None when another owner holds the lock until the end.
     async fn grant(&self, place: usize, lock: &Terms, end: Instant) -> Result<Option<u64>> {
+        let (key, owner) = (&self.claim.key, Some(&self.claim.owner[..]));
+        let command = command::acquire(slice::from_ref(&self.claim), Some(self.lease));
         let request = Request {
-            key: self.claim.key.clone(),
-            command: command::acquire(slice::from_ref(&self.claim), Some(self.lease)),
-            certain: Duration::MAX,
-            owner: Some(self.claim.owner.clone()),
             patience: patience(lock),
             goes_on: false,
-            is_several: false,
-            is_bound: false,
+            ..Request::new(&lock.server, key, owner, command)
         };
         // From now on there may be a hold to release.
         self.set(place, |member| {

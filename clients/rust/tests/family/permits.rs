@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use redis_lock_client::{Guard, LostReason, Released, Semaphore};
+use redis_lock_client::{Guard, LostReason, Released};
 use redis_lock_harness::{TestServer, Tries};
 
 use crate::semaphores::{single, until_free};
-use crate::{client, until, until_waits};
+use crate::{client, until};
 
 async fn held(real: &TestServer) -> Guard {
     let semaphore = single(&client(real));
@@ -103,47 +103,4 @@ async fn a_margin_and_a_lease_are_checked() {
     assert!(error.is_err_and(|error| error.to_string().contains("margin")));
     let error = semaphore.lease(Duration::ZERO).try_acquire().await;
     assert!(error.is_err_and(|error| error.to_string().contains("lease")));
-}
-
-#[test]
-fn a_permit_dropped_outside_of_a_runtime_is_given_back() {
-    let real = TestServer::start();
-    let runtime = tokio::runtime::Runtime::new().unwrap();
-    let server = client(&real);
-    let permit = runtime.block_on(single(&server).acquire()).unwrap();
-    drop(permit);
-    assert!(runtime.block_on(server.settled()).is_empty());
-    let info = runtime.block_on(single(&server).info()).unwrap().unwrap();
-    assert_eq!((info.free, info.held), (1, 0));
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_released_permit_goes_to_the_next_waiter() {
-    let real = TestServer::start();
-    let semaphore = single(&client(&real));
-    let first = semaphore.acquire().await.unwrap();
-    let other = semaphore.clone();
-    let waiter = tokio::spawn(async move { other.acquire().await.unwrap() });
-    until_waits(&real, 1);
-    drop(first);
-    assert_eq!(
-        waiter.await.unwrap().release().await.unwrap(),
-        Released::Yes
-    );
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_permit_that_cannot_be_released_is_reported() {
-    let mut real = TestServer::start();
-    let server = client(&real).response_timeout(Duration::from_secs(3));
-    let semaphore = Semaphore::new(&server, "s").limit(1);
-    let semaphore = semaphore.lease(Duration::from_millis(300));
-    let permit = semaphore.acquire().await.unwrap();
-    let owner = permit.owner().to_vec();
-    real.crash();
-    drop(permit);
-    let failed = server.settled().await;
-    assert_eq!(failed.len(), 1);
-    assert_eq!((&failed[0].key[..], &failed[0].owner), (&b"s"[..], &owner));
-    real.start_again();
 }

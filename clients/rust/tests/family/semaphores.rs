@@ -8,7 +8,7 @@ use redis_lock_harness::{TestServer, Tries};
 use tokio::task::JoinHandle;
 
 use crate::{
-    client, kill_connections, prompt, through, until, until_stat, until_waits, waited, PLACES_STAY,
+    client, kill_connections, through, until, until_stat, until_waits, waited, PLACES_STAY,
 };
 
 /// The semaphore `s`, with one permit.
@@ -217,30 +217,4 @@ async fn a_bound_holds_while_all_permits_are_held() {
         tries.took(bound, start.elapsed(), bound, Duration::from_millis(300));
     }
     until_waits(&real, 0);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn the_limit_of_a_wait_holds_on_a_paused_server() {
-    let real = TestServer::start();
-    let known = prompt(&real);
-    let holder = single(&known).acquire().await.unwrap();
-    for is_known in [true, false] {
-        let mut tries = Tries::of(&[0, 300, 1_000].map(Duration::from_millis));
-        while let Some(bound) = tries.next_case() {
-            let server = if is_known {
-                known.clone()
-            } else {
-                prompt(&real)
-            };
-            real.signal(libc::SIGSTOP);
-            let start = Instant::now();
-            let end = single(&server).acquire_within(bound).await;
-            let took = start.elapsed();
-            real.signal(libc::SIGCONT);
-            assert!(end.is_err_and(|error| error.is_passing()));
-            tries.took(bound, took, bound, Duration::from_millis(300));
-            until_waits(&real, 0);
-        }
-    }
-    assert_held_once(&real, &holder);
 }
