@@ -208,12 +208,9 @@ impl Subscribed {
     ) -> Result<Option<Subscribed>> {
         let (sender, events) = channel(MAX_EVENTS);
         let has_dropped = Arc::new(AtomicBool::new(false));
-        let inbox = Inbox {
-            sender,
-            has_dropped: has_dropped.clone(),
-        };
+        let dropped = has_dropped.clone();
         let settings = AsyncConnectionConfig::new().set_push_sender(move |push| {
-            inbox.put(&push);
+            file(&push, &sender, &dropped);
             Ok::<(), redis::aio::SendError>(())
         });
         let mut connection = match server.connect_resp3(node, settings).await {
@@ -237,23 +234,15 @@ impl Subscribed {
     }
 }
 
-/// Where the push messages of the subscribed connection are filed.
-struct Inbox {
-    sender: Sender<KeyEvent>,
-    has_dropped: Arc<AtomicBool>,
-}
-
-impl Inbox {
-    fn put(&self, push: &PushInfo) {
-        let event = match (&push.kind, push.data.as_slice()) {
-            (PushKind::Message, [_, name]) => Some(KeyEvent::Named(text(name))),
-            (PushKind::PMessage, _) => Some(KeyEvent::Freed),
-            _ => None,
-        };
-        let filed = event.map(|event| self.sender.try_send(event));
-        if matches!(filed, Some(Err(_))) {
-            self.has_dropped.store(true, Ordering::Relaxed);
-        }
+/// Files the event of a push message, or notes that it was dropped.
+fn file(push: &PushInfo, sender: &Sender<KeyEvent>, has_dropped: &AtomicBool) {
+    let event = match (&push.kind, push.data.as_slice()) {
+        (PushKind::Message, [_, name]) => Some(KeyEvent::Named(text(name))),
+        (PushKind::PMessage, _) => Some(KeyEvent::Freed),
+        _ => None,
+    };
+    if event.is_some_and(|event| sender.try_send(event).is_err()) {
+        has_dropped.store(true, Ordering::Relaxed);
     }
 }
 
@@ -328,20 +317,19 @@ mod tests {
     #[test]
     fn events_beyond_the_bound_are_dropped_and_the_drop_is_noted() {
         let (sender, mut events) = channel(1);
-        let inbox = Inbox {
-            sender,
-            has_dropped: Arc::default(),
+        let has_dropped = AtomicBool::new(false);
+        let put = |name: &str| {
+            let data = ["__keyspace@0__:k", name].map(|part| Value::BulkString(part.into()));
+            let push = PushInfo {
+                kind: PushKind::Message,
+                data: data.to_vec(),
+            };
+            file(&push, &sender, &has_dropped);
         };
-        let push = |name: &str| PushInfo {
-            kind: PushKind::Message,
-            data: ["__keyspace@0__:k", name]
-                .map(|part| Value::BulkString(part.into()))
-                .to_vec(),
-        };
-        inbox.put(&push("lock.wait"));
-        assert!(!inbox.has_dropped.load(Ordering::Relaxed));
-        inbox.put(&push("lock.acquire"));
-        assert!(inbox.has_dropped.load(Ordering::Relaxed));
+        put("lock.wait");
+        assert!(!has_dropped.load(Ordering::Relaxed));
+        put("lock.acquire");
+        assert!(has_dropped.load(Ordering::Relaxed));
         assert_eq!(
             events.try_recv().ok(),
             Some(KeyEvent::Named("lock.wait".into()))

@@ -71,7 +71,8 @@ impl MultiLock {
     /// locks while it waits, also when one of them is lost right after the grant.
     ///
     /// # Errors
-    /// When the list is empty, names a lock twice, or has a [session](Lock::session) lock. `localhost` and `127.0.0.1` count as different servers.
+    /// When the list is empty, names a lock twice, or has a [session](Lock::session) lock. `localhost` and `127.0.0.1`
+    /// count as different servers.
     pub fn new(locks: impl IntoIterator<Item = Lock>) -> Result<MultiLock> {
         let mut members: Vec<_> = locks.into_iter().enumerate().collect();
         members.sort_by(|(_, a), (_, b)| position(a).cmp(&position(b)));

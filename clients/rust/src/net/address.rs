@@ -106,50 +106,42 @@ fn parse(url: &str) -> Parsed<Address> {
     };
     let addresses = hosts.into_iter().map(|host| address(host, port, is_tls));
     let addresses = addresses.collect::<Parsed<Vec<_>>>()?;
-    let Some(first) = addresses.first().cloned() else {
-        return Err(NO_HOST);
+    let first = addresses.first().cloned().ok_or(NO_HOST)?;
+    let (primary, db) = match kind {
+        "sentinel" => path.split_once('/').unwrap_or((path, "")),
+        _ => ("", path),
     };
-    if kind == "sentinel" {
-        let (primary, db) = path.split_once('/').unwrap_or((path, ""));
-        if primary.is_empty() {
-            return Err("the primary's name is missing behind the hosts");
-        }
-        let primary = decoded(primary)?;
-        if primary.contains(|char: char| char.is_whitespace() || char.is_control()) {
-            return Err("the primary's name has white space or a control character");
-        }
-        parts.database(db)?;
-        let seeds = addresses
-            .into_iter()
-            .map(|address| node(address, &parts.sentinel));
-        let seeds = seeds.collect::<Parsed<Vec<_>>>()?;
-        let login = Box::new(node(first, &parts.login())?);
-        let db = parts.db.unwrap_or_default();
-        return Ok(Address {
-            name: format!(
-                "{}/{primary}/{db}",
-                names(&seeds, |node| host_of(node.addr())).join(",")
-            ),
-            seeds,
-            kind: Kind::Sentinel { primary, login },
-            protocol: parts.protocol,
-        });
-    }
-    parts.database(path)?;
-    if kind == "cluster" && parts.db.unwrap_or_default() != 0 {
-        return Err("a cluster has the database 0 alone");
-    }
+    parts.database(db)?;
+    let db = parts.db.unwrap_or_default();
     let login = parts.login();
-    let seeds = addresses.into_iter().map(|address| node(address, &login));
+    let of_seeds = if kind == "sentinel" {
+        &parts.sentinel
+    } else {
+        &login
+    };
+    let seeds = addresses.into_iter().map(|address| node(address, of_seeds));
     let seeds = seeds.collect::<Parsed<Vec<_>>>()?;
+    let mut name = names(&seeds, name_of).join(",");
+    let kind = match kind {
+        "" => Kind::Server,
+        "cluster" if db != 0 => return Err("a cluster has the database 0 alone"),
+        "cluster" => Kind::Cluster,
+        _ if primary.is_empty() => return Err("the primary's name is missing behind the hosts"),
+        _ => {
+            let primary = decoded(primary)?;
+            if primary.contains(|char: char| char.is_whitespace() || char.is_control()) {
+                return Err("the primary's name has white space or a control character");
+            }
+            let hosts = names(&seeds, |node| host_of(node.addr())).join(",");
+            name = format!("{hosts}/{primary}/{db}");
+            let login = Box::new(node(first, &login)?);
+            Kind::Sentinel { primary, login }
+        }
+    };
     Ok(Address {
-        name: names(&seeds, name_of).join(","),
+        name,
         seeds,
-        kind: if kind == "cluster" {
-            Kind::Cluster
-        } else {
-            Kind::Server
-        },
+        kind,
         protocol: parts.protocol,
     })
 }

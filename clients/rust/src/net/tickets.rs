@@ -31,7 +31,7 @@ use crate::runtime;
 const MAX_IN_FLIGHT: usize = 100;
 /// The longest time between two probes of a connection.
 const LONGEST_BEAT: Duration = Duration::from_secs(5);
-/// Time without a ticket after which a line ends its subscription.
+/// Time without a ticket after which a subscribed connection is closed.
 const MAX_IDLE: Duration = Duration::from_secs(30);
 /// The events of a ticket that are kept until its wait reads them. Each means that it is to ask again, so one is
 /// enough.
@@ -438,45 +438,25 @@ async fn keep(tickets: Weak<Tickets>, node: String, number: u64, patience: Durat
             return;
         };
         let mut used = None;
-        let mut is_resting = false;
-        let mut unused = Vec::new();
-        tickets.table().channels.retain(|_, channel| {
-            let is_idle = channel.tickets == 0 && channel.used.elapsed() >= MAX_IDLE;
-            match channel.is_on(number) {
-                true if channel.tickets > 0 => used = Some(channel.name.clone()),
-                true if is_idle => unused.push(channel.name.clone()),
-                is_on => is_resting |= is_on,
+        let mut is_idle = true;
+        for channel in tickets.table().channels.values() {
+            if channel.is_on(number) && channel.tickets > 0 {
+                used = Some(channel.name.clone());
             }
-            !(channel.is_on(number) && is_idle)
-        });
-        if used.is_none() && !is_resting {
-            return tickets.close(&node, number);
+            is_idle &= !channel.is_on(number) || channel.used.elapsed() >= MAX_IDLE;
         }
-        for channel in unused {
-            let command = cmd(if tickets.is_sharded {
-                "SUNSUBSCRIBE"
-            } else {
-                "UNSUBSCRIBE"
-            })
-            .arg(channel)
-            .take();
-            let _ = timeout(patience / 2, connection.send(&command)).await;
-        }
-        if let Some(channel) = used {
-            match confirmed(
-                &mut connection,
-                tickets.is_sharded,
-                &channel,
-                patience / 2,
-                &node,
-            )
-            .await
-            {
-                Ok(()) => {}
-                // The channel has left the node, with its slot.
-                Err(Error::Refused { code, .. }) if code == "MOVED" => {}
-                Err(_) => return tickets.close(&node, number),
+        let Some(channel) = used else {
+            match is_idle {
+                true => return tickets.close(&node, number),
+                false => continue,
             }
+        };
+        let is_sharded = tickets.is_sharded;
+        match confirmed(&mut connection, is_sharded, &channel, patience / 2, &node).await {
+            Ok(()) => {}
+            // The channel has left the node, with its slot.
+            Err(Error::Refused { code, .. }) if code == "MOVED" => {}
+            Err(_) => return tickets.close(&node, number),
         }
     }
 }

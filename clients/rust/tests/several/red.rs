@@ -463,6 +463,28 @@ async fn a_user_needs_info_beside_the_locks_own_commands() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_user_of_the_example_file_may_wait() {
+    let fleet = fleet();
+    let example = include_str!("../../../../users.acl.example");
+    let user = example
+        .lines()
+        .find(|line| line.starts_with("user redlock "));
+    let rules = user.unwrap().replacen("user", "ACL SETUSER", 1);
+    let mut servers = Vec::new();
+    for real in &fleet.servers {
+        assert_eq!(real.conn().line(&rules).text(), "OK");
+        let url = format!("redis://redlock:change-me-redlock@127.0.0.1:{}", real.port);
+        servers.push(Server::open(&url).unwrap());
+    }
+    let red = RedLock::new(&servers, "lock:k").unwrap().lease(LEASE);
+    let first = red.acquire_within(LONG).await.unwrap().unwrap();
+    let waiting = tokio::spawn(async move { red.acquire_within(LONG).await });
+    fleet.servers[fleet.in_line(0)].wait_for_waits(1);
+    assert_eq!(first.release().await.unwrap(), Released::Yes);
+    assert!(waiting.await.unwrap().unwrap().is_some());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_majority_that_was_never_reached_is_an_error_at_once() {
     let mut fleet = fleet();
     fleet.kill(0);
