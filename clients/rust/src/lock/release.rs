@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use redis::Value;
 use tokio::sync::oneshot;
-use tokio::time::Instant;
+use tokio::time::{timeout_at, Instant};
 
 use crate::backoff::Pause;
 use crate::error::{Error, Result};
@@ -63,6 +63,26 @@ pub(crate) async fn release(
             Err(error) => return Err(error),
         }
     }
+}
+
+/// Runs these releases at the same time, each with the name of its server. One without a result at the end is an error
+/// here, and goes on.
+pub(crate) async fn at_once<R: Future<Output = Result<Released>> + Send + 'static>(
+    releases: impl Iterator<Item = (String, R)>,
+    end: Instant,
+) -> Vec<(String, Result<Released>)> {
+    let begun: Vec<_> = releases
+        .map(|(server, release)| (server, tokio::spawn(release)))
+        .collect();
+    let mut released = Vec::with_capacity(begun.len());
+    for (server, release) in begun {
+        let word = match timeout_at(end, release).await {
+            Ok(Ok(word)) => word,
+            Ok(Err(_)) | Err(_) => Err(Error::no_answer(&server)),
+        };
+        released.push((server, word));
+    }
+    released
 }
 
 /// Releases in the background, until it is answered or that moment: a hold, which may have a token, or what an

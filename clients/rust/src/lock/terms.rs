@@ -121,6 +121,18 @@ impl Terms {
     }
 }
 
+/// The names of the servers of several locks.
+pub(crate) fn names<'a>(terms: impl Iterator<Item = &'a Terms>) -> String {
+    let names: Vec<_> = terms.map(|terms| terms.server.name()).collect();
+    names.join(",")
+}
+
+/// How much longer than its limit a wait at all these servers may last.
+pub(crate) fn overtime<'a>(terms: impl Iterator<Item = &'a Terms>) -> Duration {
+    let of_each = terms.map(|terms| terms.server.overtime());
+    of_each.max().unwrap_or_default()
+}
+
 #[allow(clippy::expect_used)]
 #[cfg(test)]
 mod tests {

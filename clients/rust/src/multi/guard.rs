@@ -7,11 +7,12 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use tokio::time::{timeout_at, Instant};
+use tokio::time::Instant;
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::lock::guard::{released, Guard};
 use crate::lock::loss::{LossNotice, LossOnDrop, Lost};
+use crate::lock::release::at_once;
 use crate::outcome::{LostReason, Released};
 use crate::runtime::{self, within, Task};
 
@@ -24,24 +25,17 @@ pub(super) async fn release_all(
     guards: impl Iterator<Item = Guard>,
     end: Instant,
 ) -> Vec<Result<Released>> {
-    let begin = |guard: Guard| {
+    let releases = guards.map(|guard| {
         let (server, running) = (guard.server_name(), guard.in_background());
-        let release = tokio::spawn(async move {
+        let release = async move {
             let released = guard.release().await;
             drop(running);
             released
-        });
+        };
         (server, release)
-    };
-    let begun: Vec<_> = guards.map(begin).collect();
-    let mut released = Vec::with_capacity(begun.len());
-    for (server, release) in begun {
-        released.push(match timeout_at(end, release).await {
-            Ok(Ok(word)) => word,
-            Ok(Err(_)) | Err(_) => Err(Error::no_answer(&server)),
-        });
-    }
-    released
+    });
+    let released = at_once(releases, end).await.into_iter();
+    released.map(|(_, word)| word).collect()
 }
 
 /// Completes with the first of these losses; never, when all are released.
@@ -143,12 +137,10 @@ impl MultiGuard {
 
     /// The same, with the result for each lock, in the caller's order.
     pub async fn release_each(mut self) -> Vec<Result<Released>> {
-        let members = std::mem::take(&mut self.members);
-        let servers: Vec<_> = members.iter().map(Guard::server_name).collect();
-        let end = Instant::now() + GRACE;
-        let released = within(async { Ok(release_all(members.into_iter(), end).await) });
-        let refused = |error: Error| servers.iter().map(|_| Err(error.clone())).collect();
-        released.await.unwrap_or_else(refused)
+        let members = std::mem::take(&mut self.members).into_iter();
+        let released = within(async { Ok(release_all(members, Instant::now() + GRACE).await) });
+        // A guard exists only after the thread that `within` needs was started.
+        released.await.unwrap_or_default()
     }
 
     /// Leaves all the locks held for this time from now on; see [`Guard::leave`]. The results are in the caller's

@@ -25,7 +25,7 @@ use crate::error::{Error, Result};
 use crate::lock::acquire::acquire;
 use crate::lock::events::Unreached;
 use crate::lock::guard::Guard;
-use crate::lock::terms::Terms;
+use crate::lock::terms::{names, overtime, Terms};
 use crate::lock::Lock;
 use crate::runtime::within;
 
@@ -121,24 +121,20 @@ impl MultiLock {
         let over = end + self.overtime() + RELEASE_REPLIES;
         within(async {
             let waited = timeout_at(over, self.rounds(end)).await;
-            waited.unwrap_or_else(|_| Err(Error::no_answer(&self.names())))
+            waited.unwrap_or_else(|_| Err(Error::no_answer(&names(self.firsts()))))
         })
         .await
     }
 
     fn overtime(&self) -> Duration {
-        let terms = self.requests.iter().flat_map(|request| &request.terms);
-        let of_each = terms.map(|terms| terms.server.overtime());
-        of_each.max().unwrap_or_default()
+        overtime(self.requests.iter().flat_map(|request| &request.terms))
     }
 
-    fn names(&self) -> String {
-        let servers = self
-            .requests
+    /// The first lock of each request.
+    fn firsts(&self) -> impl Iterator<Item = &Terms> {
+        self.requests
             .iter()
-            .flat_map(|request| request.terms.first());
-        let names: Vec<_> = servers.map(|terms| terms.server.name()).collect();
-        names.join(",")
+            .flat_map(|request| request.terms.first())
     }
 
     /// Waits for all the locks without a limit, once their servers have answered also while one is down.
@@ -156,11 +152,7 @@ impl MultiLock {
     async fn rounds(&self, end: Instant) -> Result<Option<MultiGuard>> {
         let mut pause = Pause::default();
         // Before a server has answered, a request that cannot be sent is an error.
-        let firsts = self
-            .requests
-            .iter()
-            .filter_map(|request| request.terms.first());
-        let answers: Vec<_> = firsts.map(|terms| terms.server.answers()).collect();
+        let answers: Vec<_> = self.firsts().map(|terms| terms.server.answers()).collect();
         let mut unreached = None;
         loop {
             match self.one_round(end).await {

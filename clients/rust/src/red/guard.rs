@@ -13,16 +13,17 @@ use tokio::time::{sleep, sleep_until, timeout_at, Instant};
 
 use super::hold::{Answer, Hold};
 use super::rule::{is_out_of_reach, round_patience, validity, Tally, Verdict};
+use crate::backoff::after;
 use crate::error::{Error, Result};
 use crate::lock::events;
 use crate::lock::guard::released;
 use crate::lock::loss::{LossOnDrop, Lost};
-use crate::lock::release;
+use crate::lock::release::{self, at_once};
 use crate::lock::terms::Terms;
 use crate::moment::Moment;
 use crate::net::command::Ending;
 use crate::outcome::{LostReason, Released};
-use crate::runtime::{self, Task};
+use crate::runtime::{self, within, Task};
 use crate::statistics::Counted;
 
 /// How long the end of an acquisition waits for the servers that have answered. It never waits for the others.
@@ -169,25 +170,15 @@ impl RedGuard {
     pub async fn release_each(mut self) -> Vec<(String, Result<Released>)> {
         self.stop_renewal();
         self.is_released = true;
-        let begun = self.hold.locks.iter().zip(self.hold.tokens());
-        let begun = begun.map(|(lock, token)| {
+        let held = self.hold.locks.iter().zip(self.hold.tokens());
+        let releases = held.map(|(lock, token)| {
             let release = release(self.hold.clone(), lock.clone(), token);
-            (
-                lock.server.name().to_string(),
-                runtime::handle().map(|handle| handle.spawn(release)),
-            )
+            (lock.server.name().to_string(), release)
         });
-        let begun: Vec<_> = begun.collect();
-        let mut released = Vec::with_capacity(begun.len());
-        for (server, release) in begun {
-            let vote = match release {
-                Ok(release) => release.await,
-                Err(error) => Ok(Err(error)),
-            };
-            let vote = vote.unwrap_or_else(|_| Err(Error::no_answer(&server)));
-            released.push((server, vote));
-        }
-        released
+        // Each ends by itself.
+        let released = within(async { Ok(at_once(releases, after(Duration::MAX)).await) });
+        // A guard exists only after the thread that `within` needs was started.
+        released.await.unwrap_or_default()
     }
 
     fn stop_renewal(&self) {

@@ -23,7 +23,7 @@ use self::rule::{validity, Verdict};
 use crate::backoff::{after, Pause};
 use crate::error::{Error, Result};
 use crate::lock::events::{self, Unreached};
-use crate::lock::terms::Terms;
+use crate::lock::terms::{names, overtime, Terms};
 use crate::mode::Mode;
 use crate::net::command::Kind;
 use crate::net::server::Server;
@@ -131,7 +131,7 @@ impl RedLock {
     pub async fn acquire_within(&self, wait: Duration) -> Result<Option<RedGuard>> {
         let begun = Instant::now();
         let key = self.locks.first().map_or(&[][..], |lock| &lock.key);
-        let span = Span::new(&self.names(), key, None);
+        let span = Span::new(&names(self.locks.iter()), key, None);
         span.around(async {
             let acquired = self.ask(wait).await;
             match &acquired {
@@ -145,23 +145,17 @@ impl RedLock {
         .await
     }
 
-    fn names(&self) -> String {
-        let names: Vec<_> = self.locks.iter().map(|lock| lock.server.name()).collect();
-        names.join(",")
-    }
-
-    fn overtime(&self) -> Duration {
-        let of_each = self.locks.iter().map(|lock| lock.server.overtime());
-        of_each.max().unwrap_or_default()
-    }
-
     async fn ask(&self, wait: Duration) -> Result<Option<RedGuard>> {
         let end = after(wait);
         let servers: Vec<_> = self.locks.iter().map(|lock| &lock.server).collect();
         let red = self.clone();
         let work = async move {
-            let waited = timeout_at(end + red.overtime(), red.wait(end, !wait.is_zero())).await;
-            let silence = || Error::no_answer(&red.names());
+            let waited = timeout_at(
+                end + overtime(red.locks.iter()),
+                red.wait(end, !wait.is_zero()),
+            )
+            .await;
+            let silence = || Error::no_answer(&names(red.locks.iter()));
             waited.unwrap_or_else(|_| Err(red.no_majority(silence())))
         };
         on_thread(&servers, work).await
@@ -238,7 +232,7 @@ impl RedLock {
         let begun = Instant::now();
         let queued = guard.hold.wait_in_queue(*queue_at, end).await;
         // It has waited in a queue, perhaps of a server that is gone since.
-        let has_waited = queued.is_ok() && begun.elapsed() > self.overtime();
+        let has_waited = queued.is_ok() && begun.elapsed() > overtime(self.locks.iter());
         *is_reached |= has_waited || guard.hold.has_lost_a_server();
         let round = match queued {
             Ok(true) => guard.hold.round(waits).await,
