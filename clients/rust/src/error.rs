@@ -181,6 +181,11 @@ impl Error {
         }
     }
 
+    /// Whether the server refused with this code.
+    pub(crate) fn has_code(&self, of: &str) -> bool {
+        matches!(self, Error::Refused { code, .. } if code == of)
+    }
+
     /// Whether this server does not serve such requests at present, while another one may.
     pub(crate) fn is_elsewhere(&self) -> bool {
         let codes = [

@@ -89,8 +89,8 @@ async fn field_is_gone(hold: &Hold, watch: &KeyWatch) {
     while let (Some(read), true) = (command::field_exists(&hold.claim), invalidations.may_read()) {
         match caller.call(&read, hold.server.patience()).await {
             Ok(Value::Int(0)) => return,
-            Err(Error::Refused { code, .. }) if code == "WRONGTYPE" => return,
-            Err(Error::Refused { code, .. }) if code == "NOPERM" => invalidations.forbid_reads(),
+            Err(error) if error.has_code("WRONGTYPE") => return,
+            Err(error) if error.has_code("NOPERM") => invalidations.forbid_reads(),
             _ => {
                 // Limits the reads of a key that changes often.
                 sleep(SHORT).await;

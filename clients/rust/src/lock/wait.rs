@@ -182,8 +182,9 @@ impl Wait {
                     continue;
                 }
                 // During a startup delay a request waits as a ticket alone.
-                Err(Error::Refused { code, .. })
-                    if code == "NOSUBSCRIBER" || code == "LOCKDELAY" && !is_last =>
+                Err(error)
+                    if error.has_code("NOSUBSCRIBER")
+                        || error.has_code("LOCKDELAY") && !is_last =>
                 {
                     reach.is_answered = true;
                     match self.subscribe().await {
@@ -191,14 +192,10 @@ impl Wait {
                         Err(error) => error,
                     }
                 }
-                Err(Error::Refused { server, code, text }) if code == "LOCKBUSY" && !is_last => {
+                Err(error) if error.has_code("LOCKBUSY") && !is_last => {
                     drop(turn);
                     reach.is_answered = true;
-                    reach.failed(
-                        &self.server,
-                        &self.request,
-                        &Error::Refused { server, code, text },
-                    );
+                    reach.failed(&self.server, &self.request, &error);
                     sleep((NO_PLACE + part_of(NO_PLACE)).min(left(end))).await;
                     continue;
                 }
@@ -224,8 +221,8 @@ impl Wait {
             return Err(error);
         }
         // Any other refusal passes while the wait goes on; behind sentinels and in a cluster, so does this one.
-        reach.is_answered |= matches!(&error, Error::Refused { code, .. }
-            if code != "READONLY" || !self.server.is_single());
+        let is_replica = error.has_code("READONLY") && self.server.is_single();
+        reach.is_answered |= matches!(error, Error::Refused { .. }) && !is_replica;
         // The connection may have broken since its last use, or may lead to another server by now: once more.
         let was_sent = self.caller.was_unanswered() || self.caller.answered_by().is_some();
         let is_over = !reach.is_answered || !self.request.goes_on || left(end).is_zero();

@@ -455,7 +455,7 @@ async fn keep(tickets: Weak<Tickets>, node: String, number: u64, patience: Durat
         match confirmed(&mut connection, is_sharded, &channel, patience / 2, &node).await {
             Ok(()) => {}
             // The channel has left the node, with its slot.
-            Err(Error::Refused { code, .. }) if code == "MOVED" => {}
+            Err(error) if error.has_code("MOVED") => {}
             Err(_) => return tickets.close(&node, number),
         }
     }

@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{timeout_at, Instant};
 
-use super::rule::{outlasts, round_patience, validity, Tally, Verdict};
+use super::rule::{round_patience, validity, Tally, Verdict};
 use crate::error::{Error, Result};
 use crate::lock::loss::LossNotice;
 use crate::lock::release::{give_up, Until};
@@ -255,7 +255,7 @@ impl Hold {
         match asked.unwrap_or_else(|_| Err(Error::no_answer(lock.server.name()))) {
             Ok(wait::Outcome::Granted(tokens, _)) => Ok(tokens.first().copied()),
             Ok(wait::Outcome::Over | wait::Outcome::Again) => Ok(None),
-            Err(Error::Refused { code, .. }) if code == "LOCKDELAY" => Ok(None),
+            Err(error) if error.has_code("LOCKDELAY") => Ok(None),
             Err(error) => Err(error),
         }
     }
@@ -367,17 +367,7 @@ async fn count(
 /// Whether a fault has to be corrected before another attempt makes sense. A server that is full or cannot write counts
 /// as unreachable.
 pub(super) fn is_permanent(error: &Error) -> bool {
-    match error {
-        Error::Refused { code, .. } => {
-            !error.is_passing()
-                && !matches!(
-                    code.as_str(),
-                    "OOM" | "MISCONF" | "NOREPLICAS" | "LOCKBUSY" | "LOCKBROKEN" | "LOCKDELAY"
-                )
-        }
-        Error::NotLoaded { .. } | Error::Untrusted { .. } | Error::Config { .. } => true,
-        Error::Connection { .. } | Error::Unheard { .. } | Error::Lost(_) => false,
-    }
+    !error.is_passing() && !error.has_code("LOCKBROKEN")
 }
 
 /// The state in a reply to `INFO server lock`, if the server may take part.
@@ -398,7 +388,7 @@ fn health(info: &str, server: &str, lease: Duration) -> Result<Health> {
             "{server}: its module is too old for a RedLock: INFO does not tell startup_delay_ms"
         )));
     };
-    if !outlasts(delay, lease) {
+    if delay < lease {
         return Err(Error::config(format!(
             "{server}: lock.startup-delay is {} ms, shorter than the lease of {} ms: started anew without \
              its data, it could grant the lock again while it is held. Set it to the longest lease in use",

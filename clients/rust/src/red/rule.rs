@@ -28,11 +28,6 @@ pub(crate) fn round_patience(lease: Duration) -> Duration {
     (lease / 10).clamp(Duration::from_millis(50), Duration::from_secs(1))
 }
 
-/// Whether a server that restarts without its data waits at least as long as its former grants could be held.
-pub(crate) fn outlasts(startup_delay: Duration, lease: Duration) -> bool {
-    startup_delay >= lease
-}
-
 /// The votes of a round.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Tally {

@@ -4,8 +4,6 @@
 //!
 //! Times are microseconds of one true clock, which no server and no client can read.
 
-// The check of the startup delay is not part of the simulation.
-#[allow(dead_code)]
 #[path = "../../src/red/rule.rs"]
 mod rule;
 
