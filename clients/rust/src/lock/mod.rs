@@ -181,11 +181,13 @@ impl Lock {
     ///
     /// # Errors
     /// When the server refuses, or has not answered within the [response timeout](crate::Server::response_timeout);
-    /// when this lock has no owner.
+    /// when this lock has no owner, or is that of a [session](Lock::session).
     pub async fn adopt(&self, token: u64) -> Result<Option<Guard>> {
         self.terms.check()?;
         let owner = self.terms.owner.as_deref();
-        let owner = owner.ok_or_else(|| Error::config("a hold to adopt has an owner"))?;
+        let owner = owner.filter(|_| !self.terms.is_session);
+        let owner =
+            owner.ok_or_else(|| Error::config("a hold to adopt has an owner, and a lease"))?;
         let claim = self.terms.claim_by(owner);
         let sent = Moment::now();
         let renew = command::renew(&claim, Some(self.terms.lease), token);
