@@ -25,8 +25,8 @@ use crate::runtime::{self, within, Task};
 use crate::statistics::Counted;
 use crate::trace::Text;
 
-/// A lock, or a permit of a [`Semaphore`](crate::Semaphore), that is held. Dropping it, in any thread or runtime, releases
-/// it in the background. A program that is about to end calls [`release`](Guard::release) or waits for
+/// A lock, or a permit of a [`Semaphore`](crate::Semaphore), that is held. Dropping it, in any thread or runtime,
+/// releases it in the background. A program that is about to end calls [`release`](Guard::release) or waits for
 /// [`Server::settled`](crate::Server::settled); otherwise it may stay held until its lease ends.
 ///
 /// ```no_run
