@@ -8,7 +8,7 @@ use redis::{cmd, Cmd, ConnectionInfo, Value};
 
 use crate::error::{Error, Result};
 use crate::mode::Mode;
-use crate::net::address::address_like;
+use crate::net::address::{address_like, name_of};
 use crate::net::caller::Caller;
 use crate::net::command;
 use crate::net::reply::{bytes, count, field, list, number, span, text};

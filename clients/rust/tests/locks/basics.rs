@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redis_lock_client::{Error, Lock, LostReason, Mode, Released};
+use redis_lock_client::{Error, Lock, LostReason, Mode, Released, Search};
 use redis_lock_harness::TestServer;
 
 use crate::{client, lock, until, until_free, until_waited, wait, LONG, RENEWED};
@@ -246,4 +246,22 @@ async fn a_hold_is_left_for_its_time_and_taken_over_by_its_owner_and_token() {
     assert_eq!(adopted.release().await.unwrap(), Released::Yes);
     assert!(named.adopt(token).await.unwrap().is_none());
     until_free(&real);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_is_asked_for_its_locks() {
+    let real = TestServer::start();
+    let server = client(&real);
+    assert!(server.info("k", 0).await.unwrap().is_none());
+    let guard = lock(&server).acquire().await.unwrap();
+    let info = server.info("k", 0).await.unwrap().unwrap();
+    assert_eq!(info.holders[0].token, Some(guard.token()));
+    assert_eq!(server.module_counters().await.unwrap()["grants"], 1);
+    assert!(server.readiness("k").await.unwrap().is_primary);
+    let mut scan = server.scan(Search::held()).await.unwrap();
+    let mut found = Vec::new();
+    while let Some(keys) = scan.step().await.unwrap() {
+        found.extend(keys);
+    }
+    assert_eq!(found, [b"k"]);
 }
