@@ -449,6 +449,7 @@ def test_a_refused_argument_is_named() -> None:
             ("timeout is", lambda: locks.settled(-1)),
             ("max_hold: a lease lasts", lambda: locks.lock("k", max_hold=0)),
             ("no option tiemout", lambda: Lock.with_options(tiemout=3)),  # type: ignore[call-arg]
+            ("timeout, ... are arguments of client.lock", lambda: Lock.with_options(timeout=3)),  # type: ignore[call-arg]
             ("the owner has", lambda: locks.lock("k", owner="a-secret\ud800")),
         ]
         for text, call in calls:
@@ -473,6 +474,17 @@ threading.Thread(target=work).start()
     process = _python(script)
     out, err = process.communicate(timeout=10)
     assert (out, err, process.returncode) == (b"held\n", b"", 0)
+
+
+def test_a_system_without_fork() -> None:
+    script = """
+import os
+del os.register_at_fork
+import redis_lock_client.asyncio
+print("imported")
+"""
+    out, err = _python(script).communicate(timeout=10)
+    assert (out, err) == (b"imported\n", b"")
 
 
 def test_a_destructor_at_the_end_of_the_interpreter_does_not_hang(server: TestServer) -> None:

@@ -547,6 +547,43 @@ class Hub:
         return found
 
 
+_known: weakref.WeakSet[Any] = weakref.WeakSet()
+_shared: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+_lock = threading.RLock()
+
+
+def known(hub: H) -> H:
+    """Keeps a hub in mind, or the hubs of event loops, for a forked child."""
+    _known.add(hub)
+    return hub
+
+
+def hub_of(client: Any, kind: Callable[..., H], is_asyncio: bool) -> H:
+    """The hub of a server object, or the one that the locks of a client share."""
+    hub = getattr(client, "_hub", None)
+    if isinstance(hub, kind):  # type: ignore[arg-type]
+        return hub
+    check_client(client, is_asyncio)
+    with _lock:
+        found: Optional[H] = _shared.get(client)
+        if found is None:
+            found = _shared[client] = kind(client, is_shared=True)
+            weakref.finalize(client, found.retire).atexit = False
+    return found
+
+
+def _begin_anew() -> None:
+    """In a forked child."""
+    global _lock
+    _lock = threading.RLock()
+    for hub in list(_known):
+        hub.forget()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin_anew)
+
+
 def is_cluster(client: Any) -> bool:
     """Whether a client is one of a cluster."""
     return hasattr(client, "get_node_from_key")

@@ -3,17 +3,17 @@ methods that ask the server, as coroutines."""
 
 from __future__ import annotations
 
-import inspect
 import threading
 from collections.abc import Iterable
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Callable, Generic, Optional, TypeVar
+from typing import TYPE_CHECKING, Any, Callable, Generic, Literal, Optional, TypeVar
 
 from redis import exceptions as redis_errors
 from redis.crc import key_slot
 
 from ._acquire import Acquisition
 from ._hold import Hold, logger
+from ._options import ClassOptions, MultiLockOptions
 from ._requests import holds_lock, owners, owns, release, release_owner, renews, set_lease
 from ._terms import (
     Claim,
@@ -38,11 +38,10 @@ from .outcome import LostReason, Mode, Released
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from ._options import LockOptions
-
 B = TypeVar("B", bound="BaseLock[Any]")
-#: What the constructor of a lock takes: the clients of redis-py, or a server object.
+#: What the constructor of a lock takes: the clients of redis-py, or a server object; and a name, or several.
 Client = TypeVar("Client")
+Name = TypeVar("Name")
 
 
 class ThreadLocal(threading.local):
@@ -52,39 +51,63 @@ class ThreadLocal(threading.local):
     hold: Optional[Hold] = None
 
 
-class AnyLock:
-    """A lock of one key or several: the arguments, checked, and what of it is held."""
+class AnyLock(Generic[Client, Name]):
+    """A lock of one key or several: the arguments, checked, what of it is held, and the methods, as coroutines. (Those
+    before the star are the arguments of redis-py's ``Lock``.)"""
 
     local: Any
     #: Whether it is for asyncio.
     _is_asyncio = False
     _hub_of: Callable[[Any], Any]
 
-    def _configure(self, redis: Any, given: dict[str, Any]) -> None:
-        """Checks and keeps the arguments of the constructor, by their names."""
-        timeout = given["timeout"]
-        if timeout is not None and given["lease"] is not None:
+    def __init__(
+        self,
+        redis: Client,
+        name: Name,
+        timeout: Optional[Number] = None,
+        sleep: Number = 0.1,
+        blocking: bool = True,
+        blocking_timeout: Optional[Number] = None,
+        thread_local: bool = True,
+        raise_on_release_error: bool = True,
+        *,
+        lease: Optional[Number] = None,
+        margin: Optional[Number] = None,
+        owner: Optional[Text] = None,
+        mode: Mode = Mode.EXCLUSIVE,
+        renew: Optional[bool] = None,
+        session: bool = False,
+        on_lost: Optional[Callable[[LostReason], Any]] = None,
+        max_hold: Optional[Number] = None,
+    ) -> None:
+        if timeout is not None and lease is not None:
             raise ConfigError("timeout is a lease that is not renewed, lease one that is renewed: give one of them")
-        if not isinstance(given["mode"], Mode):
+        if not isinstance(mode, Mode):
             raise ConfigError("mode is a Mode")
-        check_function(given["on_lost"], "on_lost", self._is_asyncio)
-        checked_wait(given["blocking_timeout"], "blocking_timeout")
+        check_function(on_lost, "on_lost", self._is_asyncio)
+        checked_wait(blocking_timeout, "blocking_timeout")
         self.redis = redis
+        self._named(name)
         #: The lease of a lock that is not renewed, in seconds.
         self.timeout: Optional[Number] = timeout
-        self.blocking: bool = given["blocking"]
-        self.blocking_timeout: Optional[Number] = given["blocking_timeout"]
-        self.thread_local = bool(given["thread_local"])
-        self.raise_on_release_error: bool = given["raise_on_release_error"]
-        self._renew = None if given["renew"] is None else checked_flag(given["renew"], "renew")
-        self._session = checked_flag(given.get("session", False), "session")
-        self._on_lost: Optional[Callable[[LostReason], Any]] = given["on_lost"]
-        self._given = {name: given[name] for name in ("lease", "margin", "owner", "max_hold", "mode")}
+        self.sleep = sleep
+        self.blocking = blocking
+        self.blocking_timeout: Optional[Number] = blocking_timeout
+        self.thread_local = bool(thread_local)
+        self.raise_on_release_error = raise_on_release_error
+        self._renew = None if renew is None else checked_flag(renew, "renew")
+        self._session = checked_flag(session, "session")
+        self._on_lost = on_lost
+        self._given = {"lease": lease, "margin": margin, "owner": owner, "max_hold": max_hold, "mode": mode}
         self.local = ThreadLocal() if self.thread_local else SimpleNamespace(token=None, hold=None)
         self._terms_of: Any = timeout
         self._terms = self._checked()
         #: The hub of the client, of asyncio the hubs of its event loops.
         self._hub = self._hub_of(redis)
+
+    def _named(self, name: Name) -> None:
+        """Keeps the name, or the names."""
+        raise NotImplementedError
 
     def _keys(self) -> tuple[bytes, ...]:
         """The keys, checked."""
@@ -143,8 +166,28 @@ class AnyLock:
 
     # The methods
 
-    async def _acquire(self, blocking: Optional[bool], timeout: Optional[Number], token: Optional[Text]) -> bool:
-        limit = checked_wait(self.blocking_timeout if timeout is None else timeout, "blocking_timeout")
+    async def _acquire(
+        self,
+        blocking: Optional[bool] = None,
+        blocking_timeout: Optional[Number] = None,
+        token: Optional[Text] = None,
+    ) -> bool:
+        """Acquires the lock (``LOCK.ACQUIRE``) or all keys (``LOCK.MACQUIRE``); False when another owner holds it until
+        the end of the wait.
+
+        The waits of all processes are in one queue, in order. Once the server has answered, a wait goes on when
+        connections break and servers are replaced. How long a request may take is the client's ``socket_timeout``. A
+        wait that is cancelled, or ended by a signal handler that raises, is given up.
+
+        :param blocking: whether it waits; None: as the constructor says.
+        :param blocking_timeout: how long it waits, in seconds; None: as the constructor says.
+        :param token: the owner of this acquisition.
+        :raises ConnectionFailed: when the first request failed, or the server could not be reached at the limit.
+        :raises Refused: when the server refuses (:class:`WrongType`, :class:`NoPermission`, :class:`Deadlock`, ...).
+        """
+        limit = checked_wait(
+            self.blocking_timeout if blocking_timeout is None else blocking_timeout, "blocking_timeout"
+        )
         if not (self.blocking if blocking is None else blocking):
             limit = 0.0
         hub, terms = self._hub.here(), self._terms_for(token)
@@ -170,6 +213,7 @@ class AnyLock:
         return True
 
     async def _locked(self) -> bool:
+        """Whether any owner holds the lock, or one of several (``LOCK.INFO``, for which the user needs permission)."""
         hub = self._hub.here()
         for key in self._terms.keys:
             if await owners(hub, key):
@@ -177,6 +221,8 @@ class AnyLock:
         return False
 
     async def _owned(self) -> bool:
+        """Whether this object holds the lock, of several all of them, by the server (``LOCK.INFO``; a user without
+        permission renews it for its remaining time instead)."""
         hold, token = self._hold(), self.local.token
         if hold is not None:
             return not hold.is_gone and bool(await holds_lock(hold))
@@ -184,10 +230,19 @@ class AnyLock:
         return token is not None and bool(await owns(hub, self._claim(token)))
 
     async def _release(self) -> None:
+        """Releases the lock (``LOCK.RELEASE``). It is free then, or the next waiter's.
+
+        If the client gets no answer, this raises, and the release goes on in the background until the lease is over,
+        with ``session`` for ten minutes at most: :meth:`Server.settled` waits for that and reports a failure.
+
+        :raises NotOwned: when it was lost before, or one of several. The others are released.
+        :raises NotAcquired: when this object does not hold it.
+        :raises ConnectionFailed: when the client got no answer (its ``socket_timeout`` and retries say how soon).
+        """
         hold, token = self._hold(), self.local.token
         if hold is None:
             if token is None:
-                raise NotAcquired("Cannot release a lock that's not owned or is already unlocked.", self.name_text)
+                raise self._not_held("release")
             self._forget(None, token)
             await self._do_release(token)
             return
@@ -206,16 +261,32 @@ class AnyLock:
         if released is Released.NOT_HELD:
             raise self._no_longer("release")
 
-    async def _do_release(self, token: Text) -> None:
-        if await release_owner(self._hub.here(), self._claim(token)) is Released.NOT_HELD:
+    async def _do_release(self, expected_token: Text) -> None:
+        """Releases the hold of this owner, which another object may have acquired."""
+        if await release_owner(self._hub.here(), self._claim(expected_token)) is Released.NOT_HELD:
             raise self._no_longer("release")
 
+    async def _extend(self, additional_time: Number, replace_ttl: bool = False) -> Literal[True]:
+        """Adds time to the lease, or replaces it by this time (``LOCK.RENEW``).
+
+        :param additional_time: in seconds.
+        :param replace_ttl: whether it is the new lease, and is not added to the rest of the present one.
+        :raises NotOwned: when the lock was lost.
+        :raises NotAcquired: when this object does not hold it, or it has no timeout.
+        """
+        await self._set(additional_time, replace_ttl)
+        return True
+
+    async def _reacquire(self) -> Literal[True]:
+        """Sets the lease to the timeout again. Raises as :meth:`extend` does."""
+        await self._set(None, False)
+        return True
+
     async def _set(self, additional: Optional[Number], replaces: bool) -> None:
-        """An extension; without a time, sets the lease to the timeout again."""
         doing = "reacquire" if additional is None else "extend"
         hold, token = self._hold(), self.local.token
         if token is None:
-            raise NotAcquired(f"Cannot {doing} an unlocked lock", self.name_text)
+            raise self._not_held(doing)
         if self.timeout is None:
             raise NotAcquired(f"Cannot {doing} a lock with no timeout", self.name_text)
         lease = self._terms_for(None).lease
@@ -238,6 +309,10 @@ class AnyLock:
         except (NotOwned, Closed) as error:
             raise self._no_longer(doing) from error
 
+    def _not_held(self, doing: str) -> NotAcquired:
+        where = " by this thread (thread_local=False shares it)" if self.thread_local and not self._is_asyncio else ""
+        return NotAcquired(f"Cannot {doing} a lock that's not owned or is already unlocked{where}", self.name_text)
+
     def _no_longer(self, doing: str) -> NotOwned:
         return NotOwned(f"Cannot {doing} a lock that's no longer owned", self.name_text)
 
@@ -251,49 +326,27 @@ class AnyLock:
         logger.warning("Lock was unlocked or no longer owned when exiting context manager.")
 
 
-class BaseLock(AnyLock, Generic[Client]):
-    """The arguments of redis-py's ``Lock``."""
-
-    def __init__(
-        self,
-        redis: Client,
-        name: Key,
-        timeout: Optional[Number] = None,
-        sleep: Number = 0.1,
-        blocking: bool = True,
-        blocking_timeout: Optional[Number] = None,
-        thread_local: bool = True,
-        raise_on_release_error: bool = True,
-        *,
-        lease: Optional[Number] = None,
-        margin: Optional[Number] = None,
-        owner: Optional[Text] = None,
-        mode: Mode = Mode.EXCLUSIVE,
-        renew: Optional[bool] = None,
-        session: bool = False,
-        on_lost: Optional[Callable[[LostReason], Any]] = None,
-        max_hold: Optional[Number] = None,
-    ) -> None:
-        self.name = name
-        self.sleep = sleep
-        self._configure(redis, locals())
+class BaseLock(AnyLock[Client, Key]):
+    """What a lock of one key has."""
 
     @classmethod
-    def with_options(cls: type[B], **options: Unpack[LockOptions]) -> type[B]:
+    def with_options(cls: type[B], **options: Unpack[ClassOptions]) -> type[B]:
         """The class with other defaults, for ``client.lock(name, lock_class=Lock.with_options(lease=5))``: redis-py's
-        ``lock()`` passes only its own arguments on.
+        ``lock()`` passes only its own arguments on, and passes all of them.
 
-        :raises ConfigError: for an argument that the constructor does not have.
+        :raises ConfigError: for an argument that the constructor does not have, or that ``client.lock()`` has.
         """
-        known = set(inspect.signature(BaseLock.__init__).parameters) - {"self", "redis", "name"}
         for option in options:
-            if option not in known:
-                raise ConfigError(f"a lock has no option {option}")
+            if option not in ClassOptions.__annotations__:
+                raise ConfigError(f"with_options() has no option {option}; timeout, ... are arguments of client.lock()")
 
         def begin(self: Any, *args: Any, **kwargs: Any) -> None:
             cls.__init__(self, *args, **{**options, **kwargs})
 
         return type(cls.__name__, (cls,), {"__init__": begin, "__module__": cls.__module__, "__doc__": cls.__doc__})
+
+    def _named(self, name: Key) -> None:
+        self.name = name
 
     def _keys(self) -> tuple[bytes, ...]:
         return (checked_key(self.name),)
@@ -311,32 +364,26 @@ class BaseLock(AnyLock, Generic[Client]):
         return None if hold is None else hold.token
 
 
-class BaseMultiLock(AnyLock, Generic[Client]):
-    """The arguments of ``MultiLock``."""
+class BaseMultiLock(AnyLock[Client, Iterable[Key]]):
+    """What a lock of several keys has."""
 
     def __init__(
         self,
         redis: Client,
         names: Iterable[Key],
         timeout: Optional[Number] = None,
-        *,
-        blocking: bool = True,
-        blocking_timeout: Optional[Number] = None,
-        thread_local: bool = True,
-        raise_on_release_error: bool = True,
-        lease: Optional[Number] = None,
-        margin: Optional[Number] = None,
-        owner: Optional[Text] = None,
-        mode: Mode = Mode.EXCLUSIVE,
-        renew: Optional[bool] = None,
-        on_lost: Optional[Callable[[LostReason], Any]] = None,
-        max_hold: Optional[Number] = None,
+        **options: Unpack[MultiLockOptions],
     ) -> None:
-        #: The keys, in the caller's order.
-        self.names: tuple[Any, ...] = checked_names(names)
-        self._configure(redis, locals())
+        for option in options:
+            if option not in MultiLockOptions.__annotations__:
+                raise TypeError(f"a MultiLock has no option {option}")
+        super().__init__(redis, names, timeout, **options)
         if self._hub.is_cluster and len(set(map(key_slot, self._terms.keys))) > 1:
             raise ConfigError("in a cluster the keys of a MultiLock are in one slot: give them one hash tag, {...}")
+
+    def _named(self, name: Iterable[Key]) -> None:
+        #: The keys, in the caller's order.
+        self.names: tuple[Any, ...] = checked_names(name)
 
     def _keys(self) -> tuple[bytes, ...]:
         return tuple(checked_key(name) for name in self.names)

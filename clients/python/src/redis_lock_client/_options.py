@@ -11,45 +11,52 @@ from ._terms import Number, Text
 from .outcome import LostReason, Mode
 
 
-class HoldOptions(TypedDict, total=False):
-    """What locks of one key and of several have in common."""
-
+class _Waits(TypedDict, total=False):
     blocking: bool
     blocking_timeout: Optional[Number]
     thread_local: bool
     raise_on_release_error: bool
+
+
+class _Permits(TypedDict, total=False):
     lease: Optional[Number]
     margin: Optional[Number]
     owner: Optional[Text]
-    renew: Optional[bool]
     on_lost: Optional[Callable[[LostReason], Any]]
+
+
+class _Holds(_Permits, total=False):
+    renew: Optional[bool]
     max_hold: Optional[Number]
 
 
-class MultiLockOptions(HoldOptions, total=False):
+class ClassOptions(_Holds, total=False):
+    """The options of ``Lock`` that redis-py's ``Lock`` does not have."""
+
+    mode: Mode
+    session: bool
+
+
+class MultiLockOptions(_Waits, _Holds, total=False):
     """The options of ``MultiLock``."""
 
     mode: Mode
 
 
-class ReadWriteLockOptions(HoldOptions, total=False):
+class ReadWriteLockOptions(_Waits, _Holds, total=False):
     """The options of ``ReadWriteLock``."""
 
     sleep: Number
     session: bool
 
 
-class LockOptions(ReadWriteLockOptions, total=False):
+class LockOptions(_Waits, ClassOptions, total=False):
     """The options of ``Lock``."""
 
-    mode: Mode
+    sleep: Number
 
 
-class SemaphoreOptions(TypedDict, total=False):
+class SemaphoreOptions(_Permits, total=False):
     """The options of ``Semaphore``."""
 
     limit: Optional[int]
-    lease: Optional[Number]
-    margin: Optional[Number]
-    owner: Optional[Text]
-    on_lost: Optional[Callable[[LostReason], Any]]

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import inspect
 import os
 import queue
 import threading
 import time
 import weakref
 from collections.abc import Coroutine
-from typing import Any, Callable, Optional
+from typing import TYPE_CHECKING, Any, Callable, Optional, TypeVar, cast
 
 from redis import exceptions as redis_errors
 
@@ -27,6 +28,14 @@ from ._terms import Command
 from .errors import Error, NoAnswer, of_redis
 from .outcome import LostReason
 from .statistics import Statistics
+
+if TYPE_CHECKING:
+    from typing_extensions import Concatenate, ParamSpec
+
+    P = ParamSpec("P")
+
+S = TypeVar("S")
+R = TypeVar("R")
 
 #: How long the end of the interpreter waits for releases.
 _AT_EXIT = 0.5
@@ -44,6 +53,18 @@ def run(work: Coroutine[Any, Any, Any]) -> Any:
     except StopIteration as end:
         return end.value
     raise RuntimeError("a coroutine for threads has paused")
+
+
+def blocking(step: Callable[Concatenate[S, P], Coroutine[Any, Any, R]]) -> Callable[Concatenate[S, P], R]:
+    """The method for threads of a method that is a coroutine."""
+
+    def method(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return cast("R", run(step(self, *args, **kwargs)))
+
+    method.__name__ = step.__name__.lstrip("_")
+    method.__doc__ = step.__doc__
+    method.__signature__ = inspect.signature(step)  # type: ignore[attr-defined]
+    return method
 
 
 class _ThreadLink(Link):

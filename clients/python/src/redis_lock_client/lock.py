@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any, Literal, Optional, TypeVar, Union
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Optional, TypeVar, Union
 
 import redis
 import redis.lock
 from redis import exceptions as redis_errors
 
 from ._hold import LostState
-from ._locks import AnyLock, BaseLock, BaseMultiLock
-from ._terms import Number, Text
-from ._threads import hub_of, run
+from ._locks import AnyLock, BaseLock, BaseMultiLock, Name
+from ._terms import Key, Number, Text
+from ._threads import blocking, hub_of, run
 
 if TYPE_CHECKING:
     from typing_extensions import TypeAlias
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     #: What the constructors take.
     Client: TypeAlias = Union[redis.Redis, redis.RedisCluster, Server]
 
-L = TypeVar("L", bound="ThreadLock")
+L = TypeVar("L", bound="ThreadLock[Any]")
 
 
 class Lost(LostState):
@@ -42,7 +43,7 @@ class Lost(LostState):
         return self.is_set()
 
 
-class ThreadLock(AnyLock):
+class ThreadLock(AnyLock["Client", Name]):
     """The methods of a lock of one key or several, for threads."""
 
     _hub_of = staticmethod(hub_of)
@@ -51,10 +52,6 @@ class ThreadLock(AnyLock):
     def lost(self) -> Lost:
         """The loss of the present hold: ``is_set()``, ``wait(timeout)``, ``reason``."""
         return Lost(self._hold())
-
-    def acquire(self, *args: Any, **kwargs: Any) -> bool:
-        """Acquires the lock; each class has its own parameters."""
-        raise NotImplementedError
 
     def __enter__(self: L) -> L:
         if self.acquire():
@@ -67,49 +64,16 @@ class ThreadLock(AnyLock):
         except redis_errors.LockError as error:
             self._left(error)
 
-    def locked(self) -> bool:
-        """Whether any owner holds the lock, or one of several (``LOCK.INFO``, for which the user needs permission)."""
-        return bool(run(self._locked()))
-
-    def owned(self) -> bool:
-        """Whether this object holds the lock, of several all of them, by the server (``LOCK.INFO``; a user without
-        permission renews it for its remaining time instead)."""
-        return bool(run(self._owned()))
-
-    def release(self) -> None:
-        """Releases the lock (``LOCK.RELEASE``). It is free then, or the next waiter's.
-
-        If the client gets no answer, this raises, and the release goes on in the background until the lease is over,
-        with ``session`` for ten minutes at most: :meth:`Server.settled` waits for that and reports a failure.
-
-        :raises NotOwned: when it was lost before, or one of several. The others are released.
-        :raises NotAcquired: when this object does not hold it.
-        :raises ConnectionFailed: when the client got no answer (its ``socket_timeout`` and retries say how soon).
-        """
-        run(self._release())
-
-    def do_release(self, expected_token: Text) -> None:
-        """Releases the hold of this owner, which another object may have acquired."""
-        run(self._do_release(expected_token))
-
-    def extend(self, additional_time: Number, replace_ttl: bool = False) -> Literal[True]:
-        """Adds time to the lease, or replaces it by this time (``LOCK.RENEW``).
-
-        :param additional_time: in seconds.
-        :param replace_ttl: whether it is the new lease, and is not added to the rest of the present one.
-        :raises NotOwned: when the lock was lost.
-        :raises NotAcquired: when this object does not hold it, or it has no timeout.
-        """
-        run(self._set(additional_time, replace_ttl))
-        return True
-
-    def reacquire(self) -> Literal[True]:
-        """Sets the lease to the timeout again. Raises as :meth:`extend` does."""
-        run(self._set(None, False))
-        return True
+    acquire = blocking(AnyLock._acquire)
+    locked = blocking(AnyLock._locked)
+    owned = blocking(AnyLock._owned)
+    release = blocking(AnyLock._release)
+    do_release = blocking(AnyLock._do_release)
+    extend = blocking(AnyLock._extend)
+    reacquire = blocking(AnyLock._reacquire)
 
 
-class Lock(ThreadLock, BaseLock["Client"], redis.lock.Lock):  # type: ignore[misc]
+class Lock(ThreadLock[Key], BaseLock["Client"], redis.lock.Lock):  # type: ignore[misc]
     """A lock of the redis-lock module, in the place of ``redis.lock.Lock``.
 
     The parameters before the star are those of redis-py; :meth:`with_options` is for ``client.lock()``. ``timeout`` is
@@ -141,7 +105,7 @@ class Lock(ThreadLock, BaseLock["Client"], redis.lock.Lock):  # type: ignore[mis
     :raises ConfigError: when an argument is out of its bounds. It is a ``ValueError``.
     """
 
-    def acquire(
+    def acquire(  # type: ignore[override]
         self,
         sleep: Optional[Number] = None,
         blocking: Optional[bool] = None,
@@ -150,20 +114,12 @@ class Lock(ThreadLock, BaseLock["Client"], redis.lock.Lock):  # type: ignore[mis
     ) -> bool:
         """Acquires the lock (``LOCK.ACQUIRE``); False when another owner holds it until the end of the wait.
 
-        The waits of all processes are in one queue, in order. Once the server has answered, a wait goes on when
-        connections break and servers are replaced. How long a request may take is the client's ``socket_timeout``.
-
-        :param sleep: not used.
-        :param blocking: whether it waits; None: as the constructor says.
-        :param blocking_timeout: how long it waits, in seconds; None: as the constructor says.
-        :param token: the owner of this acquisition.
-        :raises ConnectionFailed: when the first request failed, or the server could not be reached at the limit.
-        :raises Refused: when the server refuses (:class:`WrongType`, :class:`NoPermission`, :class:`Deadlock`, ...).
+        :param sleep: not used. The others, and the errors, are those of :meth:`MultiLock.acquire`.
         """
         return bool(run(self._acquire(blocking, blocking_timeout, token)))
 
 
-class MultiLock(ThreadLock, BaseMultiLock["Client"]):
+class MultiLock(ThreadLock[Iterable[Key]], BaseMultiLock["Client"]):
     """Several keys that are locked together or not at all: all are granted in one event of the server
     (``LOCK.MACQUIRE``), and a wait for them holds none. They are renewed and released together. When one of them is
     lost the hold is lost: it is not renewed any more, and the others stay held until the release or the end of the
@@ -178,16 +134,6 @@ class MultiLock(ThreadLock, BaseMultiLock["Client"]):
     :raises ConfigError: also when no key or one key twice is named, or the keys are in several slots of a cluster.
         Nothing is sent.
     """
-
-    def acquire(
-        self,
-        blocking: Optional[bool] = None,
-        blocking_timeout: Optional[Number] = None,
-        token: Optional[Text] = None,
-    ) -> bool:
-        """Acquires all keys; False when another owner holds one of them until the end of the wait. Waits, fails and
-        raises as :meth:`Lock.acquire` does, with the same parameters."""
-        return bool(run(self._acquire(blocking, blocking_timeout, token)))
 
 
 class Redis(redis.Redis):

@@ -23,7 +23,7 @@ from ._terms import (
     checked_terms,
     checked_wait,
 )
-from ._threads import ThreadHub, hub_of, run
+from ._threads import ThreadHub, blocking, hub_of, run
 from .errors import Error, bad_reply
 from .lock import Lock, Lost, MultiLock
 from .outcome import LostReason, Mode, Released
@@ -128,7 +128,12 @@ class BaseServer(Generic[L, M, R, P, C]):
         found: Statistics = self._hub.statistics()
         return found
 
-    async def _settled(self, timeout: Optional[Number]) -> Sequence[Unreleased]:
+    async def _settled(self, timeout: Optional[Number] = None) -> Sequence[Unreleased]:
+        """Waits until the background releases have ended, and returns those that have failed since the last call.
+
+        :param timeout: how long it waits, in seconds; None for no limit. At its end the failures so far are returned,
+            and the other releases go on.
+        """
         failed = await self._hub.here().settle(checked_wait(timeout, "timeout"))
         return [Unreleased(key, error) for key, error in failed]
 
@@ -185,6 +190,7 @@ class BasePermit:
         return self._hold.valid_for()
 
     async def _release(self) -> Released:
+        """Gives the permit back (``SEM.RELEASE``). Raises, and goes on in the background, as :meth:`Lock.release`."""
         hub, hold = self._hold.hub, self._hold
         if hold.is_gone or hub.is_closing:
             return Released.NOT_HELD
@@ -224,7 +230,7 @@ class BaseSemaphore(Generic[Client, AnyPermit]):
         self._redis = redis
         self._hub = self._hub_of(redis)
 
-    async def _acquire(self, limit: Optional[float]) -> Optional[AnyPermit]:
+    async def _acquire_in(self, limit: Optional[float]) -> Optional[AnyPermit]:
         hub = self._hub.here()
         hub.begin()
         acquisition = Acquisition(hub, self._terms, limit, self._on_lost)
@@ -235,18 +241,32 @@ class BaseSemaphore(Generic[Client, AnyPermit]):
             acquisition.give_up()
             raise
 
-    async def _acquire_without_limit(self) -> AnyPermit:
+    async def _try_acquire(self) -> Optional[AnyPermit]:
+        """A permit, if one is free and no other request waits for it."""
+        return await self._acquire_in(0.0)
+
+    async def _acquire_within(self, wait: Number) -> Optional[AnyPermit]:
+        """A permit; None when there was none within the wait.
+
+        :param wait: how long it waits, in seconds.
+        """
+        return await self._acquire_in(checked_wait(wait, "wait"))
+
+    async def _acquire(self) -> AnyPermit:
+        """A permit; waits without a limit, also for a semaphore that does not exist yet."""
         while True:
-            permit = await self._acquire(None)
+            permit = await self._acquire_in(None)
             if permit is not None:
                 return permit
 
     async def _set(self, permits: int) -> None:
+        """Creates the semaphore, or changes its number of permits (``SEM.SET``)."""
         number = checked_number(permits, "permits", 0, MOST_PERMITS)
         hub = self._hub.here()
         await request(hub, "SEM.SET", self._terms.keys[0], number)
 
     async def _info(self) -> Optional[SemaphoreInfo]:
+        """The state of the semaphore (``SEM.INFO``); None when it does not exist and no request waits."""
         hub = self._hub.here()
         reply = await request(hub, "SEM.INFO", self._terms.keys[0])
         if reply is None:
@@ -270,11 +290,16 @@ class BaseLatch(Generic[Client]):
         self._hub = self._hub_of(redis)
 
     async def _set(self, count: int) -> None:
+        """Sets the count (``LATCH.SET``). It is sent once.
+
+        :raises Unheard: when it is unknown whether the request was served.
+        """
         number = checked_number(count, "count", 0, MOST_COUNT)
         hub = self._hub.here()
         await at_most_once(hub, "LATCH.SET", self._key, number)
 
-    async def _count_down(self, count: int) -> int:
+    async def _count_down(self, count: int = 1) -> int:
+        """Counts down by ``count`` (``LATCH.DOWN``) and returns the rest. It is sent once, as :meth:`set` is."""
         number = checked_number(count, "count", 1, MOST_COUNT)
         hub = self._hub.here()
         rest = await at_most_once(hub, "LATCH.DOWN", self._key, number)
@@ -283,10 +308,19 @@ class BaseLatch(Generic[Client]):
         return max(0, rest)
 
     async def _count(self) -> int:
+        """The count; 0 when the latch is open (``LATCH.WAIT``, of a closed one also ``GET``).
+
+        :raises WrongType: when the key holds something else than a count.
+        """
         hub = self._hub.here()
         return int(await count(hub, self._key))
 
-    async def _wait(self, timeout: Optional[Number]) -> bool:
+    async def _wait(self, timeout: Optional[Number] = None) -> bool:
+        """Waits until the latch is open (``LATCH.WAIT``); False when it is closed at the end of the wait.
+
+        :param timeout: how long it waits, in seconds; None for no limit.
+        :raises ConnectionFailed: when the server did not answer.
+        """
         limit = checked_wait(timeout, "timeout")
         hub = self._hub.here()
         hub.begin()
@@ -316,10 +350,7 @@ class Permit(BasePermit):
         """The loss of the permit."""
         return Lost(self._hold)
 
-    def release(self) -> Released:
-        """Gives the permit back (``SEM.RELEASE``). Raises, and goes on in the background, as :meth:`Lock.release`."""
-        released: Released = run(self._release())
-        return released
+    release = blocking(BasePermit._release)
 
     def __enter__(self) -> Permit:
         return self
@@ -344,34 +375,11 @@ class Semaphore(BaseSemaphore[Union["redis.Redis", "redis.RedisCluster", "Server
     _permit = Permit
     _hub_of = staticmethod(hub_of)
 
-    def try_acquire(self) -> Optional[Permit]:
-        """A permit, if one is free and no other request waits for it."""
-        return self._run(0.0)
-
-    def acquire_within(self, wait: Number) -> Optional[Permit]:
-        """A permit; None when there was none within the wait.
-
-        :param wait: how long it waits, in seconds.
-        """
-        return self._run(checked_wait(wait, "wait"))
-
-    def _run(self, limit: Optional[float]) -> Optional[Permit]:
-        permit: Optional[Permit] = run(self._acquire(limit))
-        return permit
-
-    def acquire(self) -> Permit:
-        """A permit; waits without a limit, also for a semaphore that does not exist yet."""
-        permit: Permit = run(self._acquire_without_limit())
-        return permit
-
-    def set(self, permits: int) -> None:
-        """Creates the semaphore, or changes its number of permits (``SEM.SET``)."""
-        run(self._set(permits))
-
-    def info(self) -> Optional[SemaphoreInfo]:
-        """The state of the semaphore (``SEM.INFO``); None when it does not exist and no request waits."""
-        info: Optional[SemaphoreInfo] = run(self._info())
-        return info
+    try_acquire = blocking(BaseSemaphore[Any, Permit]._try_acquire)
+    acquire_within = blocking(BaseSemaphore[Any, Permit]._acquire_within)
+    acquire = blocking(BaseSemaphore[Any, Permit]._acquire)
+    set = blocking(BaseSemaphore._set)
+    info = blocking(BaseSemaphore._info)
 
 
 class Latch(BaseLatch[Union["redis.Redis", "redis.RedisCluster", "Server"]]):
@@ -382,31 +390,10 @@ class Latch(BaseLatch[Union["redis.Redis", "redis.RedisCluster", "Server"]]):
 
     _hub_of = staticmethod(hub_of)
 
-    def set(self, count: int) -> None:
-        """Sets the count (``LATCH.SET``). It is sent once.
-
-        :raises Unheard: when it is unknown whether the request was served.
-        """
-        run(self._set(count))
-
-    def count_down(self, count: int = 1) -> int:
-        """Counts down by ``count`` (``LATCH.DOWN``) and returns the rest. It is sent once, as :meth:`set` is."""
-        return int(run(self._count_down(count)))
-
-    def count(self) -> int:
-        """The count; 0 when the latch is open (``LATCH.WAIT``, of a closed one also ``GET``).
-
-        :raises WrongType: when the key holds something else than a count.
-        """
-        return int(run(self._count()))
-
-    def wait(self, timeout: Optional[Number] = None) -> bool:
-        """Waits until the latch is open (``LATCH.WAIT``); False when it is closed at the end of the wait.
-
-        :param timeout: how long it waits, in seconds; None for no limit.
-        :raises ConnectionFailed: when the server did not answer.
-        """
-        return bool(run(self._wait(timeout)))
+    set = blocking(BaseLatch._set)
+    count_down = blocking(BaseLatch._count_down)
+    count = blocking(BaseLatch._count)
+    wait = blocking(BaseLatch._wait)
 
 
 class Server(BaseServer[Lock, MultiLock, ReadWriteLock, Semaphore, Latch]):
@@ -421,14 +408,7 @@ class Server(BaseServer[Lock, MultiLock, ReadWriteLock, Semaphore, Latch]):
     def __init__(self, redis_client: Union[redis.Redis, redis.RedisCluster]) -> None:
         self._hub = ThreadHub(redis_client)
 
-    def settled(self, timeout: Optional[Number] = None) -> Sequence[Unreleased]:
-        """Waits until the background releases have ended, and returns those that have failed since the last call.
-
-        :param timeout: how long it waits, in seconds; None for no limit. At its end the failures so far are returned,
-            and the other releases go on.
-        """
-        failed: Sequence[Unreleased] = run(self._settled(timeout))
-        return failed
+    settled = blocking(BaseServer._settled)
 
     def close(self) -> None:
         """Ends all waits (they raise :class:`Closed`), releases what is held, and ends the connections of this object,

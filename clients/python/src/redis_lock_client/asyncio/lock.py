@@ -5,15 +5,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING, Any, Literal, Optional, TypeVar, Union
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Optional, TypeVar, Union
 
 import redis.asyncio
 import redis.asyncio.lock
 from redis import exceptions as redis_errors
 
 from .._hold import LostState
-from .._locks import AnyLock, BaseLock, BaseMultiLock
-from .._terms import Number, Text
+from .._locks import AnyLock, BaseLock, BaseMultiLock, Name
+from .._terms import Key
 from ._loops import hubs_of
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     #: What the constructors take.
     Client: TypeAlias = Union[redis.asyncio.Redis, redis.asyncio.RedisCluster, Server]
 
-L = TypeVar("L", bound="TaskLock")
+L = TypeVar("L", bound="TaskLock[Any]")
 
 
 class Lost(LostState):
@@ -52,7 +53,7 @@ class Lost(LostState):
         return self.is_set()
 
 
-class TaskLock(AnyLock):
+class TaskLock(AnyLock["Client", Name]):
     """The methods of a lock of one key or several, for asyncio."""
 
     _hub_of = staticmethod(hubs_of)
@@ -74,48 +75,21 @@ class TaskLock(AnyLock):
         except redis_errors.LockError as error:
             self._left(error)
 
-    async def acquire(
-        self,
-        blocking: Optional[bool] = None,
-        blocking_timeout: Optional[Number] = None,
-        token: Optional[Text] = None,
-    ) -> bool:
-        """Acquires the lock, or all keys, see :meth:`redis_lock_client.Lock.acquire`. Cancelled, it is given up."""
-        return await self._acquire(blocking, blocking_timeout, token)
-
-    async def locked(self) -> bool:
-        """Whether any owner holds the lock, or one of several."""
-        return await self._locked()
-
-    async def owned(self) -> bool:
-        """Whether this object holds the lock, by the server."""
-        return await self._owned()
-
-    async def release(self) -> None:
-        """Releases the lock, see :meth:`redis_lock_client.Lock.release`."""
-        await self._release()
-
-    async def do_release(self, expected_token: Text) -> None:
-        """Releases the hold of this owner, which another object may have acquired."""
-        await self._do_release(expected_token)
-
-    async def extend(self, additional_time: Number, replace_ttl: bool = False) -> Literal[True]:
-        """Adds time to the lease, or replaces it, see :meth:`redis_lock_client.Lock.extend`."""
-        await self._set(additional_time, replace_ttl)
-        return True
-
-    async def reacquire(self) -> Literal[True]:
-        """Sets the lease to the timeout again."""
-        await self._set(None, False)
-        return True
+    acquire = AnyLock._acquire
+    locked = AnyLock._locked
+    owned = AnyLock._owned
+    release = AnyLock._release
+    do_release = AnyLock._do_release
+    extend = AnyLock._extend
+    reacquire = AnyLock._reacquire
 
 
-class Lock(TaskLock, BaseLock["Client"], redis.asyncio.lock.Lock):  # type: ignore[misc]
+class Lock(TaskLock[Key], BaseLock["Client"], redis.asyncio.lock.Lock):  # type: ignore[misc]
     """A lock of the redis-lock module, in the place of ``redis.asyncio.lock.Lock``: :class:`redis_lock_client.Lock`,
     with the same parameters, whose methods are coroutines. ``on_lost`` may be a coroutine function."""
 
 
-class MultiLock(TaskLock, BaseMultiLock["Client"]):
+class MultiLock(TaskLock[Iterable[Key]], BaseMultiLock["Client"]):
     """Several keys that are locked together or not at all: :class:`redis_lock_client.MultiLock`, with the same
     parameters, whose methods are coroutines. ``on_lost`` may be a coroutine function."""
 

@@ -3,19 +3,14 @@ for what the methods do."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Optional, Union
+from typing import TYPE_CHECKING, Any, Union
 
-from .._terms import Number, checked_wait
-from ..outcome import Released
 from ..server import (
     BaseLatch,
     BasePermit,
     BaseReadWriteLock,
     BaseSemaphore,
     BaseServer,
-    SemaphoreInfo,
-    Unreleased,
 )
 from ._loops import Hubs, hubs_of
 from .lock import Lock, Lost, MultiLock
@@ -39,9 +34,7 @@ class Permit(BasePermit):
         """The loss of the permit."""
         return Lost(self._hold)
 
-    async def release(self) -> Released:
-        """Gives the permit back, see :meth:`redis_lock_client.Permit.release`."""
-        return await self._release()
+    release = BasePermit._release
 
     async def __aenter__(self) -> Permit:
         return self
@@ -57,25 +50,11 @@ class Semaphore(BaseSemaphore[Union["redis.asyncio.Redis", "redis.asyncio.RedisC
     _hub_of = staticmethod(hubs_of)
     _is_asyncio = True
 
-    async def try_acquire(self) -> Optional[Permit]:
-        """A permit, if one is free and no other request waits for it."""
-        return await self._acquire(0.0)
-
-    async def acquire_within(self, wait: Number) -> Optional[Permit]:
-        """A permit; None when there was none within the wait, in seconds."""
-        return await self._acquire(checked_wait(wait, "wait"))
-
-    async def acquire(self) -> Permit:
-        """A permit; waits without a limit, also for a semaphore that does not exist yet."""
-        return await self._acquire_without_limit()
-
-    async def set(self, permits: int) -> None:
-        """Creates the semaphore, or changes its number of permits."""
-        await self._set(permits)
-
-    async def info(self) -> Optional[SemaphoreInfo]:
-        """The state of the semaphore; None when it does not exist and no request waits."""
-        return await self._info()
+    try_acquire = BaseSemaphore[Any, Permit]._try_acquire
+    acquire_within = BaseSemaphore[Any, Permit]._acquire_within
+    acquire = BaseSemaphore[Any, Permit]._acquire
+    set = BaseSemaphore._set
+    info = BaseSemaphore._info
 
 
 class Latch(BaseLatch[Union["redis.asyncio.Redis", "redis.asyncio.RedisCluster", "Server"]]):
@@ -83,21 +62,10 @@ class Latch(BaseLatch[Union["redis.asyncio.Redis", "redis.asyncio.RedisCluster",
 
     _hub_of = staticmethod(hubs_of)
 
-    async def set(self, count: int) -> None:
-        """Sets the count."""
-        await self._set(count)
-
-    async def count_down(self, count: int = 1) -> int:
-        """Counts down by ``count`` and returns the rest."""
-        return await self._count_down(count)
-
-    async def count(self) -> int:
-        """The count; 0 when the latch is open."""
-        return await self._count()
-
-    async def wait(self, timeout: Optional[Number] = None) -> bool:
-        """Waits until the latch is open; False when it is closed at the end of the wait, in seconds."""
-        return await self._wait(timeout)
+    set = BaseLatch._set
+    count_down = BaseLatch._count_down
+    count = BaseLatch._count
+    wait = BaseLatch._wait
 
 
 class Server(BaseServer[Lock, MultiLock, ReadWriteLock, Semaphore, Latch]):
@@ -113,9 +81,7 @@ class Server(BaseServer[Lock, MultiLock, ReadWriteLock, Semaphore, Latch]):
     def __init__(self, redis_client: Union[redis.asyncio.Redis, redis.asyncio.RedisCluster]) -> None:
         self._hub = Hubs(redis_client, is_shared=False)
 
-    async def settled(self, timeout: Optional[Number] = None) -> Sequence[Unreleased]:
-        """Waits for the background releases, see :meth:`redis_lock_client.Server.settled`."""
-        return await self._settled(timeout)
+    settled = BaseServer._settled
 
     async def aclose(self) -> None:
         """Ends all waits and releases what is held, see :meth:`redis_lock_client.Server.close`."""
