@@ -23,7 +23,7 @@ from harness import TestServer, bounded, wait_for
 
 import redis_lock_client as client
 import redis_lock_client.asyncio
-from redis_lock_client import Lock, Server, _threads
+from redis_lock_client import Lock, Server, _hub, _threads
 
 SOURCE = str(pathlib.Path(client.__file__).parents[1])
 
@@ -64,8 +64,8 @@ def test_a_closed_server_leaves_nothing(server: TestServer) -> None:
 
 def _close_all() -> bool:
     gc.collect()
-    for hub in list(_threads._hubs):
-        if not hub.is_closed:
+    for hub in list(_hub.HUBS):
+        if isinstance(hub, _threads.ThreadHub) and not hub.is_closed:
             hub.close_now()
             hub.wake_timer()
     return not engine_threads()
@@ -479,6 +479,7 @@ threading.Thread(target=work).start()
 def test_a_system_without_fork() -> None:
     script = """
 import os
+import redis.asyncio
 del os.register_at_fork
 import redis_lock_client.asyncio
 print("imported")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import itertools
+import os
 import random
 import threading
 import uuid
@@ -158,6 +159,8 @@ class Ending:
 class Hub:
     """The state of the locks of one client, or of one server object; of asyncio, in one event loop."""
 
+    is_asyncio = False
+
     def __init__(self, client: Any, counts: Statistics, is_shared: bool) -> None:
         self.counts = counts
         self.is_cluster = is_cluster(client)
@@ -217,16 +220,12 @@ class Hub:
     new_event: Callable[[], Any]
     wait: Callable[[Any, Optional[float]], Awaitable[None]]
     sleep: Callable[[float], Awaitable[None]]
+    #: Calls a function of the client, whose result asyncio awaits.
+    do: Callable[..., Awaitable[Any]]
     #: Sends a command for a key through the client, and raises an :class:`Error` for each error of it.
     call: Callable[[Command, bytes], Awaitable[Any]]
-    #: Sends commands of one node together: a reply or an error for each.
-    batch: Callable[[list[Command]], Awaitable[list[Any]]]
-    #: The name of the node that serves a key, None outside a cluster; and reads the slots of a cluster again.
-    place: Callable[[bytes], Awaitable[Any]]
-    refresh: Callable[[], Awaitable[None]]
-    #: Opens a connection of its own to the node of a key, and sends a command on it.
+    #: Opens a connection of its own to the node of a key.
     open: Callable[[bytes], Awaitable[Link]]
-    ask: Callable[[Link, Command], Awaitable[Any]]
     #: Begins something in the background.
     start: Callable[[Coroutine[Any, Any, None]], Any]
     #: The timer is needed: raises :class:`Closed` when the server object is closed.
@@ -243,6 +242,72 @@ class Hub:
     def is_gone(self) -> bool:
         """Whether the holds are over because the event loop has ended."""
         return False
+
+    # Requests
+
+    async def execute(self, words: Command) -> Any:
+        """Sends a command through the client, and raises an :class:`Error` for each error of it."""
+        client = self.client
+        try:
+            return await self.do(client.execute_command, *words, **RAW)
+        except BaseException as error:
+            if is_of_provider(error) and not self.is_cluster:
+                # redis-py keeps such a connection, which has not logged in.
+                await self.do(client.connection_pool.disconnect, inuse_connections=False)
+            raise translated(self.name, error)  # noqa: B904 - it has its cause
+
+    async def batch(self, commands: list[Command]) -> list[Any]:
+        """Sends commands of one node together: a reply or an error for each."""
+        if len(commands) > 1:
+            return await self.pipeline(commands)
+        try:
+            return [await self.call(commands[0], commands[0][1])]
+        except Error as error:
+            return [error]
+
+    async def pipeline(self, commands: list[Command]) -> list[Any]:
+        """Sends commands of one node in one pipeline: a reply or an error for each."""
+        try:
+            if len(commands) == 1:
+                return [await self.execute(commands[0])]
+            pipeline = self.client.pipeline() if self.is_cluster else self.client.pipeline(transaction=False)
+            for words in commands:
+                pipeline.execute_command(*words, **RAW)
+            replies = await self.do(pipeline.execute, raise_on_error=False)
+        except BaseException as error:
+            return [translated(self.name, error)] * len(commands)
+        return [of_redis(self.name, one) if isinstance(one, Exception) else one for one in replies]
+
+    async def ask(self, link: Link, words: Command) -> Any:
+        """Sends a command on a connection of its own."""
+        answered, replies = self.new_event(), []
+
+        def done(reply: Any) -> None:
+            replies.append(reply)
+            answered.set()
+
+        link.post(words, done)
+        await self.wait(answered, self.patience)
+        if not replies:
+            link.end(NoAnswer(self.name))
+            raise NoAnswer(self.name)
+        if isinstance(replies[0], Error):
+            raise replies[0]
+        return replies[0]
+
+    async def place(self, key: bytes) -> Any:
+        """The name of the node that serves a key, None outside a cluster."""
+        if not self.is_cluster:
+            return None
+        with translating(self.name):
+            if self.is_asyncio:
+                await self.client.initialize()
+            return self.client.get_node_from_key(key).name
+
+    async def refresh(self) -> None:
+        """Reads the slots of a cluster again."""
+        with translating(self.name):
+            await self.do(self.client.nodes_manager.initialize)
 
     # Owners, holds, endings
 
@@ -547,25 +612,20 @@ class Hub:
         return found
 
 
-_known: weakref.WeakSet[Any] = weakref.WeakSet()
+#: All hubs for threads, and those of asyncio by their clients.
+HUBS: weakref.WeakSet[Any] = weakref.WeakSet()
 _shared: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 _lock = threading.RLock()
 
 
-def known(hub: H) -> H:
-    """Keeps a hub in mind, or the hubs of event loops, for a forked child."""
-    _known.add(hub)
-    return hub
-
-
-def hub_of(client: Any, kind: Callable[..., H], is_asyncio: bool) -> H:
+def hub_of(client: Any, kind: Any) -> Any:
     """The hub of a server object, or the one that the locks of a client share."""
     hub = getattr(client, "_hub", None)
-    if isinstance(hub, kind):  # type: ignore[arg-type]
+    if isinstance(hub, kind):
         return hub
-    check_client(client, is_asyncio)
+    check_client(client, kind.is_asyncio)
     with _lock:
-        found: Optional[H] = _shared.get(client)
+        found = _shared.get(client)
         if found is None:
             found = _shared[client] = kind(client, is_shared=True)
             weakref.finalize(client, found.retire).atexit = False
@@ -573,10 +633,9 @@ def hub_of(client: Any, kind: Callable[..., H], is_asyncio: bool) -> H:
 
 
 def _begin_anew() -> None:
-    """In a forked child."""
     global _lock
     _lock = threading.RLock()
-    for hub in list(_known):
+    for hub in list(HUBS):
         hub.forget()
 
 

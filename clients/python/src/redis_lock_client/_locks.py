@@ -13,6 +13,7 @@ from redis.crc import key_slot
 
 from ._acquire import Acquisition
 from ._hold import Hold, logger
+from ._hub import hub_of
 from ._options import ClassOptions, MultiLockOptions
 from ._requests import holds_lock, owners, owns, release, release_owner, renews, set_lease
 from ._terms import (
@@ -56,9 +57,8 @@ class AnyLock(Generic[Client, Name]):
     before the star are the arguments of redis-py's ``Lock``.)"""
 
     local: Any
-    #: Whether it is for asyncio.
-    _is_asyncio = False
-    _hub_of: Callable[[Any], Any]
+    #: The class of the hub of a client: for threads, or for asyncio.
+    _hubs: Any
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class AnyLock(Generic[Client, Name]):
             raise ConfigError("timeout is a lease that is not renewed, lease one that is renewed: give one of them")
         if not isinstance(mode, Mode):
             raise ConfigError("mode is a Mode")
-        check_function(on_lost, "on_lost", self._is_asyncio)
+        check_function(on_lost, "on_lost", self._hubs.is_asyncio)
         checked_wait(blocking_timeout, "blocking_timeout")
         self.redis = redis
         self._named(name)
@@ -103,7 +103,7 @@ class AnyLock(Generic[Client, Name]):
         self._terms_of: Any = timeout
         self._terms = self._checked()
         #: The hub of the client, of asyncio the hubs of its event loops.
-        self._hub = self._hub_of(redis)
+        self._hub = hub_of(redis, self._hubs)
 
     def _named(self, name: Name) -> None:
         """Keeps the name, or the names."""
@@ -253,7 +253,7 @@ class AnyLock(Generic[Client, Name]):
             # A signal handler may have raised before the release began. Otherwise this does nothing.
             hold.hub.abandon(hold)
             self._forget(hold)
-            if self._is_asyncio and isinstance(error, ConnectionFailed) and self.local.token is None:
+            if self._hubs.is_asyncio and isinstance(error, ConnectionFailed) and self.local.token is None:
                 # As with redis-py's asyncio lock, the release can be tried again.
                 self.local.token = token
             raise
@@ -310,7 +310,7 @@ class AnyLock(Generic[Client, Name]):
             raise self._no_longer(doing) from error
 
     def _not_held(self, doing: str) -> NotAcquired:
-        where = " by this thread (thread_local=False shares it)" if self.thread_local and not self._is_asyncio else ""
+        where = "" if self._hubs.is_asyncio or not self.thread_local else " by this thread (see thread_local=False)"
         return NotAcquired(f"Cannot {doing} a lock that's not owned or is already unlocked{where}", self.name_text)
 
     def _no_longer(self, doing: str) -> NotOwned:

@@ -11,21 +11,19 @@ from __future__ import annotations
 import atexit
 import contextlib
 import inspect
-import os
 import queue
 import threading
 import time
-import weakref
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, Callable, Optional, TypeVar, cast
 
 from redis import exceptions as redis_errors
 
 from ._hold import Hold, now
-from ._hub import RAW, Hub, check_client, is_of_provider, translated, translating
+from ._hub import HUBS, Hub, check_client, translating
 from ._link import Done, Link, read_options
 from ._terms import Command
-from .errors import Error, NoAnswer, of_redis
+from .errors import NoAnswer, of_redis
 from .outcome import LostReason
 from .statistics import Statistics
 
@@ -123,7 +121,7 @@ class ThreadHub(Hub):
     def __init__(self, client: Any, is_shared: bool = False) -> None:
         check_client(client, False)
         super().__init__(client, Statistics(), is_shared)
-        _hubs.add(self)
+        HUBS.add(self)
 
     def begin_anew(self) -> None:
         super().begin_anew()
@@ -146,8 +144,11 @@ class ThreadHub(Hub):
     async def sleep(self, seconds: float) -> None:
         time.sleep(seconds)  # noqa: ASYNC251 - it is run by `run`
 
+    async def do(self, function: Callable[..., Any], *words: Any, **options: Any) -> Any:
+        return function(*words, **options)
+
     async def call(self, words: Command, key: bytes) -> Any:
-        client, turn = self.client, None
+        turn = None
         try:
             if not self.is_cluster:
                 turn = self._turns.get(True, self.patience)
@@ -155,40 +156,10 @@ class ThreadHub(Hub):
             # The others hang: one connection more does not matter.
             pass
         try:
-            return client.execute_command(*words, **RAW)
-        except BaseException as error:
-            if is_of_provider(error) and not self.is_cluster:
-                # redis-py keeps such a connection, which has not logged in.
-                client.connection_pool.disconnect(inuse_connections=False)
-            raise translated(self.name, error)  # noqa: B904 - it has its cause
+            return await self.execute(words)
         finally:
             if turn is not None:
                 self._turns.put(turn)
-
-    async def batch(self, commands: list[Command]) -> list[Any]:
-        if len(commands) == 1:
-            try:
-                return [await self.call(commands[0], b"")]
-            except Error as error:
-                return [error]
-        try:
-            pipeline = self.client.pipeline() if self.is_cluster else self.client.pipeline(transaction=False)
-            for words in commands:
-                pipeline.execute_command(*words, **RAW)
-            replies = pipeline.execute(raise_on_error=False)
-        except BaseException as error:
-            return [translated(self.name, error)] * len(commands)
-        return [of_redis(self.name, one) if isinstance(one, Exception) else one for one in replies]
-
-    async def place(self, key: bytes) -> Any:
-        if not self.is_cluster:
-            return None
-        with translating(self.name):
-            return self.client.get_node_from_key(key).name
-
-    async def refresh(self) -> None:
-        with translating(self.name):
-            self.client.nodes_manager.initialize()
 
     async def open(self, key: bytes) -> Link:
         client = self.client
@@ -199,22 +170,6 @@ class ThreadHub(Hub):
             link = _ThreadLink(self.name, self.guard, pool.connection_class(**pool.connection_kwargs))
         self.counts.connections += 1
         return link
-
-    async def ask(self, link: Link, words: Command) -> Any:
-        answered = threading.Event()
-        replies: list[Any] = []
-
-        def done(reply: Any) -> None:
-            replies.append(reply)
-            answered.set()
-
-        link.post(words, done)
-        if not answered.wait(self.patience):
-            link.end(NoAnswer(self.name))
-            answered.wait()
-        if isinstance(replies[0], Error):
-            raise replies[0]
-        return replies[0]
 
     # The background
 
@@ -295,34 +250,8 @@ class ThreadHub(Hub):
         self.begin_anew()
 
 
-_hubs: weakref.WeakSet[ThreadHub] = weakref.WeakSet()
-_shared: weakref.WeakKeyDictionary[Any, ThreadHub] = weakref.WeakKeyDictionary()
-_lock = threading.RLock()
-
-
-def hub_of(client: Any) -> ThreadHub:
-    """The hub of a server object, or the shared one of a client."""
-    hub = getattr(client, "_hub", None)
-    if isinstance(hub, ThreadHub):
-        return hub
-    check_client(client, False)
-    with _lock:
-        found = _shared.get(client)
-        if found is None:
-            found = _shared[client] = ThreadHub(client, is_shared=True)
-            weakref.finalize(client, found.retire).atexit = False
-    return found
-
-
-def _begin_anew() -> None:
-    global _lock
-    _lock = threading.RLock()
-    for hub in list(_hubs):
-        hub.forget()
-
-
 def _at_exit() -> None:
-    hubs = [hub for hub in list(_hubs) if hub.holds or hub.endings]
+    hubs = [hub for hub in list(HUBS) if isinstance(hub, ThreadHub) and (hub.holds or hub.endings)]
     for hub in hubs:
         hub.give_back_renewed()
     end = now() + _AT_EXIT
@@ -330,5 +259,4 @@ def _at_exit() -> None:
         run(hub.settle(max(0.0, end - now())))
 
 
-os.register_at_fork(after_in_child=_begin_anew)
 atexit.register(_at_exit)

@@ -242,8 +242,8 @@ _MEANINGS = (
     ("wrong version number", "the port does not speak TLS"),
     ("record layer failure", "the port does not speak TLS"),
     ("HTTP/1", "the port speaks HTTP"),
-    ("closed by server", "a port of TLS ends a connection without TLS like this"),
-    ("reset by peer", "a port of TLS ends a connection without TLS like this"),
+    ("closed by server", "a port of TLS or HTTP ends a connection of this client like this"),
+    ("reset by peer", "a port of TLS or HTTP ends a connection of this client like this"),
 )
 
 

@@ -13,7 +13,7 @@ from redis import exceptions as redis_errors
 from ._hold import LostState
 from ._locks import AnyLock, BaseLock, BaseMultiLock, Name
 from ._terms import Key, Number, Text
-from ._threads import blocking, hub_of, run
+from ._threads import ThreadHub, blocking, run
 
 if TYPE_CHECKING:
     from typing_extensions import TypeAlias
@@ -46,7 +46,7 @@ class Lost(LostState):
 class ThreadLock(AnyLock["Client", Name]):
     """The methods of a lock of one key or several, for threads."""
 
-    _hub_of = staticmethod(hub_of)
+    _hubs = ThreadHub
 
     @property
     def lost(self) -> Lost:

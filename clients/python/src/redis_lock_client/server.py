@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Callable, Generic, Optional, TypeVar, Uni
 from ._acquire import Acquisition, LatchWait
 from ._address import client_of_url
 from ._hold import Hold, field
+from ._hub import hub_of
 from ._requests import at_most_once, count, release, request
 from ._terms import (
     MOST_COUNT,
@@ -23,7 +24,7 @@ from ._terms import (
     checked_terms,
     checked_wait,
 )
-from ._threads import ThreadHub, blocking, hub_of, run
+from ._threads import ThreadHub, blocking, run
 from .errors import Error, bad_reply
 from .lock import Lock, Lost, MultiLock
 from .outcome import LostReason, Mode, Released
@@ -73,7 +74,7 @@ class SemaphoreInfo:
 class BaseServer(Generic[L, M, R, P, C]):
     """What ``Server`` makes."""
 
-    _is_asyncio = False
+    _hubs: Any
     _kinds: tuple[Callable[..., L], Callable[..., M], Callable[..., R], Callable[..., P], Callable[..., C]]
     _hub: Any
     #: The client that :meth:`open` has made.
@@ -89,7 +90,7 @@ class BaseServer(Generic[L, M, R, P, C]):
             character is written as ``%`` and two digits. A client with other options is given to the constructor.
         :raises ConfigError: for another text, without quoting it.
         """
-        client = client_of_url(url, cls._is_asyncio)
+        client = client_of_url(url, cls._hubs.is_asyncio)
         server = cls(client)  # type: ignore[call-arg]
         server._own = client
         return server
@@ -207,9 +208,8 @@ class BasePermit:
 class BaseSemaphore(Generic[Client, AnyPermit]):
     """The arguments of ``Semaphore``, and its requests."""
 
-    _is_asyncio = False
     _permit: Callable[[Hold], AnyPermit]
-    _hub_of: Callable[[Any], Any]
+    _hubs: Any
 
     def __init__(
         self,
@@ -222,13 +222,13 @@ class BaseSemaphore(Generic[Client, AnyPermit]):
         owner: Optional[Text] = None,
         on_lost: Optional[Callable[[LostReason], Any]] = None,
     ) -> None:
-        check_function(on_lost, "on_lost", self._is_asyncio)
+        check_function(on_lost, "on_lost", self._hubs.is_asyncio)
         most = None if limit is None else checked_number(limit, "limit", 1, MOST_PERMITS)
         keys = (checked_key(key),)
         self._terms = checked_terms(keys, lease=lease, margin=margin, owner=owner, is_permit=True, limit=most)
         self._on_lost = on_lost
         self._redis = redis
-        self._hub = self._hub_of(redis)
+        self._hub = hub_of(redis, self._hubs)
 
     async def _acquire_in(self, limit: Optional[float]) -> Optional[AnyPermit]:
         hub = self._hub.here()
@@ -282,12 +282,12 @@ class BaseSemaphore(Generic[Client, AnyPermit]):
 class BaseLatch(Generic[Client]):
     """The arguments of ``Latch``, and its requests."""
 
-    _hub_of: Callable[[Any], Any]
+    _hubs: Any
 
     def __init__(self, redis: Client, key: Key) -> None:
         self._key = checked_key(key)
         self._redis = redis
-        self._hub = self._hub_of(redis)
+        self._hub = hub_of(redis, self._hubs)
 
     async def _set(self, count: int) -> None:
         """Sets the count (``LATCH.SET``). It is sent once.
@@ -373,7 +373,7 @@ class Semaphore(BaseSemaphore[Union["redis.Redis", "redis.RedisCluster", "Server
     """
 
     _permit = Permit
-    _hub_of = staticmethod(hub_of)
+    _hubs = ThreadHub
 
     try_acquire = blocking(BaseSemaphore[Any, Permit]._try_acquire)
     acquire_within = blocking(BaseSemaphore[Any, Permit]._acquire_within)
@@ -388,7 +388,7 @@ class Latch(BaseLatch[Union["redis.Redis", "redis.RedisCluster", "Server"]]):
     :param redis: a client of redis-py, or a :class:`Server`.
     """
 
-    _hub_of = staticmethod(hub_of)
+    _hubs = ThreadHub
 
     set = blocking(BaseLatch._set)
     count_down = blocking(BaseLatch._count_down)
@@ -403,6 +403,7 @@ class Server(BaseServer[Lock, MultiLock, ReadWriteLock, Semaphore, Latch]):
     :raises ConfigError: for another object.
     """
 
+    _hubs = ThreadHub
     _kinds = (Lock, MultiLock, ReadWriteLock, Semaphore, Latch)
 
     def __init__(self, redis_client: Union[redis.Redis, redis.RedisCluster]) -> None:

@@ -17,7 +17,7 @@ from typing import Any, Callable, Optional
 from redis import exceptions as redis_errors
 
 from .._hold import Hold, now
-from .._hub import PIPELINE, RAW, Hub, check_client, is_cluster, is_of_provider, name_of, translated, translating
+from .._hub import HUBS, PIPELINE, Hub, check_client, is_cluster, name_of, translating
 from .._link import Done, Link, read_options
 from .._terms import Command
 from ..errors import Closed, Error, NoAnswer, of_redis
@@ -84,6 +84,8 @@ class _TaskLink(Link):
 class TaskHub(Hub):
     """The hub of a client whose calls are awaited, in the running loop."""
 
+    is_asyncio = True
+
     def __init__(self, client: Any, counts: Statistics, is_shared: bool, on_end: Callable[[TaskHub], Any]) -> None:
         super().__init__(client, counts, is_shared)
         self._on_end = on_end
@@ -117,19 +119,16 @@ class TaskHub(Hub):
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
 
+    async def do(self, function: Callable[..., Any], *words: Any, **options: Any) -> Any:
+        return await function(*words, **options)
+
     async def call(self, words: Command, key: bytes) -> Any:
         node = await self.place(key) if self.is_cluster else None
         lane = self._lanes.get(node)
         if lane is None:
             lane = self._lanes[node] = []
-            client = self.client
             try:
-                return await client.execute_command(*words, **RAW)
-            except Exception as error:
-                if is_of_provider(error) and not self.is_cluster:
-                    # redis-py keeps such a connection, which has not logged in.
-                    await client.connection_pool.disconnect(inuse_connections=False)
-                raise translated(self.name, error)  # noqa: B904 - it has its cause
+                return await self.execute(words)
             finally:
                 if lane and not self.loop.is_closed():
                     self.start(self._send_waiting(node))
@@ -150,7 +149,7 @@ class TaskHub(Hub):
         try:
             while lane:
                 sent, lane[:] = lane[:PIPELINE], lane[PIPELINE:]
-                replies = await self._pipeline([words for words, _ in sent])
+                replies = await self.pipeline([words for words, _ in sent])
                 for (_, future), reply in zip(sent, replies):
                     if future.done():
                         continue
@@ -162,37 +161,6 @@ class TaskHub(Hub):
             del self._lanes[node]
             for _, future in sent + lane:
                 future.cancel()
-
-    async def batch(self, commands: list[Command]) -> list[Any]:
-        if len(commands) > 1:
-            return await self._pipeline(commands)
-        try:
-            return [await self.call(commands[0], commands[0][1])]
-        except Error as error:
-            return [error]
-
-    async def _pipeline(self, commands: list[Command]) -> list[Any]:
-        try:
-            if len(commands) == 1:
-                return [await self.client.execute_command(*commands[0], **RAW)]
-            pipeline = self.client.pipeline() if self.is_cluster else self.client.pipeline(transaction=False)
-            for words in commands:
-                pipeline.execute_command(*words, **RAW)
-            replies = await pipeline.execute(raise_on_error=False)
-        except Exception as error:
-            return [translated(self.name, error)] * len(commands)
-        return [of_redis(self.name, one) if isinstance(one, Exception) else one for one in replies]
-
-    async def place(self, key: bytes) -> Any:
-        if not self.is_cluster:
-            return None
-        with translating(self.name):
-            await self.client.initialize()
-            return self.client.get_node_from_key(key).name
-
-    async def refresh(self) -> None:
-        with translating(self.name):
-            await self.client.nodes_manager.initialize()
 
     async def open(self, key: bytes) -> Link:
         client = self.client
@@ -209,18 +177,6 @@ class TaskHub(Hub):
                 raise
         self.counts.connections += 1
         return _TaskLink(self, connection)
-
-    async def ask(self, link: Link, words: Command) -> Any:
-        future = self.loop.create_future()
-        link.post(words, lambda reply: None if future.done() else future.set_result(reply))
-        try:
-            reply = await asyncio.wait_for(asyncio.shield(future), self.patience)
-        except asyncio.TimeoutError:
-            link.end(NoAnswer(self.name))
-            raise NoAnswer(self.name) from None
-        if isinstance(reply, Error):
-            raise reply
-        return reply
 
     # The background
 
@@ -337,6 +293,8 @@ def _advance(step: Any) -> None:
 class Hubs:
     """The hubs of one client, or of one server object."""
 
+    is_asyncio = True
+
     def __init__(self, client: Any, is_shared: bool) -> None:
         check_client(client, True)
         self.counts = Statistics()
@@ -348,7 +306,7 @@ class Hubs:
         self._is_shared = is_shared
         #: Changed by the threads of several loops, each time by one operation of the dictionary.
         self._hubs: dict[asyncio.AbstractEventLoop, TaskHub] = {}
-        _all.add(self)
+        HUBS.add(self)
 
     def here(self) -> TaskHub:
         """The hub of the running loop."""
@@ -394,34 +352,15 @@ class Hubs:
         for hub in self.all():
             hub.post(hub.retire)
 
-
-_inherited: list[TaskHub] = []
-_all: weakref.WeakSet[Hubs] = weakref.WeakSet()
-_shared: weakref.WeakKeyDictionary[Any, Hubs] = weakref.WeakKeyDictionary()
-
-
-def hubs_of(client: Any) -> Hubs:
-    """The hubs of a server object, or the shared ones of a client."""
-    hubs = getattr(client, "_hub", None)
-    if isinstance(hubs, Hubs):
-        return hubs
-    check_client(client, True)
-    found = _shared.get(client)
-    if found is None:
-        found = _shared[client] = Hubs(client, is_shared=True)
-        weakref.finalize(client, found.retire).atexit = False
-    return found
-
-
-def _begin_anew() -> None:
-    for hubs in list(_all):
-        for hub in hubs.all():
+    def forget(self) -> None:
+        """In a forked child."""
+        for hub in self.all():
             for link in [*hub.links.values(), *(hold.link for hold in [*hub.holds, *hub.lost_holds] if hold.link)]:
                 link.forget()
             hub.begin_anew()
             # Its destructors would change what the parent waits for.
             _inherited.append(hub)
-        hubs._hubs.clear()
+        self._hubs.clear()
 
 
-os.register_at_fork(after_in_child=_begin_anew)
+_inherited: list[TaskHub] = []

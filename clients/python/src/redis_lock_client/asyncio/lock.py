@@ -15,7 +15,7 @@ from redis import exceptions as redis_errors
 from .._hold import LostState
 from .._locks import AnyLock, BaseLock, BaseMultiLock, Name
 from .._terms import Key
-from ._loops import hubs_of
+from ._loops import Hubs
 
 if TYPE_CHECKING:
     from typing_extensions import TypeAlias
@@ -56,8 +56,7 @@ class Lost(LostState):
 class TaskLock(AnyLock["Client", Name]):
     """The methods of a lock of one key or several, for asyncio."""
 
-    _hub_of = staticmethod(hubs_of)
-    _is_asyncio = True
+    _hubs = Hubs
 
     @property
     def lost(self) -> Lost:

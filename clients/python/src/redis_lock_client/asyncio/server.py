@@ -12,7 +12,7 @@ from ..server import (
     BaseSemaphore,
     BaseServer,
 )
-from ._loops import Hubs, hubs_of
+from ._loops import Hubs
 from .lock import Lock, Lost, MultiLock
 
 if TYPE_CHECKING:
@@ -47,8 +47,7 @@ class Semaphore(BaseSemaphore[Union["redis.asyncio.Redis", "redis.asyncio.RedisC
     """A semaphore, see :class:`redis_lock_client.Semaphore`. ``on_lost`` may be a coroutine function."""
 
     _permit = Permit
-    _hub_of = staticmethod(hubs_of)
-    _is_asyncio = True
+    _hubs = Hubs
 
     try_acquire = BaseSemaphore[Any, Permit]._try_acquire
     acquire_within = BaseSemaphore[Any, Permit]._acquire_within
@@ -60,7 +59,7 @@ class Semaphore(BaseSemaphore[Union["redis.asyncio.Redis", "redis.asyncio.RedisC
 class Latch(BaseLatch[Union["redis.asyncio.Redis", "redis.asyncio.RedisCluster", "Server"]]):
     """A latch, see :class:`redis_lock_client.Latch`."""
 
-    _hub_of = staticmethod(hubs_of)
+    _hubs = Hubs
 
     set = BaseLatch._set
     count_down = BaseLatch._count_down
@@ -75,7 +74,7 @@ class Server(BaseServer[Lock, MultiLock, ReadWriteLock, Semaphore, Latch]):
     :raises ConfigError: for another object.
     """
 
-    _is_asyncio = True
+    _hubs = Hubs
     _kinds = (Lock, MultiLock, ReadWriteLock, Semaphore, Latch)
 
     def __init__(self, redis_client: Union[redis.asyncio.Redis, redis.asyncio.RedisCluster]) -> None:
