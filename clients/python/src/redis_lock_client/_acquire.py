@@ -20,47 +20,30 @@ _WARNS_AFTER, _WARNS_EVERY = 3.0, 30.0
 _QUEUED = (b"QUEUED", "QUEUED")
 
 
-class Wait:
-    """A request that waits in the server's queue until it is answered, or its limit has come."""
+class Acquisition:
+    """The acquisition of a lock, of several, or of a permit: a request that waits in the server's queue until it is
+    answered, or its limit has come."""
 
+    #: Whether it counts as an acquisition.
+    is_counted = 1
+    hold: Optional[Hold] = None
     #: Whether the server may have granted the request, or may do it yet: a request had no answer, a ticket is in the
     #: queue, or a grant is not confirmed.
     is_unanswered = has_place = is_granted = False
-    _has_answer = _is_silent = _is_queued = False
+    _has_answer = _is_silent = _is_queued = _is_over = False
     _ticket: Optional[Ticket] = None
+    #: The connection of a session.
+    _link: Optional[Link] = None
     _end: Optional[float] = None
     _begun = _warns_at = 0.0
 
-    def __init__(self, hub: Hub, key: bytes, limit: Optional[float]) -> None:
+    def __init__(self, hub: Hub, terms: Terms, limit: Optional[float], on_lost: Optional[OnLost] = None) -> None:
         self.hub = hub
-        self.key = key
+        self.key = terms.keys[0]
         self.limit = limit
-
-    # What the kinds of waits have of their own
-
-    #: Whether it counts as an acquisition.
-    is_counted = 0
-
-    def command(self) -> Command:
-        """The request, as it is sent without a ticket."""
-        raise NotImplementedError
-
-    async def ask(self, command: Command) -> Any:
-        """Sends the request."""
-        return await self.hub.call(command, self.key)
-
-    async def granted(self, reply: Any, sent: Moment) -> Any:
-        """The result of a reply; None when the request was not granted."""
-        raise NotImplementedError
-
-    async def confirm(self, message: list[bytes]) -> Any:
-        """The result of the message of a grant; None when that does not hold."""
-        raise NotImplementedError
-
-    def give_up(self) -> None:
-        """Ends what the request has at the server, or may get there yet."""
-
-    # What they share
+        self._terms = terms
+        self._on_lost = on_lost
+        self._claim = Claim(terms, hub.owner())
 
     async def run(self) -> Any:
         """Asks until the request is granted; None when it is not at the end."""
@@ -183,26 +166,12 @@ class Wait:
             name = self.key.decode("utf-8", "replace")
             logger.warning("the wait for %s goes on for %.0f s: %s", name, now() - self._begun, error)
 
-
-class Acquisition(Wait):
-    """The acquisition of a lock, of several, or of a permit."""
-
-    is_counted = 1
-    hold: Optional[Hold] = None
-    #: The connection of a session.
-    _link: Optional[Link] = None
-    _is_over = False
-
-    def __init__(self, hub: Hub, terms: Terms, limit: Optional[float], on_lost: Optional[OnLost]) -> None:
-        super().__init__(hub, terms.keys[0], limit)
-        self._terms = terms
-        self._on_lost = on_lost
-        self._claim = Claim(terms, hub.owner())
-
     def command(self) -> Command:
+        """The request, as it is sent without a ticket."""
         return self._claim.acquire()
 
     async def ask(self, command: Command) -> Any:
+        """Sends the request."""
         was_unanswered, self.is_unanswered = self.is_unanswered, True
         if self._terms.is_session:
             reply = await self._ask_bound(command, was_unanswered)
@@ -240,7 +209,8 @@ class Acquisition(Wait):
         if self._ticket is not None:
             self._ticket.event.set()
 
-    async def granted(self, reply: Any, sent: Moment) -> Optional[Hold]:
+    async def granted(self, reply: Any, sent: Moment) -> Any:
+        """The result of a reply; None when the request was not granted."""
         tokens = self._claim.granted(reply, self.hub.name)
         if tokens is None:
             return None
@@ -248,7 +218,8 @@ class Acquisition(Wait):
             return await self._confirm_bound(tokens)
         return self._take(tokens, self._terms.lease, sent)
 
-    async def confirm(self, message: list[bytes]) -> Optional[Hold]:
+    async def confirm(self, message: list[bytes]) -> Any:
+        """The result of the message of a grant; None when that does not hold."""
         try:
             tokens = tuple(int(number) for number in message[1].split(b","))
         except ValueError:
@@ -289,6 +260,7 @@ class Acquisition(Wait):
         return hold
 
     def give_up(self) -> None:
+        """Ends what the request has at the server, or may get there yet."""
         if self._is_over:
             return
         self._is_over = True
@@ -308,14 +280,19 @@ class Acquisition(Wait):
         self._claim = Claim(self._terms, self.hub.owner())
 
 
-class LatchWait(Wait):
+class LatchWait(Acquisition):
     """A wait until a latch is open."""
 
-    def command(self) -> Command:
-        return ("LATCH.WAIT", self.key)
+    is_counted = 0
 
-    async def granted(self, reply: Any, sent: Moment) -> Optional[bool]:
+    def command(self) -> Command:
+        return (Verb("LATCH.WAIT"), self.key)
+
+    async def granted(self, reply: Any, sent: Moment) -> Any:
         return True if reply == 1 else None
 
-    async def confirm(self, message: list[bytes]) -> bool:
+    async def confirm(self, message: list[bytes]) -> Any:
         return True
+
+    def give_up(self) -> None:
+        pass

@@ -20,14 +20,7 @@ from redis.sentinel import Sentinel
 
 from .errors import ConfigError
 
-#: The kind and whether it has TLS, by the scheme.
-_SCHEMES = {
-    f"{word}{end}{kind}": (kind[1:] or "server", end == "s")
-    for word in ("redis", "valkey")
-    for end in ("", "s")
-    for kind in ("", "+cluster", "+sentinel")
-}
-_SCHEMES.update(dict.fromkeys(("unix", "redis+unix", "valkey+unix"), ("socket", False)))
+_SCHEMES = re.compile(r"(?:redis|valkey)(s?)(?:\+(cluster|sentinel))?|(?:redis\+|valkey\+)?(unix)")
 _MOST_DATABASES = 2**31
 
 
@@ -52,79 +45,77 @@ def parse(url: str) -> Address:
 
     :raises ConfigError: for another text.
     """
-    scheme, separator, rest = url.partition("://")
-    if not separator:
-        scheme, rest = "redis", url
-    if scheme.lower() not in _SCHEMES:
-        raise _unreadable("its scheme is not known")
-    kind, is_tls = _SCHEMES[scheme.lower()]
-    if re.search("%(?![0-9A-Fa-f]{2})", rest):
-        raise _unreadable("a % is not followed by two digits")
+    scheme, _, rest = url.partition("://") if "://" in url else ("redis", "", url)
+    known = _SCHEMES.fullmatch(scheme.lower())
+    _check(known, "its scheme is not known")
+    assert known is not None
+    kind, is_tls = "socket" if known[3] else known[2] or "server", known[1] == "s"
+    _check(not re.search("%(?![0-9A-Fa-f]{2})", rest), "a % is not followed by two digits")
     place, _, query = rest.partition("?")
     authority, slash, path = place.partition("/")
     login, at, hosts = authority.rpartition("@")
     if kind == "socket":
-        if hosts or not slash:
-            raise _unreadable("the path of a socket begins with /")
-    elif "@" in rest[len(authority.partition("#")[0]) :] or re.search(r"[\[\]]", login):
-        raise _unreadable("in a login / ? # [ ] are written %2F %3F %23 %5B %5D")
-    if "#" in rest:
-        raise _unreadable("a # is written %23")
+        _check(slash and not hosts, "the path of a socket begins with /")
+    else:
+        is_whole = "@" not in rest[len(authority.partition("#")[0]) :] and not re.search(r"[\[\]]", login)
+        _check(is_whole, "in a login / ? # [ ] are written %2F %3F %23 %5B %5D")
+    _check("#" not in rest, "a # is written %23")
     user, colon, password = login.partition(":")
-    if at and not colon:
-        raise _unreadable("a login is user:password or :password")
-    options = _options(query, kind)
+    _check(colon or not at, "a login is user:password or :password")
     primary = None
     if kind == "sentinel":
-        primary, _, path = path.partition("/")
-        primary = unquote(primary)
-    found = Address(
+        name, _, path = path.partition("/")
+        primary = unquote(name)
+    several = hosts.split(",") if kind in ("cluster", "sentinel") else [hosts]
+    found = () if kind == "socket" else tuple(_host(one, 26_379 if kind == "sentinel" else 6_379) for one in several)
+    _check(primary != "", "the primary's name is missing behind the hosts")
+    is_name = not re.search(r"[\s\x00-\x1f\x7f]", primary or "")
+    _check(is_name, "the primary's name has white space or a control character")
+
+    options: dict[str, str] = {}
+    databases = [path] if path and kind != "socket" else []
+    names = ("db", "protocol", "sentinel-user", "sentinel-password")
+    for pair in query.split("&") if query else ():
+        option, _, value = pair.partition("=")
+        is_known = option in (names if kind == "sentinel" else names[:2]) and (option not in options or option == "db")
+        _check(is_known and value, "behind the ? is an option that is not known")
+        options[option] = unquote(value)
+        if option == "db":
+            databases.append(options[option])
+    are_numbers = all(re.fullmatch("[0-9]{1,10}", text) and int(text) < _MOST_DATABASES for text in databases)
+    _check(are_numbers, "the database is a number")
+    _check(len(set(map(int, databases))) <= 1, "the database is given twice")
+    database = int(databases[0]) if databases else 0
+    _check(not database or kind != "cluster", "a cluster has the database 0 alone")
+    protocol = options.get("protocol", "")
+    _check(protocol in ("", "2", "3"), "the protocol is 2 or 3")
+    return Address(
         kind,
         is_tls,
-        () if kind == "socket" else _hosts(hosts, kind),
+        found,
         unquote(slash + path) if kind == "socket" else None,
-        _database([] if kind == "socket" or not path else [path], options["db"]),
+        database,
         unquote(user) or None,
         unquote(password) or None,
-        _protocol(options["protocol"]),
+        int(protocol) if protocol else None,
         primary,
-        *(unquote("".join(options[name])) or None for name in ("sentinel-user", "sentinel-password")),
+        options.get("sentinel-user"),
+        options.get("sentinel-password"),
     )
-    if kind == "cluster" and found.database:
-        raise _unreadable("a cluster has the database 0 alone")
-    if primary == "":
-        raise _unreadable("the primary's name is missing behind the hosts")
-    if primary and re.search(r"[\s\x00-\x1f\x7f]", primary):
-        raise _unreadable("the primary's name has white space or a control character")
-    return found
-
-
-def _hosts(text: str, kind: str) -> tuple[tuple[str, int], ...]:
-    default = 26_379 if kind == "sentinel" else 6_379
-    return tuple(_host(one, default) for one in ([text] if kind == "server" else text.split(",")))
 
 
 def _host(text: str, default: int) -> tuple[str, int]:
-    if text.startswith("["):
-        host, bracket, port = text[1:].partition("]")
-        if bracket and not host:
-            raise _unreadable("a host is missing")
-        if not bracket or port[:1] not in ("", ":") or not _is_ipv6(host):
-            raise _unreadable("an IPv6 address stands in brackets")
-    else:
-        host, colon, port = text.partition(":")
-        if ":" in port:
-            raise _unreadable("an IPv6 address stands in brackets")
-        if not host:
-            raise _unreadable("a host is missing")
-        if not re.fullmatch(r"[A-Za-z0-9._-]+", host):
-            raise _unreadable("a host has letters, digits and -._ only")
-        port = colon + port
-    if not port:
+    parts = re.fullmatch(r"(?:\[([^]]*)\]|([^:]*))(?::([^:]*))?", text)
+    ip, name, port = parts.groups() if parts else (text, None, None)
+    host = str(ip or name or "")
+    _check(host, "a host is missing")
+    _check(parts and (not ip or _is_ipv6(ip)), "an IPv6 address stands in brackets")
+    _check(ip or re.fullmatch(r"[A-Za-z0-9._-]+", host), "a host has letters, digits and -._ only")
+    if port is None:
         return host, default
-    if not re.fullmatch(r":[0-9]{1,5}", port) or not 1 <= int(port[1:]) <= 65_535:
-        raise _unreadable("a port is a number from 1 to 65535")
-    return host, int(port[1:])
+    is_port = re.fullmatch("[0-9]{1,5}", port) and 1 <= int(port) <= 65_535
+    _check(is_port, "a port is a number from 1 to 65535")
+    return host, int(port)
 
 
 def _is_ipv6(host: str) -> bool:
@@ -135,39 +126,12 @@ def _is_ipv6(host: str) -> bool:
     return True
 
 
-def _options(query: str, kind: str) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {"db": [], "protocol": [], "sentinel-user": [], "sentinel-password": []}
-    for pair in query.split("&") if query else ():
-        name, _, value = pair.partition("=")
-        is_known = name in ("db", "protocol") or (name in found and kind == "sentinel")
-        if not is_known or not value or (found[name] and name != "db"):
-            raise _unreadable("behind the ? is an option that is not known")
-        found[name].append(value)
-    return found
-
-
-def _database(path: list[str], option: list[str]) -> int:
-    values = path + [unquote(text) for text in option]
-    if not all(re.fullmatch("[0-9]{1,10}", text) and int(text) < _MOST_DATABASES for text in values):
-        raise _unreadable("the database is a number")
-    if len({int(text) for text in values}) > 1:
-        raise _unreadable("the database is given twice")
-    return int(values[0]) if values else 0
-
-
-def _protocol(option: list[str]) -> Optional[int]:
-    if not option:
-        return None
-    if option[0] not in ("2", "3"):
-        raise _unreadable("the protocol is 2 or 3")
-    return int(option[0])
-
-
-def _unreadable(why: str) -> ConfigError:
-    return ConfigError(
-        f"no URL of a server: {why} (redis://host:port, redis+cluster://host:port,host:port, "
-        "redis+sentinel://host:port,host:port/name)"
-    )
+def _check(is_right: object, why: str) -> None:
+    if not is_right:
+        raise ConfigError(
+            f"no URL of a server: {why} (redis://host:port, redis+cluster://host:port,host:port, "
+            "redis+sentinel://host:port,host:port/name)"
+        )
 
 
 def client_of_url(url: str, is_asyncio: bool) -> Any:

@@ -15,6 +15,7 @@ import threading
 import uuid
 import weakref
 from collections.abc import Awaitable, Coroutine, Iterator
+from dataclasses import dataclass
 from typing import Any, Callable, NamedTuple, Optional
 
 from redis.client import NEVER_DECODE
@@ -54,50 +55,41 @@ class Job(NamedTuple):
     done: Callable[[list[Any]], None]
 
 
+@dataclass(eq=False)
 class Ticket:
     """A wait in the server's queue."""
 
-    __slots__ = ("event", "message", "node", "number")
-
-    def __init__(self, number: int, event: Any) -> None:
-        self.number = number
-        self.event = event
-        self.node: Any = None
-        #: The words of its message.
-        self.message: Optional[list[bytes]] = None
+    number: int
+    event: Any
+    node: Any = None
+    #: The words of its message.
+    message: Optional[list[bytes]] = None
 
 
+@dataclass(eq=False)
 class Ending:
     """A release, or the end of an acquisition that was given up: repeated until it is answered or there is nothing left
     to release."""
 
-    def __init__(
-        self,
-        hub: Hub,
-        claim: Claim,
-        commands: list[Command],
-        over: float,
-        *,
-        at: float = 0.0,
-        link: Any = None,
-        is_hold: bool = False,
-    ) -> None:
-        self.event = hub.new_event()
-        #: What the server said, or why that is not known.
-        self.result: Any = None
-        self._hub = hub
-        self._claim = claim
-        self._commands = commands
-        self._over = over
-        self._at = at
-        self._link = link
-        #: Whether it is the release of a hold, and not of what may have been granted.
-        self._is_hold = is_hold
-        self._is_sent = False
-        self._pause = FIRST_PAUSE
-        self._error: Error = NoAnswer(hub.name)
+    _hub: Hub
+    _claim: Claim
+    _commands: list[Command]
+    #: Until and from when it is sent.
+    _over: float
+    _at: float = 0.0
+    _link: Optional[Link] = None
+    #: Whether it is the release of a hold, and not of what may have been granted.
+    _is_hold: bool = False
+    #: What the server said, or why that is not known.
+    result: Any = None
+    _is_sent: bool = False
+    _is_held: bool = True
+    _pause: float = FIRST_PAUSE
+
+    def __post_init__(self) -> None:
+        self.event = self._hub.new_event()
+        self._error: Error = NoAnswer(self._hub.name)
         self._failed: list[Command] = []
-        self._is_held = True
 
     @property
     def due(self) -> float:
@@ -360,13 +352,13 @@ class Hub:
         with self.guard:
             if hold.is_over:
                 return None
-            ending = self.end(hold.claim, hold.releases(), hold.ends, link=hold.link, is_hold=True)
+            ending = self.end(hold.claim, hold.releases(), hold.ends, 0.0, hold.link, True)
             self.remove(hold)
         return ending
 
-    def end(self, claim: Claim, commands: list[Command], over: float, **options: Any) -> Ending:
-        """Sends a release in the background until this time, and closes the connection of a session before."""
-        ending = Ending(self, claim, commands, over, **options)
+    def end(self, *release: Any) -> Ending:
+        """Sends an :class:`Ending` in the background, and closes the connection of a session before."""
+        ending = Ending(self, *release)
         with self.guard:
             self.endings.add(ending)
             self._keep()
@@ -386,7 +378,7 @@ class Hub:
             # holder has yet to stop.
             lease, sent = hold.term
             commands, at = hold.claim.give_up(hold.tokens), sent.steady + lease
-            self.end(hold.claim, commands, hold.ends + lease, at=at, link=link)
+            self.end(hold.claim, commands, hold.ends + lease, at, link)
         elif link is not None:
             link.on_end = None
             link.close()

@@ -33,6 +33,9 @@ Name = Union[str, bytes, None]
 class Error(Exception):
     """The base class of the errors of this package."""
 
+    #: Whether the same request may be served when it is repeated later.
+    is_passing = False
+
     def __init__(self, *args: Any) -> None:
         # Not those of redis-py's classes, which take other arguments, and differ from version to version.
         Exception.__init__(self, *args)
@@ -44,11 +47,6 @@ class Error(Exception):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({str(self)!r})"
-
-    @property
-    def is_passing(self) -> bool:
-        """Whether the same request may be served when it is repeated later."""
-        return False
 
 
 class NotLoaded(Error, redis_errors.ResponseError):
@@ -74,13 +72,10 @@ class Refused(Error, redis_errors.ResponseError):
         self.server = server
         self.code = code
         self.text = text
+        self.is_passing = code in _PASSING
 
     def __str__(self) -> str:
         return f"{self.server}: {self.code} {self.text}"
-
-    @property
-    def is_passing(self) -> bool:
-        return self.code in _PASSING
 
 
 class Deadlock(Refused):
@@ -118,46 +113,38 @@ class LockDelay(Refused):
 class ConnectionFailed(Error, redis_errors.ConnectionError):
     """The server cannot be reached. The error of the system is the ``__cause__``."""
 
-    def __init__(self, server: str, what: str) -> None:
+    is_passing = True
+    _what = "no connection"
+
+    def __init__(self, server: str, what: Optional[str] = None) -> None:
         Error.__init__(self, server, what)
         self.server = server
-        self.what = what
+        self.what = what or self._what
 
     def __str__(self) -> str:
         return f"{self.server}: {self.what}"
-
-    @property
-    def is_passing(self) -> bool:
-        return True
 
 
 class NoAnswer(ConnectionFailed, redis_errors.TimeoutError):
     """The server did not answer in time."""
 
-    def __init__(self, server: str, what: str = "no answer in time") -> None:
-        super().__init__(server, what)
+    _what = "no answer in time"
 
 
 class Unheard(ConnectionFailed):
     """The request was sent and got no reply: it may have been served. It is not repeated (:meth:`Latch.count_down`)."""
 
+    is_passing = False
+
     def __str__(self) -> str:
         return f"{self.server}: {self.what}; the request may have been served"
-
-    @property
-    def is_passing(self) -> bool:
-        return False
 
 
 class Untrusted(ConnectionFailed):
     """One side does not accept the other's certificate; repeating the request does not help."""
 
-    def __init__(self, server: str, what: str = "the certificate is not believed") -> None:
-        super().__init__(server, what)
-
-    @property
-    def is_passing(self) -> bool:
-        return False
+    is_passing = False
+    _what = "the certificate is not believed"
 
 
 class ConfigError(Error, ValueError):

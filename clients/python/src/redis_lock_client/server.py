@@ -17,6 +17,7 @@ from ._terms import (
     MOST_PERMITS,
     Key,
     Number,
+    Terms,
     Text,
     check_function,
     checked_key,
@@ -324,7 +325,7 @@ class BaseLatch(Generic[Client]):
         limit = checked_wait(timeout, "timeout")
         hub = self._hub.here()
         hub.begin()
-        return bool(await LatchWait(hub, self._key, limit).run())
+        return bool(await LatchWait(hub, Terms((self._key,)), limit).run())
 
 
 # For threads
