@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any, Optional
 
 from ._hold import RELEASED_FOR, Hold, Moment, OnLost, lease_of, logger, now
-from ._hub import FIRST_PAUSE, LONGEST_PAUSE, Hub, Ticket, jittered
+from ._hub import FIRST_PAUSE, LONGEST_PAUSE, Ending, Hub, Ticket, jittered
 from ._link import Link
 from ._terms import Claim, Command, Terms, Tokens, Verb, millis
 from .errors import ConnectionFailed, Error, NoAnswer, Refused, bad_reply, refused
@@ -275,7 +275,7 @@ class Acquisition:
     def _end_claim(self) -> None:
         """Ends what this claim has; the next request has another one."""
         span = RELEASED_FOR if self._terms.is_session else max(self._terms.lease, self.hub.patience)
-        self.hub.end(self._claim, self._claim.give_up(), now() + span)
+        self.hub.end(Ending(self.hub, self._claim, self._claim.give_up(), now() + span))
         self.is_unanswered = self.has_place = self.is_granted = False
         self._claim = Claim(self._terms, self.hub.owner())
 

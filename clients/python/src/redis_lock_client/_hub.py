@@ -352,13 +352,12 @@ class Hub:
         with self.guard:
             if hold.is_over:
                 return None
-            ending = self.end(hold.claim, hold.releases(), hold.ends, 0.0, hold.link, True)
+            ending = self.end(Ending(self, hold.claim, hold.releases(), hold.ends, 0.0, hold.link, True))
             self.remove(hold)
         return ending
 
-    def end(self, *release: Any) -> Ending:
-        """Sends an :class:`Ending` in the background, and closes the connection of a session before."""
-        ending = Ending(self, *release)
+    def end(self, ending: Ending) -> Ending:
+        """Sends a release in the background, and closes the connection of a session before."""
         with self.guard:
             self.endings.add(ending)
             self._keep()
@@ -378,7 +377,7 @@ class Hub:
             # holder has yet to stop.
             lease, sent = hold.term
             commands, at = hold.claim.give_up(hold.tokens), sent.steady + lease
-            self.end(hold.claim, commands, hold.ends + lease, at, link)
+            self.end(Ending(self, hold.claim, commands, hold.ends + lease, at, link))
         elif link is not None:
             link.on_end = None
             link.close()

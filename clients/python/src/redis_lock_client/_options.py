@@ -18,15 +18,12 @@ class _Waits(TypedDict, total=False):
     raise_on_release_error: bool
 
 
-class _Permits(TypedDict, total=False):
+class _Holds(TypedDict, total=False):
     lease: Optional[Number]
     margin: Optional[Number]
     owner: Optional[Text]
-    on_lost: Optional[Callable[[LostReason], Any]]
-
-
-class _Holds(_Permits, total=False):
     renew: Optional[bool]
+    on_lost: Optional[Callable[[LostReason], Any]]
     max_hold: Optional[Number]
 
 
@@ -48,15 +45,3 @@ class ReadWriteLockOptions(_Waits, _Holds, total=False):
 
     sleep: Number
     session: bool
-
-
-class LockOptions(_Waits, ClassOptions, total=False):
-    """The options of ``Lock``."""
-
-    sleep: Number
-
-
-class SemaphoreOptions(_Permits, total=False):
-    """The options of ``Semaphore``."""
-
-    limit: Optional[int]

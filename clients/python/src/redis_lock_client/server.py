@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Callable, Generic, Optional, TypeVar, Union
 
@@ -33,20 +33,16 @@ from .statistics import Statistics
 
 if TYPE_CHECKING:
     import redis
-    from typing_extensions import Unpack
+    from typing_extensions import Concatenate, ParamSpec, Unpack
 
-    from ._options import LockOptions, MultiLockOptions, ReadWriteLockOptions, SemaphoreOptions
+    from ._options import ReadWriteLockOptions
 
-S = TypeVar("S", bound="BaseServer[Any, Any, Any, Any, Any]")
-#: The classes of a lock, a lock of several keys, a read-write lock, a semaphore and a latch.
-L = TypeVar("L")
-M = TypeVar("M")
-R = TypeVar("R")
-P = TypeVar("P")
-C = TypeVar("C")
-#: What the constructors take, and what a semaphore grants.
+    P = ParamSpec("P")
+
+S = TypeVar("S", bound="BaseServer")
+T = TypeVar("T")
+#: What the constructors take.
 Client = TypeVar("Client")
-AnyPermit = TypeVar("AnyPermit")
 
 
 @dataclass(frozen=True)
@@ -72,11 +68,20 @@ class SemaphoreInfo:
     longest_wait: float
 
 
-class BaseServer(Generic[L, M, R, P, C]):
-    """What ``Server`` makes."""
+def maker(kind: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any, P], T]:
+    """A method of a server object that calls the constructor of a class."""
+
+    def make(server: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return kind(server, *args, **kwargs)
+
+    make.__doc__ = f"A :class:`{kind.__name__}` of this server, with the parameters of its constructor."
+    return make
+
+
+class BaseServer:
+    """What the two kinds of ``Server`` share."""
 
     _hubs: Any
-    _kinds: tuple[Callable[..., L], Callable[..., M], Callable[..., R], Callable[..., P], Callable[..., C]]
     _hub: Any
     #: The client that :meth:`open` has made.
     _own: Any = None
@@ -101,30 +106,6 @@ class BaseServer(Generic[L, M, R, P, C]):
         """The name in messages: ``host:port``, without credentials."""
         return str(self._hub.name)
 
-    def lock(self, name: Key, timeout: Optional[Number] = None, **options: Unpack[LockOptions]) -> L:
-        """A :class:`Lock`, with the options of its constructor."""
-        return self._kinds[0](self, name, timeout, **options)
-
-    def multi_lock(
-        self, names: Iterable[Key], timeout: Optional[Number] = None, **options: Unpack[MultiLockOptions]
-    ) -> M:
-        """A :class:`MultiLock` of these keys, with the options of its constructor."""
-        return self._kinds[1](self, names, timeout, **options)
-
-    def read_write_lock(
-        self, name: Key, timeout: Optional[Number] = None, **options: Unpack[ReadWriteLockOptions]
-    ) -> R:
-        """A :class:`ReadWriteLock`, with the options of :class:`Lock`."""
-        return self._kinds[2](self, name, timeout, **options)
-
-    def semaphore(self, key: Key, **options: Unpack[SemaphoreOptions]) -> P:
-        """A :class:`Semaphore`, with the options of its constructor (``limit``, ``lease``, ``margin``, ``owner``)."""
-        return self._kinds[3](self, key, **options)
-
-    def latch(self, key: Key) -> C:
-        """A :class:`Latch`."""
-        return self._kinds[4](self, key)
-
     def statistics(self) -> Statistics:
         """The counters of this object, and its present numbers of holds and waits."""
         found: Statistics = self._hub.statistics()
@@ -143,7 +124,7 @@ class BaseServer(Generic[L, M, R, P, C]):
         return f"<{type(self).__name__} {self.name}>"
 
 
-class BaseReadWriteLock(Generic[Client, L]):
+class BaseReadWriteLock(Generic[Client, T]):
     """The arguments of ``ReadWriteLock``."""
 
     _kind: Any
@@ -156,16 +137,16 @@ class BaseReadWriteLock(Generic[Client, L]):
         # Refuses wrong arguments now.
         self.read_lock()
 
-    def read_lock(self) -> L:
+    def read_lock(self) -> T:
         """A :class:`Lock` for reading."""
         return self._lock(Mode.READ)
 
-    def write_lock(self) -> L:
+    def write_lock(self) -> T:
         """A :class:`Lock` for writing."""
         return self._lock(Mode.WRITE)
 
-    def _lock(self, mode: Mode) -> L:
-        lock: L = self._kind(*self._arguments, **self._options, mode=mode)
+    def _lock(self, mode: Mode) -> T:
+        lock: T = self._kind(*self._arguments, **self._options, mode=mode)
         return lock
 
 
@@ -206,10 +187,10 @@ class BasePermit:
         return released
 
 
-class BaseSemaphore(Generic[Client, AnyPermit]):
+class BaseSemaphore(Generic[Client, T]):
     """The arguments of ``Semaphore``, and its requests."""
 
-    _permit: Callable[[Hold], AnyPermit]
+    _permit: Callable[[Hold], T]
     _hubs: Any
 
     def __init__(
@@ -231,7 +212,7 @@ class BaseSemaphore(Generic[Client, AnyPermit]):
         self._redis = redis
         self._hub = hub_of(redis, self._hubs)
 
-    async def _acquire_in(self, limit: Optional[float]) -> Optional[AnyPermit]:
+    async def _acquire_in(self, limit: Optional[float]) -> Optional[T]:
         hub = self._hub.here()
         hub.begin()
         acquisition = Acquisition(hub, self._terms, limit, self._on_lost)
@@ -242,18 +223,18 @@ class BaseSemaphore(Generic[Client, AnyPermit]):
             acquisition.give_up()
             raise
 
-    async def _try_acquire(self) -> Optional[AnyPermit]:
+    async def _try_acquire(self) -> Optional[T]:
         """A permit, if one is free and no other request waits for it."""
         return await self._acquire_in(0.0)
 
-    async def _acquire_within(self, wait: Number) -> Optional[AnyPermit]:
+    async def _acquire_within(self, wait: Number) -> Optional[T]:
         """A permit; None when there was none within the wait.
 
         :param wait: how long it waits, in seconds.
         """
         return await self._acquire_in(checked_wait(wait, "wait"))
 
-    async def _acquire(self) -> AnyPermit:
+    async def _acquire(self) -> T:
         """A permit; waits without a limit, also for a semaphore that does not exist yet."""
         while True:
             permit = await self._acquire_in(None)
@@ -397,7 +378,7 @@ class Latch(BaseLatch[Union["redis.Redis", "redis.RedisCluster", "Server"]]):
     wait = blocking(BaseLatch._wait)
 
 
-class Server(BaseServer[Lock, MultiLock, ReadWriteLock, Semaphore, Latch]):
+class Server(BaseServer):
     """The locks of one server, cluster, or primary of sentinels. Opening it sends nothing.
 
     :param redis_client: a ``redis.Redis`` or ``redis.RedisCluster``, which sends the commands.
@@ -405,7 +386,11 @@ class Server(BaseServer[Lock, MultiLock, ReadWriteLock, Semaphore, Latch]):
     """
 
     _hubs = ThreadHub
-    _kinds = (Lock, MultiLock, ReadWriteLock, Semaphore, Latch)
+    lock = maker(Lock)
+    multi_lock = maker(MultiLock)
+    read_write_lock = maker(ReadWriteLock)
+    semaphore = maker(Semaphore)
+    latch = maker(Latch)
 
     def __init__(self, redis_client: Union[redis.Redis, redis.RedisCluster]) -> None:
         self._hub = ThreadHub(redis_client)

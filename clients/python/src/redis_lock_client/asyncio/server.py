@@ -11,6 +11,7 @@ from ..server import (
     BaseReadWriteLock,
     BaseSemaphore,
     BaseServer,
+    maker,
 )
 from ._loops import Hubs
 from .lock import Lock, Lost, MultiLock
@@ -67,7 +68,7 @@ class Latch(BaseLatch[Union["redis.asyncio.Redis", "redis.asyncio.RedisCluster",
     wait = BaseLatch._wait
 
 
-class Server(BaseServer[Lock, MultiLock, ReadWriteLock, Semaphore, Latch]):
+class Server(BaseServer):
     """The locks of one server, cluster, or primary of sentinels, see :class:`redis_lock_client.Server`.
 
     :param redis_client: a ``redis.asyncio.Redis`` or ``redis.asyncio.RedisCluster``, which sends the commands.
@@ -75,7 +76,11 @@ class Server(BaseServer[Lock, MultiLock, ReadWriteLock, Semaphore, Latch]):
     """
 
     _hubs = Hubs
-    _kinds = (Lock, MultiLock, ReadWriteLock, Semaphore, Latch)
+    lock = maker(Lock)
+    multi_lock = maker(MultiLock)
+    read_write_lock = maker(ReadWriteLock)
+    semaphore = maker(Semaphore)
+    latch = maker(Latch)
 
     def __init__(self, redis_client: Union[redis.asyncio.Redis, redis.asyncio.RedisCluster]) -> None:
         self._hub = Hubs(redis_client, is_shared=False)
