@@ -291,6 +291,26 @@ def test_a_wait_that_does_not_reach_its_server_warns(server: TestServer, monkeyp
     join(threads)
 
 
+def test_a_false_message_grants_nothing(server: TestServer) -> None:
+    """Every client that may publish to the channel can send one. The wait keeps its place, and leaves none behind."""
+    server.hold()
+    results: list[bool] = []
+    threads = in_threads(1, lambda _: results.append(Lock(server.client(), "k").acquire(blocking_timeout=2)))
+    wait_for("the ticket", lambda: server.stat("tickets") == 1)
+    queue = server.queue()
+    (channel,) = server.observer.pubsub_channels("lock:tickets:*")
+    asked = server.observer.info("commandstats")["cmdstat_lock.acquire"]["calls"]
+    for tag in range(10):
+        server.observer.publish(channel, f"granted 1 {tag}")
+    wait_for(
+        "the new request", lambda: server.observer.info("commandstats")["cmdstat_lock.acquire"]["calls"] > asked + 1
+    )
+    assert server.queue() == queue and results == []
+    join(threads, 10)
+    assert results == [False]
+    wait_for("the end of the ticket", lambda: server.stat("tickets") == 0)
+
+
 def test_options_of_a_class(server: TestServer) -> None:
     """redis-py's ``lock()`` passes on only its own arguments."""
     kind = Lock.with_options(lease=5, margin=1)

@@ -22,7 +22,7 @@ def test_a_wait_holds_none_when_a_key_is_lost_right_after_the_grant(server: Test
         lock = locks.multi_lock(["a", "b"])
         threads = in_threads(1, lambda _: lock.acquire() and lock.release())
         wait_for("the ticket", lambda: server.stat("tickets") == 1)
-        proxy.hold_back(b"LOCK.RENEW")
+        proxy.hold_back(b"LOCK.MACQUIRE")
         server.run("LOCK.RELEASE a holder")
         wait_for("the confirmation", lambda: proxy.held == 1)
         server.run("LOCK.BREAK a")

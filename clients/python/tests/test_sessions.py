@@ -309,7 +309,7 @@ def test_a_release_goes_on_in_the_background(server: TestServer) -> None:
 @pytest.mark.parametrize("owner", [None, "me"])
 def test_a_grant_that_is_not_confirmed_is_undone(server: TestServer, proxy: Proxy, owner: str | None) -> None:
     with Server(redis.Redis(port=proxy.port, **bounded(0.5))) as locks:
-        proxy.break_network(b"LOCK.RENEW")
+        proxy.break_network(b"LOCK.INFO")
         with pytest.raises(client.ConnectionFailed):
             locks.lock("k", session=True, owner=owner).acquire(blocking_timeout=0.1)
         assert holder(server)[b"session"] == 1, "the server does not know of the end of the connection"

@@ -1,7 +1,7 @@
 """An acquisition, from the first request to the hold.
 
-It asks once. If the lock is not free it subscribes to the channel of this client and asks as a ticket (``NOTIFY``); the
-message ``granted`` is confirmed by a renewal. When a connection breaks it subscribes and asks again with the same
+It asks once. If the lock is not free it subscribes to the channel of this client and asks as a ticket (``NOTIFY``);
+after the message ``granted`` it asks once more. When a connection breaks it subscribes and asks again with the same
 owner, which keeps its place. Given up, it is made final (``Claim.give_up``).
 """
 
@@ -12,7 +12,7 @@ from typing import Any, Optional
 from ._hold import RELEASED_FOR, Hold, Moment, OnLost, lease_of, logger, now
 from ._hub import FIRST_PAUSE, LONGEST_PAUSE, Ending, Hub, Ticket, jittered
 from ._link import Link
-from ._terms import Claim, Command, Terms, Tokens, Verb, millis
+from ._terms import Claim, Command, Terms, Verb, millis
 from .errors import ConnectionFailed, Error, NoAnswer, Refused, bad_reply, refused
 
 #: When a wait that cannot reach its server warns, and how often from then on.
@@ -125,7 +125,7 @@ class Acquisition:
             self.is_granted = result is not None
             if result is None and has_ticket:
                 raise bad_reply(hub.name)
-            self.has_place = False
+            self.has_place = self.has_place and result is None
             return result
         self._begun = self._warns_at = now()
         if not self._is_queued:
@@ -147,9 +147,7 @@ class Acquisition:
             self.has_place = False
             return None
         if message[0] == b"granted":
-            self.is_granted = True
-            self.has_place = False
-            return await self.confirm(message)
+            return await self.confirm()
         raise refused(hub.name, message[1].decode("ascii", "replace"), "the wait was ended")
 
     def _passes(self, error: Error) -> bool:
@@ -214,50 +212,26 @@ class Acquisition:
         tokens = self._claim.granted(reply, self.hub.name)
         if tokens is None:
             return None
-        if self._terms.is_session:
-            return await self._confirm_bound(tokens)
-        return self._take(tokens, self._terms.lease, sent)
-
-    async def confirm(self, message: list[bytes]) -> Any:
-        """The result of the message of a grant; None when that does not hold."""
-        try:
-            tokens = tuple(int(number) for number in message[1].split(b","))
-        except ValueError:
-            return None
-        if len(tokens) != len(self._terms.keys):
-            return None
-        if self._terms.is_session:
-            return await self._confirm_bound(tokens)
-        lease, sent = self._terms.lease, Moment()
-        replies = await self.hub.batch(self._claim.renew(lease, tokens))
-        for reply in replies:
-            if isinstance(reply, Error):
-                raise reply
-        if all(reply == 1 for reply in replies):
-            return self._take(tokens, lease, sent)
-        if any(reply == 1 for reply in replies):
-            # A wait holds none.
-            self._end_claim()
-        return None
-
-    async def _confirm_bound(self, tokens: Tokens) -> Optional[Hold]:
-        assert self._link is not None
-        sent = Moment()
-        self.is_granted = True
-        if await self.hub.ask(self._link, self._claim.renew(None, tokens)[0]) != 1:
-            return None
-        lease = lease_of(await self.hub.ask(self._link, ("LOCK.INFO", self.key)), self._claim.owner)
+        lease: Optional[float] = self._terms.lease
+        if self._link is not None:
+            sent = Moment()
+            lease = lease_of(await self.hub.ask(self._link, ("LOCK.INFO", self.key)), self._claim.owner)
+            if not self._link.is_open:
+                raise ConnectionFailed(self.hub.name, "the connection has ended")
         if lease is None:
             raise bad_reply(self.hub.name)
-        if not self._link.is_open:
-            raise ConnectionFailed(self.hub.name, "the connection has ended")
-        return self._take(tokens, lease, sent)
-
-    def _take(self, tokens: Tokens, lease: float, sent: Moment) -> Hold:
         hold = self.hold = Hold(self.hub, self._claim, tokens, lease, sent, self._on_lost, self._link)
         hold.is_unanswered = self.is_unanswered
         self.hub.add(hold)
         return hold
+
+    async def confirm(self) -> Any:
+        """The result after the message of a grant, which may be old or false; None when it does not hold."""
+        result = await self._ask_once(False)
+        if result is None and len(self._terms.keys) > 1:
+            # One key was lost, and a wait holds none.
+            self._end_claim()
+        return result
 
     def give_up(self) -> None:
         """Ends what the request has at the server, or may get there yet."""
@@ -291,7 +265,7 @@ class LatchWait(Acquisition):
     async def granted(self, reply: Any, sent: Moment) -> Any:
         return True if reply == 1 else None
 
-    async def confirm(self, message: list[bytes]) -> Any:
+    async def confirm(self) -> Any:
         return True
 
     def give_up(self) -> None:
