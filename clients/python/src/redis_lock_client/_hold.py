@@ -252,13 +252,13 @@ class Hold:
             is_heard = bool(self._callbacks)
             self._tell()
             self.hub.lost_one(self, reason)
+        names = ", ".join(key.decode("utf-8", "replace") for key in self.claim.terms.keys)
         if self._on_lost is not None:
             try:
                 self.hub.tell(self._on_lost, reason)
             except Exception as error:
-                logger.warning("the function for the loss of %r cannot be called: %s", self.claim, error)
+                logger.warning("the function for the loss of %s cannot be called: %s", names, error)
         elif not is_heard:
-            names = ", ".join(key.decode("utf-8", "replace") for key in self.claim.terms.keys)
             logger.warning("%s: %s", names, reason)
 
     def releases(self) -> list[Command]:

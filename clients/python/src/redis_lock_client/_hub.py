@@ -152,6 +152,7 @@ class Hub:
     """The state of the locks of one client, or of one server object; of asyncio, in one event loop."""
 
     is_asyncio = False
+    _timer: Any = None
 
     def __init__(self, client: Any, counts: Statistics, is_shared: bool) -> None:
         self.counts = counts
@@ -220,11 +221,8 @@ class Hub:
     open: Callable[[bytes], Awaitable[Link]]
     #: Begins something in the background.
     start: Callable[[Coroutine[Any, Any, None]], Any]
-    #: The timer is needed: raises :class:`Closed` when the server object is closed.
-    begin: Callable[[], None]
-    #: Wakes the timer; `wake` starts it if there is none.
+    #: Wakes the timer, and starts it if there is none.
     wake: Callable[[], None]
-    wake_timer: Callable[[], None]
     #: Calls a function of the program.
     tell: Callable[[OnLost, LostReason], None]
     #: Releases a hold in the background; called by any thread.
@@ -311,6 +309,12 @@ class Hub:
     def owner(self) -> bytes:
         """An owner that no other acquisition has."""
         return f"{self.id}:{next(self._numbers)}".encode()
+
+    def begin(self) -> None:
+        """The timer is needed. Raises :class:`Closed` when the server object is closed."""
+        self.check_open()
+        if self._timer is None:
+            self.wake()
 
     def check_open(self) -> None:
         """Raises :class:`Closed` when the server object is closed, or is being closed."""
@@ -551,9 +555,17 @@ class Hub:
     def retire(self) -> None:
         """The client is gone: the timer ends when nothing is held any more."""
         self._is_retired = True
-        self.wake_timer()
+        if self._timer is not None:
+            self.wake()
 
     # The end
+
+    def give_back_renewed(self) -> None:
+        """The interpreter or the event loop ends: releases what was renewed."""
+        with self.guard:
+            for hold in list(self.holds):
+                if hold.renews:
+                    self.abandon(hold)
 
     async def settle(self, seconds: Optional[float], waits_for_users: bool = False) -> list[tuple[bytes, Error]]:
         """Waits until the background releases have ended; those that have failed since the last call."""
@@ -595,12 +607,6 @@ class Hub:
             links, self.links = list(self.links.values()), {}
         for link in links:
             link.close()
-
-    def statistics(self) -> Statistics:
-        """The counters, and the present numbers."""
-        found = Statistics(**vars(self.counts))
-        found.holds, found.waiting = len(self.holds) + len(self.lost_holds), self.waiting
-        return found
 
 
 #: All hubs for threads, and those of asyncio by their clients.

@@ -75,23 +75,11 @@ class Terms(NamedTuple):
     is_permit: bool = False
     #: The number of permits with which an acquisition creates a missing semaphore.
     limit: Optional[int] = None
-    #: The words of a request behind its owner, and those of a release: for each acquisition the same.
-    words: Command = ()
-    last_words: Command = ()
 
     @property
     def mode_words(self) -> Command:
         """The mode in a command."""
         return () if self.mode is Mode.EXCLUSIVE else (self.mode.name.encode(),)
-
-    def with_words(self) -> Terms:
-        """The same with the words of its commands."""
-        span: Command = (b"SESSION",) if self.is_session else (b"PX", b"%d" % millis(self.lease))
-        limit: Command = () if self.limit is None else (b"LIMIT", self.limit)
-        once: Command = () if self.is_permit else (b"ONCE",)
-        number: Command = (b"SEQ", b"1") if self.owner is None else ()
-        words = (*self.mode_words, *span, *limit, *once, *number)
-        return self._replace(words=words, last_words=() if self.is_permit else (*self.mode_words, b"ALL"))
 
     def __repr__(self) -> str:
         # The owner is a credential.
@@ -109,15 +97,17 @@ class Claim:
         self.key = terms.keys[0]
         self.owner = fresh if terms.owner is None else terms.owner
 
-    def __repr__(self) -> str:
-        return repr(self.terms)
-
     def acquire(self) -> Command:
         """The request: the tokens, or nil. Sent twice, it is granted once."""
         terms = self.terms
+        span: Command = (b"SESSION",) if terms.is_session else (b"PX", b"%d" % millis(terms.lease))
+        limit: Command = () if terms.limit is None else (b"LIMIT", terms.limit)
+        once: Command = () if terms.is_permit else (b"ONCE",)
+        number: Command = (b"SEQ", b"1") if terms.owner is None else ()
+        words = (self.owner, *terms.mode_words, *span, *limit, *once, *number)
         if len(terms.keys) > 1:
-            return (Verb("LOCK.MACQUIRE"), len(terms.keys), *terms.keys, self.owner, *terms.words)
-        return (Verb("SEM.ACQUIRE" if terms.is_permit else "LOCK.ACQUIRE"), self.key, self.owner, *terms.words)
+            return (Verb("LOCK.MACQUIRE"), len(terms.keys), *terms.keys, *words)
+        return (Verb("SEM.ACQUIRE" if terms.is_permit else "LOCK.ACQUIRE"), self.key, *words)
 
     def renew(self, lease: Optional[float], tokens: Optional[Tokens]) -> list[Command]:
         """A renewal of each key: 1 if it is held under its token. Without a lease: one that is bound to its connection
@@ -127,7 +117,8 @@ class Claim:
 
     def release(self, tokens: Optional[Tokens]) -> list[Command]:
         """The release of each key: None if it is not held."""
-        return self._each("LOCK.RELEASE", self.terms.last_words, tokens)
+        words = () if self.terms.is_permit else (*self.terms.mode_words, b"ALL")
+        return self._each("LOCK.RELEASE", words, tokens)
 
     def give_up(self, tokens: Optional[Tokens] = None) -> list[Command]:
         """Ends a hold, withdraws the wait, and of a fresh owner makes its requests final."""
@@ -193,7 +184,7 @@ def checked_terms(
         if margin > span / 2:
             raise ConfigError(f"margin is at most half of {lease_name}: before it the lock is renewed")
     terms = Terms(keys, lease=span, margin=margin, max_hold=max_hold, **others)
-    return terms.with_words() if owner is None else owned_by(terms, owner)
+    return terms if owner is None else owned_by(terms, owner)
 
 
 def owned_by(terms: Terms, owner: Any) -> Terms:
@@ -205,7 +196,7 @@ def owned_by(terms: Terms, owner: Any) -> Terms:
         raise ConfigError("this owner is a reserved word")
     if terms.mode is not Mode.EXCLUSIVE and (name == b"mode" or name.endswith(b":write")):
         raise ConfigError("the owner 'mode', or one that ends in ':write', cannot hold READ or WRITE")
-    return terms._replace(owner=name).with_words()
+    return terms._replace(owner=name)
 
 
 def checked_key(key: Any) -> bytes:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Callable, Optional, TypeVar, cast
 from redis import exceptions as redis_errors
 
 from ._hold import Hold, now
-from ._hub import HUBS, Hub, check_client, translating
+from ._hub import HUBS, Hub, translating
 from ._link import Done, Link, read_options
 from ._terms import Command
 from .errors import NoAnswer, of_redis
@@ -118,8 +118,7 @@ class _ThreadLink(Link):
 class ThreadHub(Hub):
     """The hub of a client whose calls block."""
 
-    def __init__(self, client: Any, is_shared: bool = False) -> None:
-        check_client(client, False)
+    def __init__(self, client: Any, is_shared: bool) -> None:
         super().__init__(client, Statistics(), is_shared)
         HUBS.add(self)
 
@@ -134,6 +133,10 @@ class ThreadHub(Hub):
     def here(self) -> ThreadHub:
         """This one: the other kind has one for each event loop."""
         return self
+
+    def all(self) -> list[ThreadHub]:
+        """All of them."""
+        return [self]
 
     def new_event(self) -> threading.Event:
         return threading.Event()
@@ -187,11 +190,6 @@ class ThreadHub(Hub):
     def give_back(self, hold: Hold) -> None:
         self.abandon(hold)
 
-    def begin(self) -> None:
-        self.check_open()
-        if self._timer is None:
-            self.wake()
-
     def wake(self) -> None:
         with self.guard:
             if self._timer is None:
@@ -200,10 +198,6 @@ class ThreadHub(Hub):
                 timer = threading.Thread(target=self._run_timer, name="redis-lock", daemon=True)
                 timer.start()
                 self._timer = timer
-            self._changed.notify_all()
-
-    def wake_timer(self) -> None:
-        with self.guard:
             self._changed.notify_all()
 
     def _run_timer(self) -> None:
@@ -230,16 +224,9 @@ class ThreadHub(Hub):
     async def close(self) -> None:
         await super().close()
         timer = self._timer
-        self.wake_timer()
+        self.wake()
         if timer is not None and timer is not threading.current_thread():
             timer.join(1.0)
-
-    def give_back_renewed(self) -> None:
-        """The interpreter ends: releases what was renewed."""
-        with self.guard:
-            for hold in list(self.holds):
-                if hold.renews:
-                    self.abandon(hold)
 
     def forget(self) -> None:
         """In a forked child."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Callable, Generic, Optional, TypeVar, Uni
 from ._acquire import Acquisition, LatchWait
 from ._address import client_of_url
 from ._hold import Hold, field
-from ._hub import hub_of
+from ._hub import check_client, hub_of
 from ._requests import at_most_once, count, release, request
 from ._terms import (
     MOST_COUNT,
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     P = ParamSpec("P")
 
-S = TypeVar("S", bound="BaseServer")
+S = TypeVar("S", bound="BaseServer[Any]")
 T = TypeVar("T")
 #: What the constructors take.
 Client = TypeVar("Client")
@@ -78,13 +78,16 @@ def maker(kind: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any, P
     return make
 
 
-class BaseServer:
+class BaseServer(Generic[Client]):
     """What the two kinds of ``Server`` share."""
 
     _hubs: Any
-    _hub: Any
     #: The client that :meth:`open` has made.
     _own: Any = None
+
+    def __init__(self, redis_client: Client) -> None:
+        check_client(redis_client, self._hubs.is_asyncio)
+        self._hub = self._hubs(redis_client, is_shared=False)
 
     @classmethod
     def open(cls: type[S], url: str) -> S:
@@ -97,7 +100,7 @@ class BaseServer:
         :raises ConfigError: for another text, without quoting it.
         """
         client = client_of_url(url, cls._hubs.is_asyncio)
-        server = cls(client)  # type: ignore[call-arg]
+        server = cls(client)
         server._own = client
         return server
 
@@ -108,7 +111,10 @@ class BaseServer:
 
     def statistics(self) -> Statistics:
         """The counters of this object, and its present numbers of holds and waits."""
-        found: Statistics = self._hub.statistics()
+        found = Statistics(**vars(self._hub.counts))
+        for hub in self._hub.all():
+            found.holds += len(hub.holds) + len(hub.lost_holds)
+            found.waiting += hub.waiting
         return found
 
     async def _settled(self, timeout: Optional[Number] = None) -> Sequence[Unreleased]:
@@ -378,7 +384,7 @@ class Latch(BaseLatch[Union["redis.Redis", "redis.RedisCluster", "Server"]]):
     wait = blocking(BaseLatch._wait)
 
 
-class Server(BaseServer):
+class Server(BaseServer[Union["redis.Redis", "redis.RedisCluster"]]):
     """The locks of one server, cluster, or primary of sentinels. Opening it sends nothing.
 
     :param redis_client: a ``redis.Redis`` or ``redis.RedisCluster``, which sends the commands.
@@ -391,9 +397,6 @@ class Server(BaseServer):
     read_write_lock = maker(ReadWriteLock)
     semaphore = maker(Semaphore)
     latch = maker(Latch)
-
-    def __init__(self, redis_client: Union[redis.Redis, redis.RedisCluster]) -> None:
-        self._hub = ThreadHub(redis_client)
 
     settled = blocking(BaseServer._settled)
 

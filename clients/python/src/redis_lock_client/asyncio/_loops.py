@@ -17,7 +17,7 @@ from typing import Any, Callable, Optional
 from redis import exceptions as redis_errors
 
 from .._hold import Hold, now
-from .._hub import HUBS, PIPELINE, Hub, check_client, is_cluster, name_of, translating
+from .._hub import HUBS, PIPELINE, Hub, is_cluster, name_of, translating
 from .._link import Done, Link, read_options
 from .._terms import Command
 from ..errors import Closed, Error, NoAnswer, of_redis
@@ -204,19 +204,12 @@ class TaskHub(Hub):
         with contextlib.suppress(RuntimeError):
             self.loop.call_soon_threadsafe(function, *words)
 
-    def begin(self) -> None:
-        self.check_open()
-        if self._timer is None:
-            self.wake()
-
     def wake(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
         if not self.is_closed and not self.loop.is_closed():
             self.planned = now()
             self._timer = self.loop.call_later(0, self._look)
-
-    wake_timer = wake
 
     def _look(self) -> None:
         jobs = self.tick(now())
@@ -255,9 +248,7 @@ class TaskHub(Hub):
         """The event loop ends, and has cancelled the tasks: releases the holds that were renewed."""
         if self.is_closed:
             return
-        for hold in list(self.holds):
-            if hold.renews:
-                self.abandon(hold)
+        self.give_back_renewed()
         jobs = [job for job in (ending.again() for ending in list(self.endings)) if job is not None]
         if jobs:
             with contextlib.suppress(asyncio.TimeoutError, Exception):
@@ -296,7 +287,6 @@ class Hubs:
     is_asyncio = True
 
     def __init__(self, client: Any, is_shared: bool) -> None:
-        check_client(client, True)
         self.counts = Statistics()
         self.is_cluster = is_cluster(client)
         self.name = name_of(client)
@@ -325,13 +315,6 @@ class Hubs:
     def _ended(self, hub: TaskHub) -> None:
         if self._hubs.get(hub.loop) is hub:
             del self._hubs[hub.loop]
-
-    def statistics(self) -> Statistics:
-        """The counters, and the present numbers."""
-        found = Statistics(**vars(self.counts))
-        for one in (hub.statistics() for hub in self.all()):
-            found.holds, found.waiting = found.holds + one.holds, found.waiting + one.waiting
-        return found
 
     def all(self) -> list[TaskHub]:
         """The hubs of all loops."""

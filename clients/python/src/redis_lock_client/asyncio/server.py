@@ -68,7 +68,7 @@ class Latch(BaseLatch[Union["redis.asyncio.Redis", "redis.asyncio.RedisCluster",
     wait = BaseLatch._wait
 
 
-class Server(BaseServer):
+class Server(BaseServer[Union["redis.asyncio.Redis", "redis.asyncio.RedisCluster"]]):
     """The locks of one server, cluster, or primary of sentinels, see :class:`redis_lock_client.Server`.
 
     :param redis_client: a ``redis.asyncio.Redis`` or ``redis.asyncio.RedisCluster``, which sends the commands.
@@ -81,9 +81,6 @@ class Server(BaseServer):
     read_write_lock = maker(ReadWriteLock)
     semaphore = maker(Semaphore)
     latch = maker(Latch)
-
-    def __init__(self, redis_client: Union[redis.asyncio.Redis, redis.asyncio.RedisCluster]) -> None:
-        self._hub = Hubs(redis_client, is_shared=False)
 
     settled = BaseServer._settled
 
