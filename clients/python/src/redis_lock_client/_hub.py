@@ -213,8 +213,6 @@ class Hub:
     new_event: Callable[[], Any]
     wait: Callable[[Any, Optional[float]], Awaitable[None]]
     sleep: Callable[[float], Awaitable[None]]
-    #: Calls a function of the client, whose result asyncio awaits.
-    do: Callable[..., Awaitable[Any]]
     #: Sends a command for a key through the client, and raises an :class:`Error` for each error of it.
     call: Callable[[Command, bytes], Awaitable[Any]]
     #: Opens a connection of its own to the node of a key.
@@ -239,11 +237,14 @@ class Hub:
         """Sends a command through the client, and raises an :class:`Error` for each error of it."""
         client = self.client
         try:
-            return await self.do(client.execute_command, *words, **RAW)
+            reply = client.execute_command(*words, **RAW)
+            return await reply if self.is_asyncio else reply
         except BaseException as error:
             if is_of_provider(error) and not self.is_cluster:
                 # redis-py keeps such a connection, which has not logged in.
-                await self.do(client.connection_pool.disconnect, inuse_connections=False)
+                closing = client.connection_pool.disconnect(inuse_connections=False)
+                if self.is_asyncio:
+                    await closing
             raise translated(self.name, error)  # noqa: B904 - it has its cause
 
     async def batch(self, commands: list[Command]) -> list[Any]:
@@ -263,7 +264,9 @@ class Hub:
             pipeline = self.client.pipeline() if self.is_cluster else self.client.pipeline(transaction=False)
             for words in commands:
                 pipeline.execute_command(*words, **RAW)
-            replies = await self.do(pipeline.execute, raise_on_error=False)
+            replies = pipeline.execute(raise_on_error=False)
+            if self.is_asyncio:
+                replies = await replies
         except BaseException as error:
             return [translated(self.name, error)] * len(commands)
         return [of_redis(self.name, one) if isinstance(one, Exception) else one for one in replies]
@@ -297,7 +300,9 @@ class Hub:
     async def refresh(self) -> None:
         """Reads the slots of a cluster again."""
         with translating(self.name):
-            await self.do(self.client.nodes_manager.initialize)
+            reading = self.client.nodes_manager.initialize()
+            if self.is_asyncio:
+                await reading
 
     # Owners, holds, endings
 

@@ -147,9 +147,6 @@ class ThreadHub(Hub):
     async def sleep(self, seconds: float) -> None:
         time.sleep(seconds)  # noqa: ASYNC251 - it is run by `run`
 
-    async def do(self, function: Callable[..., Any], *words: Any, **options: Any) -> Any:
-        return function(*words, **options)
-
     async def call(self, words: Command, key: bytes) -> Any:
         turn = None
         try:

@@ -119,9 +119,6 @@ class TaskHub(Hub):
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
 
-    async def do(self, function: Callable[..., Any], *words: Any, **options: Any) -> Any:
-        return await function(*words, **options)
-
     async def call(self, words: Command, key: bytes) -> Any:
         node = await self.place(key) if self.is_cluster else None
         lane = self._lanes.get(node)
