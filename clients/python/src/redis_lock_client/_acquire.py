@@ -2,7 +2,7 @@
 
 It asks once. If the lock is not free it subscribes to the channel of this client and asks as a ticket (``NOTIFY``);
 after the message ``granted`` it asks once more. When a connection breaks it subscribes and asks again with the same
-owner, which keeps its place. Given up, it is made final (``Claim.give_up``).
+owner, which keeps its place. Given up, it is made final (``Terms.give_up``).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Optional
 from ._hold import RELEASED_FOR, Hold, Moment, OnLost, lease_of, logger, now
 from ._hub import FIRST_PAUSE, LONGEST_PAUSE, Ending, Hub, Ticket, jittered
 from ._link import Link
-from ._terms import Claim, Command, Terms, Verb, millis
+from ._terms import Command, Terms, Verb, millis
 from .errors import ConnectionFailed, Error, NoAnswer, Refused, bad_reply, refused
 
 #: When a wait that cannot reach its server warns, and how often from then on.
@@ -43,7 +43,7 @@ class Acquisition:
         self.limit = limit
         self._terms = terms
         self._on_lost = on_lost
-        self._claim = Claim(terms, hub.owner())
+        self._claim = terms.claim(hub.owner())
 
     async def run(self) -> Any:
         """Asks until the request is granted; None when it is not at the end."""
@@ -188,7 +188,7 @@ class Acquisition:
 
     async def _ask_bound(self, command: Command, was_unanswered: bool) -> Any:
         if self._link is None or not self._link.is_open:
-            if was_unanswered and self._terms.owner is None:
+            if was_unanswered and self._claim.is_fresh:
                 # A request of before may be served late, and would bind the hold to a connection that has ended.
                 self._end_claim()
                 command = self.command()
@@ -251,7 +251,7 @@ class Acquisition:
         span = RELEASED_FOR if self._terms.is_session else max(self._terms.lease, self.hub.patience)
         self.hub.end(Ending(self.hub, self._claim, self._claim.give_up(), now() + span))
         self.is_unanswered = self.has_place = self.is_granted = False
-        self._claim = Claim(self._terms, self.hub.owner())
+        self._claim = self._terms.claim(self.hub.owner())
 
 
 class LatchWait(Acquisition):

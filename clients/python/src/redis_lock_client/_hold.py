@@ -7,7 +7,7 @@ import logging
 import time
 from typing import TYPE_CHECKING, Any, Callable, Optional
 
-from ._terms import Claim, Command, Tokens, certain
+from ._terms import Command, Terms, Tokens, certain
 from .errors import Error, Refused
 from .outcome import LostReason, Mode
 
@@ -63,7 +63,7 @@ class Hold:
     _asked: Optional[float] = None
 
     def __init__(
-        self, hub: Hub, claim: Claim, tokens: Tokens, lease: float, sent: Moment, on_lost: Optional[OnLost], link: Any
+        self, hub: Hub, claim: Terms, tokens: Tokens, lease: float, sent: Moment, on_lost: Optional[OnLost], link: Any
     ) -> None:
         self.hub = hub
         self.claim = claim
@@ -71,11 +71,11 @@ class Hold:
         self.tokens = tokens
         #: The connection to which a session is bound.
         self.link = link
-        self.renews = claim.terms.renews
+        self.renews = claim.renews
         self._on_lost = on_lost
         #: Called when it is lost or released, each once or twice.
         self._callbacks: list[Callable[[], Any]] = []
-        longest = claim.terms.max_hold
+        longest = claim.max_hold
         self._until = float("inf") if longest is None else sent.steady + longest
         self.set_lease(lease, sent)
 
@@ -85,7 +85,7 @@ class Hold:
         """The lease is confirmed, from a moment before its request was sent."""
         #: Read by other threads, so set as one.
         self.term = (lease, sent)
-        margin = self.claim.terms.margin
+        margin = self.claim.margin
         margin = lease / 6 if margin is None else min(margin, lease / 2)
         #: When the loss is reported, by the monotonic clock.
         self.lost_at = min(sent.steady + max(0.0, certain(lease) - margin), self._until)
@@ -172,7 +172,7 @@ class Hold:
         sent = Moment()
 
         def confirmed(reply: Any) -> None:
-            if reply == 1 and (self.claim.terms.mode is not Mode.READ or self._asks % _READS == 0):
+            if reply == 1 and (self.claim.mode is not Mode.READ or self._asks % _READS == 0):
                 self.link.post(("LOCK.INFO", self.claim.key), lambda info: self._confirmed(self._lease_in(info), sent))
             else:
                 self._confirmed(self.lease if reply == 1 else reply, sent)
@@ -252,7 +252,7 @@ class Hold:
             is_heard = bool(self._callbacks)
             self._tell()
             self.hub.lost_one(self, reason)
-        names = ", ".join(key.decode("utf-8", "replace") for key in self.claim.terms.keys)
+        names = ", ".join(key.decode("utf-8", "replace") for key in self.claim.keys)
         if self._on_lost is not None:
             try:
                 self.hub.tell(self._on_lost, reason)

@@ -23,7 +23,7 @@ from redis.crc import key_slot
 
 from ._hold import FOREIGN, Hold, Moment, OnLost, now
 from ._link import Link
-from ._terms import Claim, Command
+from ._terms import Command, Terms
 from .errors import Closed, ConfigError, ConnectionFailed, Error, NoAnswer, Refused, of_redis
 from .outcome import LostReason, Released
 from .statistics import Statistics
@@ -72,7 +72,7 @@ class Ending:
     to release."""
 
     _hub: Hub
-    _claim: Claim
+    _claim: Terms
     _commands: list[Command]
     #: Until and from when it is sent.
     _over: float

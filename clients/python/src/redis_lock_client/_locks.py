@@ -17,7 +17,6 @@ from ._hub import hub_of
 from ._options import ClassOptions, MultiLockOptions
 from ._requests import holds_lock, owners, owns, release, release_owner, renews, set_lease
 from ._terms import (
-    Claim,
     Key,
     Number,
     Terms,
@@ -154,9 +153,6 @@ class AnyLock(Generic[Client, Name]):
         if local.token is token if hold is None else local.hold is hold:
             local.token = local.hold = None
 
-    def _claim(self, token: Text) -> Claim:
-        return Claim(owned_by(self._terms, token))
-
     def valid_for(self) -> float:
         """How long the lock is certainly still held, in seconds, of several keys all of them: the lease less a
         millisecond, less the time since the last confirmed request was sent, by the monotonic or the wall clock,
@@ -227,7 +223,7 @@ class AnyLock(Generic[Client, Name]):
         if hold is not None:
             return not hold.is_gone and bool(await holds_lock(hold))
         hub = self._hub.here()
-        return token is not None and bool(await owns(hub, self._claim(token)))
+        return token is not None and bool(await owns(hub, owned_by(self._terms, token)))
 
     async def _release(self) -> None:
         """Releases the lock (``LOCK.RELEASE``). It is free then, or the next waiter's.
@@ -263,7 +259,7 @@ class AnyLock(Generic[Client, Name]):
 
     async def _do_release(self, expected_token: Text) -> None:
         """Releases the hold of this owner, which another object may have acquired."""
-        if await release_owner(self._hub.here(), self._claim(expected_token)) is Released.NOT_HELD:
+        if await release_owner(self._hub.here(), owned_by(self._terms, expected_token)) is Released.NOT_HELD:
             raise self._no_longer("release")
 
     async def _extend(self, additional_time: Number, replace_ttl: bool = False) -> Literal[True]:
@@ -299,7 +295,7 @@ class AnyLock(Generic[Client, Name]):
             lease = checked_lease(span, "additional_time")
         if hold is None:
             hub = self._hub.here()
-            if not await renews(hub, self._claim(token), lease):
+            if not await renews(hub, owned_by(self._terms, token), lease):
                 raise self._no_longer(doing)
             return
         if hold.is_gone:

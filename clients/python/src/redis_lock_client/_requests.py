@@ -6,7 +6,7 @@ from typing import Any, Optional
 
 from ._hold import FOREIGN, Hold, Moment, field, holders_of
 from ._hub import Hub
-from ._terms import Claim, Command, Tokens, Verb
+from ._terms import Command, Terms, Tokens, Verb
 from .errors import ConnectionFailed, Error, NoPermission, NotLoaded, NotOwned, Refused, Unheard, bad_reply, refused
 from .outcome import LostReason, Released
 
@@ -48,13 +48,13 @@ async def release(hold: Hold) -> Released:
     return released
 
 
-async def release_owner(hub: Hub, claim: Claim) -> Released:
+async def release_owner(hub: Hub, claim: Terms) -> Released:
     """Releases the hold of an owner, under any token."""
     hub.check_open()
     return await _release(hub, claim, claim.release(None))
 
 
-async def _release(hub: Hub, claim: Claim, commands: list[Command]) -> Released:
+async def _release(hub: Hub, claim: Terms, commands: list[Command]) -> Released:
     try:
         replies = [await hub.call(commands[0], claim.key)] if len(commands) == 1 else await hub.batch(commands)
     except Refused as refusal:
@@ -75,6 +75,14 @@ async def _release(hub: Hub, claim: Claim, commands: list[Command]) -> Released:
     return Released.YES if was_served else Released.NOT_HELD
 
 
+def _verdict(replies: list[Any]) -> Any:
+    """Whether a renewal found all keys held, or the error for which that is not known."""
+    error = next((reply for reply in replies if isinstance(reply, Error)), None)
+    if error is None or _is_foreign(error) or any(not isinstance(reply, Error) and reply != 1 for reply in replies):
+        return all(reply == 1 for reply in replies)
+    return error
+
+
 async def set_lease(hold: Hold, lease: float) -> None:
     """Sets the lease of a hold."""
     hub = hold.hub
@@ -84,35 +92,32 @@ async def set_lease(hold: Hold, lease: float) -> None:
     hold.changes += 1
     hold.may_last(lease)
     try:
-        replies = await hub.batch(hold.claim.renew(lease, hold.tokens))
+        held = _verdict(await hub.batch(hold.claim.renew(lease, hold.tokens)))
     finally:
         hold.changes -= 1
-    error = next((reply for reply in replies if isinstance(reply, Error)), None)
     with hub.guard:
-        if error is None and all(reply == 1 for reply in replies):
+        if held is True:
             if sent.steady >= hold.term[1].steady or lease < hold.lease:
                 hold.set_lease(lease, sent)
                 hub.plan(hold)
             return
-        if any(not reply and not isinstance(reply, Error) for reply in replies) or _is_foreign(error):
+        if held is False:
             hold.lose(LostReason.TAKEN)
             raise NotOwned("the hold is over")
         if lease < hold.lease:
             # It may have been served.
             hold.set_lease(lease, hold.term[1])
             hub.plan(hold)
-    assert error is not None
-    raise error
+    raise held
 
 
-async def renews(hub: Hub, claim: Claim, lease: Optional[float], tokens: Optional[Tokens] = None) -> bool:
+async def renews(hub: Hub, claim: Terms, lease: Optional[float], tokens: Optional[Tokens] = None) -> bool:
     """Renews what an owner holds, without tokens under any; whether it holds all keys."""
     hub.check_open()
-    replies = await hub.batch(claim.renew(lease, tokens))
-    for reply in replies:
-        if isinstance(reply, Error) and not _is_foreign(reply):
-            raise reply
-    return all(reply == 1 for reply in replies)
+    held = _verdict(await hub.batch(claim.renew(lease, tokens)))
+    if isinstance(held, Error):
+        raise held
+    return bool(held)
 
 
 async def request(hub: Hub, *words: Any) -> Any:
@@ -127,9 +132,9 @@ async def owners(hub: Hub, key: bytes) -> list[Any]:
     return [field(holder, b"owner") for holder in holders_of(info)]
 
 
-async def owns(hub: Hub, claim: Claim) -> bool:
+async def owns(hub: Hub, claim: Terms) -> bool:
     """Whether this owner holds all keys of the claim."""
-    for key in claim.terms.keys:
+    for key in claim.keys:
         if claim.owner not in await owners(hub, key):
             return False
     return True

@@ -57,11 +57,14 @@ class Verb(str):
 
 
 class Terms(NamedTuple):
-    """The terms of each acquisition of a lock, of several, or of a permit."""
+    """The terms of each acquisition of a lock, of several, or of a permit; and, with an owner, the claim of one
+    acquisition, which has the commands. In a cluster the keys are in one slot."""
 
     keys: tuple[bytes, ...]
-    #: None: a fresh owner for each acquisition.
-    owner: Optional[bytes] = None
+    #: Empty: a fresh one for each acquisition.
+    owner: bytes = b""
+    #: Whether the owner is that of one acquisition alone, whose requests have the number 1.
+    is_fresh: bool = False
     mode: Mode = Mode.EXCLUSIVE
     #: In whole milliseconds.
     lease: float = DEFAULT_LEASE
@@ -77,6 +80,15 @@ class Terms(NamedTuple):
     limit: Optional[int] = None
 
     @property
+    def key(self) -> bytes:
+        """The first key, whose slot is that of all."""
+        return self.keys[0]
+
+    def claim(self, fresh: bytes) -> Terms:
+        """The terms of one acquisition: with this owner, unless the program has named one."""
+        return self if self.owner else self._replace(owner=fresh, is_fresh=True)
+
+    @property
     def mode_words(self) -> Command:
         """The mode in a command."""
         return () if self.mode is Mode.EXCLUSIVE else (self.mode.name.encode(),)
@@ -85,65 +97,50 @@ class Terms(NamedTuple):
         # The owner is a credential.
         return f"Terms({', '.join(map(repr, self.keys))})"
 
-
-class Claim:
-    """The terms with the owner of one acquisition, and its commands. In a cluster the keys are in one slot."""
-
-    __slots__ = ("key", "owner", "terms")
-
-    def __init__(self, terms: Terms, fresh: bytes = b"") -> None:
-        self.terms = terms
-        #: The first key, whose slot is that of all.
-        self.key = terms.keys[0]
-        self.owner = fresh if terms.owner is None else terms.owner
-
     def acquire(self) -> Command:
         """The request: the tokens, or nil. Sent twice, it is granted once."""
-        terms = self.terms
-        span: Command = (b"SESSION",) if terms.is_session else (b"PX", b"%d" % millis(terms.lease))
-        limit: Command = () if terms.limit is None else (b"LIMIT", terms.limit)
-        once: Command = () if terms.is_permit else (b"ONCE",)
-        number: Command = (b"SEQ", b"1") if terms.owner is None else ()
-        words = (self.owner, *terms.mode_words, *span, *limit, *once, *number)
-        if len(terms.keys) > 1:
-            return (Verb("LOCK.MACQUIRE"), len(terms.keys), *terms.keys, *words)
-        return (Verb("SEM.ACQUIRE" if terms.is_permit else "LOCK.ACQUIRE"), self.key, *words)
+        span: Command = (b"SESSION",) if self.is_session else (b"PX", b"%d" % millis(self.lease))
+        limit: Command = () if self.limit is None else (b"LIMIT", self.limit)
+        once: Command = () if self.is_permit else (b"ONCE",)
+        number: Command = (b"SEQ", b"1") if self.is_fresh else ()
+        words = (self.owner, *self.mode_words, *span, *limit, *once, *number)
+        if len(self.keys) > 1:
+            return (Verb("LOCK.MACQUIRE"), len(self.keys), *self.keys, *words)
+        return (Verb("SEM.ACQUIRE" if self.is_permit else "LOCK.ACQUIRE"), self.key, *words)
 
     def renew(self, lease: Optional[float], tokens: Optional[Tokens]) -> list[Command]:
         """A renewal of each key: 1 if it is held under its token. Without a lease: one that is bound to its connection
         stays bound. Without tokens: by the owner alone, for a hold that another object took."""
         span: Command = () if lease is None else (b"PX", max(1, millis(lease)))
-        return self._each("LOCK.RENEW", (*self.terms.mode_words, *span), tokens)
+        return self._each("LOCK.RENEW", (*self.mode_words, *span), tokens)
 
     def release(self, tokens: Optional[Tokens]) -> list[Command]:
         """The release of each key: None if it is not held."""
-        words = () if self.terms.is_permit else (*self.terms.mode_words, b"ALL")
+        words = () if self.is_permit else (*self.mode_words, b"ALL")
         return self._each("LOCK.RELEASE", words, tokens)
 
     def give_up(self, tokens: Optional[Tokens] = None) -> list[Command]:
         """Ends a hold, withdraws the wait, and of a fresh owner makes its requests final."""
-        if self.terms.owner is not None:
+        if not self.is_fresh:
             return self.release(tokens)
         return self._each("LOCK.RELEASE", (b"FINAL", b"1"), None)
 
     def _each(self, verb: str, words: Command, tokens: Optional[Tokens]) -> list[Command]:
-        terms, owner = self.terms, self.owner
-        if terms.is_permit:
+        owner = self.owner
+        if self.is_permit:
             return [(Verb(verb.replace("LOCK", "SEM")), self.key, owner, *words)]
         if tokens is None:
-            return [(Verb(verb), key, owner, *words) for key in terms.keys]
-        if len(tokens) == 1:
-            return [(Verb(verb), self.key, owner, *words, b"TOKEN", tokens[0])]
-        return [(Verb(verb), key, owner, *words, b"TOKEN", token) for key, token in zip(terms.keys, tokens)]
+            return [(Verb(verb), key, owner, *words) for key in self.keys]
+        return [(Verb(verb), key, owner, *words, b"TOKEN", token) for key, token in zip(self.keys, tokens)]
 
     def granted(self, reply: Any, server: str) -> Optional[Tokens]:
         """The tokens of a reply to an acquire; None for nil."""
         if reply is None:
             return None
-        if isinstance(reply, int) and len(self.terms.keys) == 1:
+        if isinstance(reply, int) and len(self.keys) == 1:
             return (reply,)
         tokens = tuple(reply) if isinstance(reply, list) else (reply,)
-        if len(tokens) == len(self.terms.keys) and all(isinstance(token, int) for token in tokens):
+        if len(tokens) == len(self.keys) and all(isinstance(token, int) for token in tokens):
             return tokens
         raise bad_reply(server)
 
@@ -196,7 +193,7 @@ def owned_by(terms: Terms, owner: Any) -> Terms:
         raise ConfigError("this owner is a reserved word")
     if terms.mode is not Mode.EXCLUSIVE and (name == b"mode" or name.endswith(b":write")):
         raise ConfigError("the owner 'mode', or one that ends in ':write', cannot hold READ or WRITE")
-    return terms._replace(owner=name)
+    return terms._replace(owner=name, is_fresh=False)
 
 
 def checked_key(key: Any) -> bytes:

@@ -251,12 +251,12 @@ class BaseSemaphore(Generic[Client, T]):
         """Creates the semaphore, or changes its number of permits (``SEM.SET``)."""
         number = checked_number(permits, "permits", 0, MOST_PERMITS)
         hub = self._hub.here()
-        await request(hub, "SEM.SET", self._terms.keys[0], number)
+        await request(hub, "SEM.SET", self._terms.key, number)
 
     async def _info(self) -> Optional[SemaphoreInfo]:
         """The state of the semaphore (``SEM.INFO``); None when it does not exist and no request waits."""
         hub = self._hub.here()
-        reply = await request(hub, "SEM.INFO", self._terms.keys[0])
+        reply = await request(hub, "SEM.INFO", self._terms.key)
         if reply is None:
             return None
         names = (b"permits", b"free", b"held", b"waiters", b"longest-wait-ms")
