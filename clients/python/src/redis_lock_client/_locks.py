@@ -6,7 +6,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Callable, Generic, Literal, Optional, TypeVar
+from typing import TYPE_CHECKING, Any, Callable, Generic, Literal, Optional, TypedDict, TypeVar
 
 from redis import exceptions as redis_errors
 from redis.crc import key_slot
@@ -14,7 +14,6 @@ from redis.crc import key_slot
 from ._acquire import Acquisition
 from ._hold import Hold, logger
 from ._hub import hub_of
-from ._options import ClassOptions, MultiLockOptions
 from ._requests import holds_lock, owners, owns, release, release_owner, renews, set_lease
 from ._terms import (
     Key,
@@ -36,12 +35,49 @@ from .errors import Closed, ConfigError, ConnectionFailed, NotAcquired, NotOwned
 from .outcome import LostReason, Mode, Released
 
 if TYPE_CHECKING:
+    # For type checkers only; the package does not need it.
     from typing_extensions import Unpack
 
 B = TypeVar("B", bound="BaseLock[Any]")
 #: What the constructor of a lock takes: the clients of redis-py, or a server object; and a name, or several.
 Client = TypeVar("Client")
 Name = TypeVar("Name")
+
+
+class _Waits(TypedDict, total=False):
+    blocking: bool
+    blocking_timeout: Optional[Number]
+    thread_local: bool
+    raise_on_release_error: bool
+
+
+class _Holds(TypedDict, total=False):
+    lease: Optional[Number]
+    margin: Optional[Number]
+    owner: Optional[Text]
+    renew: Optional[bool]
+    on_lost: Optional[Callable[[LostReason], Any]]
+    max_hold: Optional[Number]
+
+
+class ClassOptions(_Holds, total=False):
+    """The options of ``Lock`` that redis-py's ``Lock`` does not have."""
+
+    mode: Mode
+    session: bool
+
+
+class MultiLockOptions(_Waits, _Holds, total=False):
+    """The options of ``MultiLock``."""
+
+    mode: Mode
+
+
+class ReadWriteLockOptions(_Waits, _Holds, total=False):
+    """The options of ``ReadWriteLock``."""
+
+    sleep: Number
+    session: bool
 
 
 class ThreadLocal(threading.local):

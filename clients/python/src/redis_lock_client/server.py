@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     import redis
     from typing_extensions import Concatenate, ParamSpec, Unpack
 
-    from ._options import ReadWriteLockOptions
+    from ._locks import ReadWriteLockOptions
 
     P = ParamSpec("P")
 

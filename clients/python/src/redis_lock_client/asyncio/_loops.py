@@ -86,9 +86,8 @@ class TaskHub(Hub):
 
     is_asyncio = True
 
-    def __init__(self, client: Any, counts: Statistics, is_shared: bool, on_end: Callable[[TaskHub], Any]) -> None:
+    def __init__(self, client: Any, counts: Statistics, is_shared: bool) -> None:
         super().__init__(client, counts, is_shared)
-        self._on_end = on_end
         self.loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._timer: Optional[asyncio.TimerHandle] = None
@@ -231,7 +230,6 @@ class TaskHub(Hub):
 
     def close_now(self) -> None:
         super().close_now()
-        self._on_end(self)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -306,12 +304,8 @@ class Hubs:
                 # Also of loops that were closed without their last step.
                 if one.is_closed() or self._hubs[one].is_closed:
                     self._hubs.pop(one, None)
-            hub = self._hubs[loop] = TaskHub(self._client(), self.counts, self._is_shared, self._ended)
+            hub = self._hubs[loop] = TaskHub(self._client(), self.counts, self._is_shared)
         return hub
-
-    def _ended(self, hub: TaskHub) -> None:
-        if self._hubs.get(hub.loop) is hub:
-            del self._hubs[hub.loop]
 
     def all(self) -> list[TaskHub]:
         """The hubs of all loops."""
