@@ -146,6 +146,7 @@ def test_sentinels_and_a_failover(start: Callable[..., TestServer], tmp_path: pa
             lock.release()
             join(threads)
             assert len(order) == 1
+        wait_for("the new primary", lambda: sentinel.discover_master("main")[1] == replica.port)
         with Server.open(f"redis+sentinel://127.0.0.1:{port}/main") as locks, locks.lock("other"):
             assert replica.run("EXISTS other") == 1
         with pytest.raises(client.ConfigError, match="primary"):

@@ -449,7 +449,7 @@ def test_a_refused_argument_is_named() -> None:
             ("timeout is", lambda: locks.settled(-1)),
             ("max_hold: a lease lasts", lambda: locks.lock("k", max_hold=0)),
             ("no option tiemout", lambda: Lock.with_options(tiemout=3)),  # type: ignore[call-arg]
-            ("timeout, ... are arguments of client.lock", lambda: Lock.with_options(timeout=3)),  # type: ignore[call-arg]
+            ("timeout, ... are arguments of", lambda: Lock.with_options(timeout=3)),  # type: ignore[call-arg]
             ("the owner has", lambda: locks.lock("k", owner="a-secret\ud800")),
         ]
         for text, call in calls:

@@ -7,24 +7,23 @@ to wait; in a thread they block, so that a coroutine runs to its end without a p
 from __future__ import annotations
 
 import contextlib
-import inspect
 import itertools
 import os
 import random
 import threading
 import uuid
 import weakref
-from collections.abc import Awaitable, Coroutine, Iterator
+from collections.abc import Awaitable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Callable, NamedTuple, Optional
 
-from redis.client import NEVER_DECODE
 from redis.crc import key_slot
 
+from ._client import RAW, check_client, is_cluster, is_of_provider, name_of, translated, translating
 from ._hold import FOREIGN, Hold, Moment, OnLost, now
 from ._link import Link
 from ._terms import Command, Terms
-from .errors import Closed, ConfigError, ConnectionFailed, Error, NoAnswer, Refused, of_redis
+from .errors import Closed, Error, NoAnswer, Refused, of_redis
 from .outcome import LostReason, Released
 from .statistics import Statistics
 
@@ -38,8 +37,6 @@ _LONGEST = 3.0
 FIRST_PAUSE, LONGEST_PAUSE = 0.02, 0.5
 #: The commands of one pipeline.
 PIPELINE = 500
-#: Tokens of one thread are read by another as bytes, whatever the program's client decodes.
-RAW: dict[str, Any] = {NEVER_DECODE: True}
 
 
 def jittered(pause: float) -> float:
@@ -643,69 +640,3 @@ def _begin_anew() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_begin_anew)
-
-
-def is_cluster(client: Any) -> bool:
-    """Whether a client is one of a cluster."""
-    return hasattr(client, "get_node_from_key")
-
-
-def name_of(client: Any) -> str:
-    """The name of a server in messages, without credentials."""
-    options = dict(client.get_connection_kwargs())
-    if "path" in options:
-        return str(options["path"])
-    pool: Any = getattr(client, "connection_pool", None)
-    if hasattr(pool, "service_name"):
-        return f"{pool.service_name} of sentinels"
-    nodes = getattr(getattr(client, "nodes_manager", None), "startup_nodes", None)
-    if nodes:
-        return ",".join(sorted(nodes))
-    host = str(options.get("host", "localhost"))
-    return f"{f'[{host}]' if ':' in host else host}:{options.get('port', 6379)}"
-
-
-def check_client(client: Any, is_asyncio: bool) -> None:
-    """Refuses what is no client of the kind."""
-    execute = getattr(client, "execute_command", None)
-    if not callable(execute) or not hasattr(client, "get_connection_kwargs"):
-        raise ConfigError("a client of redis-py is needed: Redis or RedisCluster")
-    if inspect.iscoroutinefunction(execute) is not is_asyncio:
-        raise ConfigError(
-            "a client of redis.asyncio is needed: redis.asyncio.Redis or redis.asyncio.RedisCluster"
-            if is_asyncio
-            else "this client is asynchronous: use redis_lock_client.asyncio"
-        )
-    if getattr(getattr(client, "connection_pool", None), "is_master", True) is False:
-        raise ConfigError("locks are taken at the primary: use Sentinel.master_for()")
-
-
-def translated(server: str, error: BaseException) -> Error:
-    """The error of this package for one of the client. What a signal handler has raised is raised again."""
-    is_known = isinstance(error, (Error, OSError)) or type(error).__module__.startswith("redis.")
-    if not isinstance(error, Exception) or not (is_known or is_of_provider(error)):
-        raise error
-    found = of_redis(server, error)
-    # The server's own text may name the user or an owner.
-    found.__cause__ = error if isinstance(found, ConnectionFailed) and found is not error else found.__cause__
-    found.__suppress_context__ = True
-    return found
-
-
-@contextlib.contextmanager
-def translating(server: str) -> Iterator[None]:
-    """Raises the errors of this package for those of the client."""
-    try:
-        yield
-    except BaseException as error:
-        raise translated(server, error)  # noqa: B904 - it has its cause
-
-
-def is_of_provider(error: BaseException) -> bool:
-    """Whether a credential provider of the program has raised it."""
-    trace = error.__traceback__
-    while trace is not None:
-        if trace.tb_frame.f_code.co_name.startswith("get_credentials"):
-            return True
-        trace = trace.tb_next
-    return False

@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Any, Callable, Optional, TypeVar, cast
 
 from redis import exceptions as redis_errors
 
+from ._client import translating
 from ._hold import Hold, now
-from ._hub import HUBS, Hub, translating
+from ._hub import HUBS, Hub
 from ._link import Done, Link, read_options
 from ._terms import Command
 from .errors import NoAnswer, of_redis

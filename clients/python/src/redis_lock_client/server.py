@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Callable, Generic, Optional, TypeVar, Uni
 
 from ._acquire import Acquisition, LatchWait
 from ._address import client_of_url
+from ._client import check_client
 from ._hold import Hold, field
-from ._hub import check_client, hub_of
+from ._hub import hub_of
 from ._requests import at_most_once, count, release, request
 from ._terms import (
     MOST_COUNT,

@@ -16,8 +16,9 @@ from typing import Any, Callable, Optional
 
 from redis import exceptions as redis_errors
 
+from .._client import is_cluster, name_of, translating
 from .._hold import Hold, now
-from .._hub import HUBS, PIPELINE, Hub, is_cluster, name_of, translating
+from .._hub import HUBS, PIPELINE, Hub
 from .._link import Done, Link, read_options
 from .._terms import Command
 from ..errors import Closed, Error, NoAnswer, of_redis
