@@ -263,7 +263,7 @@ def of_redis(server: str, error: BaseException) -> Error:
     if "max number of clients reached" in text:
         return ConnectionFailed(server, "no room for one more client (maxclients)")
     meaning = next((meaning for words, meaning in _MEANINGS if words.lower() in text.lower()), None)
-    number = re.search(r"Err(?:or|no) ([0-9]+)\b.*Connect call failed", text)
+    number = re.search(r"Err(?:or|no) ([0-9]+)\b.*(?:Connect call failed|\. \1\.)", text)
     if number is not None:
         # asyncio does not say why.
         meaning = os.strerror(int(number[1]))
