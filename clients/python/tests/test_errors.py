@@ -62,9 +62,10 @@ def test_an_unknown_command_says_how_to_load_the_module() -> None:
 
 @pytest.mark.parametrize("what", ["111.", "Connect call failed ('127.0.0.1', 1)."])
 def test_a_refused_connection_is_called_so(what: str) -> None:
-    """Of asyncio redis-py has the number only."""
-    error = errors.of_redis("host:1", redis_errors.ConnectionError(f"Error 111 connecting to host:1. {what}"))
-    assert str(error).endswith("(Connection refused)")
+    """The words of redis-py for asyncio have the number alone."""
+    error = redis_errors.ConnectionError(f"Error 111 connecting to host:1. {what}")
+    error.__context__ = ConnectionRefusedError(111, "Connect call failed")
+    assert str(errors.of_redis("host:1", error)).endswith("(Connection refused)")
 
 
 def test_a_refusal_does_not_name_the_user() -> None:

@@ -10,7 +10,7 @@ Messages name the server as ``host:port``. They have no password, no user, and n
 from __future__ import annotations
 
 import os
-import re
+import ssl
 from typing import Any, Optional, Union
 
 from redis import exceptions as redis_errors
@@ -263,10 +263,11 @@ def of_redis(server: str, error: BaseException) -> Error:
     if "max number of clients reached" in text:
         return ConnectionFailed(server, "no room for one more client (maxclients)")
     meaning = next((meaning for words, meaning in _MEANINGS if words.lower() in text.lower()), None)
-    number = re.search(r"Err(?:or|no) ([0-9]+)\b.*(?:Connect call failed|\. \1\.)", text)
-    if number is not None:
-        # asyncio does not say why.
-        meaning = os.strerror(int(number[1]))
+    below = error.__cause__ or error.__context__
+    if meaning is None and isinstance(below, OSError) and not isinstance(below, ssl.SSLError) and below.errno:
+        # asyncio does not say why; what is not of the system (names of hosts) has a negative number.
+        words = os.strerror(below.errno) if below.errno > 0 else str(below.strerror)
+        meaning = None if words in text else words
     if meaning == _MEANINGS[0][1]:
         return Untrusted(server, f"{text}: {meaning}")
     if isinstance(error, (redis_errors.RedisError, OSError)) or name.endswith("ClusterException"):
