@@ -249,7 +249,7 @@ class Acquisition:
     def _end_claim(self) -> None:
         """Ends what this claim has; the next request has another one."""
         span = RELEASED_FOR if self._terms.is_session else max(self._terms.lease, self.hub.patience)
-        self.hub.end(Ending(self.hub, self._claim, self._claim.give_up(), now() + span))
+        self.hub.end(Ending(self.hub, self._claim.give_up(), now() + span))
         self.is_unanswered = self.has_place = self.is_granted = False
         self._claim = self._terms.claim(self.hub.owner())
 

@@ -22,7 +22,7 @@ from redis.crc import key_slot
 from ._client import RAW, check_client, is_cluster, is_of_provider, name_of, translated, translating
 from ._hold import FOREIGN, Hold, Moment, OnLost, now
 from ._link import Link
-from ._terms import Command, Terms
+from ._terms import Command
 from .errors import Closed, Error, NoAnswer, Refused, of_redis
 from .outcome import LostReason, Released
 from .statistics import Statistics
@@ -45,10 +45,9 @@ def jittered(pause: float) -> float:
 
 
 class Job(NamedTuple):
-    """Commands of one hold, and what gets their replies (numbers or errors)."""
+    """Commands of one hold, each with its key behind the verb, and what gets their replies (numbers or errors)."""
 
     commands: list[Command]
-    key: bytes
     done: Callable[[list[Any]], None]
 
 
@@ -63,13 +62,12 @@ class Ticket:
     message: Optional[list[bytes]] = None
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Ending:
     """A release, or the end of an acquisition that was given up: repeated until it is answered or there is nothing left
     to release."""
 
     _hub: Hub
-    _claim: Terms
     _commands: list[Command]
     #: Until and from when it is sent.
     _over: float
@@ -103,7 +101,7 @@ class Ending:
         self._is_sent = True
         if self._link is not None:
             self._link.close()
-        return Job(self._commands, self._claim.key, self._answered)
+        return Job(self._commands, self._answered)
 
     def again(self) -> Optional[Job]:
         """The same, also if the answer of an attempt is missing: the event loop ends."""
@@ -358,7 +356,7 @@ class Hub:
         with self.guard:
             if hold.is_over:
                 return None
-            ending = self.end(Ending(self, hold.claim, hold.releases(), hold.ends, 0.0, hold.link, True))
+            ending = self.end(Ending(self, hold.releases(), hold.ends, 0.0, hold.link, True))
             self.remove(hold)
         return ending
 
@@ -383,7 +381,7 @@ class Hub:
             # holder has yet to stop.
             lease, sent = hold.term
             commands, at = hold.claim.give_up(hold.tokens), sent.steady + lease
-            self.end(Ending(self, hold.claim, commands, hold.ends + lease, at, link))
+            self.end(Ending(self, commands, hold.ends + lease, at, link))
         elif link is not None:
             link.on_end = None
             link.close()
@@ -520,7 +518,7 @@ class Hub:
         if found is None:
             return None
         (commands, lease), present, sent = found, hold.lease, Moment()
-        return Job(commands, hold.claim.key, lambda replies: hold.renewed(replies, lease, sent, present))
+        return Job(commands, lambda replies: hold.renewed(replies, lease, sent, present))
 
     async def flush(self, jobs: list[Job]) -> list[Any]:
         """Sends the commands of each node by itself, in the background, as a server may hang."""
@@ -528,7 +526,7 @@ class Hub:
         for job in jobs:
             node = None
             with contextlib.suppress(Error):
-                node = await self.place(job.key)
+                node = await self.place(job.commands[0][1])
             groups.setdefault(node, []).append(job)
         parts = [group[at : at + PIPELINE] for group in groups.values() for at in range(0, len(group), PIPELINE)]
         return [self.start(self._send(part)) for part in parts]

@@ -5,14 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Union
 
-from ..server import (
-    BaseLatch,
-    BasePermit,
-    BaseReadWriteLock,
-    BaseSemaphore,
-    BaseServer,
-    maker,
-)
+from ..server import BaseLatch, BasePermit, BaseReadWriteLock, BaseSemaphore, BaseServer, maker
 from ._loops import Hubs
 from .lock import Lock, Lost, MultiLock
 
