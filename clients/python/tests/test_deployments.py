@@ -124,7 +124,7 @@ def test_sentinels_and_a_failover(start: Callable[..., TestServer], tmp_path: pa
     config = tmp_path / "sentinel.conf"
     config.write_text(
         f"port {port}\nbind 127.0.0.1\ndir {tmp_path}\nsentinel monitor main 127.0.0.1 {primary.port} 1\n"
-        "sentinel down-after-milliseconds main 500\nsentinel failover-timeout main 3000\n"
+        "sentinel down-after-milliseconds main 1500\nsentinel failover-timeout main 3000\n"
     )
     from harness import PROGRAM
 
@@ -134,7 +134,7 @@ def test_sentinels_and_a_failover(start: Callable[..., TestServer], tmp_path: pa
         wait_for("the sentinel", lambda: sentinel.discover_slaves("main"))
         redis_client = sentinel.master_for("main")
         with Server(redis_client) as locks:
-            lock = locks.lock("k", lease=20)
+            lock = locks.lock("k", lease=120)
             assert lock.acquire() and primary.run("EXISTS k") == 1
             wait_for("the hold at the replica", lambda: replica.run("EXISTS k") == 1)
             waiting = locks.lock("k")
@@ -142,11 +142,11 @@ def test_sentinels_and_a_failover(start: Callable[..., TestServer], tmp_path: pa
             threads = waits(lambda: waiting, 1, order)
             wait_for("the ticket", lambda: primary.stat("tickets") == 1)
             primary.kill()
-            wait_for("the ticket at the new primary", lambda: replica.stat("tickets") == 1)
+            wait_for("the ticket at the new primary", lambda: replica.stat("tickets") == 1, 60)
             lock.release()
             join(threads)
             assert len(order) == 1
-        wait_for("the new primary", lambda: sentinel.discover_master("main")[1] == replica.port)
+        wait_for("the new primary", lambda: sentinel.discover_master("main")[1] == replica.port, 60)
         with Server.open(f"redis+sentinel://127.0.0.1:{port}/main") as locks, locks.lock("other"):
             assert replica.run("EXISTS other") == 1
         with pytest.raises(client.ConfigError, match="primary"):
