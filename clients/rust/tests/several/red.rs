@@ -89,7 +89,9 @@ async fn a_release_whose_reply_is_lost_was_one() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_start_up_delay_below_the_lease_is_refused_with_both_figures() {
     let fleet = fleet();
-    fleet.set_startup_delay(1, LEASE / 2);
+    // On two of three: a server that answers too late for the majority is not asked further.
+    let set = |delay| [1, 2].map(|place| fleet.set_startup_delay(place, delay));
+    set(LEASE / 2);
     let servers = fleet.clients();
     for wait in [Duration::ZERO, LONG] {
         let error = red(&servers)
@@ -97,17 +99,16 @@ async fn a_start_up_delay_below_the_lease_is_refused_with_both_figures() {
             .await
             .unwrap_err()
             .to_string();
-        for part in [
-            servers[1].name(),
-            "lock.startup-delay",
-            "5000 ms",
-            "10000 ms",
-        ] {
+        let named = servers[1..]
+            .iter()
+            .any(|server| error.contains(server.name()));
+        assert!(named, "{error}");
+        for part in ["lock.startup-delay", "5000 ms", "10000 ms"] {
             assert!(error.contains(part), "{error}");
         }
         fleet.wait_until_free("k");
     }
-    fleet.set_startup_delay(1, LEASE);
+    set(LEASE);
     drop(held(&servers).await);
 }
 
@@ -398,8 +399,16 @@ async fn ten_count_without_a_lost_update() {
         let lock = red(&servers);
         let mut waits = Vec::new();
         for _ in 0..10 {
-            let (guard, took) = timed(lock.acquire_within(LONG)).await;
-            let guard = guard.unwrap().expect("its turn");
+            let (guard, took) = timed(async {
+                loop {
+                    // On a busy machine no majority may answer a first request within a tenth of the lease.
+                    match lock.acquire_within(LONG).await {
+                        Err(Error::Connection { .. }) => {}
+                        got => return got.unwrap().expect("its turn"),
+                    }
+                }
+            })
+            .await;
             counter.add_one().await;
             waits.push(took);
             assert_eq!(guard.release().await.unwrap(), Released::Yes);
