@@ -124,7 +124,7 @@ public final class LockClient implements AutoCloseable {
     public static Builder builder(RedisClient client) {
         Objects.requireNonNull(client, "client");
         return new Builder((builder, loop, counts) ->
-                Network.of(client, builder.database, builder.responseTimeout, loop, counts));
+                Network.of(client, builder.name, builder.database, builder.responseTimeout, loop, counts));
     }
 
     /**
@@ -135,7 +135,8 @@ public final class LockClient implements AutoCloseable {
      */
     public static Builder builder(RedisClusterClient client) {
         Objects.requireNonNull(client, "client");
-        return new Builder((builder, loop, counts) -> Network.of(client, builder.responseTimeout, loop, counts));
+        return new Builder((builder, loop, counts) ->
+                Network.of(client, builder.name, builder.responseTimeout, loop, counts));
     }
 
     /**
@@ -443,6 +444,7 @@ public final class LockClient implements AutoCloseable {
     public static final class Builder {
         private final Opener opener;
         private Duration responseTimeout = Duration.ofSeconds(5);
+        private String name;
         private int database;
         private ClientResources resources;
         private SslOptions ssl;
@@ -471,6 +473,18 @@ public final class LockClient implements AutoCloseable {
                 throw new IllegalArgumentException("a response timeout is 1 ms to a day");
             }
             responseTimeout = timeout;
+            return this;
+        }
+
+        /**
+         * The name of the server of a program's own client, whose address this one does not know: in errors, in meters,
+         * and in the order of servers of a {@link MultiLock}, so it must be the same in all programs.
+         *
+         * @param server {@code host:port/db}, for example; by default {@code redis}, or {@code cluster}
+         * @return this
+         */
+        public Builder name(String server) {
+            name = Objects.requireNonNull(server, "server");
             return this;
         }
 

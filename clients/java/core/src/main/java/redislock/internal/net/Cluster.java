@@ -33,9 +33,9 @@ final class Cluster extends Transport {
     private final AtomicLong looked = new AtomicLong();
     private volatile RedisConnectionStateListener listener;
 
-    Cluster(Address address, Duration patience, Loop loop, Counts counts, RedisClusterClient client,
+    Cluster(Address address, String name, Duration patience, Loop loop, Counts counts, RedisClusterClient client,
             ClientResources own) {
-        super(address, "cluster");
+        super(address, name);
         this.counts = counts;
         this.client = client;
         this.own = own;

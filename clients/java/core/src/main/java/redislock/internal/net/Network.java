@@ -47,14 +47,18 @@ public final class Network {
         transport.onDisconnected(link::disconnected);
     }
 
-    /** The program's client; its connections select this database, if it is not 0. */
-    public static Network of(RedisClient client, int database, Duration patience, Loop loop, Counts counts) {
-        return new Network(new OneServer(null, database, patience, loop, counts, client, null), patience, loop, counts);
+    /** The program's client, with this name or null; its connections select this database, if it is not 0. */
+    public static Network of(RedisClient client, String name, int database, Duration patience, Loop loop,
+            Counts counts) {
+        String server = name == null ? "redis" : name;
+        return new Network(new OneServer(null, server, database, patience, loop, counts, client, null), patience, loop,
+                counts);
     }
 
-    /** The program's client. */
-    public static Network of(RedisClusterClient client, Duration patience, Loop loop, Counts counts) {
-        return new Network(new Cluster(null, patience, loop, counts, client, null), patience, loop, counts);
+    /** The program's client, with this name or null. */
+    public static Network of(RedisClusterClient client, String name, Duration patience, Loop loop, Counts counts) {
+        String server = name == null ? "cluster" : name;
+        return new Network(new Cluster(null, server, patience, loop, counts, client, null), patience, loop, counts);
     }
 
     /** A client of its own; {@code shared} and {@code ssl} may be null. */
@@ -74,13 +78,13 @@ public final class Network {
             ClusterClientOptions.Builder options = ClusterClientOptions.builder()
                     .topologyRefreshOptions(topology()).validateClusterNodeMembership(false).maxRedirects(REDIRECTIONS);
             client.setOptions((ClusterClientOptions) set(options, address, patience, ssl).build());
-            transport = new Cluster(address, patience, loop, counts, client, own);
+            transport = new Cluster(address, null, patience, loop, counts, client, own);
         } else {
             RedisClient client = RedisClient.create(resources);
             ClientOptions.Builder options = ClientOptions.builder().autoReconnect(false)
                     .disconnectedBehavior(ClientOptions.DisconnectedBehavior.REJECT_COMMANDS);
             client.setOptions(set(options, address, patience, ssl).build());
-            transport = new OneServer(address, 0, patience, loop, counts, client, own);
+            transport = new OneServer(address, null, 0, patience, loop, counts, client, own);
         }
         return new Network(transport, patience, loop, counts);
     }

@@ -32,9 +32,9 @@ final class OneServer extends Transport {
     private final AtomicInteger failures = new AtomicInteger();
     private final Opened<StatefulRedisPubSubConnection<byte[], byte[]>> subscriber;
 
-    OneServer(Address address, int database, Duration patience, Loop loop, Counts counts, RedisClient client,
-            ClientResources own) {
-        super(address, "redis");
+    OneServer(Address address, String name, int database, Duration patience, Loop loop, Counts counts,
+            RedisClient client, ClientResources own) {
+        super(address, name);
         this.counts = counts;
         this.client = client;
         this.uri = address == null ? null : address.uris().get(0);
