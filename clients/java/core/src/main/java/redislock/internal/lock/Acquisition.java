@@ -36,8 +36,6 @@ public final class Acquisition implements Engine.Pending {
     private final AtomicBoolean isOver = new AtomicBoolean();
     /** Completes when the calling thread has sent the first request, or will not: before that nothing is given up. */
     private final CompletableFuture<Void> begun = new CompletableFuture<>();
-    /** Whether a grant came after the end. */
-    private volatile boolean isGrantedLate;
     /** The present attempt; a new one follows when a grant came too late, or the connection of a session has ended. */
     private volatile List<Claim> claims;
     private volatile Wait wait;
@@ -198,7 +196,7 @@ public final class Acquisition implements Engine.Pending {
 
     private void granted(Wait.Grant grant) {
         if (!isOver.compareAndSet(false, true)) {
-            isGrantedLate = true;
+            // Given up meanwhile: its request counts as one without a reply.
             return;
         }
         Wait ended = wait;
@@ -252,7 +250,7 @@ public final class Acquisition implements Engine.Pending {
         CompletableFuture<Void> settled = new CompletableFuture<>();
         unsettled(settled);
         begun.thenRun(() -> engine.loop().execute(() -> {
-            boolean mayBeServed = wait != null && (wait.stop() || isBinding || isGrantedLate);
+            boolean mayBeServed = wait != null && (wait.stop() || isBinding);
             if (unsettledTimer != null) {
                 unsettledTimer.cancel();
             }
@@ -289,7 +287,7 @@ public final class Acquisition implements Engine.Pending {
     /** Gives the present attempt up at each key. {@code then} runs on a thread that must not be blocked. */
     private void giveUp(Runnable then) {
         // If nothing can have been granted, a refusal is that of the acquire again and is no failure.
-        boolean isServed = wait.isUnanswered() || isBinding || isGrantedLate;
+        boolean isServed = wait.isUnanswered() || isBinding;
         CompletableFuture<Void> settled = new CompletableFuture<>();
         unsettled(settled);
         AtomicInteger left = new AtomicInteger(claims.size());

@@ -46,8 +46,7 @@ final class Opened<C extends StatefulConnection<byte[], byte[]>> {
         lock.lock();
         try {
             if (isClosed) {
-                return CompletableFuture.failedFuture(
-                        new LockConnectionException(server, "the client is closed", null));
+                return CompletableFuture.failedFuture(closed());
             }
             boolean hasEnded = !isLasting && present != null && present.isDone() && !present.join().isOpen();
             if (present != null && !hasEnded) {
@@ -128,9 +127,14 @@ final class Opened<C extends StatefulConnection<byte[], byte[]>> {
         isClosed = true;
         present = null;
         lock.unlock();
-        if (mine != null && mine.isDone() && !mine.isCompletedExceptionally()) {
+        // One that is still being opened must not send what waits for it.
+        if (mine != null && !mine.completeExceptionally(closed()) && !mine.isCompletedExceptionally()) {
             end(mine.join());
         }
+    }
+
+    private LockConnectionException closed() {
+        return new LockConnectionException(server, "the client is closed", null);
     }
 
     /** Lettuce warns of a second time, and the end of its client is one. */
