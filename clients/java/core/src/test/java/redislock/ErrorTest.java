@@ -155,8 +155,6 @@ class ErrorTest {
             assertEquals(error.isPassing(), same.isPassing());
             assertSame(error.getCause(), same.getCause());
         }
-        LockClosedException closed = new LockClosedException("a:1");
-        assertEquals(closed.getMessage(), closed.inThisThread().getMessage());
     }
 
     @Test

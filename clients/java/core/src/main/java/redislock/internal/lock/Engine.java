@@ -126,8 +126,12 @@ public final class Engine {
      */
     public void checkOpen() {
         if (isClosed) {
-            throw new LockClosedException(network.name());
+            throw closed();
         }
+    }
+
+    private LockClosedException closed() {
+        return new LockClosedException(network.name() + ": the client is closed");
     }
 
     /** Reports a loss to the program: never on a thread of the transport, nor on that of the client. */
@@ -188,7 +192,7 @@ public final class Engine {
             answers.add(future);
             future.whenComplete((value, error) -> answers.remove(future));
             if (isFinished) {
-                future.completeExceptionally(new LockClosedException(network.name()));
+                future.completeExceptionally(closed());
             }
         }
         return future;
@@ -209,7 +213,7 @@ public final class Engine {
     public void add(Pending waiting) {
         pending.add(waiting);
         if (isClosed) {
-            waiting.end(new LockClosedException(network.name()));
+            waiting.end(closed());
         }
     }
 
@@ -224,7 +228,7 @@ public final class Engine {
     /** Ends all waits and releases all holds. Completes when all of that is answered. */
     public CompletableFuture<Void> close() {
         isClosed = true;
-        pending.forEach(waiting -> waiting.end(new LockClosedException(network.name())));
+        pending.forEach(waiting -> waiting.end(closed()));
         holds.forEach(Hold::releaseInBackground);
         if (pending.isEmpty()) {
             ended.complete(null);
@@ -236,6 +240,6 @@ public final class Engine {
     /** Ends what still waits for an answer. */
     public void finish() {
         isFinished = true;
-        answers.forEach(answer -> answer.completeExceptionally(new LockClosedException(network.name())));
+        answers.forEach(answer -> answer.completeExceptionally(closed()));
     }
 }
