@@ -24,12 +24,6 @@ import redislock.internal.Clock;
 import redislock.internal.Counts;
 import redislock.internal.Loop;
 import redislock.internal.Utf8;
-import redislock.internal.face.LatchFace;
-import redislock.internal.face.LockFace;
-import redislock.internal.face.MultiFace;
-import redislock.internal.face.ReadWriteFace;
-import redislock.internal.face.SemaphoreFace;
-import redislock.internal.face.ThreadHolds;
 import redislock.internal.lock.Blocking;
 import redislock.internal.lock.Engine;
 import redislock.internal.lock.Terms;
@@ -229,7 +223,7 @@ public final class LockClient implements AutoCloseable {
      * @throws IllegalArgumentException when the options contradict each other
      */
     public FencedLock lock(byte[] key, LockOptions options) {
-        return new LockFace(Terms.of(engine, key, Mode.EXCLUSIVE, options), threads);
+        return new FencedLock(Terms.of(engine, key, Mode.EXCLUSIVE, options), threads);
     }
 
     /**
@@ -263,9 +257,9 @@ public final class LockClient implements AutoCloseable {
      * @throws IllegalArgumentException when the options contradict each other
      */
     public FencedReadWriteLock readWriteLock(byte[] key, LockOptions options) {
-        LockFace read = new LockFace(Terms.of(engine, key, Mode.READ, options), threads);
-        LockFace write = new LockFace(Terms.of(engine, key, Mode.WRITE, options), threads);
-        return new ReadWriteFace(read, write);
+        FencedLock read = new FencedLock(Terms.of(engine, key, Mode.READ, options), threads);
+        FencedLock write = new FencedLock(Terms.of(engine, key, Mode.WRITE, options), threads);
+        return new FencedReadWriteLock(read, write);
     }
 
     /**
@@ -299,7 +293,7 @@ public final class LockClient implements AutoCloseable {
      * @throws IllegalArgumentException when the options contradict each other
      */
     public LockSemaphore semaphore(byte[] key, LockOptions options) {
-        return new SemaphoreFace(engine, key, options);
+        return new LockSemaphore(engine, key, options);
     }
 
     /**
@@ -319,7 +313,7 @@ public final class LockClient implements AutoCloseable {
      * @return the latch
      */
     public Latch latch(byte[] key) {
-        return new LatchFace(engine, key);
+        return new Latch(engine, key);
     }
 
     /**
@@ -343,7 +337,7 @@ public final class LockClient implements AutoCloseable {
      *     LockOptions#session()}
      */
     public MultiLock multiLock(List<FencedLock> locks) {
-        return new MultiFace(Objects.requireNonNull(locks, "locks"));
+        return new MultiLock(Objects.requireNonNull(locks, "locks"));
     }
 
     /**

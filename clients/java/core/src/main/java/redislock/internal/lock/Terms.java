@@ -13,7 +13,6 @@ import redislock.Mode;
 import redislock.internal.Clock;
 import redislock.internal.lock.Claim.Kind;
 
-
 /** The terms of an acquisition: client, key, owner, kind, lease and margin. Immutable. */
 public final class Terms {
     /** The longest time until a server notices that a connection has vanished, by the default {@code tcp-keepalive}. */

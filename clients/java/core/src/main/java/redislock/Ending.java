@@ -1,9 +1,8 @@
-package redislock.internal.face;
+package redislock;
 
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
-import redislock.Released;
 import redislock.internal.Clock;
 import redislock.internal.lock.Hold;
 
