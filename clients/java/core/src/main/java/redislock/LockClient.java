@@ -20,9 +20,8 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.function.Function;
 import redislock.internal.Clock;
-import redislock.internal.Counts;
-import redislock.internal.Loop;
 import redislock.internal.Utf8;
 import redislock.internal.lock.Blocking;
 import redislock.internal.lock.Engine;
@@ -44,8 +43,6 @@ public final class LockClient implements AutoCloseable {
     private static final int COMPLETIONS = 16;
 
     private final Network network;
-    private final Loop loop;
-    private final Counts counts = new Counts();
     private final Engine engine;
     private final ThreadHolds threads;
     /** Null where the program has its own executor. */
@@ -54,8 +51,7 @@ public final class LockClient implements AutoCloseable {
     private final AtomicBoolean isClosed = new AtomicBoolean();
 
     private LockClient(Builder builder) {
-        loop = new Loop("redis-lock-timers");
-        network = builder.opener.open(builder, loop, counts);
+        network = builder.opener.apply(builder);
         boolean isOwn = builder.executor == null;
         // A loss waits for no other callback. The stages of futures share a few threads: ten thousand may complete at
         // once.
@@ -117,8 +113,7 @@ public final class LockClient implements AutoCloseable {
      */
     public static Builder builder(RedisClient client) {
         Objects.requireNonNull(client, "client");
-        return new Builder((builder, loop, counts) ->
-                Network.of(client, builder.name, builder.database, builder.responseTimeout, loop, counts));
+        return new Builder(set -> Network.of(client, set.name, set.database, set.responseTimeout));
     }
 
     /**
@@ -129,8 +124,7 @@ public final class LockClient implements AutoCloseable {
      */
     public static Builder builder(RedisClusterClient client) {
         Objects.requireNonNull(client, "client");
-        return new Builder((builder, loop, counts) ->
-                Network.of(client, builder.name, builder.responseTimeout, loop, counts));
+        return new Builder(set -> Network.of(client, set.name, set.responseTimeout));
     }
 
     /**
@@ -158,8 +152,7 @@ public final class LockClient implements AutoCloseable {
     }
 
     private static Builder ofAddress(Address address) {
-        return new Builder((builder, loop, counts) -> Network.open(
-                address, builder.responseTimeout, builder.resources, builder.ssl, loop, counts));
+        return new Builder(set -> Network.open(address, set.responseTimeout, set.resources, set.ssl));
     }
 
     /**
@@ -346,7 +339,7 @@ public final class LockClient implements AutoCloseable {
      * @return counters and gauges
      */
     public LockStatistics statistics() {
-        return counts.read();
+        return network.counts().read();
     }
 
     /**
@@ -395,7 +388,7 @@ public final class LockClient implements AutoCloseable {
         }
         Blocking.await(engine.close(), network.patience());
         engine.finish();
-        loop.end();
+        network.loop().end();
         boolean isInterrupted = Thread.interrupted();
         try {
             endConnections();
@@ -412,7 +405,7 @@ public final class LockClient implements AutoCloseable {
     private void endConnections() throws InterruptedException {
         try {
             // First, so that its last step opens no connection.
-            loop.join(END_MILLIS);
+            network.loop().join(END_MILLIS);
         } finally {
             network.close();
         }
@@ -436,7 +429,7 @@ public final class LockClient implements AutoCloseable {
 
     /** The settings of a client. */
     public static final class Builder {
-        private final Opener opener;
+        private final Function<Builder, Network> opener;
         private Duration responseTimeout = Duration.ofSeconds(5);
         private String name;
         private int database;
@@ -445,12 +438,8 @@ public final class LockClient implements AutoCloseable {
         private Executor executor;
         private LockObserver observer;
 
-        private Builder(Opener opener) {
+        private Builder(Function<Builder, Network> opener) {
             this.opener = opener;
-        }
-
-        private interface Opener {
-            Network open(Builder builder, Loop loop, Counts counts);
         }
 
         /**

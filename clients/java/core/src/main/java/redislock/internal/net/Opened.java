@@ -21,9 +21,7 @@ final class Opened<C extends StatefulConnection<byte[], byte[]>> {
     /** Whether a connection has been opened in this process. */
     private static volatile boolean isWarm;
 
-    private final String server;
-    private final Loop loop;
-    private final long patience;
+    private final Network network;
     private final Supplier<CompletionStage<C>> opener;
     /** Whether it outlives the end of one of its connections: that of a cluster has several. */
     private final boolean isLasting;
@@ -31,11 +29,8 @@ final class Opened<C extends StatefulConnection<byte[], byte[]>> {
     private CompletableFuture<C> present;
     private boolean isClosed;
 
-    /** {@code patience} bounds the opening of a connection. */
-    Opened(String server, Loop loop, long patience, Supplier<CompletionStage<C>> opener, boolean isLasting) {
-        this.server = server;
-        this.loop = loop;
-        this.patience = patience;
+    Opened(Network network, Supplier<CompletionStage<C>> opener, boolean isLasting) {
+        this.network = network;
         this.opener = opener;
         this.isLasting = isLasting;
     }
@@ -62,16 +57,17 @@ final class Opened<C extends StatefulConnection<byte[], byte[]>> {
         } catch (RuntimeException failure) {
             opening = CompletableFuture.failedFuture(failure);
         }
-        Loop.Timer timer = loop.after(isWarm ? patience : Math.max(patience, COLD), () -> {
+        long patience = network.patience();
+        Loop.Timer timer = network.loop().after(isWarm ? patience : Math.max(patience, COLD), () -> {
             forget(mine);
-            mine.completeExceptionally(Errors.noAnswer(server));
+            mine.completeExceptionally(Errors.noAnswer(network.server()));
         });
         opening.whenComplete((connection, failure) -> {
             timer.cancel();
             isWarm = true;
             if (failure != null) {
                 forget(mine);
-                mine.completeExceptionally(Errors.ofOpening(server, failure));
+                mine.completeExceptionally(Errors.ofOpening(network.server(), failure));
             } else {
                 opened(mine, connection);
             }
@@ -120,21 +116,20 @@ final class Opened<C extends StatefulConnection<byte[], byte[]>> {
         }
     }
 
-    /** Closes it; nothing is opened any more. */
-    void close() {
+    /** Opens nothing any more; what waits for a connection is not sent. {@code ends}: closes the present one. */
+    void close(boolean ends) {
         lock.lock();
         CompletableFuture<C> mine = present;
         isClosed = true;
         present = null;
         lock.unlock();
-        // One that is still being opened must not send what waits for it.
-        if (mine != null && !mine.completeExceptionally(closed()) && !mine.isCompletedExceptionally()) {
+        if (mine != null && !mine.completeExceptionally(closed()) && !mine.isCompletedExceptionally() && ends) {
             end(mine.join());
         }
     }
 
     private LockConnectionException closed() {
-        return new LockConnectionException(server, "the client is closed", null);
+        return new LockConnectionException(network.server(), "the client is closed", null);
     }
 
     /** Lettuce warns of a second time, and the end of its client is one. */
