@@ -171,15 +171,8 @@ public final class Latch {
      */
     public CompletableFuture<Boolean> awaitAsync(Duration longest) {
         LatchWait wait = LatchWait.start(engine, key, Leases.end(longest));
-        CompletableFuture<Boolean> future = new CompletableFuture<>();
+        CompletableFuture<Boolean> future = engine.forProgram(wait.result());
         future.whenComplete((isOpen, error) -> wait.cancel());
-        wait.result().whenComplete((isOpen, error) -> engine.complete(() -> {
-            if (error != null) {
-                future.completeExceptionally(error);
-            } else {
-                future.complete(isOpen);
-            }
-        }));
         return future;
     }
 }

@@ -42,7 +42,7 @@ public final class LockClient implements AutoCloseable {
     /** Threads for the stages of futures. */
     private static final int COMPLETIONS = 16;
 
-    private final Network network;
+    final Network network;
     private final Engine engine;
     private final ThreadHolds threads;
     /** Null where the program has its own executor. */

@@ -133,22 +133,31 @@ public final class Acquisition implements Engine.Pending {
         if (isOver.get()) {
             return;
         }
-        boolean mayBeServed = wait.stop() || isBinding;
-        isBinding = false;
-        Link former = link;
         CompletableFuture<Void> given = new CompletableFuture<>();
-        given.whenComplete((unused, failure) -> closeOwn(former));
-        if (mayBeServed) {
-            giveUp(() -> given.complete(null));
-        } else {
-            given.complete(null);
-        }
+        boolean mayBeServed = abandon(() -> given.complete(null));
         if (mayBeServed && terms.get(0).owner != null) {
             // The name of a thread or of the program is used again.
             await(given);
         } else {
             engine.loop().after(Pause.FIRST, this::begin);
         }
+    }
+
+    /** Ends the present attempt, and gives it up if a request of it may still be served: then it returns true. */
+    private boolean abandon(Runnable then) {
+        boolean mayBeServed = wait != null && (wait.stop() || isBinding);
+        Link former = link;
+        Runnable done = () -> {
+            closeOwn(former);
+            then.run();
+        };
+        if (mayBeServed) {
+            giveUp(done);
+        } else {
+            done.run();
+        }
+        isBinding = false;
+        return mayBeServed;
     }
 
     private void closeOwn(Link of) {
@@ -250,22 +259,13 @@ public final class Acquisition implements Engine.Pending {
         CompletableFuture<Void> settled = new CompletableFuture<>();
         unsettled(settled);
         begun.thenRun(() -> engine.loop().execute(() -> {
-            boolean mayBeServed = wait != null && (wait.stop() || isBinding);
             if (unsettledTimer != null) {
                 unsettledTimer.cancel();
             }
-            Link former = link;
-            if (mayBeServed) {
-                giveUp(() -> {
-                    closeOwn(former);
-                    settled.complete(null);
-                    undone.complete(null);
-                });
-            } else {
-                closeOwn(former);
+            abandon(() -> {
                 settled.complete(null);
                 undone.complete(null);
-            }
+            });
             engine.background().end();
         }));
         if (!isCancelled) {

@@ -144,6 +144,19 @@ public final class Engine {
         run(completions, code);
     }
 
+    /** The same future for the program, whose stages run on the client's executor. */
+    public <T> CompletableFuture<T> forProgram(CompletableFuture<T> inner) {
+        CompletableFuture<T> outer = new CompletableFuture<>();
+        inner.whenComplete((value, error) -> complete(() -> {
+            if (error != null) {
+                outer.completeExceptionally(error);
+            } else {
+                outer.complete(value);
+            }
+        }));
+        return outer;
+    }
+
     /** Calls the observer, if there is one. */
     void observe(Consumer<LockObserver> call) {
         if (observer != null) {

@@ -16,7 +16,7 @@ import redislock.internal.Loop;
 import redislock.internal.Moment;
 import redislock.internal.net.Link;
 
-/** A held lock or permit: what programs see of it, its loss and its release. Its {@link Renewal} keeps it. */
+/** A held lock or permit: what programs see of it, its loss and its release. Its {@link Lease} is renewed. */
 public final class Hold implements Permit {
     private static final System.Logger LOG = System.getLogger("redislock");
 
@@ -29,7 +29,7 @@ public final class Hold implements Permit {
     private final long token;
     /** Whether a request of the acquisition has no reply, and may be served after the release. */
     private final boolean isUnanswered;
-    private final Renewal renewal;
+    private final Lease lease;
     private final CompletableFuture<Lost> lostFuture = new CompletableFuture<>();
     private final AtomicReference<Lost> lost = new AtomicReference<>();
     private final AtomicReference<CompletableFuture<Released>> releasing = new AtomicReference<>();
@@ -48,17 +48,6 @@ public final class Hold implements Permit {
     private volatile Loop.Timer forgetting;
     /** Runs once when the hold is released or left; null: nothing, or it has run. */
     private final AtomicReference<Runnable> onFinished = new AtomicReference<>();
-    /** The lease that the server certainly has, and when the request that set it was sent. */
-    private volatile Confirmed confirmed;
-    /** The latest end of a lease that the server may have: a request that set it may have had no reply. */
-    private volatile long latestEnd;
-
-    /** The lease in nanoseconds that a request has set, which was sent at this moment. */
-    record Confirmed(Moment sent, long lease) {
-        long end() {
-            return Clock.plus(sent.steady(), lease);
-        }
-    }
 
     /** {@code bound} is the connection of a session, otherwise null. */
     Hold(Terms terms, Claim claim, long token, Moment sent, boolean isUnanswered, Link bound) {
@@ -67,38 +56,14 @@ public final class Hold implements Permit {
         this.claim = claim;
         this.token = token;
         this.isUnanswered = isUnanswered;
-        this.confirmed = new Confirmed(sent, terms.lease);
-        this.latestEnd = confirmed.end();
-        this.renewal = new Renewal(this, terms, bound);
+        this.lease = new Lease(this, terms, sent, bound);
         engine.counts().holds.incrementAndGet();
-        renewal.arm();
+        lease.start();
         engine.add(this);
     }
 
     Claim claim() {
         return claim;
-    }
-
-    Confirmed confirmed() {
-        return confirmed;
-    }
-
-    void confirm(Moment sent, long lease) {
-        confirm(new Confirmed(sent, lease));
-    }
-
-    /** A request that sets this lease is sent. */
-    void ask(long lease) {
-        latestEnd = Math.max(latestEnd, Clock.plus(Clock.now(), Clock.plus(lease, engine.network().patience())));
-    }
-
-    /** No earlier request can set another lease any more. */
-    void settle() {
-        latestEnd = confirmed.end();
-    }
-
-    void confirm(Confirmed certain) {
-        confirmed = certain;
     }
 
     /** Binds the hold to a thread. {@code whenFinished} runs when it is released or left, on any thread. */
@@ -128,18 +93,8 @@ public final class Hold implements Permit {
         }
     }
 
-    /** The moment at which the loss is reported without a further confirmation. */
-    long reportedAt() {
-        Confirmed last = confirmed;
-        return Clock.plus(last.sent().steady(), terms.reportedAfter(last.lease()));
-    }
-
     boolean isFinished() {
         return isFinished.get();
-    }
-
-    boolean isOver() {
-        return isFinished() || lost.get() != null;
     }
 
     /** Reports a loss: once, before the lease ends, and not after a release. */
@@ -148,7 +103,7 @@ public final class Hold implements Permit {
         if (isFinished() || !lost.compareAndSet(null, loss)) {
             return;
         }
-        renewal.stop();
+        lease.stop();
         engine.counts().losses.increment();
         // Where nothing listens the log tells it.
         boolean isHeard = terms.onLost != null || isWatched;
@@ -167,7 +122,7 @@ public final class Hold implements Permit {
         if (keeper == null || lost.get() == null) {
             return;
         }
-        forgetting = engine.loop().at(Math.max(latestEnd, Clock.plus(Clock.now(), KEEPER_CHECK)), () -> {
+        forgetting = engine.loop().at(Math.max(lease.latestEnd(), Clock.plus(Clock.now(), KEEPER_CHECK)), () -> {
             if (keeper.isAlive()) {
                 forgetWithThread();
             } else {
@@ -180,7 +135,7 @@ public final class Hold implements Permit {
     }
 
     /** Ends the hold in this process; nothing is sent. */
-    private void end() {
+    void end() {
         if (releasing.compareAndSet(null, CompletableFuture.completedFuture(Released.NOT_HELD))) {
             finish();
             over();
@@ -229,13 +184,12 @@ public final class Hold implements Permit {
         if (isFinished() || reason != null && reason != LostReason.UNCONFIRMED) {
             return Duration.ZERO;
         }
-        Confirmed last = confirmed;
-        return Duration.ofNanos(Math.max(0, last.lease() - Clock.MILLI - last.sent().elapsed()));
+        return Duration.ofNanos(lease.left());
     }
 
     @Override
-    public boolean renew(Duration lease) {
-        return renew(lease, Clock.NEVER);
+    public boolean renew(Duration newLease) {
+        return renew(newLease, Clock.NEVER);
     }
 
     /**
@@ -243,10 +197,10 @@ public final class Hold implements Permit {
      *
      * @throws LockConnectionException when there is no answer by then; the lease may be set nevertheless
      */
-    public boolean renew(Duration lease, long until) {
-        long nanos = Leases.checked(lease);
+    public boolean renew(Duration newLease, long until) {
+        long nanos = Leases.checked(newLease);
         Blocking.check();
-        CompletableFuture<Boolean> renewed = engine.answer(renewal.renewTo(nanos));
+        CompletableFuture<Boolean> renewed = engine.answer(lease.change(nanos, false));
         if (until != Clock.NEVER) {
             Blocking.await(renewed, Clock.left(until));
             if (!renewed.isDone()) {
@@ -257,15 +211,15 @@ public final class Hold implements Permit {
     }
 
     @Override
-    public CompletableFuture<Boolean> renewAsync(Duration lease) {
-        return forProgram(engine.answer(renewal.renewTo(Leases.checked(lease))));
+    public CompletableFuture<Boolean> renewAsync(Duration newLease) {
+        return engine.forProgram(engine.answer(lease.change(Leases.checked(newLease), false)));
     }
 
     @Override
-    public boolean leave(Duration lease) {
-        long nanos = Leases.checked(lease);
+    public boolean leave(Duration lastLease) {
+        long nanos = Leases.checked(lastLease);
         Blocking.check();
-        boolean isHeld = Blocking.get(engine.answer(renewal.leaveTo(nanos)));
+        boolean isHeld = Blocking.get(engine.answer(lease.change(nanos, true)));
         end();
         return isHeld;
     }
@@ -310,20 +264,7 @@ public final class Hold implements Permit {
 
     @Override
     public CompletableFuture<Released> releaseAsync() {
-        return forProgram(releaseOnce(false));
-    }
-
-    /** A future that completes on the client's executor. */
-    private <T> CompletableFuture<T> forProgram(CompletableFuture<T> inner) {
-        CompletableFuture<T> outer = new CompletableFuture<>();
-        inner.whenComplete((value, error) -> engine.complete(() -> {
-            if (error != null) {
-                outer.completeExceptionally(error);
-            } else {
-                outer.complete(value);
-            }
-        }));
-        return outer;
+        return engine.forProgram(releaseOnce(false));
     }
 
     @Override
@@ -370,7 +311,7 @@ public final class Hold implements Permit {
         if (terms.isThread) {
             engine.unsettled(claim.owner(), claim.key(), settled);
         }
-        long end = Math.max(latestEnd, Clock.plus(Clock.now(), terms.lastsFor(engine.network().patience())));
+        long end = Math.max(lease.latestEnd(), Clock.plus(Clock.now(), terms.lastsFor(engine.network().patience())));
         Release.send(engine, isUnanswered ? claim.giveUp() : claim.release(token), end, answer -> {
             if (answer.error() == null) {
                 engine.counts().releases.increment();
@@ -404,7 +345,7 @@ public final class Hold implements Permit {
 
     private void finish() {
         isFinished.set(true);
-        renewal.stop();
+        lease.stop();
         Loop.Timer timer = forgetting;
         if (timer != null) {
             timer.cancel();
@@ -415,7 +356,7 @@ public final class Hold implements Permit {
     private void over() {
         engine.remove(this);
         engine.counts().holds.decrementAndGet();
-        renewal.close();
+        lease.close();
     }
 
     /** Shows no owner. */

@@ -327,13 +327,19 @@ public final class Lines {
 
     /** The outcome on the client's thread, at most so much later. */
     private <T> void within(CompletionStage<T> stage, long longest, BiConsumer<T, LockException> then) {
-        Deadline deadline = new Deadline(loop, Clock.plus(Clock.now(), longest),
-                () -> then.accept(null, Errors.noAnswer(network.server())));
+        CompletableFuture<T> first = new CompletableFuture<>();
+        Loop.Timer timer = loop.after(longest, () -> first.completeExceptionally(Errors.noAnswer(network.server())));
         stage.whenComplete((value, failure) -> {
-            if (deadline.isMet()) {
-                LockException error = failure == null ? null : Errors.ofTransport(network.server(), failure);
-                loop.execute(() -> then.accept(value, error));
+            if (failure == null) {
+                first.complete(value);
+            } else {
+                first.completeExceptionally(failure);
             }
+        });
+        first.whenComplete((value, failure) -> {
+            timer.cancel();
+            LockException error = failure == null ? null : Errors.ofTransport(network.server(), failure);
+            loop.execute(() -> then.accept(value, error));
         });
     }
 
