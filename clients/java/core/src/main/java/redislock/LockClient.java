@@ -1,7 +1,6 @@
 package redislock;
 
 import io.lettuce.core.RedisClient;
-import io.lettuce.core.RedisURI;
 import io.lettuce.core.SslOptions;
 import io.lettuce.core.cluster.RedisClusterClient;
 import io.lettuce.core.resource.ClientResources;
@@ -148,31 +147,8 @@ public final class LockClient implements AutoCloseable {
      * @throws IllegalArgumentException when the address cannot be read
      */
     public static Builder builder(String address) {
-        return ofAddress(Address.parse(Objects.requireNonNull(address, "address")));
-    }
-
-    private static Builder ofAddress(Address address) {
-        return new Builder(set -> Network.open(address, set.responseTimeout, set.resources, set.ssl));
-    }
-
-    /**
-     * A builder of a client for this server, or for the primary that these sentinels name.
-     *
-     * @param uri host, port, login, database and TLS are used, and the sentinels
-     * @return a builder
-     */
-    public static Builder builder(RedisURI uri) {
-        return ofAddress(Address.of(Objects.requireNonNull(uri, "uri")));
-    }
-
-    /**
-     * A builder of a client for a cluster.
-     *
-     * @param uris some of its nodes; login and TLS of the first one count for all
-     * @return a builder
-     */
-    public static Builder clusterBuilder(List<RedisURI> uris) {
-        return ofAddress(Address.ofCluster(Objects.requireNonNull(uris, "uris")));
+        Address parsed = Address.parse(Objects.requireNonNull(address, "address"));
+        return new Builder(set -> Network.open(parsed, set.responseTimeout, set.resources, set.ssl));
     }
 
     /**
@@ -318,19 +294,7 @@ public final class LockClient implements AutoCloseable {
      *     LockOptions#session()}
      */
     public MultiLock multiLock(FencedLock... locks) {
-        return multiLock(Arrays.asList(Objects.requireNonNull(locks, "locks")));
-    }
-
-    /**
-     * Several locks that are acquired together or not at all.
-     *
-     * @param locks 1 to 1024 different locks, of this or other clients
-     * @return the combined lock
-     * @throws IllegalArgumentException when there are none or more than 1024, one is named twice, or one has {@link
-     *     LockOptions#session()}
-     */
-    public MultiLock multiLock(List<FencedLock> locks) {
-        return new MultiLock(Objects.requireNonNull(locks, "locks"));
+        return new MultiLock(Arrays.asList(Objects.requireNonNull(locks, "locks")));
     }
 
     /**

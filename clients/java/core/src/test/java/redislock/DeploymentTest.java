@@ -6,6 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.lettuce.core.RedisClient;
 import io.lettuce.core.RedisURI;
 import io.lettuce.core.SslOptions;
 import java.nio.charset.StandardCharsets;
@@ -231,13 +232,13 @@ class DeploymentTest {
     @Test
     void sentinels_name_the_next_primary() throws Exception {
         try (Sentinels fleet = Sentinels.start(1, 3)) {
-            for (LockClient opened : List.of(
-                    LockClient.create(fleet.address()), LockClient.builder(uri(fleet)).build())) {
-                try (LockClient client = opened) {
-                    FencedLock lock = client.lock("k");
-                    lock.lock();
-                    lock.unlock();
-                }
+            RedisClient lettuce = RedisClient.create(uri(fleet));
+            try (LockClient client = LockClient.of(lettuce)) {
+                FencedLock lock = client.lock("k");
+                lock.lock();
+                lock.unlock();
+            } finally {
+                lettuce.shutdown();
             }
             try (LockClient client = LockClient.create(fleet.address())) {
                 FencedLock lock = client.lock("k");
