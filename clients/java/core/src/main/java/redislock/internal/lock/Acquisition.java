@@ -49,19 +49,19 @@ public final class Acquisition implements Engine.Pending {
 
     private Acquisition(List<Terms> terms, long end) {
         this.terms = new ArrayList<>(terms);
-        this.engine = terms.get(0).engine;
+        this.engine = terms.get(0).engine();
         this.end = end;
     }
 
     /** Acquires the locks of these terms, which agree in everything but key and margin, until {@code end}. */
     public static Acquisition start(List<Terms> terms, long end) {
         Terms first = terms.get(0);
-        first.engine.checkOpen();
+        first.engine().checkOpen();
         Acquisition acquisition = new Acquisition(terms, end);
-        first.engine.add(acquisition);
-        CompletableFuture<?>[] unsettled = !first.isThread ? new CompletableFuture<?>[0]
-                : terms.stream().map(each -> first.engine.unsettled(each.owner, each.key)).filter(Objects::nonNull)
-                        .toArray(CompletableFuture<?>[]::new);
+        first.engine().add(acquisition);
+        CompletableFuture<?>[] unsettled = !first.isThread() ? new CompletableFuture<?>[0]
+                : terms.stream().map(each -> first.engine().unsettled(each.owner(), each.key()))
+                        .filter(Objects::nonNull).toArray(CompletableFuture<?>[]::new);
         try {
             if (unsettled.length == 0) {
                 acquisition.begin();
@@ -93,16 +93,16 @@ public final class Acquisition implements Engine.Pending {
         }
         Terms first = terms.get(0);
         claims = Terms.claims(terms);
-        link = first.isSession ? engine.network().linkOf(first.key) : engine.network().link();
-        long certain = first.isSession ? Clock.NEVER
-                : terms.stream().mapToLong(each -> each.reportedAfter(each.lease)).min().orElse(0);
-        Wait.Request request = new Wait.Request(first.key, Claim.acquire(claims, first.isSession ? 0 : first.lease),
-                certain, terms.size() == 1);
+        link = first.isSession() ? engine.network().linkOf(first.key()) : engine.network().link();
+        long certain = first.isSession() ? Clock.NEVER
+                : terms.stream().mapToLong(each -> each.reportedAfter(each.lease())).min().orElse(0);
+        Wait.Request request = new Wait.Request(first.key(),
+                Claim.acquire(claims, first.isSession() ? 0 : first.lease()), certain, terms.size() == 1);
         wait = new Wait(engine.network(), link, request, end, new Wait.Listener() {
             @Override
             public void ended(Wait.Grant grant, LockException error) {
-                CompletableFuture<Void> unsettled = error instanceof DeadlockException && first.isThread && !isRefused
-                        ? engine.unsettled(first.owner, null) : null;
+                CompletableFuture<Void> unsettled = error instanceof DeadlockException && first.isThread() && !isRefused
+                        ? engine.unsettled(first.owner(), null) : null;
                 if (unsettled != null) {
                     // Perhaps because of what the thread has at other keys without wanting it: see DESIGN-CLIENTS.md.
                     isRefused = true;
@@ -112,7 +112,7 @@ public final class Acquisition implements Engine.Pending {
                     over(error, false);
                 } else if (grant.tokens().length != terms.size()) {
                     over(Reply.foreign(engine.network().server()), false);
-                } else if (first.isSession) {
+                } else if (first.isSession()) {
                     isBinding = true;
                     engine.loop().execute(() -> bind(grant.tokens()[0]));
                 } else {
@@ -135,7 +135,7 @@ public final class Acquisition implements Engine.Pending {
         }
         CompletableFuture<Void> given = new CompletableFuture<>();
         boolean mayBeServed = abandon(() -> given.complete(null));
-        if (mayBeServed && terms.get(0).owner != null) {
+        if (mayBeServed && terms.get(0).owner() != null) {
             // The name of a thread or of the program is used again.
             await(given);
         } else {
@@ -281,7 +281,7 @@ public final class Acquisition implements Engine.Pending {
     }
 
     private void unsettled(CompletableFuture<Void> until) {
-        terms.stream().filter(each -> each.isThread).forEach(each -> engine.unsettled(each.owner, each.key, until));
+        terms.stream().filter(Terms::isThread).forEach(each -> engine.unsettled(each.owner(), each.key(), until));
     }
 
     /** Gives the present attempt up at each key. {@code then} runs on a thread that must not be blocked. */
@@ -294,7 +294,7 @@ public final class Acquisition implements Engine.Pending {
         for (int i = 0; i < claims.size(); i++) {
             Terms each = terms.get(i);
             engine.background().begin();
-            long until = Clock.plus(Clock.now(), each.lastsFor(each.lease));
+            long until = Clock.plus(Clock.now(), each.lastsFor(each.lease()));
             Claim claim = claims.get(i);
             Release.send(engine, claim.giveUp(), until, released -> {
                 if (released.error() != null && (isServed || released.error().isPassing())) {

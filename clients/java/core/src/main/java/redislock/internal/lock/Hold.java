@@ -32,16 +32,15 @@ public final class Hold implements Permit {
     private final Lease lease;
     private final CompletableFuture<Lost> lostFuture = new CompletableFuture<>();
     private final AtomicReference<Lost> lost = new AtomicReference<>();
+    /** Null until it is released, closed or left: then no loss is reported any more. */
     private final AtomicReference<CompletableFuture<Released>> releasing = new AtomicReference<>();
-    /** Whether it is released, closed or left: no loss is reported any more. */
-    private final AtomicBoolean isFinished = new AtomicBoolean();
     /** Whether the failure of the release is recorded. */
     private final AtomicBoolean isReported = new AtomicBoolean();
     private final long grantedAt = Clock.now();
     /** The only thread that may unlock it; null: a guard. */
     private volatile Thread keeper;
     /** Whether the end of that thread is logged. */
-    private final AtomicBoolean isLogged = new AtomicBoolean();
+    private boolean isLogged;
     /** Whether the program has asked for the future of the loss. */
     private volatile boolean isWatched;
     /** The timer of the end of a lost hold, or null. */
@@ -51,7 +50,7 @@ public final class Hold implements Permit {
 
     /** {@code bound} is the connection of a session, otherwise null. */
     Hold(Terms terms, Claim claim, long token, Moment sent, boolean isUnanswered, Link bound) {
-        this.engine = terms.engine;
+        this.engine = terms.engine();
         this.terms = terms;
         this.claim = claim;
         this.token = token;
@@ -87,14 +86,15 @@ public final class Hold implements Permit {
      * the lock protects goes on. */
     void checkKeeper() {
         Thread thread = keeper;
-        if (thread != null && !thread.isAlive() && isLogged.compareAndSet(false, true)) {
+        if (thread != null && !thread.isAlive() && !isLogged) {
+            isLogged = true;
             LOG.log(System.Logger.Level.WARNING, "the thread \"{0}\" has ended without unlocking {1}, which is renewed "
                     + "until its client is closed", thread.getName(), new String(claim.key(), StandardCharsets.UTF_8));
         }
     }
 
     boolean isFinished() {
-        return isFinished.get();
+        return releasing.get() != null;
     }
 
     /** Reports a loss: once, before the lease ends, and not after a release. */
@@ -106,11 +106,11 @@ public final class Hold implements Permit {
         lease.stop();
         engine.counts().losses.increment();
         // Where nothing listens the log tells it.
-        boolean isHeard = terms.onLost != null || isWatched;
+        boolean isHeard = terms.onLost() != null || isWatched;
         LOG.log(isHeard ? System.Logger.Level.DEBUG : System.Logger.Level.WARNING, "{0}", loss);
         // Two threads: neither the callback nor a stage of the future that blocks holds the other up.
-        if (terms.onLost != null) {
-            engine.callBack(() -> terms.onLost.accept(loss));
+        if (terms.onLost() != null) {
+            engine.callBack(() -> terms.onLost().accept(loss));
         }
         engine.callBack(() -> lostFuture.complete(loss));
         forgetWithThread();
@@ -227,12 +227,7 @@ public final class Hold implements Permit {
     @Override
     public Released release() {
         Blocking.check();
-        return awaitRelease(releaseOnce(false), Clock.plus(Clock.now(), engine.network().patience()));
-    }
-
-    /** The release of several holds at the same time, by a thread that awaits each of them. */
-    public CompletableFuture<Released> startRelease() {
-        return releaseOnce(false);
+        return awaitRelease(startRelease(false), Clock.plus(Clock.now(), engine.network().patience()));
     }
 
     /**
@@ -264,7 +259,7 @@ public final class Hold implements Permit {
 
     @Override
     public CompletableFuture<Released> releaseAsync() {
-        return engine.forProgram(releaseOnce(false));
+        return engine.forProgram(startRelease(false));
     }
 
     @Override
@@ -277,23 +272,23 @@ public final class Hold implements Permit {
 
     /** Releases it in the background. Returns the loss that was reported before; null: none, or it was released. */
     public Lost closeQuietly() {
-        Lost loss = releasing.get() == null ? lost.get() : null;
-        releaseOnce(true);
+        Lost loss = isFinished() ? null : lost.get();
+        startRelease(true);
         return loss;
     }
 
-    /** The same as {@link #close}, with the result; the future completes on a thread that must not be blocked. */
+    /** The same as {@link #close}, with the result. */
     public CompletableFuture<Released> releaseInBackground() {
-        return releaseOnce(true);
+        return startRelease(true);
     }
 
     /** Whether the lease is not renewed in the background. */
     public boolean isFixed() {
-        return terms.isFixed;
+        return terms.isFixed();
     }
 
     /** Releases it; the first call decides. The future completes on a thread that must not be blocked. */
-    private CompletableFuture<Released> releaseOnce(boolean isInBackground) {
+    public CompletableFuture<Released> startRelease(boolean isInBackground) {
         CompletableFuture<Released> result = new CompletableFuture<>();
         if (!releasing.compareAndSet(null, result)) {
             return releasing.get();
@@ -308,7 +303,7 @@ public final class Hold implements Permit {
         engine.background().begin();
         engine.answer(result);
         CompletableFuture<Void> settled = new CompletableFuture<>();
-        if (terms.isThread) {
+        if (terms.isThread()) {
             engine.unsettled(claim.owner(), claim.key(), settled);
         }
         long end = Math.max(lease.latestEnd(), Clock.plus(Clock.now(), terms.lastsFor(engine.network().patience())));
@@ -344,7 +339,6 @@ public final class Hold implements Permit {
     }
 
     private void finish() {
-        isFinished.set(true);
         lease.stop();
         Loop.Timer timer = forgetting;
         if (timer != null) {

@@ -36,7 +36,7 @@ final class Lease {
     private final Loop loop;
     /** The connection to which the hold is bound, or null. */
     private final Link bound;
-    private final Deque<Change> changes = new ArrayDeque<>();
+    private final Deque<Change> changes = new ArrayDeque<>(2);
     /** The lease that renewals set. */
     private long length;
     /** The lease that the server certainly has. */
@@ -79,10 +79,10 @@ final class Lease {
     Lease(Hold hold, Terms terms, Moment sent, Link bound) {
         this.hold = hold;
         this.terms = terms;
-        this.network = terms.engine.network();
+        this.network = terms.engine().network();
         this.loop = network.loop();
         this.bound = bound;
-        this.length = terms.lease;
+        this.length = terms.lease();
         this.confirmed = new Confirmed(sent, length);
         this.latestEnd = confirmed.end();
     }
@@ -138,7 +138,7 @@ final class Lease {
 
     /** The moment of the next renewal. */
     private long dueAt() {
-        return terms.isFixed ? Clock.NEVER
+        return terms.isFixed() ? Clock.NEVER
                 : Math.max(repeatAt, Clock.plus(confirmed.sent().steady(), confirmed.lease() / 3));
     }
 
@@ -193,7 +193,7 @@ final class Lease {
         }
         Link link = bound != null && change == null ? bound : network.link();
         // A change leaves time for the renewal that is due meanwhile.
-        long most = change == null ? before.lease() / 6 : terms.isFixed ? Clock.NEVER : before.lease() / 3;
+        long most = change == null ? before.lease() / 6 : terms.isFixed() ? Clock.NEVER : before.lease() / 3;
         long longest = Math.max(Clock.MILLI, Math.min(network.patience(), most));
         link.call(hold.claim().renew(link == bound ? 0 : asked, hold.token()),
                 Math.min(longest, network.patience() / 2), longest, reply -> loop.execute(() -> {
@@ -268,7 +268,7 @@ final class Lease {
     private void readLease(Moment renewed) {
         isAsking = true;
         long patience = network.patience() / 2;
-        terms.engine.sessions().leaseLeft(bound, hold.claim(), renewed, patience,
+        terms.engine().sessions().leaseLeft(bound, hold.claim(), renewed, patience,
                 (left, at, error) -> loop.execute(() -> {
             isAsking = false;
             if (isStopped) {
