@@ -28,6 +28,8 @@ final class Opened<C extends StatefulConnection<byte[], byte[]>> {
     private final ReentrantLock lock = new ReentrantLock();
     private CompletableFuture<C> present;
     private boolean isClosed;
+    /** Whether the end of Lettuce's client closes the connection: Lettuce warns when both do. */
+    private volatile boolean isLeft;
 
     Opened(Network network, Supplier<CompletionStage<C>> opener, boolean isLasting) {
         this.network = network;
@@ -90,7 +92,9 @@ final class Opened<C extends StatefulConnection<byte[], byte[]>> {
         lock.unlock();
         if (isUnwanted || !isLasting && !connection.isOpen()) {
             forget(mine);
-            end(connection);
+            if (!isLeft) {
+                end(connection);
+            }
         }
     }
 
@@ -118,6 +122,7 @@ final class Opened<C extends StatefulConnection<byte[], byte[]>> {
 
     /** Opens nothing any more; what waits for a connection is not sent. {@code ends}: closes the present one. */
     void close(boolean ends) {
+        isLeft = !ends;
         lock.lock();
         CompletableFuture<C> mine = present;
         isClosed = true;
