@@ -230,6 +230,19 @@ class DeploymentTest {
     }
 
     @Test
+    void the_end_of_the_client_of_a_cluster_is_no_warning() throws Exception {
+        try (TestCluster cluster = TestCluster.start(2);
+                LossTest.Warnings warnings = new LossTest.Warnings("io.lettuce")) {
+            try (LockClient client = LockClient.create(cluster.address())) {
+                Guard guard = client.lock("k").acquire();
+                assertTrue(client.lock("k").acquireWithin(Duration.ofMillis(50)).isEmpty());
+                guard.release();
+            }
+            assertEquals(List.of(), List.copyOf(warnings.texts));
+        }
+    }
+
+    @Test
     void sentinels_name_the_next_primary() throws Exception {
         try (Sentinels fleet = Sentinels.start(1, 3)) {
             RedisClient lettuce = RedisClient.create(uri(fleet));

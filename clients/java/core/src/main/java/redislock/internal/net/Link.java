@@ -148,13 +148,9 @@ public final class Link {
         }
     }
 
-    /** Closes the connection of a session. Requests under way fail. */
-    public void close() {
-        opened.close(true);
-    }
-
-    void close(boolean ends) {
-        opened.close(ends);
+    /** Closes the connection. Requests under way fail. Completes when it is closed. */
+    public CompletableFuture<Void> close() {
+        return opened.close();
     }
 
     /** A request as Lettuce's command. Its outcome is received once. */

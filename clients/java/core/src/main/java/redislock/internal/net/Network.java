@@ -206,11 +206,16 @@ public abstract class Network {
         });
     }
 
+    /** Whether the client of Lettuce is the program's, which stays open. */
+    boolean isForeign() {
+        return isForeign;
+    }
+
     /** Closes what this client has opened. Requests under way fail. */
     public void close() {
-        // The end of Lettuce's client closes its connections, with those of the sessions.
-        link.close(isForeign);
-        messages().close(isForeign);
+        // First: Lettuce warns of a cluster's connections that are closed with its client.
+        CompletableFuture.allOf(link.close(), messages().close()).orTimeout(END_SECONDS, TimeUnit.SECONDS)
+                .handle((unused, error) -> null).join();
         if (isForeign) {
             return;
         }

@@ -27,9 +27,7 @@ final class Opened<C extends StatefulConnection<byte[], byte[]>> {
     private final boolean isLasting;
     private final ReentrantLock lock = new ReentrantLock();
     private CompletableFuture<C> present;
-    private boolean isClosed;
-    /** Whether the end of Lettuce's client closes the connection: Lettuce warns when both do. */
-    private volatile boolean isLeft;
+    private volatile boolean isClosed;
 
     Opened(Network network, Supplier<CompletionStage<C>> opener, boolean isLasting) {
         this.network = network;
@@ -92,7 +90,8 @@ final class Opened<C extends StatefulConnection<byte[], byte[]>> {
         lock.unlock();
         if (isUnwanted || !isLasting && !connection.isOpen()) {
             forget(mine);
-            if (!isLeft) {
+            // The end of the client's own client of Lettuce closes one that is opened meanwhile.
+            if (!isClosed || network.isForeign()) {
                 end(connection);
             }
         }
@@ -120,17 +119,15 @@ final class Opened<C extends StatefulConnection<byte[], byte[]>> {
         }
     }
 
-    /** Opens nothing any more; what waits for a connection is not sent. {@code ends}: closes the present one. */
-    void close(boolean ends) {
-        isLeft = !ends;
+    /** Closes it. Nothing is opened any more, and what waits for it is not sent. Completes when it is closed. */
+    CompletableFuture<Void> close() {
         lock.lock();
         CompletableFuture<C> mine = present;
         isClosed = true;
         present = null;
         lock.unlock();
-        if (mine != null && !mine.completeExceptionally(closed()) && !mine.isCompletedExceptionally() && ends) {
-            end(mine.join());
-        }
+        boolean isOpen = mine != null && !mine.completeExceptionally(closed()) && !mine.isCompletedExceptionally();
+        return isOpen ? end(mine.join()) : CompletableFuture.completedFuture(null);
     }
 
     private LockConnectionException closed() {
@@ -138,9 +135,8 @@ final class Opened<C extends StatefulConnection<byte[], byte[]>> {
     }
 
     /** Lettuce warns of a second time, and the end of its client is one. */
-    static void end(StatefulConnection<byte[], byte[]> connection) {
-        if (!(connection instanceof RedisChannelHandler<?, ?> handler && handler.isClosed())) {
-            connection.closeAsync();
-        }
+    static CompletableFuture<Void> end(StatefulConnection<byte[], byte[]> connection) {
+        boolean isEnded = connection instanceof RedisChannelHandler<?, ?> handler && handler.isClosed();
+        return isEnded ? CompletableFuture.completedFuture(null) : connection.closeAsync();
     }
 }
