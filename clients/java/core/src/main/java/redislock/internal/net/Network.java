@@ -47,6 +47,7 @@ public abstract class Network {
     private final ClientResources own;
     private final Loop loop = new Loop("redis-lock-timers");
     private final Counts counts = new Counts();
+    private volatile boolean isEnding;
     private final Link link;
     private final Lines lines;
 
@@ -206,13 +207,14 @@ public abstract class Network {
         });
     }
 
-    /** Whether the client of Lettuce is the program's, which stays open. */
-    boolean isForeign() {
-        return isForeign;
+    /** Whether the end of its own client of Lettuce is about to close all connections. */
+    boolean isEnding() {
+        return isEnding;
     }
 
     /** Closes what this client has opened. Requests under way fail. */
     public void close() {
+        isEnding = !isForeign;
         // First: Lettuce warns of a cluster's connections that are closed with its client.
         CompletableFuture.allOf(link.close(), messages().close()).orTimeout(END_SECONDS, TimeUnit.SECONDS)
                 .handle((unused, error) -> null).join();

@@ -27,7 +27,7 @@ final class Opened<C extends StatefulConnection<byte[], byte[]>> {
     private final boolean isLasting;
     private final ReentrantLock lock = new ReentrantLock();
     private CompletableFuture<C> present;
-    private volatile boolean isClosed;
+    private boolean isClosed;
 
     Opened(Network network, Supplier<CompletionStage<C>> opener, boolean isLasting) {
         this.network = network;
@@ -90,8 +90,8 @@ final class Opened<C extends StatefulConnection<byte[], byte[]>> {
         lock.unlock();
         if (isUnwanted || !isLasting && !connection.isOpen()) {
             forget(mine);
-            // The end of the client's own client of Lettuce closes one that is opened meanwhile.
-            if (!isClosed || network.isForeign()) {
+            // Lettuce warns of a second end.
+            if (!network.isEnding()) {
                 end(connection);
             }
         }
