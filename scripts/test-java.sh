@@ -1,7 +1,7 @@
 #!/bin/sh
 # test-java.sh [OPTION OF MAVEN...]: the tests of the jars of clients/java, on real servers. The module is LOCK_MODULE,
-# by default that of `make build`. Without -Dtest=... a part of the tests is run once more with the oldest Lettuce. The
-# test of virtual threads needs Java 21: if Maven's is older, it is run once more with the newest one of /usr/lib/jvm.
+# by default that of `make build`. Without -Dtest=... a part of the tests is run once more with the oldest Lettuce, and
+# those of the starter with the oldest Spring Boot. The test of virtual threads needs Java 21: if Maven's is older, it is run once more with the newest one of /usr/lib/jvm.
 set -eu
 cd "$(dirname "$0")/.."
 LOCK_MODULE=${LOCK_MODULE:-$PWD/target/release/libredis_lock.so}
@@ -15,24 +15,27 @@ MAVEN_OPTS="${MAVEN_OPTS:-} -Dorg.slf4j.simpleLogger.defaultLogLevel=warn \
 export MAVEN_OPTS
 mvn -B -ntp -Dstyle.color=never -f clients/java verify "$@"
 
-# again TESTS [OPTION OF MAVEN...]: these tests of the client.
+# again PACKAGE TESTS [OPTION OF MAVEN...]: these tests of a package.
 again() {
-    tests=$1
-    shift
-    mvn -B -ntp -Dstyle.color=never -f clients/java -pl core -am test -Dtest="$tests" \
+    package=$1 tests=$2
+    shift 2
+    mvn -B -ntp -Dstyle.color=never -f clients/java -pl "$package" -am test -Dtest="$tests" \
         -Dsurefire.failIfNoSpecifiedTests=false "$@"
 }
 
 # That of Spring Boot 3.5. Any other one can be tested in the same way; RedissonTest needs the newest.
 OLDEST_LETTUCE=6.6.0.RELEASE
+OLDEST_BOOT=3.5.7
 VIRTUAL=VirtualThreadsTest
 case "$*" in
 *$VIRTUAL*) ;;
 *-Dtest=*) exit ;; # other tests
 *)
     echo "with Lettuce $OLDEST_LETTUCE:"
-    again 'ErrorTest,FamilyTest,GuardTest,LockFaceTest,WaitTest,DeploymentTest#tls*+*password*' \
+    again core 'ErrorTest,FamilyTest,GuardTest,LockFaceTest,WaitTest,DeploymentTest#tls*+*password*' \
         -Dtested.lettuce.version=$OLDEST_LETTUCE
+    echo "with Spring Boot $OLDEST_BOOT:"
+    again spring-boot-starter RedisLockAutoConfigurationTest -Dtested.boot.version=$OLDEST_BOOT
     ;;
 esac
 # The Java version in a line like `Java version: 17.0.15, ...`, or in the file `release` of a JDK.
@@ -46,4 +49,4 @@ for home in /usr/lib/jvm/*; do
 done
 [ -n "${newest_home:-}" ] || { echo "$VIRTUAL was skipped: it needs Java 21 or newer, and /usr/lib/jvm has none" && exit; }
 echo "$VIRTUAL with Java $newest ($newest_home):"
-again $VIRTUAL -Djvm="$newest_home/bin/java"
+again core $VIRTUAL -Djvm="$newest_home/bin/java"

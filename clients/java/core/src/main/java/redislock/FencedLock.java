@@ -1,11 +1,24 @@
 package redislock;
 
+import java.nio.charset.StandardCharsets;
 import java.time.Duration;
+import java.util.Collections;
+import java.util.List;
+import java.util.Objects;
 import java.util.Optional;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.Condition;
 import java.util.concurrent.locks.Lock;
+import redislock.internal.Clock;
+import redislock.internal.lock.Blocking;
+import redislock.internal.lock.Engine;
+import redislock.internal.lock.Hold;
+import redislock.internal.lock.Leases;
+import redislock.internal.lock.Terms;
+import redislock.internal.net.Cmd;
+import redislock.internal.net.Reply;
+import redislock.internal.net.Requests;
 
 /**
  * A lock on a key of a server, held by a thread or by a {@link Guard}. The server grants it to the waiters of both in
@@ -26,20 +39,106 @@ import java.util.concurrent.locks.Lock;
  * IllegalArgumentException}, except for {@link #tryLock(long, TimeUnit)}. With {@link LockOptions#session()} the
  * methods that bind a hold to the thread throw {@link UnsupportedOperationException}.
  */
-public interface FencedLock extends Lock {
+public final class FencedLock implements Lock {
+    static final String UNLOCK = "unlock";
+
+    private final Terms terms;
+    private final ThreadHolds threads;
+    private final byte[] key;
+
+    FencedLock(Terms terms, ThreadHolds threads) {
+        this.terms = terms;
+        this.threads = threads;
+        this.key = terms.key();
+    }
+
+    Terms terms() {
+        return terms;
+    }
+
+    ThreadHolds threads() {
+        return threads;
+    }
+
     /**
      * The key.
      *
      * @return a copy
      */
-    byte[] key();
+    public byte[] key() {
+        return key.clone();
+    }
 
     /**
      * The mode.
      *
      * @return {@link Mode#EXCLUSIVE}, or the mode of one side of a {@link FencedReadWriteLock}
      */
-    Mode mode();
+    public Mode mode() {
+        return terms.mode();
+    }
+
+    /** The terms of the calling thread. */
+    Terms ofThread() {
+        if (terms.isSession()) {
+            throw new UnsupportedOperationException("a lock with a session is acquired by guards, not by threads");
+        }
+        return terms.ownedBy(threads.owner(), threads.hasOtherMode(key, mode()));
+    }
+
+    /** Counts a further hold of the thread, if it has one. It waits for the extension of a lease until {@code end}. */
+    private boolean reenter(Terms wanted, long end) {
+        terms.engine().checkOpen();
+        Blocking.check();
+        Hold hold = threads.reenter(key, mode());
+        if (hold == null) {
+            return false;
+        }
+        // As on the server, a lease is extended by a re-entry, and not shortened.
+        Duration lease = wanted.fixedLease();
+        if (lease == null || !hold.isFixed() || hold.validFor().compareTo(lease) >= 0) {
+            return true;
+        }
+        boolean isHeld = false;
+        try {
+            isHeld = hold.renew(lease, Clock.plus(end, terms.engine().network().patience()));
+        } finally {
+            if (!isHeld) {
+                threads.leave(key, mode());
+            }
+        }
+        if (!isHeld) {
+            throw lost(hold, hold.loss());
+        }
+        return true;
+    }
+
+    /** The loss that was reported; null: only the answer to a request has shown it. */
+    static LockLostException lost(Hold hold, Lost loss) {
+        Lost known = loss != null ? loss : Lost.of(hold.key(), hold.token(), LostReason.TAKEN);
+        return new LockLostException(known.toString(), loss);
+    }
+
+    private void lock(Terms wanted) {
+        if (!reenter(wanted, Clock.NEVER)) {
+            threads.put(key, mode(), Waits.acquire(wanted, Clock.NEVER));
+        }
+    }
+
+    private boolean tryLock(Terms wanted, Duration wait) throws InterruptedException {
+        long end = Leases.end(wait);
+        if (Thread.interrupted()) {
+            throw new InterruptedException();
+        }
+        return reenter(wanted, end) || held(Waits.acquireInterruptibly(wanted, end));
+    }
+
+    private boolean held(Hold hold) {
+        if (hold != null) {
+            threads.put(key, mode(), hold);
+        }
+        return hold != null;
+    }
 
     /**
      * Waits for the lock without a limit, also through the failure of a server. An interruption does not end the wait:
@@ -50,7 +149,9 @@ public interface FencedLock extends Lock {
      * @throws LockClosedException when the client is closed
      */
     @Override
-    void lock();
+    public void lock() {
+        lock(ofThread());
+    }
 
     /**
      * The same with a lease that is not renewed.
@@ -58,7 +159,9 @@ public interface FencedLock extends Lock {
      * @param lease 2 ms to a hundred years
      * @throws IllegalArgumentException when the lease is out of bounds
      */
-    void lock(Duration lease);
+    public void lock(Duration lease) {
+        lock(ofThread().fixed(Leases.checked(lease)));
+    }
 
     /**
      * Waits for the lock without a limit. An interruption withdraws the wait; a grant that was quicker is given back.
@@ -66,7 +169,9 @@ public interface FencedLock extends Lock {
      * @throws InterruptedException when this thread is interrupted
      */
     @Override
-    void lockInterruptibly() throws InterruptedException;
+    public void lockInterruptibly() throws InterruptedException {
+        tryLock(ofThread(), null);
+    }
 
     /**
      * Takes the lock if it is free. If a release of this thread at this key has no reply yet, the attempt waits for
@@ -76,7 +181,11 @@ public interface FencedLock extends Lock {
      * @throws LockException when the server cannot be reached, does not answer in time, or refuses
      */
     @Override
-    boolean tryLock();
+    public boolean tryLock() {
+        Terms wanted = ofThread();
+        long end = Clock.now();
+        return reenter(wanted, end) || held(Waits.acquire(wanted, end));
+    }
 
     /**
      * Waits for the lock for at most this time, and for a server that does not answer at most the response timeout
@@ -88,7 +197,9 @@ public interface FencedLock extends Lock {
      * @throws InterruptedException when this thread is interrupted
      */
     @Override
-    boolean tryLock(long time, TimeUnit unit) throws InterruptedException;
+    public boolean tryLock(long time, TimeUnit unit) throws InterruptedException {
+        return tryLock(ofThread(), Duration.ofNanos(Math.max(0, unit.toNanos(time))));
+    }
 
     /**
      * The same with a lease that is not renewed. A re-entry extends a fixed lease that would end earlier ({@code
@@ -101,7 +212,9 @@ public interface FencedLock extends Lock {
      * @throws InterruptedException     when this thread is interrupted
      * @throws IllegalArgumentException when the wait is negative, or the lease is out of bounds
      */
-    boolean tryLock(Duration wait, Duration lease) throws InterruptedException;
+    public boolean tryLock(Duration wait, Duration lease) throws InterruptedException {
+        return tryLock(ofThread().fixed(Leases.checked(lease)), Objects.requireNonNull(wait, "wait"));
+    }
 
     /**
      * The same in Redisson's form.
@@ -113,7 +226,7 @@ public interface FencedLock extends Lock {
      * @throws InterruptedException     when this thread is interrupted
      * @throws IllegalArgumentException when the lease is out of bounds
      */
-    default boolean tryLock(long wait, long lease, TimeUnit unit) throws InterruptedException {
+    public boolean tryLock(long wait, long lease, TimeUnit unit) throws InterruptedException {
         return lease == -1 ? tryLock(wait, unit)
                 : tryLock(Duration.ofNanos(Math.max(0, unit.toNanos(wait))), Duration.ofNanos(unit.toNanos(lease)));
     }
@@ -128,7 +241,22 @@ public interface FencedLock extends Lock {
      * @throws LockException                when the server refused
      */
     @Override
-    void unlock();
+    public void unlock() {
+        Blocking.check();
+        own(UNLOCK);
+        Hold hold = threads.leave(key, mode());
+        if (hold == null) {
+            return;
+        }
+        Lost loss = hold.loss();
+        if (loss != null) {
+            hold.releaseInBackground();
+            throw lost(hold, loss);
+        }
+        if (hold.release() == Released.NOT_HELD) {
+            throw lost(hold, null);
+        }
+    }
 
     /**
      * Not supported.
@@ -136,7 +264,13 @@ public interface FencedLock extends Lock {
      * @throws UnsupportedOperationException always
      */
     @Override
-    Condition newCondition();
+    public Condition newCondition() {
+        throw new UnsupportedOperationException("a lock on a server has no conditions");
+    }
+
+    private Hold own(String attempt) {
+        return threads.own(key, mode(), attempt).hold;
+    }
 
     /**
      * The fencing token of this thread's hold, see {@link Guard#token()}.
@@ -144,21 +278,28 @@ public interface FencedLock extends Lock {
      * @return the token
      * @throws IllegalMonitorStateException when this thread holds nothing
      */
-    long token();
+    public long token() {
+        return own("read the token of").token();
+    }
 
     /**
      * Whether this thread holds the lock, as far as this process knows. Nothing is sent.
      *
      * @return false also when the hold is lost, when its guard was released, and when the client is closed
      */
-    boolean isHeldByCurrentThread();
+    public boolean isHeldByCurrentThread() {
+        ThreadHolds.Counted own = threads.get(key, mode());
+        return own != null && own.hold.loss() == null;
+    }
 
     /**
      * How often this thread has acquired the lock and not yet released it.
      *
      * @return the count, 0 when this thread holds nothing. It counts a lost hold too
      */
-    int getHoldCount();
+    public int getHoldCount() {
+        return threads.count(key, mode());
+    }
 
     /**
      * Whether any owner holds the lock ({@code LOCK.INFO}, which the user must be allowed to run).
@@ -166,7 +307,9 @@ public interface FencedLock extends Lock {
      * @return whether it is held in this mode
      * @throws LockException when the server cannot be reached, or refuses
      */
-    boolean isLocked();
+    public boolean isLocked() {
+        return !holders().isEmpty();
+    }
 
     /**
      * The rest of the lease at the server, of any owner ({@code LOCK.INFO}, as {@link #isLocked()}).
@@ -174,7 +317,12 @@ public interface FencedLock extends Lock {
      * @return milliseconds; -1 when it has no end, -2 when the lock is not held in this mode
      * @throws LockException when the server cannot be reached, or refuses
      */
-    long remainTimeToLive();
+    public long remainTimeToLive() {
+        // Of several readers the last one counts.
+        List<Long> rests = holders().stream().map(each -> Reply.field(each, "pttl")).filter(Long.class::isInstance)
+                .map(Long.class::cast).toList();
+        return rests.isEmpty() ? -2 : rests.contains(-1L) ? -1 : Collections.max(rests);
+    }
 
     /**
      * Ends the hold of any owner and hands the lock to the next waiter ({@code LOCK.BREAK}, which the user must be
@@ -183,7 +331,23 @@ public interface FencedLock extends Lock {
      * @return whether it was held
      * @throws LockException when the server cannot be reached, or refuses
      */
-    boolean forceUnlock();
+    public boolean forceUnlock() {
+        return Long.valueOf(1).equals(call("LOCK.BREAK"));
+    }
+
+    private List<?> holders() {
+        Object info = call("LOCK.INFO");
+        boolean isOfMode = mode().name().equalsIgnoreCase(Reply.text(Reply.field(info, "mode")));
+        return isOfMode && Reply.field(info, "holders") instanceof List<?> holders ? holders : List.of();
+    }
+
+    private Object call(String command) {
+        Engine engine = terms.engine();
+        engine.checkOpen();
+        Blocking.check();
+        return Blocking.get(engine.answer(
+                Requests.repeatable(engine.network(), Cmd.of(command, new Cmd.Key(key)))));
+    }
 
     /**
      * How long this thread's hold is certain, see {@link Guard#validFor()}.
@@ -191,7 +355,9 @@ public interface FencedLock extends Lock {
      * @return the time
      * @throws IllegalMonitorStateException when this thread holds nothing
      */
-    Duration validFor();
+    public Duration validFor() {
+        return own("read the validity of").validFor();
+    }
 
     /**
      * The guard of this thread's hold, to pass to other threads or to wait for its loss. Release it by
@@ -201,7 +367,9 @@ public interface FencedLock extends Lock {
      * @return the guard
      * @throws IllegalMonitorStateException when this thread holds nothing
      */
-    Guard guard();
+    public Guard guard() {
+        return own("get the guard of");
+    }
 
     /**
      * Sets the lease of this thread's hold, see {@link Guard#renew(Duration)}.
@@ -212,7 +380,9 @@ public interface FencedLock extends Lock {
      * @throws LockException                when the server could not be reached, or refused
      * @throws IllegalArgumentException     when the lease is out of bounds
      */
-    boolean renew(Duration lease);
+    public boolean renew(Duration lease) {
+        return own("renew").renew(lease);
+    }
 
     /**
      * Takes the lock if it is free. If the connection breaks meanwhile, the attempt is repeated once.
@@ -220,7 +390,9 @@ public interface FencedLock extends Lock {
      * @return nothing when another owner holds it, or waits for it
      * @throws LockException when the server cannot be reached, does not answer in time, or refuses
      */
-    Optional<Guard> tryAcquire();
+    public Optional<Guard> tryAcquire() {
+        return Optional.ofNullable(Waits.acquire(terms, Clock.now()));
+    }
 
     /**
      * Waits for the lock for at most this time, and for a server that does not answer at most the response timeout
@@ -231,7 +403,10 @@ public interface FencedLock extends Lock {
      * @throws InterruptedException when this thread is interrupted; the wait is withdrawn
      * @throws LockException        when the server refuses, or could not be reached at the end of the wait
      */
-    Optional<Guard> acquireWithin(Duration wait) throws InterruptedException;
+    public Optional<Guard> acquireWithin(Duration wait) throws InterruptedException {
+        long end = Leases.end(Objects.requireNonNull(wait, "wait"));
+        return Optional.ofNullable(Waits.acquireInterruptibly(terms, end));
+    }
 
     /**
      * Waits for the lock without a limit, also through the failure of a server.
@@ -240,7 +415,9 @@ public interface FencedLock extends Lock {
      * @throws InterruptedException when this thread is interrupted; the wait is withdrawn
      * @throws LockException        when the server refuses
      */
-    Guard acquire() throws InterruptedException;
+    public Guard acquire() throws InterruptedException {
+        return Waits.acquireInterruptibly(terms, Clock.NEVER);
+    }
 
     /**
      * The same without an end by an interruption: the wait keeps its place, and the interrupt flag of this thread is
@@ -249,7 +426,9 @@ public interface FencedLock extends Lock {
      * @return the guard
      * @throws LockException when the server refuses
      */
-    Guard acquireUninterruptibly();
+    public Guard acquireUninterruptibly() {
+        return Waits.acquire(terms, Clock.NEVER);
+    }
 
     /**
      * The same without a thread that waits. The future completes on the client's executor. Cancelling it, or completing
@@ -258,5 +437,12 @@ public interface FencedLock extends Lock {
      * @param wait the longest wait, zero or more; null: no limit
      * @return the guard, or nothing when the lock was not granted in time
      */
-    CompletableFuture<Optional<Guard>> acquireAsync(Duration wait);
+    public CompletableFuture<Optional<Guard>> acquireAsync(Duration wait) {
+        return Waits.async(terms, Leases.end(wait), hold -> hold);
+    }
+
+    @Override
+    public String toString() {
+        return "FencedLock[" + new String(key, StandardCharsets.UTF_8) + ", " + mode() + "]";
+    }
 }

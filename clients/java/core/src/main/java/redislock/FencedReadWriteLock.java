@@ -15,10 +15,22 @@ import java.util.concurrent.locks.ReadWriteLock;
  * lock, an acquisition of the write lock waits for that guard, without an error. With {@link LockOptions#owner(String)}
  * both have the same owner, as those of a thread have.
  */
-public interface FencedReadWriteLock extends ReadWriteLock {
-    @Override
-    FencedLock readLock();
+public final class FencedReadWriteLock implements ReadWriteLock {
+    private final FencedLock readLock;
+    private final FencedLock writeLock;
+
+    FencedReadWriteLock(FencedLock readLock, FencedLock writeLock) {
+        this.readLock = readLock;
+        this.writeLock = writeLock;
+    }
 
     @Override
-    FencedLock writeLock();
+    public FencedLock readLock() {
+        return readLock;
+    }
+
+    @Override
+    public FencedLock writeLock() {
+        return writeLock;
+    }
 }

@@ -1,20 +1,39 @@
 package redislock;
 
 import java.time.Duration;
+import java.util.Objects;
 import java.util.concurrent.CompletableFuture;
+import redislock.internal.Clock;
+import redislock.internal.lock.Blocking;
+import redislock.internal.lock.Engine;
+import redislock.internal.lock.LatchWait;
+import redislock.internal.lock.Leases;
+import redislock.internal.net.Cmd;
+import redislock.internal.net.Reply;
+import redislock.internal.net.Requests;
 
 /**
  * A latch on a key: {@link #set(long)} closes it with a count, it opens when it has been counted down to zero, and then
  * all waits end. It has the layout of Redisson's {@code RCountDownLatch}. A latch that does not exist is open: set it
  * before the waiters are started.
  */
-public interface Latch {
+public final class Latch {
+    private final Engine engine;
+    private final byte[] key;
+
+    Latch(Engine engine, byte[] key) {
+        this.engine = engine;
+        this.key = Objects.requireNonNull(key, "key").clone();
+    }
+
     /**
      * The key.
      *
      * @return a copy
      */
-    byte[] key();
+    public byte[] key() {
+        return key.clone();
+    }
 
     /**
      * Sets the count, whether the latch was open or not; 0 opens it ({@code LATCH.SET}). Served at most once, as
@@ -25,14 +44,21 @@ public interface Latch {
      * @throws LockException            when it was not served
      * @throws IllegalArgumentException when the count is negative
      */
-    void set(long count);
+    public void set(long count) {
+        if (count < 0) {
+            throw new IllegalArgumentException("a count is not negative");
+        }
+        atMostOnce(Cmd.of("LATCH.SET", new Cmd.Key(key), count));
+    }
 
     /**
      * Counts the latch down by one, see {@link #countDown(long)}.
      *
      * @return the rest
      */
-    long countDown();
+    public long countDown() {
+        return countDown(1);
+    }
 
     /**
      * Counts the latch down ({@code LATCH.DOWN}). The request is served at most once: while the server has certainly
@@ -45,7 +71,22 @@ public interface Latch {
      * @throws LockException            when it was not served
      * @throws IllegalArgumentException when the count is less than one
      */
-    long countDown(long count);
+    public long countDown(long count) {
+        if (count < 1) {
+            throw new IllegalArgumentException("a latch is counted down by at least one");
+        }
+        if (atMostOnce(Cmd.of("LATCH.DOWN", new Cmd.Key(key), count)) instanceof Long left) {
+            return left;
+        }
+        throw Reply.foreign(engine.network().server());
+    }
+
+    private Object atMostOnce(Cmd command) {
+        engine.checkOpen();
+        Blocking.check();
+        return Blocking.get(engine.answer(
+                Requests.atMostOnce(engine.network(), Cmd.of("LATCH.WAIT", new Cmd.Key(key)), command)));
+    }
 
     /**
      * The count ({@code LATCH.WAIT}). No command of the module has it, so {@code GET}, which the user must be allowed
@@ -55,7 +96,24 @@ public interface Latch {
      * @throws WrongTypeException when the key holds something else
      * @throws LockException      when the server refuses, or did not answer within the response timeout
      */
-    long count();
+    public long count() {
+        engine.checkOpen();
+        Blocking.check();
+        // Refused if the key holds something else, or the server has no module.
+        if (Long.valueOf(1).equals(read(Cmd.of("LATCH.WAIT", new Cmd.Key(key))))) {
+            return 0;
+        }
+        Object reply = read(Cmd.of("GET", new Cmd.Key(key)));
+        try {
+            return reply == null ? 0 : Math.max(0, Long.parseLong(String.valueOf(Reply.text(reply))));
+        } catch (NumberFormatException changedInBetween) {
+            throw RefusedException.of(engine.network().server(), "WRONGTYPE", "the key holds no count");
+        }
+    }
+
+    private Object read(Cmd command) {
+        return Blocking.get(engine.answer(Requests.repeatable(engine.network(), command)));
+    }
 
     /**
      * Whether the latch is open ({@code LATCH.WAIT}).
@@ -63,7 +121,10 @@ public interface Latch {
      * @return true when it is
      * @throws LockException when the server cannot be reached, does not answer in time, or refuses
      */
-    boolean tryAwait();
+    public boolean tryAwait() {
+        Blocking.check();
+        return Blocking.get(LatchWait.start(engine, key, Clock.now()).result());
+    }
 
     /**
      * Waits until the latch is open, for at most this time; for a server that does not answer at most the
@@ -74,7 +135,9 @@ public interface Latch {
      * @throws InterruptedException when this thread is interrupted
      * @throws LockException        when the server refuses, or could not be reached at the end of the wait
      */
-    boolean awaitWithin(Duration wait) throws InterruptedException;
+    public boolean awaitWithin(Duration wait) throws InterruptedException {
+        return await(Leases.end(Objects.requireNonNull(wait, "wait")));
+    }
 
     /**
      * Waits until the latch is open without a limit, also through the failure of a server.
@@ -82,7 +145,23 @@ public interface Latch {
      * @throws InterruptedException when this thread is interrupted
      * @throws LockException        when the server refuses
      */
-    void await() throws InterruptedException;
+    public void await() throws InterruptedException {
+        await(Clock.NEVER);
+    }
+
+    private boolean await(long end) throws InterruptedException {
+        Blocking.check();
+        if (Thread.interrupted()) {
+            throw new InterruptedException();
+        }
+        LatchWait wait = LatchWait.start(engine, key, end);
+        try {
+            return Blocking.getInterruptibly(wait.result());
+        } catch (InterruptedException interrupted) {
+            wait.cancel();
+            throw interrupted;
+        }
+    }
 
     /**
      * The same without a thread that waits. The future completes on the client's executor.
@@ -90,5 +169,10 @@ public interface Latch {
      * @param wait the longest wait, zero or more; null: no limit
      * @return whether the latch is open
      */
-    CompletableFuture<Boolean> awaitAsync(Duration wait);
+    public CompletableFuture<Boolean> awaitAsync(Duration longest) {
+        LatchWait wait = LatchWait.start(engine, key, Leases.end(longest));
+        CompletableFuture<Boolean> future = engine.forProgram(wait.result());
+        future.whenComplete((isOpen, error) -> wait.cancel());
+        return future;
+    }
 }

@@ -1,7 +1,6 @@
 package redislock;
 
 import io.lettuce.core.RedisClient;
-import io.lettuce.core.RedisURI;
 import io.lettuce.core.SslOptions;
 import io.lettuce.core.cluster.RedisClusterClient;
 import io.lettuce.core.resource.ClientResources;
@@ -20,16 +19,9 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.function.Function;
 import redislock.internal.Clock;
-import redislock.internal.Counts;
-import redislock.internal.Loop;
 import redislock.internal.Utf8;
-import redislock.internal.face.LatchFace;
-import redislock.internal.face.LockFace;
-import redislock.internal.face.MultiFace;
-import redislock.internal.face.ReadWriteFace;
-import redislock.internal.face.SemaphoreFace;
-import redislock.internal.face.ThreadHolds;
 import redislock.internal.lock.Blocking;
 import redislock.internal.lock.Engine;
 import redislock.internal.lock.Terms;
@@ -49,9 +41,7 @@ public final class LockClient implements AutoCloseable {
     /** Threads for the stages of futures. */
     private static final int COMPLETIONS = 16;
 
-    private final Network network;
-    private final Loop loop;
-    private final Counts counts = new Counts();
+    final Network network;
     private final Engine engine;
     private final ThreadHolds threads;
     /** Null where the program has its own executor. */
@@ -60,8 +50,7 @@ public final class LockClient implements AutoCloseable {
     private final AtomicBoolean isClosed = new AtomicBoolean();
 
     private LockClient(Builder builder) {
-        loop = new Loop("redis-lock-timers");
-        network = builder.opener.open(builder, loop, counts);
+        network = builder.opener.apply(builder);
         boolean isOwn = builder.executor == null;
         // A loss waits for no other callback. The stages of futures share a few threads: ten thousand may complete at
         // once.
@@ -123,8 +112,7 @@ public final class LockClient implements AutoCloseable {
      */
     public static Builder builder(RedisClient client) {
         Objects.requireNonNull(client, "client");
-        return new Builder((builder, loop, counts) ->
-                Network.of(client, builder.database, builder.responseTimeout, loop, counts));
+        return new Builder(set -> Network.of(client, set.name, set.database, set.responseTimeout));
     }
 
     /**
@@ -135,7 +123,7 @@ public final class LockClient implements AutoCloseable {
      */
     public static Builder builder(RedisClusterClient client) {
         Objects.requireNonNull(client, "client");
-        return new Builder((builder, loop, counts) -> Network.of(client, builder.responseTimeout, loop, counts));
+        return new Builder(set -> Network.of(client, set.name, set.responseTimeout));
     }
 
     /**
@@ -159,32 +147,8 @@ public final class LockClient implements AutoCloseable {
      * @throws IllegalArgumentException when the address cannot be read
      */
     public static Builder builder(String address) {
-        return ofAddress(Address.parse(Objects.requireNonNull(address, "address")));
-    }
-
-    private static Builder ofAddress(Address address) {
-        return new Builder((builder, loop, counts) -> Network.open(
-                address, builder.responseTimeout, builder.resources, builder.ssl, loop, counts));
-    }
-
-    /**
-     * A builder of a client for this server, or for the primary that these sentinels name.
-     *
-     * @param uri host, port, login, database and TLS are used, and the sentinels
-     * @return a builder
-     */
-    public static Builder builder(RedisURI uri) {
-        return ofAddress(Address.of(Objects.requireNonNull(uri, "uri")));
-    }
-
-    /**
-     * A builder of a client for a cluster.
-     *
-     * @param uris some of its nodes; login and TLS of the first one count for all
-     * @return a builder
-     */
-    public static Builder clusterBuilder(List<RedisURI> uris) {
-        return ofAddress(Address.ofCluster(Objects.requireNonNull(uris, "uris")));
+        Address parsed = Address.parse(Objects.requireNonNull(address, "address"));
+        return new Builder(set -> Network.open(parsed, set.responseTimeout, set.resources, set.ssl));
     }
 
     /**
@@ -228,7 +192,7 @@ public final class LockClient implements AutoCloseable {
      * @throws IllegalArgumentException when the options contradict each other
      */
     public FencedLock lock(byte[] key, LockOptions options) {
-        return new LockFace(Terms.of(engine, key, Mode.EXCLUSIVE, options), threads);
+        return new FencedLock(Terms.of(engine, key, Mode.EXCLUSIVE, options), threads);
     }
 
     /**
@@ -262,9 +226,9 @@ public final class LockClient implements AutoCloseable {
      * @throws IllegalArgumentException when the options contradict each other
      */
     public FencedReadWriteLock readWriteLock(byte[] key, LockOptions options) {
-        LockFace read = new LockFace(Terms.of(engine, key, Mode.READ, options), threads);
-        LockFace write = new LockFace(Terms.of(engine, key, Mode.WRITE, options), threads);
-        return new ReadWriteFace(read, write);
+        FencedLock read = new FencedLock(Terms.of(engine, key, Mode.READ, options), threads);
+        FencedLock write = new FencedLock(Terms.of(engine, key, Mode.WRITE, options), threads);
+        return new FencedReadWriteLock(read, write);
     }
 
     /**
@@ -298,7 +262,7 @@ public final class LockClient implements AutoCloseable {
      * @throws IllegalArgumentException when the options contradict each other
      */
     public LockSemaphore semaphore(byte[] key, LockOptions options) {
-        return new SemaphoreFace(engine, key, options);
+        return new LockSemaphore(engine, key, options);
     }
 
     /**
@@ -318,7 +282,7 @@ public final class LockClient implements AutoCloseable {
      * @return the latch
      */
     public Latch latch(byte[] key) {
-        return new LatchFace(engine, key);
+        return new Latch(engine, key);
     }
 
     /**
@@ -330,19 +294,7 @@ public final class LockClient implements AutoCloseable {
      *     LockOptions#session()}
      */
     public MultiLock multiLock(FencedLock... locks) {
-        return multiLock(Arrays.asList(Objects.requireNonNull(locks, "locks")));
-    }
-
-    /**
-     * Several locks that are acquired together or not at all.
-     *
-     * @param locks 1 to 1024 different locks, of this or other clients
-     * @return the combined lock
-     * @throws IllegalArgumentException when there are none or more than 1024, one is named twice, or one has {@link
-     *     LockOptions#session()}
-     */
-    public MultiLock multiLock(List<FencedLock> locks) {
-        return new MultiFace(Objects.requireNonNull(locks, "locks"));
+        return new MultiLock(Arrays.asList(Objects.requireNonNull(locks, "locks")));
     }
 
     /**
@@ -351,7 +303,7 @@ public final class LockClient implements AutoCloseable {
      * @return counters and gauges
      */
     public LockStatistics statistics() {
-        return counts.read();
+        return network.counts().read();
     }
 
     /**
@@ -400,7 +352,7 @@ public final class LockClient implements AutoCloseable {
         }
         Blocking.await(engine.close(), network.patience());
         engine.finish();
-        loop.end();
+        network.loop().end();
         boolean isInterrupted = Thread.interrupted();
         try {
             endConnections();
@@ -417,7 +369,7 @@ public final class LockClient implements AutoCloseable {
     private void endConnections() throws InterruptedException {
         try {
             // First, so that its last step opens no connection.
-            loop.join(END_MILLIS);
+            network.loop().join(END_MILLIS);
         } finally {
             network.close();
         }
@@ -441,20 +393,17 @@ public final class LockClient implements AutoCloseable {
 
     /** The settings of a client. */
     public static final class Builder {
-        private final Opener opener;
+        private final Function<Builder, Network> opener;
         private Duration responseTimeout = Duration.ofSeconds(5);
+        private String name;
         private int database;
         private ClientResources resources;
         private SslOptions ssl;
         private Executor executor;
         private LockObserver observer;
 
-        private Builder(Opener opener) {
+        private Builder(Function<Builder, Network> opener) {
             this.opener = opener;
-        }
-
-        private interface Opener {
-            Network open(Builder builder, Loop loop, Counts counts);
         }
 
         /**
@@ -471,6 +420,18 @@ public final class LockClient implements AutoCloseable {
                 throw new IllegalArgumentException("a response timeout is 1 ms to a day");
             }
             responseTimeout = timeout;
+            return this;
+        }
+
+        /**
+         * The name of the server of a program's own client, whose address this one does not know: in errors, in meters,
+         * and in the order of servers of a {@link MultiLock}, so it must be the same in all programs.
+         *
+         * @param server {@code host:port/db}, for example; by default {@code redis}, or {@code cluster}
+         * @return this
+         */
+        public Builder name(String server) {
+            name = Objects.requireNonNull(server, "server");
             return this;
         }
 

@@ -19,9 +19,4 @@ public class LockConnectionException extends LockException {
     public boolean isPassing() {
         return true;
     }
-
-    @Override
-    public LockConnectionException inThisThread() {
-        return new LockConnectionException(server(), detail(), getCause());
-    }
 }

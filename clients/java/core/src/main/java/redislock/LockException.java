@@ -5,7 +5,7 @@ package redislock;
  * stack of its caller. The {@linkplain #getCause() cause} is that of the transport, where there is one. No message
  * names a user, a password or an owner.
  */
-public class LockException extends RuntimeException {
+public class LockException extends RuntimeException implements Cloneable {
     private static final long serialVersionUID = 1;
 
     /** The server's name; empty where no server is concerned. */
@@ -19,25 +19,23 @@ public class LockException extends RuntimeException {
      * @param cause   the exception of the transport, or null
      */
     public LockException(String server, String message, Throwable cause) {
-        super(server.isEmpty() ? message : server + ": " + message);
+        super(server.isEmpty() ? message : server + ": " + message, cause);
         this.server = server;
-        if (cause != null) {
-            initCause(cause);
-        }
     }
 
     /**
      * The same error for the calling thread to throw.
      *
-     * @return an exception of the same class, text and cause, with the stack of the calling thread
+     * @return a copy with the stack of the calling thread
      */
     public LockException inThisThread() {
-        return new LockException(server, detail(), getCause());
-    }
-
-    /** The message without the server's name. */
-    String detail() {
-        return server.isEmpty() ? getMessage() : getMessage().substring(server.length() + 2);
+        try {
+            LockException copy = (LockException) clone();
+            copy.fillInStackTrace();
+            return copy;
+        } catch (CloneNotSupportedException impossible) {
+            throw new IllegalStateException(impossible);
+        }
     }
 
     /**

@@ -1,8 +1,17 @@
 package redislock;
 
 import java.time.Duration;
+import java.util.Objects;
 import java.util.Optional;
 import java.util.concurrent.CompletableFuture;
+import redislock.internal.Clock;
+import redislock.internal.lock.Blocking;
+import redislock.internal.lock.Engine;
+import redislock.internal.lock.Leases;
+import redislock.internal.lock.Terms;
+import redislock.internal.net.Cmd;
+import redislock.internal.net.Reply;
+import redislock.internal.net.Requests;
 
 /**
  * A semaphore on a key, which limits how many owners hold a {@link Permit} at a time, in the layout of Redisson's
@@ -10,13 +19,27 @@ import java.util.concurrent.CompletableFuture;
  * {@link #set(int)} or {@link LockOptions#limit(int)} creates it; until then waits continue. In a cluster the key has a
  * hash tag, or no braces at all.
  */
-public interface LockSemaphore {
+public final class LockSemaphore {
+    private final Engine engine;
+    private final LockOptions options;
+    private final Terms terms;
+    private final byte[] key;
+
+    LockSemaphore(Engine engine, byte[] key, LockOptions options) {
+        this.engine = engine;
+        this.options = options;
+        this.terms = Terms.of(engine, key, null, options);
+        this.key = terms.key();
+    }
+
     /**
      * The key.
      *
      * @return a copy
      */
-    byte[] key();
+    public byte[] key() {
+        return key.clone();
+    }
 
     /**
      * This semaphore; an acquisition creates it with this number of permits if it is missing.
@@ -25,7 +48,9 @@ public interface LockSemaphore {
      * @return a semaphore of the same key
      * @throws IllegalArgumentException when it is out of bounds
      */
-    LockSemaphore limit(int permits);
+    public LockSemaphore limit(int permits) {
+        return new LockSemaphore(engine, key, options.limit(permits));
+    }
 
     /**
      * Creates the semaphore, or changes its number of permits ({@code SEM.SET}). Held permits stay held. A request
@@ -34,7 +59,18 @@ public interface LockSemaphore {
      * @param permits 0 to 2,147,483,647
      * @throws LockException when the server refuses, or did not answer within the response timeout
      */
-    void set(int permits);
+    public void set(int permits) {
+        if (permits < 0) {
+            throw new IllegalArgumentException("a number of permits is not negative");
+        }
+        call(Cmd.of("SEM.SET", new Cmd.Key(key), permits));
+    }
+
+    private Object call(Cmd command) {
+        engine.checkOpen();
+        Blocking.check();
+        return Blocking.get(engine.answer(Requests.repeatable(engine.network(), command)));
+    }
 
     /**
      * Takes a permit if one is free.
@@ -42,7 +78,9 @@ public interface LockSemaphore {
      * @return nothing when no permit is free, other owners wait, or there is no such semaphore
      * @throws LockException when the server cannot be reached, does not answer in time, or refuses
      */
-    Optional<Permit> tryAcquire();
+    public Optional<Permit> tryAcquire() {
+        return Optional.ofNullable(Waits.acquire(terms, Clock.now()));
+    }
 
     /**
      * Waits for a permit for at most this time; for a server that does not answer at most the
@@ -53,7 +91,10 @@ public interface LockSemaphore {
      * @throws InterruptedException when this thread is interrupted; the wait is withdrawn
      * @throws LockException        when the server refuses, or could not be reached at the end of the wait
      */
-    Optional<Permit> acquireWithin(Duration wait) throws InterruptedException;
+    public Optional<Permit> acquireWithin(Duration wait) throws InterruptedException {
+        long end = Leases.end(Objects.requireNonNull(wait, "wait"));
+        return Optional.ofNullable(Waits.acquireInterruptibly(terms, end));
+    }
 
     /**
      * Waits for a permit without a limit.
@@ -62,7 +103,9 @@ public interface LockSemaphore {
      * @throws InterruptedException when this thread is interrupted; the wait is withdrawn
      * @throws LockException        when the server refuses
      */
-    Permit acquire() throws InterruptedException;
+    public Permit acquire() throws InterruptedException {
+        return Waits.acquireInterruptibly(terms, Clock.NEVER);
+    }
 
     /**
      * The same without a thread that waits, see {@link FencedLock#acquireAsync(Duration)}.
@@ -70,7 +113,9 @@ public interface LockSemaphore {
      * @param wait the longest wait, zero or more; null: no limit
      * @return the permit, or nothing when none was granted in time
      */
-    CompletableFuture<Optional<Permit>> acquireAsync(Duration wait);
+    public CompletableFuture<Optional<Permit>> acquireAsync(Duration wait) {
+        return Waits.async(terms, Leases.end(wait), hold -> hold);
+    }
 
     /**
      * The numbers of permits and waiters ({@code SEM.INFO}).
@@ -78,5 +123,26 @@ public interface LockSemaphore {
      * @return nothing when there is no such semaphore and no request waits for one
      * @throws LockException when the server refuses, or did not answer within the response timeout
      */
-    Optional<SemaphoreInfo> info();
+    public Optional<SemaphoreInfo> info() {
+        Object reply = call(Cmd.of("SEM.INFO", new Cmd.Key(key)));
+        if (reply == null) {
+            return Optional.empty();
+        }
+        Long nextEnd = number(reply, "next-end-ms");
+        return Optional.of(new SemaphoreInfo(count(reply, "permits"), count(reply, "free"), count(reply, "held"),
+                nextEnd == null ? null : Duration.ofMillis(nextEnd), count(reply, "waiters"),
+                Duration.ofMillis(count(reply, "longest-wait-ms"))));
+    }
+
+    private long count(Object reply, String name) {
+        Long number = number(reply, name);
+        if (number == null) {
+            throw Reply.foreign(engine.network().server());
+        }
+        return number;
+    }
+
+    private static Long number(Object reply, String name) {
+        return Reply.field(reply, name) instanceof Long number ? number : null;
+    }
 }

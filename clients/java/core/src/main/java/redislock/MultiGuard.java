@@ -3,15 +3,25 @@ package redislock;
 import java.time.Duration;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
+import redislock.internal.lock.Blocking;
+import redislock.internal.lock.Hold;
 
 /** Locks that are held together, each with its own renewal. */
-public interface MultiGuard extends AutoCloseable {
+public final class MultiGuard implements AutoCloseable {
+    private final List<Hold> holds;
+
+    MultiGuard(List<Hold> holds) {
+        this.holds = holds;
+    }
+
     /**
      * The guard of each lock.
      *
      * @return in the caller's order
      */
-    List<Guard> members();
+    public List<Guard> members() {
+        return List.copyOf(holds);
+    }
 
     /**
      * The fencing token of each lock, in the same order. A token fences the resource that its own lock protects; tokens
@@ -19,7 +29,9 @@ public interface MultiGuard extends AutoCloseable {
      *
      * @return the tokens
      */
-    List<Long> tokens();
+    public List<Long> tokens() {
+        return holds.stream().map(Hold::token).toList();
+    }
 
     /**
      * Completes when one of the locks is lost: then the work that needs all of them must stop. After a release it never
@@ -27,14 +39,20 @@ public interface MultiGuard extends AutoCloseable {
      *
      * @return a future of its own for each call
      */
-    CompletableFuture<Lost> lost();
+    public CompletableFuture<Lost> lost() {
+        CompletableFuture<Lost> first = new CompletableFuture<>();
+        holds.forEach(hold -> hold.lost().thenAccept(first::complete));
+        return first;
+    }
 
     /**
      * How long all the locks are certainly still held.
      *
      * @return the time, zero when one is lost
      */
-    Duration validFor();
+    public Duration validFor() {
+        return holds.stream().map(Hold::validFor).min(Duration::compareTo).orElse(Duration.ZERO);
+    }
 
     /**
      * Releases all the locks at the same time, and waits for the answers as {@link Guard#release()}.
@@ -44,7 +62,12 @@ public interface MultiGuard extends AutoCloseable {
      *     goes on in the background
      * @throws LockException           when a server refused
      */
-    Released release();
+    public Released release() {
+        Blocking.check();
+        Ending ending = new Ending(holds);
+        ending.throwFailure();
+        return ending.notHeld().isEmpty() ? Released.YES : Released.NOT_HELD;
+    }
 
     /**
      * Releases all the locks in the background, if they are not released.
@@ -52,5 +75,14 @@ public interface MultiGuard extends AutoCloseable {
      * @throws LockLostException the first time, when one of them was reported as lost before
      */
     @Override
-    void close();
+    public void close() {
+        Lost loss = null;
+        for (Hold hold : holds) {
+            Lost known = hold.closeQuietly();
+            loss = loss != null ? loss : known;
+        }
+        if (loss != null) {
+            throw new LockLostException(loss.toString(), loss);
+        }
+    }
 }

@@ -1,10 +1,21 @@
 package redislock;
 
+import java.nio.charset.StandardCharsets;
 import java.time.Duration;
+import java.util.ArrayList;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Objects;
 import java.util.Optional;
+import java.util.Set;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.Condition;
 import java.util.concurrent.locks.Lock;
+import redislock.internal.Clock;
+import redislock.internal.lock.Blocking;
+import redislock.internal.lock.Hold;
+import redislock.internal.lock.Leases;
+import redislock.internal.lock.Terms;
 
 /**
  * Several locks that are acquired together or not at all.
@@ -17,7 +28,86 @@ import java.util.concurrent.locks.Lock;
  *
  * <p>As with {@link FencedLock}, a hold belongs to the calling thread and is re-entrant, or belongs to a guard.
  */
-public interface MultiLock extends Lock {
+public final class MultiLock implements Lock {
+    /** The most keys that {@code LOCK.MACQUIRE} takes. */
+    private static final int MAX_LOCKS = 1_024;
+
+    private final List<FencedLock> members;
+
+    MultiLock(List<FencedLock> locks) {
+        if (locks.isEmpty() || locks.size() > MAX_LOCKS) {
+            throw new IllegalArgumentException("a MultiLock has 1 to " + MAX_LOCKS + " locks");
+        }
+        Set<String> names = new HashSet<>();
+        for (FencedLock lock : locks) {
+            Objects.requireNonNull(lock, "a lock of the list");
+            if (lock.terms().isSession()) {
+                throw new IllegalArgumentException("a MultiLock has no locks with a session");
+            }
+            String server = lock.terms().engine().network().name();
+            if (!names.add(server + " " + new String(lock.key(), StandardCharsets.ISO_8859_1))) {
+                throw new IllegalArgumentException(
+                        server + ": " + new String(lock.key(), StandardCharsets.UTF_8) + " is named twice");
+            }
+        }
+        members = List.copyOf(locks);
+    }
+
+    /** Acquires the members that the thread does not hold, and counts the others. */
+    private boolean acquire(long end, boolean isInterruptible) throws InterruptedException {
+        Blocking.check();
+        List<FencedLock> reentered = new ArrayList<>();
+        List<FencedLock> missing = new ArrayList<>();
+        boolean isHeld = false;
+        try {
+            for (FencedLock member : members) {
+                (member.threads().reenter(member.key(), member.mode()) != null ? reentered : missing).add(member);
+            }
+            List<Terms> terms = missing.stream().map(FencedLock::ofThread).toList();
+            List<Hold> holds = terms.isEmpty() ? List.of() : new Rounds(terms, end, isInterruptible).run();
+            if (holds != null) {
+                checkStillHeld(reentered, holds);
+            }
+            isHeld = holds != null;
+            for (int i = 0; isHeld && i < holds.size(); i++) {
+                missing.get(i).threads().put(missing.get(i).key(), missing.get(i).mode(), holds.get(i));
+            }
+            return isHeld;
+        } finally {
+            if (!isHeld) {
+                reentered.forEach(member -> member.threads().leave(member.key(), member.mode()));
+            }
+        }
+    }
+
+    /** A hold that was counted again may have been lost, or ended by its guard, while the others were awaited. */
+    private static void checkStillHeld(List<FencedLock> reentered, List<Hold> acquired) {
+        for (FencedLock member : reentered) {
+            if (!member.isHeldByCurrentThread()) {
+                acquired.forEach(Hold::releaseInBackground);
+                ThreadHolds.Counted ended = member.threads().get(member.key(), member.mode());
+                if (ended == null) {
+                    throw ThreadHolds.notHeld(member.key(), "acquire again the");
+                }
+                throw FencedLock.lost(ended.hold, ended.hold.loss());
+            }
+        }
+    }
+
+    private boolean acquireUninterruptibly(long end) {
+        try {
+            return acquire(end, false);
+        } catch (InterruptedException impossible) {
+            throw new IllegalStateException(impossible);
+        }
+    }
+
+    private static void checkInterrupt() throws InterruptedException {
+        if (Thread.interrupted()) {
+            throw new InterruptedException();
+        }
+    }
+
     /**
      * Waits for all the locks without a limit; not ended by an interruption.
      *
@@ -26,10 +116,15 @@ public interface MultiLock extends Lock {
      *     other locks
      */
     @Override
-    void lock();
+    public void lock() {
+        acquireUninterruptibly(Clock.NEVER);
+    }
 
     @Override
-    void lockInterruptibly() throws InterruptedException;
+    public void lockInterruptibly() throws InterruptedException {
+        checkInterrupt();
+        acquire(Clock.NEVER, true);
+    }
 
     /**
      * Takes all the locks if they are free.
@@ -37,10 +132,15 @@ public interface MultiLock extends Lock {
      * @return false when one of them is not
      */
     @Override
-    boolean tryLock();
+    public boolean tryLock() {
+        return acquireUninterruptibly(Clock.now());
+    }
 
     @Override
-    boolean tryLock(long time, TimeUnit unit) throws InterruptedException;
+    public boolean tryLock(long time, TimeUnit unit) throws InterruptedException {
+        checkInterrupt();
+        return acquire(Clock.plus(Clock.now(), Math.max(0, unit.toNanos(time))), true);
+    }
 
     /**
      * Ends a hold of this thread; the outermost one releases all the locks at the same time, and waits for the answers
@@ -53,7 +153,33 @@ public interface MultiLock extends Lock {
      * @throws LockException                when a server refused
      */
     @Override
-    void unlock();
+    public void unlock() {
+        Blocking.check();
+        FencedLock missing = null;
+        List<Hold> outermost = new ArrayList<>();
+        for (FencedLock member : members) {
+            if (member.getHoldCount() == 0) {
+                missing = member;
+            }
+            Hold hold = member.threads().leave(member.key(), member.mode());
+            if (hold != null) {
+                outermost.add(hold);
+            }
+        }
+        Hold lost = outermost.stream().filter(hold -> hold.loss() != null).findFirst().orElse(null);
+        Lost loss = lost == null ? null : lost.loss();
+        Ending ending = new Ending(outermost);
+        if (lost != null) {
+            throw FencedLock.lost(lost, loss);
+        }
+        if (!ending.notHeld().isEmpty()) {
+            throw FencedLock.lost(ending.notHeld().get(0), null);
+        }
+        if (missing != null) {
+            throw ThreadHolds.notHeld(missing.key(), FencedLock.UNLOCK);
+        }
+        ending.throwFailure();
+    }
 
     /**
      * Not supported.
@@ -61,7 +187,16 @@ public interface MultiLock extends Lock {
      * @throws UnsupportedOperationException always
      */
     @Override
-    Condition newCondition();
+    public Condition newCondition() {
+        throw new UnsupportedOperationException("a lock on a server has no conditions");
+    }
+
+    private Optional<MultiGuard> guard(long end, boolean isInterruptible) throws InterruptedException {
+        Blocking.check();
+        List<Terms> terms = members.stream().map(FencedLock::terms).toList();
+        List<Hold> holds = new Rounds(terms, end, isInterruptible).run();
+        return Optional.ofNullable(holds).map(MultiGuard::new);
+    }
 
     /**
      * Takes all the locks if they are free.
@@ -69,7 +204,13 @@ public interface MultiLock extends Lock {
      * @return nothing when one of them is not
      * @throws LockException when a server cannot be reached, does not answer in time, or refuses; nothing is held
      */
-    Optional<MultiGuard> tryAcquire();
+    public Optional<MultiGuard> tryAcquire() {
+        try {
+            return guard(Clock.now(), false);
+        } catch (InterruptedException impossible) {
+            throw new IllegalStateException(impossible);
+        }
+    }
 
     /**
      * Waits for all the locks for at most this time; for a server that does not answer at most the
@@ -80,7 +221,11 @@ public interface MultiLock extends Lock {
      * @throws InterruptedException when this thread is interrupted; nothing is held
      * @throws LockException        when a server refuses, or could not be reached at the end of the wait
      */
-    Optional<MultiGuard> acquireWithin(Duration wait) throws InterruptedException;
+    public Optional<MultiGuard> acquireWithin(Duration wait) throws InterruptedException {
+        long end = Leases.end(Objects.requireNonNull(wait, "wait"));
+        checkInterrupt();
+        return guard(end, true);
+    }
 
     /**
      * Waits for all the locks without a limit.
@@ -89,5 +234,8 @@ public interface MultiLock extends Lock {
      * @throws InterruptedException when this thread is interrupted; nothing is held
      * @throws LockException        when a server refuses
      */
-    MultiGuard acquire() throws InterruptedException;
+    public MultiGuard acquire() throws InterruptedException {
+        checkInterrupt();
+        return guard(Clock.NEVER, true).orElseThrow();
+    }
 }

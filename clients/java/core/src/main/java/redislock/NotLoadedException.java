@@ -27,9 +27,4 @@ public class NotLoadedException extends LockException {
     public String command() {
         return command;
     }
-
-    @Override
-    public NotLoadedException inThisThread() {
-        return new NotLoadedException(server(), command);
-    }
 }

@@ -4,14 +4,7 @@ package redislock;
 public class PermissionException extends RefusedException {
     private static final long serialVersionUID = 1;
 
-    /**
-     * A refusal of this class.
-     *
-     * @param server the server's name, {@code host:port}
-     * @param code   the first word of the server's error
-     * @param text   the rest
-     */
-    protected PermissionException(String server, String code, String text) {
+    PermissionException(String server, String code, String text) {
         super(server, code, text);
     }
 }

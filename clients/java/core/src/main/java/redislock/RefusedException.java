@@ -19,14 +19,7 @@ public class RefusedException extends LockException {
     /** The rest. */
     private final String text;
 
-    /**
-     * A refusal.
-     *
-     * @param server the server's name, {@code host:port}
-     * @param code   the first word of the server's error
-     * @param text   the rest
-     */
-    protected RefusedException(String server, String code, String text) {
+    RefusedException(String server, String code, String text) {
         super(server, text.isEmpty() ? code : code + " " + text, null);
         this.code = code;
         this.text = text;
@@ -45,9 +38,6 @@ public class RefusedException extends LockException {
             case "DEADLOCK" -> new DeadlockException(server, code, text);
             case "NOPERM", "NOAUTH", "WRONGPASS" -> new PermissionException(server, code, text);
             case "WRONGTYPE", "LOCKTYPE" -> new WrongTypeException(server, code, text);
-            case "LOCKBUSY" -> new BusyException(server, code, text);
-            case "LOCKBROKEN" -> new BrokenException(server, code, text);
-            case "LOCKDELAY" -> new DelayException(server, code, text);
             default -> new RefusedException(server, code, text);
         };
     }
@@ -83,10 +73,5 @@ public class RefusedException extends LockException {
      */
     public boolean isElsewhere() {
         return ELSEWHERE.contains(code);
-    }
-
-    @Override
-    public RefusedException inThisThread() {
-        return of(server(), code, text);
     }
 }

@@ -17,13 +17,4 @@ public class UnheardException extends LockException {
     public UnheardException(String server, String message, Throwable cause) {
         super(server, message + "; the request may have been served", cause);
     }
-
-    private UnheardException(UnheardException received) {
-        super(received.server(), received.detail(), received.getCause());
-    }
-
-    @Override
-    public UnheardException inThisThread() {
-        return new UnheardException(this);
-    }
 }

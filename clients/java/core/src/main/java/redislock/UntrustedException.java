@@ -13,9 +13,4 @@ public class UntrustedException extends LockException {
     public UntrustedException(String server, Throwable cause) {
         super(server, "the certificate is not believed", cause);
     }
-
-    @Override
-    public UntrustedException inThisThread() {
-        return new UntrustedException(server(), getCause());
-    }
 }

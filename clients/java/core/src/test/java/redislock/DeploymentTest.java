@@ -6,6 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.lettuce.core.RedisClient;
 import io.lettuce.core.RedisURI;
 import io.lettuce.core.SslOptions;
 import java.nio.charset.StandardCharsets;
@@ -229,15 +230,28 @@ class DeploymentTest {
     }
 
     @Test
+    void the_end_of_the_client_of_a_cluster_is_no_warning() throws Exception {
+        try (TestCluster cluster = TestCluster.start(2);
+                LossTest.Warnings warnings = new LossTest.Warnings("io.lettuce")) {
+            try (LockClient client = LockClient.create(cluster.address())) {
+                Guard guard = client.lock("k").acquire();
+                assertTrue(client.lock("k").acquireWithin(Duration.ofMillis(50)).isEmpty());
+                guard.release();
+            }
+            assertEquals(List.of(), List.copyOf(warnings.texts));
+        }
+    }
+
+    @Test
     void sentinels_name_the_next_primary() throws Exception {
         try (Sentinels fleet = Sentinels.start(1, 3)) {
-            for (LockClient opened : List.of(
-                    LockClient.create(fleet.address()), LockClient.builder(uri(fleet)).build())) {
-                try (LockClient client = opened) {
-                    FencedLock lock = client.lock("k");
-                    lock.lock();
-                    lock.unlock();
-                }
+            RedisClient lettuce = RedisClient.create(uri(fleet));
+            try (LockClient client = LockClient.of(lettuce)) {
+                FencedLock lock = client.lock("k");
+                lock.lock();
+                lock.unlock();
+            } finally {
+                lettuce.shutdown();
             }
             try (LockClient client = LockClient.create(fleet.address())) {
                 FencedLock lock = client.lock("k");

@@ -218,7 +218,7 @@ class FamilyTest {
     @Test
     void locks_of_several_servers_are_all_or_none() throws Exception {
         try (TestServer second = TestServer.start(); LockClient other = LockClient.create(second.address())) {
-            MultiLock both = client.multiLock(List.of(client.lock("a"), other.lock("b")));
+            MultiLock both = client.multiLock(client.lock("a"), other.lock("b"));
             MultiGuard guard = both.acquireWithin(Duration.ofSeconds(5)).orElseThrow();
             assertTrue(both.acquireWithin(Duration.ofMillis(200)).isEmpty());
             assertTrue(client.lock("a").tryAcquire().isEmpty());

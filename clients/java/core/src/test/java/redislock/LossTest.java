@@ -45,12 +45,17 @@ class LossTest {
         }
     }
 
-    /** The warnings of the client's logger. */
-    private static final class Warnings extends Handler implements AutoCloseable {
+    /** The warnings of a logger, by default that of the client. */
+    static final class Warnings extends Handler implements AutoCloseable {
         final ConcurrentLinkedQueue<String> texts = new ConcurrentLinkedQueue<>();
-        private final Logger logger = Logger.getLogger("redislock");
+        private final Logger logger;
 
         Warnings() {
+            this("redislock");
+        }
+
+        Warnings(String name) {
+            logger = Logger.getLogger(name);
             logger.addHandler(this);
             logger.setUseParentHandlers(false);
         }

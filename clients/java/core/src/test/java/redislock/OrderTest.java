@@ -4,7 +4,6 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import io.lettuce.core.RedisURI;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
@@ -88,8 +87,8 @@ class OrderTest {
     @Test
     void while_a_sentinel_is_asked() throws Exception {
         try (Sentinels fleet = Sentinels.start(0, 1);
-                LockClient client = LockClient.builder(RedisURI.Builder
-                        .sentinel("127.0.0.1", fleet.ports().get(0), Sentinels.NAME).build()).build()) {
+                LockClient client = LockClient.create(
+                        "redis+sentinel://127.0.0.1:" + fleet.ports().get(0) + "/" + Sentinels.NAME)) {
             assertOrder(fleet.servers().get(0), client, () -> {});
         }
     }

@@ -3,7 +3,6 @@ package redislock;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import java.lang.reflect.Field;
 import java.time.Duration;
 import java.util.List;
 import java.util.Optional;
@@ -13,7 +12,6 @@ import java.util.concurrent.TimeUnit;
 import java.util.function.Supplier;
 import java.util.function.UnaryOperator;
 import org.junit.jupiter.api.Test;
-import redislock.internal.Loop;
 import redislock.testing.Proxy;
 import redislock.testing.TestServer;
 import redislock.testing.Waiting;
@@ -42,16 +40,10 @@ class UndoTest {
             end = new CountDownLatch(1);
             CountDownLatch until = end;
             CountDownLatch held = new CountDownLatch(1);
-            try {
-                Field loop = LockClient.class.getDeclaredField("loop");
-                loop.setAccessible(true);
-                ((Loop) loop.get(client)).execute(() -> {
-                    held.countDown();
-                    Waiting.waitFor("the end", () -> until.getCount() == 0);
-                });
-            } catch (ReflectiveOperationException defect) {
-                throw new AssertionError(defect);
-            }
+            client.network.loop().execute(() -> {
+                held.countDown();
+                Waiting.waitFor("the end", () -> until.getCount() == 0);
+            });
             Waiting.waitFor("the thread of the client", () -> held.getCount() == 0);
         }
 

@@ -270,7 +270,7 @@ class WaitTest {
             server.awaitTickets(1);
             server.call("LOCK.BREAK", "k", "PURGE");
             Exception failed = assertThrows(Exception.class, () -> wait.get(5, TimeUnit.SECONDS));
-            assertEquals(BrokenException.class, failed.getCause().getClass());
+            assertEquals("LOCKBROKEN", ((RefusedException) failed.getCause()).code());
             first.close();
         }
     }

@@ -1,12 +1,14 @@
 package redislock.boot;
 
 import io.micrometer.core.instrument.MeterRegistry;
+import java.util.Map;
 import net.javacrumbs.shedlock.core.LockProvider;
 import org.springframework.beans.factory.ObjectProvider;
 import org.springframework.boot.autoconfigure.AutoConfiguration;
 import org.springframework.boot.autoconfigure.condition.ConditionalOnBean;
 import org.springframework.boot.autoconfigure.condition.ConditionalOnClass;
 import org.springframework.boot.autoconfigure.condition.ConditionalOnMissingBean;
+import org.springframework.boot.autoconfigure.condition.ConditionalOnMissingClass;
 import org.springframework.boot.health.contributor.AbstractHealthIndicator;
 import org.springframework.boot.health.contributor.Health;
 import org.springframework.boot.health.contributor.HealthIndicator;
@@ -25,6 +27,8 @@ import redislock.spring.FencedLockRegistry;
  */
 @AutoConfiguration(after = RedisLockClientAutoConfiguration.class)
 public class RedisLockAutoConfiguration {
+    private static final String FAILURE = "the server of the locks does not answer";
+
     /** The configuration of the beans. */
     public RedisLockAutoConfiguration() {}
 
@@ -63,7 +67,14 @@ public class RedisLockAutoConfiguration {
         }
     }
 
-    /** Of Boot 4; that of Boot 3 has another package. */
+    /** {@code LOCK.INFO} of a key that nothing locks, and what is known without it. */
+    private static Map<String, Object> details(LockClient client, RedisLockProperties properties) {
+        client.lock(properties.prefix() + ":health").isLocked();
+        return Map.of("server", client.name(), "holds", client.statistics().holds(),
+                "waiting", client.statistics().waiting());
+    }
+
+    /** Of Boot 4. */
     @Configuration(proxyBeanMethods = false)
     @ConditionalOnClass(HealthIndicator.class)
     static class Indicator {
@@ -71,13 +82,29 @@ public class RedisLockAutoConfiguration {
         @ConditionalOnMissingBean(name = "redisLockHealthIndicator")
         @ConditionalOnBean(LockClient.class)
         HealthIndicator redisLockHealthIndicator(LockClient client, RedisLockProperties properties) {
-            return new AbstractHealthIndicator("the server of the locks does not answer") {
+            return new AbstractHealthIndicator(FAILURE) {
                 @Override
                 protected void doHealthCheck(Health.Builder builder) {
-                    client.lock(properties.prefix() + ":health").isLocked();
-                    builder.up().withDetail("server", client.name())
-                            .withDetail("holds", client.statistics().holds())
-                            .withDetail("waiting", client.statistics().waiting());
+                    builder.up().withDetails(details(client, properties));
+                }
+            };
+        }
+    }
+
+    /** The same of Boot 3, which has it in another package. */
+    @Configuration(proxyBeanMethods = false)
+    @ConditionalOnClass(org.springframework.boot.actuate.health.HealthIndicator.class)
+    @ConditionalOnMissingClass("org.springframework.boot.health.contributor.HealthIndicator")
+    static class IndicatorOfBoot3 {
+        @Bean
+        @ConditionalOnMissingBean(name = "redisLockHealthIndicator")
+        @ConditionalOnBean(LockClient.class)
+        org.springframework.boot.actuate.health.HealthIndicator redisLockHealthIndicator(
+                LockClient client, RedisLockProperties properties) {
+            return new org.springframework.boot.actuate.health.AbstractHealthIndicator(FAILURE) {
+                @Override
+                protected void doHealthCheck(org.springframework.boot.actuate.health.Health.Builder builder) {
+                    builder.up().withDetails(details(client, properties));
                 }
             };
         }

@@ -4,6 +4,8 @@ import io.lettuce.core.AbstractRedisClient;
 import io.lettuce.core.RedisClient;
 import io.lettuce.core.cluster.RedisClusterClient;
 import io.micrometer.core.instrument.MeterRegistry;
+import java.util.Collection;
+import java.util.stream.Collectors;
 import org.springframework.beans.factory.ObjectProvider;
 import org.springframework.boot.autoconfigure.AutoConfiguration;
 import org.springframework.boot.autoconfigure.condition.ConditionalOnBean;
@@ -13,6 +15,9 @@ import org.springframework.boot.autoconfigure.condition.ConditionalOnProperty;
 import org.springframework.boot.context.properties.EnableConfigurationProperties;
 import org.springframework.context.annotation.Bean;
 import org.springframework.context.annotation.Configuration;
+import org.springframework.data.redis.connection.RedisClusterConfiguration;
+import org.springframework.data.redis.connection.RedisNode;
+import org.springframework.data.redis.connection.RedisSentinelConfiguration;
 import org.springframework.data.redis.connection.lettuce.LettuceConnectionFactory;
 import redislock.LockClient;
 import redislock.LockObserver;
@@ -69,8 +74,26 @@ public class RedisLockClientAutoConfiguration {
             factory.start();
             AbstractRedisClient client = factory.getRequiredNativeClient();
             // The address of that client has no database: Spring Data selects it on each connection.
-            return client(client instanceof RedisClusterClient cluster ? LockClient.builder(cluster)
-                    : LockClient.builder((RedisClient) client).database(factory.getDatabase()), properties, observer);
+            LockClient.Builder builder = client instanceof RedisClusterClient cluster ? LockClient.builder(cluster)
+                    : LockClient.builder((RedisClient) client).database(factory.getDatabase());
+            return client(builder.name(name(factory)), properties, observer);
+        }
+
+        /** The same name as that of an address, see {@link LockClient#name()}. */
+        private static String name(LettuceConnectionFactory factory) {
+            RedisClusterConfiguration cluster = factory.getClusterConfiguration();
+            if (cluster != null) {
+                return names(cluster.getClusterNodes());
+            }
+            RedisSentinelConfiguration sentinel = factory.getSentinelConfiguration();
+            String servers = sentinel != null ? names(sentinel.getSentinels()) + "/" + sentinel.getMaster().getName()
+                    : factory.getSocketConfiguration() != null ? factory.getSocketConfiguration().getSocket()
+                    : factory.getHostName() + ":" + factory.getPort();
+            return servers + "/" + factory.getDatabase();
+        }
+
+        private static String names(Collection<RedisNode> nodes) {
+            return nodes.stream().map(RedisNode::asString).sorted().collect(Collectors.joining(","));
         }
     }
 }

@@ -36,8 +36,6 @@ public final class Acquisition implements Engine.Pending {
     private final AtomicBoolean isOver = new AtomicBoolean();
     /** Completes when the calling thread has sent the first request, or will not: before that nothing is given up. */
     private final CompletableFuture<Void> begun = new CompletableFuture<>();
-    /** Whether a grant came after the end. */
-    private volatile boolean isGrantedLate;
     /** The present attempt; a new one follows when a grant came too late, or the connection of a session has ended. */
     private volatile List<Claim> claims;
     private volatile Wait wait;
@@ -51,19 +49,19 @@ public final class Acquisition implements Engine.Pending {
 
     private Acquisition(List<Terms> terms, long end) {
         this.terms = new ArrayList<>(terms);
-        this.engine = terms.get(0).engine;
+        this.engine = terms.get(0).engine();
         this.end = end;
     }
 
     /** Acquires the locks of these terms, which agree in everything but key and margin, until {@code end}. */
     public static Acquisition start(List<Terms> terms, long end) {
         Terms first = terms.get(0);
-        first.engine.checkOpen();
+        first.engine().checkOpen();
         Acquisition acquisition = new Acquisition(terms, end);
-        first.engine.add(acquisition);
-        CompletableFuture<?>[] unsettled = !first.isThread ? new CompletableFuture<?>[0]
-                : terms.stream().map(each -> first.engine.unsettled(each.owner, each.key)).filter(Objects::nonNull)
-                        .toArray(CompletableFuture<?>[]::new);
+        first.engine().add(acquisition);
+        CompletableFuture<?>[] unsettled = !first.isThread() ? new CompletableFuture<?>[0]
+                : terms.stream().map(each -> first.engine().unsettled(each.owner(), each.key()))
+                        .filter(Objects::nonNull).toArray(CompletableFuture<?>[]::new);
         try {
             if (unsettled.length == 0) {
                 acquisition.begin();
@@ -95,16 +93,16 @@ public final class Acquisition implements Engine.Pending {
         }
         Terms first = terms.get(0);
         claims = Terms.claims(terms);
-        link = first.isSession ? engine.network().linkOf(first.key) : engine.network().link();
-        long certain = first.isSession ? Clock.NEVER
-                : terms.stream().mapToLong(each -> each.reportedAfter(each.lease)).min().orElse(0);
-        Wait.Request request = new Wait.Request(first.key, Claim.acquire(claims, first.isSession ? 0 : first.lease),
-                certain, terms.size() == 1);
+        link = first.isSession() ? engine.network().linkOf(first.key()) : engine.network().link();
+        long certain = first.isSession() ? Clock.NEVER
+                : terms.stream().mapToLong(each -> each.reportedAfter(each.lease())).min().orElse(0);
+        Wait.Request request = new Wait.Request(first.key(),
+                Claim.acquire(claims, first.isSession() ? 0 : first.lease()), certain, terms.size() == 1);
         wait = new Wait(engine.network(), link, request, end, new Wait.Listener() {
             @Override
             public void ended(Wait.Grant grant, LockException error) {
-                CompletableFuture<Void> unsettled = error instanceof DeadlockException && first.isThread && !isRefused
-                        ? engine.unsettled(first.owner, null) : null;
+                CompletableFuture<Void> unsettled = error instanceof DeadlockException && first.isThread() && !isRefused
+                        ? engine.unsettled(first.owner(), null) : null;
                 if (unsettled != null) {
                     // Perhaps because of what the thread has at other keys without wanting it: see DESIGN-CLIENTS.md.
                     isRefused = true;
@@ -114,7 +112,7 @@ public final class Acquisition implements Engine.Pending {
                     over(error, false);
                 } else if (grant.tokens().length != terms.size()) {
                     over(Reply.foreign(engine.network().server()), false);
-                } else if (first.isSession) {
+                } else if (first.isSession()) {
                     isBinding = true;
                     engine.loop().execute(() -> bind(grant.tokens()[0]));
                 } else {
@@ -135,22 +133,31 @@ public final class Acquisition implements Engine.Pending {
         if (isOver.get()) {
             return;
         }
-        boolean mayBeServed = wait.stop() || isBinding;
-        isBinding = false;
-        Link former = link;
         CompletableFuture<Void> given = new CompletableFuture<>();
-        given.whenComplete((unused, failure) -> closeOwn(former));
-        if (mayBeServed) {
-            giveUp(() -> given.complete(null));
-        } else {
-            given.complete(null);
-        }
-        if (mayBeServed && terms.get(0).owner != null) {
+        boolean mayBeServed = abandon(() -> given.complete(null));
+        if (mayBeServed && terms.get(0).owner() != null) {
             // The name of a thread or of the program is used again.
             await(given);
         } else {
             engine.loop().after(Pause.FIRST, this::begin);
         }
+    }
+
+    /** Ends the present attempt, and gives it up if a request of it may still be served: then it returns true. */
+    private boolean abandon(Runnable then) {
+        boolean mayBeServed = wait != null && (wait.stop() || isBinding);
+        Link former = link;
+        Runnable done = () -> {
+            closeOwn(former);
+            then.run();
+        };
+        if (mayBeServed) {
+            giveUp(done);
+        } else {
+            done.run();
+        }
+        isBinding = false;
+        return mayBeServed;
     }
 
     private void closeOwn(Link of) {
@@ -198,7 +205,7 @@ public final class Acquisition implements Engine.Pending {
 
     private void granted(Wait.Grant grant) {
         if (!isOver.compareAndSet(false, true)) {
-            isGrantedLate = true;
+            // Given up meanwhile: its request counts as one without a reply.
             return;
         }
         Wait ended = wait;
@@ -252,22 +259,13 @@ public final class Acquisition implements Engine.Pending {
         CompletableFuture<Void> settled = new CompletableFuture<>();
         unsettled(settled);
         begun.thenRun(() -> engine.loop().execute(() -> {
-            boolean mayBeServed = wait != null && (wait.stop() || isBinding || isGrantedLate);
             if (unsettledTimer != null) {
                 unsettledTimer.cancel();
             }
-            Link former = link;
-            if (mayBeServed) {
-                giveUp(() -> {
-                    closeOwn(former);
-                    settled.complete(null);
-                    undone.complete(null);
-                });
-            } else {
-                closeOwn(former);
+            abandon(() -> {
                 settled.complete(null);
                 undone.complete(null);
-            }
+            });
             engine.background().end();
         }));
         if (!isCancelled) {
@@ -283,20 +281,20 @@ public final class Acquisition implements Engine.Pending {
     }
 
     private void unsettled(CompletableFuture<Void> until) {
-        terms.stream().filter(each -> each.isThread).forEach(each -> engine.unsettled(each.owner, each.key, until));
+        terms.stream().filter(Terms::isThread).forEach(each -> engine.unsettled(each.owner(), each.key(), until));
     }
 
     /** Gives the present attempt up at each key. {@code then} runs on a thread that must not be blocked. */
     private void giveUp(Runnable then) {
         // If nothing can have been granted, a refusal is that of the acquire again and is no failure.
-        boolean isServed = wait.isUnanswered() || isBinding || isGrantedLate;
+        boolean isServed = wait.isUnanswered() || isBinding;
         CompletableFuture<Void> settled = new CompletableFuture<>();
         unsettled(settled);
         AtomicInteger left = new AtomicInteger(claims.size());
         for (int i = 0; i < claims.size(); i++) {
             Terms each = terms.get(i);
             engine.background().begin();
-            long until = Clock.plus(Clock.now(), each.lastsFor(each.lease));
+            long until = Clock.plus(Clock.now(), each.lastsFor(each.lease()));
             Claim claim = claims.get(i);
             Release.send(engine, claim.giveUp(), until, released -> {
                 if (released.error() != null && (isServed || released.error().isPassing())) {

@@ -79,8 +79,8 @@ public final class Blocking {
         if (received instanceof LockException known) {
             return known.inThisThread();
         }
-        if (received instanceof LockClosedException known) {
-            return known.inThisThread();
+        if (received instanceof LockClosedException) {
+            return new LockClosedException(received.getMessage());
         }
         return new IllegalStateException(received);
     }

@@ -126,8 +126,12 @@ public final class Engine {
      */
     public void checkOpen() {
         if (isClosed) {
-            throw new LockClosedException(network.name());
+            throw closed();
         }
+    }
+
+    private LockClosedException closed() {
+        return new LockClosedException(network.name() + ": the client is closed");
     }
 
     /** Reports a loss to the program: never on a thread of the transport, nor on that of the client. */
@@ -138,6 +142,19 @@ public final class Engine {
     /** Completes a future of the program: never on a thread of the transport, nor on that of the client. */
     public void complete(Runnable code) {
         run(completions, code);
+    }
+
+    /** The same future for the program, whose stages run on the client's executor. */
+    public <T> CompletableFuture<T> forProgram(CompletableFuture<T> inner) {
+        CompletableFuture<T> outer = new CompletableFuture<>();
+        inner.whenComplete((value, error) -> complete(() -> {
+            if (error != null) {
+                outer.completeExceptionally(error);
+            } else {
+                outer.complete(value);
+            }
+        }));
+        return outer;
     }
 
     /** Calls the observer, if there is one. */
@@ -188,7 +205,7 @@ public final class Engine {
             answers.add(future);
             future.whenComplete((value, error) -> answers.remove(future));
             if (isFinished) {
-                future.completeExceptionally(new LockClosedException(network.name()));
+                future.completeExceptionally(closed());
             }
         }
         return future;
@@ -209,7 +226,7 @@ public final class Engine {
     public void add(Pending waiting) {
         pending.add(waiting);
         if (isClosed) {
-            waiting.end(new LockClosedException(network.name()));
+            waiting.end(closed());
         }
     }
 
@@ -224,7 +241,7 @@ public final class Engine {
     /** Ends all waits and releases all holds. Completes when all of that is answered. */
     public CompletableFuture<Void> close() {
         isClosed = true;
-        pending.forEach(waiting -> waiting.end(new LockClosedException(network.name())));
+        pending.forEach(waiting -> waiting.end(closed()));
         holds.forEach(Hold::releaseInBackground);
         if (pending.isEmpty()) {
             ended.complete(null);
@@ -236,6 +253,6 @@ public final class Engine {
     /** Ends what still waits for an answer. */
     public void finish() {
         isFinished = true;
-        answers.forEach(answer -> answer.completeExceptionally(new LockClosedException(network.name())));
+        answers.forEach(answer -> answer.completeExceptionally(closed()));
     }
 }

@@ -16,7 +16,7 @@ import redislock.internal.Loop;
 import redislock.internal.Moment;
 import redislock.internal.net.Link;
 
-/** A held lock or permit: what programs see of it, its loss and its release. Its {@link Renewal} keeps it. */
+/** A held lock or permit: what programs see of it, its loss and its release. Its {@link Lease} is renewed. */
 public final class Hold implements Permit {
     private static final System.Logger LOG = System.getLogger("redislock");
 
@@ -29,76 +29,40 @@ public final class Hold implements Permit {
     private final long token;
     /** Whether a request of the acquisition has no reply, and may be served after the release. */
     private final boolean isUnanswered;
-    private final Renewal renewal;
+    private final Lease lease;
     private final CompletableFuture<Lost> lostFuture = new CompletableFuture<>();
     private final AtomicReference<Lost> lost = new AtomicReference<>();
+    /** Null until it is released, closed or left: then no loss is reported any more. */
     private final AtomicReference<CompletableFuture<Released>> releasing = new AtomicReference<>();
-    /** Whether it is released, closed or left: no loss is reported any more. */
-    private final AtomicBoolean isFinished = new AtomicBoolean();
     /** Whether the failure of the release is recorded. */
     private final AtomicBoolean isReported = new AtomicBoolean();
     private final long grantedAt = Clock.now();
     /** The only thread that may unlock it; null: a guard. */
     private volatile Thread keeper;
     /** Whether the end of that thread is logged. */
-    private final AtomicBoolean isLogged = new AtomicBoolean();
+    private boolean isLogged;
     /** Whether the program has asked for the future of the loss. */
     private volatile boolean isWatched;
     /** The timer of the end of a lost hold, or null. */
     private volatile Loop.Timer forgetting;
     /** Runs once when the hold is released or left; null: nothing, or it has run. */
     private final AtomicReference<Runnable> onFinished = new AtomicReference<>();
-    /** The lease that the server certainly has, and when the request that set it was sent. */
-    private volatile Confirmed confirmed;
-    /** The latest end of a lease that the server may have: a request that set it may have had no reply. */
-    private volatile long latestEnd;
-
-    /** The lease in nanoseconds that a request has set, which was sent at this moment. */
-    record Confirmed(Moment sent, long lease) {
-        long end() {
-            return Clock.plus(sent.steady(), lease);
-        }
-    }
 
     /** {@code bound} is the connection of a session, otherwise null. */
     Hold(Terms terms, Claim claim, long token, Moment sent, boolean isUnanswered, Link bound) {
-        this.engine = terms.engine;
+        this.engine = terms.engine();
         this.terms = terms;
         this.claim = claim;
         this.token = token;
         this.isUnanswered = isUnanswered;
-        this.confirmed = new Confirmed(sent, terms.lease);
-        this.latestEnd = confirmed.end();
-        this.renewal = new Renewal(this, terms, bound);
+        this.lease = new Lease(this, terms, sent, bound);
         engine.counts().holds.incrementAndGet();
-        renewal.arm();
+        lease.start();
         engine.add(this);
     }
 
     Claim claim() {
         return claim;
-    }
-
-    Confirmed confirmed() {
-        return confirmed;
-    }
-
-    void confirm(Moment sent, long lease) {
-        confirm(new Confirmed(sent, lease));
-    }
-
-    /** A request that sets this lease is sent. */
-    void ask(long lease) {
-        latestEnd = Math.max(latestEnd, Clock.plus(Clock.now(), Clock.plus(lease, engine.network().patience())));
-    }
-
-    /** No earlier request can set another lease any more. */
-    void settle() {
-        latestEnd = confirmed.end();
-    }
-
-    void confirm(Confirmed certain) {
-        confirmed = certain;
     }
 
     /** Binds the hold to a thread. {@code whenFinished} runs when it is released or left, on any thread. */
@@ -122,24 +86,15 @@ public final class Hold implements Permit {
      * the lock protects goes on. */
     void checkKeeper() {
         Thread thread = keeper;
-        if (thread != null && !thread.isAlive() && isLogged.compareAndSet(false, true)) {
+        if (thread != null && !thread.isAlive() && !isLogged) {
+            isLogged = true;
             LOG.log(System.Logger.Level.WARNING, "the thread \"{0}\" has ended without unlocking {1}, which is renewed "
                     + "until its client is closed", thread.getName(), new String(claim.key(), StandardCharsets.UTF_8));
         }
     }
 
-    /** The moment at which the loss is reported without a further confirmation. */
-    long reportedAt() {
-        Confirmed last = confirmed;
-        return Clock.plus(last.sent().steady(), terms.reportedAfter(last.lease()));
-    }
-
     boolean isFinished() {
-        return isFinished.get();
-    }
-
-    boolean isOver() {
-        return isFinished() || lost.get() != null;
+        return releasing.get() != null;
     }
 
     /** Reports a loss: once, before the lease ends, and not after a release. */
@@ -148,14 +103,14 @@ public final class Hold implements Permit {
         if (isFinished() || !lost.compareAndSet(null, loss)) {
             return;
         }
-        renewal.stop();
+        lease.stop();
         engine.counts().losses.increment();
         // Where nothing listens the log tells it.
-        boolean isHeard = terms.onLost != null || isWatched;
+        boolean isHeard = terms.onLost() != null || isWatched;
         LOG.log(isHeard ? System.Logger.Level.DEBUG : System.Logger.Level.WARNING, "{0}", loss);
         // Two threads: neither the callback nor a stage of the future that blocks holds the other up.
-        if (terms.onLost != null) {
-            engine.callBack(() -> terms.onLost.accept(loss));
+        if (terms.onLost() != null) {
+            engine.callBack(() -> terms.onLost().accept(loss));
         }
         engine.callBack(() -> lostFuture.complete(loss));
         forgetWithThread();
@@ -167,7 +122,7 @@ public final class Hold implements Permit {
         if (keeper == null || lost.get() == null) {
             return;
         }
-        forgetting = engine.loop().at(Math.max(latestEnd, Clock.plus(Clock.now(), KEEPER_CHECK)), () -> {
+        forgetting = engine.loop().at(Math.max(lease.latestEnd(), Clock.plus(Clock.now(), KEEPER_CHECK)), () -> {
             if (keeper.isAlive()) {
                 forgetWithThread();
             } else {
@@ -180,7 +135,7 @@ public final class Hold implements Permit {
     }
 
     /** Ends the hold in this process; nothing is sent. */
-    private void end() {
+    void end() {
         if (releasing.compareAndSet(null, CompletableFuture.completedFuture(Released.NOT_HELD))) {
             finish();
             over();
@@ -229,13 +184,12 @@ public final class Hold implements Permit {
         if (isFinished() || reason != null && reason != LostReason.UNCONFIRMED) {
             return Duration.ZERO;
         }
-        Confirmed last = confirmed;
-        return Duration.ofNanos(Math.max(0, last.lease() - Clock.MILLI - last.sent().elapsed()));
+        return Duration.ofNanos(lease.left());
     }
 
     @Override
-    public boolean renew(Duration lease) {
-        return renew(lease, Clock.NEVER);
+    public boolean renew(Duration newLease) {
+        return renew(newLease, Clock.NEVER);
     }
 
     /**
@@ -243,10 +197,10 @@ public final class Hold implements Permit {
      *
      * @throws LockConnectionException when there is no answer by then; the lease may be set nevertheless
      */
-    public boolean renew(Duration lease, long until) {
-        long nanos = Leases.checked(lease);
+    public boolean renew(Duration newLease, long until) {
+        long nanos = Leases.checked(newLease);
         Blocking.check();
-        CompletableFuture<Boolean> renewed = engine.answer(renewal.renewTo(nanos));
+        CompletableFuture<Boolean> renewed = engine.answer(lease.change(nanos, false));
         if (until != Clock.NEVER) {
             Blocking.await(renewed, Clock.left(until));
             if (!renewed.isDone()) {
@@ -257,15 +211,15 @@ public final class Hold implements Permit {
     }
 
     @Override
-    public CompletableFuture<Boolean> renewAsync(Duration lease) {
-        return forProgram(engine.answer(renewal.renewTo(Leases.checked(lease))));
+    public CompletableFuture<Boolean> renewAsync(Duration newLease) {
+        return engine.forProgram(engine.answer(lease.change(Leases.checked(newLease), false)));
     }
 
     @Override
-    public boolean leave(Duration lease) {
-        long nanos = Leases.checked(lease);
+    public boolean leave(Duration lastLease) {
+        long nanos = Leases.checked(lastLease);
         Blocking.check();
-        boolean isHeld = Blocking.get(engine.answer(renewal.leaveTo(nanos)));
+        boolean isHeld = Blocking.get(engine.answer(lease.change(nanos, true)));
         end();
         return isHeld;
     }
@@ -273,12 +227,7 @@ public final class Hold implements Permit {
     @Override
     public Released release() {
         Blocking.check();
-        return awaitRelease(releaseOnce(false), Clock.plus(Clock.now(), engine.network().patience()));
-    }
-
-    /** The release of several holds at the same time, by a thread that awaits each of them. */
-    public CompletableFuture<Released> startRelease() {
-        return releaseOnce(false);
+        return awaitRelease(startRelease(false), Clock.plus(Clock.now(), engine.network().patience()));
     }
 
     /**
@@ -310,20 +259,7 @@ public final class Hold implements Permit {
 
     @Override
     public CompletableFuture<Released> releaseAsync() {
-        return forProgram(releaseOnce(false));
-    }
-
-    /** A future that completes on the client's executor. */
-    private <T> CompletableFuture<T> forProgram(CompletableFuture<T> inner) {
-        CompletableFuture<T> outer = new CompletableFuture<>();
-        inner.whenComplete((value, error) -> engine.complete(() -> {
-            if (error != null) {
-                outer.completeExceptionally(error);
-            } else {
-                outer.complete(value);
-            }
-        }));
-        return outer;
+        return engine.forProgram(startRelease(false));
     }
 
     @Override
@@ -336,23 +272,23 @@ public final class Hold implements Permit {
 
     /** Releases it in the background. Returns the loss that was reported before; null: none, or it was released. */
     public Lost closeQuietly() {
-        Lost loss = releasing.get() == null ? lost.get() : null;
-        releaseOnce(true);
+        Lost loss = isFinished() ? null : lost.get();
+        startRelease(true);
         return loss;
     }
 
-    /** The same as {@link #close}, with the result; the future completes on a thread that must not be blocked. */
+    /** The same as {@link #close}, with the result. */
     public CompletableFuture<Released> releaseInBackground() {
-        return releaseOnce(true);
+        return startRelease(true);
     }
 
     /** Whether the lease is not renewed in the background. */
     public boolean isFixed() {
-        return terms.isFixed;
+        return terms.isFixed();
     }
 
     /** Releases it; the first call decides. The future completes on a thread that must not be blocked. */
-    private CompletableFuture<Released> releaseOnce(boolean isInBackground) {
+    public CompletableFuture<Released> startRelease(boolean isInBackground) {
         CompletableFuture<Released> result = new CompletableFuture<>();
         if (!releasing.compareAndSet(null, result)) {
             return releasing.get();
@@ -367,10 +303,10 @@ public final class Hold implements Permit {
         engine.background().begin();
         engine.answer(result);
         CompletableFuture<Void> settled = new CompletableFuture<>();
-        if (terms.isThread) {
+        if (terms.isThread()) {
             engine.unsettled(claim.owner(), claim.key(), settled);
         }
-        long end = Math.max(latestEnd, Clock.plus(Clock.now(), terms.lastsFor(engine.network().patience())));
+        long end = Math.max(lease.latestEnd(), Clock.plus(Clock.now(), terms.lastsFor(engine.network().patience())));
         Release.send(engine, isUnanswered ? claim.giveUp() : claim.release(token), end, answer -> {
             if (answer.error() == null) {
                 engine.counts().releases.increment();
@@ -403,8 +339,7 @@ public final class Hold implements Permit {
     }
 
     private void finish() {
-        isFinished.set(true);
-        renewal.stop();
+        lease.stop();
         Loop.Timer timer = forgetting;
         if (timer != null) {
             timer.cancel();
@@ -415,7 +350,7 @@ public final class Hold implements Permit {
     private void over() {
         engine.remove(this);
         engine.counts().holds.decrementAndGet();
-        renewal.close();
+        lease.close();
     }
 
     /** Shows no owner. */

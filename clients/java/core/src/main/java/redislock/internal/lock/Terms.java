@@ -13,43 +13,22 @@ import redislock.Mode;
 import redislock.internal.Clock;
 import redislock.internal.lock.Claim.Kind;
 
-
-/** The terms of an acquisition: client, key, owner, kind, lease and margin. Immutable. */
-public final class Terms {
+/**
+ * The terms of an acquisition. The arrays are not changed.
+ *
+ * @param lease     in nanoseconds, of whole milliseconds
+ * @param margin    in nanoseconds; null: a part of the lease
+ * @param owner     null: a fresh owner for each acquisition
+ * @param isThread  whether the owner is a thread of this process, whose acquisitions have numbers
+ * @param shares    whether the owner has a hold of another mode at the key
+ * @param isFixed   whether the lease is not renewed
+ * @param isSession whether a hold is bound to a connection
+ * @param onLost    the callback of losses, or null
+ */
+public record Terms(Engine engine, byte[] key, Kind kind, long lease, Long margin, byte[] owner, boolean isThread,
+        boolean shares, boolean isFixed, boolean isSession, Consumer<Lost> onLost) {
     /** The longest time until a server notices that a connection has vanished, by the default {@code tcp-keepalive}. */
     private static final long VANISHED = 600_000 * Clock.MILLI;
-
-    final Engine engine;
-    final byte[] key;
-    final Kind kind;
-    /** In nanoseconds, of whole milliseconds. */
-    final long lease;
-    /** Null: a part of the lease. */
-    private final Long margin;
-    /** Null: a fresh owner for each acquisition. */
-    final byte[] owner;
-    /** Whether the owner is a thread of this process, whose acquisitions have numbers. */
-    final boolean isThread;
-    /** Whether the owner has a hold of another mode at the key. */
-    private final boolean shares;
-    final boolean isFixed;
-    final boolean isSession;
-    final Consumer<Lost> onLost;
-
-    private Terms(Engine engine, byte[] key, Kind kind, long lease, Long margin, byte[] owner, boolean isThread,
-            boolean shares, boolean isFixed, boolean isSession, Consumer<Lost> onLost) {
-        this.engine = engine;
-        this.key = key;
-        this.kind = kind;
-        this.lease = lease;
-        this.margin = margin;
-        this.owner = owner;
-        this.isThread = isThread;
-        this.shares = shares;
-        this.isFixed = isFixed;
-        this.isSession = isSession;
-        this.onLost = onLost;
-    }
 
     /** The terms of a lock in this mode; null: of a semaphore. */
     public static Terms of(Engine engine, byte[] key, Mode mode, LockOptions options) {
@@ -94,30 +73,16 @@ public final class Terms {
 
     /** The same with a lease that is not renewed. */
     public Terms fixed(long fixedLease) {
-        return new Terms(engine, key, kind, fixedLease, marginWithin(fixedLease), owner, isThread, shares, true,
-                isSession, onLost);
+        return new Terms(engine, key, kind, fixedLease, margin, owner, isThread, shares, true, isSession, onLost);
     }
 
     /** The same with the lease that the server has set for a session. */
     Terms leased(long serverLease) {
-        return new Terms(engine, key, kind, serverLease, marginWithin(serverLease), owner, isThread, shares, isFixed,
-                isSession, onLost);
-    }
-
-    public Engine engine() {
-        return engine;
-    }
-
-    public byte[] key() {
-        return key.clone();
+        return new Terms(engine, key, kind, serverLease, margin, owner, isThread, shares, isFixed, isSession, onLost);
     }
 
     public Mode mode() {
         return kind.mode();
-    }
-
-    public boolean isSession() {
-        return isSession;
     }
 
     /** The lease if it is not renewed, otherwise null. */
@@ -142,10 +107,6 @@ public final class Terms {
                 && shares == other.shares
                 && Arrays.equals(owner, other.owner)
                 && (!engine.network().isCluster() || SlotHash.getSlot(key) == SlotHash.getSlot(other.key));
-    }
-
-    private Long marginWithin(long newLease) {
-        return margin == null ? null : (Long) Math.min(margin, newLease / 2);
     }
 
     /** How long before the end of a lease a loss is reported. */

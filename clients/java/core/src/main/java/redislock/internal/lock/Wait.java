@@ -51,7 +51,7 @@ final class Wait implements Lines.Waiter {
     private volatile Flight flight;
     /** Whether the server has answered: from then on the wait outlives breaks. */
     private boolean isAnswered;
-    /** Whether a request was sent and has no reply. */
+    /** Whether a request was sent and has no reply. It is only ever set, by several threads. */
     private volatile boolean isUnanswered;
     /** Whether it is in the queue of the server, as far as is known. */
     private boolean isQueued;
@@ -130,7 +130,9 @@ final class Wait implements Lines.Waiter {
         Flight mine = new Flight();
         flight = mine;
         mine.request = link.call(command, network.patience() / 2, network.patience(), result -> {
-            isUnanswered |= result.isUnanswered();
+            if (result.isUnanswered()) {
+                isUnanswered = true;
+            }
             then.accept(sent, result);
         });
     }
@@ -402,7 +404,9 @@ final class Wait implements Lines.Waiter {
                 present.abandon();
             }
             // Another thread is sending it at this moment if it is not known yet.
-            isUnanswered |= present == null || present.wasSent();
+            if (present == null || present.wasSent()) {
+                isUnanswered = true;
+            }
         }
         if (ticket != null) {
             ticket.close();

@@ -124,36 +124,9 @@ public record Address(Kind kind, String name, List<RedisURI> uris, ProtocolVersi
         }
     }
 
-    /** The address of a URI of Lettuce. */
-    public static Address of(RedisURI uri) {
-        if (!uri.getSentinels().isEmpty()) {
-            requirePrimary(uri.getSentinelMasterId());
-            List<Node> nodes = uri.getSentinels().stream().map(Address::node).toList();
-            String name = names(nodes) + "/" + uri.getSentinelMasterId() + "/" + uri.getDatabase();
-            return new Address(Kind.SENTINEL, name, List.of(uri), null);
-        }
-        String name = uri.getSocket() != null ? uri.getSocket() : node(uri).name();
-        return new Address(Kind.SERVER, name + "/" + uri.getDatabase(), List.of(uri), null);
-    }
-
-    /** The address of a cluster. */
-    public static Address ofCluster(List<RedisURI> uris) {
-        if (uris.isEmpty()) {
-            throw unreadable("a host is missing");
-        }
-        return new Address(Kind.CLUSTER, names(uris.stream().map(Address::node).toList()), List.copyOf(uris), null);
-    }
-
     /** The server in messages: {@code host:port}, otherwise the name. */
     String server() {
         return kind == Kind.SERVER ? name.substring(0, name.lastIndexOf('/')) : name;
-    }
-
-    private static Node node(RedisURI uri) {
-        if (uri.getHost() == null || uri.getHost().isEmpty()) {
-            throw unreadable("a host is missing");
-        }
-        return new Node(uri.getHost().replaceAll("[\\[\\]]", ""), uri.getPort());
     }
 
     private static List<Node> nodes(String text, int defaultPort) {

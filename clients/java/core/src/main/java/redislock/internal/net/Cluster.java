@@ -13,55 +13,47 @@ import io.lettuce.core.pubsub.StatefulRedisPubSubConnection;
 import io.lettuce.core.resource.ClientResources;
 import java.time.Duration;
 import java.util.concurrent.CompletionStage;
-import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
 import redislock.LockConnectionException;
 import redislock.internal.Clock;
-import redislock.internal.Counts;
-import redislock.internal.Loop;
 
 /** A cluster: Lettuce knows the nodes and slots, follows redirections and opens its connections again. */
-final class Cluster extends Transport {
+final class Cluster extends Network {
     /** The shortest time between two looks at the nodes. */
     private static final long LOOK = 200 * Clock.MILLI;
 
-    private final Counts counts;
     private final RedisClusterClient client;
-    /** Resources to end with the client, or null. */
-    private final ClientResources own;
-    private final Opened<StatefulRedisClusterPubSubConnection<byte[], byte[]>> subscriber;
+    private final Opened<StatefulRedisClusterPubSubConnection<byte[], byte[]>> messages;
     private final AtomicLong looked = new AtomicLong();
-    private volatile RedisConnectionStateListener listener;
+    /** Lettuce repeats the open requests when one of its connections ends. */
+    private final RedisConnectionStateListener listener = new RedisConnectionStateListener() {
+        @Override
+        public void onRedisDisconnected(RedisChannelHandler<?, ?> ended) {
+            link().disconnected();
+        }
+    };
 
-    Cluster(Address address, Duration patience, Loop loop, Counts counts, RedisClusterClient client,
-            ClientResources own) {
-        super(address, "cluster");
-        this.counts = counts;
+    Cluster(Address address, String name, Duration patience, RedisClusterClient client, ClientResources own) {
+        super(address, name, patience, client, own);
         this.client = client;
-        this.own = own;
-        this.subscriber = new Opened<>(server(), loop, Clock.nanos(patience), () -> client.refreshPartitionsAsync()
-                .thenCompose(
-                unused -> client.connectPubSubAsync(ByteArrayCodec.INSTANCE)), true);
+        this.messages = new Opened<>(this, () -> client.refreshPartitionsAsync()
+                .thenCompose(unused -> client.connectPubSubAsync(ByteArrayCodec.INSTANCE)), true);
+        client.addListener(listener);
     }
 
     @Override
-    boolean isCluster() {
+    public boolean isCluster() {
         return true;
     }
 
     @Override
-    boolean isSingle() {
+    public boolean isSingle() {
         return false;
     }
 
     private CompletionStage<StatefulRedisClusterConnection<byte[], byte[]>> open() {
-        return client.refreshPartitionsAsync()
-                .thenCompose(unused -> client.connectAsync(ByteArrayCodec.INSTANCE))
-                .whenComplete((connection, failure) -> {
-                    if (failure == null) {
-                        counts.connections.increment();
-                    }
-                });
+        return counted(client.refreshPartitionsAsync()
+                .thenCompose(unused -> client.connectAsync(ByteArrayCodec.INSTANCE)));
     }
 
     @Override
@@ -98,8 +90,13 @@ final class Cluster extends Transport {
     }
 
     @Override
+    Opened<?> messages() {
+        return messages;
+    }
+
+    @Override
     CompletionStage<StatefulRedisPubSubConnection<byte[], byte[]>> subscriber(int slot) {
-        return subscriber.get().thenCompose(connection -> {
+        return messages.get().thenCompose(connection -> {
             RedisClusterNode node = node(connection.getPartitions(), slot);
             return connection.getConnectionAsync(node.getUri().getHost(), node.getUri().getPort());
         });
@@ -108,7 +105,7 @@ final class Cluster extends Transport {
     /** Lettuce opens the connection to a node again; one that is silent is closed with those to the other nodes. */
     @Override
     void dropSubscriber(StatefulRedisPubSubConnection<byte[], byte[]> connection) {
-        subscriber.get().thenAccept(subscriber::drop);
+        messages.get().thenAccept(messages::drop);
     }
 
     @Override
@@ -120,27 +117,8 @@ final class Cluster extends Transport {
     }
 
     @Override
-    void onDisconnected(Runnable action) {
-        listener = new RedisConnectionStateListener() {
-            @Override
-            public void onRedisDisconnected(RedisChannelHandler<?, ?> ended) {
-                action.run();
-            }
-        };
-        client.addListener(listener);
-    }
-
-    @Override
-    void close() {
-        if (isForeign()) {
-            subscriber.close();
-        }
-        if (listener != null) {
-            client.removeListener(listener);
-        }
-        if (!isForeign()) {
-            client.shutdownAsync(0, 2, TimeUnit.SECONDS).handle((unused, error) -> null).join();
-            end(own);
-        }
+    public void close() {
+        client.removeListener(listener);
+        super.close();
     }
 }

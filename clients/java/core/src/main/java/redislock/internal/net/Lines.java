@@ -47,7 +47,6 @@ public final class Lines {
     private static final int NO_SLOT = -1;
 
     private final Network network;
-    private final Transport transport;
     private final Loop loop;
     private final Map<Integer, Line> lines = new HashMap<>();
     private final Map<Long, Ticket> tickets = new HashMap<>();
@@ -67,9 +66,8 @@ public final class Lines {
         void refused(LockException error);
     }
 
-    Lines(Network network, Transport transport) {
+    Lines(Network network) {
         this.network = network;
-        this.transport = transport;
         this.loop = network.loop();
     }
 
@@ -187,7 +185,7 @@ public final class Lines {
         private void subscribe() {
             CompletionStage<StatefulRedisPubSubConnection<byte[], byte[]>> opening;
             try {
-                opening = transport.subscriber(slot);
+                opening = network.subscriber(slot);
             } catch (RuntimeException failure) {
                 opening = CompletableFuture.failedFuture(failure);
             }
@@ -202,7 +200,7 @@ public final class Lines {
                         subscribed(connection);
                     } else {
                         if (Errors.isPassing(refused) && !(refused instanceof RefusedException)) {
-                            transport.dropSubscriber(connection);
+                            network.dropSubscriber(connection);
                         }
                         failed(refused != null ? refused : Errors.noAnswer(network.server()));
                     }
@@ -245,9 +243,9 @@ public final class Lines {
                 warnedAt = cutOffSince - NEXT_WARNING + FIRST_WARNING;
             }
             if (live != null && isElsewhere && !network.isCluster()) {
-                transport.dropSubscriber(live);
+                network.dropSubscriber(live);
             }
-            transport.refresh();
+            network.refresh();
             end();
             if (isResting) {
                 return;
@@ -307,7 +305,7 @@ public final class Lines {
                     connection.async().sunsubscribe(channel);
                 } else {
                     end();
-                    transport.dropSubscriber(connection);
+                    network.dropSubscriber(connection);
                 }
                 return;
             }
@@ -319,7 +317,7 @@ public final class Lines {
                     beatLater(ofEpoch);
                 } else {
                     if (network.isCluster() && !(failure instanceof RefusedException)) {
-                        transport.dropSubscriber(connection);
+                        network.dropSubscriber(connection);
                     }
                     broken(failure, true);
                 }
@@ -329,13 +327,19 @@ public final class Lines {
 
     /** The outcome on the client's thread, at most so much later. */
     private <T> void within(CompletionStage<T> stage, long longest, BiConsumer<T, LockException> then) {
-        Deadline deadline = new Deadline(loop, Clock.plus(Clock.now(), longest),
-                () -> then.accept(null, Errors.noAnswer(network.server())));
+        CompletableFuture<T> first = new CompletableFuture<>();
+        Loop.Timer timer = loop.after(longest, () -> first.completeExceptionally(Errors.noAnswer(network.server())));
         stage.whenComplete((value, failure) -> {
-            if (deadline.isMet()) {
-                LockException error = failure == null ? null : Errors.ofTransport(network.server(), failure);
-                loop.execute(() -> then.accept(value, error));
+            if (failure == null) {
+                first.complete(value);
+            } else {
+                first.completeExceptionally(failure);
             }
+        });
+        first.whenComplete((value, failure) -> {
+            timer.cancel();
+            LockException error = failure == null ? null : Errors.ofTransport(network.server(), failure);
+            loop.execute(() -> then.accept(value, error));
         });
     }
 

@@ -23,7 +23,7 @@ import redislock.internal.Loop;
  * calls, also while it is opened.
  */
 public final class Link {
-    private final Transport transport;
+    private final Network network;
     private final Loop loop;
     private final Opened<StatefulConnection<byte[], byte[]>> opened;
     /** Whether the hold of a session depends on it: it is neither given up for another server nor opened again. */
@@ -38,9 +38,9 @@ public final class Link {
     /** When a request last had no reply. */
     private volatile long silentSince;
 
-    Link(Transport transport, Loop loop, Opened<StatefulConnection<byte[], byte[]>> opened, boolean isPinned) {
-        this.transport = transport;
-        this.loop = loop;
+    Link(Network network, Opened<StatefulConnection<byte[], byte[]>> opened, boolean isPinned) {
+        this.network = network;
+        this.loop = network.loop();
         this.opened = opened;
         this.isPinned = isPinned;
     }
@@ -148,9 +148,9 @@ public final class Link {
         }
     }
 
-    /** Closes the connection. Requests under way fail. */
-    public void close() {
-        opened.close();
+    /** Closes the connection. Requests under way fail. Completes when it is closed. */
+    public CompletableFuture<Void> close() {
+        return opened.close();
     }
 
     /** A request as Lettuce's command. Its outcome is received once. */
@@ -225,13 +225,13 @@ public final class Link {
             // One that answers other requests is kept. In a cluster those to the other nodes would be closed with it,
             // so the next request is awaited too.
             boolean isNext = silentSince > lastReply && silentSince < sent;
-            if (isSilent && (!transport.isCluster() || isPinned || isNext)) {
+            if (isSilent && (!network.isCluster() || isPinned || isNext)) {
                 opened.drop(silent);
             }
             silentSince = isSilent ? Clock.now() : silentSince;
-            transport.refresh();
+            network.refresh();
             cancel();
-            then.accept(new Result(null, Errors.noAnswer(transport.server()), true));
+            then.accept(new Result(null, Errors.noAnswer(network.server()), true));
         }
 
         private boolean receive() {
@@ -249,7 +249,7 @@ public final class Link {
         private void fail(Throwable failure, boolean wasSent) {
             if (receive()) {
                 cancel();
-                then.accept(new Result(null, Errors.ofTransport(transport.server(), failure), wasSent));
+                then.accept(new Result(null, Errors.ofTransport(network.server(), failure), wasSent));
             }
         }
 
@@ -264,11 +264,11 @@ public final class Link {
                 then.accept(new Result(output.get(), null, false));
                 return;
             }
-            LockException error = Errors.ofServer(transport.server(), output.getError());
+            LockException error = Errors.ofServer(network.server(), output.getError());
             if (error instanceof RefusedException refused && refused.isElsewhere() && !isPinned) {
                 // Another server may serve the key: the next request looks for it.
-                transport.refresh();
-                if (!transport.isCluster()) {
+                network.refresh();
+                if (!network.isCluster()) {
                     opened.drop(connection);
                 }
             }
@@ -299,7 +299,7 @@ public final class Link {
                 send(new Request(cmd, patience, longest, isOnce, true, then));
                 return;
             }
-            then.accept(new Result(null, Errors.ofTransport(transport.server(), cause), wasSent));
+            then.accept(new Result(null, Errors.ofTransport(network.server(), cause), wasSent));
         }
     }
 }

@@ -1,8 +1,8 @@
 package redislock.internal.net;
 
-import java.nio.ByteBuffer;
-import java.nio.charset.CharacterCodingException;
 import java.nio.charset.StandardCharsets;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
 
 /**
  * The outcome of a ticket, as the module publishes it: {@code granted <token> <tag>}, {@code timeout <tag>} or
@@ -16,36 +16,19 @@ public record Message(long number, Kind kind, String code) {
     /** The outcomes. */
     public enum Kind { GRANTED, TIMED_OUT, FAILED }
 
+    private static final Pattern FORM = Pattern.compile("(granted \\S+|timeout|failed (\\S+)) ([0-9]{1,18})");
+
     /** Reads a message. Null for any other text: a client that may publish to the channel can send anything. */
     public static Message read(byte[] payload) {
-        String text;
-        try {
-            text = StandardCharsets.UTF_8.newDecoder().decode(ByteBuffer.wrap(payload)).toString();
-        } catch (CharacterCodingException notText) {
+        Matcher read = FORM.matcher(new String(payload, StandardCharsets.UTF_8));
+        if (!read.matches()) {
             return null;
         }
-        String[] words = text.split(" ", -1);
-        int length = words.length;
-        long number = length < 2 ? -1 : number(words[length - 1]);
-        if (number < 0) {
-            return null;
-        }
-        if (length == 2 && words[0].equals("timeout")) {
-            return new Message(number, Kind.TIMED_OUT, "");
-        }
-        if (length == 3 && words[0].equals("granted")) {
-            return new Message(number, Kind.GRANTED, "");
-        }
-        if (length == 3 && words[0].equals("failed")) {
-            return new Message(number, Kind.FAILED, words[1]);
-        }
-        return null;
-    }
-
-    private static long number(String tag) {
-        if (tag.isEmpty() || tag.length() > 18 || !tag.chars().allMatch(c -> c >= '0' && c <= '9')) {
-            return -1;
-        }
-        return Long.parseLong(tag);
+        Kind kind = switch (read.group(1).charAt(0)) {
+            case 'g' -> Kind.GRANTED;
+            case 't' -> Kind.TIMED_OUT;
+            default -> Kind.FAILED;
+        };
+        return new Message(Long.parseLong(read.group(3)), kind, kind == Kind.FAILED ? read.group(2) : "");
     }
 }

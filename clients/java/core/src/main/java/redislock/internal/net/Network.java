@@ -1,22 +1,26 @@
 package redislock.internal.net;
 
+import io.lettuce.core.AbstractRedisClient;
 import io.lettuce.core.ClientOptions;
 import io.lettuce.core.RedisClient;
 import io.lettuce.core.RedisURI;
 import io.lettuce.core.SocketOptions;
 import io.lettuce.core.SslOptions;
 import io.lettuce.core.TimeoutOptions;
+import io.lettuce.core.api.StatefulConnection;
 import io.lettuce.core.cluster.ClusterClientOptions;
 import io.lettuce.core.cluster.ClusterTopologyRefreshOptions;
 import io.lettuce.core.cluster.RedisClusterClient;
 import io.lettuce.core.cluster.SlotHash;
 import io.lettuce.core.metrics.CommandLatencyRecorder;
+import io.lettuce.core.pubsub.StatefulRedisPubSubConnection;
 import io.lettuce.core.resource.ClientResources;
 import io.lettuce.core.resource.DefaultClientResources;
 import io.lettuce.core.resource.Delay;
 import java.time.Duration;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CompletionStage;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
 import redislock.LockConnectionException;
@@ -24,42 +28,53 @@ import redislock.internal.Clock;
 import redislock.internal.Counts;
 import redislock.internal.Loop;
 
-/** What the requests of a client share: the connections and the thread. Opening it sends nothing. */
-public final class Network {
+/**
+ * What the requests of a client share: the client of Lettuce, which opens connections for requests and one for messages
+ * at each node, and the thread. Opening it sends nothing.
+ */
+public abstract class Network {
     private static final int IO_THREADS = 2;
     private static final int REDIRECTIONS = 8;
+    private static final long END_SECONDS = 2;
 
-    private final Transport transport;
+    private final String name;
+    private final String server;
     private final Duration patience;
-    private final Loop loop;
-    private final Counts counts;
+    private final AbstractRedisClient client;
+    /** Whether that client is the program's, which stays open. */
+    private final boolean isForeign;
+    /** The threads of a client of its own, to end with it; null: they are the program's. */
+    private final ClientResources own;
+    private final Loop loop = new Loop("redis-lock-timers");
+    private final Counts counts = new Counts();
+    private volatile boolean isEnding;
     private final Link link;
     private final Lines lines;
 
-    private Network(Transport transport, Duration patience, Loop loop, Counts counts) {
-        this.transport = transport;
+    /** {@code address} is null where the client is the program's, which then has this name. */
+    Network(Address address, String name, Duration patience, AbstractRedisClient client, ClientResources own) {
+        this.name = address == null ? name : address.name();
+        this.server = address == null ? name : address.server();
+        this.isForeign = address == null;
         this.patience = patience;
-        this.loop = loop;
-        this.counts = counts;
-        this.link = new Link(transport, loop,
-                new Opened<>(transport.server(), loop, patience(), transport::connect, transport.isCluster()), false);
-        this.lines = new Lines(this, transport);
-        transport.onDisconnected(link::disconnected);
+        this.client = client;
+        this.own = own;
+        this.link = new Link(this, new Opened<>(this, this::connect, isCluster()), false);
+        this.lines = new Lines(this);
     }
 
-    /** The program's client; its connections select this database, if it is not 0. */
-    public static Network of(RedisClient client, int database, Duration patience, Loop loop, Counts counts) {
-        return new Network(new OneServer(null, database, patience, loop, counts, client, null), patience, loop, counts);
+    /** The program's client, with this name or null; its connections select this database, if it is not 0. */
+    public static Network of(RedisClient client, String name, int database, Duration patience) {
+        return new OneServer(null, name == null ? "redis" : name, database, patience, client, null);
     }
 
-    /** The program's client. */
-    public static Network of(RedisClusterClient client, Duration patience, Loop loop, Counts counts) {
-        return new Network(new Cluster(null, patience, loop, counts, client, null), patience, loop, counts);
+    /** The program's client, with this name or null. */
+    public static Network of(RedisClusterClient client, String name, Duration patience) {
+        return new Cluster(null, name == null ? "cluster" : name, patience, client, null);
     }
 
     /** A client of its own; {@code shared} and {@code ssl} may be null. */
-    public static Network open(Address address, Duration patience, ClientResources shared, SslOptions ssl, Loop loop,
-            Counts counts) {
+    public static Network open(Address address, Duration patience, ClientResources shared, SslOptions ssl) {
         ClientResources own = shared != null ? null : DefaultClientResources.builder()
                 .ioThreadPoolSize(IO_THREADS)
                 .computationThreadPoolSize(IO_THREADS)
@@ -67,22 +82,19 @@ public final class Network {
                 .reconnectDelay(Delay.exponential(10, 500, TimeUnit.MILLISECONDS, 2))
                 .build();
         ClientResources resources = shared != null ? shared : own;
-        Transport transport;
         if (address.kind() == Address.Kind.CLUSTER) {
             RedisClusterClient client = RedisClusterClient.create(resources,
                     address.uris().stream().map(uri -> prepared(uri, List.of(), patience)).toList());
             ClusterClientOptions.Builder options = ClusterClientOptions.builder()
                     .topologyRefreshOptions(topology()).validateClusterNodeMembership(false).maxRedirects(REDIRECTIONS);
             client.setOptions((ClusterClientOptions) set(options, address, patience, ssl).build());
-            transport = new Cluster(address, patience, loop, counts, client, own);
-        } else {
-            RedisClient client = RedisClient.create(resources);
-            ClientOptions.Builder options = ClientOptions.builder().autoReconnect(false)
-                    .disconnectedBehavior(ClientOptions.DisconnectedBehavior.REJECT_COMMANDS);
-            client.setOptions(set(options, address, patience, ssl).build());
-            transport = new OneServer(address, 0, patience, loop, counts, client, own);
+            return new Cluster(address, null, patience, client, own);
         }
-        return new Network(transport, patience, loop, counts);
+        RedisClient client = RedisClient.create(resources);
+        ClientOptions.Builder options = ClientOptions.builder().autoReconnect(false)
+                .disconnectedBehavior(ClientOptions.DisconnectedBehavior.REJECT_COMMANDS);
+        client.setOptions(set(options, address, patience, ssl).build());
+        return new OneServer(address, null, 0, patience, client, own);
     }
 
     /** Lettuce 6 looks for changes only if it is told to. */
@@ -123,13 +135,14 @@ public final class Network {
                 .handshakeTimeout(patience.multipliedBy(3).dividedBy(4)).build());
     }
 
+    /** The address without credentials. */
     public String name() {
-        return transport.name();
+        return name;
     }
 
     /** The server in messages of errors. */
     public String server() {
-        return transport.server();
+        return server;
     }
 
     public Loop loop() {
@@ -145,14 +158,10 @@ public final class Network {
         return Clock.nanos(patience);
     }
 
-    public boolean isCluster() {
-        return transport.isCluster();
-    }
+    public abstract boolean isCluster();
 
     /** Whether there is no other server to ask: no cluster, no sentinels. */
-    public boolean isSingle() {
-        return transport.isSingle();
-    }
+    public abstract boolean isSingle();
 
     /** The connection of all requests but those of sessions. */
     public Link link() {
@@ -162,9 +171,8 @@ public final class Network {
     /** A connection for one hold, which is not opened again after its end. */
     public Link linkOf(byte[] key) {
         AtomicBoolean isUsed = new AtomicBoolean();
-        String server = transport.server();
-        return new Link(transport, loop, new Opened<>(server, loop, patience(), () -> isUsed.compareAndSet(false, true)
-                ? transport.connectAlone(SlotHash.getSlot(key))
+        return new Link(this, new Opened<>(this, () -> isUsed.compareAndSet(false, true)
+                ? connectAlone(SlotHash.getSlot(key))
                 : CompletableFuture.failedFuture(new LockConnectionException(
                         server, "the connection to which the hold was bound has ended", null)), false), true);
     }
@@ -173,12 +181,50 @@ public final class Network {
         return lines;
     }
 
-    /** Closes every connection. Requests under way fail. */
+    /** Opens a connection for the requests of all keys. */
+    abstract CompletionStage<StatefulConnection<byte[], byte[]>> connect();
+
+    /** Opens a connection of its own to the node of this slot. */
+    abstract CompletionStage<StatefulConnection<byte[], byte[]>> connectAlone(int slot);
+
+    /** The connection for the messages of all nodes. */
+    abstract Opened<?> messages();
+
+    /** The connection for messages at the node of this slot. */
+    abstract CompletionStage<StatefulRedisPubSubConnection<byte[], byte[]>> subscriber(int slot);
+
+    /** A connection for messages has failed: the next use opens another one. */
+    abstract void dropSubscriber(StatefulRedisPubSubConnection<byte[], byte[]> connection);
+
+    /** Looks for changes of the cluster: a node does not answer, or does not serve a slot. */
+    abstract void refresh();
+
+    <T> CompletionStage<T> counted(CompletionStage<T> opening) {
+        return opening.whenComplete((connection, failure) -> {
+            if (failure == null) {
+                counts.connections.increment();
+            }
+        });
+    }
+
+    /** Whether the end of its own client of Lettuce is about to close all connections. */
+    boolean isEnding() {
+        return isEnding;
+    }
+
+    /** Closes what this client has opened. Requests under way fail. */
     public void close() {
-        if (transport.isForeign()) {
-            // Otherwise the end of Lettuce's client closes it, with those of its sessions.
-            link.close();
+        isEnding = !isForeign;
+        // First: Lettuce warns of a cluster's connections that are closed with its client.
+        CompletableFuture.allOf(link.close(), messages().close()).orTimeout(END_SECONDS, TimeUnit.SECONDS)
+                .handle((unused, error) -> null).join();
+        if (isForeign) {
+            return;
         }
-        transport.close();
+        client.shutdownAsync(0, END_SECONDS, TimeUnit.SECONDS).handle((unused, error) -> null).join();
+        if (own != null) {
+            ((io.netty.util.concurrent.Future<?>) own.shutdown(0, END_SECONDS, TimeUnit.SECONDS))
+                    .awaitUninterruptibly(END_SECONDS, TimeUnit.SECONDS);
+        }
     }
 }

@@ -21,9 +21,7 @@ final class Opened<C extends StatefulConnection<byte[], byte[]>> {
     /** Whether a connection has been opened in this process. */
     private static volatile boolean isWarm;
 
-    private final String server;
-    private final Loop loop;
-    private final long patience;
+    private final Network network;
     private final Supplier<CompletionStage<C>> opener;
     /** Whether it outlives the end of one of its connections: that of a cluster has several. */
     private final boolean isLasting;
@@ -31,11 +29,8 @@ final class Opened<C extends StatefulConnection<byte[], byte[]>> {
     private CompletableFuture<C> present;
     private boolean isClosed;
 
-    /** {@code patience} bounds the opening of a connection. */
-    Opened(String server, Loop loop, long patience, Supplier<CompletionStage<C>> opener, boolean isLasting) {
-        this.server = server;
-        this.loop = loop;
-        this.patience = patience;
+    Opened(Network network, Supplier<CompletionStage<C>> opener, boolean isLasting) {
+        this.network = network;
         this.opener = opener;
         this.isLasting = isLasting;
     }
@@ -46,8 +41,7 @@ final class Opened<C extends StatefulConnection<byte[], byte[]>> {
         lock.lock();
         try {
             if (isClosed) {
-                return CompletableFuture.failedFuture(
-                        new LockConnectionException(server, "the client is closed", null));
+                return CompletableFuture.failedFuture(closed());
             }
             boolean hasEnded = !isLasting && present != null && present.isDone() && !present.join().isOpen();
             if (present != null && !hasEnded) {
@@ -63,16 +57,17 @@ final class Opened<C extends StatefulConnection<byte[], byte[]>> {
         } catch (RuntimeException failure) {
             opening = CompletableFuture.failedFuture(failure);
         }
-        Loop.Timer timer = loop.after(isWarm ? patience : Math.max(patience, COLD), () -> {
+        long patience = network.patience();
+        Loop.Timer timer = network.loop().after(isWarm ? patience : Math.max(patience, COLD), () -> {
             forget(mine);
-            mine.completeExceptionally(Errors.noAnswer(server));
+            mine.completeExceptionally(Errors.noAnswer(network.server()));
         });
         opening.whenComplete((connection, failure) -> {
             timer.cancel();
             isWarm = true;
             if (failure != null) {
                 forget(mine);
-                mine.completeExceptionally(Errors.ofOpening(server, failure));
+                mine.completeExceptionally(Errors.ofOpening(network.server(), failure));
             } else {
                 opened(mine, connection);
             }
@@ -95,7 +90,10 @@ final class Opened<C extends StatefulConnection<byte[], byte[]>> {
         lock.unlock();
         if (isUnwanted || !isLasting && !connection.isOpen()) {
             forget(mine);
-            end(connection);
+            // Lettuce warns of a second end.
+            if (!network.isEnding()) {
+                end(connection);
+            }
         }
     }
 
@@ -121,22 +119,24 @@ final class Opened<C extends StatefulConnection<byte[], byte[]>> {
         }
     }
 
-    /** Closes it; nothing is opened any more. */
-    void close() {
+    /** Closes it. Nothing is opened any more, and what waits for it is not sent. Completes when it is closed. */
+    CompletableFuture<Void> close() {
         lock.lock();
         CompletableFuture<C> mine = present;
         isClosed = true;
         present = null;
         lock.unlock();
-        if (mine != null && mine.isDone() && !mine.isCompletedExceptionally()) {
-            end(mine.join());
-        }
+        boolean isOpen = mine != null && !mine.completeExceptionally(closed()) && !mine.isCompletedExceptionally();
+        return isOpen ? end(mine.join()) : CompletableFuture.completedFuture(null);
+    }
+
+    private LockConnectionException closed() {
+        return new LockConnectionException(network.server(), "the client is closed", null);
     }
 
     /** Lettuce warns of a second time, and the end of its client is one. */
-    static void end(StatefulConnection<byte[], byte[]> connection) {
-        if (!(connection instanceof RedisChannelHandler<?, ?> handler && handler.isClosed())) {
-            connection.closeAsync();
-        }
+    static CompletableFuture<Void> end(StatefulConnection<byte[], byte[]> connection) {
+        boolean isEnded = connection instanceof RedisChannelHandler<?, ?> handler && handler.isClosed();
+        return isEnded ? CompletableFuture.completedFuture(null) : connection.closeAsync();
     }
 }

@@ -79,13 +79,4 @@ class AddressTest {
         return (login.hasUsername() ? " " + user + "=" + login.getUsername() : "")
                 + " " + password + "=" + new String(login.getPassword());
     }
-
-    @Test
-    void a_uri_of_lettuce_has_a_name_without_credentials() {
-        assertEquals("h:7000/3", Address.of(RedisURI.create("redis://u:p@h:7000/3")).name());
-        List<RedisURI> nodes = List.of(RedisURI.create("redis://b:2"), RedisURI.create("redis://a:1"));
-        assertEquals("a:1,b:2", Address.ofCluster(nodes).name());
-        RedisURI sentinel = RedisURI.Builder.sentinel("s", 26379, "main").build();
-        assertEquals("s:26379/main/0", Address.of(sentinel).name());
-    }
 }

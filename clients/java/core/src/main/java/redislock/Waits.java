@@ -1,4 +1,4 @@
-package redislock.internal.face;
+package redislock;
 
 import java.util.List;
 import java.util.Optional;

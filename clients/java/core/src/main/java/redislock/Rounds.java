@@ -1,4 +1,4 @@
-package redislock.internal.face;
+package redislock;
 
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -6,7 +6,6 @@ import java.util.Comparator;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.stream.Stream;
-import redislock.DeadlockException;
 import redislock.internal.Clock;
 import redislock.internal.Pause;
 import redislock.internal.lock.Acquisition;

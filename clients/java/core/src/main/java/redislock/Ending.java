@@ -1,9 +1,8 @@
-package redislock.internal.face;
+package redislock;
 
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
-import redislock.Released;
 import redislock.internal.Clock;
 import redislock.internal.lock.Hold;
 
@@ -18,7 +17,7 @@ final class Ending {
     /** Releases the locks, and waits for the answers. */
     Ending(List<Hold> holds) {
         long begin = Clock.now();
-        List<CompletableFuture<Released>> releases = holds.stream().map(Hold::startRelease).toList();
+        List<CompletableFuture<Released>> releases = holds.stream().map(hold -> hold.startRelease(false)).toList();
         for (int i = 0; i < releases.size(); i++) {
             Hold hold = holds.get(i);
             try {

@@ -1,13 +1,10 @@
-package redislock.internal.face;
+package redislock;
 
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ConcurrentMap;
 import java.util.stream.Stream;
-import redislock.Lost;
-import redislock.LockLostException;
-import redislock.Mode;
 import redislock.internal.lock.Engine;
 import redislock.internal.lock.Hold;
 
@@ -15,7 +12,7 @@ import redislock.internal.lock.Hold;
  * The holds of threads: which thread holds which key how often, for all lock objects of a client. A hold that is
  * released otherwise, by its guard or the end of its client, or left to its lease, is no longer one of its thread.
  */
-public final class ThreadHolds {
+final class ThreadHolds {
     private final ConcurrentMap<Name, Counted> holds = new ConcurrentHashMap<>();
     private final Engine engine;
 
@@ -32,7 +29,7 @@ public final class ThreadHolds {
         }
     }
 
-    public ThreadHolds(Engine engine) {
+    ThreadHolds(Engine engine) {
         this.engine = engine;
     }
 
