@@ -86,8 +86,6 @@ impl Queue {
                 ctx.reply_bytes(&waiter.owner);
                 ctx.reply_bytes(b"mode");
                 ctx.reply_bytes(waiter.mode.name().as_bytes());
-                ctx.reply_bytes(b"note");
-                ctx.reply_bytes_or_nil(waiter.note.as_deref());
             }
         }
         ctx.reply_bytes(b"waited-ms");
@@ -97,5 +95,9 @@ impl Queue {
         ctx.reply_bytes(b"client-id");
         ctx.reply_integer(waiter.client as i64);
         reply::ticket(ctx, waiter.ticket.as_ref());
+        if self.resource != Resource::Semaphore {
+            ctx.reply_bytes(b"note");
+            ctx.reply_bytes_or_nil(waiter.note.as_deref());
+        }
     }
 }
