@@ -23,7 +23,7 @@ pub enum CommandError {
     OwnerEmpty,
     /// An owner longer than `lock.max-owner-len`.
     OwnerTooLong,
-    /// An owner with the name of the token's field.
+    /// An owner with the name of the token's field, or of the note's.
     OwnerReserved,
     /// An owner that, in the hash of a read-write lock, has the form of another field.
     OwnerLooksLikeField,
@@ -33,6 +33,8 @@ pub enum CommandError {
     KeyBesideLock,
     /// A channel longer than 256 bytes.
     ChannelTooLong,
+    /// A note longer than 256 bytes.
+    NoteTooLong,
     /// A tag longer than 64 bytes.
     TagTooLong,
     /// `NOTIFY` while `lock.max-tickets` is 0.
@@ -79,7 +81,7 @@ impl fmt::Display for CommandError {
             E::Word(text) => return write!(f, "ERR {text}"),
             E::OwnerEmpty => "ERR owner is empty",
             E::OwnerTooLong => "ERR owner is longer than lock.max-owner-len",
-            E::OwnerReserved => "ERR owner '#token' is reserved",
+            E::OwnerReserved => "ERR owners '#token' and '#note' are reserved",
             E::OwnerLooksLikeField => {
                 "ERR the owner 'mode', or one that ends in ':write', cannot hold READ or WRITE"
             }
@@ -88,6 +90,7 @@ impl fmt::Display for CommandError {
             }
             E::KeyBesideLock => "ERR the key is named like one of those beside a read-write lock",
             E::ChannelTooLong => "ERR the channel is longer than 256 bytes",
+            E::NoteTooLong => "ERR the note is longer than 256 bytes",
             E::TagTooLong => "ERR the tag is longer than 64 bytes",
             E::NotifyOff => {
                 "ERR NOTIFY is turned off, CONFIG SET lock.max-tickets 100000 turns it on"

@@ -43,6 +43,8 @@ pub struct Options<W> {
     pub seq: Option<u64>,
     /// `FINAL`
     pub gives_up: Option<u64>,
+    /// `NOTE`
+    pub note: Option<W>,
     /// `PURGE`
     pub purge: bool,
     /// `LIMIT`
@@ -81,6 +83,7 @@ impl<W> Options<W> {
             token: None,
             seq: None,
             gives_up: None,
+            note: None,
             purge: false,
             limit: None,
             set_if: SetIf::Always,
@@ -100,6 +103,13 @@ impl<W> Options<W> {
             true => self.count.unwrap_or(DEFAULT_WAITERS).min(MOST_WAITERS),
             false => 0,
         }
+    }
+}
+
+impl<'a> Options<Str<'a>> {
+    /// The text of `NOTE`.
+    pub fn note_text(&self) -> Option<&'a [u8]> {
+        self.note.map(Str::bytes)
     }
 }
 
@@ -128,7 +138,7 @@ impl<W: Word> Parser<'_, W> {
     /// # Errors
     /// Left to right: an unknown option, an error of its value, an option given twice or beside one that it excludes.
     /// At the end: `NOTIFY` without `BLOCK`, `USER` without what it limits or with `TOKEN`, `FINAL` with what it
-    /// excludes.
+    /// excludes, `NOTE` with `READ` or `WRITE`.
     #[inline(always)]
     pub fn options(&mut self) -> Result<Options<W>, CommandError> {
         let default = Lease::from_ms(self.settings.default_lease_ms);
@@ -156,6 +166,11 @@ impl<W: Word> Parser<'_, W> {
         }
         if options.notify.is_some() && options.wait == Wait::No {
             return Err(syntax("NOTIFY needs BLOCK"));
+        }
+        if options.note.is_some() && options.mode.is_some() {
+            return Err(syntax(
+                "NOTE is for exclusive locks, without READ and WRITE",
+            ));
         }
         match (options.user.is_some(), options.gives_up.is_some()) {
             (true, _) => self.check_user(options),
@@ -199,6 +214,7 @@ impl<W: Word> Parser<'_, W> {
             b"TOKEN" => options.token = Some(self.token()?),
             b"SEQ" => options.seq = Some(self.number("SEQ", 1)?.unsigned_abs()),
             b"FINAL" => options.gives_up = Some(self.number("FINAL", 1)?.unsigned_abs()),
+            b"NOTE" => options.note = Some(self.note()?),
             b"PURGE" => options.purge = true,
             b"LIMIT" => options.limit = Some(self.limit()?),
             b"NX" => options.set_if = SetIf::Absent,
@@ -346,6 +362,9 @@ pub const TOKEN: Arg = option(c"token", c"TOKEN", true);
 
 /// `[SEQ number]`
 pub const SEQ: Arg = option(c"number", c"SEQ", true);
+
+/// `[NOTE note]`
+pub const NOTE: Arg = text(c"note", c"NOTE");
 
 /// `[FINAL number]`
 pub const FINAL: Arg = option(c"number", c"FINAL", true);

@@ -8,7 +8,9 @@ use std::fmt::Display;
 
 use crate::commands::error::CommandError;
 use crate::commands::options::{tokens, NotifyWords, Options};
-use crate::lock::{is_beside_a_lock, parse_integer, Lease, Wait, MAX_KEYS, TOKEN_FIELD};
+use crate::lock::{
+    is_beside_a_lock, parse_integer, Lease, Wait, MAX_KEYS, MAX_NOTE, NOTE_FIELD, TOKEN_FIELD,
+};
 use crate::module::entry::command::{ArgKind, Command, Spec};
 use crate::module::ffi::strings::Str;
 use crate::module::keyspace::horizon;
@@ -175,7 +177,7 @@ impl<'w, W: Word> Parser<'w, W> {
         } else if owner.len() > self.settings.max_owner_len && self.takes(b"SEQ") {
             // Of requests that acquire: a hold of before the setting was lowered can be renewed and released.
             Err(CommandError::OwnerTooLong)
-        } else if owner == TOKEN_FIELD {
+        } else if owner == TOKEN_FIELD || owner == NOTE_FIELD {
             Err(CommandError::OwnerReserved)
         } else {
             Ok(word)
@@ -304,6 +306,18 @@ impl<'w, W: Word> Parser<'w, W> {
             Some(_) => "timeout is out of range",
         };
         Err(wrong(error, "BLOCK", word))
+    }
+
+    /// The value of `NOTE`, of [`MAX_NOTE`] bytes at most.
+    ///
+    /// # Errors
+    /// [`CommandError::NoteTooLong`].
+    pub fn note(&mut self) -> Result<W, CommandError> {
+        let note = self.any("NOTE")?;
+        match note.as_bytes().len() > MAX_NOTE {
+            true => Err(CommandError::NoteTooLong),
+            false => Ok(note),
+        }
     }
 
     /// The values of `NOTIFY`: a channel of 256 bytes and a tag of 64 at most.

@@ -24,13 +24,15 @@ struct Listed {
     left_ms: Option<u64>,
     client: u64,
     ticket: Option<Ticket>,
+    note: Option<Vec<u8>>,
 }
 
 impl Queue {
     /// The queue of this key with its first waiters, `list` of them at most.
     pub fn of(key: KeyRef<'_>, now: Now, list: usize) -> Queue {
         shell::with(|shell| {
-            let Some(queue) = shell.locks.shared.waiters.live_queue(key) else {
+            let waiters = &shell.locks.shared.waiters;
+            let Some(queue) = waiters.live_queue(key) else {
                 return Queue::default();
             };
             let waited = |since: u64| now.mono_ms.saturating_sub(since);
@@ -43,6 +45,7 @@ impl Queue {
                     .map(|end| end.saturating_sub(now.mono_ms)),
                 client: waiter.client,
                 ticket: waiter.ticket.clone(),
+                note: waiters.note_of(waiter.id).map(<[u8]>::to_vec),
             });
             let first = queue.iter().next().map(|(_, first)| first);
             Queue {
@@ -78,7 +81,7 @@ impl Queue {
                 ctx.reply_bytes(&waiter.owner);
             }
             Resource::Lock | Resource::Latch => {
-                ctx.reply_map(7);
+                ctx.reply_map(8);
                 ctx.reply_bytes(b"owner");
                 ctx.reply_bytes(&waiter.owner);
                 ctx.reply_bytes(b"mode");
@@ -92,5 +95,9 @@ impl Queue {
         ctx.reply_bytes(b"client-id");
         ctx.reply_integer(waiter.client as i64);
         reply::ticket(ctx, waiter.ticket.as_ref());
+        if self.resource != Resource::Semaphore {
+            ctx.reply_bytes(b"note");
+            ctx.reply_bytes_or_nil(waiter.note.as_deref());
+        }
     }
 }

@@ -115,7 +115,8 @@ fn acquire_reports_the_first_error_from_the_left() {
             c {k}:rwlock_token '' BOGUS => the key is named like one of those beside ...
             c k '' BOGUS => owner is empty
             c k 123456789 BOGUS => owner is longer than lock.max-owner-len
-            c k #token BOGUS => owner '#token' is reserved
+            c k #token BOGUS => owners '#token' and '#note' are reserved
+            c k #note BOGUS => owners '#token' and '#note' are reserved
             c k o BOGUS EX x => syntax error: unknown option 'BOGUS', expected READ, WRITE, EX, PX, SESSION, ...
             c k o EX x BOGUS => value is not an integer or out of range: EX 'x'
             // A value before a repeated option.
@@ -150,6 +151,8 @@ fn acquire_reports_the_first_error_from_the_left() {
             // An odd word is escaped.
             c k o \u{1}123 => syntax error: unknown option '\\x01123', expected READ, ...
             c k o NOTIFY c t => syntax error: NOTIFY needs BLOCK
+            c k o NOTE a NOTE b => syntax error: more than one NOTE
+            c k o READ NOTE a => syntax error: NOTE is for exclusive locks, without READ and WRITE
             c k o NOTIFY c => syntax error: a value is missing after the channel of NOTIFY
         ",
     );
@@ -232,8 +235,8 @@ fn release_and_renew_parse() {
         |words| parser::<Renew>(words).key_and_owner().map(|_| ()),
         "
             c k o EX 0 => invalid expire time in 'lock.renew' command: EX '0'
-            c k o SESSION => syntax error: unknown option 'SESSION', expected READ, WRITE, EX, PX, TOKEN
-            c k o ALL => syntax error: unknown option 'ALL', expected READ, WRITE, EX, PX, TOKEN
+            c k o SESSION => syntax error: unknown option 'SESSION', expected READ, WRITE, EX, PX, TOKEN, NOTE
+            c k o ALL => syntax error: unknown option 'ALL', expected READ, WRITE, EX, PX, TOKEN, NOTE
         ",
     );
 }

@@ -30,6 +30,13 @@ impl<'a> Cx<'a> {
         self.effects.push(Effect::Write(change));
     }
 
+    /// Writes the note of a request beside the hold, if it has one.
+    pub(crate) fn note(&mut self, note: Option<&[u8]>) {
+        if let Some(note) = note {
+            self.write(KeyWrite::Note(note.into()));
+        }
+    }
+
     /// Sends a keyspace event.
     pub(crate) fn notify(&mut self, event: Event) {
         self.effects.push(Effect::Notify(event));
@@ -95,6 +102,8 @@ pub enum KeyWrite {
         /// A new end of the lease in Unix milliseconds.
         deadline_ms: Option<i64>,
     },
+    /// A text beside the present hold.
+    Note(Box<[u8]>),
     /// A change of a read-write lock.
     ReadWrite(RwWrite),
 }

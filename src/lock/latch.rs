@@ -178,7 +178,7 @@ impl Latches {
         }
         let name = req.name();
         let former = shared.waiters.request_of(key, &name);
-        let (at, how) = ((&[key][..], &name[..]), (req.notify, req.user));
+        let (at, how) = ((&[key][..], &name[..]), (req.notify, 0, req.user));
         let id = shared.waiters.admit(at, former.as_slice(), how)?;
         let waiter = Waiter {
             user: req.user,

@@ -141,7 +141,7 @@ pub use shared::Shared;
 pub use slot::{is_braced, permits_of, prefixed, slot_of, slot_tags};
 pub use state::{
     is_held, parse_counter, parse_decimal, parse_integer, HashReader, Hold, KeyState, OwnerId,
-    TOKEN_FIELD,
+    MAX_NOTE, NOTE_FIELD, TOKEN_FIELD,
 };
 pub use state::{Fence, View, HORIZON_DB};
 pub use stats::Histogram;

@@ -39,6 +39,8 @@ pub struct Acquire<'a> {
     pub session: bool,
     /// Do not count a re-entry, so that the request can be sent again.
     pub once: bool,
+    /// Exclusive locks only: a text beside the hold.
+    pub note: Option<&'a [u8]>,
     /// How long to wait.
     pub wait: Wait,
     /// Where the outcome of a wait is published; `None`: the client is parked.
@@ -99,6 +101,8 @@ pub struct Renew<'a> {
     pub names_lease: bool,
     /// Only if the grant has this token.
     pub token: Option<u64>,
+    /// Exclusive locks only: another text beside the hold.
+    pub note: Option<&'a [u8]>,
 }
 
 /// `LOCK.BREAK`.

@@ -1,8 +1,8 @@
 //! The content of a key, read anew for every decision: the hash is the truth about the holder.
 //!
 //! An exclusive lock is Redisson's `RLock` hash: one field, the owner, whose value is the hold count, and the key's TTL
-//! as the lease. The module adds one field, [`TOKEN_FIELD`]. Its value `t<digits>` is not a number, so scripts that
-//! look for counts skip it.
+//! as the lease. The module adds a field, [`TOKEN_FIELD`], whose value `t<digits>` is not a number, so scripts that look
+//! for counts skip it; and where the request has one, a note ([`NOTE_FIELD`]).
 
 use smallvec::SmallVec;
 
@@ -10,6 +10,12 @@ use crate::lock::{Domain, KeyRef, Now, ReadWrite, Token};
 
 /// The reserved hash field that holds the fencing token of the current grant.
 pub const TOKEN_FIELD: &[u8] = b"#token";
+
+/// The reserved hash field of a hold's note: any text, for those who look.
+pub const NOTE_FIELD: &[u8] = b"#note";
+
+/// The longest note in bytes.
+pub const MAX_NOTE: usize = 256;
 
 /// The highest hold count, as in Redisson (a Java int).
 pub const MAX_HOLD_COUNT: u32 = i32::MAX as u32;
@@ -124,6 +130,7 @@ pub fn is_held(state: &KeyState, owner: Option<&[u8]>, now: Now) -> bool {
 pub struct HashReader {
     holder: Option<(OwnerId, u32)>,
     token: Option<Token>,
+    has_note: bool,
     other: bool,
 }
 
@@ -135,7 +142,9 @@ impl HashReader {
         } else if field == TOKEN_FIELD && self.token.is_none() {
             self.token = parse_token(value);
             self.other |= self.token.is_none();
-        } else if self.holder.is_none() && field != TOKEN_FIELD {
+        } else if field == NOTE_FIELD && !self.has_note {
+            self.has_note = true;
+        } else if self.holder.is_none() && field != TOKEN_FIELD && field != NOTE_FIELD {
             self.holder = parse_count(value).map(|count| (field.into(), count));
             self.other |= self.holder.is_none();
         } else {
@@ -161,8 +170,10 @@ impl HashReader {
             (false, None, Some(token)) => KeyState::Bare(token),
             // All fields had TTLs of their own, and these are over: the lock is free, and the server will remove the
             // hash.
-            (false, None, None) => KeyState::ReadWrite(Box::new(ReadWrite::emptied(deadline_ms))),
-            (true, ..) => KeyState::OtherHash,
+            (false, None, None) if !self.has_note => {
+                KeyState::ReadWrite(Box::new(ReadWrite::emptied(deadline_ms)))
+            }
+            _ => KeyState::OtherHash,
         }
     }
 }

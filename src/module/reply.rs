@@ -105,10 +105,7 @@ pub fn ticket(ctx: Ctx<'_>, ticket: Option<&Ticket>) {
         (b"tag", ticket.map(Ticket::tag)),
     ] {
         ctx.reply_bytes(name);
-        match value {
-            Some(value) => ctx.reply_bytes(value),
-            None => ctx.reply_nil(),
-        }
+        ctx.reply_bytes_or_nil(value);
     }
 }
 

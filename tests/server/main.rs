@@ -24,6 +24,7 @@ mod commands {
     mod key_events;
     mod limits;
     mod names_collide;
+    mod notes;
     mod refusals;
     mod replies;
     mod scan;

@@ -3,7 +3,7 @@
 use crate::commands::error::CommandError;
 use crate::commands::lock::read_write;
 use crate::commands::options::{
-    NotifyWords, Options, BLOCK, KEY, LEASE_OR_SESSION, MODE, ONCE, OWNER, SEQ, WITHHOLDER,
+    NotifyWords, Options, BLOCK, KEY, LEASE_OR_SESSION, MODE, NOTE, ONCE, OWNER, SEQ, WITHHOLDER,
 };
 use crate::commands::parser::Parser;
 use crate::commands::skeleton::{
@@ -40,12 +40,13 @@ impl Command for Acquire {
         arity: -3,
         summary: c"Takes a lock for an owner, or waits for it, and returns the fencing token of the grant",
         complexity: c"O(1), however many wait; READ and WRITE O(N) in the number of dead readers passed on the way, 250 at most",
-        args: &[KEY, OWNER, MODE, LEASE_OR_SESSION, BLOCK, ONCE, WITHHOLDER, SEQ],
+        args: &[KEY, OWNER, MODE, LEASE_OR_SESSION, BLOCK, ONCE, WITHHOLDER, SEQ, NOTE],
         help: &[
             "Take the lock, or wait for it (BLOCK 0: for ever). Returns the fencing token, or nil.",
             "NOTIFY: wait without a parked client. Returns QUEUED; the outcome is a message on the channel.",
             "READ, WRITE: a lock of many readers or one writer, as Redisson's RReadWriteLock.",
             "SEQ: the number of this acquisition, for LOCK.RELEASE ... FINAL.",
+            "NOTE: a text beside the hold, for LOCK.INFO (256 bytes at most; exclusive locks only).",
             "SESSION: the server keeps the lease while this connection lives, and releases when it ends.",
         ],
     };
@@ -106,6 +107,7 @@ pub(super) fn request<'a>(
         names_lease: options.names_lease,
         session: options.session,
         once: options.once,
+        note: options.note_text(),
         wait,
         notify: options.notify.as_ref().map(NotifyWords::request),
         client: ctx.client_id(),

@@ -5,7 +5,7 @@ use crate::commands::lock::read_write;
 use crate::commands::options::{KEY, WAITERS};
 use crate::commands::parser::Parser;
 use crate::commands::queue::Queue;
-use crate::lock::{BoundRef, KeyRef, KeyState, LockError, Mode, Now, Token};
+use crate::lock::{BoundRef, KeyState, LockError, Mode, Now, Token};
 use crate::module::entry::command::{access, Command, Spec};
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::strings::Str;
@@ -65,7 +65,7 @@ impl Command for Info {
         ctx.reply_bytes(b"holders");
         ctx.reply_array(holders.len());
         for holder in &holders {
-            reply_holder(ctx, key.id(), holder, now);
+            reply_holder(ctx, &key, holder, now);
         }
         if has_more {
             // Some readers were not read: they may hold the lock, or be expired.
@@ -125,7 +125,8 @@ fn holders_of(state: &KeyState, now: Now) -> (Option<Mode>, Vec<Holder<'_>>) {
     (holders.first().map(|first| first.mode), holders)
 }
 
-fn reply_holder(ctx: Ctx<'_>, key: KeyRef<'_>, hold: &Holder<'_>, now: Now) {
+fn reply_holder(ctx: Ctx<'_>, lock: &LockKey<'_>, hold: &Holder<'_>, now: Now) {
+    let key = lock.id();
     let (tracked, session) = shell::with(|shell| {
         let locks = &shell.locks;
         let tracked = match hold.mode {
@@ -146,7 +147,7 @@ fn reply_holder(ctx: Ctx<'_>, key: KeyRef<'_>, hold: &Holder<'_>, now: Now) {
         Some((addr, name)) => (Some(addr), name),
         None => (None, None),
     };
-    ctx.reply_map(9);
+    ctx.reply_map(10);
     ctx.reply_bytes(b"owner");
     ctx.reply_bytes(hold.owner);
     ctx.reply_bytes(b"holds");
@@ -160,15 +161,14 @@ fn reply_holder(ctx: Ctx<'_>, key: KeyRef<'_>, hold: &Holder<'_>, now: Now) {
     ctx.reply_bytes(b"client-id");
     ctx.reply_maybe(client.map(|id| id as i64));
     ctx.reply_bytes(b"addr");
-    match &addr {
-        Some(addr) => ctx.reply_bytes(addr.as_bytes()),
-        None => ctx.reply_nil(),
-    }
+    ctx.reply_bytes_or_nil(addr.as_deref().map(str::as_bytes));
     ctx.reply_bytes(b"client-name");
-    match &name {
-        Some(name) => ctx.reply_bytes(name.as_str().bytes()),
-        None => ctx.reply_nil(),
-    }
+    ctx.reply_bytes_or_nil(name.as_ref().map(|name| name.as_str().bytes()));
     ctx.reply_bytes(b"session");
     ctx.reply_integer(session.is_some().into());
+    ctx.reply_bytes(b"note");
+    let note = (hold.mode == Mode::Exclusive)
+        .then(|| lock.note())
+        .flatten();
+    ctx.reply_bytes_or_nil(note.as_ref().map(|note| note.as_str().bytes()));
 }

@@ -246,6 +246,7 @@ impl Command for RenewMany {
             lease: options.lease,
             names_lease: options.names_lease,
             token: None,
+            note: None,
         };
         for name in names {
             sessions::end_first(ctx, *name, owner);

@@ -2,7 +2,7 @@
 
 use crate::commands::error::CommandError;
 use crate::commands::lock::read_write;
-use crate::commands::options::{ALL, FINAL, KEY, LEASE, MODE, OWNER, PURGE, TOKEN, USER};
+use crate::commands::options::{ALL, FINAL, KEY, LEASE, MODE, NOTE, OWNER, PURGE, TOKEN, USER};
 use crate::commands::parser::Parser;
 use crate::commands::skeleton::{change_lock, end_waits, give_up, has_given_up, may_count};
 use crate::lock::{self, LockError, Mode, Now, Planned, ReadDepth, Released};
@@ -129,8 +129,11 @@ impl Command for Renew {
         arity: -3,
         summary: c"Sets the lease of a lock that the owner still holds",
         complexity: c"O(1), READ O(N) in the number of holds",
-        args: &[KEY, OWNER, MODE, LEASE, TOKEN],
-        help: &["Set the lease anew. Returns 1, or 0 when the lock is lost."],
+        args: &[KEY, OWNER, MODE, LEASE, TOKEN, NOTE],
+        help: &[
+            "Set the lease anew. Returns 1, or 0 when the lock is lost.",
+            "NOTE: another text beside the hold.",
+        ],
     };
 
     fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), CommandError> {
@@ -141,6 +144,7 @@ impl Command for Renew {
             lease: options.lease,
             names_lease: options.names_lease,
             token: options.token,
+            note: options.note_text(),
         };
         sessions::end_first(ctx, name, owner);
         let key = LockKey::open_for(ctx, name, owner);

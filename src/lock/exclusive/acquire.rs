@@ -159,6 +159,7 @@ impl Locks {
                 deadline_ms,
             });
         }
+        cx.note(req.note);
         if let Some(deadline_ms) = deadline_ms {
             self.note_deadline(view, hold.token, deadline_ms);
         }
@@ -179,7 +180,8 @@ impl Locks {
             return Ok(Answer::Refused);
         }
         let former = self.shared.waiters.request_of(view.key, req.owner);
-        let (at, how) = ((&[view.key][..], req.owner), (req.notify, req.user));
+        let note = req.note.map_or(0, <[u8]>::len);
+        let (at, how) = ((&[view.key][..], req.owner), (req.notify, note, req.user));
         let id = self.shared.waiters.admit(at, former.as_slice(), how)?;
         let upgrades = upgrades(&view.state, req, cx.now);
         if upgrades && self.another_upgrades(view, req, cx.now) {

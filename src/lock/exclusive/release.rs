@@ -63,6 +63,9 @@ impl Locks {
     ) -> Result<bool, LockError> {
         self.check_view(view, cx.now)?;
         if let KeyState::ReadWrite(lock) = &view.state {
+            if req.note.is_some() {
+                return Err(LockError::HeldReadWrite);
+            }
             if self.renew_shared(view, lock, req, cx)?.is_some() {
                 return Ok(true);
             }
@@ -93,6 +96,7 @@ impl Locks {
             token,
             deadline_ms: Some(deadline_ms),
         });
+        cx.note(req.note);
         self.stats.renewals += 1;
         self.note_deadline(view, hold.token, deadline_ms);
         Ok(true)

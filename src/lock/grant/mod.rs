@@ -38,6 +38,7 @@ pub(crate) struct Grantee<'a> {
     pub names_lease: bool,
     pub client: u64,
     pub user: UserId,
+    pub note: Option<&'a [u8]>,
 }
 
 impl<'a> Grantee<'a> {
@@ -51,6 +52,7 @@ impl<'a> Grantee<'a> {
             names_lease: req.names_lease,
             client: req.client,
             user: req.user,
+            note: req.note,
         }
     }
 }
@@ -97,6 +99,7 @@ impl Locks {
             token,
             deadline_ms,
         });
+        cx.note(to.note);
         if self.may_have_token_record(&view.state) {
             cx.write(KeyWrite::ReadWrite(RwWrite::DropTokenRecord));
         }
@@ -305,6 +308,7 @@ impl Locks {
         place: PlaceId,
         cx: &mut Cx<'_>,
     ) -> Option<Granted> {
+        let note = self.shared.waiters.note_at(place).map(Box::from);
         let (owner, waiter) = self.shared.waiters.take(place, cx.now)?;
         self.announce_untracked(view, cx);
         let grantee = Grantee {
@@ -315,6 +319,7 @@ impl Locks {
             names_lease: false,
             client: waiter.client,
             user: waiter.user,
+            note: note.as_deref(),
         };
         let granted = match self.grant_in(view, rest, &grantee, cx) {
             Ok(granted) => granted,

@@ -241,7 +241,7 @@ impl Locks {
     ) -> Result<ManyAnswer, LockError> {
         let keys: Vec<KeyRef<'_>> = views.iter().map(|view| view.key).collect();
         let former = self.shared.waiters.former(&keys, req.owner);
-        let (at, how) = ((&keys[..], req.owner), (req.notify, req.user));
+        let (at, how) = ((&keys[..], req.owner), (req.notify, 0, req.user));
         let id = self.shared.waiters.admit(at, &former.requests, how)?;
         let uncertain = self.check_deadlock_many(views, req, &former, now)?;
         if uncertain {

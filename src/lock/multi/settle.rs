@@ -183,6 +183,7 @@ fn as_acquire<'a>(owner: &'a [u8], waiter: &Waiter, again: ReentryTerms) -> Acqu
         names_lease: again.names_lease,
         session: waiter.session,
         once: again.once,
+        note: None,
         wait: Wait::ForEver,
         notify: None,
         client: waiter.client,

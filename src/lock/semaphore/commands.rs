@@ -285,7 +285,7 @@ impl Semaphores {
         cx: &mut Cx<'_>,
     ) -> Result<WaiterId, LockError> {
         let former = shared.waiters.request_of(key, req.id);
-        let (at, how) = ((&[key][..], req.id), (req.notify, req.user));
+        let (at, how) = ((&[key][..], req.id), (req.notify, 0, req.user));
         let id = shared.waiters.admit(at, former.as_slice(), how)?;
         let waiter = Waiter {
             user: req.user,

@@ -117,6 +117,8 @@ pub struct Sim {
     pub tickets: BTreeMap<ChannelAndTag, Standing>,
     /// The `NOTIFY` of the next request.
     pub notify: Option<ChannelAndTag>,
+    /// The note of the next request.
+    pub note: Option<String>,
     /// The user of the next requests.
     pub user: UserId,
     /// Users that may take no key any more.
@@ -222,6 +224,7 @@ impl Sim {
             subscribed: BTreeSet::new(),
             tickets: BTreeMap::new(),
             notify: None,
+            note: None,
             user: UserId::UNKNOWN,
             forbidden: HashSet::new(),
             parked: BTreeMap::new(),

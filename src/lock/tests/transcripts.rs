@@ -67,6 +67,7 @@ transcripts! {
     deadlocks: "deadlocks",
     exclusive: "exclusive",
     fence: "fence",
+    notes: "note",
     foreign: "foreign",
     latch: "latch",
     lease: "lease",
@@ -232,6 +233,7 @@ impl Session {
             let (channel, tag) = named.split_once('/').unwrap();
             (channel.into(), tag.into())
         });
+        self.sim.note = words.option("note").map(str::to_string);
         self.sim.user = UserId(words.number("user").unwrap_or(0) as u32);
         self.lock_command(words)
             .or_else(|| self.semaphore_command(words))

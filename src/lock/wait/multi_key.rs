@@ -7,7 +7,6 @@
 
 use crate::lock::table::give_back;
 use crate::lock::wait::limits::Usage;
-use crate::lock::wait::places::Place;
 use crate::lock::wait::request::{MultiKeyRequest, PlaceId, ReentryTerms, Waiter, WaiterId};
 use crate::lock::wait::waiters::Waiters;
 use crate::lock::{KeyId, KeyRef, Now, UserId};
@@ -153,7 +152,8 @@ impl Waiters {
         let places = self.places_of(request).into_iter();
         let places = places.filter_map(|(_, place)| self.places.get(place));
         let places = places.filter(|place| place.user() == user);
-        places.map(Place::usage).fold(Usage::default(), Usage::plus)
+        let usages = places.map(|place| self.places.usage(place));
+        usages.fold(Usage::default(), Usage::plus)
     }
 
     /// The places of a request.

@@ -14,7 +14,7 @@ use std::hash::{BuildHasher, BuildHasherDefault};
 use crate::lock::name::{OwnerAtRef, Secret, UserOwner};
 use crate::lock::wait::arena::{Arena, Deadlines, Slot, SlotTable};
 use crate::lock::wait::limits::Usage;
-use crate::lock::wait::request::{OwnNumber, PlaceId, Seq, Waiter, WaiterId};
+use crate::lock::wait::request::{OwnNumber, PlaceId, Seq, Waiter, WaiterId, WaiterMap};
 use crate::lock::{KeyId, KeyRef, Mode, Now, UserId};
 
 /// The live places of an owner beside one of them.
@@ -34,6 +34,8 @@ pub(crate) struct Places {
     /// The place of each request; of one on several keys the first.
     by_request: SlotTable,
     deadlines: Deadlines,
+    /// The notes of requests, of those that have one.
+    notes: WaiterMap<Box<[u8]>>,
     /// Requests that wait with a ticket.
     tickets: usize,
     used: Usage,
@@ -215,9 +217,10 @@ impl Places {
     /// Counts this place.
     fn joined(&mut self, slot: Slot) {
         if let Some(place) = self.arena.get(slot) {
-            self.used = self.used.plus(place.usage());
+            let usage = self.usage(place);
+            self.used = self.used.plus(usage);
             let of_user = self.used_by.entry(place.user()).or_default();
-            *of_user = of_user.plus(place.usage());
+            *of_user = of_user.plus(usage);
         }
     }
 
@@ -225,9 +228,10 @@ impl Places {
         let Some(place) = self.arena.get(slot) else {
             return;
         };
-        self.used = self.used.minus(place.usage());
+        let usage = self.usage(place);
+        self.used = self.used.minus(usage);
         if let Entry::Occupied(mut of_user) = self.used_by.entry(place.user()) {
-            *of_user.get_mut() = of_user.get().minus(place.usage());
+            *of_user.get_mut() = of_user.get().minus(usage);
             if *of_user.get() == Usage::default() {
                 of_user.remove();
             }
@@ -235,6 +239,25 @@ impl Places {
         if let Some(request) = place.waiter().map(|waiter| waiter.id) {
             self.forget(request);
         }
+    }
+
+    /// What a place counts towards the limits.
+    pub(super) fn usage(&self, place: &Place) -> Usage {
+        let note = place.waiter().and_then(|waiter| self.note_of(waiter.id));
+        place.usage(note.map_or(0, <[u8]>::len))
+    }
+
+    /// The note of a request.
+    pub fn note_of(&self, request: WaiterId) -> Option<&[u8]> {
+        match self.notes.is_empty() {
+            true => None,
+            false => self.notes.get(&request).map(Box::as_ref),
+        }
+    }
+
+    /// Keeps the note of a request that takes its place next.
+    pub fn set_note(&mut self, request: WaiterId, note: &[u8]) {
+        self.notes.insert(request, note.into());
     }
 
     /// The request of this place, which has no other place or is the first of its places, is found by its number.
@@ -254,6 +277,7 @@ impl Places {
         let arena = &self.arena;
         let rehash = |slot| hash_of_request(arena, slot);
         self.by_request.remove(request.hash(), id.slot, rehash);
+        self.notes.remove(&request);
         Some(id)
     }
 
@@ -502,8 +526,8 @@ impl Place {
     }
 
     /// What it counts towards the limits.
-    pub fn usage(&self) -> Usage {
-        let names = self.key.as_ref().name.len() + self.owner.len();
+    pub fn usage(&self, note: usize) -> Usage {
+        let names = self.key.as_ref().name.len() + self.owner.len() + note;
         match &self.at {
             At::Live(waiter) => match &waiter.ticket {
                 Some(ticket) => Usage::place(true, names + ticket.names()),

@@ -115,10 +115,10 @@ impl Waiters {
         &mut self,
         (keys, owner): (&[KeyRef<'_>], &[u8]),
         replaced: &[WaiterId],
-        (notify, user): (Option<Notify<'_>>, UserId),
+        (notify, note, user): (Option<Notify<'_>>, usize, UserId),
     ) -> Result<WaiterId, LockError> {
         let is_ticket = notify.is_some();
-        let names = owner.len() + notify.map_or(0, |notify| notify.len());
+        let names = owner.len() + notify.map_or(0, |notify| notify.len()) + note;
         let place = |key: &KeyRef<'_>| Usage::place(is_ticket, key.name.len() + names);
         let needs = keys.iter().map(place).fold(Usage::default(), Usage::plus);
         let freed = replaced.iter().map(|older| self.usage_of(*older, user));
@@ -326,6 +326,16 @@ impl Waiters {
     /// The owner and the request at a place; `None` when it is empty.
     pub fn at(&self, place: PlaceId) -> Option<(&[u8], &Waiter)> {
         self.places.at(place)
+    }
+
+    /// The note of the request at a place.
+    pub(crate) fn note_at(&self, place: PlaceId) -> Option<&[u8]> {
+        self.places.note_of(self.places.waiter(place)?.id)
+    }
+
+    /// The note of a request that waits.
+    pub fn note_of(&self, request: WaiterId) -> Option<&[u8]> {
+        self.places.note_of(request)
     }
 
     /// The key and the request of a live place.

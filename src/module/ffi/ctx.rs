@@ -461,6 +461,14 @@ impl Ctx<'_> {
         };
     }
 
+    /// The same, or nil.
+    pub fn reply_bytes_or_nil(self, bytes: Option<&[u8]>) {
+        match bytes {
+            Some(bytes) => self.reply_bytes(bytes),
+            None => self.reply_nil(),
+        }
+    }
+
     /// The header of an array of `len` elements.
     pub fn reply_array(self, len: usize) {
         // SAFETY: the context is live (see `Ctx`).

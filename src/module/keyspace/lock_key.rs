@@ -301,6 +301,12 @@ impl LockKey<'_> {
         self.read_as(depth, Some(now))
     }
 
+    /// The note beside the hold of an exclusive lock.
+    pub fn note(&self) -> Option<OwnedStr> {
+        let key = self.handle().filter(|key| key.len() > 2)?;
+        key.field(constants().note_field())
+    }
+
     /// Reads what a fence needs: of an exclusive lock the token and the lease, by name (850 instructions; a scan of the
     /// whole hash takes 2,500). The field beside the token counts as the hold, without its name.
     pub fn read_token(&self, now: Now) -> KeyState {

@@ -20,6 +20,12 @@ impl LockKey<'_> {
         match change {
             KeyWrite::Delete => self.delete(replication)?,
             KeyWrite::ReadWrite(change) => rw_write::write(self, change, replication)?,
+            KeyWrite::Note(note) => {
+                let (constants, note) = (constants(), OwnedStr::new(note));
+                let words = [self.name(), constants.note_field(), note.as_str()];
+                self.open_key()?.set_fields(&words)?;
+                replication.hset(&words);
+            }
             KeyWrite::Take {
                 clear,
                 owner,
@@ -81,7 +87,7 @@ impl LockKey<'_> {
                 count: Some((count, _)),
                 ..
             } => self.set_fields(owner, Some(*count), None, replication),
-            KeyWrite::Delete | KeyWrite::Adjust { .. } => Ok(()),
+            KeyWrite::Delete | KeyWrite::Adjust { .. } | KeyWrite::Note(_) => Ok(()),
         };
         // If the server refuses this too, a hold stays that ends with its lease.
         if rolled_back.is_ok() {

@@ -223,7 +223,7 @@ fn options_that_are_unknown_doubled_or_cut_short_are_a_syntax_error_that_names_t
             for (line, expected) in [
                 (
                     "LOCK.ACQUIRE k o",
-                    "READ, WRITE, EX, PX, SESSION, BLOCK, NOTIFY, ONCE, WITHHOLDER, SEQ",
+                    "READ, WRITE, EX, PX, SESSION, BLOCK, NOTIFY, ONCE, WITHHOLDER, SEQ, NOTE",
                 ),
                 ("LOCK.BREAK k", "TOKEN, PURGE, USER"),
             ] {
@@ -266,7 +266,7 @@ fn owners_that_are_empty_too_long_or_reserved_are_refused() {
             assert_eq!(error(conn, command, ""), "ERR owner is empty");
             assert_eq!(
                 error(conn, command, "#token"),
-                "ERR owner '#token' is reserved"
+                "ERR owners '#token' and '#note' are reserved"
             );
         }
         assert_eq!(

@@ -284,12 +284,12 @@ fn info_is_a_map_or_a_flat_array() {
     c.line("LOCK.ACQUIRE k o");
     let text = wire(&mut c, "LOCK.INFO k");
     assert!(
-        text.starts_with("*8\r\n$4\r\nmode\r\n$9\r\nexclusive\r\n$7\r\nholders\r\n*1\r\n*18\r\n"),
+        text.starts_with("*8\r\n$4\r\nmode\r\n$9\r\nexclusive\r\n$7\r\nholders\r\n*1\r\n*20\r\n"),
         "{text}"
     );
     let text = wire(&mut c3, "LOCK.INFO k WAITERS");
     assert!(
-        text.starts_with("%5\r\n$4\r\nmode\r\n$9\r\nexclusive\r\n$7\r\nholders\r\n*1\r\n%9\r\n"),
+        text.starts_with("%5\r\n$4\r\nmode\r\n$9\r\nexclusive\r\n$7\r\nholders\r\n*1\r\n%10\r\n"),
         "{text}"
     );
     assert!(text.ends_with("$5\r\nqueue\r\n*0\r\n"), "{text}");
@@ -322,6 +322,7 @@ fn info_names_the_holder_and_its_connection() {
         "addr",
         "client-name",
         "session",
+        "note",
     ];
     assert_eq!(names(&holders(&info)[0]), fields);
     assert_eq!(holder(&info, "owner").text(), "o");
@@ -416,6 +417,7 @@ fn info_lists_as_many_waiters_as_requested_in_order() {
         "client-id",
         "channel",
         "tag",
+        "note",
     ];
     assert_eq!(names(&queue[0]), fields);
     assert_eq!(queue[0].field("mode").unwrap().text(), "exclusive");

@@ -31,7 +31,7 @@ const COMMANDS: [Described; 22] = [
         categories: "@blocking @fast @lock @write",
         key: "RW access update",
         arguments:
-            "key owner [READ | WRITE] [EX seconds | PX milliseconds | SESSION] [BLOCK milliseconds [NOTIFY channel tag]] [ONCE] [WITHHOLDER] [SEQ number]",
+            "key owner [READ | WRITE] [EX seconds | PX milliseconds | SESSION] [BLOCK milliseconds [NOTIFY channel tag]] [ONCE] [WITHHOLDER] [SEQ number] [NOTE note]",
     },
     Described {
         name: "lock.release",
@@ -47,7 +47,7 @@ const COMMANDS: [Described; 22] = [
         flags: "fast module write",
         categories: "@fast @lock @write",
         key: "RW access update",
-        arguments: "key owner [READ | WRITE] [EX seconds | PX milliseconds] [TOKEN token]",
+        arguments: "key owner [READ | WRITE] [EX seconds | PX milliseconds] [TOKEN token] [NOTE note]",
     },
     Described {
         name: "lock.macquire",

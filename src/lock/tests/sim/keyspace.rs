@@ -271,6 +271,10 @@ impl Keyspace {
         self.set_end(key, deadline_ms);
     }
 
+    pub fn note(&mut self, key: &str, note: &[u8]) {
+        self.hash(key).insert("#note".into(), text(note));
+    }
+
     /// A change of the hold of an exclusive lock: the count (before and after), the token, the deadline.
     pub fn adjust(
         &mut self,

@@ -20,7 +20,7 @@ impl Sim {
         conn: u64,
         (mode, terms, wait, once): (Mode, Terms, Wait, bool),
     ) -> Result<Answer, LockError> {
-        let named = self.notify.take();
+        let (named, note) = (self.notify.take(), self.note.take());
         assert!(!self.is_blocked(conn), "{conn} waits for an answer");
         self.end_first_of_lock(key, owner);
         let req = Acquire {
@@ -30,6 +30,7 @@ impl Sim {
             names_lease: matches!(terms, Terms::Named(_)),
             session: matches!(terms, Terms::Session),
             once,
+            note: note.as_deref().map(str::as_bytes),
             wait,
             notify: notify_of(&named),
             client: self.client(conn),
@@ -73,6 +74,7 @@ impl Sim {
         owner: &str,
         (mode, terms, token): (Option<Mode>, Terms, Option<u64>),
     ) -> Result<bool, LockError> {
+        let note = self.note.take();
         self.end_first_of_lock(key, owner);
         let req = Renew {
             owner: owner.as_bytes(),
@@ -80,6 +82,7 @@ impl Sim {
             lease: self.lease(terms),
             names_lease: matches!(terms, Terms::Named(_)),
             token,
+            note: note.as_deref().map(str::as_bytes),
         };
         let depth = match self.keys.read(key, &[owner], ReadDepth::Two, self.now) {
             KeyState::ReadWrite(lock) if !lock.is_whole => {

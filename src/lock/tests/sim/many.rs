@@ -27,6 +27,7 @@ impl Sim {
             lease,
             session: false,
             once,
+            note: None,
             wait,
             notify: notify_of(&named),
             client: conn,
@@ -82,6 +83,7 @@ impl Sim {
             mode: None,
             lease,
             token: None,
+            note: None,
         };
         let (renewed, fx, rests) = self.ask_many(keys, &Planned::Renew, |locks, views, now, fx| {
             locks.renew_many(views, &req, now, fx)

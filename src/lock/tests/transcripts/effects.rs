@@ -90,6 +90,7 @@ impl Session {
     fn write(&mut self, key: &str, write: &KeyWrite) -> String {
         match write {
             KeyWrite::ReadWrite(_) => unreachable!("see `Out::WriteShared`"),
+            KeyWrite::Note(note) => format!("hset {key} #note {}", text(note)),
             KeyWrite::Delete => format!("del {key}"),
             KeyWrite::Take {
                 clear,

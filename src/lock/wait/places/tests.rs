@@ -147,7 +147,8 @@ impl Both {
         let places = places.map(|place| self.places.get(place.id).unwrap());
         let used = |user: UserId| {
             let own = places.clone().filter(|place| place.user() == user);
-            own.map(Place::usage).fold(Usage::default(), Usage::plus)
+            own.map(|place| place.usage(0))
+                .fold(Usage::default(), Usage::plus)
         };
         let by_user = USERS.map(used);
         assert_eq!(USERS.map(|user| self.places.used_by(user)), by_user);

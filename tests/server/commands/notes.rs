@@ -1,0 +1,140 @@
+//! `NOTE`: a text beside an exclusive hold and beside a waiter.
+
+use crate::common::replica::ReplicationStream;
+use crate::common::{Conn, Reply, TestServer};
+
+/// The notes of the holder and of the waiters; `None`: nil.
+fn notes(conn: &mut Conn) -> (Option<String>, Vec<Option<String>>) {
+    let info = conn.line("LOCK.INFO k WAITERS");
+    let text = |of: &Reply| {
+        let note = of.field("note").unwrap();
+        (!note.is_nil()).then(|| note.text())
+    };
+    let list = |name| info.field(name).map_or(Vec::new(), |list| list.list());
+    let holder = list("holders").first().and_then(text);
+    (holder, list("queue").iter().map(text).collect())
+}
+
+fn some(note: &str) -> Option<String> {
+    Some(note.into())
+}
+
+#[test]
+fn a_note_comes_with_the_hold_and_goes_with_it() {
+    let server = TestServer::start();
+    let mut stream = ReplicationStream::attach(&server);
+    let mut c = server.conn();
+    let token = c.line("LOCK.ACQUIRE k o PX 60000 NOTE one").int();
+    assert_eq!(notes(&mut c).0, some("one"));
+    assert_eq!(c.line("HGET k #note").text(), "one");
+    assert_eq!(
+        c.line("LOCK.ACQUIRE k o PX 60000 ONCE NOTE two").int(),
+        token
+    );
+    assert_eq!(notes(&mut c).0, some("two"));
+    assert_eq!(c.line("LOCK.ACQUIRE k o PX 60000").int(), token);
+    assert_eq!(c.line("LOCK.RENEW k o PX 70000").int(), 1);
+    assert_eq!(notes(&mut c).0, some("two"));
+    assert_eq!(c.line("LOCK.RENEW k o PX 80000 NOTE three").int(), 1);
+    assert_eq!(notes(&mut c).0, some("three"));
+    assert_eq!(c.line("LOCK.IF k 1 GET d").error()[..6], *"FENCED");
+    assert_eq!(c.line(&format!("LOCK.IF k {token} SET d 1")).text(), "OK");
+    assert_eq!(c.line("LOCK.RELEASE k o").int(), 0);
+    assert_eq!(c.line("LOCK.ACQUIRE k p WITHHOLDER").list()[1].text(), "o");
+    assert_eq!(c.line("LOCK.RELEASE k o").int(), 1);
+    assert_eq!(c.line("EXISTS k").int(), 0);
+    c.line("LOCK.ACQUIRE k o PX 60000");
+    assert_eq!(notes(&mut c).0, None);
+    let seen = stream.until_now(&server).join("\n").to_lowercase();
+    for note in ["one", "two", "three"] {
+        assert!(seen.contains(&format!("hset k #note {note}")), "{seen}");
+    }
+}
+
+#[test]
+fn a_waiter_shows_its_note_and_brings_it_with_the_grant() {
+    let server = TestServer::start();
+    let mut c = server.conn();
+    c.line("LOCK.ACQUIRE k o PX 60000 NOTE holder");
+    let bytes = || server.stat("wait_bytes");
+    let mut waiter = server.conn();
+    waiter.send_line("LOCK.ACQUIRE k p PX 60000 BLOCK 0 NOTE waiting");
+    server.wait_for_waiters(1);
+    assert_eq!(notes(&mut c), (some("holder"), vec![some("waiting")]));
+    let with_note = bytes();
+    // The newer request takes the place, and has no note.
+    let mut newer = server.conn();
+    newer.send_line("LOCK.ACQUIRE k p PX 60000 BLOCK 0");
+    assert!(waiter.recv().is_nil());
+    assert_eq!(notes(&mut c), (some("holder"), vec![None]));
+    assert_eq!(bytes(), with_note - "waiting".len() as u64);
+    let mut third = server.conn();
+    third.send_line("LOCK.ACQUIRE k q PX 60000 BLOCK 0 NOTE last");
+    server.wait_for_waiters(2);
+    c.line("LOCK.RELEASE k o");
+    newer.recv().int();
+    assert_eq!(notes(&mut c), (None, vec![some("last")]));
+    c.line("LOCK.RELEASE k p");
+    third.recv().int();
+    assert_eq!(notes(&mut c), (some("last"), vec![]));
+    assert_eq!(bytes(), 0);
+}
+
+#[test]
+fn a_ticket_brings_its_note_too() {
+    let server = TestServer::start();
+    let mut c = server.conn();
+    c.line("LOCK.ACQUIRE k o PX 60000");
+    let mut subscriber = server.conn();
+    subscriber.line("SUBSCRIBE ch");
+    let queued = c.line("LOCK.ACQUIRE k p PX 60000 BLOCK 0 NOTIFY ch t NOTE ticket");
+    assert_eq!(queued.text(), "QUEUED");
+    assert_eq!(notes(&mut c), (None, vec![some("ticket")]));
+    c.line("LOCK.RELEASE k o");
+    assert_eq!(notes(&mut c).0, some("ticket"));
+}
+
+#[test]
+fn a_note_is_any_bytes_and_changes_nothing_for_others() {
+    let server = TestServer::start();
+    let mut c = server.conn();
+    let note: Vec<u8> = (0..=255).collect();
+    let words = [b"LOCK.ACQUIRE".as_slice(), b"k", b"o", b"NOTE", &note];
+    let token = c.run(words).int();
+    let holder = c.line("LOCK.INFO k").field("holders").unwrap().list()[0].clone();
+    assert_eq!(holder.field("note").unwrap().bytes(), note);
+    // The scripts of Redisson's lock look at the owner's field alone.
+    let take = "if redis.call('exists', KEYS[1]) == 0 or redis.call('hexists', KEYS[1], ARGV[1]) == 1 then \
+                return redis.call('hincrby', KEYS[1], ARGV[1], 1) end return -1";
+    assert_eq!(c.run(["EVAL", take, "1", "k", "o"]).int(), 2);
+    assert_eq!(c.run(["EVAL", take, "1", "k", "p"]).int(), -1);
+    assert_eq!(c.line("LOCK.ACQUIRE k o ONCE").int(), token);
+    // A holder that was removed by hand leaves a free lock.
+    c.line("HDEL k o");
+    assert!(c.line("LOCK.ACQUIRE k p NOTE p").int() > token);
+    assert_eq!(c.line("HLEN k").int(), 3);
+    // A note alone is no lock.
+    c.line("DEL k");
+    c.line("HSET k #note x");
+    assert!(c.line("LOCK.ACQUIRE k p").error().starts_with("LOCKTYPE"));
+}
+
+#[test]
+fn notes_that_are_too_long_or_of_other_holds_are_refused() {
+    let server = TestServer::start();
+    let mut c = server.conn();
+    let long = "x".repeat(257);
+    for command in ["LOCK.ACQUIRE", "LOCK.RENEW"] {
+        let error = c.run([command, "k", "o", "NOTE", &long]).error();
+        assert_eq!(error, "ERR the note is longer than 256 bytes");
+        let error = c.line(&format!("{command} k o READ NOTE x")).error();
+        assert_eq!(
+            error,
+            "ERR syntax error: NOTE is for exclusive locks, without READ and WRITE"
+        );
+    }
+    assert!(c.line("LOCK.MACQUIRE 1 k o NOTE x").is_error());
+    c.line("LOCK.ACQUIRE k o WRITE");
+    let error = c.line("LOCK.RENEW k o NOTE x").error();
+    assert!(error.starts_with("LOCKTYPE"), "{error}");
+}
