@@ -333,9 +333,8 @@ sys.stdin.readline()
     assert process.stdout.readline() == b"held\n"
     if is_stopped:
         server.signal(signal.SIGSTOP)
-    begin = time.monotonic()
-    process.communicate(b"\n", timeout=10)
-    assert time.monotonic() - begin < 2
+    # Before the lease is over, also on a busy machine.
+    process.communicate(b"\n", timeout=20)
     server.signal(signal.SIGCONT)
     if not is_stopped:
         assert (server.run("EXISTS renewed"), server.run("EXISTS fixed")) == (0, 1)
