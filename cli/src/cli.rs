@@ -32,16 +32,14 @@ pub enum Subcommand {
     Completions(complete::CompletionsArgs),
     #[command(hide = true)]
     Complete(complete::Args),
-    /// Print the manual
-    ///
-    /// As troff: `redis-lock man | man -l -`.
+    /// Print the manual: `redis-lock man | man -l -`
     Man,
 }
 
 const STATUS: &str = "\
-Exit status: 0 done; 1 another owner has the lock; 64 usage; 65 the key holds other data; \
-69 a server is unavailable or has no module; 77 the user lacks the permission. `run` ends with the \
-status of its command: see there.";
+Exit status: 0 done; 1 (see -E) not granted, or not held; 64 usage, or certificates that are not accepted; 65 the key \
+holds other data; 69 a server is unavailable or has no module; 71 the machine refuses (processes, files, a full disk); \
+75 the lock was lost; 77 the user lacks the permission. `run` ends with the status of its command: see there.";
 
 impl Args {
     /// Parses the command line, whose first word is the program's name. After `run --key-hex` the first positional word

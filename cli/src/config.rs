@@ -21,6 +21,7 @@ const SYSTEM: &str = "/etc/redis-lock.toml";
 const USER: &str = "redis-lock.toml";
 /// In place of both files.
 const FILE: &str = "REDIS_LOCK_CONFIG";
+const URL: &str = "REDIS_LOCK_URL";
 /// Options of one lock or one call, which are not configured.
 const SINGLE: [&str; 7] = [
     "key_hex",
@@ -68,7 +69,10 @@ impl Configured {
                 let is_out = name.1 == "password-from" && env::var_os(servers::PASSWORD).is_some();
                 let setting = settings.get(&name).filter(|_| !is_out);
                 let variable = format!("REDIS_LOCK_{}", arg.get_id().as_str().to_uppercase());
-                let value = env::var_os(variable).or(setting.map(|(value, _)| value.into()));
+                // No server is not the default one.
+                let value = env::var_os(&variable)
+                    .filter(|value| !value.is_empty() || variable == URL)
+                    .or(setting.map(|(value, _)| value.into()));
                 match value {
                     Some(value) if !arg.is_positional() => {
                         let value: &OsStr = Box::leak(value.into_boxed_os_str());
@@ -107,14 +111,9 @@ impl Configured {
 
 /// The files, the last one preceding.
 fn paths() -> Vec<PathBuf> {
-    if let Some(path) = env::var_os(FILE) {
-        return vec![path.into()];
+    if let Some(path) = named(FILE) {
+        return vec![path];
     }
-    let named = |name| {
-        env::var_os(name)
-            .filter(|value| !value.is_empty())
-            .map(PathBuf::from)
-    };
     let home = named("XDG_CONFIG_HOME").or_else(|| Some(named("HOME")?.join(".config")));
     [SYSTEM.into()]
         .into_iter()
@@ -122,20 +121,30 @@ fn paths() -> Vec<PathBuf> {
         .collect()
 }
 
+/// The path in a variable; an empty one is as none.
+fn named(variable: &str) -> Option<PathBuf> {
+    let value = env::var_os(variable).filter(|value| !value.is_empty());
+    value.map(PathBuf::from)
+}
+
 fn read(path: &Path) -> Result<Settings, String> {
     // Nor does a file exist for a user that may not enter its directory.
-    if !path.exists() && env::var_os(FILE).is_none() {
+    if !path.exists() && named(FILE).is_none() {
         return Ok(Settings::new());
     }
     let text = fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
     let (mut settings, mut table) = (Settings::new(), String::new());
+    let text = text.trim_start_matches('\u{feff}');
     for (i, line) in text.lines().enumerate() {
         let (line, place) = (line.trim(), format!("{}:{}", path.display(), i + 1));
         let title = line.strip_prefix('[').and_then(|line| line.split_once(']'));
         if let Some((name, _)) = title.filter(|(_, rest)| is_end(rest)) {
             table = name.trim().into();
         } else if !is_end(line) {
-            let wrong = || format!("{place}: not a line of name = \"value\": {line}");
+            // The rest may be a password.
+            let mut words = line.split(|char: char| !char.is_alphanumeric() && char != '-');
+            let name = words.next().unwrap_or_default();
+            let wrong = || format!("{place}: not a line of name = \"value\": {name}...");
             let (option, rest) = line.split_once('=').ok_or_else(wrong)?;
             let value = value(rest.trim()).ok_or_else(wrong)?;
             settings.insert((table.clone(), option.trim().into()), (value, place));

@@ -13,7 +13,7 @@ pub struct Key {
     /// The key of the lock.
     key: Option<OsString>,
 
-    /// The key in hexadecimal, instead of KEY: for names that an argument cannot contain (NUL).
+    /// The key in hexadecimal, instead of KEY: a NUL cannot be in an argument.
     #[arg(long, value_name = "HEX")]
     key_hex: Option<Hex>,
 }

@@ -2,10 +2,10 @@
 //! the last settings before `exec`, and the status of children with signals of any number.
 #![allow(unsafe_code)]
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, ExitStatus};
@@ -139,7 +139,11 @@ pub fn start_witness() -> Option<Pid> {
 }
 
 /// The end of the process that [`go_to_background`] has left waiting.
-pub struct Starter(UnixStream);
+pub struct Starter {
+    waiting: UnixStream,
+    /// A lock file, a pipe of a pipeline: who waits for its end must not wait for the background.
+    inherited: Vec<OwnedFd>,
+}
 
 impl Starter {
     /// Lets it end with status 0, and leaves its session and its standard streams.
@@ -150,22 +154,26 @@ impl Starter {
         dup2_stdin(&nothing)?;
         dup2_stdout(&nothing)?;
         dup2_stderr(&nothing)?;
-        self.0.write_all(b".")
+        self.inherited.clear();
+        self.waiting.write_all(b".")
     }
 }
 
 /// Goes on in a child process. This process waits until it is let go, or for the end of the child, whose status it has
 /// then. Called before there are threads.
 pub fn go_to_background() -> io::Result<Starter> {
-    let (mut here, there) = UnixStream::pair()?;
+    // SAFETY: no handler is set. Where the parent ignores the signal, a child has no status.
+    unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
+    let inherited = inherited();
+    let (mut here, waiting) = UnixStream::pair()?;
     // SAFETY: there is one thread, so the child may do anything.
     match unsafe { fork() }? {
         ForkResult::Child => {
             die_at_end_of_parent(Some(Signal::SIGTERM));
-            Ok(Starter(there))
+            Ok(Starter { waiting, inherited })
         }
         ForkResult::Parent { child } => {
-            drop(there);
+            drop(waiting);
             if here.read_exact(&mut [0]).is_ok() {
                 exit(0);
             }
@@ -176,6 +184,18 @@ pub fn go_to_background() -> io::Result<Starter> {
             })
         }
     }
+}
+
+/// The open files that are not ours: all but the standard streams. None where /proc does not show them.
+fn inherited() -> Vec<OwnedFd> {
+    let names = fs::read_dir("/proc/self/fd").into_iter().flatten();
+    let numbers = names.filter_map(|name| name.ok()?.file_name().to_str()?.parse().ok());
+    let mut numbers: Vec<RawFd> = numbers.collect();
+    // SAFETY: it only reads. The directory's number is no longer open.
+    numbers.retain(|number| *number > 2 && unsafe { libc::fcntl(*number, libc::F_GETFD) } >= 0);
+    // SAFETY: it is open, and nothing in this process owns it.
+    let owned = |number| unsafe { OwnedFd::from_raw_fd(number) };
+    numbers.into_iter().map(owned).collect()
 }
 
 #[cfg(target_os = "linux")]

@@ -45,7 +45,8 @@ pub fn table(rows: &[Vec<String>]) -> Vec<String> {
 /// Returns when the reader of standard output has closed the pipe. A file has no reader: then it never returns.
 pub async fn closed() {
     let (sender, receiver) = oneshot::channel();
-    std::thread::spawn(move || {
+    // Without a thread, the next line finds it.
+    let _ = std::thread::Builder::new().spawn(move || {
         let out = io::stdout();
         // Errors are reported without being asked for.
         let mut polled = [PollFd::new(out.as_fd(), PollFlags::empty())];

@@ -1,6 +1,5 @@
 //! The manual page, from the definitions of the options.
 
-use std::collections::HashSet;
 use std::env;
 
 use clap::{Arg, Command};
@@ -34,7 +33,6 @@ pub fn manual(program: Command) -> Result<i32, Failure> {
             .get_after_help()
             .map_or_else(String::new, ToString::to_string)
     };
-    let mut helps = HashSet::new();
     for subcommand in &subcommands {
         let usage = subcommand.clone().render_usage().to_string();
         for line in usage.trim_start_matches("Usage:").lines() {
@@ -45,9 +43,7 @@ pub fn manual(program: Command) -> Result<i32, Failure> {
             .iter()
             .filter(|(_, names)| names[..] == [subcommand.get_name()]);
         page += &list(own.map(|(option, _)| option.clone()));
-        if helps.insert(help(subcommand)) {
-            page += &paragraphs(&help(subcommand));
-        }
+        page += &paragraphs(&help(subcommand));
     }
     page += ".SH OPTIONS OF SEVERAL COMMANDS\nThose without names of commands are for all that ask a server.\n";
     let shared = users.iter().filter(|(_, names)| names.len() > 1);
@@ -87,7 +83,7 @@ fn option(arg: &Arg) -> Option<String> {
     }
     let help = arg.get_long_help().or(arg.get_help())?.to_string();
     Some(format!(
-        ".TP\n{}\n{}\n",
+        ".IP \"{}\" 4\n{}\n",
         names.trim(),
         quoted(&(help + &defaults))
     ))
@@ -122,28 +118,20 @@ fn quoted(text: &str) -> String {
 
 const REST: &str = r#".SH ENVIRONMENT
 .PD 0
-.TP
-\fBREDIS_LOCK_URL\fR
-The server, where no \-\-server is given; several are separated by spaces.
-.TP
-\fBREDIS_LOCK_\fINAME\fR
+.IP \fBREDIS_LOCK_URL\fR 4
+The server, where no \-\-server is given.
+.IP \fBREDIS_LOCK_\fINAME\fR 4
 The default of another option that takes a value, such as REDIS_LOCK_TIMEOUT (\-\-key: REDIS_LOCK_TLS_KEY). Not of
-\-\-owner, \-\-key\-hex, \-\-token and \-\-match.
-.TP
-\fBREDISCLI_AUTH\fR
+options of one lock: \-\-owner, \-\-key\-hex, \-\-and, \-\-permits, \-\-token, \-\-match, \-\-hold\-while.
+.IP \fBREDISCLI_AUTH\fR 4
 The password, where neither the URL nor \-\-password\-from has one.
-.TP
-\fBREDIS_LOCK_CONFIG\fR
+.IP \fBREDIS_LOCK_CONFIG\fR 4
 The file in place of those below.
-.TP
-\fBLOCK_KEY\fR, \fBLOCK_KEY_HEX\fR, \fBLOCK_OWNER\fR, \fBLOCK_TOKEN\fR, \fBLOCK_TOKENS\fR
-Set for the command of \fBrun\fR: the key (unless it contains a NUL), the same in hexadecimal, the owner, the fencing
-token (with \-\-quorum the highest; not with \-\-all), and with several servers the token of each as
-\fIserver\fR=\fItoken\fR. Pass the token to the resource that the lock protects, which has to refuse lower ones.
+.IP "\fBLOCK_OWNER\fR, \fBLOCK_TOKEN\fR" 4
+For \fBrenew\fR and \fBrelease\fR, as \fBacquire\fR has printed them. \fBrun\fR sets these and more: see there.
 .PD
 .SH FILES
-.TP
-\fB~/.config/redis\-lock.toml\fR, \fB/etc/redis\-lock.toml\fR
+.IP "\fB~/.config/redis\-lock.toml\fR, \fB/etc/redis\-lock.toml\fR" 4
 Defaults of options that take a value, as lines \fIname\fR = "\fIvalue\fR": first those that name servers, then those of
 a command below its name in brackets, such as [run]. The user's file precedes the system's, the environment both.
 .SH EXAMPLES
@@ -152,9 +140,6 @@ redis\-lock run nightly \-\- /usr/local/bin/report
 redis\-lock run \-n \-E 0 nightly \-\- /usr/local/bin/report    # another one is at it: fine
 redis\-lock run \-\-wait 60 \-\-lease 10 deploy \-\- sh \-c 'deploy \-\-fence "$LOCK_TOKEN"'
 redis\-lock ls \-\-waited
-redis\-lock info nightly \-\-json
-redis\-lock watch nightly \-\-json
-redis\-lock top
 .fi
 .SH SEE ALSO
 .BR flock (1)

@@ -1,5 +1,6 @@
 //! The options that name the servers.
 
+use std::ffi::OsString;
 use std::fmt::Display;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -38,8 +39,8 @@ pub struct Connect {
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
 
-    /// The file whose first line is the password, or after a | the command that prints it, such as "|pass redis". By
-    /// default REDISCLI_AUTH is the password. Other users of the machine can see a password in a URL.
+    /// The file whose first line is the password, or after a | the command that prints it, such as "|pass redis". The
+    /// default is REDISCLI_AUTH. Other users of the machine can see a password in a URL.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     password_from: Option<String>,
 
@@ -80,7 +81,9 @@ impl Connect {
 
     fn password(&self) -> Result<Option<String>, Failure> {
         let Some(source) = &self.password_from else {
-            return Ok(std::env::var(PASSWORD).ok());
+            let not_text = |_| Failure::new(USAGE, format!("{PASSWORD} is not UTF-8"));
+            let password = std::env::var_os(PASSWORD).map(OsString::into_string);
+            return password.transpose().map_err(not_text);
         };
         let failed = |what: &dyn Display| Failure::new(USAGE, format!("{source}: {what}"));
         let text = match source.strip_prefix('|') {

@@ -15,7 +15,7 @@ use crate::failure::{Failure, BY_SIGNAL, LOST, OS, USAGE};
 use crate::key::Key;
 use crate::os::Starter;
 use crate::report::{millis, put};
-use crate::run::{is_living, own_name, Acquired, Request, Sought};
+use crate::run::{is_living, nested, own_name, waits_for_itself, Acquired, Request, Sought};
 use crate::servers::Connect;
 use crate::signals::Signals;
 use crate::values::{bytes, seconds};
@@ -32,7 +32,6 @@ const LEASE: Duration = Duration::from_secs(30);
 /// `renew` and `release` take both from the environment. Nobody renews the lock: its lease (--lease) must last, unless
 /// --hold-while is given.
 #[derive(Debug, clap::Args)]
-#[command(after_help = STATUS)]
 pub struct AcquireArgs {
     #[command(flatten)]
     key: Key,
@@ -49,11 +48,8 @@ pub struct AcquireArgs {
     request: Request,
 }
 
-/// Renew a lock of `acquire`
-///
-/// Its lease begins anew.
+/// Renew a lock of `acquire`: its lease begins anew
 #[derive(Debug, clap::Args)]
-#[command(after_help = STATUS)]
 pub struct RenewArgs {
     #[command(flatten)]
     hold: Hold,
@@ -65,7 +61,6 @@ pub struct RenewArgs {
 
 /// Release a lock of `acquire`
 #[derive(Debug, clap::Args)]
-#[command(after_help = STATUS)]
 pub struct ReleaseArgs {
     #[command(flatten)]
     hold: Hold,
@@ -88,10 +83,6 @@ struct Hold {
     #[command(flatten)]
     connect: Connect,
 }
-
-const STATUS: &str = "\
-Exit status: 0 done; 1 (see -E of acquire) not granted; 64 usage; 65 the key holds other data; 69 a server is \
-unavailable or has no module; 75 the lock was lost; 77 the user lacks the permission.";
 
 impl AcquireArgs {
     /// Whether the lock is held by a process in the background.
@@ -127,6 +118,9 @@ pub async fn acquire(args: AcquireArgs, starter: Option<Starter>) -> Result<i32,
             format!("there is no process {process}"),
         ));
     }
+    if nested(&sought) > 0 {
+        return Err(waits_for_itself(&sought, ""));
+    }
     let mut signals = Signals::listen().map_err(os)?;
     let held = match sought.acquire(&mut signals).await? {
         Acquired::Held(held) => held,
@@ -145,16 +139,16 @@ pub async fn acquire(args: AcquireArgs, starter: Option<Starter>) -> Result<i32,
     } else {
         format!("LOCK_OWNER={owner}\nLOCK_TOKEN={token}")
     };
+    let told = writeln!(io::stdout(), "{text}");
     // Without a reader nobody knows the lock.
-    if let Err(error) = writeln!(io::stdout(), "{text}") {
+    if let Err(error) = told.and_then(|()| starter.map_or(Ok(()), Starter::let_go)) {
         held.release().await;
         return Err(os(error));
     }
-    let (Some(starter), Some(process)) = (starter, process) else {
+    let Some(process) = process else {
         held.forget();
         return Ok(0);
     };
-    starter.let_go().map_err(os)?;
     let gone = async {
         while is_living(process) {
             sleep(LOOK).await;

@@ -136,7 +136,7 @@ impl Child {
     pub fn change(&self) -> Option<Change> {
         loop {
             let (pid, status) = wait().ok()??;
-            if self.witness.get() == Some(pid) {
+            if self.witness.get() == Some(pid) && status.stopped_signal().is_none() {
                 self.witness.set(None);
                 self.sent_to_all.set(status.signal());
             }

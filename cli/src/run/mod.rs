@@ -25,11 +25,11 @@ pub use self::acquire::{own_name, Acquired};
 pub use self::descendants::is_living;
 pub use self::lock::Sought;
 pub use self::options::{Args, Request};
+pub use self::terminal::{give, Terminal};
 
 use self::child::{start_hook, Change, Child, Variables};
 use self::descendants::{named, pids};
 use self::lock::Held;
-pub use self::terminal::{give, Terminal};
 use self::watch::{End, Rest, Watch};
 use crate::escape::shown;
 use crate::failure::{Failure, BY_SIGNAL, LOST, OS, STILL_HELD, TIMED_OUT, USAGE};
@@ -38,19 +38,20 @@ use crate::os::{start_witness, Before};
 use crate::report::utc;
 use crate::signals::Signals;
 
-/// Variables of the command's environment by which a run below it sees the lock.
+/// Variables of the command's environment.
 const KEY_HEX: &str = "LOCK_KEY_HEX";
 const OWNER: &str = "LOCK_OWNER";
 const SERVER: &str = "LOCK_SERVER";
+/// The locks of all runs that it is below, each as KEY@SERVER with the key in hexadecimal.
+const HELD: &str = "LOCK_HELD";
 /// In bytes, with some space for its name.
 const LONGEST_VARIABLE: usize = 128 * 1024 - 64;
 
 pub async fn run(args: Args) -> Result<i32, Failure> {
-    let servers = args.request.connect.open()?;
-    let outer = nested(&args, &servers);
-    if outer > 0 {
-        return under_the_outer_lock(&args, outer);
+    if args.quorum && args.at_least.is_some() {
+        return Err(Failure::new(USAGE, "--at-least is not for --quorum"));
     }
+    let servers = args.request.connect.open()?;
     let own = own_name();
     let sought = Sought {
         request: &args.request,
@@ -62,6 +63,13 @@ pub async fn run(args: Args) -> Result<i32, Failure> {
         is_all: args.all,
         is_quorum: args.quorum,
     };
+    let outer = nested(&sought);
+    if outer > 0 && args.reentrant && outer == sought.keys.len() {
+        return Err(child::become_command(&args.command));
+    } else if outer > 0 {
+        let help = "; --reentrant runs the command without a hold of its own";
+        return Err(waits_for_itself(&sought, help));
+    }
     // Only systemd is known to signal a whole control group.
     let witness = var_os("INVOCATION_ID").and_then(|_| start_witness());
     let mut signals = Signals::listen().map_err(|error| Failure::new(OS, error))?;
@@ -103,29 +111,30 @@ pub async fn run(args: Args) -> Result<i32, Failure> {
 }
 
 /// How many of the keys this program runs under already: a wait for one would be a wait for itself.
-fn nested(args: &Args, servers: &[Server]) -> usize {
-    let is_same = |name: &str, value: &OsStr| var_os(name).is_some_and(|outer| outer == *value);
-    let owner = args.request.owner.as_ref();
-    let is_other = args.request.shared
-        || args.permits.is_some_and(|permits| permits > 1)
-        || owner.is_some_and(|owner| is_same(OWNER, owner))
-        || !is_same(SERVER, names_of(servers).as_ref());
-    let outer = var_os(KEY_HEX).filter(|_| !is_other).unwrap_or_default();
+pub fn nested(sought: &Sought<'_>) -> usize {
+    let owner = sought.request.owner.as_ref();
+    let is_other = sought.request.shared
+        || sought.permits.is_some_and(|permits| permits > 1)
+        || owner.is_some_and(|owner| var_os(OWNER).is_some_and(|outer| outer == *owner));
+    let outer = var_os(HELD).filter(|_| !is_other).unwrap_or_default();
     let outer: Vec<&[u8]> = outer.as_bytes().split(|byte| *byte == b' ').collect();
-    let keys = args.keys().into_iter().map(key::hex);
-    keys.filter(|key| outer.contains(&key.as_bytes())).count()
+    let own = names_of_locks(sought).into_iter();
+    own.filter(|lock| outer.contains(&lock.as_bytes())).count()
 }
 
-/// Becomes the command, if it may do without a hold of its own.
-fn under_the_outer_lock(args: &Args, keys: usize) -> Result<i32, Failure> {
-    if args.reentrant && keys == args.keys().len() {
-        return Err(child::become_command(&args.command));
-    }
-    let key = shown(args.key());
+pub fn waits_for_itself(sought: &Sought<'_>, help: &str) -> Failure {
+    let key = shown(sought.key());
     let why = "this program runs under that lock already, and would wait for itself";
-    let help =
-        "(LOCK_KEY_HEX in its environment; --reentrant runs the command without a hold of its own)";
-    Err(Failure::new(USAGE, format!("{key}: {why} {help}")))
+    let what = format!("{key}: {why} ({HELD} in its environment{help})");
+    Failure::new(USAGE, what)
+}
+
+/// The locks as [`HELD`] has them.
+fn names_of_locks(sought: &Sought<'_>) -> Vec<String> {
+    let place = names_of(sought.servers).replace(' ', ",");
+    let keys = sought.keys.iter();
+    keys.map(|key| format!("{}@{place}", key::hex(key)))
+        .collect()
 }
 
 /// What became of the lock.
@@ -234,10 +243,14 @@ fn variables(sought: &Sought<'_>, held: &Held) -> Variables {
     let hex: Vec<_> = keys.iter().map(|key| key::hex(key)).collect();
     let hex = hex.join(" ");
     let token = held.token(sought).map(|token| token.to_string());
+    let outer = var_os(HELD).and_then(|outer| outer.into_string().ok());
+    let all: Vec<_> = outer.into_iter().chain(names_of_locks(sought)).collect();
+    let all = all.join(" ");
     vec![
         ("LOCK_KEY", text.map(|key| OsStr::from_bytes(key).into())),
         (SERVER, Some(names_of(sought.servers).into())),
         (KEY_HEX, fits(hex.as_bytes()).then(|| hex.into())),
+        (HELD, fits(all.as_bytes()).then(|| all.into())),
         (OWNER, Some(OsStr::from_bytes(held.owner()).into())),
         ("LOCK_TOKEN", token.map(Into::into)),
         ("LOCK_TOKENS", several),

@@ -14,42 +14,43 @@ const KILLED: Duration = Duration::from_millis(500);
 
 /// Run a command under a lock
 ///
-/// Acquires the lock, waiting in the server's queue if necessary, runs the command, and releases the lock. The lease is
-/// renewed as long as the command runs. The environment of the command has LOCK_KEY (unless the key contains a NUL),
-/// LOCK_KEY_HEX, LOCK_SERVER, LOCK_OWNER and LOCK_TOKEN, the fencing token; with several servers also LOCK_TOKENS
-/// (server=token, separated by spaces), and with --all no LOCK_TOKEN. With --and, LOCK_KEY and LOCK_TOKEN are those of
-/// the first key, LOCK_KEY_HEX and LOCK_TOKENS those of all keys in their order, separated by spaces.
+/// Waits in the server's queue if necessary, runs the command, and releases the lock. The lease is renewed as long as
+/// the command runs.
 ///
-/// The command is started after the grant, in a process group of its own. Signals (HUP, INT, QUIT, TERM, USR1, USR2,
-/// WINCH, CONT) are passed on to that group. Ctrl-C and Ctrl-Z work as without redis-lock; while redis-lock is stopped
-/// by Ctrl-Z it does not renew the lease, and a command whose lock is lost meanwhile is ended instead of continued.
+/// The environment of the command has LOCK_KEY, LOCK_KEY_HEX (the key in hexadecimal), LOCK_SERVER, LOCK_OWNER and
+/// LOCK_TOKEN, the fencing token: pass it to the resource that the lock protects, which has to refuse lower ones. With
+/// --and, LOCK_KEY and LOCK_TOKEN are those of the first key, LOCK_KEY_HEX and LOCK_TOKENS those of all in their order,
+/// separated by spaces. With several servers LOCK_TOKENS has server=token for each, and LOCK_TOKEN is the highest of
+/// --quorum. LOCK_HELD names all locks that the command runs under. There is no LOCK_TOKEN with --all and --permits, and
+/// no LOCK_KEY where the key contains a NUL.
+///
+/// The command has a process group of its own. HUP, INT, QUIT, TERM, USR1, USR2, WINCH and CONT are passed on to that
+/// group, the first four of them to all descendants. When the command has ended after one of these four, what it has left
+/// running is sent SIGTERM and after --grace SIGKILL, and the lock is released when all have ended. For a process that
+/// cannot be killed redis-lock prints its pid and waits; one more signal ends redis-lock without a release.
 ///
 /// When the lock is lost, because it was broken or no renewal was confirmed until --margin before the lease's end, the
-/// command and all its descendants are sent SIGTERM and after --grace SIGKILL, including those that have left its
-/// process group (timeout, setsid, daemons). redis-lock ends when all of them have ended.
+/// command and all its descendants are ended likewise, including those that have left its process group (timeout, setsid,
+/// daemons).
 ///
-/// TERM, INT, HUP and QUIT are passed on to all descendants. When the command has ended after one of these, the
-/// processes that it has left running are sent SIGTERM and after --grace SIGKILL, and the lock is released when all
-/// have ended. For a process that cannot be killed redis-lock prints its pid and waits; one more of these signals ends
-/// redis-lock without a release.
+/// Otherwise the lock is released when the command ends. What it has left in the background runs on without the lock, and
+/// --verbose names it (flock(1) would keep the lock). Descendants are found in /proc; without /proc (not Linux) only the
+/// process group is known.
 ///
-/// Otherwise the lock is released when the command ends. Processes that it has left in the background then run without
-/// the lock, and --verbose names them (flock(1) keeps its lock until the last of them has closed the file). Descendants
-/// are found in /proc; without /proc (not Linux) only the process group is known.
-///
-/// When redis-lock itself is killed (-9) the command continues, and another client can get the lock when the lease has
-/// run out: see --die-with-parent.
+/// Ctrl-C and Ctrl-Z work as without redis-lock. While it is stopped by Ctrl-Z the lease is not renewed; a command whose
+/// lock is lost meanwhile is ended instead of continued. When redis-lock is killed (-9) the command goes on, and another
+/// client can get the lock when the lease has run out: see --die-with-parent.
 #[derive(Debug, clap::Args)]
 #[command(after_help = STATUS, override_usage = USAGES)]
 pub struct Args {
     /// The key of the lock.
     pub key: OsString,
 
-    /// The key in hexadecimal, instead of KEY: for names that an argument cannot contain (NUL).
+    /// The key in hexadecimal, instead of KEY: a NUL cannot be in an argument.
     #[arg(long, value_name = "HEX")]
     pub key_hex: Option<Hex>,
 
-    /// One more key: all of them are locked, or none. Can be given several times.
+    /// One more key: all are locked, or none. Can be repeated.
     #[arg(long, value_name = "KEY", conflicts_with_all = ["all", "quorum"])]
     pub(super) and: Vec<OsString>,
 
@@ -57,26 +58,26 @@ pub struct Args {
     #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
     pub(super) command: Vec<OsString>,
 
-    /// Leave the lock held until so long after the grant, however the command ends: for hosts that start a quick job a
-    /// moment later.
-    #[arg(long, value_name = "SECONDS", value_parser = seconds, conflicts_with = "quorum")]
+    /// Leave the lock held until so long after the grant, however the command ends: for hosts that start a quick job
+    /// later. Not with --quorum.
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(super) at_least: Option<Duration>,
 
-    /// End the command when it has run for so long, as when the lock is lost; the exit status is then 124.
+    /// End the command when it has run for so long, with status 124.
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(super) at_most: Option<Duration>,
 
-    /// Instead of a lock: one of so many permits, which all runs of this key name alike.
+    /// Instead of a lock: one of so many permits. All runs of the key give the same number.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..1 << 31),
           conflicts_with_all = ["shared", "exclusive", "and", "all", "quorum"])]
     pub(super) permits: Option<u32>,
 
-    /// Below a run of the same key and server (see LOCK_KEY_HEX and LOCK_SERVER): run the command under that lock,
-    /// without a hold of its own. Without this option such a run is refused, because it would wait for itself.
+    /// Below a run of the same key and server (see LOCK_HELD), which otherwise is refused because it would wait for itself:
+    /// run the command under that lock, without a hold of its own.
     #[arg(long)]
     pub(super) reentrant: bool,
 
-    /// With several servers: the lock on each of them, or none. The servers need not know of each other.
+    /// With several servers: the lock on each of them, or none.
     #[arg(long, conflicts_with = "quorum")]
     pub(super) all: bool,
 
@@ -97,13 +98,11 @@ pub struct Args {
     #[arg(long, value_name = "SCRIPT")]
     pub(super) on_loss: Option<OsString>,
 
-    /// The time from SIGTERM to SIGKILL, when the lock is lost, or a signal has ended the command and it has left
-    /// processes.
+    /// The time from SIGTERM to SIGKILL.
     #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
     pub(super) grace: Duration,
 
-    /// How long before the end of the lease the lock counts as lost when no renewal is confirmed: the time to stop the
-    /// command before another owner can get the lock. [default: the grace and half a second; a third of the lease if
+    /// How long before the end of the lease the lock counts as lost: the time to stop the command. [default: the grace and half a second; a third of the lease if
     /// that is more than half of it]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(super) margin: Option<Duration>,
@@ -167,11 +166,10 @@ const USAGES: &str = "redis-lock run [OPTIONS] <KEY> <COMMAND>...
 
 const STATUS: &str = "\
 Exit status: the command's; 128+n when signal n ended it, or the wait; 1 (see -E) when the lock was not granted; \
-64 usage, or certificates that are not accepted; 65 the key holds other data; \
-69 a server is unavailable or has no module; 74 the command has ended with 0, but the lock could not be released and \
-stays for the rest of its lease (not with --keep); 75 the lock was lost: the command was stopped because \
-of it, or had ended when the loss was found (not with --keep); \
-77 the user lacks the permission; 124 the command was ended by --at-most; 126 the command cannot be run; 127 there is no such command.";
+74 the command has ended with 0, but the lock could not be released and stays for the rest of its lease; \
+75 the lock was lost before it was released (with --keep the command's status instead of both); \
+124 ended by --at-most; 126 the command cannot be run; 127 there is no such command; and 64 to 77 as below \
+(redis-lock --help).";
 
 impl Args {
     /// None: the library's default. With --keep the command needs no time to stop.

@@ -90,7 +90,7 @@ impl Watch<'_> {
                 why = self.held.lost(), if lost.is_none() => {
                     lost = Some(why.clone());
                     if !self.keep {
-                        ending.kill_at = Some(Instant::now() + self.grace);
+                        ending.kill_at.get_or_insert_with(|| Instant::now() + self.grace);
                         self.stop(&mut ending);
                     }
                     // It is not asked to end.

@@ -1,13 +1,15 @@
 //! The configuration: options, the environment and files, and where the password comes from.
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
 use redis_lock_harness::TestServer;
 
-use crate::program::{url, Ended, Running, PROGRAM};
+use crate::program::{program, url, Ended, Running, PROGRAM};
 
 /// `redis-lock` of a user with this home and these variables.
 fn run(home: &Path, vars: &[(&str, &str)], words: &str) -> Ended {
@@ -112,6 +114,64 @@ fn an_error_in_a_file_names_the_line() {
     );
     assert_eq!(end.code(), 64);
     assert!(end.err.contains("/nonsense/file"), "{}", end.err);
+}
+
+#[test]
+fn a_line_that_is_wrong_is_not_printed() {
+    let real = TestServer::start();
+    for text in [
+        "server = redis://me:s3cret@host\n",
+        "redis://me:s3cret@host",
+    ] {
+        write(real.dir(), text);
+        let end = run(real.dir(), &[], "check");
+        assert_eq!(end.code(), 64);
+        assert!(end.err.contains(":1: not a line of"), "{}", end.err);
+        assert!(!end.err.contains("s3cret"), "{}", end.err);
+    }
+}
+
+#[test]
+fn an_empty_variable_is_as_none_but_for_the_server() {
+    let real = TestServer::start();
+    let here = url(&real);
+    // As an editor of Windows writes it.
+    write(
+        real.dir(),
+        &format!("\u{feff}server = \"{here}\"\r\n[run]\r\nlease = 40\r\n"),
+    );
+    let empty = [
+        "CONFIG",
+        "TIMEOUT",
+        "USER",
+        "PASSWORD_FROM",
+        "CACERT",
+        "WAIT",
+        "LEASE",
+        "AT_MOST",
+    ];
+    let names = empty.map(|name| format!("REDIS_LOCK_{name}"));
+    let vars = names.each_ref().map(|name| (name.as_str(), ""));
+    let end = run(real.dir(), &vars, "run k echo ran");
+    assert_eq!((end.err.as_str(), end.out.as_str()), ("", "ran\n"));
+    assert_eq!(
+        run(real.dir(), &[("REDIS_LOCK_URL", "")], "check").code(),
+        64
+    );
+}
+
+#[test]
+fn a_password_that_is_no_text_is_not_left_out() {
+    let real = TestServer::start();
+    let mut command = program(&real);
+    let password = OsStr::from_bytes(b"pass\xffword");
+    let end = Running::of(command.arg("check").env("REDISCLI_AUTH", password)).end();
+    assert_eq!(end.code(), 64);
+    assert!(
+        end.err.contains("REDISCLI_AUTH is not UTF-8"),
+        "{}",
+        end.err
+    );
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use redis_lock_harness::{wait_for, TestServer};
 
-use crate::program::{program, script, start, url, Running, PROGRAM};
+use crate::program::{program, script, start, start_args, url, Running, PROGRAM};
 
 #[test]
 fn the_command_has_the_lock_and_its_token() {
@@ -254,6 +254,20 @@ fn a_run_below_a_run_of_the_same_key_is_refused_or_takes_no_hold() {
     assert_eq!(nested("--owner me").out, "inner\n0\n");
     let shared = format!("{PROGRAM} run --shared k echo inner; echo $?");
     assert_eq!(script(&real, "--shared", &shared).end().ok(), "inner\n0\n");
+    // With another lock between them; and a lock for several commands waits no less.
+    for inner in [
+        format!("run -n j {PROGRAM} run k echo never"),
+        "acquire k".into(),
+    ] {
+        let end = script(&real, "", &format!("{PROGRAM} {inner}; echo $?")).end();
+        assert_eq!(end.out, "64\n", "{}", end.err);
+    }
+    assert_eq!(
+        start_args(&real, ["run", "", "--", "echo", "outer"])
+            .end()
+            .ok(),
+        "outer\n"
+    );
 }
 
 #[test]

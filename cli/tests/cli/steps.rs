@@ -171,6 +171,36 @@ fn a_holder_in_the_background_ends_with_its_lock_or_its_start() {
     run.signal(Signal::SIGTERM);
 }
 
+/// Of a parent that ignores the ends of children, and with an open file, whose lock or end others wait for.
+#[test]
+fn a_holder_in_the_background_ends_as_it_should_and_keeps_no_file() {
+    let real = TestServer::start();
+    real.conn().line("LOCK.ACQUIRE other other");
+    let steps = "trap '' CHLD; exec 7>file
+        $lock acquire other -n -E 9 --timeout 100 --hold-while $$; echo $?
+        $lock acquire k --hold-while $$ >/dev/null; echo $?; echo up; exec sleep 1000";
+    let steps = steps.replace("file", &real.dir().join("file").display().to_string());
+    let run = shell(&real, &steps);
+    assert_eq!([run.line(), run.line(), run.line()], ["9", "0", "up"]);
+    let background = run.descendants("redis-lock");
+    let [pid] = background[..] else {
+        panic!("{background:?}")
+    };
+    let files = std::fs::read_dir(format!("/proc/{pid}/fd")).expect("open files");
+    let files = files
+        .flatten()
+        .filter_map(|entry| std::fs::read_link(entry.path()).ok());
+    let files: Vec<_> = files.map(|file| file.display().to_string()).collect();
+    assert!(
+        !files
+            .iter()
+            .any(|file| file.ends_with("/file") || file.starts_with("pipe:")),
+        "{files:?}"
+    );
+    run.signal(Signal::SIGTERM);
+    wait_for("the release", || is_free(&real));
+}
+
 #[test]
 fn a_lock_that_is_held_in_the_background_can_be_released() {
     let real = TestServer::start();

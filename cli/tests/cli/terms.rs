@@ -5,7 +5,7 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 use redis_lock_harness::{wait_for, TestServer};
 
-use crate::program::{script, start, Running, PROGRAM};
+use crate::program::{program, script, start, Running, PROGRAM};
 
 /// The time that the lease of this key has left.
 fn lease(real: &TestServer, key: &str) -> Duration {
@@ -70,6 +70,16 @@ fn below_a_run_of_several_keys_none_of_them_is_waited_for() {
     assert_eq!(nested("--reentrant j --and i"), "64\n");
     assert_eq!(nested("--reentrant j --and k"), "inner\n0\n");
     assert_eq!(nested("i"), "inner\n0\n");
+}
+
+#[test]
+fn a_majority_has_no_least_time_from_the_environment_either() {
+    let real = TestServer::start();
+    let mut command = program(&real);
+    let words = ["run", "--quorum", "k", "true"];
+    let end = Running::of(command.args(words).env("REDIS_LOCK_AT_LEAST", "60")).end();
+    assert_eq!(end.code(), 64);
+    assert!(end.err.contains("--at-least"), "{}", end.err);
 }
 
 #[test]
