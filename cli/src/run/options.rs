@@ -21,25 +21,25 @@ const KILLED: Duration = Duration::from_millis(500);
 /// LOCK_TOKEN, the fencing token: pass it to the resource that the lock protects, which has to refuse lower ones. With
 /// --and, LOCK_KEY and LOCK_TOKEN are those of the first key, LOCK_KEY_HEX and LOCK_TOKENS those of all in their order,
 /// separated by spaces. With several servers LOCK_TOKENS has server=token for each, and LOCK_TOKEN is the highest of
-/// --quorum. LOCK_HELD names all locks that the command runs under. There is no LOCK_TOKEN with --all and --permits, and
-/// no LOCK_KEY where the key contains a NUL.
+/// --quorum. LOCK_HELD names all locks that the command runs under. There is no LOCK_TOKEN with --all and --permits,
+/// and no LOCK_KEY where the key contains a NUL.
 ///
 /// The command has a process group of its own. HUP, INT, QUIT, TERM, USR1, USR2, WINCH and CONT are passed on to that
-/// group, the first four of them to all descendants. When the command has ended after one of these four, what it has left
-/// running is sent SIGTERM and after --grace SIGKILL, and the lock is released when all have ended. For a process that
-/// cannot be killed redis-lock prints its pid and waits; one more signal ends redis-lock without a release.
+/// group, the first four of them to all descendants. When the command has ended after one of these four, what it has
+/// left running is sent SIGTERM and after --grace SIGKILL, and the lock is released when all have ended. For a process
+/// that cannot be killed redis-lock prints its pid and waits; one more signal ends redis-lock without a release.
 ///
 /// When the lock is lost, because it was broken or no renewal was confirmed until --margin before the lease's end, the
-/// command and all its descendants are ended likewise, including those that have left its process group (timeout, setsid,
-/// daemons).
+/// command and all its descendants are ended likewise, including those that have left its process group (timeout,
+/// setsid, daemons).
 ///
-/// Otherwise the lock is released when the command ends. What it has left in the background runs on without the lock, and
-/// --verbose names it (flock(1) would keep the lock). Descendants are found in /proc; without /proc (not Linux) only the
-/// process group is known.
+/// Otherwise the lock is released when the command ends. What it has left in the background runs on without the lock,
+/// and --verbose names it (flock(1) would keep the lock). Descendants are found in /proc; without /proc (not Linux)
+/// only the process group is known.
 ///
-/// Ctrl-C and Ctrl-Z work as without redis-lock. While it is stopped by Ctrl-Z the lease is not renewed; a command whose
-/// lock is lost meanwhile is ended instead of continued. When redis-lock is killed (-9) the command goes on, and another
-/// client can get the lock when the lease has run out: see --die-with-parent.
+/// Ctrl-C and Ctrl-Z work as without redis-lock. While it is stopped by Ctrl-Z the lease is not renewed; a command
+/// whose lock is lost meanwhile is ended instead of continued. When redis-lock is killed (-9) the command goes on, and
+/// another client can get the lock when the lease has run out: see --die-with-parent.
 #[derive(Debug, clap::Args)]
 #[command(after_help = STATUS, override_usage = USAGES)]
 pub struct Args {
@@ -72,8 +72,8 @@ pub struct Args {
           conflicts_with_all = ["shared", "exclusive", "and", "all", "quorum"])]
     pub(super) permits: Option<u32>,
 
-    /// Below a run of the same key and server (see LOCK_HELD), which otherwise is refused because it would wait for itself:
-    /// run the command under that lock, without a hold of its own.
+    /// Below a run of the same key and server (see LOCK_HELD), which otherwise is refused because it would wait for
+    /// itself: run the command under that lock, without a hold of its own.
     #[arg(long)]
     pub(super) reentrant: bool,
 
@@ -102,8 +102,8 @@ pub struct Args {
     #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
     pub(super) grace: Duration,
 
-    /// How long before the end of the lease the lock counts as lost: the time to stop the command. [default: the grace and half a second; a third of the lease if
-    /// that is more than half of it]
+    /// How long before the end of the lease the lock counts as lost: the time to stop the command. [default: the grace
+    /// and half a second; a third of the lease if that is more than half of it]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(super) margin: Option<Duration>,
 
