@@ -6,9 +6,11 @@
 use std::future::poll_fn;
 use std::io;
 use std::task::Poll;
+use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use tokio::signal::unix::{signal, SignalKind};
+use tokio::time::timeout;
 
 use crate::os::is_ignored;
 
@@ -23,6 +25,8 @@ const FORWARDED: [Signal; 8] = [
     Signal::SIGWINCH,
     Signal::SIGCONT,
 ];
+
+const AT_ONCE: Duration = Duration::from_millis(250);
 
 /// Whether the signal asks a program to end.
 pub fn is_end(signal: Signal) -> bool {
@@ -69,6 +73,18 @@ impl Signals {
             Poll::Pending
         })
         .await
+    }
+
+    /// Waits for a signal after one that ended a program. Those that come at once belong to it: timeout(1) sends two,
+    /// and a key of the terminal ends the parent, too.
+    pub async fn one_more_fatal(&mut self) {
+        let at_once = async {
+            loop {
+                self.next_fatal().await;
+            }
+        };
+        let _: Result<(), _> = timeout(AT_ONCE, at_once).await;
+        self.next_fatal().await;
     }
 
     /// The next signal that by default ends a program.

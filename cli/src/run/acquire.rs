@@ -60,12 +60,12 @@ impl Sought<'_> {
             held = self.attempt(&wanted, over) => held,
             never = tell_of_the_wait(self), if !self.request.quiet => match never {},
             signal = signals.next_fatal() => {
-                tokio::select! {
-                    is_settled = self.settled(Instant::now() + self.timeout()) => if !is_settled {
-                        self.tell("the wait may stay: granted late, the lock is held for its lease");
-                    },
-                    // One more signal ends the program without the reply.
-                    _ = signals.next_fatal() => {}
+                let is_settled = tokio::select! {
+                    is_settled = self.settled(Instant::now() + self.timeout()) => is_settled,
+                    () = signals.one_more_fatal() => false,
+                };
+                if !is_settled {
+                    self.tell("the wait may stay: granted late, the lock is held for its lease");
                 }
                 return Ok(Acquired::By(signal));
             }

@@ -191,6 +191,38 @@ fn the_command_has_a_process_group_of_its_own() {
 }
 
 /// A unit of systemd: with its KillMode=control-group all processes are signalled, with `mixed` redis-lock alone.
+/// timeout(1) sends its signal to the process and to its group.
+#[test]
+fn a_signal_that_comes_twice_withdraws_a_wait_and_a_later_one_ends_the_withdrawal() {
+    let real = TestServer::start();
+    real.conn().line("LOCK.ACQUIRE k other");
+    for is_again in [false, true] {
+        let mut run = start_args(&real, ["run", "-q", "k", "true"]);
+        real.wait_for_waits(1);
+        real.signal(libc::SIGSTOP);
+        for _ in 0..2 {
+            run.signal(Signal::SIGTERM);
+            // sleep: so that it is a second signal
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        wait_for("the end", || {
+            let signal = is_again.then_some(Signal::SIGTERM);
+            let _ = kill(crate::program::pid(run.pid()), signal);
+            !is_again || !run.is_running()
+        });
+        real.signal(libc::SIGCONT);
+        let end = run.end();
+        assert_eq!(end.code(), 143);
+        assert_eq!(
+            end.err.contains("the wait may stay"),
+            is_again,
+            "{}",
+            end.err
+        );
+        assert!(is_again || (real.waits(), real.stat("places_kept")) == (0, 0));
+    }
+}
+
 #[test]
 fn a_signal_to_the_whole_control_group_reaches_the_command_once() {
     let real = TestServer::start();

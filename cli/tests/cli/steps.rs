@@ -157,7 +157,7 @@ fn a_holder_in_the_background_ends_with_its_lock_or_its_start() {
     let real = TestServer::start();
     real.conn().line("LOCK.ACQUIRE k other");
     let steps = "$lock acquire k -n --timeout 100 --hold-while $$; echo $?
-        $lock acquire k -q --hold-while $$; echo $?; sleep 1000";
+        $lock acquire k -q --hold-while $$; echo $?; exec sleep 1000";
     let run = shell(&real, steps);
     assert_eq!(run.line(), "1");
     real.wait_for_waits(1);
@@ -169,6 +169,23 @@ fn a_holder_in_the_background_ends_with_its_lock_or_its_start() {
     wait_for("the withdrawal", || real.waits() == 0);
     wait_for("the end", || run.descendants("redis-lock").is_empty());
     run.signal(Signal::SIGTERM);
+}
+
+#[test]
+fn a_key_of_the_terminal_withdraws_the_wait_of_a_holder_in_the_background() {
+    let real = TestServer::start();
+    real.conn().line("LOCK.ACQUIRE k other");
+    let steps =
+        "exec bash -c 'set -m; $lock acquire k -q --hold-while $$ & echo $!; wait $!; echo $?'";
+    let run = shell(&real, steps);
+    let group = run.line().parse().expect("a pid");
+    real.wait_for_waits(1);
+    let group = nix::unistd::Pid::from_raw(group);
+    nix::sys::signal::killpg(group, Signal::SIGINT).expect("a signal");
+    assert_eq!(run.line(), "130");
+    wait_for("the end", || run.descendants("redis-lock").is_empty());
+    assert_eq!((real.waits(), real.stat("places_kept")), (0, 0));
+    run.end().ok();
 }
 
 /// Of a parent that ignores the ends of children, and with an open file, whose lock or end others wait for.
