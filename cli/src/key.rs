@@ -42,14 +42,13 @@ impl FromStr for Hex {
     type Err = &'static str;
 
     fn from_str(digits: &str) -> Result<Hex, Self::Err> {
-        let nibbles: Option<Vec<u32>> = digits.chars().map(|char| char.to_digit(16)).collect();
-        let nibbles = nibbles.filter(|nibbles| nibbles.len() % 2 == 0);
-        let nibbles = nibbles.ok_or("two hexadecimal digits a byte, such as 6b00ff")?;
-        let pairs = nibbles.chunks_exact(2).map(|pair| match pair {
-            [high, low] => (high * 16 + low) as u8,
-            _ => 0,
-        });
-        Ok(Hex(pairs.collect()))
+        let byte = |at| u8::from_str_radix(digits.get(at..at + 2)?, 16).ok();
+        let bytes: Option<Vec<u8>> = (0..digits.len()).step_by(2).map(byte).collect();
+        // A sign is a part of a number, but no digit.
+        let bytes = bytes.filter(|_| !digits.contains('+'));
+        bytes
+            .map(Hex)
+            .ok_or("two hexadecimal digits a byte, such as 6b00ff")
     }
 }
 

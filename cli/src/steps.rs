@@ -51,12 +51,13 @@ pub struct AcquireArgs {
 /// Renew a lock of `acquire`: its lease begins anew
 #[derive(Debug, clap::Args)]
 pub struct RenewArgs {
-    #[command(flatten)]
-    hold: Hold,
-
     /// The new lease.
     #[arg(short, long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
     lease: Duration,
+
+    // With the options of servers, under whose heading all that follows would stand.
+    #[command(flatten)]
+    hold: Hold,
 }
 
 /// Release a lock of `acquire`

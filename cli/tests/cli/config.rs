@@ -91,6 +91,7 @@ fn an_error_in_a_file_names_the_line() {
         ("[run]\n\nlese = 1\n", 3, "lese"),
         ("[rnu]\nlease = 1\n", 2, "lease"),
         ("[run]\nowner = \"me\"\n", 2, "owner"),
+        ("timeout = 1\nlease = 9\n", 2, "lease"),
         ("timeout = 1\ntimeout\n", 2, "timeout"),
         ("\ntimeout = \"1\n", 2, "timeout"),
         ("timeout = 1 2\n", 1, "timeout"),
