@@ -8,7 +8,7 @@ use std::time::Duration;
 use nix::unistd::Pid;
 use redis_lock_client::{Guard, Lock, Released};
 use serde_json::{json, Map};
-use tokio::time::sleep;
+use tokio::time::{sleep, Instant};
 
 use crate::escape::{self, shown};
 use crate::failure::{Failure, BY_SIGNAL, LOST, OS, USAGE};
@@ -160,7 +160,16 @@ pub async fn acquire(args: AcquireArgs, starter: Option<Starter>) -> Result<i32,
         () = gone => {}
         _ = signals.next_fatal() => {}
     }
-    held.release().await;
+    let end = Instant::now() + args.request.lease;
+    let released = async {
+        held.release().await;
+        // A server that does not answer is asked again: nobody else could end the hold.
+        sought.settled(end).await
+    };
+    tokio::select! {
+        _ = released => {}
+        _ = signals.next_fatal() => {}
+    }
     Ok(0)
 }
 

@@ -1,8 +1,10 @@
 //! `acquire`, `renew` and `release`, as scripts and pipelines use them.
 
 use std::process::Command;
+use std::time::Duration;
 
 use nix::sys::signal::Signal;
+use redis_lock_harness::proxy::Proxy;
 use redis_lock_harness::{wait_for, TestServer};
 
 use crate::program::{program, start, url, Ended, Running, PROGRAM};
@@ -186,6 +188,27 @@ fn a_key_of_the_terminal_withdraws_the_wait_of_a_holder_in_the_background() {
     wait_for("the end", || run.descendants("redis-lock").is_empty());
     assert_eq!((real.waits(), real.stat("places_kept")), (0, 0));
     run.end().ok();
+}
+
+#[test]
+fn a_lock_whose_process_ends_while_the_server_is_away_is_released_later() {
+    let real = TestServer::start();
+    let road = Proxy::before(real.port);
+    let steps = "$lock acquire k --lease 600 --timeout 1 --hold-while $$ >/dev/null; echo $?; exec sleep 1000";
+    let steps = format!(
+        "export REDIS_LOCK_URL=redis://127.0.0.1:{}; {steps}",
+        road.port
+    );
+    let run = shell(&real, &steps);
+    assert_eq!(run.line(), "0");
+    road.lose(true);
+    run.signal(Signal::SIGTERM);
+    // sleep: longer than a reply may take
+    std::thread::sleep(Duration::from_secs(3));
+    assert!(!is_free(&real));
+    road.lose(false);
+    wait_for("the release", || is_free(&real));
+    wait_for("the end", || run.descendants("redis-lock").is_empty());
 }
 
 /// Of a parent that ignores the ends of children, and with an open file, whose lock or end others wait for.
