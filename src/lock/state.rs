@@ -1,8 +1,8 @@
 //! The content of a key, read anew for every decision: the hash is the truth about the holder.
 //!
 //! An exclusive lock is Redisson's `RLock` hash: one field, the owner, whose value is the hold count, and the key's TTL
-//! as the lease. The module adds a field, [`TOKEN_FIELD`], whose value `t<digits>` is not a number, so scripts that look
-//! for counts skip it; and where the request has one, a note ([`NOTE_FIELD`]).
+//! as the lease. The module adds a field, [`TOKEN_FIELD`], whose value `t<digits>` is not a number, so scripts that
+//! look for counts skip it; and where the request has one, a note ([`NOTE_FIELD`]).
 
 use smallvec::SmallVec;
 
