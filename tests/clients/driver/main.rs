@@ -412,7 +412,7 @@ packages! {
     java_package: "java-package", "LOCK.ACQUIRE", [], [
         tickets = "tickets" on 2 and [a_cancelled_wait_is_withdrawn]
     ],
-    python_package: "python-package", "LOCK.RENEW", [], [
+    python_package: "python-package", "LOCK.ACQUIRE", [], [
         tasks = "tasks" on 2 and [a_cancelled_wait_is_withdrawn],
         // A thread that waits cannot be cancelled. Of the threads that ask, 16 at a time have a connection.
         threads = "threads" on 17 and []
