@@ -59,6 +59,8 @@ fn a_holder_with_an_expired_field_holds_nothing() {
     for over in [&["alice"][..], &["alice", "#token"]] {
         let first = c.line("LOCK.ACQUIRE k alice PX 60000").int();
         run_out(&mut c, "k", over);
+        let fenced = c.line(&format!("LOCK.IF k {first} SET d 1"));
+        assert!(fenced.error().starts_with("FENCED"), "{over:?}");
         assert_eq!(c.line("LOCK.RENEW k alice").int(), 0);
         assert!(c.line("LOCK.RELEASE k alice").is_nil());
         let second = c.line("LOCK.ACQUIRE k bob PX 60000").int();
