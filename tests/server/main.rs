@@ -18,6 +18,7 @@ mod commands {
     pub mod acl;
     mod collisions;
     mod contexts;
+    mod fence_faults;
     mod fenced;
     mod field_ttls;
     mod hidden_keys;

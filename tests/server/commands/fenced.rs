@@ -306,6 +306,24 @@ fn the_lock_may_end_inside() {
 }
 
 #[test]
+fn a_lease_may_end_in_the_middle_of_a_transaction() {
+    let server = TestServer::start();
+    let mut c = server.conn();
+    wait_for("a transaction that begins within the lease", || {
+        let token = c.line("LOCK.ACQUIRE k o PX 500").int();
+        c.line("DEL d");
+        c.line("MULTI");
+        under(&mut c, token, "INCR d");
+        c.line("DEBUG SLEEP 0.6");
+        under(&mut c, token, "INCR d");
+        let replies = c.line("EXEC").list();
+        assert_eq!(replies[2].error(), FENCED);
+        !replies[0].is_error()
+    });
+    assert_eq!(c.line("GET d").text(), "1");
+}
+
+#[test]
 fn in_a_cluster_the_keys_are_in_the_slot_of_the_lock() {
     let node = one_node(&[]);
     let mut c = node.conn();
