@@ -105,11 +105,18 @@ fn an_old_token_changes_nothing() {
     assert_eq!(under(&mut c, third, "SET d after").error(), FENCED);
     set_clock(&server, 0);
     c.line("DEL k");
+    for note in ["", "NOTE n"] {
+        let noted = c.line(&format!("LOCK.ACQUIRE k o PX 600000 {note}")).int();
+        assert_eq!(under(&mut c, noted, "GET d").text(), "handed");
+        c.line("HDEL k o");
+        assert_fenced(&mut c, noted, "without the holder's field");
+        c.line("DEL k");
+    }
     c.line("HSET k redisson 1");
     c.line("PEXPIRE k 600000");
     assert_fenced(&mut c, third, "a hold of a script, without a token");
     assert_eq!(c.line("GET d").text(), "handed");
-    assert_eq!(server.stat("fenced"), 8);
+    assert_eq!(server.stat("fenced"), 10);
 }
 
 #[test]
