@@ -16,7 +16,7 @@ use crate::commands::error::CommandError;
 use crate::commands::lock::read_write;
 use crate::commands::options::{required, KEY};
 use crate::commands::parser::{shown, Parser};
-use crate::lock::{slot_of, KeyState, LockError};
+use crate::lock::{slot_of, KeyState, LockError, ReadDepth};
 use crate::module::entry::command::{access, ArgKind, Command, Spec};
 use crate::module::ffi::call_reply::{keys_of, How, Reply};
 use crate::module::ffi::ctx::Ctx;
@@ -148,7 +148,7 @@ fn late_error(ctx: Ctx<'_>) -> CommandError {
 /// Whether the lock is held under this token at this moment.
 fn check(ctx: Ctx<'_>, name: Str<'_>, token: u64) -> Result<(), CommandError> {
     let now = ctx.now();
-    let state = LockKey::open_read(ctx, name).read_token(now);
+    let state = LockKey::open_read(ctx, name).read_to(ReadDepth::Two, now);
     match &state {
         KeyState::OtherType => return Err(LockError::WrongType.into()),
         KeyState::OtherHash => return Err(LockError::LockType.into()),

@@ -307,26 +307,6 @@ impl LockKey<'_> {
         key.field(constants().note_field())
     }
 
-    /// Reads what a fence needs: of an exclusive lock the token and the lease, by name (850 instructions a field; a
-    /// scan of the whole hash takes 2,500). The field beside the token counts as the hold, unless it is a note. On a
-    /// server where fields have TTLs, the hold's may be over: there the hash is scanned.
-    pub fn read_token(&self, now: Now) -> KeyState {
-        let token = self.handle().and_then(|key| {
-            let is_hash = key.kind() == raw::REDISMODULE_KEYTYPE_HASH && key.len() == 2;
-            let is_lock = is_hash && !constants().fields_may_end();
-            let token = is_lock.then(|| key.field(constants().token_field()))??;
-            if key.field(constants().note_field()).is_some() {
-                return None;
-            }
-            let mut reader = HashReader::default();
-            reader.field(b"holder", b"1");
-            reader.field(TOKEN_FIELD, token.as_str().bytes());
-            // SAFETY: a hash is a value.
-            Some(reader.finish(unsafe { key.end_ms_of_value() }))
-        });
-        token.unwrap_or_else(|| self.read_to(ReadDepth::Two, now))
-    }
-
     /// Whether the hash has so few fields that a reading of all of it is short.
     pub fn has_few_fields(&self) -> bool {
         self.handle().is_none_or(|key| key.len() <= FEW_FIELDS)
