@@ -138,7 +138,12 @@ pub fn holder(holder: &Holder) -> String {
     if let Some(name) = &holder.client_name {
         line += &format!(" ({})", shown(name));
     }
-    line
+    line + &note(&holder.note)
+}
+
+fn note(note: &Option<Vec<u8>>) -> String {
+    note.as_ref()
+        .map_or(String::new(), |note| format!(", note: {}", shown(note)))
 }
 
 fn waiter(waiter: &Waiter) -> String {
@@ -150,5 +155,5 @@ fn waiter(waiter: &Waiter) -> String {
     if let Some(id) = waiter.client_id {
         line += &format!(", client {id}");
     }
-    line
+    line + &note(&waiter.note)
 }

@@ -57,12 +57,17 @@ pub fn holder(holder: &Holder) -> Value {
     object.insert("held_ms".into(), millis(holder.held));
     object.insert("client_id".into(), json!(holder.client_id));
     object.insert("addr".into(), json!(holder.addr));
-    match &holder.client_name {
-        Some(name) => put(&mut object, "client_name", name),
-        None => drop(object.insert("client_name".into(), Value::Null)),
-    }
+    put_or_null(&mut object, "client_name", &holder.client_name);
     object.insert("session".into(), json!(holder.session));
+    put_or_null(&mut object, "note", &holder.note);
     object.into()
+}
+
+fn put_or_null(object: &mut Map<String, Value>, field: &str, name: &Option<Vec<u8>>) {
+    match name {
+        Some(name) => put(object, field, name),
+        None => drop(object.insert(field.into(), Value::Null)),
+    }
 }
 
 fn waiter(waiter: &Waiter) -> Value {
@@ -72,6 +77,7 @@ fn waiter(waiter: &Waiter) -> Value {
     object.insert("waited_ms".into(), millis(Some(waiter.waited)));
     object.insert("left_ms".into(), millis(waiter.left));
     object.insert("client_id".into(), json!(waiter.client_id));
+    put_or_null(&mut object, "note", &waiter.note);
     object.into()
 }
 

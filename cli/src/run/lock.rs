@@ -1,5 +1,6 @@
 //! The lock of `run`: on one server or all of several, of one key or several; on a majority of servers; or a permit.
 
+use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
 use redis_lock_client::{
@@ -64,6 +65,10 @@ impl Sought<'_> {
             Some(margin) => lock.margin(margin),
             None => lock,
         };
+        let lock = match &self.request.note {
+            Some(note) => lock.note(note.as_bytes()),
+            None => lock,
+        };
         lock.mode(self.mode())
     }
 
@@ -78,6 +83,11 @@ impl Sought<'_> {
 
 impl Wanted {
     pub fn of(sought: &Sought) -> Result<Wanted, Failure> {
+        let is_one = sought.permits.is_none() && !sought.is_all && !sought.is_quorum;
+        if sought.request.note.is_some() && !(is_one && sought.keys.len() == 1) {
+            let message = "--note is for one lock, on one server";
+            return Err(Failure::new(USAGE, message));
+        }
         let wanted = match (sought.servers, sought.permits) {
             (servers, _) if sought.is_quorum => Wanted::of_most(servers, sought),
             _ if sought.is_all => Wanted::of_all(sought),

@@ -149,6 +149,11 @@ pub struct Request {
     #[arg(short, long)]
     pub owner: Option<OsString>,
 
+    /// A text beside the lock, which info and break show: who works there, and why. At most 256 bytes; not with
+    /// --shared, --exclusive, --and, --permits, --all and --quorum.
+    #[arg(long, value_name = "TEXT")]
+    pub note: Option<OsString>,
+
     /// Report on standard error what happens to the lock.
     #[arg(short, long)]
     pub verbose: bool,

@@ -193,9 +193,9 @@ fn so_many_runs_hold_a_permit_at_a_time() {
 #[test]
 fn a_permit_is_renewed_and_its_loss_ends_the_command() {
     let real = TestServer::start();
-    let run = script(&real, "--permits 2 --lease 1", "echo up; exec sleep 100");
+    let run = script(&real, "--permits 2 --lease 9", "echo up; exec sleep 100");
     assert_eq!(run.line(), "up");
-    wait_for("a renewal", || real.stat("sem_renewals") > 1);
+    wait_for("a renewal", || real.stat("sem_renewals") > 0);
     real.conn().line("DEL k {k}:timeout");
     let end = run.end();
     assert_eq!(end.code(), 75, "{}", end.err);
@@ -247,4 +247,28 @@ fn a_semaphore_is_shown() {
     );
     real.conn().line("SET j other");
     assert_eq!(start(&real, "info j").end().code(), 65);
+}
+
+#[test]
+fn a_note_is_shown_to_those_who_look_and_wait() {
+    let real = TestServer::start();
+    let run = script(&real, "--note deploy:1412", "echo up; exec sleep 100");
+    assert_eq!(run.line(), "up");
+    let info = start(&real, "info k").end().ok();
+    assert!(info.contains(", note: deploy:1412\n"), "{info}");
+    let waits = script(&real, "--note next", "echo ran");
+    let said = waits.complaint();
+    assert!(said.contains("note: deploy:1412"), "{said}");
+    let json = start(&real, "info k --json").end().ok();
+    assert!(
+        json.contains(r#""note":"deploy:1412""#) && json.contains(r#""note":"next""#),
+        "{json}"
+    );
+    run.signal(Signal::SIGTERM);
+    assert_eq!(run.end().code(), 143);
+    assert_eq!(waits.end().ok(), "ran\n");
+    for options in ["--permits 2", "--and j", "--shared"] {
+        let end = start(&real, &format!("run --note x {options} k -- true")).end();
+        assert_eq!(end.code(), 64, "{options}: {}", end.err);
+    }
 }

@@ -70,6 +70,8 @@ pub struct Holder {
     pub client_name: Option<Vec<u8>>,
     /// Whether the hold is bound to that connection.
     pub session: bool,
+    /// The note of the request.
+    pub note: Option<Vec<u8>>,
 }
 
 /// A waiter for a lock. Its text for `{:?}` does not have the owner.
@@ -92,6 +94,8 @@ pub struct Waiter {
     pub left: Option<Duration>,
     /// Its connection.
     pub client_id: Option<u64>,
+    /// The note of the request.
+    pub note: Option<Vec<u8>>,
 }
 
 /// The selection of locks to list.
@@ -194,6 +198,7 @@ impl fmt::Debug for Holder {
             .field("addr", &self.addr)
             .field("client_name", &self.client_name.as_deref().map(Text))
             .field("session", &self.session)
+            .field("note", &self.note.as_deref().map(Text))
             .finish_non_exhaustive()
     }
 }
@@ -205,6 +210,7 @@ impl fmt::Debug for Waiter {
             .field("waited", &self.waited)
             .field("left", &self.left)
             .field("client_id", &self.client_id)
+            .field("note", &self.note.as_deref().map(Text))
             .finish_non_exhaustive()
     }
 }
@@ -477,6 +483,7 @@ fn holder(reply: &Value) -> Holder {
             .map(bytes)
             .filter(|name| !name.is_empty()),
         session: count(reply, "session") == Some(1),
+        note: note(reply),
     }
 }
 
@@ -487,7 +494,14 @@ fn waiter(reply: &Value) -> Waiter {
         waited: span(reply, "waited-ms").unwrap_or_default(),
         left: span(reply, "left-ms"),
         client_id: count(reply, "client-id"),
+        note: note(reply),
     }
+}
+
+fn note(reply: &Value) -> Option<Vec<u8>> {
+    field(reply, "note")
+        .filter(|note| **note != Value::Nil)
+        .map(bytes)
 }
 
 fn mode(reply: &Value) -> Mode {

@@ -113,7 +113,7 @@ fn contexts_in_which_a_session_is_refused() {
     }
     assert_eq!(
         conn.line("LOCK.RENEW k a SESSION").error(),
-        "ERR syntax error: unknown option 'SESSION', expected READ, WRITE, EX, PX, TOKEN"
+        "ERR syntax error: unknown option 'SESSION', expected READ, WRITE, EX, PX, TOKEN, NOTE"
     );
     assert!(is_free(&mut conn, "k"));
     assert_stats(

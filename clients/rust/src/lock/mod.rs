@@ -95,6 +95,14 @@ impl Lock {
         self
     }
 
+    /// A text beside the hold, and beside its wait, for people who look: at most 256 bytes. Of exclusive locks only,
+    /// and not of a [`MultiLock`](crate::MultiLock).
+    #[must_use]
+    pub fn note(mut self, note: impl AsRef<[u8]>) -> Lock {
+        self.terms.note = Some(note.as_ref().to_vec());
+        self
+    }
+
     /// The mode, [`Mode::Exclusive`] by default. [`Mode::Read`] shares a read-write lock with other readers,
     /// [`Mode::Write`] excludes all others.
     #[must_use]

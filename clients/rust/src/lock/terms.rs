@@ -34,6 +34,8 @@ pub(crate) struct Terms {
     pub margin: Option<Duration>,
     /// Whether the hold is bound to a connection.
     pub is_session: bool,
+    /// A text beside an exclusive hold.
+    pub note: Option<Vec<u8>>,
 }
 
 impl fmt::Debug for Terms {
@@ -59,6 +61,7 @@ impl Terms {
             lease: DEFAULT_LEASE,
             margin: None,
             is_session: false,
+            note: None,
         }
     }
 
@@ -81,6 +84,7 @@ impl Terms {
             key: self.key.clone(),
             owner: owner.to_vec(),
             kind: self.kind,
+            note: self.note.clone(),
             is_named: self.owner.is_some(),
         }
     }
@@ -101,6 +105,10 @@ impl Terms {
         }
         if self.lease > LONGEST_LEASE {
             let why = "a lease lasts at most a hundred years";
+            return Err(Error::config(why));
+        }
+        if self.note.is_some() && self.kind != Kind::Lock(Mode::Exclusive) {
+            let why = "a note is beside an exclusive lock only";
             return Err(Error::config(why));
         }
         if self.margin() > self.lease / 2 {

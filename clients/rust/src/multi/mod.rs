@@ -71,7 +71,8 @@ impl MultiLock {
     /// locks while it waits, also when one of them is lost right after the grant.
     ///
     /// # Errors
-    /// When the list is empty, names a lock twice, or has a [session](Lock::session) lock. `localhost` and `127.0.0.1`
+    /// When the list is empty, names a lock twice, or has a [session](Lock::session) lock or one
+    /// with a [note](Lock::note). `localhost` and `127.0.0.1`
     /// count as different servers.
     pub fn new(locks: impl IntoIterator<Item = Lock>) -> Result<MultiLock> {
         let mut members: Vec<_> = locks.into_iter().enumerate().collect();
@@ -81,6 +82,9 @@ impl MultiLock {
         }
         if members.iter().any(|(_, lock)| lock.terms.is_session) {
             return Err(Error::config("a MultiLock of locks of a session"));
+        }
+        if members.iter().any(|(_, lock)| lock.terms.note.is_some()) {
+            return Err(Error::config("a MultiLock of locks with notes"));
         }
         for (one, next) in members.iter().zip(members.iter().skip(1)) {
             if position(&one.1) == position(&next.1) {

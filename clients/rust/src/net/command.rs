@@ -32,6 +32,8 @@ pub(crate) struct Claim {
     pub key: Vec<u8>,
     pub owner: Vec<u8>,
     pub kind: Kind,
+    /// A text beside an exclusive hold.
+    pub note: Option<Vec<u8>>,
     /// Whether the program has chosen the owner. A fresh owner has one acquisition, which has the number 1 (`SEQ`); the
     /// acquisitions of a named owner have no numbers, because other processes may use the name.
     pub is_named: bool,
@@ -80,6 +82,9 @@ pub(crate) fn acquire(claims: &[Claim], lease: Option<Duration>) -> Cmd {
     };
     if !claim.is_named {
         command.arg("SEQ").arg(1);
+    }
+    if let Some(note) = &claim.note {
+        command.arg("NOTE").arg(note);
     }
     command
 }

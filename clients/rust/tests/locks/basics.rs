@@ -265,3 +265,31 @@ async fn a_server_is_asked_for_its_locks() {
     }
     assert_eq!(found, [b"k"]);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_note_is_beside_the_hold_and_beside_the_wait() {
+    let real = TestServer::start();
+    let server = client(&real);
+    let guard = Lock::new(&server, "k")
+        .note("first")
+        .acquire()
+        .await
+        .unwrap();
+    let noted = Lock::new(&server, "k").note(b"\xff");
+    let waiting = tokio::spawn(async move { noted.acquire().await });
+    until_waited(&real, 1);
+    let info = server.info("k", 1).await.unwrap().unwrap();
+    assert_eq!(info.holders[0].note.as_deref(), Some(&b"first"[..]));
+    assert_eq!(info.queue[0].note.as_deref(), Some(&b"\xff"[..]));
+    assert_eq!(guard.release().await.unwrap(), Released::Yes);
+    let next = waiting.await.unwrap().unwrap();
+    let info = server.info("k", 0).await.unwrap().unwrap();
+    assert_eq!(info.holders[0].note.as_deref(), Some(&b"\xff"[..]));
+    assert_eq!(next.release().await.unwrap(), Released::Yes);
+    for mode in [Mode::Read, Mode::Write] {
+        let refused = Lock::new(&server, "k").mode(mode).note("x").acquire().await;
+        assert!(refused.unwrap_err().to_string().contains("note"), "{mode}");
+    }
+    let noted = Lock::new(&server, "k").note("x");
+    assert!(redis_lock_client::MultiLock::new([noted]).is_err());
+}
