@@ -37,6 +37,14 @@ async def until(what: str, condition: Callable[[], Any], limit: float = 20.0) ->
     await asyncio.get_running_loop().run_in_executor(None, wait_for, what, condition, limit)
 
 
+def test_a_command_under_the_lock_runs_only_while_it_is_held(server: TestServer) -> None:
+    async def work() -> None:
+        async with redis.asyncio.Redis(port=server.port) as redis_client, Lock(redis_client, "k") as lock:
+            assert await lock.execute("INCR", "data") == 1
+
+    run(work())
+
+
 class Cancelled:
     """Runs a coroutine that is cancelled at its pause of this number, counted from 1."""
 

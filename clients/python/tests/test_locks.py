@@ -51,6 +51,27 @@ def test_an_uncontended_lock(server: TestServer) -> None:
     lock.release()
 
 
+def test_a_command_under_the_lock_runs_only_while_it_is_held(server: TestServer) -> None:
+    lock = Lock(server.client(), "k")
+    with pytest.raises(client.NotAcquired):
+        lock.execute("SET", "data", 0)
+    with lock:
+        assert lock.execute("SET", "data", 1) in (b"OK", True)
+        assert lock.execute("INCRBY", "data", 5) == 6
+        with pytest.raises(client.Refused, match="wrong number"):
+            lock.execute("GET", "data", "data")
+        server.run("LOCK.BREAK k")
+        with pytest.raises(client.NotOwned):
+            lock.execute("SET", "data", 9)
+        assert server.run("GET data") == b"6"
+        with pytest.raises(client.NotOwned):
+            lock.release()
+        lock.acquire()
+    both = client.MultiLock(server.client(), ["a", "b"])
+    with both, pytest.raises(client.NotAcquired):
+        both.execute("SET", "data", 9)
+
+
 def test_waits_are_granted_in_order_and_tokens_rise(server: TestServer) -> None:
     server.hold()
     redis_client = server.client()

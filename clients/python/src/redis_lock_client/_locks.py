@@ -14,7 +14,7 @@ from redis.crc import key_slot
 from ._acquire import Acquisition
 from ._hold import Hold, logger
 from ._hub import hub_of
-from ._requests import holds_lock, owners, owns, release, release_owner, renews, set_lease
+from ._requests import at_most_once, holds_lock, owners, owns, release, release_owner, renews, set_lease
 from ._terms import (
     Key,
     Number,
@@ -31,7 +31,7 @@ from ._terms import (
     name_of,
     owned_by,
 )
-from .errors import Closed, ConfigError, ConnectionFailed, NotAcquired, NotOwned
+from .errors import Closed, ConfigError, ConnectionFailed, NotAcquired, NotOwned, Refused
 from .outcome import LostReason, Mode, Released
 
 if TYPE_CHECKING:
@@ -313,6 +313,25 @@ class AnyLock(Generic[Client, Name]):
         """Sets the lease to the timeout again. Raises as :meth:`extend` does."""
         await self._set(None, False)
         return True
+
+    async def _execute(self, *command: Any) -> Any:
+        """Runs a command of the server if the lock is still held, as ``lock.execute("SET", "total", 100)``, in one step
+        (``LOCK.IF``), and returns its reply as the server sends it: a late holder changes nothing. A command with a
+        key, in a cluster in the slot of the lock, or ``PUBLISH``.
+
+        :raises NotOwned: when the lock is no longer held; nothing has run.
+        :raises NotAcquired: when this object does not hold it, or it is of several keys.
+        :raises Unheard: when it is unknown whether it has run.
+        """
+        hold = self._hold()
+        if hold is None or len(hold.tokens) > 1:
+            raise self._not_held("execute under")
+        try:
+            return await at_most_once(hold.hub, "LOCK.IF", hold.claim.keys[0], hold.tokens[0], *command)
+        except Refused as error:
+            if error.code == "FENCED":
+                raise self._no_longer("execute under") from error
+            raise
 
     async def _set(self, additional: Optional[Number], replaces: bool) -> None:
         doing = "reacquire" if additional is None else "extend"

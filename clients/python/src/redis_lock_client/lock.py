@@ -71,6 +71,7 @@ class ThreadLock(AnyLock["Client", Name]):
     do_release = blocking(AnyLock._do_release)
     extend = blocking(AnyLock._extend)
     reacquire = blocking(AnyLock._reacquire)
+    execute = blocking(AnyLock._execute)
 
 
 class Lock(ThreadLock[Key], BaseLock["Client"], redis.lock.Lock):  # type: ignore[misc]

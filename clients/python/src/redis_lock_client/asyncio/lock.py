@@ -81,6 +81,7 @@ class TaskLock(AnyLock["Client", Name]):
     do_release = AnyLock._do_release
     extend = AnyLock._extend
     reacquire = AnyLock._reacquire
+    execute = AnyLock._execute
 
 
 class Lock(TaskLock[Key], BaseLock["Client"], redis.asyncio.lock.Lock):  # type: ignore[misc]
