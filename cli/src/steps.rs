@@ -29,8 +29,8 @@ const LEASE: Duration = Duration::from_secs(30);
 /// Acquire a lock for several commands
 ///
 /// Prints LOCK_OWNER=... and LOCK_TOKEN=..., a line each: in a shell `lock=$(redis-lock acquire KEY) && export $lock`.
-/// `renew` and `release` take both from the environment. Nobody renews the lock: its lease (--lease) must last, unless
-/// --hold-while is given.
+/// `renew` and `release` take both from the environment. The lock is not renewed, unless --hold-while is given: its
+/// lease (--lease) must last.
 #[derive(Debug, clap::Args)]
 pub struct AcquireArgs {
     #[command(flatten)]
@@ -141,7 +141,7 @@ pub async fn acquire(args: AcquireArgs, starter: Option<Starter>) -> Result<i32,
         format!("LOCK_OWNER={owner}\nLOCK_TOKEN={token}")
     };
     let told = writeln!(io::stdout(), "{text}");
-    // Without a reader nobody knows the lock.
+    // Without owner and token no program can release the lock.
     if let Err(error) = told.and_then(|()| starter.map_or(Ok(()), Starter::let_go)) {
         held.release().await;
         return Err(os(error));
@@ -163,7 +163,7 @@ pub async fn acquire(args: AcquireArgs, starter: Option<Starter>) -> Result<i32,
     let end = Instant::now() + args.request.lease;
     let released = async {
         held.release().await;
-        // A server that does not answer is asked again: nobody else could end the hold.
+        // A server that does not answer is asked again: no other process can release this lock.
         sought.settled(end).await
     };
     tokio::select! {

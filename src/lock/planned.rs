@@ -8,7 +8,7 @@
 use std::borrow::Cow;
 
 use crate::lock::compatibility::is_blocked;
-use crate::lock::exclusive::release::{held_by, matches_token};
+use crate::lock::exclusive::release::held_by;
 use crate::lock::locks::Locks;
 use crate::lock::session::bindings::Bound;
 use crate::lock::token::{is_far_ahead, ONLY_DOMAIN};
@@ -165,7 +165,7 @@ impl Locks {
             }
             (Planned::Break(req), _) => state
                 .hold(now)
-                .filter(|hold| matches_token(hold, req.token))
+                .filter(|hold| hold.is_under(req.token))
                 .map(|_| KeyState::Absent),
             (Planned::EndSession(bound), KeyState::ReadWrite(_)) => self
                 .bound_shared(bound.as_ref(), state, now)

@@ -42,6 +42,11 @@ impl Hold {
     pub fn is_over(&self, now: Now) -> bool {
         self.deadline_ms.is_some_and(|end| now.wall_ms >= end)
     }
+
+    /// Whether it has this token, if one is named.
+    pub(crate) fn is_under(&self, token: Option<u64>) -> bool {
+        token.is_none_or(|token| self.token.map(Token::get) == Some(token))
+    }
 }
 
 /// The content of a key.
@@ -99,7 +104,7 @@ impl KeyState {
             KeyState::ReadWrite(lock) => lock.is_held_under(token, now),
             _ => self
                 .hold(now)
-                .is_some_and(|hold| hold.token.map(Token::get) == Some(token)),
+                .is_some_and(|hold| hold.is_under(Some(token))),
         }
     }
 

@@ -157,7 +157,7 @@ impl Child {
     }
 }
 
-/// Starts a script of the shell beside the command, if there is one; nobody waits for its end.
+/// Starts a script of the shell beside the command, if there is one. redis-lock does not wait for its end.
 pub fn start_hook(script: Option<&OsString>, variables: &Variables) -> Option<Pid> {
     let words = ["sh".into(), "-c".into(), script?.clone()];
     let started = command_of(&words, Before::default()).and_then(|mut command| {

@@ -190,7 +190,6 @@ fn the_command_has_a_process_group_of_its_own() {
     assert_eq!(run.line(), run.pid().to_string());
 }
 
-/// A unit of systemd: with its KillMode=control-group all processes are signalled, with `mixed` redis-lock alone.
 /// timeout(1) sends its signal to the process and to its group.
 #[test]
 fn a_signal_that_comes_twice_withdraws_a_wait_and_a_later_one_ends_the_withdrawal() {
@@ -223,6 +222,7 @@ fn a_signal_that_comes_twice_withdraws_a_wait_and_a_later_one_ends_the_withdrawa
     }
 }
 
+/// A unit of systemd: with its KillMode=control-group all processes are signalled, with `mixed` redis-lock alone.
 #[test]
 fn a_signal_to_the_whole_control_group_reaches_the_command_once() {
     let real = TestServer::start();

@@ -28,6 +28,20 @@ fn certify(dir: &Path) -> bool {
     lines.iter().all(|line| openssl(dir, line))
 }
 
+/// The options of a server at this port, with this certificate and key, which trusts this authority.
+fn with_tls<'a>(port: &'a str, cert: &'a str, key: &'a str, ca: &'a str) -> [&'a str; 8] {
+    [
+        "--tls-port",
+        port,
+        "--tls-cert-file",
+        cert,
+        "--tls-key-file",
+        key,
+        "--tls-ca-cert-file",
+        ca,
+    ]
+}
+
 /// A server's certificate that is trusted itself, without an authority.
 #[test]
 fn a_certificate_may_vouch_for_itself() {
@@ -61,21 +75,9 @@ fn a_certificate_may_vouch_for_itself() {
     for (shown, trusted, status, why) in cases {
         let port = free_port().to_string();
         let (cert, key) = (file(shown, "crt"), file(shown, "key"));
-        let options = [
-            "--tls-port",
-            &port,
-            "--tls-cert-file",
-            &cert,
-            "--tls-key-file",
-            &key,
-        ];
-        let real = TestServer::with(
-            &[
-                &options[..],
-                &["--tls-auth-clients", "no", "--tls-ca-cert-file", &cert],
-            ]
-            .concat(),
-        );
+        let options = with_tls(&port, &cert, &key, &cert);
+        let options = [&options[..], &["--tls-auth-clients", "no"]].concat();
+        let real = TestServer::with(&options);
         let mut command = Command::new(PROGRAM);
         command.args(["run", "--server", &format!("rediss://127.0.0.1:{port}")]);
         command.args(["--cacert", &file(trusted, "crt"), "k", "true"]);
@@ -103,17 +105,7 @@ fn both_sides_show_certificates() {
         file("own.key"),
         file("ca.crt"),
     );
-    let options = [
-        "--tls-port",
-        &port,
-        "--tls-cert-file",
-        &cert,
-        "--tls-key-file",
-        &key,
-        "--tls-ca-cert-file",
-        &ca,
-    ];
-    let real = TestServer::with(&options);
+    let real = TestServer::with(&with_tls(&port, &cert, &key, &ca));
     let url = format!("rediss://127.0.0.1:{port}");
     let run = |options: &[&str]| {
         let mut command = Command::new(PROGRAM);

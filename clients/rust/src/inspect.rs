@@ -314,8 +314,8 @@ impl Server {
         Ok(counters)
     }
 
-    /// Whether this user can acquire this lock here, whoever holds it. Changes nothing: the owner of the request is
-    /// empty, which the module refuses after the checks of the server (user, key, node, memory).
+    /// Whether this user can acquire this lock here, held or not. The request changes nothing: its owner is empty,
+    /// which the module refuses after the checks of the server (user, key, node, memory).
     ///
     /// # Errors
     /// When the server cannot be reached, has no module, refuses, or is in its startup delay.

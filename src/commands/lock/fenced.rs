@@ -8,15 +8,13 @@
 //! call `LOCK.IF` themselves, and end where it replies an error. Commands without a key have nothing to do with a lock,
 //! and most of them concern the connection or the server; the two that publish are the exception.
 
-use std::ffi::CStr;
-
-use smallvec::SmallVec;
+use std::ffi::CString;
 
 use crate::commands::error::CommandError;
 use crate::commands::lock::read_write;
 use crate::commands::options::{required, KEY};
 use crate::commands::parser::{shown, Parser};
-use crate::lock::{slot_of, KeyState, LockError, ReadDepth};
+use crate::lock::{slot_of, LockError, ReadDepth};
 use crate::module::entry::command::{access, ArgKind, Command, Spec};
 use crate::module::ffi::call_reply::{keys_of, How, Reply};
 use crate::module::ffi::ctx::Ctx;
@@ -60,7 +58,7 @@ impl Command for If {
         let command = command_of(ctx, name, inner)?;
         check(ctx, name, token)?;
         let args = inner.get(1..).unwrap_or_default();
-        let call = |how| Reply::of(ctx, command.as_c_str(), how, args).ok_or(LockError::Internal);
+        let call = |how| Reply::of(ctx, &command, how, args).ok_or(LockError::Internal);
         let mut reply = call(How::CommandAsUser)?;
         if reply.protocol().starts_with(b"-ERR cannot run as user") {
             // Another module's call, which may run any command.
@@ -69,7 +67,7 @@ impl Command for If {
         // Two errors of a call by a module, in the words that clients know.
         match reply.protocol() {
             text if text.starts_with(b"-ERR acl verification failed") => {
-                return Err(CommandError::MayNotRun(shown(command.bytes()).into()));
+                return Err(CommandError::MayNotRun(shown(command.to_bytes()).into()));
             }
             text if text.starts_with(b"-ERR Attempted to access a non local key") => {
                 return Err(LockError::Rehashing.into());
@@ -82,33 +80,11 @@ impl Command for If {
     }
 }
 
-/// The name of a command, with a NUL at its end.
-struct Name(SmallVec<[u8; 32]>);
-
-impl Name {
-    /// `None` if it has a NUL within.
-    fn of(bytes: &[u8]) -> Option<Name> {
-        let mut name = SmallVec::from_slice(bytes);
-        name.push(0);
-        CStr::from_bytes_with_nul(&name)
-            .is_ok()
-            .then_some(Name(name))
-    }
-
-    fn as_c_str(&self) -> &CStr {
-        CStr::from_bytes_with_nul(&self.0).unwrap_or_default()
-    }
-
-    fn bytes(&self) -> &[u8] {
-        self.as_c_str().to_bytes()
-    }
-}
-
 /// The name of the command inside, if it may run there.
-fn command_of(ctx: Ctx<'_>, lock: Str<'_>, inner: &[Str<'_>]) -> Result<Name, CommandError> {
+fn command_of(ctx: Ctx<'_>, lock: Str<'_>, inner: &[Str<'_>]) -> Result<CString, CommandError> {
     let name = inner.first().map_or(&b""[..], |word| word.bytes());
     let refused = || CommandError::NotFenced(shown(name).into());
-    let command = Name::of(name).ok_or_else(refused)?;
+    let command = CString::new(name).map_err(|_| refused())?;
     // The module's own would call each other without an end.
     let is_own = |prefix: &[u8]| {
         name.get(..prefix.len())
@@ -125,16 +101,17 @@ fn command_of(ctx: Ctx<'_>, lock: Str<'_>, inner: &[Str<'_>]) -> Result<Name, Co
     if keys.is_empty() && !publishes {
         return Err(refused());
     }
-    let slot = || slot_of(lock.bytes());
     // The server would run it on keys of every slot of this node.
-    match shell::is_cluster() && keys.iter().any(|key| slot_of(key.bytes()) != slot()) {
+    let slot = shell::is_cluster().then(|| slot_of(lock.bytes()));
+    let is_elsewhere = |key: &Str<'_>| slot.is_some_and(|slot| slot_of(key.bytes()) != slot);
+    match keys.iter().any(is_elsewhere) {
         true => Err(LockError::CrossSlot.into()),
         false => Ok(command),
     }
 }
 
 /// Valkey 8.1 and 9.1 keep the error of a `GETDEL` of another type in the client that they make for calls of modules,
-/// and put it before the reply of the next call, whoever makes it. So it is fetched here.
+/// and put it before the reply to the next call of any module. This next call fetches it.
 fn late_error(ctx: Ctx<'_>) -> CommandError {
     let next = Reply::of(ctx, c"PING", How::AsModule, &[]);
     let text = next.as_ref().and_then(|next| {
@@ -149,11 +126,7 @@ fn late_error(ctx: Ctx<'_>) -> CommandError {
 fn check(ctx: Ctx<'_>, name: Str<'_>, token: u64) -> Result<(), CommandError> {
     let now = ctx.now();
     let state = LockKey::open_read(ctx, name).read_to(ReadDepth::Two, now);
-    match &state {
-        KeyState::OtherType => return Err(LockError::WrongType.into()),
-        KeyState::OtherHash => return Err(LockError::LockType.into()),
-        _ => read_write::may_read(ctx, name, &state)?,
-    }
+    read_write::may_read(ctx, name, &state)?;
     let passes = shell::with(|shell| shell.locks.passes_fence(&state, token, now));
     match passes || fault::is_on("old-token-passes-the-fence") {
         true => Ok(()),

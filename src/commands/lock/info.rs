@@ -5,7 +5,7 @@ use crate::commands::lock::read_write;
 use crate::commands::options::{KEY, WAITERS};
 use crate::commands::parser::Parser;
 use crate::commands::queue::Queue;
-use crate::lock::{BoundRef, KeyState, LockError, Mode, Now, Token};
+use crate::lock::{BoundRef, KeyState, Mode, Now, Token};
 use crate::module::entry::command::{access, Command, Spec};
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::strings::Str;
@@ -44,11 +44,7 @@ impl Command for Info {
                 .readers_of(ctx.client_id(), key.id())
         }));
         let state = key.read();
-        match &state {
-            KeyState::OtherType => return Err(LockError::WrongType.into()),
-            KeyState::OtherHash => return Err(LockError::LockType.into()),
-            _ => read_write::may_read(ctx, name, &state)?,
-        }
+        read_write::may_read(ctx, name, &state)?;
         let queue = Queue::of(key.id(), now, list);
         let (mode, holders) = holders_of(&state, now);
         let has_more = matches!(&state, KeyState::ReadWrite(lock)

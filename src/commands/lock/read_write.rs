@@ -95,16 +95,20 @@ pub fn may_change(
     }
 }
 
-/// Checks that the caller may read a lock: the keys beside a read-write lock tell how long it is held.
+/// Checks that the key holds a lock, or nothing, which the caller may read: the keys beside a read-write lock tell how
+/// long it is held.
 ///
 /// # Errors
-/// [`CommandError::MayNotUseSiblings`].
+/// [`LockError::WrongType`], [`LockError::LockType`], [`CommandError::MayNotUseSiblings`].
 pub fn may_read(ctx: Ctx<'_>, key: Str<'_>, state: &KeyState) -> Result<(), CommandError> {
-    let has_siblings = matches!(state, KeyState::ReadWrite(_));
     let token = || OwnedStr::new(&token_name(key.bytes()));
-    match !has_siblings || acl::may_read(ctx, token().as_str(), true) {
-        true => Ok(()),
-        false => Err(CommandError::MayNotUseSiblings),
+    match state {
+        KeyState::OtherType => Err(LockError::WrongType.into()),
+        KeyState::OtherHash => Err(LockError::LockType.into()),
+        KeyState::ReadWrite(_) if !acl::may_read(ctx, token().as_str(), true) => {
+            Err(CommandError::MayNotUseSiblings)
+        }
+        _ => Ok(()),
     }
 }
 

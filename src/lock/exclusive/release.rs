@@ -113,7 +113,7 @@ impl Locks {
         let hold = view
             .state
             .hold(cx.now)
-            .filter(|hold| matches_token(hold, req.token));
+            .filter(|hold| hold.is_under(req.token));
         let shared = match &view.state {
             KeyState::ReadWrite(lock) if Locks::breaks_shared(lock, req, cx.now) => Some(lock),
             _ => None,
@@ -174,7 +174,7 @@ pub(crate) fn held_by<'s>(
 ) -> Option<&'s Hold> {
     state
         .hold(now)
-        .filter(|hold| hold.owner[..] == *owner && matches_token(hold, token))
+        .filter(|hold| hold.owner[..] == *owner && hold.is_under(token))
 }
 
 /// A mode in the request excludes an exclusive hold, and is an error while one is present.
@@ -189,8 +189,4 @@ fn of_kind<'s>(
         Some(_) if state.hold(now).is_some() => Err(LockError::HeldExclusively),
         Some(_) => Ok(None),
     }
-}
-
-pub(crate) fn matches_token(hold: &Hold, token: Option<u64>) -> bool {
-    token.is_none_or(|token| hold.token.map(Token::get) == Some(token))
 }

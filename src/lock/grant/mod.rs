@@ -308,8 +308,10 @@ impl Locks {
         place: PlaceId,
         cx: &mut Cx<'_>,
     ) -> Option<Granted> {
-        let note = self.shared.waiters.note_at(place).map(Box::from);
-        let (owner, waiter) = self.shared.waiters.take(place, cx.now)?;
+        let waiters = &mut self.shared.waiters;
+        let (_, waiter) = waiters.at(place)?;
+        let note: Option<Box<[u8]>> = waiters.note_of(waiter.id).map(Box::from);
+        let (owner, waiter) = waiters.take(place, cx.now)?;
         self.announce_untracked(view, cx);
         let grantee = Grantee {
             owner: &owner,

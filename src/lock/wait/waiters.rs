@@ -328,11 +328,6 @@ impl Waiters {
         self.places.at(place)
     }
 
-    /// The note of the request at a place.
-    pub(crate) fn note_at(&self, place: PlaceId) -> Option<&[u8]> {
-        self.places.note_of(self.places.waiter(place)?.id)
-    }
-
     /// The note of a request that waits.
     pub fn note_of(&self, request: WaiterId) -> Option<&[u8]> {
         self.places.note_of(request)

@@ -235,14 +235,6 @@ impl Ctx<'_> {
         self.info_field_is(c"server", c"server_name", c"valkey")
     }
 
-    /// Whether fields of a hash may have a TTL of their own: the server has HPEXPIRE.
-    pub fn have_fields_ttls(self) -> bool {
-        const REDIS_SINCE: i32 = 0x07_04_00;
-        const VALKEY_SINCE: i32 = 0x09_00_00;
-        let version = server_version();
-        version >= REDIS_SINCE && (version >= VALKEY_SINCE || !self.is_valkey())
-    }
-
     /// Whether the server itself is starting; false when the module is loaded into a running server.
     pub fn is_starting_up(self) -> bool {
         const STARTUP: u32 = raw::REDISMODULE_CTX_FLAGS_SERVER_STARTUP;

@@ -1,10 +1,8 @@
-//! Strings of the server that nearly every grant and release needs, and what the server can do: made once, when the
-//! module is loaded.
+//! Strings of the server that nearly every grant and release needs, made once: when the module is loaded.
 
 use std::cell::Ref;
 
 use crate::lock::{NOTE_FIELD, TOKEN_FIELD};
-use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::main_thread::MainThread;
 use crate::module::ffi::strings::{OwnedStr, Str};
 
@@ -14,17 +12,15 @@ pub struct Constants {
     token_field: OwnedStr,
     note_field: OwnedStr,
     released: OwnedStr,
-    fields_may_end: bool,
 }
 
 impl Constants {
-    fn make(ctx: Ctx<'_>) -> Constants {
+    fn make() -> Constants {
         Constants {
             one: OwnedStr::of_number(1u32),
             token_field: OwnedStr::new(TOKEN_FIELD),
             note_field: OwnedStr::new(NOTE_FIELD),
             released: OwnedStr::new(b"0"),
-            fields_may_end: ctx.have_fields_ttls(),
         }
     }
 
@@ -47,11 +43,6 @@ impl Constants {
     pub fn released(&self) -> Str<'_> {
         self.released.as_str()
     }
-
-    /// Whether fields of a hash may have a TTL of their own on this server.
-    pub fn fields_may_end(&self) -> bool {
-        self.fields_may_end
-    }
 }
 
 // SAFETY: the module has no threads, and the server calls it on its main thread only.
@@ -67,8 +58,8 @@ pub fn constants() -> Ref<'static, Constants> {
 }
 
 /// Makes the strings: the module is loaded.
-pub fn start(ctx: Ctx<'_>) {
-    CONSTANTS.set(Some(Constants::make(ctx)));
+pub fn start() {
+    CONSTANTS.set(Some(Constants::make()));
 }
 
 /// Frees the strings: the module is unloaded.

@@ -159,7 +159,7 @@ pub fn start(ctx: Ctx<'_>, hooks: &'static Hooks) {
     };
     shell.push_settings();
     SHELL.set(Some(shell));
-    constants::start(ctx);
+    constants::start();
 }
 
 /// Frees the state.

@@ -13,9 +13,9 @@ use crate::module::ffi::raw_key::{Fields, RawKey};
 use crate::module::ffi::strings::Str;
 use crate::module::keyspace::lock_key::LockKey;
 use crate::module::keyspace::replication::Replication;
-use crate::module::state::constants::constants;
 use crate::module::state::shell;
 use crate::redisson::scripts::Inner;
+use crate::redisson::server::filter;
 use crate::redisson::server::{Call, OwnedStr, Surroundings};
 
 /// The type of a key's value, as far as a script distinguishes types.
@@ -55,7 +55,7 @@ impl Fields for Count {
 /// field deletes it; a module sees no field.
 pub fn field(handle: &RawKey<'_>, name: Str<'_>) -> Option<Option<OwnedStr>> {
     let value = handle.field(name);
-    if value.is_some() || !constants().fields_may_end() {
+    if value.is_some() || !filter::fields_may_end() {
         return Some(value);
     }
     // The server counts such fields until it removes them, but shows them to no module.

@@ -5,7 +5,7 @@
 
 use redis_module::raw;
 
-use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::ctx::{server_version, Ctx};
 use crate::module::ffi::filter::{Filter, Words};
 use crate::module::ffi::main_thread::MainThread;
 use crate::module::ffi::{guard, log};
@@ -21,6 +21,8 @@ const FEWEST_WORDS: usize = 6;
 pub struct State {
     /// The registered filter.
     filter: Option<Filter>,
+    /// Whether fields of a hash may have a TTL of their own on this server.
+    fields_may_end: bool,
     /// The texts seen so far, by index in the table. A byte-for-byte comparison takes less time than a SHA1.
     texts: Vec<(usize, Box<[u8]>)>,
 }
@@ -55,7 +57,24 @@ pub fn follow_setting(ctx: Ctx<'_>) {
         }
         (_, filter) => filter,
     };
-    STATE.with(|state| state.filter = filter);
+    let fields_may_end = filter.is_some() && have_fields_ttls(ctx);
+    STATE.with(|state| {
+        state.filter = filter;
+        state.fields_may_end = fields_may_end;
+    });
+}
+
+/// Whether the server has HPEXPIRE.
+fn have_fields_ttls(ctx: Ctx<'_>) -> bool {
+    const REDIS_SINCE: i32 = 0x07_04_00;
+    const VALKEY_SINCE: i32 = 0x09_00_00;
+    let version = server_version();
+    version >= REDIS_SINCE && (version >= VALKEY_SINCE || !ctx.is_valkey())
+}
+
+/// Whether fields of a hash may have a TTL of their own on this server.
+pub fn fields_may_end() -> bool {
+    STATE.with(|state| state.fields_may_end)
 }
 
 unsafe extern "C" fn on_command(filter: *mut raw::RedisModuleCommandFilterCtx) {

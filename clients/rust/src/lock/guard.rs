@@ -166,7 +166,7 @@ impl Guard {
         released
     }
 
-    /// Leaves the lock held for this time from now on, instead of releasing it: nobody renews it. For work that must
+    /// Leaves the lock held for this time from now on, instead of releasing it, without renewals. For work that must
     /// not be done again too soon.
     ///
     /// # Errors
