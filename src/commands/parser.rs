@@ -106,7 +106,7 @@ impl<'w, W: Word> Parser<'w, W> {
     /// Those of the key, the owner, and the options, in this order.
     #[inline(always)]
     pub fn key_and_owner(mut self) -> Result<(W, W, Options<W>), CommandError> {
-        Ok((self.key()?, self.owner()?, self.options()?))
+        Ok((self.key()?, self.owner("the key")?, self.options()?))
     }
 
     /// All words of a command with the arguments `numkeys key [key ...] owner [option ...]`.
@@ -115,7 +115,7 @@ impl<'w, W: Word> Parser<'w, W> {
     /// Those of the keys, the owner, and the options, in this order.
     #[inline(always)]
     pub fn keys_and_owner(mut self) -> Result<(&'w [W], W, Options<W>), CommandError> {
-        Ok((self.keys()?, self.owner()?, self.options()?))
+        Ok((self.keys()?, self.owner("the key")?, self.options()?))
     }
 
     /// A word with any bytes, which follows `before`.
@@ -165,12 +165,12 @@ impl<'w, W: Word> Parser<'w, W> {
         Ok(keys)
     }
 
-    /// An owner, or the id of a permit.
+    /// An owner, or the id of a permit, behind the word or argument of this name.
     ///
     /// # Errors
     /// [`CommandError::OwnerEmpty`], [`CommandError::OwnerTooLong`], [`CommandError::OwnerReserved`].
-    pub fn owner(&mut self) -> Result<W, CommandError> {
-        let word = self.any("the key")?;
+    pub fn owner(&mut self, after: &str) -> Result<W, CommandError> {
+        let word = self.any(after)?;
         let owner = word.as_bytes();
         if owner.is_empty() {
             Err(CommandError::OwnerEmpty)

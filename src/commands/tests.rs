@@ -286,11 +286,30 @@ fn break_info_and_scan_parse() {
         parser::<Break>(&words("c k purge TOKEN 9")).key_only(),
         Ok((KEY, options))
     );
+    let options = Options {
+        token: Some(9),
+        to: Some(b"o".as_slice()),
+        lease: lease(60),
+        names_lease: true,
+        seq: Some(1),
+        note: Some(b"n".as_slice()),
+        ..none()
+    };
+    assert_eq!(
+        parser::<Break>(&words("c k TO o PX 60 SEQ 1 NOTE n TOKEN 9")).key_only(),
+        Ok((KEY, options))
+    );
     assert_errors(
         |words| parser::<Break>(words).key_only().map(|_| ()),
         "
             c k PURGE PURGE => syntax error: more than one PURGE
-            c k ALL => syntax error: unknown option 'ALL', expected TOKEN, PURGE, USER
+            c k ALL => syntax error: unknown option 'ALL', expected TOKEN, PURGE, USER, TO, EX, PX, SEQ, NOTE
+            c k TO => syntax error: a value is missing after TO
+            c k TO '' => owner is empty
+            c k TO o PURGE => syntax error: TO and PURGE exclude each other
+            c k PX 5 => syntax error: EX, PX, SEQ and NOTE need TO
+            c k SEQ 5 => syntax error: EX, PX, SEQ and NOTE need TO
+            c k NOTE n PURGE => syntax error: EX, PX, SEQ and NOTE need TO
             c k USER u => syntax error: USER needs PURGE
             c k TOKEN 1 PURGE USER u => syntax error: TOKEN and USER exclude each other
             c k PURGE USER => syntax error: a value is missing after USER

@@ -16,6 +16,7 @@ mod cluster {
 /// How commands parse, reply, refuse and scan, on which keys and for which users.
 mod commands {
     pub mod acl;
+    mod break_to;
     mod collisions;
     mod contexts;
     mod fence_faults;

@@ -1,11 +1,15 @@
 //! `LOCK.RELEASE`, `LOCK.RENEW` and `LOCK.BREAK`: changes of a hold.
 
 use crate::commands::error::CommandError;
-use crate::commands::lock::read_write;
-use crate::commands::options::{ALL, FINAL, KEY, LEASE, MODE, NOTE, OWNER, PURGE, TOKEN, USER};
+use crate::commands::lock::{acquire, read_write};
+use crate::commands::options::{
+    Options, ALL, FINAL, KEY, LEASE, MODE, NOTE, OWNER, PURGE, SEQ, TO, TOKEN, USER,
+};
 use crate::commands::parser::Parser;
-use crate::commands::skeleton::{change_lock, end_waits, give_up, has_given_up, may_count};
-use crate::lock::{self, LockError, Mode, Now, Planned, ReadDepth, Released};
+use crate::commands::skeleton::{
+    change_lock, end_waits, give_up, has_given_up, is_given_up, may_count,
+};
+use crate::lock::{self, Answer, LockError, Mode, Now, Planned, ReadDepth, Released};
 use crate::module::acl;
 use crate::module::entry::command::{access, Command, Spec};
 use crate::module::ffi::ctx::Ctx;
@@ -159,8 +163,8 @@ impl Command for Renew {
     }
 }
 
-/// Ends a hold by force: an operator's command. Replies 1, or 0 when the lock is not held; with `USER`, which ends no
-/// hold, the number of requests ended.
+/// Ends a hold by force: an operator's command. Replies 1, or 0 when the lock is not held; with `TO`, which grants the
+/// lock, the token; with `USER`, which ends no hold, the number of requests ended.
 pub struct Break;
 
 impl Command for Break {
@@ -173,11 +177,12 @@ impl Command for Break {
         key: Some(access::DELETE),
         arity: -2,
         summary:
-            c"Ends a hold by force and hands the lock to the next waiter, or purges the waiters too",
+            c"Ends a hold by force and hands the lock to the next waiter or to an owner, or purges the waiters too",
         complexity: c"O(1), of readers O(N) in the number of holds, with PURGE O(N) in the number of waiters",
-        args: &[KEY, TOKEN, PURGE, USER],
+        args: &[KEY, TOKEN, PURGE, USER, TO, LEASE, SEQ, NOTE],
         help: &[
             "End a hold by force; with PURGE send the waiters away. Returns 1, or 0 when not held.",
+            "TO: grant the lock to this owner before all waiters. Returns the fencing token.",
             "With PURGE USER send away 100 waiters of this user only. Returns their number.",
         ],
     };
@@ -190,6 +195,10 @@ impl Command for Break {
         if let Some(user) = options.user {
             let ended = purge_user(ctx, name, user);
             ctx.reply_integer(ended as i64);
+            return Ok(());
+        }
+        if let Some(owner) = options.to {
+            ctx.reply_integer(break_to(ctx, name, owner, &options)?);
             return Ok(());
         }
         let request = lock::Break {
@@ -213,6 +222,37 @@ impl Command for Break {
         ctx.reply_integer(broken.into());
         Ok(())
     }
+}
+
+/// `TO`: the lock is this owner's now. Returns the token; 0 when the lock is not held under `TOKEN`, or the owner has
+/// given this acquisition up.
+fn break_to(
+    ctx: Ctx<'_>,
+    name: Str<'_>,
+    owner: Str<'_>,
+    options: &Options<Str<'_>>,
+) -> Result<i64, CommandError> {
+    let request = lock::Acquire {
+        once: true,
+        ..acquire::request(ctx, owner.bytes(), options)
+    };
+    let is_final = |seq| is_given_up(ctx, [ctx.key_ref(name)], owner, seq);
+    if options.seq.is_some_and(is_final) {
+        return Ok(0);
+    }
+    sessions::end_first(ctx, name, owner);
+    let mut key = LockKey::open_for(ctx, name, owner);
+    let now = ctx.now();
+    let state = read_write::read_to_acquire(&mut key, Mode::Exclusive, now);
+    let view = view_for(&key, state, &Planned::Grant, now);
+    may_count(ctx, &key, &view, false)?;
+    let answer = change_lock(ctx, key, now, |locks, cx| {
+        locks.break_to(&view, options.token, &request, cx)
+    })?;
+    Ok(match answer {
+        Answer::Granted(token) => token.get() as i64,
+        Answer::Refused | Answer::Waits(_) => 0,
+    })
 }
 
 /// Ends the waits for a semaphore or a latch of this name. Returns whether there were any.

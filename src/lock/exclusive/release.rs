@@ -1,10 +1,10 @@
 //! `LOCK.RELEASE`, `LOCK.RENEW` and `LOCK.BREAK`.
 
+use crate::lock::compatibility::{compatibility, Compatibility};
 use crate::lock::effect::{Cx, Event, KeyWrite};
-use crate::lock::grant::free;
-use crate::lock::grant::HandedOff;
+use crate::lock::grant::{free, Grantee, HandedOff};
 use crate::lock::locks::Locks;
-use crate::lock::request::{Break, Release, Released, Renew};
+use crate::lock::request::{Acquire, Answer, Break, Release, Released, Renew};
 use crate::lock::session::bindings::BoundRef;
 use crate::lock::state::View;
 use crate::lock::{Hold, KeyState, LockError, Mode, Now, OwnerId, Token};
@@ -133,13 +133,56 @@ impl Locks {
         let Some(hold) = hold else {
             return Ok(false);
         };
+        self.end_broken(view, hold, cx);
+        self.end_hold(view, Event::Break, cx);
+        Ok(true)
+    }
+
+    fn end_broken(&mut self, view: &View<'_>, hold: &Hold, cx: &mut Cx<'_>) {
         self.shared
             .sessions
             .unbind(BoundRef::lock(Mode::Exclusive, view.key, &hold.owner));
         let ended = self.end_tracked(view, hold, cx);
         self.stats.grants_broken += u64::from(ended.is_some());
-        self.end_hold(view, Event::Break, cx);
-        Ok(true)
+    }
+
+    /// `LOCK.BREAK ... TO`: the hold of another owner is broken, if there is one, and the lock granted before all
+    /// waiters. With a token only if the lock is held under it, or by this owner already: so it can be sent again.
+    pub fn break_to(
+        &mut self,
+        view: &View<'_>,
+        token: Option<u64>,
+        req: &Acquire<'_>,
+        cx: &mut Cx<'_>,
+    ) -> Result<Answer, LockError> {
+        self.check_view(view, cx.now)?;
+        let broken = match compatibility(&view.state, req.mode, req.owner, cx.now)? {
+            Compatibility::Mine(hold) => return self.reenter(view, hold, req, cx),
+            _ => view.state.hold(cx.now),
+        };
+        if token.is_some() && !broken.is_some_and(|hold| hold.is_under(token)) {
+            return Ok(Answer::Refused);
+        }
+        if self.shared.startup_delay.is_on(cx.now) {
+            let left = self.shared.startup_delay.left(cx.now);
+            return Err(LockError::InStartupDelay(left));
+        }
+        // First: without a token the hold stays.
+        let token = self.mint(view, cx)?;
+        if let Some(hold) = broken {
+            self.end_broken(view, hold, cx);
+            cx.notify(Event::Break);
+        }
+        self.shared.waiters.schedule_settle_others(view.key);
+        let granted = self.grant_alone(view, token, &Grantee::of(req), cx);
+        self.shared.in_flight.claim(view.key, req.owner);
+        let waiters = &mut self.shared.waiters;
+        waiters.granted_at_once(view.key, req.owner, req.mode, cx.now);
+        let own = waiters.withdraw(view.key, req.owner);
+        waiters.end_withdrawn(own, cx);
+        waiters.set_lease(view.key, Some(granted.deadline_ms));
+        waiters.set_holder(view.key, req.owner.into());
+        Ok(Answer::Granted(granted.token))
     }
 
     pub(crate) fn end_hold(&mut self, view: &View<'_>, event: Event, cx: &mut Cx<'_>) {

@@ -89,6 +89,17 @@ impl Locks {
             });
         }
         let token = self.mint(view, cx)?;
+        Ok(self.grant_alone(view, token, to, cx))
+    }
+
+    /// Grants an exclusive hold under this token. The key has no holder any more.
+    pub(crate) fn grant_alone(
+        &mut self,
+        view: &View<'_>,
+        token: Token,
+        to: &Grantee<'_>,
+        cx: &mut Cx<'_>,
+    ) -> Granted {
         self.shared.waiters.windows.end_unused(view.key);
         let lease = self.shared.sessions.lease_of(to.session, to.lease);
         let deadline_ms = lease.deadline(cx.now);
@@ -104,12 +115,12 @@ impl Locks {
             cx.write(KeyWrite::ReadWrite(RwWrite::DropTokenRecord));
         }
         self.track(view.key, to, (token, deadline_ms), cx);
-        Ok(Granted {
+        Granted {
             token,
             deadline_ms,
             is_fresh: true,
             after: None,
-        })
+        }
     }
 
     /// Records a first hold: its event, its binding, its tracked grant.

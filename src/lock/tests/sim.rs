@@ -119,6 +119,8 @@ pub struct Sim {
     pub notify: Option<ChannelAndTag>,
     /// The note of the next request.
     pub note: Option<String>,
+    /// The next acquire is a `LOCK.BREAK ... TO`, with this `TOKEN`.
+    pub breaks: Option<Option<u64>>,
     /// The user of the next requests.
     pub user: UserId,
     /// Users that may take no key any more.
@@ -225,6 +227,7 @@ impl Sim {
             tickets: BTreeMap::new(),
             notify: None,
             note: None,
+            breaks: None,
             user: UserId::UNKNOWN,
             forbidden: HashSet::new(),
             parked: BTreeMap::new(),

@@ -11,7 +11,7 @@
 //! release k owner [read | write] [all] [token=#1]      renew k owner [read | write] [lease=30s] [token=#1]
 //! macquire k1 k2 ... owner [read | write] [as acquire]
 //! mrelease k1 k2 ... owner [all]     mrenew k1 k2 ... owner [lease=30s]
-//! break k [token=#1] [purge]     info k     queue k
+//! break k [token=#1] [purge | to=owner [lease=30s] [conn=c]]     info k     queue k
 //! sem.set k 3 [nx | xx]          sem.acquire k id [limit=3] [as acquire]     sem.release k id
 //! sem.renew k id [lease=30s]     sem.info k
 //! latch.set k 3 [nx | xx]        latch.down k [3]     latch.wait k conn [block=5s | block=0]

@@ -13,7 +13,7 @@ pub fn has_own_category(server: &TestServer) -> bool {
 }
 
 /// Creates a user with these rules and nothing else, and a connection of it.
-fn user(server: &TestServer, name: &str, rules: &str) -> Conn {
+pub fn user(server: &TestServer, name: &str, rules: &str) -> Conn {
     let mut admin = server.conn();
     let made = admin.line(&format!("ACL SETUSER {name} reset on nopass {rules}"));
     assert_eq!(made.text(), "OK", "{rules}");
@@ -22,7 +22,7 @@ fn user(server: &TestServer, name: &str, rules: &str) -> Conn {
     conn
 }
 
-fn is_denied(conn: &mut Conn, line: &str) -> bool {
+pub fn is_denied(conn: &mut Conn, line: &str) -> bool {
     let reply = conn.line(line);
     reply.is_error() && reply.error().starts_with("NOPERM ")
 }

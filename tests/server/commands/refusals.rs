@@ -225,7 +225,7 @@ fn options_that_are_unknown_doubled_or_cut_short_are_a_syntax_error_that_names_t
                     "LOCK.ACQUIRE k o",
                     "READ, WRITE, EX, PX, SESSION, BLOCK, NOTIFY, ONCE, WITHHOLDER, SEQ, NOTE",
                 ),
-                ("LOCK.BREAK k", "TOKEN, PURGE, USER"),
+                ("LOCK.BREAK k", "TOKEN, PURGE, USER, TO, EX, PX, SEQ, NOTE"),
             ] {
                 let expected = format!("{SYNTAX}: unknown option '{shown}', expected {expected}");
                 assert_eq!(error(conn, line, odd), expected);

@@ -80,7 +80,7 @@ const COMMANDS: [Described; 22] = [
         flags: "fast module write",
         categories: "@dangerous @fast @lock @write",
         key: "RW access delete",
-        arguments: "key [TOKEN token] [PURGE] [USER user]",
+        arguments: "key [TOKEN token] [PURGE] [USER user] [TO owner] [EX seconds | PX milliseconds] [SEQ number] [NOTE note]",
     },
     Described {
         name: "lock.if",

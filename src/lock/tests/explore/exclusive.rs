@@ -3,7 +3,7 @@
 use crate::lock::tests::explore::digest::BEGIN_MS;
 use crate::lock::tests::explore::{explore, has_few_holds, step, Action, Scene, MOST_HOLDS};
 use crate::lock::tests::model::exclusive::{Case, Names, Op};
-use crate::lock::tests::model::naive::{Ask, Terms};
+use crate::lock::tests::model::naive::{Ask, Owner, Terms};
 use crate::lock::tests::model::{lease, Case as _, Step};
 use crate::lock::tests::sim::Settings;
 use crate::lock::{Grace, Limits, Mode, WindowRule};
@@ -211,12 +211,19 @@ fn one_lock_with_other_clients() {
         Op::SetTtl(0, Some(1)),
         Op::Break(0, Names::Nothing, false),
         Op::Break(0, Names::Nothing, true),
+        break_to(1, Names::Nothing),
         Op::DropAddressee,
         Op::MayGrant(false),
         Op::MayGrant(true),
     ];
     actions.extend(of_others.map(|op| act(None, op)));
     explore(&scene(("one lock, other clients", 2, 0), actions));
+}
+
+fn break_to(owner: Owner, names: Names) -> Op {
+    let how = (Mode::Exclusive, Terms::Named(LEASE_MS));
+    let ask = Ask::new(0, (owner, 0), how, None);
+    Op::BreakTo(Ask { once: true, ..ask }, names)
 }
 
 /// Re-entries: sent twice, with a shorter lease, three deep. Releases and renewals name the token of this grant or of
@@ -250,6 +257,11 @@ fn one_lock_with_reentries() {
         actions.push(act(None, Op::Break(0, Names::Past(1), purge)));
         actions.push(act(None, Op::Break(0, Names::Present, purge)));
     }
+    for owner in 0..2 {
+        for names in [Names::Past(1), Names::Present] {
+            actions.push(act(Some(owner), break_to(owner, names)));
+        }
+    }
     let mut scene = scene(("one lock, re-entries", 2, 0), actions);
     scene.is_within = |case| has_few_holds(&case.sim, &["k0"], MOST_HOLDS + 1);
     explore(&scene);
@@ -276,6 +288,7 @@ fn one_lock_with_changes_of_the_server() {
         actions.push(act(Some(owner), Op::Disconnect(owner, 1)));
     }
     let of_the_server = [
+        break_to(1, Names::Nothing),
         Op::Advance(1),
         Op::Delay(2),
         Op::Drain,

@@ -13,7 +13,7 @@ use crate::lock::tests::model::{
 };
 use crate::lock::tests::sim::{key_ref, sums, Out, Settings, Sim, CONNS, START_MS};
 use crate::lock::token::SPAN_US;
-use crate::lock::{Answer, BoundRef, Hold, KeyState, Mode, Resource};
+use crate::lock::{Answer, BoundRef, Hold, KeyState, Mode, Resource, Wait};
 
 const KEYS: usize = 2;
 const NAMES: [&str; KEYS] = ["k0", "k1"];
@@ -71,7 +71,7 @@ impl model::Case for Case {
     fn apply(&mut self, op: &Op) -> (Option<Reply>, Option<Reply>) {
         self.before = self.model.keys.clone();
         match *op {
-            Op::Acquire(_) | Op::Release(..) | Op::Renew(..) | Op::Break(..) => {
+            Op::Acquire(_) | Op::Release(..) | Op::Renew(..) | Op::Break(..) | Op::BreakTo(..) => {
                 return self.command(op)
             }
             Op::Pass(ms) => self.sim.pass(ms),
@@ -332,6 +332,17 @@ impl Case {
                 let got = sim.break_lock(NAMES[key], token, purge);
                 let got = Reply::yes_or(got, Reply::Broken, Reply::NotHeld);
                 (got, model.break_lock(key, token, purge))
+            }
+            Op::BreakTo(ref ask, names) => {
+                let (key, owner) = (ask.keys[0], OWNERS[ask.owner]);
+                if sim.is_blocked(ask.conn) {
+                    return (None, None);
+                }
+                let token = named(sim, key, names);
+                sim.breaks = Some(token);
+                let how = (ask.mode, sim_terms(ask.terms), Wait::No, ask.once);
+                let got = sim.acquire(NAMES[key], owner, ask.conn, how);
+                (Reply::of(got), model.break_to(token, ask))
             }
             _ => unreachable!(),
         };

@@ -21,6 +21,7 @@ impl Sim {
         (mode, terms, wait, once): (Mode, Terms, Wait, bool),
     ) -> Result<Answer, LockError> {
         let (named, note) = (self.notify.take(), self.note.take());
+        let breaks = self.breaks.take();
         assert!(!self.is_blocked(conn), "{conn} waits for an answer");
         self.end_first_of_lock(key, owner);
         let req = Acquire {
@@ -40,9 +41,15 @@ impl Sim {
         let upgrader = self.locks.upgrader(key_ref(key), mode);
         let upgrader = upgrader.map(|owner| String::from_utf8(owner.to_vec()).unwrap());
         let owners = [owner, upgrader.as_deref().unwrap_or(owner)];
-        let asked = (&owners[..], depth, &Planned::Acquire(&req));
-        let (answer, fx, rest) =
-            self.ask(key, asked, |locks, view, cx| locks.acquire(view, &req, cx));
+        let planned = match breaks {
+            Some(_) => Planned::Grant,
+            None => Planned::Acquire(&req),
+        };
+        let asked = (&owners[..], depth, &planned);
+        let (answer, fx, rest) = self.ask(key, asked, |locks, view, cx| match breaks {
+            Some(token) => locks.break_to(view, token, &req, cx),
+            None => locks.acquire(view, &req, cx),
+        });
         if let Ok(Answer::Waits(id)) = answer {
             let how = (wait, &named, req.session);
             self.enqueue(id, Resource::Lock, &[key], (owner, mode, conn), how);

@@ -10,6 +10,7 @@ impl Session {
             "read" => self.acquire(words, Mode::Read),
             "write" => self.acquire(words, Mode::Write),
             "macquire" | "mrelease" | "mrenew" => self.many(words),
+            "break" if words.option("to").is_some() => self.break_to(words),
             "release" | "renew" | "break" => self.end_or_renew(words),
             "if" => self.fence(words),
             _ => return None,
@@ -20,6 +21,16 @@ impl Session {
         let (key, owner) = (words.at(1), words.at(2));
         let conn = self.conn(words.option("conn").unwrap_or(owner));
         let how = (mode, words.terms(), words.wait(), words.has("once"));
+        let answer = self.sim.acquire(key, owner, conn, how);
+        said(answer, |answer| self.answered(answer))
+    }
+
+    fn break_to(&mut self, words: &Words<'_>) -> String {
+        let token = words.option("token").map(|name| self.token(name));
+        let (key, owner) = (words.at(1), words.option("to").unwrap());
+        let conn = self.conn(words.option("conn").unwrap_or(owner));
+        self.sim.breaks = Some(token);
+        let how = (Mode::Exclusive, words.terms(), words.wait(), true);
         let answer = self.sim.acquire(key, owner, conn, how);
         said(answer, |answer| self.answered(answer))
     }

@@ -26,6 +26,8 @@ pub enum Op {
     Release(Key, Owner, bool, Names),
     Renew(Key, Owner, Terms, Names),
     Break(Key, Names, bool),
+    /// `LOCK.BREAK ... TO`
+    BreakTo(Ask, Names),
     Pass(u64),
     Alarm,
     /// The timer, without time for renewals that are not urgent.
@@ -87,6 +89,12 @@ pub fn op() -> impl Strategy<Value = Op> {
     let how = terms().prop_map(|terms| (Mode::Exclusive, terms));
     let keys = key.clone().prop_map(|key| vec![key]);
     let ask = ask(keys, OWNERS.len(), how, wait([2, 1, 6], 20));
+    let thief = (at.clone(), conn.clone(), lease.clone());
+    let thief = thief.prop_map(|((k, o), c, ms)| {
+        let how = (Mode::Exclusive, Terms::Named(ms));
+        let once = Ask::new(k, (o, c), how, None);
+        Ask { once: true, ..once }
+    });
     let connection = (owner, conn.clone());
     prop_oneof![
         24 => ask.prop_map(Op::Acquire),
@@ -95,6 +103,7 @@ pub fn op() -> impl Strategy<Value = Op> {
         12 => (at.clone(), any::<bool>(), names()).prop_map(|((k, o), all, t)| Op::Release(k, o, all, t)),
         4 => (at.clone(), terms(), names()).prop_map(|((k, o), ms, t)| Op::Renew(k, o, ms, t)),
         2 => (key.clone(), names(), any::<bool>()).prop_map(|(k, t, purge)| Op::Break(k, t, purge)),
+        1 => (thief, names()).prop_map(|(ask, t)| Op::BreakTo(ask, t)),
         10 => (0..8u64).prop_map(Op::Pass),
         1 => (0..40u64).prop_map(Op::Pass),
         8 => Just(Op::Alarm),

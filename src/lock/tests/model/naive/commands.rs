@@ -240,6 +240,38 @@ impl Model {
         Reply::Broken
     }
 
+    /// `LOCK.BREAK ... TO`
+    pub fn break_to(&mut self, token: Option<u64>, ask: &Ask) -> Reply {
+        let (key, owner) = (ask.keys[0], ask.owner);
+        if let Some(error) = self.foreign(key) {
+            self.ask(key);
+            return Reply::Error(error);
+        }
+        self.end_first(key, owner);
+        self.ask(key);
+        self.note_window_taken(key);
+        if self.hold_of(key, owner, None).is_some() {
+            return self.reenter(key, ask);
+        }
+        let broken = self.live(key);
+        if token.is_some() && !broken.iter().any(|hold| hold.has(token)) {
+            return Reply::Refused;
+        }
+        if self.is_delayed() {
+            return Reply::Error("DELAY");
+        }
+        if !self.may_grant {
+            return Reply::Error("TRYAGAIN");
+        }
+        for hold in broken {
+            self.forget_ended(key, hold.owner);
+        }
+        self.keys[key] = State::Holds(Vec::new());
+        let reply = self.take(&ask.keys, ask);
+        self.withdraw(key, owner, None);
+        reply
+    }
+
     /// Whether the hold of an exclusive lock is one of Redisson's, without a token.
     fn has_no_token(&self, key: Key) -> bool {
         let hold = self.holder(key);
