@@ -3,6 +3,8 @@
 //! An exclusive lock is Redisson's `RLock` hash: one field, the owner, whose value is the hold count, and the key's TTL
 //! as the lease. The module adds a field, [`TOKEN_FIELD`], whose value `t<digits>` is not a number, so scripts that
 //! look for counts skip it; and where the request has one, a note ([`NOTE_FIELD`]).
+//!
+//! With `lock.string-holders yes` a string with a TTL is a hold too, as most other lock libraries write it.
 
 use smallvec::SmallVec;
 
@@ -26,11 +28,11 @@ pub type OwnerId = SmallVec<[u8; 48]>;
 /// A hold as the hash states it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hold {
-    /// The owner: the hash field.
+    /// The owner: the hash field. Empty, which no client can name, where a string is the lock.
     pub owner: OwnerId,
     /// The hold count, at least 1.
     pub count: u32,
-    /// The token of the grant; `None` if a Redisson client took the lock.
+    /// The token of the grant; `None` if another client took the lock.
     pub token: Option<Token>,
     /// The end of the lease in Unix milliseconds; `None` if the TTL was removed by other means.
     pub deadline_ms: Option<i64>,
@@ -67,6 +69,19 @@ pub enum KeyState {
 }
 
 impl KeyState {
+    /// A string as the lock of a client that takes it with `SET key value NX PX lease`. Without a TTL it is other data.
+    pub fn of_string(deadline_ms: Option<i64>) -> KeyState {
+        match deadline_ms {
+            Some(_) => KeyState::Held(Hold {
+                owner: OwnerId::new(),
+                count: 1,
+                token: None,
+                deadline_ms,
+            }),
+            None => KeyState::OtherType,
+        }
+    }
+
     /// The present hold.
     pub fn hold(&self, now: Now) -> Option<&Hold> {
         match self {

@@ -31,6 +31,7 @@ mod commands {
     mod replies;
     mod scan;
     mod shares;
+    mod string_holders;
     mod top;
     mod users;
 }

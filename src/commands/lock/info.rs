@@ -54,10 +54,13 @@ impl Command for Info {
             return Ok(());
         }
         let mode = mode.or(has_more.then_some(Mode::Read)).or(queue.mode);
-        let mode = mode.unwrap_or(Mode::Exclusive);
+        let mode = match holders.first() {
+            Some(string) if string.owner.is_empty() => "string",
+            _ => mode.unwrap_or(Mode::Exclusive).name(),
+        };
         ctx.reply_map(4 + usize::from(list > 0) + usize::from(has_more));
         ctx.reply_bytes(b"mode");
-        ctx.reply_bytes(mode.name().as_bytes());
+        ctx.reply_bytes(mode.as_bytes());
         ctx.reply_bytes(b"holders");
         ctx.reply_array(holders.len());
         for holder in &holders {
@@ -163,7 +166,7 @@ fn reply_holder(ctx: Ctx<'_>, lock: &LockKey<'_>, hold: &Holder<'_>, now: Now) {
     ctx.reply_bytes(b"session");
     ctx.reply_integer(session.is_some().into());
     ctx.reply_bytes(b"note");
-    let note = (hold.mode == Mode::Exclusive)
+    let note = (hold.mode == Mode::Exclusive && !hold.owner.is_empty())
         .then(|| lock.note())
         .flatten();
     ctx.reply_bytes_or_nil(note.as_ref().map(|note| note.as_str().bytes()));

@@ -22,6 +22,7 @@ use crate::module::keyspace::replication::Replication;
 use crate::module::keyspace::rw_read;
 use crate::module::keyspace::siblings::{Siblings, Timeouts};
 use crate::module::state::constants::constants;
+use crate::module::state::settings;
 use crate::module::state::shell;
 
 /// The most fields that an event scans at several keys.
@@ -331,7 +332,7 @@ impl LockKey<'_> {
             };
         };
         let (kind, fields) = (key.kind(), key.len());
-        // SAFETY: called for a hash only, and a hash is a value.
+        // SAFETY: called for a hash or a string only, and these are values.
         let deadline = || unsafe { key.end_ms_of_value() };
         match kind {
             raw::REDISMODULE_KEYTYPE_EMPTY => KeyState::Absent,
@@ -347,6 +348,9 @@ impl LockKey<'_> {
                 KeyState::OtherHash => scan(key).finish(deadline()),
                 state => state,
             },
+            raw::REDISMODULE_KEYTYPE_STRING if settings::string_holders() => {
+                KeyState::of_string(deadline())
+            }
             _ => KeyState::OtherType,
         }
     }

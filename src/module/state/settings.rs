@@ -87,6 +87,7 @@ static PUBLISH: Switch = Switch::new(c"publish", true);
 static DEADLOCK_DETECT: Switch = Switch::new(c"deadlock-detect", true);
 static DRAIN: Switch = Switch::new(c"drain", false);
 static REDISSON_SCRIPTS: Switch = Switch::new(c"redisson-scripts", false);
+static STRING_HOLDERS: Switch = Switch::new(c"string-holders", false);
 
 /// Registers every setting; `LoadConfigs` applies the values of `redis.conf` later. `None` when the server refuses one.
 pub fn register(ctx: Ctx<'_>) -> Option<()> {
@@ -115,7 +116,8 @@ pub fn register(ctx: Ctx<'_>) -> Option<()> {
     register_switch(ctx, &PUBLISH)?;
     register_switch(ctx, &DEADLOCK_DETECT)?;
     register_switch(ctx, &DRAIN)?;
-    register_switch(ctx, &REDISSON_SCRIPTS)
+    register_switch(ctx, &REDISSON_SCRIPTS)?;
+    register_switch(ctx, &STRING_HOLDERS)
 }
 
 // Both give the server a pointer to the static itself: a copy in memory would leak when the module is unloaded.
@@ -276,6 +278,11 @@ pub fn drain() -> bool {
 /// Whether the known scripts of Redisson's clients are run natively.
 pub fn redisson_scripts() -> bool {
     REDISSON_SCRIPTS.get()
+}
+
+/// Whether a string with a TTL is a lock that another owner holds.
+pub fn string_holders() -> bool {
+    STRING_HOLDERS.get()
 }
 
 /// Whether requests may wait with `NOTIFY`.

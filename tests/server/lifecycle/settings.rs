@@ -37,11 +37,12 @@ pub const NUMBERS: [(&str, &str, &str, &str); 18] = [
 ];
 
 /// Every yes-or-no setting, with its default.
-pub const SWITCHES: [(&str, &str); 4] = [
+pub const SWITCHES: [(&str, &str); 5] = [
     ("lock.publish", "yes"),
     ("lock.deadlock-detect", "yes"),
     ("lock.drain", "no"),
     ("lock.redisson-scripts", "no"),
+    ("lock.string-holders", "no"),
 ];
 
 /// A server started from a file, as in production; the harness's own servers get their options as arguments.

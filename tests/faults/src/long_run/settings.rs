@@ -33,6 +33,7 @@ const LASTING: [(&str, &[&str]); 17] = [
     ("lock.free-window", &["50", "5", "200"]),
     ("lock.deadlock-detect", &["yes", "no"]),
     ("lock.redisson-scripts", &["no", "yes"]),
+    ("lock.string-holders", &["no", "yes"]),
 ];
 
 /// The session lease, in the same way.
