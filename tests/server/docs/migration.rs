@@ -206,46 +206,30 @@ fn a_key_that_is_deleted_and_set_in_one_tick_sends_parked_clients_away() {
     assert!(is_wrong_type(&b.recv()));
 }
 
-/// The first way: an error of type means "held by an old client", and the client retries later.
+/// With the setting each kind of client waits for the other's hold.
 #[test]
-fn one_name_for_both_keeps_each_other_out() {
-    let server = TestServer::start();
+fn one_name_for_both_with_the_setting() {
+    let server = TestServer::with(&["--lock.string-holders", "yes"]);
     let (mut old, mut new) = (Old::on(&server), server.conn());
     assert!(old.acquire("a"));
-    let mut tries = 0;
-    wait_for("the new client has the lock", || {
-        let reply = new.line("LOCK.ACQUIRE lock:42 b PX 60000 BLOCK 100 ONCE");
-        tries += 1;
-        if tries == 3 {
-            assert_eq!(old.release("a").int(), 1);
-        }
-        assert_eq!(is_wrong_type(&reply), tries <= 3);
-        reply.maybe_int().is_some_and(|token| token > 0)
-    });
-    assert_eq!(tries, 4);
-    assert!(!old.acquire("a"));
-}
-
-/// The second way: the module's lock first, then the old one. Two of the new clients queue up, and only the head of the
-/// queue polls.
-#[test]
-fn two_names_one_queue() {
-    let server = TestServer::start();
-    let (mut old, mut b, mut c) = (Old::on(&server), server.conn(), server.conn());
-    assert!(old.acquire("a"));
-    assert!(b.line("LOCK.ACQUIRE queue:42 b PX 60000 ONCE").int() > 0);
-    c.send_line("LOCK.ACQUIRE queue:42 c PX 60000 BLOCK 0 ONCE");
+    assert!(new.line("LOCK.ACQUIRE lock:42 b PX 60000 ONCE").is_nil());
+    assert_eq!(new.line("LOCK.RENEW lock:42 a").int(), 0);
+    assert!(new.line("LOCK.RELEASE lock:42 a ALL").is_nil());
+    new.send_line("LOCK.ACQUIRE lock:42 b PX 60000 BLOCK 0 ONCE");
     server.wait_for_waiters(1);
-    assert!(b.line("SET lock:42 b NX PX 60000").is_nil());
-    assert_eq!(old.release("a").int(), 1);
-    assert_eq!(b.line("SET lock:42 b NX PX 60000").text(), "OK");
+    assert_eq!((old.renew("a").int(), old.release("a").int()), (1, 1));
+    assert!(new.recv().int() > 0);
     assert!(!old.acquire("a"));
-    // Released in the opposite order.
-    let [release, _] = scripts();
-    assert_eq!(b.run(["EVAL", &release, "1", "lock:42", "b"]).int(), 1);
-    assert_eq!(b.line("LOCK.RELEASE queue:42 b ALL").int(), 1);
-    assert!(c.recv().int() > 0);
-    assert_eq!(c.line("SET lock:42 c NX PX 60000").text(), "OK");
+    assert_eq!(new.line("LOCK.RELEASE lock:42 b ALL").int(), 1);
+    assert!(old.acquire("a"));
+    // Without NX.
+    assert_eq!(old.release("a").int(), 1);
+    new.line("LOCK.ACQUIRE lock:42 b PX 60000 ONCE");
+    old.0.line("SET lock:42 a PX 60000");
+    assert_eq!(new.line("LOCK.RENEW lock:42 b").int(), 0);
+    // Without a TTL.
+    old.0.line("PERSIST lock:42");
+    assert!(is_wrong_type(&new.line("LOCK.ACQUIRE lock:42 b BLOCK 0")));
 }
 
 /// Lists the locks of the old kind, and a string without a TTL.

@@ -137,6 +137,15 @@ const INVENTORY: &[(&str, &str, &str, Test)] = &[
     (
         "docs/MIGRATION.md",
         "text",
+        "lock.string-holders yes",
+        Test(
+            "tests/server/docs/migration.rs",
+            "one_name_for_both_with_the_setting",
+        ),
+    ),
+    (
+        "docs/MIGRATION.md",
+        "text",
         "SCAN 0 MATCH",
         Test(SAMPLES, "both_kinds_are_listed"),
     ),
