@@ -52,7 +52,7 @@ pub struct LockInfo {
 #[derive(Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Holder {
-    /// The owner.
+    /// The owner. Empty if the lock is a string of another library (`lock.string-holders`).
     pub owner: Vec<u8>,
     /// The hold count.
     pub holds: u64,

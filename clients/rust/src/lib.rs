@@ -91,6 +91,7 @@
 #![warn(unreachable_pub)]
 
 mod backoff;
+mod election;
 mod error;
 #[cfg(feature = "admin")]
 mod inspect;
@@ -109,12 +110,14 @@ mod semaphore;
 mod statistics;
 mod trace;
 
+pub use election::{Election, Leader, Observer};
 pub use error::{Error, Result};
 #[cfg(feature = "admin")]
 pub use inspect::{BreakTarget, BreakWaiters, Holder, LockInfo, Readiness, Scan, Search, Waiter};
 #[cfg(feature = "admin")]
 pub use key_events::{KeyEvent, KeyEvents};
 pub use latch::Latch;
+pub use lock::execute::Reply;
 pub use lock::guard::Guard;
 pub use lock::loss::Lost;
 pub use lock::Lock;

@@ -61,6 +61,7 @@ impl Guard {
         let hold = Hold::new(server, claim, token, terms.lease, terms.margin, sent);
         let hold = Arc::new(hold);
         let is_bound = bound.is_some();
+        hold.server.invalidations().changed(&hold.claim.key);
         let renewal = runtime::spawn(keep(hold.clone(), bound));
         Guard {
             renewal,
@@ -93,6 +94,15 @@ impl Guard {
     /// The owner that holds it: of a permit the id in `SEM.*`.
     pub fn owner(&self) -> &[u8] {
         &self.hold.claim.owner
+    }
+
+    pub(crate) fn hold(&self) -> &Arc<Hold> {
+        &self.hold
+    }
+
+    /// Whether it ends with its connection.
+    pub(crate) fn is_bound(&self) -> bool {
+        self.is_bound
     }
 
     pub(crate) fn server_name(&self) -> String {
@@ -156,6 +166,7 @@ impl Guard {
         self.is_unanswered = true;
         let release = release(&hold.server, &hold.claim, ending, end);
         let released = within(release).await;
+        hold.server.invalidations().changed(&hold.claim.key);
         let token = Some(hold.token);
         match &released {
             Ok(_) => events::released(&hold.server, &hold.claim, token),

@@ -2,6 +2,7 @@
 
 pub(crate) mod acquire;
 pub(crate) mod events;
+pub(crate) mod execute;
 pub(crate) mod guard;
 pub(crate) mod hold;
 pub(crate) mod loss;

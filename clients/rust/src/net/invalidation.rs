@@ -51,6 +51,14 @@ impl Invalidations {
         self.is_forbidden.store(true, Ordering::Relaxed);
     }
 
+    /// This process has changed the key, which the server does not tell its own connection (`NOLOOP`).
+    pub(crate) fn changed(&self, key: &[u8]) {
+        self.watches()
+            .get(key)
+            .into_iter()
+            .for_each(|of| notify(of));
+    }
+
     /// Handles a push message of the server.
     pub(crate) fn notify(&self, push: &PushInfo) {
         let watches = self.watches();

@@ -9,6 +9,7 @@ use redis_lock_client::{Guard, Lock, Server};
 use redis_lock_harness::{wait_for, TestServer};
 
 mod basics;
+mod election;
 mod figures;
 mod lost;
 mod notice;

@@ -1,0 +1,105 @@
+//! Commands under a lock (`LOCK.IF`), and the text beside it.
+
+use redis::{cmd, Value};
+
+use crate::error::{Error, Result};
+use crate::lock::guard::Guard;
+use crate::moment::Moment;
+use crate::net::command;
+use crate::net::reply::bytes;
+use crate::net::retry::{at_most_once, repeatable};
+use crate::outcome::LostReason;
+use crate::runtime::within;
+
+/// What the server replies to a command. A map is a list of keys and values in turn.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Reply {
+    /// Nothing: no such key, or a condition that was not met.
+    Nil,
+    /// A number.
+    Integer(i64),
+    /// A floating-point number (RESP3).
+    Double(f64),
+    /// A truth value (RESP3).
+    Boolean(bool),
+    /// Any bytes: a value, or a status as `OK`.
+    Bytes(Vec<u8>),
+    /// Several replies.
+    List(Vec<Reply>),
+}
+
+impl Reply {
+    fn of(value: Value) -> Reply {
+        let list = |values: Vec<Value>| Reply::List(values.into_iter().map(Reply::of).collect());
+        match value {
+            Value::Nil => Reply::Nil,
+            Value::Int(number) => Reply::Integer(number),
+            Value::Double(number) => Reply::Double(number),
+            Value::Boolean(truth) => Reply::Boolean(truth),
+            Value::Okay => Reply::Bytes(b"OK".to_vec()),
+            Value::Array(values) | Value::Set(values) => list(values),
+            Value::Map(pairs) => list(pairs.into_iter().flat_map(|(key, of)| [key, of]).collect()),
+            text => Reply::Bytes(bytes(&text)),
+        }
+    }
+}
+
+impl Guard {
+    /// Runs a command of the server if the lock is still held, in one step (`LOCK.IF`), and returns its reply: a holder
+    /// that is late changes nothing. A command with a key, in a cluster in the slot of the lock, or `PUBLISH`; the
+    /// words of it. (Not for a permit.)
+    ///
+    /// ```no_run
+    /// # async fn example(guard: redis_lock_client::Guard) -> Result<(), redis_lock_client::Error> {
+    /// use redis_lock_client::Reply;
+    ///
+    /// assert_eq!(guard.execute(["INCRBY", "total", "100"]).await?, Reply::Integer(100));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Lost`] when the lock is no longer held: nothing has run. [`Error::Unheard`] when the command was sent,
+    /// got no reply, and may have run. Otherwise it has not: the server refused it, or could not be reached.
+    pub async fn execute<Word: AsRef<[u8]>>(
+        &self,
+        words: impl IntoIterator<Item = Word>,
+    ) -> Result<Reply> {
+        let (server, key) = (&self.hold().server, self.key());
+        let mut command = cmd("LOCK.IF");
+        command.arg(key).arg(self.token());
+        for word in words {
+            command.arg(word.as_ref());
+        }
+        let probe = command::info(key, 0);
+        match within(at_most_once(server, key, &probe, &command)).await {
+            Err(error) if error.has_code("FENCED") => Err(Error::Lost(LostReason::Taken)),
+            reply => reply.map(Reply::of),
+        }
+    }
+
+    /// Replaces the text beside the hold, which [`Lock::note`](crate::Lock::note) sets at first. It renews the lease as
+    /// well.
+    ///
+    /// # Errors
+    /// [`Error::Lost`] when the lock is no longer held; when the server cannot be reached, or refuses: the lock is not
+    /// exclusive, the text is longer than 256 bytes.
+    pub async fn set_note(&self, note: impl AsRef<[u8]>) -> Result<()> {
+        let hold = self.hold();
+        // A hold that is bound to a connection is renewed with the lease of the server.
+        let lease = (!self.is_bound()).then(|| hold.lease());
+        let mut command = command::renew(&hold.claim, lease, hold.token);
+        command.arg("NOTE").arg(note.as_ref());
+        let sent = Moment::now();
+        match within(repeatable(&hold.server, &hold.claim.key, &command)).await? {
+            Value::Int(1) => {}
+            Value::Int(0) => return Err(Error::Lost(LostReason::Taken)),
+            _ => return Err(Error::reply(hold.server.name())),
+        }
+        if let Some(lease) = lease {
+            hold.confirm(sent, lease);
+        }
+        hold.server.invalidations().changed(&hold.claim.key);
+        Ok(())
+    }
+}
