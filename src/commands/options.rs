@@ -47,8 +47,6 @@ pub struct Options<W> {
     pub note: Option<W>,
     /// `PURGE`
     pub purge: bool,
-    /// `TO`
-    pub to: Option<W>,
     /// `LIMIT`
     pub limit: Option<NonZeroU32>,
     /// `NX`, `XX`
@@ -59,7 +57,7 @@ pub struct Options<W> {
     pub count: Option<usize>,
     /// `MATCH`
     pub pattern: Option<W>,
-    /// `OWNER`
+    /// `OWNER`, `TO`
     pub owner: Option<W>,
     /// `WAITED`
     pub waited: bool,
@@ -87,7 +85,6 @@ impl<W> Options<W> {
             gives_up: None,
             note: None,
             purge: false,
-            to: None,
             limit: None,
             set_if: SetIf::Always,
             waiters: false,
@@ -141,7 +138,7 @@ impl<W: Word> Parser<'_, W> {
     /// # Errors
     /// Left to right: an unknown option, an error of its value, an option given twice or beside one that it excludes.
     /// At the end: `NOTIFY` without `BLOCK`, `USER` without what it limits or with `TOKEN`, `FINAL` with what it
-    /// excludes, `NOTE` with `READ` or `WRITE`, `TO` with `PURGE`, and what needs `TO` without it.
+    /// excludes, `NOTE` with `READ` or `WRITE`.
     #[inline(always)]
     pub fn options(&mut self) -> Result<Options<W>, CommandError> {
         let default = Lease::from_ms(self.settings.default_lease_ms);
@@ -174,9 +171,6 @@ impl<W: Word> Parser<'_, W> {
             return Err(syntax(
                 "NOTE is for exclusive locks, without READ and WRITE",
             ));
-        }
-        if self.takes(b"TO") {
-            check_break(options)?;
         }
         match (options.user.is_some(), options.gives_up.is_some()) {
             (true, _) => self.check_user(options),
@@ -222,7 +216,7 @@ impl<W: Word> Parser<'_, W> {
             b"FINAL" => options.gives_up = Some(self.number("FINAL", 1)?.unsigned_abs()),
             b"NOTE" => options.note = Some(self.note()?),
             b"PURGE" => options.purge = true,
-            b"TO" => options.to = Some(self.owner("TO")?),
+            b"TO" => options.owner = Some(self.owner("TO")?),
             b"LIMIT" => options.limit = Some(self.limit()?),
             b"NX" => options.set_if = SetIf::Absent,
             b"XX" => options.set_if = SetIf::There,
@@ -250,17 +244,6 @@ impl<W: Word> Parser<'_, W> {
         permits
             .and_then(NonZeroU32::new)
             .ok_or_else(|| LockError::TooManyPermits.into())
-    }
-}
-
-/// `LOCK.BREAK` takes the terms of a hold only with `TO`, which leaves the waiters.
-fn check_break<W>(options: &Options<W>) -> Result<(), CommandError> {
-    match &options.to {
-        Some(_) if options.purge => Err(syntax("TO and PURGE exclude each other")),
-        None if options.names_lease || options.seq.is_some() || options.note.is_some() => {
-            Err(syntax("EX, PX, SEQ and NOTE need TO"))
-        }
-        _ => Ok(()),
     }
 }
 

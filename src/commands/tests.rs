@@ -283,12 +283,12 @@ fn break_info_and_scan_parse() {
         ..none()
     };
     assert_eq!(
-        parser::<Break>(&words("c k purge TOKEN 9")).key_only(),
+        Break::parse(parser::<Break>(&words("c k purge TOKEN 9"))),
         Ok((KEY, options))
     );
     let options = Options {
         token: Some(9),
-        to: Some(b"o".as_slice()),
+        owner: Some(b"o".as_slice()),
         lease: lease(60),
         names_lease: true,
         seq: Some(1),
@@ -296,11 +296,13 @@ fn break_info_and_scan_parse() {
         ..none()
     };
     assert_eq!(
-        parser::<Break>(&words("c k TO o PX 60 SEQ 1 NOTE n TOKEN 9")).key_only(),
+        Break::parse(parser::<Break>(&words(
+            "c k TO o PX 60 SEQ 1 NOTE n TOKEN 9"
+        ))),
         Ok((KEY, options))
     );
     assert_errors(
-        |words| parser::<Break>(words).key_only().map(|_| ()),
+        |words| Break::parse(parser::<Break>(words)).map(|_| ()),
         "
             c k PURGE PURGE => syntax error: more than one PURGE
             c k ALL => syntax error: unknown option 'ALL', expected TOKEN, PURGE, USER, TO, EX, PX, SEQ, NOTE

@@ -5,7 +5,7 @@ use crate::commands::lock::{acquire, read_write};
 use crate::commands::options::{
     Options, ALL, FINAL, KEY, LEASE, MODE, NOTE, OWNER, PURGE, SEQ, TO, TOKEN, USER,
 };
-use crate::commands::parser::Parser;
+use crate::commands::parser::{syntax, Parser, Word};
 use crate::commands::skeleton::{
     change_lock, end_waits, give_up, has_given_up, is_given_up, may_count,
 };
@@ -167,6 +167,20 @@ impl Command for Renew {
 /// lock, the token; with `USER`, which ends no hold, the number of requests ended.
 pub struct Break;
 
+impl Break {
+    /// The terms of a hold come only with `TO`, which leaves the waiters.
+    pub fn parse<W: Word>(words: Parser<'_, W>) -> Result<(W, Options<W>), CommandError> {
+        let (name, options) = words.key_only()?;
+        match &options.owner {
+            Some(_) if options.purge => Err(syntax("TO and PURGE exclude each other")),
+            None if options.names_lease || options.seq.is_some() || options.note.is_some() => {
+                Err(syntax("EX, PX, SEQ and NOTE need TO"))
+            }
+            _ => Ok((name, options)),
+        }
+    }
+}
+
 impl Command for Break {
     type Error = CommandError;
 
@@ -188,7 +202,7 @@ impl Command for Break {
     };
 
     fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), CommandError> {
-        let (name, options) = Parser::of::<Break>(words).key_only()?;
+        let (name, options) = Break::parse(Parser::of::<Break>(words))?;
         if !acl::may_break(ctx, name) {
             return Err(CommandError::MayNotBreak);
         }
@@ -197,7 +211,7 @@ impl Command for Break {
             ctx.reply_integer(ended as i64);
             return Ok(());
         }
-        if let Some(owner) = options.to {
+        if let Some(owner) = options.owner {
             ctx.reply_integer(break_to(ctx, name, owner, &options)?);
             return Ok(());
         }

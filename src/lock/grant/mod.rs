@@ -93,6 +93,7 @@ impl Locks {
     }
 
     /// Grants an exclusive hold under this token. The key has no holder any more.
+    #[inline]
     pub(crate) fn grant_alone(
         &mut self,
         view: &View<'_>,
