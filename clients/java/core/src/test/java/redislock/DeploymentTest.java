@@ -34,6 +34,9 @@ import redislock.testing.Waiting;
 /** Clusters with slots that move, promotions, sentinels, TLS. */
 @Timeout(90)
 class DeploymentTest {
+    /** The response timeout of the clients that meet a node which does not answer. */
+    private static final Duration PATIENCE = Duration.ofSeconds(8);
+
     /** Waits in the queue of this lock, whose grants are noted in order. */
     private static List<CompletableFuture<?>> line(
             TestServer node, FencedLock lock, int count, ConcurrentLinkedQueue<Integer> order) {
@@ -58,7 +61,7 @@ class DeploymentTest {
 
     @Test
     void waits_follow_a_slot_that_moves() throws Exception {
-        try (TestCluster cluster = TestCluster.start(3); LockClient client = LockClient.create(cluster.address())) {
+        try (TestCluster cluster = TestCluster.start(3); LockClient client = Clients.create(cluster.address())) {
             TestServer source = cluster.node(0);
             TestServer target = cluster.node(1);
             String key = cluster.keyOf(source, "moved");
@@ -86,7 +89,7 @@ class DeploymentTest {
     @Test
     void several_locks_are_kept_while_some_of_them_have_moved() throws Exception {
         Duration lease = Duration.ofMillis(1_200);
-        try (TestCluster cluster = TestCluster.start(2); LockClient client = LockClient.create(cluster.address())) {
+        try (TestCluster cluster = TestCluster.start(2); LockClient client = Clients.create(cluster.address())) {
             TestServer source = cluster.node(0);
             TestServer target = cluster.node(1);
             String tag = "{" + cluster.keyOf(source, "half") + "}";
@@ -108,7 +111,7 @@ class DeploymentTest {
 
     @Test
     void requests_follow_a_slot_while_it_is_moved() throws Exception {
-        try (TestCluster cluster = TestCluster.start(2); LockClient client = LockClient.create(cluster.address())) {
+        try (TestCluster cluster = TestCluster.start(2); LockClient client = Clients.create(cluster.address())) {
             TestServer source = cluster.node(0);
             TestServer target = cluster.node(1);
             String key = cluster.keyOf(source, "ask");
@@ -160,9 +163,57 @@ class DeploymentTest {
         }
     }
 
+    /** A node that hangs is not taken for a failed one, and the others serve. */
+    private static TestCluster startPatientNodes() {
+        return TestCluster.start(3, "--cluster-node-timeout", "120000");
+    }
+
+    private static void assertServed(LockClient client, String key, TestServer node) throws Exception {
+        FencedLock lock = client.lock(key);
+        Guard first = lock.acquire();
+        CompletableFuture<Optional<Guard>> wait = lock.acquireAsync(null);
+        node.awaitTickets(1);
+        first.release();
+        wait.get(60, TimeUnit.SECONDS).orElseThrow().release();
+    }
+
+    @Test
+    void a_new_client_serves_the_other_nodes_while_one_hangs() throws Exception {
+        try (TestCluster cluster = startPatientNodes()) {
+            TestServer alive = cluster.node(1);
+            String key = cluster.keyOf(alive, "alive");
+            cluster.node(0).pause();
+            for (String address : List.of(cluster.address(), "redis+cluster://127.0.0.1:" + alive.port())) {
+                try (LockClient client = LockClient.builder(address).responseTimeout(PATIENCE).build()) {
+                    assertServed(client, key, alive);
+                }
+            }
+            cluster.node(0).resume();
+        }
+    }
+
+    @Test
+    void locks_of_other_nodes_are_served_after_the_connection_of_a_hung_node_was_given_up() throws Exception {
+        try (TestCluster cluster = startPatientNodes(); LockClient client =
+                LockClient.builder(cluster.address()).responseTimeout(PATIENCE).build()) {
+            TestServer alive = cluster.node(1);
+            String key = cluster.keyOf(alive, "alive");
+            client.lock(key).acquire().release();
+            FencedLock hung = client.lock(cluster.keyOf(cluster.node(0), "hung"));
+            FencedLock other = client.lock(cluster.keyOf(cluster.node(0), "other"));
+            hung.lock();
+            cluster.node(0).pause();
+            // Two requests in a row without a reply close the connections to all nodes.
+            assertThrows(LockConnectionException.class, hung::unlock);
+            assertThrows(LockConnectionException.class, other::tryLock);
+            assertServed(client, key, alive);
+            cluster.node(0).resume();
+        }
+    }
+
     @Test
     void a_latch_is_counted_down_at_most_once_while_its_slot_is_moved() throws Exception {
-        try (TestCluster cluster = TestCluster.start(2); LockClient client = LockClient.create(cluster.address())) {
+        try (TestCluster cluster = TestCluster.start(2); LockClient client = Clients.create(cluster.address())) {
             TestServer source = cluster.node(0);
             TestServer target = cluster.node(1);
             Latch latch = client.latch(cluster.keyOf(source, "latch"));
@@ -199,7 +250,7 @@ class DeploymentTest {
     @Test
     void waits_follow_a_promotion_in_a_cluster() throws Exception {
         try (TestCluster cluster = TestCluster.startWithReplicas(3);
-                LockClient client = LockClient.create(cluster.address())) {
+                LockClient client = Clients.create(cluster.address())) {
             String key = cluster.keyOf(cluster.node(0), "promoted");
             FencedLock lock = client.lock(key);
             Guard first = lock.acquire();
@@ -215,15 +266,16 @@ class DeploymentTest {
 
     @Test
     void a_killed_node_of_a_cluster_is_replaced() throws Exception {
-        try (TestCluster cluster = TestCluster.startWithReplicas(3);
-                LockClient client = LockClient.create(cluster.address())) {
+        // Half of the response timeout passes before the subscription at the killed node is given up.
+        try (TestCluster cluster = TestCluster.startWithReplicas(3); LockClient client =
+                LockClient.builder(cluster.address()).responseTimeout(PATIENCE).build()) {
             FencedLock lock = client.lock(cluster.keyOf(cluster.node(0), "killed"));
             Guard first = lock.acquire();
             CompletableFuture<Optional<Guard>> wait = lock.acquireAsync(null);
             cluster.node(0).awaitTickets(1);
             cluster.node(0).kill();
             first.close();
-            Guard next = wait.get(30, TimeUnit.SECONDS).orElseThrow();
+            Guard next = wait.get(60, TimeUnit.SECONDS).orElseThrow();
             assertEquals(Released.YES, next.release());
             cluster.node(0).startAgain();
         }
@@ -233,7 +285,7 @@ class DeploymentTest {
     void the_end_of_the_client_of_a_cluster_is_no_warning() throws Exception {
         try (TestCluster cluster = TestCluster.start(2);
                 LossTest.Warnings warnings = new LossTest.Warnings("io.lettuce")) {
-            try (LockClient client = LockClient.create(cluster.address())) {
+            try (LockClient client = Clients.create(cluster.address())) {
                 Guard guard = client.lock("k").acquire();
                 assertTrue(client.lock("k").acquireWithin(Duration.ofMillis(50)).isEmpty());
                 guard.release();
@@ -253,7 +305,7 @@ class DeploymentTest {
             } finally {
                 lettuce.shutdown();
             }
-            try (LockClient client = LockClient.create(fleet.address())) {
+            try (LockClient client = Clients.create(fleet.address())) {
                 FencedLock lock = client.lock("k");
                 TestServer old = fleet.primary();
                 Guard first = lock.acquire();
@@ -280,7 +332,7 @@ class DeploymentTest {
         try (TestServer primary = TestServer.start(); TestServer replica = TestServer.start()) {
             replica.follow(primary);
             replica.awaitSync(primary);
-            try (LockClient client = LockClient.create(primary.address())) {
+            try (LockClient client = Clients.create(primary.address())) {
                 Guard guard = client.lock("k", LockOptions.defaults().lease(Duration.ofMillis(1_200))).acquire();
                 replica.promote();
                 primary.follow(replica);
@@ -315,7 +367,7 @@ class DeploymentTest {
                 guard.release();
                 wait.get(5, TimeUnit.SECONDS).orElseThrow().release();
             }
-            try (LockClient client = LockClient.create(address)) {
+            try (LockClient client = Clients.create(address)) {
                 UntrustedException refused =
                         assertThrows(UntrustedException.class, () -> client.lock("k").tryLock(5, TimeUnit.SECONDS));
                 assertTrue(refused.getMessage().contains("127.0.0.1:" + server.tlsPort()));
@@ -328,7 +380,7 @@ class DeploymentTest {
     void a_password_and_a_database_are_used() throws Exception {
         try (TestServer server = TestServer.builder().password("p%40ss:w").start()) {
             String encoded = "redis://:p%2540ss%3Aw@127.0.0.1:" + server.port() + "/3";
-            try (LockClient client = LockClient.create(encoded)) {
+            try (LockClient client = Clients.create(encoded)) {
                 assertEquals("127.0.0.1:" + server.port() + "/3", client.name());
                 Guard guard = client.lock("k").acquire();
                 CompletableFuture<Optional<Guard>> wait = client.lock("k").acquireAsync(null);
