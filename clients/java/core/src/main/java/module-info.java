@@ -4,6 +4,7 @@ module redislock.client {
     // Lettuce names no modules, and resolves none of Netty's.
     requires io.netty.common;
     requires io.netty.handler;
+    requires io.netty.buffer;
     requires io.netty.resolver.dns;
 
     exports redislock;

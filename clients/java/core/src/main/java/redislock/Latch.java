@@ -166,7 +166,7 @@ public final class Latch {
     /**
      * The same without a thread that waits. The future completes on the client's executor.
      *
-     * @param wait the longest wait, zero or more; null: no limit
+     * @param longest the longest wait, zero or more; null: no limit
      * @return whether the latch is open
      */
     public CompletableFuture<Boolean> awaitAsync(Duration longest) {

@@ -32,7 +32,7 @@ class CloseTest {
     void closing_ends_waits_gives_back_holds_and_leaves_nothing() throws Exception {
         try (TestServer server = TestServer.start()) {
             Waiting.waitFor("the threads of other tests", () -> threads().isEmpty());
-            LockClient client = LockClient.create(server.address());
+            LockClient client = Clients.create(server.address());
             FencedLock lock = client.lock("k");
             Guard guard = lock.acquire();
             FencedLock byThread = client.lock("thread");
@@ -95,7 +95,7 @@ class CloseTest {
     void a_thread_that_is_interrupted_again_and_again_closes_the_client() throws Exception {
         try (TestServer server = TestServer.start()) {
             for (int round = 0; round < 3; round++) {
-                LockClient client = LockClient.create(server.address());
+                LockClient client = Clients.create(server.address());
                 client.lock("k").acquire();
                 AtomicReference<Object> outcome = new AtomicReference<>();
                 Thread closing = new Thread(() -> {
@@ -179,7 +179,7 @@ class CloseTest {
 
     @Test
     void closed_guards_are_settled() throws Exception {
-        try (TestServer server = TestServer.start(); LockClient client = LockClient.create(server.address())) {
+        try (TestServer server = TestServer.start(); LockClient client = Clients.create(server.address())) {
             for (int i = 0; i < 20; i++) {
                 client.lock("k" + i).tryAcquire().orElseThrow().close();
             }

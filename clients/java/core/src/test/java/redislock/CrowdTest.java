@@ -23,7 +23,7 @@ class CrowdTest {
 
     @Test
     void ten_thousand_waits_share_two_connections() throws Exception {
-        try (TestServer server = TestServer.start(); LockClient client = LockClient.create(server.address())) {
+        try (TestServer server = TestServer.start(); LockClient client = Clients.create(server.address())) {
             FencedLock lock = client.lock("crowd");
             Guard first = lock.acquire();
             long before = heap();

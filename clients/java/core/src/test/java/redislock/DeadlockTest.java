@@ -38,8 +38,8 @@ class DeadlockTest {
     void a_thread_does_not_meet_the_hold_of_its_request_whose_reply_was_lost() throws Exception {
         try (TestServer server = TestServer.start();
                 Proxy proxy = Proxy.before(server.port());
-                LockClient client = LockClient.create(proxy.address());
-                LockClient other = LockClient.create(server.address())) {
+                LockClient client = Clients.create(proxy.address());
+                LockClient other = Clients.create(server.address())) {
             client.lock("warm").lock();
             client.lock("warm").unlock();
             proxy.swallowReplyTo("LOCK.ACQUIRE");
@@ -60,7 +60,7 @@ class DeadlockTest {
                 Proxy proxy = Proxy.before(server.port());
                 LockClient client =
                         LockClient.builder(proxy.address()).responseTimeout(Duration.ofSeconds(3)).build();
-                LockClient other = LockClient.create(server.address())) {
+                LockClient other = Clients.create(server.address())) {
             client.lock("a").lock();
             CompletableFuture<Void> done = holdsOneAndWantsTheOther(server, other);
             proxy.refuse(true);
@@ -77,7 +77,7 @@ class DeadlockTest {
                 Proxy proxy = Proxy.before(server.port());
                 LockClient client =
                         LockClient.builder(proxy.address()).responseTimeout(Duration.ofSeconds(4)).build();
-                LockClient other = LockClient.create(server.address())) {
+                LockClient other = Clients.create(server.address())) {
             Guard first = makeRequestLate(proxy, client, other);
             // Half of the response timeout later the connection is given up; the request is repeated by another one.
             assertFalse(client.lock("a").tryLock(3_300, TimeUnit.MILLISECONDS));
@@ -113,8 +113,8 @@ class DeadlockTest {
     void a_deadlock_of_the_program_is_refused_also_after_a_fault() throws Exception {
         try (TestServer server = TestServer.start();
                 Proxy proxy = Proxy.before(server.port());
-                LockClient client = LockClient.create(proxy.address());
-                LockClient other = LockClient.create(server.address())) {
+                LockClient client = Clients.create(proxy.address());
+                LockClient other = Clients.create(server.address())) {
             client.lock("a").lock();
             CompletableFuture<Void> done = holdsOneAndWantsTheOther(server, other);
             Guard busy = other.lock("busy").acquire();

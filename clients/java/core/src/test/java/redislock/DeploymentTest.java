@@ -32,8 +32,11 @@ import redislock.testing.TestServer;
 import redislock.testing.Waiting;
 
 /** Clusters with slots that move, promotions, sentinels, TLS. */
-@Timeout(90)
+@Timeout(180)
 class DeploymentTest {
+    /** The response timeout of the clients that meet a node which does not answer. */
+    private static final Duration PATIENCE = Duration.ofSeconds(8);
+
     /** Waits in the queue of this lock, whose grants are noted in order. */
     private static List<CompletableFuture<?>> line(
             TestServer node, FencedLock lock, int count, ConcurrentLinkedQueue<Integer> order) {
@@ -52,13 +55,13 @@ class DeploymentTest {
 
     private static void awaitInOrder(List<CompletableFuture<?>> waits, ConcurrentLinkedQueue<Integer> order)
             throws Exception {
-        CompletableFuture.allOf(waits.toArray(CompletableFuture<?>[]::new)).get(30, TimeUnit.SECONDS);
+        CompletableFuture.allOf(waits.toArray(CompletableFuture<?>[]::new)).get(60, TimeUnit.SECONDS);
         assertEquals(IntStream.range(0, waits.size()).boxed().toList(), List.copyOf(order));
     }
 
     @Test
     void waits_follow_a_slot_that_moves() throws Exception {
-        try (TestCluster cluster = TestCluster.start(3); LockClient client = LockClient.create(cluster.address())) {
+        try (TestCluster cluster = TestCluster.start(3); LockClient client = Clients.create(cluster.address())) {
             TestServer source = cluster.node(0);
             TestServer target = cluster.node(1);
             String key = cluster.keyOf(source, "moved");
@@ -85,8 +88,8 @@ class DeploymentTest {
 
     @Test
     void several_locks_are_kept_while_some_of_them_have_moved() throws Exception {
-        Duration lease = Duration.ofMillis(1_200);
-        try (TestCluster cluster = TestCluster.start(2); LockClient client = LockClient.create(cluster.address())) {
+        Duration lease = Duration.ofSeconds(9);
+        try (TestCluster cluster = TestCluster.start(2); LockClient client = Clients.create(cluster.address())) {
             TestServer source = cluster.node(0);
             TestServer target = cluster.node(1);
             String tag = "{" + cluster.keyOf(source, "half") + "}";
@@ -99,7 +102,7 @@ class DeploymentTest {
                 conn.expect("MIGRATE", "127.0.0.1", target.port(), tag + "1", 0, 10_000);
             }
             long renewals = client.statistics().renewals();
-            Waiting.waitFor("renewals of both", () -> client.statistics().renewals() >= renewals + 8);
+            Waiting.waitFor("renewals of both", () -> client.statistics().renewals() >= renewals + 4);
             assertFalse(guard.lost().isDone());
             assertEquals(Released.YES, guard.release());
             assertEquals(0, client.statistics().losses());
@@ -108,7 +111,7 @@ class DeploymentTest {
 
     @Test
     void requests_follow_a_slot_while_it_is_moved() throws Exception {
-        try (TestCluster cluster = TestCluster.start(2); LockClient client = LockClient.create(cluster.address())) {
+        try (TestCluster cluster = TestCluster.start(2); LockClient client = Clients.create(cluster.address())) {
             TestServer source = cluster.node(0);
             TestServer target = cluster.node(1);
             String key = cluster.keyOf(source, "ask");
@@ -124,8 +127,8 @@ class DeploymentTest {
             // sleep: the wait gets TRYAGAIN some times before the slot has moved
             Thread.sleep(200);
             cluster.endMove(slot, source, target);
-            wait.get(30, TimeUnit.SECONDS).orElseThrow().release();
-            assertTrue(lock.tryLock(5, TimeUnit.SECONDS));
+            wait.get(60, TimeUnit.SECONDS).orElseThrow().release();
+            assertTrue(lock.tryLock(30, TimeUnit.SECONDS));
             lock.unlock();
             // Keys of one slot are one request, others follow one after another.
             MultiLock many = client.multiLock(
@@ -141,7 +144,7 @@ class DeploymentTest {
     void a_release_at_a_hung_node_does_not_delay_locks_of_other_nodes() throws Exception {
         try (TestCluster cluster = TestCluster.start(2);
                 LockClient client =
-                        LockClient.builder(cluster.address()).responseTimeout(Duration.ofSeconds(1)).build()) {
+                        LockClient.builder(cluster.address()).responseTimeout(PATIENCE).build()) {
             FencedLock hung = client.lock(cluster.keyOf(cluster.node(0), "hung"));
             FencedLock alive = client.lock(cluster.keyOf(cluster.node(1), "alive"));
             alive.lock();
@@ -150,19 +153,67 @@ class DeploymentTest {
             cluster.node(0).pause();
             assertThrows(LockConnectionException.class, hung::unlock);
             long start = System.nanoTime();
-            for (int i = 0; i < 40; i++) {
+            for (int i = 0; i < 20; i++) {
                 alive.lock();
                 alive.unlock();
             }
             long took = TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - start);
-            assertTrue(took < 2_000, "took " + took);
+            assertTrue(took < 20_000, "each of them for half of the response timeout; took " + took);
+            cluster.node(0).resume();
+        }
+    }
+
+    /** A node that hangs is not taken for a failed one, and the others serve. */
+    private static TestCluster startPatientNodes() {
+        return TestCluster.start(3, "--cluster-node-timeout", "120000");
+    }
+
+    private static void assertServed(LockClient client, String key, TestServer node) throws Exception {
+        FencedLock lock = client.lock(key);
+        Guard first = lock.acquire();
+        CompletableFuture<Optional<Guard>> wait = lock.acquireAsync(null);
+        node.awaitTickets(1);
+        first.release();
+        wait.get(60, TimeUnit.SECONDS).orElseThrow().release();
+    }
+
+    @Test
+    void a_new_client_serves_the_other_nodes_while_one_hangs() throws Exception {
+        try (TestCluster cluster = startPatientNodes()) {
+            TestServer alive = cluster.node(1);
+            String key = cluster.keyOf(alive, "alive");
+            cluster.node(0).pause();
+            for (String address : List.of(cluster.address(), "redis+cluster://127.0.0.1:" + alive.port())) {
+                try (LockClient client = LockClient.builder(address).responseTimeout(PATIENCE).build()) {
+                    assertServed(client, key, alive);
+                }
+            }
+            cluster.node(0).resume();
+        }
+    }
+
+    @Test
+    void locks_of_other_nodes_are_served_after_the_connection_of_a_hung_node_was_given_up() throws Exception {
+        try (TestCluster cluster = startPatientNodes(); LockClient client =
+                LockClient.builder(cluster.address()).responseTimeout(PATIENCE).build()) {
+            TestServer alive = cluster.node(1);
+            String key = cluster.keyOf(alive, "alive");
+            client.lock(key).acquire().release();
+            FencedLock hung = client.lock(cluster.keyOf(cluster.node(0), "hung"));
+            FencedLock other = client.lock(cluster.keyOf(cluster.node(0), "other"));
+            hung.lock();
+            cluster.node(0).pause();
+            // Two requests in a row without a reply close the connections to all nodes.
+            assertThrows(LockConnectionException.class, hung::unlock);
+            assertThrows(LockConnectionException.class, other::tryLock);
+            assertServed(client, key, alive);
             cluster.node(0).resume();
         }
     }
 
     @Test
     void a_latch_is_counted_down_at_most_once_while_its_slot_is_moved() throws Exception {
-        try (TestCluster cluster = TestCluster.start(2); LockClient client = LockClient.create(cluster.address())) {
+        try (TestCluster cluster = TestCluster.start(2); LockClient client = Clients.create(cluster.address())) {
             TestServer source = cluster.node(0);
             TestServer target = cluster.node(1);
             Latch latch = client.latch(cluster.keyOf(source, "latch"));
@@ -199,7 +250,7 @@ class DeploymentTest {
     @Test
     void waits_follow_a_promotion_in_a_cluster() throws Exception {
         try (TestCluster cluster = TestCluster.startWithReplicas(3);
-                LockClient client = LockClient.create(cluster.address())) {
+                LockClient client = Clients.create(cluster.address())) {
             String key = cluster.keyOf(cluster.node(0), "promoted");
             FencedLock lock = client.lock(key);
             Guard first = lock.acquire();
@@ -208,22 +259,23 @@ class DeploymentTest {
             cluster.failOver(0);
             Waiting.waitFor("the tickets at the new primary", () -> cluster.node(3).stat("tickets") == 5);
             assertEquals(Released.YES, first.release());
-            CompletableFuture.allOf(waits.toArray(CompletableFuture<?>[]::new)).get(30, TimeUnit.SECONDS);
+            CompletableFuture.allOf(waits.toArray(CompletableFuture<?>[]::new)).get(60, TimeUnit.SECONDS);
             assertEquals(5, order.size());
         }
     }
 
     @Test
     void a_killed_node_of_a_cluster_is_replaced() throws Exception {
-        try (TestCluster cluster = TestCluster.startWithReplicas(3);
-                LockClient client = LockClient.create(cluster.address())) {
+        // Half of the response timeout passes before the subscription at the killed node is given up.
+        try (TestCluster cluster = TestCluster.startWithReplicas(3); LockClient client =
+                LockClient.builder(cluster.address()).responseTimeout(PATIENCE).build()) {
             FencedLock lock = client.lock(cluster.keyOf(cluster.node(0), "killed"));
             Guard first = lock.acquire();
             CompletableFuture<Optional<Guard>> wait = lock.acquireAsync(null);
             cluster.node(0).awaitTickets(1);
             cluster.node(0).kill();
             first.close();
-            Guard next = wait.get(30, TimeUnit.SECONDS).orElseThrow();
+            Guard next = wait.get(60, TimeUnit.SECONDS).orElseThrow();
             assertEquals(Released.YES, next.release());
             cluster.node(0).startAgain();
         }
@@ -233,7 +285,7 @@ class DeploymentTest {
     void the_end_of_the_client_of_a_cluster_is_no_warning() throws Exception {
         try (TestCluster cluster = TestCluster.start(2);
                 LossTest.Warnings warnings = new LossTest.Warnings("io.lettuce")) {
-            try (LockClient client = LockClient.create(cluster.address())) {
+            try (LockClient client = Clients.create(cluster.address())) {
                 Guard guard = client.lock("k").acquire();
                 assertTrue(client.lock("k").acquireWithin(Duration.ofMillis(50)).isEmpty());
                 guard.release();
@@ -246,14 +298,15 @@ class DeploymentTest {
     void sentinels_name_the_next_primary() throws Exception {
         try (Sentinels fleet = Sentinels.start(1, 3)) {
             RedisClient lettuce = RedisClient.create(uri(fleet));
-            try (LockClient client = LockClient.of(lettuce)) {
+            try (LockClient client =
+                    LockClient.builder(lettuce).responseTimeout(Duration.ofMinutes(1)).build()) {
                 FencedLock lock = client.lock("k");
                 lock.lock();
                 lock.unlock();
             } finally {
                 lettuce.shutdown();
             }
-            try (LockClient client = LockClient.create(fleet.address())) {
+            try (LockClient client = Clients.create(fleet.address())) {
                 FencedLock lock = client.lock("k");
                 TestServer old = fleet.primary();
                 Guard first = lock.acquire();
@@ -262,7 +315,7 @@ class DeploymentTest {
                 fleet.failOver();
                 fleet.awaitAnotherPrimaryThan(old);
                 first.close();
-                Guard next = wait.get(30, TimeUnit.SECONDS).orElseThrow();
+                Guard next = wait.get(60, TimeUnit.SECONDS).orElseThrow();
                 Waiting.waitFor("the hold at the new primary", () -> fleet.primary() != old);
                 assertEquals(Released.YES, next.release());
             }
@@ -280,12 +333,12 @@ class DeploymentTest {
         try (TestServer primary = TestServer.start(); TestServer replica = TestServer.start()) {
             replica.follow(primary);
             replica.awaitSync(primary);
-            try (LockClient client = LockClient.create(primary.address())) {
-                Guard guard = client.lock("k", LockOptions.defaults().lease(Duration.ofMillis(1_200))).acquire();
+            try (LockClient client = Clients.create(primary.address())) {
+                Guard guard = client.lock("k", LockOptions.defaults().lease(Duration.ofSeconds(3))).acquire();
                 replica.promote();
                 primary.follow(replica);
                 // A single address that leads to a replica for good: the renewals are refused.
-                Lost lost = guard.lost().get(5, TimeUnit.SECONDS);
+                Lost lost = guard.lost().get(60, TimeUnit.SECONDS);
                 assertTrue(lost.reason() == LostReason.REFUSED || lost.reason() == LostReason.TAKEN
                         || lost.reason() == LostReason.UNCONFIRMED, lost.toString());
                 assertThrows(LockLostException.class, guard::close);
@@ -313,9 +366,9 @@ class DeploymentTest {
                 CompletableFuture<Optional<Guard>> wait = client.lock("k").acquireAsync(null);
                 server.awaitTickets(1);
                 guard.release();
-                wait.get(5, TimeUnit.SECONDS).orElseThrow().release();
+                wait.get(60, TimeUnit.SECONDS).orElseThrow().release();
             }
-            try (LockClient client = LockClient.create(address)) {
+            try (LockClient client = Clients.create(address)) {
                 UntrustedException refused =
                         assertThrows(UntrustedException.class, () -> client.lock("k").tryLock(5, TimeUnit.SECONDS));
                 assertTrue(refused.getMessage().contains("127.0.0.1:" + server.tlsPort()));
@@ -328,14 +381,14 @@ class DeploymentTest {
     void a_password_and_a_database_are_used() throws Exception {
         try (TestServer server = TestServer.builder().password("p%40ss:w").start()) {
             String encoded = "redis://:p%2540ss%3Aw@127.0.0.1:" + server.port() + "/3";
-            try (LockClient client = LockClient.create(encoded)) {
+            try (LockClient client = Clients.create(encoded)) {
                 assertEquals("127.0.0.1:" + server.port() + "/3", client.name());
                 Guard guard = client.lock("k").acquire();
                 CompletableFuture<Optional<Guard>> wait = client.lock("k").acquireAsync(null);
                 server.awaitTickets(1);
                 assertTrue(server.info("keyspace").contains("db3"));
                 guard.release();
-                wait.get(5, TimeUnit.SECONDS).orElseThrow().release();
+                wait.get(60, TimeUnit.SECONDS).orElseThrow().release();
             }
         }
     }

@@ -32,7 +32,7 @@ import redislock.testing.TestServer;
 class ErrorTest {
     @Test
     void wrong_arguments_are_refused_before_anything_is_sent() {
-        try (TestServer server = TestServer.start(); LockClient client = LockClient.create(server.address())) {
+        try (TestServer server = TestServer.start(); LockClient client = Clients.create(server.address())) {
             LockOptions options = LockOptions.defaults();
             FencedLock lock = client.lock("k");
             List<Executable> wrong = List.of(
@@ -97,7 +97,7 @@ class ErrorTest {
 
     @Test
     void a_server_without_the_module_is_named() {
-        try (TestServer server = TestServer.withoutModule(); LockClient client = LockClient.create(server.address())) {
+        try (TestServer server = TestServer.withoutModule(); LockClient client = Clients.create(server.address())) {
             NotLoadedException error = assertThrows(NotLoadedException.class, client.lock("k")::lock);
             assertEquals("LOCK.ACQUIRE", error.command());
             assertTrue(error.getMessage().contains("127.0.0.1:" + server.port()));
@@ -125,7 +125,7 @@ class ErrorTest {
             errors.add(assertThrows(LockException.class, client.latch("l")::countDown));
             server.resume();
         }
-        try (TestServer server = TestServer.withoutModule(); LockClient client = LockClient.create(server.address())) {
+        try (TestServer server = TestServer.withoutModule(); LockClient client = Clients.create(server.address())) {
             errors.add(assertThrows(NotLoadedException.class, client.lock("k")::lock));
         }
         for (Throwable error : errors) {
@@ -162,7 +162,7 @@ class ErrorTest {
     void refusals_have_classes() {
         try (TestServer server = TestServer.builder().users().start()) {
             server.call("SET", "text", "x");
-            try (LockClient client = LockClient.create(server.address())) {
+            try (LockClient client = Clients.create(server.address())) {
                 WrongTypeException type = assertThrows(WrongTypeException.class, client.lock("text")::lock);
                 assertEquals("WRONGTYPE", type.code());
                 assertFalse(type.isPassing());
@@ -172,12 +172,12 @@ class ErrorTest {
                     assertFalse(noCount.isPassing());
                 }
             }
-            try (LockClient client = LockClient.create(server.address("app", "change-me-app"))) {
+            try (LockClient client = Clients.create(server.address("app", "change-me-app"))) {
                 PermissionException error = assertThrows(PermissionException.class, client.lock("text")::lock);
                 assertEquals("NOPERM", error.code());
                 assertThrows(PermissionException.class, client.lock("lock:x")::isLocked);
             }
-            try (LockClient client = LockClient.create(server.address("app", "wrong-secret"))) {
+            try (LockClient client = Clients.create(server.address("app", "wrong-secret"))) {
                 PermissionException error = assertThrows(PermissionException.class, client.lock("lock:x")::lock);
                 assertEquals("WRONGPASS", error.code());
                 assertHidden(error, "wrong-secret");
@@ -225,7 +225,7 @@ class ErrorTest {
             for (String rights : List.of("-@all", "+hello", "+hello +client +select +ping")) {
                 for (String password : List.of("s3cret", "wr0ng")) {
                     server.line("ACL SETUSER u5er reset on >s3cret ~* " + rights);
-                    try (LockClient client = LockClient.create(server.address("u5er", password) + "/1")) {
+                    try (LockClient client = Clients.create(server.address("u5er", password) + "/1")) {
                         for (LockOptions each : List.of(options, options.session())) {
                             LockException error =
                                     assertThrows(LockException.class, client.lock("k", each)::tryAcquire);
@@ -282,7 +282,7 @@ class ErrorTest {
 
     @Test
     void a_thread_of_the_transport_is_not_blocked() throws Exception {
-        try (TestServer server = TestServer.start(); LockClient client = LockClient.create(server.address());
+        try (TestServer server = TestServer.start(); LockClient client = Clients.create(server.address());
                 io.lettuce.core.RedisClient lettuce = io.lettuce.core.RedisClient.create(server.address())) {
             // The reply comes after the stage is there, so the stage runs on the event loop.
             IllegalStateException refused = lettuce.connect().async().blpop(0.2, "none")

@@ -38,7 +38,7 @@ class FamilyTest {
 
     @BeforeEach
     void open() {
-        client = LockClient.create(server.address());
+        client = Clients.create(server.address());
     }
 
     @AfterEach
@@ -171,7 +171,7 @@ class FamilyTest {
 
     @Test
     void a_latch_is_counted_down_at_most_once() throws Exception {
-        try (Proxy proxy = Proxy.before(server.port()); LockClient through = LockClient.create(proxy.address())) {
+        try (Proxy proxy = Proxy.before(server.port()); LockClient through = Clients.create(proxy.address())) {
             Latch latch = through.latch("once");
             latch.set(5);
             proxy.swallowReplyTo("LATCH.DOWN");
@@ -217,7 +217,7 @@ class FamilyTest {
 
     @Test
     void locks_of_several_servers_are_all_or_none() throws Exception {
-        try (TestServer second = TestServer.start(); LockClient other = LockClient.create(second.address())) {
+        try (TestServer second = TestServer.start(); LockClient other = Clients.create(second.address())) {
             MultiLock both = client.multiLock(client.lock("a"), other.lock("b"));
             MultiGuard guard = both.acquireWithin(Duration.ofSeconds(5)).orElseThrow();
             assertTrue(both.acquireWithin(Duration.ofMillis(200)).isEmpty());
@@ -246,7 +246,7 @@ class FamilyTest {
     void a_wait_for_several_locks_holds_none_when_its_grant_is_broken() throws Exception {
         try (TestServer server = TestServer.start();
                 Proxy proxy = Proxy.before(server.port());
-                LockClient client = LockClient.create(proxy.address())) {
+                LockClient client = Clients.create(proxy.address())) {
             for (LockOptions options : List.of(LockOptions.defaults(), LockOptions.defaults().owner("me"))) {
                 for (String end : List.of("LOCK.BREAK", "DEL")) {
                     assertHoldsNone(server, proxy, client, options, end);

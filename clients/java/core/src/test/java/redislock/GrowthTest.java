@@ -51,7 +51,7 @@ class GrowthTest {
     @Test
     @Timeout(120)
     void keys_that_are_no_longer_used_leave_nothing() throws Exception {
-        try (TestServer server = TestServer.start(); LockClient client = LockClient.create(server.address())) {
+        try (TestServer server = TestServer.start(); LockClient client = Clients.create(server.address())) {
             LockOptions session = LockOptions.defaults().session();
             client.latch("closed").set(1);
             for (int i = 0; i < KEYS; i++) {
@@ -84,7 +84,7 @@ class GrowthTest {
 
     @Test
     void threads_that_have_ended_leave_no_lease_that_is_over() throws Exception {
-        try (TestServer server = TestServer.start(); LockClient client = LockClient.create(server.address())) {
+        try (TestServer server = TestServer.start(); LockClient client = Clients.create(server.address())) {
             List<Thread> threads = new ArrayList<>();
             for (int i = 0; i < 50; i++) {
                 FencedLock lock = client.lock("k" + i);

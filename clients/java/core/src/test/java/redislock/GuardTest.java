@@ -40,7 +40,7 @@ class GuardTest {
 
     @BeforeEach
     void open() {
-        client = LockClient.create(server.address());
+        client = Clients.create(server.address());
     }
 
     @AfterEach
@@ -167,7 +167,7 @@ class GuardTest {
         Guard first = lock.tryAcquire().orElseThrow();
         assertEquals("job 7", first.owner());
         assertTrue(first.leave(Duration.ofSeconds(30)));
-        try (LockClient other = LockClient.create(server.address())) {
+        try (LockClient other = Clients.create(server.address())) {
             Guard again = other.lock("named", LockOptions.defaults().owner("job 7")).tryAcquire().orElseThrow();
             assertEquals(first.token(), again.token());
             assertEquals(Released.YES, again.release());

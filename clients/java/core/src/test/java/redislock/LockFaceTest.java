@@ -41,7 +41,7 @@ class LockFaceTest {
 
     @BeforeEach
     void open() {
-        client = LockClient.create(server.address());
+        client = Clients.create(server.address());
     }
 
     @AfterEach
@@ -204,7 +204,7 @@ class LockFaceTest {
 
     @Test
     void the_end_of_its_guard_ends_the_hold_of_a_thread() throws Exception {
-        try (LockClient other = LockClient.create(server.address())) {
+        try (LockClient other = Clients.create(server.address())) {
             List<Consumer<Guard>> ends = List.of(Guard::release, Guard::close,
                     guard -> assertTrue(guard.leave(Duration.ofMillis(100))),
                     guard -> guard.releaseAsync().join());
@@ -291,7 +291,7 @@ class LockFaceTest {
 
     @Test
     void clients_have_owners_of_their_own() {
-        try (LockClient other = LockClient.create(server.address())) {
+        try (LockClient other = Clients.create(server.address())) {
             FencedLock mine = client.lock("two");
             FencedLock theirs = other.lock("two");
             mine.lock();

@@ -33,7 +33,7 @@ class LossTest {
 
     @Test
     void a_hold_is_renewed_for_as_long_as_it_lasts() throws Exception {
-        try (TestServer server = TestServer.start(); LockClient client = LockClient.create(server.address())) {
+        try (TestServer server = TestServer.start(); LockClient client = Clients.create(server.address())) {
             Guard guard = client.lock("k", LockOptions.defaults().lease(LEASE)).acquire();
             // sleep: the work of the holder, two leases and a half
             Thread.sleep(3_000);
@@ -80,7 +80,7 @@ class LossTest {
     @Test
     void the_lock_of_a_thread_that_has_ended_is_renewed_and_logged() throws Exception {
         try (TestServer server = TestServer.start(); Warnings warnings = new Warnings()) {
-            try (LockClient client = LockClient.create(server.address())) {
+            try (LockClient client = Clients.create(server.address())) {
                 FencedLock lock = client.lock("k", LockOptions.defaults().lease(LEASE));
                 Thread thread = new Thread(lock::lock, "holder");
                 thread.start();
@@ -100,7 +100,7 @@ class LossTest {
 
     @Test
     void a_hold_that_is_broken_or_deleted_is_lost_at_the_next_renewal() throws Exception {
-        try (TestServer server = TestServer.start(); LockClient client = LockClient.create(server.address())) {
+        try (TestServer server = TestServer.start(); LockClient client = Clients.create(server.address())) {
             ConcurrentLinkedQueue<Lost> told = new ConcurrentLinkedQueue<>();
             LockOptions options = LockOptions.defaults().lease(LEASE).onLost(told::add);
             Guard broken = client.lock("broken", options).acquire();
@@ -128,7 +128,7 @@ class LossTest {
     @Test
     void the_loss_is_told_before_the_lease_ends_when_the_server_stands_still_or_dies() throws Exception {
         for (boolean dies : new boolean[] {false, true}) {
-            try (TestServer server = TestServer.start(); LockClient client = LockClient.create(server.address())) {
+            try (TestServer server = TestServer.start(); LockClient client = Clients.create(server.address())) {
                 client.lock("warm").acquire().release();
                 LockOptions options = LockOptions.defaults().lease(Duration.ofSeconds(3));
                 long start = System.nanoTime();
@@ -156,7 +156,7 @@ class LossTest {
     @Test
     void a_loss_to_which_nothing_listens_is_a_warning() throws Exception {
         try (TestServer server = TestServer.start(); Warnings warnings = new Warnings();
-                LockClient client = LockClient.create(server.address())) {
+                LockClient client = Clients.create(server.address())) {
             Guard guard = client.lock("k", LockOptions.defaults().lease(LEASE)).acquire();
             server.call("LOCK.BREAK", "k");
             Waiting.waitFor("the warning", () -> warnings.texts.stream().anyMatch(
@@ -168,7 +168,7 @@ class LossTest {
     @Test
     void waits_that_are_cut_off_are_a_warning() throws Exception {
         try (TestServer server = TestServer.start(); Warnings warnings = new Warnings();
-                LockClient client = LockClient.create(server.address())) {
+                LockClient client = Clients.create(server.address())) {
             Guard first = client.lock("k").acquire();
             CompletableFuture<Optional<Guard>> wait = client.lock("k").acquireAsync(null);
             server.awaitTickets(1);
@@ -185,8 +185,8 @@ class LossTest {
     @Test
     void several_locks_are_not_held_when_one_that_was_held_is_lost_meanwhile() throws Exception {
         try (TestServer server = TestServer.start();
-                LockClient client = LockClient.create(server.address());
-                LockClient other = LockClient.create(server.address())) {
+                LockClient client = Clients.create(server.address());
+                LockClient other = Clients.create(server.address())) {
             FencedLock held = client.lock("held", LockOptions.defaults().lease(LEASE));
             FencedLock missing = client.lock("missing");
             Guard theirs = other.lock("missing").acquire();
@@ -211,7 +211,7 @@ class LossTest {
     void a_passing_failure_is_survived() throws Exception {
         try (TestServer server = TestServer.start();
                 Proxy proxy = Proxy.before(server.port());
-                LockClient client = LockClient.create(proxy.address())) {
+                LockClient client = Clients.create(proxy.address())) {
             Guard guard = client.lock("k", LockOptions.defaults().lease(LEASE)).acquire();
             for (int i = 0; i < 4; i++) {
                 proxy.drop();
@@ -227,8 +227,8 @@ class LossTest {
     void a_hung_renewal_delays_no_other_loss() throws Exception {
         try (TestServer hung = TestServer.start();
                 TestServer alive = TestServer.start();
-                LockClient ofHung = LockClient.create(hung.address());
-                LockClient ofAlive = LockClient.create(alive.address())) {
+                LockClient ofHung = Clients.create(hung.address());
+                LockClient ofAlive = Clients.create(alive.address())) {
             LockOptions options = LockOptions.defaults().margin(Duration.ofMillis(1_500));
             Guard one = ofHung.lock("one", options.lease(Duration.ofSeconds(4))).acquire();
             Guard two = ofHung.lock("two", options.lease(Duration.ofSeconds(3))).acquire();
@@ -247,7 +247,7 @@ class LossTest {
 
     @Test
     void a_fixed_lease_is_not_renewed_and_its_end_is_told() throws Exception {
-        try (TestServer server = TestServer.start(); LockClient client = LockClient.create(server.address())) {
+        try (TestServer server = TestServer.start(); LockClient client = Clients.create(server.address())) {
             LockOptions options = LockOptions.defaults().lease(Duration.ofMillis(600)).fixedLease();
             long start = System.nanoTime();
             Guard guard = client.lock("k", options.margin(Duration.ZERO)).acquire();
@@ -265,7 +265,7 @@ class LossTest {
 
     @Test
     void a_callback_of_a_loss_may_use_the_client() throws Exception {
-        try (TestServer server = TestServer.start(); LockClient client = LockClient.create(server.address())) {
+        try (TestServer server = TestServer.start(); LockClient client = Clients.create(server.address())) {
             AtomicReference<Object> result = new AtomicReference<>();
             CountDownLatch done = new CountDownLatch(1);
             FencedLock other = client.lock("other");
@@ -283,7 +283,7 @@ class LossTest {
 
     @Test
     void a_stage_that_blocks_does_not_hold_the_callback_of_its_loss_up() throws Exception {
-        try (TestServer server = TestServer.start(); LockClient client = LockClient.create(server.address())) {
+        try (TestServer server = TestServer.start(); LockClient client = Clients.create(server.address())) {
             CountDownLatch told = new CountDownLatch(1);
             CountDownLatch blocked = new CountDownLatch(1);
             Guard guard = client.lock("k", LockOptions.defaults().lease(LEASE).onLost(lost -> told.countDown()))
@@ -320,7 +320,7 @@ class LossTest {
 
     @Test
     void after_a_release_no_loss_is_told() throws Exception {
-        try (TestServer server = TestServer.start(); LockClient client = LockClient.create(server.address())) {
+        try (TestServer server = TestServer.start(); LockClient client = Clients.create(server.address())) {
             Guard guard = client.lock("k", LockOptions.defaults().lease(LEASE)).acquire();
             CompletableFuture<Lost> lost = guard.lost();
             guard.release();
@@ -335,7 +335,7 @@ class LossTest {
     void a_lost_reply_to_a_release_counts_as_released() throws Exception {
         try (TestServer server = TestServer.start();
                 Proxy proxy = Proxy.before(server.port());
-                LockClient client = LockClient.create(proxy.address())) {
+                LockClient client = Clients.create(proxy.address())) {
             Guard guard = client.lock("k").acquire();
             proxy.swallowReplyTo("LOCK.RELEASE");
             assertEquals(Released.YES, guard.release());
@@ -347,7 +347,7 @@ class LossTest {
     void a_late_acquire_grants_nothing() throws Exception {
         try (TestServer server = TestServer.start();
                 Proxy proxy = Proxy.before(server.port());
-                LockClient other = LockClient.create(server.address());
+                LockClient other = Clients.create(server.address());
                 LockClient client =
                         LockClient.builder(proxy.address()).responseTimeout(Duration.ofSeconds(4)).build()) {
             FencedLock lock = client.lock("k");
@@ -387,7 +387,7 @@ class LossTest {
 
     @Test
     void a_session_ends_with_its_connection() throws Exception {
-        try (TestServer server = TestServer.start(); LockClient client = LockClient.create(server.address())) {
+        try (TestServer server = TestServer.start(); LockClient client = Clients.create(server.address())) {
             ConcurrentLinkedQueue<Lost> told = new ConcurrentLinkedQueue<>();
             FencedLock lock = client.lock("k", LockOptions.defaults().session().onLost(told::add));
             Guard guard = lock.tryAcquire().orElseThrow();

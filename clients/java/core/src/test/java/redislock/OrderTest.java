@@ -25,7 +25,7 @@ class OrderTest {
 
     /** Makes the requests, then lets them reach the server; the lock is held until all of them wait. */
     private static void assertOrder(TestServer server, LockClient client, Runnable connect) throws Exception {
-        try (LockClient holder = LockClient.create(server.address())) {
+        try (LockClient holder = Clients.create(server.address())) {
             Guard held = holder.lock("order").acquire();
             List<CompletableFuture<Long>> tokens = new ArrayList<>();
             for (int i = 0; i < WAITS; i++) {
@@ -55,7 +55,7 @@ class OrderTest {
     void at_the_first_connection() throws Exception {
         try (TestServer server = TestServer.start();
                 Proxy proxy = Proxy.before(server.port());
-                LockClient client = LockClient.create(proxy.address())) {
+                LockClient client = Clients.create(proxy.address())) {
             proxy.hang(true);
             assertOrder(server, client, () -> proxy.hang(false));
         }
@@ -63,7 +63,7 @@ class OrderTest {
 
     @Test
     void while_the_connection_is_opened() throws Exception {
-        try (TestServer server = TestServer.start(); LockClient client = LockClient.create(server.address())) {
+        try (TestServer server = TestServer.start(); LockClient client = Clients.create(server.address())) {
             assertOrder(server, client, () -> {});
         }
     }
@@ -72,7 +72,7 @@ class OrderTest {
     void after_the_connection_was_lost() throws Exception {
         try (TestServer server = TestServer.start();
                 Proxy proxy = Proxy.before(server.port());
-                LockClient client = LockClient.create(proxy.address())) {
+                LockClient client = Clients.create(proxy.address())) {
             client.lock("warm").acquire().release();
             int accepted = proxy.accepted();
             proxy.hang(true);
@@ -87,7 +87,7 @@ class OrderTest {
     @Test
     void while_a_sentinel_is_asked() throws Exception {
         try (Sentinels fleet = Sentinels.start(0, 1);
-                LockClient client = LockClient.create(
+                LockClient client = Clients.create(
                         "redis+sentinel://127.0.0.1:" + fleet.ports().get(0) + "/" + Sentinels.NAME)) {
             assertOrder(fleet.servers().get(0), client, () -> {});
         }
@@ -101,7 +101,7 @@ class OrderTest {
             Random random = new Random(3);
             for (int i = 0; i < 40; i++) {
                 LockOptions options = i % 2 == 0 ? LockOptions.defaults() : LockOptions.defaults().owner("me");
-                try (LockClient client = LockClient.create("redis+cluster://127.0.0.1:" + cluster.node(0).port())) {
+                try (LockClient client = Clients.create("redis+cluster://127.0.0.1:" + cluster.node(0).port())) {
                     CompletableFuture<Optional<Guard>> wait = client.lock(key, options).acquireAsync(null);
                     LockSupport.parkNanos(random.nextInt(i < 20 ? 60_000_000 : 20_000_000));
                     if (!wait.cancel(true)) {

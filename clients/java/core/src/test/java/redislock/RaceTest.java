@@ -35,7 +35,7 @@ class RaceTest {
 
     @Test
     void a_cancellation_beside_the_reply_leaves_no_lock() throws Exception {
-        try (TestServer server = TestServer.start(); LockClient client = LockClient.create(server.address())) {
+        try (TestServer server = TestServer.start(); LockClient client = Clients.create(server.address())) {
             client.lock("first").acquire().release();
             Random random = new Random(7);
             for (int i = 0; i < 4_000; i++) {
@@ -58,8 +58,8 @@ class RaceTest {
     @Test
     void a_withdrawal_beside_a_grant_leaves_no_lock() throws Exception {
         try (TestServer server = TestServer.start();
-                LockClient holder = LockClient.create(server.address());
-                LockClient client = LockClient.create(server.address())) {
+                LockClient holder = Clients.create(server.address());
+                LockClient client = Clients.create(server.address())) {
             Random random = new Random(7);
             for (int i = 0; i < 600; i++) {
                 Guard guard = holder.lock("k", LONG).acquire();
@@ -81,7 +81,7 @@ class RaceTest {
     void closing_beside_grants_leaves_no_lock() throws Exception {
         try (TestServer server = TestServer.start()) {
             for (int round = 0; round < 12; round++) {
-                LockClient client = LockClient.create(server.address());
+                LockClient client = Clients.create(server.address());
                 List<Thread> threads = new ArrayList<>();
                 for (int i = 0; i < 8; i++) {
                     FencedLock lock = client.lock("k" + i % 3, i < 4 ? LONG : LONG.owner("owner" + i));
@@ -118,7 +118,7 @@ class RaceTest {
     /** A request for both keys waits for the first one, which a round holds that waits for the second one. */
     @Test
     void a_round_gives_way_to_a_request_for_several_keys() throws Exception {
-        try (TestServer server = TestServer.start(); LockClient client = LockClient.create(server.address())) {
+        try (TestServer server = TestServer.start(); LockClient client = Clients.create(server.address())) {
             Guard first = client.lock("a").acquire();
             Guard second = client.lock("b").acquire();
             LockOptions other = LockOptions.defaults().lease(Duration.ofSeconds(20));
@@ -143,7 +143,7 @@ class RaceTest {
 
     @Test
     void interruptions_of_a_named_wait_leave_no_lock() throws Exception {
-        try (TestServer server = TestServer.start(); LockClient client = LockClient.create(server.address())) {
+        try (TestServer server = TestServer.start(); LockClient client = Clients.create(server.address())) {
             FencedLock lock = client.lock("k", LONG);
             lock.acquire().release();
             Thread worker = new Thread(() -> {
@@ -172,7 +172,7 @@ class RaceTest {
     void a_renewal_in_the_background_does_not_undo_a_longer_lease() throws Exception {
         try (TestServer server = TestServer.start();
                 Proxy proxy = Proxy.before(server.port());
-                LockClient client = LockClient.create(proxy.address())) {
+                LockClient client = Clients.create(proxy.address())) {
             LockOptions short1 = LockOptions.defaults().lease(Duration.ofMillis(1_500));
             Guard guard = client.lock("k", short1).acquire();
             long renewals = client.statistics().renewals();
@@ -236,7 +236,7 @@ class RaceTest {
 
     @Test
     void a_refused_change_of_the_lease_changes_nothing() throws Exception {
-        try (TestServer server = TestServer.start(); LockClient client = LockClient.create(server.address())) {
+        try (TestServer server = TestServer.start(); LockClient client = Clients.create(server.address())) {
             Guard guard = client.lock("k", LONG).acquire();
             server.line("ACL SETUSER default -lock.renew");
             assertThrows(PermissionException.class, () -> guard.renew(Duration.ofMillis(600)));
@@ -255,7 +255,7 @@ class RaceTest {
     void a_thread_locks_again_at_once_after_a_lost_reply_to_its_unlock() {
         try (TestServer server = TestServer.start();
                 Proxy proxy = Proxy.before(server.port());
-                LockClient client = LockClient.create(proxy.address())) {
+                LockClient client = Clients.create(proxy.address())) {
             FencedLock lock = client.lock("k");
             lock.lock();
             long token = lock.token();
@@ -270,7 +270,7 @@ class RaceTest {
     @Test
     void calls_after_the_end_of_the_client_return() throws Exception {
         try (TestServer server = TestServer.start()) {
-            LockClient client = LockClient.create(server.address());
+            LockClient client = Clients.create(server.address());
             Guard guard = client.lock("k").acquire();
             MultiLock many = client.multiLock(client.lock("a"), client.lock("b"));
             many.lock();
@@ -301,8 +301,8 @@ class RaceTest {
     void a_round_whose_member_is_lost_starts_anew_and_ends_with_the_client() throws Exception {
         LockOptions short1 = LockOptions.defaults().lease(Duration.ofMillis(900));
         try (TestServer server = TestServer.start();
-                LockClient other = LockClient.create(server.address());
-                LockClient client = LockClient.create(server.address())) {
+                LockClient other = Clients.create(server.address());
+                LockClient client = Clients.create(server.address())) {
             Guard taken = other.lock("b").acquire();
             MultiLock both = client.multiLock(client.lock("a", short1), client.lock("b"));
             CompletableFuture<Void> first = CompletableFuture.runAsync(both::lock);
@@ -323,7 +323,7 @@ class RaceTest {
             assertNotNull(server.call("LOCK.INFO", "a"));
             Guard again = other.lock("e").acquire();
             AtomicReference<Throwable> thrown = new AtomicReference<>();
-            LockClient closed = LockClient.create(server.address());
+            LockClient closed = Clients.create(server.address());
             MultiLock more = closed.multiLock(closed.lock("d", short1), closed.lock("e"));
             Thread waiter = new Thread(() -> {
                 try {

@@ -29,7 +29,7 @@ class RedissonTest {
 
     @Test
     void both_exclude_each_other() throws Exception {
-        try (TestServer server = TestServer.start(); LockClient client = LockClient.create(server.address())) {
+        try (TestServer server = TestServer.start(); LockClient client = Clients.create(server.address())) {
             RedissonClient redisson = redisson(server);
             try {
                 RLock theirs = redisson.getLock("k");
@@ -65,7 +65,7 @@ class RedissonTest {
 
     @Test
     void both_take_turns() throws Exception {
-        try (TestServer server = TestServer.start(); LockClient client = LockClient.create(server.address())) {
+        try (TestServer server = TestServer.start(); LockClient client = Clients.create(server.address())) {
             RedissonClient redisson = redisson(server);
             try {
                 AtomicInteger inside = new AtomicInteger();

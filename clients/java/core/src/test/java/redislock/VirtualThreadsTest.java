@@ -66,7 +66,7 @@ class VirtualThreadsTest {
         start = Thread.class.getMethod("startVirtualThread", Runnable.class);
         server = TestServer.start();
         // A class that is loaded by a virtual thread may pin it.
-        try (LockClient first = LockClient.create(server.address())) {
+        try (LockClient first = Clients.create(server.address())) {
             Guard guard = first.lock("warm").acquire();
             assertFalse(first.lock("warm").tryLock(1, TimeUnit.MILLISECONDS));
             assertTrue(first.semaphore("warm:s").limit(1).tryAcquire().isPresent());
@@ -84,7 +84,7 @@ class VirtualThreadsTest {
     @BeforeEach
     void open() {
         server.call("FLUSHALL");
-        client = LockClient.create(server.address());
+        client = Clients.create(server.address());
     }
 
     @AfterEach

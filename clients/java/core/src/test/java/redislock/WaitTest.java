@@ -65,7 +65,7 @@ class WaitTest {
 
     @Test
     void many_waits_are_granted_in_order_over_two_connections() throws Exception {
-        try (TestServer server = TestServer.start(); LockClient client = LockClient.create(server.address())) {
+        try (TestServer server = TestServer.start(); LockClient client = Clients.create(server.address())) {
             FencedLock lock = client.lock("k");
             Guard first = lock.acquire();
             Line line = new Line(lock);
@@ -79,7 +79,7 @@ class WaitTest {
 
     @Test
     void a_killed_subscription_loses_no_wait_and_keeps_the_order() throws Exception {
-        try (TestServer server = TestServer.start(); LockClient client = LockClient.create(server.address())) {
+        try (TestServer server = TestServer.start(); LockClient client = Clients.create(server.address())) {
             FencedLock lock = client.lock("k");
             Guard first = lock.acquire();
             Line line = new Line(lock);
@@ -97,7 +97,7 @@ class WaitTest {
 
     @Test
     void killed_connections_lose_no_wait_and_keep_the_order() throws Exception {
-        try (TestServer server = TestServer.start(); LockClient client = LockClient.create(server.address())) {
+        try (TestServer server = TestServer.start(); LockClient client = Clients.create(server.address())) {
             FencedLock lock = client.lock("k");
             Guard first = lock.acquire();
             Line line = new Line(lock);
@@ -116,7 +116,7 @@ class WaitTest {
     @Test
     void a_user_with_channels_waits_with_tickets() throws Exception {
         try (TestServer server = TestServer.builder().users().start()) {
-            try (LockClient client = LockClient.create(server.address("app", "change-me-app"))) {
+            try (LockClient client = Clients.create(server.address("app", "change-me-app"))) {
                 FencedLock lock = client.lock("lock:k");
                 Guard first = lock.acquire();
                 Line line = new Line(lock);
@@ -166,7 +166,7 @@ class WaitTest {
     void an_acquire_whose_reply_is_lost_holds_once() throws Exception {
         try (TestServer server = TestServer.start();
                 Proxy proxy = Proxy.before(server.port());
-                LockClient client = LockClient.create(proxy.address())) {
+                LockClient client = Clients.create(proxy.address())) {
             FencedLock lock = client.lock("k");
             for (String lost : new String[] {"LOCK.ACQUIRE", "NOTIFY"}) {
                 Guard holder = lost.equals("NOTIFY") ? lock.acquire() : null;
@@ -189,7 +189,7 @@ class WaitTest {
         try (TestServer server = TestServer.start();
                 Proxy proxy = Proxy.before(server.port());
                 LockClient client = impatient(proxy, 600);
-                LockClient other = LockClient.create(server.address())) {
+                LockClient other = Clients.create(server.address())) {
             FencedLock lock = client.lock("k", LockOptions.defaults().lease(Duration.ofSeconds(5)));
             Guard first = other.lock("k").acquire();
             CompletableFuture<Optional<Guard>> wait = lock.acquireAsync(null);
@@ -208,7 +208,7 @@ class WaitTest {
 
     @Test
     void a_forged_message_grants_nothing() throws Exception {
-        try (TestServer server = TestServer.start(); LockClient client = LockClient.create(server.address())) {
+        try (TestServer server = TestServer.start(); LockClient client = Clients.create(server.address())) {
             FencedLock lock = client.lock("k");
             Guard first = lock.acquire();
             CompletableFuture<Optional<Guard>> wait = lock.acquireAsync(null);
@@ -235,7 +235,7 @@ class WaitTest {
 
     @Test
     void a_restart_loses_no_wait() throws Exception {
-        try (TestServer server = TestServer.start(); LockClient client = LockClient.create(server.address())) {
+        try (TestServer server = TestServer.start(); LockClient client = Clients.create(server.address())) {
             FencedLock lock = client.lock("k");
             lock.acquire();
             List<CompletableFuture<Optional<Guard>>> waits = new ArrayList<>();
@@ -257,7 +257,7 @@ class WaitTest {
 
     @Test
     void a_drained_server_and_a_broken_queue_end_or_hold_up_waits() throws Exception {
-        try (TestServer server = TestServer.start(); LockClient client = LockClient.create(server.address())) {
+        try (TestServer server = TestServer.start(); LockClient client = Clients.create(server.address())) {
             FencedLock lock = client.lock("k");
             Guard first = lock.acquire();
             CompletableFuture<Optional<Guard>> wait = lock.acquireAsync(null);
@@ -278,7 +278,7 @@ class WaitTest {
     @Test
     void a_user_without_channels_cannot_wait() {
         try (TestServer server = TestServer.builder().users().start();
-                LockClient client = LockClient.create(server.address("app", "change-me-app"))) {
+                LockClient client = Clients.create(server.address("app", "change-me-app"))) {
             server.call("ACL", "SETUSER", "app", "resetchannels");
             FencedLock lock = client.lock("lock:k");
             Guard first = lock.tryAcquire().orElseThrow();

@@ -13,6 +13,7 @@ import io.micrometer.core.instrument.Timer;
 import io.micrometer.core.instrument.simple.SimpleMeterRegistry;
 import io.micrometer.prometheusmetrics.PrometheusConfig;
 import io.micrometer.prometheusmetrics.PrometheusMeterRegistry;
+import java.time.Duration;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
@@ -32,7 +33,11 @@ import redislock.testing.Waiting;
 /** The meters of a client, and their names in Prometheus. */
 class LockMetricsTest {
     private final TestServer server = TestServer.start();
-    private final LockClient client = LockClient.create(server.address());
+    private final LockClient client = patient(server);
+
+    private static LockClient patient(TestServer server) {
+        return LockClient.builder(server.address()).responseTimeout(Duration.ofMinutes(1)).build();
+    }
 
     @AfterEach
     void close() {
@@ -77,7 +82,7 @@ class LockMetricsTest {
     @Test
     void two_clients_and_further_tags() throws InterruptedException {
         MeterRegistry registry = new SimpleMeterRegistry();
-        try (TestServer second = TestServer.start(); LockClient other = LockClient.create(second.address())) {
+        try (TestServer second = TestServer.start(); LockClient other = patient(second)) {
             new LockMetrics(client, Tags.of("fleet", "a")).bindTo(registry);
             new LockMetrics(other, Tags.of("fleet", "b")).bindTo(registry);
             acquire(other).release();
@@ -91,7 +96,7 @@ class LockMetricsTest {
     void clients_of_one_server_have_meters_of_their_own() throws InterruptedException {
         MeterRegistry registry = new SimpleMeterRegistry();
         LockTimers timers = new LockTimers();
-        try (LockClient second = LockClient.create(server.address());
+        try (LockClient second = patient(server);
                 LockClient third = LockClient.builder(server.address()).observer(timers).build()) {
             new LockMetrics(client).bindTo(new SimpleMeterRegistry());
             new LockMetrics(client).bindTo(registry);

@@ -37,7 +37,8 @@ class FencedLockProviderTest {
     private static final String KEY = "job-lock:default:job";
 
     private final TestServer server = TestServer.start();
-    private final LockClient client = LockClient.create(server.address());
+    private final LockClient client =
+            LockClient.builder(server.address()).responseTimeout(Duration.ofSeconds(20)).build();
     private final FencedLockProvider provider = new FencedLockProvider(client);
 
     @AfterEach

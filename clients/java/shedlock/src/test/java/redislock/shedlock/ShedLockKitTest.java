@@ -22,7 +22,7 @@ class ShedLockKitTest extends AbstractExtensibleLockProviderIntegrationTest {
     @BeforeAll
     static void open() {
         server = TestServer.start();
-        client = LockClient.create(server.address());
+        client = LockClient.builder(server.address()).responseTimeout(Duration.ofMinutes(1)).build();
     }
 
     @AfterAll

@@ -1,5 +1,6 @@
 package redislock.spring;
 
+import java.time.Duration;
 import java.util.concurrent.Callable;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
@@ -12,8 +13,13 @@ import redislock.testing.Waiting;
 /** A server, a client and a registry with the prefix {@code reg}, for one test. */
 final class Registries implements AutoCloseable {
     final TestServer server = TestServer.start();
-    final LockClient client = LockClient.create(server.address());
+    /** The response timeout is the subject of no test that has this client. */
+    final LockClient client = patient(server.address());
     final FencedLockRegistry registry = new FencedLockRegistry(client, "reg");
+
+    static LockClient patient(String address) {
+        return LockClient.builder(address).responseTimeout(Duration.ofMinutes(1)).build();
+    }
 
     /** Another registry with the same prefix and client. */
     FencedLockRegistry other() {

@@ -58,7 +58,7 @@ class WaitTest {
         assertFalse(lock.tryLock(Duration.ofMillis(100), Duration.ofSeconds(1)));
         assertFalse(lock.tryLock(-1, TimeUnit.SECONDS));
         long millis = TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - start);
-        assertTrue(millis >= 200 && millis < 1_500, "took " + millis + " ms");
+        assertTrue(millis >= 200 && millis < 10_000, "took " + millis + " ms");
         held.unlock();
         assertTrue(lock.tryLock(Long.MAX_VALUE, TimeUnit.DAYS));
         assertFalse(Registries.elsewhere(() -> lock.tryLock(50, TimeUnit.MILLISECONDS)), "held in this process");
@@ -67,16 +67,20 @@ class WaitTest {
 
     @Test
     void a_re_entry_at_a_hung_server_ends_with_the_response_timeout_and_is_not_counted() throws Exception {
-        held.lock();
-        its.server.pause();
-        long start = System.nanoTime();
-        assertThrows(CannotAcquireLockException.class, held::tryLock);
-        assertThrows(CannotAcquireLockException.class, () -> held.tryLock(100, TimeUnit.MILLISECONDS));
-        long millis = TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - start);
-        assertTrue(millis < 13_000, "the response timeout of each call; took " + millis + " ms");
-        its.server.resume();
-        held.unlock();
-        assertThrows(IllegalStateException.class, held::unlock);
+        try (LockClient client =
+                LockClient.builder(its.server.address()).responseTimeout(Duration.ofSeconds(4)).build()) {
+            FencedDistributedLock lock = new FencedLockRegistry(client, "reg").obtain("foo");
+            lock.lock();
+            its.server.pause();
+            long start = System.nanoTime();
+            assertThrows(CannotAcquireLockException.class, lock::tryLock);
+            assertThrows(CannotAcquireLockException.class, () -> lock.tryLock(100, TimeUnit.MILLISECONDS));
+            long millis = TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - start);
+            assertTrue(millis < 20_000, "the response timeout of each call; took " + millis + " ms");
+            its.server.resume();
+            lock.unlock();
+            assertThrows(IllegalStateException.class, lock::unlock);
+        }
     }
 
     @Test
@@ -144,7 +148,7 @@ class WaitTest {
 
     @Test
     void an_interrupted_unlock_waits_for_its_reply() throws Exception {
-        try (Proxy proxy = Proxy.before(its.server.port()); LockClient client = LockClient.create(proxy.address())) {
+        try (Proxy proxy = Proxy.before(its.server.port()); LockClient client = Registries.patient(proxy.address())) {
             FencedDistributedLock lock = new FencedLockRegistry(client, "reg").obtain("foo");
             CompletableFuture<Boolean> interrupted = new CompletableFuture<>();
             proxy.holdReplyTo("LOCK.RELEASE");
@@ -167,7 +171,7 @@ class WaitTest {
     @Test
     void an_unlock_waits_for_the_response_timeout() throws Exception {
         LockClient.Builder builder =
-                LockClient.builder(its.server.address()).responseTimeout(Duration.ofMillis(500));
+                LockClient.builder(its.server.address()).responseTimeout(Duration.ofSeconds(2));
         try (LockClient client = builder.build()) {
             FencedDistributedLock lock = new FencedLockRegistry(client, "reg").obtain("foo");
             lock.lock();
@@ -175,7 +179,7 @@ class WaitTest {
             long start = System.nanoTime();
             assertThrows(LockConnectionException.class, lock::unlock);
             long millis = TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - start);
-            assertTrue(millis >= 490 && millis < 1_500, "took " + millis + " ms");
+            assertTrue(millis >= 1_990 && millis < 20_000, "took " + millis + " ms");
             assertThrows(IllegalStateException.class, lock::unlock, "the thread has it no longer");
             its.server.resume();
             assertTrue(client.settled(Waiting.PATIENCE).isEmpty());
@@ -219,7 +223,7 @@ class WaitTest {
     @Test
     void a_user_without_channels_cannot_wait() throws Exception {
         try (TestServer secured = TestServer.builder().users().start();
-                LockClient app = LockClient.create(secured.address("app", "change-me-app"))) {
+                LockClient app = Registries.patient(secured.address("app", "change-me-app"))) {
             secured.call("ACL", "SETUSER", "app", "resetchannels");
             FencedDistributedLock first = new FencedLockRegistry(app, "lock:orders").obtain("42");
             FencedDistributedLock second = new FencedLockRegistry(app, "lock:orders").obtain("42");

@@ -8,7 +8,7 @@ import java.util.function.BooleanSupplier;
 /** Waits for conditions: tests do not wait for a fixed time. */
 public final class Waiting {
     /** The time limit for a condition on a slow, shared machine. */
-    public static final Duration PATIENCE = Duration.ofSeconds(20);
+    public static final Duration PATIENCE = Duration.ofSeconds(60);
 
     private static final long STEP_NANOS = TimeUnit.MILLISECONDS.toNanos(2);
 

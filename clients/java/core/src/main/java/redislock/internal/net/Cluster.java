@@ -12,8 +12,10 @@ import io.lettuce.core.codec.ByteArrayCodec;
 import io.lettuce.core.pubsub.StatefulRedisPubSubConnection;
 import io.lettuce.core.resource.ClientResources;
 import java.time.Duration;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionStage;
 import java.util.concurrent.atomic.AtomicLong;
+import java.util.function.Supplier;
 import redislock.LockConnectionException;
 import redislock.internal.Clock;
 
@@ -36,8 +38,8 @@ final class Cluster extends Network {
     Cluster(Address address, String name, Duration patience, RedisClusterClient client, ClientResources own) {
         super(address, name, patience, client, own);
         this.client = client;
-        this.messages = new Opened<>(this, () -> client.refreshPartitionsAsync()
-                .thenCompose(unused -> client.connectPubSubAsync(ByteArrayCodec.INSTANCE)), true);
+        this.messages = new Opened<>(
+                this, () -> opened(() -> client.connectPubSubAsync(ByteArrayCodec.INSTANCE)), true);
         client.addListener(listener);
     }
 
@@ -52,8 +54,13 @@ final class Cluster extends Network {
     }
 
     private CompletionStage<StatefulRedisClusterConnection<byte[], byte[]>> open() {
-        return counted(client.refreshPartitionsAsync()
-                .thenCompose(unused -> client.connectAsync(ByteArrayCodec.INSTANCE)));
+        return counted(opened(() -> client.connectAsync(ByteArrayCodec.INSTANCE)));
+    }
+
+    /** With the nodes that are known; that fails if none is. The look at them waits for each one. */
+    private <C> CompletionStage<C> opened(Supplier<CompletableFuture<C>> opener) {
+        return opener.get().exceptionallyCompose(
+                unknown -> client.refreshPartitionsAsync().thenCompose(unused -> opener.get()));
     }
 
     @Override

@@ -4,6 +4,7 @@ import io.lettuce.core.RedisChannelHandler;
 import io.lettuce.core.RedisConnectionStateListener;
 import io.lettuce.core.api.StatefulConnection;
 import io.lettuce.core.protocol.Command;
+import io.netty.buffer.ByteBuf;
 import java.util.ArrayDeque;
 import java.util.Deque;
 import java.util.Set;
@@ -166,6 +167,8 @@ public final class Link {
         private boolean isExtended;
         private volatile StatefulConnection<byte[], byte[]> connection;
         private volatile long sent;
+        /** When it was written to the connection of its node, which Lettuce may have opened for it; zero: not yet. */
+        private volatile long written;
         /** The thread that passes it to Lettuce: a failure there means that nothing was sent. */
         private volatile Thread sender;
 
@@ -211,7 +214,21 @@ public final class Link {
             }
         }
 
+        @Override
+        public void encode(ByteBuf buffer) {
+            written = Clock.now();
+            super.encode(buffer);
+        }
+
         private void late() {
+            if (network.isCold()) {
+                // Until it is written the process loads classes.
+                long due = written == 0 ? sent + network.openingPatience() : written + patience;
+                if (Clock.now() < due) {
+                    timer = loop.at(due, this::late);
+                    return;
+                }
+            }
             StatefulConnection<byte[], byte[]> silent = connection;
             boolean isSilent = lastReply < sent;
             if (!isSilent && longest > patience && !isExtended && !isReceived.get()) {
@@ -257,6 +274,7 @@ public final class Link {
         public void complete() {
             super.complete();
             lastReply = Clock.now();
+            network.answered();
             if (!receive()) {
                 return;
             }

@@ -36,6 +36,14 @@ public abstract class Network {
     private static final int IO_THREADS = 2;
     private static final int REDIRECTIONS = 8;
     private static final long END_SECONDS = 2;
+    /** The parts of the response timeout in a cluster: a connection to a node has one, so that a node that does not
+     * answer leaves time for the others. */
+    static final int STEPS = 4;
+    /** A process loads a thousand classes for its first request, which may take long on a busy machine. */
+    private static final long COLD = 60_000 * Clock.MILLI;
+    /** Whether a request has been answered in this process, outside a cluster and in one. */
+    private static final AtomicBoolean WARM = new AtomicBoolean();
+    private static final AtomicBoolean WARM_CLUSTER = new AtomicBoolean();
 
     private final String name;
     private final String server;
@@ -83,11 +91,12 @@ public abstract class Network {
                 .build();
         ClientResources resources = shared != null ? shared : own;
         if (address.kind() == Address.Kind.CLUSTER) {
+            Duration step = patience.dividedBy(STEPS);
             RedisClusterClient client = RedisClusterClient.create(resources,
-                    address.uris().stream().map(uri -> prepared(uri, List.of(), patience)).toList());
+                    address.uris().stream().map(uri -> prepared(uri, List.of(), step)).toList());
             ClusterClientOptions.Builder options = ClusterClientOptions.builder()
                     .topologyRefreshOptions(topology()).validateClusterNodeMembership(false).maxRedirects(REDIRECTIONS);
-            client.setOptions((ClusterClientOptions) set(options, address, patience, ssl).build());
+            client.setOptions((ClusterClientOptions) set(options, address, step, ssl).build());
             return new Cluster(address, null, patience, client, own);
         }
         RedisClient client = RedisClient.create(resources);
@@ -156,6 +165,24 @@ public abstract class Network {
     /** The response timeout in nanoseconds. */
     public long patience() {
         return Clock.nanos(patience);
+    }
+
+    private AtomicBoolean warm() {
+        return isCluster() ? WARM_CLUSTER : WARM;
+    }
+
+    /** Whether no request has been answered in this process. */
+    boolean isCold() {
+        return !warm().get();
+    }
+
+    void answered() {
+        warm().setPlain(true);
+    }
+
+    /** The longest time in nanoseconds for the opening of a connection. */
+    long openingPatience() {
+        return isCold() ? Math.max(patience(), COLD) : patience();
     }
 
     public abstract boolean isCluster();

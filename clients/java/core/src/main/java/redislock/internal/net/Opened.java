@@ -16,11 +16,6 @@ import redislock.internal.Loop;
  * here and not by Lettuce, which repeats all requests on the connections that it opens again itself.
  */
 final class Opened<C extends StatefulConnection<byte[], byte[]>> {
-    /** A process loads a thousand classes for its first connection, which may take long on a busy machine. */
-    private static final long COLD = 60_000 * Clock.MILLI;
-    /** Whether a connection has been opened in this process. */
-    private static volatile boolean isWarm;
-
     private final Network network;
     private final Supplier<CompletionStage<C>> opener;
     /** Whether it outlives the end of one of its connections: that of a cluster has several. */
@@ -51,20 +46,31 @@ final class Opened<C extends StatefulConnection<byte[], byte[]>> {
         } finally {
             lock.unlock();
         }
+        Loop.Timer timer = network.loop().after(network.openingPatience(), () -> {
+            forget(mine);
+            mine.completeExceptionally(Errors.noAnswer(network.server()));
+        });
+        open(mine, timer, Network.STEPS);
+        return mine;
+    }
+
+    /** Opens it in at most so many attempts. */
+    private void open(CompletableFuture<C> mine, Loop.Timer timer, int attempts) {
+        long began = Clock.now();
         CompletionStage<C> opening;
         try {
             opening = opener.get();
         } catch (RuntimeException failure) {
             opening = CompletableFuture.failedFuture(failure);
         }
-        long patience = network.patience();
-        Loop.Timer timer = network.loop().after(isWarm ? patience : Math.max(patience, COLD), () -> {
-            forget(mine);
-            mine.completeExceptionally(Errors.noAnswer(network.server()));
-        });
         opening.whenComplete((connection, failure) -> {
+            // In a cluster an attempt has a part of the patience: not each of its nodes may answer.
+            boolean wasSilent = Clock.now() - began >= network.patience() / Network.STEPS;
+            if (failure != null && isLasting && wasSilent && attempts > 1 && !mine.isDone()) {
+                open(mine, timer, attempts - 1);
+                return;
+            }
             timer.cancel();
-            isWarm = true;
             if (failure != null) {
                 forget(mine);
                 mine.completeExceptionally(Errors.ofOpening(network.server(), failure));
@@ -72,7 +78,6 @@ final class Opened<C extends StatefulConnection<byte[], byte[]>> {
                 opened(mine, connection);
             }
         });
-        return mine;
     }
 
     private void opened(CompletableFuture<C> mine, C connection) {
