@@ -178,7 +178,8 @@ public final class LockOptions {
      * @return changed options
      */
     public LockOptions onLost(Consumer<Lost> onLost) {
-        return new LockOptions(lease, margin, owner, fixed, session, limit, note, Objects.requireNonNull(onLost, "onLost"));
+        return new LockOptions(lease, margin, owner, fixed, session, limit, note,
+                Objects.requireNonNull(onLost, "onLost"));
     }
 
     /**
