@@ -92,8 +92,8 @@ public interface Guard extends AutoCloseable {
     boolean leave(Duration lease);
 
     /**
-     * Replaces the text beside the hold ({@link LockOptions#note(String)}), and renews the lease. Blocks until the server
-     * has answered.
+     * Replaces the text beside the hold ({@link LockOptions#note(String)}), and renews the lease. Blocks until the
+     * server has answered.
      *
      * @param note at most 256 bytes as UTF-8
      * @return true when the lock is still held, false when it is lost
@@ -104,8 +104,8 @@ public interface Guard extends AutoCloseable {
 
     /**
      * Runs a command of the server if the lock is still held, in one step ({@code LOCK.IF}): a holder that is late
-     * changes nothing. A command with a key, in a cluster in the slot of the lock, or {@code PUBLISH}; not for a permit.
-     * Blocks until the server has answered.
+     * changes nothing. A command with a key, in a cluster in the slot of the lock, or {@code PUBLISH}; not for a
+     * permit. Blocks until the server has answered.
      *
      * @param command its name and arguments: text, bytes or numbers
      * @return the reply: null, a {@code Long}, a {@code byte[]} (also for a status as {@code OK}), or a {@code List}

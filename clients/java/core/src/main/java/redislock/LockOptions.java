@@ -150,8 +150,8 @@ public final class LockOptions {
     }
 
     /**
-     * A text beside the hold, and beside its wait, for people who look ({@code LOCK.INFO}). Of exclusive locks only, and
-     * not of a {@link MultiLock}.
+     * A text beside the hold, and beside its wait, for people who look ({@code LOCK.INFO}). Of exclusive locks only,
+     * and not of a {@link MultiLock}.
      *
      * @param note at most 256 bytes as UTF-8
      * @return changed options
