@@ -20,8 +20,8 @@ import redislock.internal.net.Requests;
  * An election: one of the candidates is the leader, until it resigns, ends, or loses its lease; then the candidate that
  * has waited longest is. The leader is the holder of a lock, and the text beside the hold says where it is.
  *
- * <p>The leadership is a {@link Guard}: {@link Guard#lost()} completes at its loss, {@link Guard#note(String)} proclaims
- * another text, {@link Guard#release()} resigns, and with {@link Guard#execute(Object...)} a former leader changes
+ * <p>The leadership is a {@link Guard}: {@link Guard#lost()} completes at its loss, {@link Guard#note(String)}
+ * proclaims another text, {@link Guard#release()} resigns, and with {@link Guard#execute(Object...)} a former leader changes
  * nothing more.
  */
 public final class Election {
@@ -101,8 +101,8 @@ public final class Election {
 
     /**
      * Tells of each leader: of the present one at first, then of each other one, of none while there is none, also when
-     * the same leader says something else. The server is asked every third of the lease, so a leadership that is shorter
-     * may be left out. While it cannot be reached nothing is told.
+     * the same leader says something else. The server is asked every third of the lease, so a shorter leadership may be
+     * left out. While it cannot be reached nothing is told.
      *
      * @param observer called on the client's executor, for one change after another
      * @return ends the observation when it is closed; the end of the client does so too
