@@ -21,8 +21,8 @@ import redislock.internal.net.Requests;
  * has waited longest is. The leader is the holder of a lock, and the text beside the hold says where it is.
  *
  * <p>The leadership is a {@link Guard}: {@link Guard#lost()} completes at its loss, {@link Guard#note(String)}
- * proclaims another text, {@link Guard#release()} resigns, and with {@link Guard#execute(Object...)} a former leader changes
- * nothing more.
+ * proclaims another text, {@link Guard#release()} resigns, and with {@link Guard#execute(Object...)} a former leader
+ * changes nothing more.
  */
 public final class Election {
     private final Engine engine;
