@@ -92,6 +92,30 @@ public interface Guard extends AutoCloseable {
     boolean leave(Duration lease);
 
     /**
+     * Replaces the text beside the hold ({@link LockOptions#note(String)}), and renews the lease. Blocks until the
+     * server has answered.
+     *
+     * @param note at most 256 bytes as UTF-8
+     * @return true when the lock is still held, false when it is lost
+     * @throws LockException            when the server could not be reached, or refused: the lock is not exclusive
+     * @throws IllegalArgumentException when the text is longer
+     */
+    boolean note(String note);
+
+    /**
+     * Runs a command of the server if the lock is still held, in one step ({@code LOCK.IF}): a holder that is late
+     * changes nothing. A command with a key, in a cluster in the slot of the lock, or {@code PUBLISH}; not for a
+     * permit. Blocks until the server has answered.
+     *
+     * @param command its name and arguments: text, bytes or numbers
+     * @return the reply: null, a {@code Long}, a {@code byte[]} (also for a status as {@code OK}), or a {@code List}
+     * @throws LockLostException when the lock is no longer held: nothing has run
+     * @throws UnheardException  when the command may have run
+     * @throws LockException     when it has not: the server could not be reached, or refused
+     */
+    Object execute(Object... command);
+
+    /**
      * Releases the lock ({@code LOCK.RELEASE}) and waits for the answer, for at most the response timeout. Without an
      * answer the release goes on in the background until the lease is over (of a {@linkplain LockOptions#session()
      * session} for ten minutes), see {@link LockClient#settled(Duration)}. A second call returns the same.

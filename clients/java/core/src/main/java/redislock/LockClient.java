@@ -286,6 +286,28 @@ public final class LockClient implements AutoCloseable {
     }
 
     /**
+     * The election on this key.
+     *
+     * @param key the key, as UTF-8
+     * @return the election
+     */
+    public Election election(String key) {
+        return election(key, LockOptions.defaults());
+    }
+
+    /**
+     * The election on this key.
+     *
+     * @param key     the key, as UTF-8
+     * @param options lease, margin, session
+     * @return the election
+     * @throws IllegalArgumentException when the options contradict each other
+     */
+    public Election election(String key, LockOptions options) {
+        return new Election(engine, Utf8.bytes(key, "key"), options);
+    }
+
+    /**
      * Several locks that are acquired together or not at all.
      *
      * @param locks 1 to 1024 different locks, of this or other clients

@@ -14,9 +14,10 @@ import redislock.internal.Utf8;
 public final class LockOptions {
     private static final Duration LONGEST_LEASE = Duration.ofDays(100 * 365);
     private static final int LONGEST_OWNER = 256;
+    private static final int LONGEST_NOTE = 256;
 
     private static final LockOptions DEFAULTS =
-            new LockOptions(Duration.ofSeconds(30), null, null, false, false, null, null);
+            new LockOptions(Duration.ofSeconds(30), null, null, false, false, null, null, null);
 
     private final Duration lease;
     private final Duration margin;
@@ -24,16 +25,18 @@ public final class LockOptions {
     private final boolean fixed;
     private final boolean session;
     private final Integer limit;
+    private final byte[] note;
     private final Consumer<Lost> onLost;
 
     private LockOptions(Duration lease, Duration margin, byte[] owner, boolean fixed, boolean session, Integer limit,
-            Consumer<Lost> onLost) {
+            byte[] note, Consumer<Lost> onLost) {
         this.lease = lease;
         this.margin = margin;
         this.owner = owner;
         this.fixed = fixed;
         this.session = session;
         this.limit = limit;
+        this.note = note;
         this.onLost = onLost;
     }
 
@@ -55,7 +58,7 @@ public final class LockOptions {
      * @throws IllegalArgumentException when it is out of bounds
      */
     public LockOptions lease(Duration lease) {
-        return new LockOptions(checkedLease(lease), margin, owner, fixed, session, limit, onLost);
+        return new LockOptions(checkedLease(lease), margin, owner, fixed, session, limit, note, onLost);
     }
 
     /**
@@ -70,7 +73,7 @@ public final class LockOptions {
         if (Objects.requireNonNull(margin, "margin").isNegative()) {
             throw new IllegalArgumentException("a margin is not negative");
         }
-        return new LockOptions(lease, margin, owner, fixed, session, limit, onLost);
+        return new LockOptions(lease, margin, owner, fixed, session, limit, note, onLost);
     }
 
     /**
@@ -104,7 +107,7 @@ public final class LockOptions {
         if (new String(owner, StandardCharsets.ISO_8859_1).equals("#token")) {
             throw new IllegalArgumentException("the owner #token is a reserved field of the lock");
         }
-        return new LockOptions(lease, margin, owner.clone(), fixed, session, limit, onLost);
+        return new LockOptions(lease, margin, owner.clone(), fixed, session, limit, note, onLost);
     }
 
     /**
@@ -114,7 +117,7 @@ public final class LockOptions {
      * @return changed options
      */
     public LockOptions fixedLease() {
-        return new LockOptions(lease, margin, owner, true, session, limit, onLost);
+        return new LockOptions(lease, margin, owner, true, session, limit, note, onLost);
     }
 
     /**
@@ -128,7 +131,7 @@ public final class LockOptions {
      * @return changed options
      */
     public LockOptions session() {
-        return new LockOptions(lease, margin, owner, fixed, true, limit, onLost);
+        return new LockOptions(lease, margin, owner, fixed, true, limit, note, onLost);
     }
 
     /**
@@ -143,7 +146,27 @@ public final class LockOptions {
         if (permits < 1) {
             throw new IllegalArgumentException("a limit is at least one permit");
         }
-        return new LockOptions(lease, margin, owner, fixed, session, permits, onLost);
+        return new LockOptions(lease, margin, owner, fixed, session, permits, note, onLost);
+    }
+
+    /**
+     * A text beside the hold, and beside its wait, for people who look ({@code LOCK.INFO}). Of exclusive locks only,
+     * and not of a {@link MultiLock}.
+     *
+     * @param note at most 256 bytes as UTF-8
+     * @return changed options
+     * @throws IllegalArgumentException when it is longer
+     */
+    public LockOptions note(String note) {
+        return new LockOptions(lease, margin, owner, fixed, session, limit, checkedNote(note), onLost);
+    }
+
+    static byte[] checkedNote(String note) {
+        byte[] bytes = Utf8.bytes(note, "note");
+        if (bytes.length > LONGEST_NOTE) {
+            throw new IllegalArgumentException("a note has at most " + LONGEST_NOTE + " bytes");
+        }
+        return bytes;
     }
 
     /**
@@ -155,7 +178,8 @@ public final class LockOptions {
      * @return changed options
      */
     public LockOptions onLost(Consumer<Lost> onLost) {
-        return new LockOptions(lease, margin, owner, fixed, session, limit, Objects.requireNonNull(onLost, "onLost"));
+        return new LockOptions(lease, margin, owner, fixed, session, limit, note,
+                Objects.requireNonNull(onLost, "onLost"));
     }
 
     /**
@@ -210,6 +234,15 @@ public final class LockOptions {
      */
     public Optional<Integer> limit() {
         return Optional.ofNullable(limit);
+    }
+
+    /**
+     * The text beside the hold.
+     *
+     * @return the text, or nothing
+     */
+    public Optional<byte[]> note() {
+        return Optional.ofNullable(note).map(byte[]::clone);
     }
 
     /**

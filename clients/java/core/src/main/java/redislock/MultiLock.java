@@ -44,6 +44,9 @@ public final class MultiLock implements Lock {
             if (lock.terms().isSession()) {
                 throw new IllegalArgumentException("a MultiLock has no locks with a session");
             }
+            if (lock.terms().hasNote()) {
+                throw new IllegalArgumentException("a MultiLock has no locks with a note");
+            }
             String server = lock.terms().engine().network().name();
             if (!names.add(server + " " + new String(lock.key(), StandardCharsets.ISO_8859_1))) {
                 throw new IllegalArgumentException(

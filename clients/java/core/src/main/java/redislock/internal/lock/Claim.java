@@ -21,8 +21,9 @@ record Claim(byte[] key, byte[] owner, long number, Kind kind, boolean shares) {
      *
      * @param mode  the mode; null for a permit
      * @param limit of a permit: an acquisition creates a missing semaphore with that many, or null
+     * @param note  a text beside an exclusive hold, or null
      */
-    record Kind(Mode mode, Integer limit) {
+    record Kind(Mode mode, Integer limit, byte[] note) {
         boolean isPermit() {
             return mode == null;
         }
@@ -82,6 +83,9 @@ record Claim(byte[] key, byte[] owner, long number, Kind kind, boolean shares) {
         command = lease == 0 ? command.with("SESSION") : command.with("PX", millis(lease));
         if (first.number() != 0) {
             command = command.with("SEQ", first.number());
+        }
+        if (first.kind().note() != null) {
+            command = command.with("NOTE", first.kind().note());
         }
         if (!first.kind().isPermit()) {
             return command.with("ONCE");

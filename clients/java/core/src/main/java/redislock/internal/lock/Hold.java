@@ -6,15 +6,19 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicReference;
 import redislock.LockConnectionException;
+import redislock.LockOptions;
 import redislock.Lost;
 import redislock.LockLostException;
 import redislock.LostReason;
 import redislock.Permit;
+import redislock.RefusedException;
 import redislock.Released;
 import redislock.internal.Clock;
 import redislock.internal.Loop;
 import redislock.internal.Moment;
+import redislock.internal.net.Cmd;
 import redislock.internal.net.Link;
+import redislock.internal.net.Requests;
 
 /** A held lock or permit: what programs see of it, its loss and its release. Its {@link Lease} is renewed. */
 public final class Hold implements Permit {
@@ -222,6 +226,31 @@ public final class Hold implements Permit {
         boolean isHeld = Blocking.get(engine.answer(lease.change(nanos, true)));
         end();
         return isHeld;
+    }
+
+    @Override
+    public boolean note(String note) {
+        byte[] text = LockOptions.defaults().note(note).note().orElseThrow();
+        Blocking.check();
+        Cmd renew = claim.renew(lease.present(), token).with("NOTE", text);
+        return Long.valueOf(1).equals(Blocking.get(engine.answer(Requests.repeatable(engine.network(), renew))));
+    }
+
+    @Override
+    public Object execute(Object... command) {
+        engine.checkOpen();
+        Blocking.check();
+        Cmd probe = Cmd.of("LOCK.INFO", new Cmd.Key(claim.key()));
+        Cmd run = Cmd.of("LOCK.IF", new Cmd.Key(claim.key()), token).with(command);
+        try {
+            return Blocking.get(engine.answer(Requests.atMostOnce(engine.network(), probe, run)));
+        } catch (RefusedException refused) {
+            if (!refused.code().equals("FENCED")) {
+                throw refused;
+            }
+            Lost loss = Lost.of(claim.key(), token, LostReason.TAKEN);
+            throw new LockLostException(loss.toString(), loss);
+        }
     }
 
     @Override

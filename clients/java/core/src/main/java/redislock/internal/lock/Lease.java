@@ -105,6 +105,11 @@ final class Lease {
         return latestEnd;
     }
 
+    /** The lease for a renewal of now: zero of a session, the rest of one that is not renewed. */
+    long present() {
+        return bound != null ? 0 : terms.isFixed() ? left() : length;
+    }
+
     /** Ends it on any thread. A request under way changes nothing any more. */
     void stop() {
         isStopped = true;

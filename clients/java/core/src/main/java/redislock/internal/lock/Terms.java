@@ -49,7 +49,11 @@ public record Terms(Engine engine, byte[] key, Kind kind, long lease, Long margi
         }
         byte[] owner = options.owner().orElse(null);
         checkOwner(mode, owner);
-        Kind kind = new Kind(mode, options.limit().orElse(null));
+        byte[] note = options.note().orElse(null);
+        if (note != null && mode != Mode.EXCLUSIVE) {
+            throw new IllegalArgumentException("a note is an option of exclusive locks");
+        }
+        Kind kind = new Kind(mode, options.limit().orElse(null), note);
         boolean isDefault = options.margin().equals(options.lease().dividedBy(6));
         return new Terms(engine, key.clone(), kind, lease, isDefault ? null : (Long) margin, owner,
                 false, false, options.isFixedLease(), options.isSession(), options.onLost().orElse(null));
@@ -79,6 +83,10 @@ public record Terms(Engine engine, byte[] key, Kind kind, long lease, Long margi
     /** The same with the lease that the server has set for a session. */
     Terms leased(long serverLease) {
         return new Terms(engine, key, kind, serverLease, margin, owner, isThread, shares, isFixed, isSession, onLost);
+    }
+
+    public boolean hasNote() {
+        return kind.note() != null;
     }
 
     public Mode mode() {

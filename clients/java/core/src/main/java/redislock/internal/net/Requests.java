@@ -13,7 +13,8 @@ import redislock.internal.Pause;
  */
 public final class Requests {
     private final Network network;
-    private final boolean isOnce;
+    /** Of a request that is served at most once, otherwise null. */
+    private final Cmd probe;
     /** Latest start of an attempt. */
     private final long end;
     /** Latest end of an attempt. */
@@ -21,16 +22,16 @@ public final class Requests {
     private final Pause pause = new Pause();
     private final CompletableFuture<Object> result = new CompletableFuture<>();
 
-    private Requests(Network network, boolean isOnce) {
+    private Requests(Network network, Cmd probe) {
         this.network = network;
-        this.isOnce = isOnce;
+        this.probe = probe;
         this.end = Clock.now() + network.patience() / 2;
         this.over = Clock.now() + network.patience();
     }
 
     /** Sends a request that may be served twice. The future completes on the client's thread. */
     public static CompletableFuture<Object> repeatable(Network network, Cmd command) {
-        Requests requests = new Requests(network, false);
+        Requests requests = new Requests(network, null);
         network.loop().execute(() -> requests.send(command, requests::finish));
         return requests.result;
     }
@@ -41,7 +42,7 @@ public final class Requests {
      * {@code command} can stay unknown only if the connection breaks between the two.
      */
     public static CompletableFuture<Object> atMostOnce(Network network, Cmd probe, Cmd command) {
-        Requests requests = new Requests(network, true);
+        Requests requests = new Requests(network, probe);
         network.loop().execute(() -> requests.send(probe, probed -> {
             // A refusal is a reply as well: the ACL may forbid the probe and allow the command.
             if (probed.error() != null && probed.error().isPassing()) {
@@ -60,21 +61,21 @@ public final class Requests {
             boolean isPassing = error != null && error.isPassing() && Clock.now() + pause.peek() < end;
             // One that cannot be sent is an error at once.
             boolean isHopeless = error != null && !reply.isUnanswered() && Errors.code(error).isEmpty();
-            if (isPassing && !isHopeless && !(isOnce && reply.isUnanswered() && !isProbe(command))) {
+            if (isPassing && !isHopeless && !(isOnce(command) && reply.isUnanswered())) {
                 network.loop().after(pause.take(Clock.NEVER), () -> send(command, then));
             } else {
                 then.accept(reply);
             }
         };
-        if (isOnce && !isProbe(command)) {
+        if (isOnce(command)) {
             network.link().callOnce(command, patience, received);
         } else {
             network.link().callOnLoop(command, patience, received);
         }
     }
 
-    private static boolean isProbe(Cmd command) {
-        return command.toString().equals("LATCH.WAIT");
+    private boolean isOnce(Cmd command) {
+        return probe != null && command != probe;
     }
 
     private void finish(Link.Result reply) {
@@ -82,7 +83,7 @@ public final class Requests {
         if (error == null) {
             result.complete(reply.value());
         } else {
-            result.completeExceptionally(isOnce && reply.isUnanswered() ? Errors.unheard(error) : error);
+            result.completeExceptionally(probe != null && reply.isUnanswered() ? Errors.unheard(error) : error);
         }
     }
 }

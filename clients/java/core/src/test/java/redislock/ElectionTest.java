@@ -1,0 +1,101 @@
+package redislock;
+
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.time.Duration;
+import java.util.List;
+import java.util.Optional;
+import java.util.concurrent.BlockingQueue;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.LinkedBlockingQueue;
+import java.util.concurrent.TimeUnit;
+import org.junit.jupiter.api.Test;
+import redislock.Election.Leader;
+import redislock.testing.Conn;
+import redislock.testing.TestServer;
+
+/** Elections, notes, and commands under a lock. */
+class ElectionTest {
+    private static final LockOptions QUICK = LockOptions.defaults().lease(Duration.ofSeconds(6));
+
+    private static LockClient client(TestServer server) {
+        return LockClient.builder(server.address()).responseTimeout(Duration.ofMinutes(1)).build();
+    }
+
+    @Test
+    void a_command_under_the_lock_runs_only_while_it_is_held() throws Exception {
+        try (TestServer server = TestServer.start(); LockClient client = client(server)) {
+            Guard guard = client.lock("k").acquire();
+            assertArrayEquals(new byte[] {'O', 'K'}, (byte[]) guard.execute("SET", "data", 1));
+            assertEquals(6L, guard.execute("INCRBY", "data", 5));
+            assertNull(guard.execute("GET", "none"));
+            assertArrayEquals(new byte[] {'6'}, (byte[]) guard.execute("GET", "data"));
+            assertEquals(2, ((List<?>) guard.execute("MGET", "data", "none")).size());
+            RefusedException refused = assertThrows(RefusedException.class, () -> guard.execute("GET", "data", "data"));
+            assertTrue(refused.getMessage().contains("wrong number"), refused.getMessage());
+            try (Conn conn = server.conn()) {
+                conn.expect("LOCK.BREAK", "k");
+            }
+            assertThrows(LockLostException.class, () -> guard.execute("SET", "data", 9));
+            assertArrayEquals(new byte[] {'6'}, ((String) server.line("GET data")).getBytes());
+        }
+    }
+
+    @Test
+    void leaders_follow_each_other_and_each_change_is_told_once() throws Exception {
+        try (TestServer server = TestServer.start(); LockClient client = client(server)) {
+            Election election = client.election("k", QUICK);
+            BlockingQueue<Optional<String>> seen = new LinkedBlockingQueue<>();
+            AutoCloseable observation = election.observe(leader -> seen.add(leader.map(Leader::note)));
+            try {
+                assertEquals(Optional.empty(), seen.poll(60, TimeUnit.SECONDS));
+                assertEquals(Optional.empty(), election.leader());
+                Guard first = election.campaign("a:1");
+                assertEquals(Optional.of(new Leader("a:1", first.token())), election.leader());
+                assertEquals(Optional.of("a:1"), seen.poll(60, TimeUnit.SECONDS));
+                assertTrue(first.note("a:2"));
+                assertEquals(Optional.of("a:2"), seen.poll(60, TimeUnit.SECONDS));
+                CompletableFuture<Optional<Guard>> candidate = election.campaignAsync("b:1", null);
+                server.awaitTickets(1);
+                assertEquals(Released.YES, first.release());
+                Guard second = candidate.get(60, TimeUnit.SECONDS).orElseThrow();
+                assertEquals(Optional.of("b:1"), seen.poll(60, TimeUnit.SECONDS));
+                server.line("LOCK.BREAK k");
+                assertEquals(Optional.empty(), seen.poll(60, TimeUnit.SECONDS));
+                assertEquals(LostReason.TAKEN, second.lost().get(60, TimeUnit.SECONDS).reason());
+                assertEquals(false, second.note("late"));
+            } finally {
+                observation.close();
+            }
+            assertTrue(seen.isEmpty(), seen.toString());
+        }
+    }
+
+    @Test
+    void notes_are_bounded_and_of_exclusive_locks_only() {
+        try (TestServer server = TestServer.start(); LockClient client = client(server)) {
+            LockOptions noted = LockOptions.defaults().note("here");
+            assertThrows(IllegalArgumentException.class, () -> client.readWriteLock("k", noted));
+            assertThrows(IllegalArgumentException.class, () -> client.semaphore("k", noted));
+            assertThrows(IllegalArgumentException.class, () -> client.multiLock(client.lock("k", noted)));
+            assertThrows(IllegalArgumentException.class, () -> LockOptions.defaults().note("x".repeat(257)));
+            client.lock("k", noted).lock();
+            assertEquals("here", server.line("HGET k #note"));
+        }
+    }
+
+    @Test
+    void a_lock_of_another_library_is_a_lock() {
+        try (TestServer server = TestServer.builder().options("--lock.string-holders", "yes").start();
+                LockClient client = client(server)) {
+            server.line("SET k secret NX PX 600000");
+            assertTrue(client.lock("k").isLocked());
+            assertTrue(client.lock("k").remainTimeToLive() > 0);
+            assertTrue(client.lock("k").tryAcquire().isEmpty());
+        }
+    }
+}
