@@ -102,6 +102,11 @@ class Acquisition:
     async def _ask_once(self, has_ticket: bool) -> Any:
         hub, command = self.hub, self.command()
         if has_ticket:
+            if hub.is_asyncio:
+                # Two turns of the loop later, the task to which the last release has granted the lock has sent its
+                # request, and this one shares a pipeline with the release of that task.
+                await hub.sleep(0)
+                await hub.sleep(0)
             ticket = self._ticket = self._ticket or hub.file()
             channel = await hub.subscribe(ticket, self.key)
             ticket.message = None

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
+import math
 import os
 import weakref
 from collections.abc import AsyncGenerator, Coroutine
@@ -27,8 +28,6 @@ from ..statistics import Statistics
 
 #: How long the end of an event loop waits for releases, and that of a hub for its tasks.
 _LAST_RELEASES, _LAST_TURNS = 1.0, 0.2
-#: How long a reader waits for a reply at a time.
-_LONG = 86_400.0
 
 
 class _TaskLink(Link):
@@ -67,7 +66,7 @@ class _TaskLink(Link):
         self._reader.cancel()
 
     async def _read(self) -> None:
-        options = {**read_options(self._connection), "timeout": _LONG}
+        options = {**read_options(self._connection), "timeout": math.inf}
         try:
             while self.is_open:
                 try:
@@ -154,6 +153,8 @@ class TaskHub(Hub):
                         future.set_exception(reply)
                     else:
                         future.set_result(reply)
+                # The tasks that have their replies go first: their next commands belong to the next pipeline.
+                await asyncio.sleep(0)
         finally:
             del self._lanes[node]
             for _, future in sent + lane:
