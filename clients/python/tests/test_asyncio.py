@@ -198,6 +198,33 @@ def test_two_changes_of_a_lease_at_a_time(server: TestServer, monkeypatch: pytes
     run(work())
 
 
+def test_the_next_request_shares_a_pipeline_with_a_release(
+    server: TestServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    verbs: list[list[str]] = []
+    execute = redis.asyncio.client.Pipeline.execute
+
+    async def counted(pipeline: Any, *args: Any, **options: Any) -> Any:
+        verbs.append(sorted(words[0] for words, _ in pipeline.command_stack))
+        return await execute(pipeline, *args, **options)
+
+    async def work() -> None:
+        async with redis.asyncio.Redis(port=server.port) as redis_client:
+
+            async def contend() -> None:
+                lock = Lock(redis_client, "k")
+                for _ in range(25):
+                    async with lock:
+                        pass
+
+            await asyncio.gather(*(contend() for _ in range(8)))
+
+    monkeypatch.setattr(redis.asyncio.client.Pipeline, "execute", counted)
+    run(work())
+    assert server.stat("grants") >= 200
+    assert verbs.count(["LOCK.ACQUIRE", "LOCK.RELEASE"]) > 100
+
+
 def test_a_cancelled_wait_is_withdrawn(server: TestServer) -> None:
     async def work() -> None:
         server.hold()
