@@ -198,9 +198,7 @@ def test_two_changes_of_a_lease_at_a_time(server: TestServer, monkeypatch: pytes
     run(work())
 
 
-def test_the_next_request_shares_a_pipeline_with_a_release(
-    server: TestServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_next_request_shares_a_pipeline_with_a_release(server: TestServer, monkeypatch: pytest.MonkeyPatch) -> None:
     verbs: list[list[str]] = []
     execute = redis.asyncio.client.Pipeline.execute
 

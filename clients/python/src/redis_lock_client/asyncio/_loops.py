@@ -41,7 +41,7 @@ class _TaskLink(Link):
         self._reader = hub.start(self._read())
 
     def forget(self) -> None:
-        """In a forked child: closes its copy of the socket, and nothing of the loop, which is the parent's too."""
+        """As for threads; nothing of the loop is closed, which is the parent's too."""
         writer: Any = getattr(self._connection, "_writer", None)
         if self.is_open and writer is not None:
             with contextlib.suppress(OSError):
@@ -331,9 +331,7 @@ class Hubs:
     def forget(self) -> None:
         """In a forked child."""
         for hub in self.all():
-            for link in [*hub.links.values(), *(hold.link for hold in [*hub.holds, *hub.lost_holds] if hold.link)]:
-                link.forget()
-            hub.begin_anew()
+            hub.forget()
             # Its destructors would change what the parent waits for.
             _inherited.append(hub)
         self._hubs.clear()
