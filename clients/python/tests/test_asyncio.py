@@ -268,6 +268,25 @@ def test_a_closed_server_ends_waits_and_releases(server: TestServer) -> None:
     run(work())
 
 
+def test_an_acquisition_that_begins_when_the_server_object_is_closed(server: TestServer) -> None:
+    async def work() -> None:
+        for turns in range(4):
+            locks = Server.open(server.url)
+            waiting = asyncio.create_task(locks.lock("k").acquire())
+            await until("the ticket", lambda: server.stat("tickets") == 1)
+            beginning = asyncio.create_task(locks.lock("k").acquire())
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            await locks.aclose()
+            for task in (waiting, beginning):
+                with pytest.raises(client.Closed):
+                    await asyncio.wait_for(task, 10)
+            await until("the end of the tickets", lambda: server.stat("tickets") == 0)
+
+    server.hold()
+    run(work())
+
+
 def test_closing_is_bounded(server: TestServer) -> None:
     async def work() -> None:
         locks = Server(redis.asyncio.Redis(port=server.port, **bounded(1, True)))

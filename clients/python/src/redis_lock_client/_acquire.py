@@ -56,6 +56,11 @@ class Acquisition:
         try:
             hub.users.add(self)
             while True:
+                if has_ticket and hub.is_asyncio:
+                    # Two turns of the loop later, the task to which the last release has granted the lock has sent its
+                    # request, and this one shares a pipeline with the release of that task.
+                    await hub.sleep(0)
+                    await hub.sleep(0)
                 hub.check_open()
                 try:
                     result = await self._ask_once(has_ticket)
@@ -101,11 +106,6 @@ class Acquisition:
     async def _ask_once(self, has_ticket: bool) -> Any:
         hub, command = self.hub, self.command()
         if has_ticket:
-            if hub.is_asyncio:
-                # Two turns of the loop later, the task to which the last release has granted the lock has sent its
-                # request, and this one shares a pipeline with the release of that task.
-                await hub.sleep(0)
-                await hub.sleep(0)
             ticket = self._ticket = self._ticket or hub.file()
             channel = await hub.subscribe(ticket, self.key)
             ticket.message = None
