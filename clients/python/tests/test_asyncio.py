@@ -198,6 +198,31 @@ def test_two_changes_of_a_lease_at_a_time(server: TestServer, monkeypatch: pytes
     run(work())
 
 
+def test_the_next_request_shares_a_pipeline_with_a_release(server: TestServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    verbs: list[list[str]] = []
+    execute = redis.asyncio.client.Pipeline.execute
+
+    async def counted(pipeline: Any, *args: Any, **options: Any) -> Any:
+        verbs.append(sorted(words[0] for words, _ in pipeline.command_stack))
+        return await execute(pipeline, *args, **options)
+
+    async def work() -> None:
+        async with redis.asyncio.Redis(port=server.port) as redis_client:
+
+            async def contend() -> None:
+                lock = Lock(redis_client, "k")
+                for _ in range(25):
+                    async with lock:
+                        pass
+
+            await asyncio.gather(*(contend() for _ in range(8)))
+
+    monkeypatch.setattr(redis.asyncio.client.Pipeline, "execute", counted)
+    run(work())
+    assert server.stat("grants") >= 200
+    assert verbs.count(["LOCK.ACQUIRE", "LOCK.RELEASE"]) > 100
+
+
 def test_a_cancelled_wait_is_withdrawn(server: TestServer) -> None:
     async def work() -> None:
         server.hold()
@@ -240,6 +265,25 @@ def test_a_closed_server_ends_waits_and_releases(server: TestServer) -> None:
         assert len(asyncio.all_tasks()) == 1 < before
         await until("the connections to end", lambda: not server.clients())
 
+    run(work())
+
+
+def test_an_acquisition_that_begins_when_the_server_object_is_closed(server: TestServer) -> None:
+    async def work() -> None:
+        for turns in range(4):
+            locks = Server.open(server.url)
+            waiting = asyncio.create_task(locks.lock("k").acquire())
+            await until("the ticket", lambda: server.stat("tickets") == 1)
+            beginning = asyncio.create_task(locks.lock("k").acquire())
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            await locks.aclose()
+            for task in (waiting, beginning):
+                with pytest.raises(client.Closed):
+                    await asyncio.wait_for(task, 10)
+            await until("the end of the tickets", lambda: server.stat("tickets") == 0)
+
+    server.hold()
     run(work())
 
 

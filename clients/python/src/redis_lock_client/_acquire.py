@@ -27,10 +27,9 @@ class Acquisition:
     #: Whether it counts as an acquisition.
     is_counted = 1
     hold: Optional[Hold] = None
-    #: Whether the server may have granted the request, or may do it yet: a request had no answer, a ticket is in the
-    #: queue, or a grant is not confirmed.
-    is_unanswered = has_place = is_granted = False
-    _has_answer = _is_silent = _is_queued = _is_over = False
+    #: Whether a request had no answer, and may be served yet; whether the server may have a hold or a ticket.
+    is_unanswered = may_be_there = False
+    _has_answer = _is_queued = _is_over = False
     _ticket: Optional[Ticket] = None
     #: The connection of a session.
     _link: Optional[Link] = None
@@ -57,6 +56,11 @@ class Acquisition:
         try:
             hub.users.add(self)
             while True:
+                if has_ticket and hub.is_asyncio:
+                    # Two turns of the loop later, the task to which the last release has granted the lock has sent its
+                    # request, and this one shares a pipeline with the release of that task.
+                    await hub.sleep(0)
+                    await hub.sleep(0)
                 hub.check_open()
                 try:
                     result = await self._ask_once(has_ticket)
@@ -110,11 +114,11 @@ class Acquisition:
             command = (*command, "BLOCK", block, "NOTIFY", channel, ticket.number)
         sent = Moment()
         # Until the reply is handled: a signal handler may raise in between.
-        self.is_granted = True
+        was_there, self.may_be_there = self.may_be_there, True
         try:
             reply = await self.ask(command)
         except Error as error:
-            self.is_granted = False
+            self.may_be_there = self.may_be_there and was_there
             self._has_answer = self._has_answer or isinstance(error, Refused)
             if has_ticket and getattr(error, "code", None) == "NOSUBSCRIBER":
                 hub.unsubscribed(channel)
@@ -122,36 +126,35 @@ class Acquisition:
         self._has_answer = True
         if reply not in _QUEUED:
             result = await self.granted(reply, sent)
-            self.is_granted = result is not None
+            self.may_be_there = was_there or result is not None
             if result is None and has_ticket:
                 raise bad_reply(hub.name)
-            self.has_place = self.has_place and result is None
             return result
         self._begun = self._warns_at = now()
         if not self._is_queued:
             self._is_queued = True
             hub.counts.waits += 1
             hub.waiting += 1
-        self.has_place = True
-        self.is_granted = False
         # The server ends the wait at its limit, and says so.
         await hub.wait(ticket.event, None if self._end is None else self._left() + hub.patience)
         hub.check_open()
         message = ticket.message
         if message is None:
-            self._is_silent = not ticket.event.is_set()
-            if self._is_silent or not self._left():
-                raise NoAnswer(hub.name)
-            return None
+            if self._left():
+                return None
+            silence = NoAnswer(hub.name)
+            # A server that says nothing until after the limit is not asked again.
+            silence.is_passing = ticket.event.is_set()
+            raise silence
         if message[0] == b"timeout":
-            self.has_place = False
+            self.may_be_there = False
             return None
         if message[0] == b"granted":
             return await self.confirm()
         raise refused(hub.name, message[1].decode("ascii", "replace"), "the wait was ended")
 
     def _passes(self, error: Error) -> bool:
-        if self.limit == 0 or self._is_silent or not error.is_passing:
+        if self.limit == 0 or not error.is_passing:
             return False
         # The first request fails at once, in the words of the transport.
         if isinstance(error, Refused):
@@ -241,7 +244,7 @@ class Acquisition:
         if self.hold is not None:
             self.hub.abandon(self.hold)
             return
-        if self.is_unanswered or self.has_place or self.is_granted:
+        if self.is_unanswered or self.may_be_there:
             self._end_claim()
         if self._link is not None:
             self._link.close()
@@ -250,7 +253,7 @@ class Acquisition:
         """Ends what this claim has; the next request has another one."""
         span = RELEASED_FOR if self._terms.is_session else max(self._terms.lease, self.hub.patience)
         self.hub.end(Ending(self.hub, self._claim.give_up(), now() + span))
-        self.is_unanswered = self.has_place = self.is_granted = False
+        self.is_unanswered = self.may_be_there = False
         self._claim = self._terms.claim(self.hub.owner())
 
 

@@ -165,22 +165,26 @@ class Hub:
         #: When the timer looks again.
         self.planned = float("inf")
         self._channels: dict[int, bytes] = {}
-        self.holds: set[Hold] = set()
-        #: The lost holds that the program still refers to. Weak, so that one that is not released takes no memory.
-        self.lost_holds: weakref.WeakSet[Hold] = weakref.WeakSet()
+        self.begin_anew()
+
+    def forget(self) -> None:
+        """In a forked child: closes its copies of the connections, and begins anew."""
+        for link in [*self.links.values(), *(hold.link for hold in self.all_holds() if hold.link is not None)]:
+            link.forget()
+        for hold in self.all_holds():
+            hold.disinherit()
         self.begin_anew()
 
     def begin_anew(self) -> None:
         """Nothing is held, and no owner of before is used again: in a new object, and in a forked child."""
-        for hold in [*self.holds, *self.lost_holds]:
-            hold.disinherit()
         #: Several threads use the state under this guard. Re-entrant: a signal handler or a destructor may use a lock
         #: while its thread is in here.
         self.guard: Any = threading.RLock()
         self.id = uuid.uuid4().hex
         self._numbers = itertools.count(1)
-        self.holds = set()
-        self.lost_holds = weakref.WeakSet()
+        self.holds: set[Hold] = set()
+        #: The lost holds that the program still refers to. Weak, so that one that is not released takes no memory.
+        self.lost_holds: weakref.WeakSet[Hold] = weakref.WeakSet()
         self.endings: set[Ending] = set()
         self.failed: list[tuple[bytes, Error]] = []
         self.tickets: dict[int, Ticket] = {}
@@ -300,6 +304,10 @@ class Hub:
                 await reading
 
     # Owners, holds, endings
+
+    def all_holds(self) -> list[Hold]:
+        """What is held, and the lost holds that are not released."""
+        return [*self.holds, *self.lost_holds]
 
     def gone(self, user: object) -> None:
         """A call of the program has ended."""
@@ -547,9 +555,7 @@ class Hub:
         """Whether the timer has nothing to do any more. Then it closes the subscriptions."""
         if not self.is_closed and (self._is_busy() or not (self._is_retired or now() - self._used > IDLE)):
             return False
-        links, self.links = list(self.links.values()), {}
-        for link in links:
-            link.close()
+        self._close_links()
         return True
 
     def retire(self) -> None:
@@ -588,7 +594,7 @@ class Hub:
             self.is_closing = True
             for ticket in self.tickets.values():
                 ticket.event.set()
-            for hold in [*self.holds, *self.lost_holds]:
+            for hold in self.all_holds():
                 if hold.reason is None or len(hold.tokens) > 1 or hold.reason is LostReason.UNCONFIRMED:
                     self.abandon(hold)
                 else:
@@ -600,12 +606,16 @@ class Hub:
             self.is_closing = self.is_closed = True
             for ending in list(self.endings):
                 ending.fail(NoAnswer(self.name))
-            for hold in [*self.holds, *self.lost_holds]:
+            for hold in self.all_holds():
                 self.remove(hold)
                 if hold.link is not None:
                     hold.link.close()
-            links, self.links = list(self.links.values()), {}
-        for link in links:
+        self._close_links()
+
+    def _close_links(self) -> None:
+        with self.guard:
+            links, self.links = self.links, {}
+        for link in links.values():
             link.close()
 
 

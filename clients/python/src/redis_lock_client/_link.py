@@ -61,6 +61,10 @@ class Link:
         """Closes the socket."""
         raise NotImplementedError
 
+    def forget(self) -> None:
+        """In a forked child: closes its copy of the socket, and sends nothing."""
+        self.disconnect()
+
     def received(self, reply: Any) -> None:
         """A reply, an error of the server, or a message."""
         self._heard = now()

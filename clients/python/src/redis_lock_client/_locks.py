@@ -122,7 +122,8 @@ class AnyLock(Generic[Client, Name]):
         check_function(on_lost, "on_lost", self._hubs.is_asyncio)
         checked_wait(blocking_timeout, "blocking_timeout")
         self.redis = redis
-        self._named(name)
+        #: The name or names for errors, and the keys.
+        self.name_text, self._keys = self._named(name)
         #: The lease of a lock that is not renewed, in seconds.
         self.timeout: Optional[Number] = timeout
         self.sleep = sleep
@@ -140,17 +141,8 @@ class AnyLock(Generic[Client, Name]):
         #: The hub of the client, of asyncio the hubs of its event loops.
         self._hub = hub_of(redis, self._hubs)
 
-    def _named(self, name: Name) -> None:
-        """Keeps the name, or the names."""
-        raise NotImplementedError
-
-    def _keys(self) -> tuple[bytes, ...]:
-        """The keys, checked."""
-        raise NotImplementedError
-
-    @property
-    def name_text(self) -> Any:
-        """The name, for errors."""
+    def _named(self, name: Name) -> tuple[Any, tuple[bytes, ...]]:
+        """Keeps the name, or the names: as errors have them, and the keys, checked."""
         raise NotImplementedError
 
     def _checked(self) -> Terms:
@@ -161,7 +153,7 @@ class AnyLock(Generic[Client, Name]):
         if self._session and (given["lease"] is not None or not renews):
             raise ConfigError("the server sets and renews the lease of a session: no timeout, no lease, no renew=False")
         lease_name = "lease" if timeout is None else "timeout"
-        return checked_terms(self._keys(), **given, renews=renews, is_session=self._session, lease_name=lease_name)
+        return checked_terms(self._keys, **given, renews=renews, is_session=self._session, lease_name=lease_name)
 
     def _terms_for(self, token: Optional[Text]) -> Terms:
         """The terms of an acquisition by this owner."""
@@ -396,16 +388,9 @@ class BaseLock(AnyLock[Client, Key]):
 
         return type(cls.__name__, (cls,), {"__init__": begin, "__module__": cls.__module__, "__doc__": cls.__doc__})
 
-    def _named(self, name: Key) -> None:
+    def _named(self, name: Key) -> tuple[Any, tuple[bytes, ...]]:
         self.name = name
-
-    def _keys(self) -> tuple[bytes, ...]:
-        return (checked_key(self.name),)
-
-    @property
-    def name_text(self) -> Any:
-        """The name, for errors."""
-        return name_of(self.name)
+        return name_of(name), (checked_key(name),)
 
     @property
     def token(self) -> Optional[int]:
@@ -432,17 +417,10 @@ class BaseMultiLock(AnyLock[Client, Iterable[Key]]):
         if self._hub.is_cluster and len(set(map(key_slot, self._terms.keys))) > 1:
             raise ConfigError("in a cluster the keys of a MultiLock are in one slot: give them one hash tag, {...}")
 
-    def _named(self, name: Iterable[Key]) -> None:
+    def _named(self, name: Iterable[Key]) -> tuple[Any, tuple[bytes, ...]]:
         #: The keys, in the caller's order.
         self.names: tuple[Any, ...] = checked_names(name)
-
-    def _keys(self) -> tuple[bytes, ...]:
-        return tuple(checked_key(name) for name in self.names)
-
-    @property
-    def name_text(self) -> tuple[Any, ...]:
-        """The names, for errors."""
-        return self.names
+        return self.names, tuple(map(checked_key, self.names))
 
     @property
     def tokens(self) -> dict[Any, int]:

@@ -34,7 +34,7 @@ async def release(hold: Hold) -> Released:
         hub.users.add(hold)
         # No renewal and no loss from here on.
         hub.holds.discard(hold)
-        released = await _release(hub, hold.claim, hold.releases())
+        released = await _release(hub, hold.releases())
     except BaseException:
         # It is repeated in the background: as final, since it had no answer.
         hold.is_unanswered = True
@@ -51,17 +51,11 @@ async def release(hold: Hold) -> Released:
 async def release_owner(hub: Hub, claim: Terms) -> Released:
     """Releases the hold of an owner, under any token."""
     hub.check_open()
-    return await _release(hub, claim, claim.release(None))
+    return await _release(hub, claim.release(None))
 
 
-async def _release(hub: Hub, claim: Terms, commands: list[Command]) -> Released:
-    try:
-        replies = [await hub.call(commands[0], claim.key)] if len(commands) == 1 else await hub.batch(commands)
-    except Refused as refusal:
-        replies = [refusal]
-    if replies == [1]:
-        hub.counts.releases += 1
-        return Released.YES
+async def _release(hub: Hub, commands: list[Command]) -> Released:
+    replies = await hub.batch(commands)
     error = next((one for one in replies if isinstance(one, Error) and not _is_foreign(one)), None)
     if error is not None:
         raise error

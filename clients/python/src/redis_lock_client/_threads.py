@@ -226,14 +226,6 @@ class ThreadHub(Hub):
         if timer is not None and timer is not threading.current_thread():
             timer.join(1.0)
 
-    def forget(self) -> None:
-        """In a forked child."""
-        links = list(self.links.values()) + [hold.link for hold in [*self.holds, *self.lost_holds] if hold.link]
-        for link in links:
-            # Closes this process's copy of the socket; nothing is sent.
-            link.disconnect()
-        self.begin_anew()
-
 
 def _at_exit() -> None:
     hubs = [hub for hub in list(HUBS) if isinstance(hub, ThreadHub) and (hub.holds or hub.endings)]

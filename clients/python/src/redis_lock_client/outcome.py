@@ -50,13 +50,12 @@ class LostReason:
         return LostReason("refused", code, text)
 
     def __str__(self) -> str:
-        if self.kind == "taken":
-            return "the lock was lost: the server says that the grant is over"
-        if self.kind == "unconfirmed":
-            return "the lock was lost: its lease is about to end, and no renewal was confirmed"
-        if self.kind == "disconnected":
-            return "the lock was lost: the connection to which it was bound has ended"
-        return f"the lock was lost: the server does not renew it: {self.code} {self.text}"
+        why = {
+            "taken": "the server says that the grant is over",
+            "unconfirmed": "its lease is about to end, and no renewal was confirmed",
+            "disconnected": "the connection to which it was bound has ended",
+        }
+        return f"the lock was lost: {why.get(self.kind, f'the server does not renew it: {self.code} {self.text}')}"
 
 
 LostReason.TAKEN = LostReason("taken")

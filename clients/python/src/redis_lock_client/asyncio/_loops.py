@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
+import math
 import os
 import weakref
 from collections.abc import AsyncGenerator, Coroutine
@@ -27,8 +28,6 @@ from ..statistics import Statistics
 
 #: How long the end of an event loop waits for releases, and that of a hub for its tasks.
 _LAST_RELEASES, _LAST_TURNS = 1.0, 0.2
-#: How long a reader waits for a reply at a time.
-_LONG = 86_400.0
 
 
 class _TaskLink(Link):
@@ -42,7 +41,7 @@ class _TaskLink(Link):
         self._reader = hub.start(self._read())
 
     def forget(self) -> None:
-        """In a forked child: closes its copy of the socket, and nothing of the loop, which is the parent's too."""
+        """As for threads; nothing of the loop is closed, which is the parent's too."""
         writer: Any = getattr(self._connection, "_writer", None)
         if self.is_open and writer is not None:
             with contextlib.suppress(OSError):
@@ -67,7 +66,7 @@ class _TaskLink(Link):
         self._reader.cancel()
 
     async def _read(self) -> None:
-        options = {**read_options(self._connection), "timeout": _LONG}
+        options = {**read_options(self._connection), "timeout": math.inf}
         try:
             while self.is_open:
                 try:
@@ -154,6 +153,8 @@ class TaskHub(Hub):
                         future.set_exception(reply)
                     else:
                         future.set_result(reply)
+                # The tasks that have their replies go first: their next commands belong to the next pipeline.
+                await asyncio.sleep(0)
         finally:
             del self._lanes[node]
             for _, future in sent + lane:
@@ -330,9 +331,7 @@ class Hubs:
     def forget(self) -> None:
         """In a forked child."""
         for hub in self.all():
-            for link in [*hub.links.values(), *(hold.link for hold in [*hub.holds, *hub.lost_holds] if hold.link)]:
-                link.forget()
-            hub.begin_anew()
+            hub.forget()
             # Its destructors would change what the parent waits for.
             _inherited.append(hub)
         self._hubs.clear()
