@@ -20,7 +20,7 @@ import redis.asyncio
 from harness import TestServer, bounded, move_slot, two_nodes, wait_for
 
 import redis_lock_client as client
-from redis_lock_client.asyncio import Lock, LostReason, MultiLock, Server
+from redis_lock_client.asyncio import Election, Lock, LostReason, MultiLock, Server
 from redis_lock_client.asyncio._loops import TaskHub
 
 
@@ -41,6 +41,18 @@ def test_a_command_under_the_lock_runs_only_while_it_is_held(server: TestServer)
     async def work() -> None:
         async with redis.asyncio.Redis(port=server.port) as redis_client, Lock(redis_client, "k") as lock:
             assert await lock.execute("INCR", "data") == 1
+
+    run(work())
+
+
+def test_an_election(server: TestServer) -> None:
+    async def work() -> None:
+        async with redis.asyncio.Redis(port=server.port) as redis_client:
+            election = Election(redis_client, "k", lease=1.5)
+            seen = election.observe()
+            assert await seen.__anext__() is None
+            async with election.campaign("a:1") as leadership:
+                assert await election.leader() == (b"a:1", leadership.token) == await seen.__anext__()
 
     run(work())
 

@@ -72,6 +72,24 @@ def test_a_command_under_the_lock_runs_only_while_it_is_held(server: TestServer)
         both.execute("SET", "data", 9)
 
 
+def test_leaders_follow_each_other_and_each_change_is_observed_once(server: TestServer) -> None:
+    election = client.Election(server.client(), "k", lease=1.5)
+    seen = election.observe()
+    assert election.leader() is None and next(seen) is None
+    with election.campaign("a:1") as leadership:
+        assert election.leader() == (b"a:1", leadership.token) == next(seen)
+        leadership.set_note("a:2")
+        assert next(seen) == (b"a:2", leadership.token)
+        assert not election.campaign("b:1").acquire(blocking=False)
+    assert next(seen) is None
+    with pytest.raises(client.NotAcquired):
+        leadership.set_note("late")
+    with pytest.raises(client.ConfigError, match="256"):
+        election.campaign("x" * 257)
+    with pytest.raises(client.ConfigError, match="exclusive"):
+        Lock(server.client(), "k", note="x", mode=client.Mode.READ)
+
+
 def test_waits_are_granted_in_order_and_tokens_rise(server: TestServer) -> None:
     server.hold()
     redis_client = server.client()

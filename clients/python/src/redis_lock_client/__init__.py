@@ -16,6 +16,7 @@ asyncio; the errors and ``Statistics`` are those of this module.
 
 from __future__ import annotations
 
+from ._election import Leader
 from .errors import (
     Closed,
     ConfigError,
@@ -36,7 +37,7 @@ from .errors import (
     Untrusted,
     WrongType,
 )
-from .lock import Lock, Lost, MultiLock, Redis
+from .lock import Election, Lock, Lost, MultiLock, Redis
 from .outcome import LostReason, Mode, Released
 from .server import Latch, Permit, ReadWriteLock, Semaphore, SemaphoreInfo, Server, Unreleased
 from .statistics import Statistics
@@ -48,8 +49,10 @@ __all__ = [
     "ConfigError",
     "ConnectionFailed",
     "Deadlock",
+    "Election",
     "Error",
     "Latch",
+    "Leader",
     "Lock",
     "LockBroken",
     "LockBusy",

@@ -25,13 +25,14 @@ from ._terms import (
     checked_key,
     checked_lease,
     checked_names,
+    checked_note,
     checked_span,
     checked_terms,
     checked_wait,
     name_of,
     owned_by,
 )
-from .errors import Closed, ConfigError, ConnectionFailed, NotAcquired, NotOwned, Refused
+from .errors import Closed, ConfigError, ConnectionFailed, Error, NotAcquired, NotOwned, Refused
 from .outcome import LostReason, Mode, Released
 
 if TYPE_CHECKING:
@@ -65,6 +66,7 @@ class ClassOptions(_Holds, total=False):
 
     mode: Mode
     session: bool
+    note: Optional[Text]
 
 
 class MultiLockOptions(_Waits, _Holds, total=False):
@@ -114,6 +116,7 @@ class AnyLock(Generic[Client, Name]):
         session: bool = False,
         on_lost: Optional[Callable[[LostReason], Any]] = None,
         max_hold: Optional[Number] = None,
+        note: Optional[Text] = None,
     ) -> None:
         if timeout is not None and lease is not None:
             raise ConfigError("timeout is a lease that is not renewed, lease one that is renewed: give one of them")
@@ -135,6 +138,7 @@ class AnyLock(Generic[Client, Name]):
         self._session = checked_flag(session, "session")
         self._on_lost = on_lost
         self._given = {"lease": lease, "margin": margin, "owner": owner, "max_hold": max_hold, "mode": mode}
+        self._given["note"] = note
         self.local = ThreadLocal() if self.thread_local else SimpleNamespace(token=None, hold=None)
         self._terms_of: Any = timeout
         self._terms = self._checked()
@@ -324,6 +328,26 @@ class AnyLock(Generic[Client, Name]):
             if error.code == "FENCED":
                 raise self._no_longer("execute under") from error
             raise
+
+    async def _set_note(self, note: Text) -> None:
+        """Replaces the text beside the hold (``note``, at most 256 bytes), and renews the lease. Only of an exclusive
+        lock of one key.
+
+        :raises NotOwned: when the lock is no longer held.
+        :raises NotAcquired: when this object does not hold it.
+        """
+        hold, text = self._hold(), checked_note(note)
+        if hold is None:
+            raise self._not_held("set the note of")
+        # A session names no lease, or it would not be bound any more; a lease that is not renewed keeps its end.
+        lease = None if hold.link is not None else hold.lease if hold.claim.renews else hold.valid_for()
+        renewals = [(*renewal, b"NOTE", text) for renewal in hold.claim.renew(lease, hold.tokens)]
+        replies = await hold.hub.batch(renewals)
+        for reply in replies:
+            if isinstance(reply, Error):
+                raise reply
+        if replies != [1]:
+            raise self._no_longer("set the note of")
 
     async def _set(self, additional: Optional[Number], replaces: bool) -> None:
         doing = "reacquire" if additional is None else "extend"

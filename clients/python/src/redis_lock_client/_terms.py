@@ -22,6 +22,8 @@ DEFAULT_LEASE = 30.0
 _LONGEST_LEASE = 100 * 365 * 86_400.0
 #: The longest name of an owner.
 _LONGEST_OWNER = 256
+#: The longest text beside a hold.
+_LONGEST_NOTE = 256
 #: The largest number of permits of a semaphore, and the largest count of a latch.
 MOST_PERMITS = 2**31 - 1
 MOST_COUNT = 2**63 - 1
@@ -75,6 +77,8 @@ class Terms(NamedTuple):
     is_session: bool = False
     #: The longest time of a hold in seconds, in spite of renewals.
     max_hold: Optional[float] = None
+    #: A text beside an exclusive hold of one key.
+    note: Optional[bytes] = None
     is_permit: bool = False
     #: The number of permits with which an acquisition creates a missing semaphore.
     limit: Optional[int] = None
@@ -103,7 +107,8 @@ class Terms(NamedTuple):
         limit: Command = () if self.limit is None else (b"LIMIT", self.limit)
         once: Command = () if self.is_permit else (b"ONCE",)
         number: Command = (b"SEQ", b"1") if self.is_fresh else ()
-        words = (self.owner, *self.mode_words, *span, *limit, *once, *number)
+        note: Command = () if self.note is None else (b"NOTE", self.note)
+        words = (self.owner, *self.mode_words, *span, *limit, *once, *number, *note)
         if len(self.keys) > 1:
             return (Verb("LOCK.MACQUIRE"), len(self.keys), *self.keys, *words)
         return (Verb("SEM.ACQUIRE" if self.is_permit else "LOCK.ACQUIRE"), self.key, *words)
@@ -164,6 +169,7 @@ def checked_terms(
     margin: Any = None,
     owner: Any = None,
     max_hold: Any = None,
+    note: Any = None,
     lease_name: str = "lease",
     **others: Any,
 ) -> Terms:
@@ -181,6 +187,10 @@ def checked_terms(
         if margin > span / 2:
             raise ConfigError(f"margin is at most half of {lease_name}: before it the lock is renewed")
     terms = Terms(keys, lease=span, margin=margin, max_hold=max_hold, **others)
+    if note is not None:
+        if terms.mode is not Mode.EXCLUSIVE:
+            raise ConfigError("a note is of exclusive locks")
+        terms = terms._replace(note=checked_note(note))
     return terms if owner is None else owned_by(terms, owner)
 
 
@@ -194,6 +204,14 @@ def owned_by(terms: Terms, owner: Any) -> Terms:
     if terms.mode is not Mode.EXCLUSIVE and (name == b"mode" or name.endswith(b":write")):
         raise ConfigError("the owner 'mode', or one that ends in ':write', cannot hold READ or WRITE")
     return terms._replace(owner=name, is_fresh=False)
+
+
+def checked_note(note: Any) -> bytes:
+    """The bytes of a text beside a hold."""
+    text = _bytes_of(note, "the note")
+    if len(text) > _LONGEST_NOTE:
+        raise ConfigError("a note has at most 256 bytes")
+    return text
 
 
 def checked_key(key: Any) -> bytes:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Optional, TypeVar, Union
+import time
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Optional, TypeVar, Union, cast
 
 import redis
 import redis.lock
 from redis import exceptions as redis_errors
 
+from ._election import AnyElection, Leader
 from ._hold import LostState
 from ._locks import AnyLock, BaseLock, BaseMultiLock, Name
 from ._terms import Key, Number, Text
@@ -72,6 +74,7 @@ class ThreadLock(AnyLock["Client", Name]):
     extend = blocking(AnyLock._extend)
     reacquire = blocking(AnyLock._reacquire)
     execute = blocking(AnyLock._execute)
+    set_note = blocking(AnyLock._set_note)
 
 
 class Lock(ThreadLock[Key], BaseLock["Client"], redis.lock.Lock):  # type: ignore[misc]
@@ -103,6 +106,7 @@ class Lock(ThreadLock[Key], BaseLock["Client"], redis.lock.Lock):  # type: ignor
     :param on_lost: called with the :class:`LostReason` in a thread of its own when the lock is lost. A loss that
         nothing listens to is a warning in the log ``redis_lock_client``.
     :param max_hold: the longest time of a hold in seconds, in spite of renewals: for a program that hangs.
+    :param note: a text beside the hold and its wait, for people who look (``LOCK.INFO``): at most 256 bytes.
     :raises ConfigError: when an argument is out of its bounds. It is a ``ValueError``.
     """
 
@@ -135,6 +139,45 @@ class MultiLock(ThreadLock[Iterable[Key]], BaseMultiLock["Client"]):
     :raises ConfigError: also when no key or one key twice is named, or the keys are in several slots of a cluster.
         Nothing is sent.
     """
+
+
+class Election(AnyElection["Client"]):
+    """An election on a key: one of the candidates is the leader, until it resigns, ends, or loses its lease; then the
+    candidate that has waited longest is. The leader is the holder of a lock, and the note beside the hold says where it
+    is::
+
+        with Election(client, "scheduler").campaign("10.0.0.7:8080") as leadership:
+            while not leadership.lost.is_set():
+                work(leadership.token)
+
+    The parameters are those of :class:`Lock`.
+    """
+
+    _lock_class = Lock
+
+    def campaign(self, note: Text, **options: Any) -> Lock:
+        """The candidacy, a :class:`Lock`: ``with`` or :meth:`Lock.acquire` waits until it is the leader,
+        :meth:`Lock.set_note` proclaims another text, :meth:`Lock.release` resigns, and by :meth:`Lock.execute` a former
+        leader changes nothing more.
+
+        :param note: shown to those who ask for the leader: at most 256 bytes.
+        """
+        return cast("Lock", self._candidacy(note, options))
+
+    leader = blocking(AnyElection._leader)
+
+    def observe(self) -> Iterator[Optional[Leader]]:
+        """Yields the present leader, and then each other one, None while there is none, also when the same leader says
+        something else. The server is asked every third of the lease, so a leadership that is shorter may be left
+        out."""
+        last: Any = self
+        while True:
+            leader = self.leader()
+            if leader != last:
+                yield leader
+            else:
+                time.sleep(self._interval)
+            last = leader
 
 
 class Redis(redis.Redis):

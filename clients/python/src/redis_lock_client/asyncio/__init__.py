@@ -12,13 +12,16 @@ Example::
 
 from __future__ import annotations
 
+from .._election import Leader
 from ..outcome import LostReason, Mode, Released
 from ..server import SemaphoreInfo, Unreleased
-from .lock import Lock, Lost, MultiLock, Redis
+from .lock import Election, Lock, Lost, MultiLock, Redis
 from .server import Latch, Permit, ReadWriteLock, Semaphore, Server
 
 __all__ = [
+    "Election",
     "Latch",
+    "Leader",
     "Lock",
     "Lost",
     "LostReason",

@@ -5,16 +5,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Optional, TypeVar, Union
+from collections.abc import AsyncIterator, Iterable
+from typing import TYPE_CHECKING, Any, Optional, TypeVar, Union, cast
 
 import redis.asyncio
 import redis.asyncio.lock
 from redis import exceptions as redis_errors
 
+from .._election import AnyElection, Leader
 from .._hold import LostState
 from .._locks import AnyLock, BaseLock, BaseMultiLock, Name
-from .._terms import Key
+from .._terms import Key, Text
 from ._loops import Hubs
 
 if TYPE_CHECKING:
@@ -82,6 +83,7 @@ class TaskLock(AnyLock["Client", Name]):
     extend = AnyLock._extend
     reacquire = AnyLock._reacquire
     execute = AnyLock._execute
+    set_note = AnyLock._set_note
 
 
 class Lock(TaskLock[Key], BaseLock["Client"], redis.asyncio.lock.Lock):  # type: ignore[misc]
@@ -92,6 +94,29 @@ class Lock(TaskLock[Key], BaseLock["Client"], redis.asyncio.lock.Lock):  # type:
 class MultiLock(TaskLock[Iterable[Key]], BaseMultiLock["Client"]):
     """Several keys that are locked together or not at all: :class:`redis_lock_client.MultiLock`, with the same
     parameters, whose methods are coroutines. ``on_lost`` may be a coroutine function."""
+
+
+class Election(AnyElection["Client"]):
+    """An election on a key: :class:`redis_lock_client.Election` for asyncio."""
+
+    _lock_class = Lock
+
+    def campaign(self, note: Text, **options: Any) -> Lock:
+        """The candidacy, a :class:`Lock`: ``async with`` or ``acquire()`` waits until it is the leader."""
+        return cast("Lock", self._candidacy(note, options))
+
+    leader = AnyElection._leader
+
+    async def observe(self) -> AsyncIterator[Optional[Leader]]:
+        """As :meth:`redis_lock_client.Election.observe`."""
+        last: Any = self
+        while True:
+            leader = await self.leader()
+            if leader != last:
+                yield leader
+            else:
+                await asyncio.sleep(self._interval)
+            last = leader
 
 
 class Redis(redis.asyncio.Redis):
