@@ -4,6 +4,7 @@ mod sample;
 mod screen;
 
 use std::io::{self, stdout, IsTerminal};
+use std::thread;
 use std::time::Duration;
 
 use crossterm::event::{self, Event, KeyCode, KeyModifiers};
@@ -131,13 +132,14 @@ async fn live(
     mut sampler: Sampler,
     mut signals: Signals,
 ) -> Result<i32, Failure> {
-    let mut keys = keys();
+    let failed = |error| Failure::new(OS, error);
+    let mut keys = keys().map_err(failed)?;
     loop {
         let size = terminal::size().and_then(|(columns, rows)| {
             screen.draw(columns, rows)?;
             Ok(rows)
         });
-        let rows = size.map_err(|error| Failure::new(OS, error))?;
+        let rows = size.map_err(failed)?;
         // The queues are read for the graph only, which has to wait for the first.
         let waiters = if screen.body == Body::Graph { QUEUE } else { 0 };
         let pause = match waiters == std::mem::replace(&mut sampler.waiters, waiters) {
@@ -215,14 +217,9 @@ fn pressed(screen: &mut Screen, key: KeyCode, rows: usize) -> bool {
 }
 
 /// The events of the keyboard, read by a thread that ends with the program; closed without a keyboard.
-fn keys() -> UnboundedReceiver<Event> {
+fn keys() -> io::Result<UnboundedReceiver<Event>> {
     let (sender, receiver) = unbounded_channel();
-    std::thread::spawn(move || {
-        while let Ok(event) = event::read() {
-            if sender.send(event).is_err() {
-                return;
-            }
-        }
-    });
-    receiver
+    let read = move || while event::read().is_ok_and(|event| sender.send(event).is_ok()) {};
+    thread::Builder::new().spawn(read)?;
+    Ok(receiver)
 }
