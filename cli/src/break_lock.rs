@@ -1,18 +1,20 @@
 //! `redis-lock break`: ends the hold of a lock.
 
+use std::ffi::OsString;
 use std::io::{self, IsTerminal};
 
 use serde_json::{json, Map};
 
-use redis_lock_client::{BreakTarget, BreakWaiters, Holder};
+use redis_lock_client::{BreakTarget, BreakWaiters, Error, Holder, Semaphore};
 
 use crate::escape::{self, shown};
-use crate::failure::{say, Failure, OS};
-use crate::info::holder;
+use crate::failure::{say, Failure, DATA, OS};
+use crate::info::{holder, is_no_lock, PERMITS};
 use crate::key::Key;
 use crate::output::print;
 use crate::report;
 use crate::servers::Connect;
+use crate::values::bytes;
 
 /// Break a lock, whichever owner holds it
 ///
@@ -28,6 +30,10 @@ pub struct Args {
     /// Break only the grant with this token, which `info` shows.
     #[arg(long)]
     token: Option<u64>,
+
+    /// Of a semaphore: break the permit of this owner, which `info` shows.
+    #[arg(long, conflicts_with_all = ["token", "purge"])]
+    owner: Option<OsString>,
 
     /// Do not ask at a terminal.
     #[arg(short, long)]
@@ -52,22 +58,34 @@ pub async fn run(args: Args) -> Result<i32, Failure> {
         true => BreakWaiters::Purge,
         false => BreakWaiters::Keep,
     };
+    let permits = Semaphore::new(&server, key);
+    let owner = args.owner.as_ref().map(bytes);
     let asks = !args.yes && io::stdin().is_terminal() && io::stderr().is_terminal();
     let (holders, broken) = loop {
         // May be refused where to break is permitted.
-        let info = server.info(key, 0).await.ok().flatten();
-        let holders = info.map_or_else(Vec::new, |info| info.holders);
+        let holders = match owner {
+            Some(_) => permits.holders(PERMITS).await.unwrap_or_default(),
+            None => match server.info(key, 0).await {
+                Ok(Some(info)) => info.holders,
+                _ => vec![],
+            },
+        };
+        let is_meant = |holder: &Holder| owner.is_none_or(|owner| owner == holder.owner);
+        let holders: Vec<_> = holders.into_iter().filter(is_meant).collect();
         if asks && !holders.is_empty() && !confirms(&args, &holders)? {
             return Ok(1);
         }
         // The grant that was shown, and no later one.
         let token = holders.first().and_then(|holder| holder.token);
-        let grant = args
-            .token
-            .or(token)
-            .map_or(BreakTarget::Any, BreakTarget::Token);
-        let broken = server.break_lock(key, grant, waiters).await;
-        let broken = broken.map_err(|error| Failure::of(&error, Some(key)))?;
+        let broken = match (owner, args.token.or(token)) {
+            (Some(owner), _) => permits.break_permit(owner).await,
+            (None, None) => server.break_lock(key, BreakTarget::Any, waiters).await,
+            (None, Some(token)) => {
+                let grant = BreakTarget::Token(token);
+                server.break_lock(key, grant, waiters).await
+            }
+        };
+        let broken = broken.map_err(|error| failed(&error, &args))?;
         if broken || token.is_none() || args.token.is_some() {
             break (holders, broken);
         }
@@ -91,6 +109,18 @@ pub async fn run(args: Args) -> Result<i32, Failure> {
     };
     print([line].into_iter())?;
     Ok((!broken).into())
+}
+
+/// What is no lock may be a semaphore.
+fn failed(error: &Error, args: &Args) -> Failure {
+    let key = args.key.bytes();
+    match is_no_lock(error) && args.owner.is_none() {
+        true => Failure::new(
+            DATA,
+            format!("{}: no lock; of a semaphore name an --owner", shown(key)),
+        ),
+        false => Failure::of(error, Some(key)),
+    }
 }
 
 /// Asks at the terminal.

@@ -125,7 +125,7 @@ pub async fn ask(
     let states = states(server, keys, waiters).await?.into_iter();
     let locks = states.filter_map(|(key, state)| match state {
         State::Lock(info) => Some((key, info)),
-        State::Semaphore(_) => None,
+        State::Semaphore(..) => None,
     });
     Ok(locks.collect())
 }
@@ -145,7 +145,7 @@ async fn states(
         let (state, key) = answer.await.map_err(|error| Failure::new(OS, error))?;
         match state {
             // A latch.
-            Ok(Some(State::Semaphore(info))) if info.waiters == 0 => {}
+            Ok(Some(State::Semaphore(info, _))) if info.waiters == 0 => {}
             Ok(Some(state)) => states.push((key, state)),
             Ok(None) => {}
             Err(error) if is_no_lock(&error) => {}
@@ -164,7 +164,7 @@ fn line(key: &[u8], state: &State) -> Vec<String> {
             info.waiters,
             info.longest_wait,
         ),
-        State::Semaphore(info) => (
+        State::Semaphore(info, _) => (
             "semaphore".into(),
             format!("{} of {} permits", info.held, info.permits),
             info.next_end,

@@ -29,16 +29,17 @@ pub fn fields(key: &[u8], info: &LockInfo) -> Map<String, Value> {
 pub fn state(key: &[u8], state: &State) -> Value {
     match state {
         State::Lock(info) => lock(key, info),
-        State::Semaphore(info) => semaphore(key, info),
+        State::Semaphore(info, holders) => semaphore(key, info, holders),
     }
 }
 
-fn semaphore(key: &[u8], info: &SemaphoreInfo) -> Value {
+fn semaphore(key: &[u8], info: &SemaphoreInfo, holders: &[Holder]) -> Value {
     let fields = json!({
         "mode": "semaphore",
         "permits": info.permits,
         "free": info.free,
         "held": info.held,
+        "holders": holders.iter().map(holder).collect::<Vec<_>>(),
         "next_end_ms": millis(info.next_end),
         "waiters": info.waiters,
         "longest_wait_ms": millis(Some(info.longest_wait)),

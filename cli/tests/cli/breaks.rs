@@ -1,9 +1,9 @@
 //! `break`: whom it broke, and the question at a terminal.
 
-use redis_lock_harness::TestServer;
+use redis_lock_harness::{wait_for, TestServer};
 
 use crate::console::Console;
-use crate::program::{start, url};
+use crate::program::{script, start, url};
 
 fn is_held(real: &TestServer) -> bool {
     real.conn().line("EXISTS k").int() == 1
@@ -68,4 +68,51 @@ fn break_asks_at_a_terminal() {
     console.line("$L break -y k");
     console.see("k: broken, was held by me");
     assert_eq!(console.status(), "0");
+}
+
+#[test]
+fn the_permit_of_one_owner_is_broken() {
+    let real = TestServer::start();
+    let mut conn = real.conn();
+    conn.line("SEM.ACQUIRE {s}1 anna LIMIT 2 PX 600000");
+    conn.line("SEM.ACQUIRE {s}1 bert PX 500000");
+    let shown = start(&real, "info {s}1").end().ok();
+    let holders: Vec<_> = shown.lines().skip(2).collect();
+    assert!(
+        holders[0].starts_with("  held by bert, lease 8m"),
+        "{shown}"
+    );
+    assert!(
+        holders[1].starts_with("  held by anna, lease 9m"),
+        "{shown}"
+    );
+    let shown = start(&real, "info {s}1 --json").end().ok();
+    assert!(shown.contains(r#""owner":"anna","#), "{shown}");
+    let end = start(&real, "break {s}1").end();
+    assert_eq!(end.code(), 65);
+    assert!(
+        end.err.contains("of a semaphore name an --owner"),
+        "{}",
+        end.err
+    );
+    // It asks.
+    let mut console = Console::start(&real);
+    console.line("$L break {s}1 --owner anna");
+    console.see("{s}1: held by anna, lease 9m");
+    console.see("break it? [y/N] ");
+    console.line("n");
+    assert_eq!(console.status(), "1");
+    let broken = start(&real, "break {s}1 --owner anna").end().ok();
+    assert!(
+        broken.starts_with("{s}1: broken, was held by anna, lease 9m"),
+        "{broken}"
+    );
+    let again = start(&real, "break {s}1 --owner anna").end();
+    assert_eq!((again.code(), again.out.as_str()), (1, "{s}1: not held\n"));
+    assert_eq!(conn.line("SEM.RENEW {s}1 bert").int(), 1);
+    // A run learns of it as of a lock's end.
+    let run = script(&real, "--permits 1 --owner me --lease 9", "exec sleep 100");
+    wait_for("a permit", || !conn.line("SEM.INFO k").is_nil());
+    start(&real, "break k --owner me --json").end().ok();
+    assert_eq!(run.end().code(), 75);
 }
