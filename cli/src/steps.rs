@@ -119,7 +119,7 @@ pub async fn acquire(args: AcquireArgs, starter: Option<Starter>) -> Result<i32,
             format!("there is no process {process}"),
         ));
     }
-    if nested(&sought) > 0 {
+    if nested(&sought).await > 0 {
         return Err(waits_for_itself(&sought, ""));
     }
     let mut signals = Signals::listen().map_err(os)?;

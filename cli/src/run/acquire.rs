@@ -15,7 +15,7 @@ use crate::run::waiting::{in_the_way, tell_of_the_wait, NEXT_REPORT};
 use crate::signals::Signals;
 
 /// How much longer than its limit a wait may last at least, for a pending reply and for the withdrawal.
-const LEAST_OVERTIME: Duration = Duration::from_millis(200);
+pub const LEAST_OVERTIME: Duration = Duration::from_millis(200);
 /// The pause between two attempts to reach servers that do not answer.
 const RETRY: Duration = Duration::from_millis(500);
 /// The shortest time that a withdrawal gets.

@@ -11,7 +11,7 @@ mod terminal;
 mod waiting;
 mod watch;
 
-use std::env::var_os;
+use std::env::{var, var_os};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::time::{Duration, SystemTime};
@@ -19,7 +19,7 @@ use std::time::{Duration, SystemTime};
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 use redis_lock_client::{Error, LostReason, Released, Server};
-use tokio::time::{timeout_at, Instant};
+use tokio::time::{timeout, timeout_at, Instant};
 
 pub use self::acquire::{own_name, Acquired};
 pub use self::descendants::is_living;
@@ -27,12 +27,14 @@ pub use self::lock::Sought;
 pub use self::options::{Args, Request};
 pub use self::terminal::{give, Terminal};
 
+use self::acquire::LEAST_OVERTIME;
 use self::child::{start_hook, Change, Child, Variables};
 use self::descendants::{named, pids};
 use self::lock::Held;
 use self::watch::{End, Rest, Watch};
 use crate::escape::shown;
 use crate::failure::{Failure, BY_SIGNAL, LOST, OS, STILL_HELD, TIMED_OUT, USAGE};
+use crate::info::{state, State};
 use crate::key;
 use crate::os::{start_witness, Before};
 use crate::report::utc;
@@ -42,7 +44,7 @@ use crate::signals::Signals;
 const KEY_HEX: &str = "LOCK_KEY_HEX";
 const OWNER: &str = "LOCK_OWNER";
 const SERVER: &str = "LOCK_SERVER";
-/// The locks of all runs that it is below, each as KEY@SERVER with the key in hexadecimal.
+/// The locks of all runs that it is below, each as KEY@OWNER@SERVER with key and owner in hexadecimal.
 const HELD: &str = "LOCK_HELD";
 /// In bytes, with some space for its name.
 const LONGEST_VARIABLE: usize = 128 * 1024 - 64;
@@ -63,7 +65,7 @@ pub async fn run(args: Args) -> Result<i32, Failure> {
         is_all: args.all,
         is_quorum: args.quorum,
     };
-    let outer = nested(&sought);
+    let outer = nested(&sought).await;
     if outer > 0 && args.reentrant && outer == sought.keys.len() {
         return Err(child::become_command(&args.command));
     } else if outer > 0 {
@@ -111,15 +113,44 @@ pub async fn run(args: Args) -> Result<i32, Failure> {
 }
 
 /// How many of the keys this program runs under already: a wait for one would be a wait for itself.
-pub fn nested(sought: &Sought<'_>) -> usize {
+pub async fn nested(sought: &Sought<'_>) -> usize {
     let owner = sought.request.owner.as_ref();
     let is_other = sought.request.shared
         || sought.permits.is_some_and(|permits| permits > 1)
         || owner.is_some_and(|owner| var_os(OWNER).is_some_and(|outer| outer == *owner));
-    let outer = var_os(HELD).filter(|_| !is_other).unwrap_or_default();
-    let outer: Vec<&[u8]> = outer.as_bytes().split(|byte| *byte == b' ').collect();
-    let own = names_of_locks(sought).into_iter();
-    own.filter(|lock| outer.contains(&lock.as_bytes())).count()
+    let outer = var(HELD).ok().filter(|_| !is_other).unwrap_or_default();
+    let mut nested = 0;
+    for key in &sought.keys {
+        let start = key::hex(key) + "@";
+        let outer = outer
+            .split(' ')
+            .filter_map(|lock| lock.strip_prefix(&*start)?.split_once('@'));
+        let (owners, places): (Vec<_>, Vec<_>) = outer.unzip();
+        let is_named = places.contains(&&*place(sought));
+        nested += usize::from(is_named || is_held_by(&owners, sought, key).await);
+    }
+    nested
+}
+
+/// Whether one of these owners holds the lock: a server may have several names.
+async fn is_held_by(owners: &[&str], sought: &Sought<'_>, key: &[u8]) -> bool {
+    let asked = async {
+        for server in sought.servers.iter().filter(|_| !owners.is_empty()) {
+            let holders = match state(server, key, 0).await {
+                Ok(Some(State::Lock(info))) => info.holders,
+                Ok(Some(State::Semaphore(_, holders))) => holders,
+                _ => continue,
+            };
+            let mut holders = holders.iter().map(|holder| key::hex(&holder.owner));
+            if holders.any(|owner| owners.contains(&&*owner)) {
+                return true;
+            }
+        }
+        false
+    };
+    let bound = sought.request.bound();
+    let limit = bound.map_or(Duration::MAX, |bound| bound + LEAST_OVERTIME);
+    timeout(limit, asked).await.unwrap_or(false)
 }
 
 pub fn waits_for_itself(sought: &Sought<'_>, help: &str) -> Failure {
@@ -129,12 +160,9 @@ pub fn waits_for_itself(sought: &Sought<'_>, help: &str) -> Failure {
     Failure::new(USAGE, what)
 }
 
-/// The locks as [`HELD`] has them.
-fn names_of_locks(sought: &Sought<'_>) -> Vec<String> {
-    let place = names_of(sought.servers).replace(' ', ",");
-    let keys = sought.keys.iter();
-    keys.map(|key| format!("{}@{place}", key::hex(key)))
-        .collect()
+/// The servers in [`HELD`].
+fn place(sought: &Sought<'_>) -> String {
+    names_of(sought.servers).replace(' ', ",")
 }
 
 /// What became of the lock.
@@ -243,8 +271,11 @@ fn variables(sought: &Sought<'_>, held: &Held) -> Variables {
     let hex: Vec<_> = keys.iter().map(|key| key::hex(key)).collect();
     let hex = hex.join(" ");
     let token = held.token(sought).map(|token| token.to_string());
-    let outer = var_os(HELD).and_then(|outer| outer.into_string().ok());
-    let all: Vec<_> = outer.into_iter().chain(names_of_locks(sought)).collect();
+    let (owner, place) = (key::hex(held.owner()), place(sought));
+    let own = keys
+        .iter()
+        .map(|key| format!("{}@{owner}@{place}", key::hex(key)));
+    let all: Vec<_> = var(HELD).into_iter().chain(own).collect();
     let all = all.join(" ");
     vec![
         ("LOCK_KEY", text.map(|key| OsStr::from_bytes(key).into())),
