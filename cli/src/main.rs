@@ -39,7 +39,9 @@ use failure::{exit, Failure};
 
 fn main() {
     os::unblock_signals();
-    let args = Args::of_words(std::env::args_os().collect()).unwrap_or_else(|error| {
+    let words = std::env::args_os().collect();
+    os::hide_passwords();
+    let args = Args::of_words(words).unwrap_or_else(|error| {
         let printed = error.print();
         exit(match printed {
             _ if error.use_stderr() => failure::USAGE,
