@@ -2,10 +2,14 @@
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal};
+use std::os::fd::AsFd;
+use std::time::Duration;
 
 use serde_json::{json, Map};
 
-use redis_lock_client::{BreakTarget, BreakWaiters, Error, Holder, Semaphore};
+use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
+use redis_lock_client::{BreakTarget, BreakWaiters, Error, Holder, Semaphore, Server};
+use tokio::time::sleep;
 
 use crate::escape::{self, shown};
 use crate::failure::{say, Failure, DATA, OS};
@@ -15,6 +19,9 @@ use crate::output::print;
 use crate::report;
 use crate::servers::Connect;
 use crate::values::bytes;
+
+/// The pause between two looks for an answer.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// Break a lock, whichever owner holds it
 ///
@@ -58,38 +65,32 @@ pub async fn run(args: Args) -> Result<i32, Failure> {
         true => BreakWaiters::Purge,
         false => BreakWaiters::Keep,
     };
-    let permits = Semaphore::new(&server, key);
-    let owner = args.owner.as_ref().map(bytes);
-    let asks = !args.yes && io::stdin().is_terminal() && io::stderr().is_terminal();
-    let (holders, broken) = loop {
-        // May be refused where to break is permitted.
-        let holders = match owner {
-            Some(_) => permits.holders(PERMITS).await.unwrap_or_default(),
-            None => match server.info(key, 0).await {
-                Ok(Some(info)) => info.holders,
-                _ => vec![],
-            },
-        };
-        let is_meant = |holder: &Holder| owner.is_none_or(|owner| owner == holder.owner);
-        let holders: Vec<_> = holders.into_iter().filter(is_meant).collect();
-        if asks && !holders.is_empty() && !confirms(&args, &holders)? {
-            return Ok(1);
+    let failed = |error| failed(&error, &args);
+    let broken = match &args.owner {
+        None => {
+            let end = async |grant| {
+                let broken = server.break_lock(key, grant, waiters).await;
+                Ok(broken.map_err(failed)?.then_some(()))
+            };
+            break_shown(&server, key, args.yes, args.token, end).await?
         }
-        // The grant that was shown, and no later one.
-        let token = holders.first().and_then(|holder| holder.token);
-        let broken = match (owner, args.token.or(token)) {
-            (Some(owner), _) => permits.break_permit(owner).await,
-            (None, None) => server.break_lock(key, BreakTarget::Any, waiters).await,
-            (None, Some(token)) => {
-                let grant = BreakTarget::Token(token);
-                server.break_lock(key, grant, waiters).await
+        Some(owner) => {
+            let (permits, owner) = (Semaphore::new(&server, key), bytes(owner));
+            let mut holders = permits.holders(PERMITS).await.unwrap_or_default();
+            holders.retain(|holder| holder.owner == owner);
+            match confirms(key, &holders, args.yes).await? {
+                false => None,
+                true => {
+                    let broken = permits.break_permit(owner).await.map_err(failed)?;
+                    Some((holders, broken.then_some(())))
+                }
             }
-        };
-        let broken = broken.map_err(|error| failed(&error, &args))?;
-        if broken || token.is_none() || args.token.is_some() {
-            break (holders, broken);
         }
     };
+    let Some((holders, broken)) = broken else {
+        return Ok(1);
+    };
+    let broken = broken.is_some();
     let line = if args.json {
         let mut object = Map::new();
         report::put(&mut object, "key", key);
@@ -123,15 +124,52 @@ fn failed(error: &Error, args: &Args) -> Failure {
     }
 }
 
-/// Asks at the terminal.
-fn confirms(args: &Args, holders: &[Holder]) -> Result<bool, Failure> {
-    let key = shown(args.key.bytes());
+/// Breaks a lock: the grant that was shown, or the one with this token, and no later one. Returns who has held it, and
+/// what came of it; None if the operator at the terminal does not want it.
+pub async fn break_shown<T>(
+    server: &Server,
+    key: &[u8],
+    is_certain: bool,
+    token: Option<u64>,
+    end: impl AsyncFn(BreakTarget) -> Result<Option<T>, Failure>,
+) -> Result<Option<(Vec<Holder>, Option<T>)>, Failure> {
+    loop {
+        // May be refused where to break is permitted.
+        let info = server.info(key, 0).await.ok().flatten();
+        let holders = info.map_or_else(Vec::new, |info| info.holders);
+        if !confirms(key, &holders, is_certain).await? {
+            return Ok(None);
+        }
+        let shown = holders.first().and_then(|holder| holder.token);
+        let grant = token.or(shown);
+        let ended = end(grant.map_or(BreakTarget::Any, BreakTarget::Token)).await?;
+        if ended.is_some() || shown.is_none() || token.is_some() {
+            return Ok(Some((holders, ended)));
+        }
+    }
+}
+
+/// Asks at the terminal, if there is one.
+async fn confirms(key: &[u8], holders: &[Holder], is_certain: bool) -> Result<bool, Failure> {
+    let is_asked = io::stdin().is_terminal() && io::stderr().is_terminal();
+    if is_certain || holders.is_empty() || !is_asked {
+        return Ok(true);
+    }
     for one in holders {
-        say(&format!("{key}: {}", holder(one)));
+        say(&format!("{}: {}", shown(key), holder(one)));
     }
     eprint!("break it? [y/N] ");
+    let failed = |error| Failure::new(OS, error);
+    // Signals are handled until there is an answer.
+    let input = io::stdin();
+    let is_silent = || {
+        let mut polled = [PollFd::new(input.as_fd(), PollFlags::POLLIN)];
+        poll(&mut polled, PollTimeout::ZERO) == Ok(0)
+    };
+    while is_silent() {
+        sleep(LOOK).await;
+    }
     let mut answer = String::new();
-    let read = io::stdin().read_line(&mut answer);
-    read.map_err(|error| Failure::new(OS, error))?;
+    input.read_line(&mut answer).map_err(failed)?;
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }

@@ -4,11 +4,13 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
-use redis_lock_client::{Error, Semaphore};
+use redis_lock_client::{Error, Lock, Semaphore};
 use tokio::time::{sleep, timeout_at, Instant};
 
+use crate::break_lock::break_shown;
 use crate::escape::shown;
 use crate::failure::{say, Failure, USAGE};
+use crate::info::holder;
 use crate::run::lock::{Held, Sought, Wanted};
 use crate::run::reachability::must_answer;
 use crate::run::waiting::{in_the_way, tell_of_the_wait, NEXT_REPORT};
@@ -58,7 +60,7 @@ impl Sought<'_> {
             .map(|bound| Instant::now() + bound + overtime);
         let held = tokio::select! {
             held = self.attempt(&wanted, over) => held,
-            never = tell_of_the_wait(self), if !self.request.quiet => match never {},
+            never = tell_of_the_wait(self), if !self.request.quiet && !self.request.steal => match never {},
             signal = signals.next_fatal() => {
                 let is_settled = tokio::select! {
                     is_settled = self.settled(Instant::now() + self.timeout()) => is_settled,
@@ -111,7 +113,11 @@ impl Sought<'_> {
         // From here on the library keeps the limit and withdraws pending requests.
         let bound = self.request.bound();
         let wait = bound.map(|bound| bound.saturating_sub(start.elapsed()));
-        match wanted.acquire(wait).await {
+        let acquired = match wanted {
+            Wanted::One(lock) if self.request.steal => return self.steal(lock).await,
+            wanted => wanted.acquire(wait).await,
+        };
+        match acquired {
             Err(Error::Refused { code, .. }) if code == "LOCKBROKEN" => {
                 self.tell("an operator has ended the wait (break --purge)");
                 Ok(None)
@@ -124,6 +130,23 @@ impl Sought<'_> {
                 Ok(held)
             }
         }
+    }
+
+    /// Breaks the lock and takes it, in one step. None if the operator does not want it.
+    async fn steal(&self, lock: &Lock) -> Result<Option<Held>, Failure> {
+        let steal = async |grant| {
+            let stolen = lock.steal(grant).await;
+            stolen.map_err(|error| Failure::of(&error, Some(self.key())))
+        };
+        let [server] = self.servers else {
+            return Ok(None);
+        };
+        let stolen = break_shown(server, self.key(), self.request.yes, None, steal).await?;
+        let (holders, guard) = stolen.unwrap_or_default();
+        for one in holders.iter().filter(|_| guard.is_some()) {
+            self.tell(&format!("broken, was {}", holder(one)));
+        }
+        Ok(guard.map(Held::One))
     }
 
     /// Whether there is a semaphore already; one with another number of permits is refused.

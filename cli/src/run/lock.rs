@@ -84,8 +84,9 @@ impl Sought<'_> {
 impl Wanted {
     pub fn of(sought: &Sought) -> Result<Wanted, Failure> {
         let is_one = sought.permits.is_none() && !sought.is_all && !sought.is_quorum;
-        if sought.request.note.is_some() && !(is_one && sought.keys.len() == 1) {
-            let message = "--note is for one lock, on one server";
+        let is_plain = is_one && sought.keys.len() == 1;
+        if (sought.request.note.is_some() || sought.request.steal) && !is_plain {
+            let message = "--note and --steal are for one lock, on one server";
             return Err(Failure::new(USAGE, message));
         }
         let wanted = match (sought.servers, sought.permits) {

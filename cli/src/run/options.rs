@@ -149,6 +149,15 @@ pub struct Request {
     #[arg(short, long)]
     pub owner: Option<OsString>,
 
+    /// Break the lock if another owner holds it, and take it in the same step, before all waiters: an operator's
+    /// decision (see break). Not with --shared, --exclusive, --and, --permits, --all and --quorum.
+    #[arg(long)]
+    pub steal: bool,
+
+    /// With --steal: do not ask at a terminal.
+    #[arg(short, long, requires = "steal")]
+    pub yes: bool,
+
     /// A text beside the lock, which info and break show: who works there, and why. At most 256 bytes; not with
     /// --shared, --exclusive, --and, --permits, --all and --quorum.
     #[arg(long, value_name = "TEXT")]

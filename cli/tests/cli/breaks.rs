@@ -116,3 +116,90 @@ fn the_permit_of_one_owner_is_broken() {
     start(&real, "break k --owner me --json").end().ok();
     assert_eq!(run.end().code(), 75);
 }
+
+#[test]
+fn a_lock_is_taken_before_those_that_wait() {
+    let real = TestServer::start();
+    let mut conn = real.conn();
+    let broken = script(&real, "--owner first --lease 9", "exec sleep 100");
+    wait_for("a lock", || is_held(&real));
+    let waits = script(&real, "", "echo waited");
+    real.wait_for_waits(1);
+    let steals = script(
+        &real,
+        "--steal --owner thief --note repair",
+        "echo $LOCK_TOKEN; read x",
+    );
+    let end = steals.end();
+    assert!(
+        end.err
+            .starts_with("redis-lock: k: broken, was held by first, token "),
+        "{}",
+        end.err
+    );
+    let token: u64 = end.out.trim().parse().expect("a token");
+    assert!(end.code() == 1 && token > 0, "{}", end.err);
+    // It has learnt of it at once, and the wait goes on.
+    assert_eq!(broken.end().code(), 75);
+    assert_eq!(waits.end().ok(), "waited\n");
+    // A free lock is taken without a word; what is held in another way is not.
+    let free = script(&real, "--steal", "echo free").end();
+    assert_eq!((free.out.as_str(), free.err.as_str()), ("free\n", ""));
+    conn.line("LOCK.ACQUIRE k reader READ");
+    assert_eq!(script(&real, "--steal", "").end().code(), 65);
+    for options in ["--shared", "--permits 2", "--and j"] {
+        let end = script(&real, &format!("--steal {options}"), "").end();
+        assert_eq!(end.code(), 64, "{options}: {}", end.err);
+    }
+    conn.line("DEL k");
+    // For several commands.
+    conn.line("LOCK.ACQUIRE k first");
+    let taken = start(&real, "acquire --steal --lease 600 --owner op k").end();
+    assert!(
+        taken.err.contains("broken, was held by first"),
+        "{}",
+        taken.err
+    );
+    assert_eq!(
+        start(&real, "info k")
+            .end()
+            .ok()
+            .matches("held by op")
+            .count(),
+        1
+    );
+    let denied = "ACL SETUSER default -lock.break";
+    conn.line(denied);
+    let end = script(&real, "--steal", "").end();
+    assert_eq!(end.code(), 77);
+    assert!(end.err.contains("+lock.break"), "{}", end.err);
+    conn.line("ACL SETUSER default +@all");
+}
+
+#[test]
+fn a_lock_is_taken_at_a_terminal_after_a_question() {
+    let real = TestServer::start();
+    let mut console = Console::start(&real);
+    real.conn().line("LOCK.ACQUIRE k first");
+    console.line("$L run --steal k echo st''olen");
+    console.see("k: held by first, token ");
+    console.see("break it? [y/N] ");
+    console.line("n");
+    assert_eq!(console.status(), "1");
+    // A signal ends the question.
+    console.line("$L run --steal k echo st''olen");
+    console.see("break it? [y/N] ");
+    console.press("\x03");
+    console.see("ready> ");
+    assert_eq!(console.status(), "130");
+    assert!(is_held(&real));
+    console.line("$L run --steal k echo st''olen");
+    console.see("break it? [y/N] ");
+    console.line("y");
+    console.see("k: broken, was held by first");
+    console.see("stolen");
+    assert_eq!(console.status(), "0");
+    real.conn().line("LOCK.ACQUIRE k first");
+    console.line("$L run --steal -y k echo st''olen");
+    console.see("stolen");
+}
