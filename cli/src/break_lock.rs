@@ -12,7 +12,7 @@ use redis_lock_client::{BreakTarget, BreakWaiters, Error, Holder, Semaphore, Ser
 use tokio::time::sleep;
 
 use crate::escape::{self, shown};
-use crate::failure::{say, Failure, DATA, OS};
+use crate::failure::{say, Failure, DATA};
 use crate::info::{holder, is_no_lock, PERMITS};
 use crate::key::Key;
 use crate::output::print;
@@ -159,7 +159,6 @@ async fn confirms(key: &[u8], holders: &[Holder], is_certain: bool) -> Result<bo
         say(&format!("{}: {}", shown(key), holder(one)));
     }
     eprint!("break it? [y/N] ");
-    let failed = |error| Failure::new(OS, error);
     // Signals are handled until there is an answer.
     let input = io::stdin();
     let is_silent = || {
@@ -170,6 +169,6 @@ async fn confirms(key: &[u8], holders: &[Holder], is_certain: bool) -> Result<bo
         sleep(LOOK).await;
     }
     let mut answer = String::new();
-    input.read_line(&mut answer).map_err(failed)?;
+    input.read_line(&mut answer)?;
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }

@@ -103,6 +103,20 @@ impl Failure {
     }
 }
 
+/// The machine refuses.
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Failure {
+        Failure::new(OS, error)
+    }
+}
+
+/// Of no key.
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        Failure::of(&error, None)
+    }
+}
+
 /// The text of the error and of its causes.
 fn with_causes(error: &Error) -> String {
     let mut text = error.to_string();

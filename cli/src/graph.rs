@@ -151,9 +151,8 @@ fn holder(owner: &[u8]) -> String {
 async fn look(servers: &[Server], search: &Search, waiters: u64) -> Result<Vec<Waited>, Failure> {
     let mut locks = BTreeMap::new();
     for server in servers {
-        let failed = |error| Failure::of(&error, None);
-        let mut scan = server.scan(search.clone()).await.map_err(failed)?;
-        while let Some(keys) = scan.step().await.map_err(failed)? {
+        let mut scan = server.scan(search.clone()).await?;
+        while let Some(keys) = scan.step().await? {
             for (key, info) in ls::ask(server, keys, waiters).await? {
                 locks.insert((server.name().to_string(), key), info);
             }

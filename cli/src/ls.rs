@@ -2,11 +2,12 @@
 
 use std::collections::HashSet;
 use std::ffi::OsString;
+use std::io;
 
 use redis_lock_client::{LockInfo, Search, Server};
 
 use crate::escape::{json, shown};
-use crate::failure::{Failure, OS};
+use crate::failure::Failure;
 use crate::graph::Graph;
 use crate::info::{is_no_lock, state, State};
 use crate::output::{print, table};
@@ -75,11 +76,10 @@ pub async fn run(args: Args) -> Result<i32, Failure> {
         return graph(&args).await;
     }
     let server = args.connect.open_one()?;
-    let failed = |error| Failure::of(&error, None);
-    let mut scan = server.scan(args.search()).await.map_err(failed)?;
+    let mut scan = server.scan(args.search()).await?;
     let mut seen = HashSet::new();
     let mut lines = Vec::new();
-    while let Some(keys) = scan.step().await.map_err(failed)? {
+    while let Some(keys) = scan.step().await? {
         let fresh: Vec<_> = keys
             .into_iter()
             .filter(|key| seen.insert(key.clone()))
@@ -142,7 +142,7 @@ async fn states(
     let asked: Vec<_> = keys.into_iter().map(ask).collect();
     let mut states = Vec::new();
     for answer in asked {
-        let (state, key) = answer.await.map_err(|error| Failure::new(OS, error))?;
+        let (state, key) = answer.await.map_err(io::Error::from)?;
         match state {
             // A latch.
             Ok(Some(State::Semaphore(info, _))) if info.waiters == 0 => {}

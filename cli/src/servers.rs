@@ -66,11 +66,10 @@ impl Connect {
         let named = self.servers.iter().filter(|url| !url.is_empty());
         let opened = named.map(|url| {
             let url = with_login(url, self.user.as_deref(), password.as_deref());
-            let server = Server::open(&url).map_err(|error| Failure::of(&error, None))?;
-            let server = server.response_timeout(self.timeout);
+            let server = Server::open(&url)?.response_timeout(self.timeout);
             Ok(server.certificates(certificates.clone()))
         });
-        let opened = opened.collect::<Result<Vec<_>, _>>()?;
+        let opened = opened.collect::<Result<Vec<_>, Failure>>()?;
         match opened.is_empty() {
             true => Err(Failure::new(
                 USAGE,

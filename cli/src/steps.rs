@@ -11,7 +11,7 @@ use serde_json::{json, Map};
 use tokio::time::{sleep, Instant};
 
 use crate::escape::{self, shown};
-use crate::failure::{Failure, BY_SIGNAL, LOST, OS, USAGE};
+use crate::failure::{Failure, BY_SIGNAL, LOST, USAGE};
 use crate::key::Key;
 use crate::os::Starter;
 use crate::report::{millis, put};
@@ -93,7 +93,6 @@ impl AcquireArgs {
 }
 
 pub async fn acquire(args: AcquireArgs, starter: Option<Starter>) -> Result<i32, Failure> {
-    let os = |error| Failure::new(OS, error);
     let own = own_name();
     let sought = Sought {
         request: &args.request,
@@ -122,7 +121,7 @@ pub async fn acquire(args: AcquireArgs, starter: Option<Starter>) -> Result<i32,
     if nested(&sought).await > 0 {
         return Err(waits_for_itself(&sought, ""));
     }
-    let mut signals = Signals::listen().map_err(os)?;
+    let mut signals = Signals::listen()?;
     let held = match sought.acquire(&mut signals).await? {
         Acquired::Held(held) => held,
         Acquired::Not => return Ok(args.request.conflict_exit_code.into()),
@@ -144,7 +143,7 @@ pub async fn acquire(args: AcquireArgs, starter: Option<Starter>) -> Result<i32,
     // Without owner and token no program can release the lock.
     if let Err(error) = told.and_then(|()| starter.map_or(Ok(()), Starter::let_go)) {
         held.release().await;
-        return Err(os(error));
+        return Err(error.into());
     }
     let Some(process) = process else {
         held.forget();

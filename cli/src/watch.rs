@@ -1,6 +1,7 @@
 //! `redis-lock watch`: the history of locks, followed live.
 
 use std::ffi::OsString;
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -12,7 +13,7 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use crate::escape::{self, shown, word};
-use crate::failure::{exit, say, Failure, BY_SIGNAL, OS};
+use crate::failure::{exit, say, Failure, BY_SIGNAL};
 use crate::info;
 use crate::key::Hex;
 use crate::output::{closed, print};
@@ -118,7 +119,7 @@ fn counted(events: &[String]) -> String {
 
 pub async fn run(args: Args) -> Result<i32, Failure> {
     let server = args.connect.open_one()?;
-    let mut signals = Signals::listen().map_err(|error| Failure::new(OS, error))?;
+    let mut signals = Signals::listen()?;
     let (keys, args) = (args.keys(), Arc::new(args));
     let is_noted = Arc::new(AtomicBool::new(args.json));
     let is_one = keys.len() == 1;
@@ -139,7 +140,7 @@ pub async fn run(args: Args) -> Result<i32, Failure> {
         signal = signals.next_fatal() => Ok(status(signal)),
         ended = followed.join_next() => match ended {
             Some(Ok(failure)) => Err(failure),
-            Some(Err(error)) => Err(Failure::new(OS, error)),
+            Some(Err(error)) => Err(io::Error::from(error).into()),
             None => Ok(0),
         },
         () = closed() => Ok(0),

@@ -33,7 +33,7 @@ use self::descendants::{named, pids};
 use self::lock::Held;
 use self::watch::{End, Rest, Watch};
 use crate::escape::shown;
-use crate::failure::{Failure, BY_SIGNAL, LOST, OS, STILL_HELD, TIMED_OUT, USAGE};
+use crate::failure::{Failure, BY_SIGNAL, LOST, STILL_HELD, TIMED_OUT, USAGE};
 use crate::info::{state, State};
 use crate::key;
 use crate::os::{start_witness, Before};
@@ -74,7 +74,7 @@ pub async fn run(args: Args) -> Result<i32, Failure> {
     }
     // Only systemd is known to signal a whole control group.
     let witness = var_os("INVOCATION_ID").and_then(|_| start_witness());
-    let mut signals = Signals::listen().map_err(|error| Failure::new(OS, error))?;
+    let mut signals = Signals::listen()?;
     let terminal = Terminal::open();
     let held = match sought.acquire(&mut signals).await? {
         Acquired::Held(held) => held,
@@ -229,11 +229,10 @@ async fn guard(
     terminal: Option<&Terminal>,
     signals: &mut Signals,
 ) -> Result<End, Failure> {
-    let os = |error| Failure::new(OS, error);
     let foreground = terminal.is_some_and(Terminal::is_ours) && terminal::is_all_ours();
-    signals.also(Signal::SIGCHLD).map_err(os)?;
+    signals.also(Signal::SIGCHLD)?;
     if terminal.is_some() && !foreground {
-        signals.also(Signal::SIGTSTP).map_err(os)?;
+        signals.also(Signal::SIGTSTP)?;
     }
     let before = Before {
         foreground: terminal.filter(|_| foreground),

@@ -16,7 +16,7 @@ use tokio::sync::mpsc::{unbounded_channel, UnboundedReceiver};
 use tokio::time::sleep;
 
 use crate::escape::json;
-use crate::failure::{Failure, BY_SIGNAL, OS};
+use crate::failure::{Failure, BY_SIGNAL};
 use crate::output::print;
 use crate::servers::Connect;
 use crate::signals::Signals;
@@ -69,14 +69,14 @@ pub async fn run(args: Args) -> Result<i32, Failure> {
         print(screen.text(usize::MAX).into_iter())?;
         return Ok(0);
     }
-    let signals = Signals::listen().map_err(|error| Failure::new(OS, error))?;
-    let _switched = Switched::on().map_err(|error| Failure::new(OS, error))?;
+    let signals = Signals::listen()?;
+    let _switched = Switched::on()?;
     live(&args, screen, sampler, signals).await
 }
 
 /// The samples as JSON. A failure after the first sample is an object, too.
 async fn objects(args: &Args, name: &str, mut sampler: Sampler) -> Result<i32, Failure> {
-    let mut signals = Signals::listen().map_err(|error| Failure::new(OS, error))?;
+    let mut signals = Signals::listen()?;
     loop {
         let look = async {
             sleep(args.interval.max(SHORTEST_INTERVAL)).await;
@@ -132,14 +132,10 @@ async fn live(
     mut sampler: Sampler,
     mut signals: Signals,
 ) -> Result<i32, Failure> {
-    let failed = |error| Failure::new(OS, error);
-    let mut keys = keys().map_err(failed)?;
+    let mut keys = keys()?;
     loop {
-        let size = terminal::size().and_then(|(columns, rows)| {
-            screen.draw(columns, rows)?;
-            Ok(rows)
-        });
-        let rows = size.map_err(failed)?;
+        let (columns, rows) = terminal::size()?;
+        screen.draw(columns, rows)?;
         // The queues are read for the graph only, which has to wait for the first.
         let waiters = if screen.body == Body::Graph { QUEUE } else { 0 };
         let pause = match waiters == std::mem::replace(&mut sampler.waiters, waiters) {
