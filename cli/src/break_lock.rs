@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::io::{self, IsTerminal};
 use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
 use serde_json::{json, Map};
@@ -18,7 +19,6 @@ use crate::key::Key;
 use crate::output::print;
 use crate::report;
 use crate::servers::Connect;
-use crate::values::bytes;
 
 /// The pause between two looks for an answer.
 const LOOK: Duration = Duration::from_millis(50);
@@ -75,7 +75,7 @@ pub async fn run(args: Args) -> Result<i32, Failure> {
             break_shown(&server, key, args.yes, args.token, end).await?
         }
         Some(owner) => {
-            let (permits, owner) = (Semaphore::new(&server, key), bytes(owner));
+            let (permits, owner) = (Semaphore::new(&server, key), owner.as_bytes());
             let mut holders = permits.holders(PERMITS).await.unwrap_or_default();
             holders.retain(|holder| holder.owner == owner);
             match confirms(key, &holders, args.yes).await? {
@@ -108,7 +108,7 @@ pub async fn run(args: Args) -> Result<i32, Failure> {
         };
         format!("{}: {what}", shown(key))
     };
-    print([line].into_iter())?;
+    print([line])?;
     Ok((!broken).into())
 }
 

@@ -59,7 +59,7 @@ pub async fn run(args: Args, program: Command) -> Result<i32, Failure> {
         .iter()
         .map(|word| word.to_string_lossy())
         .collect();
-    print(next(&words, &program).await.into_iter())?;
+    print(next(&words, &program).await)?;
     Ok(0)
 }
 

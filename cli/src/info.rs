@@ -60,7 +60,7 @@ pub async fn run(args: Args) -> Result<i32, Failure> {
         }
         (None, false) => vec![format!("{}: neither held nor waited for", shown(key))],
     };
-    print(lines.into_iter())?;
+    print(lines)?;
     Ok(is_idle.into())
 }
 

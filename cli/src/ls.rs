@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::ffi::OsString;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 
 use redis_lock_client::{LockInfo, Search, Server};
 
@@ -13,7 +14,6 @@ use crate::info::{is_no_lock, state, State};
 use crate::output::{print, table};
 use crate::report;
 use crate::servers::Connect;
-use crate::values::bytes;
 
 /// List the locks of a server
 ///
@@ -62,10 +62,10 @@ impl Args {
             false => Search::held(),
         };
         if let Some(pattern) = &self.pattern {
-            search = search.matching(bytes(pattern));
+            search = search.matching(pattern.as_bytes());
         }
         if let Some(owner) = &self.owner {
-            search = search.owner(bytes(owner));
+            search = search.owner(owner.as_bytes());
         }
         search
     }
@@ -100,7 +100,7 @@ pub async fn run(args: Args) -> Result<i32, Failure> {
         lines.sort();
         let titles = ["KEY", "MODE", "HOLDER", "LEASE", "WAITERS", "WAIT"];
         lines.insert(0, titles.map(String::from).into());
-        print(table(&lines).into_iter())?;
+        print(table(&lines))?;
     }
     Ok(0)
 }
@@ -110,7 +110,7 @@ async fn graph(args: &Args) -> Result<i32, Failure> {
     let graph = Graph::read(&servers, &args.search(), args.waiters).await?;
     match args.json {
         true => print(graph.json().iter().map(json))?,
-        false => print(graph.text().into_iter())?,
+        false => print(graph.text())?,
     }
     Ok(0)
 }

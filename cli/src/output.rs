@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use crate::failure::Failure;
 
 /// Prints lines. A reader that closes the pipe (`| head`) is not a failure.
-pub fn print(lines: impl Iterator<Item = String>) -> Result<(), Failure> {
+pub fn print(lines: impl IntoIterator<Item = String>) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     for line in lines {
         match writeln!(out, "{line}") {

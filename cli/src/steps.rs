@@ -3,6 +3,7 @@
 use std::env::{var, var_os};
 use std::ffi::OsString;
 use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
 use nix::unistd::Pid;
@@ -18,7 +19,7 @@ use crate::report::{millis, put};
 use crate::run::{is_living, nested, own_name, waits_for_itself, Acquired, Request, Sought};
 use crate::servers::Connect;
 use crate::signals::Signals;
-use crate::values::{bytes, seconds};
+use crate::values::seconds;
 
 /// The pause between two looks for the process of --hold-while.
 const LOOK: Duration = Duration::from_millis(500);
@@ -107,7 +108,7 @@ pub async fn acquire(args: AcquireArgs, starter: Option<Starter>) -> Result<i32,
     // What is printed needs no quotation marks, in a shell and elsewhere.
     let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.:@/".contains(byte);
     let named = args.request.owner.as_ref();
-    if named.is_some_and(|owner| !bytes(owner).iter().all(is_plain)) {
+    if named.is_some_and(|owner| !owner.as_bytes().iter().all(is_plain)) {
         let what = "an owner here has letters, digits and -_.:@/";
         return Err(Failure::new(USAGE, what));
     }
@@ -197,7 +198,7 @@ impl Hold {
         let token = self.token.or_else(|| var("LOCK_TOKEN").ok()?.parse().ok());
         let token = token.ok_or_else(|| missing("--token is needed, or LOCK_TOKEN"))?;
         let key = self.key.bytes();
-        let lock = Lock::new(&self.connect.open_one()?, key).owner(bytes(&owner));
+        let lock = Lock::new(&self.connect.open_one()?, key).owner(owner.as_bytes());
         let adopted = lock.lease(lease).adopt(token).await;
         let adopted = adopted.map_err(|error| Failure::of(&error, Some(key)))?;
         adopted.ok_or_else(|| self.lost())

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -15,12 +16,12 @@ use tokio::time::{sleep, timeout};
 use crate::escape::{self, shown, word};
 use crate::failure::{exit, say, Failure, BY_SIGNAL};
 use crate::info;
-use crate::key::Hex;
+use crate::key::{unhex, Bytes};
 use crate::output::{closed, print};
 use crate::report::{self, span};
 use crate::servers::Connect;
 use crate::signals::Signals;
-use crate::values::{bytes, seconds};
+use crate::values::seconds;
 
 /// Waiters that a line of text names.
 const MAX_NAMED: usize = 3;
@@ -45,8 +46,8 @@ pub struct Args {
     keys: Vec<OsString>,
 
     /// A key in hexadecimal, beside or instead of KEY; may be repeated.
-    #[arg(long, value_name = "HEX")]
-    key_hex: Vec<Hex>,
+    #[arg(long, value_name = "HEX", value_parser = unhex)]
+    key_hex: Vec<Bytes>,
 
     /// Also the renewals of leases.
     #[arg(long)]
@@ -71,9 +72,8 @@ pub struct Args {
 
 impl Args {
     fn keys(&self) -> Vec<Vec<u8>> {
-        let named = self.keys.iter().map(|key| bytes(key).to_vec());
-        let mut keys: Vec<Vec<u8>> = named.collect();
-        keys.extend(self.key_hex.iter().map(|hex| hex.bytes().to_vec()));
+        let mut keys = self.key_hex.clone();
+        keys.extend(self.keys.iter().map(|key| key.as_bytes().to_vec()));
         keys.sort();
         keys.dedup();
         keys
@@ -282,7 +282,7 @@ impl Follower {
             let events = shown(counted(&events).as_bytes());
             format!("{time}  {key}{events:<12}  {text}")
         };
-        if let Err(failure) = print([line].into_iter()) {
+        if let Err(failure) = print([line]) {
             exit(failure.tell());
         }
     }

@@ -3,7 +3,6 @@
 mod acquire;
 mod child;
 mod descendants;
-mod leftovers;
 mod lock;
 mod options;
 mod reachability;

@@ -4,10 +4,10 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
-use crate::key::Hex;
+use crate::key::{unhex, Bytes};
 use crate::run::lock::Owner;
 use crate::servers::Connect;
-use crate::values::{bytes, seconds};
+use crate::values::seconds;
 
 /// Time that a killed process needs to end.
 const KILLED: Duration = Duration::from_millis(500);
@@ -47,8 +47,8 @@ pub struct Args {
     pub key: OsString,
 
     /// The key in hexadecimal, instead of KEY: a NUL cannot be in an argument.
-    #[arg(long, value_name = "HEX")]
-    pub key_hex: Option<Hex>,
+    #[arg(long, value_name = "HEX", value_parser = unhex)]
+    pub key_hex: Option<Bytes>,
 
     /// One more key: all are locked, or none. Can be repeated.
     #[arg(long, value_name = "KEY", conflicts_with_all = ["all", "quorum"])]
@@ -198,15 +198,12 @@ impl Args {
 
     /// The keys, of which the first is [`key`](Args::key).
     pub(super) fn keys(&self) -> Vec<&[u8]> {
-        let others = self.and.iter().map(bytes);
+        let others = self.and.iter().map(|key| key.as_bytes());
         [self.key()].into_iter().chain(others).collect()
     }
 
     pub(super) fn key(&self) -> &[u8] {
-        match &self.key_hex {
-            Some(key) => key.bytes(),
-            None => bytes(&self.key),
-        }
+        self.key_hex.as_deref().unwrap_or(self.key.as_bytes())
     }
 }
 
@@ -214,7 +211,7 @@ impl Request {
     /// The named owner, or a fresh one that begins with this.
     pub fn owner<'a>(&'a self, prefix: &'a OsStr) -> Owner<'a> {
         match &self.owner {
-            Some(owner) => Owner::Named(bytes(owner)),
+            Some(owner) => Owner::Named(owner.as_bytes()),
             None => Owner::Fresh(prefix.as_bytes()),
         }
     }

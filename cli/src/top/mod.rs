@@ -66,7 +66,7 @@ pub async fn run(args: Args) -> Result<i32, Failure> {
         // The rates are those of one interval.
         sleep(args.interval).await;
         screen.update(sampler.take(true).await?);
-        print(screen.text(usize::MAX).into_iter())?;
+        print(screen.text(usize::MAX))?;
         return Ok(0);
     }
     let signals = Signals::listen()?;
@@ -94,7 +94,7 @@ async fn objects(args: &Args, name: &str, mut sampler: Sampler) -> Result<i32, F
             Err(failure) if args.once => return Err(failure),
             Err(failure) => sample::failed_json(name, &failure),
         };
-        print([json(&object)].into_iter())?;
+        print([json(&object)])?;
         if args.once {
             return Ok(0);
         }
