@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
-use serde_json::{json, Map};
+use serde_json::json;
 
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 use redis_lock_client::{BreakTarget, BreakWaiters, Error, Holder, Semaphore, Server};
@@ -92,12 +92,13 @@ pub async fn run(args: Args) -> Result<i32, Failure> {
     };
     let broken = broken.is_some();
     let line = if args.json {
-        let mut object = Map::new();
-        report::put(&mut object, "key", key);
-        object.insert("broken".into(), json!(broken));
-        let whom = holders.iter().filter(|_| broken).map(report::holder);
-        object.insert("holders".into(), whom.collect());
-        escape::json(&object.into())
+        let whom: Vec<_> = holders
+            .iter()
+            .filter(|_| broken)
+            .map(report::holder)
+            .collect();
+        let fields = json!({ "broken": broken, "holders": whom });
+        escape::json(&report::with_names(fields, [("key", Some(key))]))
     } else {
         let whom: Vec<_> = holders.iter().map(holder).collect();
         let what = match (broken, args.token) {

@@ -136,19 +136,14 @@ pub fn before_exec(command: &mut Command, before: Before<'_>) {
     unsafe { command.pre_exec(settings) };
 }
 
-#[cfg(target_os = "linux")]
 fn die_with(parent: Pid) -> io::Result<()> {
+    #[cfg(target_os = "linux")]
     nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?;
     // The parent may have died before the setting was made.
     match getppid() == parent {
         true => Ok(()),
         false => Err(io::Error::from_raw_os_error(libc::ESRCH)),
     }
-}
-
-#[cfg(not(target_os = "linux"))]
-fn die_with(_parent: Pid) -> io::Result<()> {
-    Ok(())
 }
 
 /// A process of our control group, in a process group of its own. A signal that ends it was sent to the whole control

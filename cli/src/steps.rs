@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use nix::unistd::Pid;
 use redis_lock_client::{Guard, Lock, Released};
-use serde_json::{json, Map};
+use serde_json::json;
 use tokio::time::{sleep, Instant};
 
 use crate::escape::{self, shown};
 use crate::failure::{Failure, BY_SIGNAL, LOST, USAGE};
 use crate::key::Key;
 use crate::os::Starter;
-use crate::report::{millis, put};
+use crate::report::{millis, with_names};
 use crate::run::{is_living, nested, own_name, waits_for_itself, Acquired, Request, Sought};
 use crate::servers::Connect;
 use crate::signals::Signals;
@@ -131,12 +131,9 @@ pub async fn acquire(args: AcquireArgs, starter: Option<Starter>) -> Result<i32,
     let token = held.token(&sought).unwrap_or_default();
     let owner = String::from_utf8_lossy(held.owner()).into_owned();
     let text = if args.json {
-        let mut object = Map::new();
-        put(&mut object, "key", args.key.bytes());
-        object.insert("owner".into(), json!(owner));
-        object.insert("token".into(), json!(token));
-        object.insert("lease_ms".into(), millis(Some(args.request.lease)));
-        escape::json(&object.into())
+        let lease = millis(Some(args.request.lease));
+        let fields = json!({ "owner": owner, "token": token, "lease_ms": lease });
+        escape::json(&with_names(fields, [("key", Some(sought.key()))]))
     } else {
         format!("LOCK_OWNER={owner}\nLOCK_TOKEN={token}")
     };

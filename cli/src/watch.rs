@@ -268,16 +268,14 @@ impl Follower {
     /// Prints events and what is known after them, as text or as JSON with these fields.
     fn print(&self, events: Vec<String>, text: &str, mut fields: Value) {
         let time = report::utc(SystemTime::now());
-        let line = if let (true, Some(object)) = (self.args.json, fields.as_object_mut()) {
-            report::put(object, "key", &self.key);
-            object.insert("time".into(), json!(time));
-            object.insert("events".into(), json!(events));
-            escape::json(&fields)
+        let line = if self.args.json {
+            fields["time"] = json!(time);
+            fields["events"] = json!(events);
+            escape::json(&report::with_names(fields, [("key", Some(&self.key[..]))]))
         } else {
-            let key = if self.is_one {
-                String::new()
-            } else {
-                word(&self.key) + "  "
+            let key = match self.is_one {
+                true => String::new(),
+                false => word(&self.key) + "  ",
             };
             let events = shown(counted(&events).as_bytes());
             format!("{time}  {key}{events:<12}  {text}")

@@ -40,9 +40,7 @@ use crate::report::utc;
 use crate::signals::Signals;
 
 /// Variables of the command's environment.
-const KEY_HEX: &str = "LOCK_KEY_HEX";
 const OWNER: &str = "LOCK_OWNER";
-const SERVER: &str = "LOCK_SERVER";
 /// The locks of all runs that it is below, each as KEY@OWNER@SERVER with key and owner in hexadecimal.
 const HELD: &str = "LOCK_HELD";
 /// In bytes, with some space for its name.
@@ -74,25 +72,15 @@ pub async fn run(args: Args) -> Result<i32, Failure> {
     // Only systemd is known to signal a whole control group.
     let witness = var_os("INVOCATION_ID").and_then(|_| start_witness());
     let mut signals = Signals::listen()?;
-    let terminal = Terminal::open();
     let held = match sought.acquire(&mut signals).await? {
         Acquired::Held(held) => held,
         Acquired::Not => return Ok(args.request.conflict_exit_code.into()),
-        Acquired::By(signal) => return Ok(ended_by(signal as i32, terminal.as_ref(), false)),
+        Acquired::By(signal) => return Ok(ended_by(signal as i32, false)),
     };
     let granted = Instant::now();
     let variables = variables(&sought, &held);
     start_hook(args.on_acquire.as_ref(), &variables);
-    let result = guard(
-        &args,
-        &sought,
-        &variables,
-        witness,
-        &held,
-        terminal.as_ref(),
-        &mut signals,
-    )
-    .await;
+    let result = guard(&args, &sought, &variables, witness, &held, &mut signals).await;
     let rest = args.at_least.filter(|_| result.is_ok()).unwrap_or_default();
     let rest = rest.saturating_sub(granted.elapsed());
     let left = leave(&sought, held, result.as_ref().ok(), rest, &mut signals).await;
@@ -105,9 +93,7 @@ pub async fn run(args: Args) -> Result<i32, Failure> {
         _ if end.is_late => TIMED_OUT,
         Change::Exited(0) if left == Left::Held && !args.keep => STILL_HELD,
         Change::Exited(status) => status,
-        Change::Killed(signal) | Change::Stopped(signal) => {
-            ended_by(signal, terminal.as_ref(), end.had_terminal)
-        }
+        Change::Killed(signal) | Change::Stopped(signal) => ended_by(signal, end.had_terminal),
     })
 }
 
@@ -187,11 +173,8 @@ async fn leave(
         return Left::Lost;
     }
     if end.is_some_and(|end| end.rest == Rest::Left) {
-        stays(
-            sought,
-            SystemTime::now() + sought.request.lease,
-            "processes are left running",
-        );
+        let until = SystemTime::now() + sought.request.lease;
+        stays(sought, until, "processes are left running");
         held.forget();
         return Left::Held;
     }
@@ -208,12 +191,12 @@ async fn leave(
 
 /// The status after a signal. A signal of the keyboard concerns the whole foreground: a script around redis-lock ends
 /// too if redis-lock was ended by the signal.
-fn ended_by(number: i32, terminal: Option<&Terminal>, had_terminal: bool) -> i32 {
-    let key = [Signal::SIGINT, Signal::SIGQUIT]
-        .into_iter()
-        .find(|key| *key as i32 == number);
-    if let Some(key) = key.filter(|_| terminal.is_some_and(Terminal::is_ours)) {
-        terminal::end_by(key, had_terminal);
+fn ended_by(number: i32, had_terminal: bool) -> i32 {
+    let mut keys = [Signal::SIGINT, Signal::SIGQUIT].into_iter();
+    if let Some(key) = keys.find(|key| *key as i32 == number) {
+        if Terminal::open().is_some_and(|terminal| terminal.is_ours()) {
+            terminal::end_by(key, had_terminal);
+        }
     }
     BY_SIGNAL + number
 }
@@ -225,9 +208,10 @@ async fn guard(
     variables: &Variables,
     witness: Option<Pid>,
     held: &Held,
-    terminal: Option<&Terminal>,
     signals: &mut Signals,
 ) -> Result<End, Failure> {
+    let terminal = &Terminal::open();
+    let terminal = terminal.as_ref();
     let foreground = terminal.is_some_and(Terminal::is_ours) && terminal::is_all_ours();
     signals.also(Signal::SIGCHLD)?;
     if terminal.is_some() && !foreground {
@@ -239,13 +223,11 @@ async fn guard(
     };
     let child = Child::start(&args.command, variables, before, witness)?;
     let watch = Watch {
+        args,
         held,
         child: &child,
         terminal,
         foreground,
-        keep: args.keep,
-        grace: args.grace,
-        at_most: args.at_most,
         on_loss: &|| start_hook(args.on_loss.as_ref(), variables),
     };
     let end = watch.until_end(signals, |what| sought.tell(what)).await;
@@ -266,19 +248,17 @@ fn variables(sought: &Sought<'_>, held: &Held) -> Variables {
     // No variable can hold a NUL, and the kernel limits their length to 128 kB.
     let fits = |text: &[u8]| !text.contains(&0) && text.len() <= LONGEST_VARIABLE;
     let text = keys.first().filter(|key| fits(key));
-    let hex: Vec<_> = keys.iter().map(|key| key::hex(key)).collect();
-    let hex = hex.join(" ");
+    let hexes: Vec<_> = keys.iter().map(|key| key::hex(key)).collect();
+    let hex = hexes.join(" ");
     let token = held.token(sought).map(|token| token.to_string());
     let (owner, place) = (key::hex(held.owner()), place(sought));
-    let own = keys
-        .iter()
-        .map(|key| format!("{}@{owner}@{place}", key::hex(key)));
+    let own = hexes.iter().map(|key| format!("{key}@{owner}@{place}"));
     let all: Vec<_> = var(HELD).into_iter().chain(own).collect();
     let all = all.join(" ");
     vec![
         ("LOCK_KEY", text.map(|key| OsStr::from_bytes(key).into())),
-        (SERVER, Some(names_of(sought.servers).into())),
-        (KEY_HEX, fits(hex.as_bytes()).then(|| hex.into())),
+        ("LOCK_SERVER", Some(names_of(sought.servers).into())),
+        ("LOCK_KEY_HEX", fits(hex.as_bytes()).then(|| hex.into())),
         (HELD, fits(all.as_bytes()).then(|| all.into())),
         (OWNER, Some(OsStr::from_bytes(held.owner()).into())),
         ("LOCK_TOKEN", token.map(Into::into)),

@@ -11,22 +11,18 @@ use tokio::time::{sleep, sleep_until, Instant};
 
 use crate::run::child::{Change, Child};
 use crate::run::lock::Held;
+use crate::run::options::Args;
 use crate::run::terminal::Terminal;
 use crate::signals::{is_end, Signals};
 
 /// A command under its lock.
 pub struct Watch<'a> {
+    pub args: &'a Args,
     pub held: &'a Held,
     pub child: &'a Child,
     pub terminal: Option<&'a Terminal>,
     /// Whether the command has had the terminal from its start.
     pub foreground: bool,
-    /// Whether the command continues when the lock is lost.
-    pub keep: bool,
-    /// The time from SIGTERM to SIGKILL.
-    pub grace: Duration,
-    /// How long the command may run.
-    pub at_most: Option<Duration>,
     /// Starts what --on-loss names.
     pub on_loss: &'a dyn Fn() -> Option<Pid>,
 }
@@ -88,7 +84,7 @@ impl Watch<'_> {
     pub async fn until_end(&self, signals: &mut Signals, tell: impl Fn(&str)) -> End {
         let (mut lost, mut change) = (None, None);
         let (mut ending, mut had_terminal) = (Ending::default(), false);
-        let mut over = self.at_most.map(|span| Instant::now() + span);
+        let mut over = self.args.at_most.map(|span| Instant::now() + span);
         let (mut is_late, mut pause) = (false, FIRST_PAUSE);
         let take_back = |tty: &Terminal| tty.take_back(self.child.group());
         let rest = loop {
@@ -102,7 +98,7 @@ impl Watch<'_> {
                 // SIGCHLD reports the end of the last one.
                 () = sleep(pause), if change.is_some() => pause = (pause * 2).min(LONGEST_PAUSE),
                 why = self.held.lost(), if lost.is_none() => {
-                    let what = match (change, self.keep) {
+                    let what = match (change, self.args.keep) {
                         (Some(_), _) => "what the command started is stopped",
                         (None, true) => "the command goes on (--keep)",
                         (None, false) => {
@@ -150,7 +146,7 @@ impl Watch<'_> {
                         break Rest::Alone;
                     }
                     (over, ending.forward) = (None, None);
-                    ending.kill_at.get_or_insert_with(|| Instant::now() + self.grace);
+                    ending.kill_at.get_or_insert_with(|| Instant::now() + self.args.grace);
                     ending.explain_at = Some(Instant::now() + A_WHILE);
                 }
             }
@@ -167,14 +163,14 @@ impl Watch<'_> {
     /// Whether a signal has ended the command, as far as known.
     fn was_signalled(&self, change: Change, ending: &Ending) -> bool {
         let passed = ending.signalled_at;
-        let is_recent = passed.is_some_and(|at| at.elapsed() < self.grace.max(A_WHILE));
+        let is_recent = passed.is_some_and(|at| at.elapsed() < self.args.grace.max(A_WHILE));
         matches!(change, Change::Killed(by) if Signal::try_from(by).is_ok_and(is_end)) || is_recent
     }
 
     /// Sends SIGTERM to the command and its descendants, SIGCONT for those that are stopped, and after the grace
     /// SIGKILL.
     fn stop(&self, ending: &mut Ending) {
-        let kill_at = Instant::now() + self.grace;
+        let kill_at = Instant::now() + self.args.grace;
         ending.kill_at.get_or_insert(kill_at);
         ending.asked.extend(self.child.signal_all(Signal::SIGTERM));
         self.child.signal_all(Signal::SIGCONT);
@@ -295,7 +291,7 @@ impl Watch<'_> {
     /// Continues the command, unless the lock has been lost meanwhile: the loss is about to be reported.
     fn resume(&self) {
         self.give_terminal();
-        if self.keep || self.held.is_valid() {
+        if self.args.keep || self.held.is_valid() {
             self.child.resume();
         }
     }

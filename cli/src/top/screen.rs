@@ -8,7 +8,7 @@ use crossterm::{cursor, queue};
 use redis_lock_client::LockInfo;
 
 use crate::escape::{cut, shown};
-use crate::graph::{Graph, Waited};
+use crate::graph::Graph;
 use crate::output::table;
 use crate::report::{self, span};
 use crate::top::sample::{Order, Sample};
@@ -226,11 +226,8 @@ impl Screen {
 
     /// The lines of the graph that the filter lets through, the chains first.
     fn graph(&self) -> Vec<Line> {
-        let locks = self.sample.locks.iter().map(|(key, info)| Waited {
-            server: self.server.clone(),
-            key: key.clone(),
-            info: info.clone(),
-        });
+        let locks = self.sample.locks.iter().cloned();
+        let locks = locks.map(|(key, info)| ((self.server.clone(), key), info));
         let graph = Graph::of(locks.collect());
         let lines = graph.chain_lines().into_iter().chain(graph.lock_lines());
         let lines = lines.filter(|line| line.contains(&self.filter));
