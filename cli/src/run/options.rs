@@ -25,9 +25,10 @@ const KILLED: Duration = Duration::from_millis(500);
 /// and no LOCK_KEY where the key contains a NUL.
 ///
 /// The command has a process group of its own. HUP, INT, QUIT, TERM, USR1, USR2, WINCH and CONT are passed on to that
-/// group, the first four of them to all descendants. When the command has ended after one of these four, what it has
-/// left running is sent SIGTERM and after --grace SIGKILL, and the lock is released when all have ended. For a process
-/// that cannot be killed redis-lock prints its pid and waits; one more signal ends redis-lock without a release.
+/// group, the first four of them to all descendants; a signal that was ignored at the start (nohup) stays ignored. When
+/// the command has ended after one of these four, what it has left running is sent SIGTERM and after --grace SIGKILL,
+/// and the lock is released when all have ended. For a process that cannot be killed redis-lock prints its pid and
+/// waits; one more signal ends redis-lock without a release.
 ///
 /// When the lock is lost, because it was broken or no renewal was confirmed until --margin before the lease's end, the
 /// command and all its descendants are ended likewise, including those that have left its process group (timeout,
