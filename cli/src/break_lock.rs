@@ -6,15 +6,14 @@ use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
-use serde_json::json;
-
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
-use redis_lock_client::{BreakTarget, BreakWaiters, Error, Holder, Semaphore, Server};
+use redis_lock_client::{BreakTarget, BreakWaiters, Holder, Semaphore, Server};
+use serde_json::json;
 use tokio::time::sleep;
 
 use crate::escape::{self, shown};
-use crate::failure::{say, Failure, DATA};
-use crate::info::{holder, is_no_lock, PERMITS};
+use crate::failure::{say, Failure};
+use crate::info::{holder, PERMITS};
 use crate::key::Key;
 use crate::output::print;
 use crate::report;
@@ -65,43 +64,33 @@ pub async fn run(args: Args) -> Result<i32, Failure> {
         true => BreakWaiters::Purge,
         false => BreakWaiters::Keep,
     };
-    let failed = |error| failed(&error, &args);
-    let broken = match &args.owner {
-        None => {
-            let end = async |grant| {
-                let broken = server.break_lock(key, grant, waiters).await;
-                Ok(broken.map_err(failed)?.then_some(()))
-            };
-            break_shown(&server, key, args.yes, args.token, end).await?
+    let failed = |error| Failure::of(&error, Some(key));
+    let (mut holders, is_broken) = if let Some(owner) = &args.owner {
+        let (permits, owner) = (Semaphore::new(&server, key), owner.as_bytes());
+        let mut holders = permits.holders(PERMITS).await.unwrap_or_default();
+        holders.retain(|holder| holder.owner == owner);
+        if !confirms(key, &holders, args.yes).await? {
+            return Ok(1);
         }
-        Some(owner) => {
-            let (permits, owner) = (Semaphore::new(&server, key), owner.as_bytes());
-            let mut holders = permits.holders(PERMITS).await.unwrap_or_default();
-            holders.retain(|holder| holder.owner == owner);
-            match confirms(key, &holders, args.yes).await? {
-                false => None,
-                true => {
-                    let broken = permits.break_permit(owner).await.map_err(failed)?;
-                    Some((holders, broken.then_some(())))
-                }
-            }
+        (holders, permits.break_permit(owner).await.map_err(failed)?)
+    } else {
+        let end = async |grant| {
+            let broken = server.break_lock(key, grant, waiters).await;
+            Ok(broken.map_err(failed)?.then_some(()))
+        };
+        match break_shown(&server, key, args.yes, args.token, end).await? {
+            Some((holders, broken)) => (holders, broken.is_some()),
+            None => return Ok(1),
         }
     };
-    let Some((holders, broken)) = broken else {
-        return Ok(1);
-    };
-    let broken = broken.is_some();
+    holders.retain(|_| is_broken);
     let line = if args.json {
-        let whom: Vec<_> = holders
-            .iter()
-            .filter(|_| broken)
-            .map(report::holder)
-            .collect();
-        let fields = json!({ "broken": broken, "holders": whom });
+        let whom: Vec<_> = holders.iter().map(report::holder).collect();
+        let fields = json!({ "broken": is_broken, "holders": whom });
         escape::json(&report::with_names(fields, [("key", Some(key))]))
     } else {
         let whom: Vec<_> = holders.iter().map(holder).collect();
-        let what = match (broken, args.token) {
+        let what = match (is_broken, args.token) {
             (true, _) if whom.is_empty() => "broken".into(),
             (true, _) => format!("broken, was {}", whom.join("; ")),
             (false, None) => "not held".into(),
@@ -110,19 +99,7 @@ pub async fn run(args: Args) -> Result<i32, Failure> {
         format!("{}: {what}", shown(key))
     };
     print([line])?;
-    Ok((!broken).into())
-}
-
-/// What is no lock may be a semaphore.
-fn failed(error: &Error, args: &Args) -> Failure {
-    let key = args.key.bytes();
-    match is_no_lock(error) && args.owner.is_none() {
-        true => Failure::new(
-            DATA,
-            format!("{}: no lock; of a semaphore name an --owner", shown(key)),
-        ),
-        false => Failure::of(error, Some(key)),
-    }
+    Ok((!is_broken).into())
 }
 
 /// Breaks a lock: the grant that was shown, or the one with this token, and no later one. Returns who has held it, and

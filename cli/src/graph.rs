@@ -12,7 +12,7 @@ use crate::escape::{shown, word};
 use crate::failure::Failure;
 use crate::info::describe;
 use crate::ls;
-use crate::report::{self, with_names};
+use crate::report::{self, merged, with_names};
 
 /// Upper bound of chains that are shown. (Readers that wait elsewhere make one chain each.)
 const MAX_CHAINS: usize = 1_000;
@@ -107,9 +107,7 @@ impl Graph {
     /// The locks, then the chains, each as an object.
     pub fn json(&self) -> Vec<Value> {
         let locks = self.locks.iter().map(|((server, key), info)| {
-            let mut object = report::lock(key, info);
-            object["server"] = json!(server);
-            object
+            merged(report::lock(key, info), json!({ "server": server }))
         });
         let chains = self.chains.iter().map(|chain| {
             let mut links: Vec<Value> = chain.steps.iter().map(link).collect();

@@ -79,11 +79,19 @@ pub fn with_names<'a>(
     names: impl IntoIterator<Item = (&'static str, Option<&'a [u8]>)>,
 ) -> Value {
     for (field, name) in names {
-        fields[field] = json!(name.map(String::from_utf8_lossy));
+        fields = merged(fields, json!({ field: name.map(String::from_utf8_lossy) }));
         let is_plain = |name: &&[u8]| std::str::from_utf8(name).is_ok() && !name.contains(&0);
         if let Some(name) = name.filter(|name| !is_plain(name)) {
-            fields[format!("{field}_hex")] = json!(hex(name));
+            fields = merged(fields, json!({ format!("{field}_hex"): hex(name) }));
         }
+    }
+    fields
+}
+
+/// The fields of both.
+pub fn merged(mut fields: Value, others: Value) -> Value {
+    if let (Some(fields), Value::Object(others)) = (fields.as_object_mut(), others) {
+        fields.extend(others);
     }
     fields
 }

@@ -266,11 +266,10 @@ impl Follower {
     }
 
     /// Prints events and what is known after them, as text or as JSON with these fields.
-    fn print(&self, events: Vec<String>, text: &str, mut fields: Value) {
+    fn print(&self, events: Vec<String>, text: &str, fields: Value) {
         let time = report::utc(SystemTime::now());
         let line = if self.args.json {
-            fields["time"] = json!(time);
-            fields["events"] = json!(events);
+            let fields = report::merged(fields, json!({ "time": time, "events": events }));
             escape::json(&report::with_names(fields, [("key", Some(&self.key[..]))]))
         } else {
             let key = match self.is_one {

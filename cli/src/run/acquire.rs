@@ -46,6 +46,10 @@ impl Sought<'_> {
         say(&format!("redis-lock: {keys}: {}", shown(what.as_bytes())));
     }
 
+    fn failed(&self, error: Error) -> Failure {
+        Failure::of(&error, Some(self.key()))
+    }
+
     fn timeout(&self) -> Duration {
         self.request.connect.timeout
     }
@@ -54,10 +58,8 @@ impl Sought<'_> {
     pub async fn acquire(&self, signals: &mut Signals) -> Result<Acquired, Failure> {
         let wanted = Wanted::of(self)?;
         let overtime = (self.timeout() / 25).max(LEAST_OVERTIME);
-        let over = self
-            .request
-            .bound()
-            .map(|bound| Instant::now() + bound + overtime);
+        let bound = self.request.bound();
+        let over = bound.map(|bound| Instant::now() + bound + overtime);
         let held = tokio::select! {
             held = self.attempt(&wanted, over) => held,
             never = tell_of_the_wait(self), if !self.request.quiet && !self.request.steal => match never {},
@@ -94,7 +96,6 @@ impl Sought<'_> {
         wanted: &Wanted,
         over: Option<Instant>,
     ) -> Result<Option<Held>, Failure> {
-        let failed = |error| Failure::of(&error, Some(self.key()));
         let start = Instant::now();
         let mut told: Option<Instant> = None;
         while let Err(failure) = must_answer(self.servers, self.is_quorum, self.key(), over).await {
@@ -122,7 +123,7 @@ impl Sought<'_> {
                 self.tell("an operator has ended the wait (break --purge)");
                 Ok(None)
             }
-            Err(error) => Err(failed(error)),
+            Err(error) => Err(self.failed(error)),
             Ok(held) => {
                 if held.is_some() && !is_there {
                     self.agrees().await?;
@@ -136,7 +137,7 @@ impl Sought<'_> {
     async fn steal(&self, lock: &Lock) -> Result<Option<Held>, Failure> {
         let steal = async |grant| {
             let stolen = lock.steal(grant).await;
-            stolen.map_err(|error| Failure::of(&error, Some(self.key())))
+            stolen.map_err(|error| self.failed(error))
         };
         let [server] = self.servers else {
             return Ok(None);
@@ -155,8 +156,7 @@ impl Sought<'_> {
             return Ok(true);
         };
         let info = Semaphore::new(server, self.key()).info().await;
-        let info = info.map_err(|error| Failure::of(&error, Some(self.key())))?;
-        match info {
+        match info.map_err(|error| self.failed(error))? {
             Some(info) if info.permits != u64::from(permits) => {
                 let key = shown(self.key());
                 let what = format!("{key} has {} permits, not {permits}", info.permits);

@@ -28,7 +28,7 @@ pub use self::terminal::{give, Terminal};
 
 use self::acquire::LEAST_OVERTIME;
 use self::child::{start_hook, Change, Child, Variables};
-use self::descendants::{named, pids};
+use self::descendants::named;
 use self::lock::Held;
 use self::watch::{End, Rest, Watch};
 use crate::escape::shown;
@@ -232,9 +232,9 @@ async fn guard(
     };
     let end = watch.until_end(signals, |what| sought.tell(what)).await;
     if args.request.verbose && end.rest == Rest::Alone {
-        let left = pids(child.members());
+        let left = child.members();
         if !left.is_empty() {
-            sought.tell(&format!("left running without the lock: {}", named(left)));
+            sought.tell(&format!("left running without the lock: {}", named(&left)));
         }
     }
     Ok(end)

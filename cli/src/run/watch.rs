@@ -86,7 +86,7 @@ impl Watch<'_> {
         let (mut ending, mut had_terminal) = (Ending::default(), false);
         let mut over = self.args.at_most.map(|span| Instant::now() + span);
         let (mut is_late, mut pause) = (false, FIRST_PAUSE);
-        let take_back = |tty: &Terminal| tty.take_back(self.child.group());
+        let take_back = |tty: &Terminal| tty.take_back(self.child.group);
         let rest = loop {
             if change.is_some() {
                 if self.child.has_left_nothing() {
@@ -206,7 +206,7 @@ impl Watch<'_> {
                 let end = self.handle_changes();
                 // The signal may be the one that ended a stop in `handle_stop`, and the command may have been stopped
                 // again since: to continue it now would undo a stop that has not been seen yet.
-                match self.child.is_stopped() {
+                match self.child.is_stopped.get() {
                     true => self.resume(),
                     false => self.give_terminal(),
                 }
@@ -219,7 +219,7 @@ impl Watch<'_> {
                 }
                 self.forward(ending);
                 ending.forward = Some((end, Instant::now() + SENT_TO_ALL));
-                if !self.child.has_witness() {
+                if self.child.witness.get().is_none() {
                     self.forward(ending);
                 }
             }
@@ -260,7 +260,7 @@ impl Watch<'_> {
         let Some(terminal) = self.terminal else {
             return;
         };
-        let group = self.child.group();
+        let group = self.child.group;
         let lacks_terminal = matches!(by, Signal::SIGTTIN | Signal::SIGTTOU);
         if lacks_terminal && (terminal.is_ours() || terminal.is_of(group)) {
             terminal.give(group);
@@ -300,7 +300,7 @@ impl Watch<'_> {
     fn give_terminal(&self) {
         if let Some(terminal) = self.terminal.filter(|terminal| terminal.is_ours()) {
             if self.foreground {
-                terminal.give(self.child.group());
+                terminal.give(self.child.group);
             }
         }
     }

@@ -61,7 +61,11 @@ pub async fn run(args: Args) -> Result<i32, Failure> {
     if args.json {
         return objects(&args, &name, sampler).await;
     }
-    let mut screen = Screen::new(name, first);
+    let mut screen = Screen {
+        server: name,
+        sample: first,
+        ..Screen::default()
+    };
     if args.once || !stdout().is_terminal() || !io::stdin().is_terminal() {
         // The rates are those of one interval.
         sleep(args.interval).await;

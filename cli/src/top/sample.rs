@@ -19,8 +19,9 @@ const STEPS: usize = 20;
 const MAX_LOCKS: usize = 1_000;
 
 /// The order of the rows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Order {
+    #[default]
     Wait,
     Held,
     Name,

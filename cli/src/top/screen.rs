@@ -48,14 +48,16 @@ terminal is too narrow are left out.";
 pub type Line = StyledContent<String>;
 
 /// What is shown in place of the rows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Body {
+    #[default]
     Locks,
     Graph,
     Help,
 }
 
 /// The contents of the screen.
+#[derive(Default)]
 pub struct Screen {
     pub server: String,
     pub sample: Sample,
@@ -71,19 +73,6 @@ pub struct Screen {
 }
 
 impl Screen {
-    pub fn new(server: String, sample: Sample) -> Screen {
-        Screen {
-            server,
-            sample,
-            order: Order::Wait,
-            body: Body::Locks,
-            filter: String::new(),
-            is_typing: false,
-            skipped: 0,
-            trouble: None,
-        }
-    }
-
     /// Keeps the order of the rows.
     pub fn update(&mut self, sample: Sample) {
         self.sample = sample;
@@ -299,9 +288,12 @@ mod tests {
             left_out: 0,
         };
         sample.sort(order);
+        let server = "127.0.0.1:6379/0".into();
         Screen {
+            server,
+            sample,
             order,
-            ..Screen::new("127.0.0.1:6379/0".into(), sample)
+            ..Screen::default()
         }
     }
 

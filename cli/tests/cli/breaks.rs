@@ -91,7 +91,8 @@ fn the_permit_of_one_owner_is_broken() {
     let end = start(&real, "break {s}1").end();
     assert_eq!(end.code(), 65);
     assert!(
-        end.err.contains("of a semaphore name an --owner"),
+        end.err
+            .contains("of a semaphore name --permits (run), --owner (break)"),
         "{}",
         end.err
     );
