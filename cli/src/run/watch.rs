@@ -62,7 +62,7 @@ const SENT_TO_ALL: Duration = Duration::from_millis(250);
 /// The steps taken to end the command.
 #[derive(Default)]
 struct Ending {
-    /// When SIGKILL is due, because the lock is lost.
+    /// When SIGKILL is due.
     kill_at: Option<Instant>,
     is_killed: bool,
     /// When a message is due that says what is waited for.
