@@ -1,18 +1,26 @@
 //! `redis-lock break`: ends the hold of a lock.
 
+use std::ffi::OsString;
 use std::io::{self, IsTerminal};
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::time::Duration;
 
-use serde_json::{json, Map};
-
-use redis_lock_client::{BreakTarget, BreakWaiters, Holder};
+use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
+use redis_lock_client::{BreakTarget, BreakWaiters, Holder, Semaphore, Server};
+use serde_json::json;
+use tokio::time::sleep;
 
 use crate::escape::{self, shown};
-use crate::failure::{say, Failure, OS};
-use crate::info::holder;
+use crate::failure::{say, Failure};
+use crate::info::{holder, PERMITS};
 use crate::key::Key;
 use crate::output::print;
 use crate::report;
 use crate::servers::Connect;
+
+/// The pause between two looks for an answer.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// Break a lock, whichever owner holds it
 ///
@@ -28,6 +36,10 @@ pub struct Args {
     /// Break only the grant with this token, which `info` shows.
     #[arg(long)]
     token: Option<u64>,
+
+    /// Of a semaphore: break the permit of this owner, which `info` shows.
+    #[arg(long, conflicts_with_all = ["token", "purge"])]
+    owner: Option<OsString>,
 
     /// Do not ask at a terminal.
     #[arg(short, long)]
@@ -52,36 +64,33 @@ pub async fn run(args: Args) -> Result<i32, Failure> {
         true => BreakWaiters::Purge,
         false => BreakWaiters::Keep,
     };
-    let asks = !args.yes && io::stdin().is_terminal() && io::stderr().is_terminal();
-    let (holders, broken) = loop {
-        // May be refused where to break is permitted.
-        let info = server.info(key, 0).await.ok().flatten();
-        let holders = info.map_or_else(Vec::new, |info| info.holders);
-        if asks && !holders.is_empty() && !confirms(&args, &holders)? {
+    let failed = |error| Failure::of(&error, Some(key));
+    let (mut holders, is_broken) = if let Some(owner) = &args.owner {
+        let (permits, owner) = (Semaphore::new(&server, key), owner.as_bytes());
+        let mut holders = permits.holders(PERMITS).await.unwrap_or_default();
+        holders.retain(|holder| holder.owner == owner);
+        if !confirms(key, &holders, args.yes).await? {
             return Ok(1);
         }
-        // The grant that was shown, and no later one.
-        let token = holders.first().and_then(|holder| holder.token);
-        let grant = args
-            .token
-            .or(token)
-            .map_or(BreakTarget::Any, BreakTarget::Token);
-        let broken = server.break_lock(key, grant, waiters).await;
-        let broken = broken.map_err(|error| Failure::of(&error, Some(key)))?;
-        if broken || token.is_none() || args.token.is_some() {
-            break (holders, broken);
+        (holders, permits.break_permit(owner).await.map_err(failed)?)
+    } else {
+        let end = async |grant| {
+            let broken = server.break_lock(key, grant, waiters).await;
+            Ok(broken.map_err(failed)?.then_some(()))
+        };
+        match break_shown(&server, key, args.yes, args.token, end).await? {
+            Some((holders, broken)) => (holders, broken.is_some()),
+            None => return Ok(1),
         }
     };
+    holders.retain(|_| is_broken);
     let line = if args.json {
-        let mut object = Map::new();
-        report::put(&mut object, "key", key);
-        object.insert("broken".into(), json!(broken));
-        let whom = holders.iter().filter(|_| broken).map(report::holder);
-        object.insert("holders".into(), whom.collect());
-        escape::json(&object.into())
+        let whom: Vec<_> = holders.iter().map(report::holder).collect();
+        let fields = json!({ "broken": is_broken, "holders": whom });
+        escape::json(&report::with_names(fields, [("key", Some(key))]))
     } else {
         let whom: Vec<_> = holders.iter().map(holder).collect();
-        let what = match (broken, args.token) {
+        let what = match (is_broken, args.token) {
             (true, _) if whom.is_empty() => "broken".into(),
             (true, _) => format!("broken, was {}", whom.join("; ")),
             (false, None) => "not held".into(),
@@ -89,19 +98,55 @@ pub async fn run(args: Args) -> Result<i32, Failure> {
         };
         format!("{}: {what}", shown(key))
     };
-    print([line].into_iter())?;
-    Ok((!broken).into())
+    print([line])?;
+    Ok((!is_broken).into())
 }
 
-/// Asks at the terminal.
-fn confirms(args: &Args, holders: &[Holder]) -> Result<bool, Failure> {
-    let key = shown(args.key.bytes());
+/// Breaks a lock: the grant that was shown, or the one with this token, and no later one. Returns who has held it, and
+/// what came of it; None if the operator at the terminal does not want it.
+pub async fn break_shown<T>(
+    server: &Server,
+    key: &[u8],
+    is_certain: bool,
+    token: Option<u64>,
+    end: impl AsyncFn(BreakTarget) -> Result<Option<T>, Failure>,
+) -> Result<Option<(Vec<Holder>, Option<T>)>, Failure> {
+    loop {
+        // May be refused where to break is permitted.
+        let info = server.info(key, 0).await.ok().flatten();
+        let holders = info.map_or_else(Vec::new, |info| info.holders);
+        if !confirms(key, &holders, is_certain).await? {
+            return Ok(None);
+        }
+        let shown = holders.first().and_then(|holder| holder.token);
+        let grant = token.or(shown);
+        let ended = end(grant.map_or(BreakTarget::Any, BreakTarget::Token)).await?;
+        if ended.is_some() || shown.is_none() || token.is_some() {
+            return Ok(Some((holders, ended)));
+        }
+    }
+}
+
+/// Asks at the terminal, if there is one.
+async fn confirms(key: &[u8], holders: &[Holder], is_certain: bool) -> Result<bool, Failure> {
+    let is_asked = io::stdin().is_terminal() && io::stderr().is_terminal();
+    if is_certain || holders.is_empty() || !is_asked {
+        return Ok(true);
+    }
     for one in holders {
-        say(&format!("{key}: {}", holder(one)));
+        say(&format!("{}: {}", shown(key), holder(one)));
     }
     eprint!("break it? [y/N] ");
+    // Signals are handled until there is an answer.
+    let input = io::stdin();
+    let is_silent = || {
+        let mut polled = [PollFd::new(input.as_fd(), PollFlags::POLLIN)];
+        poll(&mut polled, PollTimeout::ZERO) == Ok(0)
+    };
+    while is_silent() {
+        sleep(LOOK).await;
+    }
     let mut answer = String::new();
-    let read = io::stdin().read_line(&mut answer);
-    read.map_err(|error| Failure::new(OS, error))?;
+    input.read_line(&mut answer)?;
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }

@@ -1,11 +1,11 @@
 //! `redis-lock check`: whether locks can be acquired, for probes.
 
 use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
 
 use crate::failure::{Failure, UNAVAILABLE};
 use crate::output::print;
 use crate::servers::Connect;
-use crate::values::bytes;
 
 /// Check that this user can acquire locks
 ///
@@ -29,19 +29,16 @@ pub struct Args {
 pub async fn run(args: Args) -> Result<i32, Failure> {
     let mut status = 0;
     for server in args.connect.open()? {
-        let (key, name) = (bytes(&args.key), server.name());
+        let (key, name) = (args.key.as_bytes(), server.name());
         let failure = match server.readiness(key).await {
             Ok(ready) if ready.is_primary || args.replica => {
-                let role = if ready.is_primary {
-                    "primary"
-                } else {
-                    "replica"
+                let role = match ready.is_primary {
+                    true => "primary",
+                    false => "replica",
                 };
-                let module = ready.version.map(|version| format!("module {version}"));
-                let parts = [format!("{name}: ready"), role.into()]
-                    .into_iter()
-                    .chain(module);
-                print([parts.collect::<Vec<_>>().join(", ")].into_iter())?;
+                let module = ready.version.map(|version| format!(", module {version}"));
+                let module = module.unwrap_or_default();
+                print([format!("{name}: ready, {role}{module}")])?;
                 continue;
             }
             Ok(_) => Failure::new(UNAVAILABLE, format!("{name}: a replica (READONLY)")),

@@ -1,6 +1,7 @@
 //! The command line: the source of the help, the completions and the manual page.
 
 use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches};
@@ -45,34 +46,32 @@ impl Args {
     /// Parses the command line, whose first word is the program's name. After `run --key-hex` the first positional word
     /// is the command: an unused KEY is inserted before it, so that one grammar is enough.
     pub fn of_words(words: Vec<OsString>) -> Result<Args, clap::Error> {
-        let wrong = |what| Args::command().error(ErrorKind::ValueValidation, what);
+        let wrong = |what: String| Args::command().error(ErrorKind::ValueValidation, what);
         let mut configured = Configured::of(Args::command()).map_err(wrong)?;
         let mut parse = |words: &[OsString]| {
             let matches = configured.command.clone().try_get_matches_from(words);
             let matches = matches.map_err(|error| configured.placed(error))?;
             Args::from_arg_matches(&matches)
         };
-        let has_option = |word: &OsString| {
-            let word = word.to_string_lossy();
-            word == "--key-hex" || word.starts_with("--key-hex=")
-        };
+        let has_option =
+            |args: &Args| matches!(&args.subcommand, Subcommand::Run(run) if run.key_hex.is_some());
         let is_run = words.get(1).is_some_and(|word| word == "run");
-        if is_run && words.iter().any(has_option) {
+        let mut options = words.iter().map(|word| word.as_bytes());
+        if is_run && options.any(|word| word.starts_with(b"--key-hex")) {
             let mut with_key = words.clone();
             with_key.insert(2, "-".into());
             let args = parse(&with_key)?;
             // Otherwise the option belongs to the command.
-            if matches!(&args.subcommand, Subcommand::Run(run) if run.key_hex.is_some()) {
+            if has_option(&args) {
                 return Ok(args);
             }
         }
         let args = parse(&words)?;
-        match &args.subcommand {
-            Subcommand::Run(run) if run.key_hex.is_some() => {
-                let both = "--key-hex stands in place of KEY: name the key once";
-                Err(Args::command().error(ErrorKind::ArgumentConflict, both))
-            }
-            _ => Ok(args),
+        match has_option(&args) {
+            true => Err(wrong(
+                "--key-hex stands in place of KEY: name the key once".into(),
+            )),
+            false => Ok(args),
         }
     }
 }

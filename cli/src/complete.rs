@@ -20,8 +20,8 @@ const QUICK: Duration = Duration::from_millis(500);
 
 /// Print the completions of a shell
 ///
-/// For bash, save them as ~/.local/share/bash-completion/completions/redis-lock; for another shell in its own
-/// directory.
+/// They know the options, the keys of held locks, and after KEY the command. For bash, save them as
+/// ~/.local/share/bash-completion/completions/redis-lock; for another shell in its own directory.
 #[derive(Debug, clap::Args)]
 pub struct CompletionsArgs {
     shell: Shell,
@@ -59,7 +59,7 @@ pub async fn run(args: Args, program: Command) -> Result<i32, Failure> {
         .iter()
         .map(|word| word.to_string_lossy())
         .collect();
-    print(next(&words, &program).await.into_iter())?;
+    print(next(&words, &program).await)?;
     Ok(0)
 }
 

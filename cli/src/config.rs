@@ -150,8 +150,8 @@ fn read(path: &Path) -> Result<Settings, String> {
             settings.insert((table.clone(), option.trim().into()), (value, place));
         }
     }
-    let is_url = |value: &str| value.contains("://") && servers::has_password(value);
-    if settings.values().any(|(value, _)| is_url(value)) {
+    let is_secret = |value: &str| value.contains("://") && servers::password_in(value).is_some();
+    if settings.values().any(|(value, _)| is_secret(value)) {
         warn_of_readers(path);
     }
     Ok(settings)

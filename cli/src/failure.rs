@@ -66,14 +66,6 @@ impl Failure {
         }
     }
 
-    /// The failure for a server that has not answered yet.
-    pub fn silence(server: &str) -> Failure {
-        Failure {
-            is_passing: true,
-            ..Failure::new(UNAVAILABLE, format!("{server}: no answer yet"))
-        }
-    }
-
     /// The failure for several servers: a line for each, and each advice once. A single one gets no headline.
     pub fn of_several(headline: String, mut failures: Vec<Failure>) -> Failure {
         if failures.len() == 1 {
@@ -103,6 +95,20 @@ impl Failure {
     }
 }
 
+/// The machine refuses.
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Failure {
+        Failure::new(OS, error)
+    }
+}
+
+/// Of no key.
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        Failure::of(&error, None)
+    }
+}
+
 /// The text of the error and of its causes.
 fn with_causes(error: &Error) -> String {
     let mut text = error.to_string();
@@ -128,7 +134,7 @@ fn of_refusal(code: &str, text: &str, key: Option<&[u8]>) -> (i32, Option<String
             DATA,
             "one key is locked in one way: by all with --shared or --exclusive, or by all with neither",
         ),
-        "WRONGTYPE" | "LOCKTYPE" => (DATA, "the key is there and is no lock: choose another name"),
+        "WRONGTYPE" | "LOCKTYPE" => (DATA, "the key is there and is no lock: choose another name, or of a semaphore name --permits (run), --owner (break)"),
         "MOVED" => (
             UNAVAILABLE,
             "the server is a node of a cluster: name it redis+cluster://host:port",

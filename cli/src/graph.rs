@@ -6,13 +6,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use redis_lock_client::{LockInfo, Search, Server};
-use serde_json::{json, Map, Value};
+use serde_json::{json, Value};
 
 use crate::escape::{shown, word};
 use crate::failure::Failure;
 use crate::info::describe;
 use crate::ls;
-use crate::report;
+use crate::report::{self, merged, with_names};
 
 /// Upper bound of chains that are shown. (Readers that wait elsewhere make one chain each.)
 const MAX_CHAINS: usize = 1_000;
@@ -21,18 +21,13 @@ const MAX_LENGTH: usize = 200;
 /// Upper bound of steps of the search: some graphs have more paths than can be followed.
 const MAX_STEPS: usize = 100_000;
 
-/// A lock that has waiters.
-#[derive(Debug, Clone)]
-pub struct Waited {
-    pub server: String,
-    pub key: Vec<u8>,
-    pub info: LockInfo,
-}
+/// A lock by its server and its key.
+pub type Named = ((String, Vec<u8>), LockInfo);
 
 /// Locks with waiters, and the chains between them.
 #[derive(Debug)]
 pub struct Graph {
-    pub locks: Vec<Waited>,
+    locks: Vec<Named>,
     chains: Vec<Chain>,
 }
 
@@ -44,8 +39,8 @@ struct Chain {
     end: Option<Vec<u8>>,
 }
 
-/// An owner, the server and the key of the lock that it waits for.
-type Step = (Vec<u8>, String, Vec<u8>);
+/// An owner, and the lock that it waits for.
+type Step = (Vec<u8>, (String, Vec<u8>));
 
 impl Chain {
     fn is_cycle(&self) -> bool {
@@ -54,9 +49,9 @@ impl Chain {
 }
 
 impl Graph {
-    pub fn of(mut locks: Vec<Waited>) -> Graph {
-        locks.retain(|lock| lock.info.waiters > 0);
-        locks.sort_by(|one, other| (&one.server, &one.key).cmp(&(&other.server, &other.key)));
+    pub fn of(mut locks: Vec<Named>) -> Graph {
+        locks.retain(|(_, info)| info.waiters > 0);
+        locks.sort_by(|(one, _), (other, _)| one.cmp(other));
         let chains = chains(&locks);
         Graph { locks, chains }
     }
@@ -82,20 +77,18 @@ impl Graph {
     }
 
     pub fn lock_lines(&self) -> Vec<String> {
-        let locks = self.locks.iter();
-        locks
-            .flat_map(|lock| describe(&self.name(&lock.server, &lock.key), &lock.info))
-            .collect()
+        let lines = |(place, info): &Named| describe(&self.name(place), info);
+        self.locks.iter().flat_map(lines).collect()
     }
 
     pub fn chain_lines(&self) -> Vec<String> {
         let line = |chain: &Chain| {
             let kind = if chain.is_cycle() { "cycle" } else { "chain" };
-            let first = chain.steps.first().map(|(owner, ..)| owner);
+            let first = chain.steps.first().map(|(owner, _)| owner);
             let end = chain.end.as_ref().or(first).map(|owner| holder(owner));
-            let words = chain.steps.iter().map(|(owner, server, key)| {
-                format!("{} -> {}", word(owner), self.name(server, key))
-            });
+            let words = chain.steps.iter();
+            let words =
+                words.map(|(owner, lock)| format!("{} -> {}", word(owner), self.name(lock)));
             let words: Vec<String> = words.chain(end).collect();
             format!("{kind}: {}", words.join(" -> "))
         };
@@ -103,10 +96,9 @@ impl Graph {
     }
 
     /// The key, of several servers with its server.
-    fn name(&self, server: &str, key: &[u8]) -> String {
-        let first = self.locks.first().map(|lock| &lock.server);
-        let last = self.locks.last().map(|lock| &lock.server);
-        match first == last {
+    fn name(&self, (server, key): &(String, Vec<u8>)) -> String {
+        let [first, last] = [self.locks.first(), self.locks.last()];
+        match first.map(|((server, _), _)| server) == last.map(|((server, _), _)| server) {
             true => word(key),
             false => format!("{} at {}", word(key), shown(server.as_bytes())),
         }
@@ -114,30 +106,22 @@ impl Graph {
 
     /// The locks, then the chains, each as an object.
     pub fn json(&self) -> Vec<Value> {
-        let locks = self.locks.iter().map(|lock| {
-            let mut object = report::fields(&lock.key, &lock.info);
-            object.insert("server".into(), json!(lock.server));
-            object.into()
+        let locks = self.locks.iter().map(|((server, key), info)| {
+            merged(report::lock(key, info), json!({ "server": server }))
         });
         let chains = self.chains.iter().map(|chain| {
             let mut links: Vec<Value> = chain.steps.iter().map(link).collect();
-            links.extend(chain.end.as_ref().map(|owner| {
-                let mut object = Map::new();
-                report::put(&mut object, "owner", owner);
-                object.into()
-            }));
+            let end = chain.end.as_deref();
+            links.extend(end.map(|end| with_names(json!({}), [("owner", Some(end))])));
             json!({ "cycle": chain.is_cycle(), "chain": links })
         });
         locks.chain(chains).collect()
     }
 }
 
-fn link((owner, server, key): &Step) -> Value {
-    let mut object = Map::new();
-    report::put(&mut object, "owner", owner);
-    report::put(&mut object, "waits_for", key);
-    object.insert("server".into(), json!(server));
-    object.into()
+fn link((owner, (server, key)): &Step) -> Value {
+    let names = [("owner", Some(&owner[..])), ("waits_for", Some(&key[..]))];
+    with_names(json!({ "server": server }), names)
 }
 
 /// A lock that is free for a moment has waiters and no holder.
@@ -148,35 +132,31 @@ fn holder(owner: &[u8]) -> String {
     }
 }
 
-async fn look(servers: &[Server], search: &Search, waiters: u64) -> Result<Vec<Waited>, Failure> {
+async fn look(servers: &[Server], search: &Search, waiters: u64) -> Result<Vec<Named>, Failure> {
     let mut locks = BTreeMap::new();
     for server in servers {
-        let failed = |error| Failure::of(&error, None);
-        let mut scan = server.scan(search.clone()).await.map_err(failed)?;
-        while let Some(keys) = scan.step().await.map_err(failed)? {
+        let mut scan = server.scan(search.clone()).await?;
+        while let Some(keys) = scan.step().await? {
             for (key, info) in ls::ask(server, keys, waiters).await? {
                 locks.insert((server.name().to_string(), key), info);
             }
         }
     }
-    let locks = locks.into_iter();
-    Ok(locks
-        .map(|((server, key), info)| Waited { server, key, info })
-        .collect())
+    Ok(locks.into_iter().collect())
 }
 
 /// The chains over two locks or more, and the cycles.
-fn chains(locks: &[Waited]) -> Vec<Chain> {
+fn chains(locks: &[Named]) -> Vec<Chain> {
     let mut waits: BTreeMap<&[u8], Vec<usize>> = BTreeMap::new();
-    for (place, lock) in locks.iter().enumerate() {
-        for waiter in &lock.info.queue {
+    for (place, (_, info)) in locks.iter().enumerate() {
+        for waiter in &info.queue {
             waits.entry(&waiter.owner).or_default().push(place);
         }
     }
     // From each lock, by its holders that wait, to the locks that they wait for. A reader that waits to write the lock
     // that it reads waits for the other readers, not for itself.
-    let ways = locks.iter().enumerate().map(|(place, lock)| {
-        let holders = lock.info.holders.iter();
+    let ways = locks.iter().enumerate().map(|(place, (_, info))| {
+        let holders = info.holders.iter();
         let ways = holders.flat_map(|holder| {
             let waits = waits.get(&holder.owner[..]).into_iter().flatten();
             waits.map(|to| (&holder.owner[..], *to))
@@ -192,13 +172,9 @@ fn chains(locks: &[Waited]) -> Vec<Chain> {
     let reached: BTreeSet<usize> = paths.ways.iter().flatten().map(|(_, to)| *to).collect();
     // A chain begins at a lock that no other leads to; a cycle has no beginning.
     for is_chain in [true, false] {
-        for (place, lock) in locks.iter().enumerate() {
-            if let Some(waiter) = lock
-                .info
-                .queue
-                .first()
-                .filter(|_| !is_chain || !reached.contains(&place))
-            {
+        for (place, (_, info)) in locks.iter().enumerate() {
+            let waiters = info.queue.iter().take(1);
+            for waiter in waiters.filter(|_| !is_chain || !reached.contains(&place)) {
                 paths.follow(&mut vec![(&waiter.owner, place)], is_chain);
             }
         }
@@ -208,7 +184,7 @@ fn chains(locks: &[Waited]) -> Vec<Chain> {
 
 /// The search for paths through the graph.
 struct Paths<'a> {
-    locks: &'a [Waited],
+    locks: &'a [Named],
     ways: Vec<Vec<(&'a [u8], usize)>>,
     found: BTreeSet<Chain>,
     steps: usize,
@@ -222,15 +198,11 @@ impl<'a> Paths<'a> {
         let Some((_, last)) = path.last().filter(|_| !is_out && path.len() <= MAX_LENGTH) else {
             return;
         };
-        let holder = self
-            .locks
-            .get(*last)
-            .and_then(|lock| lock.info.holders.first());
+        let holders = self.locks.get(*last).map(|(_, info)| &info.holders);
         let ways = self.ways.get(*last).cloned().unwrap_or_default();
         if is_chain && ways.is_empty() && path.len() > 1 {
-            let end = holder
-                .map(|holder| holder.owner.clone())
-                .unwrap_or_default();
+            let holder = holders.and_then(|holders| holders.first());
+            let end = holder.map_or_else(Vec::new, |holder| holder.owner.clone());
             self.found.insert(self.chain(path, Some(end)));
         }
         for (owner, to) in ways {
@@ -250,11 +222,11 @@ impl<'a> Paths<'a> {
     }
 
     fn chain(&self, path: &[(&[u8], usize)], end: Option<Vec<u8>>) -> Chain {
-        let steps = path.iter().filter_map(|(owner, lock)| {
-            let lock = self.locks.get(*lock)?;
-            Some((owner.to_vec(), lock.server.clone(), lock.key.clone()))
-        });
-        let steps = steps.collect();
+        let step = |(owner, lock): &(&[u8], usize)| {
+            let (place, _) = self.locks.get(*lock)?;
+            Some((owner.to_vec(), place.clone()))
+        };
+        let steps = path.iter().filter_map(step).collect();
         Chain { steps, end }
     }
 }
@@ -284,8 +256,7 @@ mod tests {
             }
             info.queue = waiters.split_whitespace().map(waiter).collect();
             info.waiters = info.queue.len() as u64;
-            let (server, key) = ("s".into(), key.into());
-            Waited { server, key, info }
+            (("s".into(), key.into()), info)
         };
         let graph = Graph::of(lines.iter().map(read).collect());
         let lines = graph.chain_lines().into_iter();

@@ -9,10 +9,13 @@ use crate::output::print;
 use crate::report::{self, span};
 use crate::servers::Connect;
 
+/// Upper bound of permits whose holders are read.
+pub const PERMITS: usize = 1_000;
+
 /// Show the holders and the waiters of a lock
 ///
-/// Of a semaphore it shows how many permits there are, how many are held, and how many wait. Ends with 1 when
-/// there is no holder and no waiter.
+/// Of a semaphore it shows how many permits there are, who holds them, and how many wait. Ends with 1 when there is no
+/// holder and no waiter.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
@@ -37,7 +40,7 @@ pub async fn run(args: Args) -> Result<i32, Failure> {
     let info = state(&server, key, args.waiters).await;
     let info = info.map_err(|error| Failure::of(&error, Some(key)))?;
     let is_idle = match &info {
-        Some(State::Semaphore(info)) => info.held == 0 && info.waiters == 0,
+        Some(State::Semaphore(info, _)) => info.held == 0 && info.waiters == 0,
         Some(State::Lock(_)) => false,
         None => true,
     };
@@ -46,36 +49,39 @@ pub async fn run(args: Args) -> Result<i32, Failure> {
         (None, true) => vec!["null".into()],
         (Some(State::Lock(info)), false) => describe(&shown(key), info),
         // Without permits held nothing tells it from a latch or another counter.
-        (Some(State::Semaphore(info)), false) => {
-            let what = if is_idle {
-                "semaphore, or another number"
-            } else {
-                "semaphore"
-            };
-            vec![
-                format!("{}: {what}", shown(key)),
+        (Some(State::Semaphore(info, holders)), false) => {
+            let or = if is_idle { ", or another number" } else { "" };
+            let lines = [
+                format!("{}: semaphore{or}", shown(key)),
                 format!("  {}", permits(info)),
-            ]
+            ];
+            let holders = holders.iter().map(|one| format!("  {}", holder(one)));
+            lines.into_iter().chain(holders).collect()
         }
         (None, false) => vec![format!("{}: neither held nor waited for", shown(key))],
     };
-    print(lines.into_iter())?;
+    print(lines)?;
     Ok(is_idle.into())
 }
 
 /// The state of a key.
 pub enum State {
     Lock(LockInfo),
-    Semaphore(SemaphoreInfo),
+    /// With the holders of permits, as far as the user may read them.
+    Semaphore(SemaphoreInfo, Vec<Holder>),
 }
 
 /// The state of a lock with at most so many waiters, or of a semaphore; None of neither.
 pub async fn state(server: &Server, key: &[u8], waiters: u64) -> Result<Option<State>, Error> {
     match server.info(key, waiters).await {
-        Err(error) if is_no_lock(&error) => match Semaphore::new(server, key).info().await {
-            Ok(Some(info)) => Ok(Some(State::Semaphore(info))),
-            _ => Err(error),
-        },
+        Err(error) if is_no_lock(&error) => {
+            let semaphore = Semaphore::new(server, key);
+            let Ok(Some(info)) = semaphore.info().await else {
+                return Err(error);
+            };
+            let holders = semaphore.holders(PERMITS).await.unwrap_or_default();
+            Ok(Some(State::Semaphore(info, holders)))
+        }
         info => Ok(info?.map(State::Lock)),
     }
 }

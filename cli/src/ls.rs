@@ -2,17 +2,18 @@
 
 use std::collections::HashSet;
 use std::ffi::OsString;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
 
 use redis_lock_client::{LockInfo, Search, Server};
 
 use crate::escape::{json, shown};
-use crate::failure::{Failure, OS};
+use crate::failure::Failure;
 use crate::graph::Graph;
 use crate::info::{is_no_lock, state, State};
 use crate::output::{print, table};
 use crate::report;
 use crate::servers::Connect;
-use crate::values::bytes;
 
 /// List the locks of a server
 ///
@@ -61,10 +62,10 @@ impl Args {
             false => Search::held(),
         };
         if let Some(pattern) = &self.pattern {
-            search = search.matching(bytes(pattern));
+            search = search.matching(pattern.as_bytes());
         }
         if let Some(owner) = &self.owner {
-            search = search.owner(bytes(owner));
+            search = search.owner(owner.as_bytes());
         }
         search
     }
@@ -75,11 +76,10 @@ pub async fn run(args: Args) -> Result<i32, Failure> {
         return graph(&args).await;
     }
     let server = args.connect.open_one()?;
-    let failed = |error| Failure::of(&error, None);
-    let mut scan = server.scan(args.search()).await.map_err(failed)?;
+    let mut scan = server.scan(args.search()).await?;
     let mut seen = HashSet::new();
     let mut lines = Vec::new();
-    while let Some(keys) = scan.step().await.map_err(failed)? {
+    while let Some(keys) = scan.step().await? {
         let fresh: Vec<_> = keys
             .into_iter()
             .filter(|key| seen.insert(key.clone()))
@@ -100,7 +100,7 @@ pub async fn run(args: Args) -> Result<i32, Failure> {
         lines.sort();
         let titles = ["KEY", "MODE", "HOLDER", "LEASE", "WAITERS", "WAIT"];
         lines.insert(0, titles.map(String::from).into());
-        print(table(&lines).into_iter())?;
+        print(table(&lines))?;
     }
     Ok(0)
 }
@@ -110,7 +110,7 @@ async fn graph(args: &Args) -> Result<i32, Failure> {
     let graph = Graph::read(&servers, &args.search(), args.waiters).await?;
     match args.json {
         true => print(graph.json().iter().map(json))?,
-        false => print(graph.text().into_iter())?,
+        false => print(graph.text())?,
     }
     Ok(0)
 }
@@ -125,7 +125,7 @@ pub async fn ask(
     let states = states(server, keys, waiters).await?.into_iter();
     let locks = states.filter_map(|(key, state)| match state {
         State::Lock(info) => Some((key, info)),
-        State::Semaphore(_) => None,
+        State::Semaphore(..) => None,
     });
     Ok(locks.collect())
 }
@@ -142,10 +142,10 @@ async fn states(
     let asked: Vec<_> = keys.into_iter().map(ask).collect();
     let mut states = Vec::new();
     for answer in asked {
-        let (state, key) = answer.await.map_err(|error| Failure::new(OS, error))?;
+        let (state, key) = answer.await.map_err(io::Error::from)?;
         match state {
             // A latch.
-            Ok(Some(State::Semaphore(info))) if info.waiters == 0 => {}
+            Ok(Some(State::Semaphore(info, _))) if info.waiters == 0 => {}
             Ok(Some(state)) => states.push((key, state)),
             Ok(None) => {}
             Err(error) if is_no_lock(&error) => {}
@@ -164,7 +164,7 @@ fn line(key: &[u8], state: &State) -> Vec<String> {
             info.waiters,
             info.longest_wait,
         ),
-        State::Semaphore(info) => (
+        State::Semaphore(info, _) => (
             "semaphore".into(),
             format!("{} of {} permits", info.held, info.permits),
             info.next_end,

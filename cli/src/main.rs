@@ -30,7 +30,7 @@ mod top;
 mod values;
 mod watch;
 
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::os::unix::net::UnixStream;
 
 use clap::CommandFactory;
@@ -39,13 +39,13 @@ use failure::{exit, Failure};
 
 fn main() {
     os::unblock_signals();
-    let args = Args::of_words(std::env::args_os().collect()).unwrap_or_else(|error| {
+    let words = std::env::args_os().collect();
+    os::hide_passwords();
+    let args = Args::of_words(words).unwrap_or_else(|error| {
         let printed = error.print();
         exit(match printed {
             _ if error.use_stderr() => failure::USAGE,
-            Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-                Failure::new(failure::OS, error).tell()
-            }
+            Err(error) if error.kind() != ErrorKind::BrokenPipe => Failure::from(error).tell(),
             _ => 0,
         })
     });
@@ -57,9 +57,7 @@ fn begin(args: Args) -> Result<i32, Failure> {
         Subcommand::Acquire(args) if args.is_kept() => Some(os::go_to_background()),
         _ => None,
     };
-    let starter = starter.transpose();
-    let starter = starter.map_err(|error| Failure::new(failure::OS, error))?;
-    runtime()?.block_on(run(args, starter))
+    runtime()?.block_on(run(args, starter.transpose()?))
 }
 
 async fn run(args: Args, starter: Option<os::Starter>) -> Result<i32, Failure> {
@@ -84,10 +82,9 @@ async fn run(args: Args, starter: Option<os::Starter>) -> Result<i32, Failure> {
 const PAIRS: usize = 6;
 
 /// One thread: `--die-with-parent` follows the thread that started the command, which must be the main one.
-fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
-    let failed = |error| Failure::new(failure::OS, error);
-    let room: Result<Vec<_>, _> = (0..PAIRS).map(|_| UnixStream::pair()).collect();
-    drop(room.map_err(failed)?);
+fn runtime() -> io::Result<tokio::runtime::Runtime> {
+    let room: io::Result<Vec<_>> = (0..PAIRS).map(|_| UnixStream::pair()).collect();
+    drop(room?);
     let mut builder = tokio::runtime::Builder::new_current_thread();
-    builder.enable_all().build().map_err(failed)
+    builder.enable_all().build()
 }

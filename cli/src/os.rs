@@ -1,7 +1,9 @@
 //! What neither the standard library nor nix offers without unsafe code: the signals that this process has inherited,
-//! the last settings before `exec`, and the status of children with signals of any number.
+//! its arguments as ps(1) shows them, the last settings before `exec`, and the status of children with signals of any
+//! number.
 #![allow(unsafe_code)]
 
+use std::ffi::{c_char, c_int};
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::mem::MaybeUninit;
@@ -9,8 +11,9 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, ExitStatus};
-use std::ptr::null;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::ptr::{null, null_mut};
+use std::slice;
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Relaxed};
 use std::sync::OnceLock;
 
 use nix::sys::signal::{SigSet, Signal};
@@ -21,6 +24,7 @@ use nix::unistd::{
 
 use crate::failure::{exit, BY_SIGNAL, OS};
 use crate::run::{give, Terminal};
+use crate::servers::password_in;
 
 /// A bit for each signal that the parent ignores.
 static IGNORED: AtomicU64 = AtomicU64::new(0);
@@ -28,13 +32,19 @@ static IGNORED: AtomicU64 = AtomicU64::new(0);
 /// The signals that the parent blocks.
 static BLOCKED: OnceLock<SigSet> = OnceLock::new();
 
+/// The arguments, where the loader passes them.
+static WORDS: AtomicPtr<*mut c_char> = AtomicPtr::new(null_mut());
+
 /// Called by the loader: Rust's runtime ignores SIGPIPE before `main`.
 #[used]
 #[cfg_attr(target_os = "macos", link_section = "__DATA,__mod_init_func")]
 #[cfg_attr(not(target_os = "macos"), link_section = ".init_array")]
-static AT_LOAD: extern "C" fn() = note_ignored;
+static AT_LOAD: extern "C" fn(c_int, *mut *mut c_char) = at_load;
 
-extern "C" fn note_ignored() {
+extern "C" fn at_load(_count: c_int, words: *mut *mut c_char) {
+    if cfg!(any(target_env = "gnu", target_os = "macos")) {
+        WORDS.store(words, Relaxed);
+    }
     for signal in 1..=64 {
         let mut action = MaybeUninit::<libc::sigaction>::zeroed();
         // SAFETY: nothing is set, and the action is written to a value of its type. A number that is no signal is an
@@ -45,6 +55,32 @@ extern "C" fn note_ignored() {
         if is_known && action.sa_sigaction == libc::SIG_IGN {
             IGNORED.fetch_or(bit(signal), Relaxed);
         }
+    }
+}
+
+/// Overwrites the passwords of servers in the arguments, which ps(1) shows to all users. Called before there are
+/// threads, and after the arguments were copied.
+pub fn hide_passwords() {
+    let mut words = WORDS.load(Relaxed);
+    let mut is_value = false;
+    // SAFETY: the list ends with a null pointer.
+    while let Some(word) = unsafe { words.as_ref() }.filter(|word| !word.is_null()) {
+        // SAFETY: it ends with a NUL, may be written to, and nothing else refers to it.
+        let word = unsafe { slice::from_raw_parts_mut(word.cast::<u8>(), libc::strlen(*word)) };
+        let value = match word.strip_prefix(b"--server=") {
+            Some(value) => word.len() - value.len(),
+            None if is_value => 0,
+            None => word.len(),
+        };
+        is_value = word == b"--server";
+        for url in word.split_at_mut(value).1.split_mut(|byte| *byte == b' ') {
+            let place = std::str::from_utf8(url).ok().and_then(password_in);
+            url.get_mut(place.unwrap_or(0..0))
+                .unwrap_or_default()
+                .fill(b'*');
+        }
+        // SAFETY: this was not the end.
+        words = unsafe { words.add(1) };
     }
 }
 
@@ -100,19 +136,14 @@ pub fn before_exec(command: &mut Command, before: Before<'_>) {
     unsafe { command.pre_exec(settings) };
 }
 
-#[cfg(target_os = "linux")]
 fn die_with(parent: Pid) -> io::Result<()> {
+    #[cfg(target_os = "linux")]
     nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?;
     // The parent may have died before the setting was made.
     match getppid() == parent {
         true => Ok(()),
         false => Err(io::Error::from_raw_os_error(libc::ESRCH)),
     }
-}
-
-#[cfg(not(target_os = "linux"))]
-fn die_with(_parent: Pid) -> io::Result<()> {
-    Ok(())
 }
 
 /// A process of our control group, in a process group of its own. A signal that ends it was sent to the whole control

@@ -8,16 +8,16 @@ use nix::errno::Errno;
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 use tokio::sync::oneshot;
 
-use crate::failure::{Failure, OS};
+use crate::failure::Failure;
 
 /// Prints lines. A reader that closes the pipe (`| head`) is not a failure.
-pub fn print(lines: impl Iterator<Item = String>) -> Result<(), Failure> {
+pub fn print(lines: impl IntoIterator<Item = String>) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     for line in lines {
         match writeln!(out, "{line}") {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => crate::failure::exit(0),
-            Err(error) => return Err(Failure::new(OS, error)),
+            Err(error) => return Err(error.into()),
         }
     }
     Ok(())

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, SystemTime};
 
-use redis_lock_client::{Holder, LockInfo, SemaphoreInfo, Waiter};
-use serde_json::{json, Map, Value};
+use redis_lock_client::{Holder, LockInfo, Waiter};
+use serde_json::{json, Value};
 
 use crate::escape::shown;
 use crate::info::State;
@@ -11,83 +11,89 @@ use crate::key::hex;
 
 /// A lock as an object: durations in milliseconds, null for no end or an unknown value.
 pub fn lock(key: &[u8], info: &LockInfo) -> Value {
-    fields(key, info).into()
-}
-
-pub fn fields(key: &[u8], info: &LockInfo) -> Map<String, Value> {
-    let mut object = Map::new();
-    put(&mut object, "key", key);
-    object.insert("mode".into(), json!(info.mode.to_string()));
-    object.insert("holders".into(), info.holders.iter().map(holder).collect());
-    object.insert("waiters".into(), json!(info.waiters));
-    object.insert("longest_wait_ms".into(), millis(Some(info.longest_wait)));
-    object.insert("queue".into(), info.queue.iter().map(waiter).collect());
-    object
+    let fields = json!({
+        "mode": info.mode.to_string(),
+        "holders": info.holders.iter().map(holder).collect::<Vec<_>>(),
+        "waiters": info.waiters,
+        "longest_wait_ms": millis(Some(info.longest_wait)),
+        "queue": info.queue.iter().map(waiter).collect::<Vec<_>>(),
+    });
+    with_names(fields, [("key", Some(key))])
 }
 
 /// A lock or a semaphore, likewise.
 pub fn state(key: &[u8], state: &State) -> Value {
-    match state {
-        State::Lock(info) => lock(key, info),
-        State::Semaphore(info) => semaphore(key, info),
-    }
-}
-
-fn semaphore(key: &[u8], info: &SemaphoreInfo) -> Value {
+    let (info, holders) = match state {
+        State::Lock(info) => return lock(key, info),
+        State::Semaphore(info, holders) => (info, holders),
+    };
     let fields = json!({
         "mode": "semaphore",
         "permits": info.permits,
         "free": info.free,
         "held": info.held,
+        "holders": holders.iter().map(holder).collect::<Vec<_>>(),
         "next_end_ms": millis(info.next_end),
         "waiters": info.waiters,
         "longest_wait_ms": millis(Some(info.longest_wait)),
     });
-    let mut object = fields.as_object().cloned().unwrap_or_default();
-    put(&mut object, "key", key);
-    object.into()
+    with_names(fields, [("key", Some(key))])
 }
 
 pub fn holder(holder: &Holder) -> Value {
-    let mut object = Map::new();
-    put(&mut object, "owner", &holder.owner);
-    object.insert("holds".into(), json!(holder.holds));
-    object.insert("token".into(), json!(holder.token));
-    object.insert("lease_ms".into(), millis(holder.lease));
-    object.insert("held_ms".into(), millis(holder.held));
-    object.insert("client_id".into(), json!(holder.client_id));
-    object.insert("addr".into(), json!(holder.addr));
-    put_or_null(&mut object, "client_name", &holder.client_name);
-    object.insert("session".into(), json!(holder.session));
-    put_or_null(&mut object, "note", &holder.note);
-    object.into()
-}
-
-fn put_or_null(object: &mut Map<String, Value>, field: &str, name: &Option<Vec<u8>>) {
-    match name {
-        Some(name) => put(object, field, name),
-        None => drop(object.insert(field.into(), Value::Null)),
-    }
+    let fields = json!({
+        "holds": holder.holds,
+        "token": holder.token,
+        "lease_ms": millis(holder.lease),
+        "held_ms": millis(holder.held),
+        "client_id": holder.client_id,
+        "addr": holder.addr,
+        "session": holder.session,
+    });
+    let names = [
+        ("owner", Some(&holder.owner[..])),
+        ("client_name", holder.client_name.as_deref()),
+        ("note", holder.note.as_deref()),
+    ];
+    with_names(fields, names)
 }
 
 fn waiter(waiter: &Waiter) -> Value {
-    let mut object = Map::new();
-    put(&mut object, "owner", &waiter.owner);
-    object.insert("mode".into(), json!(waiter.mode.to_string()));
-    object.insert("waited_ms".into(), millis(Some(waiter.waited)));
-    object.insert("left_ms".into(), millis(waiter.left));
-    object.insert("client_id".into(), json!(waiter.client_id));
-    put_or_null(&mut object, "note", &waiter.note);
-    object.into()
+    let fields = json!({
+        "mode": waiter.mode.to_string(),
+        "waited_ms": millis(Some(waiter.waited)),
+        "left_ms": millis(waiter.left),
+        "client_id": waiter.client_id,
+    });
+    let names = [
+        ("owner", Some(&waiter.owner[..])),
+        ("note", waiter.note.as_deref()),
+    ];
+    with_names(fields, names)
 }
 
-/// A name. Where it is not UTF-8, which JSON must be, or has a NUL, which no argument can have, its bytes follow
-/// under `<field>_hex`.
-pub fn put(object: &mut Map<String, Value>, field: &str, name: &[u8]) {
-    object.insert(field.into(), json!(String::from_utf8_lossy(name)));
-    if std::str::from_utf8(name).is_err() || name.contains(&0) {
-        object.insert(format!("{field}_hex"), json!(hex(name)));
+/// The fields, and names, or null. Where one is not UTF-8, which JSON must be, or has a NUL, which no argument can
+/// have, its bytes follow under `<field>_hex`.
+pub fn with_names<'a>(
+    mut fields: Value,
+    names: impl IntoIterator<Item = (&'static str, Option<&'a [u8]>)>,
+) -> Value {
+    for (field, name) in names {
+        fields = merged(fields, json!({ field: name.map(String::from_utf8_lossy) }));
+        let is_plain = |name: &&[u8]| std::str::from_utf8(name).is_ok() && !name.contains(&0);
+        if let Some(name) = name.filter(|name| !is_plain(name)) {
+            fields = merged(fields, json!({ format!("{field}_hex"): hex(name) }));
+        }
     }
+    fields
+}
+
+/// The fields of both.
+pub fn merged(mut fields: Value, others: Value) -> Value {
+    if let (Some(fields), Value::Object(others)) = (fields.as_object_mut(), others) {
+        fields.extend(others);
+    }
+    fields
 }
 
 /// Milliseconds, or null.
@@ -153,11 +159,7 @@ mod tests {
 
     #[test]
     fn a_name_that_is_not_utf8_has_its_bytes_in_hexadecimal() {
-        let mut object = Map::new();
-        put(&mut object, "key", b"a\xff");
-        assert_eq!(
-            Value::from(object).to_string(),
-            r#"{"key":"a�","key_hex":"61ff"}"#
-        );
+        let object = with_names(json!({}), [("key", Some(&b"a\xff"[..]))]);
+        assert_eq!(object.to_string(), r#"{"key":"a�","key_hex":"61ff"}"#);
     }
 }

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::fmt::Display;
 use std::fs;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -40,7 +41,7 @@ pub struct Connect {
     user: Option<String>,
 
     /// The file whose first line is the password, or after a | the command that prints it, such as "|pass redis". The
-    /// default is REDISCLI_AUTH. Other users of the machine can see a password in a URL.
+    /// default is REDISCLI_AUTH. For a moment other users of the machine can see a password in a URL.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     password_from: Option<String>,
 
@@ -65,11 +66,10 @@ impl Connect {
         let named = self.servers.iter().filter(|url| !url.is_empty());
         let opened = named.map(|url| {
             let url = with_login(url, self.user.as_deref(), password.as_deref());
-            let server = Server::open(&url).map_err(|error| Failure::of(&error, None))?;
-            let server = server.response_timeout(self.timeout);
+            let server = Server::open(&url)?.response_timeout(self.timeout);
             Ok(server.certificates(certificates.clone()))
         });
-        let opened = opened.collect::<Result<Vec<_>, _>>()?;
+        let opened = opened.collect::<Result<Vec<_>, Failure>>()?;
         match opened.is_empty() {
             true => Err(Failure::new(
                 USAGE,
@@ -151,11 +151,11 @@ fn with_login(url: &str, user: Option<&str>, password: Option<&str>) -> String {
     }
 }
 
-pub fn has_password(url: &str) -> bool {
-    let (_, login, _) = parts(url);
-    login
-        .split_once(':')
-        .is_some_and(|(_, password)| !password.is_empty())
+/// Where the URL has a password.
+pub fn password_in(url: &str) -> Option<Range<usize>> {
+    let (_, password) = parts(url).1.split_once(':')?;
+    let start = url.find(&format!(":{password}@"))? + 1;
+    (!password.is_empty()).then_some(start..start + password.len())
 }
 
 /// The scheme, the user with the password, and the rest.
@@ -181,7 +181,7 @@ fn quote(byte: u8) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::with_login;
+    use super::{password_in, with_login};
 
     #[test]
     fn a_user_and_a_password_go_where_the_url_has_none() {
@@ -192,6 +192,15 @@ mod tests {
         assert_eq!(with("redis://you:own@host"), "redis://you:own@host");
         assert_eq!(with("unix:///s?db=1"), "unix://me:p%40ss@/s?db=1");
         assert_eq!(with("unix:///a@b"), "unix://me:p%40ss@/a@b");
+        for (url, password) in [
+            ("redis://me:p:a@ss@host", Some("p:a@ss")),
+            ("me:me@host:1", Some("me")),
+            ("redis://host:1", None),
+            ("redis://me:@host", None),
+            ("unix:///a:b@c", None),
+        ] {
+            assert_eq!(password_in(url).and_then(|at| url.get(at)), password);
+        }
         let with = |user| with_login("host", user, None);
         assert_eq!(
             (with(None), with(Some("me"))),

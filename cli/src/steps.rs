@@ -3,22 +3,23 @@
 use std::env::{var, var_os};
 use std::ffi::OsString;
 use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
 use nix::unistd::Pid;
 use redis_lock_client::{Guard, Lock, Released};
-use serde_json::{json, Map};
+use serde_json::json;
 use tokio::time::{sleep, Instant};
 
 use crate::escape::{self, shown};
-use crate::failure::{Failure, BY_SIGNAL, LOST, OS, USAGE};
+use crate::failure::{Failure, BY_SIGNAL, LOST, USAGE};
 use crate::key::Key;
 use crate::os::Starter;
-use crate::report::{millis, put};
+use crate::report::{millis, with_names};
 use crate::run::{is_living, nested, own_name, waits_for_itself, Acquired, Request, Sought};
 use crate::servers::Connect;
 use crate::signals::Signals;
-use crate::values::{bytes, seconds};
+use crate::values::seconds;
 
 /// The pause between two looks for the process of --hold-while.
 const LOOK: Duration = Duration::from_millis(500);
@@ -93,7 +94,6 @@ impl AcquireArgs {
 }
 
 pub async fn acquire(args: AcquireArgs, starter: Option<Starter>) -> Result<i32, Failure> {
-    let os = |error| Failure::new(OS, error);
     let own = own_name();
     let sought = Sought {
         request: &args.request,
@@ -108,7 +108,7 @@ pub async fn acquire(args: AcquireArgs, starter: Option<Starter>) -> Result<i32,
     // What is printed needs no quotation marks, in a shell and elsewhere.
     let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.:@/".contains(byte);
     let named = args.request.owner.as_ref();
-    if named.is_some_and(|owner| !bytes(owner).iter().all(is_plain)) {
+    if named.is_some_and(|owner| !owner.as_bytes().iter().all(is_plain)) {
         let what = "an owner here has letters, digits and -_.:@/";
         return Err(Failure::new(USAGE, what));
     }
@@ -119,10 +119,10 @@ pub async fn acquire(args: AcquireArgs, starter: Option<Starter>) -> Result<i32,
             format!("there is no process {process}"),
         ));
     }
-    if nested(&sought) > 0 {
+    if nested(&sought).await > 0 {
         return Err(waits_for_itself(&sought, ""));
     }
-    let mut signals = Signals::listen().map_err(os)?;
+    let mut signals = Signals::listen()?;
     let held = match sought.acquire(&mut signals).await? {
         Acquired::Held(held) => held,
         Acquired::Not => return Ok(args.request.conflict_exit_code.into()),
@@ -131,12 +131,9 @@ pub async fn acquire(args: AcquireArgs, starter: Option<Starter>) -> Result<i32,
     let token = held.token(&sought).unwrap_or_default();
     let owner = String::from_utf8_lossy(held.owner()).into_owned();
     let text = if args.json {
-        let mut object = Map::new();
-        put(&mut object, "key", args.key.bytes());
-        object.insert("owner".into(), json!(owner));
-        object.insert("token".into(), json!(token));
-        object.insert("lease_ms".into(), millis(Some(args.request.lease)));
-        escape::json(&object.into())
+        let lease = millis(Some(args.request.lease));
+        let fields = json!({ "owner": owner, "token": token, "lease_ms": lease });
+        escape::json(&with_names(fields, [("key", Some(sought.key()))]))
     } else {
         format!("LOCK_OWNER={owner}\nLOCK_TOKEN={token}")
     };
@@ -144,7 +141,7 @@ pub async fn acquire(args: AcquireArgs, starter: Option<Starter>) -> Result<i32,
     // Without owner and token no program can release the lock.
     if let Err(error) = told.and_then(|()| starter.map_or(Ok(()), Starter::let_go)) {
         held.release().await;
-        return Err(os(error));
+        return Err(error.into());
     }
     let Some(process) = process else {
         held.forget();
@@ -198,7 +195,7 @@ impl Hold {
         let token = self.token.or_else(|| var("LOCK_TOKEN").ok()?.parse().ok());
         let token = token.ok_or_else(|| missing("--token is needed, or LOCK_TOKEN"))?;
         let key = self.key.bytes();
-        let lock = Lock::new(&self.connect.open_one()?, key).owner(bytes(&owner));
+        let lock = Lock::new(&self.connect.open_one()?, key).owner(owner.as_bytes());
         let adopted = lock.lease(lease).adopt(token).await;
         let adopted = adopted.map_err(|error| Failure::of(&error, Some(key)))?;
         adopted.ok_or_else(|| self.lost())

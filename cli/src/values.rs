@@ -1,7 +1,5 @@
-//! Values of options: durations, and names of any bytes.
+//! The durations of options.
 
-use std::ffi::OsString;
-use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
 /// The longest duration, about thirty years, which clocks can still represent.
@@ -18,11 +16,6 @@ pub fn seconds(text: &str) -> Result<Duration, String> {
         true => Err("more than thirty years".into()),
         false => Ok(span),
     }
-}
-
-/// The bytes of a name.
-pub fn bytes(name: &OsString) -> &[u8] {
-    name.as_bytes()
 }
 
 #[cfg(test)]

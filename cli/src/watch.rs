@@ -1,6 +1,8 @@
 //! `redis-lock watch`: the history of locks, followed live.
 
 use std::ffi::OsString;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -12,14 +14,14 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use crate::escape::{self, shown, word};
-use crate::failure::{exit, say, Failure, BY_SIGNAL, OS};
+use crate::failure::{exit, say, Failure, BY_SIGNAL};
 use crate::info;
-use crate::key::Hex;
+use crate::key::{unhex, Bytes};
 use crate::output::{closed, print};
 use crate::report::{self, span};
 use crate::servers::Connect;
 use crate::signals::Signals;
-use crate::values::{bytes, seconds};
+use crate::values::seconds;
 
 /// Waiters that a line of text names.
 const MAX_NAMED: usize = 3;
@@ -44,8 +46,8 @@ pub struct Args {
     keys: Vec<OsString>,
 
     /// A key in hexadecimal, beside or instead of KEY; may be repeated.
-    #[arg(long, value_name = "HEX")]
-    key_hex: Vec<Hex>,
+    #[arg(long, value_name = "HEX", value_parser = unhex)]
+    key_hex: Vec<Bytes>,
 
     /// Also the renewals of leases.
     #[arg(long)]
@@ -70,9 +72,8 @@ pub struct Args {
 
 impl Args {
     fn keys(&self) -> Vec<Vec<u8>> {
-        let named = self.keys.iter().map(|key| bytes(key).to_vec());
-        let mut keys: Vec<Vec<u8>> = named.collect();
-        keys.extend(self.key_hex.iter().map(|hex| hex.bytes().to_vec()));
+        let mut keys = self.key_hex.clone();
+        keys.extend(self.keys.iter().map(|key| key.as_bytes().to_vec()));
         keys.sort();
         keys.dedup();
         keys
@@ -118,7 +119,7 @@ fn counted(events: &[String]) -> String {
 
 pub async fn run(args: Args) -> Result<i32, Failure> {
     let server = args.connect.open_one()?;
-    let mut signals = Signals::listen().map_err(|error| Failure::new(OS, error))?;
+    let mut signals = Signals::listen()?;
     let (keys, args) = (args.keys(), Arc::new(args));
     let is_noted = Arc::new(AtomicBool::new(args.json));
     let is_one = keys.len() == 1;
@@ -139,7 +140,7 @@ pub async fn run(args: Args) -> Result<i32, Failure> {
         signal = signals.next_fatal() => Ok(status(signal)),
         ended = followed.join_next() => match ended {
             Some(Ok(failure)) => Err(failure),
-            Some(Err(error)) => Err(Failure::new(OS, error)),
+            Some(Err(error)) => Err(io::Error::from(error).into()),
             None => Ok(0),
         },
         () = closed() => Ok(0),
@@ -265,23 +266,20 @@ impl Follower {
     }
 
     /// Prints events and what is known after them, as text or as JSON with these fields.
-    fn print(&self, events: Vec<String>, text: &str, mut fields: Value) {
+    fn print(&self, events: Vec<String>, text: &str, fields: Value) {
         let time = report::utc(SystemTime::now());
-        let line = if let (true, Some(object)) = (self.args.json, fields.as_object_mut()) {
-            report::put(object, "key", &self.key);
-            object.insert("time".into(), json!(time));
-            object.insert("events".into(), json!(events));
-            escape::json(&fields)
+        let line = if self.args.json {
+            let fields = report::merged(fields, json!({ "time": time, "events": events }));
+            escape::json(&report::with_names(fields, [("key", Some(&self.key[..]))]))
         } else {
-            let key = if self.is_one {
-                String::new()
-            } else {
-                word(&self.key) + "  "
+            let key = match self.is_one {
+                true => String::new(),
+                false => word(&self.key) + "  ",
             };
             let events = shown(counted(&events).as_bytes());
             format!("{time}  {key}{events:<12}  {text}")
         };
-        if let Err(failure) = print([line].into_iter()) {
+        if let Err(failure) = print([line]) {
             exit(failure.tell());
         }
     }

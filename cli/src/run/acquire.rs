@@ -4,18 +4,20 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
-use redis_lock_client::{Error, Semaphore};
+use redis_lock_client::{Error, Lock, Semaphore};
 use tokio::time::{sleep, timeout_at, Instant};
 
+use crate::break_lock::break_shown;
 use crate::escape::shown;
 use crate::failure::{say, Failure, USAGE};
+use crate::info::holder;
 use crate::run::lock::{Held, Sought, Wanted};
 use crate::run::reachability::must_answer;
 use crate::run::waiting::{in_the_way, tell_of_the_wait, NEXT_REPORT};
 use crate::signals::Signals;
 
 /// How much longer than its limit a wait may last at least, for a pending reply and for the withdrawal.
-const LEAST_OVERTIME: Duration = Duration::from_millis(200);
+pub const LEAST_OVERTIME: Duration = Duration::from_millis(200);
 /// The pause between two attempts to reach servers that do not answer.
 const RETRY: Duration = Duration::from_millis(500);
 /// The shortest time that a withdrawal gets.
@@ -44,6 +46,10 @@ impl Sought<'_> {
         say(&format!("redis-lock: {keys}: {}", shown(what.as_bytes())));
     }
 
+    fn failed(&self, error: Error) -> Failure {
+        Failure::of(&error, Some(self.key()))
+    }
+
     fn timeout(&self) -> Duration {
         self.request.connect.timeout
     }
@@ -52,13 +58,11 @@ impl Sought<'_> {
     pub async fn acquire(&self, signals: &mut Signals) -> Result<Acquired, Failure> {
         let wanted = Wanted::of(self)?;
         let overtime = (self.timeout() / 25).max(LEAST_OVERTIME);
-        let over = self
-            .request
-            .bound()
-            .map(|bound| Instant::now() + bound + overtime);
+        let bound = self.request.bound();
+        let over = bound.map(|bound| Instant::now() + bound + overtime);
         let held = tokio::select! {
             held = self.attempt(&wanted, over) => held,
-            never = tell_of_the_wait(self), if !self.request.quiet => match never {},
+            never = tell_of_the_wait(self), if !self.request.quiet && !self.request.steal => match never {},
             signal = signals.next_fatal() => {
                 let is_settled = tokio::select! {
                     is_settled = self.settled(Instant::now() + self.timeout()) => is_settled,
@@ -92,7 +96,6 @@ impl Sought<'_> {
         wanted: &Wanted,
         over: Option<Instant>,
     ) -> Result<Option<Held>, Failure> {
-        let failed = |error| Failure::of(&error, Some(self.key()));
         let start = Instant::now();
         let mut told: Option<Instant> = None;
         while let Err(failure) = must_answer(self.servers, self.is_quorum, self.key(), over).await {
@@ -111,12 +114,16 @@ impl Sought<'_> {
         // From here on the library keeps the limit and withdraws pending requests.
         let bound = self.request.bound();
         let wait = bound.map(|bound| bound.saturating_sub(start.elapsed()));
-        match wanted.acquire(wait).await {
+        let acquired = match wanted {
+            Wanted::One(lock) if self.request.steal => return self.steal(lock).await,
+            wanted => wanted.acquire(wait).await,
+        };
+        match acquired {
             Err(Error::Refused { code, .. }) if code == "LOCKBROKEN" => {
                 self.tell("an operator has ended the wait (break --purge)");
                 Ok(None)
             }
-            Err(error) => Err(failed(error)),
+            Err(error) => Err(self.failed(error)),
             Ok(held) => {
                 if held.is_some() && !is_there {
                     self.agrees().await?;
@@ -126,14 +133,30 @@ impl Sought<'_> {
         }
     }
 
+    /// Breaks the lock and takes it, in one step. None if the operator does not want it.
+    async fn steal(&self, lock: &Lock) -> Result<Option<Held>, Failure> {
+        let steal = async |grant| {
+            let stolen = lock.steal(grant).await;
+            stolen.map_err(|error| self.failed(error))
+        };
+        let [server] = self.servers else {
+            return Ok(None);
+        };
+        let stolen = break_shown(server, self.key(), self.request.yes, None, steal).await?;
+        let (holders, guard) = stolen.unwrap_or_default();
+        for one in holders.iter().filter(|_| guard.is_some()) {
+            self.tell(&format!("broken, was {}", holder(one)));
+        }
+        Ok(guard.map(Held::One))
+    }
+
     /// Whether there is a semaphore already; one with another number of permits is refused.
     async fn agrees(&self) -> Result<bool, Failure> {
         let (Some(permits), [server]) = (self.permits, self.servers) else {
             return Ok(true);
         };
         let info = Semaphore::new(server, self.key()).info().await;
-        let info = info.map_err(|error| Failure::of(&error, Some(self.key())))?;
-        match info {
+        match info.map_err(|error| self.failed(error))? {
             Some(info) if info.permits != u64::from(permits) => {
                 let key = shown(self.key());
                 let what = format!("{key} has {} permits, not {permits}", info.permits);

@@ -12,15 +12,15 @@ use nix::unistd::Pid;
 
 use crate::failure::{Failure, NOT_FOUND, NOT_RUNNABLE, USAGE};
 use crate::os::{before_exec, wait, Before};
-use crate::run::descendants::{named, pids, Family, Process};
+use crate::run::descendants::{named, Family, Process};
 
 /// A started command, which leads its process group.
 pub struct Child {
-    group: Pid,
-    /// Whether the last change that was seen is a stop.
-    is_stopped: Cell<bool>,
+    pub group: Pid,
+    /// Whether it was stopped when its state last changed, and has not been continued since.
+    pub is_stopped: Cell<bool>,
     /// The process that tells a signal to all from one to redis-lock alone, as long as it lives.
-    witness: Cell<Option<Pid>>,
+    pub witness: Cell<Option<Pid>>,
     /// The signal that has ended it.
     sent_to_all: Cell<Option<i32>>,
     /// None where descendants outside of the process group cannot be followed.
@@ -56,18 +56,9 @@ impl Child {
         })
     }
 
-    pub fn group(&self) -> Pid {
-        self.group
-    }
-
     /// Sends a signal to its process group; false when the group has no process.
     pub fn signal(&self, signal: impl Into<Option<Signal>>) -> bool {
         killpg(self.group, signal) != Err(Errno::ESRCH)
-    }
-
-    /// Whether it was stopped when its state last changed, and has not been continued since.
-    pub fn is_stopped(&self) -> bool {
-        self.is_stopped.get()
     }
 
     /// Continues its process group.
@@ -89,12 +80,12 @@ impl Child {
                 let _ = kill(process.pid, signal);
             }
         }
-        pids(members)
+        members.into_iter().map(|process| process.pid).collect()
     }
 
     /// The number and pids of the command and its descendants, for messages.
     pub fn named(&self) -> String {
-        named(pids(self.members()))
+        named(&self.members())
     }
 
     /// The living processes among the command and its descendants, as far as /proc shows them.
@@ -116,11 +107,6 @@ impl Child {
             Some(family) if family.has_strangers() => is_childless || family.members().is_empty(),
             Some(_) => is_childless,
         }
-    }
-
-    /// Whether it may still be seen that a signal was sent to all.
-    pub fn has_witness(&self) -> bool {
-        self.witness.get().is_some()
     }
 
     /// Whether this signal has been seen to be sent to all, once.

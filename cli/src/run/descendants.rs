@@ -130,13 +130,9 @@ fn parse(pid: i32, stat: &str) -> Option<Process> {
     })
 }
 
-/// Their pids.
-pub fn pids(processes: Vec<Process>) -> Vec<Pid> {
-    processes.into_iter().map(|process| process.pid).collect()
-}
-
 /// Processes that the command has started, with their number and pids.
-pub fn named(mut pids: Vec<Pid>) -> String {
+pub fn named(processes: &[Process]) -> String {
+    let mut pids: Vec<Pid> = processes.iter().map(|process| process.pid).collect();
     pids.sort();
     let numbers: Vec<String> = pids.iter().map(Pid::to_string).collect();
     match numbers.as_slice() {

@@ -4,8 +4,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
 use redis_lock_client::{
-    Error, Guard, Lock, LostReason, Mode, MultiGuard, MultiLock, Permit, RedGuard, RedLock,
-    Released, Semaphore, Server,
+    Error, Guard, Lock, LostReason, Mode, MultiGuard, MultiLock, RedGuard, RedLock, Released,
+    Semaphore, Server,
 };
 
 use crate::failure::{Failure, USAGE};
@@ -84,8 +84,9 @@ impl Sought<'_> {
 impl Wanted {
     pub fn of(sought: &Sought) -> Result<Wanted, Failure> {
         let is_one = sought.permits.is_none() && !sought.is_all && !sought.is_quorum;
-        if sought.request.note.is_some() && !(is_one && sought.keys.len() == 1) {
-            let message = "--note is for one lock, on one server";
+        let is_plain = is_one && sought.keys.len() == 1;
+        if (sought.request.note.is_some() || sought.request.steal) && !is_plain {
+            let message = "--note and --steal are for one lock, on one server";
             return Err(Failure::new(USAGE, message));
         }
         let wanted = match (sought.servers, sought.permits) {
@@ -142,7 +143,7 @@ impl Wanted {
                 Wanted::One(lock) => lock.acquire_within(span).await?.map(Held::One),
                 Wanted::All(lock) => lock.acquire_within(span).await?.map(Held::All),
                 Wanted::Quorum(lock) => lock.acquire_within(span).await?.map(Held::Quorum),
-                Wanted::Permit(lock) => lock.acquire_within(span).await?.map(Held::Permit),
+                Wanted::Permit(lock) => lock.acquire_within(span).await?.map(Held::One),
             };
             if held.is_some() || wait.is_some() {
                 return Ok(held);
@@ -151,12 +152,11 @@ impl Wanted {
     }
 }
 
-/// A lock that is held, and renewed in the background.
+/// A lock or a permit that is held, and renewed in the background.
 pub enum Held {
     One(Guard),
     All(MultiGuard),
     Quorum(RedGuard),
-    Permit(Permit),
 }
 
 impl Held {
@@ -165,17 +165,16 @@ impl Held {
             Held::One(guard) => guard.owner(),
             Held::All(guard) => guard.members().first().map_or(&[], Guard::owner),
             Held::Quorum(guard) => guard.owner(),
-            Held::Permit(permit) => permit.owner(),
         }
     }
 
     /// The fencing token, of several keys that of the first; none where each server has its own, and for a permit.
     pub fn token(&self, sought: &Sought) -> Option<u64> {
         match self {
-            Held::One(guard) => Some(guard.token()),
-            Held::All(guard) if !sought.is_all => guard.tokens().first().copied(),
+            Held::One(guard) => sought.permits.is_none().then(|| guard.token()),
+            Held::All(_) if sought.is_all => None,
+            Held::All(guard) => guard.tokens().first().copied(),
             Held::Quorum(guard) => Some(guard.token()),
-            Held::All(_) | Held::Permit(_) => None,
         }
     }
 
@@ -189,15 +188,12 @@ impl Held {
     pub fn tokens(&self, sought: &Sought) -> Vec<String> {
         let named = |(server, token): (String, u64)| format!("{server}={token}");
         match self {
-            Held::One(_) | Held::Permit(_) => Vec::new(),
+            Held::One(_) => Vec::new(),
             Held::All(guard) if !sought.is_all => {
                 guard.tokens().iter().map(u64::to_string).collect()
             }
             Held::All(guard) => {
-                let names = sought
-                    .servers
-                    .iter()
-                    .map(|server| server.name().to_string());
+                let names = sought.servers.iter().map(|server| server.name().into());
                 names.zip(guard.tokens()).map(named).collect()
             }
             Held::Quorum(guard) => guard.tokens().into_iter().map(named).collect(),
@@ -210,7 +206,6 @@ impl Held {
             Held::One(guard) => guard.lost(),
             Held::All(guard) => guard.lost(),
             Held::Quorum(guard) => guard.lost(),
-            Held::Permit(permit) => permit.lost(),
         };
         match lost.await {
             Some(why) => why,
@@ -225,7 +220,6 @@ impl Held {
             Held::One(guard) => guard.valid_for(),
             Held::All(guard) => guard.valid_for(),
             Held::Quorum(guard) => guard.valid_for(),
-            Held::Permit(permit) => permit.valid_for(),
         };
         !left.is_zero()
     }
@@ -241,7 +235,6 @@ impl Held {
     pub async fn release(self) -> Release {
         match self {
             Held::One(guard) => Release::of_all(vec![guard.release().await]),
-            Held::Permit(permit) => Release::of_all(vec![permit.release().await]),
             Held::All(guard) => Release::of_all(guard.release_each().await),
             Held::Quorum(guard) => {
                 let said = guard.release_each().await.into_iter();
@@ -255,7 +248,6 @@ impl Held {
         Release::of_all(match self {
             Held::One(guard) => vec![guard.leave(rest).await],
             Held::All(guard) => guard.leave_each(rest).await,
-            Held::Permit(permit) => vec![permit.leave(rest).await],
             Held::Quorum(_) => return self.release().await,
         })
     }

@@ -3,7 +3,6 @@
 mod acquire;
 mod child;
 mod descendants;
-mod leftovers;
 mod lock;
 mod options;
 mod reachability;
@@ -11,7 +10,7 @@ mod terminal;
 mod waiting;
 mod watch;
 
-use std::env::var_os;
+use std::env::{var, var_os};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::time::{Duration, SystemTime};
@@ -19,7 +18,7 @@ use std::time::{Duration, SystemTime};
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 use redis_lock_client::{Error, LostReason, Released, Server};
-use tokio::time::{timeout_at, Instant};
+use tokio::time::{timeout, timeout_at, Instant};
 
 pub use self::acquire::{own_name, Acquired};
 pub use self::descendants::is_living;
@@ -27,22 +26,22 @@ pub use self::lock::Sought;
 pub use self::options::{Args, Request};
 pub use self::terminal::{give, Terminal};
 
+use self::acquire::LEAST_OVERTIME;
 use self::child::{start_hook, Change, Child, Variables};
-use self::descendants::{named, pids};
+use self::descendants::named;
 use self::lock::Held;
 use self::watch::{End, Rest, Watch};
 use crate::escape::shown;
-use crate::failure::{Failure, BY_SIGNAL, LOST, OS, STILL_HELD, TIMED_OUT, USAGE};
+use crate::failure::{Failure, BY_SIGNAL, LOST, STILL_HELD, TIMED_OUT, USAGE};
+use crate::info::{state, State};
 use crate::key;
 use crate::os::{start_witness, Before};
 use crate::report::utc;
 use crate::signals::Signals;
 
 /// Variables of the command's environment.
-const KEY_HEX: &str = "LOCK_KEY_HEX";
 const OWNER: &str = "LOCK_OWNER";
-const SERVER: &str = "LOCK_SERVER";
-/// The locks of all runs that it is below, each as KEY@SERVER with the key in hexadecimal.
+/// The locks of all runs that it is below, each as KEY@OWNER@SERVER with key and owner in hexadecimal.
 const HELD: &str = "LOCK_HELD";
 /// In bytes, with some space for its name.
 const LONGEST_VARIABLE: usize = 128 * 1024 - 64;
@@ -63,7 +62,7 @@ pub async fn run(args: Args) -> Result<i32, Failure> {
         is_all: args.all,
         is_quorum: args.quorum,
     };
-    let outer = nested(&sought);
+    let outer = nested(&sought).await;
     if outer > 0 && args.reentrant && outer == sought.keys.len() {
         return Err(child::become_command(&args.command));
     } else if outer > 0 {
@@ -72,26 +71,16 @@ pub async fn run(args: Args) -> Result<i32, Failure> {
     }
     // Only systemd is known to signal a whole control group.
     let witness = var_os("INVOCATION_ID").and_then(|_| start_witness());
-    let mut signals = Signals::listen().map_err(|error| Failure::new(OS, error))?;
-    let terminal = Terminal::open();
+    let mut signals = Signals::listen()?;
     let held = match sought.acquire(&mut signals).await? {
         Acquired::Held(held) => held,
         Acquired::Not => return Ok(args.request.conflict_exit_code.into()),
-        Acquired::By(signal) => return Ok(ended_by(signal as i32, terminal.as_ref(), false)),
+        Acquired::By(signal) => return Ok(ended_by(signal as i32, false)),
     };
     let granted = Instant::now();
     let variables = variables(&sought, &held);
     start_hook(args.on_acquire.as_ref(), &variables);
-    let result = guard(
-        &args,
-        &sought,
-        &variables,
-        witness,
-        &held,
-        terminal.as_ref(),
-        &mut signals,
-    )
-    .await;
+    let result = guard(&args, &sought, &variables, witness, &held, &mut signals).await;
     let rest = args.at_least.filter(|_| result.is_ok()).unwrap_or_default();
     let rest = rest.saturating_sub(granted.elapsed());
     let left = leave(&sought, held, result.as_ref().ok(), rest, &mut signals).await;
@@ -104,22 +93,49 @@ pub async fn run(args: Args) -> Result<i32, Failure> {
         _ if end.is_late => TIMED_OUT,
         Change::Exited(0) if left == Left::Held && !args.keep => STILL_HELD,
         Change::Exited(status) => status,
-        Change::Killed(signal) | Change::Stopped(signal) => {
-            ended_by(signal, terminal.as_ref(), end.had_terminal)
-        }
+        Change::Killed(signal) | Change::Stopped(signal) => ended_by(signal, end.had_terminal),
     })
 }
 
 /// How many of the keys this program runs under already: a wait for one would be a wait for itself.
-pub fn nested(sought: &Sought<'_>) -> usize {
+pub async fn nested(sought: &Sought<'_>) -> usize {
     let owner = sought.request.owner.as_ref();
     let is_other = sought.request.shared
         || sought.permits.is_some_and(|permits| permits > 1)
         || owner.is_some_and(|owner| var_os(OWNER).is_some_and(|outer| outer == *owner));
-    let outer = var_os(HELD).filter(|_| !is_other).unwrap_or_default();
-    let outer: Vec<&[u8]> = outer.as_bytes().split(|byte| *byte == b' ').collect();
-    let own = names_of_locks(sought).into_iter();
-    own.filter(|lock| outer.contains(&lock.as_bytes())).count()
+    let outer = var(HELD).ok().filter(|_| !is_other).unwrap_or_default();
+    let mut nested = 0;
+    for key in &sought.keys {
+        let start = key::hex(key) + "@";
+        let outer = outer
+            .split(' ')
+            .filter_map(|lock| lock.strip_prefix(&*start)?.split_once('@'));
+        let (owners, places): (Vec<_>, Vec<_>) = outer.unzip();
+        let is_named = places.contains(&&*place(sought));
+        nested += usize::from(is_named || is_held_by(&owners, sought, key).await);
+    }
+    nested
+}
+
+/// Whether one of these owners holds the lock: a server may have several names.
+async fn is_held_by(owners: &[&str], sought: &Sought<'_>, key: &[u8]) -> bool {
+    let asked = async {
+        for server in sought.servers.iter().filter(|_| !owners.is_empty()) {
+            let holders = match state(server, key, 0).await {
+                Ok(Some(State::Lock(info))) => info.holders,
+                Ok(Some(State::Semaphore(_, holders))) => holders,
+                _ => continue,
+            };
+            let mut holders = holders.iter().map(|holder| key::hex(&holder.owner));
+            if holders.any(|owner| owners.contains(&&*owner)) {
+                return true;
+            }
+        }
+        false
+    };
+    let bound = sought.request.bound();
+    let limit = bound.map_or(Duration::MAX, |bound| bound + LEAST_OVERTIME);
+    timeout(limit, asked).await.unwrap_or(false)
 }
 
 pub fn waits_for_itself(sought: &Sought<'_>, help: &str) -> Failure {
@@ -129,12 +145,9 @@ pub fn waits_for_itself(sought: &Sought<'_>, help: &str) -> Failure {
     Failure::new(USAGE, what)
 }
 
-/// The locks as [`HELD`] has them.
-fn names_of_locks(sought: &Sought<'_>) -> Vec<String> {
-    let place = names_of(sought.servers).replace(' ', ",");
-    let keys = sought.keys.iter();
-    keys.map(|key| format!("{}@{place}", key::hex(key)))
-        .collect()
+/// The servers in [`HELD`].
+fn place(sought: &Sought<'_>) -> String {
+    names_of(sought.servers).replace(' ', ",")
 }
 
 /// What became of the lock.
@@ -160,11 +173,8 @@ async fn leave(
         return Left::Lost;
     }
     if end.is_some_and(|end| end.rest == Rest::Left) {
-        stays(
-            sought,
-            SystemTime::now() + sought.request.lease,
-            "processes are left running",
-        );
+        let until = SystemTime::now() + sought.request.lease;
+        stays(sought, until, "processes are left running");
         held.forget();
         return Left::Held;
     }
@@ -181,12 +191,12 @@ async fn leave(
 
 /// The status after a signal. A signal of the keyboard concerns the whole foreground: a script around redis-lock ends
 /// too if redis-lock was ended by the signal.
-fn ended_by(number: i32, terminal: Option<&Terminal>, had_terminal: bool) -> i32 {
-    let key = [Signal::SIGINT, Signal::SIGQUIT]
-        .into_iter()
-        .find(|key| *key as i32 == number);
-    if let Some(key) = key.filter(|_| terminal.is_some_and(Terminal::is_ours)) {
-        terminal::end_by(key, had_terminal);
+fn ended_by(number: i32, had_terminal: bool) -> i32 {
+    let mut keys = [Signal::SIGINT, Signal::SIGQUIT].into_iter();
+    if let Some(key) = keys.find(|key| *key as i32 == number) {
+        if Terminal::open().is_some_and(|terminal| terminal.is_ours()) {
+            terminal::end_by(key, had_terminal);
+        }
     }
     BY_SIGNAL + number
 }
@@ -198,14 +208,14 @@ async fn guard(
     variables: &Variables,
     witness: Option<Pid>,
     held: &Held,
-    terminal: Option<&Terminal>,
     signals: &mut Signals,
 ) -> Result<End, Failure> {
-    let os = |error| Failure::new(OS, error);
+    let terminal = &Terminal::open();
+    let terminal = terminal.as_ref();
     let foreground = terminal.is_some_and(Terminal::is_ours) && terminal::is_all_ours();
-    signals.also(Signal::SIGCHLD).map_err(os)?;
+    signals.also(Signal::SIGCHLD)?;
     if terminal.is_some() && !foreground {
-        signals.also(Signal::SIGTSTP).map_err(os)?;
+        signals.also(Signal::SIGTSTP)?;
     }
     let before = Before {
         foreground: terminal.filter(|_| foreground),
@@ -213,20 +223,18 @@ async fn guard(
     };
     let child = Child::start(&args.command, variables, before, witness)?;
     let watch = Watch {
+        args,
         held,
         child: &child,
         terminal,
         foreground,
-        keep: args.keep,
-        grace: args.grace,
-        at_most: args.at_most,
         on_loss: &|| start_hook(args.on_loss.as_ref(), variables),
     };
     let end = watch.until_end(signals, |what| sought.tell(what)).await;
     if args.request.verbose && end.rest == Rest::Alone {
-        let left = pids(child.members());
+        let left = child.members();
         if !left.is_empty() {
-            sought.tell(&format!("left running without the lock: {}", named(left)));
+            sought.tell(&format!("left running without the lock: {}", named(&left)));
         }
     }
     Ok(end)
@@ -240,16 +248,17 @@ fn variables(sought: &Sought<'_>, held: &Held) -> Variables {
     // No variable can hold a NUL, and the kernel limits their length to 128 kB.
     let fits = |text: &[u8]| !text.contains(&0) && text.len() <= LONGEST_VARIABLE;
     let text = keys.first().filter(|key| fits(key));
-    let hex: Vec<_> = keys.iter().map(|key| key::hex(key)).collect();
-    let hex = hex.join(" ");
+    let hexes: Vec<_> = keys.iter().map(|key| key::hex(key)).collect();
+    let hex = hexes.join(" ");
     let token = held.token(sought).map(|token| token.to_string());
-    let outer = var_os(HELD).and_then(|outer| outer.into_string().ok());
-    let all: Vec<_> = outer.into_iter().chain(names_of_locks(sought)).collect();
+    let (owner, place) = (key::hex(held.owner()), place(sought));
+    let own = hexes.iter().map(|key| format!("{key}@{owner}@{place}"));
+    let all: Vec<_> = var(HELD).into_iter().chain(own).collect();
     let all = all.join(" ");
     vec![
         ("LOCK_KEY", text.map(|key| OsStr::from_bytes(key).into())),
-        (SERVER, Some(names_of(sought.servers).into())),
-        (KEY_HEX, fits(hex.as_bytes()).then(|| hex.into())),
+        ("LOCK_SERVER", Some(names_of(sought.servers).into())),
+        ("LOCK_KEY_HEX", fits(hex.as_bytes()).then(|| hex.into())),
         (HELD, fits(all.as_bytes()).then(|| all.into())),
         (OWNER, Some(OsStr::from_bytes(held.owner()).into())),
         ("LOCK_TOKEN", token.map(Into::into)),

@@ -4,10 +4,10 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
-use crate::key::Hex;
+use crate::key::{unhex, Bytes};
 use crate::run::lock::Owner;
 use crate::servers::Connect;
-use crate::values::{bytes, seconds};
+use crate::values::seconds;
 
 /// Time that a killed process needs to end.
 const KILLED: Duration = Duration::from_millis(500);
@@ -25,9 +25,10 @@ const KILLED: Duration = Duration::from_millis(500);
 /// and no LOCK_KEY where the key contains a NUL.
 ///
 /// The command has a process group of its own. HUP, INT, QUIT, TERM, USR1, USR2, WINCH and CONT are passed on to that
-/// group, the first four of them to all descendants. When the command has ended after one of these four, what it has
-/// left running is sent SIGTERM and after --grace SIGKILL, and the lock is released when all have ended. For a process
-/// that cannot be killed redis-lock prints its pid and waits; one more signal ends redis-lock without a release.
+/// group, the first four of them to all descendants; a signal that was ignored at the start (nohup) stays ignored. When
+/// the command has ended after one of these four, what it has left running is sent SIGTERM and after --grace SIGKILL,
+/// and the lock is released when all have ended. For a process that cannot be killed redis-lock prints its pid and
+/// waits; one more signal ends redis-lock without a release.
 ///
 /// When the lock is lost, because it was broken or no renewal was confirmed until --margin before the lease's end, the
 /// command and all its descendants are ended likewise, including those that have left its process group (timeout,
@@ -47,8 +48,8 @@ pub struct Args {
     pub key: OsString,
 
     /// The key in hexadecimal, instead of KEY: a NUL cannot be in an argument.
-    #[arg(long, value_name = "HEX")]
-    pub key_hex: Option<Hex>,
+    #[arg(long, value_name = "HEX", value_parser = unhex)]
+    pub key_hex: Option<Bytes>,
 
     /// One more key: all are locked, or none. Can be repeated.
     #[arg(long, value_name = "KEY", conflicts_with_all = ["all", "quorum"])]
@@ -149,6 +150,15 @@ pub struct Request {
     #[arg(short, long)]
     pub owner: Option<OsString>,
 
+    /// Break the lock if another owner holds it, and take it in the same step, before all waiters: an operator's
+    /// decision (see break). Not with --shared, --exclusive, --and, --permits, --all and --quorum.
+    #[arg(long)]
+    pub steal: bool,
+
+    /// With --steal: do not ask at a terminal.
+    #[arg(short, long, requires = "steal")]
+    pub yes: bool,
+
     /// A text beside the lock, which info and break show: who works there, and why. At most 256 bytes; not with
     /// --shared, --exclusive, --and, --permits, --all and --quorum.
     #[arg(long, value_name = "TEXT")]
@@ -189,15 +199,12 @@ impl Args {
 
     /// The keys, of which the first is [`key`](Args::key).
     pub(super) fn keys(&self) -> Vec<&[u8]> {
-        let others = self.and.iter().map(bytes);
+        let others = self.and.iter().map(|key| key.as_bytes());
         [self.key()].into_iter().chain(others).collect()
     }
 
     pub(super) fn key(&self) -> &[u8] {
-        match &self.key_hex {
-            Some(key) => key.bytes(),
-            None => bytes(&self.key),
-        }
+        self.key_hex.as_deref().unwrap_or(self.key.as_bytes())
     }
 }
 
@@ -205,7 +212,7 @@ impl Request {
     /// The named owner, or a fresh one that begins with this.
     pub fn owner<'a>(&'a self, prefix: &'a OsStr) -> Owner<'a> {
         match &self.owner {
-            Some(owner) => Owner::Named(bytes(owner)),
+            Some(owner) => Owner::Named(owner.as_bytes()),
             None => Owner::Fresh(prefix.as_bytes()),
         }
     }

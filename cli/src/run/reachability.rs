@@ -7,7 +7,7 @@ use redis_lock_client::Server;
 use tokio::task::JoinSet;
 use tokio::time::{timeout_at, Instant};
 
-use crate::failure::{Failure, USAGE};
+use crate::failure::{Failure, UNAVAILABLE, USAGE};
 
 /// The time for the remaining answers once it is certain that too few servers serve.
 const OTHERS: Duration = Duration::from_millis(200);
@@ -70,7 +70,11 @@ pub async fn must_answer(
     }
     let named = servers.iter().map(Server::name).enumerate();
     let reasons = named.filter_map(|(place, name)| match words.remove(&place) {
-        None => Some(Failure::silence(name)),
+        None => {
+            let mut silence = Failure::new(UNAVAILABLE, format!("{name}: no answer yet"));
+            silence.is_passing = true;
+            Some(silence)
+        }
         Some(word) => word.err().map(|error| Failure::of(&error, Some(key))),
     });
     let headline = match quorum {

@@ -7,27 +7,22 @@ use std::time::Duration;
 use nix::sys::signal::{kill, killpg, Signal};
 use nix::unistd::{getpgrp, getpid, Pid};
 use redis_lock_client::LostReason;
-use tokio::time::{sleep_until, Instant};
+use tokio::time::{sleep, sleep_until, Instant};
 
 use crate::run::child::{Change, Child};
-use crate::run::leftovers::{Leftovers, A_WHILE};
 use crate::run::lock::Held;
+use crate::run::options::Args;
 use crate::run::terminal::Terminal;
 use crate::signals::{is_end, Signals};
 
 /// A command under its lock.
 pub struct Watch<'a> {
+    pub args: &'a Args,
     pub held: &'a Held,
     pub child: &'a Child,
     pub terminal: Option<&'a Terminal>,
     /// Whether the command has had the terminal from its start.
     pub foreground: bool,
-    /// Whether the command continues when the lock is lost.
-    pub keep: bool,
-    /// The time from SIGTERM to SIGKILL.
-    pub grace: Duration,
-    /// How long the command may run.
-    pub at_most: Option<Duration>,
     /// Starts what --on-loss names.
     pub on_loss: &'a dyn Fn() -> Option<Pid>,
 }
@@ -55,19 +50,25 @@ pub enum Rest {
     Left,
 }
 
+/// The first and the longest pause between two looks for processes that the ended command has left.
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
+const LONGEST_PAUSE: Duration = Duration::from_millis(250);
+/// Time after which a wait is explained, and after which killed processes should have ended.
+const A_WHILE: Duration = Duration::from_secs(1);
+
 /// How long a signal is held back where it may have been sent to the command, too.
 const SENT_TO_ALL: Duration = Duration::from_millis(250);
 
 /// The steps taken to end the command.
 #[derive(Default)]
 struct Ending {
-    /// When SIGKILL is due, because the lock is lost.
+    /// When SIGKILL is due.
     kill_at: Option<Instant>,
     is_killed: bool,
-    /// Whether a message has said that a process cannot be killed.
+    /// When a message is due that says what is waited for.
+    explain_at: Option<Instant>,
+    /// Whether a message has said that a process cannot be killed: one more signal leaves it running.
     is_explained: bool,
-    /// Whether it is left running, after one more signal.
-    is_left: bool,
     /// When a signal that ends programs was passed on. A command that continues for long after it uses the signal for
     /// something else (a daemon that reloads at SIGHUP).
     signalled_at: Option<Instant>,
@@ -79,31 +80,39 @@ struct Ending {
 
 impl Watch<'_> {
     /// Waits for the end of the command, and for that of its descendants when the lock is lost or a signal has ended
-    /// it. Messages go to `tell`.
+    /// it: those must not continue without the lock. Messages go to `tell`.
     pub async fn until_end(&self, signals: &mut Signals, tell: impl Fn(&str)) -> End {
-        let mut lost = None;
-        let mut ending = Ending::default();
-        let mut over = self.at_most.map(|span| Instant::now() + span);
-        let mut is_late = false;
-        let change = loop {
+        let (mut lost, mut change) = (None, None);
+        let (mut ending, mut had_terminal) = (Ending::default(), false);
+        let mut over = self.args.at_most.map(|span| Instant::now() + span);
+        let (mut is_late, mut pause) = (false, FIRST_PAUSE);
+        let take_back = |tty: &Terminal| tty.take_back(self.child.group);
+        let rest = loop {
+            if change.is_some() {
+                if self.child.has_left_nothing() {
+                    break Rest::Ended;
+                }
+                self.end_orphans(&mut ending);
+            }
             tokio::select! {
+                // SIGCHLD reports the end of the last one.
+                () = sleep(pause), if change.is_some() => pause = (pause * 2).min(LONGEST_PAUSE),
                 why = self.held.lost(), if lost.is_none() => {
-                    lost = Some(why.clone());
-                    if !self.keep {
-                        ending.kill_at.get_or_insert_with(|| Instant::now() + self.grace);
-                        self.stop(&mut ending);
-                    }
+                    let what = match (change, self.args.keep) {
+                        (Some(_), _) => "what the command started is stopped",
+                        (None, true) => "the command goes on (--keep)",
+                        (None, false) => {
+                            self.stop(&mut ending);
+                            "the command is stopped"
+                        }
+                    };
                     // It is not asked to end.
                     ending.asked.extend((self.on_loss)());
-                    if self.keep {
-                        tell(&format!("{why}; the command goes on (--keep)"));
-                    } else {
-                        tell(&format!("{why}; the command is stopped"));
-                    }
+                    tell(&format!("{why}; {what}"));
+                    lost = Some(why);
                 }
                 () = at(over) => {
                     (over, is_late) = (None, true);
-                    ending.kill_at.get_or_insert_with(|| Instant::now() + self.grace);
                     self.stop(&mut ending);
                     tell("the time of the command is over (--at-most); it is stopped");
                 }
@@ -113,67 +122,74 @@ impl Watch<'_> {
                     ending.is_killed = true;
                 }
                 () = at(ending.kill_at.map(|at| at + A_WHILE)), if !ending.is_explained => {
-                    ending.is_explained = true;
+                    (ending.is_explained, ending.explain_at) = (true, None);
                     tell(&format!("cannot end {}; waiting", self.child.named()));
+                }
+                () = at(ending.explain_at) => {
+                    ending.explain_at = None;
+                    tell(&format!("waiting for {}", self.child.named()));
                 }
                 signal = signals.next() => {
                     if is_end(signal) && ending.is_explained {
                         tell(&format!("left running: {}", self.child.named()));
-                        ending.is_left = true;
-                        break Change::Killed(Signal::SIGKILL as i32);
+                        break Rest::Left;
+                    } else if change.is_some() {
+                        if is_end(signal) {
+                            self.child.signal_all(signal);
+                        }
+                        continue;
                     }
-                    if let Some(end) = self.handle(signal, &mut ending) {
-                        break end;
+                    change = self.handle(signal, &mut ending);
+                    let Some(change) = change else { continue };
+                    had_terminal = self.terminal.is_some_and(take_back);
+                    if ending.kill_at.is_none() && !self.was_signalled(change, &ending) {
+                        break Rest::Alone;
                     }
+                    (over, ending.forward) = (None, None);
+                    ending.kill_at.get_or_insert_with(|| Instant::now() + self.args.grace);
+                    ending.explain_at = Some(Instant::now() + A_WHILE);
                 }
             }
         };
-        let group = self.child.group();
-        let had_terminal = self.terminal.is_some_and(|tty| tty.take_back(group));
-        let was_signalled = matches!(change, Change::Killed(signal) if Signal::try_from(signal).is_ok_and(is_end))
-            || ending
-                .signalled_at
-                .is_some_and(|at| at.elapsed() < self.grace.max(A_WHILE));
-        let rest = match (ending.is_left, ending.kill_at, was_signalled) {
-            (true, ..) => Rest::Left,
-            (false, None, false) => Rest::Alone,
-            _ => self.leftovers(ending, signals, &mut lost, &tell).await,
-        };
         End {
-            change,
+            change: change.unwrap_or(Change::Killed(Signal::SIGKILL as i32)),
             lost,
             is_late,
-            had_terminal,
+            had_terminal: had_terminal || self.terminal.is_some_and(take_back),
             rest,
         }
     }
 
-    /// Sends SIGTERM to the command and its descendants, and SIGCONT for those that are stopped.
+    /// Whether a signal has ended the command, as far as known.
+    fn was_signalled(&self, change: Change, ending: &Ending) -> bool {
+        let passed = ending.signalled_at;
+        let is_recent = passed.is_some_and(|at| at.elapsed() < self.args.grace.max(A_WHILE));
+        matches!(change, Change::Killed(by) if Signal::try_from(by).is_ok_and(is_end)) || is_recent
+    }
+
+    /// Sends SIGTERM to the command and its descendants, SIGCONT for those that are stopped, and after the grace
+    /// SIGKILL.
     fn stop(&self, ending: &mut Ending) {
+        let kill_at = Instant::now() + self.args.grace;
+        ending.kill_at.get_or_insert(kill_at);
         ending.asked.extend(self.child.signal_all(Signal::SIGTERM));
         self.child.signal_all(Signal::SIGCONT);
     }
 
-    /// Ends the processes that the ended command has left behind, within the rest of the grace or all of it.
-    async fn leftovers(
-        &self,
-        ending: Ending,
-        signals: &mut Signals,
-        lost: &mut Option<LostReason>,
-        tell: &impl Fn(&str),
-    ) -> Rest {
-        let leftovers = Leftovers {
-            held: self.held,
-            child: self.child,
-            kill_at: ending
-                .kill_at
-                .unwrap_or_else(|| Instant::now() + self.grace),
-            asked: ending.asked,
-            on_loss: self.on_loss,
-        };
-        match leftovers.until_gone(signals, lost, tell).await {
-            true => Rest::Ended,
-            false => Rest::Left,
+    /// Ends what the ended command has left behind: processes whose parent has ended get SIGTERM. They were forked
+    /// while the others were signalled, or ignored the signal that ended the command (a shell's background jobs ignore
+    /// SIGINT). A process that still has its parent gets no signal: it may be a part of that parent's handling of the
+    /// signal. After the grace all get SIGKILL.
+    fn end_orphans(&self, ending: &mut Ending) {
+        if ending.is_killed {
+            self.child.signal_all(Signal::SIGKILL);
+            return;
+        }
+        for process in self.child.members() {
+            if process.parent == getpid() && ending.asked.insert(process.pid) {
+                let _ = kill(process.pid, Signal::SIGTERM);
+                let _ = kill(process.pid, Signal::SIGCONT);
+            }
         }
     }
 
@@ -190,7 +206,7 @@ impl Watch<'_> {
                 let end = self.handle_changes();
                 // The signal may be the one that ended a stop in `handle_stop`, and the command may have been stopped
                 // again since: to continue it now would undo a stop that has not been seen yet.
-                match self.child.is_stopped() {
+                match self.child.is_stopped.get() {
                     true => self.resume(),
                     false => self.give_terminal(),
                 }
@@ -203,7 +219,7 @@ impl Watch<'_> {
                 }
                 self.forward(ending);
                 ending.forward = Some((end, Instant::now() + SENT_TO_ALL));
-                if !self.child.has_witness() {
+                if self.child.witness.get().is_none() {
                     self.forward(ending);
                 }
             }
@@ -244,7 +260,7 @@ impl Watch<'_> {
         let Some(terminal) = self.terminal else {
             return;
         };
-        let group = self.child.group();
+        let group = self.child.group;
         let lacks_terminal = matches!(by, Signal::SIGTTIN | Signal::SIGTTOU);
         if lacks_terminal && (terminal.is_ours() || terminal.is_of(group)) {
             terminal.give(group);
@@ -275,7 +291,7 @@ impl Watch<'_> {
     /// Continues the command, unless the lock has been lost meanwhile: the loss is about to be reported.
     fn resume(&self) {
         self.give_terminal();
-        if self.keep || self.held.is_valid() {
+        if self.args.keep || self.held.is_valid() {
             self.child.resume();
         }
     }
@@ -284,7 +300,7 @@ impl Watch<'_> {
     fn give_terminal(&self) {
         if let Some(terminal) = self.terminal.filter(|terminal| terminal.is_ours()) {
             if self.foreground {
-                terminal.give(self.child.group());
+                terminal.give(self.child.group);
             }
         }
     }

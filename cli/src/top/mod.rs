@@ -4,6 +4,7 @@ mod sample;
 mod screen;
 
 use std::io::{self, stdout, IsTerminal};
+use std::thread;
 use std::time::Duration;
 
 use crossterm::event::{self, Event, KeyCode, KeyModifiers};
@@ -15,7 +16,7 @@ use tokio::sync::mpsc::{unbounded_channel, UnboundedReceiver};
 use tokio::time::sleep;
 
 use crate::escape::json;
-use crate::failure::{Failure, BY_SIGNAL, OS};
+use crate::failure::{Failure, BY_SIGNAL};
 use crate::output::print;
 use crate::servers::Connect;
 use crate::signals::Signals;
@@ -60,22 +61,26 @@ pub async fn run(args: Args) -> Result<i32, Failure> {
     if args.json {
         return objects(&args, &name, sampler).await;
     }
-    let mut screen = Screen::new(name, first);
+    let mut screen = Screen {
+        server: name,
+        sample: first,
+        ..Screen::default()
+    };
     if args.once || !stdout().is_terminal() || !io::stdin().is_terminal() {
         // The rates are those of one interval.
         sleep(args.interval).await;
         screen.update(sampler.take(true).await?);
-        print(screen.text(usize::MAX).into_iter())?;
+        print(screen.text(usize::MAX))?;
         return Ok(0);
     }
-    let signals = Signals::listen().map_err(|error| Failure::new(OS, error))?;
-    let _switched = Switched::on().map_err(|error| Failure::new(OS, error))?;
+    let signals = Signals::listen()?;
+    let _switched = Switched::on()?;
     live(&args, screen, sampler, signals).await
 }
 
 /// The samples as JSON. A failure after the first sample is an object, too.
 async fn objects(args: &Args, name: &str, mut sampler: Sampler) -> Result<i32, Failure> {
-    let mut signals = Signals::listen().map_err(|error| Failure::new(OS, error))?;
+    let mut signals = Signals::listen()?;
     loop {
         let look = async {
             sleep(args.interval.max(SHORTEST_INTERVAL)).await;
@@ -93,7 +98,7 @@ async fn objects(args: &Args, name: &str, mut sampler: Sampler) -> Result<i32, F
             Err(failure) if args.once => return Err(failure),
             Err(failure) => sample::failed_json(name, &failure),
         };
-        print([json(&object)].into_iter())?;
+        print([json(&object)])?;
         if args.once {
             return Ok(0);
         }
@@ -131,13 +136,10 @@ async fn live(
     mut sampler: Sampler,
     mut signals: Signals,
 ) -> Result<i32, Failure> {
-    let mut keys = keys();
+    let mut keys = keys()?;
     loop {
-        let size = terminal::size().and_then(|(columns, rows)| {
-            screen.draw(columns, rows)?;
-            Ok(rows)
-        });
-        let rows = size.map_err(|error| Failure::new(OS, error))?;
+        let (columns, rows) = terminal::size()?;
+        screen.draw(columns, rows)?;
         // The queues are read for the graph only, which has to wait for the first.
         let waiters = if screen.body == Body::Graph { QUEUE } else { 0 };
         let pause = match waiters == std::mem::replace(&mut sampler.waiters, waiters) {
@@ -215,14 +217,9 @@ fn pressed(screen: &mut Screen, key: KeyCode, rows: usize) -> bool {
 }
 
 /// The events of the keyboard, read by a thread that ends with the program; closed without a keyboard.
-fn keys() -> UnboundedReceiver<Event> {
+fn keys() -> io::Result<UnboundedReceiver<Event>> {
     let (sender, receiver) = unbounded_channel();
-    std::thread::spawn(move || {
-        while let Ok(event) = event::read() {
-            if sender.send(event).is_err() {
-                return;
-            }
-        }
-    });
-    receiver
+    let read = move || while event::read().is_ok_and(|event| sender.send(event).is_ok()) {};
+    thread::Builder::new().spawn(read)?;
+    Ok(receiver)
 }

@@ -19,8 +19,9 @@ const STEPS: usize = 20;
 const MAX_LOCKS: usize = 1_000;
 
 /// The order of the rows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Order {
+    #[default]
     Wait,
     Held,
     Name,
@@ -120,8 +121,8 @@ impl Sampler {
     pub async fn take(&mut self, whole: bool) -> Result<Sample, Failure> {
         let (rates, waiters) = self.count().await?;
         let mut keys: Vec<Vec<u8>> = Vec::new();
-        let mut scan = self.server.scan(Search::waited()).await.map_err(failed)?;
-        while let Some(found) = scan.step().await.map_err(failed)? {
+        let mut scan = self.server.scan(Search::waited()).await?;
+        while let Some(found) = scan.step().await? {
             keys.extend(found);
         }
         self.continue_scan(whole).await?;
@@ -149,9 +150,9 @@ impl Sampler {
         for _ in 0..if whole { usize::MAX } else { STEPS } {
             let mut scan = match self.scan.take() {
                 Some(scan) => scan,
-                None => self.server.scan(Search::held()).await.map_err(failed)?,
+                None => self.server.scan(Search::held()).await?,
             };
-            let Some(found) = scan.step().await.map_err(failed)? else {
+            let Some(found) = scan.step().await? else {
                 self.whole = true;
                 break;
             };
@@ -163,7 +164,7 @@ impl Sampler {
 
     /// The rates of the counters since the last sample, and the number of waiters.
     async fn count(&mut self) -> Result<(Option<(f64, f64)>, u64), Failure> {
-        let now = self.server.module_counters().await.map_err(failed)?;
+        let now = self.server.module_counters().await?;
         let at = Instant::now();
         // Clients are parked, or wait by tickets, as `run` does.
         let sum = |counters: &BTreeMap<String, u64>, names: [&str; 2]| -> u64 {
@@ -190,8 +191,4 @@ pub fn failed_json(server: &str, failure: &Failure) -> Value {
         "server": server,
         "error": failure.to_string(),
     })
-}
-
-fn failed(error: redis_lock_client::Error) -> Failure {
-    Failure::of(&error, None)
 }

@@ -8,7 +8,7 @@ use crossterm::{cursor, queue};
 use redis_lock_client::LockInfo;
 
 use crate::escape::{cut, shown};
-use crate::graph::{Graph, Waited};
+use crate::graph::Graph;
 use crate::output::table;
 use crate::report::{self, span};
 use crate::top::sample::{Order, Sample};
@@ -48,14 +48,16 @@ terminal is too narrow are left out.";
 pub type Line = StyledContent<String>;
 
 /// What is shown in place of the rows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Body {
+    #[default]
     Locks,
     Graph,
     Help,
 }
 
 /// The contents of the screen.
+#[derive(Default)]
 pub struct Screen {
     pub server: String,
     pub sample: Sample,
@@ -71,19 +73,6 @@ pub struct Screen {
 }
 
 impl Screen {
-    pub fn new(server: String, sample: Sample) -> Screen {
-        Screen {
-            server,
-            sample,
-            order: Order::Wait,
-            body: Body::Locks,
-            filter: String::new(),
-            is_typing: false,
-            skipped: 0,
-            trouble: None,
-        }
-    }
-
     /// Keeps the order of the rows.
     pub fn update(&mut self, sample: Sample) {
         self.sample = sample;
@@ -226,11 +215,8 @@ impl Screen {
 
     /// The lines of the graph that the filter lets through, the chains first.
     fn graph(&self) -> Vec<Line> {
-        let locks = self.sample.locks.iter().map(|(key, info)| Waited {
-            server: self.server.clone(),
-            key: key.clone(),
-            info: info.clone(),
-        });
+        let locks = self.sample.locks.iter().cloned();
+        let locks = locks.map(|(key, info)| ((self.server.clone(), key), info));
         let graph = Graph::of(locks.collect());
         let lines = graph.chain_lines().into_iter().chain(graph.lock_lines());
         let lines = lines.filter(|line| line.contains(&self.filter));
@@ -302,9 +288,12 @@ mod tests {
             left_out: 0,
         };
         sample.sort(order);
+        let server = "127.0.0.1:6379/0".into();
         Screen {
+            server,
+            sample,
             order,
-            ..Screen::new("127.0.0.1:6379/0".into(), sample)
+            ..Screen::default()
         }
     }
 

@@ -244,3 +244,27 @@ fn a_password_that_others_can_read_is_warned_of() {
     let end = run(home, &[], &format!("check --password-from {file}"));
     assert!(end.err.contains(&warning), "{}", end.err);
 }
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_password_in_an_argument_is_not_shown_by_ps() {
+    let real = TestServer::start();
+    real.conn().line("ACL SETUSER app on >sec:r@t ~* &* +@all");
+    let server = url(&real).replace("//", "//app:sec:r@t@");
+    let other = TestServer::start();
+    other.conn().line("ACL SETUSER app on >sec:r@t ~* &* +@all");
+    let both = format!("{server} {}", url(&other).replace("//", "//app:sec:r@t@"));
+    for (key, options) in [
+        ("a", &["--server", &server][..]),
+        ("b", &[&format!("--server={server}")]),
+        ("c", &["--server", &both, "--all"]),
+    ] {
+        let command = [key, "sh", "-c", "echo up; exec sleep 100"];
+        let mut program = program(&real);
+        let run = Running::of(program.arg("run").args(options).args(command));
+        assert_eq!(run.line(), "up");
+        let shown = fs::read_to_string(format!("/proc/{}/cmdline", run.pid())).expect("a process");
+        let all = shown.contains("redis://app:*******@127.0.0.1:") && shown.contains("\0echo up;");
+        assert!(all && !shown.contains("sec"), "{shown}");
+    }
+}

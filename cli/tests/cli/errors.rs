@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use redis_lock_harness::{free_port, TestServer, Tries};
 
+use crate::console::Console;
 use crate::program::{program, script, start, url, Running, PATIENT, PROGRAM};
 
 #[test]
@@ -233,4 +234,38 @@ fn too_few_descriptors_are_an_error_of_the_machine() {
         assert_eq!(end.code(), 71, "{limit}: {}", end.err);
         assert_eq!(end.err, "redis-lock: Too many open files (os error 24)\n");
     }
+}
+
+/// The limit is one of a user: a user of this test's own.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_thread_that_cannot_be_started_is_an_error() {
+    let real = TestServer::start();
+    let limited = |threads: u32| {
+        let user = 4_000_000_000 + std::process::id();
+        format!("setpriv --reuid {user} --clear-groups prlimit --nproc={threads} $L")
+    };
+    let mut console = Console::start(&real);
+    console.line(&format!("{} --version", limited(1)));
+    if console.status() != "0" {
+        eprintln!("not run: this needs root, and setpriv");
+        return;
+    }
+    // The main one, that of the library, and one that asks for the addresses of a name.
+    console.line(&format!("{} check", limited(3)));
+    assert_eq!(console.status(), "0");
+    console.line(&format!(
+        "{} check --server redis://localhost:{}",
+        limited(2),
+        real.port
+    ));
+    console.see(&format!(
+        "redis-lock: localhost:{}/0: Resource temporarily unavailable",
+        real.port
+    ));
+    assert_eq!(console.status(), "69");
+    // For the keyboard.
+    console.line(&format!("{} top", limited(2)));
+    console.see("redis-lock: Resource temporarily unavailable (os error 11)");
+    assert_eq!(console.status(), "71");
 }

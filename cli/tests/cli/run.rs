@@ -262,6 +262,17 @@ fn a_run_below_a_run_of_the_same_key_is_refused_or_takes_no_hold() {
         let end = script(&real, "", &format!("{PROGRAM} {inner}; echo $?")).end();
         assert_eq!(end.out, "64\n", "{}", end.err);
     }
+    // Under another name of the server; and a permit.
+    for (outer, inner) in [
+        ("", ""),
+        ("--and j", "--and i"),
+        ("--permits 1", "--permits 1"),
+    ] {
+        let server = format!("redis://localhost:{}", real.port);
+        let inner = format!("{PROGRAM} run {inner} --server {server} k echo never; echo $?");
+        let end = script(&real, outer, &inner).end();
+        assert_eq!(end.out, "64\n", "{}", end.err);
+    }
     assert_eq!(
         start_args(&real, ["run", "", "--", "echo", "outer"])
             .end()

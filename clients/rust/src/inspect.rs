@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::time::Duration;
 
-use redis::{cmd, Cmd, ConnectionInfo, Value};
+use redis::{cmd, from_redis_value, Cmd, ConnectionInfo, Value};
 
 use crate::error::{Error, Result};
 use crate::mode::Mode;
@@ -12,8 +12,10 @@ use crate::net::address::{address_like, name_of};
 use crate::net::caller::Caller;
 use crate::net::command;
 use crate::net::reply::{bytes, count, field, list, number, span, text};
+use crate::net::retry::repeatable;
 use crate::net::server::Server;
 use crate::runtime::within;
+use crate::semaphore::Semaphore;
 use crate::trace::Text;
 
 /// The state of a lock, as `LOCK.INFO` returns it. (The default, without holders, is for tests of programs that display
@@ -394,6 +396,54 @@ impl Server {
     pub(crate) async fn ask(&self, node: &ConnectionInfo, command: &Cmd) -> Result<Value> {
         let mut caller = Caller::at(self, node);
         caller.call(command, self.patience()).await
+    }
+}
+
+/// The end of a permit that has none, as Redisson writes it.
+const NO_END_MS: f64 = 922_337_203_685_477.0;
+
+impl Semaphore {
+    /// The holders of at most `max` of its permits, the one whose lease ends first at the head. Of each the owner and
+    /// the rest of the lease are known. They are read from the sorted set beside the semaphore.
+    ///
+    /// # Errors
+    /// When the server cannot be reached, or refuses.
+    pub async fn holders(&self, max: usize) -> Result<Vec<Holder>> {
+        let terms = &self.lock.terms;
+        let ask = |command| async move {
+            let asked = repeatable(&terms.server, &terms.key, &command);
+            within(asked).await
+        };
+        let name = match terms.key.contains(&b'{') {
+            true => [&terms.key[..], b":timeout"].concat(),
+            false => [b"{", &terms.key[..], b"}:timeout"].concat(),
+        };
+        let unread = |_| Error::reply(terms.server.name());
+        let (s, us): (u64, u64) = from_redis_value(ask(cmd("TIME")).await?).map_err(unread)?;
+        let now = s * 1_000 + us / 1_000;
+        let mut command = cmd("ZRANGEBYSCORE");
+        command.arg(name).arg(format!("({now}")).arg("+inf");
+        command.arg("WITHSCORES").arg("LIMIT").arg(0).arg(max);
+        let ends = from_redis_value(ask(command).await?).map_err(unread)?;
+        let holder = |(owner, end): (Vec<u8>, f64)| Holder {
+            owner,
+            holds: 1,
+            lease: (end < NO_END_MS).then(|| Duration::from_millis(end as u64 - now)),
+            ..Holder::default()
+        };
+        Ok(Vec::into_iter(ends).map(holder).collect())
+    }
+
+    /// Takes the permit of this owner away. False when it holds none.
+    ///
+    /// # Errors
+    /// When the server cannot be reached, or refuses.
+    pub async fn break_permit(&self, owner: impl AsRef<[u8]>) -> Result<bool> {
+        let terms = &self.lock.terms;
+        let mut command = cmd("SEM.RELEASE");
+        command.arg(&terms.key).arg(owner.as_ref());
+        let reply = within(repeatable(&terms.server, &terms.key, &command)).await?;
+        Ok(reply == Value::Int(1))
     }
 }
 

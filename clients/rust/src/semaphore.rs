@@ -45,7 +45,7 @@ pub type Permit = Guard;
 #[derive(Debug, Clone)]
 pub struct Semaphore {
     /// The terms of an acquisition.
-    lock: Lock,
+    pub(crate) lock: Lock,
 }
 
 /// The state of a semaphore, as `SEM.INFO` returns it.

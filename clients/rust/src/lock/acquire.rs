@@ -35,8 +35,13 @@ pub(crate) async fn acquire(terms: &[Terms], wait: Option<Duration>) -> Result<O
     let span = Span::new(first.server.name(), &first.key, first.owner.as_deref());
     // An end that the clock cannot represent is no limit.
     let end = wait.and_then(|wait| begun.checked_add(wait));
+    // A request that waits for no other owner has the time of any other request.
+    let bound = match first.steals {
+        Some(_) => begun.checked_add(first.server.patience()),
+        None => end,
+    };
     let (server, of_task) = (first.server.clone(), terms.to_vec());
-    let work = async move { bounded(&server, end, attempts(&of_task, end)).await };
+    let work = async move { bounded(&server, bound, attempts(&of_task, end)).await };
     let observed = span.around(async {
         let acquired = on_thread(&[&first.server], span.around(work)).await;
         let error = acquired.as_ref().err();
@@ -108,7 +113,10 @@ impl<'a> Attempt<'a> {
         let claims: Vec<_> = terms.iter().map(|terms| terms.claim_by(&owner)).collect();
         let reported_after = terms.iter().map(Terms::reported_after);
         let lease = (!first.is_session).then_some(first.lease);
-        let command = command::acquire(&claims, lease);
+        let command = match (first.steals, &claims[..]) {
+            (Some(token), [claim]) => command::steal(claim, first.lease, token),
+            _ => command::acquire(&claims, lease),
+        };
         let request = Request {
             // The lease of a session is read after the grant.
             certain: lease.map_or(Duration::MAX, |_| reported_after.min().unwrap_or_default()),

@@ -17,7 +17,7 @@ use redis::Value;
 
 use crate::error::{Error, Result};
 #[cfg(feature = "admin")]
-use crate::inspect::LockInfo;
+use crate::inspect::{BreakTarget, LockInfo};
 use crate::lock::acquire::acquire;
 use crate::lock::guard::Guard;
 use crate::lock::terms::{Terms, DEFAULT_LEASE};
@@ -182,6 +182,38 @@ impl Lock {
                 return Ok(guard);
             }
         }
+    }
+
+    /// With the feature `admin`: breaks the hold of another owner, if there is one, and takes the lock in the same
+    /// step, before all waiters. None when the lock is not held under the token of [`BreakTarget::Token`]. Exclusive
+    /// locks only, and not that of a [session](Lock::session). `LOCK.BREAK ... TO`, for which an operator is permitted.
+    ///
+    /// ```no_run
+    /// # async fn example(server: redis_lock_client::Server) -> Result<(), redis_lock_client::Error> {
+    /// use redis_lock_client::{BreakTarget, Lock};
+    ///
+    /// let repair = Lock::new(&server, "invoices:42").note("repair");
+    /// if let Some(guard) = repair.steal(BreakTarget::Token(1_795_215_970_798_000)).await? {
+    ///     println!("taken over, token {}", guard.token());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// When the server refuses, or has not answered within the [response timeout](crate::Server::response_timeout).
+    #[cfg(feature = "admin")]
+    pub async fn steal(&self, grant: BreakTarget) -> Result<Option<Guard>> {
+        if self.terms.is_session || self.terms.kind != Kind::Lock(Mode::Exclusive) {
+            let why = "only an exclusive lock can be taken over, with a lease";
+            return Err(Error::config(why));
+        }
+        let mut lock = self.clone();
+        lock.terms.steals = Some(match grant {
+            BreakTarget::Any => None,
+            BreakTarget::Token(token) => Some(token),
+        });
+        lock.wait(Some(Duration::ZERO)).await
     }
 
     /// The guard of a hold that was taken elsewhere under this lock's [owner](Lock::owner), with its token: its lease

@@ -36,6 +36,8 @@ pub(crate) struct Terms {
     pub is_session: bool,
     /// A text beside an exclusive hold.
     pub note: Option<Vec<u8>>,
+    /// Break the grant with this token, or any, and take the lock before all waiters.
+    pub steals: Option<Option<u64>>,
 }
 
 impl fmt::Debug for Terms {
@@ -62,6 +64,7 @@ impl Terms {
             margin: None,
             is_session: false,
             note: None,
+            steals: None,
         }
     }
 

@@ -80,6 +80,23 @@ pub(crate) fn acquire(claims: &[Claim], lease: Option<Duration>) -> Cmd {
         Kind::Permit { limit: None } => &mut command,
         Kind::Permit { limit: Some(limit) } => command.arg("LIMIT").arg(limit),
     };
+    with_number(command, claim)
+}
+
+/// `LOCK.BREAK ... TO`: the token, or 0 when the lock is not held under that one. Sent twice, it is granted once.
+pub(crate) fn steal(claim: &Claim, lease: Duration, token: Option<u64>) -> Cmd {
+    let mut command = cmd("LOCK.BREAK");
+    command.arg(&claim.key);
+    if let Some(token) = token {
+        command.arg("TOKEN").arg(token);
+    }
+    command.arg("TO").arg(&claim.owner);
+    command.arg("PX").arg(millis(lease));
+    with_number(command, claim)
+}
+
+/// The number of the acquisition, and the note.
+fn with_number(mut command: Cmd, claim: &Claim) -> Cmd {
     if !claim.is_named {
         command.arg("SEQ").arg(1);
     }

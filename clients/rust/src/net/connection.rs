@@ -2,7 +2,9 @@
 
 use std::fmt;
 use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
@@ -14,8 +16,8 @@ use redis::{
 use rustls_pki_types::ServerName;
 use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::net::{lookup_host, TcpStream};
-use tokio::sync::watch;
+use tokio::net::TcpStream;
+use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 #[cfg(feature = "tls")]
 use tokio::time::sleep;
@@ -210,7 +212,7 @@ impl Connector {
     /// Connects to the first of the host's addresses that can be reached.
     async fn tcp(&self, host: &str, port: u16) -> io::Result<TcpStream> {
         let mut attempts = JoinSet::new();
-        for address in lookup_host((host, port)).await? {
+        for address in addresses(host, port).await? {
             attempts.spawn(TcpStream::connect(address));
         }
         let mut failure = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
@@ -233,6 +235,19 @@ impl Connector {
         SockRef::from(socket).set_tcp_user_timeout(Some(self.patience))?;
         Ok(())
     }
+}
+
+/// The addresses of a host. tokio's lookup would panic where the system refuses its thread.
+async fn addresses(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+    if let Ok(address) = host.parse() {
+        return Ok(vec![SocketAddr::new(address, port)]);
+    }
+    let (sender, found) = oneshot::channel();
+    let host = host.to_string();
+    let look = move || drop(sender.send((host.as_str(), port).to_socket_addrs()));
+    thread::Builder::new().spawn(look)?;
+    let found = found.await.map_err(io::Error::other)?;
+    Ok(found?.collect())
 }
 
 impl Connection {

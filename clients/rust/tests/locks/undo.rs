@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use redis_lock_client::{Lock, LostReason, Mode, Released};
+use redis_lock_client::{BreakTarget, Lock, LostReason, Mode, Released};
 use redis_lock_harness::TestServer;
 
 use crate::{client, lock, through, until, until_free, until_waited, wait};
@@ -104,6 +104,34 @@ async fn an_acquire_that_arrives_after_the_release_grants_nothing() {
     until("the late request", || real.stat("finals_refused") == 1);
     assert_eq!(real.stat("grants"), 1);
     assert!(real.conn().line("LOCK.INFO k").is_nil());
+}
+
+/// Nor does it break the next hold.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_steal_that_arrives_after_the_release_grants_nothing() {
+    let real = TestServer::start();
+    let other = lock(&client(&real)).acquire().await.unwrap();
+    let proxy = Proxy::before(real.port);
+    let server = through(&proxy).response_timeout(Duration::from_secs(2));
+    proxy.delay("LOCK.BREAK");
+    let guard = lock(&server)
+        .steal(BreakTarget::Any)
+        .await
+        .unwrap()
+        .expect("the lock");
+    assert!(proxy.has_delayed() && guard.token() > other.token());
+    assert_eq!(guard.release().await.unwrap(), Released::Yes);
+    let next = lock(&client(&real)).acquire().await.unwrap();
+    proxy.let_go();
+    until("the late request", || real.stat("finals_refused") == 1);
+    assert_eq!(real.stat("grants_broken"), 1);
+    assert_eq!(next.release().await.unwrap(), Released::Yes);
+    let grant = BreakTarget::Token(other.token());
+    assert!(lock(&server).steal(grant).await.unwrap().is_none());
+    for lock in [lock(&server).session(), lock(&server).mode(Mode::Write)] {
+        let error = lock.steal(BreakTarget::Any).await.unwrap_err();
+        assert!(error.to_string().contains("an exclusive lock"), "{error}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
