@@ -7,7 +7,7 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches};
 
 use crate::config::Configured;
-use crate::{break_lock, check, complete, info, ls, run, steps, top, watch};
+use crate::{break_lock, check, complete, info, leader, ls, run, steps, top, watch};
 
 /// Runs commands under locks of the redis-lock module, and shows the locks of a server.
 #[derive(Debug, clap::Parser)]
@@ -25,6 +25,7 @@ pub enum Subcommand {
     Release(steps::ReleaseArgs),
     Ls(ls::Args),
     Info(info::Args),
+    Leader(leader::Args),
     #[command(name = "break")]
     Break(break_lock::Args),
     Top(top::Args),

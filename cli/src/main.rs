@@ -17,6 +17,7 @@ mod failure;
 mod graph;
 mod info;
 mod key;
+mod leader;
 mod ls;
 mod os;
 mod output;
@@ -68,6 +69,7 @@ async fn run(args: Args, starter: Option<os::Starter>) -> Result<i32, Failure> {
         Subcommand::Release(args) => steps::release(args).await,
         Subcommand::Ls(args) => ls::run(args).await,
         Subcommand::Info(args) => info::run(args).await,
+        Subcommand::Leader(args) => leader::run(args).await,
         Subcommand::Break(args) => break_lock::run(args).await,
         Subcommand::Top(args) => top::run(args).await,
         Subcommand::Watch(args) => watch::run(args).await,

@@ -29,6 +29,25 @@ fn scene() -> (TestServer, Vec<redis_lock_harness::Conn>) {
 }
 
 #[test]
+fn leader_shows_each_leader_once() {
+    let real = TestServer::start();
+    let mut conn = real.conn();
+    let none = start(&real, "leader k").end();
+    assert_eq!((none.code(), none.out.as_str()), (1, ""));
+    let follower = start(&real, "leader k --follow");
+    assert_eq!(follower.line(), "none");
+    conn.line("LOCK.ACQUIRE k a PX 600000 NOTE 10.0.0.7:8080");
+    assert_eq!(start(&real, "leader k").end().ok(), "10.0.0.7:8080\n");
+    assert_eq!(follower.line(), "10.0.0.7:8080");
+    conn.line("LOCK.RENEW k a PX 600000 NOTE elsewhere");
+    assert_eq!(follower.line(), "elsewhere");
+    conn.line("LOCK.RELEASE k a");
+    assert_eq!(follower.line(), "none");
+    let token = conn.line("LOCK.ACQUIRE k a PX 600000").int();
+    assert_eq!(follower.line(), format!("token {token}"));
+}
+
+#[test]
 fn ls_lists_what_is_asked_for() {
     let (real, _conns) = scene();
     let names = |options: &str| {

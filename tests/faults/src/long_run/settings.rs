@@ -12,7 +12,7 @@ const CENTURY: &str = "3162240000000";
 
 /// Settings whose values the judges need not know, with their default first: a change lasts until the next one. A
 /// session lease is never shorter than that of the plan.
-const LASTING: [(&str, &[&str]); 17] = [
+const LASTING: [(&str, &[&str]); 18] = [
     ("lock.default-lease", &["30000", "1000", "100000"]),
     ("lock.max-lease", &[CENTURY, "86400000"]),
     ("lock.max-wait", &[CENTURY, "1000"]),
