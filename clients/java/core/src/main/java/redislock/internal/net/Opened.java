@@ -101,7 +101,8 @@ final class Opened<C extends StatefulConnection<byte[], byte[]>> {
         lock.unlock();
         if (isUnwanted || !isLasting && !connection.isOpen()) {
             forget(mine);
-            return end(connection);
+            // Lettuce warns of a second end.
+            return network.isShut() ? CompletableFuture.completedFuture(null) : end(connection);
         }
         return CompletableFuture.completedFuture(null);
     }
