@@ -10,10 +10,12 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
 import redislock.testing.Certificates;
 import redislock.testing.TestServer;
 
 /** The first request of a process, in processes of their own. */
+@Timeout(300)
 class ColdStartTest {
     /** A program whose first request is bounded. */
     static final class Program {

@@ -261,7 +261,7 @@ class ErrorTest {
                     "redis://127.0.0.1:" + web.getLocalPort(), "a web server (HTTP) answers on this port");
             texts.forEach((address, text) -> {
                 try (LockClient client =
-                        LockClient.builder(address).responseTimeout(Duration.ofSeconds(10)).build()) {
+                        LockClient.builder(address).responseTimeout(Duration.ofSeconds(20)).build()) {
                     LockException error = assertThrows(LockException.class, client.lock("k")::tryLock, address);
                     assertTrue(error.getMessage().contains(text), address + ": " + error.getMessage());
                 }

@@ -59,8 +59,8 @@ final class Cluster extends Network {
 
     /** With the nodes that are known; that fails if none is. The look at them waits for each one. */
     private <C> CompletionStage<C> opened(Supplier<CompletableFuture<C>> opener) {
-        return opener.get().exceptionallyCompose(
-                unknown -> client.refreshPartitionsAsync().thenCompose(unused -> opener.get()));
+        return opener.get().exceptionallyCompose(failure -> isEnding() ? CompletableFuture.failedFuture(failure)
+                : client.refreshPartitionsAsync().thenCompose(unused -> opener.get()));
     }
 
     @Override

@@ -56,6 +56,7 @@ public abstract class Network {
     private final Loop loop = new Loop("redis-lock-timers");
     private final Counts counts = new Counts();
     private volatile boolean isEnding;
+    private volatile boolean isShut;
     private final Link link;
     private final Lines lines;
 
@@ -234,20 +235,26 @@ public abstract class Network {
         });
     }
 
-    /** Whether the end of its own client of Lettuce is about to close all connections. */
+    /** Whether nothing is opened any more. */
     boolean isEnding() {
         return isEnding;
     }
 
+    /** Whether the end of its own client of Lettuce closes all connections. */
+    boolean isShut() {
+        return isShut;
+    }
+
     /** Closes what this client has opened. Requests under way fail. */
     public void close() {
-        isEnding = !isForeign;
+        isEnding = true;
         // First: Lettuce warns of a cluster's connections that are closed with its client.
         CompletableFuture.allOf(link.close(), messages().close()).orTimeout(END_SECONDS, TimeUnit.SECONDS)
                 .handle((unused, error) -> null).join();
         if (isForeign) {
             return;
         }
+        isShut = true;
         client.shutdownAsync(0, END_SECONDS, TimeUnit.SECONDS).handle((unused, error) -> null).join();
         if (own != null) {
             ((io.netty.util.concurrent.Future<?>) own.shutdown(0, END_SECONDS, TimeUnit.SECONDS))

@@ -22,6 +22,8 @@ final class Opened<C extends StatefulConnection<byte[], byte[]>> {
     private final boolean isLasting;
     private final ReentrantLock lock = new ReentrantLock();
     private CompletableFuture<C> present;
+    /** Completes when nothing is being opened. */
+    private CompletableFuture<Void> rest = CompletableFuture.completedFuture(null);
     private boolean isClosed;
 
     Opened(Network network, Supplier<CompletionStage<C>> opener, boolean isLasting) {
@@ -32,7 +34,8 @@ final class Opened<C extends StatefulConnection<byte[], byte[]>> {
 
     /** The connection, which may still be opened. */
     CompletableFuture<C> get() {
-        CompletableFuture<C> mine = new CompletableFuture<>();
+        CompletableFuture<C> mine;
+        CompletableFuture<Void> over;
         lock.lock();
         try {
             if (isClosed) {
@@ -42,7 +45,8 @@ final class Opened<C extends StatefulConnection<byte[], byte[]>> {
             if (present != null && !hasEnded) {
                 return present;
             }
-            present = mine;
+            present = mine = new CompletableFuture<>();
+            rest = over = new CompletableFuture<>();
         } finally {
             lock.unlock();
         }
@@ -50,12 +54,13 @@ final class Opened<C extends StatefulConnection<byte[], byte[]>> {
             forget(mine);
             mine.completeExceptionally(Errors.noAnswer(network.server()));
         });
-        open(mine, timer, Network.STEPS);
+        open(mine, timer, over, Network.STEPS);
         return mine;
     }
 
     /** Opens it in at most so many attempts. */
-    private void open(CompletableFuture<C> mine, Loop.Timer timer, int attempts) {
+    private void open(
+            CompletableFuture<C> mine, Loop.Timer timer, CompletableFuture<Void> over, int attempts) {
         long began = Clock.now();
         CompletionStage<C> opening;
         try {
@@ -67,20 +72,21 @@ final class Opened<C extends StatefulConnection<byte[], byte[]>> {
             // In a cluster an attempt has a part of the patience: not each of its nodes may answer.
             boolean wasSilent = Clock.now() - began >= network.patience() / Network.STEPS;
             if (failure != null && isLasting && wasSilent && attempts > 1 && !mine.isDone()) {
-                open(mine, timer, attempts - 1);
+                open(mine, timer, over, attempts - 1);
                 return;
             }
             timer.cancel();
             if (failure != null) {
                 forget(mine);
                 mine.completeExceptionally(Errors.ofOpening(network.server(), failure));
+                over.complete(null);
             } else {
-                opened(mine, connection);
+                opened(mine, connection).whenComplete((unused, error) -> over.complete(null));
             }
         });
     }
 
-    private void opened(CompletableFuture<C> mine, C connection) {
+    private CompletableFuture<Void> opened(CompletableFuture<C> mine, C connection) {
         if (!isLasting) {
             connection.addListener(new RedisConnectionStateListener() {
                 @Override
@@ -96,10 +102,9 @@ final class Opened<C extends StatefulConnection<byte[], byte[]>> {
         if (isUnwanted || !isLasting && !connection.isOpen()) {
             forget(mine);
             // Lettuce warns of a second end.
-            if (!network.isEnding()) {
-                end(connection);
-            }
+            return network.isShut() ? CompletableFuture.completedFuture(null) : end(connection);
         }
+        return CompletableFuture.completedFuture(null);
     }
 
     private boolean forget(CompletableFuture<C> mine) {
@@ -128,11 +133,12 @@ final class Opened<C extends StatefulConnection<byte[], byte[]>> {
     CompletableFuture<Void> close() {
         lock.lock();
         CompletableFuture<C> mine = present;
+        CompletableFuture<Void> opening = rest;
         isClosed = true;
         present = null;
         lock.unlock();
         boolean isOpen = mine != null && !mine.completeExceptionally(closed()) && !mine.isCompletedExceptionally();
-        return isOpen ? end(mine.join()) : CompletableFuture.completedFuture(null);
+        return isOpen ? end(mine.join()) : opening;
     }
 
     private LockConnectionException closed() {
