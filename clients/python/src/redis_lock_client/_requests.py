@@ -7,7 +7,7 @@ from typing import Any, Optional
 from ._hold import FOREIGN, Hold, Moment, field, holders_of
 from ._hub import Hub
 from ._terms import Command, Terms, Tokens, Verb
-from .errors import ConnectionFailed, Error, NoPermission, NotLoaded, NotOwned, Refused, Unheard, bad_reply, refused
+from .errors import ConnectionFailed, Error, NoPermission, NotLoaded, NotOwned, Refused, Unheard, bad_reply
 from .outcome import LostReason, Released
 
 #: How long the release of a lock that was lost is waited for: it goes on in the background.
@@ -171,16 +171,3 @@ async def at_most_once(hub: Hub, *words: Any) -> Any:
         if verb.sends and not isinstance(error, Unheard):
             raise Unheard(hub.name, error.what) from error
         raise
-
-
-async def count(hub: Hub, key: bytes) -> int:
-    """The count of a latch. No command of the module has it, so ``GET`` reads it from a latch that is closed."""
-    # Refused if the key holds something else, or the server has no module.
-    if await request(hub, "LATCH.WAIT", key) == 1:
-        return 0
-    digits: Any = await request(hub, "GET", key)
-    try:
-        return max(0, int(digits)) if digits is not None else 0
-    except (TypeError, ValueError):
-        # Changed in between.
-        raise refused(hub.name, "WRONGTYPE", "the key holds no count") from None

@@ -5,14 +5,14 @@ from __future__ import annotations
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Callable, Generic, Optional, TypeVar, Union
+from typing import TYPE_CHECKING, Any, Callable, Generic, Optional, TypeVar, Union, cast
 
 from ._acquire import Acquisition, LatchWait
 from ._address import client_of_url
 from ._client import check_client
 from ._hold import Hold, field
 from ._hub import hub_of
-from ._requests import at_most_once, count, release, request
+from ._requests import at_most_once, release, request
 from ._terms import (
     MOST_COUNT,
     MOST_PERMITS,
@@ -27,7 +27,7 @@ from ._terms import (
     checked_wait,
 )
 from ._threads import ThreadHub, blocking, run
-from .errors import Error, bad_reply
+from .errors import Error, bad_reply, refused
 from .lock import Lock, Lost, MultiLock
 from .outcome import LostReason, Mode, Released
 from .statistics import Statistics
@@ -243,10 +243,7 @@ class BaseSemaphore(Generic[Client, T]):
 
     async def _acquire(self) -> T:
         """A permit; waits without a limit, also for a semaphore that does not exist yet."""
-        while True:
-            permit = await self._acquire_in(None)
-            if permit is not None:
-                return permit
+        return cast("T", await self._acquire_in(None))
 
     async def _set(self, permits: int) -> None:
         """Creates the semaphore, or changes its number of permits (``SEM.SET``)."""
@@ -297,12 +294,21 @@ class BaseLatch(Generic[Client]):
         return max(0, rest)
 
     async def _count(self) -> int:
-        """The count; 0 when the latch is open (``LATCH.WAIT``, of a closed one also ``GET``).
+        """The count; 0 when the latch is open (``LATCH.WAIT``, of a closed one also ``GET``: no command of the module
+        has it).
 
         :raises WrongType: when the key holds something else than a count.
         """
         hub = self._hub.here()
-        return int(await count(hub, self._key))
+        # Refused if the key holds something else, or the server has no module.
+        if await request(hub, "LATCH.WAIT", self._key) == 1:
+            return 0
+        digits: Any = await request(hub, "GET", self._key)
+        try:
+            return max(0, int(digits)) if digits is not None else 0
+        except (TypeError, ValueError):
+            # Changed in between.
+            raise refused(hub.name, "WRONGTYPE", "the key holds no count") from None
 
     async def _wait(self, timeout: Optional[Number] = None) -> bool:
         """Waits until the latch is open (``LATCH.WAIT``); False when it is closed at the end of the wait.
