@@ -181,8 +181,3 @@ impl Display for Failure {
 pub fn say(line: &str) {
     let _ = writeln!(io::stderr(), "{line}");
 }
-
-/// Ends the program without waiting for background work.
-pub fn exit(status: i32) -> ! {
-    std::process::exit(status)
-}

@@ -69,13 +69,6 @@ impl Graph {
         Ok(second)
     }
 
-    /// The locks with their queues, then the chains.
-    pub fn text(&self) -> Vec<String> {
-        let mut lines = self.lock_lines();
-        lines.extend(self.chain_lines());
-        lines
-    }
-
     pub fn lock_lines(&self) -> Vec<String> {
         let lines = |(place, info): &Named| describe(&self.name(place), info);
         self.locks.iter().flat_map(lines).collect()

@@ -1,5 +1,7 @@
 //! `redis-lock info`: the state of one lock.
 
+use std::time::Duration;
+
 use redis_lock_client::{Error, Holder, LockInfo, Semaphore, SemaphoreInfo, Server, Waiter};
 
 use crate::escape::{json, shown, word};
@@ -98,10 +100,13 @@ pub fn permits(info: &SemaphoreInfo) -> String {
         line += &format!(", the next lease ends in {}", span(Some(end)));
     }
     if info.waiters > 0 {
-        let wait = span(Some(info.longest_wait));
-        line += &format!("; {} waiting, the first for {wait}", info.waiters);
+        line += &format!("; {}", waiting(info.waiters, info.longest_wait));
     }
     line
+}
+
+fn waiting(waiters: u64, longest: Duration) -> String {
+    format!("{waiters} waiting, the first for {}", span(Some(longest)))
 }
 
 /// The lock of this name, its holders and its queue.
@@ -112,8 +117,7 @@ pub fn describe(name: &str, info: &LockInfo) -> Vec<String> {
     }
     lines.extend(info.holders.iter().map(|one| format!("  {}", holder(one))));
     if info.waiters > 0 {
-        let wait = span(Some(info.longest_wait));
-        lines.push(format!("  {} waiting, the first for {wait}", info.waiters));
+        lines.push(format!("  {}", waiting(info.waiters, info.longest_wait)));
     }
     lines.extend(info.queue.iter().map(waiter));
     lines

@@ -110,7 +110,7 @@ async fn graph(args: &Args) -> Result<i32, Failure> {
     let graph = Graph::read(&servers, &args.search(), args.waiters).await?;
     match args.json {
         true => print(graph.json().iter().map(json))?,
-        false => print(graph.text())?,
+        false => print(graph.lock_lines().into_iter().chain(graph.chain_lines()))?,
     }
     Ok(0)
 }

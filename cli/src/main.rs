@@ -33,10 +33,11 @@ mod watch;
 
 use std::io::{self, ErrorKind};
 use std::os::unix::net::UnixStream;
+use std::process::exit;
 
 use clap::CommandFactory;
 use cli::{Args, Subcommand};
-use failure::{exit, Failure};
+use failure::Failure;
 
 fn main() {
     os::unblock_signals();
@@ -55,7 +56,7 @@ fn main() {
 
 fn begin(args: Args) -> Result<i32, Failure> {
     let starter = match &args.subcommand {
-        Subcommand::Acquire(args) if args.is_kept() => Some(os::go_to_background()),
+        Subcommand::Acquire(args) if args.hold_while.is_some() => Some(os::go_to_background()),
         _ => None,
     };
     runtime()?.block_on(run(args, starter.transpose()?))

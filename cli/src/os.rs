@@ -10,7 +10,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Command, ExitStatus};
+use std::process::{exit, Command, ExitStatus};
 use std::ptr::{null, null_mut};
 use std::slice;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Relaxed};
@@ -22,7 +22,7 @@ use nix::unistd::{
     dup2_stderr, dup2_stdin, dup2_stdout, fork, getpgrp, getppid, setsid, ForkResult, Pid,
 };
 
-use crate::failure::{exit, BY_SIGNAL, OS};
+use crate::failure::{BY_SIGNAL, OS};
 use crate::run::{give, Terminal};
 use crate::servers::password_in;
 

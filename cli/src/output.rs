@@ -3,6 +3,7 @@
 use std::future::pending;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
+use std::process::exit;
 
 use nix::errno::Errno;
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
@@ -16,7 +17,7 @@ pub fn print(lines: impl IntoIterator<Item = String>) -> Result<(), Failure> {
     for line in lines {
         match writeln!(out, "{line}") {
             Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => crate::failure::exit(0),
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => exit(0),
             Err(error) => return Err(error.into()),
         }
     }

@@ -39,7 +39,7 @@ pub struct AcquireArgs {
 
     /// Renew the lock in the background as long as this process lives (such as $$, the shell's), then release it.
     #[arg(long, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
-    hold_while: Option<i32>,
+    pub hold_while: Option<i32>,
 
     /// A JSON object.
     #[arg(long)]
@@ -84,13 +84,6 @@ struct Hold {
 
     #[command(flatten)]
     connect: Connect,
-}
-
-impl AcquireArgs {
-    /// Whether the lock is held by a process in the background.
-    pub fn is_kept(&self) -> bool {
-        self.hold_while.is_some()
-    }
 }
 
 pub async fn acquire(args: AcquireArgs, starter: Option<Starter>) -> Result<i32, Failure> {

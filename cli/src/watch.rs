@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
+use std::process::exit;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -14,7 +15,7 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use crate::escape::{self, shown, word};
-use crate::failure::{exit, say, Failure, BY_SIGNAL};
+use crate::failure::{say, Failure, BY_SIGNAL};
 use crate::info;
 use crate::key::{unhex, Bytes};
 use crate::output::{closed, print};

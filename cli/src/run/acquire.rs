@@ -50,14 +50,11 @@ impl Sought<'_> {
         Failure::of(&error, Some(self.key()))
     }
 
-    fn timeout(&self) -> Duration {
-        self.request.connect.timeout
-    }
-
     /// Acquires it, and says what it waits for.
     pub async fn acquire(&self, signals: &mut Signals) -> Result<Acquired, Failure> {
         let wanted = Wanted::of(self)?;
-        let overtime = (self.timeout() / 25).max(LEAST_OVERTIME);
+        let timeout = self.request.connect.timeout;
+        let overtime = (timeout / 25).max(LEAST_OVERTIME);
         let bound = self.request.bound();
         let over = bound.map(|bound| Instant::now() + bound + overtime);
         let held = tokio::select! {
@@ -65,7 +62,7 @@ impl Sought<'_> {
             never = tell_of_the_wait(self), if !self.request.quiet && !self.request.steal => match never {},
             signal = signals.next_fatal() => {
                 let is_settled = tokio::select! {
-                    is_settled = self.settled(Instant::now() + self.timeout()) => is_settled,
+                    is_settled = self.settled(Instant::now() + timeout) => is_settled,
                     () = signals.one_more_fatal() => false,
                 };
                 if !is_settled {
@@ -82,7 +79,7 @@ impl Sought<'_> {
         // The limit of the wait is that of its withdrawal, too.
         let now = Instant::now();
         let end = over.map(|over| over.max(now + WITHDRAWAL));
-        self.settled(end.unwrap_or(now + self.timeout())).await;
+        self.settled(end.unwrap_or(now + timeout)).await;
         if self.request.verbose {
             let holder = in_the_way(self, None).await;
             let holder = holder.map_or(String::new(), |holder| format!(": {holder}"));

@@ -112,7 +112,7 @@ fn the_permit_of_one_owner_is_broken() {
     assert_eq!((again.code(), again.out.as_str()), (1, "{s}1: not held\n"));
     assert_eq!(conn.line("SEM.RENEW {s}1 bert").int(), 1);
     // A run learns of it as of a lock's end.
-    let run = script(&real, "--permits 1 --owner me --lease 9", "exec sleep 100");
+    let run = script(&real, "--permits 1 --owner me --lease 20", "exec sleep 100");
     wait_for("a permit", || !conn.line("SEM.INFO k").is_nil());
     start(&real, "break k --owner me --json").end().ok();
     assert_eq!(run.end().code(), 75);
@@ -122,7 +122,7 @@ fn the_permit_of_one_owner_is_broken() {
 fn a_lock_is_taken_before_those_that_wait() {
     let real = TestServer::start();
     let mut conn = real.conn();
-    let broken = script(&real, "--owner first --lease 9", "exec sleep 100");
+    let broken = script(&real, "--owner first --lease 60", "exec sleep 100");
     wait_for("a lock", || is_held(&real));
     let waits = script(&real, "", "echo waited");
     real.wait_for_waits(1);

@@ -256,7 +256,7 @@ fn a_run_below_a_run_of_the_same_key_is_refused_or_takes_no_hold() {
     assert_eq!(script(&real, "--shared", &shared).end().ok(), "inner\n0\n");
     // With another lock between them; and a lock for several commands waits no less.
     for inner in [
-        format!("run -n j {PROGRAM} run k echo never"),
+        format!("run -n --timeout 100 j {PROGRAM} run k echo never"),
         "acquire k".into(),
     ] {
         let end = script(&real, "", &format!("{PROGRAM} {inner}; echo $?")).end();
