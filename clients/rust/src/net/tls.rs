@@ -1,7 +1,6 @@
 //! TLS: the trusted authorities and the client's certificate. The cryptography is that of `ring`, for these connections
 //! only; the provider that the program has installed is not changed.
 
-use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -16,6 +15,10 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use tokio_rustls::TlsConnector;
 
 use crate::error::{Error, Result};
+use crate::trace::shown;
+
+/// What is wrong with a certificate, as text.
+type Made<T> = std::result::Result<T, String>;
 
 /// With the feature `tls`: the certificates for `rediss://` in PEM, of the trusted authorities and of the client.
 ///
@@ -75,7 +78,7 @@ impl Certificates {
         Ok(self.made.get_or_init(made).clone())
     }
 
-    fn settings(&self) -> std::result::Result<ClientConfig, String> {
+    fn settings(&self) -> Made<ClientConfig> {
         let builder = ClientConfig::builder_with_provider(Arc::new(default_provider()));
         let builder = builder
             .with_safe_default_protocol_versions()
@@ -94,7 +97,7 @@ impl Certificates {
         settings.map_err(|error| format!("the client's certificate: {error}"))
     }
 
-    fn verifier(&self) -> std::result::Result<Verifier, String> {
+    fn verifier(&self) -> Made<Verifier> {
         let given = match &self.authorities {
             Some(pem) => certificates(pem)?,
             None => Vec::new(),
@@ -106,10 +109,7 @@ impl Certificates {
         Ok(Verifier { chains, given })
     }
 
-    fn roots(
-        &self,
-        given: &[CertificateDer<'static>],
-    ) -> std::result::Result<RootCertStore, String> {
+    fn roots(&self, given: &[CertificateDer<'static>]) -> Made<RootCertStore> {
         let mut roots = RootCertStore::empty();
         match &self.authorities {
             Some(_) => {
@@ -133,13 +133,9 @@ impl Certificates {
     }
 }
 
-impl fmt::Debug for Certificates {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Certificates").finish_non_exhaustive()
-    }
-}
+shown! { Certificates, _certificates }
 
-fn certificates(pem: &[u8]) -> std::result::Result<Vec<CertificateDer<'static>>, String> {
+fn certificates(pem: &[u8]) -> Made<Vec<CertificateDer<'static>>> {
     let found: std::result::Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
     match found {
         Ok(found) if found.is_empty() => Err("no certificate in PEM".into()),
