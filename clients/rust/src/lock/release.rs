@@ -7,7 +7,7 @@ use redis::Value;
 use tokio::sync::oneshot;
 use tokio::time::{timeout_at, Instant};
 
-use crate::backoff::Pause;
+use crate::backoff::{left, Pause};
 use crate::error::{Error, Result};
 use crate::lock::events;
 use crate::net::caller::Caller;
@@ -26,11 +26,9 @@ pub(crate) async fn release(claim: &Claim, mut ending: Ending, end: Instant) -> 
     let mut was_unanswered = false;
     let mut pause = Pause::default();
     loop {
-        let left = end.saturating_duration_since(Instant::now());
-        let patience = left.clamp(Duration::from_millis(1), server.patience() / 2);
-        let reply = caller
-            .call(&command::release(claim, ending), patience)
-            .await;
+        let patience = left(Some(end)).clamp(Duration::from_millis(1), server.patience() / 2);
+        let command = command::release(claim, ending);
+        let reply = caller.call(&command, patience).await;
         if caller.unanswered {
             was_unanswered = true;
             if !claim.is_named {

@@ -77,19 +77,20 @@ impl MultiLock {
     /// with a [note](Lock::note). `localhost` and `127.0.0.1`
     /// count as different servers.
     pub fn new(locks: impl IntoIterator<Item = Lock>) -> Result<MultiLock> {
-        let mut members: Vec<_> = locks.into_iter().enumerate().collect();
+        let terms = locks.into_iter().map(|lock| lock.terms);
+        let mut members: Vec<_> = terms.enumerate().collect();
         members.sort_by(|(_, a), (_, b)| position(a).cmp(&position(b)));
-        let any = |is: fn(&Terms) -> bool| members.iter().any(|(_, lock)| is(&lock.terms));
+        let any = |is: fn(&Terms) -> bool| members.iter().any(|(_, terms)| is(terms));
         let is_twice =
-            |pair: &&[(usize, Lock)]| matches!(pair, [a, b] if position(&a.1) == position(&b.1));
+            |pair: &&[(usize, Terms)]| matches!(pair, [a, b] if position(&a.1) == position(&b.1));
         if members.is_empty() {
             return Err(Error::config("a MultiLock of no locks"));
         } else if any(|terms| terms.is_session) {
             return Err(Error::config("a MultiLock of locks of a session"));
         } else if any(|terms| terms.note.is_some()) {
             return Err(Error::config("a MultiLock of locks with notes"));
-        } else if let Some([(_, lock), ..]) = members.windows(2).find(is_twice) {
-            let (server, key) = position(lock);
+        } else if let Some([(_, terms), ..]) = members.windows(2).find(is_twice) {
+            let (server, key) = position(terms);
             return Err(Error::config(format!(
                 "{server}: {} is named twice",
                 text(key)
@@ -220,25 +221,20 @@ impl MultiLock {
 }
 
 /// The position in the order of acquisition, on which all programs must agree.
-fn position(lock: &Lock) -> (&str, &[u8]) {
-    (lock.terms.server.name(), &lock.terms.key)
+fn position(terms: &Terms) -> (&str, &[u8]) {
+    (terms.server.name(), &terms.key)
 }
 
 /// Groups the locks into requests: those of one server form one if they agree in everything that a request states once.
-fn requests(locks: Vec<(usize, Lock)>) -> Vec<Request> {
+fn requests(locks: Vec<(usize, Terms)>) -> Vec<Request> {
     let mut requests = Vec::new();
     for of_server in locks.chunk_by(|(_, a), (_, b)| position(a).0 == position(b).0) {
-        let agree = |pair: &[(usize, Lock)]| match pair {
-            [(_, a), (_, b)] => a.terms.agrees_with(&b.terms),
-            _ => true,
-        };
+        let agree = |pair: &[(usize, Terms)]| matches!(pair, [(_, a), (_, b)] if a.agrees_with(b));
         let in_one = of_server.len() <= MAX_KEYS && of_server.windows(2).all(agree);
         let size = if in_one { of_server.len() } else { 1 };
         for locks in of_server.chunks(size) {
-            requests.push(Request {
-                terms: locks.iter().map(|(_, lock)| lock.terms.clone()).collect(),
-                indices: locks.iter().map(|(place, _)| *place).collect(),
-            });
+            let (indices, terms) = locks.iter().cloned().unzip();
+            requests.push(Request { terms, indices });
         }
     }
     requests

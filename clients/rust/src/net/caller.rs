@@ -184,19 +184,14 @@ impl Caller {
             let opened = self.server.shared(&node).await;
             opened.map(|(connection, place)| (connection, Some(place)))
         };
-        let opened = match timeout_at(end, opening).await {
-            Ok(opened) => opened,
-            Err(_) => {
-                if !self.is_alone {
-                    self.server.reroute(&node);
-                }
-                Err(Error::no_answer(&name_of(&node)))
+        let opened = timeout_at(end, opening).await.unwrap_or_else(|_| {
+            if !self.is_alone {
+                self.server.reroute(&node);
             }
-        };
-        if opened.is_err() {
-            self.count_failure();
-        }
-        opened.map(|(connection, shared)| Link {
+            Err(Error::no_answer(&name_of(&node)))
+        });
+        let (connection, shared) = opened.inspect_err(|_| self.count_failure())?;
+        Ok(Link {
             node,
             connection,
             shared,

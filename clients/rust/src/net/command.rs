@@ -19,7 +19,7 @@ pub(crate) enum Kind {
 
 impl Kind {
     /// The word for the mode in a command.
-    fn mode_word(self) -> Option<&'static str> {
+    fn mode_word(self) -> Option<String> {
         match self {
             Kind::Lock(mode) => mode.word(),
             Kind::Permit { .. } => None,

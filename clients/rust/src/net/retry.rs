@@ -9,7 +9,7 @@ use std::time::Duration;
 use redis::{Cmd, Value};
 use tokio::time::Instant;
 
-use crate::backoff::Pause;
+use crate::backoff::{left, Pause};
 use crate::error::Result;
 use crate::net::caller::Caller;
 use crate::net::server::Server;
@@ -86,8 +86,7 @@ impl Retrier {
     }
 
     async fn call(&mut self, command: &Cmd) -> Result<Value> {
-        let left = self.over.saturating_duration_since(Instant::now());
-        self.caller.call(command, left).await
+        self.caller.call(command, left(Some(self.over))).await
     }
 
     fn has_time(&self) -> bool {

@@ -98,10 +98,8 @@ impl Certificates {
     }
 
     fn verifier(&self) -> Made<Verifier> {
-        let given = match &self.authorities {
-            Some(pem) => certificates(pem)?,
-            None => Vec::new(),
-        };
+        let given = self.authorities.as_deref().map(certificates);
+        let given = given.transpose()?.unwrap_or_default();
         let roots = Arc::new(self.roots(&given)?);
         let provider = Arc::new(default_provider());
         let chains = WebPkiServerVerifier::builder_with_provider(roots, provider).build();
@@ -111,23 +109,20 @@ impl Certificates {
 
     fn roots(&self, given: &[CertificateDer<'static>]) -> Made<RootCertStore> {
         let mut roots = RootCertStore::empty();
-        match &self.authorities {
-            Some(_) => {
-                for authority in given.iter().cloned() {
-                    let added = roots.add(authority);
-                    added.map_err(|error| format!("an authority's certificate: {error}"))?;
-                }
-            }
-            // Some of the system's may be unreadable; without any, no server can be verified.
-            None => {
-                let found = rustls_native_certs::load_native_certs();
-                roots.add_parsable_certificates(found.certs);
-                if roots.is_empty() {
-                    let why = found.errors.first().map(ToString::to_string);
-                    let why = why.unwrap_or_else(|| "none is installed".into());
-                    return Err(format!("no authority's certificate on this machine: {why}"));
-                }
-            }
+        for authority in given.iter().cloned() {
+            let added = roots.add(authority);
+            added.map_err(|error| format!("an authority's certificate: {error}"))?;
+        }
+        if self.authorities.is_some() {
+            return Ok(roots);
+        }
+        // Some of the system's may be unreadable; without any, no server can be verified.
+        let found = rustls_native_certs::load_native_certs();
+        roots.add_parsable_certificates(found.certs);
+        if roots.is_empty() {
+            let why = found.errors.first().map(ToString::to_string);
+            let why = why.unwrap_or_else(|| "none is installed".into());
+            return Err(format!("no authority's certificate on this machine: {why}"));
         }
         Ok(roots)
     }
