@@ -10,7 +10,7 @@ use crate::lock::guard::Guard;
 use crate::lock::Lock;
 use crate::net::command;
 use crate::net::invalidation::KeyWatch;
-use crate::net::reply::{bytes, count, field, list};
+use crate::net::reply::{bytes, count, field, items};
 use crate::net::retry::repeatable;
 use crate::net::server::Server;
 use crate::runtime::within;
@@ -34,9 +34,7 @@ use crate::runtime::within;
 /// another text, [`release`](Guard::release) resigns, and with [`execute`](Guard::execute) a former leader changes
 /// nothing more.
 #[derive(Debug, Clone)]
-pub struct Election {
-    lock: Lock,
-}
+pub struct Election(Lock);
 
 /// The leader of an [`Election`].
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,17 +49,13 @@ pub struct Leader {
 impl Election {
     /// The election on this key, with a lease of 30 s.
     pub fn new(server: &Server, key: impl AsRef<[u8]>) -> Election {
-        Election {
-            lock: Lock::new(server, key),
-        }
+        Election(Lock::new(server, key))
     }
 
     /// How long the server keeps a leader that sends no renewal; see [`Lock::lease`].
     #[must_use]
     pub fn lease(self, lease: Duration) -> Election {
-        Election {
-            lock: self.lock.lease(lease),
-        }
+        Election(self.0.lease(lease))
     }
 
     /// Becomes the leader; waits until the former ones are none. `note` is shown to those who ask for the leader:
@@ -70,7 +64,7 @@ impl Election {
     /// # Errors
     /// Those of [`Lock::acquire`].
     pub async fn campaign(&self, note: impl AsRef<[u8]>) -> Result<Guard> {
-        self.lock.clone().note(note).acquire().await
+        self.0.clone().note(note).acquire().await
     }
 
     /// The present leader; None if there is none.
@@ -78,17 +72,17 @@ impl Election {
     /// # Errors
     /// When the server refuses, or has not answered within the [response timeout](Server::response_timeout).
     pub async fn leader(&self) -> Result<Option<Leader>> {
-        let terms = &self.lock.terms;
+        let terms = &self.0.terms;
         let info = command::info(&terms.key, 0);
-        let info = within(repeatable(&terms.server, &terms.key, &info)).await?;
+        let info = repeatable(&terms.server, &terms.key, &info).await?;
         Ok(leader(&info))
     }
 
     /// The leaders from now on, beginning with the present one.
     pub fn observe(&self) -> Observer {
-        let terms = &self.lock.terms;
+        let terms = &self.0.terms;
         Observer {
-            watch: terms.server.invalidations().watch(&terms.key),
+            watch: terms.server.inner.invalidations.watch(&terms.key),
             election: self.clone(),
             last: None,
         }
@@ -112,7 +106,7 @@ impl Observer {
     /// # Errors
     /// Those of [`Election::leader`]; the next call tries again.
     pub async fn next(&mut self) -> Result<Option<Leader>> {
-        let interval = self.election.lock.terms.lease / 3;
+        let interval = self.election.0.terms.lease / 3;
         loop {
             let leader = self.election.leader().await?;
             if self.last.as_ref() != Some(&leader) {
@@ -131,7 +125,7 @@ impl Observer {
 
 /// The holder in a reply of `LOCK.INFO`.
 fn leader(info: &Value) -> Option<Leader> {
-    let holder = field(info, "holders").map_or(&[][..], list).first()?;
+    let holder = items(info, "holders").first()?;
     Some(Leader {
         note: field(holder, "note").map(bytes).unwrap_or_default(),
         token: count(holder, "token").unwrap_or_default(),

@@ -93,7 +93,6 @@ pub enum Error {
 impl Error {
     pub(crate) fn new(server: &str, error: RedisError) -> Error {
         let text = error.detail().unwrap_or_default().to_string();
-        let server = server.to_string();
         match (error.kind(), error.code()) {
             (ErrorKind::Server(ServerErrorKind::ResponseError), _)
                 if text.to_lowercase().starts_with("unknown command") =>
@@ -103,30 +102,30 @@ impl Error {
             }
             (ErrorKind::InvalidClientConfig, _) => Error::config(format!("{server}: {error}")),
             // By the text of the server. A passing error: other clients may disconnect.
-            _ if error.to_string().contains("max number of clients reached") => Error::Connection {
-                server,
-                what: NO_ROOM.into(),
-            },
+            _ if error.to_string().contains("max number of clients reached") => {
+                Error::connection(server, NO_ROOM)
+            }
             (ErrorKind::Io, _) if is_about_certificates(&error) => Error::Untrusted {
-                server,
+                server: server.into(),
                 what: format!("{}: {error}", distrust(&error)),
             },
-            (_, Some("NOAUTH")) => Error::Refused {
-                server,
-                code: "NOAUTH".into(),
-                text: "the server requires a login (redis://user:password@host)".into(),
-            },
-            (_, Some(code)) => Error::Refused {
-                server,
-                code: code.to_string(),
-                text: without_user(text),
-            },
-            (ErrorKind::AuthenticationFailed, None) => Error::Refused {
-                server,
-                code: "WRONGPASS".into(),
-                text: error.to_string(),
-            },
-            _ => Error::connection(&server, error.to_string()),
+            (_, Some("NOAUTH")) => {
+                let text = "the server requires a login (redis://user:password@host)";
+                Error::refused(server, "NOAUTH", text)
+            }
+            (_, Some(code)) => Error::refused(server, code, without_user(text)),
+            (ErrorKind::AuthenticationFailed, None) => {
+                Error::refused(server, "WRONGPASS", error.to_string())
+            }
+            _ => Error::connection(server, error.to_string()),
+        }
+    }
+
+    pub(crate) fn refused(server: &str, code: &str, text: impl Into<String>) -> Error {
+        Error::Refused {
+            server: server.into(),
+            code: code.into(),
+            text: text.into(),
         }
     }
 
@@ -161,18 +160,10 @@ impl Error {
 
     /// Whether the same request may be served when it is repeated later.
     pub fn is_passing(&self) -> bool {
-        let passing = [
-            "TRYAGAIN",
-            "BUSY",
-            "LOCKDELAY",
-            "LOCKBUSY",
-            "NOREPLICAS",
-            "OOM",
-            "MISCONF",
-        ];
+        const PASSING: &str = "TRYAGAIN BUSY LOCKDELAY LOCKBUSY NOREPLICAS OOM MISCONF";
         match self {
             Error::Connection { .. } => true,
-            Error::Refused { code, .. } => self.is_elsewhere() || passing.contains(&code.as_str()),
+            Error::Refused { code, .. } => self.is_elsewhere() || is_one_of(code, PASSING),
             Error::NotLoaded { .. }
             | Error::Unheard { .. }
             | Error::Untrusted { .. }
@@ -188,30 +179,24 @@ impl Error {
 
     /// Whether this server does not serve such requests at present, while another one may.
     pub(crate) fn is_elsewhere(&self) -> bool {
-        let codes = [
-            "READONLY",
-            "LOADING",
-            "CLUSTERDOWN",
-            "MASTERDOWN",
-            "UNBLOCKED",
-        ];
-        matches!(self, Error::Refused { code, .. } if codes.contains(&code.as_str()))
+        const ELSEWHERE: &str = "READONLY LOADING CLUSTERDOWN MASTERDOWN UNBLOCKED";
+        matches!(self, Error::Refused { code, .. } if is_one_of(code, ELSEWHERE))
     }
 }
 
+fn is_one_of(code: &str, codes: &str) -> bool {
+    codes.split(' ').any(|one| one == code)
+}
+
 /// The error for an unknown command. The server quotes the arguments, which may have a password.
-fn unknown_command(server: String, command: &str) -> Error {
+fn unknown_command(server: &str, command: &str) -> Error {
     let upper = command.to_ascii_uppercase();
     let families = ["LOCK.", "SEM.", "LATCH."];
     if families.iter().any(|family| upper.starts_with(family)) {
-        let command = command.to_string();
+        let (server, command) = (server.into(), command.into());
         return Error::NotLoaded { server, command };
     }
-    Error::Refused {
-        server,
-        code: "ERR".into(),
-        text: format!("unknown command '{command}'"),
-    }
+    Error::refused(server, "ERR", format!("unknown command '{command}'"))
 }
 
 /// The text of a refusal without the name of the user (`NOPERM` of Redis 7.2 and newer has it).

@@ -1,7 +1,6 @@
 //! Operator requests: the state of locks, their listing, and breaking a lock.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::fmt;
 use std::time::Duration;
 
 use redis::{cmd, from_redis_value, Cmd, ConnectionInfo, Value};
@@ -11,12 +10,11 @@ use crate::mode::Mode;
 use crate::net::address::{address_like, name_of};
 use crate::net::caller::Caller;
 use crate::net::command;
-use crate::net::reply::{bytes, count, field, list, number, span, text};
-use crate::net::retry::repeatable;
+use crate::net::reply::{bytes, count, field, items, line, list, number, span, text};
 use crate::net::server::Server;
 use crate::runtime::within;
 use crate::semaphore::Semaphore;
-use crate::trace::Text;
+use crate::trace::{shown, Text};
 
 /// The state of a lock, as `LOCK.INFO` returns it. (The default, without holders, is for tests of programs that display
 /// it.)
@@ -189,42 +187,18 @@ pub enum BreakWaiters {
     Purge,
 }
 
-impl fmt::Debug for Holder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Holder")
-            .field("holds", &self.holds)
-            .field("token", &self.token)
-            .field("lease", &self.lease)
-            .field("held", &self.held)
-            .field("client_id", &self.client_id)
-            .field("addr", &self.addr)
-            .field("client_name", &self.client_name.as_deref().map(Text))
-            .field("session", &self.session)
-            .field("note", &self.note.as_deref().map(Text))
-            .finish_non_exhaustive()
-    }
+shown! {
+    Holder, it, holds = it.holds, token = it.token, lease = it.lease, held = it.held, client_id = it.client_id,
+    addr = it.addr, client_name = it.client_name.as_deref().map(Text), session = it.session,
+    note = it.note.as_deref().map(Text)
 }
 
-impl fmt::Debug for Waiter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Waiter")
-            .field("mode", &self.mode)
-            .field("waited", &self.waited)
-            .field("left", &self.left)
-            .field("client_id", &self.client_id)
-            .field("note", &self.note.as_deref().map(Text))
-            .finish_non_exhaustive()
-    }
+shown! {
+    Waiter, it, mode = it.mode, waited = it.waited, left = it.left, client_id = it.client_id,
+    note = it.note.as_deref().map(Text)
 }
 
-impl fmt::Debug for Search {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Search")
-            .field("is_for_waited", &self.is_for_waited)
-            .field("pattern", &self.pattern.as_deref().map(Text))
-            .finish_non_exhaustive()
-    }
-}
+shown! { Search, it, is_for_waited = it.is_for_waited, pattern = it.pattern.as_deref().map(Text) }
 
 /// What a server that can serve locks says of itself, as [`Server::readiness`] returns it.
 ///
@@ -255,10 +229,8 @@ impl Server {
     pub async fn info(&self, key: impl AsRef<[u8]>, max_waiters: u64) -> Result<Option<LockInfo>> {
         let command = command::info(key.as_ref(), max_waiters);
         let mut caller = Caller::shared(self, key.as_ref());
-        match within(caller.call(&command, self.patience())).await? {
-            Value::Nil => Ok(None),
-            reply => Ok(Some(lock_info(&reply))),
-        }
+        let reply = within(caller.call(&command, self.patience())).await?;
+        Ok((reply != Value::Nil).then(|| lock_info(&reply)))
     }
 
     /// Breaks a lock, whichever owner holds it. False when it was not held.
@@ -329,7 +301,7 @@ impl Server {
             Err(Error::Refused { text, .. }) if text.contains("owner is empty") => true,
             other => other.map(|_| true)?,
         };
-        let node = match caller.answered_by() {
+        let node = match &caller.answered_by {
             Some(node) => node.clone(),
             None => within(self.node_of(None, 0)).await?,
         };
@@ -363,9 +335,7 @@ impl Server {
         let mut ids = Vec::new();
         for node in within(self.nodes()).await? {
             let reply = within(self.ask(&node, cmd("INFO").arg("server"))).await?;
-            let reply = text(&reply);
-            let found = reply.lines().find_map(|line| line.strip_prefix("run_id:"));
-            ids.extend(found.map(|id| id.trim().to_string()));
+            ids.extend(line(&text(&reply), "run_id:").map(str::to_string));
         }
         Ok(ids)
     }
@@ -394,8 +364,13 @@ impl Server {
 
     /// Asks a node on its shared connection.
     pub(crate) async fn ask(&self, node: &ConnectionInfo, command: &Cmd) -> Result<Value> {
-        let mut caller = Caller::at(self, node);
-        caller.call(command, self.patience()).await
+        let (mut connection, place) = self.shared(node).await?;
+        let name = name_of(node);
+        let asked = connection.ask(command, &name, self.patience()).await;
+        if matches!(asked, Err(Error::Connection { .. })) {
+            self.forget_shared(node, &place);
+        }
+        asked
     }
 }
 
@@ -409,22 +384,19 @@ impl Semaphore {
     /// # Errors
     /// When the server cannot be reached, or refuses.
     pub async fn holders(&self, max: usize) -> Result<Vec<Holder>> {
-        let terms = &self.lock.terms;
-        let ask = |command| async move {
-            let asked = repeatable(&terms.server, &terms.key, &command);
-            within(asked).await
-        };
+        let terms = &self.0.terms;
         let name = match terms.key.contains(&b'{') {
             true => [&terms.key[..], b":timeout"].concat(),
             false => [b"{", &terms.key[..], b"}:timeout"].concat(),
         };
         let unread = |_| Error::reply(terms.server.name());
-        let (s, us): (u64, u64) = from_redis_value(ask(cmd("TIME")).await?).map_err(unread)?;
+        let (s, us): (u64, u64) =
+            from_redis_value(self.ask(&cmd("TIME")).await?).map_err(unread)?;
         let now = s * 1_000 + us / 1_000;
         let mut command = cmd("ZRANGEBYSCORE");
         command.arg(name).arg(format!("({now}")).arg("+inf");
         command.arg("WITHSCORES").arg("LIMIT").arg(0).arg(max);
-        let ends = from_redis_value(ask(command).await?).map_err(unread)?;
+        let ends = from_redis_value(self.ask(&command).await?).map_err(unread)?;
         let holder = |(owner, end): (Vec<u8>, f64)| Holder {
             owner,
             holds: 1,
@@ -439,10 +411,8 @@ impl Semaphore {
     /// # Errors
     /// When the server cannot be reached, or refuses.
     pub async fn break_permit(&self, owner: impl AsRef<[u8]>) -> Result<bool> {
-        let terms = &self.lock.terms;
-        let mut command = cmd("SEM.RELEASE");
-        command.arg(&terms.key).arg(owner.as_ref());
-        let reply = within(repeatable(&terms.server, &terms.key, &command)).await?;
+        let words = [&self.0.terms.key, owner.as_ref()];
+        let reply = self.ask(cmd("SEM.RELEASE").arg(&words)).await?;
         Ok(reply == Value::Int(1))
     }
 }
@@ -503,22 +473,15 @@ impl Scan {
 pub(crate) fn lock_info(reply: &Value) -> LockInfo {
     LockInfo {
         mode: mode(reply),
-        holders: field(reply, "holders")
-            .map_or(&[][..], list)
-            .iter()
-            .map(holder)
-            .collect(),
+        holders: items(reply, "holders").iter().map(holder).collect(),
         waiters: count(reply, "waiters").unwrap_or_default(),
         longest_wait: span(reply, "longest-wait-ms").unwrap_or_default(),
-        queue: field(reply, "queue")
-            .map_or(&[][..], list)
-            .iter()
-            .map(waiter)
-            .collect(),
+        queue: items(reply, "queue").iter().map(waiter).collect(),
     }
 }
 
 fn holder(reply: &Value) -> Holder {
+    let client_name = field(reply, "client-name").map(bytes);
     Holder {
         owner: field(reply, "owner").map(bytes).unwrap_or_default(),
         holds: count(reply, "holds").unwrap_or_default(),
@@ -526,14 +489,10 @@ fn holder(reply: &Value) -> Holder {
         lease: span(reply, "pttl"),
         held: span(reply, "held-ms"),
         client_id: count(reply, "client-id"),
-        addr: field(reply, "addr")
-            .filter(|addr| **addr != Value::Nil)
-            .map(text),
-        client_name: field(reply, "client-name")
-            .map(bytes)
-            .filter(|name| !name.is_empty()),
+        addr: field(reply, "addr").map(text),
+        client_name: client_name.filter(|name| !name.is_empty()),
         session: count(reply, "session") == Some(1),
-        note: note(reply),
+        note: field(reply, "note").map(bytes),
     }
 }
 
@@ -544,14 +503,8 @@ fn waiter(reply: &Value) -> Waiter {
         waited: span(reply, "waited-ms").unwrap_or_default(),
         left: span(reply, "left-ms"),
         client_id: count(reply, "client-id"),
-        note: note(reply),
+        note: field(reply, "note").map(bytes),
     }
-}
-
-fn note(reply: &Value) -> Option<Vec<u8>> {
-    field(reply, "note")
-        .filter(|note| **note != Value::Nil)
-        .map(bytes)
 }
 
 fn mode(reply: &Value) -> Mode {

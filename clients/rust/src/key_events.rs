@@ -8,9 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::{cmd, AsyncConnectionConfig, Cmd, ConnectionInfo, PushInfo, PushKind, Value};
+use redis::{cmd, Cmd, ConnectionInfo, PushInfo, PushKind, Value};
 use tokio::sync::mpsc::{channel, Receiver, Sender};
-use tokio::time::timeout;
 
 use crate::error::{Error, Result};
 use crate::inspect::{lock_info, LockInfo};
@@ -22,6 +21,7 @@ use crate::net::invalidation::KeyWatch;
 use crate::net::reply::{field, text};
 use crate::net::server::{may_be_the_protocol, Server};
 use crate::runtime::within;
+use crate::trace::shown;
 
 /// Upper bound of the events that wait for [`KeyEvents::next`].
 const MAX_EVENTS: usize = 1_024;
@@ -90,14 +90,14 @@ impl Server {
 
 impl KeyEvents {
     async fn open(server: &Server, key: &[u8]) -> Result<KeyEvents> {
-        let changes = server.invalidations().watch(key);
+        let changes = server.inner.invalidations.watch(key);
         let mut caller = Caller::shared(server, key);
         match caller.call(&command::info(key, 0), server.patience()).await {
             // The key holds other data now, and may hold a lock later.
             Err(error) if is_refusal(&error) => {}
             reply => drop(reply?),
         }
-        let node = caller.answered_by().cloned();
+        let node = caller.answered_by.clone();
         let node = node.ok_or_else(|| Error::no_answer(server.name()))?;
         let setting = setting(server, &node).await?;
         Ok(KeyEvents {
@@ -170,7 +170,7 @@ impl KeyEvents {
             Err(error) if !is_refusal(&error) => return Err(error),
             reply => reply,
         };
-        if let Some(node) = caller.answered_by() {
+        if let Some(node) = &caller.answered_by {
             if node.addr() != self.node.addr() {
                 return Err(Error::connection(&name_of(node), "serves the key now"));
             }
@@ -183,21 +183,17 @@ impl KeyEvents {
     /// Asks the subscribed connection whether it is alive. The events of before have arrived with the answer.
     async fn ping(&mut self) -> Result<()> {
         if let Some(subscribed) = &mut self.subscribed {
-            let ping = cmd("PING");
-            let ping = subscribed.connection.send(&ping);
-            let reply = timeout(self.server.patience(), ping).await;
-            let reply = reply.map_err(|_| Error::no_answer(&self.name))?;
-            reply.map_err(|error| Error::new(&self.name, error))?;
+            let (ping, patience) = (cmd("PING"), self.server.patience());
+            subscribed
+                .connection
+                .ask(&ping, &self.name, patience)
+                .await?;
         }
         Ok(())
     }
 }
 
-impl std::fmt::Debug for KeyEvents {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("KeyEvents").field(&self.name).finish()
-    }
-}
+shown! { KeyEvents, events, node = events.name }
 
 impl Subscribed {
     /// None where the node has no RESP3, or refuses every subscription.
@@ -209,11 +205,8 @@ impl Subscribed {
         let (sender, events) = channel(MAX_EVENTS);
         let has_dropped = Arc::new(AtomicBool::new(false));
         let dropped = has_dropped.clone();
-        let settings = AsyncConnectionConfig::new().set_push_sender(move |push| {
-            file(&push, &sender, &dropped);
-            Ok::<(), redis::aio::SendError>(())
-        });
-        let mut connection = match server.connect_resp3(node, settings).await {
+        let pushed = move |push| file(&push, &sender, &dropped);
+        let mut connection = match server.connect_resp3(node, pushed).await {
             Ok(connection) => connection,
             Err(error) if may_be_the_protocol(&error) => return Ok(None),
             Err(error) => return Err(error),
@@ -257,14 +250,9 @@ fn releases(key: &[u8]) -> Vec<u8> {
 
 /// The pattern that matches this name only.
 fn pattern_of(name: &[u8]) -> Vec<u8> {
-    let mut pattern = Vec::with_capacity(name.len());
-    for byte in name {
-        if b"*?[]\\".contains(byte) {
-            pattern.push(b'\\');
-        }
-        pattern.push(*byte);
-    }
-    pattern
+    let escape = |byte: &u8| b"*?[]\\".contains(byte).then_some(b'\\');
+    let bytes = name.iter().flat_map(|byte| [escape(byte), Some(*byte)]);
+    bytes.flatten().collect()
 }
 
 /// Sends a subscription. False when it is refused.
@@ -273,14 +261,10 @@ async fn is_allowed(
     command: &Cmd,
     patience: Duration,
 ) -> Result<bool> {
-    let reply = timeout(patience, connection.send(command)).await;
-    let reply = reply.map_err(|_| Error::no_answer(""))?;
-    match reply.and_then(Value::extract_error) {
+    match connection.ask(command, "", patience).await {
         Ok(_) => Ok(true),
-        Err(error) => match Error::new("", error) {
-            Error::Refused { .. } | Error::NotLoaded { .. } => Ok(false),
-            error => Err(error),
-        },
+        Err(Error::Refused { .. } | Error::NotLoaded { .. }) => Ok(false),
+        Err(error) => Err(error),
     }
 }
 

@@ -3,7 +3,6 @@
 //! A latch has no holds, so nothing is renewed or released. A wait is a ticket, as that for a lock is
 //! ([`Wait`]), but it has no place in a queue: when the latch opens, all waits end.
 
-use std::fmt;
 use std::time::Duration;
 
 use redis::{cmd, Cmd, Value};
@@ -14,8 +13,8 @@ use crate::lock::acquire::bounded;
 use crate::lock::wait::{Outcome, Reach, Request, Wait};
 use crate::net::retry::{at_most_once, repeatable};
 use crate::net::server::Server;
-use crate::runtime::{on_thread, within};
-use crate::trace::Text;
+use crate::runtime::on_thread;
+use crate::trace::{shown, Text};
 
 /// A latch on a key of a server: [`set`](Latch::set) closes it with a count, it opens when it has been counted down to
 /// zero, and then all waits end. Clients of Redisson's `RCountDownLatch` may share it.
@@ -43,14 +42,7 @@ pub struct Latch {
     key: Vec<u8>,
 }
 
-impl fmt::Debug for Latch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Latch")
-            .field("server", &self.server)
-            .field("key", &Text(&self.key))
-            .finish()
-    }
-}
+shown! { Latch, latch, server = latch.server, key = Text(&latch.key) }
 
 impl Latch {
     /// The latch of this key. Nothing is sent yet.
@@ -66,8 +58,7 @@ impl Latch {
     /// # Errors
     /// As [`count_down`](Latch::count_down): setting the count twice would undo the counting in between.
     pub async fn set(&self, count: u64) -> Result<()> {
-        let mut command = cmd("LATCH.SET");
-        command.arg(&self.key).arg(count);
+        let command = cmd("LATCH.SET").arg(&self.key).arg(count).take();
         self.at_most_once(&command).await?;
         Ok(())
     }
@@ -93,8 +84,7 @@ impl Latch {
     /// [`Error::Unheard`] when the request may have been served. After any other error it was not: the server refused
     /// or could not be reached.
     pub async fn count_down_by(&self, count: u64) -> Result<u64> {
-        let mut command = cmd("LATCH.DOWN");
-        command.arg(&self.key).arg(count);
+        let command = cmd("LATCH.DOWN").arg(&self.key).arg(count).take();
         let reply = self.at_most_once(&command).await?;
         match reply {
             Value::Int(left) => Ok(u64::try_from(left).unwrap_or_default()),
@@ -113,9 +103,7 @@ impl Latch {
         if self.read(&self.is_open()).await? == Value::Int(1) {
             return Ok(0);
         }
-        let mut command = cmd("GET");
-        command.arg(&self.key);
-        let digits = match self.read(&command).await? {
+        let digits = match self.read(cmd("GET").arg(&self.key)).await? {
             Value::Nil => return Ok(0),
             Value::BulkString(digits) => digits,
             _ => return Err(Error::reply(self.server.name())),
@@ -124,16 +112,13 @@ impl Latch {
             .ok()
             .and_then(|digits| digits.parse::<i64>().ok());
         // Set in between.
-        let count = count.ok_or_else(|| Error::Refused {
-            server: self.server.name().to_string(),
-            code: "WRONGTYPE".into(),
-            text: "the key holds no count".into(),
-        })?;
+        let no_count = || Error::refused(self.server.name(), "WRONGTYPE", "the key holds no count");
+        let count = count.ok_or_else(no_count)?;
         Ok(u64::try_from(count).unwrap_or_default())
     }
 
     async fn read(&self, command: &Cmd) -> Result<Value> {
-        within(repeatable(&self.server, &self.key, command)).await
+        repeatable(&self.server, &self.key, command).await
     }
 
     /// Whether the latch is open. `LATCH.WAIT`.
@@ -172,7 +157,7 @@ impl Latch {
         let request = Request::new(&self.server, &self.key, None, self.is_open());
         let server = self.server.clone();
         let work = async move {
-            let mut wait = Wait::new(&server, request);
+            let mut wait = Wait::new(request);
             let mut reach = Reach::default();
             bounded(&server, end, wait.run(end, &mut reach)).await
         };
@@ -181,18 +166,10 @@ impl Latch {
     }
 
     async fn at_most_once(&self, command: &Cmd) -> Result<Value> {
-        within(at_most_once(
-            &self.server,
-            &self.key,
-            &self.is_open(),
-            command,
-        ))
-        .await
+        at_most_once(&self.server, &self.key, &self.is_open(), command).await
     }
 
     fn is_open(&self) -> Cmd {
-        let mut command = cmd("LATCH.WAIT");
-        command.arg(&self.key);
-        command
+        cmd("LATCH.WAIT").arg(&self.key).take()
     }
 }

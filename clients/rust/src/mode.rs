@@ -22,32 +22,29 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// The word of a command that selects one of the owner's holds.
-    pub(crate) fn word(self) -> Option<&'static str> {
+    fn name(self) -> &'static str {
         match self {
-            Mode::Exclusive => None,
-            Mode::Read => Some("READ"),
-            Mode::Write => Some("WRITE"),
+            Mode::Exclusive => "exclusive",
+            Mode::Read => "read",
+            Mode::Write => "write",
         }
+    }
+
+    /// The word of a command that selects one of the owner's holds.
+    pub(crate) fn word(self) -> Option<String> {
+        (self != Mode::Exclusive).then(|| self.name().to_ascii_uppercase())
     }
 
     /// The mode with this name in a reply.
     #[cfg(feature = "admin")]
     pub(crate) fn named(name: &str) -> Mode {
-        match name {
-            "read" => Mode::Read,
-            "write" => Mode::Write,
-            _ => Mode::Exclusive,
-        }
+        let mut others = [Mode::Read, Mode::Write].into_iter();
+        others.find(|mode| mode.name() == name).unwrap_or_default()
     }
 }
 
 impl fmt::Display for Mode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Mode::Exclusive => "exclusive",
-            Mode::Read => "read",
-            Mode::Write => "write",
-        })
+        f.write_str(self.name())
     }
 }

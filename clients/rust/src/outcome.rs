@@ -35,20 +35,18 @@ pub enum LostReason {
 
 impl fmt::Display for LostReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the lock was lost: ")?;
         match self {
-            LostReason::Taken => {
-                f.write_str("the lock was lost: the server says that the grant is over")
+            LostReason::Taken => f.write_str("the server says that the grant is over"),
+            LostReason::Unconfirmed => {
+                f.write_str("its lease is about to end, and no renewal was confirmed")
             }
-            LostReason::Unconfirmed => f.write_str(
-                "the lock was lost: its lease is about to end, and no renewal was confirmed",
-            ),
             LostReason::Disconnected => {
-                f.write_str("the lock was lost: the connection to which it was bound has ended")
+                f.write_str("the connection to which it was bound has ended")
             }
-            LostReason::Refused { code, text } => write!(
-                f,
-                "the lock was lost: the server does not renew it: {code} {text}"
-            ),
+            LostReason::Refused { code, text } => {
+                write!(f, "the server does not renew it: {code} {text}")
+            }
         }
     }
 }

@@ -8,39 +8,29 @@
 use std::future::{pending, poll_fn, Future};
 use std::io;
 use std::pin::pin;
-use std::sync::{mpsc, Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{mpsc, Mutex, PoisonError};
 use std::thread;
 
 use tokio::runtime::{Builder, Handle};
-use tokio::sync::oneshot;
-use tokio::task::{unconstrained, AbortHandle};
+use tokio::task::{unconstrained, AbortHandle, JoinHandle};
 
 use crate::error::{Error, Result};
-use crate::net::background::Running;
 use crate::net::server::Server;
 
-static HANDLE: OnceLock<Handle> = OnceLock::new();
-static STARTING: Mutex<()> = Mutex::new(());
+static HANDLE: Mutex<Option<Handle>> = Mutex::new(None);
 
 /// The runtime. If it could not be started, the next call tries again.
 ///
 /// # Errors
 /// When the system refuses the thread or the resources of a runtime.
-pub(crate) fn handle() -> Result<&'static Handle> {
-    if let Some(handle) = HANDLE.get() {
-        return Ok(handle);
+pub(crate) fn handle() -> Result<Handle> {
+    let mut handle = HANDLE.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(handle) = &*handle {
+        return Ok(handle.clone());
     }
-    let _starting = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(handle) = HANDLE.get() {
-        return Ok(handle);
-    }
-    let started = start().map_err(|error| {
-        Error::connection(
-            "redis-lock",
-            format!("its thread cannot be started: {error}"),
-        )
-    })?;
-    Ok(HANDLE.get_or_init(|| started))
+    let failed = |error| format!("its thread cannot be started: {error}");
+    let started = start().map_err(|error| Error::connection("redis-lock", failed(error)))?;
+    Ok(handle.insert(started).clone())
 }
 
 fn start() -> io::Result<Handle> {
@@ -85,31 +75,28 @@ pub(crate) async fn on_thread<T: Send + 'static>(
     servers: &[&Server],
     work: impl Future<Output = Result<T>> + Send + 'static,
 ) -> Result<T> {
-    let (mut reply, replied) = oneshot::channel();
-    let mut on_drop = OnDrop(servers, Some(Arc::default()));
-    let withdrawing = on_drop.1.clone();
-    handle()?.spawn(async move {
-        tokio::select! {
-            biased;
-            result = work => drop(reply.send(result)),
-            () = reply.closed() => {}
-        }
-        drop(withdrawing);
-    });
-    let result = replied.await;
-    on_drop.1 = None;
-    result.unwrap_or_else(|_| Err(Error::connection("redis-lock", "its thread has ended")))
+    let mut task = OnDrop(servers, Some(handle()?.spawn(work)));
+    let result = match &mut task.1 {
+        Some(task) => task.await.ok(),
+        None => None,
+    };
+    task.1 = None;
+    result.unwrap_or_else(|| Err(Error::connection("redis-lock", "its thread has ended")))
 }
 
-/// Counts the withdrawal of work until its task has ended.
-struct OnDrop<'a>(&'a [&'a Server], Option<Arc<Mutex<Vec<Running>>>>);
+/// Ends a task, and counts it as running until its work is dropped.
+struct OnDrop<'a, T: Send + 'static>(&'a [&'a Server], Option<JoinHandle<T>>);
 
-impl Drop for OnDrop<'_> {
+impl<T: Send + 'static> Drop for OnDrop<'_, T> {
     fn drop(&mut self) {
-        if let Some(withdrawing) = &self.1 {
-            let running = self.0.iter().map(|server| server.background().begin());
-            let mut withdrawing = withdrawing.lock().unwrap_or_else(PoisonError::into_inner);
-            withdrawing.extend(running);
+        if let Some(task) = self.1.take() {
+            let running = self.0.iter().map(|server| server.inner.background.begin());
+            let running: Vec<_> = running.collect();
+            task.abort();
+            spawn(async move {
+                let _ = task.await;
+                drop(running);
+            });
         }
     }
 }
@@ -156,11 +143,8 @@ pub(crate) struct Task(Option<AbortHandle>);
 /// Starts a task.
 pub(crate) fn spawn(work: impl Future<Output = ()> + Send + 'static) -> Task {
     // Every task follows a request, which has started the thread.
-    Task(
-        handle()
-            .ok()
-            .map(|handle| handle.spawn(work).abort_handle()),
-    )
+    let handle = handle().ok();
+    Task(handle.map(|handle| handle.spawn(work).abort_handle()))
 }
 
 impl Task {

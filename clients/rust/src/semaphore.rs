@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use redis::{cmd, Value};
+use redis::{cmd, Cmd, Value};
 
 use crate::error::{Error, Result};
 use crate::lock::guard::Guard;
@@ -13,7 +13,6 @@ use crate::net::command::Kind;
 use crate::net::reply::{count, field, number, span};
 use crate::net::retry::repeatable;
 use crate::net::server::Server;
-use crate::runtime::within;
 
 /// The guard of a permit.
 pub type Permit = Guard;
@@ -43,10 +42,7 @@ pub type Permit = Guard;
 /// # async fn export() {}
 /// ```
 #[derive(Debug, Clone)]
-pub struct Semaphore {
-    /// The terms of an acquisition.
-    pub(crate) lock: Lock,
-}
+pub struct Semaphore(pub(crate) Lock);
 
 /// The state of a semaphore, as `SEM.INFO` returns it.
 ///
@@ -79,39 +75,34 @@ pub struct SemaphoreInfo {
 impl Semaphore {
     /// The semaphore of this key, with a lease of 30 s for each permit. Nothing is sent yet.
     pub fn new(server: &Server, key: impl AsRef<[u8]>) -> Semaphore {
-        let lock = Lock::new(server, key).of(Kind::Permit { limit: None });
-        Semaphore { lock }
+        Semaphore(Lock::new(server, key).of(Kind::Permit { limit: None }))
     }
 
     /// The lease: how long the server keeps a permit without a renewal, in whole milliseconds. It is renewed every
     /// third of that time.
     #[must_use]
     pub fn lease(self, lease: Duration) -> Semaphore {
-        let lock = self.lock.lease(lease);
-        Semaphore { lock }
+        Semaphore(self.0.lease(lease))
     }
 
     /// When the server confirms no renewal, [`lost`](Guard::lost) completes this long before the end of the lease; see
     /// [`Lock::margin`]. A sixth of the lease by default, at most half of it.
     #[must_use]
     pub fn margin(self, margin: Duration) -> Semaphore {
-        let lock = self.lock.margin(margin);
-        Semaphore { lock }
+        Semaphore(self.0.margin(margin))
     }
 
     /// The owner of all acquisitions, instead of a fresh one for each: the permit's id in `SEM.*`. An owner has one
     /// permit at most. See [`Lock::owner`] for what the name of several flows of control means.
     #[must_use]
     pub fn owner(self, owner: impl AsRef<[u8]>) -> Semaphore {
-        let lock = self.lock.owner(owner);
-        Semaphore { lock }
+        Semaphore(self.0.owner(owner))
     }
 
     /// What the fresh owner of each acquisition begins with; see [`Lock::owner_prefix`].
     #[must_use]
     pub fn owner_prefix(self, prefix: impl AsRef<[u8]>) -> Semaphore {
-        let lock = self.lock.owner_prefix(prefix);
-        Semaphore { lock }
+        Semaphore(self.0.owner_prefix(prefix))
     }
 
     /// An acquisition creates a missing semaphore with this number of permits (1 to 2,147,483,647), also when the
@@ -120,8 +111,7 @@ impl Semaphore {
     #[must_use]
     pub fn limit(self, permits: u32) -> Semaphore {
         let limit = Some(permits);
-        let lock = self.lock.of(Kind::Permit { limit });
-        Semaphore { lock }
+        Semaphore(self.0.of(Kind::Permit { limit }))
     }
 
     /// Takes a permit if one is free. None when no permit is free, other owners wait for one, or the semaphore does not
@@ -130,7 +120,7 @@ impl Semaphore {
     /// # Errors
     /// When the server cannot be reached, does not answer within 0.3 s, or refuses.
     pub async fn try_acquire(&self) -> Result<Option<Guard>> {
-        self.lock.try_acquire().await
+        self.0.try_acquire().await
     }
 
     /// Waits for a permit in the server's queue, for at most `wait`. None when no permit was granted in that time. The
@@ -142,7 +132,7 @@ impl Semaphore {
     /// # Errors
     /// When the server refuses, or could not be reached at the end of the wait.
     pub async fn acquire_within(&self, wait: Duration) -> Result<Option<Guard>> {
-        self.lock.acquire_within(wait).await
+        self.0.acquire_within(wait).await
     }
 
     /// Waits for a permit in the server's queue without a limit; see [`Lock::acquire`].
@@ -150,7 +140,7 @@ impl Semaphore {
     /// # Errors
     /// When the server refuses, or cannot be reached at first.
     pub async fn acquire(&self) -> Result<Guard> {
-        self.lock.acquire().await
+        self.0.acquire().await
     }
 
     /// Creates the semaphore with this number of permits, or changes the number: 0 to 2,147,483,647. Held permits stay
@@ -162,10 +152,8 @@ impl Semaphore {
     /// When the server refuses, or did not answer within the [response timeout](Server::response_timeout): then the
     /// number may have been set.
     pub async fn set(&self, permits: u32) -> Result<()> {
-        let mut command = cmd("SEM.SET");
-        command.arg(&self.lock.terms.key).arg(permits);
-        let server = &self.lock.terms.server;
-        within(repeatable(server, &self.lock.terms.key, &command)).await?;
+        let command = cmd("SEM.SET").arg(&self.0.terms.key).arg(permits).take();
+        self.ask(&command).await?;
         Ok(())
     }
 
@@ -175,16 +163,16 @@ impl Semaphore {
     /// # Errors
     /// When the server refuses, or did not answer within the [response timeout](Server::response_timeout).
     pub async fn info(&self) -> Result<Option<SemaphoreInfo>> {
-        let mut command = cmd("SEM.INFO");
-        command.arg(&self.lock.terms.key);
-        let server = &self.lock.terms.server;
-        match within(repeatable(server, &self.lock.terms.key, &command)).await? {
+        match self.ask(cmd("SEM.INFO").arg(&self.0.terms.key)).await? {
             Value::Nil => Ok(None),
-            reply => match read(&reply) {
-                Some(info) => Ok(Some(info)),
-                None => Err(Error::reply(server.name())),
-            },
+            reply => read(&reply)
+                .map(Some)
+                .ok_or_else(|| Error::reply(self.0.terms.server.name())),
         }
+    }
+
+    pub(crate) async fn ask(&self, command: &Cmd) -> Result<Value> {
+        repeatable(&self.0.terms.server, &self.0.terms.key, command).await
     }
 }
 

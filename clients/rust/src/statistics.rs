@@ -3,42 +3,32 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
-/// A number that only grows.
-#[derive(Debug, Default)]
-pub(crate) struct Counter(AtomicU64);
+/// A number, which its clones share.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Number(Arc<AtomicU64>);
 
-/// The number of existing values of a sort.
-#[derive(Debug, Default)]
-pub(crate) struct Gauge(Arc<AtomicU64>);
-
-/// A value that a gauge counts until it is dropped.
+/// A value that a number counts until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Counted(Arc<AtomicU64>);
+pub(crate) struct Counted(Number);
 
-impl Counter {
+impl Number {
     pub(crate) fn add_one(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn read(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-}
-
-impl Gauge {
     pub(crate) fn count(&self) -> Counted {
-        self.0.fetch_add(1, Ordering::Relaxed);
-        Counted(self.0.clone())
+        self.add_one();
+        Counted(self.clone())
     }
 
-    fn read(&self) -> u64 {
+    pub(crate) fn read(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.0 .0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -86,8 +76,8 @@ macro_rules! statistics {
         /// The live numbers, shared by the clones of a server.
         #[derive(Debug, Default)]
         pub(crate) struct Counts {
-            $(pub $counter: Counter,)*
-            $(pub $gauge: Gauge,)*
+            $(pub $counter: Number,)*
+            $(pub $gauge: Number,)*
         }
 
         impl Counts {

@@ -25,10 +25,25 @@ macro_rules! event {
     }};
 }
 
+/// The text of a type for `{:?}`, which has these fields and no others.
+macro_rules! shown {
+    ($type:ident, $it:ident $(, $field:ident = $value:expr)*) => {
+        impl std::fmt::Debug for $type {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                let $it = self;
+                let mut debug = f.debug_struct(stringify!($type));
+                $(debug.field(stringify!($field), &$value);)*
+                debug.finish_non_exhaustive()
+            }
+        }
+    };
+}
+
 use std::fmt;
 use std::future::Future;
 
 pub(crate) use event;
+pub(crate) use shown;
 
 /// Bytes as text, for names that are usually text.
 pub(crate) fn text(bytes: &[u8]) -> String {

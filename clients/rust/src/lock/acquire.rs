@@ -13,8 +13,8 @@ use tokio::time::{timeout_at, Instant};
 use crate::error::{Error, Result};
 use crate::lock::events;
 use crate::lock::guard::Guard;
-use crate::lock::release::{give_up, Until};
-use crate::lock::renewal::bound_lease;
+use crate::lock::release::give_up;
+use crate::lock::renewal::{bound_lease, Hold};
 use crate::lock::terms::Terms;
 use crate::lock::wait::{Outcome, Reach, Request, Wait};
 use crate::moment::Moment;
@@ -81,13 +81,10 @@ async fn attempts(terms: &[Terms], end: Option<Instant>) -> Result<Option<Vec<Gu
         };
         match attempt.wait.run(end, &mut reach).await? {
             Outcome::Granted(tokens, sent) if tokens.len() == terms.len() => {
-                let is_bound = attempt.wait.request.is_bound;
-                let bound = if is_bound {
-                    attempt.bound_lease(&tokens).await?
-                } else {
-                    None
+                let (lease, sent) = match attempt.first.is_session {
+                    true => attempt.bound_lease(&tokens).await?,
+                    false => (attempt.first.lease, sent),
                 };
-                let (lease, sent) = bound.unwrap_or((attempt.first.lease, sent));
                 return Ok(Some(attempt.granted(&tokens, lease, sent)));
             }
             Outcome::Granted(..) => return Err(Error::reply(attempt.first.server.name())),
@@ -101,9 +98,9 @@ async fn attempts(terms: &[Terms], end: Option<Instant>) -> Result<Option<Vec<Gu
 struct Attempt<'a> {
     terms: &'a [Terms],
     first: &'a Terms,
+    /// None when it is over.
     claims: Vec<Claim>,
     wait: Wait,
-    is_over: bool,
 }
 
 impl<'a> Attempt<'a> {
@@ -128,43 +125,35 @@ impl<'a> Attempt<'a> {
             terms,
             first,
             claims,
-            wait: Wait::new(&first.server, request),
-            is_over: false,
+            wait: Wait::new(request),
         })
     }
 
     /// The lease of a hold that is bound to the connection, which the server decides, and a moment before it was read.
-    async fn bound_lease(&mut self, tokens: &[u64]) -> Result<Option<(Duration, Moment)>> {
+    async fn bound_lease(&mut self, tokens: &[u64]) -> Result<(Duration, Moment)> {
         self.wait.may_hold = true;
         self.wait.caller.pin();
-        let (Some(claim), Some(token)) = (self.claims.first(), tokens.first()) else {
-            return Ok(None);
-        };
         let server = &self.first.server;
+        let broken = || Error::reply(server.name());
+        let (claim, token) = self.claims.first().zip(tokens.first()).ok_or_else(broken)?;
         let patience = server.patience() / 2;
-        let lease = bound_lease(server, &mut self.wait.caller, claim, *token, patience).await?;
         // None: the lock has been broken meanwhile.
-        lease.map(Some).ok_or_else(|| Error::reply(server.name()))
+        let lease = bound_lease(&mut self.wait.caller, claim, *token, patience).await?;
+        lease.ok_or_else(broken)
     }
 
     fn granted(mut self, tokens: &[u64], lease: Duration, sent: Moment) -> Vec<Guard> {
-        self.is_over = true;
-        let is_bound = self.wait.request.is_bound;
+        let is_bound = self.first.is_session;
         let caller = Caller::shared(&self.first.server, &self.first.key);
         let mut bound = is_bound.then(|| std::mem::replace(&mut self.wait.caller, caller));
         let may_hold = self.wait.may_hold && !is_bound;
-        let guard = |((terms, claim), token): ((&Terms, Claim), &u64)| {
-            let mut terms = terms.clone();
-            terms.lease = lease;
-            Guard::new(&terms, claim, *token, sent, may_hold, bound.take())
-        };
-        let claims = std::mem::take(&mut self.claims);
-        self.terms
-            .iter()
-            .zip(claims)
-            .zip(tokens)
-            .map(guard)
-            .collect()
+        let claims = std::mem::take(&mut self.claims).into_iter();
+        let each = self.terms.iter().zip(claims).zip(tokens);
+        each.map(|((terms, claim), token)| {
+            let hold = Hold::new(claim, *token, lease, terms.margin, sent);
+            Guard::new(hold, may_hold, bound.take())
+        })
+        .collect()
     }
 
     /// Whether the server may have something of this attempt. What a named owner has without an answer is left to its
@@ -181,18 +170,14 @@ impl<'a> Attempt<'a> {
     }
 
     fn give_up(&mut self) -> Vec<impl Future<Output = ()>> {
-        let is_left = !self.is_over && self.is_left();
-        self.is_over = true;
+        let is_left = self.is_left();
         // A hold that is granted late ends then.
-        let at = Instant::now() + self.first.server.patience() + self.first.lease;
+        let last = self.first.server.patience() + self.first.lease;
         let is_bound = self.first.is_session;
         let claims = self.claims.drain(..).filter(|_| is_left);
-        let server = &self.first.server;
-        let given_up = claims.map(|claim| {
-            let until = Until { at, is_bound };
-            give_up(server, claim, None, Ending::Final, until)
-        });
-        given_up.collect()
+        claims
+            .map(|claim| give_up(claim, None, Ending::Final, last, is_bound))
+            .collect()
     }
 }
 

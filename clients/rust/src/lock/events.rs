@@ -12,20 +12,6 @@ use crate::outcome::LostReason;
 use crate::statistics::Counted;
 use crate::trace::{event, text};
 
-/// An acquisition was granted, `waited` after it began.
-pub(crate) fn acquired(server: &Server, claim: &Claim, token: u64, waited: Duration) {
-    server.counts().acquisitions.add_one();
-    event!(
-        DEBUG,
-        "granted",
-        server,
-        &claim.key,
-        owner = text(&claim.owner),
-        token = token,
-        waited_ms = millis(waited)
-    );
-}
-
 /// An acquisition ended without the lock: with an error, or because another owner held it or waited for it.
 pub(crate) fn not_acquired(terms: &Terms, error: Option<&Error>, waited: Duration) {
     let counts = terms.server.counts();
@@ -97,67 +83,34 @@ impl Unreached {
     }
 }
 
-/// An event about a hold.
-macro_rules! hold_event {
-    ($level:ident, $what:literal, $server:expr, $claim:expr, $token:expr $(, $name:ident = $value:expr)*) => {
-        event!($level, $what, $server, &$claim.key, owner = text(&$claim.owner), token = $token $(, $name = $value)*)
+/// The events about a hold: what is counted, the level, the message, and the fields beside owner and token.
+macro_rules! hold_events {
+    ($(#[doc = $doc:literal] $name:ident, $counter:ident, $level:ident $what:literal
+        $(, $field:ident: $type:ty = $value:expr)?;)*) => {
+        $(#[doc = $doc]
+        pub(crate) fn $name(claim: &Claim, token: impl Into<Option<u64>> $(, $field: $type)?) {
+            claim.server.counts().$counter.add_one();
+            let (owner, token) = (&claim.owner, token.into());
+            event!($level, $what, &claim.server, &claim.key, owner = text(owner), token = token $(, $field = $value)?);
+        })*
     };
 }
 
-/// A renewal was confirmed.
-pub(crate) fn renewed(server: &Server, claim: &Claim, token: u64) {
-    server.counts().renewals.add_one();
-    hold_event!(DEBUG, "renewed", server, claim, token);
-}
-
-/// A renewal was not confirmed. Without an error the server denied it, or did not reply in time.
-pub(crate) fn not_renewed(
-    server: &Server,
-    claim: &Claim,
-    token: Option<u64>,
-    error: Option<&Error>,
-) {
-    server.counts().renewals_failed.add_one();
-    let error = error.map(Error::to_string);
-    hold_event!(DEBUG, "not renewed", server, claim, token, error = error);
-}
-
-/// A loss was reported.
-pub(crate) fn lost(server: &Server, claim: &Claim, token: Option<u64>, why: &LostReason) {
-    server.counts().losses.add_one();
-    hold_event!(WARN, "lost", server, claim, token, reason = why.to_string());
-}
-
-/// A release was answered.
-pub(crate) fn released(server: &Server, claim: &Claim, token: Option<u64>) {
-    server.counts().releases.add_one();
-    hold_event!(DEBUG, "released", server, claim, token);
-}
-
-/// A release was given up with an error to its caller.
-pub(crate) fn not_released(server: &Server, claim: &Claim, token: Option<u64>, error: &Error) {
-    server.counts().releases_failed.add_one();
-    hold_event!(
-        DEBUG,
-        "not released",
-        server,
-        claim,
-        token,
-        error = error.to_string()
-    );
-}
-
-/// A release or a withdrawal in the background was given up.
-pub(crate) fn left_behind(server: &Server, claim: &Claim, token: Option<u64>, error: &Error) {
-    server.counts().releases_failed.add_one();
-    hold_event!(
-        WARN,
-        "left behind",
-        server,
-        claim,
-        token,
-        error = error.to_string()
-    );
+hold_events! {
+    /// An acquisition was granted, so long after it began.
+    acquired, acquisitions, DEBUG "granted", waited_ms: Duration = millis(waited_ms);
+    /// A renewal was confirmed.
+    renewed, renewals, DEBUG "renewed";
+    /// A renewal was not confirmed. Without an error the server denied it, or did not reply in time.
+    not_renewed, renewals_failed, DEBUG "not renewed", error: Option<&Error> = error.map(Error::to_string);
+    /// A loss was reported.
+    lost, losses, WARN "lost", reason: &LostReason = reason.to_string();
+    /// A release was answered.
+    released, releases, DEBUG "released";
+    /// A release was given up with an error to its caller.
+    not_released, releases_failed, DEBUG "not released", error: &Error = error.to_string();
+    /// A release or a withdrawal in the background was given up.
+    left_behind, releases_failed, WARN "left behind", error: &Error = error.to_string();
 }
 
 fn millis(span: Duration) -> u64 {

@@ -9,7 +9,6 @@ use crate::net::command;
 use crate::net::reply::bytes;
 use crate::net::retry::{at_most_once, repeatable};
 use crate::outcome::LostReason;
-use crate::runtime::within;
 
 /// What the server replies to a command. A map is a list of keys and values in turn.
 #[derive(Debug, Clone, PartialEq)]
@@ -65,14 +64,14 @@ impl Guard {
         &self,
         words: impl IntoIterator<Item = Word>,
     ) -> Result<Reply> {
-        let (server, key) = (&self.hold().server, self.key());
+        let (server, key) = (&self.hold.claim.server, self.key());
         let mut command = cmd("LOCK.IF");
         command.arg(key).arg(self.token());
         for word in words {
             command.arg(word.as_ref());
         }
         let probe = command::info(key, 0);
-        match within(at_most_once(server, key, &probe, &command)).await {
+        match at_most_once(server, key, &probe, &command).await {
             Err(error) if error.has_code("FENCED") => Err(Error::Lost(LostReason::Taken)),
             reply => reply.map(Reply::of),
         }
@@ -85,21 +84,25 @@ impl Guard {
     /// [`Error::Lost`] when the lock is no longer held; when the server cannot be reached, or refuses: the lock is not
     /// exclusive, the text is longer than 256 bytes.
     pub async fn set_note(&self, note: impl AsRef<[u8]>) -> Result<()> {
-        let hold = self.hold();
+        let hold = &self.hold;
         // A hold that is bound to a connection is renewed with the lease of the server.
-        let lease = (!self.is_bound()).then(|| hold.lease());
+        let lease = (!self.is_bound).then(|| hold.lease());
         let mut command = command::renew(&hold.claim, lease, hold.token);
         command.arg("NOTE").arg(note.as_ref());
         let sent = Moment::now();
-        match within(repeatable(&hold.server, &hold.claim.key, &command)).await? {
+        match repeatable(&hold.claim.server, &hold.claim.key, &command).await? {
             Value::Int(1) => {}
             Value::Int(0) => return Err(Error::Lost(LostReason::Taken)),
-            _ => return Err(Error::reply(hold.server.name())),
+            _ => return Err(Error::reply(hold.claim.server.name())),
         }
         if let Some(lease) = lease {
             hold.confirm(sent, lease);
         }
-        hold.server.invalidations().changed(&hold.claim.key);
+        hold.claim
+            .server
+            .inner
+            .invalidations
+            .changed(&hold.claim.key);
         Ok(())
     }
 }

@@ -1,6 +1,5 @@
 //! The guard of a held lock: its renewal task and its release.
 
-use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,20 +9,16 @@ use tokio::time::Instant;
 
 use crate::error::{Error, Result};
 use crate::lock::events;
-use crate::lock::hold::{certain, Hold};
 use crate::lock::loss::Lost;
-use crate::lock::release::{give_up, release, Until};
-use crate::lock::renewal::keep;
-use crate::lock::terms::Terms;
-use crate::moment::Moment;
-use crate::net::background::Running;
+use crate::lock::release::{give_up, release};
+use crate::lock::renewal::{keep, Hold};
 use crate::net::caller::Caller;
-use crate::net::command::{self, Claim, Ending};
+use crate::net::command::{self, Ending};
 use crate::net::retry::repeatable;
 use crate::outcome::{LostReason, Released};
 use crate::runtime::{self, within, Task};
 use crate::statistics::Counted;
-use crate::trace::Text;
+use crate::trace::{shown, Text};
 
 /// A lock, or a permit of a [`Semaphore`](crate::Semaphore), that is held. Dropping it, in any thread or runtime,
 /// releases it in the background. A program that is about to end calls [`release`](Guard::release) or waits for
@@ -38,10 +33,10 @@ use crate::trace::Text;
 /// ```
 #[must_use = "dropped, the lock is given back"]
 pub struct Guard {
-    hold: Arc<Hold>,
+    pub(crate) hold: Arc<Hold>,
     renewal: Task,
-    /// Whether the renewal task owns the connection that the hold is bound to.
-    is_bound: bool,
+    /// Whether the renewal task owns the connection that the hold is bound to: it ends with that.
+    pub(crate) is_bound: bool,
     /// Whether a request of the acquisition, or a release, has no answer: the server may meet it late.
     is_unanswered: bool,
     is_released: bool,
@@ -49,34 +44,22 @@ pub struct Guard {
 }
 
 impl Guard {
-    pub(crate) fn new(
-        terms: &Terms,
-        claim: Claim,
-        token: u64,
-        sent: Moment,
-        is_unanswered: bool,
-        bound: Option<Caller>,
-    ) -> Guard {
-        let server = terms.server.clone();
-        let hold = Hold::new(server, claim, token, terms.lease, terms.margin, sent);
-        let hold = Arc::new(hold);
-        let is_bound = bound.is_some();
-        hold.server.invalidations().changed(&hold.claim.key);
-        let renewal = runtime::spawn(keep(hold.clone(), bound));
+    pub(crate) fn new(hold: Arc<Hold>, is_unanswered: bool, bound: Option<Caller>) -> Guard {
+        let server = &hold.claim.server;
+        server.inner.invalidations.changed(&hold.claim.key);
         Guard {
-            renewal,
-            is_bound,
+            is_bound: bound.is_some(),
+            renewal: runtime::spawn(keep(hold.clone(), bound)),
             is_unanswered,
             is_released: false,
-            _counted: terms.server.counts().holds.count(),
+            _counted: server.counts().holds.count(),
             hold,
         }
     }
 
     /// Records the grant, `waited` after the acquisition began.
     pub(crate) fn record_grant(&self, waited: Duration) {
-        let hold = &self.hold;
-        events::acquired(&hold.server, &hold.claim, hold.token, waited);
+        events::acquired(&self.hold.claim, self.hold.token, waited);
     }
 
     /// The fencing token of this grant: higher than that of every earlier grant of this key. Pass it to the resource
@@ -94,24 +77,6 @@ impl Guard {
     /// The owner that holds it: of a permit the id in `SEM.*`.
     pub fn owner(&self) -> &[u8] {
         &self.hold.claim.owner
-    }
-
-    pub(crate) fn hold(&self) -> &Arc<Hold> {
-        &self.hold
-    }
-
-    /// Whether it ends with its connection.
-    pub(crate) fn is_bound(&self) -> bool {
-        self.is_bound
-    }
-
-    pub(crate) fn server_name(&self) -> String {
-        self.hold.server.name().to_string()
-    }
-
-    /// Counts what is done with this guard as [background](crate::Server::settled) work.
-    pub(crate) fn in_background(&self) -> Running {
-        self.hold.server.background().begin()
     }
 
     /// A future that completes when the lock is lost: at once when the server reports it (a permit: at the next
@@ -138,12 +103,7 @@ impl Guard {
     /// has reported the loss. After a loss without a confirmation ([`LostReason::Unconfirmed`]) it is the rest of the
     /// lease: the time left to stop.
     pub fn valid_for(&self) -> Duration {
-        match self.hold.notice.reason() {
-            None | Some(LostReason::Unconfirmed) => {
-                certain(self.hold.lease()).saturating_sub(self.hold.confirmed().elapsed())
-            }
-            Some(_) => Duration::ZERO,
-        }
+        self.hold.notice.valid_for()
     }
 
     /// Releases the lock and waits for the reply of the server, at most for the
@@ -161,16 +121,19 @@ impl Guard {
         }
         let hold = self.hold.clone();
         let ending = self.ending();
-        let end = Instant::now() + hold.server.patience();
+        let end = Instant::now() + hold.claim.server.patience();
         // Until the reply: this future may be dropped.
         self.is_unanswered = true;
-        let release = release(&hold.server, &hold.claim, ending, end);
-        let released = within(release).await;
-        hold.server.invalidations().changed(&hold.claim.key);
-        let token = Some(hold.token);
+        let released = within(release(&hold.claim, ending, end)).await;
+        hold.claim
+            .server
+            .inner
+            .invalidations
+            .changed(&hold.claim.key);
+        let token = hold.token;
         match &released {
-            Ok(_) => events::released(&hold.server, &hold.claim, token),
-            Err(error) => events::not_released(&hold.server, &hold.claim, token, error),
+            Ok(_) => events::released(&hold.claim, token),
+            Err(error) => events::not_released(&hold.claim, token, error),
         }
         let is_over = |error: &Error| !error.is_passing();
         self.is_released = released.as_ref().err().is_none_or(is_over);
@@ -188,7 +151,7 @@ impl Guard {
         self.is_released = true;
         let hold = self.hold.clone();
         let renew = command::renew(&hold.claim, Some(rest), hold.token);
-        let left = within(repeatable(&hold.server, &hold.claim.key, &renew)).await?;
+        let left = repeatable(&hold.claim.server, &hold.claim.key, &renew).await?;
         Ok(match left {
             Value::Int(1) => Released::Yes,
             _ => Released::NotHeld,
@@ -208,17 +171,9 @@ impl Guard {
     }
 }
 
-impl fmt::Debug for Guard {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let hold = &self.hold;
-        f.debug_struct("Guard")
-            .field("server", &hold.server)
-            .field("key", &Text(&hold.claim.key))
-            .field("kind", &hold.claim.kind)
-            .field("token", &hold.token)
-            .field("lost", &hold.notice.reason())
-            .finish_non_exhaustive()
-    }
+shown! {
+    Guard, guard, server = guard.hold.claim.server, key = Text(guard.key()), kind = guard.hold.claim.kind,
+    token = guard.token(), lost = guard.hold.notice.reason()
 }
 
 impl Drop for Guard {
@@ -229,18 +184,14 @@ impl Drop for Guard {
         if self.is_released || is_taken && !self.is_unanswered {
             return;
         }
-        let until = Until {
-            at: hold.latest_end().max(Instant::now() + hold.lease()),
-            is_bound: self.is_bound,
-        };
-        let (claim, token) = (hold.claim.clone(), Some(hold.token));
-        drop(give_up(
-            &hold.server,
-            claim,
-            Some(token),
-            self.ending(),
-            until,
-        ));
+        let confirmed = hold.notice.confirmed();
+        let mut last = confirmed.lease;
+        if confirmed.sent.elapsed() > last / 3 {
+            // A renewal has been sent, and may be served late.
+            last += hold.claim.server.patience();
+        }
+        let (claim, token) = (hold.claim.clone(), Some(Some(hold.token)));
+        drop(give_up(claim, token, self.ending(), last, self.is_bound));
     }
 }
 

@@ -1,4 +1,4 @@
-//! The notification of a loss, from the renewal task to the holder.
+//! The validity of a hold and the notification of its loss, from the renewal task to the holder.
 
 use std::future::{poll_fn, Future};
 use std::pin::{pin, Pin};
@@ -11,46 +11,84 @@ use tokio::time::{timeout_at, Instant};
 
 use crate::backoff::after;
 use crate::error::{Error, Result};
+use crate::moment::Moment;
 use crate::outcome::LostReason;
 use crate::runtime::{block_on, within};
+use crate::trace::shown;
 
 /// The state that a guard and its renewal task share.
 pub(crate) struct LossNotice(watch::Sender<State>);
 
 struct State {
-    /// The loss is reported at this moment, unless a renewal is confirmed before.
-    end: Instant,
+    confirmed: Confirmed,
     lost: Option<LostReason>,
     /// Whether the guard is released or dropped.
     is_over: bool,
 }
 
+/// The lease that the server certainly has.
+#[derive(Clone, Copy)]
+pub(crate) struct Confirmed {
+    /// A moment before the request that has set it, or read its rest, was sent.
+    pub sent: Moment,
+    pub lease: Duration,
+    /// How long from that moment the hold is certain.
+    pub certain: Duration,
+    /// How long before the end of that a loss is reported, unless a renewal is confirmed before.
+    pub margin: Duration,
+}
+
 impl LossNotice {
-    pub(crate) fn new(end: Instant) -> Arc<LossNotice> {
+    /// Of a hold that has no lease yet.
+    pub(crate) fn new() -> Arc<LossNotice> {
+        let confirmed = Confirmed {
+            sent: Moment::now(),
+            lease: Duration::ZERO,
+            certain: Duration::ZERO,
+            margin: Duration::ZERO,
+        };
+        let (lost, is_over) = (None, false);
         Arc::new(LossNotice(watch::Sender::new(State {
-            end,
-            lost: None,
-            is_over: false,
+            confirmed,
+            lost,
+            is_over,
         })))
     }
 
     pub(crate) fn lost(&self) -> Lost {
         Lost {
-            state: self.0.subscribe(),
+            states: vec![self.0.subscribe()],
             waiting: None,
         }
     }
 
+    pub(crate) fn confirmed(&self) -> Confirmed {
+        self.0.borrow().confirmed
+    }
+
+    pub(crate) fn confirm(&self, confirmed: Confirmed) {
+        self.0.send_modify(|state| state.confirmed = confirmed);
+    }
+
+    /// When the loss is reported.
     pub(crate) fn end(&self) -> Instant {
-        self.0.borrow().end
+        let last = self.confirmed();
+        last.sent.steady + last.certain.saturating_sub(last.margin)
+    }
+
+    /// How long the hold is certain from now on. Zero when the server has reported the loss.
+    pub(crate) fn valid_for(&self) -> Duration {
+        let last = self.confirmed();
+        match self.reason() {
+            None | Some(LostReason::Unconfirmed) => {
+                last.certain.saturating_sub(last.sent.elapsed())
+            }
+            Some(_) => Duration::ZERO,
+        }
     }
 
     pub(crate) fn reason(&self) -> Option<LostReason> {
         self.0.borrow().lost.clone()
-    }
-
-    pub(crate) fn hold_until(&self, end: Instant) {
-        self.0.send_modify(|state| state.end = end);
     }
 
     /// Reports the loss. The first reason is kept. After a release there is no loss.
@@ -93,17 +131,36 @@ impl Drop for LossOnDrop {
 /// ```
 #[must_use = "a future does nothing unless it is awaited"]
 pub struct Lost {
-    state: watch::Receiver<State>,
-    waiting: Option<Pin<Box<dyn Future<Output = Option<LostReason>> + Send + Sync>>>,
+    /// Of one hold, or of several that are needed together.
+    states: Vec<watch::Receiver<State>>,
+    waiting: Option<Vec<Waiting>>,
 }
+
+/// The end of one hold.
+type Waiting = Pin<Box<dyn Future<Output = Option<LostReason>> + Send + Sync>>;
 
 impl Future for Lost {
     type Output = Option<LostReason>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<LostReason>> {
-        let state = self.state.clone();
-        let waiting = self.waiting.get_or_insert_with(|| Box::pin(ended(state)));
-        waiting.as_mut().poll(context)
+        let lost = &mut *self;
+        let states = lost.states.iter().cloned();
+        let waiting = lost.waiting.get_or_insert_with(|| {
+            let ends = states.map(|state| Box::pin(ended(state)) as Waiting);
+            ends.collect()
+        });
+        let mut why = None;
+        waiting.retain_mut(|end| match end.as_mut().poll(context) {
+            Poll::Ready(reason) => {
+                why = why.take().or(reason);
+                false
+            }
+            Poll::Pending => true,
+        });
+        match why {
+            None if !waiting.is_empty() => Poll::Pending,
+            ended => Poll::Ready(ended),
+        }
     }
 }
 
@@ -114,9 +171,18 @@ async fn ended(mut state: watch::Receiver<State>) -> Option<LostReason> {
 }
 
 impl Lost {
+    /// The first loss of these.
+    pub(crate) fn first(of: impl Iterator<Item = Lost>) -> Lost {
+        Lost {
+            states: of.flat_map(|lost| lost.states).collect(),
+            waiting: None,
+        }
+    }
+
     /// The reason of the loss, if the lock was lost.
     pub fn reason(&self) -> Option<LostReason> {
-        self.state.borrow().lost.clone()
+        let mut states = self.states.iter();
+        states.find_map(|state| state.borrow().lost.clone())
     }
 
     /// Blocks the thread until the loss, for at most `timeout`. None when the lock was not lost in that time, and at
@@ -144,18 +210,13 @@ impl Lost {
 impl Clone for Lost {
     fn clone(&self) -> Lost {
         Lost {
-            state: self.state.clone(),
+            states: self.states.clone(),
             waiting: None,
         }
     }
 }
 
-impl std::fmt::Debug for Lost {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let lost = &self.state.borrow().lost;
-        f.debug_tuple("Lost").field(lost).finish()
-    }
-}
+shown! { Lost, lost, reason = lost.reason() }
 
 #[cfg(test)]
 mod tests {
@@ -163,7 +224,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_renewal_task_that_ends_reports_a_loss() {
-        let notice = LossNotice::new(Instant::now());
+        let notice = LossNotice::new();
         let lost = notice.lost();
         drop(LossOnDrop(notice));
         assert_eq!(lost.await, Some(LostReason::Unconfirmed));
@@ -171,7 +232,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_first_reason_is_kept() {
-        let notice = LossNotice::new(Instant::now());
+        let notice = LossNotice::new();
         notice.lose(LostReason::Taken);
         let lost = notice.lost();
         let other = lost.clone();
@@ -182,7 +243,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_release_ends_the_watch_without_a_reason() {
-        let notice = LossNotice::new(Instant::now());
+        let notice = LossNotice::new();
         let lost = notice.lost();
         notice.finish();
         notice.lose(LostReason::Taken);

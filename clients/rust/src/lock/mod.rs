@@ -4,7 +4,6 @@ pub(crate) mod acquire;
 pub(crate) mod events;
 pub(crate) mod execute;
 pub(crate) mod guard;
-pub(crate) mod hold;
 pub(crate) mod loss;
 pub(crate) mod release;
 pub(crate) mod renewal;
@@ -20,13 +19,13 @@ use crate::error::{Error, Result};
 use crate::inspect::{BreakTarget, LockInfo};
 use crate::lock::acquire::acquire;
 use crate::lock::guard::Guard;
+use crate::lock::renewal::Hold;
 use crate::lock::terms::{Terms, DEFAULT_LEASE};
 use crate::mode::Mode;
 use crate::moment::Moment;
 use crate::net::command::{self, Kind};
 use crate::net::retry::repeatable;
 use crate::net::server::Server;
-use crate::runtime::within;
 
 /// A lock on a key of a server, which can be acquired any number of times. Each acquisition has an owner of its own, so
 /// two tasks that share a `Lock` exclude each other.
@@ -232,9 +231,12 @@ impl Lock {
         let claim = self.terms.claim_by(owner);
         let sent = Moment::now();
         let renew = command::renew(&claim, Some(self.terms.lease), token);
-        let renewed = repeatable(&self.terms.server, &self.terms.key, &renew);
-        let is_held = within(renewed).await? == Value::Int(1);
-        Ok(is_held.then(|| Guard::new(&self.terms, claim, token, sent, false, None)))
+        let renewed = repeatable(&self.terms.server, &self.terms.key, &renew).await?;
+        let is_held = renewed == Value::Int(1);
+        Ok(is_held.then(|| {
+            let (lease, margin) = (self.terms.lease, self.terms.margin);
+            Guard::new(Hold::new(claim, token, lease, margin, sent), false, None)
+        }))
     }
 
     /// The same for a hold of this kind.

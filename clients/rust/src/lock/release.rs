@@ -7,12 +7,11 @@ use redis::Value;
 use tokio::sync::oneshot;
 use tokio::time::{timeout_at, Instant};
 
-use crate::backoff::Pause;
+use crate::backoff::{left, Pause};
 use crate::error::{Error, Result};
 use crate::lock::events;
 use crate::net::caller::Caller;
 use crate::net::command::{self, Claim, Ending};
-use crate::net::server::Server;
 use crate::outcome::Released;
 use crate::runtime;
 
@@ -20,32 +19,17 @@ use crate::runtime;
 /// server that has not noticed the end of the connection (`tcp-keepalive`) renews it.
 const LONGEST_BOUND: Duration = Duration::from_secs(600);
 
-/// When a release in the background is given up.
-pub(crate) struct Until {
-    /// The end of what may be held; a failure is reported then.
-    pub at: Instant,
-    /// Whether the hold is bound to a connection.
-    pub is_bound: bool,
-}
-
 /// Sends a release until it is answered, or until the end, after which no attempt is started.
-pub(crate) async fn release(
-    server: &Server,
-    claim: &Claim,
-    ending: Ending,
-    end: Instant,
-) -> Result<Released> {
+pub(crate) async fn release(claim: &Claim, mut ending: Ending, end: Instant) -> Result<Released> {
+    let server = &claim.server;
     let mut caller = Caller::shared(server, &claim.key);
-    let mut ending = ending;
     let mut was_unanswered = false;
     let mut pause = Pause::default();
     loop {
-        let left = end.saturating_duration_since(Instant::now());
-        let patience = left.clamp(Duration::from_millis(1), server.patience() / 2);
-        let reply = caller
-            .call(&command::release(claim, ending), patience)
-            .await;
-        if caller.was_unanswered() {
+        let patience = left(Some(end)).clamp(Duration::from_millis(1), server.patience() / 2);
+        let command = command::release(claim, ending);
+        let reply = caller.call(&command, patience).await;
+        if caller.unanswered {
             was_unanswered = true;
             if !claim.is_named {
                 ending = Ending::Final;
@@ -85,34 +69,34 @@ pub(crate) async fn at_once<R: Future<Output = Result<Released>> + Send + 'stati
     released
 }
 
-/// Releases in the background, until it is answered or that moment: a hold, which may have a token, or what an
-/// acquisition may have left. The returned future ends with that; dropped, the release goes on.
+/// Releases in the background until it is answered, or for as long as it could `last`: a hold, which may have a token,
+/// or what an acquisition may have left. A failure is reported then. The returned future ends with that; dropped, the
+/// release goes on.
 pub(crate) fn give_up(
-    server: &Server,
     claim: Claim,
     hold: Option<Option<u64>>,
     ending: Ending,
-    until: Until,
+    last: Duration,
+    is_bound: bool,
 ) -> impl Future<Output = ()> {
-    let running = server.background().begin();
+    let running = claim.server.inner.background.begin();
     let (over, is_over) = oneshot::channel::<()>();
-    let server = server.clone();
     runtime::spawn(async move {
         let token = hold.flatten();
-        let end = until.at.max(Instant::now());
-        let released = release(&server, &claim, ending, end).await;
+        let end = Instant::now() + last;
+        let released = release(&claim, ending, end).await;
         let is_unreached = released.as_ref().is_err_and(Error::is_passing);
         match released {
-            Ok(_) if hold.is_some() => events::released(&server, &claim, token),
+            Ok(_) if hold.is_some() => events::released(&claim, token),
             Ok(_) => {}
             Err(error) => {
-                events::left_behind(&server, &claim, token, &error);
+                events::left_behind(&claim, token, &error);
                 running.fail(&claim, error);
             }
         }
         drop((over, running));
-        if is_unreached && until.is_bound {
-            let _ = release(&server, &claim, ending, end + LONGEST_BOUND).await;
+        if is_unreached && is_bound {
+            let _ = release(&claim, ending, end + LONGEST_BOUND).await;
         }
     });
     async move { drop(is_over.await) }

@@ -1,9 +1,9 @@
-//! The task that renews a lock while it is held.
+//! The state of a held lock, and the task that renews it.
 //!
-//! It renews the lease after every third of it. When the server replies that this grant is over, or refuses for good,
-//! the lock is lost at once. When the server does not reply, the task repeats the request until the margin before the
-//! end of the lease, counted from the moment at which the last confirmed renewal was sent; then the lock is lost too,
-//! because another owner may get it soon.
+//! The task renews the lease after every third of it. When the server replies that this grant is over, or refuses for
+//! good, the lock is lost at once. When the server does not reply, the task repeats the request until the margin before
+//! the end of the lease, counted from the moment at which the last confirmed renewal was sent; then the lock is lost
+//! too, because another owner may get it soon.
 //!
 //! Between two renewals, when the server notifies a change of the key, it reads whether the owner's field still exists.
 //! If not, it renews early: only the reply to a renewal ends the hold.
@@ -17,28 +17,77 @@ use tokio::time::{sleep, sleep_until, timeout_at, Instant};
 
 use crate::error::Error;
 use crate::lock::events;
-use crate::lock::hold::Hold;
-use crate::lock::loss::LossOnDrop;
+use crate::lock::loss::{Confirmed, LossNotice, LossOnDrop};
 use crate::mode::Mode;
 use crate::moment::Moment;
 use crate::net::address::name_of;
 use crate::net::caller::Caller;
 use crate::net::command::{self, Claim, Kind};
 use crate::net::invalidation::KeyWatch;
-use crate::net::reply::{field, list, span, text};
-use crate::net::server::Server;
+use crate::net::reply::{field, items, span, text};
 use crate::outcome::LostReason;
+
+/// The state that a guard and its renewal task share.
+pub(crate) struct Hold {
+    pub claim: Claim,
+    pub token: u64,
+    /// How long before the end of the lease a loss is reported; None: a sixth of the lease.
+    margin: Option<Duration>,
+    pub notice: Arc<LossNotice>,
+}
+
+/// The certain part of a lease. The server counts in whole milliseconds, so its time of the grant may be almost one
+/// millisecond early.
+pub(crate) fn certain(lease: Duration) -> Duration {
+    lease.saturating_sub(Duration::from_millis(1))
+}
+
+impl Hold {
+    /// The hold of a grant whose request was sent at this moment.
+    pub(crate) fn new(
+        claim: Claim,
+        token: u64,
+        lease: Duration,
+        margin: Option<Duration>,
+        sent: Moment,
+    ) -> Arc<Hold> {
+        let notice = LossNotice::new();
+        let hold = Hold {
+            claim,
+            token,
+            margin,
+            notice,
+        };
+        hold.confirm(sent, lease);
+        Arc::new(hold)
+    }
+
+    /// The lease of the last confirmed request. That of a session is a setting of the server, which may change.
+    pub(crate) fn lease(&self) -> Duration {
+        self.notice.confirmed().lease
+    }
+
+    /// The server has this lease from this moment on.
+    pub(crate) fn confirm(&self, sent: Moment, lease: Duration) {
+        self.notice.confirm(Confirmed {
+            sent,
+            lease,
+            certain: certain(lease),
+            margin: self.margin.unwrap_or(lease / 6).min(lease / 2),
+        });
+    }
+}
 
 /// The task of a hold: renews until the lock is lost. A session hold is renewed on its own connection.
 pub(crate) fn keep(hold: Arc<Hold>, bound: Option<Caller>) -> impl Future<Output = ()> + Send {
     // Created outside of the task, which may be dropped before its first poll.
     let on_drop = LossOnDrop(hold.notice.clone());
     async move {
-        let shared = || Caller::shared(&hold.server, &hold.claim.key);
+        let shared = || Caller::shared(&hold.claim.server, &hold.claim.key);
         let mut caller = bound.unwrap_or_else(shared);
         let why = run(&hold, &mut caller).await;
         if !on_drop.0.is_over() {
-            events::lost(&hold.server, &hold.claim, Some(hold.token), &why);
+            events::lost(&hold.claim, hold.token, &why);
         }
         on_drop.0.lose(why);
         if caller.is_bound() {
@@ -54,25 +103,26 @@ const SHORT: Duration = Duration::from_millis(50);
 async fn run(hold: &Hold, caller: &mut Caller) -> LostReason {
     let is_bound = caller.is_bound();
     let command = command::renew(&hold.claim, Some(hold.lease()), hold.token);
-    let watch = hold.server.invalidations().watch(&hold.claim.key);
+    let mut watch = hold.claim.server.inner.invalidations.watch(&hold.claim.key);
     let mut is_watched = true;
     loop {
-        let renewal = hold.confirmed().steady + hold.lease() / 3;
+        let last = hold.notice.confirmed();
+        let renewal = last.sent.steady + last.lease / 3;
         tokio::select! {
             () = sleep_until(renewal) => {}
             () = caller.closed(), if is_bound => return LostReason::Disconnected,
             // If the server confirms the next renewal, the field is no evidence and is not read again.
-            () = field_is_gone(hold, &watch), if is_watched => is_watched = false,
+            () = field_is_gone(hold, &mut watch), if is_watched => is_watched = false,
         }
         let mut end = hold.notice.end();
         if is_bound && end <= Instant::now() {
             // This process stood still, and the server has renewed the hold meanwhile: it is asked once.
-            end = Instant::now() + hold.server.patience() / 2;
+            end = Instant::now() + hold.claim.server.patience() / 2;
         }
         match timeout_at(end, renew(hold, caller, &command)).await {
             Ok(Ok((sent, lease))) => {
                 hold.confirm(sent, lease);
-                events::renewed(&hold.server, &hold.claim, hold.token);
+                events::renewed(&hold.claim, hold.token);
             }
             Ok(Err(why)) => return why,
             Err(_) => return LostReason::Unconfirmed,
@@ -82,12 +132,12 @@ async fn run(hold: &Hold, caller: &mut Caller) -> LostReason {
 
 /// Completes when the owner's field seems to be gone. It is read [`SHORT`] after the grant or renewal, and after each
 /// change of the key since.
-async fn field_is_gone(hold: &Hold, watch: &KeyWatch) {
-    let invalidations = hold.server.invalidations();
-    let mut caller = Caller::shared(&hold.server, &hold.claim.key);
+async fn field_is_gone(hold: &Hold, watch: &mut KeyWatch) {
+    let invalidations = &hold.claim.server.inner.invalidations;
+    let mut caller = Caller::shared(&hold.claim.server, &hold.claim.key);
     sleep(SHORT).await;
     while let (Some(read), true) = (command::field_exists(&hold.claim), invalidations.may_read()) {
-        match caller.call(&read, hold.server.patience()).await {
+        match caller.call(&read, hold.claim.server.patience()).await {
             Ok(Value::Int(0)) => return,
             Err(error) if error.has_code("WRONGTYPE") => return,
             Err(error) if error.has_code("NOPERM") => invalidations.forbid_reads(),
@@ -116,15 +166,14 @@ async fn renew(
         let sent = Moment::now();
         let renewed = if is_bound {
             // There is no other connection to try, so the request may take the whole lease.
-            bound_lease(&hold.server, caller, &hold.claim, hold.token, lease).await
+            bound_lease(caller, &hold.claim, hold.token, lease).await
         } else {
-            hold.ask();
-            let patience = hold.server.patience().min(lease / 6);
+            let patience = hold.claim.server.patience().min(lease / 6);
             let reply = caller.call(command, patience).await;
             reply.and_then(|reply| match reply {
                 Value::Int(1) => Ok(Some((lease, sent))),
                 Value::Int(0) => Ok(None),
-                _ => Err(Error::reply(hold.server.name())),
+                _ => Err(Error::reply(hold.claim.server.name())),
             })
         };
         let error = match renewed {
@@ -132,8 +181,7 @@ async fn renew(
             Ok(None) => None,
             Err(error) => Some(error),
         };
-        let token = Some(hold.token);
-        events::not_renewed(&hold.server, &hold.claim, token, error.as_ref());
+        events::not_renewed(&hold.claim, hold.token, error.as_ref());
         match error {
             None => return Err(LostReason::Taken),
             Some(Error::Refused { code, text, .. }) if is_final(&code) => {
@@ -146,7 +194,7 @@ async fn renew(
             // Repeated through a new connection, because the address may lead to another server by now. Without cluster
             // or sentinels the second such reply is final.
             Some(Error::Refused { code, text, .. }) if code == "READONLY" => {
-                if was_replica && hold.server.is_single() {
+                if was_replica && hold.claim.server.is_single() {
                     return Err(LostReason::Refused { code, text });
                 }
                 was_replica = true;
@@ -161,7 +209,6 @@ async fn renew(
 /// before that was sent. None when the owner holds nothing. (An owner that held the lock before may have a longer
 /// lease, which the renewal shortens.) Readers share what one of them has read.
 pub(crate) async fn bound_lease(
-    server: &Server,
     caller: &mut Caller,
     claim: &Claim,
     token: u64,
@@ -173,21 +220,27 @@ pub(crate) async fn bound_lease(
         return Ok(None);
     }
     let is_reader = claim.kind == Kind::Lock(Mode::Read);
-    let node = caller.answered_by().filter(|_| is_reader).map(name_of);
-    let known = node.as_ref().map(|node| server.reader_leases().known(node));
+    let node = caller
+        .answered_by
+        .as_ref()
+        .filter(|_| is_reader)
+        .map(name_of);
+    let known = node
+        .as_ref()
+        .map(|node| claim.server.inner.reader_leases.known(node));
     if let Some(lease) = known.flatten() {
         return Ok(Some((lease, renewed)));
     }
     let asked = Moment::now();
     let reply = caller.call(&command::info(&claim.key, 0), patience).await?;
-    let mut holders = field(&reply, "holders").map_or(&[][..], list).iter();
+    let mut holders = items(&reply, "holders").iter();
     let owner = Value::BulkString(claim.owner.clone());
     let own = holders.find(|holder| field(holder, "owner") == Some(&owner));
     let left = own.and_then(|holder| span(holder, "pttl"));
     // The list names an owner that also writes with the lease of its write lock.
     let is_read = field(&reply, "mode").is_some_and(|mode| text(mode) == "read");
     if let (Some(node), Some(left), true) = (node, left, is_read) {
-        server.reader_leases().record(&node, left);
+        claim.server.inner.reader_leases.record(&node, left);
     }
     Ok(left.map(|left| (left, asked)))
 }

@@ -1,17 +1,16 @@
 //! The terms of an acquisition: server, key, owner, kind, lease and margin.
 
-use std::fmt;
 use std::time::Duration;
 
 use uuid::Uuid;
 
 use crate::error::{Error, Result};
-use crate::lock::hold::certain;
+use crate::lock::renewal::certain;
 use crate::mode::Mode;
 use crate::net::command::{Claim, Kind};
 use crate::net::server::Server;
 use crate::net::slot::slot_of;
-use crate::trace::Text;
+use crate::trace::{shown, Text};
 
 /// The default lease, which is also the server's.
 pub(crate) const DEFAULT_LEASE: Duration = Duration::from_secs(30);
@@ -40,16 +39,9 @@ pub(crate) struct Terms {
     pub steals: Option<Option<u64>>,
 }
 
-impl fmt::Debug for Terms {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Terms")
-            .field("server", &self.server)
-            .field("key", &Text(&self.key))
-            .field("kind", &self.kind)
-            .field("lease", &self.lease)
-            .field("margin", &self.margin())
-            .finish_non_exhaustive()
-    }
+shown! {
+    Terms, terms, server = terms.server, key = Text(&terms.key), kind = terms.kind, lease = terms.lease,
+    margin = terms.margin()
 }
 
 impl Terms {
@@ -84,6 +76,7 @@ impl Terms {
     /// The claim of an acquisition by this owner.
     pub(crate) fn claim_by(&self, owner: &[u8]) -> Claim {
         Claim {
+            server: self.server.clone(),
             key: self.key.clone(),
             owner: owner.to_vec(),
             kind: self.kind,
@@ -101,24 +94,20 @@ impl Terms {
 
     /// Checks lease and margin.
     pub(crate) fn check(&self) -> Result<()> {
-        // One millisecond is lost to rounding.
-        if self.lease < Duration::from_millis(2) {
-            let why = "a lease lasts at least two milliseconds";
-            return Err(Error::config(why));
-        }
-        if self.lease > LONGEST_LEASE {
-            let why = "a lease lasts at most a hundred years";
-            return Err(Error::config(why));
-        }
-        if self.note.is_some() && self.kind != Kind::Lock(Mode::Exclusive) {
-            let why = "a note is beside an exclusive lock only";
-            return Err(Error::config(why));
-        }
-        if self.margin() > self.lease / 2 {
-            let why = "a margin is at most half of the lease: before it the lock is renewed";
-            return Err(Error::config(why));
-        }
-        Ok(())
+        let is_exclusive = self.kind == Kind::Lock(Mode::Exclusive);
+        let why = if self.lease < Duration::from_millis(2) {
+            // One millisecond is lost to rounding.
+            "a lease lasts at least two milliseconds"
+        } else if self.lease > LONGEST_LEASE {
+            "a lease lasts at most a hundred years"
+        } else if self.note.is_some() && !is_exclusive {
+            "a note is beside an exclusive lock only"
+        } else if self.margin() > self.lease / 2 {
+            "a margin is at most half of the lease: before it the lock is renewed"
+        } else {
+            return Ok(());
+        };
+        Err(Error::config(why))
     }
 
     /// How long before the end of the lease a loss is reported.

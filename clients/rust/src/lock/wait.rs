@@ -35,6 +35,7 @@ const MAX_SUBSCRIPTIONS: u32 = 3;
 
 /// The request and its limits.
 pub(crate) struct Request {
+    pub server: Server,
     pub key: Vec<u8>,
     /// The command without `BLOCK`, which is appended.
     pub command: Cmd,
@@ -56,6 +57,7 @@ impl Request {
     /// A request for one key that any connection may carry, and whose wait goes on.
     pub(crate) fn new(server: &Server, key: &[u8], owner: Option<&[u8]>, command: Cmd) -> Request {
         Request {
+            server: server.clone(),
             key: key.to_vec(),
             command,
             certain: Duration::MAX,
@@ -80,7 +82,6 @@ pub(crate) struct Reach {
 
 /// A waiting request. Dropped, it asks no more; what the server has of it is its caller's to give up.
 pub(crate) struct Wait {
-    server: Server,
     pub(crate) request: Request,
     pub(crate) caller: Caller,
     ticket: Option<Ticket>,
@@ -110,17 +111,19 @@ enum Reply {
     Tokens(Vec<u64>),
     /// Held by others, and not queued.
     No,
+    /// Not queued, because the server sees no subscriber, or is in its startup delay: then a request waits as a ticket
+    /// alone.
+    Unheard,
     Queued,
 }
 
 impl Wait {
-    pub(crate) fn new(server: &Server, request: Request) -> Wait {
+    pub(crate) fn new(request: Request) -> Wait {
         let caller = match request.is_bound {
-            true => Caller::alone(server, &request.key),
-            false => Caller::shared(server, &request.key),
+            true => Caller::alone(&request.server, &request.key),
+            false => Caller::shared(&request.server, &request.key),
         };
         Wait {
-            server: server.clone(),
             request,
             caller,
             ticket: None,
@@ -146,61 +149,43 @@ impl Wait {
             let is_last = left(end).is_zero();
             let is_announced = self.is_announced;
             let sent = Moment::now();
-            let error = match self.ask(end).await {
-                Ok(reply) => {
-                    reach.is_answered = true;
-                    self.is_announced = false;
-                    drop(turn);
-                    match reply {
-                        Reply::Tokens(tokens) if sent.elapsed() < self.request.certain => {
-                            return Ok(Outcome::Granted(tokens, sent));
-                        }
-                        // The reply took longer than the usable part of the lease: the hold may be over. Of several
-                        // keys some may be held still, and a request that waits is to hold none.
-                        Reply::Tokens(_) => {
-                            self.may_hold = true;
-                            match self.request.is_several {
-                                true => return Ok(Outcome::Again),
-                                false if is_last => return Ok(Outcome::Over),
-                                false => {}
-                            }
-                        }
-                        Reply::No if is_last => return Ok(Outcome::Over),
-                        // One of the keys was lost right after their grant.
-                        Reply::No if is_announced => return Ok(Outcome::Again),
-                        Reply::No => {
-                            if let Err(error) = self.subscribe().await {
-                                self.failed(error, end, reach).await?;
-                            }
-                        }
-                        Reply::Queued => {
-                            if let Some(over) = self.queued(end, reach).await? {
-                                return Ok(over);
-                            }
-                        }
-                    }
-                    continue;
+            let asked = self.ask(end).await;
+            reach.is_answered |= asked.is_ok();
+            self.is_announced &= matches!(asked, Ok(Reply::Unheard) | Err(_));
+            // After a failure it is kept for the pause.
+            let turn = turn.filter(|_| asked.is_err());
+            let failed = match asked {
+                Ok(Reply::Tokens(tokens)) if sent.elapsed() < self.request.certain => {
+                    return Ok(Outcome::Granted(tokens, sent));
                 }
-                // During a startup delay a request waits as a ticket alone.
-                Err(error)
-                    if error.has_code("NOSUBSCRIBER")
-                        || error.has_code("LOCKDELAY") && !is_last =>
-                {
-                    reach.is_answered = true;
-                    match self.subscribe().await {
-                        Ok(()) => continue,
-                        Err(error) => error,
+                // The reply took longer than the usable part of the lease: the hold may be over. Of several keys some
+                // may be held still, and a request that waits is to hold none.
+                Ok(Reply::Tokens(_)) => {
+                    self.may_hold = true;
+                    match self.request.is_several {
+                        true => return Ok(Outcome::Again),
+                        false if is_last => return Ok(Outcome::Over),
+                        false => None,
                     }
                 }
+                Ok(Reply::No) if is_last => return Ok(Outcome::Over),
+                // One of the keys was lost right after their grant.
+                Ok(Reply::No) if is_announced => return Ok(Outcome::Again),
+                Ok(Reply::No | Reply::Unheard) => self.subscribe().await.err(),
+                Ok(Reply::Queued) => match self.queued(end, reach).await {
+                    Ok(Some(over)) => return Ok(over),
+                    queued => queued.err(),
+                },
                 Err(error) if error.has_code("LOCKBUSY") && !is_last => {
                     drop(turn);
                     reach.is_answered = true;
-                    reach.failed(&self.server, &self.request, &error);
+                    reach.failed(&self.request, &error);
                     sleep((NO_PLACE + part_of(NO_PLACE)).min(left(end))).await;
-                    continue;
+                    None
                 }
-                Err(error) => error,
+                Err(error) => Some(error),
             };
+            let Some(error) = failed else { continue };
             self.failed(error, end, reach).await?;
             if self.request.is_bound && !self.caller.is_open() && (self.may_hold || self.is_queued)
             {
@@ -221,15 +206,15 @@ impl Wait {
             return Err(error);
         }
         // Any other refusal passes while the wait goes on; behind sentinels and in a cluster, so does this one.
-        let is_replica = error.has_code("READONLY") && self.server.is_single();
+        let is_replica = error.has_code("READONLY") && self.request.server.is_single();
         reach.is_answered |= matches!(error, Error::Refused { .. }) && !is_replica;
         // The connection may have broken since its last use, or may lead to another server by now: once more.
-        let was_sent = self.caller.was_unanswered() || self.caller.answered_by().is_some();
+        let was_sent = self.caller.unanswered || self.caller.answered_by.is_some();
         let is_over = !reach.is_answered || !self.request.goes_on || left(end).is_zero();
         if is_over && (reach.failures > 0 || !(reach.is_answered || was_sent)) {
             return Err(error);
         }
-        reach.failed(&self.server, &self.request, &error);
+        reach.failed(&self.request, &error);
         reach.pause.sleep(left(end).max(Pause::FIRST)).await;
         Ok(())
     }
@@ -239,9 +224,9 @@ impl Wait {
         let left = left(end);
         if self.ticket.is_none()
             && !left.is_zero()
-            && self.server.tickets().is_live(&self.request.key)
+            && self.request.server.inner.tickets.is_live(&self.request.key)
         {
-            self.ticket = Some(self.server.tickets().open(&self.request.key));
+            self.ticket = Some(self.request.server.inner.tickets.open(&self.request.key));
         }
         let is_plain = left.is_zero() || self.is_announced && self.request.is_several;
         let command = match &mut self.ticket {
@@ -257,37 +242,46 @@ impl Wait {
         // Until the reply: this future may be dropped.
         let may_hold = std::mem::replace(&mut self.may_hold, true);
         let reply = self.caller.call(&command, self.request.patience).await;
-        self.may_hold = may_hold || self.caller.was_unanswered();
-        let reply = match reply? {
+        self.may_hold = may_hold || self.caller.unanswered;
+        let reply = match reply {
+            Err(error) if error.has_code("NOSUBSCRIBER") => return Ok(Reply::Unheard),
+            Err(error) if error.has_code("LOCKDELAY") && !left.is_zero() => {
+                return Ok(Reply::Unheard);
+            }
+            reply => reply?,
+        };
+        let reply = match reply {
             Value::SimpleString(word) if word == "QUEUED" => Reply::Queued,
-            reply => match command::granted(&reply, self.server.name())? {
+            reply => match command::granted(&reply, self.request.server.name())? {
                 Some(tokens) => Reply::Tokens(tokens),
                 None => Reply::No,
             },
         };
         let is_ticket = self.ticket.is_some() && !is_plain;
-        if let (Reply::No, true, Some(node)) = (&reply, is_ticket, self.caller.answered_by()) {
+        if let (Reply::No, true, Some(node)) = (&reply, is_ticket, &self.caller.answered_by) {
             // A replica ignores `NOTIFY`. The next request looks for the primary.
-            self.server.leave(node);
+            self.request.server.leave(node);
         }
         Ok(reply)
     }
 
     /// Subscribes at the node that has answered.
     async fn subscribe(&mut self) -> Result<()> {
-        let Some(node) = self.caller.answered_by().cloned() else {
-            return Err(Error::no_answer(self.server.name()));
+        let Some(node) = self.caller.answered_by.clone() else {
+            return Err(Error::no_answer(self.request.server.name()));
         };
         self.subscriptions += 1;
         if self.subscriptions > MAX_SUBSCRIPTIONS {
             self.subscriptions = 0;
             let what =
                 "the server finds no subscriber of the channel of this wait: is a proxy between?";
-            return Err(Error::connection(self.server.name(), what));
+            return Err(Error::connection(self.request.server.name(), what));
         }
-        let open = || self.server.tickets().open(&self.request.key);
+        let open = || self.request.server.inner.tickets.open(&self.request.key);
         let ticket = self.ticket.get_or_insert_with(open);
-        ticket.subscribe(&self.server, &node, self.epoch).await
+        ticket
+            .subscribe(&self.request.server, &node, self.epoch)
+            .await
     }
 
     /// Waits in the queue for a reason to ask again; or returns the end of the wait.
@@ -295,17 +289,14 @@ impl Wait {
         self.is_queued = true;
         let (key, owner) = (&self.request.key, self.request.owner.as_deref());
         self.waiting
-            .get_or_insert_with(|| events::parked(&self.server, key, owner));
-        let is_heard = match (&self.ticket, self.caller.answered_by()) {
+            .get_or_insert_with(|| events::parked(&self.request.server, key, owner));
+        let is_heard = match (&self.ticket, &self.caller.answered_by) {
             (Some(ticket), Some(node)) => ticket.is_live_at(node),
             _ => false,
         };
         if !is_heard {
             // The server has failed over, or the subscription has just ended.
-            if let Err(error) = self.subscribe().await {
-                self.failed(error, end, reach).await?;
-            }
-            return Ok(None);
+            return self.subscribe().await.map(|()| None);
         }
         self.subscriptions = 0;
         reach.queued();
@@ -334,12 +325,12 @@ impl Wait {
             }
             Ok(Event::TimedOut | Event::Broken) => {}
             Ok(Event::Failed(code)) => {
-                let text = "the wait has failed".to_string();
-                let server = self.server.name().to_string();
+                let refused =
+                    Error::refused(self.request.server.name(), &code, "the wait has failed");
                 let passing = ["UNBLOCKED", "DRAINED", "MOVED", "CLUSTERDOWN"];
                 if !passing.contains(&code.as_str()) {
                     self.is_queued = false;
-                    return Err(Error::Refused { server, code, text });
+                    return Err(refused);
                 }
                 reach.pause.sleep(left(end)).await;
             }
@@ -359,9 +350,9 @@ impl Reach {
         };
     }
 
-    fn failed(&mut self, server: &Server, request: &Request, error: &Error) {
+    fn failed(&mut self, request: &Request, error: &Error) {
         self.failures += 1;
-        let begin = || Unreached::new(server, &request.key, request.owner.as_deref());
+        let begin = || Unreached::new(&request.server, &request.key, request.owner.as_deref());
         self.unreached.get_or_insert_with(begin).failed(error);
     }
 }
@@ -376,8 +367,8 @@ impl Drop for Wait {
             &self.ticket,
         ) {
             let command = ticket.command(&self.request.command, Duration::ZERO);
-            let mut caller = Caller::shared(&self.server, &self.request.key);
-            let patience = self.server.patience() / 2;
+            let mut caller = Caller::shared(&self.request.server, &self.request.key);
+            let patience = self.request.server.patience() / 2;
             crate::runtime::spawn(async move {
                 let _ = caller.call(&command, patience).await;
             });

@@ -1,20 +1,17 @@
 //! The guard of locks that are held together.
 
-use std::fmt;
-use std::future::{poll_fn, Future};
-use std::pin::Pin;
-use std::sync::Arc;
-use std::task::Poll;
+use std::future::Future;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use crate::error::Result;
 use crate::lock::guard::{released, Guard};
-use crate::lock::loss::{LossNotice, LossOnDrop, Lost};
+use crate::lock::loss::Lost;
 use crate::lock::release::at_once;
-use crate::outcome::{LostReason, Released};
-use crate::runtime::{self, within, Task};
+use crate::outcome::Released;
+use crate::runtime::within;
+use crate::trace::shown;
 
 /// The longest wait for the replies to releases.
 pub(super) const GRACE: Duration = Duration::from_millis(500);
@@ -26,32 +23,17 @@ pub(super) async fn release_all(
     end: Instant,
 ) -> Vec<Result<Released>> {
     let releases = guards.map(|guard| {
-        let (server, running) = (guard.server_name(), guard.in_background());
+        let server = guard.hold.claim.server.clone();
+        let (name, running) = (server.name().to_string(), server.inner.background.begin());
         let release = async move {
             let released = guard.release().await;
             drop(running);
             released
         };
-        (server, release)
+        (name, release)
     });
     let released = at_once(releases, end).await.into_iter();
     released.map(|(_, word)| word).collect()
-}
-
-/// Completes with the first of these losses; never, when all are released.
-pub(super) async fn first_lost(mut lost: Vec<Lost>) -> LostReason {
-    poll_fn(|context| {
-        let mut why = Poll::Pending;
-        lost.retain_mut(|lost| match Pin::new(lost).poll(context) {
-            Poll::Ready(Some(reason)) => {
-                why = Poll::Ready(reason);
-                false
-            }
-            polled => polled.is_pending(),
-        });
-        why
-    })
-    .await
 }
 
 /// Locks that are held together, each with its own renewal. Dropping it releases all of them in the background.
@@ -65,27 +47,10 @@ pub(super) async fn first_lost(mut lost: Vec<Lost>) -> LostReason {
 /// ```
 #[must_use = "dropped, the locks are given back"]
 pub struct MultiGuard {
-    members: Vec<Guard>,
-    notice: Arc<LossNotice>,
-    watch: Task,
+    pub(super) members: Vec<Guard>,
 }
 
 impl MultiGuard {
-    pub(super) fn new(members: Vec<Guard>) -> MultiGuard {
-        let notice = LossNotice::new(Instant::now());
-        let on_drop = LossOnDrop(notice.clone());
-        let losses = members.iter().map(Guard::lost).collect();
-        let watch = runtime::spawn(async move {
-            let why = first_lost(losses).await;
-            on_drop.0.lose(why);
-        });
-        MultiGuard {
-            members,
-            notice,
-            watch,
-        }
-    }
-
     /// The guard of each lock, in the caller's order.
     pub fn members(&self) -> &[Guard] {
         &self.members
@@ -100,7 +65,7 @@ impl MultiGuard {
     /// A future that completes when one of the locks is lost: then the work that needs all of them must stop. The
     /// others stay held until the guard is dropped.
     pub fn lost(&self) -> Lost {
-        self.notice.lost()
+        Lost::first(self.members.iter().map(Guard::lost))
     }
 
     /// How long all the locks are certainly still held; zero when one is lost.
@@ -136,8 +101,8 @@ impl MultiGuard {
     }
 
     /// The same, with the result for each lock, in the caller's order.
-    pub async fn release_each(mut self) -> Vec<Result<Released>> {
-        let members = std::mem::take(&mut self.members).into_iter();
+    pub async fn release_each(self) -> Vec<Result<Released>> {
+        let members = self.members.into_iter();
         let released = within(async { Ok(release_all(members, Instant::now() + GRACE).await) });
         // A guard exists only after the thread that `within` needs was started.
         released.await.unwrap_or_default()
@@ -145,25 +110,13 @@ impl MultiGuard {
 
     /// Leaves all the locks held for this time from now on; see [`Guard::leave`]. The results are in the caller's
     /// order.
-    pub async fn leave_each(mut self, rest: Duration) -> Vec<Result<Released>> {
-        let members = std::mem::take(&mut self.members);
-        let mut left = Vec::with_capacity(members.len());
-        for member in members {
+    pub async fn leave_each(self, rest: Duration) -> Vec<Result<Released>> {
+        let mut left = Vec::with_capacity(self.members.len());
+        for member in self.members {
             left.push(member.leave(rest).await);
         }
         left
     }
 }
 
-impl fmt::Debug for MultiGuard {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(&self.members).finish()
-    }
-}
-
-impl Drop for MultiGuard {
-    fn drop(&mut self) {
-        self.notice.finish();
-        self.watch.end();
-    }
-}
+shown! { MultiGuard, guard, members = guard.members }

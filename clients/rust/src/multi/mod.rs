@@ -19,15 +19,17 @@ use tokio::time::{timeout_at, Instant};
 
 pub use self::guard::MultiGuard;
 
-use self::guard::{first_lost, release_all, GRACE};
-use crate::backoff::{after, Pause};
+use self::guard::{release_all, GRACE};
+use crate::backoff::{after, left, Pause};
 use crate::error::{Error, Result};
 use crate::lock::acquire::acquire;
 use crate::lock::events::Unreached;
 use crate::lock::guard::Guard;
+use crate::lock::loss::Lost;
 use crate::lock::terms::{names, overtime, Terms};
 use crate::lock::Lock;
 use crate::runtime::within;
+use crate::trace::text;
 
 /// The duration of a round for each of its locks, the value of Redisson.
 const ROUND_PER_LOCK: Duration = Duration::from_millis(1_500);
@@ -75,23 +77,24 @@ impl MultiLock {
     /// with a [note](Lock::note). `localhost` and `127.0.0.1`
     /// count as different servers.
     pub fn new(locks: impl IntoIterator<Item = Lock>) -> Result<MultiLock> {
-        let mut members: Vec<_> = locks.into_iter().enumerate().collect();
+        let terms = locks.into_iter().map(|lock| lock.terms);
+        let mut members: Vec<_> = terms.enumerate().collect();
         members.sort_by(|(_, a), (_, b)| position(a).cmp(&position(b)));
+        let any = |is: fn(&Terms) -> bool| members.iter().any(|(_, terms)| is(terms));
+        let is_twice =
+            |pair: &&[(usize, Terms)]| matches!(pair, [a, b] if position(&a.1) == position(&b.1));
         if members.is_empty() {
             return Err(Error::config("a MultiLock of no locks"));
-        }
-        if members.iter().any(|(_, lock)| lock.terms.is_session) {
+        } else if any(|terms| terms.is_session) {
             return Err(Error::config("a MultiLock of locks of a session"));
-        }
-        if members.iter().any(|(_, lock)| lock.terms.note.is_some()) {
+        } else if any(|terms| terms.note.is_some()) {
             return Err(Error::config("a MultiLock of locks with notes"));
-        }
-        for (one, next) in members.iter().zip(members.iter().skip(1)) {
-            if position(&one.1) == position(&next.1) {
-                let (server, key) = position(&one.1);
-                let key = String::from_utf8_lossy(key);
-                return Err(Error::config(format!("{server}: {key} is named twice")));
-            }
+        } else if let Some([(_, terms), ..]) = members.windows(2).find(is_twice) {
+            let (server, key) = position(terms);
+            return Err(Error::config(format!(
+                "{server}: {} is named twice",
+                text(key)
+            )));
         }
         let round = ROUND_PER_LOCK * u32::try_from(members.len()).unwrap_or(u32::MAX);
         Ok(MultiLock {
@@ -156,7 +159,10 @@ impl MultiLock {
     async fn rounds(&self, end: Instant) -> Result<Option<MultiGuard>> {
         let mut pause = Pause::default();
         // Before a server has answered, a request that cannot be sent is an error.
-        let answers: Vec<_> = self.firsts().map(|terms| terms.server.answers()).collect();
+        let answers: Vec<_> = self
+            .firsts()
+            .map(|terms| terms.server.inner.answers.read())
+            .collect();
         let mut unreached = None;
         loop {
             match self.one_round(end).await {
@@ -165,7 +171,7 @@ impl MultiLock {
                 Ok(None) => unreached = None,
                 Err((request, error)) => {
                     let first = self.requests.get(request).and_then(|of| of.terms.first());
-                    let now = first.map(|terms| terms.server.answers());
+                    let now = first.map(|terms| terms.server.inner.answers.read());
                     let is_never = now.as_ref() == answers.get(request);
                     let is_first = matches!(error, Error::Connection { .. }) && is_never;
                     if is_first || !error.is_passing() || Instant::now() >= end {
@@ -190,10 +196,10 @@ impl MultiLock {
         let over = end + self.overtime();
         let mut end = end;
         for (number, request) in self.requests.iter().enumerate() {
-            let lost = held.iter().map(|(_, guard)| guard.lost()).collect();
+            let lost = Lost::first(held.iter().map(|(_, guard)| guard.lost()));
             let got = tokio::select! {
-                got = request.acquire(end) => got,
-                _ = first_lost(lost) => Ok(None),
+                got = acquire(&request.terms, Some(left(Some(end)))) => got,
+                Some(_) = lost => Ok(None),
             };
             let is_first = held.is_empty();
             match got {
@@ -208,41 +214,30 @@ impl MultiLock {
             }
         }
         held.sort_by_key(|(place, _)| *place);
-        let guard = MultiGuard::new(held.into_iter().map(|(_, guard)| guard).collect());
+        let members = held.into_iter().map(|(_, guard)| guard).collect();
+        let guard = MultiGuard { members };
         Ok((!guard.valid_for().is_zero()).then_some(guard))
     }
 }
 
 /// The position in the order of acquisition, on which all programs must agree.
-fn position(lock: &Lock) -> (&str, &[u8]) {
-    (lock.terms.server.name(), &lock.terms.key)
+fn position(terms: &Terms) -> (&str, &[u8]) {
+    (terms.server.name(), &terms.key)
 }
 
 /// Groups the locks into requests: those of one server form one if they agree in everything that a request states once.
-fn requests(locks: Vec<(usize, Lock)>) -> Vec<Request> {
+fn requests(locks: Vec<(usize, Terms)>) -> Vec<Request> {
     let mut requests = Vec::new();
     for of_server in locks.chunk_by(|(_, a), (_, b)| position(a).0 == position(b).0) {
-        let agree = |pair: &[(usize, Lock)]| match pair {
-            [(_, a), (_, b)] => a.terms.agrees_with(&b.terms),
-            _ => true,
-        };
+        let agree = |pair: &[(usize, Terms)]| matches!(pair, [(_, a), (_, b)] if a.agrees_with(b));
         let in_one = of_server.len() <= MAX_KEYS && of_server.windows(2).all(agree);
         let size = if in_one { of_server.len() } else { 1 };
         for locks in of_server.chunks(size) {
-            requests.push(Request {
-                terms: locks.iter().map(|(_, lock)| lock.terms.clone()).collect(),
-                indices: locks.iter().map(|(place, _)| *place).collect(),
-            });
+            let (indices, terms) = locks.iter().cloned().unzip();
+            requests.push(Request { terms, indices });
         }
     }
     requests
-}
-
-impl Request {
-    async fn acquire(&self, end: Instant) -> Result<Option<Vec<Guard>>> {
-        let left = end.saturating_duration_since(Instant::now());
-        acquire(&self.terms, Some(left)).await
-    }
 }
 
 /// Releases all of them, and waits for the replies until `over`, at most [`GRACE`].

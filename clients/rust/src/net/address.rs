@@ -29,9 +29,11 @@ const NO_BYTE: Wrong = "a % is not followed by two digits";
 pub(crate) struct Address {
     /// Without credentials, and the same for every order of the hosts.
     pub name: String,
-    /// The nodes to ask first: one for a single server, one or more for a cluster or for sentinels.
-    pub seeds: Vec<ConnectionInfo>,
     pub kind: Kind,
+    /// The nodes to ask first: one for a single server, one or more for a cluster or for sentinels.
+    pub seeds: Vec<ConnectionAddr>,
+    /// The login of the servers, with an address that stands for that of each.
+    pub login: ConnectionInfo,
     /// The protocol that the address names.
     pub protocol: Option<ProtocolVersion>,
 }
@@ -46,8 +48,7 @@ pub(crate) enum Kind {
     Sentinel {
         /// The name of the primary in their configuration.
         primary: String,
-        /// The login of the primary; the sentinels supply its host and port.
-        login: Box<ConnectionInfo>,
+        login: Login,
     },
 }
 
@@ -75,18 +76,13 @@ impl Address {
 fn parse(url: &str) -> Parsed<Address> {
     let (scheme, rest) = url.split_once("://").unwrap_or(("redis", url));
     let scheme = scheme.to_ascii_lowercase();
-    if ["unix", "redis+unix", "valkey+unix"].contains(&scheme.as_str()) {
-        return socket(rest);
-    }
     let (transport, kind) = scheme.split_once('+').unwrap_or((&scheme, ""));
-    let is_tls = match transport {
-        "redis" | "valkey" => false,
-        "rediss" | "valkeys" => true,
+    let is_tls = match (transport, kind) {
+        ("unix", "") | ("redis" | "valkey", "unix") => return socket(rest),
+        ("redis" | "valkey", "" | "cluster" | "sentinel") => false,
+        ("rediss" | "valkeys", "" | "cluster" | "sentinel") => true,
         _ => return Err("its scheme is not known"),
     };
-    if !["", "cluster", "sentinel"].contains(&kind) {
-        return Err("its scheme is not known");
-    }
     let (login, rest) = match rest.rsplit_once('@') {
         Some((login, rest)) => (Some(login), rest),
         None => (None, rest),
@@ -94,37 +90,20 @@ fn parse(url: &str) -> Parsed<Address> {
     let mut parts = Parts::new(login)?;
     let rest = parts.options(rest, kind == "sentinel")?;
     let (hosts, path) = rest.split_once('/').unwrap_or((rest, ""));
-    let port = if kind == "sentinel" {
-        SENTINEL_PORT
-    } else {
-        SERVER_PORT
+    let (port, (primary, db)) = match kind {
+        "sentinel" => (SENTINEL_PORT, path.split_once('/').unwrap_or((path, ""))),
+        _ => (SERVER_PORT, ("", path)),
     };
-    let hosts: Vec<&str> = if kind.is_empty() {
-        vec![hosts]
-    } else {
-        hosts.split(',').collect()
-    };
-    let addresses = hosts.into_iter().map(|host| address(host, port, is_tls));
-    let addresses = addresses.collect::<Parsed<Vec<_>>>()?;
-    let first = addresses.first().cloned().ok_or(NO_HOST)?;
-    let (primary, db) = match kind {
-        "sentinel" => path.split_once('/').unwrap_or((path, "")),
-        _ => ("", path),
-    };
-    parts.database(db)?;
-    let db = parts.db.unwrap_or_default();
-    let login = parts.login();
-    let of_seeds = if kind == "sentinel" {
-        &parts.sentinel
-    } else {
-        &login
-    };
-    let seeds = addresses.into_iter().map(|address| node(address, of_seeds));
+    // Only one server has no list of hosts.
+    let hosts = hosts.split(|char| char == ',' && !kind.is_empty());
+    let seeds = hosts.map(|host| address(host, port, is_tls));
     let seeds = seeds.collect::<Parsed<Vec<_>>>()?;
-    let mut name = names(&seeds, name_of).join(",");
+    parts.database(db)?;
     let kind = match kind {
         "" => Kind::Server,
-        "cluster" if db != 0 => return Err("a cluster has the database 0 alone"),
+        "cluster" if parts.db.unwrap_or_default() != 0 => {
+            return Err("a cluster has the database 0 alone")
+        }
         "cluster" => Kind::Cluster,
         _ if primary.is_empty() => return Err("the primary's name is missing behind the hosts"),
         _ => {
@@ -132,18 +111,11 @@ fn parse(url: &str) -> Parsed<Address> {
             if primary.contains(|char: char| char.is_whitespace() || char.is_control()) {
                 return Err("the primary's name has white space or a control character");
             }
-            let hosts = names(&seeds, |node| host_of(node.addr())).join(",");
-            name = format!("{hosts}/{primary}/{db}");
-            let login = Box::new(node(first, &login)?);
+            let login = parts.sentinel.clone();
             Kind::Sentinel { primary, login }
         }
     };
-    Ok(Address {
-        name,
-        seeds,
-        kind,
-        protocol: parts.protocol,
-    })
+    parts.address(seeds, kind)
 }
 
 fn socket(rest: &str) -> Parsed<Address> {
@@ -153,15 +125,8 @@ fn socket(rest: &str) -> Parsed<Address> {
         login => login,
     };
     let mut parts = Parts::new(login)?;
-    let path = parts.options(path, false)?;
-    let address = ConnectionAddr::Unix(decoded(path)?.into());
-    let seeds = vec![node(address, &parts.login())?];
-    Ok(Address {
-        name: names(&seeds, name_of).join(","),
-        seeds,
-        kind: Kind::Server,
-        protocol: parts.protocol,
-    })
+    let path = decoded(parts.options(path, false)?)?;
+    parts.address(vec![ConnectionAddr::Unix(path.into())], Kind::Server)
 }
 
 impl Parts {
@@ -231,12 +196,27 @@ impl Parts {
         }
     }
 
-    fn login(&self) -> Login {
-        let login = self.login.clone().set_db(self.db.unwrap_or_default());
-        match self.protocol {
-            Some(protocol) => login.set_protocol(protocol),
-            None => login,
+    fn address(self, seeds: Vec<ConnectionAddr>, kind: Kind) -> Parsed<Address> {
+        let db = self.db.unwrap_or_default();
+        let mut login = self.login.set_db(db);
+        if let Some(protocol) = self.protocol {
+            login = login.set_protocol(protocol);
         }
+        let mut hosts: Vec<_> = seeds.iter().map(host_of).collect();
+        hosts.sort();
+        let name = match &kind {
+            Kind::Sentinel { primary, .. } => format!("{}/{primary}/{db}", hosts.join(",")),
+            _ => format!("{}/{db}", hosts.join(&format!("/{db},"))),
+        };
+        let first = seeds.first().cloned().ok_or(NO_HOST)?;
+        let first = first.into_connection_info().map_err(|_| NO_HOST)?;
+        Ok(Address {
+            name,
+            kind,
+            seeds,
+            login: first.set_redis_settings(login),
+            protocol: self.protocol,
+        })
     }
 }
 
@@ -286,11 +266,6 @@ fn address(host: &str, port: u16, is_tls: bool) -> Parsed<ConnectionAddr> {
     })
 }
 
-fn node(address: ConnectionAddr, login: &Login) -> Parsed<ConnectionInfo> {
-    let node = address.into_connection_info().map_err(|_| NO_HOST)?;
-    Ok(node.set_redis_settings(login.clone()))
-}
-
 /// Replaces each %XX by its byte.
 fn decoded(text: &str) -> Parsed<String> {
     let mut bytes = Vec::with_capacity(text.len());
@@ -305,13 +280,6 @@ fn decoded(text: &str) -> Parsed<String> {
         bytes.extend_from_slice(rest.as_bytes());
     }
     String::from_utf8(bytes).map_err(|_| "the bytes of %XX are no text (UTF-8)")
-}
-
-/// The name of each, in a fixed order.
-fn names(nodes: &[ConnectionInfo], name: impl Fn(&ConnectionInfo) -> String) -> Vec<String> {
-    let mut names: Vec<_> = nodes.iter().map(name).collect();
-    names.sort();
-    names
 }
 
 /// `host:port/db`, or the path of a socket.
@@ -371,15 +339,17 @@ mod tests {
             Err(wrong) => return format!("error: {wrong}"),
         };
         let first = address.seeds.first().expect("a seed");
-        let (kind, of_primary) = match (&address.kind, first.addr()) {
-            (Kind::Server, ConnectionAddr::Unix(_)) => ("socket", first),
-            (Kind::Server, _) => ("server", first),
-            (Kind::Cluster, _) => ("cluster", first),
-            (Kind::Sentinel { login, .. }, _) => ("sentinel", &**login),
+        let kind = match (&address.kind, first) {
+            (Kind::Server, ConnectionAddr::Unix(_)) => "socket",
+            (Kind::Server, _) => "server",
+            (Kind::Cluster, _) => "cluster",
+            (Kind::Sentinel { .. }, _) => "sentinel",
         };
-        let tls = matches!(first.addr(), ConnectionAddr::TcpTls { .. });
-        let hosts = names(&address.seeds, |node| host_of(node.addr())).join(",");
-        let settings = of_primary.redis_settings();
+        let tls = matches!(first, ConnectionAddr::TcpTls { .. });
+        let mut hosts: Vec<_> = address.seeds.iter().map(host_of).collect();
+        hosts.sort();
+        let hosts = hosts.join(",");
+        let settings = address.login.redis_settings();
         let mut text = format!(
             "{kind}{} {hosts} database={}",
             if tls { " tls" } else { "" },
@@ -393,11 +363,8 @@ mod tests {
                 _ => " protocol=2",
             };
         }
-        if let Kind::Sentinel { primary, .. } = &address.kind {
-            text += &format!(
-                " primary={primary}{}",
-                login(first.redis_settings(), "sentinel-")
-            );
+        if let Kind::Sentinel { primary, login: of } = &address.kind {
+            text += &format!(" primary={primary}{}", login(of, "sentinel-"));
         }
         text
     }

@@ -1,14 +1,13 @@
 //! Background work of one server: the withdrawal of waits and the release of locks after their caller has returned.
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::watch;
 
 use crate::error::Error;
 use crate::net::command::Claim;
-use crate::trace::Text;
+use crate::trace::{shown, Text};
 
 /// Upper bound of failures kept until they are read.
 const REMEMBERED: usize = 1_000;
@@ -33,30 +32,27 @@ pub struct Unreleased {
     pub error: Error,
 }
 
-impl fmt::Debug for Unreleased {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Unreleased")
-            .field("key", &Text(&self.key))
-            .field("error", &self.error)
-            .finish_non_exhaustive()
-    }
-}
+shown! { Unreleased, left, key = Text(&left.key), error = left.error }
 
 /// Counts the running tasks and keeps the failures.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Background {
     running: watch::Sender<usize>,
     failed: Arc<Mutex<VecDeque<Unreleased>>>,
 }
 
+/// A running task.
+pub(crate) struct Running(Background);
+
 impl Background {
     /// Counts a task until the returned value is dropped.
     pub(crate) fn begin(&self) -> Running {
         self.running.send_modify(|running| *running += 1);
-        Running {
-            running: self.running.clone(),
-            failed: self.failed.clone(),
-        }
+        Running(self.clone())
+    }
+
+    fn failed(&self) -> MutexGuard<'_, VecDeque<Unreleased>> {
+        self.failed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Completes when no task is running; returns the failures since the last call.
@@ -64,20 +60,14 @@ impl Background {
         let mut running = self.running.subscribe();
         // This value owns the sender, so the channel is open.
         let _ = running.wait_for(|running| *running == 0).await;
-        lock(&self.failed).drain(..).collect()
+        self.failed().drain(..).collect()
     }
-}
-
-/// A running task.
-pub(crate) struct Running {
-    running: watch::Sender<usize>,
-    failed: Arc<Mutex<VecDeque<Unreleased>>>,
 }
 
 impl Running {
     /// Records a lock that could not be released.
     pub(crate) fn fail(&self, claim: &Claim, error: Error) {
-        let mut failed = lock(&self.failed);
+        let mut failed = self.0.failed();
         if failed.len() >= REMEMBERED {
             failed.pop_front();
         }
@@ -91,10 +81,6 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.running.send_modify(|running| *running -= 1);
+        self.0.running.send_modify(|running| *running -= 1);
     }
-}
-
-fn lock(failed: &Mutex<VecDeque<Unreleased>>) -> MutexGuard<'_, VecDeque<Unreleased>> {
-    failed.lock().unwrap_or_else(PoisonError::into_inner)
 }

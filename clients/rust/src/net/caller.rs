@@ -8,7 +8,7 @@ use redis::{
 use tokio::time::{timeout_at, Instant};
 
 use crate::error::{Error, Result};
-use crate::net::address::name_of;
+use crate::net::address::{address_like, name_of};
 use crate::net::connection::Connection;
 use crate::net::server::{Server, Shared};
 use crate::net::slot::slot_of;
@@ -20,16 +20,16 @@ const REDIRECTIONS: u32 = 8;
 pub(crate) struct Caller {
     server: Server,
     slot: Option<u16>,
-    /// The node to ask, whatever serves the slot.
-    node: Option<ConnectionInfo>,
     /// Whether the caller has a connection of its own, to which its hold is bound; the others share one.
     is_alone: bool,
     /// The own connection.
     link: Option<Link>,
     /// Nodes in a row to which the own connection could not be opened.
     failures: usize,
-    unanswered: bool,
-    answered_by: Option<ConnectionInfo>,
+    /// Whether the last request was sent without a reply, and so may have been served.
+    pub unanswered: bool,
+    /// The node that replied to the last request.
+    pub answered_by: Option<ConnectionInfo>,
     /// Whether all requests must use the present connection.
     is_pinned: bool,
 }
@@ -47,7 +47,6 @@ impl Caller {
         Caller {
             server: server.clone(),
             slot: server.is_cluster().then(|| slot_of(key)),
-            node: None,
             is_alone: false,
             link: None,
             failures: 0,
@@ -57,32 +56,12 @@ impl Caller {
         }
     }
 
-    /// A caller of this node, wherever it leads.
-    #[cfg(feature = "admin")]
-    pub(crate) fn at(server: &Server, node: &ConnectionInfo) -> Caller {
-        Caller {
-            slot: None,
-            node: Some(node.clone()),
-            ..Caller::shared(server, b"")
-        }
-    }
-
     /// A caller with a connection of its own, which it closes when it is dropped.
     pub(crate) fn alone(server: &Server, key: &[u8]) -> Caller {
         Caller {
             is_alone: true,
             ..Caller::shared(server, key)
         }
-    }
-
-    /// Whether the last request was sent without a reply, and so may have been served.
-    pub(crate) fn was_unanswered(&self) -> bool {
-        self.unanswered
-    }
-
-    /// The node that replied to the last request.
-    pub(crate) fn answered_by(&self) -> Option<&ConnectionInfo> {
-        self.answered_by.as_ref()
     }
 
     /// Binds all further requests to the present connection, because a hold is bound to it: no redirection is followed,
@@ -98,9 +77,8 @@ impl Caller {
 
     /// Whether the own connection is open.
     pub(crate) fn is_open(&self) -> bool {
-        self.link
-            .as_ref()
-            .is_some_and(|link| link.connection.is_open())
+        let link = self.link.as_ref();
+        link.is_some_and(|link| link.connection.is_open())
     }
 
     /// Completes when the own connection has ended; never without one.
@@ -131,30 +109,34 @@ impl Caller {
             self.link = (self.is_alone && !is_asking).then(|| link.clone());
             let sent = send(&mut link.connection, command, is_asking);
             let error = match timeout_at(end, sent).await {
-                Ok(Ok(Value::ServerError(error))) => {
-                    self.server.count_answer();
-                    RedisError::from(error)
-                }
-                Ok(Ok(value)) => {
-                    self.server.count_answer();
+                Ok(Ok(reply)) => {
+                    self.server.inner.answers.add_one();
                     self.unanswered = false;
-                    self.failures = 0;
-                    self.answered_by = Some(link.node);
-                    return Ok(value);
+                    match reply {
+                        Value::ServerError(error) => RedisError::from(error),
+                        value => {
+                            self.failures = 0;
+                            self.answered_by = Some(link.node);
+                            return Ok(value);
+                        }
+                    }
                 }
-                Ok(Err(error)) => return Err(self.broken(&link, error)),
-                Err(_) => {
-                    self.give_up(&link);
-                    return Err(Error::no_answer(&name_of(&link.node)));
+                failed => {
+                    self.close(&link);
+                    self.count_failure();
+                    let name = name_of(&link.node);
+                    return Err(match failed {
+                        Ok(Err(error)) => Error::new(&name, error),
+                        _ => Error::no_answer(&name),
+                    });
                 }
             };
-            self.unanswered = false;
             match self.redirection(&link.node, &error)? {
-                Some(Redirection::Moved(slot, node)) => {
+                Some((Some(slot), node)) => {
                     self.server.learn(slot, &node);
                     self.failures = 0;
                 }
-                Some(Redirection::Ask(node)) => ask = Some(node),
+                Some((None, node)) => ask = Some(node),
                 None => {
                     self.answered_by = Some(link.node.clone());
                     return Err(self.refused(&link, error));
@@ -176,9 +158,6 @@ impl Caller {
             let what = "the connection to which the hold was bound has ended";
             return Err(Error::connection(self.server.name(), what));
         }
-        if let Some(node) = self.node.clone() {
-            return self.open(node, end).await;
-        }
         let mut others = match self.server.seeds() {
             0 | 1 => 0,
             seeds => seeds,
@@ -187,12 +166,8 @@ impl Caller {
             let located = timeout_at(end, self.server.node_of(self.slot, self.failures)).await;
             let node = located.unwrap_or_else(|_| Err(Error::no_answer(self.server.name())))?;
             let now = Instant::now();
-            let soon = if others > 0 {
-                (end - now) / 2
-            } else {
-                end - now
-            };
-            match self.open(node, now + soon).await {
+            let soon = if others > 0 { 2 } else { 1 };
+            match self.open(node, now + (end - now) / soon).await {
                 Err(error) if error.is_passing() && others > 0 && Instant::now() < end => {
                     others -= 1
                 }
@@ -209,38 +184,38 @@ impl Caller {
             let opened = self.server.shared(&node).await;
             opened.map(|(connection, place)| (connection, Some(place)))
         };
-        let opened = match timeout_at(end, opening).await {
-            Ok(opened) => opened,
-            Err(_) => {
-                if !self.is_alone {
-                    self.server.reroute(&node);
-                }
-                Err(Error::no_answer(&name_of(&node)))
+        let opened = timeout_at(end, opening).await.unwrap_or_else(|_| {
+            if !self.is_alone {
+                self.server.reroute(&node);
             }
-        };
-        if opened.is_err() {
-            self.count_failure();
-        }
-        opened.map(|(connection, shared)| Link {
+            Err(Error::no_answer(&name_of(&node)))
+        });
+        let (connection, shared) = opened.inspect_err(|_| self.count_failure())?;
+        Ok(Link {
             node,
             connection,
             shared,
         })
     }
 
-    fn redirection(&self, by: &ConnectionInfo, error: &RedisError) -> Result<Option<Redirection>> {
-        let (Some((address, slot)), Some(_), false) =
-            (error.redirect_node(), self.slot, self.is_pinned)
-        else {
+    /// The node to which a reply redirects; with the slot that has moved there (`MOVED`), or for this request only
+    /// (`ASK`: the slot is being migrated).
+    fn redirection(
+        &self,
+        by: &ConnectionInfo,
+        error: &RedisError,
+    ) -> Result<Option<(Option<u16>, ConnectionInfo)>> {
+        let Some((address, slot)) = error.redirect_node() else {
             return Ok(None);
         };
+        if self.slot.is_none() || self.is_pinned {
+            return Ok(None);
+        }
         let (host, port) = address.rsplit_once(':').unwrap_or((address, ""));
         let port = port.parse().map_err(|_| Error::reply(&name_of(by)))?;
-        let node = self.server.redirected(by, host, port);
-        Ok(Some(match error.kind() {
-            ErrorKind::Server(ServerErrorKind::Ask) => Redirection::Ask(node),
-            _ => Redirection::Moved(slot, node),
-        }))
+        let node = by.clone().set_addr(address_like(by.addr(), host, port));
+        let is_ask = error.kind() == ErrorKind::Server(ServerErrorKind::Ask);
+        Ok(Some(((!is_ask).then_some(slot), node)))
     }
 
     /// Handles a refusal. If another node may serve the key, the next request looks for it.
@@ -253,16 +228,6 @@ impl Caller {
             }
         }
         error
-    }
-
-    fn broken(&mut self, link: &Link, error: RedisError) -> Error {
-        self.give_up(link);
-        Error::new(&name_of(&link.node), error)
-    }
-
-    fn give_up(&mut self, link: &Link) {
-        self.close(link);
-        self.count_failure();
     }
 
     /// A caller with its own connection keeps its own count of failures. For the others, the failure of the shared
@@ -279,13 +244,6 @@ impl Caller {
             self.server.forget_shared(&link.node, place);
         }
     }
-}
-
-enum Redirection {
-    /// Permanently (`MOVED`).
-    Moved(u16, ConnectionInfo),
-    /// For this request only (`ASK`): the slot is being migrated there.
-    Ask(ConnectionInfo),
 }
 
 /// Sends a request, preceded by `ASKING` in the same write where the node does not own the slot yet.

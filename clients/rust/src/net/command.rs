@@ -6,6 +6,7 @@ use redis::{cmd, Cmd, Value};
 
 use crate::error::{Error, Result};
 use crate::mode::Mode;
+use crate::net::server::Server;
 
 /// The kind of a hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,7 +19,7 @@ pub(crate) enum Kind {
 
 impl Kind {
     /// The word for the mode in a command.
-    fn mode_word(self) -> Option<&'static str> {
+    fn mode_word(self) -> Option<String> {
         match self {
             Kind::Lock(mode) => mode.word(),
             Kind::Permit { .. } => None,
@@ -26,9 +27,10 @@ impl Kind {
     }
 }
 
-/// The key, owner and kind of a hold, which every command names.
+/// The server, key, owner and kind of a hold, which every command names.
 #[derive(Clone)]
 pub(crate) struct Claim {
+    pub server: Server,
     pub key: Vec<u8>,
     pub owner: Vec<u8>,
     pub kind: Kind,

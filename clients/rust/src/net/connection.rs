@@ -1,6 +1,5 @@
 //! The opening of a connection: the socket, TLS where the URL asks for it, and the login.
 
-use std::fmt;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
@@ -27,15 +26,14 @@ use crate::error::{Error, Result, NO_ROOM};
 use crate::net::address::name_of;
 #[cfg(feature = "tls")]
 use crate::net::tls::Certificates;
-use crate::runtime::{self, Task};
 use crate::statistics::Counts;
+use crate::trace::shown;
 
 /// The time to find out what a port speaks.
 const UNTIL_EXPLAINED: Duration = Duration::from_millis(500);
 
 /// A source of credentials: the user, if it is not the default one, and the password.
-#[derive(Clone)]
-pub(crate) struct Credentials(pub Arc<dyn Fn() -> (Option<String>, String) + Send + Sync>);
+pub(crate) type Credentials = Arc<dyn Fn() -> (Option<String>, String) + Send + Sync>;
 
 /// Opens the connections of one server.
 #[derive(Clone)]
@@ -52,20 +50,10 @@ pub(crate) struct Connector {
 #[derive(Clone)]
 pub(crate) struct Connection {
     inner: MultiplexedConnection,
-    driver: Arc<Driver>,
-}
-
-/// The task that reads and writes. It is aborted on drop: by itself it would wait for pending replies.
-struct Driver {
-    task: Task,
+    /// The task that reads and writes, aborted on drop: by itself it would wait for pending replies.
+    _driver: Arc<JoinSet<()>>,
     /// The task owns the sender, so the channel closes when the task ends.
     alive: watch::Receiver<()>,
-}
-
-impl Drop for Driver {
-    fn drop(&mut self) {
-        self.task.end();
-    }
 }
 
 /// A socket, plain or with TLS.
@@ -96,12 +84,17 @@ impl Connector {
             };
             self.counts.connections.add_one();
             let (sender, alive) = watch::channel(());
-            let task = runtime::spawn(async move {
+            let mut task = JoinSet::new();
+            task.spawn(async move {
                 driver.await;
                 drop(sender);
             });
-            let driver = Arc::new(Driver { task, alive });
-            Ok(Connection { inner, driver })
+            let _driver = Arc::new(task);
+            Ok(Connection {
+                inner,
+                _driver,
+                alive,
+            })
         };
         let opened = timeout(self.patience, opening).await;
         opened.unwrap_or_else(|_| Err(Error::no_answer(&name)))
@@ -110,12 +103,10 @@ impl Connector {
     /// The login of a new connection.
     fn login(&self, node: &ConnectionInfo) -> RedisConnectionInfo {
         let login = node.redis_settings().clone();
-        let Some(source) = self.credentials.as_ref() else {
-            return login;
-        };
-        match (source.0)() {
-            (Some(user), password) => login.set_username(user).set_password(password),
-            (None, password) => login.set_password(password),
+        match self.credentials.as_ref().map(|source| source()) {
+            None => login,
+            Some((None, password)) => login.set_password(password),
+            Some((Some(user), password)) => login.set_username(user).set_password(password),
         }
     }
 
@@ -219,21 +210,17 @@ impl Connector {
         while let Some(attempt) = attempts.join_next().await {
             match attempt.map_err(io::Error::other).and_then(|socket| socket) {
                 Ok(socket) => {
-                    self.prepare(&socket)?;
+                    socket.set_nodelay(true)?;
+                    // After this time the kernel drops data that the peer has not acknowledged, and ends the
+                    // connection.
+                    #[cfg(target_os = "linux")]
+                    SockRef::from(&socket).set_tcp_user_timeout(Some(self.patience))?;
                     return Ok(socket);
                 }
                 Err(error) => failure = error,
             }
         }
         Err(failure)
-    }
-
-    fn prepare(&self, socket: &TcpStream) -> io::Result<()> {
-        socket.set_nodelay(true)?;
-        // After this time the kernel drops data that the peer has not acknowledged, and ends the connection.
-        #[cfg(target_os = "linux")]
-        SockRef::from(socket).set_tcp_user_timeout(Some(self.patience))?;
-        Ok(())
     }
 }
 
@@ -253,17 +240,30 @@ async fn addresses(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
 impl Connection {
     /// Completes when the connection has ended.
     pub(crate) async fn closed(&self) {
-        let mut alive = self.driver.alive.clone();
+        let mut alive = self.alive.clone();
         while alive.changed().await.is_ok() {}
     }
 
     pub(crate) fn is_open(&self) -> bool {
-        self.driver.alive.has_changed().is_ok()
+        self.alive.has_changed().is_ok()
     }
 
     /// Sends a request and returns its reply; server errors are values.
     pub(crate) async fn send(&mut self, command: &Cmd) -> RedisResult<Value> {
         self.inner.send_packed_command(command).await
+    }
+
+    /// The same with a time for the reply; server errors are errors.
+    pub(crate) async fn ask(
+        &mut self,
+        command: &Cmd,
+        node: &str,
+        patience: Duration,
+    ) -> Result<Value> {
+        let reply = timeout(patience, self.send(command)).await;
+        let reply = reply.map_err(|_| Error::no_answer(node))?;
+        let reply = reply.and_then(Value::extract_error);
+        reply.map_err(|error| Error::new(node, error))
     }
 
     /// Sends two requests in one write and returns the reply to the second.
@@ -273,8 +273,4 @@ impl Connection {
     }
 }
 
-impl fmt::Debug for Connection {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Connection")
-    }
-}
+shown! { Connection, _connection }

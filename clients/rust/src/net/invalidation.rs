@@ -7,17 +7,15 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use redis::{cmd, PushInfo, PushKind, Value};
-use tokio::sync::Notify;
-
-use crate::net::connection::Connection;
+use redis::{PushInfo, PushKind, Value};
+use tokio::sync::watch;
 
 /// The watches by key. Keys of the same name in two databases notify each other, which costs one read.
 #[derive(Default)]
 pub(crate) struct Invalidations {
-    watches: Mutex<HashMap<Vec<u8>, Vec<Weak<Notify>>>>,
+    watches: Mutex<HashMap<Vec<u8>, watch::Sender<()>>>,
     /// Whether the ACL forbids the read, which then is not tried again.
     is_forbidden: AtomicBool,
 }
@@ -26,20 +24,17 @@ pub(crate) struct Invalidations {
 pub(crate) struct KeyWatch {
     invalidations: Arc<Invalidations>,
     key: Vec<u8>,
-    notifier: Arc<Notify>,
+    changes: watch::Receiver<()>,
 }
 
 impl Invalidations {
     /// Watches a key. The server sends one notification per read of the key.
     pub(crate) fn watch(self: &Arc<Invalidations>, key: &[u8]) -> KeyWatch {
-        let notifier = Arc::new(Notify::new());
-        let mut watches = self.watches();
-        let of_key = watches.entry(key.to_vec()).or_default();
-        of_key.push(Arc::downgrade(&notifier));
+        let changes = self.watches().entry(key.to_vec()).or_default().subscribe();
         KeyWatch {
             invalidations: self.clone(),
             key: key.to_vec(),
-            notifier,
+            changes,
         }
     }
 
@@ -53,10 +48,7 @@ impl Invalidations {
 
     /// This process has changed the key, which the server does not tell its own connection (`NOLOOP`).
     pub(crate) fn changed(&self, key: &[u8]) {
-        self.watches()
-            .get(key)
-            .into_iter()
-            .for_each(|of| notify(of));
+        self.watches().get(key).into_iter().for_each(notify);
     }
 
     /// Handles a push message of the server.
@@ -68,52 +60,41 @@ impl Invalidations {
                     Value::BulkString(key) => watches.get(key),
                     _ => None,
                 });
-                named.for_each(|watches| notify(watches));
+                named.for_each(notify);
             }
             // A flush of all keys, or the end of the connection that would have carried the notifications.
             (PushKind::Invalidate | PushKind::Disconnection, _) => {
-                watches.values().for_each(|watches| notify(watches))
+                watches.values().for_each(notify);
             }
             _ => {}
         }
     }
 
-    fn watches(&self) -> MutexGuard<'_, HashMap<Vec<u8>, Vec<Weak<Notify>>>> {
+    fn watches(&self) -> MutexGuard<'_, HashMap<Vec<u8>, watch::Sender<()>>> {
         self.watches.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn notify(watches: &[Weak<Notify>]) {
-    for notifier in watches.iter().filter_map(Weak::upgrade) {
-        notifier.notify_one();
-    }
+fn notify(watches: &watch::Sender<()>) {
+    watches.send_replace(());
 }
 
 impl KeyWatch {
     /// Completes when the key has changed.
-    pub(crate) async fn change(&self) {
-        self.notifier.notified().await;
+    pub(crate) async fn change(&mut self) {
+        // The sender is removed with the last watch.
+        let _ = self.changes.changed().await;
     }
 }
 
 impl Drop for KeyWatch {
     fn drop(&mut self) {
         let mut watches = self.invalidations.watches();
-        if let Some(of_key) = watches.get_mut(&self.key) {
-            let own = Arc::downgrade(&self.notifier);
-            of_key.retain(|notifier| !notifier.ptr_eq(&own));
-            if of_key.is_empty() {
-                watches.remove(&self.key);
-            }
+        let of_key = watches.get(&self.key);
+        if of_key.is_some_and(|of_key| of_key.receiver_count() == 1) {
+            watches.remove(&self.key);
         }
     }
-}
-
-/// Enables tracking. A refusal is ignored: the connection works without it.
-pub(crate) async fn enable_tracking(connection: &mut Connection) {
-    let mut command = cmd("CLIENT");
-    command.arg("TRACKING").arg("ON").arg("NOLOOP");
-    let _ = connection.send(&command).await;
 }
 
 #[allow(clippy::unwrap_used)]
@@ -131,7 +112,7 @@ mod tests {
     #[tokio::test]
     async fn a_watch_is_notified_of_its_key_and_of_a_flush() {
         let invalidations = Arc::new(Invalidations::default());
-        let (one, other) = (invalidations.watch(b"a"), invalidations.watch(b"b"));
+        let (mut one, mut other) = (invalidations.watch(b"a"), invalidations.watch(b"b"));
         let named = |key: &[u8]| Value::Array(vec![Value::BulkString(key.to_vec())]);
         invalidations.notify(&invalidate(named(b"a")));
         one.change().await;

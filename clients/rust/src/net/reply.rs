@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use redis::Value;
 
-/// A field of a map, which RESP2 sends as a flat array.
+/// A field of a map, which RESP2 sends as a flat array; None if it is nil.
 pub(crate) fn field<'a>(map: &'a Value, name: &str) -> Option<&'a Value> {
-    match map {
+    let found = match map {
         Value::Map(pairs) => {
             let pair = pairs.iter().find(|(key, _)| bytes(key) == name.as_bytes());
             pair.map(|(_, value)| value)
@@ -15,7 +15,19 @@ pub(crate) fn field<'a>(map: &'a Value, name: &str) -> Option<&'a Value> {
             [key, value] if bytes(key) == name.as_bytes() => Some(value),
             _ => None,
         }),
-    }
+    };
+    found.filter(|value| **value != Value::Nil)
+}
+
+/// A field of a map that is a list; empty if it is missing.
+pub(crate) fn items<'a>(map: &'a Value, name: &str) -> &'a [Value] {
+    field(map, name).map_or(&[], list)
+}
+
+/// A line of `INFO`; the name ends with a colon.
+pub(crate) fn line<'a>(info: &'a str, name: &str) -> Option<&'a str> {
+    let line = info.lines().find_map(|line| line.strip_prefix(name));
+    line.map(str::trim)
 }
 
 pub(crate) fn list(value: &Value) -> &[Value] {

@@ -9,17 +9,18 @@ use std::time::Duration;
 use redis::{Cmd, Value};
 use tokio::time::Instant;
 
-use crate::backoff::Pause;
+use crate::backoff::{left, Pause};
 use crate::error::Result;
 use crate::net::caller::Caller;
 use crate::net::server::Server;
+use crate::runtime::within;
 
 /// Sends a request that may be served twice.
 ///
 /// # Errors
 /// When the server refuses, or has not answered within the response timeout.
 pub(crate) async fn repeatable(server: &Server, key: &[u8], command: &Cmd) -> Result<Value> {
-    Retrier::new(server, key).repeatable(command).await
+    within(Retrier::new(server, key).repeatable(command)).await
 }
 
 /// Sends a request that must be served at most once. `probe` is a read-only request about the same key.
@@ -37,19 +38,7 @@ pub(crate) async fn at_most_once(
     probe: &Cmd,
     command: &Cmd,
 ) -> Result<Value> {
-    let mut retrier = Retrier::new(server, key);
-    loop {
-        match retrier.repeatable(probe).await {
-            Err(error) if error.is_passing() => return Err(error),
-            // A refusal is a reply as well: the ACL may forbid the probe and allow the command.
-            _ => {}
-        }
-        match retrier.call(command).await {
-            Err(error) if retrier.caller.was_unanswered() => return Err(error.unheard()),
-            Err(error) if error.is_passing() && retrier.has_time() => retrier.pause().await,
-            reply => return reply,
-        }
-    }
+    within(Retrier::new(server, key).at_most_once(probe, command)).await
 }
 
 struct Retrier {
@@ -81,9 +70,23 @@ impl Retrier {
         }
     }
 
+    async fn at_most_once(&mut self, probe: &Cmd, command: &Cmd) -> Result<Value> {
+        loop {
+            match self.repeatable(probe).await {
+                Err(error) if error.is_passing() => return Err(error),
+                // A refusal is a reply as well: the ACL may forbid the probe and allow the command.
+                _ => {}
+            }
+            match self.call(command).await {
+                Err(error) if self.caller.unanswered => return Err(error.unheard()),
+                Err(error) if error.is_passing() && self.has_time() => self.pause().await,
+                reply => return reply,
+            }
+        }
+    }
+
     async fn call(&mut self, command: &Cmd) -> Result<Value> {
-        let left = self.over.saturating_duration_since(Instant::now());
-        self.caller.call(command, left).await
+        self.caller.call(command, left(Some(self.over))).await
     }
 
     fn has_time(&self) -> bool {

@@ -9,27 +9,29 @@
 //! (by the number of its failures), and a shared connection is dropped only when it fails itself.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use redis::{cmd, AsyncConnectionConfig, ConnectionAddr, ConnectionInfo, ProtocolVersion};
+use redis::{
+    cmd, AsyncConnectionConfig, ConnectionAddr, ConnectionInfo, ProtocolVersion, PushInfo,
+};
 use tokio::sync::OnceCell;
-use tokio::time::{timeout, Instant};
+use tokio::time::Instant;
 
 use crate::error::{Error, Result, NO_ROOM};
-use crate::net::address::{address_like, name_of, Address, Kind};
+use crate::net::address::{name_of, Address, Kind};
 use crate::net::background::{Background, Unreleased};
 use crate::net::caller::Caller;
-use crate::net::connection::{Connection, Connector, Credentials};
-use crate::net::invalidation::{self, Invalidations};
+use crate::net::connection::{Connection, Connector};
+use crate::net::invalidation::Invalidations;
 use crate::net::leases::ReaderLeases;
 use crate::net::sentinel;
 use crate::net::tickets::Tickets;
 #[cfg(feature = "tls")]
 use crate::net::tls::Certificates;
 use crate::runtime::{self, within};
-use crate::statistics::{Counts, Statistics};
+use crate::statistics::{Counts, Number, Statistics};
+use crate::trace::shown;
 
 /// A server that has the module loaded, or a cluster of them. Cheap to clone: clones share connections.
 ///
@@ -46,28 +48,29 @@ use crate::statistics::{Counts, Statistics};
 /// ```
 #[derive(Clone)]
 pub struct Server {
-    inner: Arc<Inner>,
+    pub(crate) inner: Arc<Inner>,
 }
 
-struct Inner {
+pub(crate) struct Inner {
     address: Address,
     connector: Connector,
     topology: Mutex<Topology>,
-    background: Background,
-    invalidations: Arc<Invalidations>,
-    reader_leases: ReaderLeases,
-    tickets: Arc<Tickets>,
+    pub background: Background,
+    /// The notifications about keys that are held through the shared connections.
+    pub invalidations: Arc<Invalidations>,
+    /// The leases of readers that are bound to connections.
+    pub reader_leases: ReaderLeases,
+    pub tickets: Arc<Tickets>,
     /// The replies so far.
-    answers: AtomicU64,
+    pub answers: Number,
 }
 
 /// The known topology of a cluster or of the sentinels, and the shared connections.
-#[derive(Default)]
 struct Topology {
-    slots: HashMap<u16, ConnectionAddr>,
-    /// The nodes that redirections have named, used as seeds in addition to those of the URL.
-    nodes: Vec<ConnectionAddr>,
-    primary: Option<ConnectionAddr>,
+    /// The nodes that serve the slots. Without slots: the primary that the sentinels have named.
+    slots: HashMap<Option<u16>, ConnectionAddr>,
+    /// The nodes to ask first: those of the URL, and those that redirections have named.
+    seeds: Vec<ConnectionAddr>,
     /// The number of the next seed, raised after each failure.
     seed: usize,
     shared: HashMap<String, Shared>,
@@ -82,8 +85,8 @@ const MAX_RESPONSE_TIMEOUT: Duration = Duration::from_secs(86_400);
 /// The shortest time for a pending reply at the end of a wait.
 const LEAST_OVERTIME: Duration = Duration::from_millis(250);
 
-/// Upper bound of nodes remembered as seeds.
-const MAX_NODES: usize = 100;
+/// Upper bound of seeds, so that those of redirections do not grow without end.
+const MAX_SEEDS: usize = 100;
 
 impl Server {
     /// The server at this URL. Nothing is sent yet.
@@ -117,15 +120,21 @@ impl Server {
 
     fn of(address: Address, connector: Connector) -> Server {
         let tickets = Tickets::new(matches!(address.kind, Kind::Cluster));
+        let topology = Topology {
+            slots: HashMap::new(),
+            seeds: address.seeds.clone(),
+            seed: 0,
+            shared: HashMap::new(),
+        };
         let inner = Inner {
             address,
             connector,
-            topology: Mutex::default(),
+            topology: Mutex::new(topology),
             background: Background::default(),
             invalidations: Arc::default(),
             reader_leases: ReaderLeases::default(),
             tickets,
-            answers: AtomicU64::default(),
+            answers: Number::default(),
         };
         let inner = Arc::new(inner);
         Server { inner }
@@ -157,8 +166,7 @@ impl Server {
         self,
         source: impl Fn() -> (Option<String>, String) + Send + Sync + 'static,
     ) -> Server {
-        let source = Credentials(Arc::new(source));
-        self.with(|connector| connector.credentials = Some(source))
+        self.with(|connector| connector.credentials = Some(Arc::new(source)))
     }
 
     /// With the feature `tls`: the certificates for `rediss://`, of authorities to trust instead of the system's, and
@@ -210,33 +218,6 @@ impl Server {
         &self.inner.connector.counts
     }
 
-    pub(crate) fn background(&self) -> &Background {
-        &self.inner.background
-    }
-
-    /// The notifications about keys that are held through this server's shared connections.
-    pub(crate) fn invalidations(&self) -> &Arc<Invalidations> {
-        &self.inner.invalidations
-    }
-
-    /// The leases of readers that are bound to connections.
-    pub(crate) fn reader_leases(&self) -> &ReaderLeases {
-        &self.inner.reader_leases
-    }
-
-    /// How many requests were answered so far.
-    pub(crate) fn answers(&self) -> u64 {
-        self.inner.answers.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn count_answer(&self) {
-        self.inner.answers.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(crate) fn tickets(&self) -> &Arc<Tickets> {
-        &self.inner.tickets
-    }
-
     fn with(self, change: impl FnOnce(&mut Connector)) -> Server {
         let mut connector = self.inner.connector.clone();
         change(&mut connector);
@@ -268,7 +249,7 @@ impl Server {
 
     /// The number of nodes that can be asked for the node of a key.
     pub(crate) fn seeds(&self) -> usize {
-        self.inner.address.seeds.len() + self.topology().nodes.len()
+        self.topology().seeds.len()
     }
 
     /// The node that serves this slot, as far as known. After failures in a row of this caller it is skipped, and so
@@ -279,73 +260,38 @@ impl Server {
         failures: usize,
     ) -> Result<ConnectionInfo> {
         let address = &self.inner.address;
-        let Kind::Sentinel { primary, login } = &address.kind else {
-            return self.node_or_seed(slot, failures);
-        };
-        let (known, seed) = {
+        let (known, seed, place) = {
             let topology = self.topology();
-            (topology.primary.clone(), topology.seed)
+            let place = topology.seed.wrapping_add(failures);
+            let seed = topology.seed_at(place).cloned();
+            (topology.slots.get(&slot).cloned(), seed, place)
         };
-        let found = match known.filter(|_| failures == 0) {
-            Some(known) => known,
-            None => {
-                let first = seed.wrapping_add(failures);
-                sentinel::primary(
-                    &self.inner.connector,
-                    self.name(),
-                    &address.seeds,
-                    first,
-                    primary,
-                )
-                .await?
+        let found = match (known.filter(|_| failures == 0), &address.kind) {
+            (Some(known), _) => known,
+            (None, Kind::Sentinel { primary, login }) => {
+                let connector = &self.inner.connector;
+                let found = sentinel::primary(connector, address, login, primary, place).await?;
+                self.topology().slots.insert(None, found.clone());
+                found
             }
+            (None, _) => seed.ok_or_else(|| Error::config("no server is named"))?,
         };
-        self.topology().primary = Some(found.clone());
-        Ok((**login).clone().set_addr(found))
-    }
-
-    fn node_or_seed(&self, slot: Option<u16>, failures: usize) -> Result<ConnectionInfo> {
-        let topology = self.topology();
-        let seeds = &self.inner.address.seeds;
-        let count = (seeds.len() + topology.nodes.len()).max(1);
-        let place = topology.seed.wrapping_add(failures) % count;
-        let first = seeds.first();
-        let first = first.ok_or_else(|| Error::config("no server is named"))?;
-        let known = slot.and_then(|slot| topology.slots.get(&slot));
-        let known = known.filter(|_| failures == 0);
-        let beyond = || topology.nodes.get(place.checked_sub(seeds.len())?);
-        Ok(match known.or_else(beyond) {
-            Some(address) => first.clone().set_addr(address.clone()),
-            None => seeds.get(place).unwrap_or(first).clone(),
-        })
-    }
-
-    /// The node that a redirection names.
-    pub(crate) fn redirected(&self, by: &ConnectionInfo, host: &str, port: u16) -> ConnectionInfo {
-        let address = address_like(by.addr(), host, port);
-        by.clone().set_addr(address)
+        Ok(address.login.clone().set_addr(found))
     }
 
     /// Records that this node serves the slot.
     pub(crate) fn learn(&self, slot: u16, node: &ConnectionInfo) {
         let mut topology = self.topology();
         let address = node.addr().clone();
-        let is_known = topology.nodes.contains(&address)
-            || self
-                .inner
-                .address
-                .seeds
-                .iter()
-                .any(|seed| *seed.addr() == address);
-        if !is_known && topology.nodes.len() < MAX_NODES {
-            topology.nodes.push(address.clone());
+        if !topology.seeds.contains(&address) && topology.seeds.len() < MAX_SEEDS {
+            topology.seeds.push(address.clone());
         }
-        topology.slots.insert(slot, address);
+        topology.slots.insert(Some(slot), address);
     }
 
     /// Forgets the slots of a node that no longer serves them; they are looked up again, at another seed.
     pub(crate) fn reroute(&self, node: &ConnectionInfo) {
-        self.topology().reroute(node, &self.inner.address.seeds);
+        self.topology().reroute(node);
     }
 
     /// Closes a failed shared connection to this node and forgets the slots of the node. Does nothing if a new
@@ -356,7 +302,7 @@ impl Server {
         let current = topology.shared.get(&name);
         if current.is_some_and(|current| Arc::ptr_eq(current, failed)) {
             topology.shared.remove(&name);
-            topology.reroute(node, &self.inner.address.seeds);
+            topology.reroute(node);
         }
     }
 
@@ -364,7 +310,7 @@ impl Server {
     pub(crate) fn leave(&self, node: &ConnectionInfo) {
         let mut topology = self.topology();
         topology.shared.remove(&name_of(node));
-        topology.reroute(node, &self.inner.address.seeds);
+        topology.reroute(node);
     }
 
     /// Opens a connection for one caller.
@@ -373,38 +319,39 @@ impl Server {
         self.inner.connector.open(node, settings).await
     }
 
-    /// Opens a connection that receives push messages.
+    /// Opens a connection whose push messages are given to this function.
     pub(crate) async fn connect_resp3(
         &self,
         node: &ConnectionInfo,
-        settings: AsyncConnectionConfig,
+        pushed: impl Fn(PushInfo) + Send + Sync + 'static,
     ) -> Result<Connection> {
         let login = node.redis_settings().clone();
         let login = login.set_protocol(ProtocolVersion::RESP3);
         let node = node.clone().set_redis_settings(login);
+        let settings = AsyncConnectionConfig::new().set_push_sender(move |push| {
+            pushed(push);
+            Ok::<(), redis::aio::SendError>(())
+        });
         self.inner.connector.open(&node, settings).await
     }
 
     /// Opens a connection with tracking of the keys read on it, where the server supports it.
     async fn connect_shared(&self, node: &ConnectionInfo) -> Result<Connection> {
-        let invalidations = self.inner.invalidations.clone();
-        let settings = AsyncConnectionConfig::new().set_push_sender(move |push| {
-            invalidations.notify(&push);
-            Ok::<(), redis::aio::SendError>(())
-        });
         if self.inner.address.protocol == Some(ProtocolVersion::RESP2) {
             return self.connect(node).await;
         }
+        let invalidations = self.inner.invalidations.clone();
+        let pushed = move |push| invalidations.notify(&push);
         let start = Instant::now();
-        match self.connect_resp3(node, settings).await {
+        match self.connect_resp3(node, pushed).await {
             Ok(mut connection) => {
-                let asked = timeout(
-                    self.patience(),
-                    invalidation::enable_tracking(&mut connection),
-                )
-                .await;
-                asked.map_err(|_| Error::no_answer(&name_of(node)))?;
-                Ok(connection)
+                let command = cmd("CLIENT").arg(&["TRACKING", "ON", "NOLOOP"]).take();
+                let name = name_of(node);
+                match connection.ask(&command, &name, self.patience()).await {
+                    Err(error @ Error::Connection { .. }) => Err(error),
+                    // Refused, it works without it.
+                    _ => Ok(connection),
+                }
             }
             Err(error) if start.elapsed() < self.patience() / 2 && may_be_the_protocol(&error) => {
                 self.connect(node).await
@@ -416,12 +363,8 @@ impl Server {
     /// The shared connection to this node, and its place in the table, which [`forget_shared`](Server::forget_shared)
     /// needs. It is opened in a task, so that it is opened for the other requests too when the first one is dropped.
     pub(crate) async fn shared(&self, node: &ConnectionInfo) -> Result<(Connection, Shared)> {
-        let place = self
-            .topology()
-            .shared
-            .entry(name_of(node))
-            .or_default()
-            .clone();
+        let name = name_of(node);
+        let place = self.topology().shared.entry(name).or_default().clone();
         let opened = match place.get() {
             Some(opened) => opened.clone(),
             None => {
@@ -445,31 +388,22 @@ impl Server {
 }
 
 impl Topology {
+    fn seed_at(&self, place: usize) -> Option<&ConnectionAddr> {
+        self.seeds.get(place % self.seeds.len().max(1))
+    }
+
     /// Concurrent calls about one node change the seed once.
-    fn reroute(&mut self, node: &ConnectionInfo, seeds: &[ConnectionInfo]) {
-        let place = self.seed % (seeds.len() + self.nodes.len()).max(1);
-        let seed = match seeds.get(place) {
-            Some(seed) => Some(seed.addr()),
-            None => self.nodes.get(place - seeds.len()),
-        };
-        let is_seed = seed == Some(node.addr());
+    fn reroute(&mut self, node: &ConnectionInfo) {
+        let is_primary = self.slots.get(&None) == Some(node.addr());
         self.slots.retain(|_, address| address != node.addr());
-        let is_primary = self.primary.as_ref() == Some(node.addr());
-        if is_primary {
-            self.primary = None;
-        }
         // The next look-up asks another sentinel, as this one may not know of the failure yet.
-        if is_seed || is_primary {
+        if is_primary || self.seed_at(self.seed) == Some(node.addr()) {
             self.seed = self.seed.wrapping_add(1);
         }
     }
 }
 
-impl std::fmt::Debug for Server {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Server").field(&self.name()).finish()
-    }
-}
+shown! { Server, server, name = server.name() }
 
 /// Whether a connection may have failed because of RESP3: a server without HELLO refuses it, a proxy may close the
 /// connection.

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use redis::{cmd, AsyncConnectionConfig, Cmd, ConnectionInfo, PushInfo, PushKind, Value};
+use redis::{cmd, Cmd, ConnectionInfo, PushInfo, PushKind, Value};
 use tokio::sync::mpsc::{channel, Receiver, Sender};
 use tokio::sync::{Mutex as Turn, OnceCell, OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout, Instant};
@@ -81,9 +81,10 @@ struct Channel {
     in_flight: Arc<Semaphore>,
 }
 
-/// A connection and its number, which no other connection of the server has.
+/// A connection to a node and its number, which no other connection of the server has.
 #[derive(Clone)]
 struct Subscribed {
+    node: String,
     number: u64,
     connection: Connection,
 }
@@ -94,6 +95,7 @@ pub(crate) struct Ticket {
     tag: u64,
     line: Line,
     channel: Vec<u8>,
+    subscribing: Arc<Turn<()>>,
     in_flight: Arc<Semaphore>,
     events: Receiver<Event>,
 }
@@ -114,12 +116,9 @@ impl Tickets {
 
     /// Whether the messages about this key are subscribed to.
     pub(crate) fn is_live(&self, key: &[u8]) -> bool {
-        let line = self.line_of(key);
         let table = self.table();
-        table
-            .channels
-            .get(&line)
-            .is_some_and(|channel| channel.live.is_some())
+        let channel = table.channels.get(&self.line_of(key));
+        channel.is_some_and(|channel| channel.live.is_some())
     }
 
     pub(crate) fn open(self: &Arc<Tickets>, key: &[u8]) -> Ticket {
@@ -127,16 +126,15 @@ impl Tickets {
         let (sender, events) = channel(MAX_EVENTS);
         let tag = self.next_number();
         let mut table = self.table();
-        let channel = table
-            .channels
-            .entry(line)
-            .or_insert_with(|| Channel::new(line));
+        let channel = table.channels.entry(line);
+        let channel = channel.or_insert_with(|| Channel::new(line));
         channel.tickets += 1;
         let ticket = Ticket {
             tickets: self.clone(),
             tag,
             line,
             channel: channel.name.clone(),
+            subscribing: channel.subscribing.clone(),
             in_flight: channel.in_flight.clone(),
             events,
         };
@@ -162,38 +160,36 @@ impl Tickets {
         server: &Server,
         node: &ConnectionInfo,
     ) -> Result<Subscribed> {
-        let name = name_of(node);
-        let place = self.nodes().entry(name.clone()).or_default().clone();
+        let node_name = name_of(node);
+        let place = self.nodes().entry(node_name.clone()).or_default().clone();
         let open = || async {
             let number = self.next_number();
-            let (tickets, of_node) = (Arc::downgrade(self), name.clone());
-            let settings = AsyncConnectionConfig::new().set_push_sender(move |push| {
+            let tickets = Arc::downgrade(self);
+            let pushed = move |push| {
                 if let Some(tickets) = tickets.upgrade() {
-                    tickets.pushed(&of_node, number, &push);
+                    tickets.pushed(number, &push);
                 }
-                Ok::<(), redis::aio::SendError>(())
-            });
-            let connection = server.connect_resp3(node, settings).await?;
-            let keeper = keep(
-                Arc::downgrade(self),
-                name.clone(),
+            };
+            let connection = server.connect_resp3(node, pushed).await?;
+            runtime::spawn(keep(Arc::downgrade(self), number, server.patience()));
+            Ok(Subscribed {
+                node: node_name,
                 number,
-                server.patience(),
-            );
-            runtime::spawn(keeper);
-            Ok(Subscribed { number, connection })
+                connection,
+            })
         };
         place.get_or_try_init(open).await.cloned()
     }
 
-    fn is_open(&self, node: &str, number: u64) -> Option<Connection> {
+    /// The connection of this number, while it is open.
+    fn open_one(&self, number: u64) -> Option<Subscribed> {
         let nodes = self.nodes();
-        let subscribed = nodes.get(node)?.get()?;
-        (subscribed.number == number).then(|| subscribed.connection.clone())
+        let mut open = nodes.values().filter_map(|place| place.get());
+        open.find(|open| open.number == number).cloned()
     }
 
     /// Handles a push message of a subscribed connection.
-    fn pushed(&self, node: &str, number: u64, push: &PushInfo) {
+    fn pushed(&self, number: u64, push: &PushInfo) {
         match (&push.kind, push.data.as_slice()) {
             (PushKind::Message | PushKind::SMessage, [_, Value::BulkString(payload)]) => {
                 if let Some((tag, event)) = read(payload) {
@@ -204,16 +200,16 @@ impl Tickets {
                 self.table()
                     .end(|channel| channel.is_on(number) && channel.name == *name);
             }
-            (PushKind::Disconnection, _) => self.close(node, number),
+            (PushKind::Disconnection, _) => self.close(number),
             _ => {}
         }
     }
 
     /// Closes a connection; its tickets ask again.
-    fn close(&self, node: &str, number: u64) {
-        if self.is_open(node, number).is_some() {
-            self.nodes().remove(node);
-        }
+    fn close(&self, number: u64) {
+        let is_other = |open: &Subscribed| open.number != number;
+        self.nodes()
+            .retain(|_, place| place.get().is_none_or(is_other));
         self.table().end(|channel| channel.is_on(number));
     }
 }
@@ -236,16 +232,16 @@ impl Table {
                 ended.push(*line);
             }
         }
-        if ended.is_empty() {
-            return;
-        }
-        for (line, events) in self.tickets.values() {
-            if ended.contains(line) {
-                let _ = events.try_send(Event::Broken);
-            }
-        }
+        self.ask_again(&ended);
         self.channels
             .retain(|_, channel| channel.tickets > 0 || channel.live.is_some());
+    }
+
+    fn ask_again(&self, lines: &[Line]) {
+        let of_lines = |(line, _): &&(Line, Sender<Event>)| lines.contains(line);
+        for (_, events) in self.tickets.values().filter(of_lines) {
+            let _ = events.try_send(Event::Broken);
+        }
     }
 }
 
@@ -254,10 +250,10 @@ impl Channel {
     fn new(line: Line) -> Channel {
         let name = format!("lock:tickets:{}", Uuid::new_v4());
         Channel {
-            name: line.map_or_else(
-                || name.clone().into_bytes(),
-                |slot| name_in_slot(&name, slot),
-            ),
+            name: match line {
+                Some(slot) => name_in_slot(&name, slot),
+                None => name.into_bytes(),
+            },
             live: None,
             epoch: 0,
             tickets: 0,
@@ -278,23 +274,22 @@ impl Ticket {
         command::notified(command, block, &self.channel, self.tag)
     }
 
+    /// Its channel, which exists as long as this ticket.
+    fn of_channel<T: Default>(&self, read: impl FnOnce(&Channel) -> T) -> T {
+        let table = self.tickets.table();
+        let channel = table.channels.get(&self.line);
+        channel.map(read).unwrap_or_default()
+    }
+
     /// The number of the last change of the subscription.
     pub(crate) fn epoch(&self) -> u64 {
-        let table = self.tickets.table();
-        table
-            .channels
-            .get(&self.line)
-            .map_or(0, |channel| channel.epoch)
+        self.of_channel(|channel| channel.epoch)
     }
 
     /// Whether messages of this node are received.
     pub(crate) fn is_live_at(&self, node: &ConnectionInfo) -> bool {
-        let table = self.tickets.table();
-        let live = table
-            .channels
-            .get(&self.line)
-            .and_then(|channel| channel.live.as_ref());
-        live.is_some_and(|(live, _)| *live == name_of(node))
+        let is_at = |(live, _): &(String, u64)| *live == name_of(node);
+        self.of_channel(|channel| channel.live.as_ref().is_some_and(is_at))
     }
 
     /// Subscribes at this node, because messages were not received in this epoch. Returns at once when another wait
@@ -306,60 +301,41 @@ impl Ticket {
         epoch: u64,
     ) -> Result<()> {
         let tickets = &self.tickets;
-        let turn = tickets
-            .table()
-            .channels
-            .get(&self.line)
-            .map(|channel| channel.subscribing.clone());
-        let turn = turn.unwrap_or_default();
-        let _turn = turn.lock().await;
+        let _turn = self.subscribing.lock().await;
         if self.epoch() != epoch && self.is_live_at(node) {
             return Ok(());
         }
-        let name = name_of(node);
         // Others wait for this turn, also those whose own end comes sooner.
         let patience = server.patience() / 4;
         let opened = timeout(patience, tickets.connection(server, node)).await;
-        let mut subscribed = opened.map_err(|_| Error::no_answer(&name))??;
-        let confirmed = confirmed(
-            &mut subscribed.connection,
-            tickets.is_sharded,
-            &self.channel,
-            patience,
-            &name,
-        )
-        .await;
-        match confirmed {
-            Ok(()) => {}
+        let mut on = opened.map_err(|_| Error::no_answer(&name_of(node)))??;
+        match on
+            .confirm(tickets.is_sharded, &self.channel, patience)
+            .await
+        {
+            Ok(()) if tickets.open_one(on.number).is_some() => {}
+            Ok(()) => return Err(Error::connection(&on.node, "the connection has ended")),
             // In a cluster the slot may be on its way to another node.
             Err(Error::Refused { code, text, .. }) if code == "MOVED" => {
-                return Err(Error::connection(&name, format!("{code} {text}")));
+                return Err(Error::connection(&on.node, format!("{code} {text}")));
             }
             Err(error) => {
                 if !matches!(error, Error::Refused { .. }) {
-                    tickets.close(&name, subscribed.number);
+                    tickets.close(on.number);
                 }
                 return Err(error);
             }
         }
-        if tickets.is_open(&name, subscribed.number).is_none() {
-            return Err(Error::connection(&name, "the connection has ended"));
-        }
-        let live = Some((name, subscribed.number));
+        let live = Some((on.node, on.number));
         let mut table = tickets.table();
-        let Table {
-            channels,
-            tickets: open,
-        } = &mut *table;
-        if let Some(channel) = channels.get_mut(&self.line) {
+        if let Some(channel) = table.channels.get_mut(&self.line) {
             let is_elsewhere = channel.live.is_some() && channel.live != live;
             channel.live = live;
             channel.epoch += 1;
-            // What another node has queued would send its messages there.
-            let others = open
-                .values()
-                .filter(|(line, _)| is_elsewhere && *line == self.line);
-            others.for_each(|(_, events)| drop(events.try_send(Event::Broken)));
+            if is_elsewhere {
+                // What another node has queued would send its messages there.
+                table.ask_again(&[self.line]);
+            }
         }
         Ok(())
     }
@@ -396,36 +372,24 @@ impl Drop for Ticket {
     }
 }
 
-/// Sends a subscription and waits for its confirmation. Any other reply is an error: a `sunsubscribe` of the server may
-/// have taken the place of the reply, and the connection is to be closed.
-async fn confirmed(
-    connection: &mut Connection,
-    is_sharded: bool,
-    channel: &[u8],
-    patience: Duration,
-    node: &str,
-) -> Result<()> {
-    let mut command = cmd(if is_sharded {
-        "SSUBSCRIBE"
-    } else {
-        "SUBSCRIBE"
-    });
-    command.arg(channel);
-    let reply = timeout(patience, connection.send(&command)).await;
-    let reply = reply
-        .map_err(|_| Error::no_answer(node))?
-        .and_then(Value::extract_error);
-    match reply.map_err(|error| Error::new(node, error))? {
-        Value::Push {
-            kind: PushKind::Subscribe | PushKind::SSubscribe,
-            data,
-        } if data.first() == Some(&Value::BulkString(channel.to_vec())) => Ok(()),
-        _ => Err(Error::reply(node)),
+impl Subscribed {
+    /// Sends a subscription and waits for its confirmation. Any other reply is an error: a `sunsubscribe` of the server
+    /// may have taken the place of the reply, and the connection is to be closed.
+    async fn confirm(&mut self, sharded: bool, channel: &[u8], patience: Duration) -> Result<()> {
+        let mut command = cmd(if sharded { "SSUBSCRIBE" } else { "SUBSCRIBE" });
+        command.arg(channel);
+        match self.connection.ask(&command, &self.node, patience).await? {
+            Value::Push {
+                kind: PushKind::Subscribe | PushKind::SSubscribe,
+                data,
+            } if data.first() == Some(&Value::BulkString(channel.to_vec())) => Ok(()),
+            _ => Err(Error::reply(&self.node)),
+        }
     }
 }
 
 /// Probes a connection while it has tickets; closes it when it does not answer, or has had no ticket for a while.
-async fn keep(tickets: Weak<Tickets>, node: String, number: u64, patience: Duration) {
+async fn keep(tickets: Weak<Tickets>, number: u64, patience: Duration) {
     let beat = (patience / 4).clamp(Duration::from_millis(1), LONGEST_BEAT);
     // The first subscription may take that long.
     sleep(patience / 2).await;
@@ -434,7 +398,7 @@ async fn keep(tickets: Weak<Tickets>, node: String, number: u64, patience: Durat
         let Some(tickets) = tickets.upgrade() else {
             return;
         };
-        let Some(mut connection) = tickets.is_open(&node, number) else {
+        let Some(mut open) = tickets.open_one(number) else {
             return;
         };
         let mut used = None;
@@ -445,18 +409,16 @@ async fn keep(tickets: Weak<Tickets>, node: String, number: u64, patience: Durat
             }
             is_idle &= !channel.is_on(number) || channel.used.elapsed() >= MAX_IDLE;
         }
-        let Some(channel) = used else {
-            match is_idle {
-                true => return tickets.close(&node, number),
-                false => continue,
+        let is_closed = match used {
+            None => is_idle,
+            Some(channel) => {
+                let probed = open.confirm(tickets.is_sharded, &channel, patience / 2);
+                // MOVED: the channel has left the node, with its slot.
+                probed.await.is_err_and(|error| !error.has_code("MOVED"))
             }
         };
-        let is_sharded = tickets.is_sharded;
-        match confirmed(&mut connection, is_sharded, &channel, patience / 2, &node).await {
-            Ok(()) => {}
-            // The channel has left the node, with its slot.
-            Err(error) if error.has_code("MOVED") => {}
-            Err(_) => return tickets.close(&node, number),
+        if is_closed {
+            return tickets.close(number);
         }
     }
 }
@@ -511,7 +473,7 @@ mod tests {
             channel.live = Some(("node".into(), 7));
         }
         assert!(tickets.is_live(b"a") && !tickets.is_live(b"b"));
-        tickets.close("node", 7);
+        tickets.close(7);
         assert_eq!((one.event().await, one.epoch()), (Event::Broken, 1));
         assert!(other.events.try_recv().is_err());
         for _ in 0..2 * MAX_EVENTS {

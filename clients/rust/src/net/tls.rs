@@ -1,7 +1,6 @@
 //! TLS: the trusted authorities and the client's certificate. The cryptography is that of `ring`, for these connections
 //! only; the provider that the program has installed is not changed.
 
-use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -16,6 +15,10 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use tokio_rustls::TlsConnector;
 
 use crate::error::{Error, Result};
+use crate::trace::shown;
+
+/// What is wrong with a certificate, as text.
+type Made<T> = std::result::Result<T, String>;
 
 /// With the feature `tls`: the certificates for `rediss://` in PEM, of the trusted authorities and of the client.
 ///
@@ -75,7 +78,7 @@ impl Certificates {
         Ok(self.made.get_or_init(made).clone())
     }
 
-    fn settings(&self) -> std::result::Result<ClientConfig, String> {
+    fn settings(&self) -> Made<ClientConfig> {
         let builder = ClientConfig::builder_with_provider(Arc::new(default_provider()));
         let builder = builder
             .with_safe_default_protocol_versions()
@@ -94,11 +97,9 @@ impl Certificates {
         settings.map_err(|error| format!("the client's certificate: {error}"))
     }
 
-    fn verifier(&self) -> std::result::Result<Verifier, String> {
-        let given = match &self.authorities {
-            Some(pem) => certificates(pem)?,
-            None => Vec::new(),
-        };
+    fn verifier(&self) -> Made<Verifier> {
+        let given = self.authorities.as_deref().map(certificates);
+        let given = given.transpose()?.unwrap_or_default();
         let roots = Arc::new(self.roots(&given)?);
         let provider = Arc::new(default_provider());
         let chains = WebPkiServerVerifier::builder_with_provider(roots, provider).build();
@@ -106,40 +107,30 @@ impl Certificates {
         Ok(Verifier { chains, given })
     }
 
-    fn roots(
-        &self,
-        given: &[CertificateDer<'static>],
-    ) -> std::result::Result<RootCertStore, String> {
+    fn roots(&self, given: &[CertificateDer<'static>]) -> Made<RootCertStore> {
         let mut roots = RootCertStore::empty();
-        match &self.authorities {
-            Some(_) => {
-                for authority in given.iter().cloned() {
-                    let added = roots.add(authority);
-                    added.map_err(|error| format!("an authority's certificate: {error}"))?;
-                }
-            }
-            // Some of the system's may be unreadable; without any, no server can be verified.
-            None => {
-                let found = rustls_native_certs::load_native_certs();
-                roots.add_parsable_certificates(found.certs);
-                if roots.is_empty() {
-                    let why = found.errors.first().map(ToString::to_string);
-                    let why = why.unwrap_or_else(|| "none is installed".into());
-                    return Err(format!("no authority's certificate on this machine: {why}"));
-                }
-            }
+        for authority in given.iter().cloned() {
+            let added = roots.add(authority);
+            added.map_err(|error| format!("an authority's certificate: {error}"))?;
+        }
+        if self.authorities.is_some() {
+            return Ok(roots);
+        }
+        // Some of the system's may be unreadable; without any, no server can be verified.
+        let found = rustls_native_certs::load_native_certs();
+        roots.add_parsable_certificates(found.certs);
+        if roots.is_empty() {
+            let why = found.errors.first().map(ToString::to_string);
+            let why = why.unwrap_or_else(|| "none is installed".into());
+            return Err(format!("no authority's certificate on this machine: {why}"));
         }
         Ok(roots)
     }
 }
 
-impl fmt::Debug for Certificates {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Certificates").finish_non_exhaustive()
-    }
-}
+shown! { Certificates, _certificates }
 
-fn certificates(pem: &[u8]) -> std::result::Result<Vec<CertificateDer<'static>>, String> {
+fn certificates(pem: &[u8]) -> Made<Vec<CertificateDer<'static>>> {
     let found: std::result::Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
     match found {
         Ok(found) if found.is_empty() => Err("no certificate in PEM".into()),

@@ -4,15 +4,14 @@
 //! grant, is asked to grant it again in the next round, so that a lock survives the restart of one server after
 //! another. A server whose startup delay has become too short has no vote.
 
-use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{sleep, sleep_until, timeout_at, Instant};
 
-use super::hold::{Answer, Hold};
-use super::rule::{is_out_of_reach, round_patience, validity, Tally, Verdict};
+use super::hold::{give_up_at, Answer, Hold};
+use super::rule::{is_out_of_reach, round_patience, Tally, Verdict};
 use crate::backoff::after;
 use crate::error::{Error, Result};
 use crate::lock::events;
@@ -21,10 +20,11 @@ use crate::lock::loss::{LossOnDrop, Lost};
 use crate::lock::release::{self, at_once};
 use crate::lock::terms::Terms;
 use crate::moment::Moment;
-use crate::net::command::Ending;
+use crate::net::command::{Claim, Ending};
 use crate::outcome::{LostReason, Released};
 use crate::runtime::{self, within, Task};
 use crate::statistics::Counted;
+use crate::trace::shown;
 
 /// How long the end of an acquisition waits for the servers that have answered. It never waits for the others.
 const UNDO_PATIENCE: Duration = Duration::from_millis(200);
@@ -63,9 +63,9 @@ impl RedGuard {
     pub(super) fn held(mut self, opened: Moment) -> RedGuard {
         self.hold.confirm(opened);
         self.renewal = runtime::spawn(keep(self.hold.clone()));
-        let locks = self.hold.locks.iter();
-        self.counted = locks
-            .map(|lock| lock.server.counts().holds.count())
+        let servers = self.hold.claims.iter().map(|claim| &claim.server);
+        self.counted = servers
+            .map(|server| server.counts().holds.count())
             .collect();
         self
     }
@@ -84,34 +84,33 @@ impl RedGuard {
 
     /// Records the grant, `waited` after the acquisition began.
     pub(super) fn record_grant(&self, waited: Duration) {
-        for (lock, token) in self.hold.locks.iter().zip(self.hold.tokens()) {
-            if let Some(token) = token {
-                events::acquired(&lock.server, &self.hold.claim, token, waited);
+        for (claim, member) in self.hold.each() {
+            if let Some(token) = member.token {
+                events::acquired(claim, token, waited);
             }
         }
     }
 
     /// The owner that holds the lock on every server; each acquisition has its own.
     pub fn owner(&self) -> &[u8] {
-        &self.hold.claim.owner
+        let claim = self.hold.claims.first();
+        claim.map_or(&[], |claim| &claim.owner)
     }
 
     /// The highest of the servers' tokens. It fences only as far as the servers' clocks agree, and while none of them
     /// restarts: a restarted server counts on from an hour ahead of its clock. [`tokens`](RedGuard::tokens) fences
     /// without these conditions.
     pub fn token(&self) -> u64 {
-        let tokens = self.hold.tokens();
-        tokens.iter().flatten().copied().max().unwrap_or_default()
+        let tokens = self.tokens().into_iter().map(|(_, token)| token);
+        tokens.max().unwrap_or_default()
     }
 
     /// The fencing token on each server where the lock is held, by server name. Two majorities share a server, and
     /// there the later holder's token is higher: a resource that keeps the highest token of each server, and refuses a
     /// request with a lower one, refuses every earlier holder.
     pub fn tokens(&self) -> Vec<(String, u64)> {
-        let tokens = self.hold.tokens();
-        let named = self.hold.locks.iter().zip(tokens);
-        named
-            .filter_map(|(lock, token)| Some((lock.server.name().to_string(), token?)))
+        let each = self.hold.each().into_iter();
+        each.filter_map(|(claim, member)| Some((claim.server.name().into(), member.token?)))
             .collect()
     }
 
@@ -124,12 +123,7 @@ impl RedGuard {
     /// last round with a majority was opened, by the monotonic or the wall clock of this machine, whichever shows more.
     /// Zero when the servers have reported the loss.
     pub fn valid_for(&self) -> Duration {
-        match self.hold.notice.reason() {
-            None | Some(LostReason::Unconfirmed) => {
-                validity(self.hold.lease).saturating_sub(self.hold.confirmed().elapsed())
-            }
-            Some(_) => Duration::ZERO,
-        }
+        self.hold.notice.valid_for()
     }
 
     /// Runs the work and releases the lock. A loss stops the work; see [`Guard::run`](crate::Guard::run).
@@ -170,10 +164,9 @@ impl RedGuard {
     pub async fn release_each(mut self) -> Vec<(String, Result<Released>)> {
         self.stop_renewal();
         self.is_released = true;
-        let held = self.hold.locks.iter().zip(self.hold.tokens());
-        let releases = held.map(|(lock, token)| {
-            let release = release(self.hold.clone(), lock.clone(), token);
-            (lock.server.name().to_string(), release)
+        let releases = self.hold.each().into_iter().map(|(claim, member)| {
+            let release = release(claim.clone(), member.token, self.hold.lease);
+            (claim.server.name().to_string(), release)
         });
         // Each ends by itself.
         let released = within(async { Ok(at_once(releases, after(Duration::MAX)).await) });
@@ -188,14 +181,13 @@ impl RedGuard {
 }
 
 /// Releases the lock on one server; without a reply the release continues in the background.
-async fn release(hold: Arc<Hold>, lock: Terms, token: Option<u64>) -> Result<Released> {
-    let end = Instant::now() + round_patience(lock.lease);
-    let releasing = release::release(&lock.server, &hold.claim, Ending::All, end);
-    let released = timeout_at(end, releasing).await;
-    let released = released.unwrap_or_else(|_| Err(Error::no_answer(lock.server.name())));
+async fn release(claim: Claim, token: Option<u64>, lease: Duration) -> Result<Released> {
+    let end = Instant::now() + round_patience(lease);
+    let released = timeout_at(end, release::release(&claim, Ending::All, end)).await;
+    let released = released.unwrap_or_else(|_| Err(Error::no_answer(claim.server.name())));
     match &released {
-        Ok(_) => events::released(&lock.server, &hold.claim, token),
-        Err(_) => drop(hold.give_up_at(&lock, Some(token))),
+        Ok(_) => events::released(&claim, token),
+        Err(_) => drop(give_up_at(claim, Some(token), lease)),
     }
     released
 }
@@ -209,20 +201,14 @@ impl Drop for RedGuard {
     }
 }
 
-impl fmt::Debug for RedGuard {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut debug = f.debug_struct("RedGuard");
-        debug
-            .field("tokens", &self.tokens())
-            .finish_non_exhaustive()
-    }
-}
+shown! { RedGuard, guard, tokens = guard.tokens() }
 
 /// Renews until the lock is lost.
 async fn keep(hold: Arc<Hold>) {
     let on_drop = LossOnDrop(hold.notice.clone());
     let why = loop {
-        sleep_until(hold.confirmed().steady + validity(hold.lease) / 3).await;
+        let last = hold.notice.confirmed();
+        sleep_until(last.sent.steady + last.certain / 3).await;
         match timeout_at(hold.notice.end(), renew(&hold)).await {
             Ok(Some(opened)) => hold.confirm(opened),
             Ok(None) => break LostReason::Taken,
@@ -230,8 +216,8 @@ async fn keep(hold: Arc<Hold>) {
         }
     };
     if !on_drop.0.is_over() {
-        for (lock, token) in hold.locks.iter().zip(hold.tokens()) {
-            events::lost(&lock.server, &hold.claim, token, &why);
+        for (claim, member) in hold.each() {
+            events::lost(claim, member.token, &why);
         }
     }
     on_drop.0.lose(why);
@@ -240,13 +226,13 @@ async fn keep(hold: Arc<Hold>) {
 /// Opens rounds until a majority confirms, and returns when that round was opened; None when so many servers refuse
 /// that no majority is possible.
 async fn renew(hold: &Arc<Hold>) -> Option<Moment> {
-    let servers = hold.locks.len();
+    let servers = hold.claims.len();
     loop {
         let round = hold.round(false).await;
-        for (lock, answer) in hold.locks.iter().zip(&round.answers) {
+        for (claim, answer) in hold.claims.iter().zip(&round.answers) {
             match answer {
-                Answer::Yes(token) => events::renewed(&lock.server, &hold.claim, *token),
-                _ => events::not_renewed(&lock.server, &hold.claim, None, None),
+                Answer::Yes(token) => events::renewed(claim, *token),
+                _ => events::not_renewed(claim, None, None),
             }
         }
         if round.verdict == Verdict::Held {

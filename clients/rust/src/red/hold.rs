@@ -10,20 +10,21 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use redis::{cmd, Value};
-use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{timeout_at, Instant};
 
 use super::rule::{round_patience, validity, Tally, Verdict};
+use crate::backoff::left;
 use crate::error::{Error, Result};
-use crate::lock::loss::LossNotice;
-use crate::lock::release::{give_up, Until};
+use crate::lock::loss::{Confirmed, LossNotice};
+use crate::lock::release::give_up;
 use crate::lock::renewal::is_final;
 use crate::lock::terms::Terms;
 use crate::lock::wait::{self, Reach, Request, Wait};
 use crate::moment::Moment;
 use crate::net::caller::Caller;
 use crate::net::command::{self, Claim, Ending};
+use crate::net::reply::line;
 
 /// The shortest time left to the other servers once there is a majority.
 const STRAGGLERS: Duration = Duration::from_millis(5);
@@ -67,25 +68,17 @@ impl Round {
     }
 }
 
-/// The vote of a server.
-struct Vote {
-    /// The id of the server process: two addresses may lead to the same one.
-    run_id: String,
-    /// The token under which the owner holds the key there; None when another owner does.
-    token: Option<u64>,
-}
+/// The vote of a server: the id of its process, because two addresses may lead to the same one, and the token under
+/// which the owner holds the key there; None when another owner does.
+type Vote = (String, Option<u64>);
 
-/// The state of a server, checked before its vote is counted.
-struct Health {
-    run_id: String,
-    /// The rest of its startup delay, in which it grants nothing.
-    startup_delay_left: Duration,
-}
+/// The id of a server's process, and the rest of its startup delay, in which it grants nothing.
+type Health = (String, Duration);
 
 /// What is known of the owner's hold on a server.
 #[derive(Clone, Copy, Default)]
-struct Member {
-    token: Option<u64>,
+pub(super) struct Member {
+    pub token: Option<u64>,
     /// Whether the server was asked for the lock: it may hold it for this owner.
     is_asked: bool,
     /// Whether it has answered the last request.
@@ -94,14 +87,12 @@ struct Member {
 
 /// An owner and the servers.
 pub(super) struct Hold {
-    pub locks: Vec<Terms>,
-    pub claim: Claim,
+    /// What is claimed at each server.
+    pub claims: Vec<Claim>,
     /// The lease and the margin, which all servers have in common.
     pub lease: Duration,
     margin: Duration,
     members: Mutex<Vec<Member>>,
-    /// When the last round with a majority was opened.
-    confirmed: watch::Sender<Moment>,
     pub notice: Arc<LossNotice>,
 }
 
@@ -110,32 +101,30 @@ impl Hold {
     pub(super) fn new(locks: &[Terms]) -> Result<Hold> {
         let first = locks.first();
         let first = first.ok_or_else(|| Error::config("a RedLock of no servers"))?;
+        let owner = first.fresh_owner();
         Ok(Hold {
-            locks: locks.to_vec(),
-            claim: first.claim_by(&first.fresh_owner()),
+            claims: locks.iter().map(|lock| lock.claim_by(&owner)).collect(),
             lease: first.lease,
             margin: first.margin(),
             members: Mutex::new(vec![Member::default(); locks.len()]),
-            confirmed: watch::Sender::new(Moment::now()),
-            notice: LossNotice::new(Instant::now()),
+            notice: LossNotice::new(),
         })
-    }
-
-    /// A moment before the last round with a majority.
-    pub(super) fn confirmed(&self) -> Moment {
-        *self.confirmed.borrow()
     }
 
     /// Records a round with a majority that was opened at this moment.
     pub(super) fn confirm(&self, opened: Moment) {
-        self.confirmed.send_replace(opened);
-        let span = validity(self.lease).saturating_sub(self.margin);
-        self.notice.hold_until(opened.steady + span);
+        self.notice.confirm(Confirmed {
+            sent: opened,
+            lease: self.lease,
+            certain: validity(self.lease),
+            margin: self.margin,
+        });
     }
 
-    /// The token of each server.
-    pub(super) fn tokens(&self) -> Vec<Option<u64>> {
-        self.members().iter().map(|member| member.token).collect()
+    /// Each server's claim, and what is known of it.
+    pub(super) fn each(&self) -> Vec<(&Claim, Member)> {
+        let members = self.members();
+        self.claims.iter().zip(members.iter().copied()).collect()
     }
 
     fn members(&self) -> MutexGuard<'_, Vec<Member>> {
@@ -151,16 +140,17 @@ impl Hold {
     /// Waits in the queue of the first server that answers, starting with number `first`. False when the wait is over.
     pub(super) async fn wait_in_queue(&self, first: usize, end: Instant) -> Result<bool> {
         let mut last = Error::config("a RedLock of no servers");
-        let places = self.locks.iter().enumerate().cycle();
-        for (place, lock) in places.skip(first % self.locks.len()).take(self.locks.len()) {
-            let queued = match self.health(lock).await {
+        let places = self.claims.iter().enumerate().cycle();
+        let count = self.claims.len();
+        for (place, claim) in places.skip(first % count).take(count) {
+            let queued = match self.health(claim).await {
                 // The wait goes to another one.
-                Ok(health) if !health.startup_delay_left.is_zero() => Err(Error::Refused {
-                    server: lock.server.name().to_string(),
-                    code: "LOCKDELAY".into(),
-                    text: "it grants nothing yet after its start".into(),
-                }),
-                Ok(_) => self.grant(place, lock, end).await,
+                Ok((_, delay)) if !delay.is_zero() => {
+                    let server = claim.server.name();
+                    let text = "it grants nothing yet after its start";
+                    Err(Error::refused(server, "LOCKDELAY", text))
+                }
+                Ok(_) => self.grant(place, claim, end).await,
                 Err(error) => Err(error),
             };
             self.set(place, |member| member.is_answered = queued.is_ok());
@@ -180,18 +170,16 @@ impl Hold {
         // Requests that wait return in time to be counted.
         let end = opened.steady + round_patience(self.lease) * 3 / 4;
         let mut votes = JoinSet::new();
-        let members = self.members().clone();
-        for (place, (lock, member)) in self.locks.iter().zip(members).enumerate() {
-            let (hold, lock) = (self.clone(), lock.clone());
+        for (place, (claim, member)) in self.each().into_iter().enumerate() {
+            let (hold, claim) = (self.clone(), claim.clone());
             votes.spawn(async move {
-                let vote = hold
-                    .vote(place, &lock, member.token, waits.then_some(end))
-                    .await;
+                let end = waits.then_some(end);
+                let vote = hold.vote(place, &claim, member.token, end).await;
                 hold.set(place, |member| member.is_answered = vote.is_ok());
                 (place, vote)
             });
         }
-        let round = count(votes, self.locks.len(), opened, self.lease).await;
+        let round = count(votes, self.claims.len(), opened, self.lease).await;
         for (member, answer) in self.members().iter_mut().zip(&round.answers) {
             match answer {
                 Answer::Yes(token) => member.token = Some(*token),
@@ -207,52 +195,46 @@ impl Hold {
     async fn vote(
         &self,
         place: usize,
-        lock: &Terms,
+        claim: &Claim,
         token: Option<u64>,
         end: Option<Instant>,
     ) -> Result<Vote> {
-        let Health {
-            run_id,
-            startup_delay_left,
-        } = self.health(lock).await?;
+        let (run_id, delay) = self.health(claim).await?;
         let Some(token) = token else {
-            let end = end.filter(|_| startup_delay_left.is_zero());
-            let token = self
-                .grant(place, lock, end.unwrap_or_else(Instant::now))
-                .await?;
-            return Ok(Vote { run_id, token });
+            let end = end.filter(|_| delay.is_zero());
+            let end = end.unwrap_or_else(Instant::now);
+            return Ok((run_id, self.grant(place, claim, end).await?));
         };
-        let command = command::renew(&self.claim, Some(self.lease), token);
-        let reply = Caller::shared(&lock.server, &lock.key)
-            .call(&command, patience(lock))
-            .await;
-        let token = match reply {
+        let command = command::renew(claim, Some(self.lease), token);
+        let mut caller = Caller::shared(&claim.server, &claim.key);
+        let token = match caller.call(&command, self.patience(claim)).await {
             Ok(Value::Int(held)) => (held == 1).then_some(token),
             Err(Error::Refused { code, .. }) if is_final(&code) => None,
-            Ok(_) => return Err(Error::reply(lock.server.name())),
+            Ok(_) => return Err(Error::reply(claim.server.name())),
             Err(error) => return Err(error),
         };
-        Ok(Vote { run_id, token })
+        Ok((run_id, token))
     }
 
     /// The token, or None when another owner holds the lock until the end.
-    async fn grant(&self, place: usize, lock: &Terms, end: Instant) -> Result<Option<u64>> {
-        let (key, owner) = (&self.claim.key, Some(&self.claim.owner[..]));
-        let command = command::acquire(slice::from_ref(&self.claim), Some(self.lease));
+    async fn grant(&self, place: usize, claim: &Claim, end: Instant) -> Result<Option<u64>> {
+        let server = &claim.server;
+        let command = command::acquire(slice::from_ref(claim), Some(self.lease));
         let request = Request {
-            patience: patience(lock),
+            patience: self.patience(claim),
             goes_on: false,
-            ..Request::new(&lock.server, key, owner, command)
+            ..Request::new(server, &claim.key, Some(&claim.owner), command)
         };
         // From now on there may be a hold to release.
         self.set(place, |member| {
             (member.is_asked, member.is_answered) = (true, false)
         });
-        let mut wait = Wait::new(&lock.server, request);
+        let mut wait = Wait::new(request);
         let end = end.max(Instant::now());
         let mut reach = Reach::default();
-        let asked = timeout_at(end + patience(lock), wait.run(Some(end), &mut reach)).await;
-        match asked.unwrap_or_else(|_| Err(Error::no_answer(lock.server.name()))) {
+        let over = end + self.patience(claim);
+        let asked = timeout_at(over, wait.run(Some(end), &mut reach)).await;
+        match asked.unwrap_or_else(|_| Err(Error::no_answer(server.name()))) {
             Ok(wait::Outcome::Granted(tokens, _)) => Ok(tokens.first().copied()),
             Ok(wait::Outcome::Over | wait::Outcome::Again) => Ok(None),
             Err(error) if error.has_code("LOCKDELAY") => Ok(None),
@@ -263,58 +245,56 @@ impl Hold {
     /// Reads `INFO`, which needs fewer permissions than `CONFIG GET`. It is read each time, so that a restart or a
     /// changed setting is seen before the next vote counts. A broken connection, which may lead to a former process,
     /// gets a second attempt; a timeout does not.
-    async fn health(&self, lock: &Terms) -> Result<Health> {
-        let end = Instant::now() + patience(lock) / 4;
-        let left = || end.saturating_duration_since(Instant::now());
+    async fn health(&self, claim: &Claim) -> Result<Health> {
+        let name = claim.server.name();
+        let end = Instant::now() + self.patience(claim) / 4;
         let command = cmd("INFO").arg("server").arg("lock").take();
-        let mut caller = Caller::shared(&lock.server, &lock.key);
-        let reply = match caller.call(&command, left()).await {
-            Err(Error::Connection { .. }) if !left().is_zero() => {
-                caller.call(&command, left()).await?
+        let mut caller = Caller::shared(&claim.server, &claim.key);
+        let reply = match caller.call(&command, left(Some(end))).await {
+            Err(Error::Connection { .. }) if !left(Some(end)).is_zero() => {
+                caller.call(&command, left(Some(end))).await?
             }
             reply => reply?,
         };
-        let text: String =
-            redis::from_redis_value(reply).map_err(|_| Error::reply(lock.server.name()))?;
-        health(&text, lock.server.name(), self.lease)
+        let text: String = redis::from_redis_value(reply).map_err(|_| Error::reply(name))?;
+        health(&text, name, self.lease)
+    }
+
+    /// The response timeout of one request, whatever the end of the wait: a server that does not answer is skipped.
+    fn patience(&self, claim: &Claim) -> Duration {
+        round_patience(self.lease).min(claim.server.patience() / 2)
     }
 
     /// Whether a server that was asked for the lock does not answer any more.
     pub(super) fn has_lost_a_server(&self) -> bool {
-        let members = self.members();
-        members
-            .iter()
-            .any(|member| member.is_asked && !member.is_answered)
+        let mut members = self.members().clone().into_iter();
+        members.any(|member| member.is_asked && !member.is_answered)
     }
 
     /// Releases the lock in the background at all servers that may hold it for this owner; each with whether it has
     /// answered. It was a hold, or an acquisition that is given up.
     pub(super) fn give_up(&self, was_held: bool) -> Vec<(impl Future<Output = ()>, bool)> {
-        let asked = self.locks.iter().zip(self.members().clone());
+        let asked = self.each().into_iter();
         let asked = asked.filter(|(_, member)| member.is_asked);
-        let given_up = asked.map(|(lock, member)| {
+        let given_up = asked.map(|(claim, member)| {
             let hold = was_held.then_some(member.token);
-            (self.give_up_at(lock, hold), member.is_answered)
+            (
+                give_up_at(claim.clone(), hold, self.lease),
+                member.is_answered,
+            )
         });
         given_up.collect()
     }
-
-    pub(super) fn give_up_at(
-        &self,
-        lock: &Terms,
-        hold: Option<Option<u64>>,
-    ) -> impl Future<Output = ()> + use<> {
-        let until = Until {
-            at: Instant::now() + lock.server.patience() + lock.lease,
-            is_bound: false,
-        };
-        give_up(&lock.server, self.claim.clone(), hold, Ending::Final, until)
-    }
 }
 
-/// The response timeout of one request, whatever the end of the wait: a server that does not answer is skipped.
-fn patience(lock: &Terms) -> Duration {
-    round_patience(lock.lease).min(lock.server.patience() / 2)
+/// Releases the lock in the background at one server.
+pub(super) fn give_up_at(
+    claim: Claim,
+    hold: Option<Option<u64>>,
+    lease: Duration,
+) -> impl Future<Output = ()> {
+    let last = claim.server.patience() + lease;
+    give_up(claim, hold, Ending::Final, last, false)
 }
 
 /// Counts the answers of the servers until the verdict is certain or the round is over.
@@ -336,12 +316,12 @@ async fn count(
     while let Ok(Some(joined)) = timeout_at(end, votes.join_next()).await {
         let Ok((place, vote)) = joined else { continue };
         let answer = match vote {
-            Ok(vote) if !processes.insert(vote.run_id.clone()) => {
+            Ok((run_id, _)) if !processes.insert(run_id.clone()) => {
                 let why = "two addresses of the RedLock lead to one server";
                 outcome.note(Error::config(why));
                 Answer::Unanswered
             }
-            Ok(vote) => vote.token.map_or(Answer::No, Answer::Yes),
+            Ok((_, token)) => token.map_or(Answer::No, Answer::Yes),
             Err(error) => {
                 outcome.note(error);
                 Answer::Unanswered
@@ -372,11 +352,7 @@ pub(super) fn is_permanent(error: &Error) -> bool {
 
 /// The state in a reply to `INFO server lock`, if the server may take part.
 fn health(info: &str, server: &str, lease: Duration) -> Result<Health> {
-    let field = |name: &str| {
-        let value = info.lines().find_map(|line| line.strip_prefix(name));
-        value.map(str::trim)
-    };
-    let millis = |name: &str| Some(Duration::from_millis(field(name)?.parse().ok()?));
+    let millis = |name: &str| Some(Duration::from_millis(line(info, name)?.parse().ok()?));
     if !info.contains("lock_startup_delay_left_ms:") {
         return Err(Error::NotLoaded {
             server: server.into(),
@@ -396,10 +372,11 @@ fn health(info: &str, server: &str, lease: Duration) -> Result<Health> {
             lease.as_millis()
         )));
     }
-    Ok(Health {
-        run_id: field("run_id:").unwrap_or(server).to_string(),
-        startup_delay_left: millis("lock_startup_delay_left_ms:").unwrap_or_default(),
-    })
+    let run_id = line(info, "run_id:").unwrap_or(server).to_string();
+    Ok((
+        run_id,
+        millis("lock_startup_delay_left_ms:").unwrap_or_default(),
+    ))
 }
 
 #[allow(clippy::expect_used)]

@@ -132,8 +132,16 @@ impl RedLock {
         let begun = Instant::now();
         let key = self.locks.first().map_or(&[][..], |lock| &lock.key);
         let span = Span::new(&names(self.locks.iter()), key, None);
+        let servers: Vec<_> = self.locks.iter().map(|lock| &lock.server).collect();
+        let (red, end) = (self.clone(), after(wait));
+        let work = async move {
+            let over = end + overtime(red.locks.iter());
+            let waited = timeout_at(over, red.wait(end, !wait.is_zero())).await;
+            let silence = || Error::no_answer(&names(red.locks.iter()));
+            waited.unwrap_or_else(|_| Err(red.no_majority(silence())))
+        };
         span.around(async {
-            let acquired = self.ask(wait).await;
+            let acquired = on_thread(&servers, work).await;
             match &acquired {
                 Ok(Some(guard)) => guard.record_grant(begun.elapsed()),
                 other => self.locks.iter().for_each(|lock| {
@@ -143,22 +151,6 @@ impl RedLock {
             acquired
         })
         .await
-    }
-
-    async fn ask(&self, wait: Duration) -> Result<Option<RedGuard>> {
-        let end = after(wait);
-        let servers: Vec<_> = self.locks.iter().map(|lock| &lock.server).collect();
-        let red = self.clone();
-        let work = async move {
-            let waited = timeout_at(
-                end + overtime(red.locks.iter()),
-                red.wait(end, !wait.is_zero()),
-            )
-            .await;
-            let silence = || Error::no_answer(&names(red.locks.iter()));
-            waited.unwrap_or_else(|_| Err(red.no_majority(silence())))
-        };
-        on_thread(&servers, work).await
     }
 
     /// Waits for the lock without a limit, once a majority has answered also while none can be reached.
@@ -186,10 +178,8 @@ impl RedLock {
         let mut is_reached = false;
         let mut unreached = None;
         loop {
-            match self
-                .attempt(&mut queue_at, end, waits, &mut is_reached)
-                .await
-            {
+            let attempt = self.attempt(&mut queue_at, end, waits, &mut is_reached);
+            match attempt.await {
                 Ok(Some(guard)) => return Ok(Some(guard)),
                 Ok(None) if Instant::now() >= end => return Ok(None),
                 Ok(None) => (is_reached, unreached) = (true, None),
