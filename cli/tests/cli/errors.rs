@@ -22,7 +22,7 @@ fn an_unreachable_server_is_named() {
     for wait in [&["-n"][..], &["-w", "0.1"]] {
         let mut command = Command::new(PROGRAM);
         command.args(["run", "--server", &format!("redis://127.0.0.1:{port}")]);
-        let end = Running::of(command.args(wait).args(["k", "true"])).end();
+        let end = Running::of(command.args(PATIENT).args(wait).args(["k", "true"])).end();
         assert_eq!(end.code(), 69);
         assert!(
             end.err.contains(&format!("127.0.0.1:{port}")),
