@@ -13,8 +13,8 @@ use crate::servers::Connect;
 
 /// Show the leader of an election
 ///
-/// The leader is the holder of the lock: this prints the note of its hold (`run --note`), or its token. Ends with 1 when
-/// there is none.
+/// The leader is the holder of the lock: this prints the note of its hold (`run --note`), or its token. Ends with 1
+/// when there is none.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
