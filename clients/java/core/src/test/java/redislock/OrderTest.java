@@ -37,7 +37,7 @@ class OrderTest {
             long last = 0;
             int inversions = 0;
             for (CompletableFuture<Long> each : tokens) {
-                long token = each.get(20, TimeUnit.SECONDS);
+                long token = each.get(60, TimeUnit.SECONDS);
                 inversions += token < last ? 1 : 0;
                 last = token;
             }
@@ -80,7 +80,7 @@ class OrderTest {
             CompletableFuture<Optional<Guard>> first = client.lock("first").acquireAsync(Duration.ofSeconds(20));
             Waiting.waitFor("the next connection", () -> proxy.accepted() > accepted);
             assertOrder(server, client, () -> proxy.hang(false));
-            first.get(20, TimeUnit.SECONDS).orElseThrow().release();
+            first.get(60, TimeUnit.SECONDS).orElseThrow().release();
         }
     }
 
