@@ -21,7 +21,6 @@ import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicLong;
-import java.util.concurrent.locks.LockSupport;
 import java.util.stream.IntStream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
@@ -290,14 +289,6 @@ class DeploymentTest {
                 Guard guard = client.lock("k").acquire();
                 assertTrue(client.lock("k").acquireWithin(Duration.ofMillis(50)).isEmpty());
                 guard.release();
-            }
-            for (int i = 0; i < 20; i++) {
-                try (LockClient client = Clients.create(cluster.address())) {
-                    client.lock("k").acquire();
-                    // The connection for its messages is being opened when the client ends.
-                    client.lock("k").acquireAsync(null);
-                    LockSupport.parkNanos(TimeUnit.MILLISECONDS.toNanos(i));
-                }
             }
             assertEquals(List.of(), List.copyOf(warnings.texts));
         }

@@ -95,11 +95,9 @@ final class Opened<C extends StatefulConnection<byte[], byte[]>> {
                 }
             });
         }
+        // Once it is complete, what takes it away ends it.
         boolean isLate = !mine.complete(connection);
-        lock.lock();
-        boolean isUnwanted = isLate || present != mine;
-        lock.unlock();
-        if (isUnwanted || !isLasting && !connection.isOpen()) {
+        if (isLate || !isLasting && !connection.isOpen()) {
             forget(mine);
             // Lettuce warns of a second end.
             return network.isShut() ? CompletableFuture.completedFuture(null) : end(connection);
