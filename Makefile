@@ -89,6 +89,9 @@ test-redisson: build ## real Redisson clients of several versions on the same lo
 test-clients: build ## client libraries of many languages on the same locks (QUICK=1; REPORT=1: measure into docs/CLIENTS.md; CLIENTS=)
 	@TESTED='$(TESTED)' scripts/test-clients.sh $(CLIENTS)
 
+test-strings: build ## lock libraries that take SET NX PX, and LOCK.ACQUIRE, on the same keys (CLIENTS='strings/redsync'; LOCK_STRINGS_ROUNDS=10000)
+	@TESTED='$(TESTED)' scripts/test-clients.sh $(or $(CLIENTS),$(patsubst tests/clients/%/run,%,$(wildcard tests/clients/strings/*/run)))
+
 test-java: build ## the jars of clients/java, on real servers, with the test kits of the interfaces (TESTS='LockTest')
 	@scripts/setup.sh client java
 	@scripts/test-java.sh $(if $(TESTS),-Dtest='$(TESTS)' -Dsurefire.failIfNoSpecifiedTests=false)

@@ -1,8 +1,9 @@
 #!/bin/sh
 # test-clients.sh [CLIENT...]: the tests of tests/clients with each client library and its helpers in examples (default:
-# all of them). Installs them from the package registries into target/clients, and names at the end those that cannot be
-# installed here. QUICK=1: fewer rounds, and no wait longer than 8 s. REPORT=1: instead, measures the defaults of each
-# library, into docs/CLIENTS.md (a minute or two each). The Makefile sets TESTED (cargo's options).
+# all of them), or with strings/LIBRARY, which locks with SET NX PX. Installs them from the package registries into
+# target/clients, and names at the end those that cannot be installed here. QUICK=1: fewer rounds, and no wait longer
+# than 8 s. REPORT=1: instead, measures the defaults of each library, into docs/CLIENTS.md (a minute or two each). The
+# Makefile sets TESTED (cargo's options).
 set -eu
 cd "$(dirname "$0")/.."
 LOCK_MODULE=${LOCK_MODULE:-$PWD/target/release/libredis_lock.so}
@@ -20,6 +21,7 @@ install_client() {
     source=tests/clients/$1 target=$PWD/target/clients/$1
     sources="$source tests/clients/serve.mjs tests/clients/serve_tickets.mjs"
     case $1 in
+    strings/*) ;;
     *-package) sources="$sources scripts/packages.sh clients/${1%-package}" ;;
     *) sources="$sources examples/$1" ;;
     esac
@@ -38,7 +40,7 @@ for client in $wanted; do
     if install_client "$client"; then installed="$installed $client"; else missing="$missing $client"; fi
 done
 
-# tests OPTION...: a test's name begins with its client's, dashes written as underscores.
+# tests OPTION...: a test's name begins with its client's or library's, dashes written as underscores.
 # shellcheck disable=SC2086 # TESTED is options, one a word
 tests() { cargo test $TESTED --test clients -- "$@" --test-threads 2; }
 
@@ -47,7 +49,7 @@ if [ -n "${REPORT:-}" ]; then
     LOCK_CLIENTS=$installed tests --ignored --nocapture defaults::report || failed=1
 else
     # shellcheck disable=SC2046
-    tests page:: $(for client in $installed; do echo "$client::" | tr - _; done) || failed=1
+    tests page:: $(for client in $installed; do echo "$client" | sed 's/-/_/g; s|/|::|; /^strings/!s/$/::/'; done) || failed=1
 fi
 for client in $installed; do echo "ran: $client"; done
 for client in $missing; do echo "not run: $client, $(tail -n 1 "target/clients/$client/log") (target/clients/$client/log)"; done

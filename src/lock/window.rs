@@ -16,6 +16,10 @@
 //! Redisson's spin lock has no subscriber: it polls. So a window of an exclusive lock also begins without a subscriber,
 //! once after another client's hold has ended, or its native script was refused, while requests waited here; and after
 //! such a window that was used, up to [`MOST_POLLED`] times.
+//!
+//! All clients whose locks are strings poll. With [`WindowRule::polled`] an exclusive lock without a subscriber has
+//! windows as if it had one, and the first [`MOST_LONGER`] unused windows double the length of the next one instead of
+//! the number of hand-offs: three in a row last longer together than these clients sleep between two tries (300 ms).
 
 use std::collections::BTreeSet;
 use std::hash::BuildHasher;
@@ -53,6 +57,9 @@ const MOST_RESTS: u32 = 7;
 /// spin lock of Redisson sleeps between two tries (128 ms).
 const MOST_POLLED: u32 = 4;
 
+/// How often the length of a window is doubled after unused windows of a lock whose clients poll.
+const MOST_LONGER: u32 = 2;
+
 /// When locks and permits are left free for Redisson's waiters, and for how long.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct WindowRule {
@@ -60,6 +67,8 @@ pub struct WindowRule {
     pub after: u32,
     /// The length of a window in milliseconds.
     pub window_ms: u64,
+    /// Whether clients may poll for any exclusive lock.
+    pub polled: bool,
 }
 
 /// What has happened at a name since a Redisson client last had it.
@@ -140,7 +149,10 @@ impl Windows {
     /// Whether a window is due at the next end of a hold.
     pub(crate) fn is_due(&self, key: KeyRef<'_>, now: Now) -> bool {
         let due = |count: &HandOffCount| {
-            let doublings = count.unused_windows.min(MOST_DOUBLINGS);
+            let doublings = match count.unused_windows {
+                ..=MOST_LONGER if self.rule.polled => 0,
+                unused => unused.min(MOST_DOUBLINGS),
+            };
             let after = self.rule.after.saturating_mul(1 << doublings);
             let owed = self.rule.after.saturating_mul(count.redisson_holds);
             count.hand_offs >= after.max(owed.min(MOST_OWED)) && now.mono_ms >= count.rests_until_ms
@@ -164,18 +176,26 @@ impl Windows {
         if !self.is_due(key, now) {
             return None;
         }
+        let rule = self.rule;
         let count = self.count_of_mut(key)?;
-        if !has_subscriber {
+        let is_polled = rule.polled && may_be_polled && !has_subscriber;
+        if !has_subscriber && !is_polled {
             if count.polled == 0 || !may_be_polled {
                 count.passed_up();
                 return None;
             }
             count.polled -= 1;
         }
+        let longer = if is_polled {
+            count.unused_windows.min(MOST_LONGER)
+        } else {
+            0
+        };
         count.is_for_subscriber = has_subscriber;
         (count.hand_offs, count.redisson_holds) = (0, 0);
         let count = *count;
-        let (key, end) = (key.to_id(), now.mono_ms.saturating_add(self.rule.window_ms));
+        let end = now.mono_ms.saturating_add(rule.window_ms << longer);
+        let key = key.to_id();
         self.ends.insert((end, key.clone()));
         self.open.insert(key, (end, count));
         self.stats.windows += 1;
@@ -414,6 +434,7 @@ mod tests {
         windows.set_rule(WindowRule {
             after,
             window_ms: 50,
+            polled: false,
         });
         windows
     }
@@ -469,6 +490,7 @@ mod tests {
             let ended = windows.set_rule(WindowRule {
                 after: 1,
                 window_ms,
+                polled: false,
             });
             assert_eq!(ended.len(), usize::from(window_ms == 60));
             windows.count_hand_off(key);
@@ -513,6 +535,39 @@ mod tests {
         (0..16).for_each(|_| windows.count_hand_off(key));
         assert!(!windows.is_due(key, Now::at_mono(149)));
         assert!(windows.is_due(key, Now::at_mono(150)));
+    }
+
+    #[test]
+    fn unused_windows_of_polled_locks_become_longer_before_they_become_rare() {
+        let mut windows = windows_after(1);
+        windows.set_rule(WindowRule {
+            polled: true,
+            ..windows.rule
+        });
+        let (key, now) = (KeyRef::lock(0, b"k"), Now::at_mono(0));
+        for (hand_offs, length) in [(1, 50), (1, 100), (1, 200), (8, 200), (16, 200)] {
+            for _ in 0..hand_offs {
+                assert!(!windows.is_due(key, now));
+                windows.count_hand_off(key);
+            }
+            let begun = windows.leave_free(key, (false, true), now);
+            assert_eq!(begun, Some(Window::Begun));
+            assert_eq!(windows.next_end(now), Some(length));
+            windows.end_unused(key);
+        }
+        // The next one begins after a rest, or after a hold of such a client.
+        (0..16).for_each(|_| windows.count_hand_off(key));
+        assert!(!windows.is_due(key, now));
+        windows.redisson_hold_ended(key);
+        assert!(windows.is_due(key, now));
+        assert_eq!(
+            windows.leave_free(key, (false, false), now),
+            None,
+            "for READ or WRITE"
+        );
+        (0..16).for_each(|_| windows.count_hand_off(key));
+        windows.leave_free(key, (true, true), now);
+        assert_eq!(windows.next_end(now), Some(50), "a subscriber is told");
     }
 
     #[test]

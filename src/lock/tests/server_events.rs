@@ -277,6 +277,7 @@ fn polled_window(refuse: bool, waits: bool) -> u64 {
     let windows = WindowRule {
         after: 1,
         window_ms: 50,
+        polled: false,
     };
     let mut sim = Sim::new(&Settings {
         windows,

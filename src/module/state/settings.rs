@@ -213,8 +213,13 @@ unsafe extern "C" fn apply(
 /// The settings that the core's decisions depend on.
 pub(super) fn of_core() -> lock::Settings {
     let grace_ms = QUEUE_GRACE.get().unsigned_abs();
-    // Without `lock.publish` there are no Redisson windows: Redisson's waiters get no message then.
-    let after = if publish() { FREE_AFTER.get() } else { 0 };
+    // Without `lock.publish` Redisson's waiters get no message, so a window would help only clients that poll.
+    let polled = string_holders();
+    let after = if publish() || polled {
+        FREE_AFTER.get()
+    } else {
+        0
+    };
     let default = SessionRule::default();
     lock::Settings {
         limits: limits(),
@@ -225,6 +230,7 @@ pub(super) fn of_core() -> lock::Settings {
         windows: WindowRule {
             after: u32::try_from(after).unwrap_or(0),
             window_ms: FREE_WINDOW.get().unsigned_abs(),
+            polled,
         },
         session: SessionRule {
             lease: Lease::from_ms(SESSION_LEASE.get()).unwrap_or(default.lease),

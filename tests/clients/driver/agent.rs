@@ -19,6 +19,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{channel, Receiver};
+use std::time::Duration;
 
 use redis_lock_harness::patience;
 use redis_lock_harness::process::spawn;
@@ -78,7 +79,12 @@ impl Agent {
 
     /// The next answer.
     pub fn answer(&self) -> String {
-        let answer = self.answers.recv_timeout(patience());
+        self.answer_within(patience())
+    }
+
+    /// The next answer, if it arrives within this time.
+    pub fn answer_within(&self, limit: Duration) -> String {
+        let answer = self.answers.recv_timeout(limit);
         answer.expect("an answer of the agent")
     }
 

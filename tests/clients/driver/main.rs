@@ -12,6 +12,8 @@
 //! The packages of `clients/` go through the same tests: the third list is theirs. Their agents use the built packages,
 //! once with parked waits and once with tickets.
 //!
+//! The libraries that lock with `SET NX PX` have tests of their own, in `strings.rs`, and agents in `strings`.
+//!
 //! `make test-clients` installs the clients that the machine supports and runs their tests; a test of a client that is
 //! not installed fails. The driver's own connections hold locks and wait for them, too, so that a test can see the
 //! queue and add other waiters.
@@ -28,6 +30,7 @@ mod agent;
 mod defaults;
 mod page;
 mod proxy;
+mod strings;
 mod suite;
 mod ticket_agent;
 mod tickets;

@@ -161,3 +161,54 @@ fn several_keys_are_granted_when_the_string_has_ended() {
     c.line("DEL k");
     assert_eq!(waiter.recv().list().len(), 2);
 }
+
+/// A lock with a waiter, after one hand-off; the present holder releases it. Returns the waiter.
+fn hand_off_and_release(server: &TestServer, c: &mut Conn) -> Conn {
+    c.line("LOCK.ACQUIRE k first");
+    let [mut second, mut third] = [server.conn(), server.conn()];
+    second.send_line("LOCK.ACQUIRE k second BLOCK 0");
+    server.wait_for_waiters(1);
+    third.send_line("LOCK.ACQUIRE k third BLOCK 0");
+    server.wait_for_waiters(2);
+    c.line("LOCK.RELEASE k first");
+    assert!(second.recv().int() > 0);
+    c.line("LOCK.RELEASE k second");
+    third
+}
+
+#[test]
+fn the_lock_is_left_free_for_clients_that_poll() {
+    // Longer than the test.
+    let options = [
+        "--lock.string-holders",
+        "yes",
+        "--lock.free-window",
+        "60000",
+    ];
+    // Redisson's waiters need messages, these clients do not.
+    for publish in ["yes", "no"] {
+        let server = TestServer::with(&[&options[..], &["--lock.publish", publish]].concat());
+        let mut c = server.conn();
+        let mut waiter = hand_off_and_release(&server, &mut c);
+        take(&mut c);
+        c.line("DEL k");
+        assert!(waiter.recv().int() > 0);
+    }
+}
+
+#[test]
+fn the_setting_ends_a_lock_being_left_free() {
+    let server = TestServer::with(&[
+        "--lock.string-holders",
+        "yes",
+        "--lock.free-window",
+        "60000",
+    ]);
+    let mut c = server.conn();
+    let mut waiter = hand_off_and_release(&server, &mut c);
+    assert_eq!(c.line("EXISTS k").int(), 0);
+    c.line("CONFIG SET lock.string-holders no");
+    assert!(waiter.recv().int() > 0);
+    c.line("LOCK.RELEASE k third");
+    assert!(hand_off_and_release(&server, &mut c).recv().int() > 0);
+}

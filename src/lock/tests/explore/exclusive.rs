@@ -379,6 +379,7 @@ fn two_locks_with_limits() {
 const EVERY_HAND_OFF: WindowRule = WindowRule {
     after: 1,
     window_ms: 2,
+    polled: false,
 };
 
 fn window_actions() -> Vec<Action<Op>> {

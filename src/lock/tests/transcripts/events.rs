@@ -88,6 +88,7 @@ impl Session {
             "window" => sim.locks.shared.waiters.set_window_rule(WindowRule {
                 after: words.number("after").unwrap() as u32,
                 window_ms: words.option("window").map_or(50, millis),
+                polled: false,
             }),
             "demote" => sim.demote(),
             "delay" if words.at(1) == "limit" => {

@@ -137,8 +137,12 @@ fn forged() -> impl Strategy<Value = u64> {
 }
 
 fn windows() -> impl Strategy<Value = WindowRule> {
-    (prop::sample::select(vec![0, 1, 1, 2, 3]), 1..12u64)
-        .prop_map(|(after, window_ms)| WindowRule { after, window_ms })
+    let after = prop::sample::select(vec![0, 1, 1, 2, 3]);
+    (after, 1..12u64, any::<bool>()).prop_map(|(after, window_ms, polled)| WindowRule {
+        after,
+        window_ms,
+        polled,
+    })
 }
 
 pub fn settings(cluster: bool) -> impl Strategy<Value = Settings> {

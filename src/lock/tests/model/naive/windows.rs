@@ -103,24 +103,35 @@ impl Model {
         let row = self.windows.row[key]?;
         let after = self.windows.rule.after;
         let owed = (after * row.foreign).min(100);
-        if after == 0 || row.hand_offs < owed.max(after * 2u32.pow(row.unused.min(4))) {
+        let polled = self.windows.rule.polled;
+        let doublings = if polled && row.unused <= 2 {
+            0
+        } else {
+            row.unused.min(4)
+        };
+        if after == 0 || row.hand_offs < owed.max(after * 2u32.pow(doublings)) {
             return None;
         }
         if self.mono_ms < row.rests_until {
             return None;
         }
         let has_subscriber = self.windows.has_subscriber[key];
-        if !has_subscriber && row.polled == 0 {
+        if !has_subscriber && !polled && row.polled == 0 {
             self.unused(key, None);
             return None;
         }
         self.windows.row[key] = Some(Row {
-            polled: row.polled - u32::from(!has_subscriber),
+            polled: row.polled - u32::from(!has_subscriber && !polled),
             for_subscriber: has_subscriber,
             ..row.again()
         });
         self.windows.begun += 1;
-        let end = self.mono_ms + self.windows.rule.window_ms;
+        let longer = if polled && !has_subscriber {
+            row.unused.min(2)
+        } else {
+            0
+        };
+        let end = self.mono_ms + self.windows.rule.window_ms * 2u64.pow(longer);
         self.windows.window[key] = Some(end);
         self.free(key);
         Some(Passed::LeftFree)
