@@ -1,0 +1,291 @@
+package redislock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// When a wait that cannot reach its server warns, and how often from then on.
+const (
+	warnsAfter = 3 * time.Second
+	warnsEvery = 30 * time.Second
+	// Subscriptions in a row that the server does not know.
+	maxUnknown = 3
+)
+
+// acquisition is one acquisition. It has a fresh owner, and its requests the number 1 (SEQ), so each can be repeated.
+//
+// It asks once. If the lock is not free it subscribes to the channel of this client, and asks as a ticket (NOTIFY). A
+// message proves nothing: it asks once more, without waiting. When a connection breaks it subscribes and asks again;
+// ONCE and the place that the server keeps do the rest. Given up, it is made final.
+type acquisition struct {
+	client *Client
+	terms  *terms
+	owner  string
+	waits  bool
+	ticket *ticket
+	// Whether a request had no answer, and may be served late.
+	isUnanswered bool
+	// Whether the server has it in a queue, and whether a message says that it is granted.
+	isQueued, isAnnounced bool
+	// Whether the server has ever answered. Before that, a request that cannot be sent is an error.
+	isAnswered bool
+	failures   int
+	unknown    int
+	since      time.Time
+	warned     time.Time
+}
+
+var errLate = errors.New("redislock: the reply came when most of the lease was over")
+
+func (c *Client) acquire(ctx context.Context, terms *terms, waits bool) (*Hold, error) {
+	if err := errors.Join(ctx.Err(), terms.check()); err != nil {
+		return nil, err
+	}
+	if c.open.Err() != nil || !c.begin() {
+		return nil, ErrClosed
+	}
+	defer c.end()
+	bound, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(c.open, cancel)()
+	a := &acquisition{client: c, terms: terms, waits: waits, since: time.Now()}
+	a.renameOwner()
+	if waits && c.waits.isLive(terms.keys[0]) {
+		a.ticket = c.waits.open(terms.keys[0])
+	}
+	hold, err := a.run(bound)
+	if a.ticket != nil {
+		c.waits.drop(a.ticket)
+	}
+	if hold != nil {
+		hold.begin(ctx)
+		return hold, nil
+	}
+	a.giveUp()
+	switch ended := ctx.Err(); {
+	case ended != nil && a.failures > 0 && !errors.Is(err, ended):
+		return nil, fmt.Errorf("%w, the last failure: %w", ended, err)
+	case ended != nil:
+		return nil, ended
+	case c.open.Err() != nil:
+		return nil, ErrClosed
+	}
+	return nil, err
+}
+
+func (a *acquisition) renameOwner() {
+	if a.owner = a.terms.owner; a.owner == "" {
+		a.owner = a.client.id + ":" + strconv.FormatUint(a.client.next(), 10)
+	}
+}
+
+// run asks until the lock is granted, or the error is one of the caller's.
+func (a *acquisition) run(ctx context.Context) (*Hold, error) {
+	turns := a.client.waits.turns
+	for pause := firstPause; ; {
+		hasTurn := a.waits && !a.isAnnounced
+		if hasTurn {
+			select {
+			case turns <- struct{}{}:
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+		}
+		hold, err := a.ask(ctx)
+		switch {
+		case hold != nil || err != nil && (ctx.Err() != nil || !a.passes(err)):
+			if hasTurn {
+				<-turns
+			}
+			return hold, err
+		case err != nil:
+			a.failures++
+			a.isAnnounced = false
+			a.warn(err)
+			sleep(ctx, jittered(pauseOf(err, pause)))
+			pause = min(2*pause, longestPause)
+		}
+		if hasTurn {
+			<-turns
+		}
+		if err == nil {
+			a.failures, pause, a.since, a.warned = 0, firstPause, time.Now(), time.Time{}
+			if a.isQueued && !a.isAnnounced {
+				if err := a.wait(ctx); err != nil {
+					return nil, err
+				}
+			}
+		}
+		if ctx.Err() != nil {
+			return nil, errors.Join(ctx.Err(), err)
+		}
+	}
+}
+
+// ask sends the request once. Neither a hold nor an error: it is queued, or to be sent again.
+func (a *acquisition) ask(ctx context.Context) (*Hold, error) {
+	command, isTicket := a.terms.acquire(a.owner), a.ticket != nil && !a.isAnnounced
+	var heard *subscription
+	if isTicket {
+		var err error
+		if heard, err = a.client.waits.subscribe(ctx, a.ticket.channel); err != nil {
+			return nil, err
+		}
+		a.ticket.forget()
+		block := longestTicket
+		if end, isBound := ctx.Deadline(); isBound {
+			// One more, so that the server does not end the wait before its end.
+			block = max(0, min(block, time.Until(end))) + time.Millisecond
+		}
+		command.Words = append(command.Words, "BLOCK", millis(block), "NOTIFY", a.ticket.channel.name,
+			strconv.FormatUint(a.ticket.number, 10))
+	}
+	sent := newMoment()
+	reply, err := a.client.do(ctx, command)
+	if err != nil {
+		return nil, a.refused(err, heard)
+	}
+	a.isAnswered, a.unknown = true, 0
+	if text, isText := reply.(string); isText && text == "QUEUED" && isTicket {
+		a.isQueued = true
+		return nil, nil
+	}
+	tokens, err := a.terms.granted(reply)
+	wasAnnounced := a.isAnnounced
+	a.isAnnounced = false
+	switch {
+	case err != nil:
+		a.isUnanswered = true
+		return nil, err
+	case tokens != nil:
+		lease := a.terms.firstLease()
+		if sent.elapsed() >= lease-a.terms.marginOf(lease) {
+			// The hold may be over.
+			a.isUnanswered = true
+			a.startAnew()
+			return nil, errLate
+		}
+		return newHold(a, tokens, sent, lease), nil
+	case !a.waits:
+		return nil, ErrHeld
+	case wasAnnounced && len(a.terms.keys) > 1:
+		// One of the keys was lost, and a wait is to hold none.
+		a.startAnew()
+	case isTicket:
+		// A replica ignores NOTIFY; the next request looks for the primary.
+		return nil, &ServerError{"READONLY", "the server takes no waits"}
+	case a.ticket == nil:
+		a.ticket = a.client.waits.open(a.terms.keys[0])
+	}
+	a.isQueued = false
+	return nil, nil
+}
+
+// refused handles a request that was refused, or had no answer.
+func (a *acquisition) refused(err error, heard *subscription) error {
+	code := codeOf(err)
+	a.isAnswered = a.isAnswered || code != ""
+	a.isUnanswered = a.isUnanswered || mayBeServed(err)
+	switch {
+	case code == "NOSUBSCRIBER" && heard != nil:
+		a.isQueued = false
+		if a.unknown++; a.unknown > maxUnknown {
+			return errors.New("redislock: the server finds no subscriber of the channel of this wait: is a proxy between?")
+		}
+		a.client.waits.end(a.ticket.channel, heard)
+		return nil
+	case code == "LOCKDELAY" && a.waits && a.ticket == nil:
+		// A ticket waits.
+		a.ticket = a.client.waits.open(a.terms.keys[0])
+		return nil
+	}
+	return err
+}
+
+// passes tells whether the wait goes on after this error.
+func (a *acquisition) passes(err error) bool {
+	code := codeOf(err)
+	switch {
+	case errors.Is(err, ErrHeld) || errors.Is(err, ErrClosed) || a.unknown > maxUnknown:
+		return false
+	case code == "" && a.failures == 0 && a.isUnanswered && !a.isAnswered && !isTimeout(err):
+		// The connection may have broken since its last use.
+		return true
+	case !a.waits || !mayPass(err):
+		return false
+	case code == "READONLY":
+		return a.isQueued || a.isAnswered && a.ticket != nil
+	}
+	return a.isAnswered
+}
+
+func isTimeout(err error) bool {
+	var timeout interface{ Timeout() bool }
+	return errors.As(err, &timeout) && timeout.Timeout()
+}
+
+// pauseOf is longer where the server has no place for the wait.
+func pauseOf(err error, pause time.Duration) time.Duration {
+	if slices.Contains([]string{"LOCKBUSY", "DRAINED"}, codeOf(err)) {
+		return 2 * longestPause
+	}
+	return pause
+}
+
+func (a *acquisition) warn(err error) {
+	now := time.Now()
+	if now.Sub(a.since) < warnsAfter || now.Sub(a.warned) < warnsEvery {
+		return
+	}
+	a.warned = now
+	a.client.logger.Warn("redislock: the wait goes on, but its server cannot be reached",
+		"lock", a.terms.String(), "for", now.Sub(a.since).Round(time.Second), "error", err)
+}
+
+// wait waits in the queue for a reason to ask again.
+func (a *acquisition) wait(ctx context.Context) error {
+	// Spread, because many waits may have started at the same moment.
+	timer := time.NewTimer(jittered(longestTicket * 3 / 4))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+	case message := <-a.ticket.messages:
+		word, rest, _ := strings.Cut(message, " ")
+		switch {
+		case word == "granted":
+			a.isAnnounced = true
+		case word == "failed":
+			a.isQueued = false
+			err := &ServerError{rest, "the wait was ended"}
+			if !a.passes(err) {
+				return err
+			}
+			sleep(ctx, jittered(pauseOf(err, firstPause)))
+		}
+	}
+	return nil
+}
+
+// startAnew gives up what this owner has; the next request has another one.
+func (a *acquisition) startAnew() {
+	a.giveUp()
+	a.renameOwner()
+}
+
+// giveUp ends what the server has of this acquisition, or may get yet. What a named owner has without an answer is left
+// to its lease: another process may hold the lock under this name.
+func (a *acquisition) giveUp() {
+	if a.isQueued || a.isUnanswered && a.terms.owner == "" {
+		until := time.Now().Add(max(a.terms.lease, a.client.patience))
+		a.client.release(a.terms.giveUp(a.owner, nil), until, a.terms.String())
+	}
+	a.isQueued, a.isUnanswered = false, false
+}

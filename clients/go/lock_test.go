@@ -1,0 +1,643 @@
+package redislock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	redislock "redis-lock/clients/go"
+)
+
+type acquired struct {
+	hold *redislock.Hold
+	err  error
+}
+
+// begin acquires in the background.
+func begin(ctx context.Context, lock *redislock.Lock) <-chan acquired {
+	result := make(chan acquired, 1)
+	go func() {
+		hold, err := lock.Lock(ctx)
+		result <- acquired{hold, err}
+	}()
+	return result
+}
+
+func got(t *testing.T, from <-chan acquired) acquired {
+	t.Helper()
+	select {
+	case found := <-from:
+		return found
+	case <-time.After(patience):
+		t.Fatal("timed out waiting for the end of an acquisition")
+		return acquired{}
+	}
+}
+
+func granted(t *testing.T, from <-chan acquired) *redislock.Hold {
+	t.Helper()
+	found := got(t, from)
+	if found.err != nil {
+		t.Fatal(found.err)
+	}
+	return found.hold
+}
+
+func awaitLoss(t *testing.T, hold *redislock.Hold) {
+	t.Helper()
+	select {
+	case <-hold.Context().Done():
+	case <-time.After(patience):
+		t.Fatal("timed out waiting for a loss")
+	}
+	if cause := context.Cause(hold.Context()); !errors.Is(cause, redislock.ErrLost) {
+		t.Fatalf("the cause is %v", cause)
+	}
+}
+
+func unlock(t *testing.T, hold *redislock.Hold) {
+	t.Helper()
+	if err := hold.Unlock(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestALockIsHeldUntilItIsReleased(t *testing.T) {
+	s := serve(t)
+	onBoth(t, func(t *testing.T, via maker) {
+		lock := via(t, s).NewLock(t.Name())
+		hold := must[*redislock.Hold](t)(lock.Lock(background()))
+		if _, err := lock.TryLock(background()); !errors.Is(err, redislock.ErrHeld) {
+			t.Fatalf("a second one: %v", err)
+		}
+		if valid := hold.ValidFor(); valid <= 0 || valid > 30*time.Second || hold.Context().Err() != nil {
+			t.Fatalf("valid for %v", valid)
+		}
+		unlock(t, hold)
+		if cause := context.Cause(hold.Context()); !errors.Is(cause, redislock.ErrReleased) || hold.ValidFor() != 0 {
+			t.Fatalf("after the release: %v", cause)
+		}
+		if err := hold.Unlock(); !errors.Is(err, redislock.ErrReleased) {
+			t.Fatalf("a second release: %v", err)
+		}
+		next := must[*redislock.Hold](t)(lock.TryLock(background()))
+		if next.Token() <= hold.Token() {
+			t.Fatalf("tokens %d, %d", hold.Token(), next.Token())
+		}
+		unlock(t, next)
+	})
+}
+
+func TestWaitsAreGrantedInOrder(t *testing.T) {
+	onBoth(t, func(t *testing.T, via maker) {
+		s := serve(t)
+		lock := via(t, s).NewLock("order")
+		hold := must[*redislock.Hold](t)(lock.Lock(background()))
+		var waits []<-chan acquired
+		for i := range 20 {
+			waits = append(waits, begin(background(), lock))
+			s.awaitWaits(i + 1)
+		}
+		last := hold.Token()
+		for _, wait := range waits {
+			unlock(t, hold)
+			hold = granted(t, wait)
+			if hold.Token() <= last {
+				t.Fatalf("token %d after %d", hold.Token(), last)
+			}
+			last = hold.Token()
+		}
+		unlock(t, hold)
+		s.awaitNothing()
+	})
+}
+
+func TestACancelledWaitLeavesNothingAndHasTheErrorOfItsContext(t *testing.T) {
+	onBoth(t, func(t *testing.T, via maker) {
+		s := serve(t)
+		lock := via(t, s).NewLock("cancelled")
+		hold := must[*redislock.Hold](t)(lock.Lock(background()))
+		ctx, cancel := context.WithCancel(background())
+		wait := begin(ctx, lock)
+		s.awaitWaits(1)
+		cancel()
+		if found := got(t, wait); found.err != context.Canceled {
+			t.Fatalf("cancelled: %v", found.err)
+		}
+		s.awaitWaits(0)
+		ctx, cancel = context.WithTimeout(background(), 50*time.Millisecond)
+		defer cancel()
+		if _, err := lock.Lock(ctx); err != context.DeadlineExceeded {
+			t.Fatalf("timed out: %v", err)
+		}
+		unlock(t, hold)
+		s.awaitNothing()
+	})
+}
+
+func TestAReleaseDoesNotUseTheContextOfTheAcquisition(t *testing.T) {
+	s := serve(t)
+	onBoth(t, func(t *testing.T, via maker) {
+		type name struct{}
+		ctx, cancel := context.WithCancel(context.WithValue(background(), name{}, "value"))
+		hold := must[*redislock.Hold](t)(via(t, s).NewLock(t.Name()).Lock(ctx))
+		cancel()
+		if hold.Context().Err() != nil || hold.Context().Value(name{}) != "value" {
+			t.Fatal("the hold ended with the context of its acquisition, or has not its values")
+		}
+		unlock(t, hold)
+	})
+}
+
+func TestALossEndsTheContextOfTheHold(t *testing.T) {
+	s := serve(t)
+	onBoth(t, func(t *testing.T, via maker) {
+		for how, end := range map[string][]any{"broken": {"LOCK.BREAK"}, "deleted": {"DEL"}} {
+			heard := make(chan error, 1)
+			lock := via(t, s).NewLock(t.Name()+how, redislock.WithLease(300*time.Millisecond),
+				redislock.WithOnLost(func(_ *redislock.Hold, err error) { heard <- err }))
+			hold := must[*redislock.Hold](t)(lock.Lock(background()))
+			s.do(append(end, t.Name()+how)...)
+			awaitLoss(t, hold)
+			if err := <-heard; !errors.Is(err, redislock.ErrLost) {
+				t.Fatal(err)
+			}
+			if err := hold.Unlock(); !errors.Is(err, redislock.ErrLost) || hold.ValidFor() != 0 {
+				t.Fatalf("released: %v", err)
+			}
+		}
+	})
+}
+
+func TestALossIsReportedBeforeTheLeaseEndsWhenTheServerIsSilent(t *testing.T) {
+	onBoth(t, func(t *testing.T, via maker) {
+		s := serve(t)
+		out := &logs{}
+		lock := via(t, s, out.option()).NewLock("silent", redislock.WithLease(time.Second), redislock.WithMargin(400*time.Millisecond))
+		hold := must[*redislock.Hold](t)(lock.Lock(background()))
+		begun := time.Now()
+		s.signal(syscall.SIGSTOP)
+		defer s.signal(syscall.SIGCONT)
+		until(t, "a warning", func() bool { return out.has("a lock is lost") })
+		if passed := time.Since(begun); passed < 200*time.Millisecond {
+			t.Fatalf("lost after %v", passed)
+		}
+		awaitLoss(t, hold)
+		s.signal(syscall.SIGCONT)
+		if err := hold.Unlock(); !errors.Is(err, redislock.ErrLost) {
+			t.Fatal(err)
+		}
+		s.awaitNothing()
+	})
+}
+
+func TestALossIsFoundAtTheRelease(t *testing.T) {
+	s := serve(t)
+	onBoth(t, func(t *testing.T, via maker) {
+		hold := must[*redislock.Hold](t)(via(t, s).NewLock(t.Name()).Lock(background()))
+		s.do("DEL", t.Name())
+		if err := hold.Unlock(); !errors.Is(err, redislock.ErrLost) {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestAHoldIsRenewedAndEndsAtItsLongestTime(t *testing.T) {
+	s := serve(t)
+	onBoth(t, func(t *testing.T, via maker) {
+		client := via(t, s)
+		renewed := must[*redislock.Hold](t)(client.NewLock(t.Name()+"1", redislock.WithLease(2*time.Second)).Lock(background()))
+		lock := client.NewLock(t.Name()+"2", redislock.WithLease(500*time.Millisecond), redislock.WithMaxHold(800*time.Millisecond))
+		hold := must[*redislock.Hold](t)(lock.Lock(background()))
+		awaitLoss(t, hold)
+		fixed := client.NewLock(t.Name()+"3", redislock.WithLease(300*time.Millisecond), redislock.WithoutRenewal())
+		awaitLoss(t, must[*redislock.Hold](t)(fixed.Lock(background())))
+		token := renewed.Token()
+		time.Sleep(2 * time.Second)
+		if reply, err := renewed.Do(background(), "SET", t.Name()+"4", token); err != nil || reply != "OK" {
+			t.Fatalf("%v %v", reply, err)
+		}
+		unlock(t, renewed)
+	})
+}
+
+// A request that a server meets after its acquisition was given up grants nothing.
+func TestALateRequestGrantsNothing(t *testing.T) {
+	onBoth(t, func(t *testing.T, via maker) {
+		s := serve(t)
+		client := via(t, s)
+		unlock(t, must[*redislock.Hold](t)(client.NewLock("late").Lock(background())))
+		s.signal(syscall.SIGSTOP)
+		ctx, cancel := context.WithTimeout(background(), 100*time.Millisecond)
+		defer cancel()
+		_, tried := client.NewLock("late").TryLock(ctx)
+		_, waited := client.NewLock("late").Lock(ctx)
+		s.signal(syscall.SIGCONT)
+		if !errors.Is(tried, context.DeadlineExceeded) || !errors.Is(waited, context.DeadlineExceeded) {
+			t.Fatalf("%v, %v", tried, waited)
+		}
+		until(t, "the given up acquisition is final", func() bool { return s.figure("finals") != "0" })
+		s.awaitNothing()
+	})
+}
+
+func TestAReleaseWithoutAnAnswerGoesOn(t *testing.T) {
+	onBoth(t, func(t *testing.T, via maker) {
+		s := serve(t)
+		client := via(t, s, redislock.WithResponseTimeout(200*time.Millisecond))
+		hold := must[*redislock.Hold](t)(client.NewLock("silent").Lock(background()))
+		s.signal(syscall.SIGSTOP)
+		err := hold.Unlock()
+		s.signal(syscall.SIGCONT)
+		if err == nil || errors.Is(err, redislock.ErrLost) {
+			t.Fatal(err)
+		}
+		s.awaitNothing()
+	})
+}
+
+func TestAFirstRequestThatCannotBeSentIsAnError(t *testing.T) {
+	s := serve(t)
+	onBoth(t, func(t *testing.T, via maker) {
+		client := via(t, s)
+		gone := serve(t)
+		ofGone := via(t, gone)
+		gone.kill()
+		if _, err := ofGone.NewLock("a").Lock(background()); err == nil {
+			t.Fatal("granted by a server that is gone")
+		}
+		if _, err := client.NewLock("a", redislock.WithLease(time.Microsecond)).Lock(background()); err == nil {
+			t.Fatal("a lease of a microsecond")
+		}
+		s.do("SET", t.Name(), "foreign")
+		var refusal *redislock.ServerError
+		if _, err := client.NewLock(t.Name()).Lock(background()); !errors.As(err, &refusal) || refusal.Code != "WRONGTYPE" {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestAServerWithoutTheModuleIsSaidToBeOne(t *testing.T) {
+	s := serve(t, "plain")
+	onBoth(t, func(t *testing.T, via maker) {
+		_, err := via(t, s).NewLock("secret").Lock(background())
+		if !errors.Is(err, redislock.ErrNotLoaded) {
+			t.Fatal(err)
+		}
+		want := "redislock: ERR unknown command 'LOCK.ACQUIRE': load the redis-lock module there (or a newer one), with " +
+			"loadmodule /usr/lib/redis/modules/libredis_lock.so in its configuration, or with MODULE LOAD; a service that " +
+			"loads no modules cannot be used"
+		if err.Error() != want {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestAWaitOutlivesItsServer(t *testing.T) {
+	onBoth(t, func(t *testing.T, via maker) {
+		s := serve(t)
+		out := &logs{}
+		client := via(t, s, out.option())
+		lock := client.NewLock("restart", redislock.WithLease(time.Second))
+		hold := must[*redislock.Hold](t)(lock.Lock(background()))
+		wait := begin(background(), lock)
+		s.awaitWaits(1)
+		s.kill()
+		awaitLoss(t, hold)
+		until(t, "a warning", func() bool { return out.has("the wait goes on") })
+		s.start()
+		unlock(t, granted(t, wait))
+	})
+}
+
+// Connections of subscriptions that end are no end of the waits, and cost no wait its grant.
+func TestWaitsGoOnWhenTheirConnectionsEnd(t *testing.T) {
+	onBoth(t, func(t *testing.T, via maker) {
+		s := serve(t)
+		lock := via(t, s).NewLock("broken")
+		hold := must[*redislock.Hold](t)(lock.Lock(background()))
+		var waits []<-chan acquired
+		for i := range 5 {
+			waits = append(waits, begin(background(), lock))
+			s.awaitWaits(i + 1)
+		}
+		s.do("CLIENT", "KILL", "TYPE", "pubsub", "SKIPME", "yes")
+		s.do("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+		hold.Unlock()
+		for range waits {
+			for _, wait := range waits {
+				select {
+				case found := <-wait:
+					if found.err != nil {
+						t.Fatal(found.err)
+					}
+					unlock(t, found.hold)
+				case <-time.After(10 * time.Millisecond):
+				}
+			}
+		}
+		s.awaitNothing()
+	})
+}
+
+func TestTenThousandWaitsHaveFewConnections(t *testing.T) {
+	if testing.Short() {
+		t.Skip("ten thousand waits")
+	}
+	onBoth(t, func(t *testing.T, via maker) {
+		s := serve(t)
+		client := via(t, s)
+		hold := must[*redislock.Hold](t)(client.NewLock("first").Lock(background()))
+		const count = 10_000
+		ctx, cancel := context.WithCancel(background())
+		var ended sync.WaitGroup
+		var mu sync.Mutex
+		var order []int64
+		for range count {
+			ended.Go(func() {
+				hold, err := client.NewLock("first").Lock(ctx)
+				if err != nil {
+					return
+				}
+				mu.Lock()
+				order = append(order, hold.Token())
+				mu.Unlock()
+				hold.Unlock()
+			})
+		}
+		s.awaitWaits(count)
+		list := s.do("CLIENT", "LIST", "TYPE", "pubsub").(string)
+		if lines := len(splitLines(list)); lines != 1 {
+			t.Fatalf("%d subscribed connections", lines)
+		}
+		unlock(t, hold)
+		until(t, "some are granted", func() bool { mu.Lock(); defer mu.Unlock(); return len(order) >= 200 })
+		cancel()
+		ended.Wait()
+		for i := range len(order) - 1 {
+			if order[i] >= order[i+1] {
+				t.Fatalf("token %d before %d", order[i], order[i+1])
+			}
+		}
+		s.awaitNothing()
+	})
+}
+
+func splitLines(text string) (lines []string) {
+	for _, line := range []byte(text) {
+		if line == '\n' {
+			lines = append(lines, "")
+		}
+	}
+	return lines
+}
+
+func TestAServerThatTakesNoWaitsIsAnError(t *testing.T) {
+	s := serve(t)
+	s.do("ACL", "SETUSER", "default", "resetchannels")
+	onBoth(t, func(t *testing.T, via maker) {
+		lock := via(t, s).NewLock(t.Name())
+		hold := must[*redislock.Hold](t)(lock.Lock(background()))
+		var refusal *redislock.ServerError
+		if _, err := lock.Lock(background()); !errors.As(err, &refusal) || refusal.Code != "NOPERM" {
+			t.Fatal(err)
+		}
+		unlock(t, hold)
+	})
+}
+
+func TestCloseEndsWaitsAndReleasesWhatIsHeld(t *testing.T) {
+	onBoth(t, func(t *testing.T, via maker) {
+		s := serve(t)
+		client := via(t, s)
+		must[*redislock.Hold](t)(client.NewLock("closed").Lock(background()))
+		wait := begin(background(), client.NewLock("closed"))
+		s.awaitWaits(1)
+		if err := client.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if found := got(t, wait); !errors.Is(found.err, redislock.ErrClosed) {
+			t.Fatal(found.err)
+		}
+		s.awaitNothing()
+		if _, err := client.NewLock("closed").TryLock(background()); !errors.Is(err, redislock.ErrClosed) {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestALockerExcludesGoroutinesAndProcesses(t *testing.T) {
+	s := serve(t)
+	onBoth(t, func(t *testing.T, via maker) {
+		total := 0
+		var ended sync.WaitGroup
+		for range 2 {
+			locker := via(t, s).NewLock(t.Name()).Locker()
+			for range 4 {
+				ended.Go(func() {
+					for range 25 {
+						locker.Lock()
+						total++
+						locker.Unlock()
+					}
+				})
+			}
+		}
+		ended.Wait()
+		if total != 200 {
+			t.Fatal(total)
+		}
+		locker := via(t, s).NewLock(t.Name()).Locker()
+		locker.Lock()
+		s.do("DEL", t.Name())
+		defer func() {
+			if err, isError := recover().(error); !isError || !errors.Is(err, redislock.ErrLost) {
+				t.Fatal("no panic for a lost lock")
+			}
+		}()
+		locker.Unlock()
+	})
+}
+
+func TestReadersAndAWriter(t *testing.T) {
+	onBoth(t, func(t *testing.T, via maker) {
+		s := serve(t)
+		client := via(t, s)
+		lock := client.NewReadWriteLock("document", redislock.WithLease(900*time.Millisecond))
+		one := must[*redislock.Hold](t)(lock.Read().Lock(background()))
+		other := must[*redislock.Hold](t)(lock.Read().TryLock(background()))
+		write := begin(background(), lock.Write())
+		s.awaitWaits(1)
+		time.Sleep(time.Second) // the leases of the readers are renewed
+		unlock(t, one)
+		unlock(t, other)
+		writer := granted(t, write)
+		if _, err := lock.Read().TryLock(background()); !errors.Is(err, redislock.ErrHeld) {
+			t.Fatal(err)
+		}
+		unlock(t, writer)
+		unlock(t, must[*redislock.Hold](t)(lock.Read().TryLock(background())))
+		s.awaitNothing()
+	})
+}
+
+func TestASemaphoreHasSoManyPermits(t *testing.T) {
+	onBoth(t, func(t *testing.T, via maker) {
+		s := serve(t)
+		client := via(t, s)
+		jobs := client.NewSemaphore("jobs", redislock.WithPermits(2), redislock.WithLease(900*time.Millisecond))
+		one := must[*redislock.Hold](t)(jobs.Lock.Lock(background()))
+		other := must[*redislock.Hold](t)(jobs.TryLock(background()))
+		if _, err := jobs.TryLock(background()); !errors.Is(err, redislock.ErrHeld) {
+			t.Fatal(err)
+		}
+		wait := begin(background(), jobs.Lock)
+		until(t, "a wait", func() bool { return s.figure("tickets") == "1" })
+		time.Sleep(time.Second) // the permits are renewed
+		unlock(t, one)
+		third := granted(t, wait)
+		if err := jobs.Set(background(), 3); err != nil {
+			t.Fatal(err)
+		}
+		fourth := must[*redislock.Hold](t)(jobs.TryLock(background()))
+		for _, permit := range []*redislock.Hold{other, third, fourth} {
+			unlock(t, permit)
+		}
+		if free := s.do("GET", "jobs"); free != "3" {
+			t.Fatalf("%v permits are free", free)
+		}
+	})
+}
+
+func TestManyKeysAreAcquiredTogether(t *testing.T) {
+	onBoth(t, func(t *testing.T, via maker) {
+		s := serve(t)
+		client := via(t, s)
+		all := client.NewMultiLock([]string{"a", "b", "c"}, redislock.WithLease(600*time.Millisecond))
+		single := must[*redislock.Hold](t)(client.NewLock("b").Lock(background()))
+		if _, err := all.TryLock(background()); !errors.Is(err, redislock.ErrHeld) {
+			t.Fatal(err)
+		}
+		wait := begin(background(), all)
+		until(t, "a wait", func() bool { return s.figure("tickets") == "1" })
+		unlock(t, single)
+		hold := granted(t, wait)
+		if len(hold.Tokens()) != 3 || hold.Tokens()[0] != hold.Token() {
+			t.Fatal(hold.Tokens())
+		}
+		time.Sleep(700 * time.Millisecond) // the leases are renewed
+		unlock(t, hold)
+		lost := must[*redislock.Hold](t)(all.Lock(background()))
+		s.do("DEL", "c")
+		awaitLoss(t, lost)
+		lost.Unlock()
+		s.awaitNothing()
+	})
+}
+
+func TestALeaderIsElectedAndObserved(t *testing.T) {
+	onBoth(t, func(t *testing.T, via maker) {
+		s := serve(t)
+		lease := redislock.WithLease(900 * time.Millisecond)
+		first, second := via(t, s).NewElection("leader", lease), via(t, s).NewElection("leader", lease)
+		if _, err := first.Leader(background()); !errors.Is(err, redislock.ErrNoLeader) {
+			t.Fatal(err)
+		}
+		leadership := must[*redislock.Hold](t)(first.Campaign(background(), "10.0.0.1:80"))
+		ctx, cancel := context.WithCancel(background())
+		defer cancel()
+		next := make(chan acquired, 1)
+		go func() {
+			hold, err := second.Campaign(ctx, "10.0.0.2:80")
+			next <- acquired{hold, err}
+		}()
+		s.awaitWaits(1)
+		var seen []string
+		for leader, err := range second.Observe(ctx) {
+			if err != nil {
+				continue
+			}
+			seen = append(seen, leader.Note)
+			switch leader.Note {
+			case "10.0.0.1:80":
+				if leader.Token != leadership.Token() {
+					t.Fatal(leader)
+				}
+				if err := leadership.SetNote(background(), "10.0.0.1:81"); err != nil {
+					t.Fatal(err)
+				}
+				continue
+			case "10.0.0.1:81":
+				unlock(t, leadership)
+				continue
+			}
+			break
+		}
+		if fmt.Sprint(seen) != "[10.0.0.1:80 10.0.0.1:81 10.0.0.2:80]" {
+			t.Fatal(seen)
+		}
+		unlock(t, granted(t, next))
+	})
+}
+
+func TestALateHolderChangesNothing(t *testing.T) {
+	s := serve(t)
+	onBoth(t, func(t *testing.T, via maker) {
+		hold := must[*redislock.Hold](t)(via(t, s).NewLock(t.Name()).Lock(background()))
+		total := t.Name() + ":total"
+		if reply, err := hold.Do(background(), "INCRBY", total, 100); err != nil || reply != int64(100) {
+			t.Fatalf("%v, %v", reply, err)
+		}
+		if reply, err := hold.Do(background(), "GET", t.Name()+":none"); err != nil || reply != nil {
+			t.Fatalf("%v, %v", reply, err)
+		}
+		s.do("LOCK.BREAK", t.Name())
+		if _, err := hold.Do(background(), "SET", total, []byte("99")); !errors.Is(err, redislock.ErrLost) {
+			t.Fatal(err)
+		}
+		if found := s.do("GET", total); found != "100" {
+			t.Fatal(found)
+		}
+		hold.Unlock()
+	})
+}
+
+func TestANamedOwnerIsUsedAsItIs(t *testing.T) {
+	s := serve(t)
+	onBoth(t, func(t *testing.T, via maker) {
+		lock := via(t, s).NewLock(t.Name(), redislock.WithOwner("job-7"), redislock.WithNote("host a"))
+		hold := must[*redislock.Hold](t)(lock.Lock(background()))
+		again := must[*redislock.Hold](t)(lock.Lock(background()))
+		if again.Token() != hold.Token() || s.do("HGET", t.Name(), "job-7") != "1" || s.do("HGET", t.Name(), "#note") != "host a" {
+			t.Fatal("the owner is another one, or holds twice")
+		}
+		unlock(t, hold)
+		if err := again.Unlock(); !errors.Is(err, redislock.ErrLost) {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestTwoWaitsForEachOtherAreRefused(t *testing.T) {
+	onBoth(t, func(t *testing.T, via maker) {
+		s := serve(t)
+		client := via(t, s)
+		lock := func(name, owner string) *redislock.Lock { return client.NewLock(name, redislock.WithOwner(owner)) }
+		one := must[*redislock.Hold](t)(lock("x", "alice").Lock(background()))
+		other := must[*redislock.Hold](t)(lock("y", "bob").Lock(background()))
+		wait := begin(background(), lock("y", "alice"))
+		s.awaitWaits(1)
+		var refusal *redislock.ServerError
+		if _, err := lock("x", "bob").Lock(background()); !errors.As(err, &refusal) || refusal.Code != "DEADLOCK" {
+			t.Fatal(err)
+		}
+		unlock(t, other)
+		unlock(t, granted(t, wait))
+		unlock(t, one)
+		s.awaitNothing()
+	})
+}
