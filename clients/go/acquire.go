@@ -27,19 +27,23 @@ type acquisition struct {
 	client *Client
 	terms  *terms
 	owner  string
-	waits  bool
-	ticket *ticket
+	// Where it waits; the ticket from the first such request on.
+	channel *channel
+	ticket  *ticket
 	// Whether a request had no answer, and may be served late.
 	isUnanswered bool
-	// Whether the server has it in a queue, and whether a message says that it is granted.
+	// Whether the server has it in a queue, or had, and whether a message says that it is granted.
 	isQueued, isAnnounced bool
 	// Whether the server has ever answered. Before that, a request that cannot be sent is an error.
 	isAnswered bool
-	failures   int
-	unknown    int
-	since      time.Time
-	warned     time.Time
+	// Since it was last queued: the failures, the first one and the last warning, and the replies NOSUBSCRIBER.
+	failures      int
+	since, warned time.Time
+	unknown       int
 }
+
+// errQueued: the server has put the request into its queue.
+var errQueued = errors.New("redislock: queued")
 
 var errLate = errors.New("redislock: the reply came when most of the lease was over")
 
@@ -54,14 +58,14 @@ func (c *Client) acquire(ctx context.Context, terms *terms, waits bool) (*Hold, 
 	bound, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(c.open, cancel)()
-	a := &acquisition{client: c, terms: terms, waits: waits, since: time.Now()}
+	a := &acquisition{client: c, terms: terms}
 	a.renameOwner()
-	if waits && c.waits.isLive(terms.keys[0]) {
-		a.ticket = c.waits.open(terms.keys[0])
+	if waits {
+		a.channel, a.ticket = c.waits.join(terms.keys[0])
 	}
 	hold, err := a.run(bound)
-	if a.ticket != nil {
-		c.waits.drop(a.ticket)
+	if waits {
+		c.waits.leave(a.channel, a.ticket)
 	}
 	if hold != nil {
 		hold.begin(ctx)
@@ -87,54 +91,48 @@ func (a *acquisition) renameOwner() {
 
 // run asks until the lock is granted, or the error is one of the caller's.
 func (a *acquisition) run(ctx context.Context) (*Hold, error) {
-	turns := a.client.waits.turns
-	for pause := firstPause; ; {
-		hasTurn := a.waits && !a.isAnnounced
-		if hasTurn {
-			select {
-			case turns <- struct{}{}:
-			case <-ctx.Done():
-				return nil, ctx.Err()
-			}
+	for {
+		hold, err := a.inTurn(ctx)
+		if err == errQueued {
+			err = a.wait(ctx)
 		}
-		hold, err := a.ask(ctx)
-		switch {
-		case hold != nil || err != nil && (ctx.Err() != nil || !a.passes(err)):
-			if hasTurn {
-				<-turns
-			}
+		if hold != nil || err != nil {
 			return hold, err
-		case err != nil:
-			a.failures++
-			a.isAnnounced = false
-			a.warn(err)
-			sleep(ctx, jittered(pauseOf(err, pause)))
-			pause = min(2*pause, longestPause)
-		}
-		if hasTurn {
-			<-turns
-		}
-		if err == nil {
-			a.failures, pause, a.since, a.warned = 0, firstPause, time.Now(), time.Time{}
-			if a.isQueued && !a.isAnnounced {
-				if err := a.wait(ctx); err != nil {
-					return nil, err
-				}
-			}
-		}
-		if ctx.Err() != nil {
-			return nil, errors.Join(ctx.Err(), err)
 		}
 	}
 }
 
-// ask sends the request once. Neither a hold nor an error: it is queued, or to be sent again.
+// inTurn asks when it is the turn of this wait. After a failure it pauses before others have theirs.
+func (a *acquisition) inTurn(ctx context.Context) (*Hold, error) {
+	if a.channel != nil && !a.isAnnounced {
+		select {
+		case a.channel.turns <- struct{}{}:
+			defer func() { <-a.channel.turns }()
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	hold, err := a.ask(ctx)
+	if err == nil || err == errQueued {
+		return hold, err
+	}
+	if ctx.Err() != nil || !a.passes(err) {
+		return nil, err
+	}
+	a.failed(err)
+	if !sleep(ctx, jittered(a.pause(err))) {
+		return nil, err
+	}
+	return nil, nil
+}
+
+// ask sends the request once. Neither a hold nor an error: it is to be sent again.
 func (a *acquisition) ask(ctx context.Context) (*Hold, error) {
 	command, isTicket := a.terms.acquire(a.owner), a.ticket != nil && !a.isAnnounced
 	var heard *subscription
 	if isTicket {
 		var err error
-		if heard, err = a.client.waits.subscribe(ctx, a.ticket.channel); err != nil {
+		if heard, err = a.client.waits.subscribe(ctx, a.channel); err != nil {
 			return nil, err
 		}
 		a.ticket.forget()
@@ -143,7 +141,7 @@ func (a *acquisition) ask(ctx context.Context) (*Hold, error) {
 			// One more, so that the server does not end the wait before its end.
 			block = max(0, min(block, time.Until(end))) + time.Millisecond
 		}
-		command.Words = append(command.Words, "BLOCK", millis(block), "NOTIFY", a.ticket.channel.name,
+		command.Words = append(command.Words, "BLOCK", millis(block), "NOTIFY", a.channel.name,
 			strconv.FormatUint(a.ticket.number, 10))
 	}
 	sent := newMoment()
@@ -151,10 +149,11 @@ func (a *acquisition) ask(ctx context.Context) (*Hold, error) {
 	if err != nil {
 		return nil, a.refused(err, heard)
 	}
-	a.isAnswered, a.unknown = true, 0
-	if text, isText := reply.(string); isText && text == "QUEUED" && isTicket {
+	a.isAnswered = true
+	if isTicket && reply == "QUEUED" {
 		a.isQueued = true
-		return nil, nil
+		a.failures, a.unknown, a.warned = 0, 0, time.Time{}
+		return nil, errQueued
 	}
 	tokens, err := a.terms.granted(reply)
 	wasAnnounced := a.isAnnounced
@@ -172,18 +171,16 @@ func (a *acquisition) ask(ctx context.Context) (*Hold, error) {
 			return nil, errLate
 		}
 		return newHold(a, tokens, sent, lease), nil
-	case !a.waits:
+	case a.channel == nil:
 		return nil, ErrHeld
 	case wasAnnounced && len(a.terms.keys) > 1:
 		// One of the keys was lost, and a wait is to hold none.
 		a.startAnew()
 	case isTicket:
-		// A replica ignores NOTIFY; the next request looks for the primary.
-		return nil, &ServerError{"READONLY", "the server takes no waits"}
+		return nil, errors.New("redislock: the server takes no waits: is it a replica?")
 	case a.ticket == nil:
-		a.ticket = a.client.waits.open(a.terms.keys[0])
+		a.ticket = a.client.waits.open(a.channel)
 	}
-	a.isQueued = false
 	return nil, nil
 }
 
@@ -194,15 +191,14 @@ func (a *acquisition) refused(err error, heard *subscription) error {
 	a.isUnanswered = a.isUnanswered || mayBeServed(err)
 	switch {
 	case code == "NOSUBSCRIBER" && heard != nil:
-		a.isQueued = false
+		a.client.waits.end(heard)
 		if a.unknown++; a.unknown > maxUnknown {
 			return errors.New("redislock: the server finds no subscriber of the channel of this wait: is a proxy between?")
 		}
-		a.client.waits.end(a.ticket.channel, heard)
 		return nil
-	case code == "LOCKDELAY" && a.waits && a.ticket == nil:
+	case code == "LOCKDELAY" && a.channel != nil && a.ticket == nil:
 		// A ticket waits.
-		a.ticket = a.client.waits.open(a.terms.keys[0])
+		a.ticket = a.client.waits.open(a.channel)
 		return nil
 	}
 	return err
@@ -212,17 +208,15 @@ func (a *acquisition) refused(err error, heard *subscription) error {
 func (a *acquisition) passes(err error) bool {
 	code := codeOf(err)
 	switch {
-	case errors.Is(err, ErrHeld) || errors.Is(err, ErrClosed) || a.unknown > maxUnknown:
+	case errors.Is(err, ErrHeld) || errors.Is(err, ErrClosed):
 		return false
 	case code == "" && a.failures == 0 && a.isUnanswered && !a.isAnswered && !isTimeout(err):
 		// The connection may have broken since its last use.
 		return true
-	case !a.waits || !mayPass(err):
-		return false
 	case code == "READONLY":
-		return a.isQueued || a.isAnswered && a.ticket != nil
+		return a.isQueued
 	}
-	return a.isAnswered
+	return a.channel != nil && a.isAnswered && mayPass(err)
 }
 
 func isTimeout(err error) bool {
@@ -230,16 +224,21 @@ func isTimeout(err error) bool {
 	return errors.As(err, &timeout) && timeout.Timeout()
 }
 
-// pauseOf is longer where the server has no place for the wait.
-func pauseOf(err error, pause time.Duration) time.Duration {
+// pause is longer after more failures, and where the server has no place for the wait.
+func (a *acquisition) pause(err error) time.Duration {
 	if slices.Contains([]string{"LOCKBUSY", "DRAINED"}, codeOf(err)) {
 		return 2 * longestPause
 	}
-	return pause
+	return min(firstPause<<min(a.failures, 10), longestPause)
 }
 
-func (a *acquisition) warn(err error) {
+// failed notes a failure, and warns when they last.
+func (a *acquisition) failed(err error) {
+	a.isAnnounced = false
 	now := time.Now()
+	if a.failures++; a.failures == 1 {
+		a.since = now
+	}
 	if now.Sub(a.since) < warnsAfter || now.Sub(a.warned) < warnsEvery {
 		return
 	}
@@ -268,7 +267,7 @@ func (a *acquisition) wait(ctx context.Context) error {
 			if !a.passes(err) {
 				return err
 			}
-			sleep(ctx, jittered(pauseOf(err, firstPause)))
+			sleep(ctx, jittered(a.pause(err)))
 		}
 	}
 	return nil

@@ -1,11 +1,8 @@
 // Package redislock has distributed locks on a Redis or Valkey server with the redis-lock module, on the client library
-// that the program has: [viagoredis.New] takes a client of go-redis, [viarueidis.New] one of rueidis.
+// that the program has: New of package viagoredis takes a client of go-redis, that of viarueidis one of rueidis.
 //
 // The server queues the waiters and grants the lock in order, so no waiter polls. Every grant has a fencing token. A
 // held lock is renewed; [Hold.Context] ends when it is lost, before another owner can have it.
-//
-// [viagoredis.New]: https://pkg.go.dev/redis-lock/clients/go/viagoredis#New
-// [viarueidis.New]: https://pkg.go.dev/redis-lock/clients/go/viarueidis#New
 package redislock
 
 import (
@@ -14,6 +11,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 )
@@ -102,7 +101,7 @@ func New(transport Transport, options ...ClientOption) *Client {
 	}
 	c.open, c.closing = context.WithCancel(context.Background())
 	c.running, c.ending = context.WithCancel(context.Background())
-	c.waits = waits{client: c, channels: map[int]*channel{}, tickets: map[uint64]*ticket{}, turns: make(chan struct{}, maxInFlight)}
+	c.waits = waits{client: c, channels: map[int]*channel{}, tickets: map[uint64]*ticket{}}
 	for _, option := range options {
 		option(c)
 	}
@@ -164,12 +163,11 @@ func (c *Client) do(ctx context.Context, command Command) (any, error) {
 func (c *Client) Close() error {
 	c.closing()
 	c.mu.Lock()
-	for hold := range c.holds {
-		c.mu.Unlock()
-		hold.abandon()
-		c.mu.Lock()
-	}
+	holds := slices.Collect(maps.Keys(c.holds))
 	c.mu.Unlock()
+	for _, hold := range holds {
+		hold.abandon()
+	}
 	c.waits.close()
 	err := c.settle(c.patience)
 	c.ending()
@@ -302,7 +300,7 @@ func (c *Client) release(commands []Command, until time.Time, what string) <-cha
 			}
 		}
 		if err != nil {
-			c.logger.Warn("redislock: the release had no answer: what is held ends with its lease", "lock", what, "error", err)
+			c.logger.Warn("redislock: not released: what is held ends with its lease", "lock", what, "error", err)
 		}
 		result <- err
 	})

@@ -95,7 +95,7 @@ var (
 // mayPass tells whether the same request may be served when it is repeated.
 func mayPass(err error) bool {
 	code := codeOf(err)
-	return code == "" || slices.Contains(passing, code)
+	return code == "" || slices.Contains(passing, code) || strings.Contains(err.Error(), "max number of clients reached")
 }
 
 // mayBeServed tells whether a request that ended with this error may be served still, or was.

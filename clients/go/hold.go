@@ -46,9 +46,11 @@ type Hold struct {
 	// When the next renewal and the report of a loss are due, and the longest time of the hold is over.
 	renewAt, lostAt, until time.Time
 	// When the lease is over in the server at the latest, whatever has been answered.
-	ends                 time.Time
-	isReleased, isHeeded bool
-	lost                 error
+	ends       time.Time
+	isReleased bool
+	lost       error
+	// Whether something listens for a loss.
+	isHeeded bool
 }
 
 func newHold(a *acquisition, tokens []int64, sent moment, lease time.Duration) *Hold {
@@ -98,8 +100,8 @@ func (h *Hold) nextLease() time.Duration {
 	return min(h.terms.lease, time.Until(h.until)).Truncate(time.Millisecond)
 }
 
-// renewal tells whether a renewal is to be sent, and plans the next one for the case that it has no answer. The mutex is
-// held.
+// renewal tells whether a renewal is to be sent, and plans the next one for the case that it has no answer. The mutex
+// is held.
 func (h *Hold) renewal() bool {
 	if h.terms.isFixed || h.nextLease() <= h.lease-h.sent.elapsed() {
 		h.renewAt = h.lostAt
@@ -177,7 +179,7 @@ func (h *Hold) lose(reason error) {
 		c.start(func() { h.terms.onLost(h, h.lost) })
 	}
 	if !isHeeded {
-		c.logger.Warn("redislock: a lock is lost, and nothing listens (Hold.Context)", "lock", h.terms.String(), "error", h.lost)
+		c.logger.Warn("redislock: a lock is lost, and nothing listens (Hold.Context)", "error", h.lost)
 	}
 }
 
@@ -191,8 +193,8 @@ func (h *Hold) Tokens() []int64 { return append([]int64(nil), h.tokens...) }
 // Context ends when the hold is lost, before another owner can have it, or released. [context.Cause] says which: it is
 // [ErrLost] or [ErrReleased]. Its values are those of the context of the acquisition.
 //
-// A loss is noticed at the next renewal, a third of the lease later, or, when the server does not answer, a margin before
-// the lease ends.
+// A loss is noticed at the next renewal, a third of the lease later, or, when the server does not answer, a margin
+// before the lease ends.
 func (h *Hold) Context() context.Context {
 	h.client.mu.Lock()
 	defer h.client.mu.Unlock()
@@ -212,8 +214,9 @@ func (h *Hold) ValidFor() time.Duration {
 }
 
 // Do runs a command of the server if the lock is still held, in one step of it (LOCK.IF): a holder that is late gets
-// [ErrLost], and changes nothing. The command has a key, in a cluster in the slot of the lock, or it is PUBLISH. The reply
-// is an int64, a string, a []any, a map, or nil. After an error of the connection it may have run; it is not repeated.
+// [ErrLost], and changes nothing. The command has a key, in a cluster in the slot of the lock, or it is PUBLISH. The
+// reply is an int64, a string, a []any, a map, or nil. After an error of the connection it may have run; it is not
+// repeated. Of several locks the first is the one that is looked at.
 func (h *Hold) Do(ctx context.Context, command ...any) (any, error) {
 	words := []string{"LOCK.IF", h.terms.keys[0], strconv.FormatInt(h.tokens[0], 10)}
 	for _, word := range command {

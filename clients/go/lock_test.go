@@ -177,7 +177,8 @@ func TestALossIsReportedBeforeTheLeaseEndsWhenTheServerIsSilent(t *testing.T) {
 	onBoth(t, func(t *testing.T, via maker) {
 		s := serve(t)
 		out := &logs{}
-		lock := via(t, s, out.option()).NewLock("silent", redislock.WithLease(time.Second), redislock.WithMargin(400*time.Millisecond))
+		lock := via(t, s, out.option()).NewLock("silent", redislock.WithLease(time.Second),
+			redislock.WithMargin(400*time.Millisecond))
 		hold := must[*redislock.Hold](t)(lock.Lock(background()))
 		begun := time.Now()
 		s.signal(syscall.SIGSTOP)
@@ -210,8 +211,10 @@ func TestAHoldIsRenewedAndEndsAtItsLongestTime(t *testing.T) {
 	s := serve(t)
 	onBoth(t, func(t *testing.T, via maker) {
 		client := via(t, s)
-		renewed := must[*redislock.Hold](t)(client.NewLock(t.Name()+"1", redislock.WithLease(2*time.Second)).Lock(background()))
-		lock := client.NewLock(t.Name()+"2", redislock.WithLease(500*time.Millisecond), redislock.WithMaxHold(800*time.Millisecond))
+		short := client.NewLock(t.Name()+"1", redislock.WithLease(2*time.Second))
+		renewed := must[*redislock.Hold](t)(short.Lock(background()))
+		lock := client.NewLock(t.Name()+"2", redislock.WithLease(500*time.Millisecond),
+			redislock.WithMaxHold(800*time.Millisecond))
 		hold := must[*redislock.Hold](t)(lock.Lock(background()))
 		awaitLoss(t, hold)
 		fixed := client.NewLock(t.Name()+"3", redislock.WithLease(300*time.Millisecond), redislock.WithoutRenewal())
@@ -490,12 +493,16 @@ func TestASemaphoreHasSoManyPermits(t *testing.T) {
 		s := serve(t)
 		client := via(t, s)
 		jobs := client.NewSemaphore("jobs", redislock.WithPermits(2), redislock.WithLease(900*time.Millisecond))
-		one := must[*redislock.Hold](t)(jobs.Lock.Lock(background()))
-		other := must[*redislock.Hold](t)(jobs.TryLock(background()))
-		if _, err := jobs.TryLock(background()); !errors.Is(err, redislock.ErrHeld) {
+		one := must[*redislock.Hold](t)(jobs.Acquire(background()))
+		other := must[*redislock.Hold](t)(jobs.TryAcquire(background()))
+		if _, err := jobs.TryAcquire(background()); !errors.Is(err, redislock.ErrHeld) {
 			t.Fatal(err)
 		}
-		wait := begin(background(), jobs.Lock)
+		wait := make(chan acquired, 1)
+		go func() {
+			hold, err := jobs.Acquire(background())
+			wait <- acquired{hold, err}
+		}()
 		until(t, "a wait", func() bool { return s.figure("tickets") == "1" })
 		time.Sleep(time.Second) // the permits are renewed
 		unlock(t, one)
@@ -503,7 +510,7 @@ func TestASemaphoreHasSoManyPermits(t *testing.T) {
 		if err := jobs.Set(background(), 3); err != nil {
 			t.Fatal(err)
 		}
-		fourth := must[*redislock.Hold](t)(jobs.TryLock(background()))
+		fourth := must[*redislock.Hold](t)(jobs.TryAcquire(background()))
 		for _, permit := range []*redislock.Hold{other, third, fourth} {
 			unlock(t, permit)
 		}
@@ -612,7 +619,8 @@ func TestANamedOwnerIsUsedAsItIs(t *testing.T) {
 		lock := via(t, s).NewLock(t.Name(), redislock.WithOwner("job-7"), redislock.WithNote("host a"))
 		hold := must[*redislock.Hold](t)(lock.Lock(background()))
 		again := must[*redislock.Hold](t)(lock.Lock(background()))
-		if again.Token() != hold.Token() || s.do("HGET", t.Name(), "job-7") != "1" || s.do("HGET", t.Name(), "#note") != "host a" {
+		count, note := s.do("HGET", t.Name(), "job-7"), s.do("HGET", t.Name(), "#note")
+		if again.Token() != hold.Token() || count != "1" || note != "host a" {
 			t.Fatal("the owner is another one, or holds twice")
 		}
 		unlock(t, hold)

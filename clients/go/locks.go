@@ -178,8 +178,8 @@ func (t *terms) release(owner string, tokens []int64) []Command {
 	return t.each("RELEASE", owner, tokens, words...)
 }
 
-// giveUp ends a hold, withdraws the wait, and of a fresh owner makes its requests final: one that the server meets later
-// grants nothing.
+// giveUp ends a hold, withdraws the wait, and of a fresh owner makes its requests final: one that the server meets
+// later grants nothing.
 func (t *terms) giveUp(owner string, tokens []int64) []Command {
 	if t.owner != "" {
 		return t.release(owner, tokens)
@@ -210,7 +210,7 @@ func (t *terms) granted(reply any) ([]int64, error) {
 	return tokens, nil
 }
 
-// Lock is a lock, a permit of a [Semaphore], or several locks. It has no state: many goroutines may use one, and each
+// Lock is a lock, or several locks. It has no state: many goroutines may use one, and each
 // call of Lock is an acquisition of its own. It is not re-entrant.
 type Lock struct {
 	client *Client
@@ -222,8 +222,8 @@ func (c *Client) NewLock(name string, options ...Option) *Lock {
 	return &Lock{c, newTerms([]string{name}, options)}
 }
 
-// NewMultiLock is the lock of all these names together: all or none are acquired, in one step of the server, and a wait
-// holds none of them. In a cluster they are in one slot. It is lost when one of them is.
+// NewMultiLock is the lock of all these names together: all or none are acquired, in one step of the server, and a
+// wait holds none of them. In a cluster they are in one slot. It is lost when one of them is.
 func (c *Client) NewMultiLock(names []string, options ...Option) *Lock {
 	return &Lock{c, newTerms(slices.Clone(names), options)}
 }
@@ -247,8 +247,8 @@ func (l *ReadWriteLock) Read() *Lock { return l.read }
 // Write is the lock of the writer.
 func (l *ReadWriteLock) Write() *Lock { return l.write }
 
-// Semaphore has permits. Lock takes one of them; Token of the hold is no fencing token, because several are valid.
-type Semaphore struct{ *Lock }
+// Semaphore has permits. Token of a hold is no fencing token here, because several permits are valid at a time.
+type Semaphore struct{ lock *Lock }
 
 // NewSemaphore is the semaphore of this name. It has no permits until Set is called, or an acquisition [WithPermits].
 func (c *Client) NewSemaphore(name string, options ...Option) *Semaphore {
@@ -259,14 +259,21 @@ func (c *Client) NewSemaphore(name string, options ...Option) *Semaphore {
 
 // Set sets the number of permits. Permits that are held stay held.
 func (s *Semaphore) Set(ctx context.Context, permits int) error {
-	_, err := s.client.do(ctx, Command{[]string{"SEM.SET", s.terms.keys[0], strconv.Itoa(permits)}, 1})
+	words := []string{"SEM.SET", s.lock.terms.keys[0], strconv.Itoa(permits)}
+	_, err := s.lock.client.do(ctx, Command{words, 1})
 	return err
 }
 
-// Lock acquires the lock, and waits in the queue of the server until it is granted or the context ends: then the wait is
-// withdrawn, and the error is that of the context. A wait goes on when the connection breaks, the server starts again or
-// fails over; it warns in the log after 3 s without an answer, and then every 30 s. But a first request that cannot be
-// sent is an error at once, and so is a refusal: a [ServerError].
+// Acquire takes a permit, and waits for one as [Lock.Lock] does.
+func (s *Semaphore) Acquire(ctx context.Context) (*Hold, error) { return s.lock.Lock(ctx) }
+
+// TryAcquire takes a permit if one is free; [ErrHeld] if not.
+func (s *Semaphore) TryAcquire(ctx context.Context) (*Hold, error) { return s.lock.TryLock(ctx) }
+
+// Lock acquires the lock, and waits in the queue of the server until it is granted or the context ends: then the wait
+// is withdrawn, and the error is that of the context. A wait goes on when the connection breaks, and when the server
+// starts again or fails over; it warns in the log after 3 s without an answer, and then every 30 s. But a first request
+// that cannot be sent is an error at once, and so is a refusal: a [ServerError].
 func (l *Lock) Lock(ctx context.Context) (*Hold, error) {
 	return l.client.acquire(ctx, l.terms, true)
 }
@@ -277,7 +284,8 @@ func (l *Lock) TryLock(ctx context.Context) (*Hold, error) {
 }
 
 // Locker is this lock as a [sync.Locker]. Lock panics when the lock cannot be acquired, and Unlock when it was lost,
-// as etcd's NewLocker does: the interface has no errors. Goroutines that share a locker exclude each other in the process.
+// as that of etcd's NewLocker does: the interface has no errors. Goroutines that share a locker exclude each other in
+// the process.
 func (l *Lock) Locker() sync.Locker { return &locker{lock: l} }
 
 type locker struct {
@@ -354,9 +362,9 @@ func (e *Election) Leader(ctx context.Context) (Leader, error) {
 }
 
 // Observe calls the function with the present leader, and then with each other one, or the same with another note;
-// with [ErrNoLeader] while there is none, and with other errors when the server cannot be asked. It asks after every third
-// of the lease, a second at most, so a short leadership may be left out. It returns when the function returns false, or
-// the context ends. Use it in a range statement:
+// with [ErrNoLeader] while there is none, and with other errors when the server cannot be asked. It asks after every
+// third of the lease, a second at most, so a short leadership may be left out. It returns when the function returns
+// false, or the context ends. Use it in a range statement:
 //
 //	for leader, err := range election.Observe(ctx) {
 func (e *Election) Observe(ctx context.Context) func(yield func(Leader, error) bool) {

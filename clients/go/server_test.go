@@ -49,6 +49,9 @@ type server struct {
 // serve starts a server. With the option "plain" it has no module.
 func serve(t *testing.T, options ...string) *server {
 	t.Helper()
+	if os.Getenv("LOCK_SERVER") == "" || os.Getenv("LOCK_MODULE") == "" {
+		t.Skip("LOCK_SERVER and LOCK_MODULE name the server and the module: make test-go")
+	}
 	s := &server{t: t, port: freePort(t), options: options}
 	s.raw = redis.NewClient(&redis.Options{Addr: s.address(), MaxRetries: -1})
 	s.start()
@@ -81,17 +84,13 @@ func (s *server) address() string { return fmt.Sprintf("127.0.0.1:%d", s.port) }
 
 func (s *server) start() {
 	s.t.Helper()
-	program, module := os.Getenv("LOCK_SERVER"), os.Getenv("LOCK_MODULE")
-	if program == "" || module == "" {
-		s.t.Skip("LOCK_SERVER and LOCK_MODULE name the server and the module: make test-go")
-	}
 	words := []string{"--port", fmt.Sprint(s.port), "--bind", "127.0.0.1", "--save", "", "--dir", s.t.TempDir()}
 	if len(s.options) > 0 && s.options[0] == "plain" {
 		words = append(words, s.options[1:]...)
 	} else {
-		words = append(append(words, "--loadmodule", module), s.options...)
+		words = append(append(words, "--loadmodule", os.Getenv("LOCK_MODULE")), s.options...)
 	}
-	s.process = exec.Command(program, words...)
+	s.process = exec.Command(os.Getenv("LOCK_SERVER"), words...)
 	s.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	log := filepath.Join(s.t.TempDir(), "log")
 	out, err := os.Create(log)
@@ -197,7 +196,8 @@ var quiet = redislock.WithLogger(slog.New(slog.DiscardHandler))
 func viaRedis(t *testing.T, s *server, options ...redislock.ClientOption) *redislock.Client {
 	t.Helper()
 	client := redis.NewClient(&redis.Options{Addr: s.address()})
-	return closed(t, viagoredis.New(client, append([]redislock.ClientOption{quiet}, options...)...), func() { client.Close() })
+	options = append([]redislock.ClientOption{quiet}, options...)
+	return closed(t, viagoredis.New(client, options...), func() { client.Close() })
 }
 
 func viaRueidis(t *testing.T, s *server, options ...redislock.ClientOption) *redislock.Client {
@@ -207,7 +207,8 @@ func viaRueidis(t *testing.T, s *server, options ...redislock.ClientOption) *red
 	if err != nil {
 		t.Fatal(err)
 	}
-	return closed(t, viarueidis.New(client, append([]redislock.ClientOption{quiet}, options...)...), client.Close)
+	options = append([]redislock.ClientOption{quiet}, options...)
+	return closed(t, viarueidis.New(client, options...), client.Close)
 }
 
 func closed(t *testing.T, c *redislock.Client, then func()) *redislock.Client {

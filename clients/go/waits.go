@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// The most requests of waits, and of releases in the background, that are sent at a time: the program's own
-	// requests share the connections.
+	// The most requests of waits at a channel, and of releases in the background, that are sent at a time: the program's
+	// own requests share the connections.
 	maxInFlight = 16
 	// The most holds that are renewed by one pipeline.
 	maxPipeline = 500
@@ -32,9 +32,6 @@ type waits struct {
 	// By the slot of the keys, in a cluster.
 	channels map[int]*channel
 	tickets  map[uint64]*ticket
-	// A turn to ask. A wait keeps it while it pauses after a failure, so that thousands do not ask a server that has
-	// just started all at once.
-	turns chan struct{}
 }
 
 // channel is a channel for messages to waits, in a cluster of the keys of one slot.
@@ -46,8 +43,12 @@ type channel struct {
 	err error
 	// Closed at the next change.
 	changed chan struct{}
-	waits   int
-	idle    *time.Timer
+	// A turn to ask. A wait keeps it while it pauses after a failure, so that thousands do not ask a server that has
+	// just started all at once.
+	turns chan struct{}
+	// The acquisitions that wait here or may, and the timer that ends the subscription when there is none.
+	waits int
+	idle  *time.Timer
 }
 
 type subscription struct {
@@ -63,15 +64,25 @@ type ticket struct {
 	messages chan string
 }
 
-// open makes a ticket for the waits at a key.
-func (w *waits) open(key string) *ticket {
-	number := w.client.next()
+// join returns the channel for the waits at a key, with a ticket when it is subscribed: the first request may wait.
+func (w *waits) join(key string) (*channel, *ticket) {
 	w.client.mu.Lock()
-	defer w.client.mu.Unlock()
 	at := w.channelOf(key)
 	at.waits++
-	t := &ticket{number, at, make(chan string, 4)}
-	w.tickets[number] = t
+	isLive := at.subscription != nil && at.subscription.isLive
+	w.client.mu.Unlock()
+	if isLive {
+		return at, w.open(at)
+	}
+	return at, nil
+}
+
+// open makes a ticket.
+func (w *waits) open(at *channel) *ticket {
+	t := &ticket{w.client.next(), at, make(chan string, 4)}
+	w.client.mu.Lock()
+	defer w.client.mu.Unlock()
+	w.tickets[t.number] = t
 	return t
 }
 
@@ -88,30 +99,26 @@ func (w *waits) channelOf(key string) *channel {
 		if slot >= 0 {
 			tag = ":{" + tag + "}"
 		}
-		found = &channel{name: "lock:tickets:" + w.client.id + tag, changed: make(chan struct{})}
+		found = &channel{name: "lock:tickets:" + w.client.id + tag, changed: make(chan struct{}),
+			turns: make(chan struct{}, maxInFlight)}
 		w.channels[slot] = found
 	}
 	return found
 }
 
-// isLive tells whether messages about the key are received.
-func (w *waits) isLive(key string) bool {
+// leave ends a wait.
+func (w *waits) leave(at *channel, t *ticket) {
 	w.client.mu.Lock()
 	defer w.client.mu.Unlock()
-	subscription := w.channelOf(key).subscription
-	return subscription != nil && subscription.isLive
-}
-
-func (w *waits) drop(t *ticket) {
-	w.client.mu.Lock()
-	defer w.client.mu.Unlock()
-	delete(w.tickets, t.number)
-	at := t.channel
-	if at.waits--; at.waits > 0 || w.client.open.Err() != nil {
+	if t != nil {
+		delete(w.tickets, t.number)
+	}
+	if at.waits--; at.waits > 0 || at.subscription == nil || w.client.open.Err() != nil {
 		return
 	}
 	if at.idle != nil {
-		at.idle.Stop()
+		at.idle.Reset(maxIdle)
+		return
 	}
 	at.idle = time.AfterFunc(maxIdle, func() {
 		w.client.mu.Lock()
@@ -204,7 +211,7 @@ func (at *channel) change() {
 }
 
 // end ends a subscription that the server does not know.
-func (w *waits) end(at *channel, of *subscription) {
+func (w *waits) end(of *subscription) {
 	w.client.mu.Lock()
 	defer w.client.mu.Unlock()
 	of.isLive = false

@@ -4,6 +4,7 @@ package viagoredis
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -86,14 +87,17 @@ func (t *transport) send(ctx context.Context, commands []redislock.Command) []re
 	replies := make([]redislock.Reply, len(commands))
 	for i, request := range requests {
 		value, err := request.Result()
-		replies[i] = redislock.Reply{Value: value, Err: translated(err)}
+		replies[i] = redislock.Reply{Value: value, Err: t.translated(err)}
 	}
 	return replies
 }
 
-func translated(err error) error {
+func (t *transport) translated(err error) error {
 	var refusal redis.Error
 	switch {
+	case t.cluster == nil && errors.Is(err, redis.ErrClosed):
+		// Of a cluster it may be one of the nodes alone.
+		return fmt.Errorf("%w: %w", redislock.ErrClosed, err)
 	case errors.Is(err, redis.Nil):
 		return nil
 	case errors.As(err, &refusal):
@@ -159,7 +163,7 @@ func (t *transport) Listen(ctx context.Context, channel string, confirmed func()
 	}()
 	select {
 	case err := <-own.ended:
-		return translated(err)
+		return t.translated(err)
 	case <-ctx.Done():
 		at.leave(channel)
 		return ctx.Err()
@@ -173,7 +177,7 @@ func (n *node) subscribe(ctx context.Context, channels ...string) error {
 	return n.pubsub.Subscribe(ctx, channels...)
 }
 
-// leave ends a subscription, and the connection with the last one.
+// leave ends a subscription, and the connection with the last one. (Until then the server sends what nothing reads.)
 func (n *node) leave(channel string) {
 	n.transport.mu.Lock()
 	delete(n.listeners, channel)
@@ -181,8 +185,6 @@ func (n *node) leave(channel string) {
 	n.transport.mu.Unlock()
 	if isLast {
 		n.end(context.Canceled)
-	} else if n.transport.cluster != nil {
-		_ = n.pubsub.SUnsubscribe(context.Background(), channel)
 	}
 }
 

@@ -11,8 +11,9 @@ import (
 	redislock "redis-lock/clients/go"
 )
 
-// New makes a client for locks on a client of rueidis, which stays the program's. Messages come on the connection of its
-// requests (RESP3), as rueidis has it: the server's client-output-buffer-limit of class pubsub counts there.
+// New makes a client for locks on a client of rueidis, which stays the program's: close it after this one. Messages
+// come on the connection of its requests (RESP3), as rueidis has it: the server's client-output-buffer-limit of class
+// pubsub counts there.
 func New(client rueidis.Client, options ...redislock.ClientOption) *redislock.Client {
 	return redislock.New(&transport{client}, options...)
 }
