@@ -48,7 +48,10 @@ var errQueued = errors.New("redislock: queued")
 var errLate = errors.New("redislock: the reply came when most of the lease was over")
 
 func (c *Client) acquire(ctx context.Context, terms *terms, waits bool) (*Hold, error) {
-	if err := errors.Join(ctx.Err(), terms.check()); err != nil {
+	if err := terms.check(); err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	if c.open.Err() != nil || !c.begin() {

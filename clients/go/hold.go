@@ -37,7 +37,7 @@ type Hold struct {
 	tokens []int64
 	ctx    context.Context
 	cancel context.CancelCauseFunc
-	// Whether a request of the acquisition, or of a release, had no answer.
+	// Whether a request of the acquisition had no answer.
 	isUnanswered bool
 
 	// All below under the mutex of the client: the confirmed lease, and a moment before its request was sent.
@@ -282,19 +282,15 @@ func (h *Hold) finish(inBackground bool) (<-chan error, error) {
 	if h.isUnanswered {
 		commands = h.terms.giveUp(h.owner, h.tokens)
 	}
-	if inBackground {
-		return c.release(commands, ends, h.terms.String()), lost
+	if inBackground || lost != nil {
+		c.release(commands, ends, h.terms.String())
+		return nil, lost
 	}
 	ctx, cancel := context.WithTimeout(c.running, c.patience)
 	defer cancel()
 	begun := time.Now()
 	wasHeld, err := released(c.transport.Do(ctx, commands...))
 	switch {
-	case lost != nil:
-		if err != nil && mayPass(err) {
-			c.release(h.terms.giveUp(h.owner, h.tokens), ends, h.terms.String())
-		}
-		return nil, lost
 	case err != nil && mayPass(err):
 		// The first one may be served late: a repeated one is final.
 		wait := c.release(h.terms.giveUp(h.owner, h.tokens), ends, h.terms.String())

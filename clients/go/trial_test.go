@@ -16,14 +16,14 @@ import (
 )
 
 // TestTrial has workers lock through both libraries while the server is killed, started again and stopped, and
-// connections are closed, for LOCK_TRIAL seconds. No two may hold a lock at a time, tokens rise, and nothing is left
-// in the end.
+// connections are closed, for LOCK_TRIAL seconds. No two may hold a lock at a time, tokens rise, and nothing is left in
+// the end. (The server writes each change to its disk before it answers: a kill must lose none.)
 func TestTrial(t *testing.T) {
 	seconds, err := strconv.Atoi(os.Getenv("LOCK_TRIAL"))
 	if err != nil {
 		t.Skip("LOCK_TRIAL is the number of seconds: make trial-go")
 	}
-	s := serve(t, "--appendonly", "yes", "--appenddirname", "aof")
+	s := serve(t, "--appendonly", "yes", "--appendfsync", "always")
 	trial := &trial{t: t, names: []string{"short:0", "short:1", "long:0", "long:1"}}
 	for range trial.names {
 		trial.holders = append(trial.holders, map[*redislock.Hold]struct{}{})
@@ -66,7 +66,7 @@ func TestTrial(t *testing.T) {
 	if settled := time.Since(begun); settled > 5*time.Second {
 		t.Errorf("something was held until its lease ended: %v", settled)
 	}
-	t.Logf("faults %v; acquired %d, refused %d, cancelled %d, failed %d, lost %d; second holders %d; nothing left after %v",
+	t.Logf("faults %v; acquired %d, refused %d, cancelled %d, failed %d, lost %d; second holders %d; settled after %v",
 		faults, trial.acquired.Load(), trial.refused.Load(), trial.cancelled.Load(), trial.failed.Load(),
 		trial.lost.Load(), trial.second.Load(), time.Since(begun).Round(time.Millisecond))
 }

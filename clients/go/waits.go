@@ -36,6 +36,8 @@ type waits struct {
 
 // channel is a channel for messages to waits, in a cluster of the keys of one slot.
 type channel struct {
+	slot int
+	// Given with the first ticket.
 	name string
 	// What is subscribed, or being subscribed; nil: nothing.
 	subscription *subscription
@@ -82,25 +84,31 @@ func (w *waits) open(at *channel) *ticket {
 	t := &ticket{w.client.next(), at, make(chan string, 4)}
 	w.client.mu.Lock()
 	defer w.client.mu.Unlock()
+	if at.name == "" {
+		at.name = "lock:tickets:" + w.client.id + tagOf(at.slot)
+	}
 	w.tickets[t.number] = t
 	return t
 }
 
+// tagOf is the end of the name of a channel in a slot; empty outside of a cluster.
+func tagOf(slot int) string {
+	for number := 0; slot >= 0; number++ {
+		if tag := strconv.Itoa(number); slotOf(tag) == slot {
+			return ":{" + tag + "}"
+		}
+	}
+	return ""
+}
+
 func (w *waits) channelOf(key string) *channel {
-	slot, tag := -1, ""
+	slot := -1
 	if w.client.transport.IsCluster() {
 		slot = slotOf(key)
 	}
 	found := w.channels[slot]
 	if found == nil {
-		for number := 0; slot >= 0 && (tag == "" || slotOf(tag) != slot); number++ {
-			tag = strconv.Itoa(number)
-		}
-		if slot >= 0 {
-			tag = ":{" + tag + "}"
-		}
-		found = &channel{name: "lock:tickets:" + w.client.id + tag, changed: make(chan struct{}),
-			turns: make(chan struct{}, maxInFlight)}
+		found = &channel{slot: slot, changed: make(chan struct{}), turns: make(chan struct{}, maxInFlight)}
 		w.channels[slot] = found
 	}
 	return found
