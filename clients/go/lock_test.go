@@ -364,6 +364,9 @@ func TestTenThousandWaitsHaveFewConnections(t *testing.T) {
 			ended.Go(func() {
 				hold, err := client.NewLock("first").Lock(ctx)
 				if err != nil {
+					if ctx.Err() == nil {
+						t.Error(err)
+					}
 					return
 				}
 				mu.Lock()

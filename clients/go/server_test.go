@@ -40,6 +40,7 @@ type server struct {
 	t       *testing.T
 	port    int
 	options []string
+	dir     string
 	process *exec.Cmd
 	ended   chan struct{}
 	// A client of the test, for what a lock does not do.
@@ -52,7 +53,7 @@ func serve(t *testing.T, options ...string) *server {
 	if os.Getenv("LOCK_SERVER") == "" || os.Getenv("LOCK_MODULE") == "" {
 		t.Skip("LOCK_SERVER and LOCK_MODULE name the server and the module: make test-go")
 	}
-	s := &server{t: t, port: freePort(t), options: options}
+	s := &server{t: t, port: freePort(t), options: options, dir: t.TempDir()}
 	s.raw = redis.NewClient(&redis.Options{Addr: s.address(), MaxRetries: -1})
 	s.start()
 	t.Cleanup(func() {
@@ -84,7 +85,7 @@ func (s *server) address() string { return fmt.Sprintf("127.0.0.1:%d", s.port) }
 
 func (s *server) start() {
 	s.t.Helper()
-	words := []string{"--port", fmt.Sprint(s.port), "--bind", "127.0.0.1", "--save", "", "--dir", s.t.TempDir()}
+	words := []string{"--port", fmt.Sprint(s.port), "--bind", "127.0.0.1", "--save", "", "--dir", s.dir}
 	if len(s.options) > 0 && s.options[0] == "plain" {
 		words = append(words, s.options[1:]...)
 	} else {
@@ -92,7 +93,7 @@ func (s *server) start() {
 	}
 	s.process = exec.Command(os.Getenv("LOCK_SERVER"), words...)
 	s.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	log := filepath.Join(s.t.TempDir(), "log")
+	log := filepath.Join(s.dir, "log")
 	out, err := os.Create(log)
 	if err != nil {
 		s.t.Fatal(err)
@@ -202,8 +203,7 @@ func viaRedis(t *testing.T, s *server, options ...redislock.ClientOption) *redis
 
 func viaRueidis(t *testing.T, s *server, options ...redislock.ClientOption) *redislock.Client {
 	t.Helper()
-	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{s.address()}, ForceSingleClient: true,
-		ConnWriteTimeout: 3 * time.Second, Dialer: net.Dialer{Timeout: 3 * time.Second}})
+	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{s.address()}, ForceSingleClient: true})
 	if err != nil {
 		t.Fatal(err)
 	}
