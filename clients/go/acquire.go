@@ -136,6 +136,7 @@ func (a *acquisition) ask(ctx context.Context) (*Hold, error) {
 	if isTicket {
 		var err error
 		if heard, err = a.client.waits.subscribe(ctx, a.channel); err != nil {
+			a.isAnswered = a.isAnswered || codeOf(err) != ""
 			return nil, err
 		}
 		a.ticket.forget()

@@ -235,17 +235,22 @@ func (h *Hold) SetNote(ctx context.Context, note string) error {
 	lease := h.nextLease()
 	h.ends = later(h.ends, time.Now().Add(lease+c.patience))
 	c.mu.Unlock()
-	command := h.terms.renew(h.owner, h.tokens, lease)[0]
-	command.Words = append(command.Words, "NOTE", note)
+	commands := h.terms.renew(h.owner, h.tokens, lease)
+	for i := range commands {
+		commands[i].Words = append(commands[i].Words, "NOTE", note)
+	}
 	sent := newMoment()
-	reply, err := c.do(ctx, command)
-	if err == nil {
-		h.renewed([]Reply{{Value: reply}}, lease, sent)
-		if reply != int64(1) {
-			err = fmt.Errorf("%w: %s", ErrLost, h.terms)
+	replies := c.transport.Do(ctx, commands...)
+	h.renewed(replies, lease, sent)
+	for _, reply := range replies {
+		switch {
+		case reply.Err != nil:
+			return reply.Err
+		case reply.Value != int64(1):
+			return fmt.Errorf("%w: %s", ErrLost, h.terms)
 		}
 	}
-	return err
+	return nil
 }
 
 // Unlock releases the lock, whatever has become of the context of the acquisition. [ErrLost] means that it was lost

@@ -41,8 +41,6 @@ type channel struct {
 	name string
 	// What is subscribed, or being subscribed; nil: nothing.
 	subscription *subscription
-	// Why the last one has ended.
-	err error
 	// Closed at the next change.
 	changed chan struct{}
 	// A turn to ask. A wait keeps it while it pauses after a failure, so that thousands do not ask a server that has
@@ -56,6 +54,8 @@ type channel struct {
 type subscription struct {
 	cancel context.CancelFunc
 	isLive bool
+	// Why it was never confirmed.
+	err error
 }
 
 // ticket is a wait in the queue of the server. Its messages are reasons to ask again.
@@ -165,7 +165,7 @@ func (w *waits) subscribe(ctx context.Context, at *channel) (*subscription, erro
 			return nil, ErrClosed
 		}
 		if present == nil {
-			w.begin(at)
+			present = w.begin(at)
 		}
 		changed := at.changed
 		mu.Unlock()
@@ -177,14 +177,14 @@ func (w *waits) subscribe(ctx context.Context, at *channel) (*subscription, erro
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		if at.subscription == nil {
-			return nil, at.err
+		if present.err != nil {
+			return nil, present.err
 		}
 	}
 }
 
 // begin subscribes. The mutex is held.
-func (w *waits) begin(at *channel) {
+func (w *waits) begin(at *channel) *subscription {
 	ctx, cancel := context.WithCancel(w.client.running)
 	begun := &subscription{cancel: cancel}
 	at.subscription = begun
@@ -192,25 +192,30 @@ func (w *waits) begin(at *channel) {
 	go func() {
 		defer w.client.end()
 		defer cancel()
+		wasLive := false
 		late := time.AfterFunc(w.client.patience, cancel)
 		err := w.client.transport.Listen(ctx, at.name, func() {
 			w.client.mu.Lock()
 			defer w.client.mu.Unlock()
 			if late.Stop() {
-				begun.isLive = true
+				begun.isLive, wasLive = true, true
 				at.change()
 			}
 		}, w.heard)
 		late.Stop()
-		if err == nil || ctx.Err() != nil {
-			err = errors.New("redislock: the subscription has ended")
-		}
 		w.client.mu.Lock()
-		at.subscription, at.err = nil, err
+		if at.subscription = nil; !wasLive {
+			begun.err = err
+			if err == nil || ctx.Err() != nil {
+				begun.err = errors.New("redislock: the subscription had no answer")
+			}
+		}
+		begun.isLive = false
 		at.change()
 		w.client.mu.Unlock()
 		w.askAgain(at)
 	}()
+	return begun
 }
 
 func (at *channel) change() {
