@@ -212,7 +212,7 @@ func (a *acquisition) refused(err error, heard *subscription) error {
 func (a *acquisition) passes(err error) bool {
 	code := codeOf(err)
 	switch {
-	case errors.Is(err, ErrHeld) || errors.Is(err, ErrClosed):
+	case errors.Is(err, ErrHeld) || isHopeless(err):
 		return false
 	case code == "" && a.failures == 0 && a.isUnanswered && !a.isAnswered && !isTimeout(err):
 		// The connection may have broken since its last use.

@@ -92,16 +92,23 @@ var (
 	lasting = []string{"WRONGTYPE", "LOCKTYPE", "NOPERM", "NOAUTH", "WRONGPASS"}
 )
 
+// isHopeless tells whether the client of the program can send nothing.
+func isHopeless(err error) bool {
+	return errors.Is(err, ErrClosed) || errors.Is(err, errors.ErrUnsupported)
+}
+
 // mayPass tells whether the same request may be served when it is repeated.
 func mayPass(err error) bool {
-	code := codeOf(err)
-	return code == "" || slices.Contains(passing, code) || strings.Contains(err.Error(), "max number of clients reached")
+	if code := codeOf(err); code != "" {
+		return slices.Contains(passing, code) || strings.Contains(err.Error(), "max number of clients reached")
+	}
+	return !isHopeless(err)
 }
 
 // mayBeServed tells whether a request that ended with this error may be served still, or was.
 func mayBeServed(err error) bool {
 	var operation *net.OpError
-	return codeOf(err) == "" && !(errors.As(err, &operation) && operation.Op == "dial")
+	return codeOf(err) == "" && !isHopeless(err) && !(errors.As(err, &operation) && operation.Op == "dial")
 }
 
 // badReply is an error for a reply that the module does not give.

@@ -4,12 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	redislock "redis-lock/clients/go"
+	"redis-lock/clients/go/viagoredis"
 )
 
 type acquired struct {
@@ -651,4 +655,63 @@ func TestTwoWaitsForEachOtherAreRefused(t *testing.T) {
 		unlock(t, one)
 		s.awaitNothing()
 	})
+}
+
+func TestAReplicaRefusesAFirstRequestAndAWaitOutlivesIt(t *testing.T) {
+	onBoth(t, func(t *testing.T, via maker) {
+		s := serve(t)
+		lock := via(t, s).NewLock("demoted")
+		hold := must[*redislock.Hold](t)(lock.Lock(background()))
+		wait := begin(background(), lock)
+		s.awaitWaits(1)
+		s.do("REPLICAOF", "127.0.0.1", 1)
+		var refusal *redislock.ServerError
+		if _, err := lock.Lock(background()); !errors.As(err, &refusal) || refusal.Code != "READONLY" {
+			t.Fatal(err)
+		}
+		s.do("REPLICAOF", "NO", "ONE")
+		s.awaitWaits(1)
+		unlock(t, hold)
+		unlock(t, granted(t, wait))
+		s.awaitNothing()
+	})
+}
+
+func TestAWaitLastsThroughTheStartupDelay(t *testing.T) {
+	onBoth(t, func(t *testing.T, via maker) {
+		s := serve(t, "--lock.startup-delay", "2000")
+		lock := via(t, s).NewLock("delayed")
+		var refusal *redislock.ServerError
+		if _, err := lock.TryLock(background()); !errors.As(err, &refusal) || refusal.Code != "LOCKDELAY" {
+			t.Fatal(err)
+		}
+		unlock(t, granted(t, begin(background(), lock)))
+		s.awaitNothing()
+	})
+}
+
+func TestAWaitEndsWithTheClientOfTheProgram(t *testing.T) {
+	s := serve(t)
+	program := redis.NewClient(&redis.Options{Addr: s.address()})
+	client := viagoredis.New(program, quiet)
+	hold := must[*redislock.Hold](t)(client.NewLock("closed").Lock(background()))
+	wait := begin(background(), client.NewLock("closed"))
+	s.awaitWaits(1)
+	program.Close()
+	s.do("CLIENT", "KILL", "TYPE", "pubsub", "SKIPME", "yes")
+	if found := got(t, wait); !errors.Is(found.err, redislock.ErrClosed) {
+		t.Fatal(found.err)
+	}
+	hold.Unlock()
+	client.Close()
+}
+
+func TestARingIsRefused(t *testing.T) {
+	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"one": "127.0.0.1:1"}})
+	client := viagoredis.New(ring, quiet)
+	if _, err := client.NewLock("a").TryLock(background()); err == nil || !strings.Contains(err.Error(), "Ring") {
+		t.Fatal(err)
+	}
+	client.Close()
+	ring.Close()
 }

@@ -74,7 +74,7 @@ func (t *transport) send(ctx context.Context, commands []redislock.Command) []re
 		requests[i] = newRequest(ctx, command)
 	}
 	if _, isRing := t.client.(*redis.Ring); isRing {
-		requests[0].SetErr(errors.New("viagoredis: locks on a Ring are not supported"))
+		requests[0].SetErr(fmt.Errorf("viagoredis: locks on a Ring: %w", errors.ErrUnsupported))
 	} else if len(requests) == 1 {
 		_ = t.client.Process(ctx, requests[0])
 	} else {
