@@ -15,14 +15,15 @@ const (
 	warnsAfter = 3 * time.Second
 	warnsEvery = 30 * time.Second
 	// Subscriptions in a row that the server does not know.
-	maxUnknown = 3
+	maxUnknown = 4
 )
 
 // acquisition is one acquisition. It has a fresh owner, and its requests the number 1 (SEQ), so each can be repeated.
 //
 // It asks once. If the lock is not free it subscribes to the channel of this client, and asks as a ticket (NOTIFY). A
-// message proves nothing: it asks once more, without waiting. When a connection breaks it subscribes and asks again;
-// ONCE and the place that the server keeps do the rest. Given up, it is made final.
+// message proves nothing: it asks once more, without waiting. When a connection breaks it asks again, and subscribes
+// when the server knows no subscriber; ONCE and the place that the server keeps do the rest. Given up, it is made
+// final.
 type acquisition struct {
 	client *Client
 	terms  *terms
@@ -134,11 +135,7 @@ func (a *acquisition) ask(ctx context.Context) (*Hold, error) {
 	command, isTicket := a.terms.acquire(a.owner), a.ticket != nil && !a.isAnnounced
 	var heard *subscription
 	if isTicket {
-		var err error
-		if heard, err = a.client.waits.subscribe(ctx, a.channel); err != nil {
-			a.isAnswered = a.isAnswered || codeOf(err) != ""
-			return nil, err
-		}
+		heard = a.client.waits.live(a.channel)
 		a.ticket.forget()
 		block := longestTicket
 		if end, isBound := ctx.Deadline(); isBound {
@@ -151,7 +148,7 @@ func (a *acquisition) ask(ctx context.Context) (*Hold, error) {
 	sent := newMoment()
 	reply, err := a.client.do(ctx, command)
 	if err != nil {
-		return nil, a.refused(err, heard)
+		return nil, a.refused(ctx, err, heard)
 	}
 	a.isAnswered = true
 	if isTicket && reply == "QUEUED" {
@@ -183,27 +180,34 @@ func (a *acquisition) ask(ctx context.Context) (*Hold, error) {
 	case isTicket:
 		return nil, errors.New("redislock: the server takes no waits: is it a replica?")
 	case a.ticket == nil:
-		a.ticket = a.client.waits.open(a.channel)
+		return nil, a.listen(ctx, nil)
 	}
 	return nil, nil
 }
 
+// listen subscribes; not where the server does not know of this subscription.
+func (a *acquisition) listen(ctx context.Context, unknown *subscription) error {
+	if a.ticket == nil {
+		a.ticket = a.client.waits.open(a.channel)
+	}
+	return a.client.waits.subscribe(ctx, a.channel, unknown)
+}
+
 // refused handles a request that was refused, or had no answer.
-func (a *acquisition) refused(err error, heard *subscription) error {
+func (a *acquisition) refused(ctx context.Context, err error, heard *subscription) error {
 	code := codeOf(err)
 	a.isAnswered = a.isAnswered || code != ""
 	a.isUnanswered = a.isUnanswered || mayBeServed(err)
 	switch {
-	case code == "NOSUBSCRIBER" && heard != nil:
-		a.client.waits.end(heard)
-		if a.unknown++; a.unknown > maxUnknown {
-			return errors.New("redislock: the server finds no subscriber of the channel of this wait: is a proxy between?")
+	case code == "NOSUBSCRIBER":
+		if a.unknown++; a.unknown%maxUnknown == 0 {
+			err = errors.New("redislock: the server finds no subscriber of the channel of this wait: is a proxy between?")
+			return errors.Join(err, a.listen(ctx, heard))
 		}
-		return nil
+		return a.listen(ctx, heard)
 	case code == "LOCKDELAY" && a.channel != nil && a.ticket == nil:
 		// A ticket waits.
-		a.ticket = a.client.waits.open(a.channel)
-		return nil
+		return a.listen(ctx, nil)
 	}
 	return err
 }

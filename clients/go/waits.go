@@ -151,18 +151,32 @@ func (w *waits) close() {
 	}
 }
 
-// subscribe returns the subscription, when it is confirmed.
-func (w *waits) subscribe(ctx context.Context, at *channel) (*subscription, error) {
+// live returns the subscription of a channel, nil when there is none.
+func (w *waits) live(at *channel) *subscription {
+	w.client.mu.Lock()
+	defer w.client.mu.Unlock()
+	if at.subscription == nil || !at.subscription.isLive {
+		return nil
+	}
+	return at.subscription
+}
+
+// subscribe returns when there is a subscription that is confirmed, and is not the one that the server does not know.
+func (w *waits) subscribe(ctx context.Context, at *channel, unknown *subscription) error {
 	mu := &w.client.mu
 	mu.Lock()
 	defer mu.Unlock()
+	if unknown != nil {
+		unknown.isLive = false
+		unknown.cancel()
+	}
 	for {
 		present := at.subscription
 		if present != nil && present.isLive {
-			return present, nil
+			return nil
 		}
 		if w.client.open.Err() != nil {
-			return nil, ErrClosed
+			return ErrClosed
 		}
 		if present == nil {
 			present = w.begin(at)
@@ -175,10 +189,10 @@ func (w *waits) subscribe(ctx context.Context, at *channel) (*subscription, erro
 		}
 		mu.Lock()
 		if err := ctx.Err(); err != nil {
-			return nil, err
+			return err
 		}
 		if present.err != nil {
-			return nil, present.err
+			return present.err
 		}
 	}
 }
@@ -221,14 +235,6 @@ func (w *waits) begin(at *channel) *subscription {
 func (at *channel) change() {
 	close(at.changed)
 	at.changed = make(chan struct{})
-}
-
-// end ends a subscription that the server does not know.
-func (w *waits) end(of *subscription) {
-	w.client.mu.Lock()
-	defer w.client.mu.Unlock()
-	of.isLive = false
-	of.cancel()
 }
 
 // askAgain has all waits of a channel ask again, in the order of their first requests.
