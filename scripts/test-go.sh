@@ -21,7 +21,11 @@ cd clients/go
 format=$(gofmt -l .)
 [ -z "$format" ] || { echo "format: gofmt -w $format"; exit 1; }
 go vet ./...
-if [ -x "$there/staticcheck-$STATICCHECK" ]; then "$there/staticcheck-$STATICCHECK" ./...; else echo 'staticcheck: not here'; fi
+if [ -x "$there/staticcheck-$STATICCHECK" ]; then
+    "$there/staticcheck-$STATICCHECK" ./...
+else
+    echo 'staticcheck: not here'
+fi
 if [ $# -gt 0 ]; then
     exec go test -race -count=1 "$@" .
 fi

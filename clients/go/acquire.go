@@ -135,8 +135,9 @@ func (a *acquisition) ask(ctx context.Context) (*Hold, error) {
 	command, isTicket := a.terms.acquire(a.owner), a.ticket != nil && !a.isAnnounced
 	var heard *subscription
 	if isTicket {
-		heard = a.client.waits.live(a.channel)
+		// In this order: the end of a subscription that is heard is a message.
 		a.ticket.forget()
+		heard = a.client.waits.live(a.channel)
 		block := longestTicket
 		if end, isBound := ctx.Deadline(); isBound {
 			// One more, so that the server does not end the wait before its end.
@@ -153,6 +154,10 @@ func (a *acquisition) ask(ctx context.Context) (*Hold, error) {
 	a.isAnswered = true
 	if isTicket && reply == "QUEUED" {
 		a.isQueued = true
+		if heard == nil {
+			// The server has not noticed yet that the connection of a subscription has ended.
+			return nil, a.listen(ctx, nil)
+		}
 		a.failures, a.unknown, a.warned = 0, 0, time.Time{}
 		return nil, errQueued
 	}
