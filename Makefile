@@ -100,6 +100,14 @@ test-python: build ## the package of clients/python, on real servers, with redis
 	@scripts/setup.sh client python
 	@scripts/test-python.sh $(TESTS)
 
+test-go: build ## the package of clients/go, on real servers, with the race detector (TESTS='-run Name')
+	@scripts/setup.sh go
+	@scripts/test-go.sh $(TESTS)
+
+trial-go: build ## random faults while many workers lock through both libraries of Go, and a check (SECONDS=600)
+	@scripts/setup.sh go
+	@LOCK_TRIAL=$(or $(SECONDS),600) scripts/test-go.sh -v -run TestTrial -timeout 2h
+
 test-all: build test-build redisson-texts ## all tests, also the long ones, on every server that can be had, with and without I/O threads, and on fresh machines; hours
 	@CARGO_PROFILE_QUICK_OPT_LEVEL=3 $(MAKE) test-core CASES=100000
 	@$(MAKE) test-checker
@@ -107,6 +115,7 @@ test-all: build test-build redisson-texts ## all tests, also the long ones, on e
 	@$(MAKE) test-client
 	@$(MAKE) test-java
 	@$(MAKE) test-python
+	@$(MAKE) test-go
 	@tests/servers.sh $(FETCHED) all
 	@$(FAULT_PATH) TESTED='$(TESTED)' scripts/test-servers.sh $(FETCHED) all
 	@$(MAKE) test-versions

@@ -3,7 +3,7 @@
 # Usage: count.sh [FOLDER...] (default: every part of the repository)
 set -eu
 cd "$(dirname "$0")/.."
-[ $# -gt 0 ] || set -- src/lock src/commands src/module src/redisson src cli clients/java clients/python clients/rust \
+[ $# -gt 0 ] || set -- src/lock src/commands src/module src/redisson src cli clients/go clients/java clients/python clients/rust \
     examples tests/server tests/clients tests/faults tests/linearizability tests/redisson tests benches \
     ops packaging scripts site docs .
 
@@ -15,7 +15,7 @@ for folder; do
             kind = ""
             if (FILENAME ~ /\.(rs|java|py|go|c|h|js|mjs|ts|rb|sh|awk)$/) kind = "code"
             else if (FILENAME ~ /\.md$/) kind = "text"
-            if (kind == "code" && FILENAME ~ /(^|\/)tests?(\/|\.|_[^\/]*$)/) kind = "tests"
+            if (kind == "code" && FILENAME ~ /(^|\/)tests?(\/|\.|_[^\/]*$)|_test\.go$/) kind = "tests"
             files += kind != ""
             in_comment = 0
         }

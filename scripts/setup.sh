@@ -1,6 +1,6 @@
 #!/bin/sh
 # setup.sh [PURPOSE...]: installs what is missing to build, run and test the module, or says what to install.
-# Each PURPOSE adds what a target needs: check (format, clippy), client (openssl), java (JDK, Maven), python (Python,
+# Each PURPOSE adds what a target needs: check (format, clippy), client (openssl), go, java (JDK, Maven), python (Python,
 # venv), count (valgrind), fuzz (C++, cargo-fuzz), fresh (debootstrap), deb (lowdown, cargo-deb), booted
 # (systemd-nspawn), image (umoci).
 #
@@ -14,6 +14,7 @@ cd "$(dirname "$0")/.."
 purposes=$*
 OLDEST_RUST=85 # as rust-version in Cargo.toml: 1.85
 OLDEST_JAVA=17 # as maven.compiler.release in clients/java/pom.xml and tests/redisson/pom.xml
+OLDEST_GO=26 # as go in clients/go/go.mod: 1.26
 OLDEST_PYTHON=9 # as requires-python in clients/python/pyproject.toml: 3.9
 export PATH="$HOME/.cargo/bin:$PATH" LC_ALL=C
 
@@ -89,6 +90,8 @@ maven_works() {
 
 # A virtual environment gets its pip from ensurepip, which Debian has in a package of its own.
 python_works() { quiet python3 -c "import ensurepip, sys, venv; sys.exit(sys.version_info < (3, $OLDEST_PYTHON))"; }
+
+go_works() { minor=$(go env GOVERSION 2>/dev/null | sed -n 's/^go1\.\([0-9]*\).*/\1/p') && [ "${minor:-0}" -ge "$OLDEST_GO" ]; }
 
 # --- Names of packages ---
 
@@ -181,6 +184,7 @@ format and clippy are missing: rustup component add rustfmt clippy"
     fuzz) need g++ cxx_works ;;
     count) need 'valgrind libc6-dbg' valgrind_works ;;
     client) need openssl openssl_works ;;
+    go) need golang-go go_works ;;
     python) need 'python3 python3-venv' python_works ;;
     fresh) need debootstrap has debootstrap ;;
     deb)
@@ -307,6 +311,7 @@ if [ -n "$missing$problem" ]; then
         for purpose in $purposes; do
             case $purpose in
             java) say "And a JDK $OLDEST_JAVA (or newer), Maven 3.6.3 (or newer)." ;;
+            go) say "And Go 1.$OLDEST_GO (or newer)." ;;
             python) say "And Python 3.$OLDEST_PYTHON (or newer), with venv." ;;
             check) say 'And rustfmt and clippy of that Rust.' ;;
             fuzz) say 'And a C++ compiler.' ;;

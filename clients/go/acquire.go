@@ -1,0 +1,303 @@
+package redislock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// When a wait that cannot reach its server warns, and how often from then on.
+const (
+	warnsAfter = 3 * time.Second
+	warnsEvery = 30 * time.Second
+	// Subscriptions in a row that the server does not know.
+	maxUnknown = 4
+)
+
+// acquisition is one acquisition. It has a fresh owner, and its requests the number 1 (SEQ), so each can be repeated.
+//
+// It asks once. If the lock is not free it subscribes to the channel of this client, and asks as a ticket (NOTIFY). A
+// message proves nothing: it asks once more, without waiting. When a connection breaks it asks again, and subscribes
+// when the server knows no subscriber; ONCE and the place that the server keeps do the rest. Given up, it is made
+// final.
+type acquisition struct {
+	client *Client
+	terms  *terms
+	owner  string
+	// Where it waits; the ticket from the first such request on.
+	channel *channel
+	ticket  *ticket
+	// Whether a request had no answer, and may be served late.
+	isUnanswered bool
+	// Whether the server has it in a queue, or had, and whether a message says that it is granted.
+	isQueued, isAnnounced bool
+	// Whether the server has ever answered. Before that, a request that cannot be sent is an error.
+	isAnswered bool
+	// Since it was last queued: the failures, the first one and the last warning, and the replies NOSUBSCRIBER.
+	failures      int
+	since, warned time.Time
+	unknown       int
+}
+
+// errQueued: the server has put the request into its queue.
+var errQueued = errors.New("redislock: queued")
+
+var errLate = errors.New("redislock: the reply came when most of the lease was over")
+
+func (c *Client) acquire(ctx context.Context, terms *terms, waits bool) (*Hold, error) {
+	if err := terms.check(); err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if c.open.Err() != nil || !c.begin() {
+		return nil, ErrClosed
+	}
+	defer c.end()
+	bound, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(c.open, cancel)()
+	a := &acquisition{client: c, terms: terms}
+	a.renameOwner()
+	if waits {
+		a.channel, a.ticket = c.waits.join(terms.keys[0])
+	}
+	hold, err := a.run(bound)
+	if waits {
+		c.waits.leave(a.channel, a.ticket)
+	}
+	if hold != nil {
+		hold.begin(ctx)
+		return hold, nil
+	}
+	a.giveUp()
+	switch ended := ctx.Err(); {
+	case ended != nil && a.failures > 0 && !errors.Is(err, ended):
+		return nil, fmt.Errorf("%w, the last failure: %w", ended, err)
+	case ended != nil:
+		return nil, ended
+	case c.open.Err() != nil:
+		return nil, ErrClosed
+	}
+	return nil, err
+}
+
+func (a *acquisition) renameOwner() {
+	if a.owner = a.terms.owner; a.owner == "" {
+		a.owner = a.client.id + ":" + strconv.FormatUint(a.client.next(), 10)
+	}
+}
+
+// run asks until the lock is granted, or the error is one of the caller's.
+func (a *acquisition) run(ctx context.Context) (*Hold, error) {
+	for {
+		hold, err := a.inTurn(ctx)
+		if err == errQueued {
+			err = a.wait(ctx)
+		}
+		if hold != nil || err != nil {
+			return hold, err
+		}
+	}
+}
+
+// inTurn asks when it is the turn of this wait. After a failure it pauses before others have theirs.
+func (a *acquisition) inTurn(ctx context.Context) (*Hold, error) {
+	if a.channel != nil && !a.isAnnounced {
+		select {
+		case a.channel.turns <- struct{}{}:
+			defer func() { <-a.channel.turns }()
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	hold, err := a.ask(ctx)
+	if err == nil || err == errQueued {
+		return hold, err
+	}
+	if ctx.Err() != nil || !a.passes(err) {
+		return nil, err
+	}
+	a.failed(err)
+	if !sleep(ctx, jittered(a.pause(err))) {
+		return nil, err
+	}
+	return nil, nil
+}
+
+// ask sends the request once. Neither a hold nor an error: it is to be sent again.
+func (a *acquisition) ask(ctx context.Context) (*Hold, error) {
+	command, isTicket := a.terms.acquire(a.owner), a.ticket != nil && !a.isAnnounced
+	var heard *subscription
+	if isTicket {
+		// In this order: the end of a subscription that is heard is a message.
+		a.ticket.forget()
+		heard = a.client.waits.live(a.channel)
+		block := longestTicket
+		if end, isBound := ctx.Deadline(); isBound {
+			// One more, so that the server does not end the wait before its end.
+			block = max(0, min(block, time.Until(end))) + time.Millisecond
+		}
+		command.Words = append(command.Words, "BLOCK", millis(block), "NOTIFY", a.channel.name,
+			strconv.FormatUint(a.ticket.number, 10))
+	}
+	sent := newMoment()
+	reply, err := a.client.do(ctx, command)
+	if err != nil {
+		return nil, a.refused(ctx, err, heard)
+	}
+	a.isAnswered = true
+	if isTicket && reply == "QUEUED" {
+		a.isQueued = true
+		if heard == nil {
+			// The server has not noticed yet that the connection of a subscription has ended.
+			return nil, a.listen(ctx, nil)
+		}
+		a.failures, a.unknown, a.warned = 0, 0, time.Time{}
+		return nil, errQueued
+	}
+	tokens, err := a.terms.granted(reply)
+	wasAnnounced := a.isAnnounced
+	a.isAnnounced = false
+	switch {
+	case err != nil:
+		a.isUnanswered = true
+		return nil, err
+	case tokens != nil:
+		lease := a.terms.firstLease()
+		if sent.elapsed() >= lease-a.terms.marginOf(lease) {
+			// The hold may be over.
+			a.isUnanswered = true
+			a.startAnew()
+			return nil, errLate
+		}
+		return newHold(a, tokens, sent, lease), nil
+	case a.channel == nil:
+		return nil, ErrHeld
+	case wasAnnounced && len(a.terms.keys) > 1:
+		// One of the keys was lost, and a wait is to hold none.
+		a.startAnew()
+	case isTicket:
+		return nil, errors.New("redislock: the server takes no waits: is it a replica?")
+	case a.ticket == nil:
+		return nil, a.listen(ctx, nil)
+	}
+	return nil, nil
+}
+
+// listen subscribes; not where the server does not know of this subscription.
+func (a *acquisition) listen(ctx context.Context, unknown *subscription) error {
+	if a.ticket == nil {
+		a.ticket = a.client.waits.open(a.channel)
+	}
+	return a.client.waits.subscribe(ctx, a.channel, unknown)
+}
+
+// refused handles a request that was refused, or had no answer.
+func (a *acquisition) refused(ctx context.Context, err error, heard *subscription) error {
+	code := codeOf(err)
+	a.isAnswered = a.isAnswered || code != ""
+	a.isUnanswered = a.isUnanswered || mayBeServed(err)
+	switch {
+	case code == "NOSUBSCRIBER":
+		if a.unknown++; a.unknown%maxUnknown == 0 {
+			err = errors.New("redislock: the server finds no subscriber of the channel of this wait: is a proxy between?")
+			return errors.Join(err, a.listen(ctx, heard))
+		}
+		return a.listen(ctx, heard)
+	case code == "LOCKDELAY" && a.channel != nil && a.ticket == nil:
+		// A ticket waits.
+		return a.listen(ctx, nil)
+	}
+	return err
+}
+
+// passes tells whether the wait goes on after this error.
+func (a *acquisition) passes(err error) bool {
+	code := codeOf(err)
+	switch {
+	case errors.Is(err, ErrHeld) || isHopeless(err):
+		return false
+	case code == "" && a.failures == 0 && a.isUnanswered && !a.isAnswered && !isTimeout(err):
+		// The connection may have broken since its last use.
+		return true
+	case code == "READONLY":
+		return a.isQueued
+	}
+	return a.channel != nil && a.isAnswered && mayPass(err)
+}
+
+func isTimeout(err error) bool {
+	var timeout interface{ Timeout() bool }
+	return errors.As(err, &timeout) && timeout.Timeout()
+}
+
+// pause is longer after more failures, and where the server has no place for the wait.
+func (a *acquisition) pause(err error) time.Duration {
+	if slices.Contains([]string{"LOCKBUSY", "DRAINED"}, codeOf(err)) {
+		return 2 * longestPause
+	}
+	return min(firstPause<<min(a.failures, 10), longestPause)
+}
+
+// failed notes a failure, and warns when they last.
+func (a *acquisition) failed(err error) {
+	a.isAnnounced = false
+	now := time.Now()
+	if a.failures++; a.failures == 1 {
+		a.since = now
+	}
+	if now.Sub(a.since) < warnsAfter || now.Sub(a.warned) < warnsEvery {
+		return
+	}
+	a.warned = now
+	a.client.logger.Warn("redislock: the wait goes on, but its server cannot be reached",
+		"lock", a.terms.String(), "for", now.Sub(a.since).Round(time.Second), "error", err)
+}
+
+// wait waits in the queue for a reason to ask again.
+func (a *acquisition) wait(ctx context.Context) error {
+	// Spread, because many waits may have started at the same moment.
+	timer := time.NewTimer(jittered(longestTicket * 3 / 4))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+	case message := <-a.ticket.messages:
+		word, rest, _ := strings.Cut(message, " ")
+		switch {
+		case word == "granted":
+			a.isAnnounced = true
+		case word == "failed":
+			a.isQueued = false
+			err := &ServerError{rest, "the wait was ended"}
+			if !a.passes(err) {
+				return err
+			}
+			sleep(ctx, jittered(a.pause(err)))
+		}
+	}
+	return nil
+}
+
+// startAnew gives up what this owner has; the next request has another one.
+func (a *acquisition) startAnew() {
+	a.giveUp()
+	a.renameOwner()
+}
+
+// giveUp ends what the server has of this acquisition, or may get yet. What a named owner has without an answer is left
+// to its lease: another process may hold the lock under this name.
+func (a *acquisition) giveUp() {
+	if a.isQueued || a.isUnanswered && a.terms.owner == "" {
+		until := time.Now().Add(max(a.terms.lease, a.client.patience))
+		a.client.release(a.terms.giveUp(a.owner, nil), until, a.terms.String())
+	}
+	a.isQueued, a.isUnanswered = false, false
+}

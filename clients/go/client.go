@@ -1,0 +1,320 @@
+// Package redislock has distributed locks on a Redis or Valkey server with the redis-lock module, on the client library
+// that the program has: New of package viagoredis takes a client of go-redis, that of viarueidis one of rueidis.
+//
+// The server queues the waiters and grants the lock in order, so no waiter polls. Every grant has a fencing token. A
+// held lock is renewed; [Hold.Context] ends when it is lost, before another owner can have it.
+package redislock
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Command is a command of the server.
+type Command struct {
+	// Words are the name and the arguments.
+	Words []string
+	// Key is the place of the first key among them.
+	Key int
+}
+
+// Reply is the reply to a command: an int64, a string, a []any, a map, or nil; or an error, that of the server by
+// [Refusal].
+type Reply struct {
+	Value any
+	Err   error
+}
+
+// Transport is what this package needs of a client library. Packages viagoredis and viarueidis have it; its methods
+// are called by many goroutines.
+type Transport interface {
+	// Do sends commands in one pipeline, to the nodes that serve their keys, and returns their replies in order. No
+	// command is repeated after an error of the connection. When the context ends it returns, with that error.
+	Do(ctx context.Context, commands ...Command) []Reply
+	// Listen subscribes to a channel, in a cluster a shard channel at the node that serves it. It calls confirmed when
+	// the server has confirmed that, and heard for each message; neither blocks. It returns when the context or the
+	// subscription ends: what was subscribed is not subscribed again.
+	Listen(ctx context.Context, channel string, confirmed func(), heard func(message string)) error
+	// Node names what serves the key: commands of one name are sent together, those of several names apart, so that a
+	// node that hangs delays only its own. Empty when it is not known.
+	Node(ctx context.Context, key string) string
+	// IsCluster tells whether keys are spread over nodes by their slots.
+	IsCluster() bool
+}
+
+// ClientOption is an option of [New].
+type ClientOption func(*Client)
+
+// WithLogger sets where warnings go: a loss that nothing listens to, a wait that cannot reach its server, a release
+// that had no answer. The default is [slog.Default].
+func WithLogger(logger *slog.Logger) ClientOption {
+	return func(c *Client) { c.logger = logger }
+}
+
+// WithResponseTimeout sets how long a release waits for the server (5 s).
+func WithResponseTimeout(limit time.Duration) ClientOption {
+	return func(c *Client) { c.patience = limit }
+}
+
+// Client makes locks. Share one in a process: all its waits have one subscription to each node, and one timer renews
+// all that it holds.
+type Client struct {
+	transport Transport
+	id        string
+	logger    *slog.Logger
+	patience  time.Duration
+	// The waits end with the first, all else with the second.
+	open, running   context.Context
+	closing, ending context.CancelFunc
+	waits           waits
+
+	mu     sync.Mutex
+	number uint64
+	holds  map[*Hold]struct{}
+	timer  *time.Timer
+	// When the timer fires.
+	planned time.Time
+	// The calls and the goroutines that are under way, and what is closed when there is none.
+	tasks int
+	quiet chan struct{}
+	// A turn to send a release in the background.
+	releases chan struct{}
+}
+
+// New makes a client on a transport: programs call New of viagoredis or viarueidis.
+func New(transport Transport, options ...ClientOption) *Client {
+	c := &Client{
+		transport: transport,
+		id:        uuid(),
+		logger:    slog.Default(),
+		patience:  5 * time.Second,
+		holds:     map[*Hold]struct{}{},
+		quiet:     make(chan struct{}),
+		releases:  make(chan struct{}, maxInFlight),
+	}
+	c.open, c.closing = context.WithCancel(context.Background())
+	c.running, c.ending = context.WithCancel(context.Background())
+	c.waits = waits{client: c, channels: map[int]*channel{}, tickets: map[uint64]*ticket{}}
+	for _, option := range options {
+		option(c)
+	}
+	return c
+}
+
+func uuid() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // never fails
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+}
+
+// next is a number that this client has not used.
+func (c *Client) next() uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.number++
+	return c.number
+}
+
+// begin counts a call; false after the end.
+func (c *Client) begin() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.running.Err() != nil {
+		return false
+	}
+	c.tasks++
+	return true
+}
+
+func (c *Client) end() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.tasks--; c.tasks == 0 && c.open.Err() != nil {
+		close(c.quiet)
+		c.quiet = make(chan struct{})
+	}
+}
+
+// start runs a function in the background.
+func (c *Client) start(task func()) {
+	if c.begin() {
+		go func() {
+			defer c.end()
+			task()
+		}()
+	}
+}
+
+func (c *Client) do(ctx context.Context, command Command) (any, error) {
+	reply := c.transport.Do(ctx, command)[0]
+	return reply.Value, reply.Err
+}
+
+// Close ends the waits, releases what is held, and returns when all is done, after the response timeout at the latest.
+// The client of the program stays open.
+func (c *Client) Close() error {
+	c.closing()
+	c.mu.Lock()
+	holds := slices.Collect(maps.Keys(c.holds))
+	c.mu.Unlock()
+	for _, hold := range holds {
+		hold.abandon()
+	}
+	c.waits.close()
+	err := c.settle(c.patience)
+	c.ending()
+	return errors.Join(err, c.settle(time.Minute))
+}
+
+// settle waits until nothing is under way.
+func (c *Client) settle(limit time.Duration) error {
+	end := time.After(limit)
+	for {
+		c.mu.Lock()
+		tasks, quiet := c.tasks, c.quiet
+		c.mu.Unlock()
+		if tasks == 0 {
+			return nil
+		}
+		select {
+		case <-quiet:
+		case <-end:
+			return fmt.Errorf("redislock: %d requests are unanswered", tasks)
+		}
+	}
+}
+
+// plan has the timer fire at this time at the latest. The mutex is held.
+func (c *Client) plan(at time.Time) {
+	if c.timer == nil {
+		c.timer = time.AfterFunc(time.Until(at), c.tick)
+	} else if at.Before(c.planned) || c.planned.IsZero() {
+		c.timer.Reset(time.Until(at))
+	} else {
+		return
+	}
+	c.planned = at
+}
+
+// tick reports the losses whose time has come, and renews what is due, together with what will be soon.
+func (c *Client) tick() {
+	now := time.Now()
+	var lost, due []*Hold
+	var next time.Time
+	c.mu.Lock()
+	c.planned = time.Time{}
+	isDue := false
+	for hold := range c.holds {
+		isDue = isDue || !hold.renewAt.After(now)
+	}
+	for hold := range c.holds {
+		switch {
+		case hold.isOver(now):
+			lost = append(lost, hold)
+			continue
+		case isDue && !hold.renewAt.After(now.Add(hold.lease/10)) && hold.renewal():
+			due = append(due, hold)
+		}
+		at := hold.lostAt
+		if hold.renewAt.Before(at) {
+			at = hold.renewAt
+		}
+		if next.IsZero() || at.Before(next) {
+			next = at
+		}
+	}
+	if !next.IsZero() {
+		c.plan(next)
+	}
+	c.mu.Unlock()
+	for _, hold := range lost {
+		hold.lose(hold.reason())
+	}
+	if len(due) > 0 {
+		c.start(func() { c.renew(due) })
+	}
+}
+
+// renew renews these holds, each node's in pipelines of its own.
+func (c *Client) renew(due []*Hold) {
+	nodes := map[string][]*Hold{}
+	for _, hold := range due {
+		node := c.transport.Node(c.running, hold.terms.keys[0])
+		nodes[node] = append(nodes[node], hold)
+	}
+	for _, holds := range nodes {
+		for len(holds) > 0 {
+			part := holds[:min(len(holds), maxPipeline)]
+			holds = holds[len(part):]
+			c.start(func() { c.renewTogether(part) })
+		}
+	}
+}
+
+func (c *Client) renewTogether(holds []*Hold) {
+	var commands []Command
+	leases := make([]time.Duration, len(holds))
+	limit := c.patience
+	sent := newMoment()
+	c.mu.Lock()
+	for i, hold := range holds {
+		leases[i] = hold.nextLease()
+		hold.ends = later(hold.ends, sent.steady.Add(leases[i]+limit))
+		commands = append(commands, hold.terms.renew(hold.owner, hold.tokens, leases[i])...)
+		limit = min(limit, hold.lease/6)
+	}
+	c.mu.Unlock()
+	ctx, cancel := context.WithTimeout(c.running, max(limit, time.Millisecond))
+	defer cancel()
+	replies := c.transport.Do(ctx, commands...)
+	for i, hold := range holds {
+		hold.renewed(replies[:len(hold.tokens)], leases[i], sent)
+		replies = replies[len(hold.tokens):]
+	}
+}
+
+// release sends a release in the background, until it is answered or until the end. The result comes on the channel.
+func (c *Client) release(commands []Command, until time.Time, what string) <-chan error {
+	result := make(chan error, 1)
+	c.start(func() {
+		var err error
+		for pause := firstPause; ; pause = min(2*pause, longestPause) {
+			select {
+			case c.releases <- struct{}{}:
+			case <-c.running.Done():
+				result <- ErrClosed
+				return
+			}
+			_, err = released(c.transport.Do(c.running, commands...))
+			<-c.releases
+			if err == nil || !mayPass(err) || time.Now().Add(pause).After(until) || !sleep(c.running, jittered(pause)) {
+				break
+			}
+		}
+		if err != nil {
+			c.logger.Warn("redislock: not released: what is held ends with its lease", "lock", what, "error", err)
+		}
+		result <- err
+	})
+	return result
+}
+
+// released tells whether all were held, by the replies to a release, or the first error among them.
+func released(replies []Reply) (wasHeld bool, err error) {
+	wasHeld = true
+	for _, reply := range replies {
+		if reply.Err != nil {
+			return false, reply.Err
+		}
+		wasHeld = wasHeld && reply.Value != nil
+	}
+	return wasHeld, nil
+}

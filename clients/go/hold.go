@@ -1,0 +1,310 @@
+package redislock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// moment is a moment by both clocks: the steady one stops while the machine sleeps, and the wall clock may be set back.
+// The lease does neither. The larger of the two times that have passed is safe in both cases.
+type moment struct{ steady, wall time.Time }
+
+func newMoment() moment {
+	now := time.Now()
+	return moment{now, now.Round(0)}
+}
+
+func (m moment) elapsed() time.Duration {
+	now := time.Now()
+	return max(now.Sub(m.steady), now.Round(0).Sub(m.wall))
+}
+
+func later(one, other time.Time) time.Time {
+	if one.After(other) {
+		return one
+	}
+	return other
+}
+
+// Hold is what is held by one acquisition. It is renewed until [Hold.Unlock].
+type Hold struct {
+	client *Client
+	terms  *terms
+	owner  string
+	tokens []int64
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	// Whether a request of the acquisition had no answer.
+	isUnanswered bool
+
+	// All below under the mutex of the client: the confirmed lease, and a moment before its request was sent.
+	lease time.Duration
+	sent  moment
+	// When the next renewal and the report of a loss are due, and the longest time of the hold is over.
+	renewAt, lostAt, until time.Time
+	// When the lease is over in the server at the latest, whatever has been answered.
+	ends       time.Time
+	isReleased bool
+	lost       error
+	// Whether something listens for a loss.
+	isHeeded bool
+}
+
+func newHold(a *acquisition, tokens []int64, sent moment, lease time.Duration) *Hold {
+	h := &Hold{client: a.client, terms: a.terms, owner: a.owner, tokens: tokens, isUnanswered: a.isUnanswered}
+	h.ends = time.Now().Add(lease)
+	if a.terms.maxHold > 0 {
+		h.until = sent.steady.Add(a.terms.maxHold)
+	}
+	h.confirm(lease, sent)
+	return h
+}
+
+// begin makes it a hold of the caller. Its context has the values of the caller's, and not its end.
+func (h *Hold) begin(ctx context.Context) {
+	h.ctx, h.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+	h.isHeeded = h.terms.onLost != nil
+	c := h.client
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.holds[h] = struct{}{}
+	at := h.lostAt
+	if h.renewAt.Before(at) {
+		at = h.renewAt
+	}
+	c.plan(at)
+}
+
+// confirm notes a lease that the server has confirmed. The mutex is held, or nobody has the hold yet.
+func (h *Hold) confirm(lease time.Duration, sent moment) {
+	h.lease, h.sent = lease, sent
+	h.renewAt = sent.steady.Add(lease / 3)
+	// The server counts whole milliseconds, so the last one is not certain.
+	h.lostAt = sent.steady.Add(lease - h.terms.marginOf(lease) - time.Millisecond)
+	if !h.until.IsZero() && h.until.Before(h.lostAt) {
+		h.lostAt = h.until
+	}
+	if h.terms.isFixed {
+		h.renewAt = h.lostAt
+	}
+}
+
+// nextLease is the lease of a renewal: no longer than the longest time of the hold.
+func (h *Hold) nextLease() time.Duration {
+	if h.until.IsZero() {
+		return h.terms.lease
+	}
+	return min(h.terms.lease, time.Until(h.until)).Truncate(time.Millisecond)
+}
+
+// renewal tells whether a renewal is to be sent, and plans the next one for the case that it has no answer. The mutex
+// is held.
+func (h *Hold) renewal() bool {
+	if h.terms.isFixed || h.nextLease() <= h.lease-h.sent.elapsed() {
+		h.renewAt = h.lostAt
+		return false
+	}
+	h.renewAt = time.Now().Add(h.lease / 3)
+	return true
+}
+
+// renewed handles the replies to a renewal.
+func (h *Hold) renewed(replies []Reply, lease time.Duration, sent moment) {
+	c := h.client
+	err := error(nil)
+	isHeld := true
+	for _, reply := range replies {
+		if reply.Err != nil {
+			err = reply.Err
+		} else if reply.Value != int64(1) {
+			isHeld = false
+		}
+	}
+	c.mu.Lock()
+	var loss error
+	switch {
+	case h.isReleased || h.lost != nil:
+	case !isHeld:
+		loss = errors.New("the server says that another grant, or none, has followed")
+	case err != nil && !mayPass(err):
+		for _, code := range lasting {
+			if codeOf(err) == code {
+				loss = err
+			}
+		}
+		fallthrough
+	case err != nil:
+		h.renewAt = time.Now().Add(max(h.lease/20, time.Millisecond))
+		c.plan(h.renewAt)
+	default:
+		h.confirm(lease, sent)
+		c.plan(h.renewAt)
+		c.plan(h.lostAt)
+	}
+	c.mu.Unlock()
+	if loss != nil {
+		h.lose(loss)
+	}
+}
+
+// isOver tells whether the time of a loss has come. The mutex is held.
+func (h *Hold) isOver(now time.Time) bool {
+	return !h.lostAt.After(now) || h.sent.elapsed() >= h.lostAt.Sub(h.sent.steady)
+}
+
+func (h *Hold) reason() error {
+	if !h.until.IsZero() && !h.until.After(time.Now()) {
+		return errors.New("the longest time of the hold is over")
+	}
+	return errors.New("no renewal was confirmed, and the lease ends soon")
+}
+
+// lose reports a loss, once.
+func (h *Hold) lose(reason error) {
+	c := h.client
+	c.mu.Lock()
+	delete(c.holds, h)
+	if h.isReleased || h.lost != nil {
+		c.mu.Unlock()
+		return
+	}
+	h.lost = fmt.Errorf("%w: %s: %w", ErrLost, h.terms, reason)
+	isHeeded := h.isHeeded
+	c.mu.Unlock()
+	h.cancel(h.lost)
+	if h.terms.onLost != nil {
+		c.start(func() { h.terms.onLost(h, h.lost) })
+	}
+	if !isHeeded {
+		c.logger.Warn("redislock: a lock is lost, and nothing listens (Hold.Context)", "error", h.lost)
+	}
+}
+
+// Token is the fencing token of the grant, of several locks that of the first: a resource that refuses a token lower
+// than the highest so far is safe from a holder that is late.
+func (h *Hold) Token() int64 { return h.tokens[0] }
+
+// Tokens has a token for each key.
+func (h *Hold) Tokens() []int64 { return append([]int64(nil), h.tokens...) }
+
+// Context ends when the hold is lost, before another owner can have it, or released. [context.Cause] says which: it is
+// [ErrLost] or [ErrReleased]. Its values are those of the context of the acquisition.
+//
+// A loss is noticed at the next renewal, a third of the lease later, or, when the server does not answer, a margin
+// before the lease ends.
+func (h *Hold) Context() context.Context {
+	h.client.mu.Lock()
+	defer h.client.mu.Unlock()
+	h.isHeeded = true
+	return h.ctx
+}
+
+// ValidFor is how long the lock is certainly still held. It reads the clocks, so it is right after this process, or its
+// machine, stood still, too.
+func (h *Hold) ValidFor() time.Duration {
+	h.client.mu.Lock()
+	defer h.client.mu.Unlock()
+	if h.isReleased || h.lost != nil {
+		return 0
+	}
+	return max(0, h.lease-time.Millisecond-h.sent.elapsed())
+}
+
+// Do runs a command of the server if the lock is still held, in one step of it (LOCK.IF): a holder that is late gets
+// [ErrLost], and changes nothing. The command has a key, in a cluster in the slot of the lock, or it is PUBLISH. The
+// reply is an int64, a string, a []any, a map, or nil. After an error of the connection it may have run; it is not
+// repeated. Of several locks the first is the one that is looked at.
+func (h *Hold) Do(ctx context.Context, command ...any) (any, error) {
+	words := []string{"LOCK.IF", h.terms.keys[0], strconv.FormatInt(h.tokens[0], 10)}
+	for _, word := range command {
+		if bytes, isBytes := word.([]byte); isBytes {
+			word = string(bytes)
+		}
+		words = append(words, fmt.Sprint(word))
+	}
+	return h.client.do(ctx, Command{words, 1})
+}
+
+// SetNote replaces the text beside the hold of an exclusive lock ([WithNote]). It renews the lease as well.
+func (h *Hold) SetNote(ctx context.Context, note string) error {
+	c := h.client
+	c.mu.Lock()
+	lease := h.nextLease()
+	h.ends = later(h.ends, time.Now().Add(lease+c.patience))
+	c.mu.Unlock()
+	commands := h.terms.renew(h.owner, h.tokens, lease)
+	for i := range commands {
+		commands[i].Words = append(commands[i].Words, "NOTE", note)
+	}
+	sent := newMoment()
+	replies := c.transport.Do(ctx, commands...)
+	h.renewed(replies, lease, sent)
+	for _, reply := range replies {
+		switch {
+		case reply.Err != nil:
+			return reply.Err
+		case reply.Value != int64(1):
+			return fmt.Errorf("%w: %s", ErrLost, h.terms)
+		}
+	}
+	return nil
+}
+
+// Unlock releases the lock, whatever has become of the context of the acquisition. [ErrLost] means that it was lost
+// before. Any other error means that the release had no answer after the response timeout: it goes on in the background
+// until it is answered or the lease is over.
+func (h *Hold) Unlock() error {
+	wait, err := h.finish(false)
+	if wait == nil {
+		return err
+	}
+	select {
+	case err = <-wait:
+	case <-time.After(h.client.patience):
+	}
+	return err
+}
+
+// abandon releases in the background.
+func (h *Hold) abandon() { _, _ = h.finish(true) }
+
+// finish ends the hold. A result that is still to come does so on the channel.
+func (h *Hold) finish(inBackground bool) (<-chan error, error) {
+	c := h.client
+	c.mu.Lock()
+	lost, wasReleased, ends := h.lost, h.isReleased, h.ends
+	h.isReleased = true
+	delete(c.holds, h)
+	c.mu.Unlock()
+	if wasReleased {
+		return nil, ErrReleased
+	}
+	h.cancel(ErrReleased)
+	commands := h.terms.release(h.owner, h.tokens)
+	if h.isUnanswered {
+		commands = h.terms.giveUp(h.owner, h.tokens)
+	}
+	if inBackground || lost != nil {
+		c.release(commands, ends, h.terms.String())
+		return nil, lost
+	}
+	ctx, cancel := context.WithTimeout(c.running, c.patience)
+	defer cancel()
+	begun := time.Now()
+	wasHeld, err := released(c.transport.Do(ctx, commands...))
+	switch {
+	case err != nil && mayPass(err):
+		// The first one may be served late: a repeated one is final.
+		wait := c.release(h.terms.giveUp(h.owner, h.tokens), ends, h.terms.String())
+		if time.Since(begun) >= c.patience/2 {
+			return nil, err
+		}
+		return wait, err
+	case err == nil && !wasHeld && !h.isUnanswered:
+		return nil, fmt.Errorf("%w: %s: it was not held any more at its release", ErrLost, h.terms)
+	}
+	return nil, err
+}

@@ -1,0 +1,499 @@
+package redislock_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	redislock "redis-lock/clients/go"
+	"redis-lock/clients/go/viagoredis"
+)
+
+type acquired struct {
+	hold *redislock.Hold
+	err  error
+}
+
+// begin acquires in the background.
+func begin(ctx context.Context, lock *redislock.Lock) <-chan acquired {
+	result := make(chan acquired, 1)
+	go func() {
+		hold, err := lock.Lock(ctx)
+		result <- acquired{hold, err}
+	}()
+	return result
+}
+
+func got(t *testing.T, from <-chan acquired) acquired {
+	t.Helper()
+	select {
+	case found := <-from:
+		return found
+	case <-time.After(patience):
+		t.Fatal("timed out waiting for the end of an acquisition")
+		return acquired{}
+	}
+}
+
+func granted(t *testing.T, from <-chan acquired) *redislock.Hold {
+	t.Helper()
+	found := got(t, from)
+	if found.err != nil {
+		t.Fatal(found.err)
+	}
+	return found.hold
+}
+
+func awaitLoss(t *testing.T, hold *redislock.Hold) {
+	t.Helper()
+	select {
+	case <-hold.Context().Done():
+	case <-time.After(patience):
+		t.Fatal("timed out waiting for a loss")
+	}
+	if cause := context.Cause(hold.Context()); !errors.Is(cause, redislock.ErrLost) {
+		t.Fatalf("the cause is %v", cause)
+	}
+}
+
+func unlock(t *testing.T, hold *redislock.Hold) {
+	t.Helper()
+	if err := hold.Unlock(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestALockIsHeldUntilItIsReleased(t *testing.T) {
+	s := serve(t)
+	onBoth(t, func(t *testing.T, via maker) {
+		lock := via(t, s).NewLock(t.Name())
+		hold := must[*redislock.Hold](t)(lock.Lock(background()))
+		if _, err := lock.TryLock(background()); !errors.Is(err, redislock.ErrHeld) {
+			t.Fatalf("a second one: %v", err)
+		}
+		if valid := hold.ValidFor(); valid <= 0 || valid > 30*time.Second || hold.Context().Err() != nil {
+			t.Fatalf("valid for %v", valid)
+		}
+		unlock(t, hold)
+		if cause := context.Cause(hold.Context()); !errors.Is(cause, redislock.ErrReleased) || hold.ValidFor() != 0 {
+			t.Fatalf("after the release: %v", cause)
+		}
+		if err := hold.Unlock(); !errors.Is(err, redislock.ErrReleased) {
+			t.Fatalf("a second release: %v", err)
+		}
+		next := must[*redislock.Hold](t)(lock.TryLock(background()))
+		if next.Token() <= hold.Token() {
+			t.Fatalf("tokens %d, %d", hold.Token(), next.Token())
+		}
+		unlock(t, next)
+	})
+}
+
+func TestWaitsAreGrantedInOrder(t *testing.T) {
+	onBoth(t, func(t *testing.T, via maker) {
+		s := serve(t)
+		lock := via(t, s).NewLock("order")
+		hold := must[*redislock.Hold](t)(lock.Lock(background()))
+		var waits []<-chan acquired
+		for i := range 20 {
+			waits = append(waits, begin(background(), lock))
+			s.awaitWaits(i + 1)
+		}
+		last := hold.Token()
+		for _, wait := range waits {
+			unlock(t, hold)
+			hold = granted(t, wait)
+			if hold.Token() <= last {
+				t.Fatalf("token %d after %d", hold.Token(), last)
+			}
+			last = hold.Token()
+		}
+		unlock(t, hold)
+		s.awaitNothing()
+	})
+}
+
+func TestACancelledWaitLeavesNothingAndHasTheErrorOfItsContext(t *testing.T) {
+	onBoth(t, func(t *testing.T, via maker) {
+		s := serve(t)
+		lock := via(t, s).NewLock("cancelled")
+		hold := must[*redislock.Hold](t)(lock.Lock(background()))
+		ctx, cancel := context.WithCancel(background())
+		wait := begin(ctx, lock)
+		s.awaitWaits(1)
+		cancel()
+		if found := got(t, wait); found.err != context.Canceled {
+			t.Fatalf("cancelled: %v", found.err)
+		}
+		s.awaitWaits(0)
+		ctx, cancel = context.WithTimeout(background(), 50*time.Millisecond)
+		defer cancel()
+		if _, err := lock.Lock(ctx); err != context.DeadlineExceeded {
+			t.Fatalf("timed out: %v", err)
+		}
+		unlock(t, hold)
+		s.awaitNothing()
+	})
+}
+
+func TestAReleaseDoesNotUseTheContextOfTheAcquisition(t *testing.T) {
+	s := serve(t)
+	onBoth(t, func(t *testing.T, via maker) {
+		type name struct{}
+		ctx, cancel := context.WithCancel(context.WithValue(background(), name{}, "value"))
+		hold := must[*redislock.Hold](t)(via(t, s).NewLock(t.Name()).Lock(ctx))
+		cancel()
+		if hold.Context().Err() != nil || hold.Context().Value(name{}) != "value" {
+			t.Fatal("the hold ended with the context of its acquisition, or has not its values")
+		}
+		unlock(t, hold)
+	})
+}
+
+func TestALossEndsTheContextOfTheHold(t *testing.T) {
+	s := serve(t)
+	onBoth(t, func(t *testing.T, via maker) {
+		for how, end := range map[string][]any{"broken": {"LOCK.BREAK"}, "deleted": {"DEL"}} {
+			heard := make(chan error, 1)
+			lock := via(t, s).NewLock(t.Name()+how, redislock.WithLease(300*time.Millisecond),
+				redislock.WithOnLost(func(_ *redislock.Hold, err error) { heard <- err }))
+			hold := must[*redislock.Hold](t)(lock.Lock(background()))
+			s.do(append(end, t.Name()+how)...)
+			awaitLoss(t, hold)
+			if err := <-heard; !errors.Is(err, redislock.ErrLost) {
+				t.Fatal(err)
+			}
+			if err := hold.Unlock(); !errors.Is(err, redislock.ErrLost) || hold.ValidFor() != 0 {
+				t.Fatalf("released: %v", err)
+			}
+		}
+	})
+}
+
+func TestALossIsReportedBeforeTheLeaseEndsWhenTheServerIsSilent(t *testing.T) {
+	onBoth(t, func(t *testing.T, via maker) {
+		s := serve(t)
+		out := &logs{}
+		lock := via(t, s, out.option()).NewLock("silent", redislock.WithLease(time.Second),
+			redislock.WithMargin(400*time.Millisecond))
+		hold := must[*redislock.Hold](t)(lock.Lock(background()))
+		begun := time.Now()
+		s.signal(syscall.SIGSTOP)
+		defer s.signal(syscall.SIGCONT)
+		until(t, "a warning", func() bool { return out.has("a lock is lost") })
+		if passed := time.Since(begun); passed < 200*time.Millisecond {
+			t.Fatalf("lost after %v", passed)
+		}
+		awaitLoss(t, hold)
+		s.signal(syscall.SIGCONT)
+		if err := hold.Unlock(); !errors.Is(err, redislock.ErrLost) {
+			t.Fatal(err)
+		}
+		s.awaitNothing()
+	})
+}
+
+func TestALossIsFoundAtTheRelease(t *testing.T) {
+	s := serve(t)
+	onBoth(t, func(t *testing.T, via maker) {
+		hold := must[*redislock.Hold](t)(via(t, s).NewLock(t.Name()).Lock(background()))
+		s.do("DEL", t.Name())
+		if err := hold.Unlock(); !errors.Is(err, redislock.ErrLost) {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestAHoldIsRenewedAndEndsAtItsLongestTime(t *testing.T) {
+	s := serve(t)
+	onBoth(t, func(t *testing.T, via maker) {
+		client := via(t, s)
+		short := client.NewLock(t.Name()+"1", redislock.WithLease(2*time.Second))
+		renewed := must[*redislock.Hold](t)(short.Lock(background()))
+		lock := client.NewLock(t.Name()+"2", redislock.WithLease(500*time.Millisecond),
+			redislock.WithMaxHold(800*time.Millisecond))
+		hold := must[*redislock.Hold](t)(lock.Lock(background()))
+		awaitLoss(t, hold)
+		fixed := client.NewLock(t.Name()+"3", redislock.WithLease(300*time.Millisecond), redislock.WithoutRenewal())
+		awaitLoss(t, must[*redislock.Hold](t)(fixed.Lock(background())))
+		token := renewed.Token()
+		time.Sleep(2 * time.Second)
+		if reply, err := renewed.Do(background(), "SET", t.Name()+"4", token); err != nil || reply != "OK" {
+			t.Fatalf("%v %v", reply, err)
+		}
+		unlock(t, renewed)
+	})
+}
+
+// A request that a server meets after its acquisition was given up grants nothing.
+func TestALateRequestGrantsNothing(t *testing.T) {
+	onBoth(t, func(t *testing.T, via maker) {
+		s := serve(t)
+		client := via(t, s)
+		unlock(t, must[*redislock.Hold](t)(client.NewLock("late").Lock(background())))
+		s.signal(syscall.SIGSTOP)
+		ctx, cancel := context.WithTimeout(background(), 100*time.Millisecond)
+		defer cancel()
+		_, tried := client.NewLock("late").TryLock(ctx)
+		_, waited := client.NewLock("late").Lock(ctx)
+		s.signal(syscall.SIGCONT)
+		if !errors.Is(tried, context.DeadlineExceeded) || !errors.Is(waited, context.DeadlineExceeded) {
+			t.Fatalf("%v, %v", tried, waited)
+		}
+		until(t, "the given up acquisition is final", func() bool { return s.figure("finals") != "0" })
+		s.awaitNothing()
+	})
+}
+
+func TestAReleaseWithoutAnAnswerGoesOn(t *testing.T) {
+	onBoth(t, func(t *testing.T, via maker) {
+		s := serve(t)
+		client := via(t, s, redislock.WithResponseTimeout(200*time.Millisecond))
+		hold := must[*redislock.Hold](t)(client.NewLock("silent").Lock(background()))
+		s.signal(syscall.SIGSTOP)
+		err := hold.Unlock()
+		s.signal(syscall.SIGCONT)
+		if err == nil || errors.Is(err, redislock.ErrLost) {
+			t.Fatal(err)
+		}
+		s.awaitNothing()
+	})
+}
+
+func TestAFirstRequestThatCannotBeSentIsAnError(t *testing.T) {
+	s := serve(t)
+	onBoth(t, func(t *testing.T, via maker) {
+		client := via(t, s)
+		gone := serve(t)
+		ofGone := via(t, gone)
+		gone.kill()
+		if _, err := ofGone.NewLock("a").Lock(background()); err == nil {
+			t.Fatal("granted by a server that is gone")
+		}
+		if _, err := client.NewLock("a", redislock.WithLease(time.Microsecond)).Lock(background()); err == nil {
+			t.Fatal("a lease of a microsecond")
+		}
+		s.do("SET", t.Name(), "foreign")
+		var refusal *redislock.ServerError
+		if _, err := client.NewLock(t.Name()).Lock(background()); !errors.As(err, &refusal) || refusal.Code != "WRONGTYPE" {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestAServerWithoutTheModuleIsSaidToBeOne(t *testing.T) {
+	s := serve(t, "plain")
+	onBoth(t, func(t *testing.T, via maker) {
+		_, err := via(t, s).NewLock("secret").Lock(background())
+		if !errors.Is(err, redislock.ErrNotLoaded) {
+			t.Fatal(err)
+		}
+		want := "redislock: ERR unknown command 'LOCK.ACQUIRE': load the redis-lock module there (or a newer one), with " +
+			"loadmodule /usr/lib/redis/modules/libredis_lock.so in its configuration, or with MODULE LOAD; a service that " +
+			"loads no modules cannot be used"
+		if err.Error() != want {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestAWaitOutlivesItsServer(t *testing.T) {
+	onBoth(t, func(t *testing.T, via maker) {
+		s := serve(t)
+		out := &logs{}
+		client := via(t, s, out.option())
+		lock := client.NewLock("restart", redislock.WithLease(time.Second))
+		hold := must[*redislock.Hold](t)(lock.Lock(background()))
+		wait := begin(background(), lock)
+		s.awaitWaits(1)
+		s.kill()
+		awaitLoss(t, hold)
+		until(t, "a warning", func() bool { return out.has("the wait goes on") })
+		s.start()
+		unlock(t, granted(t, wait))
+	})
+}
+
+// Connections of subscriptions that end are no end of the waits, and cost no wait its grant.
+func TestWaitsGoOnWhenTheirConnectionsEnd(t *testing.T) {
+	onBoth(t, func(t *testing.T, via maker) {
+		s := serve(t)
+		lock := via(t, s).NewLock("broken")
+		hold := must[*redislock.Hold](t)(lock.Lock(background()))
+		var waits []<-chan acquired
+		for i := range 5 {
+			waits = append(waits, begin(background(), lock))
+			s.awaitWaits(i + 1)
+		}
+		s.do("CLIENT", "KILL", "TYPE", "pubsub", "SKIPME", "yes")
+		s.do("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+		hold.Unlock()
+		for range waits {
+			for _, wait := range waits {
+				select {
+				case found := <-wait:
+					if found.err != nil {
+						t.Fatal(found.err)
+					}
+					unlock(t, found.hold)
+				case <-time.After(10 * time.Millisecond):
+				}
+			}
+		}
+		s.awaitNothing()
+	})
+}
+
+func TestTenThousandWaitsHaveFewConnections(t *testing.T) {
+	if testing.Short() {
+		t.Skip("ten thousand waits")
+	}
+	onBoth(t, func(t *testing.T, via maker) {
+		s := serve(t)
+		client := via(t, s)
+		hold := must[*redislock.Hold](t)(client.NewLock("first").Lock(background()))
+		const count = 10_000
+		ctx, cancel := context.WithCancel(background())
+		var ended sync.WaitGroup
+		var mu sync.Mutex
+		var order []int64
+		for range count {
+			ended.Go(func() {
+				hold, err := client.NewLock("first").Lock(ctx)
+				if err != nil {
+					if ctx.Err() == nil {
+						t.Error(err)
+					}
+					return
+				}
+				mu.Lock()
+				order = append(order, hold.Token())
+				mu.Unlock()
+				hold.Unlock()
+			})
+		}
+		s.awaitWaits(count)
+		list := s.do("CLIENT", "LIST", "TYPE", "pubsub").(string)
+		if lines := len(splitLines(list)); lines != 1 {
+			t.Fatalf("%d subscribed connections", lines)
+		}
+		unlock(t, hold)
+		until(t, "some are granted", func() bool { mu.Lock(); defer mu.Unlock(); return len(order) >= 200 })
+		cancel()
+		ended.Wait()
+		for i := range len(order) - 1 {
+			if order[i] >= order[i+1] {
+				t.Fatalf("token %d before %d", order[i], order[i+1])
+			}
+		}
+		s.awaitNothing()
+	})
+}
+
+func splitLines(text string) (lines []string) {
+	for _, line := range []byte(text) {
+		if line == '\n' {
+			lines = append(lines, "")
+		}
+	}
+	return lines
+}
+
+func TestAServerThatTakesNoWaitsIsAnError(t *testing.T) {
+	s := serve(t)
+	s.do("ACL", "SETUSER", "default", "resetchannels")
+	onBoth(t, func(t *testing.T, via maker) {
+		lock := via(t, s).NewLock(t.Name())
+		hold := must[*redislock.Hold](t)(lock.Lock(background()))
+		var refusal *redislock.ServerError
+		if _, err := lock.Lock(background()); !errors.As(err, &refusal) || refusal.Code != "NOPERM" {
+			t.Fatal(err)
+		}
+		unlock(t, hold)
+	})
+}
+
+func TestCloseEndsWaitsAndReleasesWhatIsHeld(t *testing.T) {
+	onBoth(t, func(t *testing.T, via maker) {
+		s := serve(t)
+		client := via(t, s)
+		must[*redislock.Hold](t)(client.NewLock("closed").Lock(background()))
+		wait := begin(background(), client.NewLock("closed"))
+		s.awaitWaits(1)
+		if err := client.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if found := got(t, wait); !errors.Is(found.err, redislock.ErrClosed) {
+			t.Fatal(found.err)
+		}
+		s.awaitNothing()
+		if _, err := client.NewLock("closed").TryLock(background()); !errors.Is(err, redislock.ErrClosed) {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestAReplicaRefusesAFirstRequestAndAWaitOutlivesIt(t *testing.T) {
+	onBoth(t, func(t *testing.T, via maker) {
+		s := serve(t)
+		lock := via(t, s).NewLock("demoted")
+		hold := must[*redislock.Hold](t)(lock.Lock(background()))
+		wait := begin(background(), lock)
+		s.awaitWaits(1)
+		s.do("REPLICAOF", "127.0.0.1", 1)
+		var refusal *redislock.ServerError
+		if _, err := lock.Lock(background()); !errors.As(err, &refusal) || refusal.Code != "READONLY" {
+			t.Fatal(err)
+		}
+		s.do("REPLICAOF", "NO", "ONE")
+		s.awaitWaits(1)
+		unlock(t, hold)
+		unlock(t, granted(t, wait))
+		s.awaitNothing()
+	})
+}
+
+func TestAWaitLastsThroughTheStartupDelay(t *testing.T) {
+	onBoth(t, func(t *testing.T, via maker) {
+		s := serve(t, "--lock.startup-delay", "2000")
+		lock := via(t, s).NewLock("delayed")
+		var refusal *redislock.ServerError
+		if _, err := lock.TryLock(background()); !errors.As(err, &refusal) || refusal.Code != "LOCKDELAY" {
+			t.Fatal(err)
+		}
+		unlock(t, granted(t, begin(background(), lock)))
+		s.awaitNothing()
+	})
+}
+
+func TestAWaitEndsWithTheClientOfTheProgram(t *testing.T) {
+	s := serve(t)
+	program := redis.NewClient(&redis.Options{Addr: s.address()})
+	client := viagoredis.New(program, quiet)
+	hold := must[*redislock.Hold](t)(client.NewLock("closed").Lock(background()))
+	wait := begin(background(), client.NewLock("closed"))
+	s.awaitWaits(1)
+	program.Close()
+	s.do("CLIENT", "KILL", "TYPE", "pubsub", "SKIPME", "yes")
+	if found := got(t, wait); !errors.Is(found.err, redislock.ErrClosed) {
+		t.Fatal(found.err)
+	}
+	hold.Unlock()
+	client.Close()
+}
+
+func TestARingIsRefused(t *testing.T) {
+	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"one": "127.0.0.1:1"}})
+	client := viagoredis.New(ring, quiet)
+	if _, err := client.NewLock("a").TryLock(background()); err == nil || !strings.Contains(err.Error(), "Ring") {
+		t.Fatal(err)
+	}
+	client.Close()
+	ring.Close()
+}

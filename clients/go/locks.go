@@ -1,0 +1,405 @@
+package redislock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Option is an option of a lock, of a semaphore or of an election.
+type Option func(*terms)
+
+// WithLease sets how long the server keeps what is held when no renewal comes (30 s): at least 2 ms, in whole
+// milliseconds.
+func WithLease(lease time.Duration) Option {
+	return func(t *terms) { t.lease = lease.Truncate(time.Millisecond) }
+}
+
+// WithMargin sets how long before the end of the lease a loss is reported when no renewal is confirmed: the time to
+// stop. A sixth of the lease by default, at most half of it.
+func WithMargin(margin time.Duration) Option {
+	return func(t *terms) { t.margin = margin }
+}
+
+// WithMaxHold bounds the time of a hold in spite of renewals, for a program that hangs. It is reported as a loss.
+func WithMaxHold(limit time.Duration) Option {
+	return func(t *terms) { t.maxHold = limit }
+}
+
+// WithoutRenewal makes the lease the longest time of a hold.
+func WithoutRenewal() Option {
+	return func(t *terms) { t.isFixed = true }
+}
+
+// WithNote sets a text beside the hold of an exclusive lock, at most 256 bytes, for those who look (LOCK.INFO).
+func WithNote(note string) Option {
+	return func(t *terms) { t.note = note }
+}
+
+// WithOnLost sets a function that is called once in a goroutine of its own when a hold is lost, with the cause.
+func WithOnLost(function func(*Hold, error)) Option {
+	return func(t *terms) { t.onLost = function }
+}
+
+// WithOwner names the owner, to acquire in one process and release in another. By default each acquisition has a fresh
+// one. The server takes two requests of one owner for one: both hold the lock. A request without an answer may be
+// granted late, and then lasts for its lease.
+func WithOwner(owner string) Option {
+	return func(t *terms) { t.owner = owner }
+}
+
+// WithPermits has an acquisition create a semaphore with so many permits when there is none.
+func WithPermits(permits int) Option {
+	return func(t *terms) { t.permits = permits }
+}
+
+// terms are what an acquisition asks for.
+type terms struct {
+	keys []string
+	// READ, WRITE, or empty: exclusive.
+	mode          string
+	isPermit      bool
+	owner         string
+	lease, margin time.Duration
+	maxHold       time.Duration
+	isFixed       bool
+	note          string
+	permits       int
+	onLost        func(*Hold, error)
+}
+
+func newTerms(keys []string, options []Option) *terms {
+	t := &terms{keys: keys, lease: 30 * time.Second, margin: -1}
+	for _, option := range options {
+		option(t)
+	}
+	return t
+}
+
+// check returns what is wrong with the terms, which the server would not say.
+func (t *terms) check() error {
+	switch {
+	case t.lease < 2*time.Millisecond:
+		return errors.New("redislock: a lease lasts at least two milliseconds")
+	case t.margin > t.lease/2:
+		return errors.New("redislock: the margin is at most half of the lease: before it the lock is renewed")
+	case t.maxHold < 0:
+		return errors.New("redislock: the longest time of a hold is not negative")
+	case len(t.keys) == 0:
+		return errors.New("redislock: a lock of several keys has one at least")
+	}
+	return nil
+}
+
+func (t *terms) String() string { return strings.Join(t.keys, ", ") }
+
+// marginOf is the margin of a lease that may be shorter than that of the terms.
+func (t *terms) marginOf(lease time.Duration) time.Duration {
+	if t.margin < 0 {
+		return lease / 6
+	}
+	return min(t.margin, lease/2)
+}
+
+func (t *terms) firstLease() time.Duration {
+	if t.maxHold > 0 {
+		return max(min(t.lease, t.maxHold.Truncate(time.Millisecond)), time.Millisecond)
+	}
+	return t.lease
+}
+
+func millis(span time.Duration) string { return strconv.FormatInt(span.Milliseconds(), 10) }
+
+// acquire is the request: the tokens, or nil. Sent twice, it is granted once.
+func (t *terms) acquire(owner string) Command {
+	words, key := []string{"LOCK.ACQUIRE", t.keys[0], owner}, 1
+	if t.isPermit {
+		words[0] = "SEM.ACQUIRE"
+	} else if len(t.keys) > 1 {
+		words = append(append([]string{"LOCK.MACQUIRE", strconv.Itoa(len(t.keys))}, t.keys...), owner)
+		key = 2
+	}
+	if t.mode != "" {
+		words = append(words, t.mode)
+	}
+	words = append(words, "PX", millis(t.firstLease()))
+	if t.isPermit && t.permits > 0 {
+		words = append(words, "LIMIT", strconv.Itoa(t.permits))
+	}
+	if !t.isPermit {
+		words = append(words, "ONCE")
+	}
+	if t.owner == "" {
+		words = append(words, "SEQ", "1")
+	}
+	if t.note != "" {
+		words = append(words, "NOTE", t.note)
+	}
+	return Command{words, key}
+}
+
+// each is a command for each key, with its token where the hold has one.
+func (t *terms) each(verb, owner string, tokens []int64, words ...string) []Command {
+	commands := make([]Command, len(t.keys))
+	for i, key := range t.keys {
+		all := append([]string{"LOCK." + verb, key, owner}, words...)
+		if t.isPermit {
+			all[0] = "SEM." + verb
+		} else if tokens != nil {
+			all = append(all, "TOKEN", strconv.FormatInt(tokens[i], 10))
+		}
+		commands[i] = Command{all, 1}
+	}
+	return commands
+}
+
+func (t *terms) renew(owner string, tokens []int64, lease time.Duration) []Command {
+	words := []string{"PX", millis(max(lease, time.Millisecond))}
+	if t.mode != "" {
+		words = append(words, t.mode)
+	}
+	return t.each("RENEW", owner, tokens, words...)
+}
+
+// release ends a hold; without tokens also a wait.
+func (t *terms) release(owner string, tokens []int64) []Command {
+	var words []string
+	if t.mode != "" {
+		words = append(words, t.mode)
+	}
+	if !t.isPermit {
+		words = append(words, "ALL")
+	}
+	return t.each("RELEASE", owner, tokens, words...)
+}
+
+// giveUp ends a hold, withdraws the wait, and of a fresh owner makes its requests final: one that the server meets
+// later grants nothing.
+func (t *terms) giveUp(owner string, tokens []int64) []Command {
+	if t.owner != "" {
+		return t.release(owner, tokens)
+	}
+	return t.each("RELEASE", owner, nil, "FINAL", "1")
+}
+
+// granted returns the tokens of a reply to an acquire; nil when it was not granted.
+func (t *terms) granted(reply any) ([]int64, error) {
+	if reply == nil {
+		return nil, nil
+	}
+	list, isList := reply.([]any)
+	if !isList {
+		list = []any{reply}
+	}
+	tokens := make([]int64, len(list))
+	for i, value := range list {
+		token, isNumber := value.(int64)
+		if !isNumber {
+			return nil, badReply(value)
+		}
+		tokens[i] = token
+	}
+	if len(tokens) != len(t.keys) {
+		return nil, badReply(reply)
+	}
+	return tokens, nil
+}
+
+// Lock is a lock, or several locks. It has no state: many goroutines may use one, and each
+// call of Lock is an acquisition of its own. It is not re-entrant.
+type Lock struct {
+	client *Client
+	terms  *terms
+}
+
+// NewLock is the exclusive lock of this name, the key in the server.
+func (c *Client) NewLock(name string, options ...Option) *Lock {
+	return &Lock{c, newTerms([]string{name}, options)}
+}
+
+// NewMultiLock is the lock of all these names together: all or none are acquired, in one step of the server, and a
+// wait holds none of them. In a cluster they are in one slot. It is lost when one of them is.
+func (c *Client) NewMultiLock(names []string, options ...Option) *Lock {
+	return &Lock{c, newTerms(slices.Clone(names), options)}
+}
+
+// ReadWriteLock has a lock for readers, which many hold at a time, and one for a writer.
+type ReadWriteLock struct{ read, write *Lock }
+
+// NewReadWriteLock is the read-write lock of this name.
+func (c *Client) NewReadWriteLock(name string, options ...Option) *ReadWriteLock {
+	of := func(mode string) *Lock {
+		lock := c.NewLock(name, options...)
+		lock.terms.mode = mode
+		return lock
+	}
+	return &ReadWriteLock{of("READ"), of("WRITE")}
+}
+
+// Read is the lock of the readers.
+func (l *ReadWriteLock) Read() *Lock { return l.read }
+
+// Write is the lock of the writer.
+func (l *ReadWriteLock) Write() *Lock { return l.write }
+
+// Semaphore has permits. Token of a hold is no fencing token here, because several permits are valid at a time.
+type Semaphore struct{ lock *Lock }
+
+// NewSemaphore is the semaphore of this name. It has no permits until Set is called, or an acquisition [WithPermits].
+func (c *Client) NewSemaphore(name string, options ...Option) *Semaphore {
+	lock := c.NewLock(name, options...)
+	lock.terms.isPermit = true
+	return &Semaphore{lock}
+}
+
+// Set sets the number of permits. Permits that are held stay held.
+func (s *Semaphore) Set(ctx context.Context, permits int) error {
+	words := []string{"SEM.SET", s.lock.terms.keys[0], strconv.Itoa(permits)}
+	_, err := s.lock.client.do(ctx, Command{words, 1})
+	return err
+}
+
+// Acquire takes a permit, and waits for one as [Lock.Lock] does.
+func (s *Semaphore) Acquire(ctx context.Context) (*Hold, error) { return s.lock.Lock(ctx) }
+
+// TryAcquire takes a permit if one is free; [ErrHeld] if not.
+func (s *Semaphore) TryAcquire(ctx context.Context) (*Hold, error) { return s.lock.TryLock(ctx) }
+
+// Lock acquires the lock, and waits in the queue of the server until it is granted or the context ends: then the wait
+// is withdrawn, and the error is that of the context. A wait goes on when the connection breaks, and when the server
+// starts again or fails over; it warns in the log after 3 s without an answer, and then every 30 s. But a first request
+// that cannot be sent is an error at once, and so is a refusal: a [ServerError].
+func (l *Lock) Lock(ctx context.Context) (*Hold, error) {
+	return l.client.acquire(ctx, l.terms, true)
+}
+
+// TryLock acquires the lock if it is free; [ErrHeld] if not.
+func (l *Lock) TryLock(ctx context.Context) (*Hold, error) {
+	return l.client.acquire(ctx, l.terms, false)
+}
+
+// Locker is this lock as a [sync.Locker]. Lock panics when the lock cannot be acquired, and Unlock when it was lost,
+// as that of etcd's NewLocker does: the interface has no errors. Goroutines that share a locker exclude each other in
+// the process.
+func (l *Lock) Locker() sync.Locker { return &locker{lock: l} }
+
+type locker struct {
+	lock  *Lock
+	local sync.Mutex
+	hold  *Hold
+}
+
+func (l *locker) Lock() {
+	l.local.Lock()
+	hold, err := l.lock.Lock(context.Background())
+	if err != nil {
+		l.local.Unlock()
+		panic(err)
+	}
+	l.hold = hold
+}
+
+func (l *locker) Unlock() {
+	hold := l.hold
+	if hold == nil {
+		panic("redislock: unlock of a lock that is not locked")
+	}
+	l.hold = nil
+	l.local.Unlock()
+	switch err := hold.Unlock(); {
+	case errors.Is(err, ErrLost):
+		panic(err)
+	case err != nil:
+		l.lock.client.logger.Warn("redislock: the release goes on", "lock", l.lock.terms.String(), "error", err)
+	}
+}
+
+// Election is an election on a key: the leader is the holder of a lock, until it resigns, ends or loses its lease. Then
+// the candidate that has waited longest is.
+type Election struct {
+	lock *Lock
+}
+
+// Leader is what is known of a leader.
+type Leader struct {
+	// Note is what it says of itself: its address, for example.
+	Note string
+	// Token is the fencing token of its leadership.
+	Token int64
+}
+
+// NewElection is the election of this name, the key in the server.
+func (c *Client) NewElection(name string, options ...Option) *Election {
+	return &Election{c.NewLock(name, options...)}
+}
+
+// Campaign becomes the leader; it waits until the former ones are none, as [Lock.Lock] does. Everybody who asks for the
+// leader is shown the note, at most 256 bytes; [Hold.SetNote] replaces it, and [Hold.Unlock] resigns.
+func (e *Election) Campaign(ctx context.Context, note string) (*Hold, error) {
+	candidate := *e.lock.terms
+	candidate.note = note
+	return e.lock.client.acquire(ctx, &candidate, true)
+}
+
+// Leader is the present leader; [ErrNoLeader] when there is none.
+func (e *Election) Leader(ctx context.Context) (Leader, error) {
+	reply, err := e.lock.client.do(ctx, Command{[]string{"LOCK.INFO", e.lock.terms.keys[0]}, 1})
+	if err != nil {
+		return Leader{}, err
+	}
+	holders, _ := field(reply, "holders").([]any)
+	if len(holders) == 0 {
+		return Leader{}, ErrNoLeader
+	}
+	token, _ := field(holders[0], "token").(int64)
+	note, _ := field(holders[0], "note").(string)
+	return Leader{note, token}, nil
+}
+
+// Observe calls the function with the present leader, and then with each other one, or the same with another note;
+// with [ErrNoLeader] while there is none, and with other errors when the server cannot be asked. It asks after every
+// third of the lease, a second at most, so a short leadership may be left out. It returns when the function returns
+// false, or the context ends. Use it in a range statement:
+//
+//	for leader, err := range election.Observe(ctx) {
+func (e *Election) Observe(ctx context.Context) func(yield func(Leader, error) bool) {
+	return func(yield func(Leader, error) bool) {
+		var last string
+		for {
+			leader, err := e.Leader(ctx)
+			if ctx.Err() != nil {
+				return
+			}
+			if state := fmt.Sprint(leader, err); state != last {
+				if last = state; !yield(leader, err) {
+					return
+				}
+			}
+			if !sleep(ctx, min(e.lock.terms.lease/3, time.Second)) {
+				return
+			}
+		}
+	}
+}
+
+// field is a field of a map, as RESP2 or RESP3 has it.
+func field(reply any, name string) any {
+	switch reply := reply.(type) {
+	case map[string]any:
+		return reply[name]
+	case map[any]any:
+		return reply[name]
+	case []any:
+		for i := 0; i+1 < len(reply); i += 2 {
+			if reply[i] == name {
+				return reply[i+1]
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,246 @@
+package redislock_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/rueidis"
+	"go.uber.org/goleak"
+
+	redislock "redis-lock/clients/go"
+	"redis-lock/clients/go/viagoredis"
+	"redis-lock/clients/go/viarueidis"
+)
+
+// patience bounds the wait for a condition, on a busy machine.
+const patience = 60 * time.Second
+
+func TestMain(m *testing.M) {
+	redis.SetLogger(silent{})
+	goleak.VerifyTestMain(m)
+}
+
+type silent struct{}
+
+func (silent) Printf(context.Context, string, ...any) {}
+
+// server is a real server with the module, on a loopback port of its own.
+type server struct {
+	t       *testing.T
+	port    int
+	options []string
+	dir     string
+	process *exec.Cmd
+	ended   chan struct{}
+	// A client of the test, for what a lock does not do.
+	raw *redis.Client
+}
+
+// serve starts a server. With the option "plain" it has no module.
+func serve(t *testing.T, options ...string) *server {
+	t.Helper()
+	if os.Getenv("LOCK_SERVER") == "" || os.Getenv("LOCK_MODULE") == "" {
+		t.Skip("LOCK_SERVER and LOCK_MODULE name the server and the module: make test-go")
+	}
+	s := &server{t: t, port: freePort(t), options: options, dir: t.TempDir()}
+	s.raw = redis.NewClient(&redis.Options{Addr: s.address(), MaxRetries: -1})
+	s.start()
+	t.Cleanup(func() {
+		s.raw.Close()
+		s.kill()
+	})
+	return s
+}
+
+func freePort(t *testing.T) int {
+	t.Helper()
+	// The bus of a cluster is at the port and 10,000.
+	for range 100 {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		port := listener.Addr().(*net.TCPAddr).Port
+		listener.Close()
+		if port < 50_000 {
+			return port
+		}
+	}
+	t.Fatal("no free port below 50000")
+	return 0
+}
+
+func (s *server) address() string { return fmt.Sprintf("127.0.0.1:%d", s.port) }
+
+func (s *server) start() {
+	s.t.Helper()
+	words := []string{"--port", fmt.Sprint(s.port), "--bind", "127.0.0.1", "--save", "", "--dir", s.dir}
+	if len(s.options) > 0 && s.options[0] == "plain" {
+		words = append(words, s.options[1:]...)
+	} else {
+		words = append(append(words, "--loadmodule", os.Getenv("LOCK_MODULE")), s.options...)
+	}
+	s.process = exec.Command(os.Getenv("LOCK_SERVER"), words...)
+	s.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	log := filepath.Join(s.dir, "log")
+	out, err := os.Create(log)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.process.Stdout, s.process.Stderr = out, out
+	if err := s.process.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	out.Close()
+	s.ended = make(chan struct{})
+	go func(process *exec.Cmd, ended chan struct{}) {
+		process.Wait()
+		close(ended)
+	}(s.process, s.ended)
+	until(s.t, "the server answers", func() bool {
+		select {
+		case <-s.ended:
+			text, _ := os.ReadFile(log)
+			s.t.Fatalf("the server has ended: %s", text)
+		default:
+		}
+		return s.raw.Ping(context.Background()).Err() == nil
+	})
+}
+
+func (s *server) kill() {
+	s.signal(syscall.SIGKILL)
+	<-s.ended
+}
+
+func (s *server) signal(signal syscall.Signal) { s.process.Process.Signal(signal) }
+
+// do runs a command of the test.
+func (s *server) do(words ...any) any {
+	s.t.Helper()
+	reply, err := s.raw.Do(context.Background(), words...).Result()
+	if err != nil && err != redis.Nil {
+		s.t.Fatalf("%v: %v", words, err)
+	}
+	return reply
+}
+
+// figure is a number of INFO lock.
+func (s *server) figure(name string) string {
+	s.t.Helper()
+	text := s.do("INFO", "lock").(string)
+	_, rest, _ := strings.Cut(text, "lock_"+name+":")
+	number, _, _ := strings.Cut(rest, "\r\n")
+	return number
+}
+
+// awaitWaits waits until so many waits are in the queues.
+func (s *server) awaitWaits(count int) {
+	s.t.Helper()
+	until(s.t, fmt.Sprintf("%d waits", count), func() bool { return s.figure("tickets") == fmt.Sprint(count) })
+}
+
+// awaitNothing waits until nothing is held or waited for.
+func (s *server) awaitNothing() {
+	s.t.Helper()
+	until(s.t, "nothing is left", func() bool {
+		keys := s.do("LOCK.SCAN", "0", "COUNT", 100000).([]any)[1].([]any)
+		return s.figure("tickets") == "0" && len(keys) == 0
+	})
+}
+
+func until(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !holds(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("timed out waiting for: %s", what)
+		}
+	}
+}
+
+// logs collects what is logged.
+type logs struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *logs) Write(text []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(text)
+}
+
+func (l *logs) has(text string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Contains(l.text.String(), text)
+}
+
+func (l *logs) option() redislock.ClientOption {
+	return redislock.WithLogger(slog.New(slog.NewTextHandler(l, nil)))
+}
+
+var quiet = redislock.WithLogger(slog.New(slog.DiscardHandler))
+
+// viaRedis is a client on go-redis, closed with the test.
+func viaRedis(t *testing.T, s *server, options ...redislock.ClientOption) *redislock.Client {
+	t.Helper()
+	client := redis.NewClient(&redis.Options{Addr: s.address()})
+	options = append([]redislock.ClientOption{quiet}, options...)
+	return closed(t, viagoredis.New(client, options...), func() { client.Close() })
+}
+
+func viaRueidis(t *testing.T, s *server, options ...redislock.ClientOption) *redislock.Client {
+	t.Helper()
+	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{s.address()}, ForceSingleClient: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	options = append([]redislock.ClientOption{quiet}, options...)
+	return closed(t, viarueidis.New(client, options...), client.Close)
+}
+
+func closed(t *testing.T, c *redislock.Client, then func()) *redislock.Client {
+	t.Cleanup(func() {
+		c.Close()
+		then()
+	})
+	return c
+}
+
+type maker func(*testing.T, *server, ...redislock.ClientOption) *redislock.Client
+
+// onBoth runs a test with each library.
+func onBoth(t *testing.T, test func(*testing.T, maker)) {
+	t.Run("go-redis", func(t *testing.T) {
+		t.Parallel()
+		test(t, viaRedis)
+	})
+	t.Run("rueidis", func(t *testing.T) {
+		t.Parallel()
+		test(t, viaRueidis)
+	})
+}
+
+func background() context.Context { return context.Background() }
+
+func must[T any](t *testing.T) func(T, error) T {
+	return func(value T, err error) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return value
+	}
+}

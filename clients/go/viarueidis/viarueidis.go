@@ -1,0 +1,90 @@
+// Package viarueidis makes locks on a client of rueidis.
+package viarueidis
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	redislock "redis-lock/clients/go"
+)
+
+// New makes a client for locks on a client of rueidis, which stays the program's: close it after this one. Messages
+// come on the connection of its requests (RESP3), as rueidis has it: the server's client-output-buffer-limit of class
+// pubsub counts there.
+func New(client rueidis.Client, options ...redislock.ClientOption) *redislock.Client {
+	return redislock.New(&transport{client}, options...)
+}
+
+type transport struct{ client rueidis.Client }
+
+func (t *transport) IsCluster() bool { return t.client.Mode() == rueidis.ClientModeCluster }
+
+// Do: rueidis repeats commands that only read, and puts what many goroutines send into one pipeline by itself.
+func (t *transport) Do(ctx context.Context, commands ...redislock.Command) []redislock.Reply {
+	built := make([]rueidis.Completed, len(commands))
+	for i, command := range commands {
+		words, key := command.Words, command.Key
+		// The other keys of a command are arguments here: rueidis panics where they are in another slot.
+		built[i] = t.client.B().Arbitrary(words[:key]...).Keys(words[key]).Args(words[key+1:]...).Build()
+	}
+	results := t.client.DoMulti(ctx, built...)
+	replies := make([]redislock.Reply, len(commands))
+	for i, result := range results {
+		value, err := result.ToAny()
+		replies[i] = redislock.Reply{Value: value, Err: translated(err)}
+	}
+	return replies
+}
+
+func translated(err error) error {
+	if rueidis.IsRedisNil(err) {
+		return nil
+	}
+	if refusal, isRefusal := rueidis.IsRedisErr(err); isRefusal {
+		return redislock.Refusal(refusal.Error())
+	}
+	return err
+}
+
+// Node: each key by itself. The commands of many goroutines share a connection anyway.
+func (t *transport) Node(_ context.Context, key string) string {
+	if t.IsCluster() {
+		return key
+	}
+	return ""
+}
+
+func (t *transport) Listen(ctx context.Context, channel string, confirmed func(), heard func(string)) error {
+	subscribe := t.client.B().Subscribe().Channel(channel).Build()
+	unsubscribe := t.client.B().Unsubscribe().Channel(channel).Build()
+	if t.IsCluster() {
+		subscribe = t.client.B().Ssubscribe().Channel(channel).Build()
+		unsubscribe = t.client.B().Sunsubscribe().Channel(channel).Build()
+	}
+	outer := ctx
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ctx = rueidis.WithOnSubscriptionHook(ctx, func(event rueidis.PubSubSubscription) {
+		if event.Kind == "subscribe" || event.Kind == "ssubscribe" {
+			confirmed()
+		}
+	})
+	ctx = rueidis.WithOnReceiveReturnHook(ctx, func(err error, of rueidis.CommandClient) error {
+		if outer.Err() != nil {
+			bound, cancel := context.WithTimeout(context.WithoutCancel(outer), time.Second)
+			defer cancel()
+			of.Do(bound, unsubscribe)
+		}
+		// Or rueidis would subscribe again in silence.
+		cancel()
+		return err
+	})
+	err := t.client.Receive(ctx, subscribe, func(message rueidis.PubSubMessage) { heard(message.Message) })
+	if err == nil || errors.Is(err, context.Canceled) && outer.Err() == nil {
+		err = errors.New("viarueidis: the subscription has ended")
+	}
+	return translated(err)
+}
