@@ -225,10 +225,11 @@ export class Hold implements AsyncDisposable {
   check(): void {
     if (this.isOver || this.lost) return;
     const { margin, maxHold } = this.claim.terms;
-    if (this.begun.elapsed() >= maxHold) this.lose('unconfirmed', 'it was held for maxHold');
-    else if (this.lease - 1 - this.sent.elapsed() <= Math.min(margin, this.lease / 2)) {
-      this.lose('unconfirmed', 'its lease was not renewed in time');
-    }
+    const left = this.lease - 1 - this.sent.elapsed();
+    const held = this.begun.elapsed();
+    if (held < maxHold && left > Math.min(margin, this.lease / 2)) return;
+    // The last lease of a hold ends with it; it is cut to whole milliseconds.
+    this.lose('unconfirmed', held + left > maxHold - 3 ? 'it was held for maxHold' : 'its lease was not renewed in time');
   }
 
   // The end

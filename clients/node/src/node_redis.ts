@@ -45,8 +45,8 @@ interface Cluster {
   sendCommand(key: string, isReadonly: boolean, words: Words, options: object): Promise<unknown>;
 }
 
-/** Replies as texts, whatever the program has set. */
-const PLAIN = { typeMapping: {} };
+/** Replies as texts, whatever the program has set; and no timer of the library, which costs more than the request. */
+const PLAIN = { typeMapping: {}, timeout: undefined };
 
 export function isNodeRedis(client: any): boolean {
   return typeof client?.sendCommand === 'function' && typeof client.isOpen === 'boolean';

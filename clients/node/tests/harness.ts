@@ -7,10 +7,10 @@ import { join } from 'node:path';
 import { after } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Cluster as IoCluster, Redis as IoRedis } from 'ioredis';
-import { Redis as IoRedis5 } from 'ioredis5';
-import { Redis as IoValkey } from 'iovalkey';
+import { Cluster as IoCluster5, Redis as IoRedis5 } from 'ioredis5';
+import { Cluster as ValkeyCluster, Redis as IoValkey } from 'iovalkey';
 import { createClient, createCluster } from 'redis';
-import { createClient as createClient5 } from 'redis5';
+import { createClient as createClient5, createCluster as createCluster5 } from 'redis5';
 import { LockClient, type LockClientOptions, type RedisClient } from 'redis-lock-client';
 
 const SERVER = process.env['LOCK_SERVER'] ?? 'redis-server';
@@ -139,6 +139,9 @@ export const BOTH = ['node-redis 6', 'ioredis 6'];
 export const CLUSTERS: Record<string, Connect> = {
   'node-redis 6': (port) => nodeRedis(createCluster({ rootNodes: [{ socket: { host: '127.0.0.1', port } }] })),
   'ioredis 6': (port) => ioRedis(new IoCluster([{ host: '127.0.0.1', port }])),
+  'node-redis 5': (port) => nodeRedis(createCluster5({ rootNodes: [{ socket: { host: '127.0.0.1', port } }] })),
+  'ioredis 5': (port) => ioRedis(new IoCluster5([{ host: '127.0.0.1', port }])),
+  iovalkey: (port) => ioRedis(new ValkeyCluster([{ host: '127.0.0.1', port }])),
 };
 
 export async function side(connect: Connect, port: number, options: LockClientOptions & { keyPrefix?: string } = {}): Promise<Side> {
