@@ -97,6 +97,10 @@ test-python: build ## the package of clients/python, on real servers, with redis
 	@scripts/setup.sh client python
 	@scripts/test-python.sh $(TESTS)
 
+test-node: build ## the package of clients/node, on real servers, over node-redis, ioredis and iovalkey (TESTS='--test-name-pattern=name')
+	@scripts/setup.sh node
+	@scripts/test-node.sh $(TESTS)
+
 test-all: build test-build redisson-texts ## all tests, also the long ones, on every server that can be had, with and without I/O threads, and on fresh machines; hours
 	@CARGO_PROFILE_QUICK_OPT_LEVEL=3 $(MAKE) test-core CASES=100000
 	@$(MAKE) test-checker
@@ -104,6 +108,7 @@ test-all: build test-build redisson-texts ## all tests, also the long ones, on e
 	@$(MAKE) test-client
 	@$(MAKE) test-java
 	@$(MAKE) test-python
+	@$(MAKE) test-node
 	@tests/servers.sh $(FETCHED) all
 	@$(FAULT_PATH) TESTED='$(TESTED)' scripts/test-servers.sh $(FETCHED) all
 	@$(MAKE) test-versions

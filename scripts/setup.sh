@@ -1,7 +1,7 @@
 #!/bin/sh
 # setup.sh [PURPOSE...]: installs what is missing to build, run and test the module, or says what to install.
 # Each PURPOSE adds what a target needs: check (format, clippy), client (openssl), java (JDK, Maven), python (Python,
-# venv), count (valgrind), fuzz (C++, cargo-fuzz), fresh (debootstrap), deb (lowdown, cargo-deb), booted
+# venv), node (Node, npm), count (valgrind), fuzz (C++, cargo-fuzz), fresh (debootstrap), deb (lowdown, cargo-deb), booted
 # (systemd-nspawn), image (umoci).
 #
 # Each part is tested by use: a program is compiled, linked and run, a header is parsed, a server prints its version.
@@ -15,6 +15,7 @@ purposes=$*
 OLDEST_RUST=85 # as rust-version in Cargo.toml: 1.85
 OLDEST_JAVA=17 # as maven.compiler.release in clients/java/pom.xml and tests/redisson/pom.xml
 OLDEST_PYTHON=9 # as requires-python in clients/python/pyproject.toml: 3.9
+OLDEST_NODE=20 # as engines in clients/node/package.json
 export PATH="$HOME/.cargo/bin:$PATH" LC_ALL=C
 
 if ! mkdir -p target 2>/dev/null || ! work=$(mktemp -d "$PWD/target/setup.XXXXXX" 2>/dev/null); then
@@ -89,6 +90,8 @@ maven_works() {
 
 # A virtual environment gets its pip from ensurepip, which Debian has in a package of its own.
 python_works() { quiet python3 -c "import ensurepip, sys, venv; sys.exit(sys.version_info < (3, $OLDEST_PYTHON))"; }
+
+node_works() { quiet npm --version && quiet node -e "process.exit(parseInt(process.versions.node) < $OLDEST_NODE)"; }
 
 # --- Names of packages ---
 
@@ -182,6 +185,7 @@ format and clippy are missing: rustup component add rustfmt clippy"
     count) need 'valgrind libc6-dbg' valgrind_works ;;
     client) need openssl openssl_works ;;
     python) need 'python3 python3-venv' python_works ;;
+    node) need 'nodejs npm' node_works ;;
     fresh) need debootstrap has debootstrap ;;
     deb)
         need lowdown has lowdown
@@ -308,6 +312,7 @@ if [ -n "$missing$problem" ]; then
             case $purpose in
             java) say "And a JDK $OLDEST_JAVA (or newer), Maven 3.6.3 (or newer)." ;;
             python) say "And Python 3.$OLDEST_PYTHON (or newer), with venv." ;;
+            node) say "And Node $OLDEST_NODE (or newer), with npm." ;;
             check) say 'And rustfmt and clippy of that Rust.' ;;
             fuzz) say 'And a C++ compiler.' ;;
             count) say 'And valgrind.' ;;
