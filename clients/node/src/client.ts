@@ -71,7 +71,7 @@ export class LockClient implements AsyncDisposable {
         else if (isNodeRedis(redis)) this.transport = new NodeRedis(redis as never, responseTimeout);
         else
             throw new ConfigError(
-                'a client of node-redis (createClient, createCluster), ioredis or iovalkey is needed',
+                'a client of node-redis (createClient or createCluster), ioredis or iovalkey is needed',
             );
     }
 
@@ -196,15 +196,22 @@ export class LockClient implements AsyncDisposable {
             if (this.isClosed) throw new ClosedError();
             signal?.throwIfAborted();
             const acquisition = new Acquisition(this, terms, wait);
+            let isLeft = false;
             const abort = () => {
+                isLeft = true;
                 acquisition.stop(signal?.reason);
                 reject(signal?.reason);
+            };
+            const granted = (hold: Hold | undefined) => {
+                // Granted at the very moment of the abort.
+                if (isLeft && hold) void this.release(hold);
+                resolve(hold);
             };
             this.acquisitions.add(acquisition);
             signal?.addEventListener('abort', abort, { once: true });
             acquisition
                 .run()
-                .then(resolve, reject)
+                .then(granted, reject)
                 .finally(() => {
                     this.acquisitions.delete(acquisition);
                     signal?.removeEventListener('abort', abort);

@@ -200,8 +200,12 @@ export class Hold implements AsyncDisposable {
     dueRenewal(): { commands: Command[]; lease: number } | undefined {
         const lease = this.nextLease();
         const isSoon = this.renewedAt <= performance.now() + this.lease / 10;
-        // The longest time of a hold ends with its last lease.
-        if (!this.claim.terms.renew || !isSoon || lease <= this.remaining()) return undefined;
+        if (!this.claim.terms.renew || !isSoon) return undefined;
+        if (lease <= this.remaining()) {
+            // The longest time of a hold ends with this lease.
+            this.renewedAt = Infinity;
+            return undefined;
+        }
         return { commands: this.renewal(lease), lease };
     }
 

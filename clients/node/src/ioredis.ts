@@ -1,5 +1,5 @@
 /** Clients of ioredis 5 and 6 and of iovalkey: `Redis` and `Cluster`. */
-import { type Answer, type Command, type Subscription, type Transport, whenReady } from './transport.js';
+import { type Answer, Attempt, type Command, type Subscription, type Transport } from './transport.js';
 
 /** What tells a client of ioredis from others. */
 export interface IoRedisLike {
@@ -56,15 +56,20 @@ export class IoRedis implements Transport {
     readonly name: string;
     readonly isCluster: boolean;
     readonly prefix: string;
-    private connecting: Promise<unknown> | undefined;
+    private readonly attempt: Attempt;
     /** Makes commands and sends none: the class of commands cannot be had from a client. */
     private readonly maker: { call(...words: unknown[]): unknown };
 
     constructor(
         private readonly client: Redis & Cluster & { readonly isCluster: boolean },
-        private readonly patience: number,
+        patience: number,
     ) {
         this.isCluster = client.isCluster;
+        this.attempt = new Attempt(
+            client,
+            this.isCluster ? ['error', 'node error', 'end'] : ['error', 'end'],
+            patience,
+        );
         const { host, port, path, keyPrefix } = client.options;
         this.name = this.isCluster ? 'the cluster' : (path ?? `${host ?? 'localhost'}:${port ?? 6379}`);
         this.prefix = String(keyPrefix ?? '');
@@ -115,14 +120,7 @@ export class IoRedis implements Transport {
         if (client.status === 'ready') return undefined;
         if (client.status === 'end') return new Error('Connection is closed.');
         if (client.status === 'wait') client.connect().catch(() => {});
-        this.connecting ??= whenReady(
-            client,
-            this.isCluster ? ['error', 'node error', 'end'] : ['error', 'end'],
-            this.patience,
-        );
-        const error = await this.connecting;
-        this.connecting = undefined;
-        return error;
+        return this.attempt.outcome();
     }
 
     node(slot: number): string {

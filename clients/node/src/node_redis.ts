@@ -1,5 +1,5 @@
 /** Clients of node-redis 5 and 6: `createClient` and `createCluster`. */
-import { type Answer, type Command, type Subscription, type Transport, type Words, whenReady } from './transport.js';
+import { type Answer, Attempt, type Command, type Subscription, type Transport, type Words } from './transport.js';
 
 /** What tells a client of node-redis from others. */
 export interface NodeRedisLike {
@@ -48,20 +48,22 @@ interface Cluster {
 /** Replies as texts, whatever the program has set; and no timer of the library, which costs more than the request. */
 const PLAIN = { typeMapping: {}, timeout: undefined };
 
+/** Not `createClientPool` and `createSentinel`, which have no connection that is theirs alone. */
 export function isNodeRedis(client: any): boolean {
-    return typeof client?.sendCommand === 'function' && typeof client.isOpen === 'boolean';
+    return typeof client?.sSubscribe === 'function' && typeof client.isOpen === 'boolean' && !('acquire' in client);
 }
 
 export class NodeRedis implements Transport {
     readonly name: string;
     readonly isCluster: boolean;
     readonly prefix: string;
-    private connecting: Promise<unknown> | undefined;
+    private readonly attempt: Attempt;
 
     constructor(
         private readonly client: Client & Cluster,
-        private readonly patience: number,
+        patience: number,
     ) {
+        this.attempt = new Attempt(client, ['error', 'end', 'terminated'], patience);
         this.isCluster = typeof client.nodeClient === 'function';
         const { url, socket, keyPrefix } = client.options ?? {};
         const host = url === undefined ? undefined : new URL(url);
@@ -76,9 +78,7 @@ export class NodeRedis implements Transport {
         const { client } = this;
         // A cluster's client connects to each node at its first command.
         if (!this.isCluster && client.isOpen && !client.isReady) {
-            this.connecting ??= whenReady(client, ['error', 'end', 'terminated'], this.patience);
-            const error = await this.connecting;
-            this.connecting = undefined;
+            const error = await this.attempt.outcome();
             if (error !== undefined) return { error, sends: 0 };
         }
         if (!client.isOpen) return { error: new Error('the client is closed: call its connect() first'), sends: 0 };

@@ -43,26 +43,39 @@ export interface Transport {
     open(slot: number, heard: (message: string) => void, ended: () => void): Promise<Subscription>;
 }
 
-/** Waits for the first of these events of a client: undefined for `ready`, else the error. */
-export function whenReady(
-    client: {
-        on(event: string, listener: (cause?: unknown) => void): unknown;
-        off(event: string, listener: (cause?: unknown) => void): unknown;
-    },
-    failures: readonly string[],
-    patience: number,
-): Promise<unknown> {
-    return new Promise((resolve) => {
-        const done = (error?: unknown) => {
-            clearTimeout(timer);
-            client.off('ready', ready);
-            failures.forEach((event) => client.off(event, failed));
-            resolve(error);
-        };
-        const ready = () => done();
-        const failed = (cause?: unknown) => done(cause ?? new Error('the connection is closed'));
-        const timer = setTimeout(() => done(new Error('no connection in time')), patience);
-        client.on('ready', ready);
-        failures.forEach((event) => client.on(event, failed));
-    });
+interface Emitter {
+    on(event: string, listener: (cause?: unknown) => void): unknown;
+    off(event: string, listener: (cause?: unknown) => void): unknown;
+}
+
+/** The present attempt of a client to connect, which all requests of that time wait for. */
+export class Attempt {
+    private present: Promise<unknown> | undefined;
+
+    constructor(
+        private readonly client: Emitter,
+        private readonly failures: readonly string[],
+        private readonly patience: number,
+    ) {}
+
+    /** Its outcome: undefined when the client is ready, else the error. */
+    outcome(): Promise<unknown> {
+        this.present ??= new Promise((resolve) => {
+            const { client, failures } = this;
+            const done = (error?: unknown) => {
+                this.present = undefined;
+                clearTimeout(timer);
+                client.off('ready', ready);
+                for (const event of failures) client.off(event, failed);
+                resolve(error);
+            };
+            const ready = () => done();
+            const failed = (cause?: unknown) => done(cause ?? new Error('the connection is closed'));
+            // Before the response timeout, whose error would not say that nothing was sent.
+            const timer = setTimeout(() => done(new Error('no connection in time')), this.patience * 0.9);
+            client.on('ready', ready);
+            for (const event of failures) client.on(event, failed);
+        });
+        return this.present;
+    }
 }

@@ -152,23 +152,27 @@ test('a process that was stopped, and goes on, does not believe in its lease', a
     }
 });
 
-test('an idle lock client does not keep the process alive, and a hold neither', async () => {
-    const program = `
-    import { createClient } from 'redis';
-    import { LockClient } from 'redis-lock-client';
-    const redis = createClient({ socket: { host: '127.0.0.1', port: ${server.port} } }).on('error', () => {});
-    await redis.connect();
-    const locks = new LockClient(redis);
-    const lock = locks.lock(${JSON.stringify(fresh('alive'))});
-    const hold = await lock.acquire();
-    console.log(await lock.tryAcquire({ wait: 300 }));
-    redis.destroy();
-  `;
-    const child = spawn(process.execPath, ['--input-type=module', '-e', program], {
-        stdio: ['ignore', 'pipe', 'inherit'],
+for (const [library, make, close] of [
+    ['node-redis', "await (await import('redis')).createClient(options).on('error', () => {}).connect()", 'destroy'],
+    ['ioredis', "new (await import('ioredis')).Redis(options.socket)", 'disconnect'],
+] as const) {
+    test(`${library}: neither an idle lock client nor a hold keeps the process alive`, async () => {
+        const program = `
+            import { LockClient } from 'redis-lock-client';
+            const options = { socket: { host: '127.0.0.1', port: ${server.port} } };
+            const redis = ${make};
+            const locks = new LockClient(redis);
+            const lock = locks.lock(${JSON.stringify(fresh('alive'))});
+            const hold = await lock.acquire();
+            console.log(await lock.tryAcquire({ wait: 300 }));
+            redis.${close}();
+        `;
+        const child = spawn(process.execPath, ['--input-type=module', '-e', program], {
+            stdio: ['ignore', 'pipe', 'inherit'],
+        });
+        let text = '';
+        child.stdout.on('data', (chunk) => (text += chunk));
+        assert.equal(await new Promise((resolve) => child.once('exit', resolve)), 0);
+        assert.equal(text, 'null\n');
     });
-    let text = '';
-    child.stdout.on('data', (chunk) => (text += chunk));
-    assert.equal(await new Promise((resolve) => child.once('exit', resolve)), 0);
-    assert.equal(text, 'null\n');
-});
+}

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Redis } from 'ioredis';
-import { createClient } from 'redis';
+import { createClient, createClientPool, createSentinel } from 'redis';
 import { ConfigError, LockClient, NotLoadedError } from 'redis-lock-client';
 import { BOTH, failure, freePort, fresh, LIBRARIES, Server, side, until } from './harness.js';
 
@@ -157,4 +157,7 @@ test('a server without the module is named, with what to do', async () => {
 
 test('an object that is no client is refused', () => {
     assert.throws(() => new LockClient({} as never), ConfigError);
+    assert.throws(() => new LockClient(createClientPool() as never), ConfigError);
+    const sentinel = createSentinel({ name: 'main', sentinelRootNodes: [{ host: '127.0.0.1', port: 1 }] });
+    assert.throws(() => new LockClient(sentinel as never), ConfigError);
 });
