@@ -41,7 +41,7 @@ export class Server {
     private child: ChildProcess | undefined;
     private readonly folder = mkdtempSync(join(tmpdir(), 'redis-lock-node-'));
     /** For orders of the test. */
-    admin!: IoRedis;
+    admin: IoRedis = undefined as never;
 
     private constructor(
         readonly port: number,
@@ -62,13 +62,11 @@ export class Server {
     async run(): Promise<void> {
         const fixed = ['--port', String(this.port), '--bind', '127.0.0.1', '--save', '', '--dir', this.folder];
         this.child = spawn(SERVER, [...fixed, ...this.options], { stdio: 'ignore' });
-        this.admin ??= new IoRedis({
-            host: '127.0.0.1',
-            port: this.port,
-            retryStrategy: () => 20,
-            maxRetriesPerRequest: null,
-        });
-        this.admin.on('error', () => {});
+        if (this.admin === undefined) {
+            const place = { host: '127.0.0.1', port: this.port };
+            this.admin = new IoRedis({ ...place, retryStrategy: () => 20, maxRetriesPerRequest: null });
+            this.admin.on('error', () => {});
+        }
         await until(() => this.admin.ping());
     }
 

@@ -54,6 +54,28 @@ for (const library of BOTH) {
     });
 }
 
+for (const library of BOTH) {
+    test(`${library}: an acquire that arrives after it was given up grants nothing`, async () => {
+        const proxy = await Proxy.start(server.port);
+        await using one = await side(LIBRARIES[library]!, proxy.port);
+        const key = fresh('after');
+        await (await one.locks.lock(fresh('first')).acquire()).release();
+        const finals = async () => Number(/lock_finals:(\d+)/.exec(String(await server.call('INFO', 'lock')))![1]);
+        const before = await finals();
+        const controller = new AbortController();
+        proxy.holds = true;
+        const acquiring = failure(one.locks.lock(key).acquire({ signal: controller.signal }));
+        await until(() => proxy.held.length > 0);
+        proxy.holds = false;
+        proxy.cut();
+        controller.abort();
+        assert.equal((await acquiring).name, 'AbortError');
+        await until(async () => (await finals()) > before && (await server.isFree(key)));
+        await proxy.deliver();
+        assert.ok(await server.isFree(key));
+    });
+}
+
 test('ioredis: a request that the library has sent twice is released for good', async () => {
     // The replies of the first connection are lost, and its request is served after the release.
     const proxy = await Proxy.start(server.port);

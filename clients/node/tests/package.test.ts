@@ -47,20 +47,16 @@ test('the packed package can be imported and required, and its types are found',
       const seven: number = await locks.using('a', { wait: 5 }, async () => 7);
       return (maybe?.token ?? 0) + seven + text.length + (lost?.reason === 'taken' ? 1 : 0);
     }`;
-    for (const name of ['types.mts', 'types.cts']) {
-        writeFileSync(join(folder, name), program);
-        const options = [
-            '--noEmit',
-            '--strict',
-            '--module',
-            'nodenext',
-            '--target',
-            'es2022',
-            '--lib',
-            'es2023,esnext.disposable',
-            '--types',
-            'node',
-        ];
-        run(join(process.cwd(), 'node_modules/.bin/tsc'), ...options, name);
-    }
+    const files = ['types.mts', 'types.cts'];
+    for (const name of files) writeFileSync(join(folder, name), program);
+    const target = ['--target', 'es2022', '--lib', 'es2023,esnext.disposable', '--types', 'node'];
+    run(
+        join(process.cwd(), 'node_modules/.bin/tsc'),
+        '--noEmit',
+        '--strict',
+        '--module',
+        'nodenext',
+        ...target,
+        ...files,
+    );
 });
