@@ -91,7 +91,7 @@ maven_works() {
 # A virtual environment gets its pip from ensurepip, which Debian has in a package of its own.
 python_works() { quiet python3 -c "import ensurepip, sys, venv; sys.exit(sys.version_info < (3, $OLDEST_PYTHON))"; }
 
-node_works() { quiet npm --version && quiet node -e "process.exit(parseInt(process.versions.node) < $OLDEST_NODE)"; }
+node_works() { quiet npm --version && quiet node -e "process.exit(parseInt(process.versions.node) < $OLDEST_NODE ? 1 : 0)"; }
 
 # --- Names of packages ---
 

@@ -1,7 +1,7 @@
 #!/bin/sh
-# test-node.sh [OPTION OF NODE...]: format, types and tests of clients/node, on real servers; --pack DIRECTORY: its archive for
-# npm. In a copy below target/, so that nothing is built or installed among the sources. The module is LOCK_MODULE, by
-# default that of `make build`.
+# test-node.sh [OPTION OF NODE...]: format, types and tests of clients/node, on real servers; --pack DIRECTORY: its
+# archive for npm. In a copy below target/, so that nothing is built or installed among the sources. The module is
+# LOCK_MODULE, by default that of `make build`.
 set -eu
 cd "$(dirname "$0")/.."
 there=$PWD/target/clients/node
@@ -10,6 +10,7 @@ for part in src tests scripts package.json package-lock.json tsconfig.json READM
     rm -rf "${there:?}/$part"
     cp -R "clients/node/$part" "$there"
 done
+cp LICENSE "$there"
 
 # The environment, made anew when the list of packages changes.
 needs=$(sha256sum clients/node/package-lock.json)

@@ -17,7 +17,7 @@ test('the packed package can be imported and required, and its types are found',
     writeFileSync(join(folder, 'package.json'), '{ "private": true }');
     run('npm', 'install', '--silent', '--offline', '--no-audit', '--no-fund', `./${archive}`);
     const installed = join(folder, 'node_modules/redis-lock-client');
-    assert.deepEqual(readdirSync(installed).sort(), ['README.md', 'dist', 'package.json']);
+    assert.deepEqual(readdirSync(installed).sort(), ['LICENSE', 'README.md', 'dist', 'package.json']);
 
     const check = "if (!LockClient || !(new ConfigError('x') instanceof LockError)) throw new Error('exports');";
     const names = '{ ConfigError, LockClient, LockError }';
