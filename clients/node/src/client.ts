@@ -236,16 +236,16 @@ export class LockClient implements AsyncDisposable {
     release(hold: Hold): Promise<boolean> {
         hold.finish();
         this.remove(hold);
-        return this.end(hold.claim, hold.isUnanswered ? undefined : hold.tokens, hold.ends);
+        return this.end(hold.claim, hold.tokens, hold.isUnanswered, hold.ends);
     }
 
     /** Ends what an acquisition has at the server, or may get there yet, in the background. @internal */
     giveUp(claim: Claim): void {
-        void this.end(claim, undefined, performance.now() + Math.max(claim.terms.lease, this.patience));
+        void this.end(claim, [], true, performance.now() + Math.max(claim.terms.lease, this.patience));
     }
 
-    private end(claim: Claim, tokens: readonly number[] | undefined, until: number): Promise<boolean> {
-        const ending = this.endRepeatedly(claim, tokens, until);
+    private end(claim: Claim, tokens: readonly number[], isFinal: boolean, until: number): Promise<boolean> {
+        const ending = this.endRepeatedly(claim, tokens, isFinal, until);
         this.endings.add(ending);
         // The caller may have left.
         ending.catch(() => {}).finally(() => this.endings.delete(ending));
@@ -253,8 +253,13 @@ export class LockClient implements AsyncDisposable {
     }
 
     /** Sends a release until it is answered, or the lease is over. */
-    private async endRepeatedly(claim: Claim, tokens: readonly number[] | undefined, until: number): Promise<boolean> {
-        let commands = tokens ? claim.release(tokens) : claim.giveUp();
+    private async endRepeatedly(
+        claim: Claim,
+        tokens: readonly number[],
+        isFinal: boolean,
+        until: number,
+    ): Promise<boolean> {
+        let commands = isFinal ? claim.giveUp(tokens) : claim.release(tokens);
         let isHeld = true;
         let next: number | undefined;
         for (let isFirst = true; ; isFirst = false) {

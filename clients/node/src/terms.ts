@@ -145,7 +145,7 @@ export class Claim {
     }
 
     /** Ends a hold, withdraws the wait, and makes the requests final. */
-    giveUp(tokens: readonly number[] = []): Command[] {
+    giveUp(tokens: readonly number[]): Command[] {
         if (this.isFresh) return this.terms.keys.map((key) => this.command('RELEASE', key, ['FINAL', '1']));
         return this.release(tokens);
     }

@@ -81,6 +81,23 @@ for (const library of BOTH) {
         assert.ok(lost instanceof LockLostError && lost.code === 'LOST' && lost.reason === 'taken');
     });
 
+    test(`${library}: an owner that the program names has one hold, which another client can release`, async () => {
+        await using one = await side(connect, server.port);
+        await using two = await side(connect, server.port);
+        const key = fresh('named');
+        const owner = 'deployment 7';
+        const hold = await one.locks.lock(key, { owner }).acquire();
+        const same = await two.locks.lock(key, { owner }).acquire();
+        assert.equal(same.token, hold.token);
+        assert.equal(await two.locks.lock(key).tryAcquire(), null);
+        await same.release();
+        assert.ok(await server.isFree(key));
+        // It has its token, so it ends no later hold of its owner.
+        await using later = await two.locks.lock(key, { owner }).acquire();
+        assert.equal((await failure(hold.release())).code, 'LOST');
+        assert.ok(later.valid() && !(await server.isFree(key)));
+    });
+
     test(`${library}: readers share a lock, and a writer has it alone`, async () => {
         await using one = await side(connect, server.port);
         const key = fresh('shared');
