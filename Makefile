@@ -108,6 +108,10 @@ trial-go: build ## random faults while many workers lock through both libraries 
 	@scripts/setup.sh go
 	@LOCK_TRIAL=$(or $(SECONDS),600) scripts/test-go.sh -v -run TestTrial -timeout 2h
 
+test-node: build ## the package of clients/node, on real servers, over node-redis, ioredis and iovalkey (TESTS='--test-name-pattern=name')
+	@scripts/setup.sh node
+	@scripts/test-node.sh $(TESTS)
+
 test-all: build test-build redisson-texts ## all tests, also the long ones, on every server that can be had, with and without I/O threads, and on fresh machines; hours
 	@CARGO_PROFILE_QUICK_OPT_LEVEL=3 $(MAKE) test-core CASES=100000
 	@$(MAKE) test-checker
@@ -116,6 +120,7 @@ test-all: build test-build redisson-texts ## all tests, also the long ones, on e
 	@$(MAKE) test-java
 	@$(MAKE) test-python
 	@$(MAKE) test-go
+	@$(MAKE) test-node
 	@tests/servers.sh $(FETCHED) all
 	@$(FAULT_PATH) TESTED='$(TESTED)' scripts/test-servers.sh $(FETCHED) all
 	@$(MAKE) test-versions

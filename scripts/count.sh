@@ -3,7 +3,7 @@
 # Usage: count.sh [FOLDER...] (default: every part of the repository)
 set -eu
 cd "$(dirname "$0")/.."
-[ $# -gt 0 ] || set -- src/lock src/commands src/module src/redisson src cli clients/go clients/java clients/python clients/rust \
+[ $# -gt 0 ] || set -- src/lock src/commands src/module src/redisson src cli clients/go clients/java clients/node clients/python clients/rust \
     examples tests/server tests/clients tests/faults tests/linearizability tests/redisson tests benches \
     ops packaging scripts site docs .
 

@@ -32,8 +32,8 @@ refuse 'tests wait for conditions, not for time' '(thread|time)::sleep' \
 # tests/harness polls; tests/faults and clients/rust/tests/trial play loads and faults at random. Elsewhere a test of the
 # client may let time pass as the work of a holder, the length of a fault or a phase, and says which.
 # (The packages of clients/ poll in their harness.)
-if found=$(find clients/rust/tests cli/tests clients/java/*/src/test clients/python/tests \( -name '*.rs' -o -name '*.java' -o -name '*.py' \) \
-    ! -path 'clients/rust/tests/trial/*' ! -name harness.py -exec awk '
+if found=$(find clients/rust/tests cli/tests clients/java/*/src/test clients/python/tests clients/node/tests \( -name '*.rs' -o -name '*.java' -o -name '*.py' -o -name '*.ts' \) \
+    ! -path 'clients/rust/tests/trial/*' ! -name 'harness.*' -exec awk '
     /(^|[^_[:alnum:]])sleep\(/ && !/asyncio\.sleep\(0\)/ && last !~ /(\/\/|#) sleep: ./ { print FILENAME ":" FNR ":" $0 }
     { last = $0 }' {} + | grep .); then
     printf 'lint: tests wait for conditions; an unavoidable sleep has its reason on the line before (// sleep: ...)\n%s\n\n' "$found"
@@ -55,19 +55,19 @@ if found=$(git ls-files '*.rs' 2>/dev/null | xargs awk 'length > 120 && /^ *\/\/
     failed=1
 fi
 
-if found=$(git ls-files 'clients/*.java' 'clients/*.py' 'benches/clients/*.java' 'benches/clients/*.py' 'clients/*.md' 2>/dev/null |
+if found=$(git ls-files 'clients/*.java' 'clients/*.py' 'clients/*.ts' 'clients/*.mjs' 'benches/clients/*.java' 'benches/clients/*.py' 'clients/*.md' 2>/dev/null |
     xargs awk 'length > 120 && !/^\|/ { print FILENAME ":" FNR }' 2>/dev/null | grep .); then
     printf 'lint: the packages of clients/ wrap at 120 columns\n%s\n\n' "$found"
     failed=1
 fi
 
 # A published package has no repository around it.
-if found=$(grep -nE '\]\(\.\./' clients/rust/README.md cli/README.md clients/python/README.md); then
+if found=$(grep -nE '\]\(\.\./' clients/rust/README.md cli/README.md clients/python/README.md clients/node/README.md); then
     printf 'lint: a link leads out of the package\n%s\n\n' "$found"
     failed=1
 fi
 
-for file in $(find src tests cli clients benches/clients -name '*.rs' -o -name '*.java' -o -name '*.py' -o -name '*.js' -o -name '*.go' -o -name '*.rb'); do
+for file in $(find src tests cli clients benches/clients -name node_modules -prune -o -name '*.rs' -o -name '*.ts' -o -name '*.java' -o -name '*.py' -o -name '*.js' -o -name '*.go' -o -name '*.rb'); do
     lines=$(wc -l <"$file")
     if [ "$lines" -gt 700 ]; then
         echo "lint: $file has $lines lines; no file is longer than 700"
@@ -97,6 +97,10 @@ repeats Cargo.toml 'redis-lock-client = { version = "'
 repeats packaging/kubernetes/values.yaml 'redis-lock-module:'
 grep -qxF "version = \"$version\"" clients/python/pyproject.toml || {
     echo "lint: clients/python/pyproject.toml must say version = \"$version\", the version of Cargo.toml"
+    failed=1
+}
+grep -qF "\"version\": \"$version\"," clients/node/package.json || {
+    echo "lint: clients/node/package.json must say \"version\": \"$version\", the version of Cargo.toml"
     failed=1
 }
 # Of each pom its own version, or that of its parent: the line after the artifact's name.

@@ -1,6 +1,7 @@
 #!/bin/sh
-# packages.sh [java] [python]: the packages of clients/ in the form in which they are published, in target/packages:
-# maven, a repository with jars, sources, documentation and poms, and python, a wheel and an sdist. Both by default.
+# packages.sh [java] [python] [node]: the packages of clients/ in the form in which they are published, in target/packages:
+# maven, a repository with jars, sources, documentation and poms; python, a wheel and an sdist; node, an archive of npm.
+# All by default.
 set -eu
 cd "$(dirname "$0")/.."
 there=$PWD/target/packages
@@ -26,9 +27,17 @@ python() {
     find "$there/python" -type f | sort
 }
 
-for language in ${*:-java python}; do
+node() {
+    scripts/setup.sh node
+    rm -rf "$there/node"
+    mkdir -p "$there/node"
+    scripts/test-node.sh --pack "$there/node"
+    find "$there/node" -type f | sort
+}
+
+for language in ${*:-java python node}; do
     case $language in
-    java | python) $language ;;
+    java | python | node) $language ;;
     *) echo "packages: no package for $language" >&2 && exit 2 ;;
     esac
 done

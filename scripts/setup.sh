@@ -1,8 +1,8 @@
 #!/bin/sh
 # setup.sh [PURPOSE...]: installs what is missing to build, run and test the module, or says what to install.
-# Each PURPOSE adds what a target needs: check (format, clippy), client (openssl), go, java (JDK, Maven), python (Python,
-# venv), count (valgrind), fuzz (C++, cargo-fuzz), fresh (debootstrap), deb (lowdown, cargo-deb), booted
-# (systemd-nspawn), image (umoci).
+# Each PURPOSE adds what a target needs: check (format, clippy), client (openssl), go, java (JDK, Maven), node (Node,
+# npm), python (Python, venv), count (valgrind), fuzz (C++, cargo-fuzz), fresh (debootstrap), deb (lowdown, cargo-deb),
+# booted (systemd-nspawn), image (umoci).
 #
 # Each part is tested by use: a program is compiled, linked and run, a header is parsed, a server prints its version.
 # Missing parts are installed with apt, as root or with sudo; otherwise the message names them. No service is installed:
@@ -16,6 +16,7 @@ OLDEST_RUST=85 # as rust-version in Cargo.toml: 1.85
 OLDEST_JAVA=17 # as maven.compiler.release in clients/java/pom.xml and tests/redisson/pom.xml
 OLDEST_GO=26 # as go in clients/go/go.mod: 1.26
 OLDEST_PYTHON=9 # as requires-python in clients/python/pyproject.toml: 3.9
+OLDEST_NODE=20 # as engines in clients/node/package.json
 export PATH="$HOME/.cargo/bin:$PATH" LC_ALL=C
 
 if ! mkdir -p target 2>/dev/null || ! work=$(mktemp -d "$PWD/target/setup.XXXXXX" 2>/dev/null); then
@@ -92,6 +93,8 @@ maven_works() {
 python_works() { quiet python3 -c "import ensurepip, sys, venv; sys.exit(sys.version_info < (3, $OLDEST_PYTHON))"; }
 
 go_works() { minor=$(go env GOVERSION 2>/dev/null | sed -n 's/^go1\.\([0-9]*\).*/\1/p') && [ "${minor:-0}" -ge "$OLDEST_GO" ]; }
+
+node_works() { quiet npm --version && quiet node -e "process.exit(parseInt(process.versions.node) < $OLDEST_NODE ? 1 : 0)"; }
 
 # --- Names of packages ---
 
@@ -186,6 +189,7 @@ format and clippy are missing: rustup component add rustfmt clippy"
     client) need openssl openssl_works ;;
     go) need golang-go go_works ;;
     python) need 'python3 python3-venv' python_works ;;
+    node) need 'nodejs npm' node_works ;;
     fresh) need debootstrap has debootstrap ;;
     deb)
         need lowdown has lowdown
@@ -313,6 +317,7 @@ if [ -n "$missing$problem" ]; then
             java) say "And a JDK $OLDEST_JAVA (or newer), Maven 3.6.3 (or newer)." ;;
             go) say "And Go 1.$OLDEST_GO (or newer)." ;;
             python) say "And Python 3.$OLDEST_PYTHON (or newer), with venv." ;;
+            node) say "And Node $OLDEST_NODE (or newer), with npm." ;;
             check) say 'And rustfmt and clippy of that Rust.' ;;
             fuzz) say 'And a C++ compiler.' ;;
             count) say 'And valgrind.' ;;

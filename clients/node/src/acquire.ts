@@ -1,0 +1,236 @@
+import type { LockClient } from './client.js';
+import { LockConnectionError, type LockError, NoAnswerError, RefusedError, refusal } from './errors.js';
+import { Hold, Moment } from './hold.js';
+import { Claim, type Terms } from './terms.js';
+import type { Command } from './transport.js';
+
+/** Between two attempts to reach a server each pause is twice the last one. In milliseconds, as all times. */
+const FIRST_PAUSE = 20;
+const LONGEST_PAUSE = 500;
+/** When a wait that cannot reach its server warns, and how often from then on. */
+const WARNS_AFTER = 3_000;
+const WARNS_EVERY = 30_000;
+/** Longer times are no timers in Node. */
+const LONGEST_TIMER = 2 ** 31 - 1;
+
+/** A pause of about this length, and the next one. */
+export function jittered(pause = FIRST_PAUSE): { pause: number; next: number } {
+    return { pause: (pause * (1 + Math.random())) / 2, next: Math.min(pause * 2, LONGEST_PAUSE) };
+}
+
+/**
+ * An acquisition, from the first request to the hold. It asks once. If the lock is not free it subscribes to the
+ * channel of its client and asks as a ticket (`NOTIFY`); a message is only a reason to ask once more. When a connection
+ * breaks it subscribes and asks again with the same owner, which keeps its place. Given up, its requests are made
+ * final.
+ */
+export class Acquisition {
+    /** The name of the node at which it is subscribed. */
+    node: string | undefined;
+    private claim: Claim;
+    private tag: number | undefined;
+    /** Whether a request had no answer: the server may have granted it, or may do it yet. */
+    private isUnanswered = false;
+    /** Whether it has a place in the server's queue. */
+    private hasPlace = false;
+    /** Whether the server has answered, so that the wait goes on in spite of a broken connection. */
+    private hasAnswer = false;
+    private isSilent = false;
+    private isOver = false;
+    private stopped: { reason: unknown } | undefined;
+    private message: readonly string[] | undefined;
+    private isRung = false;
+    private wake: (() => void) | undefined;
+    private begun = 0;
+    private warnsAt = 0;
+    private end = 0;
+
+    constructor(
+        private readonly client: LockClient,
+        private readonly terms: Terms,
+        private readonly wait: number,
+    ) {
+        this.claim = client.claim(terms);
+    }
+
+    /** Asks until the request is granted; undefined if it was not when the wait is over. */
+    async run(): Promise<Hold | undefined> {
+        const { client } = this;
+        this.begun = this.warnsAt = performance.now();
+        this.end = this.begun + this.wait;
+        // With a subscription the first request may wait.
+        let hasTicket = this.wait > 0 && client.isSubscribed(this.claim.key);
+        let failure: LockError | undefined;
+        let next: number | undefined;
+        try {
+            for (;;) {
+                try {
+                    const hold = await this.ask(hasTicket);
+                    if (hold) return hold;
+                    this.check();
+                    if (this.left() <= 0) {
+                        this.giveUp();
+                        return undefined;
+                    }
+                    failure = undefined;
+                    if (hasTicket) next = undefined;
+                    hasTicket = true;
+                } catch (caught) {
+                    this.check();
+                    const error = caught as LockError;
+                    if (!this.passes(error) || (failure !== undefined && this.left() <= 0)) throw error;
+                    failure = error;
+                    this.warn(error);
+                    // A request that does not wait follows, by which the library learns of another node.
+                    hasTicket = false;
+                    const now = jittered(next);
+                    next = now.next;
+                    this.isRung = false;
+                    await this.sleep(Math.min(now.pause, Math.max(this.left(), FIRST_PAUSE)));
+                    this.check();
+                }
+            }
+        } catch (error) {
+            this.giveUp();
+            throw error;
+        } finally {
+            if (this.tag !== undefined) client.unfile(this.tag);
+        }
+    }
+
+    /** Ends it with this error. */
+    stop(reason: unknown): void {
+        this.stopped ??= { reason };
+        this.giveUp();
+        this.ring();
+    }
+
+    /** A message of its ticket. */
+    hear(words: readonly string[]): void {
+        this.message = words;
+        this.ring();
+    }
+
+    /** Wakes it: messages may have been lost. */
+    ring(): void {
+        this.isRung = true;
+        this.wake?.();
+    }
+
+    private async ask(hasTicket: boolean): Promise<Hold | undefined> {
+        const { client, claim } = this;
+        let command = claim.acquire();
+        if (hasTicket) {
+            this.tag ??= client.file(this);
+            const channel = await client.subscribe(this, claim.key);
+            this.check();
+            this.message = undefined;
+            this.isRung = false;
+            const block = this.end === Infinity ? 0 : Math.max(1, Math.ceil(this.left()));
+            const words = ['BLOCK', String(block), 'NOTIFY', channel, String(this.tag)];
+            command = { key: command.key, words: [...command.words, ...words] };
+        }
+        const sent = new Moment();
+        const reply = await this.send(command);
+        this.check();
+        if (reply !== 'QUEUED') return this.answered(reply, sent, hasTicket);
+        this.hasPlace = true;
+        this.begun = this.warnsAt = performance.now();
+        // The server ends the wait at its limit, and says so.
+        await this.sleep(this.left() + client.patience);
+        this.check();
+        const [word, code] = this.message ?? [];
+        if (word === undefined) {
+            this.isSilent = !this.isRung;
+            if (this.isSilent || this.left() <= 0) throw new NoAnswerError(client.name);
+        } else if (word === 'granted') {
+            const hold = await this.ask(false);
+            // One of several keys was lost, and a wait holds none.
+            if (hold === undefined && this.terms.keys.length > 1) this.renewClaim();
+            return hold;
+        } else if (word === 'failed') {
+            this.hasPlace = false;
+            throw refusal(client.name, code ?? 'ERR', 'the wait was ended');
+        } else {
+            // The clock decides whether the wait is over.
+            this.hasPlace = false;
+        }
+        return undefined;
+    }
+
+    private async send(command: Command): Promise<unknown> {
+        const was = this.isUnanswered;
+        this.isUnanswered = true;
+        const { reply, error, sends } = await this.client.send(command);
+        // What was sent twice, and answered once, may be served a second time.
+        if (sends === 0 || (sends === 1 && (error === undefined || error instanceof RefusedError)))
+            this.isUnanswered = was;
+        this.hasAnswer ||= error === undefined || error instanceof RefusedError;
+        if (error !== undefined) throw error;
+        return reply;
+    }
+
+    private answered(reply: unknown, sent: Moment, hasTicket: boolean): Hold | undefined {
+        const { client, claim } = this;
+        if (reply === null && !hasTicket) return undefined;
+        const tokens = (Array.isArray(reply) ? reply : [reply]).map(Number);
+        if (reply === null || tokens.length !== this.terms.keys.length || !tokens.every(Number.isSafeInteger)) {
+            throw new LockConnectionError(client.name, "a reply that is none of the module's");
+        }
+        const hold = new Hold(client, claim, tokens, sent);
+        hold.isUnanswered = this.isUnanswered;
+        this.isOver = true;
+        client.add(hold);
+        return hold;
+    }
+
+    private passes(error: LockError): boolean {
+        if (this.wait === 0 || this.isSilent || !error.isPassing) return false;
+        // The first request fails at once, in the words of the client library.
+        if (error instanceof RefusedError) return error.code !== 'READONLY' || this.hasPlace;
+        return this.hasAnswer;
+    }
+
+    private warn(error: LockError): void {
+        const now = performance.now();
+        const seconds = (now - this.begun) / 1_000;
+        if (now - this.begun < WARNS_AFTER || now < this.warnsAt) return;
+        this.warnsAt = now + WARNS_EVERY;
+        this.client.warn(
+            `the wait for ${this.claim.key} has had no server for ${seconds.toFixed(0)} s: ${error.message}`,
+        );
+    }
+
+    private left(): number {
+        return Math.max(0, this.end - performance.now());
+    }
+
+    private check(): void {
+        if (this.stopped) throw this.stopped.reason;
+    }
+
+    /** Until it is rung, at most so long. */
+    private sleep(ms: number): Promise<void> {
+        if (this.isRung || this.stopped) return Promise.resolve();
+        return new Promise((resolve) => {
+            const timer = ms < LONGEST_TIMER ? setTimeout(() => this.wake?.(), ms) : undefined;
+            this.wake = () => {
+                clearTimeout(timer);
+                this.wake = undefined;
+                resolve();
+            };
+        });
+    }
+
+    private giveUp(): void {
+        if (this.isOver) return;
+        this.isOver = true;
+        if (this.isUnanswered || this.hasPlace) this.client.giveUp(this.claim);
+    }
+
+    private renewClaim(): void {
+        this.client.giveUp(this.claim);
+        this.isUnanswered = this.hasPlace = false;
+        this.claim = this.client.claim(this.terms);
+    }
+}

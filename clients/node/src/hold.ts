@@ -1,0 +1,274 @@
+import { ConfigError, LockLostError, type LostReason, RefusedError, UnheardError } from './errors.js';
+import type { LockClient } from './client.js';
+import type { Claim } from './terms.js';
+import type { Answer, Command } from './transport.js';
+
+/**
+ * A moment by both clocks. The steady clock may stop while the machine is suspended, the wall clock may be set back;
+ * the server's lease does neither. The larger of the two elapsed times is safe in both cases.
+ */
+export class Moment {
+    readonly steady = performance.now();
+    private readonly wall = Date.now();
+
+    /** Milliseconds since then. */
+    elapsed(): number {
+        return Math.max(performance.now() - this.steady, Date.now() - this.wall);
+    }
+}
+
+/**
+ * A lock that is held, several that are held together, or a permit. It is renewed until it is released, lost, or held
+ * for `maxHold`. When one of several keys is lost the hold is.
+ */
+export class Hold implements AsyncDisposable {
+    /** Whether it is released, here or in the background. */
+    private isOver = false;
+    private lost: LockLostError | undefined;
+    private controller: AbortController | undefined;
+    private released: Promise<void> | undefined;
+    private readonly begun: Moment;
+    private lease = 0;
+    private sent!: Moment;
+
+    /** When the next renewal is due, and the loss is reported, by the steady clock. @internal */
+    renewedAt = 0;
+    /** @internal */
+    lostAt = 0;
+    /** The time at which the server's lease is over at the latest. @internal */
+    ends = 0;
+    /** Whether a request of the acquisition had no answer. @internal */
+    isUnanswered = false;
+
+    /** @internal */
+    constructor(
+        private readonly client: LockClient,
+        /** @internal */
+        readonly claim: Claim,
+        /** The fencing token of each key, in their order. */
+        readonly tokens: readonly number[],
+        sent: Moment,
+    ) {
+        this.begun = sent;
+        this.setLease(claim.terms.lease, sent);
+    }
+
+    /** The first key, as the server stores it: with the client's `keyPrefix`. */
+    get key(): string {
+        return this.claim.key;
+    }
+
+    /**
+     * The fencing token of the first key. It is higher than that of each former holder, so a resource that refuses a
+     * lower one than its highest so far is safe from a holder that was suspended. (Of a permit it is only the grant's
+     * name.)
+     */
+    get token(): number {
+        return this.tokens[0]!;
+    }
+
+    /**
+     * Whether the lock is still held, for longer than the margin. It reads the clocks first, so it is correct directly
+     * after a pause of the process, before any timer has run.
+     */
+    valid(): boolean {
+        this.check();
+        return !this.isOver && this.lost === undefined;
+    }
+
+    /** For how many milliseconds the lock is certainly still held. It reads the clocks. */
+    validFor(): number {
+        if (this.isOver || (this.lost !== undefined && this.lost.reason !== 'unconfirmed')) return 0;
+        return Math.max(0, this.remaining());
+    }
+
+    /** Aborted when the lock is lost before its release, with a {@link LockLostError} as its reason. */
+    get signal(): AbortSignal {
+        this.check();
+        if (this.controller === undefined) {
+            this.controller = new AbortController();
+            if (this.lost) this.controller.abort(this.lost);
+        }
+        return this.controller.signal;
+    }
+
+    /**
+     * Releases the lock. Called again, it has the same outcome.
+     *
+     * @throws {LockLostError} if it was not held any more: the work was not protected to its end.
+     * @throws {NoAnswerError} without an answer within the response timeout. The release goes on in the background
+     * until the lease is over.
+     */
+    release(): Promise<void> {
+        this.check();
+        this.released ??= this.releaseOnce();
+        return this.released;
+    }
+
+    [Symbol.asyncDispose](): Promise<void> {
+        return this.release();
+    }
+
+    private async releaseOnce(): Promise<void> {
+        const wasHeld = this.client.release(this);
+        if (this.lost) throw this.lost;
+        if (!(await this.client.inTime(wasHeld))) throw this.loss('taken', 'it was not held any more at its release');
+    }
+
+    /**
+     * Sets the lease anew, from now on. Not needed, except with `renew: false`.
+     *
+     * @throws {LockLostError} if it is not held any more.
+     */
+    renew(): Promise<void> {
+        return this.renewNow();
+    }
+
+    /** Replaces the text beside the hold of an exclusive lock, and renews it. */
+    setNote(note: string): Promise<void> {
+        return this.renewNow('NOTE', note);
+    }
+
+    private async renewNow(...words: string[]): Promise<void> {
+        this.throwIfOver();
+        const lease = this.nextLease();
+        const commands = this.renewal(lease, ...words);
+        const sent = new Moment();
+        const answers = await Promise.all(commands.map((command) => this.client.send(command)));
+        this.renewed(answers, lease, sent);
+        const failed = answers.find(({ error }) => error !== undefined);
+        if (failed) throw failed.error;
+        this.throwIfOver();
+    }
+
+    /**
+     * Runs a command of the server if the lock is still held, in one step (`LOCK.IF`), and returns its reply: a holder
+     * that is late changes nothing. It is a command with a key (in a cluster in the slot of the lock; the keys as they
+     * are stored, without `keyPrefix`), or `PUBLISH`. Not for permits.
+     *
+     * @throws {LockLostError} if the lock is not held any more: nothing has run.
+     * @throws {UnheardError} if the reply was lost: it may have run.
+     */
+    async execute(command: string, ...args: (string | number | Buffer)[]): Promise<unknown> {
+        if (this.claim.terms.isPermit) throw new ConfigError('a command runs under a lock, not under a permit');
+        this.throwIfOver();
+        const { key } = this;
+        const words = [
+            'LOCK.IF',
+            key,
+            String(this.token),
+            command,
+            ...args.map((arg) => (typeof arg === 'number' ? String(arg) : arg)),
+        ];
+        const { reply, error, sends } = await this.client.send({ key, words });
+        if (error instanceof RefusedError) {
+            if (error.code === 'FENCED') throw this.lose('taken', 'it is not held under its token any more');
+            if (sends < 2) throw error;
+        }
+        if (sends > 1 || (sends > 0 && error !== undefined)) throw new UnheardError(this.client.name, { cause: error });
+        if (error !== undefined) throw error;
+        return reply;
+    }
+
+    // The lease
+
+    /** The time for which the hold is certain. The server counts in whole milliseconds. */
+    private remaining(): number {
+        return Math.min(this.lease - 1 - this.sent.elapsed(), this.claim.terms.maxHold - this.begun.elapsed());
+    }
+
+    private setLease(lease: number, sent: Moment): void {
+        const { margin, maxHold } = this.claim.terms;
+        this.lease = lease;
+        this.sent = sent;
+        this.lostAt = Math.min(sent.steady + lease - 1 - Math.min(margin, lease / 2), this.begun.steady + maxHold);
+        this.renewedAt = sent.steady + lease / 3;
+        this.ends = Math.max(this.ends, performance.now() + lease);
+    }
+
+    private nextLease(): number {
+        const { lease, maxHold } = this.claim.terms;
+        return Math.min(lease, maxHold - this.begun.elapsed());
+    }
+
+    /** When the timer has something to do with this hold. @internal */
+    get due(): number {
+        return this.claim.terms.renew ? Math.min(this.lostAt, this.renewedAt) : this.lostAt;
+    }
+
+    /** The commands of the renewal that is due by now, and its lease. @internal */
+    dueRenewal(): { commands: Command[]; lease: number } | undefined {
+        const lease = this.nextLease();
+        const isSoon = this.renewedAt <= performance.now() + this.lease / 10;
+        if (!this.claim.terms.renew || !isSoon) return undefined;
+        if (lease <= this.remaining()) {
+            // The longest time of a hold ends with this lease.
+            this.renewedAt = Infinity;
+            return undefined;
+        }
+        return { commands: this.renewal(lease), lease };
+    }
+
+    private renewal(lease: number, ...words: string[]): Command[] {
+        this.renewedAt = performance.now() + lease / 3;
+        this.ends = Math.max(this.ends, performance.now() + lease);
+        return this.claim.renew(lease, this.tokens, ...words);
+    }
+
+    /** @internal */
+    renewed(answers: readonly Answer[], lease: number, sent: Moment): void {
+        if (this.isOver || this.lost) return;
+        const failed = answers.find(({ error }) => error !== undefined);
+        if (answers.some(({ reply, error }) => error === undefined && Number(reply) !== 1)) {
+            this.lose('taken', 'the server has ended the hold');
+        } else if (failed === undefined) {
+            // Replies may come late, or in another order.
+            if (sent.steady >= this.sent.steady) this.setLease(Math.floor(lease), sent);
+            this.check();
+        } else if (failed.error instanceof RefusedError && failed.error.isLasting) {
+            this.lose('refused', failed.error.message);
+        } else {
+            this.renewedAt = Math.min(this.renewedAt, performance.now() + this.lease / 20);
+        }
+    }
+
+    /** Reports the loss when its time has come. @internal */
+    check(): void {
+        if (this.isOver || this.lost) return;
+        const { margin, maxHold } = this.claim.terms;
+        const left = this.lease - 1 - this.sent.elapsed();
+        const held = this.begun.elapsed();
+        if (held < maxHold && left > Math.min(margin, this.lease / 2)) return;
+        // The last lease of a hold ends with it; it is cut to whole milliseconds.
+        this.lose(
+            'unconfirmed',
+            held + left > maxHold - 3 ? 'it was held for maxHold' : 'its lease was not renewed in time',
+        );
+    }
+
+    // The end
+
+    private lose(reason: LostReason, text: string): LockLostError {
+        if (this.isOver || this.lost) return this.lost ?? this.loss(reason, text);
+        this.lost = this.loss(reason, text);
+        this.client.remove(this);
+        if (this.controller) this.controller.abort(this.lost);
+        else this.client.warn(this.lost.message);
+        return this.lost;
+    }
+
+    private loss(reason: LostReason, text: string): LockLostError {
+        return new LockLostError(this.claim.terms.keys.join(', '), reason, text);
+    }
+
+    private throwIfOver(): void {
+        this.check();
+        if (this.lost) throw this.lost;
+        if (this.isOver) throw this.loss('taken', 'it was released');
+    }
+
+    /** No loss is reported any more. @internal */
+    finish(): void {
+        this.isOver = true;
+    }
+}

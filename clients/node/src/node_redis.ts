@@ -1,0 +1,149 @@
+/** Clients of node-redis 5 and 6: `createClient` and `createCluster`. */
+import { type Answer, Attempt, type Command, type Subscription, type Transport, type Words } from './transport.js';
+
+/** What tells a client of node-redis from others. */
+export interface NodeRedisLike {
+    readonly isOpen: boolean;
+    sendCommand(...args: never[]): Promise<unknown>;
+}
+
+type Listener = (...args: any[]) => void;
+type Texts = (message: string, channel: string) => void;
+
+interface Options {
+    readonly url?: string;
+    readonly socket?: { readonly host?: string; readonly port?: number; readonly path?: string };
+    readonly keyPrefix?: string | Buffer;
+}
+
+interface Client {
+    readonly isOpen: boolean;
+    readonly isReady: boolean;
+    readonly options?: Options;
+    on(event: string, listener: Listener): Client;
+    off(event: string, listener: Listener): Client;
+    connect(): Promise<unknown>;
+    duplicate(overrides: object): Client;
+    sendCommand(words: Words, options: object): Promise<unknown>;
+    subscribe(channel: string, listener: Texts): Promise<unknown>;
+    sSubscribe(channel: string, listener: Texts): Promise<unknown>;
+    ping(): Promise<unknown>;
+    ref(): void;
+    unref(): void;
+    destroy(): void;
+}
+
+interface Node {
+    readonly address: string;
+}
+
+interface Cluster {
+    readonly isOpen: boolean;
+    readonly slots: readonly { readonly master: Node }[];
+    readonly _keyPrefix?: string | Buffer;
+    nodeClient(node: Node): Client | Promise<Client>;
+    sendCommand(key: string, isReadonly: boolean, words: Words, options: object): Promise<unknown>;
+}
+
+/** Replies as texts, whatever the program has set; and no timer of the library, which costs more than the request. */
+const PLAIN = { typeMapping: {}, timeout: undefined };
+
+/** Not `createClientPool` and `createSentinel`, which have no connection that is theirs alone. */
+export function isNodeRedis(client: any): boolean {
+    return typeof client?.sSubscribe === 'function' && typeof client.isOpen === 'boolean' && !('acquire' in client);
+}
+
+export class NodeRedis implements Transport {
+    readonly name: string;
+    readonly isCluster: boolean;
+    readonly prefix: string;
+    private readonly attempt: Attempt;
+
+    constructor(
+        private readonly client: Client & Cluster,
+        patience: number,
+    ) {
+        this.attempt = new Attempt(client, ['error', 'end', 'terminated'], patience);
+        this.isCluster = typeof client.nodeClient === 'function';
+        const { url, socket, keyPrefix } = client.options ?? {};
+        const host = url === undefined ? undefined : new URL(url);
+        this.name = this.isCluster
+            ? 'the cluster'
+            : (socket?.path ??
+              `${socket?.host ?? (host?.hostname || 'localhost')}:${socket?.port ?? (host?.port || 6379)}`);
+        this.prefix = String(keyPrefix ?? client._keyPrefix ?? '');
+    }
+
+    async send({ key, words }: Command): Promise<Answer> {
+        const { client } = this;
+        // A cluster's client connects to each node at its first command.
+        if (!this.isCluster && client.isOpen && !client.isReady) {
+            const error = await this.attempt.outcome();
+            if (error !== undefined) return { error, sends: 0 };
+        }
+        if (!client.isOpen) return { error: new Error('the client is closed: call its connect() first'), sends: 0 };
+        try {
+            // node-redis sends no command twice, except after a redirection.
+            const reply = this.isCluster
+                ? client.sendCommand(key, false, words, PLAIN)
+                : (client as Client).sendCommand(words, PLAIN);
+            return { reply: await reply, sends: 1 };
+        } catch (error) {
+            return { error, sends: 1 };
+        }
+    }
+
+    /** node-redis writes all commands of one turn of the event loop together. */
+    sendAll(commands: readonly Command[]): Promise<Answer[]> {
+        return Promise.all(commands.map((command) => this.send(command)));
+    }
+
+    node(slot: number): string {
+        return this.isCluster ? (this.client.slots[slot]?.master.address ?? '') : '';
+    }
+
+    async open(slot: number, heard: (message: string) => void, ended: () => void): Promise<Subscription> {
+        const { client, isCluster } = this;
+        const shard = isCluster ? client.slots[slot] : undefined;
+        if (isCluster && shard === undefined) throw new Error('no node serves the slot');
+        const origin: Client = shard === undefined ? client : await client.nodeClient(shard.master);
+        let isClosed = false;
+        const destroy = () => {
+            try {
+                own.destroy();
+            } catch {
+                // node-redis 5 refuses to close a client twice.
+            }
+        };
+        const own = origin.duplicate({
+            socket: { ...origin.options?.socket, reconnectStrategy: false },
+            clientSideCache: undefined,
+        });
+        const close = () => {
+            if (isClosed) return;
+            isClosed = true;
+            destroy();
+        };
+        const lost = () => {
+            if (isClosed) return;
+            isClosed = true;
+            ended();
+            // After node-redis has handled the event itself.
+            setImmediate(destroy);
+        };
+        // `sharded-channel-moved`: the slot is on its way to another node.
+        for (const event of ['error', 'end', 'terminated', 'sharded-channel-moved']) own.on(event, lost);
+        try {
+            await own.connect();
+        } catch (error) {
+            close();
+            throw error;
+        }
+        return {
+            subscribe: (channel) => (isCluster ? own.sSubscribe(channel, heard) : own.subscribe(channel, heard)),
+            ping: () => own.ping(),
+            keep: (isWanted) => (isWanted ? own.ref() : own.unref()),
+            close,
+        };
+    }
+}

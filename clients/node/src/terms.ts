@@ -1,0 +1,165 @@
+import { ConfigError } from './errors.js';
+import type { Command } from './transport.js';
+
+/** `read`: with other readers; `write`: alone, on a lock that is used with these two modes only. */
+export type Mode = 'exclusive' | 'read' | 'write';
+
+/** How a lock is held. All times are in milliseconds. */
+export interface HoldOptions {
+    /** How long the server keeps a hold that is not renewed: 30,000. */
+    readonly lease?: number;
+    /** Whether the hold is renewed until it is released: true. */
+    readonly renew?: boolean;
+    /** How long before the end of the lease a loss is reported: a sixth of it; at most a half. */
+    readonly margin?: number;
+    /** The longest time of a hold in spite of renewals, for programs that hang. */
+    readonly maxHold?: number;
+}
+
+/** How a lock is asked for, and held. */
+export interface LockOptions extends HoldOptions {
+    readonly mode?: Mode;
+    /**
+     * A name for the owner, used as it is, to release elsewhere. Without one each acquisition has a fresh owner. Two
+     * requests of one owner are one to the server: both hold the lock. A request that had no answer may be granted
+     * late, and lasts for its lease then.
+     */
+    readonly owner?: string;
+    /** A text of at most 256 bytes beside the hold of an exclusive lock, for those who look (`LOCK.INFO`). */
+    readonly note?: string;
+}
+
+export interface SemaphoreOptions extends HoldOptions {
+    /** The number of permits with which an acquisition creates the semaphore if it is missing. */
+    readonly permits?: number;
+}
+
+const DEFAULT_LEASE = 30_000;
+/** A hundred years. */
+const LONGEST_LEASE = 100 * 365 * 86_400_000;
+const MOST_KEYS = 1_024;
+export const MOST_PERMITS = 2 ** 31 - 1;
+
+/** The checked terms of each acquisition of a lock, of several, or of a permit. */
+export interface Terms extends HoldOptions {
+    /** As they are stored: with the client's prefix. In a cluster all are in one slot. */
+    readonly keys: readonly string[];
+    readonly lease: number;
+    readonly margin: number;
+    readonly renew: boolean;
+    readonly maxHold: number;
+    readonly mode: Mode;
+    readonly isPermit: boolean;
+    readonly permits?: number | undefined;
+    readonly owner?: string | undefined;
+    readonly note?: string | undefined;
+}
+
+export function termsOf(keys: readonly string[], options: LockOptions & SemaphoreOptions, isPermit: boolean): Terms {
+    if (keys.length < 1 || keys.length > MOST_KEYS) throw new ConfigError(`a lock has 1 to ${MOST_KEYS} keys`);
+    if (keys.some((key) => typeof key !== 'string')) throw new ConfigError('a key is a string');
+    if (new Set(keys).size < keys.length) throw new ConfigError('a key is named twice');
+    const { renew = true, mode = 'exclusive', permits, owner, note } = options;
+    const maxHold = options.maxHold === undefined ? Infinity : checkedLease(options.maxHold, 'maxHold');
+    const lease = Math.min(checkedLease(options.lease ?? DEFAULT_LEASE, 'lease'), maxHold);
+    const margin = options.margin ?? lease / 6;
+    if (!(margin >= 0 && margin <= lease / 2)) throw new ConfigError('margin is at least 0 and at most half of lease');
+    if (!['exclusive', 'read', 'write'].includes(mode)) throw new ConfigError('mode is exclusive, read or write');
+    if (permits !== undefined) checkPermits(permits, 1);
+    if (owner !== undefined) checkOwner(owner, mode);
+    return { keys, lease, margin, renew, maxHold, mode, isPermit, permits, owner, note };
+}
+
+export function checkPermits(permits: number, least: number): void {
+    if (!Number.isInteger(permits) || permits < least || permits > MOST_PERMITS) {
+        throw new ConfigError(`permits is a whole number from ${least} to ${MOST_PERMITS}`);
+    }
+}
+
+/** The longest time of a wait in milliseconds; `Infinity` for no limit. */
+export function checkedWait(wait: number): number {
+    if (typeof wait !== 'number' || !(wait >= 0))
+        throw new ConfigError('wait is a number of milliseconds, and not negative');
+    return wait;
+}
+
+function checkedLease(lease: number, name: string): number {
+    // One millisecond is lost to rounding.
+    if (typeof lease !== 'number' || !(lease >= 2 && lease <= LONGEST_LEASE)) {
+        throw new ConfigError(`${name} is 2 milliseconds to a hundred years`);
+    }
+    return Math.floor(lease);
+}
+
+/** The messages do not quote the owner: it is a credential. */
+function checkOwner(owner: string, mode: Mode): void {
+    const bytes = typeof owner === 'string' ? Buffer.byteLength(owner) : 0;
+    if (bytes < 1 || bytes > 256) throw new ConfigError('an owner is a string of 1 to 256 bytes');
+    if (owner === '#token' || owner === '#note') throw new ConfigError('this owner is a reserved word');
+    if (mode !== 'exclusive' && (owner === 'mode' || owner.endsWith(':write'))) {
+        throw new ConfigError("the owner 'mode', or one that ends in ':write', cannot hold read or write");
+    }
+}
+
+/**
+ * The commands of one acquisition. Its owner is fresh, and its number 1 (`SEQ`), so that no request of it grants
+ * anything once it is given up (`FINAL`), however late it is served. An owner that the program has named has no number.
+ */
+export class Claim {
+    private readonly isFresh: boolean;
+    private readonly mode: readonly string[];
+
+    constructor(
+        readonly terms: Terms,
+        private readonly owner: string,
+    ) {
+        this.isFresh = terms.owner === undefined;
+        this.mode = terms.mode === 'exclusive' ? [] : [terms.mode.toUpperCase()];
+    }
+
+    get key(): string {
+        return this.terms.keys[0]!;
+    }
+
+    /** The request: the tokens, or nil. Sent twice, it is granted once. */
+    acquire(): Command {
+        const { keys, lease, isPermit, permits, note } = this.terms;
+        const words = [...this.mode, 'PX', String(lease)];
+        if (permits !== undefined) words.push('LIMIT', String(permits));
+        if (!isPermit) words.push('ONCE');
+        if (note !== undefined) words.push('NOTE', note);
+        if (this.isFresh) words.push('SEQ', '1');
+        const verb =
+            keys.length > 1 ? ['LOCK.MACQUIRE', String(keys.length)] : [isPermit ? 'SEM.ACQUIRE' : 'LOCK.ACQUIRE'];
+        return { key: this.key, words: [...verb, ...keys, this.owner, ...words] };
+    }
+
+    /** For each key: 1 if it is still held under its token, else 0. */
+    renew(lease: number, tokens: readonly number[], ...more: string[]): Command[] {
+        return this.each('RENEW', ['PX', String(Math.max(1, Math.floor(lease))), ...more], tokens);
+    }
+
+    /** For each key: nil if it was not held. */
+    release(tokens: readonly number[]): Command[] {
+        return this.each('RELEASE', this.terms.isPermit ? [] : ['ALL'], tokens);
+    }
+
+    /** Ends a hold, withdraws the wait, and makes the requests final. */
+    giveUp(tokens: readonly number[]): Command[] {
+        if (this.isFresh) return this.terms.keys.map((key) => this.command('RELEASE', key, ['FINAL', '1']));
+        return this.release(tokens);
+    }
+
+    private each(verb: string, words: string[], tokens: readonly number[]): Command[] {
+        const { keys, isPermit } = this.terms;
+        return keys.map((key, place) => {
+            const token = tokens[place];
+            const last = isPermit || token === undefined ? [] : ['TOKEN', String(token)];
+            return this.command(verb, key, [...this.mode, ...words, ...last]);
+        });
+    }
+
+    private command(verb: string, key: string, words: string[]): Command {
+        return { key, words: [`${this.terms.isPermit ? 'SEM' : 'LOCK'}.${verb}`, key, this.owner, ...words] };
+    }
+}

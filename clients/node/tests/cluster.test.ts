@@ -1,0 +1,98 @@
+/** A cluster of two nodes, and a slot that moves while its locks are held and waited for. */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { CLUSTERS, failure, fresh, Server, side, until } from './harness.js';
+
+const SLOTS = 16_384;
+const nodes = [await startNode(), await startNode()];
+const ids = await Promise.all(nodes.map((node) => node.call('CLUSTER', 'MYID')));
+await nodes[0]!.call('CLUSTER', 'MEET', '127.0.0.1', nodes[1]!.port);
+await nodes[0]!.call('CLUSTER', 'ADDSLOTSRANGE', 0, SLOTS / 2 - 1);
+await nodes[1]!.call('CLUSTER', 'ADDSLOTSRANGE', SLOTS / 2, SLOTS - 1);
+for (const node of nodes) {
+    await until(async () =>
+        /cluster_state:ok[^]*cluster_known_nodes:2/.test(String(await node.call('CLUSTER', 'INFO'))),
+    );
+}
+
+for (const [library, connect] of Object.entries(CLUSTERS)) {
+    test(`${library}: waits at several nodes use one connection more at each`, async () => {
+        await using one = await side(connect, nodes[0]!.port);
+        const keys = Array.from({ length: 8 }, () => fresh('spread'));
+        const holds = await Promise.all(keys.map((key) => one.locks.lock(key).acquire()));
+        assert.ok(new Set(await Promise.all(keys.map(nodeOf))).size === 2);
+        const waits = keys.map((key) => one.locks.lock(key).acquire());
+        for (const key of keys) await until(async () => (await (await nodeOf(key)).waiters(key)) === 1);
+        for (const node of nodes) {
+            assert.equal(
+                String(await node.call('CLIENT', 'LIST', 'TYPE', 'pubsub'))
+                    .trim()
+                    .split('\n').length,
+                1,
+            );
+        }
+        await Promise.all(holds.map((hold) => hold.release()));
+        for (const wait of waits) await (await wait).release();
+    });
+
+    test(`${library}: locks follow a slot that moves, with their waits`, async () => {
+        await using one = await side(connect, nodes[0]!.port);
+        const tag = `{${fresh('moved')}}`;
+        const [key, other] = [`${tag}:1`, `${tag}:2`];
+        const hold = await one.locks.lock(key, { lease: 60_000 }).acquire();
+        const order: number[] = [];
+        const waits: Promise<void>[] = [];
+        const from = await nodeOf(key);
+        for (let number = 0; number < 5; number += 1) {
+            waits.push(one.locks.using(key, () => void order.push(number)));
+            await until(async () => (await from.waiters(key)) === number + 1);
+        }
+        const to = nodes.find((node) => node !== from)!;
+        await move(key, from, to);
+        await until(async () => (await to.waiters(key)) === 5);
+        await hold.renew();
+        assert.ok(hold.valid());
+        await hold.release();
+        await Promise.all(waits);
+        assert.deepEqual([...order].sort(), [0, 1, 2, 3, 4]);
+        await using both = await one.locks.lock([key, other]).acquire();
+        assert.equal(both.tokens.length, 2);
+    });
+
+    test(`${library}: keys of several slots are refused before anything is sent`, async () => {
+        await using one = await side(connect, nodes[0]!.port);
+        assert.throws(() => one.locks.lock(['a', 'b']), { code: 'CONFIG' });
+        assert.equal((await failure(one.locks.semaphore('s{}').acquire())).code, 'ERR');
+    });
+}
+
+async function startNode(): Promise<Server> {
+    return Server.start('--cluster-enabled', 'yes', '--cluster-node-timeout', '15000');
+}
+
+async function nodeOf(key: string): Promise<Server> {
+    const slot = Number(await nodes[0]!.call('CLUSTER', 'KEYSLOT', key));
+    const owned = String(await nodes[0]!.call('CLUSTER', 'NODES'));
+    for (const [index, node] of nodes.entries()) {
+        const line = owned.split('\n').find((text) => text.startsWith(ids[index]!))!;
+        const ranges = line
+            .split(' ')
+            .slice(8)
+            .filter((text) => !text.startsWith('['));
+        if (ranges.some((text) => Number(text.split('-')[0]) <= slot && slot <= Number(text.split('-').at(-1))))
+            return node;
+    }
+    throw new Error(`no node has the slot of ${key}`);
+}
+
+/** Moves the slot of a key, with its keys. */
+async function move(key: string, from: Server, to: Server): Promise<void> {
+    const slot = Number(await from.call('CLUSTER', 'KEYSLOT', key));
+    const [fromId, toId] = [ids[nodes.indexOf(from)]!, ids[nodes.indexOf(to)]!];
+    await to.call('CLUSTER', 'SETSLOT', slot, 'IMPORTING', fromId);
+    await from.call('CLUSTER', 'SETSLOT', slot, 'MIGRATING', toId);
+    for (const one of (await from.call('CLUSTER', 'GETKEYSINSLOT', slot, 100)) as string[]) {
+        await from.call('MIGRATE', '127.0.0.1', to.port, one, 0, 5_000);
+    }
+    for (const node of [to, from]) await node.call('CLUSTER', 'SETSLOT', slot, 'NODE', toId);
+}

@@ -1,0 +1,242 @@
+/** What every library does: acquire, wait in order, give up, release, and the other kinds of locks. */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { type Hold, type Leader, LockLostError, NotAcquiredError } from 'redis-lock-client';
+import { BOTH, failure, fresh, LIBRARIES, Server, side, until } from './harness.js';
+
+const server = await Server.start();
+
+for (const [library, connect] of Object.entries(LIBRARIES)) {
+    test(`${library}: a free lock is granted at once, its tokens rise, and a release frees it`, async () => {
+        await using one = await side(connect, server.port);
+        const lock = one.locks.lock(fresh('free'));
+        const hold = await lock.acquire();
+        assert.ok(hold.valid() && hold.validFor() > 20_000 && !hold.signal.aborted);
+        assert.equal(await lock.tryAcquire(), null);
+        assert.equal((await failure(lock.acquire({ wait: 1 }))).code, 'NOT_ACQUIRED');
+        await hold.release();
+        assert.ok(!hold.valid() && hold.validFor() === 0);
+        assert.ok(await server.isFree(hold.key));
+        await using next = await lock.acquire();
+        assert.ok(next.token > hold.token);
+    });
+
+    test(`${library}: waits are granted in their order, over two connections`, async () => {
+        await using one = await side(connect, server.port);
+        const key = fresh('order');
+        const first = await one.locks.lock(key).acquire();
+        const before = (await clients()).length;
+        const order: number[] = [];
+        const waits: Promise<void>[] = [];
+        for (let number = 0; number < 20; number += 1) {
+            waits.push(one.locks.using(key, () => void order.push(number)));
+            await until(async () => (await server.waiters(key)) === number + 1);
+        }
+        // The one of the requests was there.
+        assert.equal((await clients()).length, before + 1);
+        await first.release();
+        await Promise.all(waits);
+        assert.deepEqual(order, [...order.keys()]);
+        assert.ok(await server.isFree(key));
+    });
+}
+
+for (const library of BOTH) {
+    const connect = LIBRARIES[library]!;
+
+    test(`${library}: an aborted wait rejects with the reason of its signal, and leaves nothing`, async () => {
+        await using one = await side(connect, server.port);
+        const key = fresh('abort');
+        const first = await one.locks.lock(key).acquire();
+        const controller = new AbortController();
+        const wait = failure(one.locks.lock(key).acquire({ signal: controller.signal }));
+        await until(async () => (await server.waiters(key)) === 1);
+        const reason = new Error('the user has left');
+        controller.abort(reason);
+        assert.equal(await wait, reason);
+        await until(async () => (await server.waiters(key)) === 0);
+        await first.release();
+        assert.ok(await server.isFree(key));
+        assert.equal(await failure(one.locks.lock(key).acquire({ signal: controller.signal })), reason);
+    });
+
+    test(`${library}: a bounded wait ends at its bound and leaves nothing`, async () => {
+        await using one = await side(connect, server.port);
+        const key = fresh('bound');
+        await using first = await one.locks.lock(key).acquire();
+        const error = await failure(one.locks.lock(key).acquire({ wait: 50 }));
+        assert.ok(error instanceof NotAcquiredError && error.message.includes(key));
+        await until(async () => (await server.waiters(key)) === 0);
+        assert.ok(first.valid());
+    });
+
+    test(`${library}: using() releases after its function, whatever becomes of it`, async () => {
+        await using one = await side(connect, server.port);
+        const key = fresh('using');
+        assert.equal(await one.locks.using(key, { lease: 5_000 }, (hold) => hold.token > 0 && 'done'), 'done');
+        const error = new Error('of the function');
+        assert.equal(await failure(one.locks.using(key, () => Promise.reject(error))), error);
+        assert.ok(await server.isFree(key));
+        const lost = await failure(one.locks.using(key, async () => void (await server.call('LOCK.BREAK', key))));
+        assert.ok(lost instanceof LockLostError && lost.code === 'LOST' && lost.reason === 'taken');
+    });
+
+    test(`${library}: an owner that the program names has one hold, which another client can release`, async () => {
+        await using one = await side(connect, server.port);
+        await using two = await side(connect, server.port);
+        const key = fresh('named');
+        const owner = 'deployment 7';
+        const hold = await one.locks.lock(key, { owner }).acquire();
+        const same = await two.locks.lock(key, { owner }).acquire();
+        assert.equal(same.token, hold.token);
+        assert.equal(await two.locks.lock(key).tryAcquire(), null);
+        await same.release();
+        assert.ok(await server.isFree(key));
+        // It has its token, so it ends no later hold of its owner.
+        await using later = await two.locks.lock(key, { owner }).acquire();
+        assert.equal((await failure(hold.release())).code, 'LOST');
+        assert.ok(later.valid() && !(await server.isFree(key)));
+    });
+
+    test(`${library}: readers share a lock, and a writer has it alone`, async () => {
+        await using one = await side(connect, server.port);
+        const key = fresh('shared');
+        const [reading, writing] = [one.locks.lock(key, { mode: 'read' }), one.locks.lock(key, { mode: 'write' })];
+        const readers = [await reading.acquire(), await reading.acquire()];
+        assert.equal(await writing.tryAcquire(), null);
+        const write = writing.acquire();
+        await until(async () => (await server.waiters(key)) === 1);
+        assert.equal(await reading.tryAcquire(), null); // behind the writer
+        await Promise.all(readers.map((reader) => reader.release()));
+        await (await write).release();
+        assert.ok(await server.isFree(key));
+    });
+
+    test(`${library}: several keys are granted together, and one that is lost ends the hold`, async () => {
+        await using one = await side(connect, server.port);
+        const keys = [fresh('many'), fresh('many'), fresh('many')];
+        const single = await one.locks.lock(keys[1]!).acquire();
+        const wait = one.locks.lock(keys, { lease: 6_000 }).acquire();
+        await until(async () => (await server.waiters(keys[0]!)) === 1);
+        assert.ok((await one.locks.lock(keys[2]!).tryAcquire()) === null); // it waits there in the queue, too
+        await single.release();
+        const hold = await wait;
+        assert.equal(hold.tokens.length, 3);
+        await server.call('LOCK.BREAK', keys[1]!);
+        await until(() => hold.signal.aborted);
+        assert.equal((await failure(hold.release())).code, 'LOST');
+        await until(async () => (await server.isFree(keys[0]!)) && (await server.isFree(keys[2]!)));
+    });
+
+    test(`${library}: a semaphore has as many holds as permits, and is renewed`, async () => {
+        await using one = await side(connect, server.port);
+        const semaphore = one.locks.semaphore(fresh('permits'), { permits: 2, lease: 6_000 });
+        const holds = [await semaphore.acquire(), await semaphore.acquire()];
+        assert.equal(await semaphore.tryAcquire(), null);
+        const third = semaphore.acquire();
+        const ends = async () => String(await server.call('ZRANGE', `{${holds[0]!.key}}:timeout`, 0, -1, 'WITHSCORES'));
+        const before = await ends();
+        await until(async () => (await ends()) !== before);
+        assert.ok(holds.every((hold) => hold.valid()));
+        await holds[0]!.release();
+        await (await third).release();
+        await semaphore.setPermits(3);
+        await (await semaphore.acquire()).release();
+        await holds[1]!.release();
+        assert.equal((await failure(holds[1]!.execute('GET', 'x'))).code, 'CONFIG');
+    });
+
+    test(`${library}: an election has one leader, who says where it is`, async () => {
+        await using one = await side(connect, server.port);
+        await using two = await side(connect, server.port);
+        const name = fresh('leader');
+        const [mine, other] = [one.locks.election(name), two.locks.election(name)];
+        const seen: (Leader | null)[] = [];
+        const stop = new AbortController();
+        const watching = failure(
+            (async () => {
+                for await (const leader of other.observe({ interval: 10, signal: stop.signal })) seen.push(leader);
+            })(),
+        );
+        await until(() => seen.length === 1);
+        const first = await mine.campaign('10.0.0.7:80');
+        const second = other.campaign('10.0.0.8:80');
+        await until(() => seen.at(-1)?.note === '10.0.0.7:80');
+        await first.setNote('10.0.0.7:81');
+        await until(() => seen.at(-1)?.note === '10.0.0.7:81');
+        assert.deepEqual(await mine.leader(), { note: '10.0.0.7:81', token: first.token });
+        await first.release();
+        await using leader = await second;
+        await until(() => seen.at(-1)?.token === leader.token);
+        assert.equal(seen[0], null);
+        stop.abort();
+        assert.equal((await watching).name, 'AbortError');
+    });
+
+    test(`${library}: a command under a lock runs only while the lock is held`, async () => {
+        await using one = await side(connect, server.port);
+        const [key, total] = [fresh('fence'), fresh('total')];
+        const hold = await one.locks.lock(key).acquire();
+        assert.equal(await hold.execute('SET', total, 100), 'OK');
+        assert.equal(await hold.execute('INCRBY', total, '5'), 105);
+        assert.equal(await hold.execute('GET', total), '105');
+        assert.equal((await failure(hold.execute('LPUSH', total, 1))).code, 'WRONGTYPE');
+        await server.call('LOCK.BREAK', key);
+        assert.equal((await failure(hold.execute('SET', total, 1))).code, 'LOST');
+        assert.ok(hold.signal.aborted && !hold.valid());
+        assert.equal(await server.call('GET', total), '105');
+    });
+
+    test(`${library}: keyPrefix is the lock's, too`, async () => {
+        await using one = await side(connect, server.port, { keyPrefix: 'app:' });
+        const key = fresh('prefix');
+        const hold = await one.locks.lock(key).acquire();
+        assert.equal(hold.key, `app:${key}`);
+        const wait = one.locks.lock(key).acquire();
+        await until(async () => (await server.waiters(`app:${key}`)) === 1);
+        await hold.execute('SET', 'plain', 1);
+        await hold.release();
+        await (await wait).release();
+        assert.equal(await server.call('GET', 'plain'), '1');
+    });
+
+    test(`${library}: close() ends the waits and releases the holds`, async () => {
+        await using one = await side(connect, server.port);
+        const key = fresh('close');
+        const hold: Hold = await one.locks.lock(key).acquire();
+        const wait = failure(one.locks.lock(key).acquire());
+        await until(async () => (await server.waiters(key)) === 1);
+        await one.locks.close();
+        assert.equal((await wait).code, 'CLOSED');
+        assert.ok(!hold.valid() && (await server.isFree(key)));
+        assert.equal((await failure(one.locks.lock(key).acquire())).code, 'CLOSED');
+    });
+}
+
+test('invalid arguments are refused before anything is sent', async () => {
+    await using one = await side(LIBRARIES['ioredis 6']!, server.port);
+    const codes = [
+        () => one.locks.lock([]),
+        () => one.locks.lock(['a', 'a']),
+        () => one.locks.lock('a', { lease: 0 }),
+        () => one.locks.lock('a', { lease: NaN }),
+        () => one.locks.lock('a', { lease: 100, margin: 60 }),
+        () => one.locks.lock('a', { owner: '' }),
+        () => one.locks.semaphore('a', { permits: 0.5 }),
+    ].map((make) => {
+        try {
+            make();
+        } catch (error) {
+            return (error as { code: string }).code;
+        }
+        return 'none';
+    });
+    assert.deepEqual(new Set(codes), new Set(['CONFIG']));
+    assert.equal((await failure(one.locks.lock('a').acquire({ wait: -1 }))).code, 'CONFIG');
+});
+
+async function clients(): Promise<string[]> {
+    return String(await server.call('CLIENT', 'LIST'))
+        .trim()
+        .split('\n');
+}
