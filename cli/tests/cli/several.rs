@@ -250,8 +250,9 @@ fn without_a_majority_it_ends_at_once_if_it_is_not_to_wait() {
         .end();
     assert_eq!((end.code(), end.out.as_str()), (69, ""), "{}", end.err);
     assert!(end.err.contains("no majority"), "{}", end.err);
+    // The third one may have had no time to answer: two are enough to know.
     for real in &fleet.servers {
-        let line = format!("  127.0.0.1:{}/0: ", real.port);
+        let line = format!("  127.0.0.1:{}/0: Connection refused", real.port);
         let is_gone = real.port != fleet.servers[2].port;
         assert_eq!(end.err.contains(&line), is_gone, "{}", end.err);
     }
