@@ -36,6 +36,8 @@ export class Acquisition {
     /** Whether the server has answered, so that the wait goes on in spite of a broken connection. */
     private hasAnswer = false;
     private isSilent = false;
+    /** Whether the connection broke under the last request. */
+    private isBroken = false;
     private isOver = false;
     private stopped: { reason: unknown } | undefined;
     private message: readonly string[] | undefined;
@@ -78,7 +80,8 @@ export class Acquisition {
                 } catch (caught) {
                     this.check();
                     const error = caught as LockError;
-                    if (!this.passes(error) || (failure !== undefined && this.left() <= 0)) throw error;
+                    if (!this.passes(error, failure === undefined) || (failure !== undefined && this.left() <= 0))
+                        throw error;
                     failure = error;
                     this.warn(error);
                     // A request that does not wait follows, by which the library learns of another node.
@@ -165,6 +168,7 @@ export class Acquisition {
         // What was sent twice, and answered once, may be served a second time.
         if (sends === 0 || (sends === 1 && (error === undefined || error instanceof RefusedError)))
             this.isUnanswered = was;
+        this.isBroken = sends > 0 && error instanceof LockConnectionError && !(error instanceof NoAnswerError);
         this.hasAnswer ||= error === undefined || error instanceof RefusedError;
         if (error !== undefined) throw error;
         return reply;
@@ -184,11 +188,12 @@ export class Acquisition {
         return hold;
     }
 
-    private passes(error: LockError): boolean {
+    private passes(error: LockError, isFirst: boolean): boolean {
         if (this.wait === 0 || this.isSilent || !error.isPassing) return false;
-        // The first request fails at once, in the words of the client library.
+        // The first request that cannot be sent fails at once, in the words of the client library. One whose connection
+        // broke is sent once more.
         if (error instanceof RefusedError) return error.code !== 'READONLY' || this.hasPlace;
-        return this.hasAnswer;
+        return this.hasAnswer || (isFirst && this.isBroken);
     }
 
     private warn(error: LockError): void {

@@ -1,6 +1,6 @@
 import { ConfigError, LockLostError, type LostReason, RefusedError, UnheardError } from './errors.js';
 import type { LockClient } from './client.js';
-import type { Claim } from './terms.js';
+import { type Claim, checkedLease } from './terms.js';
 import type { Answer, Command } from './transport.js';
 
 /**
@@ -116,22 +116,22 @@ export class Hold implements AsyncDisposable {
     }
 
     /**
-     * Sets the lease anew, from now on. Not needed, except with `renew: false`.
+     * Sets the lease anew, from now on, by default to the same one. Not needed, except with `renew: false`.
      *
      * @throws {LockLostError} if it is not held any more.
      */
-    renew(): Promise<void> {
-        return this.renewNow();
+    renew(lease = this.claim.terms.lease): Promise<void> {
+        return this.renewNow(checkedLease(lease, 'lease'));
     }
 
     /** Replaces the text beside the hold of an exclusive lock, and renews it. */
     setNote(note: string): Promise<void> {
-        return this.renewNow('NOTE', note);
+        return this.renewNow(this.claim.terms.lease, 'NOTE', note);
     }
 
-    private async renewNow(...words: string[]): Promise<void> {
+    private async renewNow(span: number, ...words: string[]): Promise<void> {
         this.throwIfOver();
-        const lease = this.nextLease();
+        const lease = this.nextLease(span);
         const commands = this.renewal(lease, ...words);
         const sent = new Moment();
         const answers = await Promise.all(commands.map((command) => this.client.send(command)));
@@ -186,8 +186,8 @@ export class Hold implements AsyncDisposable {
         this.ends = Math.max(this.ends, performance.now() + lease);
     }
 
-    private nextLease(): number {
-        const { lease, maxHold } = this.claim.terms;
+    private nextLease(lease: number): number {
+        const { maxHold } = this.claim.terms;
         return Math.min(lease, maxHold - this.begun.elapsed());
     }
 
@@ -198,12 +198,12 @@ export class Hold implements AsyncDisposable {
 
     /** The commands of the renewal that is due by now, and its lease. @internal */
     dueRenewal(): { commands: Command[]; lease: number } | undefined {
-        const lease = this.nextLease();
+        const lease = this.nextLease(this.claim.terms.lease);
         const isSoon = this.renewedAt <= performance.now() + this.lease / 10;
         if (!this.claim.terms.renew || !isSoon) return undefined;
         if (lease <= this.remaining()) {
-            // The longest time of a hold ends with this lease.
-            this.renewedAt = Infinity;
+            // A longer lease was set, or the longest time of the hold ends with this one.
+            this.renewedAt = performance.now() + this.claim.terms.lease / 3;
             return undefined;
         }
         return { commands: this.renewal(lease), lease };

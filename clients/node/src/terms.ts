@@ -83,7 +83,7 @@ export function checkedWait(wait: number): number {
     return wait;
 }
 
-function checkedLease(lease: number, name: string): number {
+export function checkedLease(lease: number, name: string): number {
     // One millisecond is lost to rounding.
     if (typeof lease !== 'number' || !(lease >= 2 && lease <= LONGEST_LEASE)) {
         throw new ConfigError(`${name} is 2 milliseconds to a hundred years`);

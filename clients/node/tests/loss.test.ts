@@ -92,7 +92,8 @@ test('a hold that is not renewed ends with its lease, and renew() sets it anew',
     const key = fresh('fixed');
     const hold = await one.locks.lock(key, { lease: 60_000, renew: false }).acquire();
     assert.ok(hold.validFor() <= 60_000);
-    await hold.renew();
+    await hold.renew(120_000);
+    assert.ok(hold.validFor() > 60_000);
     await server.call('LOCK.BREAK', key);
     assert.equal((await failure(hold.renew())).code, 'LOST');
     const short = await one.locks.lock(key, { lease: 200, renew: false }).acquire();

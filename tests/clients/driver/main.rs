@@ -415,6 +415,10 @@ packages! {
     java_package: "java-package", "LOCK.ACQUIRE", [], [
         tickets = "tickets" on 2 and [a_cancelled_wait_is_withdrawn]
     ],
+    node_package: "node-package", "LOCK.ACQUIRE", [], [
+        node_redis = "node-redis" on 2 and [a_cancelled_wait_is_withdrawn],
+        ioredis = "ioredis" on 2 and [a_cancelled_wait_is_withdrawn]
+    ],
     python_package: "python-package", "LOCK.ACQUIRE", [], [
         tasks = "tasks" on 2 and [a_cancelled_wait_is_withdrawn],
         // A thread that waits cannot be cancelled. Of the threads that ask, 16 at a time have a connection.
