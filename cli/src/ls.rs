@@ -18,12 +18,17 @@ use crate::servers::Connect;
 /// List the locks of a server
 ///
 /// Lists the locks that are held, or with --waited those that have waiters; in a cluster those of all nodes. A lock
-/// that is acquired or released meanwhile may be listed or not. Of semaphores those that have waiters are known.
+/// that is acquired or released meanwhile may be listed or not. Of semaphores --waited lists those that have waiters,
+/// and --semaphores those of which a permit is held.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Locks that have waiters, held or not.
     #[arg(long)]
     waited: bool,
+
+    /// Semaphores of which a permit is held.
+    #[arg(long, conflicts_with_all = ["waited", "owner", "graph"])]
+    semaphores: bool,
 
     /// Locks that this owner holds.
     #[arg(long)]
@@ -59,6 +64,7 @@ impl Args {
     fn search(&self) -> Search {
         let mut search = match self.waited || self.graph {
             true => Search::waited(),
+            false if self.semaphores => Search::semaphores(),
             false => Search::held(),
         };
         if let Some(pattern) = &self.pattern {
@@ -84,12 +90,15 @@ pub async fn run(args: Args) -> Result<i32, Failure> {
             .into_iter()
             .filter(|key| seen.insert(key.clone()))
             .collect();
-        if args.names {
+        if args.names && !args.semaphores {
             print(fresh.iter().map(|key| shown(key)))?;
             continue;
         }
+        // What is beside a semaphore may be another program's.
         let states = states(&server, fresh, 0).await?;
-        if args.json {
+        if args.names {
+            print(states.iter().map(|(key, _)| shown(key)))?;
+        } else if args.json {
             let objects = states.iter().map(|(key, state)| report::state(key, state));
             print(objects.map(|object| json(&object)))?;
         } else {
@@ -144,8 +153,8 @@ async fn states(
     for answer in asked {
         let (state, key) = answer.await.map_err(io::Error::from)?;
         match state {
-            // A latch.
-            Ok(Some(State::Semaphore(info, _))) if info.waiters == 0 => {}
+            // A latch, or a semaphore whose permits have been returned.
+            Ok(Some(State::Semaphore(info, _))) if info.waiters == 0 && info.held == 0 => {}
             Ok(Some(state)) => states.push((key, state)),
             Ok(None) => {}
             Err(error) if is_no_lock(&error) => {}

@@ -29,6 +29,30 @@ fn scene() -> (TestServer, Vec<redis_lock_harness::Conn>) {
 }
 
 #[test]
+fn semaphores_are_listed_by_their_permits() {
+    let real = TestServer::start();
+    let mut conn = real.conn();
+    for key in ["jobs", "{tag}loads", "done"] {
+        conn.line(&format!("SEM.ACQUIRE {key} anna LIMIT 3 PX 600000"));
+    }
+    conn.line("SEM.RELEASE done anna");
+    conn.line("LATCH.SET latch 2");
+    conn.line("ZADD {other}:timeout 1 x");
+    let listed = |options: &str| {
+        let out = start(&real, &format!("ls --semaphores {options}"))
+            .end()
+            .ok();
+        let mut lines: Vec<String> = out.lines().map(String::from).collect();
+        lines.sort();
+        lines
+    };
+    assert_eq!(listed("--names"), ["jobs", "{tag}loads"]);
+    assert_eq!(listed("--names --match j*"), ["jobs"]);
+    assert!(listed("")[1].contains("1 of 3 permits"), "{:?}", listed(""));
+    assert_eq!(listed("--json").len(), 2);
+}
+
+#[test]
 fn leader_shows_each_leader_once() {
     let real = TestServer::start();
     let mut conn = real.conn();

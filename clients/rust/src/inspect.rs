@@ -108,16 +108,23 @@ pub struct Waiter {
 /// ```
 #[derive(Clone)]
 pub struct Search {
-    is_for_waited: bool,
+    of: Sought,
     pattern: Option<Vec<u8>>,
     owner: Option<Vec<u8>>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Sought {
+    Held,
+    Waited,
+    Semaphores,
 }
 
 impl Search {
     /// Locks that are held.
     pub fn held() -> Search {
         Search {
-            is_for_waited: false,
+            of: Sought::Held,
             pattern: None,
             owner: None,
         }
@@ -126,7 +133,16 @@ impl Search {
     /// Locks that have waiters, held or not.
     pub fn waited() -> Search {
         Search {
-            is_for_waited: true,
+            of: Sought::Waited,
+            ..Search::held()
+        }
+    }
+
+    /// Semaphores of which a permit is held, or was. The module does not list them, so the keys beside them are found
+    /// with `SCAN`.
+    pub fn semaphores() -> Search {
+        Search {
+            of: Sought::Semaphores,
             ..Search::held()
         }
     }
@@ -198,7 +214,7 @@ shown! {
     note = it.note.as_deref().map(Text)
 }
 
-shown! { Search, it, is_for_waited = it.is_for_waited, pattern = it.pattern.as_deref().map(Text) }
+shown! { Search, it, of = it.of, pattern = it.pattern.as_deref().map(Text) }
 
 /// What a server that can serve locks says of itself, as [`Server::readiness`] returns it.
 ///
@@ -385,10 +401,7 @@ impl Semaphore {
     /// When the server cannot be reached, or refuses.
     pub async fn holders(&self, max: usize) -> Result<Vec<Holder>> {
         let terms = &self.0.terms;
-        let name = match terms.key.contains(&b'{') {
-            true => [&terms.key[..], b":timeout"].concat(),
-            false => [b"{", &terms.key[..], b"}:timeout"].concat(),
-        };
+        let name = permits_of(&terms.key);
         let unread = |_| Error::reply(terms.server.name());
         let (s, us): (u64, u64) =
             from_redis_value(self.ask(&cmd("TIME")).await?).map_err(unread)?;
@@ -447,16 +460,24 @@ impl Scan {
         let Some(node) = self.nodes.front() else {
             return Ok(None);
         };
-        let mut command = cmd("LOCK.SCAN");
+        let are_semaphores = self.search.of == Sought::Semaphores;
+        let mut command = cmd(if are_semaphores { "SCAN" } else { "LOCK.SCAN" });
         command.arg(&self.cursor).arg("COUNT").arg(KEYS_PER_STEP);
-        if let Some(pattern) = &self.search.pattern {
+        let pattern = self.search.pattern.clone();
+        let pattern = match are_semaphores {
+            true => Some(pattern.map_or(b"*:timeout".to_vec(), |of| permits_of(&of))),
+            false => pattern,
+        };
+        if let Some(pattern) = pattern {
             command.arg("MATCH").arg(pattern);
         }
         if let Some(owner) = &self.search.owner {
             command.arg("OWNER").arg(owner);
         }
-        if self.search.is_for_waited {
-            command.arg("WAITED");
+        match self.search.of {
+            Sought::Held => {}
+            Sought::Waited => drop(command.arg("WAITED")),
+            Sought::Semaphores => drop(command.arg("TYPE").arg("zset")),
         }
         let reply = within(self.server.ask(node, &command)).await?;
         let [cursor, keys] = list(&reply) else {
@@ -466,8 +487,30 @@ impl Scan {
         if self.cursor == b"0" {
             self.nodes.pop_front();
         }
-        Ok(Some(list(keys).iter().map(bytes).collect()))
+        let keys = list(keys).iter().map(bytes);
+        Ok(Some(match are_semaphores {
+            true => keys.filter_map(|key| semaphore_of(&key)).collect(),
+            false => keys.collect(),
+        }))
     }
+}
+
+/// The key beside a semaphore that has its permits, as Redisson names it.
+pub(crate) fn permits_of(semaphore: &[u8]) -> Vec<u8> {
+    match semaphore.contains(&b'{') {
+        true => [semaphore, b":timeout"].concat(),
+        false => [b"{", semaphore, b"}:timeout"].concat(),
+    }
+}
+
+/// The semaphore that has its permits in this key.
+fn semaphore_of(permits: &[u8]) -> Option<Vec<u8>> {
+    let name = permits.strip_suffix(b":timeout")?;
+    let inner = name
+        .strip_prefix(b"{")
+        .and_then(|name| name.strip_suffix(b"}"));
+    let is_whole = |inner: &&[u8]| !inner.contains(&b'{') && !inner.contains(&b'}');
+    Some(inner.filter(is_whole).unwrap_or(name).to_vec())
 }
 
 pub(crate) fn lock_info(reply: &Value) -> LockInfo {
