@@ -19,7 +19,7 @@ wanted=${*:-$all}
 # install_client NAME: installs it, unless the same files, shared ones included, are installed already.
 install_client() {
     source=tests/clients/$1 target=$PWD/target/clients/$1
-    sources="$source tests/clients/serve.mjs tests/clients/serve_tickets.mjs"
+    sources="$source tests/clients/serve.mjs tests/clients/serve_orders.mjs tests/clients/serve_tickets.mjs"
     case $1 in
     strings/*) ;;
     *-package) sources="$sources scripts/packages.sh clients/${1%-package}" ;;

@@ -21,7 +21,7 @@ var (
 	ErrNotLoaded = errors.New("redislock: the module is not loaded")
 	// ErrClosed: the [Client] is closed.
 	ErrClosed = errors.New("redislock: the client is closed")
-	// ErrNoLeader: nobody has won the election yet, or the leader is gone.
+	// ErrNoLeader: the election has no leader at this time.
 	ErrNoLeader = errors.New("redislock: there is no leader")
 )
 

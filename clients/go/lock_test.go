@@ -30,6 +30,15 @@ func begin(ctx context.Context, lock *redislock.Lock) <-chan acquired {
 	return result
 }
 
+// queue begins as many acquires, each after the server has the wait before it.
+func queue(s *server, lock *redislock.Lock, count int) (waits []<-chan acquired) {
+	for i := range count {
+		waits = append(waits, begin(background(), lock))
+		s.awaitWaits(i + 1)
+	}
+	return waits
+}
+
 func got(t *testing.T, from <-chan acquired) acquired {
 	t.Helper()
 	select {
@@ -100,11 +109,7 @@ func TestWaitsAreGrantedInOrder(t *testing.T) {
 		s := serve(t)
 		lock := via(t, s).NewLock("order")
 		hold := must[*redislock.Hold](t)(lock.Lock(background()))
-		var waits []<-chan acquired
-		for i := range 20 {
-			waits = append(waits, begin(background(), lock))
-			s.awaitWaits(i + 1)
-		}
+		waits := queue(s, lock, 20)
 		last := hold.Token()
 		for _, wait := range waits {
 			unlock(t, hold)
@@ -326,11 +331,7 @@ func TestWaitsGoOnWhenTheirConnectionsEnd(t *testing.T) {
 		s := serve(t)
 		lock := via(t, s).NewLock("broken")
 		hold := must[*redislock.Hold](t)(lock.Lock(background()))
-		var waits []<-chan acquired
-		for i := range 5 {
-			waits = append(waits, begin(background(), lock))
-			s.awaitWaits(i + 1)
-		}
+		waits := queue(s, lock, 5)
 		s.do("CLIENT", "KILL", "TYPE", "pubsub", "SKIPME", "yes")
 		s.do("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
 		hold.Unlock()

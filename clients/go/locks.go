@@ -338,8 +338,8 @@ func (c *Client) NewElection(name string, options ...Option) *Election {
 	return &Election{c.NewLock(name, options...)}
 }
 
-// Campaign becomes the leader; it waits until the former ones are none, as [Lock.Lock] does. Everybody who asks for the
-// leader is shown the note, at most 256 bytes; [Hold.SetNote] replaces it, and [Hold.Unlock] resigns.
+// Campaign waits until the election has no leader, as [Lock.Lock] waits, and becomes the leader. [Election.Leader] and
+// LOCK.INFO show the note, at most 256 bytes. [Hold.SetNote] replaces it, and [Hold.Unlock] resigns.
 func (e *Election) Campaign(ctx context.Context, note string) (*Hold, error) {
 	candidate := *e.lock.terms
 	candidate.note = note

@@ -1,5 +1,5 @@
 // What the agents of tickets of Node's clients share: the orders of driver/ticket_agent.rs.
-import { createInterface } from 'node:readline';
+import { serveOrders } from './serve_orders.mjs';
 import { Tickets } from './tickets.mjs';
 
 export async function serve(client, shard) {
@@ -23,15 +23,5 @@ export async function serve(client, shard) {
     release: async (id, ...words) => Number(await tickets.release(...words)),
   };
 
-  console.log('ready');
-  for await (const line of createInterface({ input: process.stdin })) {
-    const [id, order, ...words] = line.split(' ');
-    if (order === 'cancel') running.get(words[0]).abort();
-    else {
-      orders[order](id, ...words)
-        .catch((error) => `error ${error}`.replaceAll('\n', ' '))
-        .then((answer) => console.log(`${id} ${answer}`));
-    }
-  }
-  process.exit();
+  await serveOrders(orders, running);
 }

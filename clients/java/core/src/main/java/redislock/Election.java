@@ -89,11 +89,10 @@ public final class Election {
     }
 
     private static Optional<Leader> leader(Object info) {
-        boolean isHeld = Reply.field(info, "holders") instanceof List<?> holders && !holders.isEmpty();
-        if (!isHeld) {
+        if (!(Reply.field(info, "holders") instanceof List<?> holders) || holders.isEmpty()) {
             return Optional.empty();
         }
-        Object holder = ((List<?>) Reply.field(info, "holders")).get(0);
+        Object holder = holders.get(0);
         String note = Reply.text(Reply.field(holder, "note"));
         Object token = Reply.field(holder, "token");
         return Optional.of(new Leader(note == null ? "" : note, token instanceof Long number ? number : 0));
