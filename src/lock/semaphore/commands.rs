@@ -250,10 +250,9 @@ impl Semaphores {
             self.hand_off_permits(shared, view, draft, cx);
             return Ok(Answer::Waits(id));
         }
-        // A parked request of this id may get the permit; a second one is not granted here.
-        let waits_already = shared.waiters.request_of(view.key, req.id).is_some();
         self.hand_off_permits(shared, view, draft, cx);
-        if waits_already || shared.waiters.waiting_on(view.key) > 0 || !draft.has_permit() {
+        // Where a waiting request of this id got a permit, a second one is not granted here.
+        if draft.gives(req.id) || shared.waiters.waiting_on(view.key) > 0 || !draft.has_permit() {
             shared.waiters.stats[Resource::Semaphore].refusals += 1;
             return Ok(Answer::Refused);
         }

@@ -231,6 +231,11 @@ impl<'v> PermitDraft<'v> {
         self.counts = true;
     }
 
+    /// Whether this id gets a permit, or another end of its permit.
+    pub fn gives(&self, id: &[u8]) -> bool {
+        self.set.iter().any(|(other, _)| other[..] == *id)
+    }
+
     fn reclaim(&mut self, id: &[u8]) {
         self.put_back(id);
         self.reclaimed.push(OwnerId::from_slice(id));
