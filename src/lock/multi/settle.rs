@@ -49,7 +49,7 @@ impl Locks {
             return true;
         };
         let req = as_acquire(&owner, &waiter, self.shared.waiters.reentry_terms(request));
-        if !self.all_are_free(request, views, &req, now, fx) {
+        if !self.all_are_free(&waiter, views, &req, now, fx) {
             return true;
         }
         let obstacle = self.obstacle(views, &req, now);
@@ -129,28 +129,30 @@ impl Locks {
     }
 
     /// Whether this request can be granted at every key: the owner holds the key, or the key is free and the request is
-    /// first in its queue.
+    /// first in its queue. Only at a free key it is asked whether a ticket is heard: one whose owner holds all its keys
+    /// waits for the end of a hold.
     fn all_are_free(
         &mut self,
-        request: WaiterId,
+        waiter: &Waiter,
         views: &[View<'_>],
         req: &Acquire<'_>,
         now: Now,
         fx: &mut [Effects],
     ) -> bool {
-        let mut all_free = true;
+        let (mut all_free, mut is_asked) = (true, waiter.ticket.is_none());
         for (view, fx) in views.iter().zip(fx) {
             match compatibility(&view.state, req.mode, req.owner, now) {
                 Ok(Compatibility::Mine(_) | Compatibility::Within) => {}
                 // Another key excludes the grant: no ticket was asked for.
                 Ok(Compatibility::Free) if view.fence.is_none() => all_free = false,
                 Ok(Compatibility::Free) => {
+                    is_asked = true;
                     let first = self
                         .shared
                         .waiters
                         .next_to_grant(view.key, &mut Cx::new(now, fx));
                     let first = first.and_then(|place| self.shared.waiters.at(place));
-                    all_free &= first.is_some_and(|(_, waiter)| waiter.id == request)
+                    all_free &= first.is_some_and(|(_, first)| first.id == waiter.id)
                         && !self.shared.waiters.windows.is_open(view.key, now);
                 }
                 Ok(Compatibility::Blocked(_)) => {
@@ -164,13 +166,18 @@ impl Locks {
                             .fail_all(view.key, &error, &mut Cx::new(now, fx));
                     } else {
                         // A lock of another kind than this request asks for; other requests may wait for that kind.
-                        self.dismiss(request, &error, &mut Cx::new(now, fx));
+                        self.dismiss(waiter.id, &error, &mut Cx::new(now, fx));
                     }
                     return false;
                 }
             }
         }
-        all_free && self.shared.waiters.is_waiting(request)
+        if !is_asked {
+            for view in views {
+                self.note_state(view, req, now);
+            }
+        }
+        all_free && is_asked && self.shared.waiters.is_waiting(waiter.id)
     }
 }
 
