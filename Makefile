@@ -86,7 +86,7 @@ test-redisson: build ## real Redisson clients of several versions on the same lo
 	@scripts/setup.sh java
 	@scripts/test-redisson.sh $(if $(QUICK),quick)
 
-test-clients: build ## client libraries of many languages on the same locks (QUICK=1; REPORT=1: measure into docs/CLIENTS.md; CLIENTS=)
+test-clients: build ## the packages as they are published, Jedis and redis-rb with their helpers, on the same locks (QUICK=1; CLIENTS=)
 	@TESTED='$(TESTED)' scripts/test-clients.sh $(CLIENTS)
 
 test-strings: build ## lock libraries that take SET NX PX, and LOCK.ACQUIRE, on the same keys (CLIENTS='strings/redsync'; LOCK_STRINGS_ROUNDS=10000)

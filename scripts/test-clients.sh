@@ -1,9 +1,8 @@
 #!/bin/sh
-# test-clients.sh [CLIENT...]: the tests of tests/clients with each client library and its helpers in examples (default:
-# all of them), or with strings/LIBRARY, which locks with SET NX PX. Installs them from the package registries into
-# target/clients, and names at the end those that cannot be installed here. QUICK=1: fewer rounds, and no wait longer
-# than 8 s. REPORT=1: instead, measures the defaults of each library, into docs/CLIENTS.md (a minute or two each). The
-# Makefile sets TESTED (cargo's options).
+# test-clients.sh [CLIENT...]: the tests of tests/clients with the packages of clients/, and with each client library and
+# its helpers in examples (default: all of them), or with strings/LIBRARY, which locks with SET NX PX. Installs them from
+# the package registries into target/clients, and names at the end those that cannot be installed here. QUICK=1: fewer
+# rounds, and no wait longer than 8 s. The Makefile sets TESTED (cargo's options).
 set -eu
 cd "$(dirname "$0")/.."
 LOCK_MODULE=${LOCK_MODULE:-$PWD/target/release/libredis_lock.so}
@@ -16,17 +15,16 @@ if [ -n "${QUICK:-}" ]; then export LOCK_CLIENTS_QUICK=1; fi
 all=$(for run in tests/clients/*/run; do basename "$(dirname "$run")"; done)
 wanted=${*:-$all}
 
-# install_client NAME: installs it, unless the same files, shared ones included, are installed already.
+# install_client NAME: installs it, unless the same files are installed already.
 install_client() {
     source=tests/clients/$1 target=$PWD/target/clients/$1
-    sources="$source tests/clients/serve.mjs tests/clients/serve_orders.mjs tests/clients/serve_tickets.mjs"
     case $1 in
-    strings/*) ;;
-    *-package) sources="$sources scripts/packages.sh clients/${1%-package}" ;;
-    *) sources="$sources examples/$1" ;;
+    strings/*) further='' ;;
+    *-package) further="scripts/packages.sh clients/${1%-package}" ;;
+    *) further=examples/$1 ;;
     esac
     # shellcheck disable=SC2086 # several paths
-    files=$(find $sources -type f ! -path '*/target/*' -exec sha256sum {} + | sort)
+    files=$(find "$source" $further -type f ! -path '*/target/*' -exec sha256sum {} + | sort)
     if [ -f "$target/installed" ] && [ "$files" = "$(cat "$target/installed")" ]; then return 0; fi
     echo "installing $1"
     rm -rf "$target"
@@ -40,17 +38,11 @@ for client in $wanted; do
     if install_client "$client"; then installed="$installed $client"; else missing="$missing $client"; fi
 done
 
-# tests OPTION...: a test's name begins with its client's or library's, dashes written as underscores.
-# shellcheck disable=SC2086 # TESTED is options, one a word
-tests() { cargo test $TESTED --test clients -- "$@" --test-threads 2; }
-
 failed=
-if [ -n "${REPORT:-}" ]; then
-    LOCK_CLIENTS=$installed tests --ignored --nocapture defaults::report || failed=1
-else
-    # shellcheck disable=SC2046
-    tests page:: $(for client in $installed; do echo "$client" | sed 's/-/_/g; s|/|::|; /^strings/!s/$/::/'; done) || failed=1
-fi
+# A test's name begins with its client's or library's, dashes written as underscores.
+# shellcheck disable=SC2046,SC2086 # TESTED is options, one a word
+cargo test $TESTED --test clients -- page:: --test-threads 2 \
+    $(for client in $installed; do echo "$client" | sed 's/-/_/g; s|/|::|; /^strings/!s/$/::/'; done) || failed=1
 for client in $installed; do echo "ran: $client"; done
 for client in $missing; do echo "not run: $client, $(tail -n 1 "target/clients/$client/log") (target/clients/$client/log)"; done
 [ -z "$failed" ]

@@ -158,7 +158,7 @@ installation() {
     for file in usr/share/man/man7/$name-lock-commands.7.gz usr/share/man/man7/$name-lock-settings.7.gz \
         usr/share/man/man1/redis-lock.1.gz usr/share/bash-completion/completions/redis-lock \
         usr/share/doc/$package/README.Debian usr/share/doc/$package/docs/OPERATIONS.md \
-        usr/share/doc/$package/ops/redis-lock.lua usr/share/doc/$package/examples/redis-py/tickets.py usr/share/doc/$package/docs/pair-cost.svg usr/share/doc/$package/copyright usr/share/doc/$package/changelog.Debian.gz; do
+        usr/share/doc/$package/ops/redis-lock.lua usr/share/doc/$package/examples/redis-rb/tickets.rb usr/share/doc/$package/docs/pair-cost.svg usr/share/doc/$package/copyright usr/share/doc/$package/changelog.Debian.gz; do
         [ -s "$root/$file" ] || fail "no $file"
     done
     for path in "/etc/$name/$name.conf" "$module"; do

@@ -41,6 +41,7 @@ mod docs {
     pub mod acl_example;
     pub mod commands_page;
     mod examples;
+    mod languages;
     mod links;
     mod migration;
     mod red_lock_examples;

@@ -7,10 +7,6 @@
 //! | `acquire KEY OWNER WAIT LEASE` | `token N`, `nil` |
 //! | `renew KEY OWNER TOKEN LEASE` | `1`, `0` |
 //! | `release KEY OWNER TOKEN` | `1`, `0` |
-//! | `raw WAIT KEY OWNER` | `token N`, `nil`: the library as it comes, without the helper, sends one `LOCK.ACQUIRE KEY OWNER BLOCK WAIT` |
-//! | `ping-behind WAIT KEY OWNER` | `ping MS`: while such a request waits, a PING through the same client object; `n/a` where that cannot be |
-//! | `acquire-cancelled KEY OWNER` | `cancelled`: the error is that of the caller's context, which is cancelled during the wait |
-//! | `release-cancelled KEY OWNER TOKEN` | `1`, `0`: under a cancelled context |
 //! | `quit`, or the end of the input | the program ends |
 //!
 //! Every error that the library raises is answered `error TEXT`.
@@ -24,7 +20,7 @@ use std::time::Duration;
 use redis_lock_harness::patience;
 use redis_lock_harness::process::spawn;
 
-use crate::Subject;
+use crate::Client;
 
 /// A running agent; dropping it ends the process.
 pub struct Agent {
@@ -39,9 +35,9 @@ pub fn directory(name: &str) -> PathBuf {
 }
 
 impl Agent {
-    /// Starts the agent of this subject, connected to this port.
-    pub fn start(subject: &Subject, port: u16) -> Agent {
-        Agent::start_as(subject.name, port, subject.mode)
+    /// Starts the agent of this library's helper that parks requests, connected to this port.
+    pub fn start(client: &Client, port: u16) -> Agent {
+        Agent::start_as(client.name, port, &[])
     }
 
     /// Starts the agent in this directory with further arguments.

@@ -7,7 +7,7 @@ use redis_lock_harness::{wait_for, Conn, TestServer};
 
 use crate::agent::Agent;
 use crate::proxy::Proxy;
-use crate::Subject;
+use crate::Client;
 
 /// Whether the run is short (`LOCK_CLIENTS_QUICK`).
 fn is_quick() -> bool {
@@ -71,12 +71,12 @@ fn holds_once_and_releases(conn: &mut Conn, agent: &mut Agent, token: i64, next:
 }
 
 /// Two owners read a number, add one and write it back, under the lock: no addition is lost, tokens rise.
-pub fn two_owners_contend(subject: &Subject) {
+pub fn two_owners_contend(client: &Client) {
     let rounds = if is_quick() { 50 } else { 500 };
     let server = TestServer::start();
     let mut first = server.conn();
     hold(&mut first);
-    let agents = ["a", "b"].map(|owner| (owner, Agent::start(subject, server.port)));
+    let agents = ["a", "b"].map(|owner| (owner, Agent::start(client, server.port)));
     std::thread::scope(|scope| {
         for (owner, mut agent) in agents {
             let mut conn = server.conn();
@@ -119,9 +119,9 @@ fn add_one(conn: &mut Conn, token: i64) {
 }
 
 /// Not granted in time: nil, neither early nor much too late. A lost lock is reported: 0.
-pub fn a_wait_that_ends_is_nil(subject: &Subject) {
+pub fn a_wait_that_ends_is_nil(client: &Client) {
     let server = TestServer::start();
-    let mut agent = Agent::start(subject, server.port);
+    let mut agent = Agent::start(client, server.port);
     let token = hold(&mut server.conn());
     let start = Instant::now();
     assert_eq!(agent.run("acquire k a 700 30000"), "nil");
@@ -135,9 +135,9 @@ pub fn a_wait_that_ends_is_nil(subject: &Subject) {
 }
 
 /// A refusal by the server is no network error: it is reported, not repeated until the wait is over.
-pub fn a_refusal_is_told_at_once(subject: &Subject) {
+pub fn a_refusal_is_told_at_once(client: &Client) {
     let server = TestServer::start();
-    let mut agent = Agent::start(subject, server.port);
+    let mut agent = Agent::start(client, server.port);
     server.conn().line("RPUSH k element");
     let start = Instant::now();
     let answer = agent.run("acquire k a 60000 30000");
@@ -153,9 +153,9 @@ pub fn a_refusal_is_told_at_once(subject: &Subject) {
 }
 
 /// The wait continues, keeps its place before later ones, and is granted once.
-pub fn the_connection_is_killed_while_it_waits(subject: &Subject) {
+pub fn the_connection_is_killed_while_it_waits(client: &Client) {
     let server = TestServer::with(&["--lock.queue-grace", "20000"]);
-    let mut agent = Agent::start(subject, server.port);
+    let mut agent = Agent::start(client, server.port);
     let mut conn = server.conn();
     hold(&mut conn);
     agent.order("acquire k a 20000 30000");
@@ -171,10 +171,10 @@ pub fn the_connection_is_killed_while_it_waits(subject: &Subject) {
 }
 
 /// The lock is granted, but the reply is lost: the repeated request returns the same grant.
-pub fn the_reply_of_an_acquire_is_lost(subject: &Subject) {
+pub fn the_reply_of_an_acquire_is_lost(client: &Client) {
     let server = TestServer::start();
     let proxy = Proxy::before(server.port);
-    let mut agent = Agent::start(subject, proxy.port);
+    let mut agent = Agent::start(client, proxy.port);
     proxy.lose_reply_to("LOCK.ACQUIRE");
     agent.order("acquire k a 20000 30000");
     let token = agent.token();
@@ -183,10 +183,10 @@ pub fn the_reply_of_an_acquire_is_lost(subject: &Subject) {
 }
 
 /// The same with a request that waited.
-pub fn the_reply_of_a_hand_off_is_lost(subject: &Subject) {
+pub fn the_reply_of_a_hand_off_is_lost(client: &Client) {
     let server = TestServer::start();
     let proxy = Proxy::before(server.port);
-    let mut agent = Agent::start(subject, proxy.port);
+    let mut agent = Agent::start(client, proxy.port);
     let mut conn = server.conn();
     hold(&mut conn);
     proxy.lose_reply_to("LOCK.ACQUIRE");
@@ -199,11 +199,11 @@ pub fn the_reply_of_a_hand_off_is_lost(subject: &Subject) {
 }
 
 /// The library's limit for a reply is shorter than this: the helper does not give up, and keeps its place.
-pub fn a_wait_longer_than_the_clients_own_limit(subject: &Subject) {
-    let limit = (subject.gives_up_after + 1_000).max(5_000);
+pub fn a_wait_longer_than_the_clients_own_limit(client: &Client) {
+    let limit = (client.gives_up_after + 1_000).max(5_000);
     let limit = Duration::from_millis(if is_quick() { limit.min(7_000) } else { limit });
     let server = TestServer::with(&["--lock.queue-grace", "20000"]);
-    let mut agent = Agent::start(subject, server.port);
+    let mut agent = Agent::start(client, server.port);
     let mut conn = server.conn();
     hold(&mut conn);
     agent.order("acquire k a 600000 30000");
@@ -220,9 +220,9 @@ pub fn a_wait_longer_than_the_clients_own_limit(subject: &Subject) {
 }
 
 /// If all commands go through one connection, the wait has another one: a renewal need not wait behind it.
-pub fn a_wait_delays_no_other_call(subject: &Subject) {
+pub fn a_wait_delays_no_other_call(client: &Client) {
     let server = TestServer::start();
-    let mut agent = Agent::start(subject, server.port);
+    let mut agent = Agent::start(client, server.port);
     let mut conn = server.conn();
     hold(&mut conn);
     agent.order("acquire other a 20000 30000");
@@ -237,7 +237,7 @@ pub fn a_wait_delays_no_other_call(subject: &Subject) {
     let waiting = wait_for_connection(&mut conn, "a");
     let is_shared = renewed.starts_with(&format!("id={waiting} "));
     assert!(
-        !(subject.multiplexed && is_shared),
+        !(client.multiplexed && is_shared),
         "a renewal would wait behind it"
     );
     conn.line("LOCK.RELEASE k holder");
@@ -247,10 +247,10 @@ pub fn a_wait_delays_no_other_call(subject: &Subject) {
 
 /// Both are safe to repeat: the lost reply of a renewal is recovered, and a repeated release does not affect
 /// the next grant.
-pub fn a_renew_and_a_release_are_sent_again(subject: &Subject) {
+pub fn a_renew_and_a_release_are_sent_again(client: &Client) {
     let server = TestServer::start();
     let proxy = Proxy::before(server.port);
-    let mut agent = Agent::start(subject, proxy.port);
+    let mut agent = Agent::start(client, proxy.port);
     let mut conn = server.conn();
     agent.order("acquire k a 20000 30000");
     let token = agent.token();
@@ -261,19 +261,16 @@ pub fn a_renew_and_a_release_are_sent_again(subject: &Subject) {
     next.send_line("LOCK.ACQUIRE k later PX 600000 BLOCK 0");
     server.wait_for_waiters(1);
     proxy.lose_reply_to("LOCK.RELEASE");
-    assert_eq!(
-        agent.run(&format!("release k a {token}")),
-        subject.repeated_release
-    );
+    assert_eq!(agent.run(&format!("release k a {token}")), "0");
     assert_eq!(proxy.lost(), 2);
     assert!(next.recv().int() > token);
     assert_eq!(conn.line("HGET k later").text(), "1");
 }
 
 /// A late command with the token of a former grant has no effect; a release ends all holds of its grant.
-pub fn a_token_is_good_for_its_own_grant_only(subject: &Subject) {
+pub fn a_token_is_good_for_its_own_grant_only(client: &Client) {
     let server = TestServer::start();
-    let mut agent = Agent::start(subject, server.port);
+    let mut agent = Agent::start(client, server.port);
     let mut conn = server.conn();
     agent.order("acquire k a 20000 30000");
     let former = agent.token();
@@ -290,9 +287,9 @@ pub fn a_token_is_good_for_its_own_grant_only(subject: &Subject) {
 }
 
 /// Connections break and new ones are refused for a moment: the wait continues. (This server has lost the lock.)
-pub fn the_server_starts_again_while_it_waits(subject: &Subject) {
+pub fn the_server_starts_again_while_it_waits(client: &Client) {
     let mut server = TestServer::start();
-    let mut agent = Agent::start(subject, server.port);
+    let mut agent = Agent::start(client, server.port);
     hold(&mut server.conn());
     agent.order("acquire k a 60000 30000");
     wait_for_connection(&mut server.conn(), "a");
@@ -304,9 +301,9 @@ pub fn the_server_starts_again_while_it_waits(subject: &Subject) {
 
 /// A server that hangs keeps its connections open: only the client's own limit detects it. No client waits very much
 /// longer than requested.
-pub fn the_server_hangs_while_it_waits(subject: &Subject) {
+pub fn the_server_hangs_while_it_waits(client: &Client) {
     let server = TestServer::start();
-    let mut agent = Agent::start(subject, server.port);
+    let mut agent = Agent::start(client, server.port);
     hold(&mut server.conn());
     agent.order("acquire k a 3000 30000");
     wait_for_connection(&mut server.conn(), "a");
@@ -324,9 +321,9 @@ pub fn the_server_hangs_while_it_waits(subject: &Subject) {
 
 /// For longer than the client's limit for a reply, but not longer than the wait: the wait continues, and is granted
 /// once.
-pub fn the_server_hangs_for_a_moment(subject: &Subject) {
+pub fn the_server_hangs_for_a_moment(client: &Client) {
     let server = TestServer::with(&["--lock.queue-grace", "20000"]);
-    let mut agent = Agent::start(subject, server.port);
+    let mut agent = Agent::start(client, server.port);
     let mut conn = server.conn();
     hold(&mut conn);
     agent.order("acquire k a 600000 30000");
@@ -346,10 +343,10 @@ pub fn the_server_hangs_for_a_moment(subject: &Subject) {
 }
 
 /// Given up while the server hangs, in which the lock has become free: the wait ends all the same.
-pub fn given_up_while_the_server_hangs(subject: &Subject) {
+pub fn given_up_while_the_server_hangs(client: &Client) {
     let server = TestServer::start();
     let proxy = Proxy::before(server.port);
-    let mut agent = Agent::start(subject, proxy.port);
+    let mut agent = Agent::start(client, proxy.port);
     let mut conn = server.conn();
     hold(&mut conn);
     agent.order("acquire k a 3000 60000");
@@ -376,10 +373,10 @@ fn is_given_up(server: &TestServer) {
 }
 
 /// A request that arrives after its caller has given up grants nothing.
-pub fn a_late_request_grants_nothing(subject: &Subject) {
+pub fn a_late_request_grants_nothing(client: &Client) {
     let server = TestServer::start();
     let proxy = Proxy::before(server.port);
-    let mut agent = Agent::start(subject, proxy.port);
+    let mut agent = Agent::start(client, proxy.port);
     let mut conn = server.conn();
     hold(&mut conn);
     proxy.hold_back("LOCK.ACQUIRE");
@@ -392,33 +389,4 @@ pub fn a_late_request_grants_nothing(subject: &Subject) {
         server.stat("finals_refused") + server.stat("grants") > 1
     });
     assert_eq!(conn.line("EXISTS k").int(), 0);
-}
-
-/// A cancelled caller gets its own error, gives up, and can release what it holds.
-pub fn a_cancelled_context(subject: &Subject) {
-    let server = TestServer::start();
-    let mut agent = Agent::start(subject, server.port);
-    let mut conn = server.conn();
-    agent.order("acquire mine a 20000 60000");
-    let token = agent.token();
-    let release = format!("release-cancelled mine a {token}");
-    assert_eq!(agent.run(&release), "1");
-    hold(&mut conn);
-    assert_eq!(agent.run("acquire-cancelled k a"), "cancelled");
-    is_given_up(&server);
-    wait_for("it waits no more", || server.stat("waiters") == 0);
-}
-
-/// The library's prefix of keys is that of the lock, too.
-pub fn the_prefix_of_keys(subject: &Subject) {
-    let server = TestServer::start();
-    let mut agent = Agent::start_as(subject.name, server.port, &["", "", "app:"]);
-    let mut conn = server.conn();
-    agent.order("acquire k a 20000 60000");
-    let token = agent.token();
-    assert_eq!(conn.line("HGET app:k a").text(), "1");
-    assert_eq!(agent.run(&format!("renew k a {token} 600000")), "1");
-    assert!(conn.line("PTTL app:k").int() > 500_000);
-    assert_eq!(agent.run(&format!("release k a {token}")), "1");
-    assert_eq!(conn.line("EXISTS app:k").int(), 0);
 }

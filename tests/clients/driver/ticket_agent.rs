@@ -7,11 +7,9 @@
 //! | `ID cancel OTHER` | nothing; the caller of the acquire with the id OTHER gives up |
 //! | `ID renew KEY OWNER TOKEN LEASE` | `ID 1`, `ID 0` |
 //! | `ID release KEY OWNER TOKEN` | `ID 1`, `ID 0` |
-//! | `ID release-cancelled KEY OWNER TOKEN` | `ID 1`, `ID 0`; under a cancelled context, where the language has one |
 //!
 //! Every error that the library raises is answered `ID error TEXT`. The arguments of the agent are host, port, the mode
-//! of `TicketHelper`, in a cluster the hash tag of the keys (else empty), and the prefix of keys where the library has
-//! one.
+//! of `TicketSubject`, and in a cluster the hash tag of the keys.
 
 use std::collections::HashMap;
 
@@ -33,11 +31,6 @@ impl TicketAgent {
     /// Starts an agent that is connected to the cluster of this node, for keys with this hash tag (`{a}`).
     pub fn start_in_cluster(subject: &TicketSubject, port: u16, tag: &str) -> TicketAgent {
         TicketAgent::start_with(subject, port, &[tag])
-    }
-
-    /// Starts an agent whose client puts this before every key.
-    pub fn start_with_prefix(subject: &TicketSubject, port: u16, prefix: &str) -> TicketAgent {
-        TicketAgent::start_with(subject, port, &["", prefix])
     }
 
     fn start_with(subject: &TicketSubject, port: u16, further: &[&str]) -> TicketAgent {
@@ -69,13 +62,6 @@ impl TicketAgent {
     pub fn release(&mut self, key: &str, owner: &str, token: i64) -> String {
         self.agent
             .order(&format!("release release {key} {owner} {token}"));
-        self.answer_to("release")
-    }
-
-    /// Releases under a context that is cancelled.
-    pub fn release_cancelled(&mut self, key: &str, owner: &str, token: i64) -> String {
-        self.agent
-            .order(&format!("release release-cancelled {key} {owner} {token}"));
         self.answer_to("release")
     }
 

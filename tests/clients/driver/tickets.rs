@@ -362,36 +362,6 @@ pub fn a_late_request_grants_nothing(subject: &TicketSubject) {
     assert_eq!(conn.line("EXISTS k").int(), 0);
 }
 
-/// A cancelled caller can release what it holds.
-pub fn a_cancelled_context_releases(subject: &TicketSubject) {
-    let server = TestServer::start();
-    let mut conn = server.conn();
-    let mut agent = TicketAgent::start(subject, server.port);
-    agent.acquire("k", "a", LONG);
-    let (_, token) = agent.next_token();
-    assert_eq!(agent.release_cancelled("k", "a", token), "1");
-    assert_eq!(conn.line("EXISTS k").int(), 0);
-}
-
-/// The library's prefix of keys is that of the lock, too.
-pub fn the_prefix_of_keys(subject: &TicketSubject) {
-    let server = TestServer::start();
-    let mut conn = server.conn();
-    let mut agent = TicketAgent::start_with_prefix(subject, server.port, "app:");
-    agent.acquire("k", "a", LONG);
-    let (_, token) = agent.next_token();
-    assert_eq!(conn.line("HGET app:k a").text(), "1");
-    assert_eq!(agent.renew("k", "a", token), "1");
-    assert!(conn.line("PTTL app:k").int() > 500_000);
-    agent.acquire("k", "b", LONG);
-    wait_for_stat(&mut conn, "tickets", 1);
-    agent.cancel("b");
-    assert_eq!(agent.answer_to("b"), "cancelled");
-    wait_for_stat(&mut conn, "tickets", 0);
-    assert_eq!(agent.release("k", "a", token), "1");
-    assert_eq!(conn.line("EXISTS app:k").int(), 0);
-}
-
 /// The primary dies and its replica, which knows no tickets, is promoted: every wait continues there.
 pub fn a_replica_is_promoted(subject: &TicketSubject) {
     let (mut primary, replica) = (TestServer::with(&PROMPT_MASTER), TestServer::start());

@@ -1,8 +1,8 @@
 // The agent of the Node package: the orders of driver/ticket_agent.rs, over node-redis and over ioredis.
+import { createInterface } from 'node:readline';
 import { Cluster, Redis } from 'ioredis';
 import { createClient, createCluster } from 'redis';
 import { LockClient } from 'redis-lock-client';
-import { serveOrders } from './serve_orders.mjs';
 
 const [host, port, library, tag] = process.argv.slice(2);
 const socket = { host, port: Number(port) };
@@ -47,4 +47,14 @@ async function ended(doing) {
   }
 }
 
-await serveOrders(orders, running);
+console.log('ready');
+for await (const line of createInterface({ input: process.stdin })) {
+  const [id, order, ...words] = line.split(' ');
+  if (order === 'cancel') running.get(words[0]).abort();
+  else {
+    orders[order](id, ...words)
+      .catch((error) => `error ${error}`.replaceAll('\n', ' '))
+      .then((answer) => console.log(`${id} ${answer}`));
+  }
+}
+process.exit();

@@ -6,31 +6,12 @@ require_relative "../../../examples/redis-rb/redis_lock"
 
 host, port = ARGV
 locks = Locks.new(host: host, port: port.to_i)
-plain = Redis.new(host: host, port: port.to_i)
 
 token_or_nil = ->(token) { token ? "token #{token}" : "nil" }
-raw = ->(wait, key, owner) { plain.call("LOCK.ACQUIRE", key, owner, "BLOCK", wait) }
-
-ping_behind = lambda do |*request|
-  waiter = Thread.new do
-    raw.call(*request)
-  rescue Redis::BaseError
-    nil # only the PING is measured
-  end
-  sleep 0.001 until waiter.stop? || !waiter.alive? # it waits for the reply
-  start = locks.now
-  plain.ping
-  took = (locks.now - start).to_i
-  waiter.join
-  "ping #{took}"
-end
-
 orders = {
   "acquire" => ->(key, owner, wait, lease) { token_or_nil.call(locks.acquire(key, owner, wait.to_i, lease)) },
   "renew" => ->(*words) { locks.renew(*words) ? "1" : "0" },
-  "release" => ->(*words) { locks.release(*words) ? "1" : "0" },
-  "raw" => ->(*request) { token_or_nil.call(raw.call(*request)) },
-  "ping-behind" => ping_behind
+  "release" => ->(*words) { locks.release(*words) ? "1" : "0" }
 }
 
 $stdout.sync = true

@@ -2,12 +2,11 @@
 
 use crate::common::page::{self, blocks};
 
-const PAGES: [&str; 7] = [
+const PAGES: [&str; 6] = [
     "README.md",
     "CONTRIBUTING.md",
     "clients/rust/README.md",
     "cli/README.md",
-    "examples/redis-rs/README.md",
     "docs/MIGRATION.md",
     "docs/REDLOCK.md",
 ];
@@ -106,15 +105,6 @@ const INVENTORY: &[(&str, &str, &str, Test)] = &[
         "console",
         "$ redis-lock ls --graph",
         Test(CLI, "the_waits_of_the_clients_page"),
-    ),
-    (
-        "examples/redis-rs/README.md",
-        "toml",
-        "redis = ",
-        Test(
-            "tests/clients/driver/page.rs",
-            "the_page_names_the_features_that_the_helper_needs",
-        ),
     ),
     (
         "docs/MIGRATION.md",
