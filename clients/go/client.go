@@ -261,14 +261,14 @@ func (c *Client) renew(due []*Hold) {
 
 func (c *Client) renewTogether(holds []*Hold) {
 	var commands []Command
-	leases := make([]time.Duration, len(holds))
+	certain := make([]time.Duration, len(holds))
 	limit := c.patience
 	sent := newMoment()
 	c.mu.Lock()
 	for i, hold := range holds {
-		leases[i] = hold.nextLease()
-		hold.ends = later(hold.ends, sent.steady.Add(leases[i]+limit))
-		commands = append(commands, hold.terms.renew(hold.owner, hold.tokens, leases[i])...)
+		var lease time.Duration
+		lease, certain[i] = hold.request()
+		commands = append(commands, hold.terms.renew(hold.owner, hold.tokens, lease)...)
 		limit = min(limit, hold.lease/6)
 	}
 	c.mu.Unlock()
@@ -276,7 +276,7 @@ func (c *Client) renewTogether(holds []*Hold) {
 	defer cancel()
 	replies := c.transport.Do(ctx, commands...)
 	for i, hold := range holds {
-		hold.renewed(replies[:len(hold.tokens)], leases[i], sent)
+		hold.renewed(replies[:len(hold.tokens)], certain[i], sent)
 		replies = replies[len(hold.tokens):]
 	}
 }

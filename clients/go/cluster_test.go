@@ -11,9 +11,9 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/rueidis"
 
-	redislock "redis-lock/clients/go"
-	"redis-lock/clients/go/viagoredis"
-	"redis-lock/clients/go/viarueidis"
+	redislock "redis-lock.invalid/clients/go"
+	"redis-lock.invalid/clients/go/viagoredis"
+	"redis-lock.invalid/clients/go/viarueidis"
 )
 
 // cluster is a cluster of two nodes, each with a half of the slots.

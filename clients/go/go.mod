@@ -1,4 +1,4 @@
-module redis-lock/clients/go
+module redis-lock.invalid/clients/go
 
 go 1.26.0
 

@@ -40,7 +40,10 @@ type Hold struct {
 	// Whether a request of the acquisition had no answer.
 	isUnanswered bool
 
-	// All below under the mutex of the client: the confirmed lease, and a moment before its request was sent.
+	// All below under the mutex of the client: the lease to renew for, and the renewals that have no answer yet.
+	span    time.Duration
+	unheard int
+	// The confirmed lease, and a moment before its request was sent.
 	lease time.Duration
 	sent  moment
 	// When the next renewal and the report of a loss are due, and the longest time of the hold is over.
@@ -55,6 +58,7 @@ type Hold struct {
 
 func newHold(a *acquisition, tokens []int64, sent moment, lease time.Duration) *Hold {
 	h := &Hold{client: a.client, terms: a.terms, owner: a.owner, tokens: tokens, isUnanswered: a.isUnanswered}
+	h.span = a.terms.lease
 	h.ends = time.Now().Add(lease)
 	if a.terms.maxHold > 0 {
 		h.until = sent.steady.Add(a.terms.maxHold)
@@ -95,9 +99,9 @@ func (h *Hold) confirm(lease time.Duration, sent moment) {
 // nextLease is the lease of a renewal: no longer than the longest time of the hold.
 func (h *Hold) nextLease() time.Duration {
 	if h.until.IsZero() {
-		return h.terms.lease
+		return h.span
 	}
-	return min(h.terms.lease, time.Until(h.until)).Truncate(time.Millisecond)
+	return min(h.span, time.Until(h.until)).Truncate(time.Millisecond)
 }
 
 // renewal tells whether a renewal is to be sent, and plans the next one for the case that it has no answer. The mutex
@@ -111,19 +115,37 @@ func (h *Hold) renewal() bool {
 	return true
 }
 
-// renewed handles the replies to a renewal.
+// request counts a renewal that is about to be sent. It returns its lease, and how much of that is certain when it is
+// confirmed: a request without an answer may be served after it, and no lease is shorter than the first. The mutex is
+// held.
+func (h *Hold) request() (lease, certain time.Duration) {
+	lease = h.nextLease()
+	certain = lease
+	if h.unheard > 0 || h.isUnanswered {
+		certain = min(lease, h.terms.firstLease())
+	}
+	h.unheard++
+	h.ends = later(h.ends, time.Now().Add(lease+h.client.patience))
+	return lease, certain
+}
+
+// renewed handles the replies to a renewal, with the lease that is certain by them.
 func (h *Hold) renewed(replies []Reply, lease time.Duration, sent moment) {
 	c := h.client
 	err := error(nil)
-	isHeld := true
+	isHeld, isHeard := true, true
 	for _, reply := range replies {
 		if reply.Err != nil {
 			err = reply.Err
+			isHeard = isHeard && !mayBeServed(err)
 		} else if reply.Value != int64(1) {
 			isHeld = false
 		}
 	}
 	c.mu.Lock()
+	if isHeard {
+		h.unheard--
+	}
 	var loss error
 	switch {
 	case h.isReleased || h.lost != nil:
@@ -228,20 +250,34 @@ func (h *Hold) Do(ctx context.Context, command ...any) (any, error) {
 	return h.client.do(ctx, Command{words, 1})
 }
 
+// Renew renews the lease at once, for this time if it is longer than the lease so far; later renewals have it, too. It
+// is needed only with [WithoutRenewal]. [ErrLost] means that the lock is not held any more. After a request of this hold
+// without an answer, a longer lease counts as [WithLease]: that request may be served yet.
+func (h *Hold) Renew(ctx context.Context, lease time.Duration) error {
+	h.client.mu.Lock()
+	h.span = max(h.span, lease.Truncate(time.Millisecond))
+	h.client.mu.Unlock()
+	return h.renew(ctx)
+}
+
 // SetNote replaces the text beside the hold of an exclusive lock ([WithNote]). It renews the lease as well.
 func (h *Hold) SetNote(ctx context.Context, note string) error {
+	return h.renew(ctx, "NOTE", note)
+}
+
+// renew renews the lease, with these words in the request.
+func (h *Hold) renew(ctx context.Context, words ...string) error {
 	c := h.client
 	c.mu.Lock()
-	lease := h.nextLease()
-	h.ends = later(h.ends, time.Now().Add(lease+c.patience))
+	lease, certain := h.request()
 	c.mu.Unlock()
 	commands := h.terms.renew(h.owner, h.tokens, lease)
 	for i := range commands {
-		commands[i].Words = append(commands[i].Words, "NOTE", note)
+		commands[i].Words = append(commands[i].Words, words...)
 	}
 	sent := newMoment()
 	replies := c.transport.Do(ctx, commands...)
-	h.renewed(replies, lease, sent)
+	h.renewed(replies, certain, sent)
 	for _, reply := range replies {
 		switch {
 		case reply.Err != nil:

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	redislock "redis-lock/clients/go"
+	redislock "redis-lock.invalid/clients/go"
 )
 
 func TestALockerExcludesGoroutinesAndProcesses(t *testing.T) {

@@ -11,8 +11,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	redislock "redis-lock/clients/go"
-	"redis-lock/clients/go/viagoredis"
+	redislock "redis-lock.invalid/clients/go"
+	"redis-lock.invalid/clients/go/viagoredis"
 )
 
 type acquired struct {
@@ -233,6 +233,34 @@ func TestAHoldIsRenewedAndEndsAtItsLongestTime(t *testing.T) {
 			t.Fatalf("%v %v", reply, err)
 		}
 		unlock(t, renewed)
+	})
+}
+
+func TestALeaseIsLengthened(t *testing.T) {
+	onBoth(t, func(t *testing.T, via maker) {
+		s := serve(t)
+		lock := via(t, s).NewLock("long", redislock.WithLease(time.Minute), redislock.WithoutRenewal())
+		hold := must[*redislock.Hold](t)(lock.Lock(background()))
+		if err := hold.Renew(background(), 10*time.Minute); err != nil || hold.ValidFor() < 5*time.Minute {
+			t.Fatalf("%v, valid for %v", err, hold.ValidFor())
+		}
+		unlock(t, hold)
+		if err := hold.Renew(background(), time.Minute); !errors.Is(err, redislock.ErrLost) {
+			t.Fatal(err)
+		}
+		hold = must[*redislock.Hold](t)(lock.Lock(background()))
+		s.signal(syscall.SIGSTOP)
+		ctx, cancel := context.WithTimeout(background(), 100*time.Millisecond)
+		defer cancel()
+		err := hold.Renew(ctx, time.Minute)
+		s.signal(syscall.SIGCONT)
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatal(err)
+		}
+		if err := hold.Renew(background(), 10*time.Minute); err != nil || hold.ValidFor() > time.Minute {
+			t.Fatalf("a request may be served late: %v, valid for %v", err, hold.ValidFor())
+		}
+		unlock(t, hold)
 	})
 }
 

@@ -18,9 +18,9 @@ import (
 	"github.com/redis/rueidis"
 	"go.uber.org/goleak"
 
-	redislock "redis-lock/clients/go"
-	"redis-lock/clients/go/viagoredis"
-	"redis-lock/clients/go/viarueidis"
+	redislock "redis-lock.invalid/clients/go"
+	"redis-lock.invalid/clients/go/viagoredis"
+	"redis-lock.invalid/clients/go/viarueidis"
 )
 
 // patience bounds the wait for a condition, on a busy machine.

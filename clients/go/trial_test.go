@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	redislock "redis-lock/clients/go"
+	redislock "redis-lock.invalid/clients/go"
 )
 
 // TestTrial has workers lock through both libraries while the server is killed, started again and stopped, and

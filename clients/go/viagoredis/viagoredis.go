@@ -12,7 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	redislock "redis-lock/clients/go"
+	redislock "redis-lock.invalid/clients/go"
 )
 
 // How often a subscription is probed. It is closed when a probe is not answered until the next but one.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/redis/rueidis"
 
-	redislock "redis-lock/clients/go"
+	redislock "redis-lock.invalid/clients/go"
 )
 
 // New makes a client for locks on a client of rueidis, which stays the program's: close it after this one. Messages
