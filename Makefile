@@ -279,7 +279,7 @@ install: ## copy the module to a directory from which a packaged server may load
 client: setup ## build the command line: target/release/redis-lock
 	$(CARGO) build --release --locked -p redis-lock-cli
 
-packages: setup ## all libraries and the command line as they are published: crates, jars and wheel (target/packages); with cargo-semver-checks, the API changes since BASE
+packages: setup ## all libraries and the command line as they are published: crates, jars, wheel, archive of npm and Go module (target/packages); with cargo-semver-checks, the API changes since BASE
 	@scripts/packages.sh
 	$(CARGO) publish --dry-run --locked --allow-dirty -p redis-lock-client -p redis-lock-cli
 	if $(CARGO) semver-checks --version >/dev/null 2>&1; then \

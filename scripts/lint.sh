@@ -62,7 +62,7 @@ if found=$(git ls-files 'clients/*.java' 'clients/*.py' 'clients/*.ts' 'clients/
 fi
 
 # A published package has no repository around it.
-if found=$(grep -nE '\]\(\.\./' clients/rust/README.md cli/README.md clients/python/README.md clients/node/README.md); then
+if found=$(grep -nE '\]\(\.\./' clients/rust/README.md cli/README.md clients/go/README.md clients/python/README.md clients/node/README.md); then
     printf 'lint: a link leads out of the package\n%s\n\n' "$found"
     failed=1
 fi

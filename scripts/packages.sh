@@ -1,7 +1,7 @@
 #!/bin/sh
-# packages.sh [java] [python] [node]: the packages of clients/ in the form in which they are published, in target/packages:
-# maven, a repository with jars, sources, documentation and poms; python, a wheel and an sdist; node, an archive of npm.
-# All by default.
+# packages.sh [java] [python] [node] [go]: the packages of clients/ in the form in which they are published, in
+# target/packages: maven, a repository with jars, sources, documentation and poms; python, a wheel and an sdist; node, an
+# archive of npm; go, the files of a module proxy (GOPROXY). All by default.
 set -eu
 cd "$(dirname "$0")/.."
 there=$PWD/target/packages
@@ -35,9 +35,29 @@ node() {
     find "$there/node" -type f | sort
 }
 
-for language in ${*:-java python node}; do
+# Without the tests, which need the repository.
+go() {
+    scripts/setup.sh go python
+    rm -rf "$there/go"
+    module=$(sed -n 's/^module //p' clients/go/go.mod)
+    version=v$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
+    proxy=$there/go/$module/@v
+    mkdir -p "$proxy"
+    echo "$version" >"$proxy/list"
+    echo "{\"Version\": \"$version\"}" >"$proxy/$version.info"
+    cp clients/go/go.mod "$proxy/$version.mod"
+    find LICENSE clients/go -type f ! -name '*_test.go' | sort | python3 -c '
+import sys, zipfile
+with zipfile.ZipFile(sys.argv[1], "w", zipfile.ZIP_DEFLATED) as archive:
+    for name in sys.stdin.read().split():
+        archive.write(name, sys.argv[2] + name.removeprefix("clients/go/"))
+' "$proxy/$version.zip" "$module@$version/"
+    find "$there/go" -type f | sort
+}
+
+for language in ${*:-java python node go}; do
     case $language in
-    java | python | node) $language ;;
+    java | python | node | go) $language ;;
     *) echo "packages: no package for $language" >&2 && exit 2 ;;
     esac
 done

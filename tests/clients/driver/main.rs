@@ -174,6 +174,10 @@ macro_rules! packages {
 }
 
 packages! {
+    go_package: "go-package", [
+        go_redis = "go-redis" on 2 and [a_cancelled_wait_is_withdrawn],
+        rueidis = "rueidis" on 1 and [a_cancelled_wait_is_withdrawn]
+    ],
     java_package: "java-package", [
         tickets = "tickets" on 2 and [a_cancelled_wait_is_withdrawn]
     ],
