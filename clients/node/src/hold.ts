@@ -37,6 +37,8 @@ export class Hold implements AsyncDisposable {
     lostAt = 0;
     /** The time at which the server's lease is over at the latest. @internal */
     ends = 0;
+    /** The shortest lease of a renewal that had no answer, and may be served yet. */
+    private unheardLease = Infinity;
     /** Whether a request of the acquisition had no answer. @internal */
     isUnanswered = false;
 
@@ -210,6 +212,8 @@ export class Hold implements AsyncDisposable {
     }
 
     private renewal(lease: number, ...words: string[]): Command[] {
+        // Until the reply comes the server may have either lease.
+        if (lease < this.remaining()) this.setLease(lease, new Moment());
         this.renewedAt = performance.now() + lease / 3;
         this.ends = Math.max(this.ends, performance.now() + lease);
         return this.claim.renew(lease, this.tokens, ...words);
@@ -223,11 +227,12 @@ export class Hold implements AsyncDisposable {
             this.lose('taken', 'the server has ended the hold');
         } else if (failed === undefined) {
             // Replies may come late, or in another order.
-            if (sent.steady >= this.sent.steady) this.setLease(Math.floor(lease), sent);
+            if (sent.steady >= this.sent.steady) this.setLease(Math.min(Math.floor(lease), this.unheardLease), sent);
             this.check();
         } else if (failed.error instanceof RefusedError && failed.error.isLasting) {
             this.lose('refused', failed.error.message);
         } else {
+            if (!(failed.error instanceof RefusedError)) this.unheardLease = Math.min(this.unheardLease, lease);
             this.renewedAt = Math.min(this.renewedAt, performance.now() + this.lease / 20);
         }
     }

@@ -55,6 +55,8 @@ class Hold:
     is_over = is_inherited = False
     #: Whether a request of the acquisition, or of a release, had no answer.
     is_unanswered = False
+    #: The shortest lease of a request that had no answer, and may be served yet.
+    unheard_lease = float("inf")
     #: The changes of the lease that are under way.
     changes = 0
     #: The time at which the server's lease is over at the latest, whatever has been answered.
@@ -83,6 +85,7 @@ class Hold:
 
     def set_lease(self, lease: float, sent: Moment) -> None:
         """The lease is confirmed, from a moment before its request was sent."""
+        lease = min(lease, self.unheard_lease)
         #: Read by other threads, so set as one.
         self.term = (lease, sent)
         margin = self.claim.margin

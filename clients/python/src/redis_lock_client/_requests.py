@@ -98,8 +98,10 @@ async def set_lease(hold: Hold, lease: float) -> None:
         if held is False:
             hold.lose(LostReason.TAKEN)
             raise NotOwned("the hold is over")
+        if not isinstance(held, Refused):
+            # It may have been served, or may be yet.
+            hold.unheard_lease = min(hold.unheard_lease, lease)
         if lease < hold.lease:
-            # It may have been served.
             hold.set_lease(lease, hold.term[1])
             hub.plan(hold)
     raise held
