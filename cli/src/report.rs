@@ -122,11 +122,14 @@ pub fn span(span: Option<Duration>) -> String {
     }
 }
 
-/// The holders of a lock in short form.
+/// The holders of a lock in short form, with the note of an exclusive one.
 pub fn holders(info: &LockInfo) -> String {
     match info.holders.as_slice() {
         [] => "-".into(),
-        [holder] => shown(&holder.owner),
+        [holder] => match &holder.note {
+            Some(note) => format!("{} ({})", shown(&holder.owner), shown(note)),
+            None => shown(&holder.owner),
+        },
         [holder, others @ ..] => format!("{} and {} more", shown(&holder.owner), others.len()),
     }
 }

@@ -256,6 +256,10 @@ fn a_note_is_shown_to_those_who_look_and_wait() {
     assert_eq!(run.line(), "up");
     let info = start(&real, "info k").end().ok();
     assert!(info.contains(", note: deploy:1412\n"), "{info}");
+    for look in ["ls", "top --once"] {
+        let rows = start(&real, look).end().ok();
+        assert!(rows.contains(" (deploy:1412)  "), "{rows}");
+    }
     let waits = script(&real, "--note next", "echo ran");
     let said = waits.complaint();
     assert!(said.contains("note: deploy:1412"), "{said}");
