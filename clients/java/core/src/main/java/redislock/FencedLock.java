@@ -337,10 +337,9 @@ public final class FencedLock implements Lock {
 
     private List<?> holders() {
         Object info = call("LOCK.INFO");
+        String mode = Reply.text(Reply.field(info, "mode"));
         // A lock of another library (lock.string-holders) is an exclusive one.
-        String mode = "string".equals(Reply.text(Reply.field(info, "mode"))) ? "exclusive"
-                : Reply.text(Reply.field(info, "mode"));
-        boolean isOfMode = mode().name().equalsIgnoreCase(mode);
+        boolean isOfMode = mode().name().equalsIgnoreCase("string".equals(mode) ? "exclusive" : mode);
         return isOfMode && Reply.field(info, "holders") instanceof List<?> holders ? holders : List.of();
     }
 
