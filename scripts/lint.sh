@@ -55,7 +55,7 @@ if found=$(git ls-files '*.rs' 2>/dev/null | xargs awk 'length > 120 && /^ *\/\/
     failed=1
 fi
 
-if found=$(git ls-files 'clients/*.java' 'clients/*.py' 'clients/*.ts' 'clients/*.mjs' 'benches/clients/*.java' 'benches/clients/*.py' 'clients/*.md' 2>/dev/null |
+if found=$(git ls-files 'clients/*.java' 'clients/*.py' 'clients/*.ts' 'clients/*.mjs' 'benches/clients/*.java' 'benches/clients/*.py' 'benches/clients/*.mjs' 'benches/clients/*.go' 'clients/*.md' 2>/dev/null |
     xargs awk 'length > 120 && !/^\|/ { print FILENAME ":" FNR }' 2>/dev/null | grep .); then
     printf 'lint: the packages of clients/ wrap at 120 columns\n%s\n\n' "$found"
     failed=1

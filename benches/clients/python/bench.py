@@ -1,9 +1,9 @@
-"""The client packages beside the libraries that programs in Java and Python use for locks today: `make bench-clients`.
+"""The client packages beside the libraries that programs in each language use for locks today: `make bench-clients`.
 
 In every round each way does every cell; the ways take turns in being first. One server serves all of them. The
 contenders are in processes of their own, which this program tells when to begin and to end; what it writes are medians.
 
-usage: bench.py [quick] [java] [python] [waits]
+usage: bench.py [quick] [java] [python] [go] [node] [waits]
 """
 
 import os
@@ -32,6 +32,18 @@ PYTHON = {
     "redis-py-1ms": "redis-py, threads, `sleep=0.001`",
     "redis-py-asyncio": "redis-py, asyncio",
     "redis-py-asyncio-1ms": "redis-py, asyncio, `sleep=0.001`",
+}
+GO = {
+    "lock": "redislock on go-redis",
+    "lock-rueidis": "redislock on rueidis",
+    "redsync": "redsync",
+    "bsm": "bsm/redislock",
+    "rueidislock": "rueidislock",
+}
+NODE = {
+    "lock": "redis-lock-client",
+    "redlock": "redlock",
+    "semaphore": "redis-semaphore, `Mutex`",
 }
 LAYOUTS = [Layout(1, 1), Layout(16, 2), Layout(16, 2, pause_ms=10), Layout(256, 2)]
 # Sixteen programs with a contender each, where the contenders of one client object do not help each other.
@@ -123,31 +135,28 @@ def languages(effort):
         Language("java", JAVA, [*LAYOUTS, APART], effort, lambda: [processes.java()]),
         Language("python", PYTHON, LAYOUTS, effort.without_warm_up(),
                  lambda: [processes.python("load.py") for _ in range(2)]),
+        Language("go", GO, LAYOUTS, effort.without_warm_up(), lambda: [processes.go()]),
+        Language("node", NODE, LAYOUTS, effort, lambda: [processes.node()]),
     ]
 
 
 def setting(server, load_average):
-    return page.table(["", ""], [
-        ["date", page.today()],
-        ["server", server.version()],
-        ["module and packages", f"redis_lock, commit {page.commit()}"],
-        ["machine", page.machine()],
-        ["load average before the start", load_average],
-    ]).replace("|---|---:|", "|---|---|")
+    return page.wrapped(f"{page.today()}, module and package of commit {page.commit()}, {server.version()}, "
+                        f"{page.machine()}, load average before the start {load_average}.")
 
 
 def main():
     words = sys.argv[1:]
     quick = "quick" in words
-    chosen = [word for word in words if word != "quick"] or ["java", "python", "waits"]
-    if not set(chosen) <= {"java", "python", "waits"}:
+    parts = ["java", "python", "go", "node", "waits"]
+    chosen = [word for word in words if word != "quick"] or parts
+    if not set(chosen) <= set(parts):
         sys.exit(__doc__)
     effort = QUICK if quick else FULL
     began = time.monotonic()
     load_average = f"{os.getloadavg()[0]:.2f}"
     sections, failures = {}, []
     with Server() as server:
-        sections["setting"] = setting(server, load_average)
         for language in languages(effort):
             if language.mark in chosen:
                 language.measure(server)
@@ -156,6 +165,8 @@ def main():
         if "waits" in chosen:
             sections["waits"], failed = waits.section(server, effort.waits)
             failures += failed
+        told = setting(server, load_average)
+    sections = {mark: f"{told}\n{section}" for mark, section in sections.items()}
     print(f"{time.monotonic() - began:.0f} s; written: {page.write(sections, quick)}")
     if failures:
         sys.exit("failed: " + ", ".join(failures))

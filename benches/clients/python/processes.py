@@ -67,3 +67,11 @@ def python(program, *words):
 
 def java():
     return Process(["java", "-Xmx1g", "-jar", str(ROOT / "target/bench-clients/java/bench.jar")])
+
+
+def go():
+    return Process([str(ROOT / "target/bench-clients/go/bench")])
+
+
+def node():
+    return Process(["node", str(ROOT / "target/bench-clients/node/main.mjs")])

@@ -1,0 +1,20 @@
+// Each dependency is a library that is measured, or what programs have beside it.
+module redis-lock/benches/clients/go
+
+go 1.26.0
+
+replace redis-lock/clients/go => ../../../clients/go
+
+require (
+	github.com/bsm/redislock v0.9.4
+	github.com/go-redsync/redsync/v4 v4.18.1
+	github.com/redis/go-redis/v9 v9.23.0 // the client of this package, redsync and bsm/redislock
+	github.com/redis/rueidis v1.0.79 // the client of this package; has rueidislock
+	redis-lock/clients/go v0.0.0
+)
+
+require (
+	github.com/cespare/xxhash/v2 v2.3.0 // indirect
+	go.uber.org/atomic v1.12.0 // indirect
+	golang.org/x/sys v0.48.0 // indirect
+)
