@@ -245,9 +245,9 @@ bench-peers: bench-build ## PostgreSQL, etcd, ZooKeeper (installed if missing) b
 	@benches/peers/install.sh
 	$(SERVER) $(LOAD_CORE) target/release/lock-bench peers
 
-bench-clients: build ## the packages of clients/ beside redis-py's Lock, Spring's registry and Redisson, into benches/results/clients.md (QUICK=1: a trial)
-	@scripts/setup.sh client java python
-	@$(SERVER) benches/clients/run.sh $(if $(QUICK),quick)
+bench-clients: build ## the packages for Java, Python, Go and Node beside Redisson, Spring's registry, redis-py's Lock, redsync, bsm/redislock, rueidislock, redlock and redis-semaphore, into benches/results/clients.md (PART='go node': some; QUICK=1: a trial)
+	@scripts/setup.sh client java python go node
+	@$(SERVER) benches/clients/run.sh $(if $(QUICK),quick) $(PART)
 
 bench-redisson: build ## Redisson itself beside it (Java 17, Maven), into benches/results/servers.md (QUICK=1: a trial; PART=redisson or tickets)
 	@scripts/setup.sh java

@@ -110,10 +110,11 @@ func ofBsm(address string) client {
 }
 
 func ofRueidislock(address string) client {
-	// Its README has the majority and the tracking for one server of version 7.0.5 or newer.
+	// Its README has the majority and the tracking for one server of version 7.0.5 or newer. When a request takes longer
+	// than TryNextAfter, by default 20 ms, its waits may sleep for ever.
 	locks := must(rueidislock.NewLocker(rueidislock.LockerOption{
 		ClientOption: rueidis.ClientOption{InitAddress: []string{address}},
-		KeyMajority:  1, NoLoopTracking: true, KeyValidity: lease,
+		KeyMajority:  1, NoLoopTracking: true, KeyValidity: lease, TryNextAfter: lease,
 	}))
 	return client{func(name string) acquire {
 		return func() (held, error) {

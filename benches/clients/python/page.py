@@ -60,7 +60,9 @@ def machine():
 
 
 def commit():
-    found = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True)
+    """The last one that changed what is measured."""
+    found = subprocess.run(["git", "log", "-1", "--format=%h", "--", "src", "clients"], cwd=ROOT, capture_output=True,
+                           text=True)
     return found.stdout.strip() or "unknown"
 
 
