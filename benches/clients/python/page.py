@@ -61,8 +61,8 @@ def machine():
 
 def commit():
     """The last one that changed what is measured."""
-    found = subprocess.run(["git", "log", "-1", "--format=%h", "--", "src", "clients"], cwd=ROOT, capture_output=True,
-                           text=True)
+    found = subprocess.run(["git", "log", "-1", "--format=%h", "--", "src", "clients", ":!*.md"], cwd=ROOT,
+                           capture_output=True, text=True)
     return found.stdout.strip() or "unknown"
 
 
