@@ -3,14 +3,14 @@ module redis-lock/benches/clients/go
 
 go 1.26.0
 
-replace redis-lock/clients/go => ../../../clients/go
+replace redis-lock.invalid/clients/go => ../../../clients/go
 
 require (
 	github.com/bsm/redislock v0.9.4
 	github.com/go-redsync/redsync/v4 v4.18.1
 	github.com/redis/go-redis/v9 v9.23.0 // the client of this package, redsync and bsm/redislock
 	github.com/redis/rueidis v1.0.79 // the client of this package; has rueidislock
-	redis-lock/clients/go v0.0.0
+	redis-lock.invalid/clients/go v0.0.0
 )
 
 require (

@@ -12,9 +12,9 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/redis/rueidis/rueidislock"
 
-	redislock "redis-lock/clients/go"
-	"redis-lock/clients/go/viagoredis"
-	"redis-lock/clients/go/viarueidis"
+	redislock "redis-lock.invalid/clients/go"
+	"redis-lock.invalid/clients/go/viagoredis"
+	"redis-lock.invalid/clients/go/viarueidis"
 )
 
 const (

@@ -99,30 +99,6 @@ test('a shorter lease counts from its request on, also when a longer one is conf
     assert.ok(hold.validFor() <= 60_000);
 });
 
-test('a shorter lease counts from its request on, also when a longer one is confirmed after it', async () => {
-    await using one = await side(LIBRARIES['node-redis 6']!, server.port, { responseTimeout: 300 });
-    const hold = await one.locks.lock(fresh('shorter'), { lease: 600_000, renew: false }).acquire();
-    server.freeze();
-    const renewed = failure(hold.renew(60_000));
-    assert.ok(hold.validFor() <= 60_000);
-    await renewed;
-    server.thaw();
-    await until(async () => (await hold.renew(600_000), true));
-    assert.ok(hold.validFor() <= 60_000);
-});
-
-test('a shorter lease counts from its request on, also when a longer one is confirmed after it', async () => {
-    await using one = await side(LIBRARIES['node-redis 6']!, server.port, { responseTimeout: 300 });
-    const hold = await one.locks.lock(fresh('shorter'), { lease: 600_000, renew: false }).acquire();
-    server.freeze();
-    const renewed = failure(hold.renew(60_000));
-    assert.ok(hold.validFor() <= 60_000);
-    await renewed;
-    server.thaw();
-    await until(async () => (await hold.renew(600_000), true));
-    assert.ok(hold.validFor() <= 60_000);
-});
-
 test('a hold that is not renewed ends with its lease, and renew() sets it anew', async () => {
     await using one = await side(LIBRARIES['node-redis 6']!, server.port);
     const key = fresh('fixed');
