@@ -20,7 +20,7 @@ install_client() {
     source=tests/clients/$1 target=$PWD/target/clients/$1
     case $1 in
     strings/*) further='' ;;
-    *-package) further="scripts/packages.sh clients/${1%-package}" ;;
+    *-package) further="scripts/packages.sh Cargo.toml LICENSE clients/${1%-package}" ;;
     *) further=examples/$1 ;;
     esac
     # shellcheck disable=SC2086 # several paths
