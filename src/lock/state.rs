@@ -113,7 +113,7 @@ impl KeyState {
         }
     }
 
-    /// Whether the present hold has this token; of readers, the phase in which they read.
+    /// Whether this is the latest token of the present hold, or of the readers.
     pub fn is_held_under(&self, token: u64, now: Now) -> bool {
         match self {
             KeyState::ReadWrite(lock) => lock.is_held_under(token, now),

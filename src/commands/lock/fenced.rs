@@ -9,6 +9,9 @@
 //! and most of them concern the connection or the server; the two that publish are the exception.
 
 use std::ffi::CString;
+use std::iter::once;
+
+use smallvec::SmallVec;
 
 use crate::commands::error::CommandError;
 use crate::commands::lock::read_write;
@@ -16,6 +19,7 @@ use crate::commands::options::{required, KEY};
 use crate::commands::parser::{shown, Parser};
 use crate::lock::{slot_of, LockError, ReadDepth};
 use crate::module::entry::command::{access, ArgKind, Command, Spec};
+use crate::module::entry::slots;
 use crate::module::ffi::call_reply::{keys_of, How, Reply};
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::fault;
@@ -101,13 +105,19 @@ fn command_of(ctx: Ctx<'_>, lock: Str<'_>, inner: &[Str<'_>]) -> Result<CString,
     if keys.is_empty() && !publishes {
         return Err(refused());
     }
-    // The server would run it on keys of every slot of this node.
-    let slot = shell::is_cluster().then(|| slot_of(lock.bytes()));
-    let is_elsewhere = |key: &Str<'_>| slot.is_some_and(|slot| slot_of(key.bytes()) != slot);
-    match keys.iter().any(is_elsewhere) {
-        true => Err(LockError::CrossSlot.into()),
-        false => Ok(command),
+    if shell::is_cluster() {
+        // The server looks at the keys of the call alone: it would run it on those of every slot of this node, and
+        // while the slot moves beside a lock that is here and data that is not.
+        let together: SmallVec<[Str<'_>; 4]> = once(lock).chain(keys).collect();
+        slots::check_together(ctx, &together)?;
+        let channel = inner
+            .get(1)
+            .filter(|_| name.eq_ignore_ascii_case(b"SPUBLISH"));
+        if channel.is_some_and(|channel| slot_of(channel.bytes()) != slot_of(lock.bytes())) {
+            return Err(LockError::CrossSlot.into());
+        }
     }
+    Ok(command)
 }
 
 /// Valkey 8.1 and 9.1 keep the error of a `GETDEL` of another type in the client that they make for calls of modules,

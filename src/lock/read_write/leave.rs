@@ -35,13 +35,11 @@ impl ReadWrite {
         Ok(meant.filter(|mode| self.is_named(*mode, token, now)))
     }
 
-    /// Whether the writer has this token; without a writer, whether a reader lives and this is a token of its phase.
+    /// Whether a holder lives and this is the latest token. A former one of the same phase may also be that of a
+    /// reader that is gone, and a writer may have come in between.
     pub(crate) fn is_held_under(&self, token: u64, now: Now) -> bool {
-        let mode = match self.writer(now) {
-            Some(_) => Some(Mode::Write),
-            None => self.readers(now).next().map(|_| Mode::Read),
-        };
-        mode.is_some_and(|mode| self.is_named(mode, Some(token), now))
+        let is_held = self.writer(now).is_some() || self.readers(now).next().is_some();
+        is_held && self.token(now).is_some_and(|latest| latest.get() == token)
     }
 
     fn is_named(&self, mode: Mode, token: Option<u64>, now: Now) -> bool {

@@ -8,5 +8,5 @@ pub mod events;
 mod info;
 pub mod load;
 pub mod parked;
-mod slots;
+pub mod slots;
 mod unload;

@@ -92,7 +92,15 @@ pub fn check_keys(ctx: Ctx<'_>, words: &[Str<'_>], numkeys_at: usize) -> Result<
     let keys = words
         .get(numkeys_at + 1..)
         .and_then(|rest| rest.get(..count));
-    let Some(keys @ [first, _, ..]) = keys else {
+    check_together(ctx, keys.unwrap_or_default())
+}
+
+/// Checks that keys of a cluster may be used together.
+///
+/// # Errors
+/// As [`check_keys`].
+pub fn check_together(ctx: Ctx<'_>, keys: &[Str<'_>]) -> Result<(), LockError> {
+    let [first, _, ..] = keys else {
         return Ok(());
     };
     let slot = slot_of(first.bytes());
