@@ -20,10 +20,10 @@ use crate::commands::parser::{shown, Parser};
 use crate::lock::{slot_of, LockError, ReadDepth};
 use crate::module::entry::command::{access, ArgKind, Command, Spec};
 use crate::module::entry::slots;
-use crate::module::ffi::call_reply::{keys_of, How, Reply};
+use crate::module::ffi::call_reply::{keys_of, How, Part, Reply};
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::fault;
-use crate::module::ffi::strings::Str;
+use crate::module::ffi::strings::{OwnedStr, Str};
 use crate::module::keyspace::lock_key::LockKey;
 use crate::module::state::shell;
 
@@ -98,12 +98,15 @@ fn command_of(ctx: Ctx<'_>, lock: Str<'_>, inner: &[Str<'_>]) -> Result<CString,
         return Err(refused());
     }
     // Of a command that does not exist, or not with so many arguments, the server says so.
-    let Some(keys) = keys_of(ctx, inner) else {
+    let Some(mut keys) = keys_of(ctx, inner) else {
         return Ok(command);
     };
     let publishes = name.eq_ignore_ascii_case(b"PUBLISH") || name.eq_ignore_ascii_case(b"SPUBLISH");
     if keys.is_empty() && !publishes {
-        return Err(refused());
+        keys = keys_as_told(ctx, inner);
+        if keys.is_empty() {
+            return Err(refused());
+        }
     }
     if shell::is_cluster() {
         // The server looks at the keys of the call alone: it would run it on those of every slot of this node, and
@@ -118,6 +121,20 @@ fn command_of(ctx: Ctx<'_>, lock: Str<'_>, inner: &[Str<'_>]) -> Result<CString,
         }
     }
     Ok(command)
+}
+
+/// The keys of a command of which the function for them finds none (MSETEX), though `COMMAND GETKEYS` does.
+fn keys_as_told<'w>(ctx: Ctx<'_>, words: &[Str<'w>]) -> SmallVec<[Str<'w>; 4]> {
+    let getkeys = OwnedStr::new(b"GETKEYS");
+    let asked: Vec<Str<'_>> = once(getkeys.as_str())
+        .chain(words.iter().copied())
+        .collect();
+    let told = Reply::of(ctx, c"COMMAND", How::AsModule, &asked);
+    let told = told.as_ref().map(Reply::whole);
+    let keys = told.and_then(Part::elements).into_iter().flatten();
+    let keys: Vec<&[u8]> = keys.filter_map(Part::bytes).collect();
+    let is_key = |word: &&Str<'_>| keys.contains(&word.bytes());
+    words.iter().filter(is_key).copied().collect()
 }
 
 /// Valkey 8.1 and 9.1 keep the error of a `GETDEL` of another type in the client that they make for calls of modules,

@@ -178,6 +178,10 @@ fn commands_without_a_key_those_of_the_module_and_scripts_are_refused() {
         assert!(error.starts_with(code), "{error}");
     }
     assert!(c.line("GET d").is_nil());
+    // Only `COMMAND GETKEYS` finds the keys of this one.
+    if c.line("COMMAND INFO MSETEX").list()[0].is_array() {
+        assert_eq!(under(&mut c, token, "MSETEX 1 d 2").int(), 1);
+    }
 }
 
 #[test]
