@@ -257,7 +257,8 @@ impl Locks {
 
     /// Whether too little was read of a lock to know a holder, beside the reader that waits to upgrade.
     pub(crate) fn must_read_on(&self, key: KeyRef<'_>, lock: &ReadWrite, now: Now) -> bool {
-        lock.is_unknown(now, |owner| self.shared.waiters.waits_to_write(key, owner))
+        let upgrader = self.shared.waiters.first_writer(key);
+        lock.is_unknown(now, |owner| Some(owner) == upgrader)
     }
 
     /// Schedules such a lock, with or without waiters: other clients may wait for the message that it is free.
@@ -269,9 +270,10 @@ impl Locks {
 
     /// As [`Locks::note_ends`], within a settling. True if the only reader waits to upgrade: it may be granted WRITE.
     pub(crate) fn record_ends(&mut self, key: KeyRef<'_>, lock: &ReadWrite, now: Now) -> bool {
-        // A reader that waits to upgrade waits for the other readers only.
+        // A reader that waits to upgrade, which is first in the queue, waits for the other readers only.
+        let first = self.shared.waiters.first_writer(key);
         let last = lock.readers(now).max_by_key(|reader| reader.until_ms);
-        let upgrader = last.filter(|reader| self.shared.waiters.waits_to_write(key, &reader.owner));
+        let upgrader = last.filter(|reader| Some(&reader.owner[..]) == first);
         let is_alone =
             upgrader.is_some() && lock.writer(now).is_none() && lock.readers(now).nth(1).is_none();
         let is_known = !lock.is_whole && self.shared.waiters.lease(key).is_some();

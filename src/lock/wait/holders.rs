@@ -18,14 +18,6 @@ use crate::lock::wait::waiters::Waiters;
 use crate::lock::{KeyRef, KeyState, Mode, Now, ReadWrite, UserId};
 
 impl Waiters {
-    /// Whether a parked request of this owner asks for WRITE here.
-    pub fn waits_to_write(&self, key: KeyRef<'_>, owner: &[u8]) -> bool {
-        let is_waited = self.waiting_on(key) > 0;
-        let place = is_waited.then(|| self.places.of(key, owner)).flatten();
-        let waiter = place.and_then(|place| self.places.waiter(place));
-        waiter.is_some_and(|waiter| waiter.mode == Mode::Write)
-    }
-
     /// Records that a place has become live.
     pub(crate) fn waits(&mut self, place: PlaceId) {
         let waiter = self.places.waiter(place);

@@ -70,6 +70,10 @@ impl model::Case for Case {
 
     fn apply(&mut self, op: &Op) -> (Option<Reply>, Option<Reply>) {
         self.before = self.model.keys.clone();
+        let touches_all = matches!(op, Op::Flush | Op::MayGrant(_) | Op::SetWindowRule(_));
+        if touches_all && self.is_tied() {
+            return (None, None);
+        }
         match *op {
             Op::Acquire(_) | Op::Release(..) | Op::Renew(..) | Op::Break(..) | Op::BreakTo(..) => {
                 return self.command(op)
@@ -409,6 +413,12 @@ impl Case {
     fn alarm(&mut self) {
         self.sim.alarm();
         self.model.alarm(false);
+    }
+
+    /// Whether two keys have waiters, and the order in which they are settled shows: only one can keep its place.
+    fn is_tied(&self) -> bool {
+        let is_waited = |key| !self.model.queue(key).is_empty();
+        self.settings.grace.max_places == 1 && (0..KEYS).all(is_waited)
     }
 
     /// Where several keys are touched at once their order is the core's own, and it shows when the
