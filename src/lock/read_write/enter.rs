@@ -257,8 +257,7 @@ impl Locks {
 
     /// Whether too little was read of a lock to know a holder, beside the reader that waits to upgrade.
     pub(crate) fn must_read_on(&self, key: KeyRef<'_>, lock: &ReadWrite, now: Now) -> bool {
-        let upgrader = self.shared.waiters.first_writer(key);
-        lock.is_unknown(now, |owner| Some(owner) == upgrader)
+        lock.is_unknown(now, |owner| self.shared.waiters.may_upgrade(key, owner))
     }
 
     /// Schedules such a lock, with or without waiters: other clients may wait for the message that it is free.
@@ -270,10 +269,9 @@ impl Locks {
 
     /// As [`Locks::note_ends`], within a settling. True if the only reader waits to upgrade: it may be granted WRITE.
     pub(crate) fn record_ends(&mut self, key: KeyRef<'_>, lock: &ReadWrite, now: Now) -> bool {
-        // A reader that waits to upgrade, which is first in the queue, waits for the other readers only.
-        let first = self.shared.waiters.first_writer(key);
+        // A reader that waits to upgrade waits for the other readers only.
         let last = lock.readers(now).max_by_key(|reader| reader.until_ms);
-        let upgrader = last.filter(|reader| Some(&reader.owner[..]) == first);
+        let upgrader = last.filter(|reader| self.shared.waiters.may_upgrade(key, &reader.owner));
         let is_alone =
             upgrader.is_some() && lock.writer(now).is_none() && lock.readers(now).nth(1).is_none();
         let is_known = !lock.is_whole && self.shared.waiters.lease(key).is_some();

@@ -18,6 +18,21 @@ use crate::lock::wait::waiters::Waiters;
 use crate::lock::{KeyRef, KeyState, Mode, Now, ReadWrite, UserId};
 
 impl Waiters {
+    /// Whether this owner, a reader, waits for WRITE and is granted it once there is no other reader: the first in the
+    /// queue, or a request on several keys.
+    pub fn may_upgrade(&self, key: KeyRef<'_>, owner: &[u8]) -> bool {
+        let is_waited = self.waiting_on(key) > 0;
+        let place = is_waited.then(|| self.places.of(key, owner)).flatten();
+        let waiter = place.and_then(|place| self.places.waiter(place));
+        let is_next = |request| {
+            self.is_multi_key(request)
+                || self
+                    .first(key)
+                    .is_some_and(|(_, first)| first.id == request)
+        };
+        waiter.is_some_and(|waiter| waiter.mode == Mode::Write && is_next(waiter.id))
+    }
+
     /// Records that a place has become live.
     pub(crate) fn waits(&mut self, place: PlaceId) {
         let waiter = self.places.waiter(place);
