@@ -153,8 +153,8 @@ fn grants_wanted() -> u64 {
     wanted.map_or(2_000, |text| text.parse().expect("a number"))
 }
 
-/// Runs both kinds under this rule; returns Redisson's share and the measurements.
-fn share(server: &TestServer, after: u64) -> (f64, Seen, Seen) {
+/// Runs both kinds under this rule; returns Redisson's share, the measurements, and how many windows no instance used.
+fn share(server: &TestServer, after: u64) -> (f64, Seen, Seen, u64) {
     let mut c = server.conn();
     c.run(["CONFIG", "SET", "lock.free-after", &after.to_string()]);
     let (windows, unused) = (server.stat("windows"), server.stat("windows_unused"));
@@ -162,6 +162,7 @@ fn share(server: &TestServer, after: u64) -> (f64, Seen, Seen) {
     let (module, redisson) = compete(server, EACH, EACH, grants_wanted());
     let all = (module.grants + redisson.grants) as f64;
     let share = redisson.grants as f64 / all;
+    let unused = server.stat("windows_unused") - unused;
     println!(
         "free-after {after}: Redisson {:.1} %, {:.2} failed tries a grant, {:.0} grants/s, windows {}, unused {}\n  \
          module {module:?}\n  Redisson {redisson:?}",
@@ -169,16 +170,16 @@ fn share(server: &TestServer, after: u64) -> (f64, Seen, Seen) {
         redisson.failed_tries as f64 / all,
         all / start.elapsed().as_secs_f64(),
         server.stat("windows") - windows,
-        server.stat("windows_unused") - unused,
+        unused,
     );
-    (share, module, redisson)
+    (share, module, redisson, unused)
 }
 
 #[test]
 fn by_default_redisson_and_the_module_share_the_lock() {
     let server = TestServer::start();
     let after = server.conn().line("CONFIG GET lock.free-after").list()[1].text();
-    let (share, module, redisson) = share(&server, after.parse().expect("a number"));
+    let (share, module, redisson, _) = share(&server, after.parse().expect("a number"));
     assert!((0.3..=0.7).contains(&share), "{share}");
     assert!(module.passed_over <= 200, "{module:?}");
     assert!(module.others_in_a_row <= 200, "{module:?}");
@@ -190,12 +191,13 @@ fn with_more_hand_offs_between_two_windows_fewer_tries_fail() {
     let server = TestServer::start();
     let mut last = f64::INFINITY;
     for after in [1, 2, 10, 100] {
-        let (share, module, redisson) = share(&server, after);
-        // An unused window makes the next one come later, but with a bound.
+        let (share, module, redisson, unused) = share(&server, after);
+        // An unused window makes the next one come later, but with a bound. (On a busy machine several may pass in a
+        // row before an instance runs.)
         let due = 1.0 / (after + 1) as f64;
         assert!(share > due / 3.0, "{share} of {due}");
         assert!(
-            redisson.others_in_a_row <= DOUBLED * after + EACH,
+            redisson.others_in_a_row <= DOUBLED * after * (1 + unused) + EACH,
             "{redisson:?}"
         );
         assert!(module.passed_over <= 200, "{module:?}");
