@@ -116,6 +116,32 @@ async def cancel_at_every_pause(
     assert number > (3 if is_taken else 1)
 
 
+def test_no_cancellation_is_swallowed(server: TestServer) -> None:
+    """`asyncio.wait_for` before Python 3.12 swallows one that comes together with what it waits for."""
+
+    async def work() -> None:
+        # With a `socket_timeout`, redis-py itself uses it for each request.
+        async with redis.asyncio.Redis(port=server.port, socket_timeout=20) as redis_client:
+            lock = Lock(redis_client, "k")
+            hub = lock._hub.here()
+            for turns in range(24):
+                server.hold()
+                task = asyncio.create_task(lock.acquire(blocking_timeout=60))
+                if turns % 2:
+                    await until("the wait", lambda: hub.waiting == 1)
+                    for ticket in hub.tickets.values():
+                        ticket.event.set()
+                for _ in range(turns // 2):
+                    await asyncio.sleep(0)
+                task.cancel()
+                server.run("LOCK.RELEASE k holder")
+                with pytest.raises(asyncio.CancelledError):
+                    await task
+                await until("the end", lambda: server.run("EXISTS k") == 0 == server.stat("tickets"))
+
+    run(work())
+
+
 def test_a_lock(server: TestServer) -> None:
     async def work() -> None:
         async with redis.asyncio.Redis(port=server.port) as redis_client:

@@ -214,6 +214,8 @@ class Hub:
     sleep: Callable[[float], Awaitable[None]]
     #: Sends a command for a key through the client, and raises an :class:`Error` for each error of it.
     call: Callable[[Command, bytes], Awaitable[Any]]
+    #: Of asyncio: awaits what redis-py does, and raises for a cancellation that `asyncio.wait_for` has swallowed there.
+    of_client: Callable[[Any], Awaitable[Any]]
     #: Opens a connection of its own to the node of a key.
     open: Callable[[bytes], Awaitable[Link]]
     #: Begins something in the background.
@@ -237,7 +239,7 @@ class Hub:
         client = self.client
         try:
             reply = client.execute_command(*words, **RAW)
-            return await reply if self.is_asyncio else reply
+            return await self.of_client(reply) if self.is_asyncio else reply
         except BaseException as error:
             if is_of_provider(error) and not self.is_cluster:
                 # redis-py keeps such a connection, which has not logged in.
@@ -265,7 +267,7 @@ class Hub:
                 pipeline.execute_command(*words, **RAW)
             replies = pipeline.execute(raise_on_error=False)
             if self.is_asyncio:
-                replies = await replies
+                replies = await self.of_client(replies)
         except BaseException as error:
             return [translated(self.name, error)] * len(commands)
         return [of_redis(self.name, one) if isinstance(one, Exception) else one for one in replies]
@@ -293,7 +295,7 @@ class Hub:
             return None
         with translating(self.name):
             if self.is_asyncio:
-                await self.client.initialize()
+                await self.of_client(self.client.initialize())
             return self.client.get_node_from_key(key).name
 
     async def refresh(self) -> None:
@@ -301,7 +303,7 @@ class Hub:
         with translating(self.name):
             reading = self.client.nodes_manager.initialize()
             if self.is_asyncio:
-                await reading
+                await self.of_client(reading)
 
     # Owners, holds, endings
 

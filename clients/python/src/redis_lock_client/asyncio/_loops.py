@@ -11,6 +11,7 @@ import contextlib
 import inspect
 import math
 import os
+import sys
 import weakref
 from collections.abc import AsyncGenerator, Coroutine
 from typing import Any, Callable, Optional
@@ -109,14 +110,33 @@ class TaskHub(Hub):
         return asyncio.Event()
 
     async def wait(self, event: asyncio.Event, seconds: Optional[float]) -> None:
-        if seconds is None:
-            await event.wait()
-        else:
-            with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(event.wait(), seconds)
+        await waited(event, seconds)
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
+
+    async def of_client(self, work: Coroutine[Any, Any, Any]) -> Any:
+        if sys.version_info >= (3, 11):
+            task: Any = asyncio.current_task()
+            before = task.cancelling()
+            try:
+                result = await work
+            except Exception:
+                if task.cancelling() <= before:
+                    raise
+            else:
+                if task.cancelling() <= before:
+                    return result
+            # anyio knows its own cancellations by their message.
+            raise asyncio.CancelledError(getattr(task, "_cancel_message", None))
+        # Nothing tells of it, so redis-py runs in another task than the one that may be cancelled.
+        doing = self.start(work)
+        try:
+            await asyncio.wait({doing})
+        except asyncio.CancelledError:
+            doing.cancel()
+            raise
+        return doing.result()
 
     async def call(self, words: Command, key: bytes) -> Any:
         node = await self.place(key) if self.is_cluster else None
@@ -164,11 +184,11 @@ class TaskHub(Hub):
         client = self.client
         with translating(self.name):
             if self.is_cluster:
-                await client.initialize()
+                await self.of_client(client.initialize())
             maker = client.get_node_from_key(key) if self.is_cluster else client.connection_pool
             connection = maker.connection_class(**maker.connection_kwargs)
             try:
-                await connection.connect()
+                await self.of_client(connection.connect())
                 self.check_open()
             except BaseException:
                 await connection.disconnect(nowait=True)
@@ -257,6 +277,19 @@ class TaskHub(Hub):
                 await pool.disconnect()
         self.close_now()
         await asyncio.sleep(0)
+
+
+async def waited(event: asyncio.Event, seconds: Optional[float]) -> None:
+    """Waits until an event is set, at most this many seconds. (`asyncio.wait_for` may swallow a cancellation before
+    Python 3.12.)"""
+    if seconds is None:
+        await event.wait()
+        return
+    waiting = asyncio.ensure_future(event.wait())
+    try:
+        await asyncio.wait({waiting}, timeout=seconds)
+    finally:
+        waiting.cancel()
 
 
 async def _awaited(told: Any) -> None:

@@ -16,7 +16,7 @@ from .._election import AnyElection, Leader
 from .._hold import LostState
 from .._locks import AnyLock, BaseLock, BaseMultiLock, Name
 from .._terms import Key, Text
-from ._loops import Hubs
+from ._loops import Hubs, waited
 
 if TYPE_CHECKING:
     from typing_extensions import TypeAlias
@@ -47,8 +47,7 @@ class Lost(LostState):
 
             hold.when_ended(end)
             try:
-                with contextlib.suppress(asyncio.TimeoutError):
-                    await asyncio.wait_for(ended.wait(), timeout)
+                await waited(ended, timeout)
             finally:
                 hold.forget(end)
         return self.is_set()
