@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import gc
 import logging
 import threading
@@ -16,7 +17,7 @@ from harness import Proxy, TestServer, bounded, outcome, repeating, soonest, wai
 
 import redis_lock_client as client
 import redis_lock_client.asyncio
-from redis_lock_client import Lock, LostReason, Mode, Server
+from redis_lock_client import Lock, LostReason, Mode, Server, _election, _requests
 from redis_lock_client._hold import Moment
 
 LONG_GRACE = ("--lock.queue-grace", "20000")
@@ -88,6 +89,46 @@ def test_leaders_follow_each_other_and_each_change_is_observed_once(server: Test
         election.campaign("x" * 257)
     with pytest.raises(client.ConfigError, match="exclusive"):
         Lock(server.client(), "k", note="x", mode=client.Mode.READ)
+
+
+def test_an_observation_goes_on_when_the_server_is_there_again(server: TestServer, monkeypatch: Any) -> None:
+    failures: list[Exception] = []
+
+    async def request(*words: Any) -> Any:
+        try:
+            return await _requests.request(*words)
+        except client.Error as error:
+            failures.append(error)
+            raise
+
+    monkeypatch.setattr(_election, "request", request)
+    seen = client.Election(server.client(**bounded(5)), "k", lease=0.3).observe()
+    assert next(seen) is None
+    server.kill()
+    with concurrent.futures.ThreadPoolExecutor() as threads:
+        found = threads.submit(next, seen)
+        wait_for("a failure", lambda: failures)
+        server.start()
+        token = server.hold()
+        assert found.result() == (b"", token)
+
+    async def work() -> None:
+        async with redis.asyncio.Redis(port=server.port, **bounded(5, True)) as redis_client:
+            seen = client.asyncio.Election(redis_client, "k", lease=0.3).observe()
+            assert await seen.__anext__() == (b"", token)
+            server.kill()
+            failures.clear()
+            found = asyncio.ensure_future(seen.__anext__())
+            await asyncio.get_running_loop().run_in_executor(None, wait_for, "a failure", lambda: failures)
+            server.start()
+            assert await found is None
+            server.run("ACL SETUSER default -lock.info")
+            with pytest.raises(client.NoPermission):
+                await seen.__anext__()
+
+    asyncio.run(work())
+    with pytest.raises(client.NoPermission):
+        next(seen)
 
 
 def test_waits_are_granted_in_order_and_tokens_rise(server: TestServer) -> None:

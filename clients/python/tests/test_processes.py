@@ -128,12 +128,14 @@ def test_a_forked_child_begins_anew(server: TestServer) -> None:
     redis_client = server.client()
     lock, fresh = Lock(redis_client, "k"), Lock(redis_client, "other")
     lock.acquire()
+    before = lock.lost
     context = multiprocessing.get_context("fork")
     queue: Any = context.Queue()
 
     def child() -> None:
         try:
-            assert not lock.owned() and lock.token is None
+            assert before.is_set() and lock.lost.is_set() and lock.lost.wait() and lock.lost.reason is None
+            assert not lock.owned() and lock.token is None and lock.lost.is_set() and not fresh.lost.is_set()
             assert not lock._hub.holds and lock._hub.waiting == 0
             try:
                 lock.release()
@@ -141,6 +143,7 @@ def test_a_forked_child_begins_anew(server: TestServer) -> None:
                 queue.put("not held here")
             assert not lock.acquire(blocking=False)
             with fresh:
+                assert not fresh.lost.is_set()
                 queue.put("held")
             queue.put(lock.acquire(blocking_timeout=10))
             lock.release()
@@ -152,7 +155,7 @@ def test_a_forked_child_begins_anew(server: TestServer) -> None:
     assert queue.get(timeout=10) == "not held here"
     assert queue.get(timeout=10) == "held"
     wait_for("the child's wait", lambda: server.stat("tickets") == 1)
-    assert lock.owned() and lock.valid_for() > 20
+    assert lock.owned() and lock.valid_for() > 20 and not before.is_set()
     lock.release()
     assert queue.get(timeout=10) is True
     process.join(10)

@@ -8,6 +8,7 @@ from ._hold import field, holders_of
 from ._locks import Client
 from ._requests import request
 from ._terms import Key, Text
+from .errors import Error
 
 
 class Leader(NamedTuple):
@@ -42,3 +43,12 @@ class AnyElection(Generic[Client]):
         for holder in holders_of(info):
             return Leader(bytes(field(holder, b"note") or b""), field(holder, b"token") or 0)
         return None
+
+    async def _look(self, last: Any) -> Any:
+        """The present leader; the last one while the server cannot be asked."""
+        try:
+            return await self._leader()
+        except Error as error:
+            if not error.is_passing:
+                raise
+            return last

@@ -281,8 +281,8 @@ class LostState:
         return None if self._hold is None else self._hold.reason
 
     def is_set(self) -> bool:
-        """Whether the lock was lost."""
-        return self.reason is not None
+        """Whether the lock was lost. True in a forked child for a hold of its parent, without a reason."""
+        return self.reason is not None or (self._hold is not None and self._hold.is_inherited)
 
 
 def lease_of(info: Any, owner: bytes) -> Optional[float]:

@@ -174,10 +174,16 @@ class AnyLock(Generic[Client, Name]):
         if hold is None:
             return None
         if hold.is_inherited:
-            local.token = local.hold = None
+            # The hold stays there for `lost`.
+            local.token = None
             return None
         # A token that the program has set itself names another hold.
         return hold if local.token == hold.claim.owner else None
+
+    def _hold_to_lose(self) -> Optional[Hold]:
+        """The hold of this thread, or of the parent if this is a forked child, where that is lost."""
+        hold: Optional[Hold] = self.local.hold
+        return hold if hold is not None and hold.is_inherited else self._hold()
 
     def _forget(self, hold: Optional[Hold], token: Any = None) -> None:
         """Forgets this hold, or this owner that the program has set itself, unless another one has taken its place."""

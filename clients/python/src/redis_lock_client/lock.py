@@ -53,7 +53,7 @@ class ThreadLock(AnyLock["Client", Name]):
     @property
     def lost(self) -> Lost:
         """The loss of the present hold: ``is_set()``, ``wait(timeout)``, ``reason``."""
-        return Lost(self._hold())
+        return Lost(self._hold_to_lose())
 
     def __enter__(self: L) -> L:
         if self.acquire():
@@ -169,10 +169,11 @@ class Election(AnyElection["Client"]):
     def observe(self) -> Iterator[Optional[Leader]]:
         """Yields the present leader, and then each other one, None while there is none, also when the same leader says
         something else. The server is asked every third of the lease, so a leadership that is shorter may be left
-        out."""
+        out. While it cannot be reached nothing is yielded; what does not pass (:class:`NoPermission`, ...) is
+        raised."""
         last: Any = self
         while True:
-            leader = self.leader()
+            leader = run(self._look(last))
             if leader != last:
                 yield leader
             else:

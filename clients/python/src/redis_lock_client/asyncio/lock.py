@@ -61,7 +61,7 @@ class TaskLock(AnyLock["Client", Name]):
     @property
     def lost(self) -> Lost:
         """The loss of the present hold: ``is_set()``, ``wait(timeout)``, ``reason``."""
-        return Lost(self._hold())
+        return Lost(self._hold_to_lose())
 
     async def __aenter__(self: L) -> L:
         if await self.acquire():
@@ -110,7 +110,7 @@ class Election(AnyElection["Client"]):
         """As :meth:`redis_lock_client.Election.observe`."""
         last: Any = self
         while True:
-            leader = await self.leader()
+            leader = await self._look(last)
             if leader != last:
                 yield leader
             else:
