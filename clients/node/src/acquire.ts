@@ -1,7 +1,7 @@
 import type { LockClient } from './client.js';
 import { LockConnectionError, type LockError, NoAnswerError, RefusedError, refusal } from './errors.js';
 import { Hold, Moment } from './hold.js';
-import { Claim, type Terms } from './terms.js';
+import { Claim, LONGEST_TIMER, type Terms } from './terms.js';
 import type { Command } from './transport.js';
 
 /** Between two attempts to reach a server each pause is twice the last one. In milliseconds, as all times. */
@@ -10,8 +10,6 @@ const LONGEST_PAUSE = 500;
 /** When a wait that cannot reach its server warns, and how often from then on. */
 const WARNS_AFTER = 3_000;
 const WARNS_EVERY = 30_000;
-/** Longer times are no timers in Node. */
-const LONGEST_TIMER = 2 ** 31 - 1;
 
 /** A pause of about this length, and the next one. */
 export function jittered(pause = FIRST_PAUSE): { pause: number; next: number } {

@@ -7,7 +7,7 @@ import { IoRedis, type IoRedisLike, isIoRedis } from './ioredis.js';
 import { type AcquireOptions, Lock, Semaphore } from './lock.js';
 import { isNodeRedis, NodeRedis, type NodeRedisLike } from './node_redis.js';
 import { slotOf, textOfSlot } from './slot.js';
-import { Claim, type LockOptions, type SemaphoreOptions, type Terms } from './terms.js';
+import { Claim, LONGEST_TIMER, type LockOptions, type SemaphoreOptions, type Terms } from './terms.js';
 import type { Answer, Command, Subscription, Transport } from './transport.js';
 
 /** The longest time between two ticks of the timer, and the time after which an unused subscription is closed. */
@@ -399,7 +399,8 @@ export class LockClient implements AsyncDisposable {
         if (at < this.plannedAt) {
             clearTimeout(this.timer);
             this.plannedAt = at;
-            this.timer = setTimeout(() => this.tick(), Math.max(1, Math.ceil(at - performance.now())));
+            const ms = Math.min(Math.max(1, Math.ceil(at - performance.now())), LONGEST_TIMER);
+            this.timer = setTimeout(() => this.tick(), ms);
         }
         // It keeps the process alive only while something waits.
         if (this.tickets.size > 0) this.timer?.ref();

@@ -1,8 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { LockClient } from './client.js';
+import type { LockError } from './errors.js';
 import type { Hold } from './hold.js';
 import { type AcquireOptions, Lock } from './lock.js';
-import type { LockOptions } from './terms.js';
+import { LONGEST_TIMER, type LockOptions } from './terms.js';
 
 /** The leader of an {@link Election}. */
 export interface Leader {
@@ -46,7 +47,8 @@ export class Election {
 
     /**
      * The leaders, beginning with the present one; null while there is none. The server is asked every `interval`
-     * milliseconds (a third of the lease), so a shorter leadership may be left out.
+     * milliseconds (a third of the lease), so a shorter leadership may be left out. While it cannot be reached nothing
+     * is said; what does not pass (`NOPERM`, ...) is thrown.
      */
     async *observe(
         options: { interval?: number; signal?: AbortSignal } = {},
@@ -55,11 +57,15 @@ export class Election {
         let last: Leader | null | undefined;
         for (;;) {
             signal?.throwIfAborted();
-            const leader = await this.leader();
-            if (last === undefined || leader?.token !== last?.token || leader?.note !== last?.note)
-                yield (last = leader);
+            const leader = await this.leader().catch((error: LockError) => {
+                if (!error.isPassing) throw error;
+                return last;
+            });
+            const isFirst = leader !== undefined && last === undefined;
+            if (isFirst || leader?.token !== last?.token || leader?.note !== last?.note) yield (last = leader!);
             // An aborted pause is an error of its own, with the reason as its cause.
-            await sleep(interval, undefined, { signal: signal as AbortSignal }).catch(() => {});
+            const pause = Math.min(interval, LONGEST_TIMER);
+            await sleep(pause, undefined, { signal: signal as AbortSignal }).catch(() => {});
         }
     }
 }

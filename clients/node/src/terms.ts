@@ -37,6 +37,8 @@ export interface SemaphoreOptions extends HoldOptions {
 const DEFAULT_LEASE = 30_000;
 /** A hundred years. */
 const LONGEST_LEASE = 100 * 365 * 86_400_000;
+/** Longer times are no timers in Node. */
+export const LONGEST_TIMER = 2 ** 31 - 1;
 const MOST_KEYS = 1_024;
 export const MOST_PERMITS = 2 ** 31 - 1;
 

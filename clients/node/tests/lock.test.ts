@@ -173,6 +173,35 @@ for (const library of BOTH) {
         assert.equal((await watching).name, 'AbortError');
     });
 
+    test(`${library}: an observation goes on when the server is there again`, async () => {
+        const own = await Server.start();
+        await using one = await side(connect, own.port);
+        const election = one.locks.election('leader');
+        const leader = election.leader.bind(election);
+        let failures = 0;
+        election.leader = () =>
+            leader().catch((error) => {
+                failures += 1;
+                throw error;
+            });
+        const seen: (Leader | null)[] = [];
+        const watching = failure(
+            (async () => {
+                for await (const leader of election.observe({ interval: 10 })) seen.push(leader);
+            })(),
+        );
+        await until(() => seen.length === 1);
+        await own.kill();
+        await until(() => failures > 0);
+        await own.run();
+        await own.call('LOCK.ACQUIRE', 'leader', 'other', 'PX', 600_000, 'NOTE', 'here');
+        const isSeen = until(() => seen.at(-1)?.note === 'here');
+        assert.ok((await Promise.race([isSeen, watching])) === true);
+        await own.call('ACL', 'SETUSER', 'default', '-lock.info');
+        assert.equal((await watching).code, 'NOPERM');
+        assert.equal(seen.length, 2);
+    });
+
     test(`${library}: a command under a lock runs only while the lock is held`, async () => {
         await using one = await side(connect, server.port);
         const [key, total] = [fresh('fence'), fresh('total')];
@@ -240,3 +269,21 @@ async function clients(): Promise<string[]> {
         .trim()
         .split('\n');
 }
+
+test('a lease that is longer than a timer of Node is renewed and observed without haste', async () => {
+    await using one = await side(LIBRARIES[BOTH[0]!]!, server.port);
+    const overflows: Error[] = [];
+    const warned = (warning: Error) => overflows.push(warning);
+    process.on('warning', warned);
+    const options = { lease: 90 * 86_400_000 };
+    await using _hold = await one.locks.lock(fresh('long'), options).acquire();
+    const stop = new AbortController();
+    const leaders = one.locks.election(fresh('long'), options).observe({ signal: stop.signal });
+    await leaders.next();
+    const next = failure(leaders.next());
+    await new Promise(setImmediate);
+    stop.abort();
+    await next;
+    process.off('warning', warned);
+    assert.deepEqual(overflows, []);
+});
