@@ -144,7 +144,7 @@ fn of_refusal(code: &str, text: &str, key: Option<&[u8]>) -> (i32, Option<String
     (status, Some(advice.into()))
 }
 
-/// Names the missing permission: the server's text names the command, or else concerns the key.
+/// Names the missing permission: the server's text names the command, or else concerns a channel or the key.
 fn permission(text: &str, key: Option<&[u8]>) -> String {
     let command = text.split('\'').nth(1).filter(|_| text.contains("command"));
     let user = text
@@ -156,6 +156,9 @@ fn permission(text: &str, key: Option<&[u8]>) -> String {
         .unwrap_or("<user>");
     match (command, key) {
         (Some(command), _) => format!("to allow it: ACL SETUSER {user} +{command}"),
+        _ if text.contains("channel") => format!(
+            "to allow waits: ACL SETUSER {user} &lock:tickets:* +publish (in a cluster +spublish)"
+        ),
         (None, Some(key)) => format!(
             "reading and writing the key must be allowed: ACL SETUSER {user} ~{}",
             shown(key)

@@ -13,8 +13,8 @@ use crate::servers::Connect;
 
 /// Show the leader of an election
 ///
-/// The leader is the holder of the lock: this prints the note of its hold (`run --note`), or its token. Ends with 1
-/// when there is none.
+/// The leader is the holder of the lock: this prints the note of its hold (`run --note`), or its token without a note or
+/// with the note "none"; "no token" for a lock of Redisson or a string. Ends with 1 when there is no leader.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
@@ -66,8 +66,9 @@ pub async fn run(args: Args) -> Result<i32, Failure> {
 }
 
 fn text(leader: &Leader) -> String {
-    match leader.note.is_empty() {
-        true => format!("token {}", leader.token),
-        false => shown(&leader.note),
+    match (&leader.note[..], leader.token) {
+        (b"" | b"none", 0) => "no token".into(),
+        (b"" | b"none", token) => format!("token {token}"),
+        (note, _) => shown(note),
     }
 }

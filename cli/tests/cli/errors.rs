@@ -89,7 +89,7 @@ fn the_missing_permission_is_named() {
             command
                 .arg("run")
                 .args(PATIENT)
-                .args(["-n", key, "--", "true"]),
+                .args(["-w", "60", key, "--", "true"]),
         )
         .end()
     };
@@ -103,6 +103,19 @@ fn the_missing_permission_is_named() {
     let command = run("maynot", "pass", "k");
     assert_eq!(command.code(), 77, "{}", command.err);
     assert!(command.err.contains("+lock.acquire"), "{}", command.err);
+    conn.line("ACL SETUSER mute on >pass ~* +@all resetchannels");
+    conn.line("LOCK.ACQUIRE held a PX 600000");
+    for rule in ["+@all", "&lock:tickets:* -publish"] {
+        conn.line(&format!("ACL SETUSER mute {rule}"));
+        let waits = run("mute", "pass", "held");
+        assert_eq!(waits.code(), 77, "{}", waits.err);
+        assert!(
+            waits.err.contains("&lock:tickets:* +publish"),
+            "{}",
+            waits.err
+        );
+        assert!(!waits.err.contains("~held"), "{}", waits.err);
+    }
     let password = run("may", "wrong", "k");
     assert_eq!(password.code(), 77, "{}", password.err);
     assert!(password.err.contains("REDISCLI_AUTH"), "{}", password.err);

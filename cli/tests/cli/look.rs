@@ -69,6 +69,17 @@ fn leader_shows_each_leader_once() {
     assert_eq!(follower.line(), "none");
     let token = conn.line("LOCK.ACQUIRE k a PX 600000").int();
     assert_eq!(follower.line(), format!("token {token}"));
+    // As a note, the word for no leader would not tell them apart.
+    conn.line("LOCK.BREAK k");
+    assert_eq!(follower.line(), "none");
+    let token = conn.line("LOCK.ACQUIRE k a PX 600000 NOTE none").int();
+    assert_eq!(follower.line(), format!("token {token}"));
+    // A hold of Redisson.
+    conn.line("DEL k");
+    assert_eq!(follower.line(), "none");
+    conn.line("HSET k other 1");
+    assert_eq!(follower.line(), "no token");
+    assert_eq!(start(&real, "leader k").end().ok(), "no token\n");
 }
 
 #[test]
