@@ -10,7 +10,7 @@ from typing import Any, Callable, Optional
 import pytest
 import redis
 import redis.asyncio
-from harness import Proxy, TestServer, bounded, outcome, repeating, wait_for
+from harness import Proxy, TestServer, bounded, move_slot, outcome, repeating, two_nodes, wait_for
 from test_locks import in_threads, join
 
 import redis_lock_client as client
@@ -77,6 +77,49 @@ def test_a_count_is_not_sent_twice(server: TestServer, proxy: Proxy) -> None:
         with pytest.raises(client.Unheard):
             latch.count_down()
         assert proxy.lost == 1 and latch.count() == 4
+
+
+def test_a_command_that_is_redirected_has_not_run() -> None:
+    """The data stays at the node that the lock has left; when it has followed, the command runs."""
+    here, there = two_nodes()
+    cluster = redis.RedisCluster(host="127.0.0.1", port=here.port)
+
+    def move_first(slot: int, key: str) -> None:
+        names = [node.observer.execute_command("CLUSTER MYID").decode() for node in (here, there)]
+        there.run(f"CLUSTER SETSLOT {slot} IMPORTING {names[0]}")
+        here.run(f"CLUSTER SETSLOT {slot} MIGRATING {names[1]}")
+        here.observer.execute_command("MIGRATE", "127.0.0.1", there.port, key, 0, 10_000)
+
+    async def work(slot: int) -> None:
+        async with redis.asyncio.RedisCluster(host="127.0.0.1", port=here.port) as cluster:
+            lock = client.asyncio.Lock(cluster, "{x}1")
+            await lock.acquire()
+            assert await lock.execute("INCR", "{x}data") == 1
+            move_first(slot, "{x}1")
+            with pytest.raises(client.Refused) as refused:
+                await lock.execute("INCR", "{x}data")
+            assert refused.value.code in ("ASK", "TRYAGAIN") and refused.value.is_passing
+            await asyncio.get_running_loop().run_in_executor(None, move_slot, here, there, slot)
+            assert await lock.execute("INCR", "{x}data") == 2
+            await lock.release()
+
+    try:
+        lock = Lock(cluster, "{y}1")
+        lock.acquire()
+        assert lock.execute("INCR", "{y}data") == 1
+        slot = cluster.keyslot("{y}1")
+        move_first(slot, "{y}1")
+        with pytest.raises(client.Refused) as refused:
+            lock.execute("INCR", "{y}data")
+        assert refused.value.code in ("ASK", "TRYAGAIN") and refused.value.is_passing
+        move_slot(here, there, slot)
+        assert lock.execute("INCR", "{y}data") == 2
+        lock.release()
+        asyncio.run(work(cluster.keyslot("{x}1")))
+    finally:
+        cluster.close()
+        here.stop()
+        there.stop()
 
 
 # After a failure, or the end

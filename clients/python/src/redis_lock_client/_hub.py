@@ -248,6 +248,16 @@ class Hub:
                     await closing
             raise translated(self.name, error)  # noqa: B904 - it has its cause
 
+    async def execute_at_node(self, words: Command) -> Any:
+        """Sends a command to the node of its key, of a cluster, and follows no redirection: redis-py would send again,
+        and not tell whether the command was refused before or the connection has ended."""
+        with translating(self.name):
+            client = self.client.get_node_from_key(words[1])
+            if not self.is_asyncio:
+                client = self.client.get_redis_connection(client)
+            reply = client.execute_command(*words, **RAW)
+            return await self.of_client(reply) if self.is_asyncio else reply
+
     async def batch(self, commands: list[Command]) -> list[Any]:
         """Sends commands of one node together: a reply or an error for each."""
         if len(commands) > 1:

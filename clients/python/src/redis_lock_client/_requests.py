@@ -168,7 +168,8 @@ async def at_most_once(hub: Hub, *words: Any) -> Any:
     verb = Verb(words[0])
     verb.once = hub.name
     try:
-        return await hub.call((verb, *words[1:]), words[1])
+        command = (verb, *words[1:])
+        return await (hub.execute_at_node(command) if hub.is_cluster else hub.call(command, words[1]))
     except ConnectionFailed as error:
         if verb.sends and not isinstance(error, Unheard):
             raise Unheard(hub.name, error.what) from error
