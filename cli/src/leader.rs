@@ -13,8 +13,8 @@ use crate::servers::Connect;
 
 /// Show the leader of an election
 ///
-/// The leader is the holder of the lock: this prints the note of its hold (`run --note`), or its token without a note or
-/// with the note "none"; "no token" for a lock of Redisson or a string. Ends with 1 when there is no leader.
+/// The leader is the holder of the lock: this prints the note of its hold (`run --note`). Without a note, or with the
+/// note "none", it prints its token, and "no token" for a hold of Redisson or a string. Ends with 1 when there is none.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
