@@ -3,6 +3,10 @@
 //! It implements as much of both as calls with small messages need: the header block of a request is not compressed,
 //! the headers of a response are ignored (a response without a message is a failed call), and the server may send any
 //! amount.
+//!
+//! No library, as its time would count as etcd's. In turns with this client, on the same server, tonic made a pair 14
+//! to 18 % slower: 90 us more of CPU time in the client. The crate h2, with tokio's event loop, made a pair 3 to 7 %
+//! and a hand-off 19 to 29 % slower, and left gRPC's own frames and etcd's messages to be written here.
 
 use std::io::{self, BufReader, Read, Write};
 use std::net::TcpStream;

@@ -2,6 +2,10 @@
 //!
 //! Everything is big-endian and preceded by its length. A request has a number and a type; its reply has the number,
 //! the transaction's id, and an error (0: none).
+//!
+//! No library, as its time would count as ZooKeeper's. zookeeper-client, the one that is kept, reads its sockets in a
+//! thread of its own. In turns with this client, on the same server, it made a pair 2 to 6 % and a hand-off about 8 %
+//! slower, with 40 to 60 us more of CPU time for a pair; it would take 170 lines away and bring 50 crates.
 
 use std::io::{self, BufReader, Read, Write};
 use std::net::TcpStream;

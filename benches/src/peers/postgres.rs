@@ -1,7 +1,9 @@
 //! PostgreSQL's advisory locks, session level: `pg_advisory_lock` and `pg_advisory_unlock`.
 //!
 //! The client implements the necessary part of the wire protocol: every call is a prepared statement, bound and
-//! executed in one message, as a good driver does it.
+//! executed in one message, as a good driver does it. No library, as its time would count as the server's: the crate
+//! `postgres` cannot send without waiting for the answer, and tokio-postgres below it needs an event loop. In turns
+//! with this client, on the same server, it made a pair 7 % and a hand-off with 16 waiters 19 to 23 % slower.
 
 use std::io::{self, BufReader, Read, Write};
 use std::net::TcpStream;
