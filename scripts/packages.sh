@@ -1,5 +1,5 @@
 #!/bin/sh
-# packages.sh [java] [python] [node] [go]: the packages of clients/ in the form in which they are published, in
+# packages.sh [java] [python] [node] [go]: those packages of clients/ in the form in which they are published, in
 # target/packages: maven, a repository with jars, sources, documentation and poms; python, a wheel and an sdist; node, an
 # archive of npm; go, the files of a module proxy (GOPROXY). All by default.
 set -eu

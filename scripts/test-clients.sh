@@ -1,8 +1,8 @@
 #!/bin/sh
-# test-clients.sh [CLIENT...]: the tests of tests/clients with the packages of clients/, and with each client library and
-# its helpers in examples (default: all of them), or with strings/LIBRARY, which locks with SET NX PX. Installs them from
-# the package registries into target/clients, and names at the end those that cannot be installed here. QUICK=1: fewer
-# rounds, and no wait longer than 8 s. The Makefile sets TESTED (cargo's options).
+# test-clients.sh [CLIENT...]: the tests of tests/clients with the packages for Java, Python, Go and Node, and with each
+# client library and its helpers in examples (default: all of them), or with strings/LIBRARY, which locks with SET NX PX.
+# Installs them from the package registries into target/clients. Those that cannot be installed here are named at the end,
+# and do not fail the run. QUICK=1: fewer rounds, and no wait longer than 8 s. The Makefile sets TESTED (cargo's options).
 set -eu
 cd "$(dirname "$0")/.."
 LOCK_MODULE=${LOCK_MODULE:-$PWD/target/release/libredis_lock.so}
@@ -20,7 +20,7 @@ install_client() {
     source=tests/clients/$1 target=$PWD/target/clients/$1
     case $1 in
     strings/*) further='' ;;
-    *-package) further="scripts/packages.sh Cargo.toml LICENSE clients/${1%-package}" ;;
+    *-package) further="scripts/packages.sh scripts/test-node.sh Cargo.toml LICENSE clients/${1%-package}" ;;
     *) further=examples/$1 ;;
     esac
     # shellcheck disable=SC2086 # several paths

@@ -7,6 +7,8 @@
 //!   (`agent.rs` and `ticket_agent.rs` have the lists of them);
 //! * `install` and `run`, two short scripts, and the file that pins the library's version.
 //!
+//! Its pages are a README.md beside the helpers, and rows in `docs/CLIENTS.md` (`page.rs` checks them).
+//!
 //! The packages go through the tests of tickets (`tickets.rs`) too: the second list is theirs. Their agents use the
 //! built packages.
 //!
