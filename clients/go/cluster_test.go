@@ -101,7 +101,7 @@ func TestWaitsInAClusterHaveOneSubscribedConnectionANode(t *testing.T) {
 func TestAHoldAndItsWaitsMoveWithTheirSlot(t *testing.T) {
 	onClusters(t, func(t *testing.T, nodes [2]*server, client *redislock.Client) {
 		// Keys in a slot of the first node.
-		lock := client.NewLock("{0}:moved", redislock.WithLease(2*time.Second))
+		lock := client.NewLock("{0}:moved", redislock.WithLease(6*time.Second))
 		from, to := nodes[0], nodes[1]
 		if from.do("CLUSTER", "KEYSLOT", "{0}").(int64) > 8191 {
 			from, to = to, from
@@ -119,7 +119,7 @@ func TestAHoldAndItsWaitsMoveWithTheirSlot(t *testing.T) {
 			t.Fatal(found.err)
 		}
 		to.awaitWaits(1)
-		time.Sleep(2 * time.Second) // the lease is renewed at the other node
+		to.awaitRenewals("renewals", 1)
 		unlock(t, hold)
 		unlock(t, granted(t, wait))
 		to.awaitNothing()

@@ -48,12 +48,12 @@ func TestReadersAndAWriter(t *testing.T) {
 	onBoth(t, func(t *testing.T, via maker) {
 		s := serve(t)
 		client := via(t, s)
-		lock := client.NewReadWriteLock("document", redislock.WithLease(900*time.Millisecond))
+		lock := client.NewReadWriteLock("document", redislock.WithLease(6*time.Second))
 		one := must[*redislock.Hold](t)(lock.Read().Lock(background()))
 		other := must[*redislock.Hold](t)(lock.Read().TryLock(background()))
 		write := begin(background(), lock.Write())
 		s.awaitWaits(1)
-		time.Sleep(time.Second) // the leases of the readers are renewed
+		s.awaitRenewals("renewals", 2)
 		unlock(t, one)
 		unlock(t, other)
 		writer := granted(t, write)
@@ -70,7 +70,7 @@ func TestASemaphoreHasSoManyPermits(t *testing.T) {
 	onBoth(t, func(t *testing.T, via maker) {
 		s := serve(t)
 		client := via(t, s)
-		jobs := client.NewSemaphore("jobs", redislock.WithPermits(2), redislock.WithLease(900*time.Millisecond))
+		jobs := client.NewSemaphore("jobs", redislock.WithPermits(2), redislock.WithLease(6*time.Second))
 		one := must[*redislock.Hold](t)(jobs.Acquire(background()))
 		other := must[*redislock.Hold](t)(jobs.TryAcquire(background()))
 		if _, err := jobs.TryAcquire(background()); !errors.Is(err, redislock.ErrHeld) {
@@ -82,7 +82,7 @@ func TestASemaphoreHasSoManyPermits(t *testing.T) {
 			wait <- acquired{hold, err}
 		}()
 		until(t, "a wait", func() bool { return s.figure("tickets") == "1" })
-		time.Sleep(time.Second) // the permits are renewed
+		s.awaitRenewals("sem_renewals", 2)
 		unlock(t, one)
 		third := granted(t, wait)
 		if err := jobs.Set(background(), 3); err != nil {
@@ -102,7 +102,7 @@ func TestManyKeysAreAcquiredTogether(t *testing.T) {
 	onBoth(t, func(t *testing.T, via maker) {
 		s := serve(t)
 		client := via(t, s)
-		all := client.NewMultiLock([]string{"a", "b", "c"}, redislock.WithLease(600*time.Millisecond))
+		all := client.NewMultiLock([]string{"a", "b", "c"}, redislock.WithLease(6*time.Second))
 		single := must[*redislock.Hold](t)(client.NewLock("b").Lock(background()))
 		if _, err := all.TryLock(background()); !errors.Is(err, redislock.ErrHeld) {
 			t.Fatal(err)
@@ -114,7 +114,7 @@ func TestManyKeysAreAcquiredTogether(t *testing.T) {
 		if len(hold.Tokens()) != 3 || hold.Tokens()[0] != hold.Token() {
 			t.Fatal(hold.Tokens())
 		}
-		time.Sleep(700 * time.Millisecond) // the leases are renewed
+		s.awaitRenewals("renewals", 3)
 		unlock(t, hold)
 		lost := must[*redislock.Hold](t)(all.Lock(background()))
 		s.do("DEL", "c")
@@ -127,7 +127,7 @@ func TestManyKeysAreAcquiredTogether(t *testing.T) {
 func TestALeaderIsElectedAndObserved(t *testing.T) {
 	onBoth(t, func(t *testing.T, via maker) {
 		s := serve(t)
-		lease := redislock.WithLease(900 * time.Millisecond)
+		lease := redislock.WithLease(6 * time.Second)
 		first, second := via(t, s).NewElection("leader", lease), via(t, s).NewElection("leader", lease)
 		if _, err := first.Leader(background()); !errors.Is(err, redislock.ErrNoLeader) {
 			t.Fatal(err)

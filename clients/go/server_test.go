@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -149,6 +150,14 @@ func (s *server) figure(name string) string {
 func (s *server) awaitWaits(count int) {
 	s.t.Helper()
 	until(s.t, fmt.Sprintf("%d waits", count), func() bool { return s.figure("tickets") == fmt.Sprint(count) })
+}
+
+// awaitRenewals waits until the server has served so many more renewals, by this figure.
+func (s *server) awaitRenewals(name string, count int) {
+	s.t.Helper()
+	served := func() int { return must[int](s.t)(strconv.Atoi(s.figure(name))) }
+	before := served()
+	until(s.t, "renewals", func() bool { return served() >= before+count })
 }
 
 // awaitNothing waits until nothing is held or waited for.
