@@ -25,6 +25,8 @@ import redislock.internal.net.Requests;
  * changes nothing more.
  */
 public final class Election {
+    private static final System.Logger LOG = System.getLogger("redislock");
+
     private final Engine engine;
     private final byte[] key;
     private final LockOptions options;
@@ -101,7 +103,8 @@ public final class Election {
     /**
      * Tells of each leader: of the present one at first, then of each other one, of none while there is none, also when
      * the same leader says something else. The server is asked every third of the lease, so a shorter leadership may be
-     * left out. While it cannot be reached nothing is told.
+     * left out. While it cannot be reached nothing is told; what does not pass ({@code NOPERM}, ...) is a warning in
+     * the log.
      *
      * @param observer called on the client's executor, for one change after another
      * @return ends the observation when it is closed; the end of the client does so too
@@ -116,6 +119,7 @@ public final class Election {
     private final class Observation implements AutoCloseable {
         private final Consumer<Optional<Leader>> observer;
         private Optional<Leader> last;
+        private boolean isRefused;
         private volatile boolean isClosed;
 
         Observation(Consumer<Optional<Leader>> observer) {
@@ -124,6 +128,7 @@ public final class Election {
 
         void look() {
             info().whenComplete((info, error) -> {
+                warn(error);
                 Optional<Leader> leader = error == null ? leader(info) : last;
                 boolean isNews = !Objects.equals(leader, last);
                 last = leader;
@@ -139,6 +144,15 @@ public final class Election {
                     lookLater();
                 }
             });
+        }
+
+        private void warn(Throwable error) {
+            boolean wasRefused = isRefused;
+            isRefused = error instanceof RefusedException refused && !refused.isPassing();
+            if (isRefused && !wasRefused) {
+                LOG.log(System.Logger.Level.WARNING, "the leader of {0} is not known: {1}",
+                        new String(key, StandardCharsets.UTF_8), error.getMessage());
+            }
         }
 
         private void lookLater() {

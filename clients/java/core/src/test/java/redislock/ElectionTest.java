@@ -17,6 +17,7 @@ import org.junit.jupiter.api.Test;
 import redislock.Election.Leader;
 import redislock.testing.Conn;
 import redislock.testing.TestServer;
+import redislock.testing.Waiting;
 
 /** Elections, notes, and commands under a lock. */
 class ElectionTest {
@@ -42,6 +43,22 @@ class ElectionTest {
             }
             assertThrows(LockLostException.class, () -> guard.execute("SET", "data", 9));
             assertArrayEquals(new byte[] {'6'}, ((String) server.line("GET data")).getBytes());
+        }
+    }
+
+    @Test
+    void an_observer_that_may_not_ask_is_a_warning() throws Exception {
+        try (TestServer server = TestServer.start(); LockClient client = client(server);
+                LossTest.Warnings warnings = new LossTest.Warnings()) {
+            server.line("ACL SETUSER default -lock.info");
+            BlockingQueue<Optional<Leader>> seen = new LinkedBlockingQueue<>();
+            AutoCloseable observation = client.election("k", QUICK).observe(seen::add);
+            Waiting.waitFor("a warning", () -> !warnings.texts.isEmpty());
+            server.line("ACL SETUSER default +lock.info");
+            assertEquals(Optional.empty(), seen.poll(60, TimeUnit.SECONDS));
+            observation.close();
+            String text = String.join("; ", warnings.texts);
+            assertTrue(text.startsWith("the leader of k is not known: ") && text.contains("NOPERM"), text);
         }
     }
 
