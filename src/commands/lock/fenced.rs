@@ -101,7 +101,8 @@ fn command_of(ctx: Ctx<'_>, lock: Str<'_>, inner: &[Str<'_>]) -> Result<CString,
     let Some(mut keys) = keys_of(ctx, inner) else {
         return Ok(command);
     };
-    let publishes = name.eq_ignore_ascii_case(b"PUBLISH") || name.eq_ignore_ascii_case(b"SPUBLISH");
+    let has_shard_channel = name.eq_ignore_ascii_case(b"SPUBLISH");
+    let publishes = has_shard_channel || name.eq_ignore_ascii_case(b"PUBLISH");
     if keys.is_empty() && !publishes {
         keys = keys_as_told(ctx, inner);
         if keys.is_empty() {
@@ -113,10 +114,8 @@ fn command_of(ctx: Ctx<'_>, lock: Str<'_>, inner: &[Str<'_>]) -> Result<CString,
         // while the slot moves beside a lock that is here and data that is not.
         let together: SmallVec<[Str<'_>; 4]> = once(lock).chain(keys).collect();
         slots::check_together(ctx, &together)?;
-        let channel = inner
-            .get(1)
-            .filter(|_| name.eq_ignore_ascii_case(b"SPUBLISH"));
-        if channel.is_some_and(|channel| slot_of(channel.bytes()) != slot_of(lock.bytes())) {
+        let is_elsewhere = |word: &Str<'_>| slot_of(word.bytes()) != slot_of(lock.bytes());
+        if has_shard_channel && inner.get(1).is_some_and(is_elsewhere) {
             return Err(LockError::CrossSlot.into());
         }
     }
