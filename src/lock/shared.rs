@@ -78,9 +78,6 @@ impl Shared {
             ..Waiter::new(id, req.client, req.wait.deadline(now), now)
         };
         self.sessions.waits(&waiter);
-        if let Some(note) = req.note {
-            self.waiters.places.set_note(id, note);
-        }
         waiter
     }
 }

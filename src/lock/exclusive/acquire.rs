@@ -200,6 +200,9 @@ impl Locks {
                 .enqueue_first(view.key, req.owner, waiter, cx),
             false => self.shared.waiters.enqueue(view.key, req.owner, waiter, cx),
         }
+        if let Some(note) = req.note {
+            self.shared.waiters.places.set_note(id, note);
+        }
         match view.state.held_for_reading_or_writing(cx.now) {
             Some(lock) if upgrades => self.note_ends(view.key, lock, cx.now),
             Some(lock) => self.note_longer(view.key, lock, cx.now),

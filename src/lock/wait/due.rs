@@ -10,7 +10,7 @@
 use crate::lock::effect::Cx;
 use crate::lock::table::give_back;
 use crate::lock::wait::request::WaiterId;
-use crate::lock::wait::waiters::Waiters;
+use crate::lock::wait::waiters::{Fate, Waiters};
 use crate::lock::{KeyId, KeyRef, Mode, Now};
 
 impl Waiters {
@@ -52,7 +52,11 @@ impl Waiters {
             return Some(1);
         };
         let count = self.places_count(waiter.id);
-        let waiter = self.end_at(place, |waiters| waiters.vacate(place, true, cx.now));
+        let fate = Fate::Kept {
+            timed_out: true,
+            now: cx.now,
+        };
+        let waiter = self.end_at(place, |waiters| waiters.depart(place, fate));
         Waiters::time_out(waiter.as_ref(), cx);
         Some(count)
     }

@@ -17,7 +17,7 @@ use crate::lock::wait::holders::{Heard, WaitedKey};
 use crate::lock::wait::queue::QueueView;
 use crate::lock::wait::request::{PlaceId, Waiter, WaiterId};
 use crate::lock::wait::ticket::{Channel, Channels};
-use crate::lock::wait::waiters::Waiters;
+use crate::lock::wait::waiters::{Fate, Waiters};
 use crate::lock::{KeyId, KeyRef, LockError, Mode, Now, UserId};
 
 /// A waiter of which the shell is to say whether it may be granted.
@@ -297,7 +297,11 @@ impl Waiters {
             };
             let places = self.places_count(request);
             self.passed.add(places, cx.now);
-            let waiter = self.vacate(place, is_over, cx.now);
+            let fate = Fate::Kept {
+                timed_out: is_over,
+                now: cx.now,
+            };
+            let waiter = self.depart(place, fate);
             match is_over {
                 true => Waiters::time_out(waiter.as_ref(), cx),
                 false => self.ticket_stats.tickets_unheard += 1,

@@ -53,6 +53,8 @@ pub(crate) struct Usage {
     pub kept: usize,
     /// Bytes of places, also of empty ones.
     pub bytes: usize,
+    /// Places of requests with `SESSION`: holds that are bound when they are granted.
+    pub sessions: usize,
 }
 
 /// The usage of one user among that of all.
@@ -74,6 +76,15 @@ impl Usage {
             tickets: usize::from(is_ticket),
             kept: 0,
             bytes: PLACE + names,
+            sessions: 0,
+        }
+    }
+
+    /// With the hold that is to be bound, if the request asks for a session.
+    pub fn binding(self, session: bool) -> Usage {
+        Usage {
+            sessions: usize::from(session),
+            ..self
         }
     }
 
@@ -93,16 +104,28 @@ impl Usage {
             tickets: self.tickets + other.tickets,
             kept: self.kept + other.kept,
             bytes: self.bytes + other.bytes,
+            sessions: self.sessions + other.sessions,
         }
     }
 
-    /// Without a part, or nothing.
+    /// Without a part that it has.
     pub fn minus(self, part: Usage) -> Usage {
+        debug_assert_eq!(
+            self.without(part).plus(part),
+            self,
+            "more returned than taken"
+        );
+        self.without(part)
+    }
+
+    /// Without what it has of another usage.
+    pub fn without(self, other: Usage) -> Usage {
         Usage {
-            parked: self.parked.saturating_sub(part.parked),
-            tickets: self.tickets.saturating_sub(part.tickets),
-            kept: self.kept.saturating_sub(part.kept),
-            bytes: self.bytes.saturating_sub(part.bytes),
+            parked: self.parked.saturating_sub(other.parked),
+            tickets: self.tickets.saturating_sub(other.tickets),
+            kept: self.kept.saturating_sub(other.kept),
+            bytes: self.bytes.saturating_sub(other.bytes),
+            sessions: self.sessions.saturating_sub(other.sessions),
         }
     }
 }

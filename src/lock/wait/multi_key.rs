@@ -8,7 +8,7 @@
 use crate::lock::table::give_back;
 use crate::lock::wait::limits::Usage;
 use crate::lock::wait::request::{MultiKeyRequest, PlaceId, ReentryTerms, Waiter, WaiterId};
-use crate::lock::wait::waiters::Waiters;
+use crate::lock::wait::waiters::{Fate, Waiters};
 use crate::lock::{KeyId, KeyRef, Now, UserId};
 
 /// The former requests and places of an owner that asks again.
@@ -52,11 +52,15 @@ impl Waiters {
         waiter: &Waiter,
         former: &Former,
     ) -> Vec<Waiter> {
+        let taken = match former.places {
+            Some(_) => keys,
+            None => &[],
+        };
+        let fate = Fate::TakenOver(taken, waiter.since_ms);
         let mut replaced: Vec<Waiter> = Vec::new();
         for request in &former.requests {
-            replaced.extend(self.give_up(*request, |key| {
-                former.places.is_some() && keys.contains(&key)
-            }));
+            let place = self.places.of_request(*request);
+            replaced.extend(place.and_then(|place| self.depart(place, fate)));
         }
         if former.places.is_none() {
             for key in keys {
@@ -64,9 +68,10 @@ impl Waiters {
             }
         }
         let mut places = Vec::with_capacity(keys.len());
-        for key in keys {
-            let (id, place, _) = self.join(*key, owner, waiter.clone());
-            places.push((id, place));
+        for (at, key) in keys.iter().enumerate() {
+            let former = former.places.as_ref();
+            let place = former.and_then(|places| places.get(at)).copied();
+            places.push(self.join((*key, owner), place, waiter.clone()));
         }
         if let Some((_, first)) = places.first() {
             self.places.enter(waiter.id, *first);
@@ -76,40 +81,11 @@ impl Waiters {
         replaced
     }
 
-    /// A replaced request leaves its places, except those that the newer one takes.
-    fn give_up(&mut self, request: WaiterId, taken: impl Fn(KeyRef<'_>) -> bool) -> Option<Waiter> {
-        let first = self.places.forget(request)?;
-        let (key, waiter) = (self.key_of(first)?, self.places.waiter(first)?.clone());
-        let places = self.forget_places(request);
-        for (key, place) in places.unwrap_or_else(|| vec![(key, first)]) {
-            if !taken(key.as_ref()) {
-                self.remove_one(place);
-                self.schedule_settle(key.as_ref());
-            }
-        }
-        Some(waiter)
-    }
-
-    /// The request was replaced at key `but`: it leaves its other places.
-    pub(crate) fn leave_further(&mut self, request: WaiterId, but: &KeyId) {
-        for (key, place) in self.forget_places(request).into_iter().flatten() {
-            if key != *but {
-                self.remove_one(place);
-                self.schedule_settle(key.as_ref());
-            }
-        }
-    }
-
-    /// If the request at this place has other places: all of them, which it is about to leave.
-    pub(crate) fn take_places(&mut self, place: PlaceId) -> Option<Vec<(KeyId, PlaceId)>> {
+    /// If this request has several places: all of them, which it leaves now.
+    pub(super) fn take_places(&mut self, request: WaiterId) -> Option<Vec<(KeyId, PlaceId)>> {
         if self.many.is_empty() {
             return None;
         }
-        let request = self.places.waiter(place)?.id;
-        self.forget_places(request)
-    }
-
-    fn forget_places(&mut self, request: WaiterId) -> Option<Vec<(KeyId, PlaceId)>> {
         let places = self.many.remove(&request)?.places;
         give_back(&mut self.many);
         self.unsettled_requests.remove(&request);
@@ -117,23 +93,18 @@ impl Waiters {
     }
 
     /// Takes a granted request off all its places.
-    pub(crate) fn take_many(
-        &mut self,
-        request: WaiterId,
-        now: Now,
-    ) -> Option<(Vec<(KeyId, PlaceId)>, Waiter)> {
-        let places = self.forget_places(request)?;
-        let mut waiter = None;
-        for (_, place) in &places {
-            self.count_top_wait(*place, now.mono_ms);
-            waiter = self.remove_one(*place).or(waiter);
-        }
-        Some((places, waiter?))
+    pub(crate) fn take_many(&mut self, request: WaiterId, now: Now) -> Option<Waiter> {
+        let place = self.places.of_request(request)?;
+        self.depart(place, Fate::Granted(now))
     }
 
     /// Removes a request from all its places and keeps none. Returns it, if it waited until now.
     pub(crate) fn dismiss(&mut self, request: WaiterId) -> Option<Waiter> {
-        self.give_up(request, |_| false)
+        let place = self.places.of_request(request)?;
+        let key = self.key_of(place)?;
+        let waiter = self.depart(place, Fate::GivenUp);
+        self.schedule_settle(key.as_ref());
+        waiter
     }
 
     /// Whether this request waits for several keys.
@@ -150,10 +121,9 @@ impl Waiters {
     /// What a request uses at all its places.
     pub(crate) fn usage_of(&self, request: WaiterId, user: UserId) -> Usage {
         let places = self.places_of(request).into_iter();
-        let places = places.filter_map(|(_, place)| self.places.get(place));
-        let places = places.filter(|place| place.user() == user);
-        let usages = places.map(|place| self.places.usage(place));
-        usages.fold(Usage::default(), Usage::plus)
+        let usages = places.filter_map(|(_, place)| self.places.usage(place.slot));
+        let own = usages.filter(|(of, _)| *of == user).map(|(_, usage)| usage);
+        own.fold(Usage::default(), Usage::plus)
     }
 
     /// The places of a request.

@@ -12,10 +12,12 @@ use std::collections::hash_map::{Entry, HashMap};
 use std::hash::{BuildHasher, BuildHasherDefault};
 
 use crate::lock::name::{OwnerAtRef, Secret, UserOwner};
+use crate::lock::table::give_back;
 use crate::lock::wait::arena::{Arena, Deadlines, Slot, SlotTable};
 use crate::lock::wait::limits::Usage;
-use crate::lock::wait::request::{OwnNumber, PlaceId, Seq, Waiter, WaiterId, WaiterMap};
-use crate::lock::{KeyId, KeyRef, Mode, Now, UserId};
+use crate::lock::wait::request::{OwnNumber, PlaceId, Seq, Waiter, WaiterId};
+use crate::lock::wait::ticket::Ticket;
+use crate::lock::{KeyId, KeyRef, Mode, UserId};
 
 /// The live places of an owner beside one of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,8 +36,8 @@ pub(crate) struct Places {
     /// The place of each request; of one on several keys the first.
     by_request: SlotTable,
     deadlines: Deadlines,
-    /// The notes of requests, of those that have one.
-    notes: WaiterMap<Box<[u8]>>,
+    /// The notes of requests, of those that have one, by their places.
+    notes: HashMap<Slot, Box<[u8]>, BuildHasherDefault<OwnNumber>>,
     /// Requests that wait with a ticket.
     tickets: usize,
     used: Usage,
@@ -216,48 +218,69 @@ impl Places {
 
     /// Counts this place.
     fn joined(&mut self, slot: Slot) {
-        if let Some(place) = self.arena.get(slot) {
-            let usage = self.usage(place);
+        if let Some((user, usage)) = self.usage(slot) {
             self.used = self.used.plus(usage);
-            let of_user = self.used_by.entry(place.user()).or_default();
+            let of_user = self.used_by.entry(user).or_default();
             *of_user = of_user.plus(usage);
         }
     }
 
-    fn leaves(&mut self, slot: Slot) {
-        let Some(place) = self.arena.get(slot) else {
+    /// Returns exactly what was counted: what a usage is computed from changes only between this call and
+    /// [`Places::joined`].
+    fn discount(&mut self, slot: Slot) {
+        let Some((user, usage)) = self.usage(slot) else {
             return;
         };
-        let usage = self.usage(place);
         self.used = self.used.minus(usage);
-        if let Entry::Occupied(mut of_user) = self.used_by.entry(place.user()) {
+        if let Entry::Occupied(mut of_user) = self.used_by.entry(user) {
             *of_user.get_mut() = of_user.get().minus(usage);
             if *of_user.get() == Usage::default() {
                 of_user.remove();
             }
         }
-        if let Some(request) = place.waiter().map(|waiter| waiter.id) {
+    }
+
+    /// The request or the empty place goes, with all that it has.
+    fn leaves(&mut self, slot: Slot) {
+        self.discount(slot);
+        if !self.notes.is_empty() {
+            self.notes.remove(&slot);
+            give_back(&mut self.notes);
+        }
+        if let Some(request) = self.request_at(slot) {
             self.forget(request);
         }
     }
 
-    /// What a place counts towards the limits.
-    pub(super) fn usage(&self, place: &Place) -> Usage {
-        let note = place.waiter().and_then(|waiter| self.note_of(waiter.id));
-        place.usage(note.map_or(0, <[u8]>::len))
+    /// What a place counts towards the limits, and whose usage it is.
+    pub(super) fn usage(&self, slot: Slot) -> Option<(UserId, Usage)> {
+        let place = self.arena.get(slot)?;
+        let note = self.note_at(slot).map_or(0, <[u8]>::len);
+        Some((place.user(), place.usage(note)))
+    }
+
+    fn note_at(&self, slot: Slot) -> Option<&[u8]> {
+        match self.notes.is_empty() {
+            true => None,
+            false => self.notes.get(&slot).map(Box::as_ref),
+        }
     }
 
     /// The note of a request.
     pub fn note_of(&self, request: WaiterId) -> Option<&[u8]> {
         match self.notes.is_empty() {
             true => None,
-            false => self.notes.get(&request).map(Box::as_ref),
+            false => self.note_at(self.of_request(request)?.slot),
         }
     }
 
-    /// Keeps the note of a request that takes its place next.
+    /// Keeps the note of a request, which has taken its place, until it leaves.
     pub fn set_note(&mut self, request: WaiterId, note: &[u8]) {
-        self.notes.insert(request, note.into());
+        if let Some(PlaceId { slot, .. }) = self.of_request(request) {
+            self.discount(slot);
+            self.notes.insert(slot, note.into());
+            self.joined(slot);
+        }
     }
 
     /// The request of this place, which has no other place or is the first of its places, is found by its number.
@@ -277,7 +300,6 @@ impl Places {
         let arena = &self.arena;
         let rehash = |slot| hash_of_request(arena, slot);
         self.by_request.remove(request.hash(), id.slot, rehash);
-        self.notes.remove(&request);
         Some(id)
     }
 
@@ -453,10 +475,10 @@ pub(super) struct TimedOut {
 }
 
 impl Kept {
-    /// The place of this request, which leaves it now.
-    pub fn of(waiter: &Waiter, now: Now, grace_ms: u64) -> Kept {
+    /// The place of this request, which leaves it, until this moment.
+    pub fn of(waiter: &Waiter, until_ms: u64) -> Kept {
         Kept {
-            until_ms: now.mono_ms.saturating_add(grace_ms),
+            until_ms,
             since_ms: waiter.since_ms,
             user: waiter.user,
             is_passed: false,
@@ -529,10 +551,11 @@ impl Place {
     pub fn usage(&self, note: usize) -> Usage {
         let names = self.key.as_ref().name.len() + self.owner.len() + note;
         match &self.at {
-            At::Live(waiter) => match &waiter.ticket {
-                Some(ticket) => Usage::place(true, names + ticket.names()),
-                None => Usage::place(false, names),
-            },
+            At::Live(waiter) => {
+                let ticket = waiter.ticket.as_ref();
+                let names = names + ticket.map_or(0, Ticket::names);
+                Usage::place(ticket.is_some(), names).binding(waiter.session)
+            }
             At::Empty(_) => Usage::kept(names),
         }
     }

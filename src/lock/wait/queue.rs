@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use crate::lock::wait::arena::Slot;
 use crate::lock::wait::places::Places;
-use crate::lock::wait::places::{At, Kept, Links};
+use crate::lock::wait::places::{At, Kept, Links, Place};
 use crate::lock::wait::request::{PlaceId, Seq, Waiter};
 use crate::lock::KeyId;
 
@@ -148,22 +148,18 @@ impl Queue {
         places.insert(seq, key, owner, At::Live(waiter))
     }
 
-    /// Parks a request at an existing place. Returns the request that it replaces, if any.
-    pub(crate) fn occupy(
-        &mut self,
-        places: &mut Places,
-        id: PlaceId,
-        waiter: Waiter,
-    ) -> Option<Waiter> {
-        let is_passed = places.get(id)?.is_passed();
+    /// Parks a request at an empty place.
+    pub(crate) fn occupy(&mut self, places: &mut Places, id: PlaceId, waiter: Waiter) {
+        let Some(kept) = places.get(id).and_then(Place::kept) else {
+            return;
+        };
+        let is_passed = kept.is_passed;
         self.count(&waiter);
-        let old = places.set(id, At::Live(waiter));
-        self.discount(old.as_ref());
+        places.set(id, At::Live(waiter));
         if is_passed {
             self.passed.unlink(places, id.slot);
             self.link_at_front(places, id);
         }
-        old
     }
 
     /// Empties a live place and keeps it. Returns the request that was parked there.
@@ -322,14 +318,14 @@ mod tests {
         }
 
         fn vacate(&mut self, place: usize) {
-            let kept = Kept::of(&waiter(0), NOW, 0);
+            let kept = Kept::of(&waiter(0), 0);
             self.queue
                 .vacate(&mut self.places, self.ids[place - 1], kept);
         }
 
-        fn occupy(&mut self, place: usize, id: u64) -> Option<Waiter> {
+        fn occupy(&mut self, place: usize, id: u64) {
             self.queue
-                .occupy(&mut self.places, self.ids[place - 1], waiter(id))
+                .occupy(&mut self.places, self.ids[place - 1], waiter(id));
         }
 
         /// The first live place, counted from 1.
@@ -385,9 +381,12 @@ mod tests {
         let mut queue = queue_of(&["a", "b", "c"]);
         queue.vacate(2);
         assert_eq!(queue.order(), "a c");
-        assert_eq!(queue.occupy(2, 11), None);
+        queue.occupy(2, 11);
         assert_eq!(queue.order(), "a b c");
-        assert_eq!(queue.occupy(2, 12).unwrap().id, WaiterId(11));
+        // A place that is not empty is taken by no other request.
+        queue.occupy(2, 12);
+        let at_place = queue.places.waiter(queue.ids[1]).unwrap().id;
+        assert_eq!((at_place, queue.queue.live()), (WaiterId(11), 3));
     }
 
     #[test]
@@ -397,7 +396,7 @@ mod tests {
         let QueueWithPlaces {
             queue: of, places, ..
         } = &mut queue;
-        let kept = Kept::of(&waiter(1), NOW, 0);
+        let kept = Kept::of(&waiter(1), 0);
         assert!(of.restore(places, at(1), b"a", kept));
         assert!(!of.restore(places, at(1), b"b", kept));
         queue.ids[0] = queue.places.of(at(1).1.as_ref(), b"a").unwrap();

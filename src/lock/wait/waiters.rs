@@ -122,7 +122,7 @@ impl Waiters {
         let place = |key: &KeyRef<'_>| Usage::place(is_ticket, key.name.len() + names);
         let needs = keys.iter().map(place).fold(Usage::default(), Usage::plus);
         let freed = replaced.iter().map(|older| self.usage_of(*older, user));
-        let needs = needs.minus(freed.fold(Usage::default(), Usage::plus));
+        let needs = needs.without(freed.fold(Usage::default(), Usage::plus));
         let is_full = |key: &KeyRef<'_>| {
             self.parked_on(*key) >= self.limits.max_waiters_per_key
                 && self.kind_of(*key, owner) != Some(false)
@@ -216,49 +216,42 @@ impl Waiters {
     /// Adds a request at the owner's place, or at the end of the queue. An older request of the owner is answered nil.
     pub fn enqueue(&mut self, key: KeyRef<'_>, owner: &[u8], waiter: Waiter, cx: &mut Cx<'_>) {
         let (request, is_ticket) = (waiter.id, waiter.ticket.is_some());
-        let (id, place, old) = self.join(key, owner, waiter);
+        let place = self.places.of(key, owner);
+        let fate = Fate::TakenOver(&[key], waiter.since_ms);
+        let older = place.and_then(|place| self.depart(place, fate));
+        let (_, place) = self.join((key, owner), place, waiter);
         self.places.enter(request, place);
-        if let Some(old) = &old {
-            self.leave_further(old.id, &id);
-        }
-        self.count_waiter((key, is_ticket), old.as_slice(), cx);
+        self.count_waiter((key, is_ticket), older.as_slice(), cx);
     }
 
-    /// Takes a place in one queue: the owner's, where its wait continues, or a new one at the end. Returns the key, the
-    /// place and the request that was parked there before.
-    pub(crate) fn join(
+    /// Takes a place in one queue: the owner's, which is empty, and where its wait continues, or a new one at the end.
+    /// Returns the key and the place.
+    pub(super) fn join(
         &mut self,
-        key: KeyRef<'_>,
-        owner: &[u8],
+        (key, owner): (KeyRef<'_>, &[u8]),
+        place: Option<PlaceId>,
         mut waiter: Waiter,
-    ) -> (KeyId, PlaceId, Option<Waiter>) {
+    ) -> (KeyId, PlaceId) {
         let id = self.id_of(key);
         waiter.resource = key.resource;
         let mode = waiter.mode;
-        let place = self.places.of(key, owner);
         waiter.since_ms = self.continues(place, waiter.since_ms);
-        let user = waiter.user;
-        let is_anothers = |old: &Waiter| old.user != user;
-        let taken = place.filter(|place| self.places.waiter(*place).is_some_and(is_anothers));
-        if let Some(place) = taken {
-            self.waits_no_more(place);
-        }
         let (places, waited) = (&mut self.places, self.waited.entry(id.clone()).or_default());
         waited.forget_heard(&waiter);
-        let (place, old) = match place {
-            Some(place) => (place, waited.queue.occupy(places, place, waiter)),
+        let place = match place {
+            Some(place) => {
+                waited.queue.occupy(places, place, waiter);
+                place
+            }
             None => {
                 self.last_seq += 1;
                 let seq = Seq::MIN.saturating_add(MIDDLE + self.last_seq);
-                let at = (seq, id.clone());
-                (waited.queue.push(places, at, owner, waiter), None)
+                waited.queue.push(places, (seq, id.clone()), owner, waiter)
             }
         };
         waited.search_places.set_mode(place, mode);
-        if old.is_none() || taken.is_some() {
-            self.waits(place);
-        }
-        (id, place, old)
+        self.waits(place);
+        (id, place)
     }
 
     fn id_of(&self, key: KeyRef<'_>) -> KeyId {
@@ -346,15 +339,18 @@ impl Waiters {
 
     /// Takes a granted request off its place.
     pub fn take(&mut self, place: PlaceId, now: Now) -> Option<(Rc<[u8]>, Waiter)> {
-        self.count_top_wait(place, now.mono_ms);
         let owner = (&*self.places.get(place)?.owner).into();
-        Some((owner, self.remove(place)?))
+        Some((owner, self.depart(place, Fate::Granted(now))?))
     }
 
     /// A request has ended (disconnected, unblocked, timed out); its place is kept. Returns it, if it waited until now.
     pub(crate) fn leave(&mut self, waiter: WaiterId, now: Now) -> Option<Waiter> {
         let place = self.places.of_request(waiter)?;
-        self.end_at(place, |waiters| waiters.vacate(place, false, now))
+        let fate = Fate::Kept {
+            timed_out: false,
+            now,
+        };
+        self.end_at(place, |waiters| waiters.depart(place, fate))
     }
 
     /// A parked request was answered nil by `CLIENT UNBLOCK ... TIMEOUT`.
@@ -468,65 +464,81 @@ impl Waiters {
         }
     }
 
-    /// A request leaves its places (one for each of its keys), which are kept for its owner. One whose `BLOCK` ran out
-    /// is counted when its first place goes.
-    pub(super) fn vacate(&mut self, place: PlaceId, timed_out: bool, now: Now) -> Option<Waiter> {
-        let Some(places) = self.take_places(place) else {
-            return self.vacate_one(place, timed_out, now);
+    /// The request at this place leaves its queues: the one way out, whatever ends it. What it uses is returned with
+    /// its places. Returns it, if one waited here.
+    pub(super) fn depart(&mut self, place: PlaceId, fate: Fate<'_>) -> Option<Waiter> {
+        let request = self.places.waiter(place)?.id;
+        let Some(places) = self.take_places(request) else {
+            return self.depart_from(place, fate, fate.settles_one());
         };
-        let mut waiter = None;
-        for (key, place) in places {
-            let timed_out = timed_out && waiter.is_none();
-            waiter = self.vacate_one(place, timed_out, now).or(waiter);
-            self.schedule_settle(key.as_ref());
+        let (mut waiter, mut fate) = (None, fate);
+        for (_, place) in places {
+            waiter = self.depart_from(place, fate, fate.settles()).or(waiter);
+            if let Fate::Kept { timed_out, .. } = &mut fate {
+                // The end of the wait is counted once.
+                *timed_out = false;
+            }
         }
         waiter
     }
 
-    fn vacate_one(&mut self, place: PlaceId, timed_out: bool, now: Now) -> Option<Waiter> {
+    /// A request leaves one of its places, and the others in the same event.
+    fn depart_from(&mut self, place: PlaceId, fate: Fate<'_>, settles: bool) -> Option<Waiter> {
         let key = self.key_of(place)?;
         let waiter = self.places.waiter(place)?;
-        let grace_ms = self.grace_ms(waiter.resource);
-        let has_room = grace_ms > 0 && self.room_to_keep(waiter.user) > 0;
-        let kept = Kept {
-            timed_out: timed_out.then(|| TimedOut::of(waiter)),
-            ..Kept::of(waiter, now, grace_ms)
+        let (kept, is_taken) = match fate {
+            Fate::Granted(_) | Fate::GivenUp => (None, false),
+            Fate::Kept { timed_out, now } => {
+                let grace_ms = self.grace_ms(waiter.resource);
+                let has_room = grace_ms > 0 && self.room_to_keep(waiter.user) > 0;
+                let kept = Kept {
+                    timed_out: timed_out.then(|| TimedOut::of(waiter)),
+                    ..Kept::of(waiter, now.mono_ms.saturating_add(grace_ms))
+                };
+                if !has_room {
+                    self.count_kept(key.as_ref(), &kept);
+                }
+                (has_room.then_some(kept), false)
+            }
+            Fate::TakenOver(keys, _) => {
+                let is_taken = keys.contains(&key.as_ref());
+                let until_ms = waiter.deadline_ms().unwrap_or(u64::MAX);
+                (is_taken.then(|| Kept::of(waiter, until_ms)), is_taken)
+            }
         };
-        self.count_top_wait(place, now.mono_ms);
+        if let Some(until_ms) = fate.waited_until() {
+            self.count_top_wait(place, until_ms);
+        }
         self.waits_no_more(place);
-        let waited = self.waited.get_mut(&key)?;
-        let left = waited.queue.vacate(&mut self.places, place, kept);
-        if !has_room {
-            self.remove_one(place);
+        let (places, waited) = (&mut self.places, self.waited.get_mut(&key)?);
+        let waiter = match kept {
+            Some(kept) => waited.queue.vacate(places, place, kept),
+            None => waited.queue.remove(places, place),
+        };
+        if is_taken {
+            return waiter;
         }
         self.forget_idle_lease(&key);
-        left
-    }
-
-    /// Gives up a place, and with it the other places of the same request.
-    pub(super) fn remove(&mut self, place: PlaceId) -> Option<Waiter> {
-        let Some(places) = self.take_places(place) else {
-            return self.remove_one(place);
-        };
-        let mut waiter = None;
-        for (key, place) in places {
-            waiter = self.remove_one(place).or(waiter);
+        if kept.is_none() {
+            self.drop_if_empty(&key);
+        }
+        if settles {
             self.schedule_settle(key.as_ref());
         }
         waiter
     }
 
-    pub(crate) fn remove_one(&mut self, place: PlaceId) -> Option<Waiter> {
+    /// Gives up a place, live or kept; a live one with the other places of its request.
+    pub(super) fn remove(&mut self, place: PlaceId) -> Option<Waiter> {
+        let Some(kept) = self.places.get(place)?.kept().copied() else {
+            return self.depart(place, Fate::GivenUp);
+        };
         let key = self.key_of(place)?;
-        match self.places.get(place)?.kept().copied() {
-            None => self.waits_no_more(place),
-            Some(kept) => self.count_kept(key.as_ref(), &kept),
-        }
+        self.count_kept(key.as_ref(), &kept);
         let waited = self.waited.get_mut(&key)?;
-        let waiter = waited.queue.remove(&mut self.places, place);
-        self.forget_idle_lease(&key);
+        waited.queue.remove(&mut self.places, place);
         self.drop_if_empty(&key);
-        waiter
+        None
     }
 
     pub(super) fn drop_if_empty(&mut self, key: &KeyId) {
@@ -539,5 +551,41 @@ impl Waiters {
             self.waited.swap_remove(key);
             give_back(&mut self.waited);
         }
+    }
+}
+
+/// What becomes of the places of a request that leaves its queues.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Fate<'a> {
+    /// The request is granted.
+    Granted(Now),
+    /// They are given up.
+    GivenUp,
+    /// They are kept for the owner for the grace time. `timed_out`: the `BLOCK` of the request ran out, which is
+    /// counted when its first place goes.
+    Kept { timed_out: bool, now: Now },
+    /// A newer request of the owner, asked at this moment, takes those at these keys in the same event. The others are
+    /// given up.
+    TakenOver(&'a [KeyRef<'a>], u64),
+}
+
+impl Fate<'_> {
+    /// Up to when the wait counts for `LOCK.TOP`, in milliseconds of the monotonic clock.
+    fn waited_until(&self) -> Option<u64> {
+        match self {
+            Fate::Granted(now) | Fate::Kept { now, .. } => Some(now.mono_ms),
+            Fate::TakenOver(_, asked_ms) => Some(*asked_ms),
+            Fate::GivenUp => None,
+        }
+    }
+
+    /// Whether each key that the request leaves is settled: another one there may be granted now.
+    fn settles(&self) -> bool {
+        !matches!(self, Fate::Granted(_))
+    }
+
+    /// The same of a request on one key, of which the caller settles the key otherwise.
+    fn settles_one(&self) -> bool {
+        matches!(self, Fate::TakenOver(..))
     }
 }

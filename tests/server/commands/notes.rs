@@ -1,7 +1,8 @@
 //! `NOTE`: a text beside an exclusive hold and beside a waiter.
 
 use crate::common::replica::ReplicationStream;
-use crate::common::{Conn, Reply, TestServer};
+use crate::common::{wait_for, Conn, Reply, TestServer};
+use crate::tickets::scene::subscribe;
 
 /// The notes of the holder and of the waiters; `None`: nil.
 fn notes(conn: &mut Conn) -> (Option<String>, Vec<Option<String>>) {
@@ -137,4 +138,61 @@ fn notes_that_are_too_long_or_of_other_holds_are_refused() {
     c.line("LOCK.ACQUIRE k o WRITE");
     let error = c.line("LOCK.RENEW k o NOTE x").error();
     assert!(error.starts_with("LOCKTYPE"), "{error}");
+}
+
+/// What ends the wait of `o` for `k`, a ticket of the user eve with a note, and what begins it again.
+const ENDS: [(&str, &[&str]); 12] = [
+    ("granted", &["LOCK.RELEASE k holder", "LOCK.RELEASE k o"]),
+    ("withdrawn", &["LOCK.RELEASE k o"]),
+    ("final", &["LOCK.RELEASE k o FINAL 9"]),
+    (
+        "taken over",
+        &["LOCK.ACQUIRE k o BLOCK 0 NOTIFY ch t", "LOCK.RELEASE k o"],
+    ),
+    (
+        "taken over by one of several",
+        &[
+            "LOCK.MACQUIRE 1 k o BLOCK 0 NOTIFY ch t",
+            "LOCK.RELEASE k o",
+        ],
+    ),
+    (
+        "taken over by several",
+        &[
+            "LOCK.MACQUIRE 2 k l o BLOCK 0 NOTIFY ch t",
+            "LOCK.MRELEASE 2 k l o",
+        ],
+    ),
+    ("purged", &["LOCK.BREAK k PURGE"]),
+    ("purged by user", &["LOCK.BREAK k PURGE USER eve"]),
+    (
+        "not permitted",
+        &["ACL SETUSER eve resetkeys", "LOCK.RELEASE k holder"],
+    ),
+    ("deleted", &["ACL DELUSER eve"]),
+    ("wrong type", &["SET k string"]),
+    ("demoted", &["REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE"]),
+];
+
+#[test]
+fn the_bytes_of_a_note_return_whatever_ends_its_wait() {
+    let server = TestServer::with(&["--lock.queue-grace", "0"]);
+    let mut c = server.conn();
+    let _subscriber = subscribe(&server, "ch");
+    let note = "n".repeat(256);
+    for (name, end) in ENDS {
+        c.line("FLUSHALL");
+        c.line("ACL SETUSER eve reset on nopass +@all ~* &*");
+        c.line("LOCK.ACQUIRE k holder PX 600000");
+        let mut eve = server.conn();
+        eve.line("AUTH eve x");
+        let waits = eve.line(&format!("LOCK.ACQUIRE k o BLOCK 0 NOTIFY ch t NOTE {note}"));
+        assert_eq!(waits.text(), "QUEUED", "{name}");
+        assert!(server.stat("wait_bytes") > 512, "{name}");
+        for line in end {
+            let reply = c.line(line);
+            assert!(!reply.is_error(), "{name}: {line}: {reply:?}");
+        }
+        wait_for(name, || server.stat("wait_bytes") == 0);
+    }
 }

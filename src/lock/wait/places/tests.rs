@@ -110,8 +110,7 @@ impl Both {
                         user: USERS[o % USERS.len()],
                         ..Waiter::new(WaiterId(0), 0, None, NOW)
                     };
-                    self.places
-                        .set(old.id, At::Empty(Kept::of(&waiter, NOW, until)));
+                    self.places.set(old.id, At::Empty(Kept::of(&waiter, until)));
                     self.expected.push(Expected {
                         request: None,
                         due: Some(until),
