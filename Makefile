@@ -1,4 +1,4 @@
-# The commands of users and contributors. `make help` lists them.
+# The commands of users and contributors. `make help` lists the daily ones, `make help-all` all.
 
 # Last: the server and the client that setup has unpacked where none are installed.
 export PATH := $(HOME)/.cargo/bin:$(PATH):$(CURDIR)/target/server
@@ -10,6 +10,9 @@ SHARED = $(DESTDIR)$(or $(PREFIX),/usr/local)/share
 INSTALLED = $(or $(MODULE_DIR),/usr/lib/redis/modules)/libredis_lock.so
 FETCHED := .servers
 CARGO := cargo
+# What the targets build, fetch and name is in this clone's target/, also for a user who has another directory in
+# CARGO_TARGET_DIR or in cargo's configuration: there two clones would replace each other's module.
+export CARGO_TARGET_DIR := $(CURDIR)/target
 
 # The environment of tests, in quotes: the path of the clone may have spaces.
 MODULE_PATH = LOCK_MODULE="$(CURDIR)/$(MODULE)"
@@ -22,8 +25,11 @@ CASES ?= 500
 
 .PHONY: $(shell sed -n 's/^\([a-z-]*\):.*/\1/p' Makefile)
 
-help: ## show this help
-	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | awk -F'\t' '{printf "  make %-17s %s\n", $$1, $$2}'
+help: ## the daily targets
+	@awk -f scripts/help.awk Makefile
+
+help-all: ## all targets, in groups
+	@awk -v all=1 -f scripts/help.awk Makefile
 
 setup: ## install what is missing (with root or sudo), or say what to install
 	@scripts/setup.sh
@@ -50,12 +56,12 @@ test-build: setup
 	$(CARGO) build $(TESTED) --lib --bins --tests --examples
 	@chmod 755 $(QUICK_MODULE) $(FAULT_MODULE)
 
-test: ## the core, the module on this machine's server, Redisson's scripts, the client crate: 8 minutes at first, then 3
+test: ## core, module on a server, Redisson's scripts, client: 8 minutes at first, then 3
 	@echo 'make test: installs what is missing, compiles, then runs the tests. On two cores about 8 minutes the first time, 3 again.'
-	@scripts/setup.sh client java
+	@scripts/setup.sh java
 	@TESTED='$(TESTED)' CASES='$(CASES)' MAKE='$(MAKE)' $(QUICK_PATH) $(FAULT_PATH) $(SERVER) scripts/test.sh
 
-test-core: setup
+test-core: setup ## the core alone, without a server: the quickest check (CASES=100000)
 	PROPTEST_CASES=$(CASES) $(CARGO) test --profile quick --locked --lib
 
 # One scene at a time: their figures are in docs/EXPLORATION.md.
@@ -66,7 +72,7 @@ explore: setup ## every history of small scenes of the core, up to DEPTH steps (
 test-checker: build porcupine
 	$(MODULE_PATH) $(SERVER) $(CARGO) test --profile quick --locked --no-fail-fast -p redis_lock_faults -p redis_lock_harness
 
-test-server: test-build redisson-texts ## the server tests on this machine's server, with the module of the quick profile (TESTS=)
+test-server: test-build redisson-texts ## the server tests on this machine's server (TESTS=)
 	$(QUICK_PATH) $(FAULT_PATH) $(SERVER) $(CARGO) test $(TESTED) --test server -- --test-threads $(or $(THREADS),4) $(TESTS)
 
 test-servers: build test-build servers redisson-texts ## the server tests on three servers, with the release module (OTHERS=1: without this machine's own)
@@ -76,7 +82,6 @@ CLIENT_TESTS = $(MODULE_PATH) $(SERVER) $(CARGO) test --profile quick --locked -
 
 # The limit of open files: a thousand commands at once, each with its pipes.
 test-client: build ## the client crate and the command line: on real servers that die, hang, move and reply wrongly (TESTS=)
-	@scripts/setup.sh client
 	ulimit -S -n 4096 || :; LOCK_CROWD=1000 $(CLIENT_TESTS) -- --test-threads 2 $(TESTS)
 
 servers: setup
@@ -93,11 +98,11 @@ test-strings: build ## lock libraries that take SET NX PX, and LOCK.ACQUIRE, on 
 	@TESTED='$(TESTED)' scripts/test-clients.sh $(or $(CLIENTS),$(patsubst tests/clients/%/run,%,$(wildcard tests/clients/strings/*/run)))
 
 test-java: build ## the jars of clients/java, on real servers, with the test kits of the interfaces (TESTS='LockTest')
-	@scripts/setup.sh client java
+	@scripts/setup.sh openssl java
 	@scripts/test-java.sh $(if $(TESTS),-Dtest='$(TESTS)' -Dsurefire.failIfNoSpecifiedTests=false)
 
 test-python: build ## the package of clients/python, on real servers, with redis-py's own tests of its lock (TESTS='-k name')
-	@scripts/setup.sh client python
+	@scripts/setup.sh openssl python
 	@scripts/test-python.sh $(TESTS)
 
 test-go: build ## the package of clients/go, on real servers, with the race detector (TESTS='-run Name')
@@ -140,7 +145,7 @@ test-differential: build redisson-texts ## Redisson's scripts natively and in Lu
 redisson-texts: setup ## the texts of Redisson's lock scripts, out of its jars (Maven): target/redisson/scripts
 	@tests/redisson_scripts/fetch.sh target/redisson
 
-check: lint ## formatting, clippy and rustdoc (a warning is an error), imports between the layers
+check: lint ## formatting, clippy, rustdoc, imports between the layers
 	@scripts/setup.sh check
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --profile quick --locked --workspace --features redis-lock-client/tracing --all-targets -- -D warnings
@@ -153,8 +158,8 @@ deny: ## licences, known vulnerabilities and sources of the crates, by deny.toml
 msrv: setup ## compile all with the oldest Rust that Cargo.toml promises (in PATH, or with rustup)
 	@scripts/msrv.sh
 
-fresh-machine: ## README's first command on minimal Debian systems, made by debootstrap (root)
-	@scripts/fresh-machine.sh
+fresh-machine: ## README's two commands, whole, on minimal Debian systems, 12 and 13, as root and as a user, made by debootstrap (root; ON='user@13': some; JOBS=2)
+	@scripts/fresh-machine.sh $(ON)
 
 test-versions: setup ## the data of an older version read by this one, and the other way round, in files, in a replica and in a running server (PREVIOUS=a commit or tag)
 	$(CARGO) build $(TESTED) --lib
@@ -246,7 +251,7 @@ bench-peers: bench-build ## PostgreSQL, etcd, ZooKeeper (installed if missing) b
 	$(SERVER) $(LOAD_CORE) target/release/lock-bench peers
 
 bench-clients: build ## the packages for Java, Python, Go and Node beside Redisson, Spring's registry, redis-py's Lock, redsync, bsm/redislock, rueidislock, redlock and redis-semaphore, into benches/results/clients.md (PART='go node': some; QUICK=1: a trial)
-	@scripts/setup.sh client java python go node
+	@scripts/setup.sh openssl java python go node
 	@$(SERVER) benches/clients/run.sh $(if $(QUICK),quick) $(PART)
 
 bench-redisson: build ## Redisson itself beside it (Java 17, Maven), into benches/results/servers.md (QUICK=1: a trial; PART=redisson or tickets)
@@ -308,7 +313,7 @@ image: setup ## an image for Kubernetes that copies the module into a volume: ta
 test-image: image ## unpack and run it, and start a server with the values for valkey-helm (root)
 	@$(SERVER) scripts/test-image.sh
 
-docs: test-build ## the documents as a site with search; checks its links and runs the examples: target/site (mdBook, compiled if missing)
+docs: test-build ## the documents as a site with search, links and examples checked: target/site
 	@TESTED='$(TESTED)' $(QUICK_PATH) $(FAULT_PATH) $(SERVER) site/build.sh
 
 release: setup ## all packages of a release, built and checked, in dist (root; TRIAL=1: before the release; docs/RELEASING.md)

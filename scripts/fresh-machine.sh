@@ -1,101 +1,148 @@
 #!/bin/sh
-# fresh-machine.sh [CASE...]: tests a user's first command on a new machine. Each case gets a minimal Debian of
-# its own (debootstrap's minbase and make), with this tree in a directory whose name has a space, and runs the
-# commands of README.
+# fresh-machine.sh [CASE...]: plays README's two commands, make run and make test, whole, on new machines. A CASE is a
+# user and a release of Debian; without one: root@12 user@12 root@13 user@13. Each gets a minimal Debian of its own
+# (debootstrap's minbase and make), with this tree in a directory whose name has a space.
 #
-#   root   Debian 12, as root: make run; the command that it announces must reach the server, and a second make
-#          run names another port; then tests of the client (TESTS: some of them, by name).
-#   user   Debian 13, as a user without sudo: make run names what to install; root runs that line; make run.
+#   root@N  make installs what is missing.
+#   user@N  has no sudo: each command names what to install; root runs that line; then the command works.
 #
-# In no case may a service have been installed, enabled or started. Needs root, debootstrap and the machine's
-# own mirror, crate registry and certificates; if one of these is missing, the script says so and ends with 0.
-# The base systems and their packages are kept in target/fresh. The mounts and the processes are in namespaces of
-# their own, so they end with the script in every case.
+# make run: the command that it announces must reach the server, and a second make run names another port. make test
+# must pass. In no case may a service have been installed, enabled or started, by neither command.
+#
+# JOBS cases at a time (2). All keep what they have downloaded, packages and crates, in target/fresh for the next case,
+# beside the base systems; cargo still asks its index. Each case starts with neither compiler nor Rust, server or Java.
+# Needs root, debootstrap and the machine's own mirror, crate registry and certificates; if one of these is missing, the
+# script says so and ends with 0. The mounts and the processes of a case are in namespaces of their own, so they end
+# with it in every case.
 set -eu
 cd "$(dirname "$0")/.."
 fresh=$PWD/target/fresh
 
 # shellcheck disable=SC2034 # for minimal-debian.sh
-tested='the first command on a fresh machine'
+tested="README's commands on fresh machines"
 . scripts/minimal-debian.sh
 
-# The network is the machine's, and minutes pass before the port is used: a lock on a file of its number keeps it from
-# other runs until the last process of this one ends.
-reserve_port() {
-    . scripts/ports.sh
-    ports=${TMPDIR:-/tmp}/redis-lock-fresh-ports
-    mkdir -p "$ports"
-    FRESH_PORT=17000
-    until exec 9>"$ports/$FRESH_PORT" && flock -n 9 && ! taken $FRESH_PORT; do
-        FRESH_PORT=$((FRESH_PORT + 1))
-        [ $FRESH_PORT -lt 18000 ] || skip 'No port is free.'
-    done
+# say TEXT: a line of this case.
+say() { echo "fresh machine: $case: $1"; }
+
+# elapsed SINCE: in minutes and seconds.
+elapsed() { seconds=$(($(date +%s) - $1)) && echo "$((seconds / 60)) min $((seconds % 60)) s"; }
+
+release_of() {
+    case $1 in
+    root@12 | user@12) echo bookworm ;;
+    root@13 | user@13) echo trixie ;;
+    *) echo "fresh machine: no case $1; root@12 user@12 root@13 user@13" >&2 && return 2 ;;
+    esac
 }
 
 if [ "${1:-}" != --inside ]; then
+    if [ $# -eq 0 ]; then set -- root@12 user@12 root@13 user@13; fi
+    for case; do release_of "$case" >/dev/null; done
     [ "$(id -u)" -eq 0 ] || skip 'It needs root.'
     scripts/setup.sh fresh || skip 'It needs debootstrap.'
     unshare --mount --pid --fork --kill-child true 2>/dev/null || skip 'There may be no namespaces here (unshare).'
-    if [ $# -eq 0 ]; then set -- root user; fi
-    if [ -z "${FRESH_PORT:-}" ]; then reserve_port; fi
-    export FRESH_PORT
-    exec unshare --mount --pid --fork --kill-child --mount-proc --propagation private "$PWD/scripts/fresh-machine.sh" --inside "$@"
+    find_mirror
+    for case; do
+        base "$(release_of "$case")"
+        rm -rf "${fresh:?}/$case" "$fresh/$case".*
+    done
+    started=$(date +%s)
+    status=0
+    printf '%s\n' "$@" | xargs -n 1 -P "${JOBS:-2}" unshare --mount --pid --fork --kill-child --mount-proc \
+        --propagation private "$PWD/scripts/fresh-machine.sh" --inside || status=1
+    not_played=
+    for case; do
+        if [ -e "$fresh/$case.passed" ]; then
+            cat "$fresh/$case.passed"
+            rm -rf --one-file-system "${fresh:?}/$case"
+        else
+            not_played="$not_played $case"
+        fi
+    done
+    [ $status -eq 0 ] || { echo "fresh machine: FAILED:$not_played ($(elapsed "$started"))" >&2; exit 1; }
+    [ -z "$not_played" ] || skip "Not played:$not_played."
+    echo "fresh machine: all passed ($(elapsed "$started"))"
+    exit
 fi
-shift
+case=$2
 # The first process of a namespace gets only the signals that it handles.
 trap 'exit 129' HUP
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-find_mirror
+# The network is the machine's, and minutes pass before the port is used: a lock on a file of its number keeps it from
+# other cases and runs until the last process of this case ends.
+reserve_port() {
+    . scripts/ports.sh
+    ports=${TMPDIR:-/tmp}/redis-lock-fresh-ports
+    mkdir -p "$ports"
+    port=17000
+    until exec 9>"$ports/$port" && flock -n 9 && ! taken $port; do
+        port=$((port + 1))
+        [ $port -lt 18000 ] || skip 'No port is free.'
+    done
+}
 
-# machine NAME RELEASE: a copy of the base at $root that has the machine's ways to the network.
+# keep FROM TO: files of FROM that TO lacks. Other cases may do it at the same time.
+keep() {
+    (cd "$1" && find . -type f \( -name '*.deb' -o -name '*.crate' \) ! -path '*/partial/*') | while read -r file; do
+        [ ! -e "$2/$file" ] || continue
+        mkdir -p "$(dirname "$2/$file")"
+        cp "$1/$file" "$2/$file.$case" && mv "$2/$file.$case" "$2/$file"
+    done
+}
+
+# machine RELEASE: a copy of the base at $root that has the machine's ways to the network, and what earlier cases have
+# downloaded.
 machine() {
-    base "$2"
-    echo "fresh machine: $1 on $2"
-    root=$fresh/$1/root
-    rm -rf "${fresh:?}/$1"
-    mkdir -p "$root" "$fresh/$1/upper" "$fresh/$1/work" "$fresh/debs-$2"
-    mount -t overlay overlay -o "lowerdir=$base,upperdir=$fresh/$1/upper,workdir=$fresh/$1/work" "$root" 2>/dev/null ||
+    base=$fresh/base-$1 debs=$fresh/debs-$1 crates=$fresh/crates own=$fresh/$case/debs
+    root=$fresh/$case/root
+    mkdir -p "$root" "$fresh/$case/upper" "$fresh/$case/work" "$own/partial" "$debs" "$crates"
+    mount -t overlay overlay -o "lowerdir=$base,upperdir=$fresh/$case/upper,workdir=$fresh/$case/work" "$root" 2>/dev/null ||
         cp -a "$base/." "$root/"
     mount -t proc proc "$root/proc"
-    mount --bind "$fresh/debs-$2" "$root/var/cache/apt/archives"
-    mkdir -p "$root/var/cache/apt/archives/partial" "$root/root/.cargo"
+    mount --rbind /dev "$root/dev"
+    mount --rbind /sys "$root/sys"
+    find "$debs" -name '*.deb' -exec ln -t "$own" {} +
+    mount --bind "$own" "$root/var/cache/apt/archives"
     adopt "$root"
-    for file in config.toml config; do
-        if [ -f "${CARGO_HOME:-$HOME/.cargo}/$file" ]; then cp "${CARGO_HOME:-$HOME/.cargo}/$file" "$root/root/.cargo/"; fi
-    done
     # What a maintainer's script takes for a system that systemd has booted.
     mkdir -p "$root/run/systemd/system"
     typed root / "$quiet_apt update && $quiet_apt install make" >/dev/null 2>&1 || skip 'apt reaches no mirror from a fresh machine.'
     rm -rf "$root"/var/lib/apt/lists/*
-    typed root / 'useradd -m lena && cp -r /root/.cargo /home/lena/ && chown -R lena: /home/lena'
-    services >"$fresh/$1/services"
+    if [ "$user" != root ]; then typed root / "useradd -m $user"; fi
+    mkdir -p "$root$home/.cargo/registry"
+    for file in config.toml config; do
+        if [ -f "${CARGO_HOME:-$HOME/.cargo}/$file" ]; then cp "${CARGO_HOME:-$HOME/.cargo}/$file" "$root$home/.cargo/"; fi
+    done
+    cp -r "$crates" "$root$home/.cargo/registry/cache"
+    clone
+    services >"$fresh/$case/services"
 }
 
 # typed USER DIRECTORY COMMAND: in a login's environment, and with the ways to the network.
 typed() {
-    user=$1 directory=$2 command=$3
-    case $user in root) home=/root ;; *) home=/home/$user ;; esac
+    case $1 in root) at=/root ;; *) at=/home/$1 ;; esac
     # shellcheck disable=SC2046,SC2016 # NAME=VALUE words; none of these has spaces
-    env -i HOME="$home" USER="$user" TERM=dumb PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
+    env -i HOME="$at" USER="$1" TERM=dumb PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
         $(env | grep -E '^(https?_proxy|no_proxy|HTTPS?_PROXY|NO_PROXY|CARGO_(NET|HTTP)_[A-Z_]*|CARGO_PROFILE_[A-Z_]*)=[^ ]*$') \
-        chroot --userspec="$user" "$root" sh -c 'cd "$1" && eval "$2"' sh "$directory" "$command"
+        chroot --userspec="$1" "$root" sh -c 'cd "$1" && eval "$2"' sh "$2" "$3"
 }
 
-# The tree as it is, committed or not, in the home of USER.
+# The tree as it is, committed or not, in the home of the user.
 clone() {
-    case $1 in root) tree="/root/a clone" ;; *) tree="/home/$1/a clone" ;; esac
+    tree="$home/a clone"
     mkdir -p "$root$tree"
     if [ -e .git ] && command -v git >/dev/null; then
         git ls-files --cached --others --exclude-standard | sort -u | while read -r file; do
             if [ -e "$file" ]; then printf '%s\n' "$file"; fi
-        done >"$fresh/files"
+        done >"$fresh/$case/files"
     else
-        find . \( -path ./target -o -path ./.git -o -path ./.servers \) -prune -o -type f -print >"$fresh/files"
+        find . \( -path ./target -o -path ./.git -o -path ./.servers \) -prune -o -type f -print >"$fresh/$case/files"
     fi
-    tar -cf - -T "$fresh/files" | tar -xf - -C "$root$tree"
-    typed root / "chown -R $1: '$tree'"
+    tar -cf - -T "$fresh/$case/files" | tar -xf - -C "$root$tree"
+    typed root / "chown -R $user: '$home'"
 }
 
 # What a package's service leaves behind: units, their enablement, init scripts.
@@ -104,37 +151,51 @@ services() {
         \( -type f -o -type l \) 2>/dev/null | sort)
 }
 
+# fail WHY [LOG [LINES]]
 fail() {
-    printf 'fresh machine: FAILED: %s\n' "$1" >&2
+    printf 'fresh machine: %s: FAILED: %s\n' "$case" "$1" >&2
     [ -z "${2:-}" ] || tail -n "${3:-60}" "$2" >&2
     exit 1
 }
 
 no_service() {
-    services >"$fresh/after"
-    diff "$fresh/$1/services" "$fresh/after" >&2 || fail 'setup has installed a service'
+    services >"$fresh/$case/after"
+    diff "$fresh/$case/services" "$fresh/$case/after" >&2 || fail "$1 has installed a service"
     for process in /proc/[0-9]*; do
         case $(readlink "$process/exe" 2>/dev/null) in
-        */redis-* | */valkey-*) fail "a server runs that no test has started: $(tr '\0' ' ' <"$process/cmdline")" ;;
+        */redis-* | */valkey-*) fail "$1 has left a server: $(tr '\0' ' ' <"$process/cmdline")" ;;
         esac
     done
 }
 
-# run USER: make run in the background, until the advised command gets the answer of the module.
+# allow COMMAND: as a user, the command names what is missing, and root installs it.
+allow() {
+    [ "$user" != root ] || return 0
+    log=$fresh/$case.refused.log
+    if typed "$user" "$tree" "$1" >"$log" 2>&1 </dev/null; then fail "$1 without what it needs" "$log"; fi
+    line=$(sed -n 's/^As root: //p' "$log")
+    [ -n "$line" ] || fail "$1 does not name what to install" "$log"
+    say "$1 names: $line"
+    typed root / "$(printf %s "$line" | sed 's/apt-get /DEBIAN_FRONTEND=noninteractive apt-get -qq -y /g')" >"$fresh/$case.install.log" 2>&1 ||
+        fail "the line that $1 names" "$fresh/$case.install.log"
+}
+
+# make run in the background, until the advised command gets the answer of the module.
 run() {
-    log=$fresh/run.log
+    log=$fresh/$case.run.log
     : >"$log"
-    typed "$1" "$tree" "exec make run PORT=$port" >"$log" 2>&1 &
+    typed "$user" "$tree" "exec make run PORT=$port" >"$log" 2>&1 &
     pid=$!
     until advice=$(sed -n 's/^lock server on .*try in another window: //p' "$log") && [ -n "$advice" ]; do
         kill -0 $pid 2>/dev/null || fail 'make run' "$log"
         sleep 0.2
     done
-    typed "$1" "$tree" "$advice" >"$fresh/help.log" 2>&1 || fail "$advice" "$fresh/help.log"
-    grep -q 'LOCK.ACQUIRE' "$fresh/help.log" || fail "$advice does not reach the module" "$fresh/help.log"
+    help=$fresh/$case.help.log second=$fresh/$case.second.log
+    typed "$user" "$tree" "$advice" >"$help" 2>&1 || fail "$advice" "$help"
+    grep -q 'LOCK.ACQUIRE' "$help" || fail "$advice does not reach the module" "$help"
     # A second run: the port is in use, and the message names a free one.
-    if typed "$1" "$tree" "make run PORT=$port" >"$fresh/second.log" 2>&1; then fail 'a second server on one port' "$fresh/second.log"; fi
-    grep -q "port $port on 127.0.0.1 is in use.*Try: make run PORT=[0-9]" "$fresh/second.log" || fail 'no other port is named' "$fresh/second.log"
+    if typed "$user" "$tree" "make run PORT=$port" >"$second" 2>&1; then fail 'a second server on one port' "$second"; fi
+    grep -q "port $port on 127.0.0.1 is in use.*Try: make run PORT=[0-9]" "$second" || fail 'no other port is named' "$second"
     stop
 }
 
@@ -148,42 +209,34 @@ stop() {
     wait $pid 2>/dev/null || :
 }
 
+keep_downloads() {
+    keep "$own" "$debs"
+    if [ -d "$root$home/.cargo/registry/cache" ]; then keep "$root$home/.cargo/registry/cache" "$crates"; fi
+}
+
 # Built without optimization, which takes longer than all other steps together.
 : "${CARGO_PROFILE_RELEASE_LTO=off}" "${CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16}" "${CARGO_PROFILE_RELEASE_OPT_LEVEL=0}"
 export CARGO_PROFILE_RELEASE_LTO CARGO_PROFILE_RELEASE_CODEGEN_UNITS CARGO_PROFILE_RELEASE_OPT_LEVEL
-port=$FRESH_PORT
 
 started=$(date +%s)
-for case in "$@"; do
-    begun=$(date +%s)
-    case $case in
-    root)
-        machine root bookworm
-        clone root
-        run root
-        no_service root
-        echo "fresh machine: root: make run works ($(($(date +%s) - begun)) s); the client's tests"
-        typed root "$tree" "make test-client TESTS='${TESTS-basics:: run:: look:: tls::}'" >"$fresh/client.log" 2>&1 ||
-            fail 'make test-client' "$fresh/client.log"
-        grep '^test result' "$fresh/client.log"
-        no_service root
-        ;;
-    user)
-        machine user trixie
-        clone lena
-        if typed lena "$tree" 'make run' >"$fresh/refused.log" 2>&1 </dev/null; then fail 'make run without compiler and Rust' "$fresh/refused.log"; fi
-        line=$(sed -n 's/^As root: //p' "$fresh/refused.log")
-        [ -n "$line" ] || fail 'the message does not name what to install' "$fresh/refused.log"
-        echo "fresh machine: the message names: $line"
-        typed root / "$(printf %s "$line" | sed 's/apt-get /DEBIAN_FRONTEND=noninteractive apt-get -qq -y /g')" >"$fresh/install.log" 2>&1 ||
-            fail 'the line that the message names' "$fresh/install.log"
-        run lena
-        no_service user
-        ;;
-    *) fail "no case $case" ;;
-    esac
-    for mounted in "$root/var/cache/apt/archives" "$root/proc" "$root"; do umount "$mounted" 2>/dev/null || :; done
-    rm -rf --one-file-system "${fresh:?}/$case"
-    echo "fresh machine: $case: passed ($(($(date +%s) - begun)) s)"
-done
-echo "fresh machine: all passed ($(($(date +%s) - started)) s)"
+case $case in root@*) user=root home=/root ;; *) user=lena home=/home/lena ;; esac
+reserve_port
+machine "$(release_of "$case")"
+
+begun=$(date +%s)
+allow 'make run'
+run
+no_service 'make run'
+took="make run $(elapsed "$begun")"
+say "$took"
+keep_downloads
+
+begun=$(date +%s)
+allow 'make test'
+log=$fresh/$case.test.log
+typed "$user" "$tree" 'make test' >"$log" 2>&1 </dev/null || fail 'make test' "$log" 120
+no_service 'make test'
+took="$took, make test $(elapsed "$begun")"
+keep_downloads
+say "$took, passed ($(elapsed "$started"))" >"$fresh/$case.passed"
+say "passed ($(elapsed "$started"))"

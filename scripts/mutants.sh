@@ -32,7 +32,8 @@ elif [ -n "${SHARD:-}" ]; then
 fi
 # Of cargo-mutants' exit statuses 2 and 3 mean that a change was missed, or that the tests did not end.
 status=0
-PROPTEST_CASES=${CASES:-200} PROPTEST_MAX_SHRINK_TIME=1 cargo mutants "$@" || status=$?
+# A directory of its own: the crate has the name of the module.
+CARGO_TARGET_DIR=$PWD/$core/target PROPTEST_CASES=${CASES:-200} PROPTEST_MAX_SHRINK_TIME=1 cargo mutants "$@" || status=$?
 [ $status -le 3 ] || exit $status
 
 # A line without its numbers: they change with every edit above it.

@@ -8,7 +8,7 @@ there=$PWD/target/packages
 
 # Into a new directory, so that no file of a former build is published. Maven's local repository is the user's.
 java() {
-    scripts/setup.sh client java
+    scripts/setup.sh java
     rm -rf "$there/maven"
     mvn -B -ntp -Dstyle.color=never -q -f clients/java deploy -DskipTests -Dmaven.install.skip=true \
         -DaltDeploymentRepository="packages::file:$there/maven"

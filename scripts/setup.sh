@@ -1,6 +1,6 @@
 #!/bin/sh
 # setup.sh [PURPOSE...]: installs what is missing to build, run and test the module, or says what to install.
-# Each PURPOSE adds what a target needs: check (format, clippy), client (openssl), go, java (JDK, Maven), node (Node,
+# Each PURPOSE adds what a target needs: check (format, clippy), openssl, go, java (JDK, Maven), node (Node,
 # npm), python (Python, venv), count (valgrind), fuzz (C++, cargo-fuzz), fresh (debootstrap), deb (lowdown, cargo-deb),
 # booted (systemd-nspawn), image (umoci).
 #
@@ -186,7 +186,7 @@ format and clippy are missing: rustup component add rustfmt clippy"
         ;;
     fuzz) need g++ cxx_works ;;
     count) need 'valgrind libc6-dbg' valgrind_works ;;
-    client) need openssl openssl_works ;;
+    openssl) need openssl openssl_works ;;
     go) need golang-go go_works ;;
     python) need 'python3 python3-venv' python_works ;;
     node) need 'nodejs npm' node_works ;;
@@ -321,7 +321,7 @@ if [ -n "$missing$problem" ]; then
             check) say 'And rustfmt and clippy of that Rust.' ;;
             fuzz) say 'And a C++ compiler.' ;;
             count) say 'And valgrind.' ;;
-            client) say 'And openssl.' ;;
+            openssl) say 'And openssl.' ;;
             fresh) say 'And debootstrap.' ;;
             deb) say 'And lowdown and dpkg-dev.' ;;
             image) say 'And umoci.' ;;

@@ -98,7 +98,7 @@ ends_with 0 'certificates in another place'
 
 machine
 stub openssl 'exit 1'
-on scripts/setup.sh client
+on scripts/setup.sh openssl
 ends_with 1 'an openssl that fails'
 says 'an openssl that fails' 'apt-get install .*openssl'
 
@@ -180,6 +180,28 @@ on env PORT=abc scripts/run.sh
 ends_with 2 'a port that is no number'
 on env PORT=70000 scripts/run.sh
 ends_with 2 'a port that is too high'
+
+# --- make: its list of targets, and the directory that cargo fills ---
+machine
+on make
+says 'make alone' 'make run ' 'make test ' 'make help-all'
+[ "$(printf '%s\n' "$said" | wc -l)" -le 12 ] || failed 'make alone prints a long list'
+on make help-all
+for name in $(sed -n 's/^\([a-z-]*\):.*## .*/\1/p' Makefile); do says "make help-all" "^  make $name( |\$)"; done
+
+# Users who write Rust may have one directory for all that cargo builds. What `make build` copies and loads is in target/.
+machine
+real=$(command -v cargo)
+stub chmod :
+stub cargo "case \$1 in build) exec '$real' metadata --format-version 1 --no-deps --offline ;; *) exec '$real' \"\$@\" ;; esac"
+mkdir -p "$dir/home/.cargo"
+for set in CARGO_TARGET_DIR="$dir/elsewhere" CARGO_BUILD_TARGET_DIR="$dir/elsewhere" NONE=; do
+    if [ "$set" = NONE= ]; then printf '[build]\ntarget-dir = "%s"\n' "$dir/elsewhere" >"$dir/home/.cargo/config.toml"; fi
+    on env "$set" CARGO_HOME="$dir/home/.cargo" make build
+    ends_with 0 "make build with $set"
+    said=$(printf '%s\n' "$said" | sed -n 's/.*"target_directory":"\([^"]*\)".*/\1/p')
+    says "make build with $set" "^$here/target\$"
+done
 
 # --- apt.sh: mirrors in every form ---
 apt="$dir/apt"

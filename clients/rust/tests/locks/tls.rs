@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use redis_lock_client::{Certificates, Error, Lock, Released, Server};
-use redis_lock_harness::{free_port, server_binary, TestServer};
+use redis_lock_harness::{free_port, server_binary, tls, TestServer};
 
 use crate::{lock, until_free, LEASE};
 
@@ -17,60 +17,17 @@ fn has_tls() -> bool {
     !String::from_utf8_lossy(&output.stderr).contains("tls-port")
 }
 
-fn openssl(dir: &Path, line: &str) {
-    let mut command = Command::new("openssl");
-    command.args(line.split_whitespace()).current_dir(dir);
-    let output = command.output().expect("openssl");
-    assert!(output.status.success(), "{output:?}");
-}
-
-/// An authority, and a certificate by it for this machine and for a client.
-fn make_certificates(dir: &Path) {
-    let extensions = "[v3]\nsubjectAltName=IP:127.0.0.1,DNS:localhost\n\
-                      extendedKeyUsage=serverAuth,clientAuth\n";
-    std::fs::write(dir.join("extensions"), extensions).unwrap();
-    openssl(
-        dir,
-        "req -x509 -newkey rsa:2048 -nodes -keyout ca.key -out ca.crt -days 2 -subj /CN=ca",
-    );
-    for name in ["server", "client"] {
-        openssl(
-            dir,
-            &format!(
-                "req -newkey rsa:2048 -nodes -keyout {name}.key -out {name}.csr -subj /CN={name}"
-            ),
-        );
-        openssl(
-            dir,
-            &format!(
-                "x509 -req -in {name}.csr -CA ca.crt -CAkey ca.key -CAcreateserial -out {name}.crt \
-                 -days 2 -extfile extensions -extensions v3"
-            ),
-        );
-    }
-}
-
 fn read(dir: &Path, name: &str) -> Vec<u8> {
     std::fs::read(dir.join(name)).unwrap()
 }
 
 /// A server with TLS, and its TLS port.
 fn tls_server(dir: &Path, clients: &str) -> (TestServer, u16) {
-    make_certificates(dir);
+    tls::issue(dir, &["server", "client"]);
     let port = free_port();
-    let path = |name: &str| dir.join(name).to_string_lossy().into_owned();
-    let real = TestServer::with(&[
-        "--tls-port",
-        &port.to_string(),
-        "--tls-cert-file",
-        &path("server.crt"),
-        "--tls-key-file",
-        &path("server.key"),
-        "--tls-ca-cert-file",
-        &path("ca.crt"),
-        "--tls-auth-clients",
-        clients,
-    ]);
+    let options = tls::options_of(port, dir, "server", "ca", clients);
+    let options: Vec<&str> = options.iter().map(String::as_str).collect();
+    let real = TestServer::with(&options);
     (real, port)
 }
 
