@@ -197,7 +197,7 @@ func TestANamedOwnerIsUsedAsItIs(t *testing.T) {
 		lock := via(t, s).NewLock(t.Name(), redislock.WithOwner("job-7"), redislock.WithNote("host a"))
 		hold := must[*redislock.Hold](t)(lock.Lock(background()))
 		again := must[*redislock.Hold](t)(lock.Lock(background()))
-		count, note := s.do("HGET", t.Name(), "job-7"), s.do("HGET", t.Name(), "#note")
+		count, note := s.do("HGET", t.Name(), "job-7"), s.do("HGET", t.Name(), "#note:job-7")
 		if again.Token() != hold.Token() || count != "1" || note != "host a" {
 			t.Fatal("the owner is another one, or holds twice")
 		}

@@ -81,7 +81,7 @@ impl fmt::Display for CommandError {
             E::Word(text) => return write!(f, "ERR {text}"),
             E::OwnerEmpty => "ERR owner is empty",
             E::OwnerTooLong => "ERR owner is longer than lock.max-owner-len",
-            E::OwnerReserved => "ERR owners '#token' and '#note' are reserved",
+            E::OwnerReserved => "ERR owners that begin with '#' are reserved",
             E::OwnerLooksLikeField => {
                 "ERR the owner 'mode', or one that ends in ':write', cannot hold READ or WRITE"
             }

@@ -8,9 +8,7 @@ use std::fmt::Display;
 
 use crate::commands::error::CommandError;
 use crate::commands::options::{tokens, NotifyWords, Options};
-use crate::lock::{
-    is_beside_a_lock, parse_integer, Lease, Wait, MAX_KEYS, MAX_NOTE, NOTE_FIELD, TOKEN_FIELD,
-};
+use crate::lock::{is_beside_a_lock, is_marked, parse_integer, Lease, Wait, MAX_KEYS, MAX_NOTE};
 use crate::module::entry::command::{ArgKind, Command, Spec};
 use crate::module::ffi::strings::Str;
 use crate::module::keyspace::horizon;
@@ -177,7 +175,7 @@ impl<'w, W: Word> Parser<'w, W> {
         } else if owner.len() > self.settings.max_owner_len && self.takes(b"SEQ") {
             // Of requests that acquire: a hold of before the setting was lowered can be renewed and released.
             Err(CommandError::OwnerTooLong)
-        } else if owner == TOKEN_FIELD || owner == NOTE_FIELD {
+        } else if is_marked(owner) {
             Err(CommandError::OwnerReserved)
         } else {
             Ok(word)

@@ -115,8 +115,8 @@ fn acquire_reports_the_first_error_from_the_left() {
             c {k}:rwlock_token '' BOGUS => the key is named like one of those beside ...
             c k '' BOGUS => owner is empty
             c k 123456789 BOGUS => owner is longer than lock.max-owner-len
-            c k #token BOGUS => owners '#token' and '#note' are reserved
-            c k #note BOGUS => owners '#token' and '#note' are reserved
+            c k #token BOGUS => owners that begin with '#' are reserved
+            c k #x BOGUS => owners that begin with '#' are reserved
             c k o BOGUS EX x => syntax error: unknown option 'BOGUS', expected READ, WRITE, EX, PX, SESSION, ...
             c k o EX x BOGUS => value is not an integer or out of range: EX 'x'
             // A value before a repeated option.

@@ -30,10 +30,10 @@ impl<'a> Cx<'a> {
         self.effects.push(Effect::Write(change));
     }
 
-    /// Writes the note of a request beside the hold, if it has one.
-    pub(crate) fn note(&mut self, note: Option<&[u8]>) {
+    /// Writes the note of a request beside the hold of this owner, if it has one.
+    pub(crate) fn note(&mut self, owner: &[u8], note: Option<&[u8]>) {
         if let Some(note) = note {
-            self.write(KeyWrite::Note(note.into()));
+            self.write(KeyWrite::Note(OwnerId::from_slice(owner), note.into()));
         }
     }
 
@@ -102,8 +102,8 @@ pub enum KeyWrite {
         /// A new end of the lease in Unix milliseconds.
         deadline_ms: Option<i64>,
     },
-    /// A text beside the present hold.
-    Note(Box<[u8]>),
+    /// A text beside the present hold, of this owner.
+    Note(OwnerId, Box<[u8]>),
     /// A change of a read-write lock.
     ReadWrite(RwWrite),
 }

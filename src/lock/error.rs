@@ -9,6 +9,9 @@ use std::rc::Rc;
 pub enum LockError {
     /// The key holds another Redis type.
     WrongType,
+    /// `LOCK.BREAK`: the key holds a number with a TTL, which may be a lock of another library, or the count of a latch
+    /// or a semaphore.
+    MayBeCount,
     /// The key holds a hash that is no lock.
     LockType,
     /// The request says READ or WRITE, and the key is held as an exclusive lock.
@@ -126,6 +129,9 @@ impl LockError {
         use LockError as E;
         match self {
             E::WrongType => "WRONGTYPE Operation against a key holding the wrong kind of value",
+            E::MayBeCount => {
+                "WRONGTYPE the key holds a number, which may be the count of a latch or a semaphore: DEL ends it, LOCK.BREAK does not"
+            }
             E::LockType => "LOCKTYPE the key holds a hash that is no lock",
             E::HeldExclusively => {
                 "LOCKTYPE the key holds an exclusive lock, which is used without READ and WRITE"

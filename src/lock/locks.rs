@@ -107,6 +107,10 @@ impl Locks {
     pub fn apply(&mut self, settings: &Settings, now: Now) {
         let waiters = &mut self.shared.waiters;
         (waiters.limits, waiters.grace) = (settings.limits, settings.grace);
+        if waiters.windows.rule.polled && !settings.windows.polled {
+            // Strings were holders, and are data of another type now: the requests behind them fail at once.
+            waiters.schedule_settle_all(None);
+        }
         waiters.set_window_rule(settings.windows);
         waiters.set_top_names(settings.top_names, now);
         self.shared.sessions.rule = settings.session;

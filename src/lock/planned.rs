@@ -165,7 +165,7 @@ impl Locks {
             }
             (Planned::Break(req), _) => state
                 .hold(now)
-                .filter(|hold| hold.is_under(req.token))
+                .filter(|hold| hold.is_under(req.token) && state.may_break(now).is_ok())
                 .map(|_| KeyState::Absent),
             (Planned::EndSession(bound), KeyState::ReadWrite(_)) => self
                 .bound_shared(bound.as_ref(), state, now)

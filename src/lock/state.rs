@@ -2,19 +2,48 @@
 //!
 //! An exclusive lock is Redisson's `RLock` hash: one field, the owner, whose value is the hold count, and the key's TTL
 //! as the lease. The module adds a field, [`TOKEN_FIELD`], whose value `t<digits>` is not a number, so scripts that
-//! look for counts skip it; and where the request has one, a note ([`NOTE_FIELD`]).
+//! look for counts skip it; and where the request has one, a note ([`note_field`]).
+//!
+//! No owner begins with `#`: a field that does, and that this version does not know, is one of a later version. It is
+//! kept and ignored, and without a holder the lock is free whatever such fields are left. (The hash of a read-write
+//! lock has no such fields, because Redisson's scripts count its fields: what is new there goes into a key beside it.)
 //!
 //! With `lock.string-holders yes` a string with a TTL is a hold too, as most other lock libraries write it.
 
 use smallvec::SmallVec;
 
-use crate::lock::{Domain, KeyRef, Now, ReadWrite, Token};
+use crate::lock::{Domain, KeyRef, LockError, Name, Now, ReadWrite, Token};
 
 /// The reserved hash field that holds the fencing token of the current grant.
 pub const TOKEN_FIELD: &[u8] = b"#token";
 
-/// The reserved hash field of a hold's note: any text, for those who look.
-pub const NOTE_FIELD: &[u8] = b"#note";
+/// The first byte of every field that is not an owner.
+const MARK: u8 = b'#';
+
+/// The most fields of an exclusive lock: the owner, the token, its note, and those of later versions.
+const MOST_FIELDS: usize = 16;
+
+/// The longest name of a field of a lock, and the longest value: an owner has at most 65,536 bytes (the highest
+/// `lock.max-owner-len`), and its note's field a prefix.
+const LONGEST: usize = 65_536 + 256;
+
+/// Whether a field of this name and value may be one of a lock. Looked at before the bytes are copied or searched.
+pub(crate) fn may_be_of_a_lock(field: &[u8], value: &[u8]) -> bool {
+    field.len() <= LONGEST && value.len() <= LONGEST
+}
+
+/// Whether a field of this name could not be told from those of the module, so that no owner has it.
+pub fn is_marked(owner: &[u8]) -> bool {
+    owner.first() == Some(&MARK)
+}
+
+/// The hash field of an owner's note: any text, for those who look. It names the owner: the note that another holder
+/// has left, because a script has changed the owner and no more, is not shown as this one's.
+pub fn note_field(owner: &[u8]) -> Name {
+    let mut field = Name::from_slice(b"#note:");
+    field.extend_from_slice(owner);
+    field
+}
 
 /// The longest note in bytes.
 pub const MAX_NOTE: usize = 256;
@@ -56,10 +85,13 @@ impl Hold {
 pub enum KeyState {
     /// No key.
     Absent,
-    /// A hash with the token field only: the holder was removed by `HDEL`.
-    Bare(Token),
+    /// A hash without an owner, with the token or other fields of the module: the holder was removed by `HDEL`, or by
+    /// the TTL of its field.
+    Bare(Option<Token>),
     /// A lock, perhaps one whose lease is over.
     Held(Hold),
+    /// A string that is the lock of a client of another library.
+    Text(Text),
     /// A read-write lock, perhaps without a holder.
     ReadWrite(Box<ReadWrite>),
     /// A hash of another layout.
@@ -68,25 +100,57 @@ pub enum KeyState {
     OtherType,
 }
 
+/// A string as the lock of a client that takes it with `SET key value NX PX lease`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Text {
+    /// The hold, of an owner without a name.
+    hold: Hold,
+    /// Whether the value is a number. A latch and the free permits of a semaphore are numbers too, and nothing in the
+    /// key tells them apart. So it excludes other owners, as any string with a TTL, but is not broken.
+    pub is_number: bool,
+}
+
+/// The longest string that is a number.
+pub const LONGEST_NUMBER: usize = 20;
+
 impl KeyState {
-    /// A string as the lock of a client that takes it with `SET key value NX PX lease`. Without a TTL it is other data.
-    pub fn of_string(deadline_ms: Option<i64>) -> KeyState {
-        match deadline_ms {
-            Some(_) => KeyState::Held(Hold {
+    /// A string, which is a lock if it has a TTL, and other data without one. `value`: unless it is too long for a
+    /// number.
+    pub fn of_string(deadline_ms: Option<i64>, value: Option<&[u8]>) -> KeyState {
+        let Some(_) = deadline_ms else {
+            return KeyState::OtherType;
+        };
+        KeyState::Text(Text {
+            hold: Hold {
                 owner: OwnerId::new(),
                 count: 1,
                 token: None,
                 deadline_ms,
-            }),
-            None => KeyState::OtherType,
-        }
+            },
+            is_number: value.and_then(parse_integer).is_some(),
+        })
     }
 
     /// The present hold.
     pub fn hold(&self, now: Now) -> Option<&Hold> {
         match self {
-            KeyState::Held(hold) if !hold.is_over(now) => Some(hold),
+            KeyState::Held(hold) | KeyState::Text(Text { hold, .. }) if !hold.is_over(now) => {
+                Some(hold)
+            }
             _ => None,
+        }
+    }
+
+    /// Checks that the present hold may be ended by force.
+    ///
+    /// # Errors
+    /// [`LockError::MayBeCount`].
+    pub(crate) fn may_break(&self, now: Now) -> Result<(), LockError> {
+        match self {
+            KeyState::Text(text) if text.is_number && !text.hold.is_over(now) => {
+                Err(LockError::MayBeCount)
+            }
+            _ => Ok(()),
         }
     }
 
@@ -94,7 +158,7 @@ impl KeyState {
     /// lease, or when it reads the clock again.
     pub fn is_over(&self, now: Now) -> bool {
         match self {
-            KeyState::Held(hold) => hold.is_over(now),
+            KeyState::Held(hold) | KeyState::Text(Text { hold, .. }) => hold.is_over(now),
             KeyState::ReadWrite(lock) => lock.is_over(now),
             _ => false,
         }
@@ -103,7 +167,7 @@ impl KeyState {
     /// The token stored in the key: the next one must be higher.
     pub fn token(&self) -> Option<Token> {
         match self {
-            KeyState::Bare(token) => Some(*token),
+            KeyState::Bare(token) => *token,
             KeyState::Held(hold) => hold.token,
             KeyState::ReadWrite(lock) => lock
                 .token_record
@@ -139,6 +203,8 @@ pub fn is_held(state: &KeyState, owner: Option<&[u8]>, now: Now) -> bool {
         (KeyState::ReadWrite(lock), Some(owner)) => {
             lock.writes(owner, now) || lock.reader(owner, now).is_some()
         }
+        // Its owner has no name.
+        (KeyState::Text(_), Some(_)) => false,
         (state, owner) => state
             .hold(now)
             .is_some_and(|hold| owner.is_none_or(|owner| hold.owner[..] == *owner)),
@@ -150,21 +216,24 @@ pub fn is_held(state: &KeyState, owner: Option<&[u8]>, now: Now) -> bool {
 pub struct HashReader {
     holder: Option<(OwnerId, u32)>,
     token: Option<Token>,
-    has_note: bool,
+    /// Fields of the module beside the token: notes, and what a later version has added.
+    marked: bool,
+    fields: usize,
     other: bool,
 }
 
 impl HashReader {
     /// Adds one field with its value, in any order.
     pub fn field(&mut self, field: &[u8], value: &[u8]) {
-        if field.is_empty() {
+        self.fields += 1;
+        if field.is_empty() || self.fields > MOST_FIELDS || !may_be_of_a_lock(field, value) {
             self.other = true;
         } else if field == TOKEN_FIELD && self.token.is_none() {
             self.token = parse_token(value);
             self.other |= self.token.is_none();
-        } else if field == NOTE_FIELD && !self.has_note {
-            self.has_note = true;
-        } else if self.holder.is_none() && field != TOKEN_FIELD && field != NOTE_FIELD {
+        } else if is_marked(field) {
+            self.marked = true;
+        } else if self.holder.is_none() {
             self.holder = parse_count(value).map(|count| (field.into(), count));
             self.other |= self.holder.is_none();
         } else {
@@ -187,13 +256,11 @@ impl HashReader {
                 token,
                 deadline_ms,
             }),
-            (false, None, Some(token)) => KeyState::Bare(token),
+            (false, None, token) if token.is_some() || self.marked => KeyState::Bare(token),
             // All fields had TTLs of their own, and these are over: the lock is free, and the server will remove the
             // hash.
-            (false, None, None) if !self.has_note => {
-                KeyState::ReadWrite(Box::new(ReadWrite::emptied(deadline_ms)))
-            }
-            _ => KeyState::OtherHash,
+            (false, None, _) => KeyState::ReadWrite(Box::new(ReadWrite::emptied(deadline_ms))),
+            (true, ..) => KeyState::OtherHash,
         }
     }
 }
@@ -247,7 +314,7 @@ pub(crate) fn token_of(digits: &[u8]) -> Option<Token> {
 
 #[cold]
 fn is_above_tokens(digits: &[u8]) -> bool {
-    let is_number = digits.iter().all(u8::is_ascii_digit);
+    let is_number = digits.len() <= 64 && digits.iter().all(u8::is_ascii_digit);
     is_number && digits.first().is_some_and(|first| *first != b'0')
 }
 
@@ -294,7 +361,7 @@ mod tests {
     #[test]
     fn a_hash_without_a_holder_has_a_token() {
         let token = Token::new(7).unwrap();
-        assert_eq!(KeyState::Bare(token).token(), Some(token));
+        assert_eq!(KeyState::Bare(Some(token)).token(), Some(token));
         assert_eq!(read(&[("#token", "t7")]).token(), Some(token));
     }
 
@@ -316,10 +383,7 @@ mod tests {
             panic!()
         };
         assert_eq!((of_module.count, of_module.token), (1, Token::new(7)));
-        assert_eq!(
-            read(&[("#token", "t7")]),
-            KeyState::Bare(Token::new(7).unwrap())
-        );
+        assert_eq!(read(&[("#token", "t7")]), KeyState::Bare(Token::new(7)));
     }
 
     #[test]
@@ -337,6 +401,59 @@ mod tests {
             &[("", "1")],
         ] {
             assert_eq!(read(fields), KeyState::OtherHash, "{fields:?}");
+        }
+    }
+
+    #[test]
+    fn fields_of_the_module_and_of_later_versions_are_no_holders() {
+        for fields in [
+            &[("#note:u:1", "x")][..],
+            &[("#later", "1")],
+            &[("#", ""), ("#note:u:1", "x")],
+        ] {
+            assert_eq!(read(fields), KeyState::Bare(None), "{fields:?}");
+            let with_token = [fields, &[("#token", "t7")]].concat();
+            assert_eq!(read(&with_token), KeyState::Bare(Token::new(7)));
+            let held = [fields, &[("u:1", "2")]].concat();
+            assert!(matches!(read(&held), KeyState::Held(hold) if hold.count == 2));
+        }
+    }
+
+    #[test]
+    fn what_is_longer_than_a_lock_can_have_is_no_locks() {
+        let (fits, long) = ("x".repeat(LONGEST), "x".repeat(LONGEST + 1));
+        assert!(matches!(read(&[(&fits, "1")]), KeyState::Held(_)));
+        assert_eq!(read(&[("u:1", "1"), ("#x", &fits)]), read(&[("u:1", "1")]));
+        for foreign in [(&*long, "1"), ("#x", &*long), ("#token", &*long)] {
+            assert_eq!(read(&[foreign]), KeyState::OtherHash);
+        }
+        let names: Vec<_> = (0..MOST_FIELDS).map(|n| format!("#{n}")).collect();
+        let mut fields: Vec<_> = names.iter().map(|name| (&**name, "")).collect();
+        assert_eq!(read(&fields), KeyState::Bare(None));
+        fields.push(("u:1", "1"));
+        assert_eq!(read(&fields), KeyState::OtherHash);
+        let digits = format!("t{}", "9".repeat(65));
+        assert_eq!(read(&[("#token", &digits)]), KeyState::OtherHash);
+    }
+
+    #[test]
+    fn a_string_with_a_ttl_is_a_lock_without_an_owners_name() {
+        let now = Now {
+            wall_ms: 4,
+            wall_sub_us: 0,
+            mono_ms: 0,
+        };
+        assert_eq!(KeyState::of_string(None, Some(b"x")), KeyState::OtherType);
+        for (value, is_number) in [
+            (Some(&b"5f1c"[..]), false),
+            (Some(b"1"), true),
+            (Some(b"-3"), true),
+            (None, false),
+        ] {
+            let state = KeyState::of_string(Some(5), value);
+            assert!(state.hold(now).is_some() && is_held(&state, None, now));
+            assert!(!is_held(&state, Some(b""), now));
+            assert_eq!(state.may_break(now).is_err(), is_number);
         }
     }
 

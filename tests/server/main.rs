@@ -24,6 +24,7 @@ mod commands {
     mod field_ttls;
     mod hidden_keys;
     mod key_events;
+    mod kinds;
     mod limits;
     mod names_collide;
     mod notes;

@@ -97,7 +97,7 @@ export function checkedLease(lease: number, name: string): number {
 function checkOwner(owner: string, mode: Mode): void {
     const bytes = typeof owner === 'string' ? Buffer.byteLength(owner) : 0;
     if (bytes < 1 || bytes > 256) throw new ConfigError('an owner is a string of 1 to 256 bytes');
-    if (owner === '#token' || owner === '#note') throw new ConfigError('this owner is a reserved word');
+    if (owner.startsWith('#')) throw new ConfigError("owners that begin with '#' are reserved");
     if (mode !== 'exclusive' && (owner === 'mode' || owner.endsWith(':write'))) {
         throw new ConfigError("the owner 'mode', or one that ends in ':write', cannot hold read or write");
     }

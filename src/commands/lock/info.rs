@@ -167,7 +167,7 @@ fn reply_holder(ctx: Ctx<'_>, lock: &LockKey<'_>, hold: &Holder<'_>, now: Now) {
     ctx.reply_integer(session.is_some().into());
     ctx.reply_bytes(b"note");
     let note = (hold.mode == Mode::Exclusive && !hold.owner.is_empty())
-        .then(|| lock.note())
+        .then(|| lock.note(hold.owner))
         .flatten();
     ctx.reply_bytes_or_nil(note.as_ref().map(|note| note.as_str().bytes()));
 }

@@ -230,7 +230,9 @@ impl Command for Break {
         });
         let broken = match broken {
             // The key of a semaphore or a latch.
-            Err(CommandError::Lock(LockError::WrongType)) if purged => false,
+            Err(CommandError::Lock(LockError::WrongType | LockError::MayBeCount)) if purged => {
+                false
+            }
             broken => broken?,
         };
         ctx.reply_integer(broken.into());

@@ -159,7 +159,7 @@ impl Locks {
                 deadline_ms,
             });
         }
-        cx.note(req.note);
+        cx.note(req.owner, req.note);
         if let Some(deadline_ms) = deadline_ms {
             self.note_deadline(view, hold.token, deadline_ms);
         }

@@ -96,7 +96,7 @@ impl Locks {
             token,
             deadline_ms: Some(deadline_ms),
         });
-        cx.note(req.note);
+        cx.note(req.owner, req.note);
         self.stats.renewals += 1;
         self.note_deadline(view, hold.token, deadline_ms);
         Ok(true)
@@ -121,10 +121,16 @@ impl Locks {
         if hold.is_none() && shared.is_none() && req.token.is_some() {
             return Ok(false);
         }
+        let purges = req.purge && self.shared.waiters.waiting_on(view.key) > 0;
         if req.purge {
             self.shared
                 .waiters
                 .fail_all(view.key, &LockError::Broken, cx);
+        }
+        match view.state.may_break(cx.now) {
+            // The waiters are purged, as of a lock that is not held.
+            Err(_) if purges => return Ok(false),
+            may_break => may_break?,
         }
         if let Some(lock) = shared {
             self.break_shared(view, lock, cx);
@@ -163,6 +169,7 @@ impl Locks {
         if token.is_some() && !broken.is_some_and(|hold| hold.is_under(token)) {
             return Ok(Answer::Refused);
         }
+        view.state.may_break(cx.now)?;
         if self.shared.startup_delay.is_on(cx.now) {
             let left = self.shared.startup_delay.left(cx.now);
             return Err(LockError::InStartupDelay(left));

@@ -111,7 +111,7 @@ impl Locks {
             token,
             deadline_ms,
         });
-        cx.note(to.note);
+        cx.note(to.owner, to.note);
         if self.may_have_token_record(&view.state) {
             cx.write(KeyWrite::ReadWrite(RwWrite::DropTokenRecord));
         }
@@ -476,10 +476,12 @@ impl Locks {
     pub(crate) fn announce_untracked(&self, view: &View<'_>, cx: &mut Cx<'_>) {
         let event = match &view.state {
             _ if self.tracked.contains(view.key) => return,
-            KeyState::Held(hold) if hold.is_over(cx.now) => Event::Expire,
+            KeyState::Held(_) | KeyState::Text(_) if view.state.is_over(cx.now) => Event::Expire,
             KeyState::ReadWrite(lock) if !lock.is_held(cx.now) => Event::Expire,
             KeyState::Bare(_) | KeyState::OtherHash | KeyState::OtherType => Event::Lost,
-            KeyState::Held(_) | KeyState::ReadWrite(_) | KeyState::Absent => return,
+            KeyState::Held(_) | KeyState::Text(_) | KeyState::ReadWrite(_) | KeyState::Absent => {
+                return
+            }
         };
         cx.notify(event);
     }

@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 use crate::lock::name::of_names;
 use crate::lock::read_write::names::{is_reserved, writer_of, MODE_FIELD};
 use crate::lock::read_write::readers::{Reader, Readers};
-use crate::lock::state::{parse_count, token_of, MAX_HOLD_COUNT};
+use crate::lock::state::{may_be_of_a_lock, parse_count, token_of, MAX_HOLD_COUNT};
 use crate::lock::{LockError, Mode, Now, OwnerId, Token};
 
 /// The most READ holds of one owner that this module counts, and the most timeouts of one reader that it reads: the
@@ -64,6 +64,9 @@ pub struct TokenRecord {
 impl TokenRecord {
     /// The value `r<token>` or `w<token>:<owner>`, where the token may be `<since>-<token>`.
     pub fn parse(value: &[u8], deadline_ms: Option<i64>) -> Option<TokenRecord> {
+        if !may_be_of_a_lock(&[], value) {
+            return None;
+        }
         let (kind, rest) = value.split_first()?;
         let (digits, writer) = match (kind, rest.iter().position(|byte| *byte == b':')) {
             (b'r', None) => (rest, None),
@@ -279,6 +282,10 @@ pub struct RwFields {
 impl RwFields {
     /// Adds one field with its value, in any order.
     pub fn field(&mut self, field: &[u8], value: &[u8]) {
+        if !may_be_of_a_lock(field, value) {
+            self.other = true;
+            return;
+        }
         if field == MODE_FIELD {
             self.mode = match value {
                 b"read" => Some(Mode::Read),

@@ -10,8 +10,8 @@ use std::rc::Rc;
 use redis_module::raw;
 
 use crate::lock::{
-    most_reads, of_names, HashReader, KeyId, KeyRef, KeyState, Now, OwnerId, ReadDepth,
-    MOST_OTHERS, MOST_READS, READERS_AT_ONCE, TOKEN_FIELD,
+    most_reads, note_field, of_names, HashReader, KeyId, KeyRef, KeyState, Now, OwnerId, ReadDepth,
+    LONGEST_NUMBER, MOST_OTHERS, MOST_READS, READERS_AT_ONCE, TOKEN_FIELD,
 };
 use crate::module::ffi::api::{Refused, Written};
 use crate::module::ffi::ctx::Ctx;
@@ -302,10 +302,10 @@ impl LockKey<'_> {
         self.read_as(depth, Some(now))
     }
 
-    /// The note beside the hold of an exclusive lock.
-    pub fn note(&self) -> Option<OwnedStr> {
-        let key = self.handle().filter(|key| key.len() > 2)?;
-        key.field(constants().note_field())
+    /// The note beside the hold that this owner has of an exclusive lock.
+    pub fn note(&self, owner: &[u8]) -> Option<OwnedStr> {
+        let key = self.handle().filter(|key| key.len() > 1)?;
+        key.field(OwnedStr::new(&note_field(owner)).as_str())
     }
 
     /// Whether the hash has so few fields that a reading of all of it is short.
@@ -349,7 +349,12 @@ impl LockKey<'_> {
                 state => state,
             },
             raw::REDISMODULE_KEYTYPE_STRING if settings::string_holders() => {
-                KeyState::of_string(deadline())
+                let state = |value: Option<&[u8]>| KeyState::of_string(deadline(), value);
+                match fields <= LONGEST_NUMBER {
+                    true => key.with_string(|value| state(Some(value))),
+                    false => Some(state(None)),
+                }
+                .unwrap_or(KeyState::OtherType)
             }
             _ => KeyState::OtherType,
         }

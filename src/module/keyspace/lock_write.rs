@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use crate::lock::{KeyWrite, Token};
+use crate::lock::{note_field, KeyWrite, Token};
 use crate::module::ffi::api::Written;
 use crate::module::ffi::fault;
 use crate::module::ffi::strings::OwnedStr;
@@ -20,9 +20,9 @@ impl LockKey<'_> {
         match change {
             KeyWrite::Delete => self.delete(replication)?,
             KeyWrite::ReadWrite(change) => rw_write::write(self, change, replication)?,
-            KeyWrite::Note(note) => {
-                let (constants, note) = (constants(), OwnedStr::new(note));
-                let words = [self.name(), constants.note_field(), note.as_str()];
+            KeyWrite::Note(owner, note) => {
+                let (field, note) = (OwnedStr::new(&note_field(owner)), OwnedStr::new(note));
+                let words = [self.name(), field.as_str(), note.as_str()];
                 self.open_key()?.set_fields(&words)?;
                 replication.hset(&words);
             }
@@ -87,7 +87,7 @@ impl LockKey<'_> {
                 count: Some((count, _)),
                 ..
             } => self.set_fields(owner, Some(*count), None, replication),
-            KeyWrite::Delete | KeyWrite::Adjust { .. } | KeyWrite::Note(_) => Ok(()),
+            KeyWrite::Delete | KeyWrite::Adjust { .. } | KeyWrite::Note(..) => Ok(()),
         };
         // If the server refuses this too, a hold stays that ends with its lease.
         if rolled_back.is_ok() {

@@ -2,7 +2,7 @@
 
 use std::cell::Ref;
 
-use crate::lock::{NOTE_FIELD, TOKEN_FIELD};
+use crate::lock::TOKEN_FIELD;
 use crate::module::ffi::main_thread::MainThread;
 use crate::module::ffi::strings::{OwnedStr, Str};
 
@@ -10,7 +10,6 @@ use crate::module::ffi::strings::{OwnedStr, Str};
 pub struct Constants {
     one: OwnedStr,
     token_field: OwnedStr,
-    note_field: OwnedStr,
     released: OwnedStr,
 }
 
@@ -19,7 +18,6 @@ impl Constants {
         Constants {
             one: OwnedStr::of_number(1u32),
             token_field: OwnedStr::new(TOKEN_FIELD),
-            note_field: OwnedStr::new(NOTE_FIELD),
             released: OwnedStr::new(b"0"),
         }
     }
@@ -32,11 +30,6 @@ impl Constants {
     /// The name of the token's field.
     pub fn token_field(&self) -> Str<'_> {
         self.token_field.as_str()
-    }
-
-    /// The name of the note's field.
-    pub fn note_field(&self) -> Str<'_> {
-        self.note_field.as_str()
     }
 
     /// Redisson's release message.

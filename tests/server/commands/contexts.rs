@@ -77,8 +77,21 @@ fn keys_and_owners_are_any_bytes() {
     for (i, name) in names.iter().enumerate() {
         let other = &names[(i + 1) % names.len()];
         live_through(&server, name, b"o", b"p");
-        live_through(&server, b"k", name, other);
-        live_through(&server, name, name, other);
+        // Fields that begin with `#` are the module's.
+        let owner = |name: &[u8]| {
+            [
+                if name.starts_with(b"#") {
+                    &b"o"[..]
+                } else {
+                    b""
+                },
+                name,
+            ]
+            .concat()
+        };
+        let (own, other) = (owner(name), owner(other));
+        live_through(&server, b"k", &own, &other);
+        live_through(&server, name, &own, &other);
     }
     assert_eq!(server.stat("panics"), 0);
 }

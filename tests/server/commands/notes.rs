@@ -27,7 +27,7 @@ fn a_note_comes_with_the_hold_and_goes_with_it() {
     let mut c = server.conn();
     let token = c.line("LOCK.ACQUIRE k o PX 60000 NOTE one").int();
     assert_eq!(notes(&mut c).0, some("one"));
-    assert_eq!(c.line("HGET k #note").text(), "one");
+    assert_eq!(c.line("HGET k #note:o").text(), "one");
     assert_eq!(
         c.line("LOCK.ACQUIRE k o PX 60000 ONCE NOTE two").int(),
         token
@@ -48,7 +48,7 @@ fn a_note_comes_with_the_hold_and_goes_with_it() {
     assert_eq!(notes(&mut c).0, None);
     let seen = stream.until_now(&server).join("\n").to_lowercase();
     for note in ["one", "two", "three"] {
-        assert!(seen.contains(&format!("hset k #note {note}")), "{seen}");
+        assert!(seen.contains(&format!("hset k #note:o {note}")), "{seen}");
     }
 }
 
@@ -114,10 +114,117 @@ fn a_note_is_any_bytes_and_changes_nothing_for_others() {
     c.line("HDEL k o");
     assert!(c.line("LOCK.ACQUIRE k p NOTE p").int() > token);
     assert_eq!(c.line("HLEN k").int(), 3);
-    // A note alone is no lock.
+}
+
+#[test]
+fn a_note_belongs_to_one_holder() {
+    let server = TestServer::start();
+    let mut c = server.conn();
+    c.line("LOCK.ACQUIRE k o PX 60000 NOTE mine");
+    // A script changes the owner, and no more.
+    c.line("HDEL k o");
+    c.line("HSET k p 1");
+    assert_eq!(notes(&mut c).0, None);
+    assert_eq!(c.line("LOCK.RENEW k p PX 60000 NOTE other").int(), 1);
+    assert_eq!(notes(&mut c).0, some("other"));
+    assert_eq!(c.line("LOCK.RELEASE k p").int(), 1);
+    assert_eq!(c.line("EXISTS k").int(), 0);
+}
+
+/// What `HDEL`, or the TTLs of fields, leave of a lock, and fields of a later version.
+const LEFT: [&str; 6] = [
+    "#token t5",
+    "#note:o text",
+    "#token t5 #note:o text",
+    "#later 1",
+    "#later x #token t5",
+    "#a 1 #b 2 #c 3",
+];
+
+fn leave(c: &mut Conn, fields: &str) {
     c.line("DEL k");
-    c.line("HSET k #note x");
-    assert!(c.line("LOCK.ACQUIRE k p").error().starts_with("LOCKTYPE"));
+    c.line(&format!("HSET k {fields}"));
+    c.line("PEXPIRE k 600000");
+}
+
+#[test]
+fn a_hash_of_the_modules_own_fields_is_a_free_lock() {
+    let server = TestServer::start();
+    let mut c = server.conn();
+    for left in LEFT {
+        for take in [
+            "LOCK.ACQUIRE k p PX 60000",
+            "LOCK.ACQUIRE k p PX 60000 NOTE x",
+            "LOCK.ACQUIRE k p PX 60000 READ",
+            "LOCK.ACQUIRE k p PX 60000 WRITE",
+            "LOCK.ACQUIRE k p PX 60000 BLOCK 0",
+            "LOCK.BREAK k TO p PX 60000",
+        ] {
+            leave(&mut c, left);
+            assert!(c.line(take).int() > 5, "{left}: {take}");
+            let fields = c.line("HKEYS k").list();
+            let is_old = |field: &Reply| {
+                !["p", "#token", "#note:p", "mode", "p:write"].contains(&&*field.text())
+            };
+            assert!(!fields.iter().any(is_old), "{left}: {take}: {fields:?}");
+            assert_eq!(c.line("LOCK.RELEASE k p").int(), 1, "{left}: {take}");
+            assert_eq!(c.line("EXISTS k").int(), 0);
+        }
+        leave(&mut c, left);
+        assert_eq!(c.line("LOCK.MACQUIRE 2 j k p").list().len(), 2, "{left}");
+        c.line("LOCK.MRELEASE 2 j k p");
+        leave(&mut c, left);
+        assert!(c.line("LOCK.RELEASE k o").is_nil(), "{left}");
+        assert_eq!(c.line("LOCK.RENEW k o").int(), 0, "{left}");
+        assert_eq!(c.line("LOCK.MRENEW 1 k o").int(), 0, "{left}");
+        assert_eq!(c.line("LOCK.MRELEASE 1 k o").int(), 0, "{left}");
+        assert_eq!(c.line("LOCK.BREAK k").int(), 0, "{left}");
+        assert!(c.line("LOCK.INFO k").is_nil(), "{left}");
+        assert_eq!(c.line("LOCK.SCAN 0").list()[1].list().len(), 0, "{left}");
+        assert!(c.line("LOCK.IF k 5 SET d 1").error().starts_with("FENCED"));
+    }
+}
+
+#[test]
+fn a_waiter_is_granted_the_lock_when_the_owners_field_goes() {
+    let server = TestServer::start();
+    let mut c = server.conn();
+    for fields in ["o", "o #token", "o #note:o"] {
+        c.line("LOCK.ACQUIRE k o PX 600000 NOTE text");
+        let mut waiter = server.conn();
+        waiter.send_line("LOCK.ACQUIRE k p PX 600000 BLOCK 0");
+        server.wait_for_waiters(1);
+        c.line(&format!("HDEL k {fields}"));
+        assert!(waiter.recv().int() > 0, "{fields}");
+        assert_eq!(c.line("HLEN k").int(), 2);
+        c.line("LOCK.RELEASE k p");
+    }
+    server.check_counters();
+}
+
+#[test]
+fn fields_of_a_later_version_are_kept_and_ignored() {
+    let server = TestServer::start();
+    let mut c = server.conn();
+    let token = c.line("LOCK.ACQUIRE k o PX 60000").int();
+    c.line("HSET k #later x #more 1");
+    assert_eq!(c.line("LOCK.ACQUIRE k o ONCE").int(), token);
+    assert_eq!(c.line("LOCK.ACQUIRE k o NOTE text").int(), token);
+    assert_eq!(c.line("LOCK.RENEW k o").int(), 1);
+    assert!(c.line("LOCK.ACQUIRE k p").is_nil());
+    assert_eq!(c.line(&format!("LOCK.IF k {token} SET d 1")).text(), "OK");
+    assert_eq!(c.line("LOCK.RELEASE k o").int(), 0);
+    assert_eq!(c.line("HGET k #later").text(), "x");
+    assert_eq!(c.line("HGET k #more").text(), "1");
+    assert_eq!(c.line("LOCK.RELEASE k o").int(), 1);
+    // So many fields are no lock's.
+    let many: Vec<_> = (0..17).map(|n| format!("#{n} x")).collect();
+    c.line(&format!("HSET k o 1 {}", many.join(" ")));
+    assert!(c.line("LOCK.RENEW k o").error().starts_with("LOCKTYPE"));
+    // Redisson counts the fields of a read-write lock: there it is foreign data.
+    c.line("LOCK.ACQUIRE r o READ");
+    c.line("HSET r #later x");
+    assert!(c.line("LOCK.RENEW r o").error().starts_with("LOCKTYPE"));
 }
 
 #[test]

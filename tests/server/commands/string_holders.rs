@@ -150,6 +150,118 @@ fn a_string_that_becomes_other_data_fails_the_waiters() {
     }
 }
 
+/// A latch and two semaphores with a TTL: with the permits all free, and with one taken.
+const COUNTS: [&[&str]; 3] = [
+    &["LATCH.SET k 3"],
+    &["SEM.SET k 3"],
+    &["SEM.SET k 3", "SEM.ACQUIRE k id PX 600000"],
+];
+
+#[test]
+fn a_number_with_a_ttl_excludes_others_but_is_not_broken() {
+    let server = server();
+    let mut c = server.conn();
+    for count in COUNTS.into_iter().chain([&["SET k 1"][..]]) {
+        c.line("FLUSHALL");
+        for line in count {
+            c.line(line);
+        }
+        c.line("PEXPIRE k 600000");
+        let keys = |c: &mut Conn| {
+            let permits = c.line("ZRANGE {k}:timeout 0 -1 WITHSCORES").list().len();
+            (
+                c.line("GET k").text(),
+                c.line("PEXPIRETIME k").int(),
+                permits,
+            )
+        };
+        let before = keys(&mut c);
+        assert!(c.line("LOCK.ACQUIRE k o").is_nil(), "{count:?}");
+        for line in ["LOCK.BREAK k", "LOCK.BREAK k PURGE", "LOCK.BREAK k TO o"] {
+            let refused = c.line(line).error();
+            assert!(
+                refused.starts_with("WRONGTYPE the key holds a number"),
+                "{count:?}: {refused}"
+            );
+        }
+        assert_eq!(c.line("LOCK.BREAK k TOKEN 1").int(), 0);
+        assert_eq!(c.line("LOCK.BREAK k TOKEN 1 TO o").int(), 0);
+        let mut waiter = server.conn();
+        waiter.send_line("LOCK.ACQUIRE k o BLOCK 0");
+        server.wait_for_waiters(1);
+        assert!(c.line("LOCK.BREAK k").is_error());
+        server.wait_for_waiters(1);
+        assert_eq!(c.line("LOCK.BREAK k PURGE").int(), 0);
+        assert!(waiter.recv().error().starts_with("LOCKBROKEN"));
+        assert_eq!(keys(&mut c), before, "{count:?}");
+        waiter.send_line("LOCK.ACQUIRE k o BLOCK 0");
+        server.wait_for_waiters(1);
+        c.line("DEL k");
+        assert!(waiter.recv().int() > 0);
+    }
+    server.check_counters();
+}
+
+#[test]
+fn a_latch_that_opens_wakes_those_that_waited_behind_it() {
+    let server = server();
+    let mut c = server.conn();
+    c.line("LATCH.SET k 1");
+    c.line("PEXPIRE k 600000");
+    let mut waiter = server.conn();
+    waiter.send_line("LOCK.ACQUIRE k o BLOCK 0");
+    server.wait_for_waiters(1);
+    assert_eq!(c.line("LATCH.DOWN k").int(), 0);
+    assert!(waiter.recv().int() > 0);
+}
+
+#[test]
+fn a_string_has_no_owner_that_can_be_named() {
+    let server = server();
+    let mut c = server.conn();
+    take(&mut c);
+    let mut waiter = server.conn();
+    waiter.send_line("LOCK.ACQUIRE k o BLOCK 0");
+    server.wait_for_waiters(1);
+    let waited = |c: &mut Conn, words: &[&str]| {
+        let words = [&["LOCK.SCAN", "0", "COUNT", "100", "WAITED"], words].concat();
+        c.run(words).list()[1].list().len()
+    };
+    assert_eq!(waited(&mut c, &[]), 1);
+    assert_eq!(waited(&mut c, &["OWNER", ""]), 0);
+}
+
+#[test]
+fn the_setting_turned_off_fails_those_that_wait_behind_a_string() {
+    let server = server();
+    let mut c = server.conn();
+    take(&mut c);
+    c.line("LOCK.ACQUIRE held h PX 600000");
+    let mut behind_a_lock = server.conn();
+    behind_a_lock.send_line("LOCK.ACQUIRE held o BLOCK 0");
+    server.wait_for_waiters(1);
+    let mut one = server.conn();
+    one.send_line("LOCK.ACQUIRE k o BLOCK 0");
+    server.wait_for_waiters(2);
+    let mut several = server.conn();
+    several.send_line("LOCK.MACQUIRE 2 j k p BLOCK 0");
+    server.wait_for_waits(3);
+    let mut subscriber = server.conn();
+    subscriber.line("SUBSCRIBE ch");
+    let queued = c.line("LOCK.ACQUIRE k q BLOCK 0 NOTIFY ch t");
+    assert_eq!(queued.text(), "QUEUED");
+    c.line("CONFIG SET lock.string-holders no");
+    for failed in [one.recv(), several.recv()] {
+        assert!(failed.error().starts_with("WRONGTYPE"), "{failed:?}");
+    }
+    let told = subscriber.recv().list()[2].text();
+    assert!(told.contains("WRONGTYPE"), "{told}");
+    c.line("LOCK.RELEASE held h");
+    assert!(behind_a_lock.recv().int() > 0);
+    assert_eq!(c.line("GET k").text(), "secret");
+    server.check_counters();
+}
+
 #[test]
 fn several_keys_are_granted_when_the_string_has_ended() {
     let server = server();

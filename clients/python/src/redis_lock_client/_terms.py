@@ -199,8 +199,8 @@ def owned_by(terms: Terms, owner: Any) -> Terms:
     name = _bytes_of(owner, "the owner")
     if not 1 <= len(name) <= _LONGEST_OWNER:
         raise ConfigError("an owner has 1 to 256 bytes")
-    if name == b"#token":
-        raise ConfigError("this owner is a reserved word")
+    if name.startswith(b"#"):
+        raise ConfigError("owners that begin with '#' are reserved")
     if terms.mode is not Mode.EXCLUSIVE and (name == b"mode" or name.endswith(b":write")):
         raise ConfigError("the owner 'mode', or one that ends in ':write', cannot hold READ or WRITE")
     return terms._replace(owner=name, is_fresh=False)

@@ -130,10 +130,10 @@ impl Sim {
     fn write(&mut self, key: &str, write: KeyWrite) -> Out {
         match &write {
             KeyWrite::ReadWrite(change) => return self.write_shared(key, change),
-            KeyWrite::Note(note) => {
+            KeyWrite::Note(owner, note) => {
                 let is_held = matches!(self.state(key), KeyState::Held(_));
                 assert!(is_held, "a note beside no hold");
-                self.keys.note(key, note);
+                self.keys.note(key, owner, note);
             }
             KeyWrite::Delete => {
                 assert!(self.keys.remove(key), "deleted nothing");

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use crate::lock::{
-    is_read_write, permits_of, timeout_name, timeout_prefix, token_name, write_field, HashReader,
-    KeyState, Mode, Now, OwnerId, ReadDepth, ReadWrite, Reader, RwFields, RwWrite, Token,
-    TokenRecord,
+    is_read_write, note_field, permits_of, timeout_name, timeout_prefix, token_name, write_field,
+    HashReader, KeyState, Mode, Now, OwnerId, ReadDepth, ReadWrite, Reader, RwFields, RwWrite,
+    Token, TokenRecord,
 };
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -271,8 +271,8 @@ impl Keyspace {
         self.set_end(key, deadline_ms);
     }
 
-    pub fn note(&mut self, key: &str, note: &[u8]) {
-        self.hash(key).insert("#note".into(), text(note));
+    pub fn note(&mut self, key: &str, owner: &[u8], note: &[u8]) {
+        self.hash(key).insert(text(&note_field(owner)), text(note));
     }
 
     /// A change of the hold of an exclusive lock: the count (before and after), the token, the deadline.

@@ -90,7 +90,9 @@ impl Session {
     fn write(&mut self, key: &str, write: &KeyWrite) -> String {
         match write {
             KeyWrite::ReadWrite(_) => unreachable!("see `Out::WriteShared`"),
-            KeyWrite::Note(note) => format!("hset {key} #note {}", text(note)),
+            KeyWrite::Note(owner, note) => {
+                format!("hset {key} #note:{} {}", text(owner), text(note))
+            }
             KeyWrite::Delete => format!("del {key}"),
             KeyWrite::Take {
                 clear,
@@ -125,7 +127,9 @@ impl Session {
     fn info(&mut self, key: &str) -> String {
         let state = match self.sim.state(key) {
             KeyState::Absent => "absent".into(),
-            KeyState::Bare(token) => format!("free, token {}", self.name(token)),
+            KeyState::Bare(Some(token)) => format!("free, token {}", self.name(token)),
+            KeyState::Bare(None) => "free".into(),
+            KeyState::Text(_) => "held by a string".into(),
             KeyState::Held(hold) => self.hold(&hold),
             KeyState::ReadWrite(_) => "a read-write lock".into(),
             KeyState::OtherHash => "another hash".into(),

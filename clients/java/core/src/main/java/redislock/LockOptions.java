@@ -1,6 +1,5 @@
 package redislock;
 
-import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.Objects;
 import java.util.Optional;
@@ -83,8 +82,8 @@ public final class LockOptions {
      * numbers, so a request without a reply may be granted late, and then lasts for its lease. The holds of threads
      * always have an owner of their own, see {@link FencedLock}.
      *
-     * @param owner 1 to 256 bytes as UTF-8, not {@code #token}; for {@code READ} and {@code WRITE} not {@code mode},
-     *              and not ending in {@code :write}
+     * @param owner 1 to 256 bytes as UTF-8, not beginning with {@code #}; for {@code READ} and {@code WRITE} not
+     *              {@code mode}, and not ending in {@code :write}
      * @return changed options
      * @throws IllegalArgumentException when it is out of bounds
      */
@@ -104,8 +103,8 @@ public final class LockOptions {
         if (owner.length == 0 || owner.length > LONGEST_OWNER) {
             throw new IllegalArgumentException("an owner has 1 to " + LONGEST_OWNER + " bytes");
         }
-        if (new String(owner, StandardCharsets.ISO_8859_1).equals("#token")) {
-            throw new IllegalArgumentException("the owner #token is a reserved field of the lock");
+        if (owner[0] == '#') {
+            throw new IllegalArgumentException("owners that begin with '#' are reserved");
         }
         return new LockOptions(lease, margin, owner.clone(), fixed, session, limit, note, onLost);
     }

@@ -100,8 +100,8 @@ class ElectionTest {
             assertThrows(IllegalArgumentException.class, () -> client.semaphore("k", noted));
             assertThrows(IllegalArgumentException.class, () -> client.multiLock(client.lock("k", noted)));
             assertThrows(IllegalArgumentException.class, () -> LockOptions.defaults().note("x".repeat(257)));
-            client.lock("k", noted).lock();
-            assertEquals("here", server.line("HGET k #note"));
+            client.lock("k", noted.owner("me")).acquireUninterruptibly();
+            assertEquals("here", server.line("HGET k #note:me"));
         }
     }
 
