@@ -19,6 +19,7 @@ mod commands {
     mod break_to;
     mod collisions;
     mod contexts;
+    mod databases;
     mod fence_faults;
     mod fenced;
     mod field_ttls;

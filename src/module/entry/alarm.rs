@@ -27,6 +27,9 @@ use crate::module::tickets;
 /// The longest period of the timer: the server computes its timers with the wall clock, which may be set.
 const LONGEST_MS: u64 = 60_000;
 
+/// Where some changes of keys have no event (see `events.rs`): the most waited keys that the cron settles at once.
+const KEYS_PER_SWEEP: usize = 100;
+
 /// After this many places of waits that have ended, the clock is read.
 const PLACES_PER_STEP: usize = 20;
 
@@ -151,6 +154,10 @@ pub fn check(ctx: Ctx<'_>) {
     shell::with(|shell| {
         shell.locks.shared.waiters.forget_closing();
         shell.locks.shared.finals.forget(now);
+        if shell.events_move_clients {
+            let (waiters, alarm) = (&mut shell.locks.shared.waiters, &mut shell.alarm);
+            alarm.swept = waiters.schedule_settle_some(alarm.swept, KEYS_PER_SWEEP);
+        }
     });
     tickets::sweep(ctx, now);
     let is_late = shell::with(|shell| shell.next_due(now) == Some(0));
