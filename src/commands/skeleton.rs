@@ -24,6 +24,7 @@ use crate::module::keyspace::sem_key::SemKey;
 use crate::module::reply::{self, Got};
 use crate::module::state::shell;
 use crate::module::state::shell::Shape;
+use crate::module::users;
 
 /// Decides about one lock, applies the effects, and rearms. Effects of a refused request are applied too.
 ///
@@ -151,8 +152,10 @@ pub fn is_given_up<'k>(
 /// `FINAL`: notes that the owner gives up its acquisitions of this key up to this number, and ends its wait. Returns
 /// whether there was one; `None`: nothing of the owner is to end.
 pub fn give_up(ctx: Ctx<'_>, key: KeyRef<'_>, owner: Str<'_>, number: u64) -> Option<bool> {
+    let user = users::who_gives_up(ctx);
     end_waits(ctx, ctx.now(), |locks, cx| {
-        locks.shared.give_up(key, owner.bytes(), number, cx)
+        let whose = (key, owner.bytes());
+        locks.shared.give_up(whose, (number, user), cx)
     })
 }
 

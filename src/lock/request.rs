@@ -5,7 +5,7 @@ use crate::lock::wait::ticket::Notify;
 use crate::lock::{Lease, Mode, Now, Token};
 
 /// A user of the server, by the number that the shell gives to its name.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct UserId(pub u32);
 
 impl UserId {

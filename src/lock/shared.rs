@@ -4,9 +4,10 @@ use crate::lock::finals::Finals;
 use crate::lock::grant::in_flight::GrantsInFlight;
 use crate::lock::name::Resource;
 use crate::lock::request::Acquire;
-use crate::lock::session::bindings::{BoundRef, Sessions};
+use crate::lock::session::bindings::{BoundRef, Sessions, ToBind};
 use crate::lock::time::StartupDelay;
 use crate::lock::token::Tokens;
+use crate::lock::wait::limits::Used;
 use crate::lock::wait::request::{Waiter, WaiterId};
 use crate::lock::wait::waiters::Waiters;
 use crate::lock::{Cx, KeyRef, LockError, Now, UserId};
@@ -29,7 +30,12 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// Whether this user may bind holds of these names.
+    /// The holds that are to be bound: of requests that wait, and of grants in flight.
+    pub fn holds_to_bind(&self) -> usize {
+        self.waiters.used_by(UserId::UNKNOWN).all.sessions + self.in_flight.to_bind.all()
+    }
+
+    /// Whether this user may bind holds of these names. What waits to be bound counts as if it were.
     ///
     /// # Errors
     /// [`LockError::TooManyBound`], [`LockError::LongSession`]
@@ -37,26 +43,48 @@ impl Shared {
         &mut self,
         resource: Resource,
         user: UserId,
-        asked: impl IntoIterator<Item = BoundRef<'a>>,
+        asked: impl IntoIterator<Item = BoundRef<'a>> + Clone,
     ) -> Result<(), LockError> {
         let share = self.waiters.limits.user_share;
-        let admitted = self.sessions.admit((user, share), asked);
+        let to_bind = self.to_bind(user, asked.clone());
+        let admitted = self.sessions.admit((user, share), asked, to_bind);
         if admitted == Err(LockError::TooManyBound) {
             self.waiters.stats[resource].busy += 1;
         }
         admitted
     }
 
-    /// `FINAL`: the owner gives up its acquisitions for this key up to this number. Its wait ends. Returns whether
-    /// there was one; the caller ends its holds. `None`: nothing is to end, see [`Finals::note`].
+    /// The holds that are to be bound, beside these that are asked for.
+    fn to_bind<'a>(&self, user: UserId, asked: impl IntoIterator<Item = BoundRef<'a>>) -> ToBind {
+        let (waiters, in_flight) = (&self.waiters, &self.in_flight.to_bind);
+        let Used { own, all } = waiters.used_by(user);
+        let mut replaced = 0;
+        if own.sessions > 0 {
+            let asked = asked.into_iter();
+            let mut older: Vec<WaiterId> = asked
+                .filter_map(|what| waiters.request_of(what.key, what.owner))
+                .collect();
+            older.sort_unstable();
+            older.dedup();
+            let older = older.into_iter();
+            replaced = older.map(|id| waiters.usage_of(id, user).sessions).sum();
+        }
+        ToBind {
+            own: own.sessions + in_flight.of(user),
+            all: all.sessions + in_flight.all(),
+            replaced,
+        }
+    }
+
+    /// `FINAL`: the owner gives up its acquisitions for this key up to this number, says this user. Its wait ends.
+    /// Returns whether there was one; the caller ends its holds. `None`: nothing is to end, see [`Finals::note`].
     pub fn give_up(
         &mut self,
-        key: KeyRef<'_>,
-        owner: &[u8],
-        number: u64,
+        (key, owner): (KeyRef<'_>, &[u8]),
+        what: (u64, UserId),
         cx: &mut Cx<'_>,
     ) -> Option<bool> {
-        if !self.finals.note(key, owner, number, cx.now) {
+        if !self.finals.note((key, owner), what, cx.now) {
             return None;
         }
         let withdrawn = self.waiters.withdraw(key, owner);

@@ -19,6 +19,18 @@ pub fn of_caller(ctx: Ctx<'_>, wait: Wait, session: bool) -> UserId {
         return UserId::UNKNOWN;
     }
     learn_several(ctx);
+    number_of_caller(ctx)
+}
+
+/// The calling user, for a number that it gives up.
+pub fn who_gives_up(ctx: Ctx<'_>) -> UserId {
+    match acl::has_user(ctx) {
+        true => number_of_caller(ctx),
+        false => UserId::UNKNOWN,
+    }
+}
+
+fn number_of_caller(ctx: Ctx<'_>) -> UserId {
     let Some(name) = acl::name_of_caller(ctx) else {
         return UserId::UNKNOWN;
     };

@@ -9,6 +9,7 @@ use crate::lock::name::Resource;
 use crate::lock::name::{KeyMap, OwnerAt, OwnerAtRef, OwnerMap};
 use crate::lock::session::bindings::BoundRef;
 use crate::lock::table::give_back;
+use crate::lock::wait::limits::CountByUser;
 use crate::lock::wait::request::{Seq, WaiterId, WaiterMap};
 use crate::lock::{Hold, KeyId, KeyRef, Mode, Now, OwnerId, Token, UserId};
 
@@ -41,6 +42,12 @@ pub(crate) struct Reentry {
 }
 
 impl GrantInFlight {
+    /// The user for which the hold is bound when the reply is written.
+    fn binds_for(&self) -> Option<UserId> {
+        let ((_, user), _) = self.reentry?.binds?;
+        Some(user)
+    }
+
     /// The owner and the key.
     pub fn at(&self) -> OwnerAt {
         OwnerAt {
@@ -68,6 +75,8 @@ pub struct GrantsInFlight {
     by_owner: OwnerMap<SmallVec<[WaiterId; 1]>>,
     /// Grants to undo: their connection closed before the reply was written.
     undelivered: KeyMap<Vec<GrantInFlight>>,
+    /// Those in flight that bind a hold when their reply is written, by the users that asked for it.
+    pub(in crate::lock) to_bind: CountByUser,
 }
 
 impl GrantsInFlight {
@@ -82,6 +91,9 @@ impl GrantsInFlight {
         }
         let of_owner = self.by_owner.entry(in_flight.at()).or_default();
         of_owner.push(request);
+        if let Some(user) = in_flight.binds_for() {
+            self.to_bind.add(user);
+        }
         self.by_waiter.entry(request).or_default().push(in_flight);
     }
 
@@ -96,13 +108,19 @@ impl GrantsInFlight {
         let Some(requests) = self.by_owner.get_mut(&at) else {
             return;
         };
-        let by_waiter = &mut self.by_waiter;
+        let (by_waiter, to_bind) = (&mut self.by_waiter, &mut self.to_bind);
         requests.retain(|request| {
             let Some(grants) = by_waiter.get_mut(request) else {
                 return false;
             };
             let of_request = grants.len();
-            grants.retain(|grant| grant.key.as_ref() != key || !are_dropped(grant));
+            grants.retain(|grant| {
+                let is_kept = grant.key.as_ref() != key || !are_dropped(grant);
+                if let Some(user) = grant.binds_for().filter(|_| !is_kept) {
+                    to_bind.remove(user);
+                }
+                is_kept
+            });
             let is_kept = grants.len() == of_request;
             if grants.is_empty() {
                 by_waiter.remove(request);
@@ -153,6 +171,9 @@ impl GrantsInFlight {
     pub(crate) fn take(&mut self, waiter: WaiterId) -> SmallVec<[GrantInFlight; 1]> {
         let taken = self.by_waiter.remove(&waiter).unwrap_or_default();
         for in_flight in &taken {
+            if let Some(user) = in_flight.binds_for() {
+                self.to_bind.remove(user);
+            }
             let at = in_flight.at();
             if let Some(requests) = self.by_owner.get_mut(&at) {
                 requests.retain(|request| *request != waiter);

@@ -17,7 +17,6 @@
 //! All bindings share one index of renewals and one timer. The end of a connection costs the same for any number of
 //! holds: they all become the next to release.
 
-use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::hash::{Hash, Hasher};
 use std::rc::Rc;
@@ -29,7 +28,7 @@ use crate::lock::name::Secret;
 use crate::lock::session::renewals::{Moments, Number, Renewals};
 use crate::lock::stats::counters;
 use crate::lock::table::give_back;
-use crate::lock::wait::limits::share;
+use crate::lock::wait::limits::{share, CountByUser};
 use crate::lock::{
     KeyId, KeyRef, Lease, LockError, Mode, Now, OwnerId, Token, UserId, Waiter, WaiterId,
 };
@@ -119,6 +118,18 @@ struct Session {
     waits: Option<WaiterId>,
 }
 
+/// Holds that are to be bound when they are granted, or when their reply is written. They have their room in the
+/// limit from the moment at which they are asked for.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct ToBind {
+    /// Those of the user that asks.
+    pub own: usize,
+    /// Those of all users.
+    pub all: usize,
+    /// Those of the user's own requests that the new one replaces.
+    pub replaced: usize,
+}
+
 counters! {
     /// The counters of bindings.
     SessionStats
@@ -139,8 +150,8 @@ pub struct Sessions {
     names: IndexMap<Rc<Bound>, Number, Secret>,
     /// By the server's id of the connection; the server never uses an id twice.
     clients: HashMap<u64, Session>,
-    /// The number of bound holds of each user.
-    by_user: HashMap<UserId, usize>,
+    /// The bound holds of each user.
+    by_user: CountByUser,
     renewals: Renewals,
     /// The bindings of closed connections, in the order of closing. A number that is no longer in `bindings` was
     /// handled by another event.
@@ -175,7 +186,7 @@ impl Sessions {
     }
 
     /// The lease of bound holds: that of the rule, or a longer one while more are bound than it allows. (The rule was
-    /// changed, or requests that waited were granted.)
+    /// changed.)
     pub(crate) fn lease(&self) -> Lease {
         let enough = i64::try_from(self.holds().div_ceil(HOLDS_PER_MS));
         let enough = enough.ok().and_then(Lease::from_ms);
@@ -191,7 +202,7 @@ impl Sessions {
     }
 
     /// Whether these holds may be bound: holds are bound at all, and these already for this user, or there is room for
-    /// them in the user's share.
+    /// them in the user's share, beside the holds that are to be bound.
     ///
     /// # Errors
     /// [`LockError::TooManyBound`], [`LockError::LongSession`]
@@ -199,6 +210,7 @@ impl Sessions {
         &self,
         (user, percent): (UserId, usize),
         asked: impl IntoIterator<Item = BoundRef<'a>>,
+        to_bind: ToBind,
     ) -> Result<(), LockError> {
         let mut new = 0;
         for what in asked {
@@ -207,9 +219,11 @@ impl Sessions {
             }
             new += usize::from(self.user_of(what) != Some(user));
         }
-        let own = self.by_user.get(&user).copied().unwrap_or_default();
-        let left = self.rule.max_holds().saturating_sub(self.holds() - own);
-        match self.rule.open && (new == 0 || own + new <= share(left, percent)) {
+        let needs = new.saturating_sub(to_bind.replaced);
+        let own = self.by_user.of(user) + to_bind.own;
+        let others = self.holds() + to_bind.all - own;
+        let left = self.rule.max_holds().saturating_sub(others);
+        match self.rule.open && (needs == 0 || own + needs <= share(left, percent)) {
             true => Ok(()),
             false => Err(LockError::TooManyBound),
         }
@@ -305,7 +319,7 @@ impl Sessions {
             token,
             moments,
         };
-        *self.by_user.entry(user).or_default() += 1;
+        self.by_user.add(user);
         self.bindings.insert(self.last, binding);
     }
 
@@ -478,9 +492,9 @@ impl Sessions {
         let over: BTreeSet<Number> = over.map(|(number, _)| *number).collect();
         self.ended = VecDeque::from_iter(Some(over).filter(|over| !over.is_empty()));
         self.refused.clear();
-        self.by_user.clear();
+        self.by_user = CountByUser::default();
         for binding in self.bindings.values() {
-            *self.by_user.entry(binding.user).or_default() += 1;
+            self.by_user.add(binding.user);
         }
     }
 
@@ -488,12 +502,7 @@ impl Sessions {
     fn forget(&mut self, number: Number) -> Option<Binding> {
         let binding = self.bindings.remove(&number)?;
         self.renewals.remove(binding.moments, number);
-        if let Entry::Occupied(mut own) = self.by_user.entry(binding.user) {
-            *own.get_mut() -= 1;
-            if *own.get() == 0 {
-                own.remove();
-            }
-        }
+        self.by_user.remove(binding.user);
         if let Some(session) = self.clients.get_mut(&binding.client) {
             session.holds.remove(&number);
             if session.holds.is_empty() {
@@ -524,8 +533,8 @@ pub struct SessionRule {
 }
 
 impl SessionRule {
-    /// The most holds that are bound when a request asks for `SESSION`. A request that waits meanwhile is bound in any
-    /// case.
+    /// The most holds that are bound or wait to be when a request asks for `SESSION`. What waits already is bound in
+    /// any case.
     pub fn max_holds(&self) -> usize {
         let lease_ms = usize::try_from(self.lease.ms()).unwrap_or(0);
         match self.open {

@@ -302,7 +302,7 @@ fn the_limit_of_bytes_is_that_of_the_bytes_used() {
         sim.subscribe_channel("channel", true);
         sim.notify = notify.then(|| ("channel".into(), "tag".into()));
         let lease = Lease::TEN_SECONDS;
-        let how = (Mode::Exclusive, lease, Wait::ForEver, false);
+        let how = (Mode::Exclusive, Terms::Named(lease), Wait::ForEver, false);
         let parked = sim.acquire_many(&["k", "long key"], "alice", 1, how);
         parked.map(|_| sim.locks.shared.waiters.wait_bytes())
     };
@@ -367,7 +367,8 @@ fn a_read_reentry_that_was_not_delivered_is_undone_and_the_former_hold_stays() {
         let how = (mode, Terms::Unnamed, Wait::No, false);
         sim.acquire(key, owner, 0, how).unwrap();
     }
-    let how = (Mode::Read, Lease::TEN_SECONDS, Wait::ForEver, false);
+    let terms = Terms::Named(Lease::TEN_SECONDS);
+    let how = (Mode::Read, terms, Wait::ForEver, false);
     let parked = sim.acquire_many(&["k", "l"], "alice", 1, how);
     let Ok(ManyAnswer::Waits(request)) = parked else {
         panic!("{parked:?}");

@@ -17,7 +17,7 @@ fn holds_of_a_reader_are_limited_by_the_bytes_of_their_timeouts() {
         matches!(read("k", true), Ok(Answer::Granted(_))),
         "no more holds"
     );
-    let lease = Lease::TEN_SECONDS;
+    let lease = Terms::Named(Lease::TEN_SECONDS);
     let mut read_both =
         |once| sim.acquire_many(&["l", "k"], &owner, 0, (Mode::Read, lease, Wait::No, once));
     assert_eq!(read_both(false), Err(LockError::HoldCountOverflow));

@@ -11,6 +11,7 @@
 //! * [`bounds`]: numbers that one decision does not exceed.
 //! * [`passed_over`]: more tickets than one decision passes over.
 //! * [`search`]: the search for deadlocks, compared with a plain search of a graph.
+//! * [`to_bind`]: requests with `SESSION` that wait, and the limit of bound holds.
 //! * [`server_events`]: events of the server after which tracked grants are compared, moved or ended.
 //!
 //! The parts that work alone (queue, key state, tokens) have their tests beside the code.
@@ -24,4 +25,5 @@ mod passed_over;
 mod search;
 mod server_events;
 pub mod sim;
+mod to_bind;
 mod transcripts;

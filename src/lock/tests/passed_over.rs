@@ -68,7 +68,7 @@ fn acquire_many(
     wait: Wait,
 ) -> ManyAnswer {
     let lease = Lease::from_ms(DEFAULT_LEASE_MS as i64).unwrap();
-    let how = (Mode::Exclusive, lease, wait, false);
+    let how = (Mode::Exclusive, Terms::Named(lease), wait, false);
     sim.acquire_many(keys, owner, conn, how).unwrap()
 }
 

@@ -1,5 +1,11 @@
 //! The limits on what waits use, and the share of them that one user may have.
 
+use std::collections::hash_map::{Entry, HashMap};
+use std::hash::BuildHasherDefault;
+
+use crate::lock::wait::request::OwnNumber;
+use crate::lock::UserId;
+
 /// The limits in force, from the settings.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Limits {
@@ -11,8 +17,8 @@ pub struct Limits {
     pub max_tickets: usize,
     /// The most bytes of all places on this server.
     pub max_wait_bytes: usize,
-    /// What one user may have of these places and bytes, of the kept places and of the bound holds, in percent of what
-    /// the other users leave.
+    /// What one user may have of these places and bytes, of the kept places, and of the holds that are bound or wait
+    /// to be, in percent of what the other users leave.
     pub user_share: usize,
     /// The most tracked grants.
     pub max_tracked: usize,
@@ -40,6 +46,42 @@ impl Limits {
 pub(crate) fn share(left: usize, percent: usize) -> usize {
     let share = left / 100 * percent + left % 100 * percent / 100;
     share.max(1).min(left)
+}
+
+/// How many things of one sort each user has.
+#[derive(Debug, Default)]
+pub(crate) struct CountByUser {
+    by_user: HashMap<UserId, usize, BuildHasherDefault<OwnNumber>>,
+    all: usize,
+}
+
+impl CountByUser {
+    /// Those of this user.
+    pub fn of(&self, user: UserId) -> usize {
+        self.by_user.get(&user).copied().unwrap_or_default()
+    }
+
+    /// Those of all users.
+    pub fn all(&self) -> usize {
+        self.all
+    }
+
+    /// This user has one more.
+    pub fn add(&mut self, user: UserId) {
+        *self.by_user.entry(user).or_default() += 1;
+        self.all += 1;
+    }
+
+    /// This user has one less.
+    pub fn remove(&mut self, user: UserId) {
+        if let Entry::Occupied(mut own) = self.by_user.entry(user) {
+            *own.get_mut() -= 1;
+            self.all -= 1;
+            if *own.get() == 0 {
+                own.remove();
+            }
+        }
+    }
 }
 
 /// What waits use, or what a request needs in order to wait.

@@ -35,6 +35,7 @@ unsafe extern "C" fn on_info(info: *mut raw::RedisModuleInfoCtx, for_crash_repor
             let gauges = [
                 ("sessions", sessions.clients() as u64),
                 ("session_holds", sessions.holds() as u64),
+                ("session_waits", shell.locks.shared.holds_to_bind() as u64),
                 ("max_session_holds", sessions.max_holds() as u64),
                 ("wait_bytes", waiters.wait_bytes() as u64),
                 ("max_waiters", limits.max_waiters as u64),

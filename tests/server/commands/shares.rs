@@ -350,24 +350,79 @@ fn the_waits_of_one_user_are_listed_and_purged() {
 #[test]
 fn a_user_leaves_as_many_bound_holds_to_others_as_it_takes() {
     // Five holds for each millisecond.
-    let (server, _subscriber) = server(&["--lock.session-lease", "100"]);
-    server.conn().line("CONFIG SET lock.session-lease 100");
+    let (server, _subscriber) = server(&["--lock.session-lease", "4000"]);
     let (mut eve, mut victim) = (user(&server, "eve"), user(&server, "victim"));
     let bound = |conn: &mut Conn, name: &str| {
-        let is_bound = |number: &usize| {
-            let reply = conn.line(&format!("LOCK.ACQUIRE {name}{number} {name} SESSION"));
+        let is_bound = |thousand: &usize| {
+            let keys: Vec<String> = (0..1_000)
+                .map(|number| format!("{name}{thousand}-{number}"))
+                .collect();
+            let keys = keys.join(" ");
+            let reply = conn.line(&format!("LOCK.MACQUIRE 1000 {keys} {name} SESSION"));
             let busy = reply.is_error() && reply.error().starts_with("LOCKBUSY");
-            assert!(busy || reply.int() > 0);
+            assert!(busy || reply.list().len() == 1_000);
             !busy
         };
-        (0..600).take_while(is_bound).count()
+        (0..30).take_while(is_bound).count()
     };
-    assert_eq!(bound(&mut eve, "eve"), 250);
-    assert_eq!(bound(&mut victim, "victim"), 125);
+    assert_eq!(bound(&mut eve, "eve"), 10);
+    assert_eq!(bound(&mut victim, "victim"), 5);
     let long = "n".repeat(1_024);
     let refused = eve.line(&format!("LOCK.ACQUIRE {long} w SESSION"));
     assert!(
         refused.error().starts_with("ERR SESSION needs"),
         "{refused:?}"
     );
+}
+
+/// A hold counts from the moment at which it is asked for: nothing more is bound when it is granted.
+#[test]
+fn holds_that_wait_to_be_bound_count_as_bound() {
+    // Room for 20,000; half of it for eve.
+    let options = ["--lock.session-lease", "4000", "--lock.queue-grace", "0"];
+    let (server, _subscriber) = server(&options);
+    let (mut eve, mut victim) = (user(&server, "eve"), user(&server, "victim"));
+    for number in 0..50 {
+        let line = format!("LOCK.ACQUIRE eve{number} eve SESSION");
+        assert!(eve.line(&line).int() > 0);
+    }
+    let keys: Vec<String> = (1..1_000).map(|number| format!("j{number}")).collect();
+    let keys = keys.join(" ");
+    let many = format!("LOCK.MACQUIRE 1000 k {keys} m{{}} SESSION BLOCK 0 NOTIFY ch {{}}");
+    for (line, count) in [
+        ("LOCK.ACQUIRE k e{} SESSION BLOCK 0 NOTIFY ch {}", 900),
+        (&many, 9),
+        ("SEM.ACQUIRE none e{} SESSION BLOCK 0 NOTIFY ch {}", 50),
+    ] {
+        for number in 0..count {
+            let line = line.replace("{}", &number.to_string());
+            assert_eq!(eve.line(&line).text(), "QUEUED", "{line}");
+        }
+    }
+    let waits = || (server.stat("session_holds"), server.stat("session_waits"));
+    assert_eq!(waits(), (50, 9_950));
+    for line in [
+        "LOCK.ACQUIRE k e SESSION BLOCK 0 NOTIFY ch t",
+        "LOCK.ACQUIRE k e READ SESSION BLOCK 0 NOTIFY ch t",
+        "LOCK.MACQUIRE 2 k e1 e SESSION BLOCK 0",
+        "SEM.ACQUIRE none e SESSION BLOCK 0",
+        "LOCK.ACQUIRE free e SESSION",
+    ] {
+        let refused = eve.line(line);
+        assert!(
+            refused.error().starts_with("LOCKBUSY too many holds"),
+            "{line}: {refused:?}"
+        );
+    }
+    // Without a session, and for another user, there is room.
+    let plain = eve.line("LOCK.ACQUIRE k e BLOCK 0 NOTIFY ch t");
+    assert_eq!(plain.text(), "QUEUED");
+    assert!(victim.line("LOCK.ACQUIRE mine victim SESSION").int() > 0);
+    eve.line("SEM.SET none 50");
+    wait_for("the permits", || waits() == (101, 9_900));
+    let mut admin = server.conn();
+    assert_eq!(admin.line("LOCK.BREAK k PURGE").int(), 1, "a hold");
+    wait_for("the end of the waits", || waits() == (101, 0));
+    eve.close();
+    wait_for("one hold", || waits() == (1, 0));
 }

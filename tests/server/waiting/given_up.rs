@@ -283,3 +283,42 @@ fn who_holds_the_lock_is_not_told_to_a_user_who_may_not_ask() {
         assert!(eve.line(line).error().starts_with("NOPERM"), "{line}");
     }
 }
+
+/// One user's numbers do not push out those of another, however many it notes.
+#[test]
+fn a_user_makes_the_server_forget_its_own_numbers_only() {
+    let server = TestServer::with(&["--lock.max-finals", "50"]);
+    let mut admin = server.conn();
+    let mut login = |name: &str| {
+        admin.line(&format!("ACL SETUSER {name} reset on nopass +@all ~* &*"));
+        let mut conn = server.conn();
+        assert_eq!(conn.line(&format!("AUTH {name} x")).text(), "OK");
+        conn
+    };
+    let (mut eve, mut victim) = (login("eve"), login("victim"));
+    // Alone, a user has room for as many as there may be.
+    for number in 0..50 {
+        eve.line(&format!("LOCK.RELEASE k eve{number} FINAL 1"));
+    }
+    assert_eq!(finals(&server), [50, 0, 0]);
+    victim.line("LOCK.RELEASE k victim FINAL 1");
+    victim.line("LOCK.MRELEASE 2 k j victims FINAL 1");
+    victim.line("SEM.RELEASE s victim FINAL 1");
+    let script = "return redis.call('lock.release', KEYS[1], 'scripted', 'FINAL', '1')";
+    victim.run(["EVAL", script, "1", "k"]);
+    for number in 0..200 {
+        eve.line(&format!("LOCK.RELEASE k more{number} FINAL 1"));
+    }
+    for late in [
+        "LOCK.ACQUIRE k victim SEQ 1",
+        "LOCK.ACQUIRE j victims SEQ 1",
+        "LOCK.MACQUIRE 2 k j victims SEQ 1",
+        "SEM.ACQUIRE s victim LIMIT 1 SEQ 1",
+        "LOCK.ACQUIRE k scripted SEQ 1",
+        "LOCK.ACQUIRE k more199 SEQ 1",
+    ] {
+        assert!(victim.line(late).is_nil(), "{late}");
+    }
+    assert!(eve.line("LOCK.ACQUIRE k more0 SEQ 1").int() > 0, "its own");
+    assert_eq!(finals(&server), [50, 6, 205]);
+}

@@ -6,8 +6,8 @@ use proptest::prelude::*;
 use crate::lock::tests::model::naive::{Ask, Key, Model, Owner, Rule, State, Terms};
 use crate::lock::tests::model::tickets::{hearing_sim, Channel, Ticket, CHANNELS};
 use crate::lock::tests::model::{
-    self, assert_queue, assert_same, conn_of, explore, grace, lease, limits, wait, wait_of,
-    Case as _, Reply, Sent, Step, CONNS_PER_OWNER,
+    self, assert_queue, assert_same, conn_of, explore, grace, lease, limits, sim_terms, wait,
+    wait_of, Case as _, Reply, Sent, Step, CONNS_PER_OWNER,
 };
 use crate::lock::tests::sim::{key_ref, sums, Out, Settings, Sim, START_MS};
 use crate::lock::{KeyState, Lease, Limits, Mode, Released, Resource, Waiter, WaiterId};
@@ -362,10 +362,7 @@ impl Case {
         }
         let ticket = ask.ticket.map(|one| Ticket::new(one.channel, self.tags));
         sim.notify = ticket.map(Ticket::named);
-        let Terms::Named(ms) = ask.terms else {
-            unreachable!()
-        };
-        let how = (ask.mode, lease(ms), wait_of(ask.wait), ask.once);
+        let how = (ask.mode, sim_terms(ask.terms), wait_of(ask.wait), ask.once);
         let got = sim.acquire_many(&named(&ask.keys), OWNERS[ask.owner], ask.conn, how);
         (
             Some(Reply::of(got)),

@@ -21,7 +21,7 @@ impl Sim {
     }
 
     /// Carries out effects that may be answers only, each of which names its request.
-    pub(super) fn carry_out_answers(&mut self, fx: Effects) {
+    pub fn carry_out_answers(&mut self, fx: Effects) {
         for effect in fx {
             let key = match &effect {
                 Effect::Answer(waiter, _) => self.parked[waiter].key.clone(),

@@ -160,7 +160,7 @@ impl Sim {
         done.unwrap();
     }
 
-    fn end_first_of_lock(&mut self, key: &str, owner: &str) {
+    pub(super) fn end_first_of_lock(&mut self, key: &str, owner: &str) {
         for mode in [Mode::Exclusive, Mode::Read, Mode::Write] {
             self.end_first(BoundRef::lock(mode, key_ref(key), owner.as_bytes()));
         }

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use crate::lock::tests::sim::rest::Rest;
 use crate::lock::tests::sim::tickets::notify_of;
-use crate::lock::tests::sim::{name_of, Sim};
+use crate::lock::tests::sim::{name_of, Sim, Terms};
 use crate::lock::{
     Acquire, Cx, Effects, KeyState, Lease, LockError, Locks, ManyAnswer, Mode, Now, Planned,
     ReadDepth, ReadersAsked, ReadersFound, Release, Renew, Resource, View, Wait,
@@ -16,21 +16,24 @@ impl Sim {
         keys: &[&str],
         owner: &str,
         conn: u64,
-        (mode, lease, wait, once): (Mode, Lease, Wait, bool),
+        (mode, terms, wait, once): (Mode, Terms, Wait, bool),
     ) -> Result<ManyAnswer, LockError> {
         let named = self.notify.take();
         assert!(!self.is_blocked(conn), "{conn} waits for an answer");
+        for key in keys {
+            self.end_first_of_lock(key, owner);
+        }
         let req = Acquire {
             owner: owner.as_bytes(),
             mode,
-            names_lease: true,
-            lease,
-            session: false,
+            names_lease: matches!(terms, Terms::Named(_)),
+            lease: self.lease(terms),
+            session: matches!(terms, Terms::Session),
             once,
             note: None,
             wait,
             notify: notify_of(&named),
-            client: conn,
+            client: self.client(conn),
             user: self.user,
         };
         let states: Vec<_> = keys.iter().map(|key| self.state(key)).collect();
@@ -44,7 +47,7 @@ impl Sim {
                 Resource::Lock,
                 keys,
                 (owner, mode, conn),
-                (wait, &named, false),
+                (wait, &named, req.session),
             );
         }
         self.carry_out_many(keys, (answer.is_ok(), fx), &rests);

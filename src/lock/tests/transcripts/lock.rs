@@ -1,5 +1,6 @@
 //! The commands of locks.
 
+use crate::lock::tests::sim::Terms;
 use crate::lock::tests::transcripts::{said, Session, Words};
 use crate::lock::{Answer, ManyAnswer, Mode, Released, WaiterId};
 
@@ -54,15 +55,20 @@ impl Session {
 
     /// The words between the command and its options are the keys and, last, the owner.
     fn many(&mut self, words: &Words<'_>) -> String {
-        let is_name =
-            |word: &&&str| !word.contains('=') && !["once", "all", "read", "write"].contains(*word);
+        let is_name = |word: &&&str| {
+            !word.contains('=') && !["once", "all", "read", "write", "session"].contains(*word)
+        };
         let names: Vec<&str> = words.0[1..].iter().take_while(is_name).copied().collect();
         let (owner, keys) = names.split_last().unwrap();
         match words.at(0) {
             "macquire" => {
                 let conn = self.conn(words.option("conn").unwrap_or(owner));
                 let mode = words.mode().unwrap_or(Mode::Exclusive);
-                let how = (mode, words.lease(), words.wait(), words.has("once"));
+                let terms = match words.has("session") {
+                    true => Terms::Session,
+                    false => Terms::Named(words.lease()),
+                };
+                let how = (mode, terms, words.wait(), words.has("once"));
                 let answer = self.sim.acquire_many(keys, owner, conn, how);
                 said(answer, |answer| match answer {
                     ManyAnswer::Granted(tokens) => format!("granted {}", self.names(&tokens)),
