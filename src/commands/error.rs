@@ -67,8 +67,10 @@ pub enum CommandError {
     NotFenced(Box<str>),
     /// `LOCK.IF`: the caller's user may not run the command, or not with its keys and channels; its name.
     MayNotRun(Box<str>),
-    /// `LOCK.IF`: the error of the command, which the server gave in another call.
-    Late(Box<str>),
+    /// `LOCK.IF`: a command of another module, and the server does not run the script for it; its name.
+    NoScript(Box<str>),
+    /// `LOCK.IF`: the error that the command has without the fence.
+    Plain(Box<str>),
 }
 
 impl fmt::Display for CommandError {
@@ -125,7 +127,13 @@ impl fmt::Display for CommandError {
                     "ERR LOCK.IF runs commands of the server that have a key, PUBLISH and SPUBLISH, not '{name}'"
                 );
             }
-            E::Late(text) => text,
+            E::NoScript(name) => {
+                return write!(
+                    f,
+                    "ERR '{name}' of another module might block, and this server runs no EVAL: send LOCK.IF in MULTI"
+                );
+            }
+            E::Plain(text) => text,
             E::MayNotRun(name) => {
                 return write!(
                     f,

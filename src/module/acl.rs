@@ -53,6 +53,18 @@ pub fn may_publish(ctx: Ctx<'_>, channel: Str<'_>) -> bool {
     caller_may(ctx, |user| user.may_publish(channel))
 }
 
+/// Whether the caller's user may run this command, of which these are all words, on the keys and channels in it. A call
+/// by a module without a user is permitted.
+pub fn may_run(ctx: Ctx<'_>, command: &CStr, words: &[Str<'_>]) -> bool {
+    caller_may(ctx, |user| {
+        let may = user.may_run_here(words);
+        if !may {
+            user.log(Refused::Command(command));
+        }
+        may
+    })
+}
+
 fn caller_may(ctx: Ctx<'_>, may: impl FnOnce(&User<'_>) -> bool) -> bool {
     !has_user(ctx) || User::of_caller(ctx).is_some_and(|user| may(&user))
 }

@@ -6,8 +6,8 @@
 //! * [`state`]: what is kept between calls, and the settings;
 //! * [`keyspace`]: reading and writing keys, replication;
 //! * the files of this folder: the view for a decision ([`view`]), its effects ([`apply`], [`answers`]), what tickets
-//!   ask the server ([`tickets`]), the users of requests ([`users`]), and the decisions that no command causes
-//!   ([`settle`], [`sessions`]);
+//!   ask the server ([`tickets`]), the users of requests ([`users`]), what the server says of its commands
+//!   ([`known_commands`]), and the decisions that no command causes ([`settle`], [`sessions`]);
 //! * [`entry`]: the functions that the server calls: for commands [`entry::command`], for the timer [`entry::alarm`],
 //!   for changes of keys and roles [`entry::events`], for ended connections [`entry::clients`] and [`entry::parked`].
 //!
@@ -20,6 +20,7 @@ pub mod apply;
 pub mod entry;
 pub mod ffi;
 pub mod keyspace;
+pub mod known_commands;
 pub mod reply;
 pub mod scan;
 pub mod sessions;

@@ -22,6 +22,7 @@ mod commands {
     mod databases;
     mod fence_faults;
     mod fenced;
+    mod fenced_modules;
     mod field_ttls;
     mod hidden_keys;
     mod key_events;

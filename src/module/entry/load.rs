@@ -245,35 +245,43 @@ pub fn reason_not_to_load(ctx: Ctx<'_>) -> Option<String> {
 }
 
 /// Commands that only read, and the features that need them.
-const OPTIONAL: [(&CStr, &str); 5] = [
-    (c"SCAN", "LOCK.SCAN and LOCK.TOP are refused"),
+const OPTIONAL: [(Needed, &str); 7] = [
+    ((c"SCAN", 0), "LOCK.SCAN and LOCK.TOP are refused"),
     (
-        c"CLIENT",
+        (c"CLIENT", 0),
         "MODULE UNLOAD is refused, a grant to a client that the server has condemned ends with its lease, and on \
          Redis 7.0 and 7.2, in a cluster, with I/O threads or with TLS, a waiter can get two replies to one request",
     ),
     (
-        c"ACL",
+        (c"ACL", 0),
         "the only user of the server has a share of the places, as one of several has (lock.user-share); MODULE UNLOAD \
          is refused, but not by Valkey from 9.1 on, which refuses grants to waiters of users with db= instead",
     ),
     (
-        c"PUBSUB",
+        (c"PUBSUB", 0),
         "locks are not left free for Redisson's waiters (lock.free-after)",
     ),
     (
-        c"ZCOUNT",
+        (c"ZCOUNT", 0),
         "SEM.INFO counts permits whose leases have ended as held",
+    ),
+    (
+        (c"COMMAND", 1),
+        "LOCK.IF runs every command in a script of its own",
+    ),
+    (
+        (c"EVAL", 0),
+        "LOCK.IF runs commands of other modules in MULTI and in scripts only",
     ),
 ];
 
 /// Logs which features do not work because a command has another name.
 pub fn warn_of_missing(ctx: Ctx<'_>) {
-    let for_7_0 = (c"CLIENT", "LOCK.BREAK is refused to every user");
+    let for_7_0 = ((c"CLIENT", 0), "LOCK.BREAK is refused to every user");
     let for_7_0 = (!has!(RedisModule_SetCommandACLCategories)).then_some(for_7_0);
-    for (name, loss) in OPTIONAL.into_iter().chain(for_7_0) {
-        if !is_there(ctx, (name, 0)) {
-            let name = name.to_string_lossy();
+    for (needed, loss) in OPTIONAL.into_iter().chain(for_7_0) {
+        if !is_there(ctx, needed) {
+            let name = needed.0.to_string_lossy();
             log::warning(&format!(
                 "this server has no {name} under that name (rename-command): {loss}"
             ));
@@ -281,19 +289,23 @@ pub fn warn_of_missing(ctx: Ctx<'_>) {
     }
 }
 
-/// Whether the server has this command under its own name: the error for too few or too many words has the command's
-/// name. ("S" refuses commands that scripts must not run and "W" every write, so another command of this name that
-/// accepts these words changes nothing.)
+/// Whether the server has this command under its own name: the error for too few or too many words, or for an unknown
+/// subcommand, has the command's name. ("S" refuses commands that scripts must not run and "W" every write, so another
+/// command of this name that accepts these words changes nothing.)
 fn is_there(ctx: Ctx<'_>, (name, words): Needed) -> bool {
     let word = OwnedStr::new(b"x");
     let words: Vec<Str<'_>> = (0..words).map(|_| word.as_str()).collect();
     let Some(reply) = Reply::of(ctx, name, How::Probe, &words) else {
         return false;
     };
-    let expected = format!(
+    let name = name.to_string_lossy();
+    let count = format!(
         "wrong number of arguments for '{}' command",
-        name.to_string_lossy().to_ascii_lowercase()
+        name.to_ascii_lowercase()
     );
+    let subcommand = format!("Try {name} HELP.");
     let error = reply.whole().error().unwrap_or_default();
-    error.ends_with(expected.as_bytes()) || fault::is_on("missing-command-accepted")
+    error.ends_with(count.as_bytes())
+        || error.ends_with(subcommand.as_bytes())
+        || fault::is_on("missing-command-accepted")
 }

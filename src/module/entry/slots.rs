@@ -11,9 +11,9 @@ use std::ffi::c_int;
 use redis_module::raw;
 
 use crate::lock::{slot_of, LockError};
-use crate::module::ffi::call_reply::{How, Reply};
+use crate::module::ffi::call_reply::{How, Part, Reply};
 use crate::module::ffi::ctx::Ctx;
-use crate::module::ffi::strings::{number_of_keys, Str};
+use crate::module::ffi::strings::{number_of_keys, OwnedStr, Str};
 use crate::module::state::shell;
 
 /// Constants of Valkey that the bindings of `redis-module`, made from Redis' header, do not have. `build.rs` generates
@@ -112,4 +112,22 @@ pub fn check_together(ctx: Ctx<'_>, keys: &[Str<'_>]) -> Result<(), LockError> {
         Some(_) => Ok(()),
         None => Err(LockError::Rehashing),
     }
+}
+
+/// The error with which a replica redirects a client that sends a write: `MOVED slot host:port`. `None`: the server
+/// does not tell where the slot is.
+pub fn redirection(ctx: Ctx<'_>, key: Str<'_>) -> Option<String> {
+    let slot = slot_of(key.bytes());
+    let word = OwnedStr::new(b"SLOTS");
+    let reply = Reply::of(ctx, c"CLUSTER", How::AsModule, &[word.as_str()])?;
+    // Each range is `[first, last, [host, port, ...] of the master, ...]`.
+    let is_here = |range: &Part<'_>| {
+        let [first, last] = [0, 1].map(|at| range.element(at).and_then(Part::number));
+        matches!((first, last), (Some(first), Some(last)) if (first..=last).contains(&slot.into()))
+    };
+    let node = reply.whole().elements()?.find(is_here)?.element(2)?;
+    // The host is nil where clients take that of this connection, and the redirection has none then.
+    let host = node.element(0).and_then(Part::bytes).unwrap_or_default();
+    let (host, port) = (String::from_utf8_lossy(host), node.element(1)?.number()?);
+    Some(format!("MOVED {slot} {host}:{port}"))
 }

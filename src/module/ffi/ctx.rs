@@ -208,6 +208,12 @@ impl Ctx<'_> {
         self.flags() & raw::REDISMODULE_CTX_FLAGS_LUA != 0
     }
 
+    /// Whether a script or a transaction is running: in both the server itself refuses to block a client.
+    pub fn is_in_unit(self) -> bool {
+        const UNIT: u32 = raw::REDISMODULE_CTX_FLAGS_LUA | raw::REDISMODULE_CTX_FLAGS_MULTI;
+        self.flags() & UNIT != 0
+    }
+
     /// Whether this server follows another.
     pub fn is_replica(self) -> bool {
         self.flags() & raw::REDISMODULE_CTX_FLAGS_SLAVE != 0

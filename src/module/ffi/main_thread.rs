@@ -36,6 +36,12 @@ impl<T> MainThread<T> {
         self.0.borrow_mut().take()
     }
 
+    /// Whether there is a value, which is not borrowed.
+    #[inline]
+    pub fn is_set(&self) -> bool {
+        self.0.try_borrow().is_ok_and(|value| value.is_some())
+    }
+
     /// Borrows the value for shared use. Calls into the server may be made meanwhile, if no callback changes the value.
     ///
     /// # Panics

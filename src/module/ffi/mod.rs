@@ -6,6 +6,7 @@ pub mod ctx;
 pub mod fault;
 pub(crate) mod filter;
 pub(crate) mod guard;
+pub mod in_script;
 pub(crate) mod log;
 pub mod main_thread;
 pub(crate) mod raw_key;

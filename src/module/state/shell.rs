@@ -10,7 +10,7 @@
 //! replications (`keyspace::replication`) and of names (`lock::name`), what was seen since the drain (`entry::unload`),
 //! and what the native scripts keep (`redisson::server::{filter, permission}`).
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::hash::RandomState;
 use std::ptr::NonNull;
 use std::rc::Rc;
@@ -78,10 +78,23 @@ pub struct Shell {
     pub grants_withheld: u64,
     /// The counters of Redisson's scripts.
     pub redisson: RedissonStats,
+    /// The commands of the server itself that were asked for, in lower case, with `|` before a subcommand.
+    pub known_commands: BTreeMap<Box<[u8]>, KnownCommand>,
     /// The functions of the layers above.
     pub hooks: &'static Hooks,
     /// A hash tag for each slot; `None` outside a cluster.
     slot_tags: Option<Vec<u32>>,
+}
+
+/// What the server says of a command.
+#[derive(Debug, Clone, Copy)]
+pub struct KnownCommand {
+    /// Whether it may have keys.
+    pub has_keys: bool,
+    /// Whether each of its subcommands has a description of its own.
+    pub has_subcommands: bool,
+    /// Whether a module has it.
+    pub is_of_module: bool,
 }
 
 impl Shell {
@@ -157,6 +170,7 @@ pub fn start(ctx: Ctx<'_>, hooks: &'static Hooks) {
         writes_refused: 0,
         grants_withheld: 0,
         redisson: RedissonStats::default(),
+        known_commands: BTreeMap::new(),
         hooks,
         slot_tags: ctx.is_cluster().then(slot_tags),
     };

@@ -17,6 +17,7 @@ pub mod conn;
 pub mod disk;
 pub mod ending;
 mod file_identity;
+pub mod foreign;
 pub mod outside;
 pub mod page;
 pub mod process;

@@ -91,6 +91,10 @@ fn a_user_needs_permission_for_the_channel() {
                 );
             }
         }
+        // A script has the permissions of its caller.
+        let script = "return redis.pcall('LOCK.ACQUIRE', KEYS[1], 'bob', 'NOTIFY', 'ch:bob', 't', 'BLOCK', 0)";
+        let reply = conn.run(["EVAL", script, "1", "k"]);
+        assert_eq!(reply.is_error(), !may, "{rules}: {reply:?}");
         // Without NOTIFY the channel does not matter.
         assert!(conn.line("LOCK.ACQUIRE k dave").is_nil(), "{rules}");
         conn.line("LOCK.RELEASE k carol");
