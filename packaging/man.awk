@@ -1,5 +1,5 @@
-# Makes the Markdown of a manual page of docs/COMMANDS.md: headings one level higher, links as plain words, tables of
-# two or three columns as lists of terms, which a terminal shows in full width.
+# Makes the Markdown of a manual page of docs/COMMANDS.md: headings one level higher, links as plain words, tables as
+# lists of terms, which a terminal shows in full width.
 
 function cells(line, n, i) {
     gsub(/\\\|/, "\001", line)
@@ -10,19 +10,14 @@ function cells(line, n, i) {
     return n
 }
 
-# A table is kept until its number of columns is known.
 /^\|/ {
     columns = cells($0)
-    if (!table) { # the heading of the columns
+    if (!table) { # the headings of the columns
         table = columns
-        second = cell[2]
-        third = cell[3]
-        if (table > 3) print
-    } else if (table > 3) {
-        print
+        for (i = 2; i <= columns; i++) heading[i] = cell[i]
     } else if ($0 !~ /^\|[-:|]*$/) {
-        text = cell[2]
-        if (table == 3 && cell[3] != "") text = text ". " third ": " cell[3]
+        text = (table > 3 ? heading[2] ": " : "") cell[2]
+        for (i = 3; i <= columns; i++) if (cell[i] != "") text = text ". " heading[i] ": " cell[i]
         printf "%s\n\n: %s\n\n", cell[1], text
     }
     next

@@ -32,12 +32,9 @@ for target in "$@"; do
     fi
     name=redis-lock-module-$version-${target%%-*}-linux-gnu
     rm -rf target/staged
-    mkdir -p "target/staged/$name"
+    mkdir target/staged
+    scripts/documents.sh archive "target/staged/$name"
     install -m 755 "$module" scripts/upgrade.sh "target/staged/$name/"
-    install -m 644 redis.conf.example users.acl.example LICENSE README.md SECURITY.md CHANGELOG.md "target/staged/$name/"
-    install -D -m 644 -t "target/staged/$name/docs" docs/*.md docs/*.svg
-    install -D -m 644 -t "target/staged/$name/ops" ops/*
-    for example in examples/*; do install -D -m 644 -t "target/staged/$name/$example" "$example"/*; done
     third_party redis_lock >"target/staged/$name/THIRD-PARTY"
     sbom redis_lock "$target" >"$dist/$name.cdx.json"
     cp "$dist/$name.cdx.json" "target/staged/$name/"
