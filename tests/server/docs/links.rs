@@ -118,7 +118,7 @@ fn every_link_in_a_package_has_a_target_in_the_package() {
     }
 }
 
-/// Registries show such a page beside what the package has: for crates what Cargo.toml includes, for the others nothing.
+/// Registries show such a page beside what the package has: of crates what Cargo.toml includes, of the others nothing.
 #[test]
 fn the_page_of_a_library_or_program_leads_to_nothing_outside_of_its_package() {
     for package in [
