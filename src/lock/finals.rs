@@ -132,6 +132,11 @@ impl Finals {
         self.order.get(order).copied()
     }
 
+    /// The users of whom a number is remembered.
+    pub fn users(&self) -> impl Iterator<Item = UserId> + '_ {
+        self.count.users()
+    }
+
     /// The release that noted this has ended what the owner had.
     pub fn done(&mut self, key: KeyRef<'_>, owner: &[u8]) {
         if let Some(it) = self.numbers.get_mut(&self.names.hash_one((key, owner))) {

@@ -1,5 +1,7 @@
 //! The part of the memory that all kinds of resource share.
 
+use std::collections::HashSet;
+
 use crate::lock::finals::Finals;
 use crate::lock::grant::in_flight::GrantsInFlight;
 use crate::lock::name::Resource;
@@ -74,6 +76,14 @@ impl Shared {
             all: all.sessions + in_flight.all(),
             replaced,
         }
+    }
+
+    /// The number of users of whom something counts towards their share. O(N) in these users.
+    pub fn users_with_usage(&self) -> usize {
+        let users = self.waiters.places.users().chain(self.sessions.users());
+        let users = users.chain(self.in_flight.to_bind.users());
+        let users = users.chain(self.finals.users());
+        users.collect::<HashSet<UserId>>().len()
     }
 
     /// `FINAL`: the owner gives up its acquisitions for this key up to this number, says this user. Its wait ends.

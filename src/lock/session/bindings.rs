@@ -239,6 +239,11 @@ impl Sessions {
         self.rule.max_holds()
     }
 
+    /// The users with bound holds.
+    pub fn users(&self) -> impl Iterator<Item = UserId> + '_ {
+        self.by_user.users()
+    }
+
     /// The number of connections with bound holds.
     pub fn clients(&self) -> usize {
         self.clients.len()

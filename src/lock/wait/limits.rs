@@ -66,6 +66,11 @@ impl CountByUser {
         self.all
     }
 
+    /// The users that have some.
+    pub fn users(&self) -> impl Iterator<Item = UserId> + '_ {
+        self.by_user.keys().copied()
+    }
+
     /// This user has one more.
     pub fn add(&mut self, user: UserId) {
         *self.by_user.entry(user).or_default() += 1;

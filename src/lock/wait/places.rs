@@ -75,6 +75,11 @@ impl Places {
         self.used_by.get(&user).copied().unwrap_or_default()
     }
 
+    /// The users with places.
+    pub fn users(&self) -> impl Iterator<Item = UserId> + '_ {
+        self.used_by.keys().copied()
+    }
+
     /// Requests.
     pub fn requests(&self) -> usize {
         self.by_request.len()

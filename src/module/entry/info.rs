@@ -28,9 +28,10 @@ unsafe extern "C" fn on_info(info: *mut raw::RedisModuleInfoCtx, for_crash_repor
         let is_out_of_memory = is_out_of_memory();
         let (fields, histograms) = shell::with(|shell| {
             let finals = shell.locks.shared.finals.fields();
+            let shared = &shell.locks.shared;
             let Shared {
                 waiters, sessions, ..
-            } = &shell.locks.shared;
+            } = shared;
             let (limits, waits) = (settings::limits(), waiters.gauges());
             let gauges = [
                 ("sessions", sessions.clients() as u64),
@@ -38,6 +39,7 @@ unsafe extern "C" fn on_info(info: *mut raw::RedisModuleInfoCtx, for_crash_repor
                 ("session_waits", shell.locks.shared.holds_to_bind() as u64),
                 ("max_session_holds", sessions.max_holds() as u64),
                 ("wait_bytes", waiters.wait_bytes() as u64),
+                ("users_with_usage", shared.users_with_usage() as u64),
                 ("max_waiters", limits.max_waiters as u64),
                 ("max_tickets", limits.max_tickets as u64),
                 ("max_wait_bytes", limits.max_wait_bytes as u64),

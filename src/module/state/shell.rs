@@ -110,6 +110,9 @@ impl Shell {
 
     /// Removes a parked request, and frees memory that the table no longer needs.
     pub fn take_parked(&mut self, id: WaiterId) -> Option<Parked> {
+        if fault::is_on("byte-forgotten") {
+            Box::leak(Box::new(0u8));
+        }
         let parked = self.parked.remove(&id);
         give_back(&mut self.parked);
         parked

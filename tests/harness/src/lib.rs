@@ -9,6 +9,7 @@
 #![allow(missing_docs, clippy::new_without_default)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
+pub mod at_rest;
 pub mod barrier;
 pub mod bystander;
 pub mod clock;
@@ -478,7 +479,9 @@ impl TestServer {
     /// where dropping would panic.
     pub fn finish(mut self) -> Result<(), String> {
         self.served = false;
-        self.health()
+        self.health()?;
+        self.has_equal_copies()?;
+        self.rest()
     }
 
     /// Whether it serves, its log has no failure and its counters add up.
@@ -511,6 +514,8 @@ impl Drop for TestServer {
         } else if self.served {
             let health = self.health();
             assert!(health.is_ok(), "{}", health.unwrap_err());
+            let rest = self.rest();
+            assert!(rest.is_ok(), "{}", rest.unwrap_err());
         }
         if std::env::var_os("LOCK_CLEAN_END").is_some() && self.served {
             self.end_cleanly();
@@ -569,7 +574,8 @@ fn counters_of_semaphores_and_latches(info: &str) -> Result<(), String> {
     Ok(())
 }
 
-fn stat_in(info: &str, name: &str) -> u64 {
+/// A field of `INFO lock`, by its name without the prefix.
+pub fn stat_in(info: &str, name: &str) -> u64 {
     let line = format!("lock_{name}:");
     let value = info.lines().find_map(|l| l.strip_prefix(&line));
     value

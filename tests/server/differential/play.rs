@@ -65,7 +65,8 @@ impl Player {
             game.step(*op);
         }
         game.end();
-        self.server.wait_for_waiters(0);
+        let rest = self.server.is_at_rest(&mut self.admin);
+        assert!(rest.is_ok(), "{}", rest.unwrap_err());
         self.server.check_counters();
     }
 }

@@ -217,3 +217,29 @@ fn every_keyword_of_a_syntax_is_described_on_its_page() {
         }
     }
 }
+
+#[test]
+fn every_field_of_info_has_a_row_on_the_page() {
+    let server = TestServer::start();
+    let info = server.conn().line("INFO lock").text();
+    let (_, section) = PAGES.split_once("\n## INFO lock\n").unwrap();
+    let rows = section.lines().filter(|line| line.starts_with("| `"));
+    let firsts = rows.filter_map(|row| row.split('|').nth(1));
+    let described: Vec<&str> = firsts
+        .flat_map(|cell| cell.split('`').skip(1).step_by(2))
+        .collect();
+    for line in info.lines() {
+        let Some((name, _)) = line
+            .strip_prefix("lock_")
+            .and_then(|line| line.split_once(':'))
+        else {
+            continue;
+        };
+        // Those of semaphores are described by those of locks.
+        let as_of_locks = name.strip_prefix("sem_").unwrap_or(name);
+        let is_described = [name, as_of_locks]
+            .iter()
+            .any(|name| described.contains(name));
+        assert!(is_described, "no row for {name}");
+    }
+}

@@ -2,24 +2,14 @@
 
 use std::time::{Duration, Instant};
 
+use redis_lock_harness::at_rest::gauges_above_zero;
 use redis_lock_harness::patience;
 
 use super::site::{field, Site};
 use super::{residents, settings, GROWTH};
 
-/// No waiter, ticket, kept place, session or Redisson window.
-const EMPTY: [&str; 10] = [
-    "lock_waiters",
-    "lock_places",
-    "lock_places_kept",
-    "lock_sem_waiters",
-    "lock_sem_places_kept",
-    "lock_latch_waiters",
-    "lock_tickets",
-    "lock_ticket_places",
-    "lock_session_holds",
-    "lock_windows_open",
-];
+/// Gauges that the residents' holds keep above zero; every other one is to be 0.
+const OF_RESIDENTS: [&str; 2] = ["grants_tracked:", "sem_grants_tracked:"];
 
 /// Never anything else than zero.
 const NEVER: [&str; 4] = [
@@ -53,10 +43,8 @@ pub fn quiet(site: &Site) -> Result<(), String> {
     residents::fill(&mut site.conn())?;
     until(|| {
         let info = site.conn().run(["INFO", "lock"]).text();
-        let rest = EMPTY.iter().filter(|name| field(&info, name) > 0);
-        let rest: Vec<String> = rest
-            .map(|name| format!("{name}:{}", field(&info, name)))
-            .collect();
+        let mut rest = gauges_above_zero(&info);
+        rest.retain(|gauge| !OF_RESIDENTS.iter().any(|name| gauge.starts_with(name)));
         (!rest.is_empty()).then(|| format!("not empty without clients: {}", rest.join(" ")))
     })?;
     let info = site.conn().run(["INFO", "lock"]).text();
