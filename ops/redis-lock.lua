@@ -6,8 +6,8 @@
 local gauges = {}
 for name in string.gmatch([[
     waiters keys_waited places places_kept sessions session_holds session_waits grants_tracked windows_open tickets
-    ticket_places max_waiters max_tickets max_tracked max_session_holds eviction_risk out_of_memory keys_withheld waits_kept
-    tickets_kept wait_bytes max_wait_bytes users_with_usage finals
+    ticket_places max_waiters max_tickets max_tracked max_session_holds eviction_risk out_of_memory keys_withheld
+    waits_kept tickets_kept wait_bytes max_wait_bytes users_with_usage finals
 ]], '%S+') do
     for _, kind in ipairs({'lock_', 'lock_sem_', 'lock_latch_'}) do
         gauges[kind .. name] = true

@@ -90,6 +90,9 @@ mod read_write {
     mod sibling_keys;
 }
 
+/// A table: every option of every command that waits, by every ending of a wait and of a hold.
+mod options_by_endings;
+
 /// Redisson on the same keys: its scripts in Lua, its scripts natively, its waiters.
 mod redisson {
     mod exclusive;
