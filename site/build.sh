@@ -74,11 +74,21 @@ LOCK_PAGES="$PWD/$book/facts" run facts tests --lib --exclude redis_lock_fault_m
 copy_documents
 write_settings >$book/src/docs/settings.md
 copy_files
-cp site/book.toml $book/
+cp site/book.toml site/wide.css $book/
 run mdbook mdbook build $book
 
+# What the page shows without scrolling in a window of 1,280 pixels (site/wide.css).
+awk '/^```/ { is_code = !is_code }
+    is_code && length > 100 { printf "docs: README.md:%d: a line of code of %d columns\n", NR, length; failed = 1 }
+    END { exit failed }' README.md
 # The search finds a command by its option because the option is a heading (site/pages.awk).
 grep -q 'id="once"' target/site/docs/lock-acquire.html || { echo 'docs: LOCK.ACQUIRE has no heading ONCE' >&2; exit 1; }
+if command -v node >/dev/null; then
+    fencing=docs/lock-if.html#fencing,docs/RELIABILITY.html#fencing
+    node site/search.mjs target/site FENCED=$fencing fencing=$fencing once=docs/lock-acquire.html#once
+else
+    echo 'docs: not tried, without Node: where the search leads' >&2
+fi
 find target/site -name '*.html' ! -name 404.html ! -name toc.html | sort |
     xargs awk -v external=target/docs-external.txt -f site/links.awk
 run examples tests --test server -- docs:: --nocapture
