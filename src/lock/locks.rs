@@ -1,11 +1,8 @@
 //! The memory of one server: the waiters, the grants in flight and tracked, the sessions, the tokens. The rules are in
 //! the folders of this module.
 
-use std::collections::VecDeque;
-
 use crate::lock::grant::tracked::{TrackedGrant, TrackedGrants};
 use crate::lock::latch::Latches;
-use crate::lock::name::KeyMap;
 use crate::lock::name::{Each, Resource};
 use crate::lock::semaphore::Semaphores;
 use crate::lock::shared::Shared;
@@ -14,9 +11,10 @@ use crate::lock::stats::Stats;
 use crate::lock::wait::figures::Gauges;
 use crate::lock::wait::limits::Limits;
 use crate::lock::wait::request::WaiterId;
+use crate::lock::wait::turns::Turns;
 #[cfg(doc)]
 use crate::lock::Cx;
-use crate::lock::{FinalRule, Grace, KeyRef, KeyState, Now, SessionRule, Token, WindowRule};
+use crate::lock::{FinalRule, Grace, KeyId, KeyRef, KeyState, Now, SessionRule, Token, WindowRule};
 
 /// The settings that decisions depend on.
 #[derive(Debug, Clone, Copy)]
@@ -73,12 +71,12 @@ pub struct Locks {
     /// Whether the server is a node of a cluster.
     pub(super) in_cluster: bool,
     /// Requests that wait after an uncertain search for deadlocks.
-    pub(super) unverified: VecDeque<WaiterId>,
+    pub(super) unverified: Turns<WaiterId>,
     /// Whether some of them are to be verified in this tick.
     pub(super) verifies: bool,
     pub(super) tracked: TrackedGrants,
     /// Keys whose tracked grants are to be compared with the key.
-    pub(super) rechecks: KeyMap<usize>,
+    pub(super) rechecks: Turns<KeyId, usize>,
     /// Whether this process has granted READ or WRITE: then an absent key may have a token record.
     pub(super) had_shared: bool,
 }
@@ -95,10 +93,10 @@ impl Locks {
             session_holds: Histogram::default(),
             detects_deadlocks: true,
             in_cluster,
-            unverified: VecDeque::new(),
+            unverified: Turns::default(),
             verifies: false,
             tracked: TrackedGrants::default(),
-            rechecks: KeyMap::default(),
+            rechecks: Turns::default(),
             had_shared: false,
         }
     }

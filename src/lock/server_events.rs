@@ -11,13 +11,11 @@ use std::rc::Rc;
 
 use crate::lock::effect::Cx;
 use crate::lock::locks::Locks;
-use crate::lock::name::KeyMap;
 use crate::lock::name::Resource;
 use crate::lock::state::{View, HORIZON_DB};
-use crate::lock::table::give_back;
 use crate::lock::wait::ending::ENDED_AT_ONCE;
 use crate::lock::wait::request::WaiterId;
-use crate::lock::{Domain, KeyId, KeyRef, KeyState, LockError, Mode, Now};
+use crate::lock::{Domain, KeyId, KeyRef, KeyState, LockError, Mode, Now, UserId};
 
 impl Locks {
     /// The reply of a grant is written: from now on only its lease or its owner ends it.
@@ -183,7 +181,7 @@ impl Locks {
         self.shared.waiters.fail_tickets(&mut left, cx);
         self.shared.tokens.disown();
         self.shared.in_flight.forget_undone();
-        self.rechecks = KeyMap::default();
+        self.rechecks.clear();
         self.unverified.clear();
         self.verifies = false;
         self.shared.sessions.clear(None);
@@ -219,13 +217,18 @@ impl Locks {
     pub fn changed(&mut self, key: KeyRef<'_>, asked: bool) {
         self.shared.waiters.schedule_settle_all_at(key);
         if asked && self.tracked.contains(key) && self.shared.waiters.waiting_on(key) == 0 {
-            self.rechecks.insert(key.to_id(), usize::MAX);
+            self.recheck_later(key, usize::MAX);
         }
     }
 
     /// A write to this key failed: tracked grants may not exist.
     pub fn schedule_recheck(&mut self, key: KeyRef<'_>) {
-        self.rechecks.insert(key.to_id(), usize::MAX);
+        self.recheck_later(key, usize::MAX);
+    }
+
+    /// (Whose grant it is is not recorded.)
+    fn recheck_later(&mut self, key: KeyRef<'_>, below: usize) {
+        self.rechecks.insert(UserId::UNKNOWN, key.to_id(), below);
     }
 
     /// Whether keys are to be rechecked.
@@ -236,14 +239,13 @@ impl Locks {
     /// The tracked READ grants below this index of a key are compared with it at the end of a tick.
     pub(crate) fn recheck_below(&mut self, key: KeyRef<'_>, below: usize) {
         if below > 0 {
-            self.rechecks.insert(key.to_id(), below);
+            self.recheck_later(key, below);
         }
     }
 
     /// The next key to recheck, with the owners whose fields are read by name.
     pub fn pop_recheck(&mut self) -> Option<Recheck> {
         let (key, below) = self.rechecks.pop()?;
-        give_back(&mut self.rechecks);
         let (_, owners) = self.tracked.owners_below(key.as_ref(), below);
         Some(Recheck { key, below, owners })
     }

@@ -21,7 +21,6 @@
 //! windows as if it had one, and the first [`MOST_LONGER`] unused windows double the length of the next one instead of
 //! the number of hand-offs: three in a row last longer together than these clients sleep between two tries (300 ms).
 
-use std::collections::BTreeSet;
 use std::hash::BuildHasher;
 
 use indexmap::IndexMap;
@@ -35,8 +34,9 @@ use crate::lock::state::View;
 use crate::lock::stats::WindowStats;
 use crate::lock::table::give_back;
 use crate::lock::wait::request::PlaceId;
+use crate::lock::wait::turns::Agenda;
 use crate::lock::wait::waiters::Waiters;
-use crate::lock::{is_held, KeyId, KeyRef, KeyState, Mode, Now};
+use crate::lock::{is_held, KeyId, KeyRef, KeyState, Mode, Now, UserId};
 
 /// The most names whose hand-offs are counted, at about 50 bytes each. The count of a name that is pushed out starts
 /// again, with the longest rest of those that were pushed out: else a user could end the rest of another's name by
@@ -87,6 +87,17 @@ struct HandOffCount {
     is_for_subscriber: bool,
 }
 
+/// An open window.
+#[derive(Debug)]
+struct OpenWindow {
+    /// Its end in milliseconds of the monotonic clock.
+    end_ms: u64,
+    /// The user of the first waiter as it began.
+    user: UserId,
+    /// The count as it began.
+    count: HandOffCount,
+}
+
 /// A resource that stays free instead of being handed off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Window {
@@ -107,9 +118,9 @@ pub struct Windows {
     /// Two names with the same hash (one pair in 2^64) share a count, which costs one window more or less.
     counts: IndexMap<u64, HandOffCount, Secret>,
     names: Secret,
-    /// The end of each open window in milliseconds of the monotonic clock, and the count as it began.
-    open: KeyMap<(u64, HandOffCount)>,
-    ends: BTreeSet<(u64, KeyId)>,
+    open: KeyMap<OpenWindow>,
+    /// By the users of the first waiters.
+    ends: Agenda<u64, KeyId>,
     /// The count that is next to be pushed out. It moves on, so a name that is used now stays for many others.
     hand: usize,
     /// How the count of a new name begins: with the rest that ends last of those that were pushed out.
@@ -137,12 +148,12 @@ impl Windows {
             && self
                 .open
                 .get(&key)
-                .is_some_and(|(end, _)| now.mono_ms < *end)
+                .is_some_and(|open| now.mono_ms < open.end_ms)
     }
 
     /// Milliseconds until the next window ends.
     pub(crate) fn next_end(&self, now: Now) -> Option<u64> {
-        let (end, _) = self.ends.first()?;
+        let end = self.ends.earliest()?;
         Some(end.saturating_sub(now.mono_ms))
     }
 
@@ -164,7 +175,7 @@ impl Windows {
     /// `may_be_polled`: clients may wait for it that do not subscribe.
     pub(crate) fn leave_free(
         &mut self,
-        key: KeyRef<'_>,
+        (key, user): (KeyRef<'_>, UserId),
         (has_subscriber, may_be_polled): (bool, bool),
         now: Now,
     ) -> Option<Window> {
@@ -194,10 +205,15 @@ impl Windows {
         count.is_for_subscriber = has_subscriber;
         (count.hand_offs, count.redisson_holds) = (0, 0);
         let count = *count;
-        let end = now.mono_ms.saturating_add(rule.window_ms << longer);
+        let end_ms = now.mono_ms.saturating_add(rule.window_ms << longer);
         let key = key.to_id();
-        self.ends.insert((end, key.clone()));
-        self.open.insert(key, (end, count));
+        self.ends.insert(user, end_ms, key.clone());
+        let open = OpenWindow {
+            end_ms,
+            user,
+            count,
+        };
+        self.open.insert(key, open);
         self.stats.windows += 1;
         Some(Window::Begun)
     }
@@ -298,8 +314,8 @@ impl Windows {
 
     /// The next resource whose window is over, to be settled.
     pub(crate) fn pop(&mut self, now: Now) -> Option<KeyId> {
-        let (_, key) = self.ends.first().filter(|(end, _)| *end <= now.mono_ms)?;
-        let key = key.clone();
+        let is_over = |end| end <= now.mono_ms;
+        let (_, key) = self.ends.pop(now.mono_ms, is_over)?;
         self.end_unused(key.as_ref())
     }
 
@@ -316,17 +332,16 @@ impl Windows {
         if self.open.is_empty() {
             return None;
         }
-        let (key, (end, count)) = self.open.swap_remove_entry(&key)?;
+        let (key, open) = self.open.swap_remove_entry(&key)?;
         give_back(&mut self.open);
         // The count may have been pushed out meanwhile.
         if self.count_of(key.as_ref()).is_none() {
             if let Some(entry) = self.entry(key.as_ref()) {
-                *entry = count;
+                *entry = open.count;
             }
         }
-        let ended = (end, key);
-        self.ends.remove(&ended);
-        Some(ended)
+        self.ends.remove(open.user, open.end_ms, key.clone());
+        Some((open.end_ms, key))
     }
 }
 
@@ -386,11 +401,12 @@ impl Locks {
         let is_exclusive = first.mode == Mode::Exclusive;
         // Only the exclusive lock of Redisson has a kind that polls.
         let clients = (view.has_subscriber, is_exclusive);
+        let at = (view.key, first.user);
         match self
             .shared
             .waiters
             .windows
-            .leave_free(view.key, clients, cx.now)?
+            .leave_free(at, clients, cx.now)?
         {
             Window::Open => return Some(HandedOff::Reserved),
             Window::Begun => {}
@@ -443,8 +459,9 @@ mod tests {
     fn a_window_that_is_over_ends_before_the_next_one_begins() {
         let mut windows = windows_after(1);
         let key = KeyRef::lock(0, b"s");
-        let leave_free =
-            |windows: &mut Windows, ms| windows.leave_free(key, (true, false), Now::at_mono(ms));
+        let leave_free = |windows: &mut Windows, ms| {
+            windows.leave_free((key, UserId::UNKNOWN), (true, false), Now::at_mono(ms))
+        };
         windows.count_hand_off(key);
         assert_eq!(leave_free(&mut windows, 0), Some(Window::Begun));
         // Other permits are handed off meanwhile, and the timer is late.
@@ -468,7 +485,7 @@ mod tests {
         let mut windows = windows_after(1);
         let key = KeyRef::lock(0, b"k");
         windows.count_hand_off(key);
-        let start = windows.leave_free(key, (true, false), Now::at_mono(0));
+        let start = windows.leave_free((key, UserId::UNKNOWN), (true, false), Now::at_mono(0));
         assert_eq!(start, Some(Window::Begun));
         assert!(windows.is_open(key, Now::at_mono(49)));
         assert!(!windows.is_open(key, Now::at_mono(50)));
@@ -494,7 +511,7 @@ mod tests {
             });
             assert_eq!(ended.len(), usize::from(window_ms == 60));
             windows.count_hand_off(key);
-            let begun = windows.leave_free(key, (true, false), now);
+            let begun = windows.leave_free((key, UserId::UNKNOWN), (true, false), now);
             assert_eq!(begun, Some(Window::Begun), "after one hand-off");
         }
     }
@@ -525,11 +542,14 @@ mod tests {
                 windows.count_hand_off(key);
             }
             assert!(windows.is_due(key, now));
-            assert_eq!(windows.leave_free(key, (false, true), now), None);
+            assert_eq!(
+                windows.leave_free((key, UserId::UNKNOWN), (false, true), now),
+                None
+            );
         }
         // The first window after that, unused, is followed by the shortest rest.
         (0..16).for_each(|_| windows.count_hand_off(key));
-        let begun = windows.leave_free(key, (true, true), now);
+        let begun = windows.leave_free((key, UserId::UNKNOWN), (true, true), now);
         assert_eq!(begun, Some(Window::Begun));
         windows.pop(Now::at_mono(50));
         (0..16).for_each(|_| windows.count_hand_off(key));
@@ -550,7 +570,7 @@ mod tests {
                 assert!(!windows.is_due(key, now));
                 windows.count_hand_off(key);
             }
-            let begun = windows.leave_free(key, (false, true), now);
+            let begun = windows.leave_free((key, UserId::UNKNOWN), (false, true), now);
             assert_eq!(begun, Some(Window::Begun));
             assert_eq!(windows.next_end(now), Some(length));
             windows.end_unused(key);
@@ -561,12 +581,12 @@ mod tests {
         windows.redisson_hold_ended(key);
         assert!(windows.is_due(key, now));
         assert_eq!(
-            windows.leave_free(key, (false, false), now),
+            windows.leave_free((key, UserId::UNKNOWN), (false, false), now),
             None,
             "for READ or WRITE"
         );
         (0..16).for_each(|_| windows.count_hand_off(key));
-        windows.leave_free(key, (true, true), now);
+        windows.leave_free((key, UserId::UNKNOWN), (true, true), now);
         assert_eq!(windows.next_end(now), Some(50), "a subscriber is told");
     }
 
@@ -597,7 +617,7 @@ mod tests {
                 windows.count_hand_off(KeyRef::lock(0, name.as_bytes()));
             }
             if windows
-                .leave_free(key, (true, false), Now::at_mono(ms))
+                .leave_free((key, UserId::UNKNOWN), (true, false), Now::at_mono(ms))
                 .is_none()
             {
                 (0..16).for_each(|_| windows.count_hand_off(key));
@@ -615,7 +635,7 @@ mod tests {
             for ms in times {
                 windows.pop(Now::at_mono(ms));
                 if windows
-                    .leave_free(key, (true, false), Now::at_mono(ms))
+                    .leave_free((key, UserId::UNKNOWN), (true, false), Now::at_mono(ms))
                     .is_none()
                 {
                     (0..16).for_each(|_| windows.count_hand_off(key));

@@ -15,9 +15,12 @@ use crate::module::keyspace::lock_key::{name_of, LockKey};
 use crate::module::keyspace::replication::Replication;
 use crate::module::keyspace::sem_key::SemKey;
 use crate::module::keyspace::siblings;
-use crate::module::state::shell::{self, RETRY_MS};
+use crate::module::state::shell::{self, RETRY_MS, URGENT_BUDGET};
 use crate::module::users;
 use crate::module::view::view_for;
+
+/// The least time for urgent renewals, in a tick that other work has made long.
+const LEAST_URGENT: Duration = Duration::from_millis(1);
 
 /// After this many refused renewals in one tick, all others wait for the next.
 const REFUSALS_PER_TICK: usize = 50;
@@ -50,13 +53,19 @@ pub fn end_first(ctx: Ctx<'_>, name: Str<'_>, owner: Str<'_>) {
 }
 
 /// The work of one tick, on a server that may write. Renewals have half of the time, and releases the other half.
-pub fn work(ctx: Ctx<'_>, budget: Duration) {
+pub fn work(ctx: Ctx<'_>, budget: Duration, tick: Instant) {
     let start = Instant::now();
     let urgent = shell::with(|shell| shell.alarm.urgent_budget());
+    let least = URGENT_BUDGET
+        .saturating_sub(tick.elapsed())
+        .max(LEAST_URGENT);
     let renewed = renew_due(
         ctx,
         || start.elapsed() < budget / 2,
-        || start.elapsed() < urgent,
+        || match start.elapsed() {
+            elapsed if elapsed < least => true,
+            elapsed => elapsed < urgent && !is_awaited(ctx),
+        },
     );
     shell::with(|shell| shell.alarm.renewed_at = Some(Instant::now()));
     let start = Instant::now();
@@ -65,6 +74,14 @@ pub fn work(ctx: Ctx<'_>, budget: Duration) {
         let now = ctx.now();
         shell::with(|shell| shell.alarm.sessions_at_ms = now.mono_ms + RETRY_MS);
     }
+}
+
+/// Whether a key is to be settled, or a parked client has its answer and waits for the end of this tick.
+fn is_awaited(ctx: Ctx<'_>) -> bool {
+    let now = ctx.now();
+    shell::with(|shell| {
+        !shell.answered.is_empty() || shell.locks.shared.waiters.next_settle(now) == Some(0)
+    })
 }
 
 /// Renews due holds, urgent ones for a longer time. False after too many refusals: the rest waits [`RETRY_MS`].

@@ -1,8 +1,8 @@
 //! Settles keys whose state changed by other means than a command: brings each to a decision.
 
 use crate::lock::{
-    KeyId, KeyState, Latches, LockError, Mode, Now, OwnerId, PendingRequest, PermitChange, Planned,
-    ReadDepth, Resource, SemState, Semaphores, WaiterId,
+    Due, KeyId, KeyState, Latches, LockError, Mode, NextLook, Now, OwnerId, PendingRequest,
+    PermitChange, Planned, ReadDepth, Resource, SemState, Semaphores, WaiterId,
 };
 use crate::module::answers;
 use crate::module::apply::{apply_all_for_event, apply_for_event, decide, decide_all};
@@ -35,28 +35,18 @@ pub fn settle_due(ctx: Ctx<'_>, now: Now, in_time: impl Fn() -> bool) {
     // The moment of the decisions stays that of the tick.
     while std::mem::take(&mut is_first) || in_time() {
         let next = shell::with(|shell| {
-            shell.locks.shared.waiters.pass_more();
-            // Postponed keys come last, so that they delay no other.
-            let retry = refused.len() < RETRIES_PER_TICK
+            let retries = refused.len() < RETRIES_PER_TICK
                 && shell.alarm.retry_at_ms <= now.mono_ms
                 && !shell.locks.shared.startup_delay.is_on(now);
-            if let Some(key) = shell.locks.shared.waiters.pop_unsettled(now) {
-                return Some(Due::Key(key));
-            }
-            if let Some(request) = shell.locks.shared.waiters.pop_unsettled_request(now) {
-                return Some(Due::Many(request));
-            }
-            let next = retry
-                .then(|| shell.locks.shared.waiters.pop_postponed())
-                .flatten();
-            next.map(Due::Key)
+            shell.locks.shared.waiters.pass_more();
+            shell.locks.shared.waiters.pop_due(now, retries)
         });
         let key = match next {
             None => break,
             Some(Due::Key(key)) => key,
             Some(Due::Many(request)) => {
                 let keys = shell::with(|shell| shell.locks.shared.waiters.keys_of(request));
-                if !settle_many(ctx, request, &keys, now) {
+                if !look_or_settle_many(ctx, request, &keys, now) {
                     refused.extend(keys.into_iter().next());
                 }
                 continue;
@@ -129,10 +119,36 @@ pub fn recheck_all(ctx: Ctx<'_>, now: Now, in_time: impl Fn() -> bool) {
     }
 }
 
-/// What is to be settled.
-enum Due {
-    Key(KeyId),
-    Many(WaiterId),
+/// Looks at the keys of a parked request that may have become free for it, some at a time, and settles it if all are.
+/// False as for [`settle_many`].
+fn look_or_settle_many(ctx: Ctx<'_>, request: WaiterId, ids: &[KeyId], now: Now) -> bool {
+    let next = shell::with(|shell| {
+        let waiters = &mut shell.locks.shared.waiters;
+        Some((waiters.next_look(request, now)?, waiters.owner_of(request)?))
+    });
+    let (range, owner) = match next {
+        None => return true,
+        Some((NextLook::All, _)) => return settle_many(ctx, request, ids, now),
+        Some((NextLook::Some(range), owner)) => (range, OwnedStr::new(&owner)),
+    };
+    let names: Vec<_> = ids
+        .get(range.clone())
+        .into_iter()
+        .flatten()
+        .map(name_of)
+        .collect();
+    if let Some(first) = ids.first() {
+        ctx.select(first.as_ref().db);
+    }
+    let (names, of): (Vec<_>, _) = (names.iter().map(OwnedStr::as_str).collect(), ids.len());
+    let keys = LockKey::open_some(ctx, &names, owner.as_str(), of);
+    let mut views = Vec::with_capacity(keys.len());
+    for key in &keys {
+        let state = key.read_to(ReadDepth::Two, now);
+        views.push(view_for(key, state, &Planned::Nothing, now));
+    }
+    shell::with(|shell| shell.locks.look_at(request, range.start, &views, now));
+    true
 }
 
 /// Grants all keys of a parked request, if each of them can be granted. False when a grant is due but may not be made

@@ -190,7 +190,7 @@ impl Locks {
         }
         let uncertain = self.check_deadlock_at(view, req, former, cx.now)?;
         if uncertain {
-            self.verify_later(id);
+            self.verify_later(id, req.user);
         }
         let waiter = self.shared.waiter(id, req, cx.now);
         match upgrades {

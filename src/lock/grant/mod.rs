@@ -272,7 +272,9 @@ impl Locks {
             if let Some(request) =
                 request.filter(|id| is_free && self.shared.waiters.is_multi_key(*id))
             {
-                self.shared.waiters.schedule_settle_request(request);
+                self.shared
+                    .waiters
+                    .schedule_settle_request(request, Some(view.key));
                 match rest.held_for_reading_or_writing(cx.now) {
                     _ if after.is_some() => {}
                     Some(lock) => drop(self.record_ends(view.key, lock, cx.now)),

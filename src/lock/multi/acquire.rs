@@ -245,7 +245,7 @@ impl Locks {
         let id = self.shared.waiters.admit(at, &former.requests, how)?;
         let uncertain = self.check_deadlock_many(views, req, &former, now)?;
         if uncertain {
-            self.verify_later(id);
+            self.verify_later(id, req.user);
         }
         let waiter = self.shared.waiter(id, req, now);
         let again = ReentryTerms {
@@ -267,7 +267,7 @@ impl Locks {
                 .waiters
                 .count_waiter((*key, waiter.ticket.is_some()), &replaced, cx);
         }
-        self.shared.waiters.schedule_settle_request(id);
+        self.shared.waiters.schedule_settle_request(id, None);
         Ok(ManyAnswer::Waits(id))
     }
 

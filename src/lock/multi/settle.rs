@@ -9,7 +9,7 @@ use crate::lock::locks::Locks;
 use crate::lock::multi::acquire::{tokens_of, Obstacle};
 use crate::lock::request::{Acquire, Wait};
 use crate::lock::state::View;
-use crate::lock::wait::request::{PlaceId, ReentryTerms, Waiter, WaiterId};
+use crate::lock::wait::request::{Look, PlaceId, ReentryTerms, Waiter, WaiterId};
 use crate::lock::{KeyId, KeyState, Mode, Now, Token};
 
 impl Locks {
@@ -30,6 +30,40 @@ impl Locks {
                             | Compatibility::Within))
                     )
             })
+    }
+
+    /// Looks at some keys of a waiting request, from this index on. If none excludes it, the next are looked at later.
+    pub fn look_at(&mut self, request: WaiterId, from: usize, views: &[View<'_>], now: Now) {
+        let waiters = &self.shared.waiters;
+        let places = waiters.places_of(request);
+        let Some((owner, waiter)) = places.first().and_then(|(_, place)| {
+            let (owner, waiter) = waiters.at(*place)?;
+            Some((Rc::<[u8]>::from(owner), waiter.clone()))
+        }) else {
+            return;
+        };
+        let excludes = |view: &View<'_>| {
+            match compatibility(&view.state, waiter.mode, &owner, now) {
+                Ok(Compatibility::Blocked(_)) => true,
+                Ok(_) => waiters.windows.is_open(view.key, now),
+                // The request fails when all keys are looked at together.
+                Err(_) => false,
+            }
+        };
+        match views.iter().position(excludes) {
+            None => {
+                let found = from..from + views.len();
+                self.shared.waiters.found_free(request, &found);
+            }
+            Some(at) => {
+                let excluded = Look::Excluded(from + at);
+                self.shared.waiters.set_look(request, excluded);
+                let req = as_acquire(&owner, &waiter, ReentryTerms::default());
+                if let Some(view) = views.get(at) {
+                    self.note_state(view, &req, now);
+                }
+            }
+        }
     }
 
     /// Grants all keys of a waiting request if every one is available, or records their holders. The views are in the
@@ -140,7 +174,9 @@ impl Locks {
         fx: &mut [Effects],
     ) -> bool {
         let (mut all_free, mut is_asked) = (true, waiter.ticket.is_none());
-        for (view, fx) in views.iter().zip(fx) {
+        let mut look = Look::default();
+        for (at, (view, fx)) in views.iter().zip(fx).enumerate() {
+            let is_first_excluded = matches!(look, Look::Free { .. });
             match compatibility(&view.state, req.mode, req.owner, now) {
                 Ok(Compatibility::Mine(_) | Compatibility::Within) => {}
                 // Another key excludes the grant: no ticket was asked for.
@@ -152,12 +188,19 @@ impl Locks {
                         .waiters
                         .next_to_grant(view.key, &mut Cx::new(now, fx));
                     let first = first.and_then(|place| self.shared.waiters.at(place));
-                    all_free &= first.is_some_and(|(_, first)| first.id == waiter.id)
+                    let is_free = first.is_some_and(|(_, first)| first.id == waiter.id)
                         && !self.shared.waiters.windows.is_open(view.key, now);
+                    all_free &= is_free;
+                    if !is_free && is_first_excluded {
+                        look = Look::Excluded(at);
+                    }
                 }
                 Ok(Compatibility::Blocked(_)) => {
                     self.note_state(view, req, now);
                     all_free = false;
+                    if is_first_excluded {
+                        look = Look::Excluded(at);
+                    }
                 }
                 Err(error) => {
                     if matches!(view.state, KeyState::OtherType | KeyState::OtherHash) {
@@ -172,6 +215,7 @@ impl Locks {
                 }
             }
         }
+        self.shared.waiters.set_look(waiter.id, look);
         if !is_asked {
             for view in views {
                 self.note_state(view, req, now);

@@ -359,8 +359,9 @@ impl Semaphores {
                 return;
             };
             let clients = (view.has_subscriber, false);
+            let at = (view.key, shared.waiters.user_of(view.key));
             let windows = &mut shared.waiters.windows;
-            if windows.leave_free(view.key, clients, cx.now) == Some(Window::Begun) {
+            if windows.leave_free(at, clients, cx.now) == Some(Window::Begun) {
                 draft.free_one();
                 continue;
             }

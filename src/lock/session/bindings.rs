@@ -17,8 +17,9 @@
 //! All bindings share one index of renewals and one timer. The end of a connection costs the same for any number of
 //! holds: they all become the next to release.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::hash::{Hash, Hasher};
+use std::ops::Bound::{Excluded, Unbounded};
 use std::rc::Rc;
 
 use indexmap::{Equivalent, IndexMap};
@@ -114,6 +115,8 @@ struct Binding {
 #[derive(Debug, Default)]
 struct Session {
     holds: BTreeSet<Number>,
+    /// The user of the latest hold.
+    user: UserId,
     /// The latest parked request of the connection: it ends before the holds are released.
     waits: Option<WaiterId>,
 }
@@ -153,9 +156,11 @@ pub struct Sessions {
     /// The bound holds of each user.
     by_user: CountByUser,
     renewals: Renewals,
-    /// The bindings of closed connections, in the order of closing. A number that is no longer in `bindings` was
-    /// handled by another event.
-    ended: VecDeque<BTreeSet<Number>>,
+    /// The bindings of closed connections of each user, in the order of closing. A number that is no longer in
+    /// `bindings` was handled by another event.
+    ended: BTreeMap<UserId, VecDeque<BTreeSet<Number>>>,
+    /// The user that had the last turn.
+    last_ended: UserId,
     /// Those of which the server has refused the release: they are tried again after all others, in turn.
     refused: VecDeque<Number>,
     last: Number,
@@ -311,12 +316,10 @@ impl Sessions {
         });
         let moments = Moments::of(self.lease(), now);
         self.names.insert(bound.clone(), self.last);
-        self.renewals.add(moments, self.last);
-        self.clients
-            .entry(client)
-            .or_default()
-            .holds
-            .insert(self.last);
+        self.renewals.add(user, moments, self.last);
+        let session = self.clients.entry(client).or_default();
+        session.user = user;
+        session.holds.insert(self.last);
         let binding = Binding {
             what: bound,
             client,
@@ -363,20 +366,18 @@ impl Sessions {
         let Some(session) = self.clients.remove(&client) else {
             return false;
         };
-        self.ended.push_back(session.holds);
+        let ended = self.ended.entry(session.user).or_default();
+        ended.push_back(session.holds);
         give_back(&mut self.clients);
         true
     }
 
     /// The next hold to release. The caller unbinds it or puts it off.
     pub fn next_ended(&mut self) -> Option<Rc<Bound>> {
-        while let Some(holds) = self.ended.front_mut() {
-            while let Some(number) = holds.pop_first() {
-                if let Some(binding) = self.bindings.get(&number) {
-                    return Some(binding.what.clone());
-                }
+        while let Some(number) = self.pop_ended() {
+            if let Some(binding) = self.bindings.get(&number) {
+                return Some(binding.what.clone());
             }
-            self.ended.pop_front();
         }
         loop {
             let number = self.refused.pop_front()?;
@@ -384,6 +385,23 @@ impl Sessions {
                 return Some(binding.what.clone());
             }
         }
+    }
+
+    /// The next of a closed connection of the next user.
+    fn pop_ended(&mut self) -> Option<Number> {
+        let behind = (Excluded(self.last_ended), Unbounded);
+        let next = self.ended.range(behind).next();
+        let user = *next.or_else(|| self.ended.first_key_value())?.0;
+        self.last_ended = user;
+        let of_user = self.ended.get_mut(&user)?;
+        let number = of_user.front_mut().and_then(BTreeSet::pop_first);
+        if of_user.front().is_some_and(BTreeSet::is_empty) {
+            of_user.pop_front();
+        }
+        if of_user.is_empty() {
+            self.ended.remove(&user);
+        }
+        number
     }
 
     /// These holds cannot be released at the moment; they are returned again after all others.
@@ -411,9 +429,9 @@ impl Sessions {
         };
         let moments = Moments::of(self.lease(), now);
         if let Some(binding) = self.bindings.get_mut(number) {
-            self.renewals.remove(binding.moments, *number);
+            self.renewals.remove(binding.user, binding.moments, *number);
             binding.moments = moments;
-            self.renewals.add(moments, *number);
+            self.renewals.add(binding.user, moments, *number);
         }
     }
 
@@ -491,11 +509,19 @@ impl Sessions {
     pub fn reindex(&mut self) {
         let numbers = || self.bindings.iter();
         let mut renewals = Renewals::default();
-        numbers().for_each(|(number, binding)| renewals.add(binding.moments, *number));
+        numbers().for_each(|(number, binding)| {
+            renewals.add(binding.user, binding.moments, *number);
+        });
         self.renewals = renewals;
         let over = numbers().filter(|(_, binding)| self.is_over(binding));
-        let over: BTreeSet<Number> = over.map(|(number, _)| *number).collect();
-        self.ended = VecDeque::from_iter(Some(over).filter(|over| !over.is_empty()));
+        let mut ended: BTreeMap<UserId, BTreeSet<Number>> = BTreeMap::new();
+        for (number, binding) in over {
+            ended.entry(binding.user).or_default().insert(*number);
+        }
+        let ended = ended.into_iter();
+        self.ended = ended
+            .map(|(user, holds)| (user, VecDeque::from([holds])))
+            .collect();
         self.refused.clear();
         self.by_user = CountByUser::default();
         for binding in self.bindings.values() {
@@ -506,7 +532,7 @@ impl Sessions {
     /// Removes a binding from every table but `names` (and `ended`, where unknown numbers are skipped).
     fn forget(&mut self, number: Number) -> Option<Binding> {
         let binding = self.bindings.remove(&number)?;
-        self.renewals.remove(binding.moments, number);
+        self.renewals.remove(binding.user, binding.moments, number);
         self.by_user.remove(binding.user);
         if let Some(session) = self.clients.get_mut(&binding.client) {
             session.holds.remove(&number);

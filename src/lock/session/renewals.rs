@@ -8,7 +8,8 @@
 
 use std::collections::BTreeSet;
 
-use crate::lock::{Lease, Now};
+use crate::lock::wait::turns::Agenda;
+use crate::lock::{Lease, Now, UserId};
 
 /// A lease is renewed when this part of it has passed.
 const DUE_AT: u64 = 3;
@@ -38,10 +39,10 @@ impl Moments {
     }
 }
 
-/// The renewals to come, in the order of their moments.
+/// The renewals to come, those of each user in the order of their moments.
 #[derive(Debug, Default)]
 pub(super) struct Renewals {
-    pending: BTreeSet<(Moments, Number)>,
+    pending: Agenda<Moments, Number>,
     /// Those that the server has refused: they are tried again after all other due ones.
     refused: BTreeSet<(Moments, Number)>,
     /// None of them is tried again before this moment.
@@ -50,13 +51,13 @@ pub(super) struct Renewals {
 
 impl Renewals {
     /// Adds a renewal.
-    pub fn add(&mut self, moments: Moments, number: Number) {
-        self.pending.insert((moments, number));
+    pub fn add(&mut self, user: UserId, moments: Moments, number: Number) {
+        self.pending.insert(user, moments, number);
     }
 
     /// Removes a renewal, if it is there.
-    pub fn remove(&mut self, moments: Moments, number: Number) {
-        self.pending.remove(&(moments, number));
+    pub fn remove(&mut self, user: UserId, moments: Moments, number: Number) {
+        self.pending.remove(user, moments, number);
         self.refused.remove(&(moments, number));
     }
 
@@ -66,29 +67,28 @@ impl Renewals {
         self.refused_until_ms = now.mono_ms.saturating_add(ms);
     }
 
-    /// Takes the first renewal that is due; `only_urgent`: only while any is urgent that may be tried, a refused one or
-    /// another.
+    /// Takes a renewal that is due, the first of the next user; `only_urgent`: only while any is urgent that may be
+    /// tried, a refused one or another.
     pub fn pop(&mut self, now: Now, only_urgent: bool) -> Option<Number> {
+        let is_urgent = |moments: Moments| moments.urgent_ms <= now.mono_ms;
         let may_try_again = self.refused_until_ms <= now.mono_ms;
         let refused = self.refused.first().copied().filter(|_| may_try_again);
-        let due = self.first_due(now);
-        let mut firsts = [due, refused].into_iter().flatten();
-        if only_urgent && !firsts.any(|(moments, _)| moments.urgent_ms <= now.mono_ms) {
-            return None;
+        let any = !only_urgent || refused.is_some_and(|(moments, _)| is_urgent(moments));
+        let is_due = |moments: Moments| match any {
+            true => moments.due_ms <= now.mono_ms,
+            false => is_urgent(moments),
+        };
+        if let Some((_, number)) = self.pending.pop(now.mono_ms, is_due) {
+            return Some(number);
         }
-        let first = due.or(refused)?;
-        self.remove(first.0, first.1);
-        Some(first.1)
-    }
-
-    fn first_due(&self, now: Now) -> Option<(Moments, Number)> {
-        let first = self.pending.first().copied();
-        first.filter(|(moments, _)| moments.due_ms <= now.mono_ms)
+        let refused = refused.filter(|_| any)?;
+        self.refused.remove(&refused);
+        Some(refused.1)
     }
 
     /// Milliseconds until the next is due.
     pub fn next_due(&self, now: Now) -> Option<u64> {
-        let pending = self.pending.first().map(|(moments, _)| moments.due_ms);
+        let pending = self.pending.earliest().map(|moments| moments.due_ms);
         let refused = (!self.refused.is_empty()).then_some(self.refused_until_ms);
         let next_ms = pending.into_iter().chain(refused).min()?;
         Some(next_ms.saturating_sub(now.mono_ms))
@@ -100,11 +100,13 @@ impl Renewals {
 mod tests {
     use super::*;
 
+    const USER: UserId = UserId(1);
+
     /// A renewal of a lease of 600 ms that began at each of these moments, numbered by them.
     fn renewals(begun_ms: &[u64]) -> Renewals {
         let mut renewals = Renewals::default();
         for ms in begun_ms {
-            renewals.add(moments(*ms), *ms);
+            renewals.add(USER, moments(*ms), *ms);
         }
         renewals
     }
@@ -140,9 +142,10 @@ mod tests {
     fn an_urgent_renewal_of_a_short_lease_is_before_a_due_one_of_a_long_lease() {
         let mut renewals = renewals(&[300]);
         let long = Moments::of(Lease::from_ms(1_200).unwrap(), Now::at_mono(0));
-        renewals.add(long, 0);
+        renewals.add(USER, long, 0);
         assert_eq!(renewals.next_due(Now::at_mono(400)), Some(0));
         renewals.add(
+            USER,
             Moments::of(Lease::from_ms(60).unwrap(), Now::at_mono(450)),
             450,
         );
@@ -169,5 +172,17 @@ mod tests {
         assert_eq!(renewals.next_due(Now::at_mono(300)), Some(0));
         assert!(pop_all(&mut renewals, 319, true).is_empty());
         assert_eq!(pop_all(&mut renewals, 320, true), [60, 10]);
+    }
+
+    #[test]
+    fn urgent_renewals_of_one_user_delay_those_of_another_by_one() {
+        let mut renewals = Renewals::default();
+        let at = moments(0);
+        (0..50).for_each(|number| renewals.add(UserId(1), at, number));
+        renewals.add(UserId(2), moments(5), 100);
+        let pop = |renewals: &mut Renewals| renewals.pop(Now::at_mono(310), true);
+        assert_eq!(pop(&mut renewals), Some(0));
+        assert_eq!(pop(&mut renewals), Some(100));
+        assert_eq!(pop(&mut renewals), Some(1));
     }
 }

@@ -26,7 +26,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use self::keyspace::Keyspace;
 use self::tickets::{ChannelAndTag, Standing};
 use crate::lock::{
-    Bound, BoundRef, CountChange, Cx, Domain, Effects, Event, FinalRule, Grace, KeyId, KeyRef,
+    Bound, BoundRef, CountChange, Cx, Domain, Due, Effects, Event, FinalRule, Grace, KeyId, KeyRef,
     KeyState, KeyWrite, Lease, Limits, Locks, Mode, Now, Outcome, PermitChange, Planned, ReadDepth,
     Resource, SessionRule, Token, UserId, Wait, WaiterId, WindowRule,
 };
@@ -288,10 +288,7 @@ impl Sim {
     pub fn settle_all(&mut self) {
         self.forget_ended_tickets();
         for _ in 0..100 {
-            self.settle_keys();
-            while self.settle_request() {
-                self.settle_keys();
-            }
+            self.settle_due();
             assert_ne!(self.locks.shared.waiters.next_settle(self.now), Some(0));
             self.verify_waiters();
             if self.locks.shared.waiters.next_settle(self.now) != Some(0) {
@@ -301,15 +298,22 @@ impl Sim {
         panic!("a tick that does not end");
     }
 
-    fn settle_keys(&mut self) {
+    fn settle_due(&mut self) {
         if self.grants() {
             self.locks.shared.waiters.schedule_postponed();
         }
         let mut settled = 0;
-        while let Some(key) = self.locks.shared.waiters.pop_unsettled(self.now) {
+        while let Some(due) = self.locks.shared.waiters.pop_due(self.now, false) {
             settled += 1;
             assert!(settled < 1_000, "a tick that does not end");
             self.locks.shared.waiters.pass_more();
+            let key = match due {
+                Due::Key(key) => key,
+                Due::Many(request) => {
+                    self.settle_request(request);
+                    continue;
+                }
+            };
             let resource = key.as_ref().resource;
             let (key, before) = (name_of(&key), self.keys.clone());
             let may_change = match resource {

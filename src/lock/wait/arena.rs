@@ -381,32 +381,21 @@ impl Deadlines {
         self.heap.iter().copied()
     }
 
-    /// The deadline of the place at this slot is new, has changed or is gone.
-    pub fn update(&mut self, places: &mut Arena<Place>, slot: Slot) {
-        let Some(place) = places.get(slot) else {
-            return;
-        };
-        match (place.due().is_some(), place.in_heap as usize) {
-            (false, _) => self.remove(places, slot),
-            (true, 0) => {
-                self.heap.push(slot);
-                self.rise(places, self.heap.len());
-            }
-            (true, at) => {
-                self.rise(places, at);
-                let at = places.get(slot).map_or(0, |place| place.in_heap as usize);
-                self.sink(places, at);
-            }
-        }
+    /// Adds the slot of a place with a deadline, which is in no heap.
+    pub fn insert(&mut self, places: &mut Arena<Place>, slot: Slot) {
+        self.heap.push(slot);
+        self.rise(places, self.heap.len());
     }
 
-    /// Takes the slot of a place out.
-    pub fn remove(&mut self, places: &mut Arena<Place>, slot: Slot) {
+    /// Takes the slot of a place out. Returns whether it was there.
+    pub fn remove(&mut self, places: &mut Arena<Place>, slot: Slot) -> bool {
         let at = places.get(slot).map_or(0, |place| place.in_heap as usize);
         if at == 0 {
-            return;
+            return false;
         }
-        let Some(last) = self.heap.pop() else { return };
+        let Some(last) = self.heap.pop() else {
+            return false;
+        };
         if let Some(place) = places.get_mut(slot) {
             place.in_heap = 0;
         }
@@ -417,6 +406,7 @@ impl Deadlines {
             self.sink(places, at);
         }
         give_back(&mut self.heap);
+        true
     }
 
     fn put(&mut self, places: &mut Arena<Place>, at: usize, slot: Slot) {

@@ -5,13 +5,13 @@
 //! effect.
 //!
 //! Beside them: the keys to settle, at the end of the tick or after their lease, and the keys whose grant is
-//! postponed because writes to them are refused.
+//! postponed because writes to them are refused. Each of these has its users in turn, and a tick serves the sorts of
+//! work in turn ([`Waiters::pop_due`]).
 
 use crate::lock::effect::Cx;
-use crate::lock::table::give_back;
 use crate::lock::wait::request::WaiterId;
 use crate::lock::wait::waiters::{Fate, Waiters};
-use crate::lock::{KeyId, KeyRef, Mode, Now};
+use crate::lock::{KeyId, KeyRef, Mode, Now, UserId};
 
 impl Waiters {
     /// Records the lease after which the first waiter of this key is due (`None`: no TTL, or no holder).
@@ -25,11 +25,12 @@ impl Waiters {
             return;
         }
         if let Some(old) = waited.lease_ms {
-            self.leases.remove(&(old, id.clone()));
+            self.leases.remove(waited.lease_user, old, id.clone());
         }
         waited.lease_ms = lease_ms;
         if let Some(new) = lease_ms {
-            self.leases.insert((new, id.clone()));
+            waited.lease_user = waited.queue.user(&self.places);
+            self.leases.insert(waited.lease_user, new, id.clone());
         }
     }
 
@@ -116,9 +117,8 @@ impl Waiters {
         if !self.unsettled.is_empty() || !self.unsettled_requests.is_empty() {
             return Some(0);
         }
-        let lease = self.leases.first();
-        let lease =
-            lease.map(|(end, _)| u64::try_from(end.saturating_sub(now.wall_ms)).unwrap_or(0));
+        let lease = self.leases.earliest();
+        let lease = lease.map(|end| u64::try_from(end.saturating_sub(now.wall_ms)).unwrap_or(0));
         lease.into_iter().chain(self.windows.next_end(now)).min()
     }
 
@@ -127,6 +127,15 @@ impl Waiters {
             self.set_lease(key.as_ref(), None);
         }
     }
+}
+
+/// Work on keys that is due.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Due {
+    /// A key is to be settled.
+    Key(KeyId),
+    /// A request on several keys is to be settled.
+    Many(WaiterId),
 }
 
 /// A grant that has been due for so many milliseconds, and is not made, is withheld.
@@ -138,11 +147,18 @@ impl Waiters {
     pub fn schedule_settle(&mut self, key: KeyRef<'_>) -> bool {
         match self.waited.get_key_value(&key) {
             Some((id, waited)) if waited.queue.live() > 0 => {
-                self.unsettled.insert(id.clone());
+                let user = waited.queue.user(&self.places);
+                self.unsettled.insert(user, id.clone(), ());
                 true
             }
             _ => false,
         }
+    }
+
+    /// The user of the first request that waits for this key: what is due there is due for this user.
+    pub(crate) fn user_of(&self, key: KeyRef<'_>) -> UserId {
+        let waited = self.waited.get(&key);
+        waited.map_or(UserId::UNKNOWN, |waited| waited.queue.user(&self.places))
     }
 
     /// The content of this key changed by other means: every kind of resource there is settled, and the semaphores
@@ -176,11 +192,8 @@ impl Waiters {
 
     /// A key of this request holds another resource than the one waited for.
     pub fn schedule_settle_waiter(&mut self, waiter: WaiterId) {
-        if let Some(many) = self.many.get(&waiter) {
-            let keys = many.places.iter().map(|(key, _)| key.clone());
-            self.unsettled.extend(keys);
-        } else if let Some(place) = self.places.of_request(waiter) {
-            self.unsettled.extend(self.key_of(place));
+        for (key, _) in self.places_of(waiter) {
+            self.schedule_settle_id(key);
         }
     }
 
@@ -190,7 +203,10 @@ impl Waiters {
         let waited = self.waited.iter().filter(|(id, waited)| {
             waited.queue.live() > 0 && db.is_none_or(|db| id.as_ref().db == db)
         });
-        self.unsettled.extend(waited.map(|(id, _)| id.clone()));
+        for (id, waited) in waited {
+            let user = waited.queue.user(&self.places);
+            self.unsettled.insert(user, id.clone(), ());
+        }
     }
 
     /// Schedules some of the keys with waiters to be settled, as if they had changed: `most` at the index `at`. Returns
@@ -200,7 +216,8 @@ impl Waiters {
         for index in at..end {
             if let Some((id, waited)) = self.waited.get_index(index) {
                 if waited.queue.live() > 0 {
-                    self.unsettled.insert(id.clone());
+                    let user = waited.queue.user(&self.places);
+                    self.unsettled.insert(user, id.clone(), ());
                 }
             }
         }
@@ -212,7 +229,8 @@ impl Waiters {
 
     /// Schedules a key to be settled, with or without waiters.
     pub fn schedule_settle_id(&mut self, key: KeyId) {
-        self.unsettled.insert(key);
+        let user = self.user_of(key.as_ref());
+        self.unsettled.insert(user, key, ());
     }
 
     /// Clears the list of keys and requests to settle, and ends every window.
@@ -221,7 +239,6 @@ impl Waiters {
         self.unsettled_requests.clear();
         for keys in [&mut self.unsettled, &mut self.postponed, &mut self.retrying] {
             keys.clear();
-            give_back(keys);
         }
     }
 
@@ -233,37 +250,51 @@ impl Waiters {
 
     /// Takes this key off the list of keys to settle. Returns whether it was listed.
     pub fn take_unsettled(&mut self, key: KeyRef<'_>) -> bool {
-        let was_unsettled = !self.unsettled.is_empty() && self.unsettled.swap_remove(&key);
-        give_back(&mut self.unsettled);
-        was_unsettled
+        self.unsettled.remove(&key)
     }
 
-    /// The next key to settle: a scheduled one, or one whose lease or window is over. (A key that was taken during its
-    /// window is scheduled, and so settled before the window ends.)
-    pub fn pop_unsettled(&mut self, now: Now) -> Option<KeyId> {
-        if let Some(key) = self.unsettled.swap_remove_index(0) {
-            give_back(&mut self.unsettled);
-            return Some(key);
+    /// The next work on keys, the sorts of it in turn, and the users in turn within each sort. `retries`: also a
+    /// postponed key.
+    pub fn pop_due(&mut self, now: Now, retries: bool) -> Option<Due> {
+        /// The sorts: keys to settle, leases that are over, requests on several keys, windows, postponed keys.
+        const SORTS: u8 = 5;
+        (0..SORTS).find_map(|_| {
+            self.sort = (self.sort + 1) % SORTS;
+            match self.sort {
+                0 => self.unsettled.pop().map(|(key, ())| Due::Key(key)),
+                1 => self.pop_lease(now).map(Due::Key),
+                2 => self.unsettled_requests.pop().map(|(id, ())| Due::Many(id)),
+                // (A key that was taken during its window is scheduled, and so settled before the window ends.)
+                3 => self.windows.pop(now).map(Due::Key),
+                _ => retries
+                    .then(|| self.pop_postponed())
+                    .flatten()
+                    .map(Due::Key),
+            }
+        })
+    }
+
+    /// A key whose lease is over.
+    fn pop_lease(&mut self, now: Now) -> Option<KeyId> {
+        let (_, key) = self.leases.pop(now.mono_ms, |end| end <= now.wall_ms)?;
+        if let Some(waited) = self.waited.get_mut(&key) {
+            waited.lease_ms = None;
         }
-        let over = self.leases.first().filter(|(end, _)| *end <= now.wall_ms);
-        let Some((_, key)) = over else {
-            return self.windows.pop(now);
-        };
-        let key = key.clone();
-        self.set_lease(key.as_ref(), None);
         Some(key)
     }
 
     /// A grant at this key is due, but writes to it are refused at the moment.
     pub fn postpone(&mut self, key: KeyId) {
-        self.postponed.insert(key);
+        let user = self.user_of(key.as_ref());
+        self.postponed.insert(user, key, ());
     }
 
     /// Schedules every postponed key to be settled at once: perhaps nothing is due there any more.
     pub fn schedule_postponed(&mut self) {
         for keys in [&mut self.postponed, &mut self.retrying] {
-            self.unsettled.extend(keys.drain(..));
-            give_back(keys);
+            for (user, key) in keys.drain() {
+                self.unsettled.insert(user, key, ());
+            }
         }
     }
 
@@ -275,10 +306,9 @@ impl Waiters {
     /// Keys at which something is due that cannot be written now: writes were refused there, or are paused for longer
     /// than a lease. O(N) in these. (A lease that has just ended is settled in this tick or the next.)
     pub fn withheld(&self, now: Now) -> usize {
-        let over = self.leases.iter();
-        let over =
-            over.take_while(|(end, _)| *end <= now.wall_ms.saturating_sub(WITHHELD_AFTER_MS));
-        self.postponed.len() + self.retrying.len() + over.count()
+        let since_ms = now.wall_ms.saturating_sub(WITHHELD_AFTER_MS);
+        let over = self.leases.due(|end| end <= since_ms);
+        self.postponed.len() + self.retrying.len() + over
     }
 
     /// The next postponed key to retry.
@@ -286,8 +316,6 @@ impl Waiters {
         if self.retrying.is_empty() {
             std::mem::swap(&mut self.retrying, &mut self.postponed);
         }
-        let key = self.retrying.pop();
-        give_back(&mut self.retrying);
-        key
+        self.retrying.pop().map(|(key, ())| key)
     }
 }

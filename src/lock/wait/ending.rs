@@ -7,7 +7,6 @@
 
 use crate::lock::effect::{Cx, Effect, Outcome};
 use crate::lock::name::Resource;
-use crate::lock::table::give_back;
 use crate::lock::wait::places::{At, Kept, Place, TimedOut};
 use crate::lock::wait::request::{Ending, EndsWith, PlaceId, Waiter, WaiterId};
 use crate::lock::wait::waiters::Waiters;
@@ -91,13 +90,15 @@ impl Waiters {
         let last = self.last_place();
         let ending = Ending { last, with };
         let keys: Vec<KeyId> = self.waited.keys().cloned().collect();
-        let endings = keys.into_iter().map(|key| (key, ending.clone()));
-        self.endings.extend(endings);
+        for key in keys {
+            let user = self.user_of(key.as_ref());
+            self.endings.insert(user, key, ending.clone());
+        }
     }
 
     /// Whether waiters of this key are about to end.
     pub(super) fn is_ending(&self, key: KeyRef<'_>) -> bool {
-        !self.endings.is_empty() && self.endings.contains_key(&key)
+        self.endings.contains(&key)
     }
 
     /// Ends more of the waiters that are about to end, as long as `left` places are left.
@@ -106,7 +107,6 @@ impl Waiters {
             let Some((key, ending)) = self.endings.pop() else {
                 return;
             };
-            give_back(&mut self.endings);
             self.end_some(key, ending, left, cx);
         }
     }
@@ -118,7 +118,8 @@ impl Waiters {
                 break;
             }
             if *left == 0 {
-                self.endings.insert(key, ending);
+                let user = self.user_of(key.as_ref());
+                self.endings.insert(user, key, ending);
                 return;
             }
             *left = left.saturating_sub(self.places_count(request));

@@ -137,6 +137,8 @@ pub(crate) struct WaitedKey {
     pub(crate) queue: Queue,
     /// The lease after which the first waiter is due, as last read; an entry of `Waiters::leases`.
     pub(crate) lease_ms: Option<i64>,
+    /// The user for which that lease is recorded.
+    pub(super) lease_user: UserId,
     /// The holders of the lock, as last read.
     pub(crate) holders: Holders,
     /// The places that a search for a deadlock visits.

@@ -5,9 +5,11 @@
 //! other. An owner that returns therefore continues at its kept places only if all of them still exist and were taken
 //! by one request; otherwise it takes a new place at every key.
 
+use std::ops::Range;
+
 use crate::lock::table::give_back;
 use crate::lock::wait::limits::Usage;
-use crate::lock::wait::request::{MultiKeyRequest, PlaceId, ReentryTerms, Waiter, WaiterId};
+use crate::lock::wait::request::{Look, MultiKeyRequest, PlaceId, ReentryTerms, Waiter, WaiterId};
 use crate::lock::wait::waiters::{Fate, Waiters};
 use crate::lock::{KeyId, KeyRef, Now, UserId};
 
@@ -76,8 +78,14 @@ impl Waiters {
         if let Some((_, first)) = places.first() {
             self.places.enter(waiter.id, *first);
         }
-        self.many
-            .insert(waiter.id, MultiKeyRequest { places, reentry });
+        self.many.insert(
+            waiter.id,
+            MultiKeyRequest {
+                places,
+                reentry,
+                look: Look::default(),
+            },
+        );
         replaced
     }
 
@@ -151,44 +159,102 @@ impl Waiters {
             .unwrap_or_default()
     }
 
-    /// Schedules this request to be settled at the end of the tick: one of its keys may have become free for it.
-    pub(crate) fn schedule_settle_request(&mut self, request: WaiterId) {
-        if self.is_multi_key(request) {
-            self.unsettled_requests.insert(request);
+    /// Schedules this request to be settled at the end of the tick: this key, or any, may have become free for it.
+    pub(crate) fn schedule_settle_request(&mut self, request: WaiterId, cause: Option<KeyRef<'_>>) {
+        let Some(many) = self.many.get(&request) else {
+            return;
+        };
+        let excluded_at = match many.look {
+            Look::Excluded(at) => many.places.get(at).map(|(key, _)| key.as_ref()),
+            Look::Free { .. } => None,
+        };
+        if excluded_at.is_none() || cause.is_none() || excluded_at == cause {
+            let user = self.user_of_request(request);
+            self.unsettled_requests.insert(user, request, ());
         }
     }
 
     /// Schedules this owner's request, if it waits for this key and others.
     pub(crate) fn schedule_settle_owner(&mut self, key: KeyRef<'_>, owner: &[u8]) {
         if let Some(request) = self.request_of(key, owner) {
-            self.schedule_settle_request(request);
+            self.schedule_settle_request(request, Some(key));
         }
     }
 
-    /// The next scheduled request that can be granted according to the recorded holders. Others are dropped from the
-    /// list.
-    pub fn pop_unsettled_request(&mut self, now: Now) -> Option<WaiterId> {
-        while let Some(request) = self.unsettled_requests.pop_first() {
-            if self.seems_free(request, now) {
-                return Some(request);
-            }
-        }
-        None
+    fn user_of_request(&self, request: WaiterId) -> UserId {
+        let place = self.places.of_request(request);
+        let waiter = place.and_then(|place| self.places.waiter(place));
+        waiter.map_or(UserId::UNKNOWN, |waiter| waiter.user)
     }
 
-    /// Whether no recorded holder excludes this request at any of its keys.
-    fn seems_free(&self, request: WaiterId, now: Now) -> bool {
-        let many = self.many.get(&request).into_iter();
-        many.flat_map(|many| &many.places).all(|(key, place)| {
-            let Some(waited) = self.waited.get(key) else {
-                return false;
-            };
-            let is_over = waited.lease_ms.is_some_and(|end| end <= now.wall_ms);
-            let owner = self.places.get(*place).map(|place| &place.owner);
-            is_over
-                || waited.holders.unexpired(now).next().is_none()
-                || waited.holders.shared
-                || owner.is_some_and(|owner| waited.holders.contain(owner, now))
-        })
+    /// What is to be read next of a scheduled request. `None`: nothing, a recorded holder excludes it.
+    pub fn next_look(&mut self, request: WaiterId, now: Now) -> Option<NextLook> {
+        let many = self.many.get(&request)?;
+        let of = many.places.len();
+        let (from, keys) = match many.look {
+            Look::Excluded(at) if self.is_excluded(many, at, now) => return None,
+            Look::Excluded(at) => (at, 0),
+            Look::Free { from, keys } => (from, keys),
+        };
+        let excluded = (0..of).map(|step| (from + step) % of.max(1));
+        let mut excluded = excluded.filter(|_| keys == 0);
+        let look = match excluded.find(|at| self.is_excluded(many, *at, now)) {
+            Some(at) => Look::Excluded(at),
+            None => Look::Free { from, keys },
+        };
+        self.set_look(request, look);
+        match look {
+            Look::Excluded(_) => None,
+            Look::Free { .. } if of <= LOOKED_AT || keys >= of => Some(NextLook::All),
+            Look::Free { from, .. } => Some(NextLook::Some(from..of.min(from + LOOKED_AT))),
+        }
     }
+
+    /// These keys of a request are free for it: the others are looked at later.
+    pub(crate) fn found_free(&mut self, request: WaiterId, found: &Range<usize>) {
+        let Some(many) = self.many.get(&request) else {
+            return;
+        };
+        let keys = match many.look {
+            Look::Free { keys, .. } => keys + found.len(),
+            Look::Excluded(_) => found.len(),
+        };
+        let from = found.end % many.places.len().max(1);
+        self.set_look(request, Look::Free { from, keys });
+        self.schedule_settle_request(request, None);
+    }
+
+    pub(crate) fn set_look(&mut self, request: WaiterId, look: Look) {
+        if let Some(many) = self.many.get_mut(&request) {
+            many.look = look;
+        }
+    }
+
+    /// Whether a recorded holder excludes this request at its key with this index.
+    fn is_excluded(&self, many: &MultiKeyRequest, at: usize, now: Now) -> bool {
+        let Some((key, place)) = many.places.get(at) else {
+            return false;
+        };
+        let Some(waited) = self.waited.get(key) else {
+            return true;
+        };
+        let is_over = waited.lease_ms.is_some_and(|end| end <= now.wall_ms);
+        let owner = self.places.get(*place).map(|place| &place.owner);
+        !is_over
+            && !waited.holders.shared
+            && waited.holders.unexpired(now).next().is_some()
+            && !owner.is_some_and(|owner| waited.holders.contain(owner, now))
+    }
+}
+
+/// So many keys of a waiting request are looked at in one step. Fewer in tests, so that these meet such steps.
+const LOOKED_AT: usize = if cfg!(test) { 1 } else { 64 };
+
+/// What is to be read of a request on several keys.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NextLook {
+    /// The keys with these indices.
+    Some(Range<usize>),
+    /// All keys: perhaps it can be granted.
+    All,
 }

@@ -6,7 +6,7 @@
 //!
 //! A ticket may take 256 bytes at most, so places refer to each other by slots of four bytes: the neighbours in the
 //! queue, the ring of the live places of an owner, and three tables (by key and owner, by owner, by request).
-//! Deadlines are a heap of slots.
+//! Deadlines are a heap of slots for each user.
 
 use std::collections::hash_map::{Entry, HashMap};
 use std::hash::{BuildHasher, BuildHasherDefault};
@@ -17,6 +17,7 @@ use crate::lock::wait::arena::{Arena, Deadlines, Slot, SlotTable};
 use crate::lock::wait::limits::Usage;
 use crate::lock::wait::request::{OwnNumber, PlaceId, Seq, Waiter, WaiterId};
 use crate::lock::wait::ticket::Ticket;
+use crate::lock::wait::turns::Round;
 use crate::lock::{KeyId, KeyRef, Mode, UserId};
 
 /// The live places of an owner beside one of them.
@@ -35,13 +36,16 @@ pub(crate) struct Places {
     by_owner: SlotTable,
     /// The place of each request; of one on several keys the first.
     by_request: SlotTable,
-    deadlines: Deadlines,
+    /// The turns of users whose places have deadlines that have passed.
+    round: Round<u64>,
+    /// The places with a deadline.
+    timed: usize,
     /// The notes of requests, of those that have one, by their places.
     notes: HashMap<Slot, Box<[u8]>, BuildHasherDefault<OwnNumber>>,
     /// Requests that wait with a ticket.
     tickets: usize,
     used: Usage,
-    used_by: HashMap<UserId, Usage, BuildHasherDefault<OwnNumber>>,
+    users: HashMap<UserId, OfUser, BuildHasherDefault<OwnNumber>>,
     secret: Secret,
     /// Places that were read.
     #[cfg(test)]
@@ -72,7 +76,8 @@ impl Places {
 
     /// What the places of a user use.
     pub fn used_by(&self, user: UserId) -> Usage {
-        self.used_by.get(&user).copied().unwrap_or_default()
+        let user = self.users.get(&user);
+        user.map_or(Usage::default(), |of_user| of_user.usage)
     }
 
     /// The users with places.
@@ -188,7 +193,6 @@ impl Places {
         let rehash = |slot| hash_at_key(arena, secret, slot);
         self.by_owner_at.insert(hash, slot, rehash);
         self.joined(slot);
-        self.deadlines.update(&mut self.arena, slot);
         PlaceId { seq, slot }
     }
 
@@ -196,7 +200,6 @@ impl Places {
     pub(super) fn remove(&mut self, id: PlaceId) -> Option<Waiter> {
         self.get(id)?;
         self.leaves(id.slot);
-        self.deadlines.remove(&mut self.arena, id.slot);
         let (arena, secret) = (&self.arena, &self.secret);
         let rehash = |slot| hash_at_key(arena, secret, slot);
         self.by_owner_at.remove(rehash(id.slot), id.slot, rehash);
@@ -217,16 +220,20 @@ impl Places {
         let place = self.arena.get_mut(id.slot)?;
         let was = std::mem::replace(&mut place.at, at);
         self.joined(id.slot);
-        self.deadlines.update(&mut self.arena, id.slot);
         was.into_waiter()
     }
 
-    /// Counts this place.
+    /// Counts this place, and watches its deadline.
     fn joined(&mut self, slot: Slot) {
         if let Some((user, usage)) = self.usage(slot) {
             self.used = self.used.plus(usage);
-            let of_user = self.used_by.entry(user).or_default();
-            *of_user = of_user.plus(usage);
+            let of_user = self.users.entry(user).or_default();
+            of_user.usage = of_user.usage.plus(usage);
+            if let Some(due) = self.arena.get(slot).and_then(Place::due) {
+                self.round.add(due);
+                self.timed += 1;
+                of_user.deadlines.insert(&mut self.arena, slot);
+            }
         }
     }
 
@@ -237,12 +244,18 @@ impl Places {
             return;
         };
         self.used = self.used.minus(usage);
-        if let Entry::Occupied(mut of_user) = self.used_by.entry(user) {
-            *of_user.get_mut() = of_user.get().minus(usage);
-            if *of_user.get() == Usage::default() {
+        if let Entry::Occupied(mut of_user) = self.users.entry(user) {
+            let OfUser {
+                usage: used,
+                deadlines,
+            } = of_user.get_mut();
+            *used = used.minus(usage);
+            self.timed -= usize::from(deadlines.remove(&mut self.arena, slot));
+            if *used == Usage::default() {
                 of_user.remove();
             }
         }
+        self.note_earliest();
     }
 
     /// The request or the empty place goes, with all that it has.
@@ -377,20 +390,35 @@ impl Places {
         }
     }
 
-    /// The earliest deadline of a place, in milliseconds of the monotonic clock.
+    /// No deadline of a place is earlier, in milliseconds of the monotonic clock.
     pub fn next_due(&self) -> Option<u64> {
-        self.arena.get(self.deadlines.first()?)?.due()
+        self.round.earliest()
     }
 
-    /// The place with the earliest deadline, if it has passed. It is returned once.
+    /// The place with the earliest deadline of the next user that has one which has passed. It is returned once.
     pub fn take_due(&mut self, mono_ms: u64) -> Option<PlaceId> {
-        let slot = self.deadlines.first()?;
-        let due = self.arena.get(slot).and_then(Place::due);
-        if due.is_some_and(|due| due > mono_ms) {
-            return None;
-        }
-        self.deadlines.remove(&mut self.arena, slot);
+        let (users, arena) = (&self.users, &self.arena);
+        let firsts = || {
+            let firsts = users.iter();
+            firsts.filter_map(|(user, of_user)| Some((*user, of_user.first_due(arena)?)))
+        };
+        let of = |user: UserId| users.get(&user)?.first_due(arena);
+        let user = self.round.next(mono_ms, |due| due <= mono_ms, firsts, of)?;
+        let of_user = self.users.get_mut(&user)?;
+        let slot = of_user.deadlines.first()?;
+        self.timed -= usize::from(of_user.deadlines.remove(&mut self.arena, slot));
+        self.note_earliest();
         self.id(slot)
+    }
+
+    /// Deadlines have gone. Where a user is alone, the earliest is exact at once.
+    fn note_earliest(&mut self) {
+        if self.users.len() <= 1 || self.timed == 0 {
+            let users = self.users.values().take(usize::from(self.timed > 0));
+            let first = users.filter_map(|of_user| of_user.first_due(&self.arena));
+            let first = first.min();
+            self.round.set_earliest(first);
+        }
     }
 
     /// The kept places.
@@ -400,8 +428,23 @@ impl Places {
                 .get(*slot)
                 .is_some_and(|at| at.waiter().is_none())
         };
-        let kept = self.deadlines.slots().filter(empty);
+        let users = self.users.values();
+        let kept = users.flat_map(|of_user| of_user.deadlines.slots());
+        let kept = kept.filter(empty);
         kept.filter_map(|slot| self.id(slot)).collect()
+    }
+}
+
+/// What the places of a user use, and their deadlines.
+#[derive(Debug, Default)]
+struct OfUser {
+    usage: Usage,
+    deadlines: Deadlines,
+}
+
+impl OfUser {
+    fn first_due(&self, arena: &Arena<Place>) -> Option<u64> {
+        arena.get(self.deadlines.first()?)?.due()
     }
 }
 

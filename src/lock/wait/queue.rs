@@ -11,7 +11,7 @@ use crate::lock::wait::arena::Slot;
 use crate::lock::wait::places::Places;
 use crate::lock::wait::places::{At, Kept, Links, Place};
 use crate::lock::wait::request::{PlaceId, Seq, Waiter};
-use crate::lock::KeyId;
+use crate::lock::{KeyId, UserId};
 
 /// A list of places.
 #[derive(Debug, Default)]
@@ -108,6 +108,14 @@ impl Queue {
     ) -> impl Iterator<Item = (&'a [u8], &'a Waiter)> + 'a {
         let places = self.list.slots(places).filter_map(|slot| places.slot(slot));
         places.filter_map(|place| Some((&*place.owner, place.waiter()?)))
+    }
+
+    /// The user of the first waiter; unknown behind many empty places.
+    pub(super) fn user(&self, places: &Places) -> UserId {
+        const LOOKED_AT: usize = 8;
+        let slots = self.list.slots(places).take(LOOKED_AT);
+        let mut waiters = slots.filter_map(|slot| places.slot(slot)?.waiter());
+        waiters.next().map_or(UserId::UNKNOWN, |first| first.user)
     }
 
     /// Appends a place with this request at the end of the queue.

@@ -159,6 +159,24 @@ pub(crate) struct MultiKeyRequest {
     /// Its places, in the order of its keys.
     pub places: Vec<(KeyId, PlaceId)>,
     pub reentry: ReentryTerms,
+    pub look: Look,
+}
+
+/// What is known of the keys of a request on several keys. While one of them excludes the request, no change of another
+/// can make it grantable: it is settled again only after a change of that one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Look {
+    /// The key with this index excludes the request.
+    Excluded(usize),
+    /// So many keys from this index on were found to be free for it, one after the other; behind the last comes the
+    /// first. What they are is read again before the grant.
+    Free { from: usize, keys: usize },
+}
+
+impl Default for Look {
+    fn default() -> Look {
+        Look::Free { from: 0, keys: 0 }
+    }
 }
 
 /// The effect of a request on several keys on holds that its owner has already.

@@ -22,7 +22,7 @@ use crate::lock::wait::deadlock::{
 use crate::lock::wait::holders::Holders;
 use crate::lock::wait::request::Seq;
 use crate::lock::wait::waiters::Waiters;
-use crate::lock::{Acquire, KeyId, KeyRef, LockError, Now, OwnerId, Resource, WaiterId};
+use crate::lock::{Acquire, KeyId, KeyRef, LockError, Now, OwnerId, Resource, UserId, WaiterId};
 
 /// The reading of one key of the server takes as long as so many visits.
 const VISITS_PER_READ: usize = 4;
@@ -173,7 +173,7 @@ impl Locks {
 
     /// The next request to verify.
     pub fn next_unverified(&mut self) -> Option<Verification> {
-        let request = self.unverified.pop_front()?;
+        let (request, ()) = self.unverified.pop()?;
         Some(Verification {
             request,
             visits: Visits::for_keys(self.shared.waiters.places_of(request).len()),
@@ -190,8 +190,8 @@ impl Locks {
     }
 
     /// This request is to be verified at the end of the tick.
-    pub(crate) fn verify_later(&mut self, request: WaiterId) {
-        self.unverified.push_back(request);
+    pub(crate) fn verify_later(&mut self, request: WaiterId, user: UserId) {
+        self.unverified.insert(user, request, ());
         self.verifies = true;
     }
 
@@ -220,7 +220,7 @@ impl Locks {
         for (key, place) in &places {
             let waited = self.shared.waiters.waited.get(key)?;
             if waited.lease_ms.is_some_and(|end| end <= cx.now.wall_ms) {
-                self.unverified.push_back(check.request);
+                self.unverified.insert(user, check.request, ());
                 return None;
             }
             wants.push(WantedKey {
@@ -239,7 +239,7 @@ impl Locks {
         let (waiters, now) = (&self.shared.waiters, cx.now);
         let verdict = match search(waiters, &caller, &check.read, &mut check.visits, now) {
             Verdict::Uncertain { is_stale: true, .. } => {
-                self.unverified.push_back(check.request);
+                self.unverified.insert(user, check.request, ());
                 return None;
             }
             Verdict::Uncertain { .. } if check.visits.left() == 0 => Verdict::Cut,

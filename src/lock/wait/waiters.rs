@@ -2,12 +2,11 @@
 //!
 //! The places of all queues are numbered in one sequence, so the order of two places is the same wherever they meet.
 
-use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use crate::lock::effect::Cx;
+use crate::lock::name::KeyMap;
 use crate::lock::name::{Each, Resource};
-use crate::lock::name::{KeyMap, KeySet};
 use crate::lock::stats::Histogram;
 use crate::lock::stats::{TicketStats, WaitStats};
 use crate::lock::table::give_back;
@@ -22,6 +21,7 @@ use crate::lock::wait::request::PlaceId;
 use crate::lock::wait::request::{Ending, MultiKeyRequest, Seq, Waiter, WaiterId, WaiterMap};
 use crate::lock::wait::ticket::Sweep;
 use crate::lock::wait::ticket::{Channels, Notify};
+use crate::lock::wait::turns::{Agenda, Turns};
 use crate::lock::window::Windows;
 use crate::lock::{KeyId, KeyRef, LockError, Mode, Now, UserId};
 
@@ -59,17 +59,20 @@ pub struct Waiters {
     /// Requests on several keys.
     pub(in crate::lock) many: WaiterMap<MultiKeyRequest>,
     /// Requests on several keys to settle: one of their keys may have become free for them.
-    pub(in crate::lock) unsettled_requests: BTreeSet<WaiterId>,
-    pub(super) leases: BTreeSet<(i64, KeyId)>,
+    pub(in crate::lock) unsettled_requests: Turns<WaiterId>,
+    /// The leases after which first waiters are due, by the users of these.
+    pub(super) leases: Agenda<i64, KeyId>,
     /// Keys to settle: their state changed by other means than a decision of the core.
-    pub(in crate::lock) unsettled: KeySet,
+    pub(in crate::lock) unsettled: Turns<KeyId>,
     /// Keys with a due grant to which writes are refused at the moment.
-    pub(super) postponed: KeySet,
+    pub(super) postponed: Turns<KeyId>,
     /// The postponed keys of the present round: each is retried once before any is retried twice.
-    pub(super) retrying: KeySet,
+    pub(super) retrying: Turns<KeyId>,
+    /// The sort of work on keys that had the last turn.
+    pub(super) sort: u8,
     pub(super) passed: Passed,
     /// Keys whose waiters are about to end.
-    pub(super) endings: KeyMap<Ending>,
+    pub(super) endings: Turns<KeyId, Ending>,
     /// The channels of tickets.
     pub(in crate::lock) channels: Channels,
     /// The sweep of tickets whose channel or user is gone.
@@ -319,6 +322,12 @@ impl Waiters {
     /// The owner and the request at a place; `None` when it is empty.
     pub fn at(&self, place: PlaceId) -> Option<(&[u8], &Waiter)> {
         self.places.at(place)
+    }
+
+    /// The owner of a request that waits.
+    pub fn owner_of(&self, request: WaiterId) -> Option<Rc<[u8]>> {
+        let (owner, _) = self.at(self.places.of_request(request)?)?;
+        Some(owner.into())
     }
 
     /// The note of a request that waits.

@@ -209,7 +209,8 @@ fn fire(ctx: Ctx<'_>) {
     let (start, now) = (Instant::now(), ctx.now());
     let budget = shell::with(|shell| shell.alarm.budget());
     let in_time = || start.elapsed() < budget;
-    while end_waits(ctx, now) && in_time() {}
+    // Ends of waits leave half of the time to hand-offs.
+    while end_waits(ctx, now) && start.elapsed() < budget / 2 {}
     if shell::with(|shell| shell.next_settle(now)) != Some(0) {
         return;
     }
@@ -220,7 +221,7 @@ fn fire(ctx: Ctx<'_>) {
         settle::settle_due(ctx, now, in_time);
         settle::verify_waiters(ctx, now, in_time);
         settle::recheck_all(ctx, now, in_time);
-        sessions::work(ctx, budget);
+        sessions::work(ctx, budget, start);
         answers::deliver_all(ctx);
         if !horizon::restore_horizons(ctx, now, HORIZONS_PER_TICK) {
             shell::with(|shell| shell.alarm.retry_at_ms = now.mono_ms + RETRY_MS);

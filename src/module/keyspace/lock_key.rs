@@ -65,10 +65,20 @@ impl<'a> LockKey<'a> {
 
     /// Opens several keys to read and write, for a command of this owner.
     pub fn open_all(ctx: Ctx<'a>, names: &[Str<'a>], owner: Str<'a>) -> Vec<LockKey<'a>> {
+        LockKey::open_some(ctx, names, owner, names.len())
+    }
+
+    /// Opens some of so many keys.
+    pub fn open_some(
+        ctx: Ctx<'a>,
+        names: &[Str<'a>],
+        owner: Str<'a>,
+        of: usize,
+    ) -> Vec<LockKey<'a>> {
         let spare = Rc::new(Cell::new(MOST_READS));
         let open = |name: &Str<'a>| LockKey {
             spare: Some(spare.clone()),
-            ..LockKey::open_for(ctx, *name, owner).one_of(names.len())
+            ..LockKey::open_for(ctx, *name, owner).one_of(of)
         };
         names.iter().map(open).collect()
     }

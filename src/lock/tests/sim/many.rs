@@ -6,8 +6,8 @@ use crate::lock::tests::sim::rest::Rest;
 use crate::lock::tests::sim::tickets::notify_of;
 use crate::lock::tests::sim::{name_of, Sim, Terms};
 use crate::lock::{
-    Acquire, Cx, Effects, KeyState, Lease, LockError, Locks, ManyAnswer, Mode, Now, Planned,
-    ReadDepth, ReadersAsked, ReadersFound, Release, Renew, Resource, View, Wait,
+    Acquire, Cx, Effects, KeyState, Lease, LockError, Locks, ManyAnswer, Mode, NextLook, Now,
+    Planned, ReadDepth, ReadersAsked, ReadersFound, Release, Renew, Resource, View, Wait, WaiterId,
 };
 
 impl Sim {
@@ -95,14 +95,23 @@ impl Sim {
         renewed
     }
 
-    /// Settles the next request that may be grantable. False when none is left.
-    pub(crate) fn settle_request(&mut self) -> bool {
-        let Some(request) = self.locks.shared.waiters.pop_unsettled_request(self.now) else {
-            return false;
+    /// Looks at a request that may be grantable, or settles it.
+    pub(crate) fn settle_request(&mut self, request: WaiterId) {
+        let Some(next) = self.locks.shared.waiters.next_look(request, self.now) else {
+            return;
         };
         let keys = self.locks.shared.waiters.keys_of(request);
         let names: Vec<String> = keys.iter().map(name_of).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        if let NextLook::Some(range) = next {
+            let names = &names[range.clone()];
+            let (_, fx, _) = self.ask_many(names, &Planned::Nothing, |locks, views, now, _| {
+                locks.look_at(request, range.start, views, now);
+                Ok(())
+            });
+            assert!(fx.iter().all(|fx| fx.is_empty()));
+            return;
+        }
         let states: Vec<_> = names.iter().map(|name| self.state(name)).collect();
         let may_grant = self.locks.may_grant_many(request, &states, self.now);
         let planned = match may_grant {
@@ -113,7 +122,6 @@ impl Sim {
             Ok(locks.settle_many(request, views, now, fx))
         });
         self.carry_out_many(&names, (settled.is_ok(), fx), &rests);
-        true
     }
 
     pub(crate) fn verify_waiters(&mut self) {

@@ -126,10 +126,15 @@ impl Both {
                 }
             }
             Step::Due => {
-                let dues = self.expected.iter().filter_map(|p| Some((p.due?, p.id)));
-                let first = dues.min().map(|(_, id)| id);
-                assert_eq!(self.places.take_due(u64::MAX), first);
-                let due = self.expected.iter().find(|place| Some(place.id) == first);
+                let taken = self.places.take_due(u64::MAX);
+                let due = self.expected.iter().find(|place| Some(place.id) == taken);
+                let user = due.map(|place| USERS[place.at.1 % USERS.len()]);
+                let is_its = |place: &&Expected| {
+                    user.is_none_or(|user| USERS[place.at.1 % USERS.len()] == user)
+                };
+                let dues = self.expected.iter().filter(is_its);
+                let dues = dues.filter_map(|place| Some((place.due?, place.id)));
+                assert_eq!(taken, dues.min().map(|(_, id)| id), "the first of its user");
                 if let Some((k, o)) = due.map(|place| place.at) {
                     self.play(Step::Remove(k, o));
                 }
@@ -177,7 +182,9 @@ impl Both {
         got.sort_unstable();
         assert_eq!(got, kept);
         let dues = self.expected.iter().filter_map(|place| place.due);
-        assert_eq!(self.places.next_due(), dues.min());
+        let (next, first) = (self.places.next_due(), dues.min());
+        assert_eq!(next.is_some(), first.is_some());
+        assert!(next <= first, "early is allowed, late is not");
     }
 }
 
