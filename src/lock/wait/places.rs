@@ -82,7 +82,7 @@ impl Places {
 
     /// The users with places.
     pub fn users(&self) -> impl Iterator<Item = UserId> + '_ {
-        self.used_by.keys().copied()
+        self.users.keys().copied()
     }
 
     /// Requests.
