@@ -220,8 +220,8 @@ impl Waiters {
     pub fn enqueue(&mut self, key: KeyRef<'_>, owner: &[u8], waiter: Waiter, cx: &mut Cx<'_>) {
         let (request, is_ticket) = (waiter.id, waiter.ticket.is_some());
         let place = self.places.of(key, owner);
-        let fate = Fate::TakenOver(&[key], waiter.since_ms);
-        let older = place.and_then(|place| self.depart(place, fate));
+        let (keys, since_ms) = ([key], waiter.since_ms);
+        let older = place.and_then(|place| self.depart(place, Fate::TakenOver(&keys, since_ms)));
         let (_, place) = self.join((key, owner), place, waiter);
         self.places.enter(request, place);
         self.count_waiter((key, is_ticket), older.as_slice(), cx);
