@@ -12,7 +12,8 @@ use crate::commands::skeleton::{
     prepare_session, reply_to_acquire, waiter_of, NewWaiter,
 };
 use crate::lock::{
-    permits_of, KeyRef, LockError, Now, Permits, Resource, SemAcquire, SemState, SemView, NO_END_MS,
+    permits_of, Effect, KeyRef, LockError, Now, Permits, Resource, SemAcquire, SemState, SemView,
+    NO_END_MS,
 };
 use crate::module::acl;
 use crate::module::apply::decide;
@@ -20,7 +21,7 @@ use crate::module::entry::alarm;
 use crate::module::entry::command::{access, ArgKind, Command, Spec};
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::strings::{OwnedStr, Str};
-use crate::module::keyspace::replication::Replication;
+use crate::module::keyspace::replication::{self, Replication};
 use crate::module::keyspace::sem_key::SemKey;
 use crate::module::sessions;
 use crate::module::state::shell::Shape;
@@ -54,11 +55,16 @@ impl Command for Set {
         if view.state == SemState::Absent {
             may_create(ctx)?;
         }
+        let mut is_unchanged = false;
         let set = change_semaphore(ctx, key, now, |locks, cx| {
-            locks
-                .sems
-                .set(&mut locks.shared, &view, number, options.set_if, cx)
+            let sems = &mut locks.sems;
+            let set = sems.set(&mut locks.shared, &view, number, options.set_if, cx);
+            is_unchanged = matches!(&set, Ok((Some(_), change)) if change.is_empty());
+            set
         })?;
+        if is_unchanged {
+            replication::confirm(ctx, name);
+        }
         ctx.reply_maybe(set.map(i64::from));
         Ok(())
     }
@@ -132,7 +138,7 @@ impl Command for Acquire {
         });
         let (is_ticket, waiter) = (request.notify.is_some(), waiter_of(&answer));
         let new = NewWaiter::expect(ctx, waiter, Shape::Token, is_ticket);
-        let is_unchanged = change.is_empty() && fx.is_empty();
+        let is_unchanged = change.is_empty() && !fx.iter().any(Effect::is_write);
         key.apply(&change, &fx, Replication::of_command(ctx))?;
         new.finish();
         alarm::rearm(ctx);

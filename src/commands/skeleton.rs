@@ -5,7 +5,7 @@
 
 use crate::commands::error::CommandError;
 use crate::lock::{
-    Answer, Cx, Effects, KeyRef, LockError, Locks, Now, PermitChange, View, Wait, WaiterId,
+    Answer, Cx, Effect, Effects, KeyRef, LockError, Locks, Now, PermitChange, View, Wait, WaiterId,
 };
 use crate::module::acl;
 use crate::module::answers;
@@ -40,6 +40,31 @@ pub fn change_lock<T>(
     apply(key, &fx)?;
     alarm::rearm(ctx);
     Ok(decided?)
+}
+
+/// [`change_lock`] for a request whose answer may be (`is_held`) that its owner holds the lock. `WAIT` after it waits
+/// for the hold, also where another request has made it and nothing was written now.
+///
+/// # Errors
+/// See [`change_lock`].
+pub fn change_held<T>(
+    ctx: Ctx<'_>,
+    key: LockKey<'_>,
+    now: Now,
+    is_held: impl FnOnce(&T) -> bool,
+    decision: impl FnOnce(&mut Locks, &mut Cx<'_>) -> Result<T, LockError>,
+) -> Result<T, CommandError> {
+    let name = key.name();
+    let mut is_unchanged = false;
+    let decided = change_lock(ctx, key, now, |locks, cx| {
+        let decided = decision(locks, cx);
+        is_unchanged = !cx.effects.iter().any(Effect::is_write);
+        decided
+    })?;
+    if is_unchanged && is_held(&decided) {
+        replication::confirm(ctx, name);
+    }
+    Ok(decided)
 }
 
 /// The same for several locks, with one list of effects a key.
@@ -123,7 +148,9 @@ pub fn reply_to_acquire(
         Answer::Waits(id) => wait(ctx, &[name], id, is_ticket)?,
         Answer::Refused => Some(Got::Nothing),
         Answer::Granted(token) => {
-            replication::confirm(ctx, name, is_unchanged);
+            if is_unchanged {
+                replication::confirm(ctx, name);
+            }
             Some(Got::Granted(token))
         }
     };

@@ -37,6 +37,17 @@ impl<'a> Cx<'a> {
         }
     }
 
+    /// A lease of this mode has got another end.
+    pub(crate) fn publish_if_shorter(
+        &mut self,
+        mode: Mode,
+        (former_ms, end_ms): (Option<i64>, i64),
+    ) {
+        if former_ms.is_none_or(|former_ms| end_ms < former_ms) {
+            self.effects.push(Effect::PublishShorter(mode));
+        }
+    }
+
     /// Sends a keyspace event.
     pub(crate) fn notify(&mut self, event: Event) {
         self.effects.push(Effect::Notify(event));
@@ -56,6 +67,9 @@ pub enum Effect {
     Publish,
     /// Publish to the waiters of Redisson's read-write lock, after a hold of this mode.
     PublishReadWrite(Mode),
+    /// Publish the same messages although the lock is held: its lease of this mode ends sooner than the one that
+    /// Redisson's waiters have read, and sleep for.
+    PublishShorter(Mode),
     /// Send a keyspace event, of class `d` except the server's own.
     Notify(Event),
     /// Answer a parked request, which has left its queue.
@@ -65,6 +79,14 @@ pub enum Effect {
 }
 
 impl Effect {
+    /// Whether the effect writes a key, so that the change is replicated.
+    pub fn is_write(&self) -> bool {
+        matches!(
+            self,
+            Effect::Horizon(..) | Effect::Counter(_) | Effect::Write(_)
+        )
+    }
+
     /// Whether the effect has consequences after all writes: an answer, a message, an event.
     pub fn is_news(&self) -> bool {
         match self {

@@ -50,7 +50,9 @@ pub enum LockError {
     Upgrade,
     /// The keys beside a read-write lock would be in another slot of the cluster.
     SiblingsLeave,
-    /// The hold count would exceed 2^31-1, or 1,000 for READ.
+    /// The owner would have more READ holds of one lock than one owner may have.
+    TooManyReads,
+    /// The hold count would exceed 2^31-1.
     HoldCountOverflow,
     /// The token stored with a lock is implausibly far ahead of the clock; the key, ready to be printed.
     TokenAhead(Rc<str>),
@@ -171,6 +173,9 @@ impl LockError {
             }
             E::LongSession => "ERR SESSION needs a key and an owner of at most 1024 bytes together",
             E::Broken => "LOCKBROKEN the lock was broken and its waiters purged",
+            E::TooManyReads => {
+                "ERR the owner has 32 READ holds of this lock, the most that one owner may have (fewer with names of 2,000 bytes): use ONCE, or another owner"
+            }
             E::HoldCountOverflow => "ERR hold count would overflow",
             E::TokensExhausted => "ERR fencing tokens are exhausted, check the server's clock",
             E::TryAgain => {

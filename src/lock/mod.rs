@@ -124,7 +124,7 @@ pub use name::{may_be_in_memory, of_names, shown, KeyId, KeyRef};
 pub use name::{Each, Resource};
 pub use planned::{Need, Planned};
 pub use read_write::{
-    any_with_same_timeouts, is_beside_a_lock, is_read_write, is_reserved, most_reads,
+    any_with_same_timeouts, is_beside_a_lock, is_read_write, is_reserved, most_reads, most_renewed,
     siblings_stay, timeout_name, timeout_prefix, token_name, write_field, Name, PendingRequest,
     ReadDepth, ReadWrite, Reader, Readers, RwFields, RwWrite, TokenRecord, Writer, MODE_FIELD,
     MOST_OTHERS, MOST_READS, READERS_AT_ONCE,

@@ -212,12 +212,14 @@ fn announce(ctx: Ctx<'_>, name: Str<'_>, fx: &[Effect], replication: Replication
             Effect::Notify(event) => {
                 ctx.notify(raw::REDISMODULE_NOTIFY_MODULE, event.name(), name);
             }
-            Effect::Publish if settings::publish() => {
+            Effect::Publish | Effect::PublishShorter(Mode::Exclusive) if settings::publish() => {
                 // Redisson's waiters subscribe to the lock's channel and expect `0`.
                 let channel = subscribers::channel_of(LOCK_CHANNEL, name.bytes());
                 publish_to(ctx, channel.as_str(), constants().released(), replication);
             }
-            Effect::PublishReadWrite(ended) if settings::publish() => {
+            Effect::PublishReadWrite(ended) | Effect::PublishShorter(ended)
+                if settings::publish() =>
+            {
                 // After readers `0`, after a writer `1`.
                 let channel = subscribers::channel_of(READ_WRITE_CHANNEL, name.bytes());
                 let constants = constants();
@@ -320,7 +322,8 @@ impl<'a> SemKey<'a> {
                 ctx.notify(raw::REDISMODULE_NOTIFY_MODULE, event.name(), name);
             }
         }
-        if let Some(free) = change.publish.filter(|_| settings::publish()) {
+        let published = change.publish.or(change.is_shorter.then_some(1));
+        if let Some(free) = published.filter(|_| settings::publish()) {
             let channel = subscribers::channel_of(SEMAPHORE_CHANNEL, name.bytes());
             let message = OwnedStr::of_number(free);
             publish_to(ctx, channel.as_str(), message.as_str(), replication);

@@ -9,7 +9,7 @@ use crate::commands::parser::Parser;
 use crate::commands::skeleton::{
     is_given_up, may_count, possible_wait, prepare_session, reply_to_acquire, waiter_of, NewWaiter,
 };
-use crate::lock::{self, Mode, Planned, Wait};
+use crate::lock::{self, Effect, Mode, Planned, Wait};
 use crate::module::apply::{apply, decide};
 use crate::module::entry::alarm;
 use crate::module::entry::command::{access, Command, Spec};
@@ -85,7 +85,7 @@ impl Command for Acquire {
         let (answer, fx) = decide(now, |locks, cx| locks.acquire(&view, &request, cx));
         let (is_ticket, waiter) = (request.notify.is_some(), waiter_of(&answer));
         let new = NewWaiter::expect(ctx, waiter, shape, is_ticket);
-        let is_unchanged = fx.is_empty();
+        let is_unchanged = !fx.iter().any(Effect::is_write);
         apply(key, &fx)?;
         new.finish();
         alarm::rearm(ctx);

@@ -10,7 +10,7 @@ use crate::commands::parser::Parser;
 use crate::commands::skeleton::{
     change_locks, give_up, has_given_up, is_given_up, may_count, prepare_session, wait, NewWaiter,
 };
-use crate::lock::{self, ManyAnswer, Mode, Planned, ReadDepth, Token, Wait};
+use crate::lock::{self, Effect, ManyAnswer, Mode, Planned, ReadDepth, Token, Wait};
 use crate::module::apply::{apply_all, decide_all};
 use crate::module::entry::alarm;
 use crate::module::entry::command::{access, Command, Spec};
@@ -106,7 +106,7 @@ impl Command for AcquireMany {
             _ => None,
         };
         let new = NewWaiter::expect(ctx, waiter, shape, is_ticket);
-        let is_unchanged = fx.iter().all(|fx| fx.is_empty());
+        let is_unchanged = !fx.iter().flatten().any(Effect::is_write);
         apply_all(keys, &fx)?;
         new.finish();
         alarm::rearm(ctx);
@@ -114,9 +114,7 @@ impl Command for AcquireMany {
             ManyAnswer::Waits(id) => wait(ctx, names, id, is_ticket)?,
             ManyAnswer::Refused(_) => Some(Got::Nothing),
             ManyAnswer::Granted(tokens) => {
-                if let [first, ..] = names {
-                    replication::confirm(ctx, *first, is_unchanged);
-                }
+                confirm_first(ctx, names, is_unchanged);
                 Some(Got::Granted(tokens))
             }
         };
@@ -124,6 +122,14 @@ impl Command for AcquireMany {
             reply::acquired_all(ctx, words, shape, got, now);
         }
         Ok(())
+    }
+}
+
+/// For a request that was granted and has changed nothing: what is replicated for one of its keys comes after all that
+/// was replicated for the others.
+fn confirm_first(ctx: Ctx<'_>, names: &[Str<'_>], is_unchanged: bool) {
+    if let (Some(first), true) = (names.first(), is_unchanged) {
+        replication::confirm(ctx, *first);
     }
 }
 
@@ -261,9 +267,13 @@ impl Command for RenewMany {
             may_count(ctx, key, &view, false)?;
             views.push(view);
         }
+        let mut is_unchanged = false;
         let renewed = change_locks(ctx, keys, now, |locks, fx| {
-            locks.renew_many(&views, &request, now, fx)
+            let renewed = locks.renew_many(&views, &request, now, fx);
+            is_unchanged = !fx.iter().flatten().any(Effect::is_write);
+            renewed
         })?;
+        confirm_first(ctx, names, is_unchanged && renewed > 0);
         ctx.reply_integer(renewed as i64);
         Ok(())
     }

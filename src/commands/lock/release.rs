@@ -7,7 +7,7 @@ use crate::commands::options::{
 };
 use crate::commands::parser::{syntax, Parser, Word};
 use crate::commands::skeleton::{
-    change_lock, end_waits, give_up, has_given_up, is_given_up, may_count,
+    change_held, change_lock, end_waits, give_up, has_given_up, is_given_up, may_count,
 };
 use crate::lock::{self, Answer, LockError, Mode, Now, Planned, ReadDepth, Released};
 use crate::module::acl;
@@ -157,7 +157,10 @@ impl Command for Renew {
         read_write::may_change(&key, owner, (request.mode, &state))?;
         let view = view_for(&key, state, &Planned::Renew, now);
         may_count(ctx, &key, &view, false)?;
-        let renewed = change_lock(ctx, key, now, |locks, cx| locks.renew(&view, &request, cx))?;
+        let is_held = |renewed: &bool| *renewed;
+        let renewed = change_held(ctx, key, now, is_held, |locks, cx| {
+            locks.renew(&view, &request, cx)
+        })?;
         ctx.reply_integer(renewed.into());
         Ok(())
     }
@@ -262,7 +265,8 @@ fn break_to(
     let state = read_write::read_to_acquire(&mut key, Mode::Exclusive, now);
     let view = view_for(&key, state, &Planned::Grant, now);
     may_count(ctx, &key, &view, false)?;
-    let answer = change_lock(ctx, key, now, |locks, cx| {
+    let is_held = |answer: &Answer| matches!(answer, Answer::Granted(_));
+    let answer = change_held(ctx, key, now, is_held, |locks, cx| {
         locks.break_to(&view, options.token, &request, cx)
     })?;
     Ok(match answer {

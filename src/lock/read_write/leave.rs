@@ -228,6 +228,10 @@ impl Locks {
         if known.is_none() {
             lock.set_token_record((token, token), end_ms, cx);
         }
+        if let Some(end_ms) = lock.deadline_ms {
+            let mode = lock.writer.as_ref().map_or(Mode::Read, |_| Mode::Write);
+            cx.publish_if_shorter(mode, (present.deadline_ms, end_ms));
+        }
         self.stats.renewals += 1;
         self.note_ends(view.key, &lock, cx.now);
         Ok(Some(()))

@@ -33,6 +33,6 @@ pub use readers::{Reader, Readers};
 pub use settle::may_enter;
 pub use settle::{PendingRequest, READERS_AT_ONCE};
 pub use state::{
-    is_read_write, most_reads, ReadDepth, ReadWrite, RwFields, TokenRecord, Writer, MOST_OTHERS,
-    MOST_READS,
+    is_read_write, most_reads, most_renewed, ReadDepth, ReadWrite, RwFields, TokenRecord, Writer,
+    MOST_OTHERS, MOST_READS,
 };

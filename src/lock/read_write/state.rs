@@ -8,16 +8,32 @@ use crate::lock::read_write::readers::{Reader, Readers};
 use crate::lock::state::{may_be_of_a_lock, parse_count, token_of, MAX_HOLD_COUNT};
 use crate::lock::{LockError, Mode, Now, OwnerId, Token};
 
-/// The most READ holds of one owner that this module counts, and the most timeouts of one reader that it reads: the
-/// first, and the newest of a reader to which a script gave more.
+/// The most READ holds that one owner acquires of a lock: a renewal writes a key for each.
+const MOST_HOLDS: u32 = 32;
+
+/// The most timeouts of one reader that are read: the first, and the newest of a reader to which scripts gave more.
 pub const MOST_READS: u32 = 1_000;
+
+/// The most bytes that a renewal of a READ hold writes to the replicas for its timeouts.
+const MOST_RENEWED_BYTES: usize = 8_000;
+
+/// The most timeouts of this owner at this lock that a renewal writes: the first, which is deleted last and so keeps
+/// the reader alive, and the newest. Of holds that [`MOST_HOLDS`] allows, all but with long names.
+pub fn most_renewed(lock: &[u8], owner: &[u8]) -> u32 {
+    // As PEXPIREAT, or for a timeout that is gone SET and PEXPIREAT.
+    let bytes = lock.len() + owner.len() + 90;
+    let most = MOST_RENEWED_BYTES / bytes;
+    u32::try_from(most)
+        .unwrap_or(MOST_HOLDS)
+        .clamp(2, MOST_HOLDS)
+}
 
 /// The most timeouts of other readers that one decision reads. If they show no holder, nothing is known of the other
 /// readers: the lock counts as held, the expired readers that were read are removed, and a later decision reads on.
 pub const MOST_OTHERS: usize = 250;
 
-/// The most READ holds of this owner at this lock that are counted, read or written: [`MOST_READS`], fewer where the
-/// names are long.
+/// The most timeouts of this owner at this lock that are read or deleted: [`MOST_READS`], fewer where the names are
+/// long.
 pub fn most_reads(lock: &[u8], owner: &[u8]) -> u32 {
     let most = of_names(MOST_READS as usize, lock.len() + owner.len());
     u32::try_from(most).unwrap_or(MOST_READS).max(2)
@@ -200,18 +216,21 @@ impl ReadWrite {
     /// Whether the owner may have one more hold of this mode at this lock.
     ///
     /// # Errors
-    /// [`LockError::HoldCountOverflow`] if it could not be counted.
+    /// [`LockError::TooManyReads`]; [`LockError::HoldCountOverflow`] if it could not be counted.
     pub fn may_count_one_more(
         &self,
         (mode, lock, owner): (Mode, &[u8], &[u8]),
         now: Now,
     ) -> Result<(), LockError> {
-        let most = match mode {
-            Mode::Read => most_reads(lock, owner),
-            _ => MAX_HOLD_COUNT,
+        let (most, error) = match mode {
+            Mode::Read => (
+                most_reads(lock, owner).min(MOST_HOLDS),
+                LockError::TooManyReads,
+            ),
+            _ => (MAX_HOLD_COUNT, LockError::HoldCountOverflow),
         };
         match self.count_of(mode, owner, now) {
-            Some(count) if count >= most => Err(LockError::HoldCountOverflow),
+            Some(count) if count >= most => Err(error),
             _ => Ok(()),
         }
     }

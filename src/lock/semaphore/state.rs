@@ -114,6 +114,9 @@ pub struct PermitChange {
     pub free: Option<i64>,
     /// Publish this number of free permits to Redisson's waiters.
     pub publish: Option<i64>,
+    /// Whether a permit ends sooner than the end that Redisson's waiters have read, and sleep for: one of each client is
+    /// to read again.
+    pub is_shorter: bool,
 }
 
 impl PermitChange {
@@ -265,6 +268,7 @@ impl<'v> PermitDraft<'v> {
             set: self.set,
             free: self.free.filter(|_| self.free != self.was_free),
             publish: more.filter(|free| *free > 0),
+            is_shorter: false,
         }
     }
 }

@@ -12,7 +12,7 @@ fn holds_of_a_reader_are_limited_by_the_bytes_of_their_timeouts() {
     for _ in 0..3 {
         assert!(matches!(read("k", false), Ok(Answer::Granted(_))));
     }
-    assert_eq!(read("k", false), Err(LockError::HoldCountOverflow));
+    assert_eq!(read("k", false), Err(LockError::TooManyReads));
     assert!(
         matches!(read("k", true), Ok(Answer::Granted(_))),
         "no more holds"
@@ -20,7 +20,7 @@ fn holds_of_a_reader_are_limited_by_the_bytes_of_their_timeouts() {
     let lease = Terms::Named(Lease::TEN_SECONDS);
     let mut read_both =
         |once| sim.acquire_many(&["l", "k"], &owner, 0, (Mode::Read, lease, Wait::No, once));
-    assert_eq!(read_both(false), Err(LockError::HoldCountOverflow));
+    assert_eq!(read_both(false), Err(LockError::TooManyReads));
     assert!(matches!(read_both(true), Ok(ManyAnswer::Granted(_))));
 }
 

@@ -79,6 +79,7 @@ pub enum Out {
     Latch(String, CountChange),
     Publish(String),
     PublishReadWrite(String, Mode),
+    PublishShorter,
     Notify(String, Event),
     Answer {
         key: String,

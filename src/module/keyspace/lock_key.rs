@@ -10,8 +10,8 @@ use std::rc::Rc;
 use redis_module::raw;
 
 use crate::lock::{
-    most_reads, note_field, of_names, HashReader, KeyId, KeyRef, KeyState, Now, OwnerId, ReadDepth,
-    LONGEST_NUMBER, MOST_OTHERS, MOST_READS, READERS_AT_ONCE, TOKEN_FIELD,
+    most_reads, most_renewed, note_field, of_names, HashReader, KeyId, KeyRef, KeyState, Now,
+    OwnerId, ReadDepth, LONGEST_NUMBER, MOST_OTHERS, MOST_READS, READERS_AT_ONCE, TOKEN_FIELD,
 };
 use crate::module::ffi::api::{Refused, Written};
 use crate::module::ffi::ctx::Ctx;
@@ -97,6 +97,12 @@ impl<'a> LockKey<'a> {
     pub(crate) fn most_timeouts(&self, owner: &[u8]) -> u32 {
         let of = u32::try_from(self.of).unwrap_or(u32::MAX).max(1);
         (most_reads(self.name.bytes(), owner) / of).max(2)
+    }
+
+    /// The most timeouts of this reader that a renewal writes.
+    pub(crate) fn most_renewed(&self, owner: &[u8]) -> u32 {
+        let of = u32::try_from(self.of).unwrap_or(u32::MAX).max(1);
+        (most_renewed(self.name.bytes(), owner) / of).max(2)
     }
 
     /// Whether one more timeout may be read of a reader whose first and newest ones are over.

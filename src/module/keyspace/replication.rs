@@ -248,13 +248,10 @@ fn replicas_may_receive(ctx: Ctx<'_>) -> bool {
     may
 }
 
-/// Replicates the lease that a key has, for a grant that has changed nothing. From Redis 7.2 on and in Valkey, the next
-/// `WAIT` or `WAITAOF` of a client waits for what its own commands have replicated. Without this command it would not
-/// wait for a hold that another connection took.
-pub fn confirm(ctx: Ctx<'_>, key: Str<'_>, is_unchanged: bool) {
-    if !is_unchanged {
-        return;
-    }
+/// Replicates the lease that a key has, for a request that was granted and has changed nothing. From Redis 7.2 on and
+/// in Valkey, the next `WAIT` or `WAITAOF` of a client waits for what its own commands have replicated. Without this
+/// command it would not wait for a hold that another connection took.
+pub fn confirm(ctx: Ctx<'_>, key: Str<'_>) {
     let replication = Replication::of_command(ctx);
     if !replication.has_receiver() {
         return;

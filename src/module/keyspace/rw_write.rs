@@ -68,7 +68,7 @@ fn set_timeouts(
 ) -> Written {
     let ctx = key.ctx();
     key.with_timeouts(owner, |names| {
-        numbers((from, to), key.most_timeouts(owner)).try_for_each(|number| {
+        numbers((from, to), key.most_renewed(owner)).try_for_each(|number| {
             names.with(number, |name| {
                 let value = (TIMEOUT, SiblingKind::Timeout);
                 Sibling::open_to_write(ctx, name).put(value, Some(end_ms), replication)

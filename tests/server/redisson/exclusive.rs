@@ -452,3 +452,67 @@ fn an_implausible_counter_refuses_its_own_lock_only() {
     c.run(["DEL", &counter]);
     assert!(c.line("LOCK.ACQUIRE k u:1").int() > 0);
 }
+
+/// Redisson's waiters sleep until the end that they have read, or until a message.
+#[test]
+fn a_lease_that_becomes_shorter_is_told() {
+    let server = TestServer::start();
+    let mut c = server.conn();
+    let on = |channel: &str| {
+        let (mut conn, publisher) = (server.conn(), server.conn());
+        conn.run(["SUBSCRIBE", channel, "the-end"]);
+        conn.recv();
+        Subscriber { conn, publisher }
+    };
+    let told = |channel: &str,
+                message: &str,
+                c: &mut Conn,
+                take: &str,
+                shorter: &[&str],
+                longer: &[&str]| {
+        let mut subscriber = on(channel);
+        assert!(!c.line(take).is_error(), "{take}");
+        subscriber.received();
+        for line in longer {
+            assert!(!c.line(line).is_error(), "{line}");
+            assert_eq!(subscriber.received(), [""; 0], "{line}");
+        }
+        for line in shorter {
+            assert!(c.line(line).int() > 0, "{line}");
+            assert_eq!(subscriber.received(), [message], "{line}");
+        }
+    };
+    let longer = ["LOCK.RENEW k o PX 700000", "LOCK.ACQUIRE k o PX 1000 ONCE"];
+    let shorter = [
+        "LOCK.RENEW k o PX 500000",
+        "LOCK.MRENEW 1 k o PX 400000",
+        "LOCK.BREAK k TO p PX 300000",
+    ];
+    let take = "LOCK.ACQUIRE k o PX 600000";
+    told(&channel_of("k"), "0", &mut c, take, &shorter, &longer);
+    let longer = ["LOCK.RENEW r o PX 700000"];
+    let shorter = ["LOCK.RENEW r o PX 500000"];
+    let channel = "redisson_rwlock:{r}";
+    for (mode, message) in [("READ", "0"), ("WRITE", "1")] {
+        let take = format!("LOCK.ACQUIRE r o {mode} PX 600000");
+        told(channel, message, &mut c, &take, &shorter, &longer);
+        c.line("LOCK.RELEASE r o");
+    }
+    // The lock ends with its last reader.
+    c.line("LOCK.ACQUIRE r long READ PX 900000");
+    told(
+        channel,
+        "0",
+        &mut c,
+        "LOCK.ACQUIRE r o READ PX 600000",
+        &[],
+        &shorter,
+    );
+    let longer = ["SEM.RENEW s id PX 700000", "SEM.ACQUIRE s id PX 1000"];
+    let shorter = ["SEM.RENEW s id PX 500000"];
+    let take = "SEM.ACQUIRE s id LIMIT 1 PX 600000";
+    told("redisson_sc:{s}", "1", &mut c, take, &shorter, &longer);
+    c.line("CONFIG SET lock.publish no");
+    let none = ["LOCK.RENEW k p PX 1000"];
+    told(&channel_of("k"), "0", &mut c, "LOCK.INFO k", &[], &none);
+}

@@ -140,6 +140,17 @@ fn wait_does_not_count_a_replica_without_the_hold_of_a_repeated_request() {
             "LOCK.ACQUIRE e a SESSION ONCE",
             "LOCK.ACQUIRE e a SESSION ONCE",
         ],
+        ["LOCK.BREAK b TO a PX 60000", "LOCK.BREAK b TO a PX 1000"],
+        ["SEM.SET t 5", "SEM.SET t 5"],
+        [
+            "LOCK.ACQUIRE v a WRITE PX 60000",
+            "LOCK.RENEW v a WRITE PX 60000",
+        ],
+        [
+            "LOCK.MACQUIRE 2 x y a PX 90000 ONCE",
+            "LOCK.MRENEW 2 x y a PX 90000",
+        ],
+        ["SEM.ACQUIRE s b PX 60000", "SEM.RENEW s b PX 60000"],
     ];
     for [first, repeated] in requests {
         replica.signal(libc::SIGSTOP);

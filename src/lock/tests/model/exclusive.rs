@@ -195,7 +195,7 @@ impl model::Case for Case {
             match out {
                 Out::Publish(key) => published.push(index_of(&key)),
                 Out::Write(key, _) => written[index_of(&key)] = true,
-                Out::Horizon | Out::Counter(..) | Out::Notify(..) => {}
+                Out::Horizon | Out::Counter(..) | Out::Notify(..) | Out::PublishShorter => {}
                 other => panic!("{other:?} of an exclusive lock"),
             }
         }

@@ -62,6 +62,10 @@ impl Sim {
                     assert!(!self.keys.contains(key), "published, but not freed");
                     Out::PublishReadWrite(name, mode)
                 }
+                Effect::PublishShorter(_) => {
+                    assert!(self.keys.contains(key), "a lease of nothing");
+                    Out::PublishShorter
+                }
                 Effect::Notify(event) => Out::Notify(name, event),
                 Effect::Answer(waiter, outcome) => self.answer(key, waiter, outcome),
                 Effect::Tell(ticket, outcome) => self.tell(key, &ticket, outcome),

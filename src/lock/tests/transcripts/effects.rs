@@ -49,6 +49,7 @@ impl Session {
                 CountChange::Open => format!("del {key}, publish 0"),
             },
             Out::Publish(key) => format!("publish {key}"),
+            Out::PublishShorter => "publish: the lease is shorter".into(),
             Out::PublishReadWrite(key, mode) => {
                 let message = if mode == Mode::Write { "1" } else { "0" };
                 format!("publish rw {key} {message}")
