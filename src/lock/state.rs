@@ -219,6 +219,7 @@ pub struct HashReader {
     /// Fields of the module beside the token: notes, and what a later version has added.
     marked: bool,
     fields: usize,
+    too_long: bool,
     other: bool,
 }
 
@@ -226,7 +227,8 @@ impl HashReader {
     /// Adds one field with its value, in any order.
     pub fn field(&mut self, field: &[u8], value: &[u8]) {
         self.fields += 1;
-        if field.is_empty() || self.fields > MOST_FIELDS || !may_be_of_a_lock(field, value) {
+        self.too_long |= !may_be_of_a_lock(field, value);
+        if field.is_empty() || self.fields > MOST_FIELDS || self.too_long {
             self.other = true;
         } else if field == TOKEN_FIELD && self.token.is_none() {
             self.token = parse_token(value);
@@ -239,6 +241,11 @@ impl HashReader {
         } else {
             self.other = true;
         }
+    }
+
+    /// Whether it has a field that no lock of any mode has: nothing more of it is to be read.
+    pub fn is_too_long(&self) -> bool {
+        self.too_long
     }
 
     /// Whether the hash is not a lock, whatever fields follow.

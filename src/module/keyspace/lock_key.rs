@@ -354,8 +354,11 @@ impl LockKey<'_> {
             raw::REDISMODULE_KEYTYPE_EMPTY => KeyState::Absent,
             raw::REDISMODULE_KEYTYPE_HASH if fields <= 2 => {
                 let reader = self.read_own(key, fields).unwrap_or_else(|| scan(key));
+                let is_too_long = reader.is_too_long();
                 match reader.finish(deadline()) {
-                    KeyState::OtherHash => rw_read::read(self, key, fields, depth, now),
+                    KeyState::OtherHash if !is_too_long => {
+                        rw_read::read(self, key, fields, depth, now)
+                    }
                     state => state,
                 }
             }

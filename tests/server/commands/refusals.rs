@@ -495,6 +495,26 @@ fn hashes_of_other_layouts_are_refused_and_never_changed() {
 }
 
 #[test]
+fn a_name_or_a_value_longer_than_a_lock_can_have_is_no_locks() {
+    const LOCK_TYPE: &str = "LOCKTYPE the key holds a hash that is no lock";
+    let server = TestServer::start();
+    let long = "x".repeat(65_793);
+    let digits = "9".repeat(65_793);
+    for make in [
+        format!("HSET k {long} 1"),
+        format!("HSET k u:1 {long}"),
+        format!("HSET k u:1 1 #token t{digits}"),
+        format!("HSET k u:1 1 #note:u:1 {long}"),
+        format!("HSET k u:1 1 #token t7 #{long} x"),
+        format!("HSET k mode read {long} 1"),
+        format!("HSET k mode read u:1 {long}"),
+        format!("HSET k mode {long}"),
+    ] {
+        is_refused(&server, &[&make], LOCK_TYPE);
+    }
+}
+
+#[test]
 fn calls_that_are_answered_no_leave_no_trace() {
     const LINES: [&str; 14] = [
         "LOCK.ACQUIRE k p",
