@@ -166,6 +166,7 @@ mod waiting {
     mod parked;
     mod scale;
     mod subscribed;
+    mod turns;
     mod wakeups;
 }
 

@@ -234,6 +234,24 @@ impl TestServer {
         self.process.id() as i32
     }
 
+    /// The processor time that the server has used, all its threads together.
+    pub fn cpu_time(&self) -> Duration {
+        let (mut clock, mut time) = (
+            0,
+            libc::timespec {
+                tv_sec: 0,
+                tv_nsec: 0,
+            },
+        );
+        // SAFETY: both pointers are valid for the calls.
+        let read = unsafe {
+            libc::clock_getcpuclockid(self.pid(), &mut clock) == 0
+                && libc::clock_gettime(clock, &mut time) == 0
+        };
+        assert!(read, "no processor time of {}", self.pid());
+        Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+    }
+
     /// Sends a signal to the server. After `SIGSTOP` it runs no further: the kernel stops a process that runs on
     /// another core a moment later.
     pub fn signal(&self, signal: i32) {
