@@ -5,9 +5,11 @@
 # regular expression of names; without any, all run.
 #
 # The units of tests that fail with the module are run again, without it and with it. A test is reported if it fails
-# both times with the module and not without, and tests/upstream/differs.tsv does not name it. TOOLS is the directory of
-# the server's other programs (redis-cli and so on) where PATH has none; CLIENTS is the number of units at a time (2),
-# PORT the first port of their servers (21111).
+# both times with the module and not without, and tests/upstream/differs.tsv does not name it. A run that does not
+# complete proves nothing, and fails: one that was ended, in which a server did not start, a test took too long or an
+# exception ended the suite, or in which a unit is missing at the end. TOOLS is the directory of the server's other
+# programs (redis-cli and so on) where PATH has none; CLIENTS is the number of units at a time (2), PORT the first port
+# of their servers (21111).
 set -eu
 cd "$(dirname "$0")/.."
 differs=$PWD/tests/upstream/differs.tsv
@@ -26,7 +28,7 @@ export PATH="$PATH${TOOLS:+:$TOOLS}"
 # Without colours.
 plain() {
     escape=$(printf '\033')
-    sed "s/$escape\[[0-9;]*m//g"
+    sed -u "s/$escape\[[0-9;]*m//g"
 }
 
 # A program of the server by its name, below src; the server acts as the checks of files by its name.
@@ -35,25 +37,45 @@ program() {
     [ -z "$found" ] || ln -sf "$found" "$3/$1-$2"
 }
 
-# Both print the failed tests to $work/NAME.failed, a line for each: unit, tab, test.
+# Both print the failed tests to $work/NAME.failed, a line for each: unit, tab, test; and why the run did not complete to
+# $work/NAME.incomplete.
 tcl() {
     name=$1
     shift
     suite="tests/test_helper.tcl --clients ${CLIENTS:-2} --timeout 1800 --baseport ${PORT:-21111}"
     # shellcheck disable=SC2086 # options, one a word
-    (cd "$work" && tclsh $suite "$@" 2>&1 || :) | plain >"$work/$name.log"
-    # A test that failed, or an exception, which ends its unit.
-    sed -n -e 's|^\[err\]: \(.*\) in \(tests/\)\{0,1\}\(.*\)\.tcl$|\3\t\1|p' \
-        -e 's|^\[exception\]: \(.*\)$|\t\1|p' "$work/$name.log" | sort -u >"$work/$name.failed"
-    grep -c '^\[ok\]: ' "$work/$name.log" >"$work/$name.passed" || :
+    (cd "$work" && { tclsh $suite "$@" 2>&1 || echo "[exit]: $?"; }) | plain | tee "$work/$name.log" |
+        sed -u -n 's|^\(\[[0-9]*/[0-9]* done\]: .*\)|  \1|p'
+    sed -n 's|^\[err\]: \(.*\) in \(tests/\)\{0,1\}\(.*\)\.tcl$|\3\t\1|p' "$work/$name.log" | sort -u >"$work/$name.failed"
+    grep -ac '^\[ok\]: ' "$work/$name.log" >"$work/$name.passed" || :
+    # Any other error is not a test's.
+    {
+        grep -aE '^\[(err|exception|TIMEOUT)\]' "$work/$name.log" | grep -avE '^\[err\]: .* in .*\.tcl$' || :
+        # After failed tests, and only then, the suite ends with an error.
+        [ -s "$work/$name.failed" ] || grep -a '^\[exit\]' "$work/$name.log" || :
+        grep -aq 'The End$' "$work/$name.log" || echo 'the suite did not come to its end'
+        last=$(sed -n 's|^\[\([0-9]*/[0-9]*\) done\]: .*|\1|p' "$work/$name.log" | tail -n 1)
+        [ "${last%/*}" = "${last#*/}" ] || echo "the last unit is missing: $last"
+        for unit in "$@"; do
+            case $unit in unit/* | integration/*) ;; *) continue ;; esac
+            grep -aqE "^\[[0-9]+/[0-9]+ done\]: $unit \(" "$work/$name.log" || echo "$unit did not complete"
+        done
+    } >"$work/$name.incomplete"
 }
 
 go_redis() {
     name=$1
     shift
-    (cd "$work" && go test -run TestGinkgoSuite -timeout 60m . -ginkgo.no-color "$@" 2>&1 || :) >"$work/$name.log"
+    # Some tests flush whatever server they find at the usual port: in the copy they look where none is.
+    (cd "$work" && { go test -v -run TestGinkgoSuite -timeout 60m . -ginkgo.no-color "$@" 2>&1 || echo "[exit]: $?"; }) |
+        tee "$work/$name.log" | sed -u -n 's|^\(Ran [0-9].*\)|  \1|p'
     sed -n 's|^ *\[F[Aa][Ii][Ll]*\] \(.*\)$|go-redis\t\1|p' "$work/$name.log" | sort -u >"$work/$name.failed"
     sed -n 's/.*-- *\([0-9]*\) Passed.*/\1/p' "$work/$name.log" >"$work/$name.passed"
+    {
+        grep -aq '^Ran [0-9]* of [0-9]* Specs' "$work/$name.log" || echo 'the suite did not come to its end'
+        grep -aE '^(panic: |\*\*\* Test killed|.*\[TIMEDOUT\])' "$work/$name.log" || :
+        [ -s "$work/$name.failed" ] || grep -a '^\[exit\]' "$work/$name.log" || :
+    } >"$work/$name.incomplete"
 }
 
 if [ -f "$source/tests/test_helper.tcl" ]; then
@@ -65,13 +87,8 @@ if [ -f "$source/tests/test_helper.tcl" ]; then
     ln -s "$server" "$work/src/$kind-server"
     for tool in cli benchmark check-aof check-rdb; do program "$kind" "$tool" "$work/src"; done
     for unit in "$@"; do units="${units:-} --single $unit"; done
-    # The units of the tests that failed: all of the run after an exception, which names none.
-    failed_units() {
-        again=${units:-}
-        if ! grep -q '^	' "$work/with.failed"; then
-            again=$(cut -f1 "$work/with.failed" | sort -u | sed 's/^/--single /')
-        fi
-    }
+    # The units of the tests that failed.
+    failed_units() { again=$(cut -f1 "$work/with.failed" | sort -u | sed 's/^/--single /'); }
     # shellcheck disable=SC2086 # units are options, one a word
     {
         with() { tcl with ${units:-} --config loadmodule "$LOCK_MODULE"; }
@@ -80,6 +97,7 @@ if [ -f "$source/tests/test_helper.tcl" ]; then
     }
 elif grep -qs redisServerBin "$source/main_test.go"; then
     cp -R "$source/." "$work"
+    find "$work" -name '*.go' -exec sed -i "s/\\b6379\\b/1/g" {} +
     redis=$work/testdata/redis
     mkdir -p "$redis/src"
     ln -s "$server" "$redis/src/redis-server"
@@ -102,13 +120,14 @@ run() {
     echo "$1: $work/$1.log"
     "$1"
     echo "$1: $(cat "$work/$1.passed") passed, $(wc -l <"$work/$1.failed") failed"
+    if [ -s "$work/$1.incomplete" ] || ! grep -q '^[1-9]' "$work/$1.passed"; then
+        tail -n 20 "$work/$1.log"
+        echo "NOT COMPLETE: the run \"$1\":" "$(cat "$work/$1.incomplete")"
+        exit 1
+    fi
 }
 
 run with
-if ! grep -q '^[1-9]' "$work/with.passed"; then
-    tail -20 "$work/with.log"
-    exit 1
-fi
 [ -s "$work/with.failed" ] || exit 0
 run without
 comm -23 "$work/with.failed" "$work/without.failed" >"$work/differ"

@@ -1,8 +1,8 @@
 #!/bin/sh
 # shellcheck disable=SC2016 # what the stubs do is expanded when they run
 #
-# scripts.sh: tests of setup.sh, server.sh, run.sh and servers.sh on machines where parts are missing. The commands of
-# such machines are scripts in a directory before PATH; nothing is installed, no mirror is used.
+# scripts.sh: tests of setup.sh, server.sh, run.sh, servers.sh and test-upstream.sh on machines where parts are missing.
+# The commands of such machines are scripts in a directory before PATH; nothing is installed, no mirror is used.
 set -eu
 cd "$(dirname "$0")/.."
 here=$PWD
@@ -203,6 +203,56 @@ for set in CARGO_TARGET_DIR="$dir/elsewhere" CARGO_BUILD_TARGET_DIR="$dir/elsewh
     says "make build with $set" "^$here/target\$"
 done
 
+# --- test-upstream.sh: what counts as a failure, by forged runs ---
+machine
+mkdir -p "$dir/upstream/tests/support"
+: >"$dir/upstream/tests/test_helper.tcl" >"$dir/upstream/tests/support/server.tcl"
+stub redis-server 'exit 0'
+# forged WITH WITHOUT [UNIT...]: a run whose suite prints the first text with the module, and the second without it.
+forged() {
+    printf '%b' "$1" >"$dir/with.log"
+    printf '%b' "$2" >"$dir/without.log"
+    shift 2
+    stub tclsh "case \"\$*\" in *loadmodule*) log='$dir/with.log' ;; *) log='$dir/without.log' ;; esac
+        cat \"\$log\"
+        ! grep -qE '^.(err|exception)' \"\$log\""
+    on env LOCK_SERVER="$dir/bin/redis-server" LOCK_MODULE=/nonexistent scripts/test-upstream.sh "$dir/upstream" "$@"
+}
+good='[ok]: one (1 ms)\n[1/1 done]: unit/a (1 seconds)\n\n  The End\n'
+bad='[ok]: one (1 ms)\n[err]: two in tests/unit/a.tcl\nExpected 1\n[1/1 done]: unit/a (1 seconds)\n\n  The End\n'
+forged "$good" '' unit/a
+ends_with 0 'a run without failures'
+says 'a run without failures' '^  \[1/1 done\]: unit/a'
+forged "$bad" "$good" unit/a
+ends_with 1 'a test that fails with the module only'
+says 'a test that fails with the module only' 'FAILED with the module only: unit/a: two'
+forged "$bad" "$bad" unit/a
+ends_with 0 'a test that fails without the module too'
+# incomplete WHAT PATTERN WITH [WITHOUT]: a run that proves nothing.
+incomplete() {
+    forged "$3" "${4:-$3}" unit/a
+    ends_with 1 "$1"
+    says "$1" "NOT COMPLETE.*$2"
+}
+incomplete 'a timeout' TIMEOUT "[ok]: one (1 ms)\\n[TIMEOUT]: clients state report follows.\\n$good"
+incomplete 'a server that does not start' 'start the Redis server' "[err]: Can't start the Redis server\\nCONFIGURATION:\\n$good"
+incomplete 'an exception' exception '[ok]: one (1 ms)\n[exception]: Executing test client: broken pipe.\n'
+incomplete 'a unit that is missing' 'unit/a did not complete' '[ok]: one (1 ms)\n[1/1 done]: unit/b (1 seconds)\n  The End\n'
+incomplete 'a last unit that is missing' 'last unit is missing: 1/2' '[ok]: one (1 ms)\n[1/2 done]: unit/a (1 seconds)\n  The End\n'
+incomplete 'a suite that ends early' 'did not come to its end' '[ok]: one (1 ms)\n[1/1 done]: unit/a (1 seconds)\n'
+incomplete 'a suite without any test' 'run "with"' '[1/1 done]: unit/a (1 seconds)\n  The End\n'
+incomplete 'a comparison that does not complete' 'run "without"' "$bad" '[ok]: one (1 ms)\n'
+# go-redis has tests that flush the server at the usual port.
+mkdir -p "$dir/go"
+printf 'redisServerBin\nAddr: ":6379" "localhost:6379" 16379\n' >"$dir/go/main_test.go"
+stub go 'cat main_test.go; echo "Ran 3 of 3 Specs in 1 seconds"; echo "SUCCESS! -- 3 Passed | 0 Failed"'
+on env LOCK_SERVER="$dir/bin/redis-server" LOCK_MODULE=/nonexistent scripts/test-upstream.sh "$dir/go"
+ends_with 0 'go-redis'
+said=$(cat target/upstream/go/with.log)
+says 'go-redis away from the usual port' 'localhost:1" 16379'
+says_not 'go-redis at the usual port' '[:"]6379'
+rm -rf target/upstream/go target/upstream/upstream
+
 # --- apt.sh: mirrors in every form ---
 apt="$dir/apt"
 mkdir -p "$apt/parts"
@@ -252,7 +302,7 @@ if command -v shellcheck >/dev/null; then
     shellcheck -x -e SC1091 scripts/setup.sh scripts/server.sh scripts/run.sh scripts/installed.sh scripts/fresh-machine.sh \
         scripts/ports.sh scripts/stage.sh scripts/test-servers.sh scripts/minimal-debian.sh scripts/deb.sh scripts/pages.sh \
         scripts/build-packaged.sh scripts/test-deb.sh scripts/tarball.sh scripts/test-tarball.sh scripts/image.sh \
-        scripts/test-image.sh scripts/upgrade.sh scripts/test-versions.sh scripts/release.sh packaging/common.sh packaging/debian/p* tests/apt.sh tests/servers.sh tests/scripts.sh
+        scripts/test-image.sh scripts/upgrade.sh scripts/test-versions.sh scripts/test-upstream.sh scripts/release.sh packaging/common.sh packaging/debian/p* tests/apt.sh tests/servers.sh tests/scripts.sh
 else
     echo 'scripts: no shellcheck here'
 fi

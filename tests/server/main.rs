@@ -51,6 +51,7 @@ mod docs {
     mod reliability_examples;
     mod samples;
     mod samples_inventory;
+    mod users;
     mod window;
 }
 

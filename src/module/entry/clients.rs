@@ -52,6 +52,7 @@ fn watch_clients(ctx: Ctx<'_>) -> Option<()> {
         events::subscribe_with(ctx, id, Some(on_client_event))?;
         let has_jobs = has_jobs(ctx);
         shell::with(|shell| (shell.watching_clients, shell.has_jobs) = (true, has_jobs));
+        events::warn_of_idle_limit(ctx);
     }
     Some(())
 }

@@ -38,20 +38,25 @@ pub fn risks_of(ctx: Ctx<'_>) -> Risks {
 
 /// Whether the client of this call, whose reply has been written, was condemned before the reply or by it.
 pub fn is_lost(risks: Risks, ctx: Ctx<'_>) -> bool {
-    let is_suspect = shell::with(|shell| shell.buffers_are_limited)
+    let is_suspect = buffers_are_limited(ctx)
         || (risks.user && is_default(ctx))
         || (risks.messages && ctx.is_subscribed());
     is_suspect && is_condemned(ctx) && !fault::is_on("condemned-client-keeps-its-grant")
 }
 
-/// The server's setting that [`follow_setting`] reads.
+/// The server's setting that limits the buffers of clients.
 pub const BUFFER_LIMITS: &CStr = c"client-output-buffer-limit";
 
-/// Reads whether the buffers of normal clients are limited; if the server refuses to say, they count as limited.
-pub fn follow_setting(ctx: Ctx<'_>) {
+/// Whether the buffers of normal clients are limited; if the server refuses to say, they count as limited. The setting
+/// is read when a grant to a waiter asks first after a change.
+fn buffers_are_limited(ctx: Ctx<'_>) -> bool {
+    if let Some(limited) = shell::with(|shell| shell.buffers_are_limited) {
+        return limited;
+    }
     let limits = Reply::of_setting(ctx, BUFFER_LIMITS);
     let limited = limits.is_none_or(|limits| limits_normal(&limits));
-    shell::with(|shell| shell.buffers_are_limited = limited);
+    shell::with(|shell| shell.buffers_are_limited = Some(limited));
+    limited
 }
 
 /// Whether these settings (`class hard soft seconds`, for each class) limit the class `normal`.

@@ -355,15 +355,18 @@ unsafe extern "C" fn on_server_event(
     });
 }
 
-/// The module was loaded, or settings were changed. Those of the server are read only after a change: to read one
-/// leaves traces.
+/// The module was loaded, or settings were changed. Those of the server are read only after a change, and where they
+/// matter: to read one leaves traces (`SLOWLOG`).
 pub fn follow_settings(ctx: Ctx<'_>, is_changed: impl Fn(&CStr) -> bool) {
     warn_of_eviction(ctx);
     if is_changed(IDLE_LIMIT) {
-        warn_of_idle_limit(ctx);
+        shell::with(|shell| shell.idle_limit_is_new = true);
+        if shell::with(|shell| shell.watching_clients) {
+            warn_of_idle_limit(ctx);
+        }
     }
     if is_changed(condemned::BUFFER_LIMITS) {
-        condemned::follow_setting(ctx);
+        shell::with(|shell| shell.buffers_are_limited = None);
     }
     watch_if_notified(ctx);
     alarm::follow_settings(ctx);
@@ -409,8 +412,11 @@ fn role_changed(ctx: Ctx<'_>, is_master: bool) {
 /// The server's setting that closes idle connections.
 const IDLE_LIMIT: &CStr = c"timeout";
 
-/// Logs a warning if the server closes idle connections.
-fn warn_of_idle_limit(ctx: Ctx<'_>) {
+/// Logs a warning if the server closes idle connections, where connections have holds, after each change.
+pub fn warn_of_idle_limit(ctx: Ctx<'_>) {
+    if !shell::with(|shell| std::mem::take(&mut shell.idle_limit_is_new)) {
+        return;
+    }
     let seconds = Reply::of_setting(ctx, IDLE_LIMIT);
     if let Some(seconds) = seconds.filter(|seconds| seconds != b"0") {
         let seconds = String::from_utf8_lossy(&seconds);

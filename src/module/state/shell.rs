@@ -68,8 +68,10 @@ pub struct Shell {
     pub replicas_may_receive: Option<bool>,
     /// Whether the server blocks clients that have subscribed.
     pub parks_subscribers: bool,
-    /// Whether the output buffers of normal clients are limited.
-    pub buffers_are_limited: bool,
+    /// Whether the output buffers of normal clients are limited; `None`: the server has not been asked since a change.
+    pub buffers_are_limited: Option<bool>,
+    /// Whether the server's limit for idle connections has changed, and is read at the first `SESSION`.
+    pub idle_limit_is_new: bool,
     /// Whether `maxmemory` may evict locks.
     pub eviction_risk: bool,
     /// Writes that the server has refused.
@@ -168,7 +170,8 @@ pub fn start(ctx: Ctx<'_>, hooks: &'static Hooks) {
         events_move_clients: ctx.events_move_clients(),
         replicas_may_receive: None,
         parks_subscribers: ctx.parks_subscribers(),
-        buffers_are_limited: true,
+        buffers_are_limited: None,
+        idle_limit_is_new: true,
         eviction_risk: false,
         writes_refused: 0,
         grants_withheld: 0,

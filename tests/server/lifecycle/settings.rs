@@ -312,10 +312,18 @@ fn servers_that_are_too_old_refuse_the_module_with_one_sentence() {
 #[test]
 fn a_limit_on_idle_connections_is_warned_of() {
     let warnings = |server: &TestServer| server.log().matches("SESSION holds are released").count();
+    // It matters from the first SESSION on.
     let server = TestServer::with(&["--timeout", "300"]);
-    assert_eq!(warnings(&server), 1);
+    assert_eq!(warnings(&server), 0);
+    for _ in 0..2 {
+        server.conn().line("LOCK.ACQUIRE k o SESSION");
+        assert_eq!(warnings(&server), 1);
+    }
     let server = TestServer::start();
     let mut c = server.conn();
+    c.line("CONFIG SET timeout 60");
+    c.line("CONFIG SET timeout 0");
+    c.line("LOCK.ACQUIRE k o SESSION");
     for (setting, expected) in [
         ("timeout 0", 0),
         ("TIMEOUT 600", 1),
@@ -326,9 +334,9 @@ fn a_limit_on_idle_connections_is_warned_of() {
     }
 }
 
-/// The module reads settings of the server only when these are changed.
+/// The module reads settings of the server only when these have changed, and a SESSION or a waiter depends on them.
 #[test]
-fn a_change_of_another_setting_leaves_no_trace_of_the_module() {
+fn a_change_of_a_setting_leaves_no_trace_of_the_module() {
     let server = TestServer::start();
     let mut c = server.conn();
     for line in [
@@ -338,16 +346,30 @@ fn a_change_of_another_setting_leaves_no_trace_of_the_module() {
     ] {
         assert_eq!(c.line(line).text(), "OK");
     }
-    c.line("CONFIG SET maxmemory-samples 6");
-    c.line("CONFIG SET lock.queue-grace 900");
+    let settings = [
+        "maxmemory-samples 6",
+        "lock.queue-grace 900",
+        "timeout 600",
+        "client-output-buffer-limit=normal 1mb 0 0",
+    ];
+    for setting in settings {
+        let (name, value) = setting.split_once(['=', ' ']).unwrap();
+        assert_eq!(
+            c.run(["CONFIG", "SET", name, value]).text(),
+            "OK",
+            "{setting}"
+        );
+    }
     let logged = c.line("SLOWLOG GET").list();
     let logged = logged.iter().map(|entry| entry.list()[3].list());
     let logged: Vec<String> = logged
         .map(|words| words[0].text() + " " + &words[1].text())
         .collect();
-    assert_eq!(logged, ["CONFIG SET", "CONFIG SET", "SLOWLOG RESET"]);
-    // RESETSTAT, SLOWLOG RESET, two CONFIG SET, SLOWLOG GET.
-    assert_eq!(server.info_field("stats", "total_commands_processed"), "5");
+    let mut expected = vec!["CONFIG SET"; settings.len()];
+    expected.push("SLOWLOG RESET");
+    assert_eq!(logged, expected);
+    // RESETSTAT, SLOWLOG RESET, four CONFIG SET, SLOWLOG GET.
+    assert_eq!(server.info_field("stats", "total_commands_processed"), "7");
     let stats = c.line("INFO commandstats").text();
     assert!(!stats.contains("config|get"), "{stats}");
 }
