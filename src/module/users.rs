@@ -1,5 +1,6 @@
 //! The users of requests that wait: who has sent a request, whether that user is still permitted what it waits for,
-//! whether the server has several users, and which have been deleted. The server sends no event of such changes.
+//! whether several users of the server may wait, and which have been deleted. The server sends no event of such
+//! changes.
 
 use std::ffi::CStr;
 
@@ -48,7 +49,7 @@ fn new_user(ctx: Ctx<'_>, name: &[u8]) -> UserId {
     }
 }
 
-/// Asks whether the server has several users, once a second at most: the answer is as long as their list.
+/// Asks whether several users of the server may wait, once a second at most: the answer is as long as their list.
 fn learn_several(ctx: Ctx<'_>) {
     const VALID_MS: u64 = 1_000;
     let now_ms = ctx.now().mono_ms;
@@ -62,26 +63,60 @@ fn learn_several(ctx: Ctx<'_>) {
     }
 }
 
-/// Whether the server has more than one user, not counting a `default` that is off. True as well where `ACL` has
-/// another name.
+/// The commands that wait, each with words that it takes.
+const WAITING: [&[&[u8]]; 4] = [
+    &[b"lock.acquire", b"k", b"o"],
+    &[b"lock.macquire", b"1", b"k", b"o"],
+    &[b"sem.acquire", b"k", b"o"],
+    &[b"latch.wait", b"k"],
+];
+
+/// Whether the server has more than one user that may wait, not counting a `default` that is off. True as well where
+/// `ACL` has another name, or has more users than are asked about.
 fn has_several(ctx: Ctx<'_>) -> bool {
+    const ASKED: usize = 100;
     let Some(users) = ask(ctx, &[b"USERS"]) else {
         return true;
     };
-    let first_two = [0, 1].map(|at| users.whole().element(at).is_some());
-    match (first_two, users.whole().element(2)) {
-        (_, Some(_)) => true,
-        ([true, true], None) => {
-            let default = ask(ctx, &[b"GETUSER", b"default"]);
-            let flags = default.as_ref().and_then(|user| user.whole().element(1));
-            let mut flags = flags
-                .into_iter()
-                .filter_map(|flags| flags.elements())
-                .flatten();
-            !flags.any(|flag| flag.bytes() == Some(b"off"))
+    let names = users.whole().elements().into_iter().flatten();
+    let mut waiting = 0;
+    for (asked, user) in names.enumerate() {
+        let may_wait = user.bytes().is_none_or(|name| may_wait(ctx, name));
+        waiting += usize::from(may_wait);
+        if waiting > 1 || asked == ASKED {
+            return true;
         }
-        _ => false,
     }
+    false
+}
+
+/// Whether a user may run a command that waits, on whatever keys.
+fn may_wait(ctx: Ctx<'_>, name: &[u8]) -> bool {
+    if name == b"default" && is_off(ctx, name) {
+        return false;
+    }
+    WAITING.iter().any(|command| {
+        let words = [&[&b"DRYRUN"[..], name], *command].concat();
+        let reply = ask(ctx, &words);
+        let refusal = reply.as_ref().and_then(|reply| reply.whole().bytes());
+        !refusal.is_some_and(refuses_command)
+    })
+}
+
+/// Whether this answer to `ACL DRYRUN` refuses the command itself, and not its keys. (A user's name has no space.)
+fn refuses_command(answer: &[u8]) -> bool {
+    const REFUSED: &[u8] = b" permissions to run the ";
+    answer.windows(REFUSED.len()).any(|words| words == REFUSED)
+}
+
+fn is_off(ctx: Ctx<'_>, name: &[u8]) -> bool {
+    let user = ask(ctx, &[b"GETUSER", name]);
+    let flags = user.as_ref().and_then(|user| user.whole().element(1));
+    let mut flags = flags
+        .into_iter()
+        .filter_map(|flags| flags.elements())
+        .flatten();
+    flags.any(|flag| flag.bytes() == Some(b"off"))
 }
 
 fn ask(ctx: Ctx<'_>, words: &[&[u8]]) -> Option<Reply> {

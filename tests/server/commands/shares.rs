@@ -103,6 +103,46 @@ fn the_only_user_gets_all_places() {
     });
 }
 
+/// Users that cannot wait, as that of an exporter, change no limit, and a right to wait counts as soon as it is given.
+#[test]
+fn a_user_that_may_not_wait_takes_no_share() {
+    let server = TestServer::with(&["--lock.max-tickets", "40"]);
+    let _subscriber = subscribe(&server, "ch");
+    let mut c = server.conn();
+    c.line("LOCK.ACQUIRE k holder PX 600000");
+    let page = include_str!("../../../docs/OPERATIONS.md");
+    let exporter = page
+        .lines()
+        .find(|line| line.contains("ACL SETUSER exporter"));
+    assert_eq!(c.line(exporter.unwrap().trim()).text(), "OK");
+    for number in 0..20 {
+        c.line(&format!("ACL SETUSER reader{number} on nopass ~* &* +@all -lock.acquire -lock.macquire -sem.acquire -latch.wait"));
+    }
+    let waits = "LOCK.ACQUIRE k o{} BLOCK 0 NOTIFY ch {}";
+    let mut fills_to = |limit: u64| {
+        // How many users may wait is asked once a second.
+        wait_for("the limit", || {
+            c.line("LOCK.BREAK k PURGE");
+            c.line("LOCK.ACQUIRE k holder PX 600000");
+            fill(&mut c, waits) == limit as usize
+        });
+    };
+    fills_to(40);
+    let mut admin = server.conn();
+    // A right to any of the commands, on any key.
+    for command in ["lock.acquire", "lock.macquire", "sem.acquire", "latch.wait"] {
+        admin.line(&format!("ACL SETUSER exporter ~x +{command}"));
+        fills_to(20);
+        admin.line(&format!("ACL SETUSER exporter -{command}"));
+        fills_to(40);
+    }
+    admin.line("ACL SETUSER reader7 +lock.acquire");
+    fills_to(20);
+    admin.line("ACL DELUSER reader7");
+    fills_to(40);
+    assert_eq!(admin.line("ACL LOG").list().len(), 0);
+}
+
 #[test]
 fn names_of_waits_are_bounded_in_bytes() {
     const LIMIT: u64 = 2_000_000;

@@ -111,8 +111,10 @@ fn the_lines_of_the_configuration() {
 fn the_user_of_an_application() {
     let server = TestServer::start();
     let mut window = Window::open(&server);
-    window.enter(block("README.md", "text", "ACL SETUSER app").first_line());
-    assert_eq!(window.line(), "OK");
+    for line in block("README.md", "text", "ACL SETUSER app").text.lines() {
+        window.enter(line);
+        assert_eq!(window.line(), "OK");
+    }
     let mut app = server.conn();
     assert_eq!(app.line("AUTH app secret").text(), "OK");
     for mode in ["", " READ", " WRITE"] {

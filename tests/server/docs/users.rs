@@ -6,6 +6,7 @@ use std::process::Command;
 
 use crate::commands::acl::has_categories;
 use crate::common::page::root;
+use crate::common::process;
 use crate::common::{module_path, Conn, TestServer};
 use crate::docs::acl_example::must;
 
@@ -184,10 +185,9 @@ fn assert_command_line(server: &TestServer, user: &User, key: &str) {
         "redis://{}:{password}@127.0.0.1:{}/1",
         user.name, server.port
     );
-    let mut child = Command::new(program)
-        .args(["run", "--server", &url, key, "--", "true"])
-        .spawn()
-        .unwrap();
+    let mut command = Command::new(program);
+    command.args(["run", "--server", &url, key, "--", "true"]);
+    let mut child = process::spawn(&mut command).unwrap();
     server.wait_for_stat("tickets", 1);
     holder.line(&format!("LOCK.RELEASE {key} holder"));
     assert!(
