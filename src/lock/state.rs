@@ -27,8 +27,9 @@ const MOST_FIELDS: usize = 16;
 /// `lock.max-owner-len`), and its note's field a prefix.
 const LONGEST: usize = 65_536 + 256;
 
-/// Whether a field of this name and value may be one of a lock. Looked at before the bytes are copied or searched.
-pub(crate) fn may_be_of_a_lock(field: &[u8], value: &[u8]) -> bool {
+/// Whether a field of this name and value may be one of a lock, or this permit one of a semaphore. Looked at before the
+/// bytes are copied or searched.
+pub fn may_be_of_a_lock(field: &[u8], value: &[u8]) -> bool {
     field.len() <= LONGEST && value.len() <= LONGEST
 }
 

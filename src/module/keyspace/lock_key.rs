@@ -357,16 +357,13 @@ impl LockKey<'_> {
                 let is_too_long = reader.is_too_long();
                 match reader.finish(deadline()) {
                     KeyState::OtherHash if !is_too_long => {
-                        rw_read::read(self, key, fields, depth, now)
+                        rw_read::read(self, key, fields, depth, now).unwrap_or(KeyState::OtherHash)
                     }
                     state => state,
                 }
             }
-            raw::REDISMODULE_KEYTYPE_HASH => match rw_read::read(self, key, fields, depth, now) {
-                // Newer servers count fields whose own TTL is over, until they remove them.
-                KeyState::OtherHash => scan(key).finish(deadline()),
-                state => state,
-            },
+            raw::REDISMODULE_KEYTYPE_HASH => rw_read::read(self, key, fields, depth, now)
+                .unwrap_or_else(|| scan(key).finish(deadline())),
             raw::REDISMODULE_KEYTYPE_STRING if settings::string_holders() => {
                 let state = |value: Option<&[u8]>| KeyState::of_string(deadline(), value);
                 match fields <= LONGEST_NUMBER {
@@ -385,7 +382,7 @@ impl LockKey<'_> {
         let owner = self.owner()?;
         let mut reader = HashReader::default();
         reader.field(owner.bytes(), key.field(owner)?.as_str().bytes());
-        if fields > 1 {
+        if fields > 1 && !reader.is_too_long() {
             let token = key.field(constants().token_field())?;
             reader.field(TOKEN_FIELD, token.as_str().bytes());
         }

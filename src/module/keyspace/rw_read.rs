@@ -6,9 +6,9 @@ use std::cell::Cell;
 use redis_module::raw;
 
 use crate::lock::{
-    is_braced, is_read_write, is_reserved, of_names, parse_integer, write_field, KeyState, Now,
-    OwnerId, ReadDepth, ReadWrite, Reader, Readers, ReadersAsked, ReadersFound, RwFields,
-    TokenRecord, Writer, MODE_FIELD, MOST_OTHERS, MOST_READERS, MOST_READS,
+    is_braced, is_read_write, is_reserved, may_be_of_a_lock, of_names, parse_integer, write_field,
+    KeyState, Now, OwnerId, ReadDepth, ReadWrite, Reader, Readers, ReadersAsked, ReadersFound,
+    RwFields, TokenRecord, Writer, MODE_FIELD, MOST_OTHERS, MOST_READERS, MOST_READS,
 };
 use crate::module::ffi::raw_key::{Fields, RawKey};
 use crate::module::ffi::strings::{OwnedStr, Str};
@@ -24,30 +24,32 @@ impl Fields for RwFields {
     }
 }
 
-/// Reads a hash that is no exclusive lock.
+/// Reads a hash that has a mode; `None` for another one, which may be an exclusive lock. (Newer servers count fields
+/// whose own TTL is over, until they remove them.)
 pub(crate) fn read(
     key: &LockKey<'_>,
     handle: &RawKey<'_>,
     fields: usize,
     depth: ReadDepth,
     now: Option<Now>,
-) -> KeyState {
+) -> Option<KeyState> {
     let mode_field = OwnedStr::new(MODE_FIELD);
-    let Some(mode) = handle.field(mode_field.as_str()) else {
-        return KeyState::OtherHash;
-    };
+    let mode = handle.field(mode_field.as_str())?;
+    if !may_be_of_a_lock(MODE_FIELD, mode.as_str().bytes()) {
+        return Some(KeyState::OtherHash);
+    }
     if !is_read_write(mode.as_str().bytes()) {
-        return KeyState::OtherHash;
+        return None;
     }
     let at = now.unwrap_or_else(|| key.ctx().now());
     let mut reading = Reading::of(key, handle, depth, at);
     reading.token_record = read_token_record(key);
     let is_read = mode.as_str().bytes() == b"read";
     let lock = reading.read(fields, is_read);
-    match lock.filter(|lock| lock.is_plausible(at)) {
+    Some(match lock.filter(|lock| lock.is_plausible(at)) {
         Some(lock) => KeyState::ReadWrite(Box::new(lock)),
         None => KeyState::OtherHash,
-    }
+    })
 }
 
 /// Which of some owners are readers of this lock now, by name, or if there are few readers: all of them.

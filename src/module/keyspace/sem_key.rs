@@ -4,8 +4,8 @@
 use redis_module::raw;
 
 use crate::lock::{
-    is_braced, permits_of, slot_of, Count, Effect, KeyRef, LockError, Now, OwnerId, PermitChange,
-    Permits, Resource, SemState, SemView, FIRST_END_MS, MOST_ENDED,
+    is_braced, may_be_of_a_lock, permits_of, slot_of, Count, Effect, KeyRef, LockError, Now,
+    OwnerId, PermitChange, Permits, Resource, SemState, SemView, FIRST_END_MS, MOST_ENDED,
 };
 use crate::module::ffi::api::{api, has};
 use crate::module::ffi::api::{Refused, Written};
@@ -376,27 +376,34 @@ fn last_end(set: Option<&RawKey<'_>>) -> Option<i64> {
     let Some(set) = set.filter(|set| !set.is_empty()) else {
         return Some(0);
     };
+    if set.kind() != raw::REDISMODULE_KEYTYPE_ZSET {
+        return None;
+    }
+    let first = edge(set, false)?;
+    let last = match set.len() {
+        1 => first,
+        _ => edge(set, true)?,
+    };
+    (first >= FIRST_END_MS && last <= LAST_END_MS).then_some(last)
+}
+
+/// The end of the first or of the last permit of a set that is not empty; `None` if its id is longer than one can be.
+fn edge(set: &RawKey<'_>, is_last: bool) -> Option<i64> {
     let (from, to) = (f64::NEG_INFINITY, f64::INFINITY);
-    // SAFETY: the handle is open, and is a sorted set when its range is read; nothing changes it meanwhile; each
-    // element's reference is ours.
+    // SAFETY: the handle is open, and nothing changes the value meanwhile; the element's reference is ours. (For
+    // another type than a sorted set the server refuses the range, which then is at its end.)
     unsafe {
-        if set.kind() != raw::REDISMODULE_KEYTYPE_ZSET {
-            return None;
-        }
         let set = set.as_ptr();
-        let (mut first, mut last) = (0.0, 0.0);
-        api!(RedisModule_ZsetFirstInScoreRange)(set, from, to, 0, 0);
-        drop(OwnedStr::from_raw(api!(
-            RedisModule_ZsetRangeCurrentElement
-        )(set, &mut first)));
+        let mut score = 0.0;
+        match is_last {
+            true => api!(RedisModule_ZsetLastInScoreRange)(set, from, to, 0, 0),
+            false => api!(RedisModule_ZsetFirstInScoreRange)(set, from, to, 0, 0),
+        };
+        let element = api!(RedisModule_ZsetRangeCurrentElement)(set, &mut score);
+        let element = OwnedStr::from_raw(element);
         api!(RedisModule_ZsetRangeStop)(set);
-        api!(RedisModule_ZsetLastInScoreRange)(set, from, to, 0, 0);
-        drop(OwnedStr::from_raw(api!(
-            RedisModule_ZsetRangeCurrentElement
-        )(set, &mut last)));
-        api!(RedisModule_ZsetRangeStop)(set);
-        let are_ends = first as i64 >= FIRST_END_MS && last as i64 <= LAST_END_MS;
-        are_ends.then_some(last as i64)
+        let is_permit = |id: &OwnedStr| may_be_of_a_lock(id.as_str().bytes(), &[]);
+        element.filter(is_permit).map(|_| score as i64)
     }
 }
 
@@ -417,7 +424,7 @@ fn first_end(set: &RawKey<'_>, now: Now) -> Option<i64> {
 }
 
 /// Reads the set in the order of the permits' ends: those that have passed and may be needed, and the next. `None` if
-/// the first score is no end of a permit: then the set is foreign data.
+/// the first score is no end of a permit, or an id longer than one can be: then the set is foreign data.
 fn read_ends(set: &RawKey<'_>, permits: &mut Permits, reading: Reading<'_>) -> Option<()> {
     let wanted = i64::try_from(reading.wanted).unwrap_or(i64::MAX);
     let needed = usize::try_from(wanted.saturating_sub(permits.free)).unwrap_or(0);
@@ -436,7 +443,7 @@ fn read_ends(set: &RawKey<'_>, permits: &mut Permits, reading: Reading<'_>) -> O
                 break;
             };
             let (id, end_ms) = (element.as_str().bytes(), score as i64);
-            if end_ms < FIRST_END_MS {
+            if end_ms < FIRST_END_MS || !may_be_of_a_lock(id, &[]) {
                 api!(RedisModule_ZsetRangeStop)(set);
                 return None;
             }

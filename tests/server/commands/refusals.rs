@@ -515,6 +515,39 @@ fn a_name_or_a_value_longer_than_a_lock_can_have_is_no_locks() {
 }
 
 #[test]
+fn an_id_longer_than_a_permit_can_have_is_no_permits() {
+    let server = TestServer::start();
+    let mut c = server.conn();
+    let long = "x".repeat(65_793);
+    // A permit that lasts, and one that is over.
+    for end_ms in [9_000_000_000_000_u64, 1_600_000_000_000] {
+        c.line("DEL k {k}:timeout");
+        c.line("SET k 0");
+        c.line(&format!("ZADD {{k}}:timeout {end_ms} {long}"));
+        let before = c.line("DUMP {k}:timeout").bytes();
+        for command in [
+            "SEM.ACQUIRE k p",
+            "SEM.RENEW k id",
+            "SEM.RELEASE k id",
+            "SEM.SET k 3",
+            "SEM.INFO k",
+        ] {
+            let error = c.line(command).error();
+            assert!(
+                error.starts_with("WRONGTYPE a key beside"),
+                "{command}: {error}"
+            );
+        }
+        // The number counts as that of a latch, also if the long id is the last one.
+        assert_eq!(c.line("LATCH.WAIT k").int(), 1);
+        assert_eq!(c.line("DUMP {k}:timeout").bytes(), before);
+        c.line("ZADD {k}:timeout 1500000000000 id");
+        assert_eq!(c.line("LATCH.WAIT k").int(), 1);
+    }
+    assert_eq!(server.stat("panics"), 0);
+}
+
+#[test]
 fn calls_that_are_answered_no_leave_no_trace() {
     const LINES: [&str; 14] = [
         "LOCK.ACQUIRE k p",
