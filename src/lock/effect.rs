@@ -4,7 +4,9 @@ use std::rc::Rc;
 
 use smallvec::SmallVec;
 
-use crate::lock::{Domain, LockError, Mode, Now, OwnerId, RwWrite, Ticket, Token, WaiterId};
+use crate::lock::{
+    Domain, KeyState, LockError, Mode, Now, OwnerId, RwWrite, Ticket, Token, WaiterId,
+};
 
 /// The effects of one decision, in order. Nearly every decision fits in without an allocation (which costs 200
 /// instructions in the server's allocator).
@@ -37,12 +39,18 @@ impl<'a> Cx<'a> {
         }
     }
 
-    /// A lease of this mode has got another end.
-    pub(crate) fn publish_if_shorter(
-        &mut self,
-        mode: Mode,
-        (former_ms, end_ms): (Option<i64>, i64),
-    ) {
+    /// The key, whose state before was this one, now ends at this moment: by a renewal, or as the hold of another.
+    pub(crate) fn publish_if_shorter(&mut self, before: &KeyState, end_ms: i64) {
+        let (mode, former_ms) = match before {
+            KeyState::ReadWrite(lock) if lock.is_held(self.now) => (
+                lock.writer.as_ref().map_or(Mode::Read, |_| Mode::Write),
+                lock.deadline_ms,
+            ),
+            state => match state.hold(self.now) {
+                Some(hold) => (Mode::Exclusive, hold.deadline_ms),
+                None => return,
+            },
+        };
         if former_ms.is_none_or(|former_ms| end_ms < former_ms) {
             self.effects.push(Effect::PublishShorter(mode));
         }
@@ -67,8 +75,8 @@ pub enum Effect {
     Publish,
     /// Publish to the waiters of Redisson's read-write lock, after a hold of this mode.
     PublishReadWrite(Mode),
-    /// Publish the same messages although the lock is held: its lease of this mode ends sooner than the one that
-    /// Redisson's waiters have read, and sleep for.
+    /// Publish the same messages although the lock is held: it ends sooner than the hold of this mode that Redisson's
+    /// waiters have read, and whose end they sleep for.
     PublishShorter(Mode),
     /// Send a keyspace event, of class `d` except the server's own.
     Notify(Event),

@@ -97,7 +97,7 @@ impl Locks {
             deadline_ms: Some(deadline_ms),
         });
         cx.note(req.owner, req.note);
-        cx.publish_if_shorter(Mode::Exclusive, (hold.deadline_ms, deadline_ms));
+        cx.publish_if_shorter(&view.state, deadline_ms);
         self.stats.renewals += 1;
         self.note_deadline(view, hold.token, deadline_ms);
         Ok(true)
@@ -183,9 +183,7 @@ impl Locks {
         }
         self.shared.waiters.schedule_settle_others(view.key);
         let granted = self.grant_alone(view, token, &Grantee::of(req), cx);
-        if let Some(broken) = broken {
-            cx.publish_if_shorter(req.mode, (broken.deadline_ms, granted.deadline_ms));
-        }
+        cx.publish_if_shorter(&view.state, granted.deadline_ms);
         self.shared.in_flight.claim(view.key, req.owner);
         let waiters = &mut self.shared.waiters;
         waiters.granted_at_once(view.key, req.owner, req.mode, cx.now);

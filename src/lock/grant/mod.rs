@@ -304,10 +304,14 @@ impl Locks {
                 self.shared
                     .waiters
                     .set_lease(view.key, Some(granted.deadline_ms));
+                cx.publish_if_shorter(&view.state, granted.deadline_ms);
                 return result;
             }
         }
         if let Some(KeyState::ReadWrite(lock)) = &after {
+            if let Some(end_ms) = lock.deadline_ms {
+                cx.publish_if_shorter(&view.state, end_ms);
+            }
             self.note_ends(view.key, lock, cx.now);
         }
         result

@@ -169,6 +169,9 @@ impl Locks {
             HandedOff::Reserved | HandedOff::NoWaiter | HandedOff::Blocked => {}
         }
         if let (true, KeyState::ReadWrite(lock)) = (is_held, &rest) {
+            if let Some(end_ms) = lock.deadline_ms {
+                cx.publish_if_shorter(&view.state, end_ms);
+            }
             return self.note_ends(view.key, lock, cx.now);
         }
         // A waiter that could not be granted now is settled again by the timer.
@@ -229,8 +232,7 @@ impl Locks {
             lock.set_token_record((token, token), end_ms, cx);
         }
         if let Some(end_ms) = lock.deadline_ms {
-            let mode = lock.writer.as_ref().map_or(Mode::Read, |_| Mode::Write);
-            cx.publish_if_shorter(mode, (present.deadline_ms, end_ms));
+            cx.publish_if_shorter(&view.state, end_ms);
         }
         self.stats.renewals += 1;
         self.note_ends(view.key, &lock, cx.now);

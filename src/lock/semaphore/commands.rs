@@ -165,12 +165,9 @@ impl Semaphores {
             .sessions
             .lease_of(stays_bound, lease)
             .deadline(cx.now);
-        let is_shorter = view.held_until(cx.now) > Some(end_ms);
         draft.set_end(id, end_ms);
         self.tracked.renewed_of(view.key, id, end_ms);
-        let mut change = self.finish(shared, view, draft, cx.now);
-        change.is_shorter = is_shorter;
-        Ok((true, change))
+        Ok((true, self.finish(shared, view, draft, cx.now)))
     }
 
     /// An acquire of an id with a permit: it gets its token again, and its lease is extended, never shortened.

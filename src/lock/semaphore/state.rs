@@ -114,8 +114,8 @@ pub struct PermitChange {
     pub free: Option<i64>,
     /// Publish this number of free permits to Redisson's waiters.
     pub publish: Option<i64>,
-    /// Whether a permit ends sooner than the end that Redisson's waiters have read, and sleep for: one of each client
-    /// is to read again.
+    /// Whether a permit ends sooner than all others did, whose end Redisson's waiters have read and sleep for: one of
+    /// each client is to read again.
     pub is_shorter: bool,
 }
 
@@ -134,6 +134,9 @@ pub(crate) struct PermitDraft<'v> {
     was_free: Option<i64>,
     ended: std::slice::Iter<'v, OwnerId>,
     pub next_end_ms: Option<i64>,
+    /// Until then Redisson's waiters sleep, if no permit is free.
+    first_end_ms: Option<i64>,
+    is_shorter: bool,
     /// Expired permits that were taken back.
     pub reclaimed: Vec<OwnerId>,
     removed: Vec<OwnerId>,
@@ -150,6 +153,8 @@ impl<'v> PermitDraft<'v> {
             was_free: free,
             ended: permits.map_or([].iter(), |permits| permits.ended.iter()),
             next_end_ms: permits.and_then(|permits| permits.next_end_ms),
+            first_end_ms: permits.and_then(|permits| permits.next_end_ms),
+            is_shorter: false,
             reclaimed: Vec::new(),
             removed: Vec::new(),
             set: Vec::new(),
@@ -227,6 +232,9 @@ impl<'v> PermitDraft<'v> {
     /// Sets the end of the permit of this id, which may be new.
     pub fn set_end(&mut self, id: &[u8], end_ms: i64) {
         self.set.push((OwnerId::from_slice(id), end_ms));
+        let is_waited_for = self.was_free.is_some_and(|free| free <= 0);
+        self.is_shorter |=
+            is_waited_for && self.first_end_ms.is_some_and(|first_ms| end_ms < first_ms);
         let end_ms = Some(end_ms);
         if self.next_end_ms.is_none() || end_ms < self.next_end_ms {
             self.next_end_ms = end_ms;
@@ -268,7 +276,7 @@ impl<'v> PermitDraft<'v> {
             set: self.set,
             free: self.free.filter(|_| self.free != self.was_free),
             publish: more.filter(|free| *free > 0),
-            is_shorter: false,
+            is_shorter: self.is_shorter,
         }
     }
 }

@@ -62,8 +62,12 @@ struct Subscriber {
 
 impl Subscriber {
     fn on(server: &TestServer, name: &str) -> Subscriber {
+        Subscriber::to(server, &channel_of(name))
+    }
+
+    fn to(server: &TestServer, channel: &str) -> Subscriber {
         let (mut conn, publisher) = (server.conn(), server.conn());
-        conn.run(["SUBSCRIBE", &channel_of(name), "the-end"]);
+        conn.run(["SUBSCRIBE", channel, "the-end"]);
         conn.recv();
         Subscriber { conn, publisher }
     }
@@ -458,19 +462,13 @@ fn an_implausible_counter_refuses_its_own_lock_only() {
 fn a_lease_that_becomes_shorter_is_told() {
     let server = TestServer::start();
     let mut c = server.conn();
-    let on = |channel: &str| {
-        let (mut conn, publisher) = (server.conn(), server.conn());
-        conn.run(["SUBSCRIBE", channel, "the-end"]);
-        conn.recv();
-        Subscriber { conn, publisher }
-    };
     let told = |channel: &str,
                 message: &str,
                 c: &mut Conn,
                 take: &str,
                 shorter: &[&str],
                 longer: &[&str]| {
-        let mut subscriber = on(channel);
+        let mut subscriber = Subscriber::to(&server, channel);
         assert!(!c.line(take).is_error(), "{take}");
         subscriber.received();
         for line in longer {
@@ -515,4 +513,105 @@ fn a_lease_that_becomes_shorter_is_told() {
     c.line("CONFIG SET lock.publish no");
     let none = ["LOCK.RENEW k p PX 1000"];
     told(&channel_of("k"), "0", &mut c, "LOCK.INFO k", &[], &none);
+}
+
+/// The next hold may be over, and the key gone without a message, long before the end that Redisson's waiters have
+/// read.
+#[test]
+fn a_hold_that_ends_sooner_than_the_one_before_is_told() {
+    let server = TestServer::with(&["--lock.free-after", "0"]);
+    let mut c = server.conn();
+    let channels = [
+        channel_of("k"),
+        "redisson_rwlock:{k}".into(),
+        "redisson_sc:{k}".into(),
+    ];
+    // What holds the key, for whom it is handed on, by which command, and the message.
+    let cases: [(&[&str], &str, &str, &str, usize); 8] = [
+        (
+            &["LOCK.ACQUIRE k a PX 600000"],
+            "LOCK.ACQUIRE k b",
+            "LOCK.RELEASE k a",
+            "0",
+            0,
+        ),
+        (
+            &["LOCK.ACQUIRE k a PX 600000"],
+            "LOCK.ACQUIRE k b",
+            "LOCK.BREAK k",
+            "0",
+            0,
+        ),
+        (
+            &["LOCK.ACQUIRE k a PX 600000"],
+            "LOCK.ACQUIRE k b",
+            "LOCK.MRELEASE 1 k a",
+            "0",
+            0,
+        ),
+        (
+            &["LOCK.ACQUIRE k a WRITE PX 600000"],
+            "LOCK.ACQUIRE k b WRITE",
+            "LOCK.RELEASE k a",
+            "1",
+            1,
+        ),
+        (
+            &["LOCK.ACQUIRE k a WRITE PX 600000"],
+            "LOCK.ACQUIRE k b READ",
+            "LOCK.BREAK k",
+            "1",
+            1,
+        ),
+        (
+            &["LOCK.ACQUIRE k a READ PX 600000"],
+            "LOCK.ACQUIRE k b WRITE",
+            "LOCK.RELEASE k a",
+            "0",
+            1,
+        ),
+        (
+            &[
+                "LOCK.ACQUIRE k a READ PX 600000",
+                "LOCK.ACQUIRE k c READ PX 60000",
+            ],
+            "LOCK.ACQUIRE k b WRITE",
+            "LOCK.RELEASE k a",
+            "0",
+            1,
+        ),
+        (
+            &["SEM.ACQUIRE k a LIMIT 1 PX 600000"],
+            "SEM.ACQUIRE k b",
+            "SEM.RELEASE k a",
+            "1",
+            2,
+        ),
+    ];
+    for (held, waits, ends, message, channel) in cases {
+        for (lease, told) in [(60_000, &[message][..]), (900_000, &[])] {
+            c.line("FLUSHALL");
+            for line in held {
+                assert!(c.line(line).int() > 0, "{line}");
+            }
+            let mut waiter = server.conn();
+            waiter.send_line(&format!("{waits} PX {lease} BLOCK 0"));
+            server.wait_for_waits(1);
+            let mut subscriber = Subscriber::to(&server, &channels[channel]);
+            assert!(c.line(ends).int() > 0, "{ends}");
+            // A reader that is left ends sooner, whatever waits.
+            let told = if held.len() == 1 { told } else { &[message] };
+            assert_eq!(subscriber.received(), told, "{held:?}: {ends}, {lease}");
+            c.line("LOCK.RELEASE k c");
+            assert!(waiter.recv().int() > 0, "{waits}");
+        }
+    }
+    // A writer that goes on as a reader.
+    c.line("FLUSHALL");
+    c.line("LOCK.ACQUIRE k a WRITE PX 600000");
+    c.line("LOCK.ACQUIRE k a READ PX 60000");
+    let mut subscriber = Subscriber::to(&server, &channels[1]);
+    assert_eq!(c.line("LOCK.RELEASE k a WRITE").int(), 1);
+    assert!(c.line("PTTL k").int() <= 60_000);
+    assert_eq!(subscriber.received(), ["1"]);
 }
