@@ -41,11 +41,11 @@ fn any_subscriber(ctx: Ctx<'_>, channel: Str<'_>) -> bool {
 /// Whether the channel of a ticket has a subscriber on this node: of the shard channel in a cluster. True as well if
 /// `PUBSUB` has another name: then the message of a grant may reach no client, and the lease ends it.
 pub fn are_subscribed(ctx: Ctx<'_>, channel: Str<'_>) -> bool {
-    are_all_subscribed(ctx, &[channel]) == [true]
+    count_all(ctx, &[channel]).iter().any(|count| *count > 0)
 }
 
-/// As [`are_subscribed`], for each of these channels.
-pub fn are_all_subscribed(ctx: Ctx<'_>, channels: &[Str<'_>]) -> Vec<bool> {
+/// The subscribers of each of these channels, as for [`are_subscribed`]: 1 if they cannot be counted.
+pub fn count_all(ctx: Ctx<'_>, channels: &[Str<'_>]) -> Vec<usize> {
     let question = OwnedStr::new(match shell::is_cluster() {
         true => b"SHARDNUMSUB".as_slice(),
         false => b"NUMSUB",
@@ -55,7 +55,7 @@ pub fn are_all_subscribed(ctx: Ctx<'_>, channels: &[Str<'_>]) -> Vec<bool> {
     let number = |at: usize| reply.as_ref()?.whole().element(2 * at + 1)?.number();
     let subscribers = (0..channels.len()).map(number);
     subscribers
-        .map(|number| number.is_none_or(|number| number > 0))
+        .map(|number| number.map_or(1, |number| usize::try_from(number).unwrap_or(0)))
         .collect()
 }
 

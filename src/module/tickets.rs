@@ -94,10 +94,13 @@ fn hearing_of(ctx: Ctx<'_>, asked: &Asked) -> Hearing {
     if asked.session.is_some_and(is_closed) {
         return Hearing::Closed;
     }
-    let channel = OwnedStr::new(channel.name());
-    match subscribers::are_subscribed(ctx, channel.as_str()) {
-        true => Hearing::Heard,
-        false => Hearing::NoSubscriber,
+    let name = OwnedStr::new(channel.name());
+    let counts = subscribers::count_all(ctx, &[name.as_str()]);
+    let count = counts.first().copied().unwrap_or(0);
+    channel.counted(count);
+    match count {
+        0 => Hearing::NoSubscriber,
+        _ => Hearing::Heard,
     }
 }
 
@@ -118,8 +121,10 @@ pub fn sweep(ctx: Ctx<'_>, now: Now) {
             .map(|channel| OwnedStr::new(channel.name()))
             .collect();
         let names: Vec<_> = names.iter().map(OwnedStr::as_str).collect();
-        let subscribed = subscribers::are_all_subscribed(ctx, &names);
-        for (channel, is_subscribed) in channels.iter().zip(subscribed) {
+        let counts = subscribers::count_all(ctx, &names);
+        for (channel, count) in channels.iter().zip(counts) {
+            channel.counted(count);
+            let is_subscribed = count > 0;
             shell::with(|shell| {
                 shell
                     .locks

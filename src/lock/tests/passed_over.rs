@@ -4,7 +4,8 @@
 use crate::lock::tests::sim::{Settings, Sim, Terms, DEFAULT_LEASE_MS};
 use crate::lock::wait::hearing::PASSED_AT_ONCE;
 use crate::lock::{
-    Answer, Cx, Effects, KeyState, Lease, Limits, ManyAnswer, Mode, Resource, UserId, Wait,
+    Answer, Cx, Effects, KeyRef, KeyState, Lease, Limits, LockError, ManyAnswer, Mode, Now,
+    Resource, UserId, Wait,
 };
 
 /// A server whose lock `k` was deleted in this tick. Of its tickets the last one alone is heard.
@@ -127,4 +128,51 @@ fn tickets_of_a_deleted_user_end_in_steps() {
         assert!(failed(&sim) <= before + 1);
     }
     assert_eq!(failed(&sim), 5);
+}
+
+/// Five tickets on a channel with thousands of subscribers, for READ or not, behind a holder.
+fn behind_many_subscribers(mode: Mode) -> Sim {
+    let mut sim = Sim::new(&Settings::default());
+    sim.subscribe_channel("heard", true);
+    sim.subscribers = 10_000;
+    let how = |mode, wait| (mode, Terms::Unnamed, wait, false);
+    let holds = how(Mode::Write, Wait::No);
+    sim.acquire("k", "holder", 0, holds).unwrap();
+    for tag in 1..=5 {
+        let owner = format!("owner {tag}");
+        sim.notify = Some(("heard".into(), owner.clone()));
+        let waits = how(mode, Wait::ForEver);
+        sim.acquire("k", &owner, tag, waits).unwrap();
+    }
+    sim.settle_all();
+    sim
+}
+
+#[test]
+fn one_decision_grants_to_one_ticket_that_thousands_of_subscribers_hear() {
+    let mut sim = behind_many_subscribers(Mode::Read);
+    sim.release("k", "holder", (None, false, None)).unwrap();
+    let granted = |sim: &Sim| sim.locks.shared.waiters.ticket_stats.tickets_granted;
+    assert_eq!(granted(&sim), 1);
+    sim.settle_all();
+    assert_eq!(granted(&sim), 5);
+}
+
+#[test]
+fn one_decision_ends_one_ticket_that_thousands_of_subscribers_hear() {
+    let mut sim = behind_many_subscribers(Mode::Write);
+    let waiters = &mut sim.locks.shared.waiters;
+    for channel in waiters.channels_to_ask(10, Now::at_mono(1_000)) {
+        channel.counted(10_000);
+    }
+    let mut fx = Effects::new();
+    let cx = &mut Cx::new(sim.now, &mut fx);
+    waiters.fail_all(KeyRef::lock(0, b"k"), &LockError::Broken, cx);
+    assert_eq!(waiters.ticket_stats.tickets_failed, 1);
+    while waiters.next_wait(sim.now) == Some(0) {
+        let before = waiters.ticket_stats.tickets_failed;
+        waiters.end_waits(20, &mut Cx::new(sim.now, &mut fx));
+        assert_eq!(waiters.ticket_stats.tickets_failed, before + 1);
+    }
+    assert_eq!(waiters.ticket_stats.tickets_failed, 5);
 }

@@ -114,6 +114,8 @@ pub struct Sim {
     pub has_subscriber: BTreeSet<String>,
     /// Channels of tickets that have a subscriber.
     pub subscribed: BTreeSet<String>,
+    /// How many subscribers each of these has.
+    pub subscribers: usize,
     /// Tickets that still wait, by channel and tag.
     pub tickets: BTreeMap<ChannelAndTag, Standing>,
     /// The `NOTIFY` of the next request.
@@ -231,6 +233,7 @@ impl Sim {
             breaks: None,
             user: UserId::UNKNOWN,
             forbidden: HashSet::new(),
+            subscribers: 1,
             parked: BTreeMap::new(),
             granted: BTreeMap::new(),
             highest: BTreeMap::new(),

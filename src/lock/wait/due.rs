@@ -98,6 +98,7 @@ impl Waiters {
     /// Ends waits whose `BLOCK` has run out, gives up kept places whose time is over, and ends more of the waiters that
     /// are about to end: about `most` places of each sort. Returns whether more may be due.
     pub fn end_waits(&mut self, most: usize, cx: &mut Cx<'_>) -> bool {
+        self.pass_more();
         let (mut due, mut ending) = (most, most);
         while due > 0 {
             let Some(places) = self.end_next(cx) else {

@@ -117,6 +117,9 @@ impl Waiters {
             if place.seq > ending.last {
                 break;
             }
+            if !self.passed.has_room(cx.now) {
+                *left = 0;
+            }
             if *left == 0 {
                 let user = self.user_of(key.as_ref());
                 self.endings.insert(user, key, ending);

@@ -9,6 +9,8 @@
 //! The next waiter of a queue is the first whose wait is not over and whose outcome would reach a client. How many
 //! places are passed over on the way is bounded: so many in a millisecond, whatever the number of decisions and keys,
 //! and again in each step of a tick that has time left. After the last of them no waiter is granted in this event.
+//! Messages to channels with many subscribers count as places, whatever they tell: else one decision would grant to
+//! many tickets, at a microsecond a subscriber each.
 
 use std::rc::Rc;
 
@@ -309,7 +311,7 @@ impl Waiters {
         }
     }
 
-    /// The work on keys in this tick has time left: as many places may be passed over again.
+    /// A step of a tick, which has time left, begins: as many places may be passed over again.
     pub fn pass_more(&mut self) {
         self.passed = Passed::default();
     }
@@ -344,8 +346,14 @@ pub(super) struct Passed {
 
 impl Passed {
     /// Whether one more may be passed over.
-    pub fn has_room(&self, now: Now) -> bool {
-        self.at_ms != now.mono_ms || self.places < PASSED_AT_ONCE
+    pub fn has_room(&mut self, now: Now) -> bool {
+        self.add(0, now);
+        self.places < PASSED_AT_ONCE
+    }
+
+    /// Counts the time of a message, in the millisecond that was last asked about, as that of so many places.
+    pub fn tells(&mut self, places: usize) {
+        self.places += places;
     }
 
     /// Counts the places of a request that is passed over, or requests that were checked beside one.

@@ -48,6 +48,8 @@ pub struct Channel {
     silent_ms: Cell<Option<u64>>,
     /// It has had none for the grace time: its tickets end, and a newer ticket gets another channel of this name.
     pub(super) is_over: Cell<bool>,
+    /// Its subscribers when they were last counted: a message to it takes time for each of them.
+    subscribers: Cell<usize>,
 }
 
 /// How the outcome of a ticket is told.
@@ -61,6 +63,18 @@ impl Channel {
     /// Its name.
     pub fn name(&self) -> &[u8] {
         &self.name
+    }
+
+    /// The shell has counted its subscribers.
+    pub fn counted(&self, subscribers: usize) {
+        self.subscribers.set(subscribers);
+    }
+
+    /// A message to it takes as long as so many places.
+    pub(super) fn places_to_tell(&self) -> usize {
+        /// A message to so many subscribers takes as long as the end of a wait at one place.
+        const SUBSCRIBERS: usize = 4;
+        self.subscribers.get() / SUBSCRIBERS
     }
 }
 
@@ -112,6 +126,7 @@ impl Channels {
                     unheard_ms: Cell::new(None),
                     silent_ms: Cell::new(None),
                     is_over: Cell::new(false),
+                    subscribers: Cell::new(0),
                 });
                 self.by_name.insert(name, channel.clone());
                 channel
@@ -255,6 +270,7 @@ impl Waiters {
 
     /// A step of the pass.
     pub fn end_gone(&mut self, cx: &mut Cx<'_>) {
+        self.pass_more();
         let mut sweep = std::mem::take(&mut self.sweep);
         let mut left = ENDED;
         for _ in 0..CHUNKS {
@@ -294,6 +310,9 @@ impl Waiters {
         let gone = waiters.filter_map(|waiter| Some((waiter.id, why_gone(waiter, deleted)?)));
         let gone: Vec<(WaiterId, Gone)> = gone.collect();
         for (request, why) in gone {
+            if !self.passed.has_room(cx.now) {
+                *left = 0;
+            }
             if *left == 0 {
                 break;
             }

@@ -476,7 +476,11 @@ impl Waiters {
     /// The request at this place leaves its queues: the one way out, whatever ends it. What it uses is returned with
     /// its places. Returns it, if one waited here.
     pub(super) fn depart(&mut self, place: PlaceId, fate: Fate<'_>) -> Option<Waiter> {
-        let request = self.places.waiter(place)?.id;
+        let waiter = self.places.waiter(place)?;
+        let (request, channel) = (waiter.id, waiter.channel());
+        // What is told of a ticket takes time for each subscriber, whatever has ended its wait.
+        self.passed
+            .tells(channel.map_or(0, |channel| channel.places_to_tell()));
         let Some(places) = self.take_places(request) else {
             return self.depart_from(place, fate, fate.settles_one());
         };

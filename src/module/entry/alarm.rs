@@ -30,8 +30,9 @@ const LONGEST_MS: u64 = 60_000;
 /// Where some changes of keys have no event (see `events.rs`): the most waited keys that the cron settles at once.
 const KEYS_PER_SWEEP: usize = 100;
 
-/// After this many places of waits that have ended, the clock is read.
-const PLACES_PER_STEP: usize = 20;
+/// After this many places of waits that have ended, the clock is read: the message to a channel with thousands of
+/// subscribers takes milliseconds.
+const PLACES_PER_STEP: usize = 1;
 
 /// After more early firings in a row than this, the timer is not armed again at once.
 const EARLY_FIRINGS: u32 = 3;

@@ -55,6 +55,7 @@ impl Sim {
         let Some(channel) = &asked.channel else {
             return Hearing::Heard;
         };
+        channel.counted(self.subscribers);
         let channel = std::str::from_utf8(channel.name()).unwrap();
         let is_closed = |client: u64| client != self.client(client % super::CONNS);
         if asked.session.is_some_and(is_closed) {
