@@ -57,7 +57,7 @@ fn break_asks_at_a_terminal() {
     let mut console = Console::start(&real);
     for (answer, status) in [("n", "1"), ("", "1"), ("y", "0")] {
         real.conn().line("LOCK.ACQUIRE k me ONCE");
-        console.line("$L break k");
+        console.line("\"$L\" break k");
         console.see("k: held by me, token ");
         console.see("break it? [y/N] ");
         console.line(answer);
@@ -65,7 +65,7 @@ fn break_asks_at_a_terminal() {
         assert_eq!(is_held(&real), status == "1", "{answer}");
     }
     real.conn().line("LOCK.ACQUIRE k me");
-    console.line("$L break -y k");
+    console.line("\"$L\" break -y k");
     console.see("k: broken, was held by me");
     assert_eq!(console.status(), "0");
 }
@@ -98,7 +98,7 @@ fn the_permit_of_one_owner_is_broken() {
     );
     // It asks.
     let mut console = Console::start(&real);
-    console.line("$L break {s}1 --owner anna");
+    console.line("\"$L\" break {s}1 --owner anna");
     console.see("{s}1: held by anna, lease 9m");
     console.see("break it? [y/N] ");
     console.line("n");
@@ -182,25 +182,25 @@ fn a_lock_is_taken_at_a_terminal_after_a_question() {
     let real = TestServer::start();
     let mut console = Console::start(&real);
     real.conn().line("LOCK.ACQUIRE k first");
-    console.line("$L run --steal k echo st''olen");
+    console.line("\"$L\" run --steal k echo st''olen");
     console.see("k: held by first, token ");
     console.see("break it? [y/N] ");
     console.line("n");
     assert_eq!(console.status(), "1");
     // A signal ends the question.
-    console.line("$L run --steal k echo st''olen");
+    console.line("\"$L\" run --steal k echo st''olen");
     console.see("break it? [y/N] ");
     console.press("\x03");
     console.see("ready> ");
     assert_eq!(console.status(), "130");
     assert!(is_held(&real));
-    console.line("$L run --steal k echo st''olen");
+    console.line("\"$L\" run --steal k echo st''olen");
     console.see("break it? [y/N] ");
     console.line("y");
     console.see("k: broken, was held by first");
     console.see("stolen");
     assert_eq!(console.status(), "0");
     real.conn().line("LOCK.ACQUIRE k first");
-    console.line("$L run --steal -y k echo st''olen");
+    console.line("\"$L\" run --steal -y k echo st''olen");
     console.see("stolen");
 }

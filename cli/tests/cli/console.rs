@@ -165,7 +165,7 @@ fn the_command_is_in_the_foreground_from_the_beginning() {
     let mut console = Console::start(&real);
     for _ in 0..5 {
         // Its process group is that of the terminal's foreground (proc(5): pgrp, tpgid).
-        console.line("$L run k -- sh -c 'read stat </proc/$$/stat; set ${stat##*) }; [ $3 = $6 ] && echo in-fr''ont || echo behi''nd'");
+        console.line("\"$L\" run k -- sh -c 'read stat </proc/$$/stat; set ${stat##*) }; [ $3 = $6 ] && echo in-fr''ont || echo behi''nd'");
         console.see("in-front\r\n");
         assert_eq!(console.status(), "0");
     }
@@ -175,7 +175,7 @@ fn the_command_is_in_the_foreground_from_the_beginning() {
 fn the_command_reads_the_keyboard() {
     let real = TestServer::start();
     let mut console = Console::start(&real);
-    console.line("$L run k -- sh -c 'read x; echo got-$x'");
+    console.line("\"$L\" run k -- sh -c 'read x; echo got-$x'");
     wait_for("the lock", || is_held(&real));
     console.line("abc");
     console.see("got-abc");
@@ -186,7 +186,7 @@ fn the_command_reads_the_keyboard() {
 fn ctrl_c_ends_the_command_and_a_script_around_it() {
     let real = TestServer::start();
     let mut console = Console::start(&real);
-    for before in ["env", "$L run k --"] {
+    for before in ["env", "\"$L\" run k --"] {
         console.line(&format!("{before} sh -c 'echo u''p; exec sleep 100'"));
         console.see("up\r\n");
         console.press(CTRL_C);
@@ -206,7 +206,7 @@ fn ctrl_c_ends_the_command_and_a_script_around_it() {
 fn ctrl_c_is_the_commands_own_to_handle() {
     let real = TestServer::start();
     let mut console = Console::start(&real);
-    console.line("$L run k -- sh -c 'trap \"echo caught; exit 7\" INT; echo u''p; while :; do sleep 0.05; done'");
+    console.line("\"$L\" run k -- sh -c 'trap \"echo caught; exit 7\" INT; echo u''p; while :; do sleep 0.05; done'");
     console.see("up\r\n");
     console.press(CTRL_C);
     console.see("caught\r\n");
@@ -218,7 +218,7 @@ fn ctrl_c_ends_a_wait() {
     let real = TestServer::start();
     let mut console = Console::start(&real);
     real.conn().line("LOCK.ACQUIRE k other");
-    console.line("sh -c '$L run k -- true; echo af\"\"ter'");
+    console.line("sh -c '\"$L\" run k -- true; echo af\"\"ter'");
     real.wait_for_waits(1);
     let from = console.seen;
     console.press(CTRL_C);
@@ -231,7 +231,7 @@ fn ctrl_c_ends_a_wait() {
 fn ctrl_z_stops_it_all_and_fg_goes_on() {
     let real = TestServer::start();
     let mut console = Console::start(&real);
-    console.line("$L run k -- sh -c 'echo p''id=$$.; read x; echo got-$x; exit 3'");
+    console.line("\"$L\" run k -- sh -c 'echo p''id=$$.; read x; echo got-$x; exit 3'");
     let command = console.number("pid=");
     for _ in 0..50 {
         console.until_in_front(&command);
@@ -250,8 +250,9 @@ fn ctrl_z_stops_it_all_and_fg_goes_on() {
 fn a_script_around_it_is_stopped_with_it() {
     let real = TestServer::start();
     let mut console = Console::start(&real);
-    console
-        .line("sh -c '$L run k -- sh -c \"echo u\"\"p; read x; echo got-\\$x\"; echo af\"\"ter'");
+    console.line(
+        "sh -c '\"$L\" run k -- sh -c \"echo u\"\"p; read x; echo got-\\$x\"; echo af\"\"ter'",
+    );
     console.see("up\r\n");
     console.press(CTRL_Z);
     console.see("Stopped");
@@ -271,7 +272,7 @@ fn a_command_that_was_stopped_for_longer_than_the_lease_is_ended() {
     let file = real.dir().join("written");
     let written = || std::fs::metadata(&file).map_or(0, |file| file.len());
     let busy = format!("while :; do echo x; done >{}", file.display());
-    console.line(&format!("$L run --lease 3 k -- sh -c '{busy}'"));
+    console.line(&format!("\"$L\" run --lease 3 k -- sh -c '{busy}'"));
     wait_for("the command", || written() > 0);
     console.press(CTRL_Z);
     console.see("Stopped");
@@ -292,12 +293,12 @@ fn a_command_that_was_stopped_for_longer_than_the_lease_is_ended() {
 fn in_a_pipe_the_command_has_the_keyboard_when_it_asks() {
     let real = TestServer::start();
     let mut console = Console::start(&real);
-    console.line("$L run k -- sh -c 'echo u''p; read x </dev/tty; echo got-$x' | cat");
+    console.line("\"$L\" run k -- sh -c 'echo u''p; read x </dev/tty; echo got-$x' | cat");
     console.see("up\r\n");
     console.line("abc");
     console.see("got-abc");
     assert_eq!(console.status(), "0");
-    console.line("$L run k -- sh -c 'echo u''p; exec sleep 100' | cat");
+    console.line("\"$L\" run k -- sh -c 'echo u''p; exec sleep 100' | cat");
     console.see("up\r\n");
     console.press(CTRL_Z);
     console.see("Stopped");
@@ -313,7 +314,7 @@ fn in_a_pipe_the_command_has_the_keyboard_when_it_asks() {
 fn in_the_background_it_waits_for_the_keyboard() {
     let real = TestServer::start();
     let mut console = Console::start(&real);
-    console.line("$L run k -- cat & sleep 0");
+    console.line("\"$L\" run k -- cat & sleep 0");
     wait_for("the lock", || is_held(&real));
     console.line("while ! jobs | grep Stopp''ed; do sleep 0.05; done");
     console.see("Stopped");

@@ -241,7 +241,7 @@ fn too_few_descriptors_are_an_error_of_the_machine() {
     let real = TestServer::start();
     for limit in 5..14 {
         let mut command = Command::new("sh");
-        let limited = format!("ulimit -n {limit}; exec {PROGRAM} run k true");
+        let limited = format!("ulimit -n {limit}; exec '{PROGRAM}' run k true");
         command.env("REDIS_LOCK_URL", url(&real));
         let end = Running::of(command.args(["-c", &limited])).end();
         assert_eq!(end.code(), 71, "{limit}: {}", end.err);
@@ -256,7 +256,7 @@ fn a_thread_that_cannot_be_started_is_an_error() {
     let real = TestServer::start();
     let limited = |threads: u32| {
         let user = 4_000_000_000 + std::process::id();
-        format!("setpriv --reuid {user} --clear-groups prlimit --nproc={threads} $L")
+        format!("setpriv --reuid {user} --clear-groups prlimit --nproc={threads} \"$L\"")
     };
     let mut console = Console::start(&real);
     console.line(&format!("{} --version", limited(1)));

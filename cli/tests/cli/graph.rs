@@ -130,7 +130,7 @@ fn top_shows_the_graph_at_a_key() {
     let real = TestServer::start();
     let _conns = chain(&real);
     let mut console = Console::start(&real);
-    console.line("$L top -i 0.2");
+    console.line("\"$L\" top -i 0.2");
     console.see("? help");
     console.press("g");
     console.see("chain: cleo");

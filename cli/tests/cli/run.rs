@@ -233,7 +233,7 @@ fn has_flock() -> bool {
 fn a_run_below_a_run_of_the_same_key_is_refused_or_takes_no_hold() {
     let real = TestServer::start();
     let nested = |options: &str| {
-        let inner = format!("{PROGRAM} run {options} k echo inner; echo $?");
+        let inner = format!("'{PROGRAM}' run {options} k echo inner; echo $?");
         script(&real, "--owner me", &inner).end()
     };
     for options in ["", "-n", "--wait 1", "--owner other"] {
@@ -245,21 +245,21 @@ fn a_run_below_a_run_of_the_same_key_is_refused_or_takes_no_hold() {
     // Another server, another key, another kind of hold, and the same owner as ever.
     let server = TestServer::start();
     let other = format!(
-        "{PROGRAM} run --server {} k echo inner; echo $?",
+        "'{PROGRAM}' run --server {} k echo inner; echo $?",
         url(&server)
     );
     assert_eq!(script(&real, "", &other).end().ok(), "inner\n0\n");
-    let other = format!("{PROGRAM} run j echo inner; echo $?");
+    let other = format!("'{PROGRAM}' run j echo inner; echo $?");
     assert_eq!(script(&real, "", &other).end().ok(), "inner\n0\n");
     assert_eq!(nested("--owner me").out, "inner\n0\n");
-    let shared = format!("{PROGRAM} run --shared k echo inner; echo $?");
+    let shared = format!("'{PROGRAM}' run --shared k echo inner; echo $?");
     assert_eq!(script(&real, "--shared", &shared).end().ok(), "inner\n0\n");
     // With another lock between them; and a lock for several commands waits no less.
     for inner in [
-        format!("run -n --timeout 100 j {PROGRAM} run k echo never"),
+        format!("run -n --timeout 100 j '{PROGRAM}' run k echo never"),
         "acquire k".into(),
     ] {
-        let end = script(&real, "", &format!("{PROGRAM} {inner}; echo $?")).end();
+        let end = script(&real, "", &format!("'{PROGRAM}' {inner}; echo $?")).end();
         assert_eq!(end.out, "64\n", "{}", end.err);
     }
     // Under another name of the server; and a permit.
@@ -269,7 +269,7 @@ fn a_run_below_a_run_of_the_same_key_is_refused_or_takes_no_hold() {
         ("--permits 1", "--permits 1"),
     ] {
         let server = format!("redis://localhost:{}", real.port);
-        let inner = format!("{PROGRAM} run {inner} --server {server} k echo never; echo $?");
+        let inner = format!("'{PROGRAM}' run {inner} --server {server} k echo never; echo $?");
         let end = script(&real, outer, &inner).end();
         assert_eq!(end.out, "64\n", "{}", end.err);
     }

@@ -19,7 +19,7 @@ fn sandbox(real: &TestServer) -> tempfile::TempDir {
     let report = |name: &str| format!("echo \"{name} under $LOCK_TOKEN $*\"");
     let patient = PATIENT.join(" ");
     let redis_lock = format!(
-        "[ \"$1\" != run ] || {{ shift; exec {PROGRAM} run {patient} \"$@\"; }}; exec {PROGRAM} \"$@\""
+        "[ \"$1\" != run ] || {{ shift; exec '{PROGRAM}' run {patient} \"$@\"; }}; exec '{PROGRAM}' \"$@\""
     );
     for (name, text) in [
         ("report.sh", report("report.sh")),
@@ -69,7 +69,7 @@ fn ran(end: Ended, name: &str) {
 /// `redis-lock top` at a terminal.
 fn top(real: &TestServer, line: &str) {
     let mut console = Console::start(real);
-    console.line(&line.replace("redis-lock", "$L"));
+    console.line(&line.replace("redis-lock", "\"$L\""));
     console.see("hand-offs/s");
     console.see("nightly");
     console.press("q");

@@ -34,10 +34,10 @@ fn acquired(end: Ended) -> Vec<(String, String)> {
 fn a_lock_is_held_over_several_commands() {
     let real = TestServer::start();
     let steps = "
-        held=$($lock acquire k --lease 600) && export $held || exit
-        echo $LOCK_OWNER $LOCK_TOKEN; $lock info k --json
-        $lock renew k --lease 900; echo $?
-        $lock release k; echo $?; $lock release k; echo $?; $lock renew k; echo $?";
+        held=$(\"$lock\" acquire k --lease 600) && export $held || exit
+        echo $LOCK_OWNER $LOCK_TOKEN; \"$lock\" info k --json
+        \"$lock\" renew k --lease 900; echo $?
+        \"$lock\" release k; echo $?; \"$lock\" release k; echo $?; \"$lock\" renew k; echo $?";
     let mut conn = real.conn();
     let end = shell(&real, steps).end();
     let lines: Vec<_> = end.out.lines().collect();
@@ -139,7 +139,7 @@ fn an_acquire_waits_and_says_for_what() {
 fn a_lock_is_renewed_as_long_as_a_process_lives() {
     let real = TestServer::start();
     // The command substitution ends: the process in the background has left its output.
-    let steps = "held=$($lock acquire k --lease 9 --hold-while $$) || exit
+    let steps = "held=$(\"$lock\" acquire k --lease 9 --hold-while $$) || exit
         echo $held; exec sleep 1000";
     let run = shell(&real, steps);
     assert!(run.line().starts_with("LOCK_OWNER="));
@@ -158,8 +158,8 @@ fn a_lock_is_renewed_as_long_as_a_process_lives() {
 fn a_holder_in_the_background_ends_with_its_lock_or_its_start() {
     let real = TestServer::start();
     real.conn().line("LOCK.ACQUIRE k other");
-    let steps = "$lock acquire k -n --timeout 100 --hold-while $$; echo $?
-        $lock acquire k -q --hold-while $$; echo $?; exec sleep 1000";
+    let steps = "\"$lock\" acquire k -n --timeout 100 --hold-while $$; echo $?
+        \"$lock\" acquire k -q --hold-while $$; echo $?; exec sleep 1000";
     let run = shell(&real, steps);
     assert_eq!(run.line(), "1");
     real.wait_for_waits(1);
@@ -178,7 +178,7 @@ fn a_key_of_the_terminal_withdraws_the_wait_of_a_holder_in_the_background() {
     let real = TestServer::start();
     real.conn().line("LOCK.ACQUIRE k other");
     let steps =
-        "exec bash -c 'set -m; $lock acquire k -q --hold-while $$ & echo $!; wait $!; echo $?'";
+        "exec bash -c 'set -m; \"$lock\" acquire k -q --hold-while $$ & echo $!; wait $!; echo $?'";
     let run = shell(&real, steps);
     let group = run.line().parse().expect("a pid");
     real.wait_for_waits(1);
@@ -194,7 +194,7 @@ fn a_key_of_the_terminal_withdraws_the_wait_of_a_holder_in_the_background() {
 fn a_lock_whose_process_ends_while_the_server_is_away_is_released_later() {
     let real = TestServer::start();
     let road = Proxy::before(real.port);
-    let steps = "$lock acquire k --lease 600 --timeout 1 --hold-while $$ >/dev/null; echo $?; exec sleep 1000";
+    let steps = "\"$lock\" acquire k --lease 600 --timeout 1 --hold-while $$ >/dev/null; echo $?; exec sleep 1000";
     let steps = format!(
         "export REDIS_LOCK_URL=redis://127.0.0.1:{}; {steps}",
         road.port
@@ -217,8 +217,8 @@ fn a_holder_in_the_background_ends_as_it_should_and_keeps_no_file() {
     let real = TestServer::start();
     real.conn().line("LOCK.ACQUIRE other other");
     let steps = "trap '' CHLD; exec 7>file
-        $lock acquire other -n -E 9 --timeout 100 --hold-while $$; echo $?
-        $lock acquire k --hold-while $$ >/dev/null; echo $?; echo up; exec sleep 1000";
+        \"$lock\" acquire other -n -E 9 --timeout 100 --hold-while $$; echo $?
+        \"$lock\" acquire k --hold-while $$ >/dev/null; echo $?; echo up; exec sleep 1000";
     let steps = steps.replace("file", &real.dir().join("file").display().to_string());
     let run = shell(&real, &steps);
     assert_eq!([run.line(), run.line(), run.line()], ["9", "0", "up"]);
@@ -244,8 +244,8 @@ fn a_holder_in_the_background_ends_as_it_should_and_keeps_no_file() {
 #[test]
 fn a_lock_that_is_held_in_the_background_can_be_released() {
     let real = TestServer::start();
-    let steps = "held=$($lock acquire k --hold-while $$) && export $held || exit
-        $lock release k; echo $?; exec sleep 1000";
+    let steps = "held=$(\"$lock\" acquire k --hold-while $$) && export $held || exit
+        \"$lock\" release k; echo $?; exec sleep 1000";
     let run = shell(&real, steps);
     assert_eq!(run.line(), "0");
     assert!(is_free(&real));

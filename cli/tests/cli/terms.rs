@@ -63,7 +63,7 @@ fn of_several_keys_one_that_is_lost_stops_the_command() {
 fn below_a_run_of_several_keys_none_of_them_is_waited_for() {
     let real = TestServer::start();
     let nested = |options: &str| {
-        let inner = format!("{PROGRAM} run {options} -- echo inner; echo $?");
+        let inner = format!("'{PROGRAM}' run {options} -- echo inner; echo $?");
         script(&real, "--and j", &inner).end().out
     };
     assert_eq!(nested("j"), "64\n");

@@ -22,7 +22,7 @@ fn long_names_are_told_apart_on_narrow_terminals() {
     let real = twelve();
     for columns in [80, 60] {
         let mut console = Console::sized(&real, columns, 24);
-        console.line("$L top -i 0.1");
+        console.line("\"$L\" top -i 0.1");
         console.press("n");
         for i in 10..22 {
             console.see(&format!("customer:{i}"));
@@ -36,7 +36,7 @@ fn long_names_are_told_apart_on_narrow_terminals() {
 fn the_rows_scroll() {
     let real = twelve();
     let mut console = Console::sized(&real, 100, 10);
-    console.line("$L top -i 0.1");
+    console.line("\"$L\" top -i 0.1");
     console.press("n");
     // Five rows fit between the head and the foot.
     console.see("1-5 of 12");
@@ -64,7 +64,7 @@ fn the_rows_scroll() {
 fn a_filter_chooses_rows_by_key_and_holder() {
     let real = twelve();
     let mut console = Console::sized(&real, 100, 24);
-    console.line("$L top -i 0.1");
+    console.line("\"$L\" top -i 0.1");
     console.see("1-12 of 12");
     // The keys that order and end are letters here.
     console.press("/worker-qwh\x7f\x7f\x7f17");
@@ -89,7 +89,7 @@ fn it_is_live_until_q_and_helps() {
     let real = TestServer::start();
     real.conn().line("LOCK.ACQUIRE nightly me PX 600000");
     let mut console = Console::start(&real);
-    console.line("$L top --interval 0.2");
+    console.line("\"$L\" top --interval 0.2");
     console.see("hand-offs/s");
     console.see("nightly");
     real.conn().line("LOCK.ACQUIRE another me PX 600000");
@@ -104,7 +104,7 @@ fn it_is_live_until_q_and_helps() {
     console.press("q");
     console.see("ready> ");
     assert_eq!(console.status(), "0");
-    console.line("$L top");
+    console.line("\"$L\" top");
     console.see("hand-offs/s");
     console.press(CTRL_C);
     console.see("ready> ");

@@ -389,6 +389,12 @@ fn the_waits_of_one_user_are_listed_and_purged() {
 
 #[test]
 fn a_user_leaves_as_many_bound_holds_to_others_as_it_takes() {
+    // On a machine where leases end before they are renewed, once more.
+    while !bound_holds_are_shared() {}
+}
+
+/// False if holds have ended meanwhile.
+fn bound_holds_are_shared() -> bool {
     // Five holds for each millisecond.
     let (server, _subscriber) = server(&["--lock.session-lease", "4000"]);
     let (mut eve, mut victim) = (user(&server, "eve"), user(&server, "victim"));
@@ -405,14 +411,19 @@ fn a_user_leaves_as_many_bound_holds_to_others_as_it_takes() {
         };
         (0..30).take_while(is_bound).count()
     };
-    assert_eq!(bound(&mut eve, "eve"), 10);
-    assert_eq!(bound(&mut victim, "victim"), 5);
+    let counts = (bound(&mut eve, "eve"), bound(&mut victim, "victim"));
+    let thousands = counts.0 + counts.1;
+    if server.stat("session_holds") < 1_000 * thousands as u64 {
+        return false;
+    }
+    assert_eq!(counts, (10, 5));
     let long = "n".repeat(1_024);
     let refused = eve.line(&format!("LOCK.ACQUIRE {long} w SESSION"));
     assert!(
         refused.error().starts_with("ERR SESSION needs"),
         "{refused:?}"
     );
+    true
 }
 
 /// A hold counts from the moment at which it is asked for: nothing more is bound when it is granted.

@@ -95,7 +95,8 @@ fn the_lines_of_the_configuration() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("redis.conf");
     let module = module_path();
-    std::fs::write(&file, lines.text.replace(path, &module.to_string_lossy())).unwrap();
+    let quoted = format!("\"{}\"", module.display());
+    std::fs::write(&file, lines.text.replace(path, &quoted)).unwrap();
     // The server reads options behind `include` as in a file.
     let server = TestServer::without_module(&["--include", &file.to_string_lossy()]);
     let mut conn = server.conn();

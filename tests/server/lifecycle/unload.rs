@@ -141,6 +141,13 @@ fn the_module_stays_if_the_rules_cannot_be_read() {
     assert!(admin.line("LOCK.ACQUIRE k o").int() > 0);
 }
 
+/// A line that loads the module, by a path without spaces.
+fn load_line(server: &TestServer) -> String {
+    let link = server.dir().join("module.so");
+    let _ = std::os::unix::fs::symlink(module_path().canonicalize().unwrap(), &link);
+    format!("MODULE LOAD {}", link.display())
+}
+
 /// How the module stays: `lock.drain` is turned on anew, `before` is sent over other connections, then `packet` in one
 /// write over a new one. Returns whether the module is still there.
 fn stays(server: &mut TestServer, before: &[&str], packet: &[&str]) -> bool {
@@ -186,7 +193,7 @@ fn unloading<'a>(behind: &[&'a str]) -> Vec<&'a str> {
 #[test]
 fn a_command_of_the_module_behind_the_unload_keeps_it() {
     let mut server = TestServer::start();
-    let load = format!("MODULE LOAD {}", module_path().display());
+    let load = load_line(&server);
     for command in [
         "LOCK.OWNER",
         "LOCK.ACQUIRE k o",
@@ -218,7 +225,7 @@ fn a_script_behind_the_unload_keeps_it() {
 #[test]
 fn the_transaction_of_upgrade_sh_unloads_it() {
     let mut server = TestServer::start();
-    let load = format!("MODULE LOAD {}", module_path().display());
+    let load = load_line(&server);
     // Connections in each state in which the server keeps a command of the module.
     let others = [
         "LOCK.OWNER",
@@ -376,7 +383,7 @@ fn a_link_of_replication_that_unloads_keeps_it() {
 #[test]
 fn a_rule_that_is_set_in_the_transaction_that_loads_keeps_it() {
     let mut server = TestServer::without_module(&[]);
-    let load = format!("MODULE LOAD {}", module_path().display());
+    let load = load_line(&server);
     for fill in 0..5 {
         let mut conn = server.conn();
         let fill = vec!["PING"; fill];
@@ -415,10 +422,7 @@ fn a_command_behind_the_load_keeps_it() {
 fn an_unknown_setting_of_loadex_leaves_no_module() {
     let mut server = TestServer::without_module(&[]);
     let mut conn = server.conn();
-    let loadex = format!(
-        "MODULE LOADEX {} CONFIG lock.unknown 1",
-        module_path().display()
-    );
+    let loadex = load_line(&server).replace("LOAD", "LOADEX") + " CONFIG lock.unknown 1";
     assert!(conn.line(&loadex).is_error());
     assert!(conn
         .line("LOCK.OWNER")

@@ -144,7 +144,8 @@ async fn a_server_by_its_socket_and_a_database_of_it() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_port_that_speaks_something_else_is_named_as_such() {
     let refusal = |url: String| async move {
-        let lock = lock(&Server::open(&url).unwrap());
+        let server = Server::open(&url).unwrap().response_timeout(crate::PATIENT);
+        let lock = lock(&server);
         lock.acquire().await.unwrap_err().to_string()
     };
     let real = TestServer::start();
