@@ -81,26 +81,26 @@ pub fn ask(ctx: Ctx<'_>, key: KeyRef<'_>, of: usize, now: Now) {
 }
 
 fn hearing_of(ctx: Ctx<'_>, asked: &Asked) -> Hearing {
+    // First: the message that the request has failed takes time for each subscriber, too.
+    let subscribers = asked.channel.as_ref().map(|channel| {
+        let name = OwnedStr::new(channel.name());
+        let counts = subscribers::count_all(ctx, &[name.as_str()]);
+        let count = counts.first().copied().unwrap_or(0);
+        channel.counted(count);
+        count
+    });
     if !users::may_take(ctx, asked) {
         return Hearing::Forbidden;
     }
-    let Some(channel) = &asked.channel else {
-        return Hearing::Heard;
-    };
     let is_closed = |client: u64| {
         shell::with(|shell| shell.locks.shared.waiters.is_closing(client))
             || ctx.client_info(client).is_none()
     };
-    if asked.session.is_some_and(is_closed) {
-        return Hearing::Closed;
-    }
-    let name = OwnedStr::new(channel.name());
-    let counts = subscribers::count_all(ctx, &[name.as_str()]);
-    let count = counts.first().copied().unwrap_or(0);
-    channel.counted(count);
-    match count {
-        0 => Hearing::NoSubscriber,
-        _ => Hearing::Heard,
+    match subscribers {
+        None => Hearing::Heard,
+        Some(_) if asked.session.is_some_and(is_closed) => Hearing::Closed,
+        Some(0) => Hearing::NoSubscriber,
+        Some(_) => Hearing::Heard,
     }
 }
 
