@@ -94,7 +94,7 @@ impl State {
         }
     }
 
-    fn token(&self, lock: &str) -> i64 {
+    pub fn token(&self, lock: &str) -> i64 {
         let index = LOCKS.iter().position(|name| *name == lock).unwrap();
         self.locks[index].1[0].2
     }

@@ -85,6 +85,54 @@ fn a_replica_of_the_other_version_is_promoted_and_the_former_primary_follows() {
     }
 }
 
+/// The steps of docs/PACKAGES.md, "A pair of servers".
+#[test]
+fn a_pair_is_upgraded_one_server_after_the_other() {
+    for (old, new) in directions() {
+        let mut first = TestServer::with_module(&old, &PROMPT_MASTER);
+        let mut second = TestServer::with_module(&old, &PROMPT_MASTER);
+        follow(&second, &first);
+        set_tokens_ahead(&first);
+        write_first(&first);
+        write_second(&first);
+        let before = State::of(&first);
+        let waits = |server: &TestServer| {
+            let mut waiter = server.conn();
+            waiter.send_line("LOCK.ACQUIRE plain b PX 600000 BLOCK 0");
+            server.wait_for_waiters(1);
+            waiter
+        };
+        let mut waiter = waits(&first);
+
+        second.set_module(Some(&new));
+        second.restart();
+        follow(&second, &first);
+        wait_for("the replica", || {
+            first
+                .info_field("replication", "slave0")
+                .contains("state=online")
+        });
+        let to = format!("FAILOVER TO 127.0.0.1 {} TIMEOUT 10000", second.port);
+        assert_eq!(first.conn().line(&to).text(), "OK");
+        let is_over = |field, value| first.info_field("replication", field) == value;
+        wait_for("the fail-over", || {
+            is_over("master_failover_state", "no-failover") && is_over("role", "slave")
+        });
+        let reply = waiter.recv().error();
+        assert!(reply.starts_with("UNBLOCKED"), "{reply}");
+        assert_eq!(State::of(&second), before, "{new:?}");
+
+        let mut waiter = waits(&second);
+        first.set_module(Some(&new));
+        first.restart();
+        follow(&first, &second);
+        assert_same(&first, &second);
+        assert_eq!(second.conn().line("LOCK.RELEASE plain a ALL").int(), 1);
+        assert!(waiter.recv().int() > before.token("plain"));
+        assert_same(&first, &second);
+    }
+}
+
 #[test]
 fn the_other_version_in_a_running_server_continues() {
     for (old, new) in directions() {
