@@ -7,7 +7,8 @@ local gauges = {}
 for name in string.gmatch([[
     waiters keys_waited places places_kept sessions session_holds session_waits grants_tracked windows_open tickets
     ticket_places max_waiters max_tickets max_tracked max_session_holds eviction_risk out_of_memory keys_withheld
-    waits_kept tickets_kept wait_bytes max_wait_bytes users_with_usage finals
+    waits_kept tickets_kept wait_bytes max_wait_bytes users_with_usage finals places_used_percent tickets_used_percent
+    wait_bytes_used_percent
 ]], '%S+') do
     for _, kind in ipairs({'lock_', 'lock_sem_', 'lock_latch_'}) do
         gauges[kind .. name] = true

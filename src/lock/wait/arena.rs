@@ -120,12 +120,14 @@ impl<T> Arena<T> {
         self.len
     }
 
-    /// The values, in no order.
-    pub fn iter(&self) -> impl Iterator<Item = &T> {
-        let entries = self.chunks.iter().flat_map(|chunk| &chunk.entries);
-        entries.filter_map(|entry| match entry {
-            Entry::Used(value) => Some(value),
-            Entry::Free(_) => None,
+    /// The values with their slots, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = (Slot, &T)> {
+        (0..).zip(&self.chunks).flat_map(|(number, chunk)| {
+            let entries = (0..).zip(&chunk.entries);
+            entries.filter_map(move |(at, entry)| match entry {
+                Entry::Used(value) => Some((Slot::new(number, at), value)),
+                Entry::Free(_) => None,
+            })
         })
     }
 

@@ -24,14 +24,29 @@ pub struct Gauges {
     pub kept_tickets: usize,
     /// The arrival of the oldest request, in milliseconds of the monotonic clock.
     pub since_ms: Option<u64>,
+    /// The same of the requests without a note: a candidate of an election waits for as long as another leads.
+    pub since_ms_without_note: Option<u64>,
 }
 
 impl Gauges {
     /// How long the oldest request has waited, in milliseconds; 0 without waiters.
     pub fn oldest_ms(&self, now: Now) -> u64 {
-        let since_ms = self.since_ms.unwrap_or(now.mono_ms);
-        now.mono_ms.saturating_sub(since_ms)
+        waited_ms(self.since_ms, now)
     }
+
+    /// The same of the requests without a note.
+    pub fn oldest_ms_without_note(&self, now: Now) -> u64 {
+        waited_ms(self.since_ms_without_note, now)
+    }
+}
+
+fn waited_ms(since_ms: Option<u64>, now: Now) -> u64 {
+    let since_ms = since_ms.unwrap_or(now.mono_ms);
+    now.mono_ms.saturating_sub(since_ms)
+}
+
+fn keep_older(oldest: &mut Option<u64>, since_ms: u64) {
+    *oldest = Some(oldest.map_or(since_ms, |older| older.min(since_ms)));
 }
 
 impl Waiters {
@@ -60,18 +75,37 @@ impl Waiters {
         self.places.used().kept
     }
 
+    /// What the fullest user has, in percent of what it may have, for `INFO lock`: one of 100 is refused more. O(N) in
+    /// the users with places.
+    pub fn percents_used(&self) -> [(&'static str, u64); 3] {
+        let mut fullest = [
+            ("places_used_percent", 0),
+            ("tickets_used_percent", 0),
+            ("wait_bytes_used_percent", 0),
+        ];
+        for user in self.places.users() {
+            let percents = self.limits.percents_used(self.used_by(user));
+            for ((_, highest), percent) in fullest.iter_mut().zip(percents) {
+                *highest = percent.max(*highest);
+            }
+        }
+        fullest
+    }
+
     /// The gauges of each kind of resource. O(N) in the places.
     pub fn gauges(&self) -> Each<Gauges> {
         let mut all: Each<Gauges> = Each::default();
-        for place in self.places.iter() {
+        for (place, has_note) in self.places.iter() {
             match &place.at {
                 At::Live(waiter) => {
                     let gauges = &mut all[waiter.resource];
                     let is_parked = usize::from(waiter.ticket.is_none());
                     gauges.parked += is_parked;
                     gauges.places += is_parked;
-                    let since_ms = gauges.since_ms.unwrap_or(waiter.since_ms);
-                    gauges.since_ms = Some(since_ms.min(waiter.since_ms));
+                    keep_older(&mut gauges.since_ms, waiter.since_ms);
+                    if !has_note {
+                        keep_older(&mut gauges.since_ms_without_note, waiter.since_ms);
+                    }
                 }
                 At::Empty(kept) => {
                     let gauges = &mut all[place.key.as_ref().resource];

@@ -28,16 +28,31 @@ impl Limits {
     /// Whether they exclude a request that needs so much more: the server has not so much left, or the user would have
     /// more than its share.
     pub(crate) fn exclude(&self, used: Used, needs: Usage) -> bool {
-        let Used { own, all } = used;
+        let needs = [needs.parked, needs.tickets, needs.bytes];
+        let mut parts = self.allowed(used).into_iter().zip(needs);
+        parts.any(|((own, allowed), needs)| needs > 0 && own + needs > allowed)
+    }
+
+    /// How much a user has of what it may have, in percent, as [`Limits::allowed`].
+    pub(crate) fn percents_used(&self, used: Used) -> [u64; 3] {
+        self.allowed(used)
+            .map(|(own, allowed)| match own < allowed {
+                true => own as u64 * 100 / allowed as u64,
+                false => 100 * u64::from(own > 0),
+            })
+    }
+
+    /// What a user has, and what it may have while the others use what they do: of the places of parked requests, of
+    /// those of tickets, of bytes.
+    fn allowed(&self, Used { own, all }: Used) -> [(usize, usize); 3] {
         [
-            (self.max_waiters, own.parked, all.parked, needs.parked),
-            (self.max_tickets, own.tickets, all.tickets, needs.tickets),
-            (self.max_wait_bytes, own.bytes, all.bytes, needs.bytes),
+            (self.max_waiters, own.parked, all.parked),
+            (self.max_tickets, own.tickets, all.tickets),
+            (self.max_wait_bytes, own.bytes, all.bytes),
         ]
-        .into_iter()
-        .any(|(most, own, all, needs)| {
-            let left = most.saturating_sub(all - own.min(all));
-            needs > 0 && own + needs > share(left, self.user_share)
+        .map(|(most, own, all)| {
+            let left = most.saturating_sub(all.saturating_sub(own));
+            (own, share(left, self.user_share))
         })
     }
 }
@@ -210,5 +225,44 @@ mod tests {
         assert_eq!(greedy(10, 90), [9, 1, 0]);
         assert_eq!(greedy(1, 50), [1, 0]);
         assert_eq!(greedy(0, 50), [0]);
+    }
+
+    #[test]
+    fn a_user_is_at_100_percent_when_it_is_refused_more() {
+        let places = |tickets| Usage {
+            tickets,
+            ..Usage::default()
+        };
+        for (max_tickets, user_share, others, allowed) in [
+            (100, 100, 0, 100),
+            (100, 50, 0, 50),
+            (100, 50, 60, 20),
+            (100, 50, 99, 1),
+            (0, 50, 0, 0),
+        ] {
+            let limits = Limits {
+                max_tickets,
+                user_share,
+                ..Settings::default().limits
+            };
+            for own in 0..=allowed + 1 {
+                let (own, all) = (places(own), places(own + others));
+                let used = Used { own, all };
+                let percent = limits.percents_used(used)[1] as usize;
+                if own.tickets > 0 {
+                    assert_eq!(percent == 100, limits.exclude(used, places(1)), "{used:?}");
+                    assert_eq!(
+                        percent,
+                        (own.tickets * 100 / allowed.max(1)).min(100),
+                        "{used:?}"
+                    );
+                }
+            }
+            let nothing = Used {
+                own: places(0),
+                all: places(others),
+            };
+            assert_eq!(limits.percents_used(nothing), [0; 3]);
+        }
     }
 }

@@ -95,9 +95,10 @@ impl Places {
         self.tickets
     }
 
-    /// The places, live or empty, in no order.
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Place> {
-        self.arena.iter()
+    /// The places, live or empty, in no order, and whether each has a note.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&Place, bool)> {
+        let places = self.arena.iter();
+        places.map(|(slot, place)| (place, self.note_at(slot).is_some()))
     }
 
     /// The requests of a chunk of places; `None` behind the last chunk.

@@ -57,7 +57,10 @@ unsafe extern "C" fn on_info(info: *mut raw::RedisModuleInfoCtx, for_crash_repor
                 ("panics", guard::panics()),
                 ("replication_failures", replication::failures()),
             ];
+            let unnoted = waits[Resource::Lock].oldest_ms_without_note(now);
             let mut fields = named("", gauges);
+            fields.extend(named("", waiters.percents_used()));
+            fields.extend(named("", [("oldest_wait_without_note_ms", unnoted)]));
             for resource in Resource::ALL {
                 let prefix = resource.prefix();
                 let oldest = [("oldest_wait_ms", waits[resource].oldest_ms(now))];

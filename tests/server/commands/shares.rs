@@ -143,6 +143,51 @@ fn a_user_that_may_not_wait_takes_no_share() {
     assert_eq!(admin.line("ACL LOG").list().len(), 0);
 }
 
+/// What the alerts compare: near 100 % before a request of the fullest user is refused, though the server has room.
+#[test]
+fn the_fullest_user_is_shown_before_it_is_refused() {
+    let limits = [
+        ["--lock.max-waiters", "10"],
+        ["--lock.max-tickets", "40"],
+        ["--lock.max-wait-bytes", "2000000"],
+        ["--lock.max-owner-len", "65536"],
+    ];
+    let (server, _subscriber) = server(limits.as_flattened());
+    let (mut eve, mut victim) = (user(&server, "eve"), user(&server, "victim"));
+    let used =
+        || ["places", "tickets", "wait_bytes"].map(|of| server.stat(&format!("{of}_used_percent")));
+    assert_eq!(used(), [0; 3]);
+    let wait = |conn: &mut Conn, owner: String| {
+        let reply = conn.line(&format!("LOCK.ACQUIRE k {owner} BLOCK 0 NOTIFY ch t"));
+        let busy = reply.is_error() && reply.error().starts_with("LOCKBUSY");
+        assert!(busy || reply.text() == "QUEUED");
+        !busy
+    };
+    for number in 1..=20 {
+        assert!(wait(&mut eve, format!("o{number}")));
+        assert_eq!(used()[1], number * 5);
+    }
+    assert!(!wait(&mut eve, "o21".into()));
+    // What another user takes leaves the fullest one less.
+    assert!(wait(&mut victim, "o21".into()));
+    assert_eq!(used()[1], 100);
+
+    server.conn().line("LOCK.BREAK k PURGE");
+    assert_eq!(used(), [0; 3]);
+    server.conn().line("LOCK.ACQUIRE k holder PX 600000");
+    let long = "n".repeat(50_000);
+    for number in 1..=19 {
+        assert!(wait(&mut eve, format!("{number}{long}")));
+        assert_eq!(used()[2], number * 5);
+    }
+    assert!(!wait(&mut eve, format!("20{long}")));
+
+    let mut parked = user(&server, "victim");
+    parked.send_line("LOCK.ACQUIRE k parked BLOCK 0");
+    server.wait_for_waiters(1);
+    assert_eq!(used()[0], 20);
+}
+
 #[test]
 fn names_of_waits_are_bounded_in_bytes() {
     const LIMIT: u64 = 2_000_000;

@@ -65,6 +65,40 @@ fn a_ticket_counts_for_the_oldest_wait() {
     wait_for("a wait of 20 ms", || server.stat("oldest_wait_ms") >= 20);
 }
 
+/// A candidate waits for as long as another leads: it counts in no alert of long waits.
+#[test]
+fn the_wait_of_a_candidate_is_told_apart() {
+    let server = TestServer::start();
+    let all = || server.stat("oldest_wait_ms");
+    let unnoted = || server.stat("oldest_wait_without_note_ms");
+    let mut leader = server.conn();
+    let mut subscriber = server.conn();
+    subscriber.line("SUBSCRIBE answers");
+    leader.line("LOCK.ACQUIRE scheduler leader NOTE 10.0.0.7:8080 ONCE");
+    let mut candidate = server.conn();
+    candidate.send_line("LOCK.ACQUIRE scheduler candidate NOTE 10.0.0.8:8080 ONCE BLOCK 0");
+    server.wait_for_waiters(1);
+    // A text may be empty, and a candidate may wait with a ticket.
+    let words = "LOCK.ACQUIRE scheduler other ONCE BLOCK 0 NOTIFY answers 1 NOTE";
+    let queued = leader.run(words.split(' ').chain([""]));
+    assert_eq!(queued.text(), "QUEUED");
+    wait_for("a wait of 20 ms", || all() >= 20);
+    assert_eq!(unnoted(), 0);
+
+    let mut worker = server.conn();
+    worker.send_line("LOCK.ACQUIRE scheduler worker BLOCK 0");
+    server.wait_for_waiters(2);
+    wait_for("a wait of 20 ms", || unnoted() >= 20);
+    assert!(unnoted() < all());
+    worker.close();
+    server.wait_for_waiters(1);
+    assert_eq!(unnoted(), 0);
+    leader.line("LOCK.RELEASE scheduler leader");
+    assert!(candidate.recv().int() > 0);
+    candidate.line("LOCK.RELEASE scheduler candidate");
+    wait_for("no wait", || all() == 0);
+}
+
 #[test]
 fn the_limits_in_force_are_shown() {
     let server = TestServer::start();
