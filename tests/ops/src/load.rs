@@ -271,8 +271,9 @@ fn use_tickets(client: &mut Client) {
             client.say(&format!("{request} newer"));
         }
     }
-    client.pause(0.3);
     client.say("LOCK.RELEASE ticket:$n withdrawn");
+    // Longer than lock.queue-grace: the wait of "late" is counted as timed out when its owner does not ask again.
+    client.pause(1.3);
     for owner in ["holder", "granted", "again"] {
         client.say(&format!("LOCK.RELEASE ticket:$n {owner}"));
     }
