@@ -23,6 +23,7 @@ mod commands {
     mod fence_faults;
     mod fenced;
     mod fenced_modules;
+    mod fenced_table;
     mod field_ttls;
     mod hidden_keys;
     mod key_events;
