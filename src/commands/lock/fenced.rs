@@ -115,7 +115,9 @@ fn of_the_call(
     const READ_ONLY: &[u8] = b"-READONLY ";
     const ELSEWHERE: &[u8] = b"-ERR Attempted to access a non local key";
     let is = |error| protocol.starts_with(error);
-    if (is(READ_ONLY) || is(ELSEWHERE)) && shell::is_cluster() && ctx.is_replica() {
+    let is_refused =
+        (is(READ_ONLY) || is(ELSEWHERE)) && !fault::is_on("replica-redirects-no-write");
+    if is_refused && shell::is_cluster() && ctx.is_replica() {
         // A write on a replica of the slot: a client is redirected, a script is not.
         let redirection = (!ctx.is_in_script()).then(|| slots::redirection(ctx, lock));
         let text = redirection.flatten();
@@ -160,7 +162,11 @@ fn command_of(ctx: Ctx<'_>, inner: &[Str<'_>]) -> Result<(CString, bool), Comman
         return Err(refused());
     }
     let is_of_module = known.is_none_or(|known| known.is_of_module);
-    Ok((command, is_of_module && !ctx.is_in_unit()))
+    let needs_script = is_of_module && !ctx.is_in_unit();
+    Ok((
+        command,
+        needs_script && !fault::is_on("module-command-outside-a-script"),
+    ))
 }
 
 fn publishes(command: &[u8]) -> bool {
