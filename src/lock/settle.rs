@@ -84,6 +84,8 @@ impl Locks {
         match self.hand_off(view, rest, cx) {
             HandedOff::Granted | HandedOff::LeftFree => {}
             _ if took_back => {
+                // The end of a key by the module itself is no event.
+                self.untrack_stale_single(view, cx);
                 self.shared.waiters.windows.was_free(view.key);
                 free(cx);
             }

@@ -191,7 +191,8 @@ impl KeyState {
     /// The end of the present holds, as far as known, in Unix milliseconds; `None`: no end, or no hold.
     pub fn ends(&self, now: Now) -> Option<i64> {
         match self {
-            KeyState::ReadWrite(lock) => lock.ends(now, None),
+            // One that is over, and is still read, does not end once more.
+            KeyState::ReadWrite(lock) => lock.ends(now, None).filter(|end| *end > now.wall_ms),
             _ => self.hold(now)?.deadline_ms,
         }
     }

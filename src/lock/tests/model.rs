@@ -7,6 +7,7 @@
 //! `PROPTEST_CASES` sets the number of histories, `PROPTEST_RNG_SEED` repeats a run. A failure prints the seed and the
 //! smallest history that shows it.
 
+mod endings;
 pub mod exclusive;
 pub mod many;
 pub mod naive;

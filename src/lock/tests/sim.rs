@@ -8,6 +8,7 @@
 //!
 //! What no effect may do is asserted while it is carried out ([`effects`]).
 
+mod at_rest;
 mod effects;
 mod foreign;
 mod horizons;
@@ -299,7 +300,13 @@ impl Sim {
                 return self.forget_ended_tickets();
             }
         }
-        panic!("a tick that does not end");
+        let waiters = &self.locks.shared.waiters;
+        panic!(
+            "a tick that does not end: {:?} {:?} {:?}",
+            waiters.unsettled,
+            waiters.unsettled_requests,
+            waiters.waited_out().collect::<Vec<_>>()
+        );
     }
 
     fn settle_due(&mut self) {

@@ -130,6 +130,7 @@ fn play(text: &str) -> String {
         }
     }
     assert!(commands.is_empty(), "commands without ----: {commands:?}");
+    session.sim.leave_nothing(&session.settings);
     result
 }
 

@@ -95,6 +95,38 @@ impl Places {
         self.tickets
     }
 
+    /// Asserts that the usages are the sums of those of the places.
+    #[cfg(test)]
+    pub fn assert_usage(&self) {
+        let (mut used, mut used_by) = (Usage::default(), HashMap::<UserId, Usage>::new());
+        for (slot, _) in self.arena.iter() {
+            if let Some((user, usage)) = self.usage(slot) {
+                used = used.plus(usage);
+                let own = used_by.entry(user).or_default();
+                *own = own.plus(usage);
+            }
+        }
+        assert_eq!(self.used, used, "the usage of all");
+        let users = self.users.iter();
+        let known = users.map(|(user, of_user)| (*user, of_user.usage));
+        assert_eq!(
+            known.collect::<HashMap<_, _>>(),
+            used_by,
+            "the usage of users"
+        );
+        let noted = self
+            .notes
+            .keys()
+            .filter(|slot| self.request_at(**slot).is_some());
+        assert_eq!(noted.count(), self.notes.len(), "a note without a request");
+    }
+
+    /// A fault: one byte is taken that no place returns.
+    #[cfg(test)]
+    pub fn forget_a_byte(&mut self) {
+        self.used.bytes += 1;
+    }
+
     /// The places, live or empty, in no order, and whether each has a note.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&Place, bool)> {
         let places = self.arena.iter();

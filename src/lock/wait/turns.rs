@@ -176,7 +176,7 @@ impl<M: Copy + Ord> Round<M> {
 /// Items that become due at a moment.
 #[derive(Debug)]
 pub(crate) struct Agenda<M, T> {
-    /// Those of a user; it may have none.
+    /// Those of a user, which has some.
     users: BTreeMap<UserId, BTreeSet<(M, T)>>,
     len: usize,
     round: Round<M>,
@@ -223,14 +223,13 @@ impl<M: Copy + Ord, T: Clone + Ord> Agenda<M, T> {
             self.round
                 .set_earliest(of_user.first().map(|(first, _)| *first));
         }
+        if of_user.is_empty() {
+            self.users.remove(&user);
+        }
     }
 
     /// Takes the first item of the next user that has a due one.
     pub fn pop(&mut self, now_ms: u64, is_due: impl Fn(M) -> bool) -> Option<(M, T)> {
-        let users = &mut self.users;
-        if now_ms != self.round.begun_ms && self.round.earliest.is_some_and(&is_due) {
-            users.retain(|_, items| !items.is_empty());
-        }
         let users = &self.users;
         let first = |items: &BTreeSet<(M, T)>| items.first().map(|(first, _)| *first);
         let firsts = || {

@@ -292,6 +292,7 @@ impl model::Case for Case {
         let stats = &self.sim.locks.stats;
         let tracked = self.sim.locks.tracked.len() as u64;
         assert!(tracked <= KEYS as u64 && stats.grants >= tracked);
+        self.sim.leave_nothing(&self.settings);
     }
 }
 

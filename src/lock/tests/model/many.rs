@@ -10,7 +10,7 @@ use crate::lock::tests::model::{
     wait_of, Case as _, Reply, Sent, Step, CONNS_PER_OWNER,
 };
 use crate::lock::tests::sim::{key_ref, sums, Out, Settings, Sim, START_MS};
-use crate::lock::{KeyState, Lease, Limits, Mode, Released, Resource, Waiter, WaiterId};
+use crate::lock::{KeyState, Lease, Mode, Released, Resource, Waiter, WaiterId};
 
 const KEYS: usize = 4;
 const NAMES: [&str; KEYS] = ["k0", "k1", "k2", "k3"];
@@ -142,7 +142,7 @@ fn run(op: impl Strategy<Value = Op>, setup: impl Strategy<Value = Setup>) {
 pub struct Case {
     pub sim: Sim,
     model: Option<Model>,
-    limits: Limits,
+    settings: Settings,
     deadlocks: bool,
     tags: u32,
 }
@@ -156,7 +156,7 @@ impl model::Case for Case {
             sim: hearing_sim(&setup.server),
             model: (!setup.with_tickets)
                 .then(|| Model::new(Rule::Exclusive, KEYS, &setup.server, START_MS)),
-            limits: setup.server.limits,
+            settings: setup.server,
             deadlocks: setup.server.deadlocks,
             tags: 0,
         }
@@ -294,7 +294,7 @@ impl model::Case for Case {
 
     fn check(&mut self, step: &Step<Op>) {
         let waiters = &self.sim.locks.shared.waiters;
-        let limits = self.limits;
+        let limits = self.settings.limits;
         assert_eq!(waiters.live() - waiters.tickets(), self.sim.parked.len());
         assert!(waiters.live_places() - waiters.ticket_places() <= limits.max_waiters);
         assert!(waiters.ticket_places() <= limits.max_tickets);
@@ -334,6 +334,7 @@ impl model::Case for Case {
         let waiters = &self.sim.locks.shared.waiters;
         assert_eq!((waiters.live(), waiters.kept_places()), (0, 0));
         assert!(waiters.is_quiet());
+        self.sim.leave_nothing(&self.settings);
     }
 }
 

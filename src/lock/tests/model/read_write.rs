@@ -145,7 +145,9 @@ fn expired_grant_in_flight() -> Case {
         // The lease ends.
         Op::Pass(1),
     ];
-    case.play(&ops.map(undelivered));
+    ops.map(undelivered)
+        .iter()
+        .for_each(|step| case.play_one(step));
     case
 }
 
@@ -170,6 +172,7 @@ fn a_lost_expired_grant_does_not_undo_the_next_one() {
 
 #[derive(Debug)]
 pub struct Case {
+    settings: Settings,
     pub sim: Sim,
     model: Option<Model>,
     /// The highest token that was answered for WRITE, and the latest of all.
@@ -199,6 +202,7 @@ impl model::Case for Case {
         sim.scripts_ran = with_scripts;
         let model = Model::new(Rule::ReadWrite, 1, &settings, sim.now.wall_ms);
         Case {
+            settings,
             sim,
             model: (!with_scripts).then_some(model),
             highest_write: 0,
@@ -346,6 +350,10 @@ impl model::Case for Case {
             );
             assert!(due.is_some() || left.is_none(), "never settled");
         }
+    }
+
+    fn come_to_rest(&mut self) {
+        self.sim.leave_nothing(&self.settings);
     }
 }
 

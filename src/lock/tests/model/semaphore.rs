@@ -77,6 +77,7 @@ fn named(ms: i64) -> Terms {
 
 #[derive(Debug)]
 pub struct Case {
+    settings: Settings,
     sim: Sim,
     model: Model,
     tokens: Vec<Option<Token>>,
@@ -105,6 +106,7 @@ impl model::Case for Case {
             ..Settings::default()
         };
         Case {
+            settings,
             sim: hearing_sim(&settings),
             model: Model::new(Rule::Permits(None), 1, &settings, START_MS),
             tokens: vec![None; IDS.len()],
@@ -207,6 +209,10 @@ impl model::Case for Case {
             !waits || !self.model.has_room(0),
             "a permit is free, and a request waits"
         );
+    }
+
+    fn come_to_rest(&mut self) {
+        self.sim.leave_nothing(&self.settings);
     }
 }
 
