@@ -312,10 +312,15 @@ impl Windows {
         Some(ended)
     }
 
-    /// The next resource whose window is over, to be settled.
-    pub(crate) fn pop(&mut self, now: Now) -> Option<KeyId> {
+    /// The user with a window that is over whose turn it is after this one's.
+    pub(crate) fn next_user(&mut self, after: UserId, now: Now) -> Option<UserId> {
         let is_over = |end| end <= now.mono_ms;
-        let (_, key) = self.ends.pop(now.mono_ms, is_over)?;
+        self.ends.next_user(after, now.mono_ms, is_over)
+    }
+
+    /// The resource of this user's first window, which is over: it is to be settled.
+    pub(crate) fn pop_of(&mut self, user: UserId) -> Option<KeyId> {
+        let (_, key) = self.ends.pop_of(user)?;
         self.end_unused(key.as_ref())
     }
 
@@ -444,6 +449,12 @@ impl Locks {
 mod tests {
     use super::*;
 
+    /// The first window that is over.
+    fn pop(windows: &mut Windows, ms: u64) -> Option<KeyId> {
+        let user = windows.next_user(UserId::UNKNOWN, Now::at_mono(ms))?;
+        windows.pop_of(user)
+    }
+
     /// Windows of 50 ms after so many hand-offs.
     fn windows_after(after: u32) -> Windows {
         let mut windows = Windows::default();
@@ -473,7 +484,7 @@ mod tests {
         );
         (0..2).for_each(|_| windows.count_hand_off(key));
         assert_eq!(leave_free(&mut windows, 70), Some(Window::Begun));
-        assert_eq!(windows.pop(Now::at_mono(120)), Some(key.to_id()));
+        assert_eq!(pop(&mut windows, 120), Some(key.to_id()));
         assert_eq!(
             (windows.open(), windows.next_end(Now::at_mono(120))),
             (0, None)
@@ -489,8 +500,8 @@ mod tests {
         assert_eq!(start, Some(Window::Begun));
         assert!(windows.is_open(key, Now::at_mono(49)));
         assert!(!windows.is_open(key, Now::at_mono(50)));
-        assert_eq!(windows.pop(Now::at_mono(49)), None);
-        assert_eq!(windows.pop(Now::at_mono(50)), Some(key.to_id()));
+        assert_eq!(pop(&mut windows, 49), None);
+        assert_eq!(pop(&mut windows, 50), Some(key.to_id()));
         // That it was not used is known also after the lock was free for every client.
         windows.was_free(key);
         windows.count_hand_off(key);
@@ -551,7 +562,7 @@ mod tests {
         (0..16).for_each(|_| windows.count_hand_off(key));
         let begun = windows.leave_free((key, UserId::UNKNOWN), (true, true), now);
         assert_eq!(begun, Some(Window::Begun));
-        windows.pop(Now::at_mono(50));
+        pop(&mut windows, 50);
         (0..16).for_each(|_| windows.count_hand_off(key));
         assert!(!windows.is_due(key, Now::at_mono(149)));
         assert!(windows.is_due(key, Now::at_mono(150)));
@@ -610,7 +621,7 @@ mod tests {
         let mut windows = windows_after(1);
         let key = KeyRef::lock(0, b"k");
         for ms in 0..20_000 {
-            windows.pop(Now::at_mono(ms));
+            pop(&mut windows, ms);
             // Another user hands off locks of its own.
             for number in 0..100 {
                 let name = format!("{}", ms * 100 + number);
@@ -633,7 +644,7 @@ mod tests {
         let begun_in = |windows: &mut Windows, times: std::ops::Range<u64>| {
             let before = windows.stats.windows;
             for ms in times {
-                windows.pop(Now::at_mono(ms));
+                pop(windows, ms);
                 if windows
                     .leave_free((key, UserId::UNKNOWN), (true, false), Now::at_mono(ms))
                     .is_none()

@@ -254,30 +254,44 @@ impl Waiters {
         self.unsettled.remove(&key)
     }
 
-    /// The next work on keys, the sorts of it in turn, and the users in turn within each sort. `retries`: also a
-    /// postponed key.
+    /// The next work on keys: the users in turn over all sorts of it, and of one user the sorts in turn. `retries`: also
+    /// a postponed key.
     pub fn pop_due(&mut self, now: Now, retries: bool) -> Option<Due> {
         /// The sorts: keys to settle, leases that are over, requests on several keys, windows, postponed keys.
         const SORTS: u8 = 5;
-        (0..SORTS).find_map(|_| {
-            self.sort = (self.sort + 1) % SORTS;
-            match self.sort {
-                0 => self.unsettled.pop().map(|(key, ())| Due::Key(key)),
-                1 => self.pop_lease(now).map(Due::Key),
-                2 => self.unsettled_requests.pop().map(|(id, ())| Due::Many(id)),
-                // (A key that was taken during its window is scheduled, and so settled before the window ends.)
-                3 => self.windows.pop(now).map(Due::Key),
-                _ => retries
-                    .then(|| self.pop_postponed())
-                    .flatten()
-                    .map(Due::Key),
+        let (after, last) = (self.turn, self.sort);
+        let sorts = (1..=SORTS).map(|step| (last + step) % SORTS);
+        let of_sorts = sorts.filter_map(|sort| {
+            let user = match sort {
+                0 => self.unsettled.next_user(after),
+                1 => self
+                    .leases
+                    .next_user(after, now.mono_ms, |end| end <= now.wall_ms),
+                2 => self.unsettled_requests.next_user(after),
+                3 => self.windows.next_user(after, now),
+                _ => retries.then(|| self.next_postponed(after)).flatten(),
+            };
+            user.map(|user| (user <= after, user, sort))
+        });
+        // Of equal ones the first.
+        let (_, user, sort) = of_sorts.min_by_key(|(wraps, user, _)| (*wraps, *user))?;
+        (self.turn, self.sort) = (user, sort);
+        match sort {
+            0 => self.unsettled.pop_of(user).map(|(key, ())| Due::Key(key)),
+            1 => self.pop_lease(user).map(Due::Key),
+            2 => {
+                let request = self.unsettled_requests.pop_of(user);
+                request.map(|(id, ())| Due::Many(id))
             }
-        })
+            // (A key that was taken during its window is scheduled, and so settled before the window ends.)
+            3 => self.windows.pop_of(user).map(Due::Key),
+            _ => self.retrying.pop_of(user).map(|(key, ())| Due::Key(key)),
+        }
     }
 
-    /// A key whose lease is over.
-    fn pop_lease(&mut self, now: Now) -> Option<KeyId> {
-        let (_, key) = self.leases.pop(now.mono_ms, |end| end <= now.wall_ms)?;
+    /// The first key of this user whose lease is over.
+    fn pop_lease(&mut self, user: UserId) -> Option<KeyId> {
+        let (_, key) = self.leases.pop_of(user)?;
         if let Some(waited) = self.waited.get_mut(&key) {
             waited.lease_ms = None;
         }
@@ -312,11 +326,11 @@ impl Waiters {
         self.postponed.len() + self.retrying.len() + over
     }
 
-    /// The next postponed key to retry.
-    pub fn pop_postponed(&mut self) -> Option<KeyId> {
+    /// The user with a postponed key to retry whose turn it is after this one's.
+    fn next_postponed(&mut self, after: UserId) -> Option<UserId> {
         if self.retrying.is_empty() {
             std::mem::swap(&mut self.retrying, &mut self.postponed);
         }
-        self.retrying.pop().map(|(key, ())| key)
+        self.retrying.next_user(after)
     }
 }

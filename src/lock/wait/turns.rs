@@ -4,7 +4,7 @@
 //! due at a moment. In both each user with due work has one item served, then the next user has one. Work without a
 //! user is that of [`UserId::UNKNOWN`].
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, Hash};
 use std::ops::Bound::{Excluded, Unbounded};
 
@@ -74,16 +74,27 @@ impl<T: Clone + Eq + Hash, V, S: BuildHasher> Turns<T, V, S> {
         true
     }
 
-    /// Takes the oldest item of the next user.
-    pub fn pop(&mut self) -> Option<(T, V)> {
-        let behind = (Excluded((self.last, u64::MAX)), Unbounded);
+    /// The user with something due whose turn it is after this one's.
+    pub fn next_user(&self, after: UserId) -> Option<UserId> {
+        let behind = (Excluded((after, u64::MAX)), Unbounded);
         let next = self.order.range(behind).next();
-        let at = *next.or_else(|| self.order.first_key_value())?.0;
+        let ((user, _), _) = next.or_else(|| self.order.first_key_value())?;
+        Some(*user)
+    }
+
+    /// Takes the oldest item of this user.
+    pub fn pop_of(&mut self, user: UserId) -> Option<(T, V)> {
+        let at = *self.order.range((user, 0)..=(user, u64::MAX)).next()?.0;
         let item = self.order.remove(&at)?;
-        self.last = at.0;
         let (_, value) = self.items.swap_remove(&item)?;
         give_back(&mut self.items);
         Some((item, value))
+    }
+
+    /// Takes the oldest item of the next user.
+    pub fn pop(&mut self) -> Option<(T, V)> {
+        self.last = self.next_user(self.last)?;
+        self.pop_of(self.last)
     }
 
     pub fn clear(&mut self) {
@@ -106,7 +117,8 @@ impl<T: Clone + Eq + Hash, V, S: BuildHasher> Turns<T, V, S> {
 pub(crate) struct Round<M> {
     /// Nothing is due before this moment. It may be too early, as long as no round has been begun since a removal.
     earliest: Option<M>,
-    users: VecDeque<UserId>,
+    /// The users with something due then, in their order.
+    users: Vec<UserId>,
     /// The moment for which these users were found, in milliseconds of the monotonic clock: others may be due later.
     begun_ms: u64,
     last: UserId,
@@ -116,7 +128,7 @@ impl<M> Default for Round<M> {
     fn default() -> Round<M> {
         Round {
             earliest: None,
-            users: VecDeque::new(),
+            users: Vec::new(),
             begun_ms: 0,
             last: UserId::UNKNOWN,
         }
@@ -149,6 +161,19 @@ impl<M: Copy + Ord> Round<M> {
         firsts: impl Fn() -> I,
         of: impl Fn(UserId) -> Option<M>,
     ) -> Option<UserId> {
+        self.last = self.next_after(self.last, now_ms, is_due, firsts, of)?;
+        Some(self.last)
+    }
+
+    /// The user whose turn it is after this one's.
+    fn next_after<I: Iterator<Item = (UserId, M)>>(
+        &mut self,
+        after: UserId,
+        now_ms: u64,
+        is_due: impl Fn(M) -> bool,
+        firsts: impl Fn() -> I,
+        of: impl Fn(UserId) -> Option<M>,
+    ) -> Option<UserId> {
         let mut is_new = now_ms != self.begun_ms;
         loop {
             if is_new || self.users.is_empty() {
@@ -157,18 +182,17 @@ impl<M: Copy + Ord> Round<M> {
                 }
                 self.earliest = firsts().map(|(_, first)| first).min();
                 let due = firsts().filter(|(_, first)| is_due(*first));
-                let mut users: Vec<UserId> = due.map(|(user, _)| user).collect();
-                users.sort_unstable();
-                let next = users.partition_point(|user| *user <= self.last);
-                users.rotate_left(next);
-                (self.users, self.begun_ms, is_new) = (users.into(), now_ms, false);
+                self.users = due.map(|(user, _)| user).collect();
+                self.users.sort_unstable();
+                (self.begun_ms, is_new) = (now_ms, false);
             }
-            let user = self.users.pop_front()?;
+            let behind = self.users.partition_point(|user| *user <= after);
+            let at = if behind < self.users.len() { behind } else { 0 };
+            let user = *self.users.get(at)?;
             if of(user).is_some_and(&is_due) {
-                self.users.push_back(user);
-                self.last = user;
                 return Some(user);
             }
+            self.users.remove(at);
         }
     }
 }
@@ -228,8 +252,13 @@ impl<M: Copy + Ord, T: Clone + Ord> Agenda<M, T> {
         }
     }
 
-    /// Takes the first item of the next user that has a due one.
-    pub fn pop(&mut self, now_ms: u64, is_due: impl Fn(M) -> bool) -> Option<(M, T)> {
+    /// The user with a due item whose turn it is after this one's.
+    pub fn next_user(
+        &mut self,
+        after: UserId,
+        now_ms: u64,
+        is_due: impl Fn(M) -> bool,
+    ) -> Option<UserId> {
         let users = &self.users;
         let first = |items: &BTreeSet<(M, T)>| items.first().map(|(first, _)| *first);
         let firsts = || {
@@ -237,10 +266,20 @@ impl<M: Copy + Ord, T: Clone + Ord> Agenda<M, T> {
             firsts.filter_map(move |(user, items)| Some((*user, first(items)?)))
         };
         let of = |user: UserId| first(users.get(&user)?);
-        let user = self.round.next(now_ms, is_due, firsts, of)?;
+        self.round.next_after(after, now_ms, is_due, firsts, of)
+    }
+
+    /// Takes the first item of this user.
+    pub fn pop_of(&mut self, user: UserId) -> Option<(M, T)> {
         let (moment, item) = self.users.get(&user)?.first()?.clone();
         self.remove(user, moment, item.clone());
         Some((moment, item))
+    }
+
+    /// Takes the first item of the next user that has a due one.
+    pub fn pop(&mut self, now_ms: u64, is_due: impl Fn(M) -> bool) -> Option<(M, T)> {
+        self.round.last = self.next_user(self.round.last, now_ms, is_due)?;
+        self.pop_of(self.round.last)
     }
 
     /// The items, in the order of their moments for each user.
@@ -321,5 +360,25 @@ mod tests {
         agenda.insert(UserId(1), 5, 5);
         assert_eq!(agenda.pop(15, |at| at <= 15), Some((5, 5)));
         assert_eq!(agenda.pop(15, |at| at <= 15), None);
+    }
+
+    #[test]
+    fn the_next_user_is_the_same_for_all_that_is_due() {
+        let (mut turns, mut agenda) = (Turns::<u32>::default(), Agenda::default());
+        for user in [1, 3, 5] {
+            turns.insert(UserId(user), user, ());
+            agenda.insert(UserId(user), u64::from(user), user);
+        }
+        for (after, next) in [(0, 1), (1, 3), (2, 3), (3, 5), (5, 1), (9, 1)] {
+            assert_eq!(turns.next_user(UserId(after)), Some(UserId(next)));
+            let due = agenda.next_user(UserId(after), 10, |at| at <= 10);
+            assert_eq!(due, Some(UserId(next)));
+        }
+        assert_eq!(turns.pop_of(UserId(3)), Some((3, ())));
+        assert_eq!(turns.next_user(UserId(1)), Some(UserId(5)));
+        assert_eq!(agenda.pop_of(UserId(5)), Some((5, 5)));
+        let next = agenda.next_user(UserId(3), 10, |at| at <= 10);
+        assert_eq!(next, Some(UserId(1)));
+        assert_eq!(agenda.next_user(UserId(0), 11, |at| at <= 0), None);
     }
 }

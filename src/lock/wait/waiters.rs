@@ -68,7 +68,8 @@ pub struct Waiters {
     pub(super) postponed: Turns<KeyId>,
     /// The postponed keys of the present round: each is retried once before any is retried twice.
     pub(super) retrying: Turns<KeyId>,
-    /// The sort of work on keys that had the last turn.
+    /// The user, and the sort of work on keys, that had the last turn.
+    pub(super) turn: UserId,
     pub(super) sort: u8,
     pub(super) passed: Passed,
     /// Keys whose waiters are about to end.
