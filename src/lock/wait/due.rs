@@ -334,3 +334,28 @@ impl Waiters {
         self.retrying.next_user(after)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_has_one_turn_whatever_sorts_of_work_it_has() {
+        let mut waiters = Waiters::default();
+        let key = |name: &str| KeyRef::lock(0, name.as_bytes()).to_id();
+        for name in ["a", "b"] {
+            waiters.unsettled.insert(UserId(1), key(name), ());
+            waiters.leases.insert(UserId(1), 0, key(name));
+        }
+        for request in [1, 2] {
+            waiters.unsettled_requests.insert(UserId(1), WaiterId(request), ());
+        }
+        waiters.leases.insert(UserId(2), 0, key("c"));
+        let order: Vec<_> = std::iter::from_fn(|| waiters.pop_due(Now::at_mono(9), true)).collect();
+        let mine = |name| Due::Key(key(name));
+        let others = [mine("a"), Due::Many(WaiterId(1)), mine("b"), mine("b")];
+        assert_eq!(order.len(), 7);
+        assert!(order[..2].contains(&mine("c")), "{order:?}");
+        assert!(others.iter().all(|due| order.contains(due)), "{order:?}");
+    }
+}

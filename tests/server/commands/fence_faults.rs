@@ -177,10 +177,9 @@ fn no_write_of_an_old_token_follows_one_of_a_newer() {
             follow(&replica, &master);
         }
         wait_for("a late write without the fence", || {
-            !written(&master, "plain").is_sorted()
+            !written(&master, "plain").is_sorted() && written(&master, "fenced").len() > 50
         });
     });
     let fenced = written(&master, "fenced");
     assert!(fenced.is_sorted(), "{fenced:?}");
-    assert!(fenced.len() > 50, "{}", fenced.len());
 }
