@@ -379,6 +379,6 @@ mod tests {
         assert_eq!(agenda.pop_of(UserId(5)), Some((5, 5)));
         let next = agenda.next_user(UserId(3), 10, |at| at <= 10);
         assert_eq!(next, Some(UserId(1)));
-        assert_eq!(agenda.next_user(UserId(0), 11, |at| at <= 0), None);
+        assert_eq!(agenda.next_user(UserId(0), 11, |at| at < 1), None);
     }
 }

@@ -41,7 +41,9 @@ const FIELDS: [(&str, &[&str]); 11] = [
     // Numbers that are counted up; and the room of one millisecond.
     (
         "Waiters",
-        &["last_id", "last_seq", "firsts", "passed", "top", "sort", "turn"],
+        &[
+            "last_id", "last_seq", "firsts", "passed", "top", "sort", "turn",
+        ],
     ),
     // Whose turn it was, and the number of the newest item.
     ("Turns", &["last", "number"]),
