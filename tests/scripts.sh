@@ -183,7 +183,8 @@ ends_with 2 'a port that is too high'
 
 # --- make: its list of targets, and the directory that cargo fills ---
 machine
-on make
+# (Below another make it would say which directory it enters.)
+on env -u MAKEFLAGS -u MAKELEVEL make
 says 'make alone' 'make run ' 'make test ' 'make help-all'
 [ "$(printf '%s\n' "$said" | wc -l)" -le 12 ] || failed 'make alone prints a long list'
 on make help-all

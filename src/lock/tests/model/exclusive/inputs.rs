@@ -146,7 +146,8 @@ fn windows() -> impl Strategy<Value = WindowRule> {
 }
 
 pub fn settings(cluster: bool) -> impl Strategy<Value = Settings> {
-    let session = prop::sample::select(vec![1, 3, 6, 15]);
+    // Room for 15 bound holds and more: all that the owners can ask for at once.
+    let session = prop::sample::select(vec![3, 6, 15]);
     let grace = grace(prop::sample::select(vec![0, 1, 100]));
     (limits(), grace, session, windows()).prop_map(move |(limits, grace, session, windows)| {
         Settings {
