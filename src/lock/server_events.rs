@@ -80,7 +80,6 @@ impl Locks {
     pub fn lost(&mut self, key: KeyRef<'_>) -> bool {
         let (tracked, is_waited) = self.end_of_key(key);
         self.stats.grants_lost += tracked;
-        self.shared.waiters.set_lost(key, true);
         self.count_redisson_hold(key, true);
         is_waited || tracked > 0
     }

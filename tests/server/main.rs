@@ -19,7 +19,6 @@ mod commands {
     mod break_to;
     mod collisions;
     mod contexts;
-    mod databases;
     mod fence_faults;
     mod fenced;
     mod fenced_modules;

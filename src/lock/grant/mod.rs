@@ -479,13 +479,11 @@ impl Locks {
 
     /// Reports the end of a hold that has waiters but was never tracked, as far as the key shows it. (If the key itself
     /// was deleted, the server's own event has been reported already.)
-    pub(crate) fn announce_untracked(&mut self, view: &View<'_>, cx: &mut Cx<'_>) {
-        let was_reported = self.shared.waiters.set_lost(view.key, false);
+    pub(crate) fn announce_untracked(&self, view: &View<'_>, cx: &mut Cx<'_>) {
         let event = match &view.state {
             _ if self.tracked.contains(view.key) => return,
             KeyState::Held(_) | KeyState::Text(_) if view.state.is_over(cx.now) => Event::Expire,
             KeyState::ReadWrite(lock) if !lock.is_held(cx.now) => Event::Expire,
-            KeyState::Bare(_) | KeyState::OtherHash | KeyState::OtherType if was_reported => return,
             KeyState::Bare(_) | KeyState::OtherHash | KeyState::OtherType => Event::Lost,
             KeyState::Held(_) | KeyState::Text(_) | KeyState::ReadWrite(_) | KeyState::Absent => {
                 return

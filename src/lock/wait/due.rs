@@ -20,7 +20,6 @@ impl Waiters {
             return;
         };
         let lease_ms = lease_ms.filter(|_| waited.queue.live() > 0);
-        waited.is_lost &= lease_ms.is_none();
         if waited.lease_ms == lease_ms {
             return;
         }
@@ -32,12 +31,6 @@ impl Waiters {
             waited.lease_user = waited.queue.user(&self.places);
             self.leases.insert(waited.lease_user, new, id.clone());
         }
-    }
-
-    /// The loss of this key is reported, or (`false`) the report is taken back. Returns whether it was.
-    pub(crate) fn set_lost(&mut self, key: KeyRef<'_>, is_lost: bool) -> bool {
-        let waited = self.waited.get_mut(&key);
-        waited.is_some_and(|waited| std::mem::replace(&mut waited.is_lost, is_lost))
     }
 
     /// The lease after which the first waiter of this key is due, in Unix milliseconds.
@@ -207,24 +200,6 @@ impl Waiters {
         for (id, waited) in waited {
             let user = waited.queue.user(&self.places);
             self.unsettled.insert(user, id.clone(), ());
-        }
-    }
-
-    /// Schedules some of the keys with waiters to be settled, as if they had changed: `most` at the index `at`. Returns
-    /// the index of the next.
-    pub fn schedule_settle_some(&mut self, at: usize, most: usize) -> usize {
-        let end = at.saturating_add(most).min(self.waited.len());
-        for index in at..end {
-            if let Some((id, waited)) = self.waited.get_index(index) {
-                if waited.queue.live() > 0 {
-                    let user = waited.queue.user(&self.places);
-                    self.unsettled.insert(user, id.clone(), ());
-                }
-            }
-        }
-        match end < self.waited.len() {
-            true => end,
-            false => 0,
         }
     }
 

@@ -27,9 +27,6 @@ use crate::module::tickets;
 /// The longest period of the timer: the server computes its timers with the wall clock, which may be set.
 const LONGEST_MS: u64 = 60_000;
 
-/// Where some changes of keys have no event (see `events.rs`): the most waited keys that the cron settles at once.
-const KEYS_PER_SWEEP: usize = 100;
-
 /// After this many places of waits that have ended, the clock is read: the message to a channel with thousands of
 /// subscribers takes milliseconds.
 const PLACES_PER_STEP: usize = 1;
@@ -156,10 +153,6 @@ pub fn check(ctx: Ctx<'_>) {
         shell.locks.shared.waiters.forget_closing();
         if !fault::is_on("final-number-stays") {
             shell.locks.shared.finals.forget(now);
-        }
-        if shell.events_move_clients {
-            let (waiters, alarm) = (&mut shell.locks.shared.waiters, &mut shell.alarm);
-            alarm.swept = waiters.schedule_settle_some(alarm.swept, KEYS_PER_SWEEP);
         }
     });
     tickets::sweep(ctx, now);

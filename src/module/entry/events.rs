@@ -3,12 +3,6 @@
 //! A callback of a key here never writes and opens no lock: it runs during a client's command, and a write would reach
 //! the AOF before the change that caused it. It only marks keys; the alarm settles them at the end of the tick. (Before
 //! a `FLUSHDB` or `SWAPDB` the horizon is read.)
-//!
-//! Valkey from 8.1.0 to before 9.1.1 calls the callback of a key event on the client of the running command, selects
-//! the event's database for it, and selects no other afterwards: behind a `MOVE` the client would stay in the other
-//! database. The callback does not learn the former one. There the module subscribes to no class whose events may name
-//! another database than the client's (`MOVE`, `COPY ... DB`, a key that expires under them): a server event, which has
-//! a client of its own, reports the keys that are removed, and the cron settles keys for the other changes.
 
 use std::ffi::{c_char, c_int, c_void, CStr};
 
@@ -27,7 +21,6 @@ use crate::module::ffi::ctx::{Callback, Ctx};
 use crate::module::ffi::fault;
 use crate::module::ffi::guard;
 use crate::module::ffi::log;
-use crate::module::ffi::raw_key;
 use crate::module::ffi::strings::Str;
 use crate::module::keyspace::horizon;
 use crate::module::keyspace::lock_key::name_of;
@@ -47,13 +40,9 @@ const CHANGES: c_int = raw::REDISMODULE_NOTIFY_GENERIC
 
 /// Subscribes at load to the events that cost other commands little.
 pub fn subscribe(ctx: Ctx<'_>) -> Option<()> {
-    if shell::with(|shell| shell.events_move_clients) {
-        subscribe_with(ctx, raw::REDISMODULE_EVENT_KEY, Some(on_removed))?;
-    } else {
-        // One subscription: each subscription adds about twenty instructions to every key event.
-        let gone = raw::REDISMODULE_NOTIFY_EXPIRED | raw::REDISMODULE_NOTIFY_EVICTED;
-        subscribe_keys(ctx, gone, Some(on_gone))?;
-    }
+    // One subscription: each subscription adds about twenty instructions to every key event.
+    let gone = raw::REDISMODULE_NOTIFY_EXPIRED | raw::REDISMODULE_NOTIFY_EVICTED;
+    subscribe_keys(ctx, gone, Some(on_gone))?;
     for id in [
         raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED,
         raw::REDISMODULE_EVENT_FLUSHDB,
@@ -103,11 +92,7 @@ pub fn watch(ctx: Ctx<'_>) {
     }
     // Changes of the horizon's key before this were not noticed.
     shell::with(|shell| shell.locks.shared.tokens.doubt(0));
-    let changes = match shell::with(|shell| shell.events_move_clients) {
-        true => CHANGES & !raw::REDISMODULE_NOTIFY_GENERIC,
-        false => CHANGES,
-    };
-    if subscribe_keys(ctx, changes, Some(on_changed)).is_none() {
+    if subscribe_keys(ctx, CHANGES, Some(on_changed)).is_none() {
         log::warning(
             "key events cannot be subscribed to: waiters will not notice a lock deleted by others",
         );
@@ -158,53 +143,12 @@ unsafe extern "C" fn on_gone(
             }
         } else if shell::with(|shell| shell.notifies_own) {
             return;
-        } else {
-            mark_expired(ctx, key);
+        } else if shell::with(|shell| shell.locks.expired(ctx.key_ref(key))) {
+            ctx.notify(raw::REDISMODULE_NOTIFY_MODULE, Event::Expire.name(), key);
         }
         alarm::rearm(ctx);
     });
     raw::REDISMODULE_OK as c_int
-}
-
-/// Where key events move clients: a key is about to be removed, because it was deleted, renamed, moved or replaced, or
-/// has expired or is evicted. A value that overwrites it has an event of its type.
-unsafe extern "C" fn on_removed(
-    ctx: *mut raw::RedisModuleCtx,
-    _event: raw::RedisModuleEvent,
-    subevent: u64,
-    data: *mut c_void,
-) {
-    if subevent == raw::REDISMODULE_SUBEVENT_KEY_OVERWRITTEN || raw_key::is_removing() {
-        return;
-    }
-    guard::entry("removed", || {
-        // SAFETY: the server's context for this callback; the local value ends with it.
-        let callback = unsafe { Callback::new(ctx) };
-        // SAFETY: for this event the data is a key's info, whose key is open through the callback; so is its name. The
-        // function is there: without this event it is not called.
-        let name = unsafe {
-            let key = (*data.cast::<raw::RedisModuleKeyInfo>()).key;
-            raw::RedisModule_GetKeyNameFromModuleKey.map(|name_of| name_of(key).cast_mut())
-        };
-        let Some(name) = name.filter(|name| !name.is_null()) else {
-            return;
-        };
-        // SAFETY: as above.
-        let (ctx, key) = (callback.ctx(), unsafe { callback.string(name) });
-        let is_horizon = horizon::is_horizon(key.bytes());
-        // Fast path: runs for every key that is removed.
-        if !is_horizon && !may_be_in_memory(key.bytes()) {
-            return;
-        }
-        if is_horizon {
-            horizon::mark_lost(key);
-        } else if subevent == raw::REDISMODULE_SUBEVENT_KEY_EXPIRED {
-            mark_expired(ctx, key);
-        } else if shell::with(|shell| shell.locks.cares_about(ctx.key_ref(key))) {
-            mark_lost(ctx, key);
-        }
-        alarm::rearm(ctx);
-    });
 }
 
 unsafe extern "C" fn on_changed(
@@ -246,12 +190,6 @@ unsafe extern "C" fn on_changed(
         alarm::rearm(ctx);
     });
     raw::REDISMODULE_OK as c_int
-}
-
-fn mark_expired(ctx: Ctx<'_>, key: Str<'_>) {
-    if shell::with(|shell| shell.locks.expired(ctx.key_ref(key))) {
-        ctx.notify(raw::REDISMODULE_NOTIFY_MODULE, Event::Expire.name(), key);
-    }
 }
 
 fn mark_lost(ctx: Ctx<'_>, key: Str<'_>) {

@@ -189,13 +189,6 @@ impl Ctx<'_> {
         !(self.is_valkey() && server_version() >= REFUSED_SINCE)
     }
 
-    /// Whether a subscriber of key events leaves the client of a command in the database of the event.
-    pub fn events_move_clients(self) -> bool {
-        const SINCE: i32 = 0x08_01_00;
-        const MENDED: i32 = 0x09_01_01;
-        self.is_valkey() && (SINCE..MENDED).contains(&server_version())
-    }
-
     /// Whether writes are paused for replicas and clients (`CLIENT PAUSE`, a failover). A write during the pause aborts
     /// the server.
     pub fn is_paused(self) -> bool {

@@ -3,7 +3,6 @@
 use std::ffi::{c_int, c_void};
 use std::marker::PhantomData;
 use std::ptr::{null_mut, NonNull};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use redis_module::raw;
 
@@ -20,21 +19,6 @@ pub(crate) const NO_TRACE: u32 = redis_module::raw::REDISMODULE_OPEN_KEY_NOTOUCH
     | redis_module::raw::REDISMODULE_OPEN_KEY_NONOTIFY
     | redis_module::raw::REDISMODULE_OPEN_KEY_NOSTATS
     | redis_module::raw::REDISMODULE_OPEN_KEY_NOEXPIRE;
-
-/// Whether [`removing`] runs.
-static REMOVES: AtomicBool = AtomicBool::new(false);
-
-/// Whether the module itself is removing a key, its last element or its value: the server's event of it is no news.
-pub(crate) fn is_removing() -> bool {
-    REMOVES.load(Relaxed)
-}
-
-fn removing<T>(body: impl FnOnce() -> T) -> T {
-    REMOVES.store(true, Relaxed);
-    let result = body();
-    REMOVES.store(false, Relaxed);
-    result
-}
 
 /// An open key; closed on drop. It borrows the context that it was opened in, so it is closed before the callback of
 /// that context returns.
@@ -144,7 +128,7 @@ impl<'a> RawKey<'a> {
     #[inline]
     pub(crate) fn set_string(&mut self, value: Str<'_>) -> Written {
         // SAFETY: key and string are live; the server keeps a reference of its own to the string.
-        removing(|| unsafe { checked!(RedisModule_StringSet(self.as_ptr(), value.as_ptr())) })
+        unsafe { checked!(RedisModule_StringSet(self.as_ptr(), value.as_ptr())) }
     }
 
     /// Sets the end of its TTL, in milliseconds of the wall clock; `REDISMODULE_NO_EXPIRE` removes the TTL.
@@ -164,7 +148,7 @@ impl<'a> RawKey<'a> {
     #[inline]
     pub(crate) fn delete(&mut self) -> Written {
         // SAFETY: the key is open.
-        removing(|| unsafe { checked!(RedisModule_DeleteKey(self.as_ptr())) })
+        unsafe { checked!(RedisModule_DeleteKey(self.as_ptr())) }
     }
 
     /// Deletes it; a value of many elements is freed outside of the main thread.
@@ -177,7 +161,7 @@ impl<'a> RawKey<'a> {
             return self.delete();
         }
         // SAFETY: the key is open.
-        removing(|| unsafe { checked!(RedisModule_UnlinkKey(self.as_ptr())) })
+        unsafe { checked!(RedisModule_UnlinkKey(self.as_ptr())) }
     }
 
     /// The value of one field of a hash; `None` as well when it holds no hash.
@@ -239,7 +223,7 @@ impl<'a> RawKey<'a> {
     pub(crate) fn drop_field(&mut self, name: Str<'_>) -> Written {
         // SAFETY: the key is open; the variadic list is a live string, the value that means deletion, and NULL as its
         // end.
-        let dropped = removing(|| unsafe {
+        let dropped = unsafe {
             fallible!(
                 RedisModule_HashSet(
                     self.as_ptr(),
@@ -250,7 +234,7 @@ impl<'a> RawKey<'a> {
                 ),
                 0
             )
-        });
+        };
         match dropped == 0 && !self.is_empty() && self.field(name).is_some() {
             true => Err(Refused("RedisModule_HashSet")),
             false => Ok(()),
@@ -283,7 +267,7 @@ impl<'a> RawKey<'a> {
     pub(crate) fn remove_element(&mut self, element: Str<'_>) -> Written {
         let (key, element) = (self.as_ptr(), element.as_ptr());
         // SAFETY: the key is open, the element live, and the place for the result may be NULL.
-        removing(|| unsafe { checked!(RedisModule_ZsetRem(key, element, null_mut())) })
+        unsafe { checked!(RedisModule_ZsetRem(key, element, null_mut())) }
     }
 
     /// Reads a hash field by field, until `goes_on`, which is called every few fields, returns false. True when every

@@ -62,8 +62,6 @@ pub struct Shell {
     pub has_jobs: bool,
     /// Whether the event of a deletion or an expiry that is being sent is the module's own.
     pub notifies_own: bool,
-    /// Whether the server leaves the client of a command in the database of a key event (see `entry/events.rs`).
-    pub events_move_clients: bool,
     /// Whether replicas may receive what is replicated; `None` while that is unknown.
     pub replicas_may_receive: Option<bool>,
     /// Whether the server blocks clients that have subscribed.
@@ -167,7 +165,6 @@ pub fn start(ctx: Ctx<'_>, hooks: &'static Hooks) {
         watching_clients: false,
         has_jobs: false,
         notifies_own: false,
-        events_move_clients: ctx.events_move_clients(),
         replicas_may_receive: None,
         parks_subscribers: ctx.parks_subscribers(),
         buffers_are_limited: None,
@@ -267,8 +264,6 @@ pub struct Alarm {
     pub(in crate::module) left_at: Option<Instant>,
     /// When the last renewals of bound holds ended.
     pub(in crate::module) renewed_at: Option<Instant>,
-    /// The index of the key with waiters that the cron settles next.
-    pub(in crate::module) swept: usize,
     /// How many bound holds jobs have released since the last firing.
     pub released_by_jobs: usize,
     /// Whether a job is registered that runs when the present unit of execution is over: until then the timer is armed.

@@ -34,7 +34,7 @@ impl Sim {
             true => drop(self.keys.hash(key).insert("name".into(), "value".into())),
             false => self.keys.set(key.into(), "value", None),
         }
-        self.locks.changed(key_ref(key), true);
+        self.locks.lost(key_ref(key));
     }
 
     /// `HDEL key holder`: an empty hash is deleted, a `#token` stays. (`PERSIST` follows: the naive model knows no TTL
