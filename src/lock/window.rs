@@ -312,7 +312,7 @@ impl Windows {
         Some(ended)
     }
 
-    /// The user with a window that is over whose turn it is after this one's.
+    /// The user that follows this one, of those with a window that is over.
     pub(crate) fn next_user(&mut self, after: UserId, now: Now) -> Option<UserId> {
         let is_over = |end| end <= now.mono_ms;
         self.ends.next_user(after, now.mono_ms, is_over)

@@ -301,7 +301,7 @@ impl Waiters {
         self.postponed.len() + self.retrying.len() + over
     }
 
-    /// The user with a postponed key to retry whose turn it is after this one's.
+    /// The user that follows this one, of those with a postponed key to retry.
     fn next_postponed(&mut self, after: UserId) -> Option<UserId> {
         if self.retrying.is_empty() {
             std::mem::swap(&mut self.retrying, &mut self.postponed);

@@ -74,7 +74,7 @@ impl<T: Clone + Eq + Hash, V, S: BuildHasher> Turns<T, V, S> {
         true
     }
 
-    /// The user with something due whose turn it is after this one's.
+    /// The user that follows this one, of those with due items.
     pub fn next_user(&self, after: UserId) -> Option<UserId> {
         let behind = (Excluded((after, u64::MAX)), Unbounded);
         let next = self.order.range(behind).next();
@@ -112,7 +112,7 @@ impl<T: Clone + Eq + Hash, V, S: BuildHasher> Turns<T, V, S> {
     }
 }
 
-/// Whose turn it is among the users with something due.
+/// The turns of the users with due items.
 #[derive(Debug)]
 pub(crate) struct Round<M> {
     /// Nothing is due before this moment. It may be too early, as long as no round has been begun since a removal.
@@ -153,7 +153,7 @@ impl<M: Copy + Ord> Round<M> {
         self.earliest = moment;
     }
 
-    /// The user whose turn it is. `firsts`: the first moment of each user; `of`: that of one.
+    /// The next user. `firsts`: the first moment of each user; `of`: that of one.
     pub fn next<I: Iterator<Item = (UserId, M)>>(
         &mut self,
         now_ms: u64,
@@ -165,7 +165,7 @@ impl<M: Copy + Ord> Round<M> {
         Some(self.last)
     }
 
-    /// The user whose turn it is after this one's.
+    /// The user that follows this one.
     fn next_after<I: Iterator<Item = (UserId, M)>>(
         &mut self,
         after: UserId,
@@ -252,7 +252,7 @@ impl<M: Copy + Ord, T: Clone + Ord> Agenda<M, T> {
         }
     }
 
-    /// The user with a due item whose turn it is after this one's.
+    /// The user that follows this one, of those with due items.
     pub fn next_user(
         &mut self,
         after: UserId,

@@ -45,7 +45,7 @@ const FIELDS: [(&str, &[&str]); 11] = [
             "last_id", "last_seq", "firsts", "passed", "top", "sort", "turn",
         ],
     ),
-    // Whose turn it was, and the number of the newest item.
+    // The user that had the last turn, and the number of the newest item.
     ("Turns", &["last", "number"]),
     ("Round", &["last", "begun_ms"]),
     ("Sessions", &["last", "last_ended"]),
