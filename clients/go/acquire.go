@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -31,16 +30,35 @@ type acquisition struct {
 	// Where it waits; the ticket from the first such request on.
 	channel *channel
 	ticket  *ticket
+	place   place
 	// Whether a request had no answer, and may be served late.
 	isUnanswered bool
-	// Whether the server has it in a queue, or had, and whether a message says that it is granted.
-	isQueued, isAnnounced bool
 	// Whether the server has ever answered. Before that, a request that cannot be sent is an error.
 	isAnswered bool
-	// Since it was last queued: the failures, the first one and the last warning, and the replies NOSUBSCRIBER.
+	// Whether the semaphore has been asked for.
+	isAskedFor bool
+	outage     outage
+}
+
+// place is what the server has of an acquisition.
+type place int
+
+const (
+	// Nothing, but for requests without an answer.
+	outside place = iota
+	// A place in its queue, or it had one.
+	queued
+	// The same, and a message says that it is granted.
+	announced
+)
+
+// outage is what has failed since the acquisition was last queued.
+type outage struct {
+	// The failures, the first one and the last warning.
 	failures      int
 	since, warned time.Time
-	unknown       int
+	// The replies NOSUBSCRIBER.
+	unknown int
 }
 
 // errQueued: the server has put the request into its queue.
@@ -73,11 +91,15 @@ func (c *Client) acquire(ctx context.Context, terms *terms, waits bool) (*Hold, 
 	}
 	if hold != nil {
 		hold.begin(ctx)
-		return hold, nil
+		if c.open.Err() == nil {
+			return hold, nil
+		}
+		hold.abandon() // which Close has not seen
+		return nil, ErrClosed
 	}
 	a.giveUp()
 	switch ended := ctx.Err(); {
-	case ended != nil && a.failures > 0 && !errors.Is(err, ended):
+	case ended != nil && a.outage.failures > 0 && !errors.Is(err, ended):
 		return nil, fmt.Errorf("%w, the last failure: %w", ended, err)
 	case ended != nil:
 		return nil, ended
@@ -97,7 +119,7 @@ func (a *acquisition) renameOwner() {
 func (a *acquisition) run(ctx context.Context) (*Hold, error) {
 	for {
 		hold, err := a.inTurn(ctx)
-		if err == errQueued {
+		if errors.Is(err, errQueued) {
 			err = a.wait(ctx)
 		}
 		if hold != nil || err != nil {
@@ -108,7 +130,7 @@ func (a *acquisition) run(ctx context.Context) (*Hold, error) {
 
 // inTurn asks when it is the turn of this wait. After a failure it pauses before others have theirs.
 func (a *acquisition) inTurn(ctx context.Context) (*Hold, error) {
-	if a.channel != nil && !a.isAnnounced {
+	if a.channel != nil && a.place != announced {
 		select {
 		case a.channel.turns <- struct{}{}:
 			defer func() { <-a.channel.turns }()
@@ -117,7 +139,7 @@ func (a *acquisition) inTurn(ctx context.Context) (*Hold, error) {
 		}
 	}
 	hold, err := a.ask(ctx)
-	if err == nil || err == errQueued {
+	if err == nil || errors.Is(err, errQueued) {
 		return hold, err
 	}
 	if ctx.Err() != nil || !a.passes(err) {
@@ -132,7 +154,7 @@ func (a *acquisition) inTurn(ctx context.Context) (*Hold, error) {
 
 // ask sends the request once. Neither a hold nor an error: it is to be sent again.
 func (a *acquisition) ask(ctx context.Context) (*Hold, error) {
-	command, isTicket := a.terms.acquire(a.owner), a.ticket != nil && !a.isAnnounced
+	command, isTicket := a.terms.acquire(a.owner), a.ticket != nil && a.place != announced
 	var heard *subscription
 	if isTicket {
 		// In this order: the end of a subscription that is heard is a message.
@@ -153,18 +175,26 @@ func (a *acquisition) ask(ctx context.Context) (*Hold, error) {
 	}
 	a.isAnswered = true
 	if isTicket && reply == "QUEUED" {
-		a.isQueued = true
+		a.place = queued
+		if err := a.mustExist(ctx); err != nil {
+			return nil, err
+		}
 		if heard == nil {
 			// The server has not noticed yet that the connection of a subscription has ended.
 			return nil, a.listen(ctx, nil)
 		}
-		a.failures, a.unknown, a.warned = 0, 0, time.Time{}
+		a.outage = outage{}
 		return nil, errQueued
 	}
 	tokens, err := a.terms.granted(reply)
-	wasAnnounced := a.isAnnounced
-	a.isAnnounced = false
+	wasAnnounced := a.place == announced
+	a.place = min(a.place, queued)
+	if tokens == nil && err == nil {
+		err = a.mustExist(ctx)
+	}
 	switch {
+	case errors.Is(err, ErrNoSemaphore):
+		return nil, err
 	case err != nil:
 		a.isUnanswered = true
 		return nil, err
@@ -190,6 +220,21 @@ func (a *acquisition) ask(ctx context.Context) (*Hold, error) {
 	return nil, nil
 }
 
+// mustExist is the error of a semaphore that nobody has created: the server has its requests wait until somebody does.
+// It is asked for once, because a wait goes on when a semaphore is deleted and created again. (A user that may not ask
+// waits, too.)
+func (a *acquisition) mustExist(ctx context.Context) error {
+	if !a.terms.isPermit || a.terms.permits > 0 || a.isAskedFor {
+		return nil
+	}
+	a.isAskedFor = true
+	reply, err := a.client.do(ctx, Command{[]string{"EXISTS", a.terms.keys[0]}, 1})
+	if err != nil || reply != int64(0) {
+		return nil
+	}
+	return fmt.Errorf("%w: %s: Set creates it, or WithPermits", ErrNoSemaphore, a.terms)
+}
+
 // listen subscribes; not where the server does not know of this subscription.
 func (a *acquisition) listen(ctx context.Context, unknown *subscription) error {
 	if a.ticket == nil {
@@ -205,7 +250,7 @@ func (a *acquisition) refused(ctx context.Context, err error, heard *subscriptio
 	a.isUnanswered = a.isUnanswered || mayBeServed(err)
 	switch {
 	case code == "NOSUBSCRIBER":
-		if a.unknown++; a.unknown%maxUnknown == 0 {
+		if a.outage.unknown++; a.outage.unknown%maxUnknown == 0 {
 			err = errors.New("redislock: the server finds no subscriber of the channel of this wait: is a proxy between?")
 			return errors.Join(err, a.listen(ctx, heard))
 		}
@@ -223,11 +268,11 @@ func (a *acquisition) passes(err error) bool {
 	switch {
 	case errors.Is(err, ErrHeld) || isHopeless(err):
 		return false
-	case code == "" && a.failures == 0 && a.isUnanswered && !a.isAnswered && !isTimeout(err):
+	case code == "" && a.outage.failures == 0 && a.isUnanswered && !a.isAnswered && !isTimeout(err):
 		// The connection may have broken since its last use.
 		return true
 	case code == "READONLY":
-		return a.isQueued
+		return a.place != outside
 	}
 	return a.channel != nil && a.isAnswered && mayPass(err)
 }
@@ -239,25 +284,25 @@ func isTimeout(err error) bool {
 
 // pause is longer after more failures, and where the server has no place for the wait.
 func (a *acquisition) pause(err error) time.Duration {
-	if slices.Contains([]string{"LOCKBUSY", "DRAINED"}, codeOf(err)) {
+	if codeOf(err) == "LOCKBUSY" {
 		return 2 * longestPause
 	}
-	return min(firstPause<<min(a.failures, 10), longestPause)
+	return min(firstPause<<min(a.outage.failures, 10), longestPause)
 }
 
 // failed notes a failure, and warns when they last.
 func (a *acquisition) failed(err error) {
-	a.isAnnounced = false
+	a.place = min(a.place, queued)
 	now := time.Now()
-	if a.failures++; a.failures == 1 {
-		a.since = now
+	if a.outage.failures++; a.outage.failures == 1 {
+		a.outage.since = now
 	}
-	if now.Sub(a.since) < warnsAfter || now.Sub(a.warned) < warnsEvery {
+	if now.Sub(a.outage.since) < warnsAfter || now.Sub(a.outage.warned) < warnsEvery {
 		return
 	}
-	a.warned = now
-	a.client.logger.Warn("redislock: the wait goes on, but its server cannot be reached",
-		"lock", a.terms.String(), "for", now.Sub(a.since).Round(time.Second), "error", err)
+	a.outage.warned = now
+	go a.client.log().Warn("redislock: the wait goes on, but its server cannot be reached",
+		"lock", a.terms.String(), "for", now.Sub(a.outage.since).Round(time.Second), "error", err)
 }
 
 // wait waits in the queue for a reason to ask again.
@@ -273,9 +318,9 @@ func (a *acquisition) wait(ctx context.Context) error {
 		word, rest, _ := strings.Cut(message, " ")
 		switch {
 		case word == "granted":
-			a.isAnnounced = true
+			a.place = announced
 		case word == "failed":
-			a.isQueued = false
+			a.place = outside
 			err := &ServerError{rest, "the wait was ended"}
 			if !a.passes(err) {
 				return err
@@ -295,9 +340,9 @@ func (a *acquisition) startAnew() {
 // giveUp ends what the server has of this acquisition, or may get yet. What a named owner has without an answer is left
 // to its lease: another process may hold the lock under this name.
 func (a *acquisition) giveUp() {
-	if a.isQueued || a.isUnanswered && a.terms.owner == "" {
+	if a.place != outside || a.isUnanswered && a.terms.owner == "" {
 		until := time.Now().Add(max(a.terms.lease, a.client.patience))
 		a.client.release(a.terms.giveUp(a.owner, nil), until, a.terms.String())
 	}
-	a.isQueued, a.isUnanswered = false, false
+	a.place, a.isUnanswered = outside, false
 }

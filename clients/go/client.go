@@ -36,7 +36,8 @@ type Reply struct {
 // are called by many goroutines.
 type Transport interface {
 	// Do sends commands in one pipeline, to the nodes that serve their keys, and returns their replies in order. No
-	// command is repeated after an error of the connection. When the context ends it returns, with that error.
+	// command is repeated after an error of the connection. After the end of the context nothing waits for it. The error
+	// of a client that the program has closed is [ErrClosed].
 	Do(ctx context.Context, commands ...Command) []Reply
 	// Listen subscribes to a channel, in a cluster a shard channel at the node that serves it. It calls confirmed when
 	// the server has confirmed that, and heard for each message; neither blocks. It returns when the context or the
@@ -53,7 +54,7 @@ type Transport interface {
 type ClientOption func(*Client)
 
 // WithLogger sets where warnings go: a loss that nothing listens to, a wait that cannot reach its server, a release
-// that had no answer. The default is [slog.Default].
+// that had no answer. The default is [slog.Default], as it is at that time.
 func WithLogger(logger *slog.Logger) ClientOption {
 	return func(c *Client) { c.logger = logger }
 }
@@ -89,11 +90,10 @@ type Client struct {
 }
 
 // New makes a client on a transport: programs call New of viagoredis or viarueidis.
-func New(transport Transport, options ...ClientOption) *Client {
+func New(transport Transport, options ...ClientOption) (*Client, error) {
 	c := &Client{
 		transport: transport,
 		id:        uuid(),
-		logger:    slog.Default(),
 		patience:  5 * time.Second,
 		holds:     map[*Hold]struct{}{},
 		quiet:     make(chan struct{}),
@@ -105,7 +105,10 @@ func New(transport Transport, options ...ClientOption) *Client {
 	for _, option := range options {
 		option(c)
 	}
-	return c
+	if c.patience <= 0 {
+		return nil, fmt.Errorf("%w: the response timeout is longer than nothing", ErrUsage)
+	}
+	return c, nil
 }
 
 func uuid() string {
@@ -154,12 +157,36 @@ func (c *Client) start(task func()) {
 }
 
 func (c *Client) do(ctx context.Context, command Command) (any, error) {
-	reply := c.transport.Do(ctx, command)[0]
+	reply := c.send(ctx, command)[0]
 	return reply.Value, reply.Err
 }
 
-// Close ends the waits, releases what is held, and returns when all is done, after the response timeout at the latest.
-// The client of the program stays open.
+// send sends commands, and returns when the context ends: the client libraries do not while they connect, or write.
+func (c *Client) send(ctx context.Context, commands ...Command) []Reply {
+	done := make(chan []Reply, 1)
+	go func() { done <- c.transport.Do(ctx, commands...) }()
+	select {
+	case replies := <-done:
+		return replies
+	case <-ctx.Done():
+		replies := make([]Reply, len(commands))
+		for i := range replies {
+			replies[i].Err = ctx.Err()
+		}
+		return replies
+	}
+}
+
+// log is where warnings go. The handler is the program's and may block: nothing that renews or waits calls it itself.
+func (c *Client) log() *slog.Logger {
+	if c.logger == nil {
+		return slog.Default()
+	}
+	return c.logger
+}
+
+// Close ends the waits, releases what is held, and returns when all is done, after the response timeout and two seconds
+// at the latest. The client of the program stays open. It may be called anywhere, also in a function of [WithOnLost].
 func (c *Client) Close() error {
 	c.closing()
 	c.mu.Lock()
@@ -171,7 +198,7 @@ func (c *Client) Close() error {
 	c.waits.close()
 	err := c.settle(c.patience)
 	c.ending()
-	return errors.Join(err, c.settle(time.Minute))
+	return errors.Join(err, c.settle(2*time.Second))
 }
 
 // settle waits until nothing is under way.
@@ -274,7 +301,7 @@ func (c *Client) renewTogether(holds []*Hold) {
 	c.mu.Unlock()
 	ctx, cancel := context.WithTimeout(c.running, max(limit, time.Millisecond))
 	defer cancel()
-	replies := c.transport.Do(ctx, commands...)
+	replies := c.send(ctx, commands...)
 	for i, hold := range holds {
 		hold.renewed(replies[:len(hold.tokens)], certain[i], sent)
 		replies = replies[len(hold.tokens):]
@@ -293,16 +320,16 @@ func (c *Client) release(commands []Command, until time.Time, what string) <-cha
 				result <- ErrClosed
 				return
 			}
-			_, err = released(c.transport.Do(c.running, commands...))
+			_, err = released(c.send(c.running, commands...))
 			<-c.releases
 			if err == nil || !mayPass(err) || time.Now().Add(pause).After(until) || !sleep(c.running, jittered(pause)) {
 				break
 			}
 		}
-		if err != nil {
-			c.logger.Warn("redislock: not released: what is held ends with its lease", "lock", what, "error", err)
-		}
 		result <- err
+		if err != nil && !isOverwritten(err) {
+			c.log().Warn("redislock: not released: what is held ends with its lease", "lock", what, "error", err)
+		}
 	})
 	return result
 }

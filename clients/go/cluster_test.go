@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -41,7 +42,8 @@ func onClusters(t *testing.T, test func(*testing.T, [2]*server, *redislock.Clien
 		t.Parallel()
 		nodes := cluster(t)
 		client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{nodes[0].address(), nodes[1].address()}})
-		test(t, nodes, closed(t, viagoredis.New(client, quiet), func() { client.Close() }))
+		locks := must[*redislock.Client](t)(viagoredis.New(client, quiet))
+		test(t, nodes, closed(t, locks, func() { client.Close() }))
 	})
 	t.Run("rueidis", func(t *testing.T) {
 		t.Parallel()
@@ -50,7 +52,7 @@ func onClusters(t *testing.T, test func(*testing.T, [2]*server, *redislock.Clien
 		if err != nil {
 			t.Fatal(err)
 		}
-		test(t, nodes, closed(t, viarueidis.New(client, quiet), client.Close))
+		test(t, nodes, closed(t, must[*redislock.Client](t)(viarueidis.New(client, quiet)), client.Close))
 	})
 }
 
@@ -134,5 +136,27 @@ func TestManyKeysOfSeveralSlotsAreRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		unlock(t, must[*redislock.Hold](t)(client.NewMultiLock([]string{"{a}1", "{a}2"}).Lock(background())))
+	})
+}
+
+func TestANodeThatHangsCostsNoLockOfTheOthers(t *testing.T) {
+	onClusters(t, func(t *testing.T, nodes [2]*server, client *redislock.Client) {
+		var holds [2][]*redislock.Hold
+		for i := range 40 {
+			key := fmt.Sprint("key:", i)
+			lock := client.NewLock(key, redislock.WithLease(3*time.Second))
+			at := nodes[0].do("CLUSTER", "KEYSLOT", key).(int64) / 8192
+			hold := must[*redislock.Hold](t)(lock.Lock(background()))
+			hold.Context()
+			holds[at] = append(holds[at], hold)
+		}
+		nodes[1].signal(syscall.SIGSTOP)
+		defer nodes[1].signal(syscall.SIGCONT)
+		for _, hold := range holds[1] {
+			awaitLoss(t, hold)
+		}
+		for _, hold := range holds[0] {
+			unlock(t, hold)
+		}
 	})
 }

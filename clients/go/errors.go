@@ -21,6 +21,13 @@ var (
 	ErrNotLoaded = errors.New("redislock: the module is not loaded")
 	// ErrClosed: the [Client] is closed.
 	ErrClosed = errors.New("redislock: the client is closed")
+	// ErrNoAnswer: a request of [Hold.Do], [Hold.Renew], [Hold.SetNote], [Hold.Unlock] or [Semaphore.Set] had no answer.
+	// It may have been served, or may be yet.
+	ErrNoAnswer = errors.New("redislock: no answer")
+	// ErrUsage: the program asks for what there is not: another option, argument or client helps, a repetition does not.
+	ErrUsage = errors.New("redislock: wrong use")
+	// ErrNoSemaphore: nobody has created the semaphore ([Semaphore.Set], [WithPermits]).
+	ErrNoSemaphore = errors.New("redislock: there is no such semaphore")
 	// ErrNoLeader: the election has no leader at this time.
 	ErrNoLeader = errors.New("redislock: there is no leader")
 )
@@ -87,14 +94,19 @@ func codeOf(err error) string {
 var (
 	// Refusals that may be over when the request is repeated.
 	passing = []string{"TRYAGAIN", "BUSY", "LOCKDELAY", "LOCKBUSY", "NOREPLICAS", "OOM", "MISCONF", "READONLY", "LOADING",
-		"CLUSTERDOWN", "MASTERDOWN", "UNBLOCKED", "DRAINED", "MOVED", "ASK"}
+		"CLUSTERDOWN", "MASTERDOWN", "UNBLOCKED", "MOVED", "ASK"}
 	// Refusals of a renewal that do not change before the lease ends.
-	lasting = []string{"WRONGTYPE", "LOCKTYPE", "NOPERM", "NOAUTH", "WRONGPASS"}
+	lasting = []string{"NOPERM", "NOAUTH", "WRONGPASS"}
 )
 
-// isHopeless tells whether the client of the program can send nothing.
+// isOverwritten tells whether a renewal or a release met a key of another type: what was held there is no more.
+func isOverwritten(err error) bool {
+	return slices.Contains([]string{"WRONGTYPE", "LOCKTYPE"}, codeOf(err))
+}
+
+// isHopeless tells whether a repetition changes nothing.
 func isHopeless(err error) bool {
-	return errors.Is(err, ErrClosed) || errors.Is(err, errors.ErrUnsupported)
+	return errors.Is(err, ErrClosed) || errors.Is(err, ErrUsage) || errors.Is(err, ErrNoSemaphore)
 }
 
 // mayPass tells whether the same request may be served when it is repeated.
@@ -109,6 +121,14 @@ func mayPass(err error) bool {
 func mayBeServed(err error) bool {
 	var operation *net.OpError
 	return codeOf(err) == "" && !isHopeless(err) && !(errors.As(err, &operation) && operation.Op == "dial")
+}
+
+// unanswered adds [ErrNoAnswer] to the error of a request that may have been served.
+func unanswered(err error) error {
+	if err == nil || !mayBeServed(err) || errors.Is(err, ErrLost) || errors.Is(err, ErrReleased) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", ErrNoAnswer, err)
 }
 
 // badReply is an error for a reply that the module does not give.

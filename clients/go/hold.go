@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -35,8 +36,7 @@ type Hold struct {
 	terms  *terms
 	owner  string
 	tokens []int64
-	ctx    context.Context
-	cancel context.CancelCauseFunc
+	ctx    *holdContext
 	// Whether a request of the acquisition had no answer.
 	isUnanswered bool
 
@@ -69,7 +69,7 @@ func newHold(a *acquisition, tokens []int64, sent moment, lease time.Duration) *
 
 // begin makes it a hold of the caller. Its context has the values of the caller's, and not its end.
 func (h *Hold) begin(ctx context.Context) {
-	h.ctx, h.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+	h.ctx = h.contextIn(context.WithoutCancel(ctx))
 	h.isHeeded = h.terms.onLost != nil
 	c := h.client
 	c.mu.Lock()
@@ -129,35 +129,27 @@ func (h *Hold) request() (lease, certain time.Duration) {
 	return lease, certain
 }
 
-// renewed handles the replies to a renewal, with the lease that is certain by them.
-func (h *Hold) renewed(replies []Reply, lease time.Duration, sent moment) {
+// renewed handles the replies to a renewal, with the lease that is certain by them. It returns the loss that they
+// prove, or the error.
+func (h *Hold) renewed(replies []Reply, lease time.Duration, sent moment) error {
 	c := h.client
-	err := error(nil)
-	isHeld, isHeard := true, true
+	var err, loss error
+	isHeard := true
 	for _, reply := range replies {
-		if reply.Err != nil {
+		switch proved := lossBy(reply); {
+		case proved != nil:
+			loss = proved
+		case reply.Err != nil:
 			err = reply.Err
 			isHeard = isHeard && !mayBeServed(err)
-		} else if reply.Value != int64(1) {
-			isHeld = false
 		}
 	}
 	c.mu.Lock()
 	if isHeard {
 		h.unheard--
 	}
-	var loss error
 	switch {
-	case h.isReleased || h.lost != nil:
-	case !isHeld:
-		loss = errors.New("the server says that another grant, or none, has followed")
-	case err != nil && !mayPass(err):
-		for _, code := range lasting {
-			if codeOf(err) == code {
-				loss = err
-			}
-		}
-		fallthrough
+	case h.isReleased || h.lost != nil || loss != nil:
 	case err != nil:
 		h.renewAt = time.Now().Add(max(h.lease/20, time.Millisecond))
 		c.plan(h.renewAt)
@@ -168,8 +160,20 @@ func (h *Hold) renewed(replies []Reply, lease time.Duration, sent moment) {
 	}
 	c.mu.Unlock()
 	if loss != nil {
-		h.lose(loss)
+		return h.lose(loss)
 	}
+	return err
+}
+
+// lossBy is the loss that this reply to a renewal proves, or nil.
+func lossBy(reply Reply) error {
+	switch {
+	case reply.Err == nil && reply.Value != int64(1):
+		return errors.New("the server says that another grant, or none, has followed")
+	case isOverwritten(reply.Err) || slices.Contains(lasting, codeOf(reply.Err)):
+		return reply.Err
+	}
+	return nil
 }
 
 // isOver tells whether the time of a loss has come. The mutex is held.
@@ -184,25 +188,28 @@ func (h *Hold) reason() error {
 	return errors.New("no renewal was confirmed, and the lease ends soon")
 }
 
-// lose reports a loss, once.
-func (h *Hold) lose(reason error) {
+// lose reports a loss, once, and returns it.
+func (h *Hold) lose(reason error) error {
 	c := h.client
 	c.mu.Lock()
 	delete(c.holds, h)
+	loss := fmt.Errorf("%w: %s: %w", ErrLost, h.terms, reason)
 	if h.isReleased || h.lost != nil {
 		c.mu.Unlock()
-		return
+		return loss
 	}
-	h.lost = fmt.Errorf("%w: %s: %w", ErrLost, h.terms, reason)
+	h.lost = loss
 	isHeeded := h.isHeeded
 	c.mu.Unlock()
-	h.cancel(h.lost)
+	h.ctx.cancel(loss)
 	if h.terms.onLost != nil {
-		c.start(func() { h.terms.onLost(h, h.lost) })
+		// Nothing waits for it: it may call Close.
+		go h.terms.onLost(h, loss)
 	}
 	if !isHeeded {
-		c.logger.Warn("redislock: a lock is lost, and nothing listens (Hold.Context)", "error", h.lost)
+		go c.log().Warn("redislock: a lock is lost, and nothing listens (Hold.Context)", "error", loss)
 	}
+	return loss
 }
 
 // Token is the fencing token of the grant, of several locks that of the first: a resource that refuses a token lower
@@ -212,16 +219,83 @@ func (h *Hold) Token() int64 { return h.tokens[0] }
 // Tokens has a token for each key.
 func (h *Hold) Tokens() []int64 { return append([]int64(nil), h.tokens...) }
 
+// holdContext is a context that ends with a hold. Whoever reads it compares the clocks: after the process, or its
+// machine, stood still, the timer that reports a loss may not have run yet.
+type holdContext struct {
+	context.Context
+	hold   *Hold
+	cancel context.CancelCauseFunc
+}
+
+func (h *Hold) contextIn(ctx context.Context) *holdContext {
+	inner, cancel := context.WithCancelCause(ctx)
+	return &holdContext{inner, h, cancel}
+}
+
+// look ends the context if the hold is over.
+func (c *holdContext) look() {
+	if h := c.hold; c.Context.Err() == nil {
+		h.look()
+		if c != h.ctx && h.ctx.Context.Err() != nil {
+			c.cancel(context.Cause(h.ctx.Context))
+		}
+	}
+}
+
+func (c *holdContext) Done() <-chan struct{} {
+	c.look()
+	return c.Context.Done()
+}
+
+func (c *holdContext) Err() error {
+	c.look()
+	return c.Context.Err()
+}
+
+// Value is also the way of [context.Cause].
+func (c *holdContext) Value(key any) any {
+	c.look()
+	return c.Context.Value(key)
+}
+
+// look reports a loss whose time has come.
+func (h *Hold) look() {
+	h.client.mu.Lock()
+	isOver := !h.isReleased && h.lost == nil && h.isOver(time.Now())
+	h.client.mu.Unlock()
+	if isOver {
+		h.lose(h.reason())
+	}
+}
+
 // Context ends when the hold is lost, before another owner can have it, or released. [context.Cause] says which: it is
-// [ErrLost] or [ErrReleased]. Its values are those of the context of the acquisition.
+// [ErrLost] or [ErrReleased]. Its values are those of the context of the acquisition. [Hold.With] is a context that
+// ends with another one, too.
 //
 // A loss is noticed at the next renewal, a third of the lease later, or, when the server does not answer, a margin
-// before the lease ends.
+// before the lease ends. The methods of this context compare the clocks, so they are right as soon as a process that
+// stood still goes on; a context made from it follows when the timer has run.
 func (h *Hold) Context() context.Context {
+	h.heed()
+	return h.ctx
+}
+
+// With is the context with an end at that of [Hold.Context], too: for work of a request under the lock. Its cause is
+// that of what ended first. Call the function when the work is done, as that of [context.WithCancel].
+func (h *Hold) With(ctx context.Context) (context.Context, context.CancelFunc) {
+	h.heed()
+	both := h.contextIn(ctx)
+	stop := context.AfterFunc(h.ctx.Context, func() { both.cancel(context.Cause(h.ctx.Context)) })
+	return both, func() {
+		stop()
+		both.cancel(context.Canceled)
+	}
+}
+
+func (h *Hold) heed() {
 	h.client.mu.Lock()
 	defer h.client.mu.Unlock()
 	h.isHeeded = true
-	return h.ctx
 }
 
 // ValidFor is how long the lock is certainly still held. It reads the clocks, so it is right after this process, or its
@@ -237,23 +311,44 @@ func (h *Hold) ValidFor() time.Duration {
 
 // Do runs a command of the server if the lock is still held, in one step of it (LOCK.IF): a holder that is late gets
 // [ErrLost], and changes nothing. The command has a key, in a cluster in the slot of the lock, or it is PUBLISH. The
-// reply is an int64, a string, a []any, a map, or nil. After an error of the connection it may have run; it is not
-// repeated. Of several locks the first is the one that is looked at.
+// reply is an int64, a string, a []any, a map, or nil. After [ErrNoAnswer] it may have run; it is not repeated. Of
+// several locks the first is the one that is looked at.
+//
+// Arguments are written as go-redis writes them (a time.Duration as nanoseconds, true as 1, nil as an empty string, an
+// encoding.BinaryMarshaler by its method); [ErrUsage] where it has no rule.
 func (h *Hold) Do(ctx context.Context, command ...any) (any, error) {
 	words := []string{"LOCK.IF", h.terms.keys[0], strconv.FormatInt(h.tokens[0], 10)}
-	for _, word := range command {
-		if bytes, isBytes := word.([]byte); isBytes {
-			word = string(bytes)
-		}
-		words = append(words, fmt.Sprint(word))
+	if h.terms.isPermit {
+		return nil, fmt.Errorf("%w: a permit fences nothing, because several are valid at a time", ErrUsage)
 	}
-	return h.client.do(ctx, Command{words, 1})
+	for _, argument := range command {
+		word, err := wordOf(argument)
+		if err != nil {
+			return nil, err
+		}
+		words = append(words, word)
+	}
+	reply, err := h.client.do(ctx, Command{words, 1})
+	switch code := codeOf(err); {
+	case code == "FENCED" && h.terms.mode != "READ":
+		h.lose(err)
+	case code == "FENCED" || isOverwritten(err):
+		// Readers may get another token while they hold the lock, and the type may be that of the command's own key:
+		// the server is asked.
+		if lost := h.renew(ctx); errors.Is(lost, ErrLost) {
+			return nil, lost
+		}
+	}
+	return reply, unanswered(err)
 }
 
-// Renew renews the lease at once, for this time if it is longer than the lease so far; later renewals have it, too. It
-// is needed only with [WithoutRenewal]. [ErrLost] means that the lock is not held any more. After a request of this hold
+// Renew renews the lease at once, for this time (see [WithLease]) if it is longer than the lease so far; later renewals
+// have it, too. It is needed only with [WithoutRenewal]. [ErrLost] means that the lock is not held any more. After a request of this hold
 // without an answer, a longer lease counts as [WithLease]: that request may be served yet.
 func (h *Hold) Renew(ctx context.Context, lease time.Duration) error {
+	if !isLease(lease) {
+		return fmt.Errorf("%w: %s", ErrUsage, leaseBounds)
+	}
 	h.client.mu.Lock()
 	h.span = max(h.span, lease.Truncate(time.Millisecond))
 	h.client.mu.Unlock()
@@ -262,6 +357,9 @@ func (h *Hold) Renew(ctx context.Context, lease time.Duration) error {
 
 // SetNote replaces the text beside the hold of an exclusive lock ([WithNote]). It renews the lease as well.
 func (h *Hold) SetNote(ctx context.Context, note string) error {
+	if h.terms.isPermit || h.terms.mode != "" || len(note) > maxNote {
+		return fmt.Errorf("%w: notes of at most 256 bytes are beside exclusive locks", ErrUsage)
+	}
 	return h.renew(ctx, "NOTE", note)
 }
 
@@ -276,39 +374,36 @@ func (h *Hold) renew(ctx context.Context, words ...string) error {
 		commands[i].Words = append(commands[i].Words, words...)
 	}
 	sent := newMoment()
-	replies := c.transport.Do(ctx, commands...)
-	h.renewed(replies, certain, sent)
-	for _, reply := range replies {
-		switch {
-		case reply.Err != nil:
-			return reply.Err
-		case reply.Value != int64(1):
-			return fmt.Errorf("%w: %s", ErrLost, h.terms)
-		}
-	}
-	return nil
+	return unanswered(h.renewed(c.send(ctx, commands...), certain, sent))
 }
 
 // Unlock releases the lock, whatever has become of the context of the acquisition. [ErrLost] means that it was lost
-// before. Any other error means that the release had no answer after the response timeout: it goes on in the background
-// until it is answered or the lease is over.
+// before, [ErrNoAnswer] that the release had no answer within the response timeout: it goes on in the background until
+// it is answered or the lease is over. Any other error is a refusal of the server, or says that the release could not
+// be sent; where that may pass it goes on, too.
 func (h *Hold) Unlock() error {
-	wait, err := h.finish(false)
-	if wait == nil {
-		return err
+	c := h.client
+	ctx, cancel := context.WithTimeout(c.running, c.patience)
+	defer cancel()
+	wait, err := h.finish(ctx, false)
+	if wait != nil {
+		select {
+		case err = <-wait:
+		case <-ctx.Done():
+		}
 	}
-	select {
-	case err = <-wait:
-	case <-time.After(h.client.patience):
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		// The bound is not the caller's.
+		return fmt.Errorf("%w: the release goes on: %s", ErrNoAnswer, h.terms)
 	}
-	return err
+	return unanswered(err)
 }
 
 // abandon releases in the background.
-func (h *Hold) abandon() { _, _ = h.finish(true) }
+func (h *Hold) abandon() { _, _ = h.finish(h.client.running, true) }
 
 // finish ends the hold. A result that is still to come does so on the channel.
-func (h *Hold) finish(inBackground bool) (<-chan error, error) {
+func (h *Hold) finish(ctx context.Context, inBackground bool) (<-chan error, error) {
 	c := h.client
 	c.mu.Lock()
 	lost, wasReleased, ends := h.lost, h.isReleased, h.ends
@@ -318,7 +413,7 @@ func (h *Hold) finish(inBackground bool) (<-chan error, error) {
 	if wasReleased {
 		return nil, ErrReleased
 	}
-	h.cancel(ErrReleased)
+	h.ctx.cancel(ErrReleased)
 	commands := h.terms.release(h.owner, h.tokens)
 	if h.isUnanswered {
 		commands = h.terms.giveUp(h.owner, h.tokens)
@@ -327,18 +422,13 @@ func (h *Hold) finish(inBackground bool) (<-chan error, error) {
 		c.release(commands, ends, h.terms.String())
 		return nil, lost
 	}
-	ctx, cancel := context.WithTimeout(c.running, c.patience)
-	defer cancel()
-	begun := time.Now()
-	wasHeld, err := released(c.transport.Do(ctx, commands...))
+	wasHeld, err := released(c.send(ctx, commands...))
 	switch {
+	case isOverwritten(err):
+		return nil, fmt.Errorf("%w: %s: %w", ErrLost, h.terms, err)
 	case err != nil && mayPass(err):
 		// The first one may be served late: a repeated one is final.
-		wait := c.release(h.terms.giveUp(h.owner, h.tokens), ends, h.terms.String())
-		if time.Since(begun) >= c.patience/2 {
-			return nil, err
-		}
-		return wait, err
+		return c.release(h.terms.giveUp(h.owner, h.tokens), ends, h.terms.String()), err
 	case err == nil && !wasHeld && !h.isUnanswered:
 		return nil, fmt.Errorf("%w: %s: it was not held any more at its release", ErrLost, h.terms)
 	}

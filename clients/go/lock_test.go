@@ -10,9 +10,11 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/rueidis"
 
 	redislock "redis-lock.invalid/clients/go"
 	"redis-lock.invalid/clients/go/viagoredis"
+	"redis-lock.invalid/clients/go/viarueidis"
 )
 
 type acquired struct {
@@ -57,18 +59,6 @@ func granted(t *testing.T, from <-chan acquired) *redislock.Hold {
 		t.Fatal(found.err)
 	}
 	return found.hold
-}
-
-func awaitLoss(t *testing.T, hold *redislock.Hold) {
-	t.Helper()
-	select {
-	case <-hold.Context().Done():
-	case <-time.After(patience):
-		t.Fatal("timed out waiting for a loss")
-	}
-	if cause := context.Cause(hold.Context()); !errors.Is(cause, redislock.ErrLost) {
-		t.Fatalf("the cause is %v", cause)
-	}
 }
 
 func unlock(t *testing.T, hold *redislock.Hold) {
@@ -161,60 +151,6 @@ func TestAReleaseDoesNotUseTheContextOfTheAcquisition(t *testing.T) {
 	})
 }
 
-func TestALossEndsTheContextOfTheHold(t *testing.T) {
-	s := serve(t)
-	onBoth(t, func(t *testing.T, via maker) {
-		for how, end := range map[string][]any{"broken": {"LOCK.BREAK"}, "deleted": {"DEL"}} {
-			heard := make(chan error, 1)
-			lock := via(t, s).NewLock(t.Name()+how, redislock.WithLease(300*time.Millisecond),
-				redislock.WithOnLost(func(_ *redislock.Hold, err error) { heard <- err }))
-			hold := must[*redislock.Hold](t)(lock.Lock(background()))
-			s.do(append(end, t.Name()+how)...)
-			awaitLoss(t, hold)
-			if err := <-heard; !errors.Is(err, redislock.ErrLost) {
-				t.Fatal(err)
-			}
-			if err := hold.Unlock(); !errors.Is(err, redislock.ErrLost) || hold.ValidFor() != 0 {
-				t.Fatalf("released: %v", err)
-			}
-		}
-	})
-}
-
-func TestALossIsReportedBeforeTheLeaseEndsWhenTheServerIsSilent(t *testing.T) {
-	onBoth(t, func(t *testing.T, via maker) {
-		s := serve(t)
-		out := &logs{}
-		lock := via(t, s, out.option()).NewLock("silent", redislock.WithLease(6*time.Second),
-			redislock.WithMargin(3*time.Second))
-		hold := must[*redislock.Hold](t)(lock.Lock(background()))
-		begun := time.Now()
-		s.signal(syscall.SIGSTOP)
-		defer s.signal(syscall.SIGCONT)
-		until(t, "a warning", func() bool { return out.has("a lock is lost") })
-		if passed := time.Since(begun); passed < time.Second {
-			t.Fatalf("lost after %v", passed)
-		}
-		awaitLoss(t, hold)
-		s.signal(syscall.SIGCONT)
-		if err := hold.Unlock(); !errors.Is(err, redislock.ErrLost) {
-			t.Fatal(err)
-		}
-		s.awaitNothing()
-	})
-}
-
-func TestALossIsFoundAtTheRelease(t *testing.T) {
-	s := serve(t)
-	onBoth(t, func(t *testing.T, via maker) {
-		hold := must[*redislock.Hold](t)(via(t, s).NewLock(t.Name()).Lock(background()))
-		s.do("DEL", t.Name())
-		if err := hold.Unlock(); !errors.Is(err, redislock.ErrLost) {
-			t.Fatal(err)
-		}
-	})
-}
-
 func TestAHoldIsRenewedAndEndsAtItsLongestTime(t *testing.T) {
 	s := serve(t)
 	onBoth(t, func(t *testing.T, via maker) {
@@ -292,7 +228,7 @@ func TestAReleaseWithoutAnAnswerGoesOn(t *testing.T) {
 		s.signal(syscall.SIGSTOP)
 		err := hold.Unlock()
 		s.signal(syscall.SIGCONT)
-		if err == nil || errors.Is(err, redislock.ErrLost) {
+		if !errors.Is(err, redislock.ErrNoAnswer) || errors.Is(err, context.DeadlineExceeded) {
 			t.Fatal(err)
 		}
 		s.awaitNothing()
@@ -443,24 +379,25 @@ func TestAServerThatTakesNoWaitsIsAnError(t *testing.T) {
 	})
 }
 
-func TestCloseEndsWaitsAndReleasesWhatIsHeld(t *testing.T) {
-	onBoth(t, func(t *testing.T, via maker) {
-		s := serve(t)
-		client := via(t, s)
-		must[*redislock.Hold](t)(client.NewLock("closed").Lock(background()))
-		wait := begin(background(), client.NewLock("closed"))
-		s.awaitWaits(1)
-		if err := client.Close(); err != nil {
-			t.Fatal(err)
-		}
-		if found := got(t, wait); !errors.Is(found.err, redislock.ErrClosed) {
-			t.Fatal(found.err)
-		}
-		s.awaitNothing()
-		if _, err := client.NewLock("closed").TryLock(background()); !errors.Is(err, redislock.ErrClosed) {
-			t.Fatal(err)
-		}
-	})
+func TestAReleaseLastsNoLongerThanTheResponseTimeout(t *testing.T) {
+	s := serve(t)
+	// Each request of the client of the program ends before; the release goes on.
+	program := redis.NewClient(&redis.Options{Addr: s.address(), ReadTimeout: 2 * time.Second, MaxRetries: -1})
+	client := must[*redislock.Client](t)(viagoredis.New(program, quiet, redislock.WithResponseTimeout(5*time.Second)))
+	closed(t, client, func() { program.Close() })
+	hold := must[*redislock.Hold](t)(client.NewLock("silent").Lock(background()))
+	s.signal(syscall.SIGSTOP)
+	begun := time.Now()
+	err := hold.Unlock()
+	passed := time.Since(begun)
+	s.signal(syscall.SIGCONT)
+	if !errors.Is(err, redislock.ErrNoAnswer) || errors.Is(err, context.DeadlineExceeded) {
+		t.Fatal(err)
+	}
+	if passed > 6500*time.Millisecond {
+		t.Fatalf("it took %v", passed)
+	}
+	s.awaitNothing()
 }
 
 func TestAReplicaRefusesAFirstRequestAndAWaitOutlivesIt(t *testing.T) {
@@ -496,28 +433,44 @@ func TestAWaitLastsThroughTheStartupDelay(t *testing.T) {
 	})
 }
 
-func TestAWaitEndsWithTheClientOfTheProgram(t *testing.T) {
-	s := serve(t)
-	program := redis.NewClient(&redis.Options{Addr: s.address()})
-	client := viagoredis.New(program, quiet)
-	hold := must[*redislock.Hold](t)(client.NewLock("closed").Lock(background()))
-	wait := begin(background(), client.NewLock("closed"))
-	s.awaitWaits(1)
-	program.Close()
-	s.do("CLIENT", "KILL", "TYPE", "pubsub", "SKIPME", "yes")
-	if found := got(t, wait); !errors.Is(found.err, redislock.ErrClosed) {
-		t.Fatal(found.err)
+// wrapped is a client as programs wrap it.
+type wrapped struct{ redis.UniversalClient }
+
+func TestAClientOfGoRedisThatIsNeitherAServersNorAClustersIsRefused(t *testing.T) {
+	single := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	cluster := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}})
+	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"one": "127.0.0.1:1"}})
+	var none *redis.Client
+	for _, client := range []redis.UniversalClient{wrapped{single}, &wrapped{cluster}, ring, none, nil} {
+		_, err := viagoredis.New(client)
+		if !errors.Is(err, redislock.ErrUsage) || !strings.Contains(err.Error(), "AddHook") {
+			t.Fatalf("%T: %v", client, err)
+		}
 	}
-	hold.Unlock()
-	client.Close()
+	for _, client := range []redis.UniversalClient{single, cluster, ring} {
+		client.Close()
+	}
 }
 
-func TestARingIsRefused(t *testing.T) {
-	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"one": "127.0.0.1:1"}})
-	client := viagoredis.New(ring, quiet)
-	if _, err := client.NewLock("a").TryLock(background()); err == nil || !strings.Contains(err.Error(), "Ring") {
+// isHandedOn asserts that a wait for a lock that is held is granted at its release.
+func isHandedOn(t *testing.T, s *server, lock *redislock.Lock) {
+	t.Helper()
+	hold := must[*redislock.Hold](t)(lock.Lock(background()))
+	wait := begin(background(), lock)
+	s.awaitWaits(1)
+	unlock(t, hold)
+	unlock(t, granted(t, wait))
+}
+
+// wrappedRueidis is a client of rueidis as programs wrap it.
+type wrappedRueidis struct{ rueidis.Client }
+
+func TestAWrappedClientOfRueidisIsOne(t *testing.T) {
+	s := serve(t)
+	inner, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{s.address()}, ForceSingleClient: true})
+	if err != nil {
 		t.Fatal(err)
 	}
-	client.Close()
-	ring.Close()
+	client := closed(t, must[*redislock.Client](t)(viarueidis.New(wrappedRueidis{inner}, quiet)), inner.Close)
+	isHandedOn(t, s, client.NewLock("wrapped"))
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,51 +13,89 @@ import (
 	"time"
 )
 
-// Option is an option of a lock, of a semaphore or of an election.
-type Option func(*terms)
+const (
+	// The bytes of a note.
+	maxNote = 256
+	// What clocks can still represent.
+	longestLease = 100 * 365 * 24 * time.Hour
+)
 
-// WithLease sets how long the server keeps what is held when no renewal comes (30 s): at least 2 ms, in whole
+// Option is an option of all that is held.
+type Option interface {
+	LockOption
+	SemaphoreOption
+}
+
+// LockOption is an option of [Client.NewLock].
+type LockOption interface{ ofLock(*terms) }
+
+// SemaphoreOption is an option of [Client.NewSemaphore].
+type SemaphoreOption interface{ ofSemaphore(*terms) }
+
+type (
+	option          func(*terms)
+	lockOption      func(*terms)
+	semaphoreOption func(*terms)
+)
+
+func (o option) ofLock(t *terms)               { o(t) }
+func (o option) ofSemaphore(t *terms)          { o(t) }
+func (o lockOption) ofLock(t *terms)           { o(t) }
+func (o semaphoreOption) ofSemaphore(t *terms) { o(t) }
+
+// WithLease sets how long the server keeps what is held when no renewal comes (30 s): 2 ms to a hundred years, in whole
 // milliseconds.
 func WithLease(lease time.Duration) Option {
-	return func(t *terms) { t.lease = lease.Truncate(time.Millisecond) }
+	return option(func(t *terms) { t.lease = lease.Truncate(time.Millisecond) })
 }
 
 // WithMargin sets how long before the end of the lease a loss is reported when no renewal is confirmed: the time to
 // stop. A sixth of the lease by default, at most half of it.
 func WithMargin(margin time.Duration) Option {
-	return func(t *terms) { t.margin = margin }
+	return option(func(t *terms) { t.margin, t.hasMargin = margin, true })
 }
 
 // WithMaxHold bounds the time of a hold in spite of renewals, for a program that hangs. It is reported as a loss.
 func WithMaxHold(limit time.Duration) Option {
-	return func(t *terms) { t.maxHold = limit }
+	return option(func(t *terms) {
+		t.maxHold = limit
+		t.require(limit >= time.Millisecond, "the longest time of a hold is at least a millisecond")
+	})
 }
 
 // WithoutRenewal makes the lease the longest time of a hold.
 func WithoutRenewal() Option {
-	return func(t *terms) { t.isFixed = true }
+	return option(func(t *terms) { t.isFixed = true })
 }
 
-// WithNote sets a text beside the hold of an exclusive lock, at most 256 bytes, for those who look (LOCK.INFO).
-func WithNote(note string) Option {
-	return func(t *terms) { t.note = note }
-}
-
-// WithOnLost sets a function that is called once in a goroutine of its own when a hold is lost, with the cause.
+// WithOnLost sets a function that is called once in a goroutine of its own when a hold is lost, with the cause. Nothing
+// waits for it.
 func WithOnLost(function func(*Hold, error)) Option {
-	return func(t *terms) { t.onLost = function }
+	return option(func(t *terms) { t.onLost = function })
 }
 
 // WithOwner names the owner, to acquire in one process and release in another. By default each acquisition has a fresh
 // one. The server takes two requests of one owner for one: both hold the lock. A request without an answer may be
 // granted late, and then lasts for its lease.
 func WithOwner(owner string) Option {
-	return func(t *terms) { t.owner = owner }
+	return option(func(t *terms) {
+		t.owner = owner
+		t.require(owner != "", "the name of an owner is not empty")
+		t.require(!strings.HasPrefix(owner, "#"), "owners that begin with '#' are reserved")
+	})
+}
+
+// WithNote sets a text beside the hold of an exclusive lock, at most 256 bytes, for those who look (LOCK.INFO).
+func WithNote(note string) LockOption {
+	return lockOption(func(t *terms) { t.setNote(note) })
 }
 
 // WithPermits has an acquisition create a semaphore with so many permits when there is none.
-func WithPermits(permits int) Option {
-	return func(t *terms) { t.permits = permits }
+func WithPermits(permits int) SemaphoreOption {
+	return semaphoreOption(func(t *terms) {
+		t.permits = permits
+		t.require(permits > 0 && permits <= math.MaxInt32, "a semaphore is created with 1 to 2147483647 permits")
+	})
 }
 
 // terms are what an acquisition asks for.
@@ -66,41 +106,58 @@ type terms struct {
 	isPermit      bool
 	owner         string
 	lease, margin time.Duration
+	hasMargin     bool
 	maxHold       time.Duration
 	isFixed       bool
 	note          string
 	permits       int
 	onLost        func(*Hold, error)
+	// What is wrong with the options.
+	wrong error
 }
 
-func newTerms(keys []string, options []Option) *terms {
-	t := &terms{keys: keys, lease: 30 * time.Second, margin: -1}
+func newTerms(keys []string) *terms { return &terms{keys: keys, lease: 30 * time.Second} }
+
+func (t *terms) with(options []Option) *terms {
 	for _, option := range options {
-		option(t)
+		option.ofLock(t)
 	}
 	return t
 }
 
-// check returns what is wrong with the terms, which the server would not say.
-func (t *terms) check() error {
-	switch {
-	case t.lease < 2*time.Millisecond:
-		return errors.New("redislock: a lease lasts at least two milliseconds")
-	case t.margin > t.lease/2:
-		return errors.New("redislock: the margin is at most half of the lease: before it the lock is renewed")
-	case t.maxHold < 0:
-		return errors.New("redislock: the longest time of a hold is not negative")
-	case len(t.keys) == 0:
-		return errors.New("redislock: a lock of several keys has one at least")
+// require notes what is wrong where something does not hold.
+func (t *terms) require(holds bool, text string) {
+	if !holds && t.wrong == nil {
+		t.wrong = fmt.Errorf("%w: %s", ErrUsage, text)
 	}
-	return nil
 }
+
+func (t *terms) setNote(note string) {
+	t.note = note
+	t.require(len(note) <= maxNote, "a note has at most 256 bytes")
+}
+
+// check returns what is wrong with the terms: not the server, which would not say all of it.
+func (t *terms) check() error {
+	all := *t
+	all.require(isLease(t.lease), leaseBounds)
+	all.require(t.mode == "" || t.owner != "mode" && !strings.HasSuffix(t.owner, ":write"),
+		"the owner 'mode', or one that ends in ':write', cannot hold for reading or writing")
+	all.require(t.margin >= 0 && t.margin <= t.lease/2,
+		"the margin is at most half of the lease, because before it the lock is renewed, and not negative")
+	all.require(len(t.keys) > 0, "a lock of several keys has one at least")
+	return all.wrong
+}
+
+const leaseBounds = "a lease lasts two milliseconds to a hundred years"
+
+func isLease(span time.Duration) bool { return span >= 2*time.Millisecond && span <= longestLease }
 
 func (t *terms) String() string { return strings.Join(t.keys, ", ") }
 
 // marginOf is the margin of a lease that may be shorter than that of the terms.
 func (t *terms) marginOf(lease time.Duration) time.Duration {
-	if t.margin < 0 {
+	if !t.hasMargin {
 		return lease / 6
 	}
 	return min(t.margin, lease/2)
@@ -218,14 +275,18 @@ type Lock struct {
 }
 
 // NewLock is the exclusive lock of this name, the key in the server.
-func (c *Client) NewLock(name string, options ...Option) *Lock {
-	return &Lock{c, newTerms([]string{name}, options)}
+func (c *Client) NewLock(name string, options ...LockOption) *Lock {
+	t := newTerms([]string{name})
+	for _, option := range options {
+		option.ofLock(t)
+	}
+	return &Lock{c, t}
 }
 
 // NewMultiLock is the lock of all these names together: all or none are acquired, in one step of the server, and a
 // wait holds none of them. In a cluster they are in one slot. It is lost when one of them is.
 func (c *Client) NewMultiLock(names []string, options ...Option) *Lock {
-	return &Lock{c, newTerms(slices.Clone(names), options)}
+	return &Lock{c, newTerms(slices.Clone(names)).with(options)}
 }
 
 // ReadWriteLock has a lock for readers, which many hold at a time, and one for a writer.
@@ -234,9 +295,9 @@ type ReadWriteLock struct{ read, write *Lock }
 // NewReadWriteLock is the read-write lock of this name.
 func (c *Client) NewReadWriteLock(name string, options ...Option) *ReadWriteLock {
 	of := func(mode string) *Lock {
-		lock := c.NewLock(name, options...)
-		lock.terms.mode = mode
-		return lock
+		t := newTerms([]string{name}).with(options)
+		t.mode = mode
+		return &Lock{c, t}
 	}
 	return &ReadWriteLock{of("READ"), of("WRITE")}
 }
@@ -250,22 +311,34 @@ func (l *ReadWriteLock) Write() *Lock { return l.write }
 // Semaphore has permits. Token of a hold is no fencing token here, because several permits are valid at a time.
 type Semaphore struct{ lock *Lock }
 
-// NewSemaphore is the semaphore of this name. It has no permits until Set is called, or an acquisition [WithPermits].
-func (c *Client) NewSemaphore(name string, options ...Option) *Semaphore {
-	lock := c.NewLock(name, options...)
-	lock.terms.isPermit = true
-	return &Semaphore{lock}
+// NewSemaphore is the semaphore of this name. Until it is created, by Set or by an acquisition [WithPermits], an
+// acquisition is [ErrNoSemaphore].
+func (c *Client) NewSemaphore(name string, options ...SemaphoreOption) *Semaphore {
+	t := newTerms([]string{name})
+	t.isPermit = true
+	for _, option := range options {
+		option.ofSemaphore(t)
+	}
+	return &Semaphore{&Lock{c, t}}
 }
 
 // Set sets the number of permits. Permits that are held stay held.
 func (s *Semaphore) Set(ctx context.Context, permits int) error {
+	if permits < 0 || permits > math.MaxInt32 {
+		return fmt.Errorf("%w: a semaphore has 0 to 2147483647 permits", ErrUsage)
+	}
 	words := []string{"SEM.SET", s.lock.terms.keys[0], strconv.Itoa(permits)}
 	_, err := s.lock.client.do(ctx, Command{words, 1})
-	return err
+	return unanswered(err)
 }
 
 // Acquire takes a permit, and waits for one as [Lock.Lock] does.
 func (s *Semaphore) Acquire(ctx context.Context) (*Hold, error) { return s.lock.Lock(ctx) }
+
+// Run runs a function with a permit, as [Lock.Run] does under a lock.
+func (s *Semaphore) Run(ctx context.Context, work func(context.Context, *Hold) error) error {
+	return s.lock.Run(ctx, work)
+}
 
 // TryAcquire takes a permit if one is free; [ErrHeld] if not.
 func (s *Semaphore) TryAcquire(ctx context.Context) (*Hold, error) { return s.lock.TryLock(ctx) }
@@ -281,6 +354,24 @@ func (l *Lock) Lock(ctx context.Context) (*Hold, error) {
 // TryLock acquires the lock if it is free; [ErrHeld] if not.
 func (l *Lock) TryLock(ctx context.Context) (*Hold, error) {
 	return l.client.acquire(ctx, l.terms, false)
+}
+
+// Run acquires the lock as Lock does, runs the function, and releases the lock. The context of the function ends with
+// that of the caller, and at a loss ([Hold.With]). Its error is returned, joined with that of the release: [ErrLost]
+// where the lock was lost meanwhile, whatever the function says.
+func (l *Lock) Run(ctx context.Context, work func(context.Context, *Hold) error) (err error) {
+	hold, err := l.Lock(ctx)
+	if err != nil {
+		return err
+	}
+	bound, cancel := hold.With(ctx)
+	defer cancel()
+	defer func() {
+		if released := hold.Unlock(); released != nil && !errors.Is(released, ErrReleased) {
+			err = errors.Join(err, released)
+		}
+	}()
+	return work(bound, hold)
 }
 
 // Locker is this lock as a [sync.Locker]. Lock panics when the lock cannot be acquired, and Unlock when it was lost,
@@ -315,7 +406,7 @@ func (l *locker) Unlock() {
 	case errors.Is(err, ErrLost):
 		panic(err)
 	case err != nil:
-		l.lock.client.logger.Warn("redislock: the release goes on", "lock", l.lock.terms.String(), "error", err)
+		l.lock.client.log().Warn("redislock: the release goes on", "lock", l.lock.terms.String(), "error", err)
 	}
 }
 
@@ -335,14 +426,14 @@ type Leader struct {
 
 // NewElection is the election of this name, the key in the server.
 func (c *Client) NewElection(name string, options ...Option) *Election {
-	return &Election{c.NewLock(name, options...)}
+	return &Election{&Lock{c, newTerms([]string{name}).with(options)}}
 }
 
 // Campaign waits until the election has no leader, as [Lock.Lock] waits, and becomes the leader. [Election.Leader] and
 // LOCK.INFO show the note, at most 256 bytes. [Hold.SetNote] replaces it, and [Hold.Unlock] resigns.
 func (e *Election) Campaign(ctx context.Context, note string) (*Hold, error) {
 	candidate := *e.lock.terms
-	candidate.note = note
+	candidate.setNote(note)
 	return e.lock.client.acquire(ctx, &candidate, true)
 }
 
@@ -361,13 +452,13 @@ func (e *Election) Leader(ctx context.Context) (Leader, error) {
 	return Leader{note, token}, nil
 }
 
-// Observe calls the function with the present leader, and then with each other one, or the same with another note;
-// with [ErrNoLeader] while there is none, and with other errors when the server cannot be asked. It asks after every
-// third of the lease, a second at most, so a short leadership may be left out. It returns when the function returns
-// false, or the context ends. Use it in a range statement:
+// Observe has the present leader, and then each other one, or the same with another note; [ErrNoLeader] while there is
+// none, and other errors when the server cannot be asked. It asks after every third of the lease, so a shorter
+// leadership may be left out. It ends with the context, with the range statement, and after an error that does not
+// pass, as when the user may not run LOCK.INFO:
 //
 //	for leader, err := range election.Observe(ctx) {
-func (e *Election) Observe(ctx context.Context) func(yield func(Leader, error) bool) {
+func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 	return func(yield func(Leader, error) bool) {
 		var last string
 		for {
@@ -376,11 +467,11 @@ func (e *Election) Observe(ctx context.Context) func(yield func(Leader, error) b
 				return
 			}
 			if state := fmt.Sprint(leader, err); state != last {
-				if last = state; !yield(leader, err) {
+				if last = state; !yield(leader, err) || !mayPass(err) {
 					return
 				}
 			}
-			if !sleep(ctx, min(e.lock.terms.lease/3, time.Second)) {
+			if !sleep(ctx, e.lock.terms.lease/3) {
 				return
 			}
 		}

@@ -74,7 +74,11 @@ func freePort(t *testing.T) int {
 		}
 		port := listener.Addr().(*net.TCPAddr).Port
 		listener.Close()
-		if port < 50_000 {
+		if port >= 50_000 {
+			continue
+		}
+		if bus, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port+10_000)); err == nil {
+			bus.Close()
 			return port
 		}
 	}
@@ -200,6 +204,30 @@ func (l *logs) option() redislock.ClientOption {
 	return redislock.WithLogger(slog.New(slog.NewTextHandler(l, nil)))
 }
 
+// blocked is a handler of logs that never returns until the test ends.
+type blocked struct {
+	slog.Handler
+	called chan struct{}
+	until  <-chan struct{}
+}
+
+func (b blocked) Enabled(context.Context, slog.Level) bool { return true }
+
+func (b blocked) Handle(context.Context, slog.Record) error {
+	select {
+	case b.called <- struct{}{}:
+	default:
+	}
+	<-b.until
+	return nil
+}
+
+func blockedLog(t *testing.T) (redislock.ClientOption, <-chan struct{}) {
+	called, until := make(chan struct{}, 1), make(chan struct{})
+	t.Cleanup(func() { close(until) })
+	return redislock.WithLogger(slog.New(blocked{slog.DiscardHandler, called, until})), called
+}
+
 var quiet = redislock.WithLogger(slog.New(slog.DiscardHandler))
 
 // viaRedis is a client on go-redis, closed with the test.
@@ -207,7 +235,7 @@ func viaRedis(t *testing.T, s *server, options ...redislock.ClientOption) *redis
 	t.Helper()
 	client := redis.NewClient(&redis.Options{Addr: s.address()})
 	options = append([]redislock.ClientOption{quiet}, options...)
-	return closed(t, viagoredis.New(client, options...), func() { client.Close() })
+	return closed(t, must[*redislock.Client](t)(viagoredis.New(client, options...)), func() { client.Close() })
 }
 
 func viaRueidis(t *testing.T, s *server, options ...redislock.ClientOption) *redislock.Client {
@@ -217,7 +245,7 @@ func viaRueidis(t *testing.T, s *server, options ...redislock.ClientOption) *red
 		t.Fatal(err)
 	}
 	options = append([]redislock.ClientOption{quiet}, options...)
-	return closed(t, viarueidis.New(client, options...), client.Close)
+	return closed(t, must[*redislock.Client](t)(viarueidis.New(client, options...)), client.Close)
 }
 
 func closed(t *testing.T, c *redislock.Client, then func()) *redislock.Client {

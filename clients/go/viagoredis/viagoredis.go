@@ -13,22 +13,37 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	redislock "redis-lock.invalid/clients/go"
+	"redis-lock.invalid/clients/go/internal/closing"
 )
 
 // How often a subscription is probed. It is closed when a probe is not answered until the next but one.
 const beat = 2 * time.Second
 
-// New makes a client for locks on a client of go-redis, which stays the program's: for one server, for sentinels
-// (NewFailoverClient) or for a cluster. A Ring is refused: it does not say which of its servers has answered.
-func New(client redis.UniversalClient, options ...redislock.ClientOption) *redislock.Client {
+// New makes a client for locks on a client of go-redis, which stays the program's: a [redis.Client], also that of
+// NewFailoverClient, or a [redis.ClusterClient]. All else is [redislock.ErrUsage]. A Ring does not say which of its
+// servers has answered. A type of the program around a client does not say whether it is a cluster's, nor where its
+// messages come from: give the client inside. What its hooks do (AddHook: traces, metrics) they do here, too.
+func New(client redis.UniversalClient, options ...redislock.ClientOption) (*redislock.Client, error) {
 	t := &transport{client: client, nodes: map[string]*node{}}
-	t.cluster, _ = client.(*redis.ClusterClient)
+	switch client := client.(type) {
+	case *redis.Client:
+		t.single = client
+	case *redis.ClusterClient:
+		t.cluster = client
+	}
+	if t.single == nil && t.cluster == nil {
+		return nil, fmt.Errorf("%w: viagoredis.New takes a *redis.Client or a *redis.ClusterClient, not a %T: give the "+
+			"client inside, with hooks (AddHook) for what is around it", redislock.ErrUsage, client)
+	}
 	return redislock.New(t, options...)
 }
 
 type transport struct {
+	// The client, and one of these.
 	client  redis.UniversalClient
+	single  *redis.Client
 	cluster *redis.ClusterClient
+	closed  closing.Errors
 	mu      sync.Mutex
 	// The subscribed connections, by the addresses of their nodes.
 	nodes map[string]*node
@@ -53,29 +68,11 @@ func newRequest(ctx context.Context, command redislock.Command) request {
 func (t *transport) IsCluster() bool { return t.cluster != nil }
 
 func (t *transport) Do(ctx context.Context, commands ...redislock.Command) []redislock.Reply {
-	// go-redis does not end a request with its context, so the caller does not wait for it.
-	done := make(chan []redislock.Reply, 1)
-	go func() { done <- t.send(ctx, commands) }()
-	select {
-	case replies := <-done:
-		return replies
-	case <-ctx.Done():
-		replies := make([]redislock.Reply, len(commands))
-		for i := range replies {
-			replies[i].Err = ctx.Err()
-		}
-		return replies
-	}
-}
-
-func (t *transport) send(ctx context.Context, commands []redislock.Command) []redislock.Reply {
 	requests := make([]request, len(commands))
 	for i, command := range commands {
 		requests[i] = newRequest(ctx, command)
 	}
-	if _, isRing := t.client.(*redis.Ring); isRing {
-		requests[0].SetErr(fmt.Errorf("viagoredis: locks on a Ring: %w", errors.ErrUnsupported))
-	} else if len(requests) == 1 {
+	if len(requests) == 1 {
 		_ = t.client.Process(ctx, requests[0])
 	} else {
 		pipe := t.client.Pipeline()
@@ -94,9 +91,9 @@ func (t *transport) send(ctx context.Context, commands []redislock.Command) []re
 
 func (t *transport) translated(err error) error {
 	var refusal redis.Error
-	switch {
-	case t.cluster == nil && errors.Is(err, redis.ErrClosed):
-		// Of a cluster it may be one of the nodes alone.
+	isClosed := errors.Is(err, redis.ErrClosed)
+	switch areFinal := t.closed.AreFinal(isClosed); {
+	case areFinal || isClosed && t.cluster == nil:
 		return fmt.Errorf("%w: %w", redislock.ErrClosed, err)
 	case errors.Is(err, redis.Nil):
 		return nil
@@ -134,14 +131,12 @@ type listener struct {
 }
 
 func (t *transport) Listen(ctx context.Context, channel string, confirmed func(), heard func(string)) error {
-	of, isClient := t.client.(*redis.Client)
+	of := t.single
 	if t.cluster != nil {
 		var err error
 		if of, err = t.cluster.MasterForKey(ctx, channel); err != nil {
 			return err
 		}
-	} else if !isClient {
-		return errors.New("viagoredis: waits need a Client or a ClusterClient of go-redis")
 	}
 	name := of.Options().Addr
 	own := &listener{confirmed, heard, make(chan error, 1)}

@@ -4,21 +4,29 @@ package viarueidis
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/redis/rueidis"
 
 	redislock "redis-lock.invalid/clients/go"
+	"redis-lock.invalid/clients/go/internal/closing"
 )
 
 // New makes a client for locks on a client of rueidis, which stays the program's: close it after this one. Messages
 // come on the connection of its requests (RESP3), as rueidis has it: the server's client-output-buffer-limit of class
 // pubsub counts there.
-func New(client rueidis.Client, options ...redislock.ClientOption) *redislock.Client {
-	return redislock.New(&transport{client}, options...)
+func New(client rueidis.Client, options ...redislock.ClientOption) (*redislock.Client, error) {
+	if client == nil {
+		return nil, fmt.Errorf("%w: viarueidis.New takes a client", redislock.ErrUsage)
+	}
+	return redislock.New(&transport{client: client}, options...)
 }
 
-type transport struct{ client rueidis.Client }
+type transport struct {
+	client rueidis.Client
+	closed closing.Errors
+}
 
 func (t *transport) IsCluster() bool { return t.client.Mode() == rueidis.ClientModeCluster }
 
@@ -34,12 +42,15 @@ func (t *transport) Do(ctx context.Context, commands ...redislock.Command) []red
 	replies := make([]redislock.Reply, len(commands))
 	for i, result := range results {
 		value, err := result.ToAny()
-		replies[i] = redislock.Reply{Value: value, Err: translated(err)}
+		replies[i] = redislock.Reply{Value: value, Err: t.translated(err)}
 	}
 	return replies
 }
 
-func translated(err error) error {
+func (t *transport) translated(err error) error {
+	if t.closed.AreFinal(errors.Is(err, rueidis.ErrClosing)) {
+		return fmt.Errorf("%w: %w", redislock.ErrClosed, err)
+	}
 	if rueidis.IsRedisNil(err) {
 		return nil
 	}
@@ -86,5 +97,5 @@ func (t *transport) Listen(ctx context.Context, channel string, confirmed func()
 	if err == nil || errors.Is(err, context.Canceled) && outer.Err() == nil {
 		err = errors.New("viarueidis: the subscription has ended")
 	}
-	return translated(err)
+	return t.translated(err)
 }
