@@ -1,5 +1,12 @@
 import type { LockClient } from './client.js';
-import { LockConnectionError, type LockError, NoAnswerError, RefusedError, refusal } from './errors.js';
+import {
+    LockConnectionError,
+    type LockError,
+    NoAnswerError,
+    NoSemaphoreError,
+    RefusedError,
+    refusal,
+} from './errors.js';
 import { Hold, Moment } from './hold.js';
 import { Claim, LONGEST_TIMER, type Terms } from './terms.js';
 import type { Command } from './transport.js';
@@ -59,7 +66,9 @@ export class Acquisition {
         this.begun = this.warnsAt = performance.now();
         this.end = this.begun + this.wait;
         // With a subscription the first request may wait.
-        let hasTicket = this.wait > 0 && client.isSubscribed(this.claim.key);
+        const { isPermit, permits } = this.terms;
+        let isUnknown = isPermit && permits === undefined;
+        let hasTicket = !isUnknown && this.wait > 0 && client.isSubscribed(this.claim.key);
         let failure: LockError | undefined;
         let next: number | undefined;
         try {
@@ -67,6 +76,9 @@ export class Acquisition {
                 try {
                     const hold = await this.ask(hasTicket);
                     if (hold) return hold;
+                    this.check();
+                    if (isUnknown) await this.findSemaphore();
+                    isUnknown = false;
                     this.check();
                     if (this.left() <= 0) {
                         this.giveUp();
@@ -172,6 +184,13 @@ export class Acquisition {
         return reply;
     }
 
+    /** No permit is free, also where nobody has created the semaphore. A user that may not ask waits for it. */
+    private async findSemaphore(): Promise<void> {
+        const { key } = this.claim;
+        const { reply, error } = await this.client.send({ key, words: ['EXISTS', key] });
+        if (error === undefined && Number(reply) === 0) throw new NoSemaphoreError(key);
+    }
+
     private answered(reply: unknown, sent: Moment, hasTicket: boolean): Hold | undefined {
         const { client, claim } = this;
         if (reply === null && !hasTicket) return undefined;
@@ -228,11 +247,11 @@ export class Acquisition {
     private giveUp(): void {
         if (this.isOver) return;
         this.isOver = true;
-        if (this.isUnanswered || this.hasPlace) this.client.giveUp(this.claim);
+        if (this.isUnanswered || this.hasPlace) this.client.giveUp(this.claim, this.node);
     }
 
     private renewClaim(): void {
-        this.client.giveUp(this.claim);
+        this.client.giveUp(this.claim, this.node);
         this.isUnanswered = this.hasPlace = false;
         this.claim = this.client.claim(this.terms);
     }

@@ -1,13 +1,22 @@
 import { randomUUID } from 'node:crypto';
+import { onAbort } from './abort.js';
 import { Acquisition, jittered } from './acquire.js';
 import { Election } from './election.js';
-import { ClosedError, ConfigError, type LockError, NoAnswerError, RefusedError, translated } from './errors.js';
+import {
+    ClosedError,
+    ConfigError,
+    LockConnectionError,
+    type LockError,
+    NoAnswerError,
+    RefusedError,
+    translated,
+} from './errors.js';
 import { type Hold, Moment } from './hold.js';
 import { IoRedis, type IoRedisLike, isIoRedis } from './ioredis.js';
 import { type AcquireOptions, Lock, Semaphore } from './lock.js';
 import { isNodeRedis, NodeRedis, type NodeRedisLike } from './node_redis.js';
 import { slotOf, textOfSlot } from './slot.js';
-import { Claim, LONGEST_TIMER, type LockOptions, type SemaphoreOptions, type Terms } from './terms.js';
+import { Claim, checkOptions, LONGEST_TIMER, type LockOptions, type SemaphoreOptions, type Terms } from './terms.js';
 import type { Answer, Command, Subscription, Transport } from './transport.js';
 
 /** The longest time between two ticks of the timer, and the time after which an unused subscription is closed. */
@@ -33,6 +42,8 @@ interface Link {
     /** By channel, the subscriptions that have been sent; and those that are confirmed. */
     readonly channels: Map<string, Promise<unknown>>;
     readonly confirmed: Set<string>;
+    /** What gives its waits up, when the program's client is closed. */
+    readonly lastWords: Command[];
     probedAt: number;
 }
 
@@ -47,20 +58,23 @@ export class LockClient implements AsyncDisposable {
     private readonly transport: Transport;
     private readonly onWarning: (message: string) => void;
     private lastNumber = 0;
-    private isClosed = false;
+    private closing: Promise<void> | undefined;
     /** After `close()`: nothing is repeated any more. */
     private isGone = false;
-    private readonly acquisitions = new Set<Acquisition>();
+    /** What waits, and can be told to stop. */
+    private readonly waits = new Set<{ stop(reason: unknown): void }>();
     private readonly holds = new Set<Hold>();
     private readonly endings = new Set<Promise<unknown>>();
     /** The waits by their tags, in the order in which they began. */
     private readonly tickets = new Map<number, Acquisition>();
     private readonly links = new Map<string, Link>();
+    private unwatch: (() => void) | undefined;
     private timer: NodeJS.Timeout | undefined;
     private plannedAt = Infinity;
     private usedAt = 0;
 
     constructor(redis: RedisClient, options: LockClientOptions = {}) {
+        checkOptions(options, ['responseTimeout', 'onWarning']);
         const { responseTimeout = 5_000, onWarning = (text) => process.emitWarning(text, 'RedisLockWarning') } =
             options;
         if (!(responseTimeout > 0 && responseTimeout < 2 ** 31))
@@ -71,7 +85,8 @@ export class LockClient implements AsyncDisposable {
         else if (isNodeRedis(redis)) this.transport = new NodeRedis(redis as never, responseTimeout);
         else
             throw new ConfigError(
-                'a client of node-redis (createClient or createCluster), ioredis or iovalkey is needed',
+                'a client of node-redis (createClient or createCluster, not createClientPool or createSentinel), ' +
+                    'ioredis (also with Sentinel) or iovalkey is needed',
             );
     }
 
@@ -103,19 +118,28 @@ export class LockClient implements AsyncDisposable {
         routine?: (hold: Hold) => Promise<T> | T,
     ): Promise<T> {
         if (typeof options === 'function') return this.lock(name).using(options);
-        return this.lock(name, options).using(options, routine!);
+        const { wait, signal, ...terms } = options;
+        const asked: AcquireOptions = { ...(wait === undefined ? {} : { wait }), signal };
+        return this.lock(name, terms).using(asked, routine!);
     }
 
     /**
-     * Ends all waits with a {@link ClosedError}, releases all holds, and closes the subscriptions. It waits for the
-     * releases, at most for the response timeout. The program's client stays open: close it afterwards.
+     * Ends all waits and all holds with a {@link ClosedError}: the `signal` of each hold is aborted, and nothing is
+     * renewed any more. What is held is released at once, except under a routine of `using`: it keeps its lock until it
+     * has ended, or the lease has. `close()` waits for these routines and the releases, at most for the response
+     * timeout, and closes the subscriptions. The program's client stays open: close it afterwards.
      */
-    async close(): Promise<void> {
-        this.isClosed = true;
-        for (const acquisition of this.acquisitions) acquisition.stop(new ClosedError());
-        for (const hold of this.holds) void this.release(hold);
-        const ended = Promise.allSettled(this.endings);
-        await this.inTime(ended).catch(() => {});
+    close(): Promise<void> {
+        this.closing ??= this.closeOnce();
+        return this.closing;
+    }
+
+    private async closeOnce(): Promise<void> {
+        // First `closing` is set: what is told of it may call `close()` again.
+        await undefined;
+        this.stopWaits(new ClosedError());
+        const ends = [...this.holds].map((hold) => hold.close());
+        await this.inTime(Promise.allSettled([...ends, ...this.endings])).catch(() => {});
         this.isGone = true;
         for (const node of this.links.keys()) this.endLink(node);
         clearTimeout(this.timer);
@@ -135,7 +159,9 @@ export class LockClient implements AsyncDisposable {
 
     /** The keys of a lock, as they are stored. @internal */
     keysOf(name: string | readonly string[]): string[] {
-        const keys = (typeof name === 'string' ? [name] : [...name]).map((one) => this.transport.prefix + one);
+        const names = Array.isArray(name) ? name : [name];
+        if (names.some((one) => typeof one !== 'string')) throw new ConfigError('the name of a lock is a string');
+        const keys = names.map((one) => this.transport.prefix + one);
         if (this.transport.isCluster && new Set(keys.map(slotOf)).size > 1) {
             throw new ConfigError('in a cluster the keys of a lock have one hash tag: {tag}');
         }
@@ -144,25 +170,35 @@ export class LockClient implements AsyncDisposable {
 
     /** Sends a command; never rejects. Its error is one of this package. @internal */
     send(command: Command): Promise<Answer> {
-        return new Promise((resolve) => {
-            const late = () => resolve({ error: new NoAnswerError(this.name), sends: 1 });
-            const timer = setTimeout(late, this.patience).unref();
-            void this.transport.send(command).then((answer) => {
-                clearTimeout(timer);
-                resolve(this.answer(answer));
-            });
-        });
+        return this.answer(this.transport.send(command));
     }
 
     /** The reply to a command; throws its error. @internal */
     async call(command: Command): Promise<unknown> {
+        if (this.closing) throw new ClosedError();
         const { reply, error } = await this.send(command);
         if (error !== undefined) throw error;
         return reply;
     }
 
-    private answer(answer: Answer): Answer {
-        return answer.error === undefined ? answer : { ...answer, error: translated(this.name, answer.error) };
+    /** The answer of the transport, within the response timeout. */
+    private answer(coming: Promise<Answer>): Promise<Answer> {
+        return new Promise((resolve) => {
+            const late = () => resolve({ error: new NoAnswerError(this.name), sends: 1 });
+            const timer = setTimeout(late, this.patience).unref();
+            void coming.then((answer) => {
+                clearTimeout(timer);
+                resolve(answer.error === undefined ? answer : { ...answer, error: this.translated(answer.error) });
+            });
+        });
+    }
+
+    private translated(error: unknown): LockError {
+        const one = translated(this.name, error);
+        const { closed } = this.transport;
+        if (closed === undefined || !(one instanceof LockConnectionError)) return one;
+        this.checkTransport();
+        return new ClosedError(closed, { cause: error });
     }
 
     /** The result of this promise; an error after the response timeout. @internal */
@@ -175,7 +211,8 @@ export class LockClient implements AsyncDisposable {
 
     /** @internal */
     warn(message: string): void {
-        this.onWarning(message);
+        // What it throws, or how long it takes, concerns no renewal that is written now.
+        setImmediate(() => this.onWarning(message));
     }
 
     // Acquisitions
@@ -193,7 +230,7 @@ export class LockClient implements AsyncDisposable {
     /** @internal */
     acquire(terms: Terms, wait: number, signal: AbortSignal | undefined): Promise<Hold | undefined> {
         return new Promise((resolve, reject) => {
-            if (this.isClosed) throw new ClosedError();
+            if (this.closing) throw new ClosedError();
             signal?.throwIfAborted();
             const acquisition = new Acquisition(this, terms, wait);
             let isLeft = false;
@@ -207,16 +244,49 @@ export class LockClient implements AsyncDisposable {
                 if (isLeft && hold) void this.release(hold);
                 resolve(hold);
             };
-            this.acquisitions.add(acquisition);
-            signal?.addEventListener('abort', abort, { once: true });
+            const leave = this.enter(acquisition);
+            const deafen = signal && onAbort(signal, abort);
             acquisition
                 .run()
                 .then(granted, reject)
                 .finally(() => {
-                    this.acquisitions.delete(acquisition);
-                    signal?.removeEventListener('abort', abort);
+                    leave();
+                    deafen?.();
                 });
         });
+    }
+
+    /** Something waits, until the returned function is called. @internal */
+    enter(wait: { stop(reason: unknown): void }): () => void {
+        this.waits.add(wait);
+        this.unwatch ??= this.transport.watch(() => this.checkTransport());
+        return () => {
+            this.waits.delete(wait);
+            if (this.waits.size > 0) return;
+            this.unwatch?.();
+            this.unwatch = undefined;
+        };
+    }
+
+    private stopWaits(reason: ClosedError): void {
+        for (const wait of this.waits) wait.stop(reason);
+    }
+
+    /** A client that its program has closed is closed for good: nothing waits for its connection. */
+    private checkTransport(): void {
+        const { closed } = this.transport;
+        if (closed === undefined) return;
+        this.stopWaits(new ClosedError(closed));
+        for (const link of this.links.values()) void this.leave(link);
+        this.links.clear();
+    }
+
+    /** The subscribed connection is the last one to the server: over it the waits are given up. */
+    private async leave({ subscription, channels, lastWords }: Link): Promise<void> {
+        subscription?.keep(true);
+        const leaving = subscription?.leave([...channels.keys()], lastWords);
+        await this.inTime(Promise.resolve(leaving)).catch(() => {});
+        subscription?.close();
     }
 
     // Holds and their ends
@@ -240,7 +310,11 @@ export class LockClient implements AsyncDisposable {
     }
 
     /** Ends what an acquisition has at the server, or may get there yet, in the background. @internal */
-    giveUp(claim: Claim): void {
+    giveUp(claim: Claim, node: string | undefined): void {
+        if (this.transport.closed !== undefined && node !== undefined) {
+            this.links.get(node)?.lastWords.push(...claim.giveUp([]));
+            return;
+        }
         void this.end(claim, [], true, performance.now() + Math.max(claim.terms.lease, this.patience));
     }
 
@@ -270,7 +344,7 @@ export class LockClient implements AsyncDisposable {
                 if (error === undefined) {
                     // When it was sent twice, the first sending may have ended the hold.
                     if (reply === null && isFirst && sends < 2) isHeld = false;
-                } else if (error instanceof RefusedError && (error.code === 'WRONGTYPE' || error.code === 'LOCKTYPE')) {
+                } else if (error instanceof RefusedError && error.isLoss) {
                     isHeld = false;
                 } else if ((error as LockError).isPassing) {
                     again = error as LockError;
@@ -340,7 +414,7 @@ export class LockClient implements AsyncDisposable {
         try {
             await subscribing;
         } catch (error) {
-            throw translated(this.name, error);
+            throw this.translated(error);
         }
         return channel;
     }
@@ -356,6 +430,7 @@ export class LockClient implements AsyncDisposable {
             subscription: undefined,
             channels: new Map(),
             confirmed: new Set(),
+            lastWords: [],
             probedAt: performance.now(),
         };
         this.links.set(node, link);
@@ -411,21 +486,22 @@ export class LockClient implements AsyncDisposable {
         const moment = performance.now();
         this.timer = undefined;
         this.plannedAt = Infinity;
+        if (this.waits.size > 0) this.checkTransport();
         for (const hold of this.holds) hold.check();
-        if ([...this.holds].some(({ due }) => due <= moment)) void this.renew();
+        if ([...this.holds].some(({ due }) => due <= moment)) this.renew();
         for (const [node, link] of this.links) {
             if (this.tickets.size === 0) {
                 if (moment - this.usedAt >= IDLE) this.endLink(node, link);
             } else if (moment - link.probedAt >= this.patience / 2) void this.probe(node, link);
         }
-        if (this.isClosed) return;
+        if (this.isGone) return;
         for (const { due } of this.holds) this.plan(due);
         if (this.tickets.size > 0) this.plan(moment + Math.min(LONGEST_TICK, this.patience / 2));
         else if (this.links.size > 0) this.plan(moment + LONGEST_TICK);
     }
 
     /** Renews all holds that are due, and those that are due soon, together. */
-    private async renew(): Promise<void> {
+    private renew(): void {
         const commands: Command[] = [];
         const jobs: { hold: Hold; lease: number; from: number }[] = [];
         for (const hold of this.holds) {
@@ -435,10 +511,12 @@ export class LockClient implements AsyncDisposable {
             commands.push(...renewal.commands);
         }
         const sent = new Moment();
-        const answers = (await this.transport.sendAll(commands)).map((answer) => this.answer(answer));
+        const answers = this.transport.sendAll(commands).map((coming) => this.answer(coming));
         for (const { hold, lease, from } of jobs) {
-            hold.renewed(answers.slice(from, from + hold.tokens.length), lease, sent);
-            if (this.holds.has(hold)) this.plan(hold.due);
+            void Promise.all(answers.slice(from, from + hold.tokens.length)).then((own) => {
+                hold.renewed(own, lease, sent);
+                if (this.holds.has(hold)) this.plan(hold.due);
+            });
         }
     }
 }

@@ -1,9 +1,9 @@
-import { setTimeout as sleep } from 'node:timers/promises';
+import { onAbort } from './abort.js';
 import type { LockClient } from './client.js';
 import type { LockError } from './errors.js';
 import type { Hold } from './hold.js';
 import { type AcquireOptions, Lock } from './lock.js';
-import { LONGEST_TIMER, type LockOptions } from './terms.js';
+import { checkedWait, checkOptions, LONGEST_TIMER, type LockOptions } from './terms.js';
 
 /** The leader of an {@link Election}. */
 export interface Leader {
@@ -25,6 +25,7 @@ export class Election {
         private readonly name: string,
         private readonly options: Omit<LockOptions, 'mode' | 'note'>,
     ) {
+        checkOptions(options, ['lease', 'renew', 'margin', 'maxHold', 'owner']);
         this.lock = new Lock(client, name, options);
     }
 
@@ -48,25 +49,93 @@ export class Election {
     /**
      * The leaders, beginning with the present one; null while there is none. The server is asked every `interval`
      * milliseconds (a third of the lease), so a shorter leadership may be left out. While it cannot be reached nothing
-     * is said; what does not pass (`NOPERM`, ...) is thrown.
+     * is said; what does not pass (`NOPERM`, ...) is thrown, and `CLOSED` at the end of the client.
      */
-    async *observe(
-        options: { interval?: number; signal?: AbortSignal } = {},
-    ): AsyncGenerator<Leader | null, void, void> {
+    observe(options: { interval?: number; signal?: AbortSignal } = {}): AsyncGenerator<Leader | null, void, void> {
+        checkOptions(options, ['interval', 'signal']);
         const { interval = this.lock.terms.lease / 3, signal } = options;
+        checkedWait(interval, 'interval');
+        const watch = new Watch();
+        const leaders = this.leaders(Math.min(interval, LONGEST_TIMER), signal, watch);
+        // That of a generator waits for the next leader, and there may be none.
+        const end = leaders.return.bind(leaders);
+        leaders.return = (value) => {
+            watch.isLeft = true;
+            watch.stop();
+            return end(value);
+        };
+        return leaders;
+    }
+
+    private async *leaders(
+        interval: number,
+        signal: AbortSignal | undefined,
+        watch: Watch,
+    ): AsyncGenerator<Leader | null, void, void> {
         let last: Leader | null | undefined;
         for (;;) {
             signal?.throwIfAborted();
-            const leader = await this.leader().catch((error: LockError) => {
+            const leave = this.client.enter(watch);
+            const deafen = signal && onAbort(signal, () => watch.stop(signal.reason));
+            try {
+                last = await this.change(last, interval, watch);
+            } finally {
+                leave();
+                deafen?.();
+            }
+            if (watch.isLeft) return;
+            yield last!;
+        }
+    }
+
+    /** The first leader that is another one than the last; undefined if it is stopped by `return()`. */
+    private async change(
+        last: Leader | null | undefined,
+        interval: number,
+        watch: Watch,
+    ): Promise<Leader | null | undefined> {
+        let pause = last === undefined ? 0 : interval;
+        for (;;) {
+            if (pause > 0) await watch.sleep(pause);
+            pause = interval;
+            const asked = this.leader().catch((error: LockError) => {
                 if (!error.isPassing) throw error;
                 return last;
             });
-            const isFirst = leader !== undefined && last === undefined;
-            if (isFirst || leader?.token !== last?.token || leader?.note !== last?.note) yield (last = leader!);
-            // An aborted pause is an error of its own, with the reason as its cause.
-            const pause = Math.min(interval, LONGEST_TIMER);
-            await sleep(pause, undefined, { signal: signal as AbortSignal }).catch(() => {});
+            const leader = await watch.until(asked);
+            if (watch.isLeft) return undefined;
+            if (leader === undefined) continue;
+            if (last === undefined || leader?.token !== last?.token || leader?.note !== last?.note) return leader;
         }
+    }
+}
+
+/** What an observation waits for, and what ends it. */
+class Watch {
+    /** Whether its reader has left. */
+    isLeft = false;
+    private stopped: { reason: unknown } | undefined;
+    private wake: (() => void) | undefined;
+
+    stop(reason?: unknown): void {
+        this.stopped ??= { reason };
+        this.wake?.();
+    }
+
+    sleep(ms: number): Promise<void> {
+        let timer: NodeJS.Timeout | undefined;
+        return this.until(new Promise<void>((resolve) => (timer = setTimeout(resolve, ms)))).finally(() =>
+            clearTimeout(timer),
+        );
+    }
+
+    /** The outcome of a promise, or the reason of the stop. */
+    until<T>(promise: Promise<T>): Promise<T> {
+        return new Promise<T>((resolve, reject) => {
+            this.wake = () => (this.isLeft ? resolve(undefined as T) : reject(this.stopped?.reason));
+            promise.then(resolve, reject);
+            if (this.stopped) this.wake();
+        });
     }
 }
 

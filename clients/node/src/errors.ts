@@ -10,10 +10,12 @@ export type LostReason =
 /** Codes of refusals that may pass when the same request is repeated. */
 const PASSING = new Set([
     ...['TRYAGAIN', 'BUSY', 'LOCKDELAY', 'LOCKBUSY', 'NOREPLICAS', 'OOM', 'MISCONF', 'LOADING', 'CLUSTERDOWN'],
-    ...['MASTERDOWN', 'UNBLOCKED', 'DRAINED', 'MOVED', 'ASK', 'READONLY', 'NOSUBSCRIBER'],
+    ...['MASTERDOWN', 'UNBLOCKED', 'MOVED', 'ASK', 'READONLY', 'NOSUBSCRIBER'],
 ]);
 /** Codes of refusals that do not change before the lease of a hold ends. */
-const LASTING = new Set(['WRONGTYPE', 'LOCKTYPE', 'NOPERM', 'NOAUTH', 'WRONGPASS']);
+const LASTING = new Set(['NOPERM', 'NOAUTH', 'WRONGPASS']);
+/** Codes that prove the loss of a hold: its key holds something else now. */
+const LOSSES = new Set(['WRONGTYPE', 'LOCKTYPE', 'FENCED']);
 
 /**
  * The base class of the errors of this package. `code` tells them apart, also between the ESM and the CommonJS build.
@@ -84,6 +86,11 @@ export class RefusedError extends LockError {
         this.isPassing = PASSING.has(code);
     }
 
+    /** Whether the reply proves that the lock is not held any more. */
+    get isLoss(): boolean {
+        return LOSSES.has(this.code);
+    }
+
     /** Whether a renewal that is refused with this code will not be accepted before the lease ends. */
     get isLasting(): boolean {
         return LASTING.has(this.code);
@@ -102,10 +109,17 @@ export class NotLoadedError extends LockError {
     }
 }
 
-/** `CLOSED`: the `LockClient` was closed, before the call or during it. */
+/** `NO_SEMAPHORE`: nobody has created the semaphore, and the request has no `permits` to create it with. */
+export class NoSemaphoreError extends LockError {
+    constructor(key: string) {
+        super('NO_SEMAPHORE', `there is no semaphore ${key}: create it with setPermits(), or with the option permits`);
+    }
+}
+
+/** `CLOSED`: the `LockClient`, or the program's client below it, was closed, before the call or during it. */
 export class ClosedError extends LockError {
-    constructor() {
-        super('CLOSED', 'the lock client is closed');
+    constructor(what = 'the lock client is closed', options?: ErrorOptions) {
+        super('CLOSED', what, options);
     }
 }
 

@@ -1,6 +1,15 @@
-import { ConfigError, LockLostError, type LostReason, RefusedError, UnheardError } from './errors.js';
+import {
+    ClosedError,
+    ConfigError,
+    type LockError,
+    LockLostError,
+    type LostReason,
+    NotLoadedError,
+    RefusedError,
+    UnheardError,
+} from './errors.js';
 import type { LockClient } from './client.js';
-import { type Claim, checkedLease } from './terms.js';
+import { type Claim, checkedLease, checkNote, wordOf } from './terms.js';
 import type { Answer, Command } from './transport.js';
 
 /**
@@ -24,7 +33,10 @@ export class Moment {
 export class Hold implements AsyncDisposable {
     /** Whether it is released, here or in the background. */
     private isOver = false;
-    private lost: LockLostError | undefined;
+    /** Why it ended before its release. */
+    private lost: LockLostError | ClosedError | undefined;
+    /** Settled when the routine of `using` has ended, and the hold with it. */
+    private use: Promise<void> | undefined;
     private controller: AbortController | undefined;
     private released: Promise<void> | undefined;
     private readonly begun: Moment;
@@ -80,11 +92,14 @@ export class Hold implements AsyncDisposable {
 
     /** For how many milliseconds the lock is certainly still held. It reads the clocks. */
     validFor(): number {
-        if (this.isOver || (this.lost !== undefined && this.lost.reason !== 'unconfirmed')) return 0;
+        if (this.isOver || (this.lost instanceof LockLostError && this.lost.reason !== 'unconfirmed')) return 0;
         return Math.max(0, this.remaining());
     }
 
-    /** Aborted when the lock is lost before its release, with a {@link LockLostError} as its reason. */
+    /**
+     * Aborted when the lock is lost before its release, with a {@link LockLostError} as its reason; or by `close()` of
+     * the lock client, with a {@link ClosedError}.
+     */
     get signal(): AbortSignal {
         this.check();
         if (this.controller === undefined) {
@@ -98,6 +113,7 @@ export class Hold implements AsyncDisposable {
      * Releases the lock. Called again, it has the same outcome.
      *
      * @throws {LockLostError} if it was not held any more: the work was not protected to its end.
+     * @throws {ClosedError} if the lock client was closed before.
      * @throws {NoAnswerError} without an answer within the response timeout. The release goes on in the background
      * until the lease is over.
      */
@@ -113,8 +129,36 @@ export class Hold implements AsyncDisposable {
 
     private async releaseOnce(): Promise<void> {
         const wasHeld = this.client.release(this);
-        if (this.lost) throw this.lost;
+        if (this.lost instanceof LockLostError) throw this.lost;
         if (!(await this.client.inTime(wasHeld))) throw this.loss('taken', 'it was not held any more at its release');
+        if (this.lost) throw this.lost;
+    }
+
+    /** Runs a function under this hold, and releases it. @internal */
+    run<T>(routine: (hold: Hold) => Promise<T> | T): Promise<T> {
+        let ended!: () => void;
+        this.use = new Promise((resolve) => (ended = resolve));
+        return this.runOnce(routine).finally(ended);
+    }
+
+    private async runOnce<T>(routine: (hold: Hold) => Promise<T> | T): Promise<T> {
+        let result: T;
+        try {
+            this.throwIfOver();
+            result = await routine(this);
+        } catch (error) {
+            await this.release().catch(() => {});
+            throw error;
+        }
+        await this.release();
+        return result;
+    }
+
+    /** The lock client is closed: resolved when the hold is released. @internal */
+    close(): Promise<void> {
+        this.check();
+        this.end(new ClosedError());
+        return this.use ?? this.release().catch(() => {});
     }
 
     /**
@@ -122,12 +166,13 @@ export class Hold implements AsyncDisposable {
      *
      * @throws {LockLostError} if it is not held any more.
      */
-    renew(lease = this.claim.terms.lease): Promise<void> {
-        return this.renewNow(checkedLease(lease, 'lease'));
+    async renew(lease = this.claim.terms.lease): Promise<void> {
+        await this.renewNow(checkedLease(lease, 'lease'));
     }
 
     /** Replaces the text beside the hold of an exclusive lock, and renews it. */
-    setNote(note: string): Promise<void> {
+    async setNote(note: string): Promise<void> {
+        checkNote(note);
         return this.renewNow(this.claim.terms.lease, 'NOTE', note);
     }
 
@@ -138,9 +183,9 @@ export class Hold implements AsyncDisposable {
         const sent = new Moment();
         const answers = await Promise.all(commands.map((command) => this.client.send(command)));
         this.renewed(answers, lease, sent);
+        this.throwIfOver();
         const failed = answers.find(({ error }) => error !== undefined);
         if (failed) throw failed.error;
-        this.throwIfOver();
     }
 
     /**
@@ -151,25 +196,30 @@ export class Hold implements AsyncDisposable {
      * @throws {LockLostError} if the lock is not held any more: nothing has run.
      * @throws {UnheardError} if the reply was lost: it may have run.
      */
-    async execute(command: string, ...args: (string | number | Buffer)[]): Promise<unknown> {
+    async execute(command: string, ...args: (string | number | bigint | Uint8Array)[]): Promise<unknown> {
         if (this.claim.terms.isPermit) throw new ConfigError('a command runs under a lock, not under a permit');
         this.throwIfOver();
         const { key } = this;
-        const words = [
-            'LOCK.IF',
-            key,
-            String(this.token),
-            command,
-            ...args.map((arg) => (typeof arg === 'number' ? String(arg) : arg)),
-        ];
+        const words = ['LOCK.IF', key, String(this.token), ...[command, ...args].map(wordOf)];
         const { reply, error, sends } = await this.client.send({ key, words });
         if (error instanceof RefusedError) {
-            if (error.code === 'FENCED') throw this.lose('taken', 'it is not held under its token any more');
-            if (sends < 2) throw error;
+            let loss: unknown;
+            if (error.code === 'FENCED') loss = this.lose('taken', 'it is not held under its token any more');
+            else if (error.isLoss) loss = await this.probe();
+            // Sent twice, it may have run the first time.
+            if (sends < 2) throw loss || error;
         }
+        if (error instanceof NotLoadedError && sends < 2) throw error;
         if (sends > 1 || (sends > 0 && error !== undefined)) throw new UnheardError(this.client.name, { cause: error });
         if (error !== undefined) throw error;
         return reply;
+    }
+
+    /** Whether a refusal for a wrong type is one of the lock's key, or of a key of the command: the loss, if it is. */
+    private async probe(): Promise<unknown> {
+        const { lease, renew } = this.claim.terms;
+        await this.renewNow(renew ? lease : Math.max(1, this.remaining())).catch(() => {});
+        return this.lost;
     }
 
     // The lease
@@ -222,17 +272,19 @@ export class Hold implements AsyncDisposable {
     /** @internal */
     renewed(answers: readonly Answer[], lease: number, sent: Moment): void {
         if (this.isOver || this.lost) return;
-        const failed = answers.find(({ error }) => error !== undefined);
-        if (answers.some(({ reply, error }) => error === undefined && Number(reply) !== 1)) {
-            this.lose('taken', 'the server has ended the hold');
-        } else if (failed === undefined) {
+        const errors = answers.flatMap(({ error }) => (error === undefined ? [] : [error]));
+        const refusals = errors.filter((error) => error instanceof RefusedError);
+        const [proof, lasting] = [refusals.find(({ isLoss }) => isLoss), refusals.find(({ isLasting }) => isLasting)];
+        if (proof || answers.some(({ reply, error }) => error === undefined && Number(reply) !== 1)) {
+            this.lose('taken', proof?.message ?? 'the server has ended the hold');
+        } else if (lasting) {
+            this.lose('refused', lasting.message);
+        } else if (errors.length === 0) {
             // Replies may come late, or in another order.
             if (sent.steady >= this.sent.steady) this.setLease(Math.min(Math.floor(lease), this.unheardLease), sent);
             this.check();
-        } else if (failed.error instanceof RefusedError && failed.error.isLasting) {
-            this.lose('refused', failed.error.message);
         } else {
-            if (!(failed.error instanceof RefusedError)) this.unheardLease = Math.min(this.unheardLease, lease);
+            if (refusals.length < errors.length) this.unheardLease = Math.min(this.unheardLease, lease);
             this.renewedAt = Math.min(this.renewedAt, performance.now() + this.lease / 20);
         }
     }
@@ -253,13 +305,20 @@ export class Hold implements AsyncDisposable {
 
     // The end
 
-    private lose(reason: LostReason, text: string): LockLostError {
-        if (this.isOver || this.lost) return this.lost ?? this.loss(reason, text);
-        this.lost = this.loss(reason, text);
+    private lose(reason: LostReason, text: string): LockError {
+        const loss = this.loss(reason, text);
+        if (!this.end(loss)) return this.lost ?? loss;
+        if (!this.controller) this.client.warn(loss.message);
+        return loss;
+    }
+
+    /** Ends it before its release, if it has not ended yet. */
+    private end(reason: LockLostError | ClosedError): boolean {
+        if (this.isOver || this.lost) return false;
+        this.lost = reason;
         this.client.remove(this);
-        if (this.controller) this.controller.abort(this.lost);
-        else this.client.warn(this.lost.message);
-        return this.lost;
+        this.controller?.abort(reason);
+        return true;
     }
 
     private loss(reason: LostReason, text: string): LockLostError {

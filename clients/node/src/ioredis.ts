@@ -1,5 +1,5 @@
 /** Clients of ioredis 5 and 6 and of iovalkey: `Redis` and `Cluster`. */
-import { type Answer, Attempt, type Command, type Subscription, type Transport } from './transport.js';
+import { type Answer, Attempt, type Command, listen, type Subscription, type Transport } from './transport.js';
 
 /** What tells a client of ioredis from others. */
 export interface IoRedisLike {
@@ -35,6 +35,8 @@ interface Redis {
     pipeline(): { call(...words: unknown[]): unknown; exec(): Promise<[error: unknown, reply: unknown][] | null> };
     subscribe(channel: string): Promise<unknown>;
     ssubscribe(channel: string): Promise<unknown>;
+    unsubscribe(...channels: string[]): Promise<unknown>;
+    sunsubscribe(...channels: string[]): Promise<unknown>;
     ping(): Promise<unknown>;
     disconnect(): void;
 }
@@ -79,6 +81,14 @@ export class IoRedis implements Transport {
         });
     }
 
+    get closed(): string | undefined {
+        return this.client.status === 'end' ? `${this.name}: the client is closed` : undefined;
+    }
+
+    watch(changed: () => void): () => void {
+        return listen(this.client, ['end'], changed);
+    }
+
     async send({ key, words }: Command): Promise<Answer> {
         const error = await this.ready();
         if (error !== undefined) return { error, sends: 0 };
@@ -98,8 +108,13 @@ export class IoRedis implements Transport {
         }
     }
 
-    async sendAll(commands: readonly Command[]): Promise<Answer[]> {
-        if (this.isCluster || commands.length < 2) return Promise.all(commands.map((command) => this.send(command)));
+    sendAll(commands: readonly Command[]): Promise<Answer>[] {
+        if (this.isCluster || commands.length < 2) return commands.map((command) => this.send(command));
+        const answers = this.pipelined(commands);
+        return commands.map(async (_, place) => (await answers)[place]!);
+    }
+
+    private async pipelined(commands: readonly Command[]): Promise<Answer[]> {
         let error = await this.ready();
         if (error === undefined) {
             const pipeline = this.client.pipeline();
@@ -168,6 +183,10 @@ export class IoRedis implements Transport {
         return {
             subscribe: (channel) => (isCluster ? own.ssubscribe(channel) : own.subscribe(channel)),
             ping: () => own.ping(),
+            leave: async (channels, commands) => {
+                await (isCluster ? own.sunsubscribe(...channels) : own.unsubscribe(...channels));
+                await Promise.allSettled(commands.map(({ words }) => own.call(...words)));
+            },
             keep: (isWanted) => (isWanted ? own.stream?.ref?.() : own.stream?.unref?.()),
             close,
         };

@@ -1,13 +1,28 @@
 import type { LockClient } from './client.js';
-import { NotAcquiredError } from './errors.js';
+import { ConfigError, NotAcquiredError } from './errors.js';
 import type { Hold } from './hold.js';
-import { checkedWait, checkPermits, type LockOptions, type SemaphoreOptions, type Terms, termsOf } from './terms.js';
+import {
+    checkedWait,
+    checkOptions,
+    checkPermits,
+    type LockOptions,
+    type SemaphoreOptions,
+    type Terms,
+    termsOf,
+} from './terms.js';
 
 export interface AcquireOptions {
     /** How long to wait in the server's queue, in milliseconds; `Infinity` has no limit. */
-    readonly wait?: number;
+    readonly wait?: number | undefined;
     /** Ends the acquisition: it rejects with the signal's reason at once, and leaves nothing at the server. */
     readonly signal?: AbortSignal | undefined;
+}
+
+function checked(options: AcquireOptions): AcquireOptions {
+    checkOptions(options, ['wait', 'signal']);
+    const { signal } = options;
+    if (signal !== undefined && !(signal instanceof AbortSignal)) throw new ConfigError('signal is an AbortSignal');
+    return options;
 }
 
 /** A lock, or several that are granted together. The object has no state: each acquisition makes a {@link Hold}. */
@@ -30,11 +45,12 @@ export class Lock {
      * Waits until the lock is granted, by default without a limit.
      *
      * @throws {NotAcquiredError} if it is not granted within `wait`.
+     * @throws {NoSemaphoreError} if it is one of a semaphore that nobody has created, and has no `permits`.
      * @throws {LockError} when the server refuses the request, or the first request cannot be sent. Once the server has
      * answered, the wait goes on when connections break.
      */
     async acquire(options: AcquireOptions = {}): Promise<Hold> {
-        const { wait = Infinity, signal } = options;
+        const { wait = Infinity, signal } = checked(options);
         const hold = await this.client.acquire(this.terms, checkedWait(wait), signal);
         if (hold === undefined) throw new NotAcquiredError(this.terms.keys.join(', '), wait);
         return hold;
@@ -42,7 +58,7 @@ export class Lock {
 
     /** The hold, or null if the lock is not granted within `wait`: by default at once. */
     async tryAcquire(options: AcquireOptions = {}): Promise<Hold | null> {
-        const { wait = 0, signal } = options;
+        const { wait = 0, signal } = checked(options);
         return (await this.client.acquire(this.terms, checkedWait(wait), signal)) ?? null;
     }
 
@@ -52,7 +68,8 @@ export class Lock {
      *
      * @returns what the function returns.
      * @throws what {@link acquire} throws, what the function throws, and else {@link LockLostError} if the lock was
-     * lost meanwhile, {@link NoAnswerError} if the release had no answer.
+     * lost meanwhile, {@link ClosedError} if the lock client was closed, {@link NoAnswerError} if the release had no
+     * answer.
      */
     using<T>(routine: (hold: Hold) => Promise<T> | T): Promise<T>;
     using<T>(options: AcquireOptions, routine: (hold: Hold) => Promise<T> | T): Promise<T>;
@@ -60,17 +77,10 @@ export class Lock {
         options: AcquireOptions | ((hold: Hold) => Promise<T> | T),
         routine?: (hold: Hold) => Promise<T> | T,
     ): Promise<T> {
-        const run = typeof options === 'function' ? options : routine!;
+        const run = typeof options === 'function' ? options : routine;
+        if (typeof run !== 'function') throw new ConfigError('using() needs a function');
         const hold = await this.acquire(typeof options === 'function' ? {} : options);
-        let result: T;
-        try {
-            result = await run(hold);
-        } catch (error) {
-            await hold.release().catch(() => {});
-            throw error;
-        }
-        await hold.release();
-        return result;
+        return hold.run(run);
     }
 }
 

@@ -1,10 +1,21 @@
 /** Clients of node-redis 5 and 6: `createClient` and `createCluster`. */
-import { type Answer, Attempt, type Command, type Subscription, type Transport, type Words } from './transport.js';
+import {
+    type Answer,
+    Attempt,
+    type Command,
+    listen,
+    type Subscription,
+    type Transport,
+    type Words,
+} from './transport.js';
 
 /** What tells a client of node-redis from others. */
 export interface NodeRedisLike {
     readonly isOpen: boolean;
     sendCommand(...args: never[]): Promise<unknown>;
+    sSubscribe(...args: never[]): unknown;
+    /** Only a pool and a client of Sentinel have it: they have no connection that is theirs alone. */
+    readonly acquire?: never;
 }
 
 type Listener = (...args: any[]) => void;
@@ -27,6 +38,8 @@ interface Client {
     sendCommand(words: Words, options: object): Promise<unknown>;
     subscribe(channel: string, listener: Texts): Promise<unknown>;
     sSubscribe(channel: string, listener: Texts): Promise<unknown>;
+    unsubscribe(channels: readonly string[]): Promise<unknown>;
+    sUnsubscribe(channels: readonly string[]): Promise<unknown>;
     ping(): Promise<unknown>;
     ref(): void;
     unref(): void;
@@ -74,6 +87,14 @@ export class NodeRedis implements Transport {
         this.prefix = String(keyPrefix ?? client._keyPrefix ?? '');
     }
 
+    get closed(): string | undefined {
+        return this.client.isOpen ? undefined : `${this.name}: the client is closed: call its connect() first`;
+    }
+
+    watch(changed: () => void): () => void {
+        return listen(this.client, ['end', 'terminated', 'disconnect'], changed);
+    }
+
     async send({ key, words }: Command): Promise<Answer> {
         const { client } = this;
         // A cluster's client connects to each node at its first command.
@@ -81,7 +102,7 @@ export class NodeRedis implements Transport {
             const error = await this.attempt.outcome();
             if (error !== undefined) return { error, sends: 0 };
         }
-        if (!client.isOpen) return { error: new Error('the client is closed: call its connect() first'), sends: 0 };
+        if (!client.isOpen) return { error: new Error(this.closed), sends: 0 };
         try {
             // node-redis sends no command twice, except after a redirection.
             const reply = this.isCluster
@@ -94,8 +115,8 @@ export class NodeRedis implements Transport {
     }
 
     /** node-redis writes all commands of one turn of the event loop together. */
-    sendAll(commands: readonly Command[]): Promise<Answer[]> {
-        return Promise.all(commands.map((command) => this.send(command)));
+    sendAll(commands: readonly Command[]): Promise<Answer>[] {
+        return commands.map((command) => this.send(command));
     }
 
     node(slot: number): string {
@@ -142,6 +163,10 @@ export class NodeRedis implements Transport {
         return {
             subscribe: (channel) => (isCluster ? own.sSubscribe(channel, heard) : own.subscribe(channel, heard)),
             ping: () => own.ping(),
+            leave: async (channels, commands) => {
+                await (isCluster ? own.sUnsubscribe(channels) : own.unsubscribe(channels));
+                await Promise.allSettled(commands.map(({ words }) => own.sendCommand(words, PLAIN)));
+            },
             keep: (isWanted) => (isWanted ? own.ref() : own.unref()),
             close,
         };

@@ -59,17 +59,49 @@ export interface Terms extends HoldOptions {
 
 export function termsOf(keys: readonly string[], options: LockOptions & SemaphoreOptions, isPermit: boolean): Terms {
     if (keys.length < 1 || keys.length > MOST_KEYS) throw new ConfigError(`a lock has 1 to ${MOST_KEYS} keys`);
-    if (keys.some((key) => typeof key !== 'string')) throw new ConfigError('a key is a string');
     if (new Set(keys).size < keys.length) throw new ConfigError('a key is named twice');
+    checkOptions(options, [...HOLD_OPTIONS, ...(isPermit ? ['permits'] : ['mode', 'owner', 'note'])]);
     const { renew = true, mode = 'exclusive', permits, owner, note } = options;
     const maxHold = options.maxHold === undefined ? Infinity : checkedLease(options.maxHold, 'maxHold');
     const lease = Math.min(checkedLease(options.lease ?? DEFAULT_LEASE, 'lease'), maxHold);
     const margin = options.margin ?? lease / 6;
-    if (!(margin >= 0 && margin <= lease / 2)) throw new ConfigError('margin is at least 0 and at most half of lease');
+    if (typeof margin !== 'number' || !(margin >= 0 && margin <= lease / 2))
+        throw new ConfigError('margin is at least 0 and at most half of lease');
     if (!['exclusive', 'read', 'write'].includes(mode)) throw new ConfigError('mode is exclusive, read or write');
+    if (typeof renew !== 'boolean') throw new ConfigError('renew is true or false');
     if (permits !== undefined) checkPermits(permits, 1);
     if (owner !== undefined) checkOwner(owner, mode);
+    if (note !== undefined) {
+        checkNote(note);
+        if (mode !== 'exclusive' || keys.length > 1)
+            throw new ConfigError('a note is for an exclusive lock of one key');
+    }
     return { keys, lease, margin, renew, maxHold, mode, isPermit, permits, owner, note };
+}
+
+const HOLD_OPTIONS = ['lease', 'renew', 'margin', 'maxHold'];
+
+/** A misspelt option would be ignored, and its default count. */
+export function checkOptions(options: object, names: readonly string[]): void {
+    if (typeof options !== 'object' || options === null) throw new ConfigError('the options are an object');
+    for (const name of Object.keys(options)) {
+        if (!names.includes(name)) throw new ConfigError(`unknown option ${name}: there are ${names.join(', ')}`);
+    }
+}
+
+export function checkNote(note: string): void {
+    if (typeof note !== 'string' || Buffer.byteLength(note) > 256)
+        throw new ConfigError('a note is a string of at most 256 bytes');
+}
+
+/** A word of a command. Of other types the client libraries make errors or texts, each in its way. */
+export function wordOf(word: string | number | bigint | Uint8Array): string | Buffer {
+    if (typeof word === 'string') return word;
+    if (typeof word === 'number' || typeof word === 'bigint') return String(word);
+    if (word instanceof Uint8Array) return Buffer.from(word.buffer, word.byteOffset, word.byteLength);
+    throw new ConfigError(
+        `an argument of a command is a string, a number or bytes, not ${word === null ? null : typeof word}`,
+    );
 }
 
 export function checkPermits(permits: number, least: number): void {
@@ -79,9 +111,9 @@ export function checkPermits(permits: number, least: number): void {
 }
 
 /** The longest time of a wait in milliseconds; `Infinity` for no limit. */
-export function checkedWait(wait: number): number {
+export function checkedWait(wait: number, name = 'wait'): number {
     if (typeof wait !== 'number' || !(wait >= 0))
-        throw new ConfigError('wait is a number of milliseconds, and not negative');
+        throw new ConfigError(`${name} is a number of milliseconds, and not negative`);
     return wait;
 }
 

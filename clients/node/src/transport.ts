@@ -21,6 +21,8 @@ export interface Subscription {
     subscribe(channel: string): Promise<unknown>;
     /** Any reply, also an error of the server, shows that the connection lives. */
     ping(): Promise<unknown>;
+    /** Ends the subscriptions to these channels, and sends commands, whatever their replies. */
+    leave(channels: readonly string[], commands: readonly Command[]): Promise<unknown>;
     /** Whether it keeps the process alive. */
     keep(isWanted: boolean): void;
     close(): void;
@@ -33,19 +35,32 @@ export interface Transport {
     readonly isCluster: boolean;
     /** What the client puts before each key. */
     readonly prefix: string;
+    /** Says that the program has closed the client, which connects no more by itself; else undefined. */
+    readonly closed: string | undefined;
+    /** Calls this function when the client may have been closed, until the returned one is called. */
+    watch(changed: () => void): () => void;
     /** Never rejects. While the client has no connection it waits for the outcome of the present attempt. */
     send(command: Command): Promise<Answer>;
-    /** Sends commands together. */
-    sendAll(commands: readonly Command[]): Promise<Answer[]>;
+    /** Sends commands together. Each has its own answer: in a cluster one node may hang. */
+    sendAll(commands: readonly Command[]): Promise<Answer>[];
     /** The name of the node that serves a slot; empty outside a cluster. */
     node(slot: number): string;
     /** Opens a connection to the node of a slot. `ended` is called at most once, and not after `close()`. */
     open(slot: number, heard: (message: string) => void, ended: () => void): Promise<Subscription>;
 }
 
-interface Emitter {
+export interface Emitter {
     on(event: string, listener: (cause?: unknown) => void): unknown;
     off(event: string, listener: (cause?: unknown) => void): unknown;
+}
+
+/** Listens to each of these events, until the returned function is called. */
+export function listen(client: Emitter, events: readonly string[], listener: () => void): () => void {
+    const heard = () => listener();
+    for (const event of events) client.on(event, heard);
+    return () => {
+        for (const event of events) client.off(event, heard);
+    };
 }
 
 /** The present attempt of a client to connect, which all requests of that time wait for. */

@@ -59,6 +59,48 @@ for (const [library, connect] of Object.entries(CLUSTERS)) {
         assert.equal(both.tokens.length, 2);
     });
 
+    test(`${library}: a node that hangs takes no lock of another node away`, async () => {
+        await using one = await side(connect, nodes[0]!.port);
+        const keys = Array.from({ length: 6 }, () => fresh('hung'));
+        const holds = await Promise.all(keys.map((key) => one.locks.lock(key, { lease: 6_000 }).acquire()));
+        const places = await Promise.all(keys.map(nodeOf));
+        const hung = holds.filter((_, index) => places[index] === nodes[1]);
+        const healthy = holds.filter((_, index) => places[index] === nodes[0]);
+        assert.ok(hung.length > 0 && healthy.length > 0);
+        for (const hold of holds) assert.ok(!hold.signal.aborted);
+        nodes[1]!.freeze();
+        try {
+            await until(() => hung.every(({ signal }) => signal.aborted));
+            // Two more renewals: by then all of them would be lost.
+            for (let turn = 0; turn < 2; turn += 1) {
+                const ends = await Promise.all(healthy.map(({ key }) => nodes[0]!.end(key)));
+                await until(async () => {
+                    assert.ok(healthy.every((hold) => hold.valid()));
+                    const now = await Promise.all(healthy.map(({ key }) => nodes[0]!.end(key)));
+                    return now.every((end, index) => end > ends[index]!);
+                });
+            }
+        } finally {
+            nodes[1]!.thaw();
+        }
+        await Promise.allSettled(holds.map((hold) => hold.release()));
+    });
+
+    test(`${library}: a wait ends with the program's client`, async () => {
+        await using one = await side(connect, nodes[0]!.port);
+        await using two = await side(connect, nodes[0]!.port);
+        const keys = Array.from({ length: 6 }, () => fresh('quit'));
+        const holds = await Promise.all(keys.map((key) => two.locks.lock(key).acquire()));
+        const waits = keys.map((key) => failure(one.locks.lock(key).acquire()));
+        for (const [index, key] of keys.entries())
+            await until(async () => (await (await nodeOf(keys[index]!)).waiters(key)) === 1);
+        await ((one.redis as any).quit ?? (one.redis as any).close).call(one.redis);
+        for (const wait of waits) assert.equal((await wait).code, 'CLOSED');
+        for (const [index, hold] of holds.entries())
+            await until(async () => (await (await nodeOf(keys[index]!)).waiters(hold.key)) === 0);
+        await Promise.all(holds.map((hold) => hold.release()));
+    });
+
     test(`${library}: keys of several slots are refused before anything is sent`, async () => {
         await using one = await side(connect, nodes[0]!.port);
         assert.throws(() => one.locks.lock(['a', 'b']), { code: 'CONFIG' });

@@ -1,7 +1,7 @@
 /** What every library does: acquire, wait in order, give up, release, and the other kinds of locks. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { type Hold, type Leader, LockLostError, NotAcquiredError } from 'redis-lock-client';
+import { type Hold, type Leader, LockClient, LockLostError, NotAcquiredError } from 'redis-lock-client';
 import { BOTH, failure, fresh, LIBRARIES, Server, side, until } from './harness.js';
 
 const server = await Server.start();
@@ -242,6 +242,81 @@ for (const library of BOTH) {
     });
 }
 
+for (const library of BOTH) {
+    const connect = LIBRARIES[library]!;
+
+    test(`${library}: a semaphore that nobody has created is an error, and not a wait`, async () => {
+        await using one = await side(connect, server.port);
+        const name = fresh('nobody');
+        const semaphore = one.locks.semaphore(name);
+        assert.equal((await failure(semaphore.acquire())).code, 'NO_SEMAPHORE');
+        assert.equal((await failure(semaphore.tryAcquire())).code, 'NO_SEMAPHORE');
+        await semaphore.setPermits(1);
+        const hold = await semaphore.acquire();
+        assert.equal(await semaphore.tryAcquire(), null);
+        const wait = semaphore.acquire();
+        await until(async () => (await server.call('SEM.INFO', name))[9] === 1);
+        // With a subscription, too.
+        assert.equal((await failure(one.locks.semaphore(fresh('nobody')).acquire())).code, 'NO_SEMAPHORE');
+        await hold.release();
+        await (await wait).release();
+        // A user that may not ask waits.
+        await server.call('ACL', 'SETUSER', 'default', '-exists');
+        try {
+            assert.equal(await one.locks.semaphore(fresh('nobody')).tryAcquire(), null);
+        } finally {
+            await server.call('ACL', 'SETUSER', 'default', '+exists');
+        }
+    });
+
+    test(`${library}: an observation ends when its reader leaves, and with the client`, async () => {
+        await using one = await side(connect, server.port);
+        const leaders = one.locks.election(fresh('leaves')).observe({ interval: 600_000 });
+        assert.deepEqual(await leaders.next(), { done: false, value: null });
+        const next = leaders.next();
+        assert.equal((await leaders.return()).done, true);
+        assert.equal((await next).done, true);
+        const others = one.locks.election(fresh('leaves')).observe({ interval: 600_000 });
+        await others.next();
+        const last = failure(others.next());
+        await one.locks.close();
+        assert.equal((await last).code, 'CLOSED');
+    });
+
+    test(`${library}: a word that cannot be sent is refused, and others are as the client has them`, async () => {
+        await using one = await side(connect, server.port);
+        await using hold = await one.locks.lock(fresh('words')).acquire();
+        const key = fresh('words');
+        for (const word of [true, null, undefined, {}, [], new Date(), Symbol.iterator] as never[]) {
+            assert.equal((await failure(hold.execute('SET', key, word))).code, 'CONFIG');
+            assert.equal((await failure(hold.execute(word))).code, 'CONFIG');
+            assert.equal((await failure(hold.setNote(word))).code, 'CONFIG');
+        }
+        assert.ok(hold.valid());
+        for (const word of ['text', 5, 1.5, 2n ** 64n, Buffer.from('bytes'), new TextEncoder().encode('more')]) {
+            await hold.execute('SET', key, word);
+            const text = word instanceof Uint8Array ? Buffer.from(word).toString() : String(word);
+            assert.equal(await server.call('GET', key), text);
+        }
+    });
+}
+
+test('one AbortSignal ends many waits without a warning', async () => {
+    await using one = await side(LIBRARIES['node-redis 6']!, server.port);
+    await using hold = await one.locks.lock(fresh('many')).acquire();
+    const warnings: Error[] = [];
+    const warned = (warning: Error) => warnings.push(warning);
+    process.on('warning', warned);
+    const stop = new AbortController();
+    const waits = Array.from({ length: 30 }, () => failure(one.locks.lock(hold.key).acquire({ signal: stop.signal })));
+    await until(async () => (await server.waiters(hold.key)) === 30);
+    stop.abort();
+    for (const wait of waits) assert.equal((await wait).name, 'AbortError');
+    await new Promise(setImmediate);
+    process.off('warning', warned);
+    assert.deepEqual(warnings, []);
+});
+
 test('invalid arguments are refused before anything is sent', async () => {
     await using one = await side(LIBRARIES['ioredis 6']!, server.port);
     const codes = [
@@ -252,6 +327,21 @@ test('invalid arguments are refused before anything is sent', async () => {
         () => one.locks.lock('a', { lease: 100, margin: 60 }),
         () => one.locks.lock('a', { owner: '' }),
         () => one.locks.semaphore('a', { permits: 0.5 }),
+        () => one.locks.lock(5 as never),
+        () => one.locks.lock([5] as never),
+        () => one.locks.lock('a', { ttl: 5 } as never),
+        () => one.locks.lock('a', { permits: 5 } as never),
+        () => one.locks.lock('a', { wait: 5 } as never),
+        () => one.locks.lock('a', 5 as never),
+        () => one.locks.lock('a', { renew: 'no' as never }),
+        () => one.locks.lock('a', { note: 5 as never }),
+        () => one.locks.lock('a', { note: 'x', mode: 'read' }),
+        () => one.locks.lock(['a', 'b'], { note: 'x' }),
+        () => one.locks.semaphore('a', { owner: 'x' } as never),
+        () => one.locks.election('a', { note: 'x' } as never),
+        () => one.locks.election('a').observe({ every: 5 } as never),
+        () => one.locks.election('a').observe({ interval: -1 }),
+        () => new LockClient(one.redis, { timeout: 5 } as never),
     ].map((make) => {
         try {
             make();
@@ -262,6 +352,10 @@ test('invalid arguments are refused before anything is sent', async () => {
     });
     assert.deepEqual(new Set(codes), new Set(['CONFIG']));
     assert.equal((await failure(one.locks.lock('a').acquire({ wait: -1 }))).code, 'CONFIG');
+    assert.equal((await failure(one.locks.lock('a').acquire({ timeout: 5 } as never))).code, 'CONFIG');
+    assert.equal((await failure(one.locks.lock('a').acquire({ signal: {} as never }))).code, 'CONFIG');
+    assert.throws(() => one.locks.using('a', { ttl: 5 } as never, () => {}), { code: 'CONFIG' });
+    assert.equal((await failure(one.locks.using('a', {}, undefined as never))).code, 'CONFIG');
 });
 
 async function clients(): Promise<string[]> {

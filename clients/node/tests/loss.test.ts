@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { test } from 'node:test';
-import { LockLostError } from 'redis-lock-client';
+import { type Hold, LockLostError } from 'redis-lock-client';
 import { BOTH, failure, fresh, LIBRARIES, Server, side, until } from './harness.js';
 
 const server = await Server.start();
@@ -59,6 +59,35 @@ for (const library of BOTH) {
         await until(() => own.isFree('stopped'));
     });
 
+    for (const [what, overwrite] of [
+        ['a string', ['SET', 'x']],
+        ['a hash', ['HSET', 'field', 'x']],
+        ['nothing', ['DEL']],
+    ] as const) {
+        test(`${library}: each reply about a key that holds ${what} proves the loss`, async () => {
+            await using one = await side(connect, server.port);
+            const other = fresh('other');
+            await server.call('SET', other, 'x');
+            for (const [request, call] of Object.entries<(hold: Hold) => Promise<unknown>>({
+                execute: (hold) => hold.execute('GET', other),
+                renew: (hold) => hold.renew(),
+                setNote: (hold) => hold.setNote('x'),
+            })) {
+                const hold = await one.locks.lock(fresh('over'), { renew: request !== 'execute' }).acquire();
+                const { signal } = hold;
+                // A command's own error proves nothing.
+                assert.equal((await failure(hold.execute('LPUSH', other, 1))).code, 'WRONGTYPE');
+                assert.ok(!signal.aborted && hold.valid());
+                await server.call('DEL', hold.key);
+                const [command, ...words] = overwrite;
+                await server.call(command, hold.key, ...words);
+                assert.equal((await failure(call(hold))).code, 'LOST', request);
+                assert.ok(signal.aborted && signal.reason.reason === 'taken' && !hold.valid());
+                assert.equal((await failure(hold.release())).code, 'LOST');
+            }
+        });
+    }
+
     test(`${library}: a loss that nothing listens to is a warning`, async () => {
         await using one = await side(connect, server.port);
         const key = fresh('unheard');
@@ -76,6 +105,31 @@ for (const library of BOTH) {
         assert.equal(await failure(hold.release()), error);
     });
 }
+
+test('what onWarning throws stops no renewal', async () => {
+    const connect = LIBRARIES['node-redis 6']!;
+    let calls = 0;
+    const caught: unknown[] = [];
+    const uncaught = (error: unknown) => caught.push(error);
+    process.setUncaughtExceptionCaptureCallback(uncaught);
+    try {
+        const onWarning = () => {
+            calls += 1;
+            throw new Error('of the program');
+        };
+        await using one = await side(connect, server.port, { onWarning });
+        const lost = await one.locks.lock(fresh('thrown'), { lease: 6_000 }).acquire();
+        await using hold = await one.locks.lock(fresh('thrown'), { lease: 6_000 }).acquire();
+        await server.call('DEL', lost.key);
+        await until(() => calls === 1);
+        const end = await server.end(hold.key);
+        await until(async () => (await server.end(hold.key)) > end);
+        assert.ok(hold.valid());
+        assert.equal(caught.length, 1);
+    } finally {
+        process.setUncaughtExceptionCaptureCallback(null);
+    }
+});
 
 test('maxHold ends a hold in spite of its renewals', async () => {
     await using one = await side(LIBRARIES['ioredis 6']!, server.port);
