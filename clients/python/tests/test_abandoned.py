@@ -13,6 +13,7 @@ import pytest
 import redis
 import redis.asyncio
 from harness import Proxy, TestServer, bounded, repeating, wait_for
+from redis.backoff import NoBackoff
 from redis.credentials import CredentialProvider
 from test_locks import in_threads, join
 
@@ -234,3 +235,49 @@ def test_event_loops_that_have_ended_are_forgotten(server: TestServer) -> None:
     # The client itself keeps the last one.
     assert [loop() for loop in loops[:4]] == [None] * 4
     wait_for("no connection is left", lambda: not server.clients())
+
+
+def test_the_repetitions_of_a_client_end_with_the_wait(server: TestServer) -> None:
+    with Server(redis.Redis(port=server.port, socket_timeout=0.5, **repeating(40))) as locks:
+        locks.lock("other", timeout=60).acquire()
+        with server.stopped():
+            begin = time.monotonic()
+            with pytest.raises(client.ConnectionFailed):
+                locks.lock("k").acquire(blocking_timeout=1)
+            assert time.monotonic() - begin < 6
+        assert locks.settled() == [] and server.run("EXISTS k") == 0
+
+
+def test_the_repetitions_of_a_client_end_with_the_wait_of_a_task(server: TestServer) -> None:
+    retry = redis.asyncio.retry.Retry(NoBackoff(), 40)
+
+    async def work() -> None:
+        async with redis.asyncio.Redis(port=server.port, socket_timeout=0.5, retry=retry) as redis_client:
+            locks = client.asyncio.Server(redis_client)
+            await locks.lock("other", timeout=60).acquire()
+            with server.stopped():
+                begin = time.monotonic()
+                with pytest.raises(client.ConnectionFailed):
+                    await locks.lock("k").acquire(blocking_timeout=1)
+                assert time.monotonic() - begin < 6
+            assert await locks.settled() == [] and server.run("EXISTS k") == 0
+            await locks.aclose()
+
+    asyncio.run(work())
+
+
+def test_many_threads_and_a_pool_of_one_connection(server: TestServer) -> None:
+    with Server(server.client(max_connections=1)) as locks:
+        errors: list[BaseException] = []
+
+        def work(number: int) -> None:
+            try:
+                for _ in range(5):
+                    with locks.lock(f"k{number % 20}", lease=2), locks.multi_lock([f"a{number}", f"b{number}"]):
+                        pass
+            except BaseException as error:
+                errors.append(error)
+
+        join(in_threads(60, work))
+        assert errors == [] and locks.settled() == []
+        assert locks.statistics().renewals_failed == 0

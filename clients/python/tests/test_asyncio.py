@@ -128,7 +128,7 @@ def test_no_cancellation_is_swallowed(server: TestServer) -> None:
                 server.hold()
                 task = asyncio.create_task(lock.acquire(blocking_timeout=60))
                 if turns % 2:
-                    await until("the wait", lambda: hub.waiting == 1)
+                    await until("the wait", lambda: len(hub.waits) == 1)
                     for ticket in hub.tickets.values():
                         ticket.event.set()
                 for _ in range(turns // 2):

@@ -351,6 +351,7 @@ def test_a_loss_that_nothing_listens_to_is_in_the_log(server: TestServer, listen
         locks.lock("k", lease=2.1, on_lost=heard.append if listens else None).acquire()
         server.run("DEL k")
         wait_for("the loss", lambda: locks.statistics().losses == 1)
+        wait_for("the news", lambda: heard if listens else caplog.records)
     lines = [record.getMessage() for record in caplog.records]
     assert lines == ([] if listens else ["k: the lock was lost: the server says that the grant is over"])
 

@@ -136,7 +136,7 @@ def test_a_forked_child_begins_anew(server: TestServer) -> None:
         try:
             assert before.is_set() and lock.lost.is_set() and lock.lost.wait() and lock.lost.reason is None
             assert not lock.owned() and lock.token is None and lock.lost.is_set() and not fresh.lost.is_set()
-            assert not lock._hub.holds and lock._hub.waiting == 0
+            assert not lock._hub.holds and not lock._hub.waits
             try:
                 lock.release()
             except client.NotAcquired:
@@ -184,6 +184,7 @@ os.kill(os.getpid(), 9)
 def _python(script: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         [sys.executable, "-W", "error::ResourceWarning", "-c", script],
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": SOURCE, "PYTHONDONTWRITEBYTECODE": "1"},
@@ -458,6 +459,66 @@ def test_a_refused_argument_is_named() -> None:
             with pytest.raises(client.ConfigError, match=text) as raised:
                 call()
             assert raised.value.__context__ is None and "a-secret" not in str(raised.value)
+
+
+@pytest.mark.parametrize("end", [signal.SIGINT, "exit"])
+def test_the_end_of_asyncio_run_leaves_nothing(server: TestServer, end: Any) -> None:
+    """After SystemExit of a task that another one awaits, asyncio.run skips the last step of the loop."""
+    for key in ("other", "go"):
+        server.run(f"LOCK.ACQUIRE {key} holder PX 600000")
+    script = f"""
+import asyncio, signal, sys
+import redis.asyncio
+from redis_lock_client.asyncio import Lock
+signal.signal(signal.SIGINT, signal.default_int_handler)
+async def hold(client):
+    async with Lock(client, "k"):
+        await asyncio.Event().wait()
+async def end(client):
+    await Lock(client, "go").acquire()
+    sys.exit(3)
+async def main():
+    client = redis.asyncio.Redis(port={server.port})
+    await asyncio.gather(hold(client), Lock(client, "other").acquire(), end(client))
+asyncio.run(main())
+"""
+    process = _python(script)
+    wait_for("the hold and the waits", lambda: (server.run("EXISTS k"), server.stat("tickets")) == (1, 2))
+    if end == "exit":
+        server.run("LOCK.RELEASE go holder")
+    else:
+        process.send_signal(end)
+    process.communicate(timeout=20)
+    assert process.returncode == (3 if end == "exit" else -end)
+    assert server.run("EXISTS k") == 0
+    assert server.stat("tickets") == 0
+
+
+def test_what_the_main_thread_has_locked_is_renewed_until_the_threads_end(server: TestServer) -> None:
+    script = f"""
+import sys, threading, redis
+from redis_lock_client import Lock
+lock = Lock(redis.Redis(port={server.port}), "k", lease=1)
+lock.acquire()
+def work():
+    threading.main_thread().join()
+    print("alone", flush=True)
+    sys.stdin.readline()
+threading.Thread(target=work).start()
+"""
+    process = _python(script)
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"alone\n"
+
+    def renewals() -> int:
+        stats: dict[str, Any] = server.observer.info("commandstats")
+        return int(stats.get("cmdstat_lock.renew", {"calls": 0})["calls"])
+
+    before = renewals()
+    wait_for("two renewals", lambda: renewals() >= before + 2)
+    out, err = process.communicate(b"\n", timeout=20)
+    assert (out, err, process.returncode) == (b"", b"", 0)
+    assert server.run("EXISTS k") == 0
 
 
 @pytest.mark.skipif(

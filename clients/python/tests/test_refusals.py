@@ -258,3 +258,29 @@ def test_a_server_that_is_no_sentinel(server: TestServer) -> None:
     locks = Server.open(f"redis+sentinel://127.0.0.1:{server.port}/main")
     with locks, pytest.raises(client.Error, match="SENTINEL"):
         locks.lock("k").acquire(blocking_timeout=2)
+
+
+def test_a_semaphore_that_nobody_has_created(server: TestServer) -> None:
+    with Server(server.client()) as locks:
+        semaphore = locks.semaphore("s")
+        for acquire in (semaphore.acquire, semaphore.try_acquire, lambda: semaphore.acquire_within(5)):
+            with pytest.raises(client.NoSemaphore, match="limit="):
+                acquire()
+        semaphore.set(1)
+        with semaphore.acquire():
+            assert semaphore.try_acquire() is None
+        assert locks.statistics().waiting == 0 and server.stat("tickets") == 0
+        server.run("DEL s")
+        # Without the permission to look it waits, as a client of the module does.
+        server.run("ACL SETUSER blind on nopass ~* &* +@all -exists")
+        with Server(server.client(username="blind", password="x")) as others:
+            assert others.semaphore("s").acquire_within(0.1) is None
+
+
+def test_a_semaphore_that_nobody_has_created_for_tasks(server: TestServer) -> None:
+    async def work() -> None:
+        async with redis.asyncio.Redis(port=server.port) as redis_client:
+            with pytest.raises(client.NoSemaphore):
+                await client.asyncio.Semaphore(redis_client, "s").acquire()
+
+    asyncio.run(work())

@@ -7,13 +7,14 @@ owner, which keeps its place. Given up, it is made final (``Terms.give_up``).
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any, Optional
 
-from ._hold import RELEASED_FOR, Hold, Moment, OnLost, lease_of, logger, now
+from ._hold import RELEASED_FOR, Hold, Moment, OnLost, lease_of, now, warn
 from ._hub import FIRST_PAUSE, LONGEST_PAUSE, Ending, Hub, Ticket, jittered
 from ._link import Link
 from ._terms import Command, Terms, Verb, millis
-from .errors import ConnectionFailed, Error, NoAnswer, Refused, bad_reply, refused
+from .errors import ConnectionFailed, Error, NoAnswer, NoSemaphore, Refused, bad_reply, refused
 
 #: When a wait that cannot reach its server warns, and how often from then on.
 _WARNS_AFTER, _WARNS_EVERY = 3.0, 30.0
@@ -29,7 +30,7 @@ class Acquisition:
     hold: Optional[Hold] = None
     #: Whether a request had no answer, and may be served yet; whether the server may have a hold or a ticket.
     is_unanswered = may_be_there = False
-    _has_answer = _is_queued = _is_over = False
+    _has_answer = _is_queued = False
     _ticket: Optional[Ticket] = None
     #: The connection of a session.
     _link: Optional[Link] = None
@@ -51,7 +52,13 @@ class Acquisition:
         self._end = None if self.limit is None else self._begun + self.limit
         pause = FIRST_PAUSE
         # With a subscription the first request may wait.
-        has_ticket = bool(hub.links) and self.limit != 0 and any(link.channels for link in list(hub.links.values()))
+        must_exist = self._terms.is_permit and self._terms.limit is None
+        has_ticket = (
+            not must_exist
+            and bool(hub.links)
+            and self.limit != 0
+            and any(link.channels for link in list(hub.links.values()))
+        )
         failure: Optional[Error] = None
         try:
             hub.users.add(self)
@@ -81,6 +88,9 @@ class Acquisition:
                     hub.check_open()
                     counts.acquisitions += self.is_counted
                     return result
+                if must_exist:
+                    must_exist = False
+                    await self._check_semaphore()
                 if not self._left():
                     counts.acquisitions_refused += self.is_counted
                     self.give_up()
@@ -93,11 +103,24 @@ class Acquisition:
             self.give_up()
             raise
         finally:
-            hub.gone(self)
-            if self._ticket is not None:
-                hub.tickets.pop(self._ticket.number, None)
-            if self._is_queued:
-                hub.waiting -= 1
+            self._leave()
+
+    async def _check_semaphore(self) -> None:
+        """Raises when nobody has created the semaphore: a wait for it might never end."""
+        found: Any = True
+        with contextlib.suppress(Error):
+            found = await self.hub.call((Verb("EXISTS"), self.key), self.key)
+        if found == 0:
+            name = self.key.decode("utf-8", "replace")
+            raise NoSemaphore(f"There is no semaphore {name}: create it with limit= or set()", self.key)
+
+    def _leave(self) -> None:
+        """Nothing waits for the request any more. Called again after an interrupt, it goes on."""
+        hub = self.hub
+        hub.gone(self)
+        if self._ticket is not None:
+            hub.tickets.pop(self._ticket.number, None)
+        hub.waits.discard(self)
 
     def _left(self) -> float:
         """The time left until the limit."""
@@ -106,12 +129,16 @@ class Acquisition:
     async def _ask_once(self, has_ticket: bool) -> Any:
         hub, command = self.hub, self.command()
         if has_ticket:
-            ticket = self._ticket = self._ticket or hub.file()
+            ticket = self._ticket = self._ticket or hub.new_ticket()
+            hub.file(ticket)
             channel = await hub.subscribe(ticket, self.key)
             ticket.message = None
             ticket.event.clear()
             block = 0 if self._end is None else max(1, millis(self._left()))
             command = (*command, "BLOCK", block, "NOTIFY", channel, ticket.number)
+        if self.limit and not hub.is_cluster:
+            # redis-py may repeat it for longer than the program waits. (In a cluster also after a redirection.)
+            command[0].until = self._end
         sent = Moment()
         # Until the reply is handled: a signal handler may raise in between.
         was_there, self.may_be_there = self.may_be_there, True
@@ -134,7 +161,7 @@ class Acquisition:
         if not self._is_queued:
             self._is_queued = True
             hub.counts.waits += 1
-            hub.waiting += 1
+            hub.waits.add(self)
         # The server ends the wait at its limit, and says so.
         await hub.wait(ticket.event, None if self._end is None else self._left() + hub.patience)
         hub.check_open()
@@ -165,7 +192,7 @@ class Acquisition:
         if now() - self._begun >= _WARNS_AFTER and now() >= self._warns_at:
             self._warns_at = now() + _WARNS_EVERY
             name = self.key.decode("utf-8", "replace")
-            logger.warning("the wait for %s goes on for %.0f s: %s", name, now() - self._begun, error)
+            warn("the wait for %s goes on for %.0f s: %s", name, now() - self._begun, error)
 
     def command(self) -> Command:
         """The request, as it is sent without a ticket."""
@@ -237,10 +264,8 @@ class Acquisition:
         return result
 
     def give_up(self) -> None:
-        """Ends what the request has at the server, or may get there yet."""
-        if self._is_over:
-            return
-        self._is_over = True
+        """Ends what the request has at the server, or may get there yet. Called again, it does what is left."""
+        self._leave()
         if self.hold is not None:
             self.hub.abandon(self.hold)
             return
@@ -272,4 +297,4 @@ class LatchWait(Acquisition):
         return True
 
     def give_up(self) -> None:
-        pass
+        self._leave()

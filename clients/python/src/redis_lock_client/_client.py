@@ -7,7 +7,9 @@ import inspect
 from collections.abc import Iterator
 from typing import Any
 
+from redis import exceptions as redis_errors
 from redis.client import NEVER_DECODE
+from redis.connection import AbstractConnection
 
 from .errors import ConfigError, ConnectionFailed, Error, of_redis
 
@@ -52,6 +54,8 @@ def check_client(client: Any, is_asyncio: bool) -> None:
 
 def translated(server: str, error: BaseException) -> Error:
     """The error of this package for one of the client. What a signal handler has raised is raised again."""
+    if not isinstance(error, redis_errors.ResponseError):
+        _drop_connections(error)
     is_known = isinstance(error, (Error, OSError)) or type(error).__module__.startswith("redis.")
     if not isinstance(error, Exception) or not (is_known or is_of_provider(error)):
         raise error
@@ -60,6 +64,19 @@ def translated(server: str, error: BaseException) -> Error:
     found.__cause__ = error if isinstance(found, ConnectionFailed) and found is not error else found.__cause__
     found.__suppress_context__ = True
     return found
+
+
+def _drop_connections(error: BaseException) -> None:
+    """Closes the connections on which an error has come. What is not redis-py's own, as the exception of a signal
+    handler, may leave a reply unread, and redis-py gives such a connection to the next request."""
+    trace = error.__traceback__
+    while trace is not None:
+        for one in list(trace.tb_frame.f_locals.values()):
+            if isinstance(one, AbstractConnection):
+                connection: Any = one
+                with contextlib.suppress(Exception):
+                    connection.disconnect()
+        trace = trace.tb_next
 
 
 @contextlib.contextmanager

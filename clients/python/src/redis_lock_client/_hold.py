@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import threading
 import time
 from typing import TYPE_CHECKING, Any, Callable, Optional
 
@@ -29,6 +30,23 @@ RELEASED_FOR = 600.0
 _READS = 4
 
 OnLost = Callable[[LostReason], Any]
+
+
+def warn(*words: Any) -> None:
+    """Logs in a thread of its own: a handler of the program may take its time, and renewals go on meanwhile."""
+    try:
+        threading.Thread(target=logger.warning, args=words, name="redis-lock-log", daemon=True).start()
+    except RuntimeError:
+        # The interpreter ends, or the process has too many threads.
+        logger.warning(*words)
+
+
+def left(error: BaseException, raised: object) -> None:
+    """A ``with`` statement ends, and the release has failed. What was raised in it is not replaced: it may be a
+    cancellation, or the end of the program."""
+    if raised is None or not isinstance(error, Error):
+        raise error
+    logger.warning("not released at the end of a with statement: %s", error)
 
 
 class Moment:
@@ -74,6 +92,8 @@ class Hold:
         #: The connection to which a session is bound.
         self.link = link
         self.renews = claim.renews
+        #: The thread that has acquired it.
+        self.thread = threading.get_ident()
         self._on_lost = on_lost
         #: Called when it is lost or released, each once or twice.
         self._callbacks: list[Callable[[], Any]] = []
@@ -155,13 +175,17 @@ class Hold:
                 self.set_lease(lease, sent)
             return
         counts.renewals_failed += 1
-        refusal = next((one for one in replies if isinstance(one, Refused) and one.code in _LASTING), None)
+        self.lose_if_proved(replies, _LASTING)
+        if self.reason is None:
+            self.renewed_at = now() + max(self.lease / 20, 0.001)
+
+    def lose_if_proved(self, replies: list[Any], codes: frozenset[str] = FOREIGN) -> None:
+        """Reports a loss that replies about the hold prove: not held, or a refusal with one of these codes."""
+        refusal = next((one for one in replies if isinstance(one, Refused) and one.code in codes), None)
         if refusal is not None:
             self.lose(LostReason.refused(refusal.code, refusal.text))
         elif any(reply == 0 or reply is None for reply in replies):
             self.lose(LostReason.TAKEN)
-        else:
-            self.renewed_at = now() + max(self.lease / 20, 0.001)
 
     def ask_bound(self, moment: float, is_late: bool) -> None:
         """Asks on the connection of a session whether it lasts, when that is due. The server renews it, so after a
@@ -176,11 +200,12 @@ class Hold:
 
         def confirmed(reply: Any) -> None:
             if reply == 1 and (self.claim.mode is not Mode.READ or self._asks % _READS == 0):
-                self.link.post(("LOCK.INFO", self.claim.key), lambda info: self._confirmed(self._lease_in(info), sent))
+                info = ("LOCK.INFO", self.claim.key)
+                self.link.post_in_background(info, lambda found: self._confirmed(self._lease_in(found), sent))
             else:
                 self._confirmed(self.lease if reply == 1 else reply, sent)
 
-        self.link.post(self.claim.renew(None, self.tokens)[0], confirmed)
+        self.link.post_in_background(self.claim.renew(None, self.tokens)[0], confirmed)
 
     def _lease_in(self, info: Any) -> Any:
         return info if isinstance(info, Error) else lease_of(info, self.claim.owner)
@@ -260,9 +285,9 @@ class Hold:
             try:
                 self.hub.tell(self._on_lost, reason)
             except Exception as error:
-                logger.warning("the function for the loss of %s cannot be called: %s", names, error)
+                warn("the function for the loss of %s cannot be called: %s", names, error)
         elif not is_heard:
-            logger.warning("%s: %s", names, reason)
+            warn("%s: %s", names, reason)
 
     def releases(self) -> list[Command]:
         """The commands of a release; they make late requests final if there may be some."""

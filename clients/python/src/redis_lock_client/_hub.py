@@ -188,11 +188,14 @@ class Hub:
         self.endings: set[Ending] = set()
         self.failed: list[tuple[bytes, Error]] = []
         self.tickets: dict[int, Ticket] = {}
-        self.waiting = 0
+        #: The acquisitions that wait in a queue.
+        self.waits: set[object] = set()
         #: The acquisitions and releases under way.
         self.users: set[object] = set()
         self.links: dict[Any, Link] = {}
-        self._gates: dict[Any, Any] = {}
+        #: What the first subscription to each node opens for the other waits. Weak: a wait that a signal handler ended
+        #: in its last lines opens nothing, and the next one must not wait for it.
+        self._gates: weakref.WeakValueDictionary[Any, Any] = weakref.WeakValueDictionary()
         self._used = now()
 
     @property
@@ -364,12 +367,13 @@ class Hub:
     def remove(self, hold: Hold) -> None:
         """A hold is over."""
         with self.guard:
-            hold.finish()
+            # Its end is last: until then this can be called again.
+            self.users.discard(hold)
             self.holds.discard(hold)
-            if hold.reason is not None:
-                self.lost_holds.discard(hold)
+            self.lost_holds.discard(hold)
             if hold.link is not None:
                 hold.link.on_end = None
+            hold.finish()
 
     def abandon(self, hold: Hold) -> Optional[Ending]:
         """Releases a hold in the background, unless it was released."""
@@ -408,38 +412,41 @@ class Hub:
 
     # Waits
 
-    def file(self) -> Ticket:
+    def new_ticket(self) -> Ticket:
         """A new ticket."""
+        return Ticket(next(self._numbers), self.new_event())
+
+    def file(self, ticket: Ticket) -> None:
+        """Messages to this ticket are heard from here on."""
         with self.guard:
-            ticket = Ticket(next(self._numbers), self.new_event())
             self.tickets[ticket.number] = ticket
             self._keep()
             if self.planned > now() + self.patience:
                 # The subscription is probed.
                 self.wake()
-        return ticket
 
     async def subscribe(self, ticket: Ticket, key: bytes) -> bytes:
         """Subscribes to the channel of a key, and returns the channel."""
         channel = self.channel(key)
-        while True:
-            node = ticket.node = await self.place(key)
-            with self.guard:
-                link = self.links.get(node)
-                if link is not None and link.is_open and channel in link.channels:
-                    return channel
-                gate = self._gates.get(node)
-                if gate is None:
-                    own = self._gates[node] = self.new_event()
-            if gate is None:
-                break
-            # Another wait subscribes.
-            await self.wait(gate, self.patience)
-            if not gate.is_set():
-                # A signal handler may have raised there.
-                self._gates.pop(node, None)
-                raise NoAnswer(self.name)
+        node = link = own = None
         try:
+            while own is None:
+                node = ticket.node = await self.place(key)
+                with self.guard:
+                    link = self.links.get(node)
+                    if link is not None and link.is_open and channel in link.channels:
+                        return channel
+                    gate = self._gates.get(node)
+                    if gate is None:
+                        own = self._gates[node] = self.new_event()
+                if gate is not None:
+                    # Another wait subscribes.
+                    await self.wait(gate, self.patience)
+                    is_done = gate.is_set()
+                    # A signal handler may have raised there.
+                    self._close_gate(node, gate)
+                    if not is_done:
+                        raise NoAnswer(self.name)
             if link is None or not link.is_open:
                 link = await self.open(key)
                 with self.guard:
@@ -450,13 +457,20 @@ class Hub:
             await self.ask(link, ("SSUBSCRIBE" if self.is_cluster else "SUBSCRIBE", channel))
             link.channels.add(channel)
             return channel
-        except Refused as error:
-            if error.code == "MOVED":
+        except BaseException as error:
+            if link is not None and self.links.get(node) is not link:
+                link.close()
+            if isinstance(error, Refused) and error.code == "MOVED":
                 await self.refresh()
             raise
         finally:
+            if own is not None:
+                self._close_gate(node, own)
+
+    def _close_gate(self, node: Any, gate: Any) -> None:
+        gate.set()
+        if self._gates.get(node) is gate:
             self._gates.pop(node, None)
-            own.set()
 
     def heard(self, words: list[Any]) -> None:
         """A message of a subscription."""

@@ -4,6 +4,7 @@ once."""
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 from collections import deque
 from typing import Any, Callable, Optional
@@ -34,8 +35,14 @@ class Link:
         self._heard = now()
 
     def post(self, words: Command, done: Done) -> None:
-        """Sends a command, and does not wait; the function gets the reply, or an error."""
+        """Sends a command, and does not wait; the function gets the reply, or an error. What a signal handler
+        has raised is raised."""
         raise NotImplementedError
+
+    def post_in_background(self, words: Command, done: Done) -> None:
+        """The same where nothing may be raised."""
+        with contextlib.suppress(Exception):
+            self.post(words, done)
 
     def close(self) -> None:
         """Closes the connection. Nothing is reported."""
@@ -80,7 +87,7 @@ class Link:
             if moment - self._asked[0][0] > patience:
                 self.end(NoAnswer(self.server))
         elif moment - self._heard > min(_SILENT, patience):
-            self.post(("PING",), lambda _: None)
+            self.post_in_background(("PING",), lambda _: None)
 
 
 def read_options(connection: Any) -> dict[str, Any]:

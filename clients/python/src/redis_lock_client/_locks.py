@@ -3,6 +3,7 @@ methods that ask the server, as coroutines."""
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Iterable
 from types import SimpleNamespace
@@ -12,7 +13,7 @@ from redis import exceptions as redis_errors
 from redis.crc import key_slot
 
 from ._acquire import Acquisition
-from ._hold import Hold, logger
+from ._hold import Hold, left, logger
 from ._hub import hub_of
 from ._requests import at_most_once, holds_lock, owners, owns, release, release_owner, renews, set_lease
 from ._terms import (
@@ -32,7 +33,7 @@ from ._terms import (
     name_of,
     owned_by,
 )
-from .errors import Closed, ConfigError, ConnectionFailed, Error, NotAcquired, NotOwned, Refused
+from .errors import Closed, ConfigError, ConnectionFailed, Error, NotAcquired, NotOwned, Refused, WrongType
 from .outcome import LostReason, Mode, Released
 
 if TYPE_CHECKING:
@@ -235,16 +236,16 @@ class AnyLock(Generic[Client, Name]):
             # The token is last: a hold without its token is not there.
             local.hold = hold
             local.token = hold.claim.owner
+            if before is not None:
+                # This object can no longer release it.
+                before.hub.give_back(before)
+            return True
         except BaseException:
             # Also if a signal handler has raised, at any moment.
             acquisition.give_up()
             if acquisition.hold is not None:
                 self._forget(acquisition.hold)
             raise
-        if before is not None:
-            # This object can no longer release it.
-            before.hub.give_back(before)
-        return True
 
     async def _locked(self) -> bool:
         """Whether any owner holds the lock, or one of several (``LOCK.INFO``, for which the user needs permission)."""
@@ -331,8 +332,16 @@ class AnyLock(Generic[Client, Name]):
         try:
             return await at_most_once(hold.hub, "LOCK.IF", hold.claim.keys[0], hold.tokens[0], *command)
         except Refused as error:
-            if error.code == "FENCED":
+            # A command that is conditional itself may have been refused for its own lock.
+            if error.code == "FENCED" and str(command[0]).upper() != "LOCK.IF":
+                hold.lose(LostReason.TAKEN)
                 raise self._no_longer("execute under") from error
+            if isinstance(error, WrongType):
+                # The lock's key holds something else, or that of the command does.
+                with contextlib.suppress(Error):
+                    await holds_lock(hold)
+                if hold.has_ended:
+                    raise self._no_longer("execute under") from error
             raise
 
     async def _set_note(self, note: Text) -> None:
@@ -349,9 +358,9 @@ class AnyLock(Generic[Client, Name]):
         lease = None if hold.link is not None else hold.lease if hold.claim.renews else hold.valid_for()
         renewals = [(*renewal, b"NOTE", text) for renewal in hold.claim.renew(lease, hold.tokens)]
         replies = await hold.hub.batch(renewals)
-        for reply in replies:
-            if isinstance(reply, Error):
-                raise reply
+        hold.lose_if_proved(replies)
+        if isinstance(replies[0], Error) and not isinstance(replies[0], WrongType):
+            raise replies[0]
         if replies != [1]:
             raise self._no_longer("set the note of")
 
@@ -392,11 +401,11 @@ class AnyLock(Generic[Client, Name]):
     def _not_acquired(self) -> NotAcquired:
         return NotAcquired("Unable to acquire lock within the time specified", self.name_text)
 
-    def _left(self, error: redis_errors.LockError) -> None:
-        """The `with` statement has ended, and the release has failed."""
-        if self.raise_on_release_error:
-            raise error
-        logger.warning("Lock was unlocked or no longer owned when exiting context manager.")
+    def _left(self, error: BaseException, raised: object) -> None:
+        if self.raise_on_release_error or not isinstance(error, redis_errors.LockError):
+            left(error, raised)
+        else:
+            logger.warning("Lock was unlocked or no longer owned when exiting context manager.")
 
 
 class BaseLock(AnyLock[Client, Key]):

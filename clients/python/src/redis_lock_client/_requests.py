@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Optional
 
+from redis import exceptions as redis_errors
+
 from ._hold import FOREIGN, Hold, Moment, field, holders_of
 from ._hub import Hub
 from ._terms import Command, Terms, Tokens, Verb
-from .errors import ConnectionFailed, Error, NoPermission, NotLoaded, NotOwned, Refused, Unheard, bad_reply
-from .outcome import LostReason, Released
+from .errors import ConfigError, ConnectionFailed, Error, NoPermission, NotLoaded, NotOwned, Refused, Unheard, bad_reply
+from .outcome import LostReason, Mode, Released
 
 #: How long the release of a lock that was lost is waited for: it goes on in the background.
 _LOST_FOR = 0.5
@@ -42,9 +44,9 @@ async def release(hold: Hold) -> Released:
         raise
     finally:
         hub.gone(hold)
-    hub.remove(hold)
     if hold.link is not None:
         hold.link.close()
+    hub.remove(hold)
     return released
 
 
@@ -140,16 +142,36 @@ async def holds_lock(hold: Hold) -> bool:
     """Whether the server says that this hold lasts. A user that may not ask renews it for its remaining time."""
     if hold.has_ended:
         return False
+    is_known = hold.claim.mode is not Mode.READ
     try:
-        return await owns(hold.hub, hold.claim)
+        held = await owns(hold.hub, hold.claim)
+        # Not all of many readers are listed.
+        is_known = is_known or held
     except NoPermission:
-        span = hold.valid_for()
+        is_known = False
     except Refused as error:
-        if _is_foreign(error):
+        if not _is_foreign(error):
+            raise
+        held, is_known = False, True
+    if not is_known:
+        span = hold.valid_for()
+        if span <= 0:
             return False
-        raise
-    # A session names no lease, or it would not be bound any more.
-    return span > 0 and await renews(hold.hub, hold.claim, None if hold.link is not None else span, hold.tokens)
+        # A session names no lease, or it would not be bound any more.
+        held = await renews(hold.hub, hold.claim, None if hold.link is not None else span, hold.tokens)
+    if not held:
+        hold.lose(LostReason.TAKEN)
+    return held
+
+
+def _encoded(client: Any, word: Any) -> bytes:
+    """What the program's client makes of an argument. Refused before anything is sent: an error while it is sent would
+    be that of a command that may have run."""
+    try:
+        return bytes(client.get_encoder().encode(word))
+    except (redis_errors.DataError, ValueError):
+        kind = type(word).__name__
+    raise ConfigError(f"redis-py does not send an argument of type {kind} like this one")
 
 
 async def at_most_once(hub: Hub, *words: Any) -> Any:
@@ -158,6 +180,7 @@ async def at_most_once(hub: Hub, *words: Any) -> Any:
 
     :raises Unheard: when it is unknown whether the request was served.
     """
+    words = (words[0], *(_encoded(hub.client, word) for word in words[1:]))
     try:
         await request(hub, "LATCH.WAIT", words[1])
     except NotLoaded:

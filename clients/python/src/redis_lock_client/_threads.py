@@ -11,20 +11,21 @@ from __future__ import annotations
 import atexit
 import contextlib
 import inspect
-import queue
 import threading
 import time
+import weakref
+from collections import deque
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, Callable, Optional, TypeVar, cast
 
 from redis import exceptions as redis_errors
 
-from ._client import translating
+from ._client import translated
 from ._hold import Hold, now
 from ._hub import HUBS, Hub
 from ._link import Done, Link, read_options
 from ._terms import Command
-from .errors import NoAnswer, of_redis
+from .errors import Error, NoAnswer, of_redis
 from .outcome import LostReason
 from .statistics import Statistics
 
@@ -40,8 +41,8 @@ R = TypeVar("R")
 _AT_EXIT = 0.5
 #: How often a reader looks whether its connection was closed.
 _LOOK = 2.0
-#: The commands at a time of one client (not of a cluster, of which one node may hang). Others wait, so that many
-#: threads do not use up the client's pool.
+#: The commands at a time of one client, if its pool has as many connections (not of a cluster, of which one node may
+#: hang). Others wait, so that many threads do not use up the client's pool.
 _AT_A_TIME = 16
 
 
@@ -73,12 +74,11 @@ class _ThreadLink(Link):
         super().__init__(server, guard)
         self._connection = connection
         self._options = read_options(connection)
-        try:
-            connection.connect()
-            threading.Thread(target=self._read, name="redis-lock-link", daemon=True).start()
-        except BaseException:
-            self.disconnect()
-            raise
+
+    def begin(self) -> None:
+        """Connects, and reads from here on."""
+        self._connection.connect()
+        threading.Thread(target=self._read, name="redis-lock-link", daemon=True).start()
 
     def post(self, words: Command, done: Done) -> None:
         try:
@@ -88,10 +88,12 @@ class _ThreadLink(Link):
                     self._connection.send_command(*words, check_health=False)
                     return
         except BaseException as error:
-            # Also when a signal handler has raised: a part may be sent.
-            self.end(of_redis(self.server, error))
-            if not isinstance(error, Exception):
-                raise
+            # A part may be sent.
+            ended: Error = NoAnswer(self.server, "the connection has ended")
+            try:
+                ended = translated(self.server, error)
+            finally:
+                self.end(ended)
             return
         done(NoAnswer(self.server, "the connection has ended"))
 
@@ -116,19 +118,28 @@ class _ThreadLink(Link):
             self.disconnect()
 
 
+class _Turn:
+    """A command that waits for its turn, or has it."""
+
+    event: threading.Event
+
+
 class ThreadHub(Hub):
     """The hub of a client whose calls block."""
 
     def __init__(self, client: Any, is_shared: bool) -> None:
         super().__init__(client, Statistics(), is_shared)
+        pool: Any = getattr(client, "connection_pool", None)
+        self._at_a_time = max(1, min(_AT_A_TIME, getattr(pool, "max_connections", _AT_A_TIME)))
         HUBS.add(self)
 
     def begin_anew(self) -> None:
         super().begin_anew()
         self._changed = threading.Condition(self.guard)
-        self._turns: queue.SimpleQueue[int] = queue.SimpleQueue()
-        for turn in range(_AT_A_TIME):
-            self._turns.put(turn)
+        #: The commands under way, and those that wait for one of them. Weak: one that was interrupted at its end leaves
+        #: when it is collected.
+        self._turns: weakref.WeakSet[_Turn] = weakref.WeakSet()
+        self._line: deque[_Turn] = deque()
         self._timer: Optional[threading.Thread] = None
 
     def here(self) -> ThreadHub:
@@ -149,28 +160,57 @@ class ThreadHub(Hub):
         time.sleep(seconds)  # noqa: ASYNC251 - it is run by `run`
 
     async def call(self, words: Command, key: bytes) -> Any:
-        turn = None
+        turn = _Turn()
         try:
-            if not self.is_cluster:
-                turn = self._turns.get(True, self.patience)
-        except queue.Empty:
-            # The others hang: one connection more does not matter.
-            pass
-        try:
+            self._take(turn)
             return await self.execute(words)
         finally:
-            if turn is not None:
-                self._turns.put(turn)
+            self._pass_on(turn)
+
+    async def pipeline(self, commands: list[Command]) -> list[Any]:
+        turn = _Turn()
+        try:
+            self._take(turn)
+            return await super().pipeline(commands)
+        finally:
+            self._pass_on(turn)
+
+    def _take(self, turn: _Turn) -> None:
+        if self.is_cluster:
+            return
+        with self.guard:
+            if len(self._turns) < self._at_a_time:
+                self._turns.add(turn)
+                return
+            turn.event = threading.Event()
+            self._line.append(turn)
+        # At the end of the time the others hang: one connection more does not matter.
+        turn.event.wait(self.patience)
+
+    def _pass_on(self, turn: _Turn) -> None:
+        with self.guard:
+            self._turns.discard(turn)
+            with contextlib.suppress(ValueError):
+                self._line.remove(turn)
+            while self._line and len(self._turns) < self._at_a_time:
+                following = self._line.popleft()
+                self._turns.add(following)
+                following.event.set()
 
     async def open(self, key: bytes) -> Link:
-        client = self.client
-        with translating(self.name):
+        client, link = self.client, None
+        try:
             if self.is_cluster:
                 client = client.get_redis_connection(client.get_node_from_key(key))
             pool = client.connection_pool
             link = _ThreadLink(self.name, self.guard, pool.connection_class(**pool.connection_kwargs))
-        self.counts.connections += 1
-        return link
+            link.begin()
+            self.counts.connections += 1
+            return link
+        except BaseException as error:
+            if link is not None:
+                link.close()
+            raise translated(self.name, error)  # noqa: B904 - it has its cause
 
     # The background
 

@@ -18,7 +18,7 @@ from redis import exceptions as redis_errors
 #: Codes of refusals that may pass when the same request is repeated.
 _PASSING = {
     *("TRYAGAIN", "BUSY", "LOCKDELAY", "LOCKBUSY", "NOREPLICAS", "OOM", "MISCONF", "LOADING", "CLUSTERDOWN"),
-    *("MASTERDOWN", "UNBLOCKED", "DRAINED", "MOVED", "ASK", "READONLY", "NOSUBSCRIBER"),
+    *("MASTERDOWN", "UNBLOCKED", "MOVED", "ASK", "READONLY", "NOSUBSCRIBER"),
 }
 
 #: How the names of the module's commands begin.
@@ -99,7 +99,7 @@ class WrongType(Refused, redis_errors.LockError):
 
 
 class LockBusy(Refused):
-    """``LOCKBUSY``: the limit of waiters, tickets or bound holds is reached, or ``lock.drain`` is on."""
+    """``LOCKBUSY``: the limit of waiters, tickets or bound holds is reached."""
 
 
 class LockBroken(Refused):
@@ -131,6 +131,10 @@ class NoAnswer(ConnectionFailed, redis_errors.TimeoutError):
     _what = "no answer in time"
 
 
+class Late(Error):
+    """A request is not sent again, since its time is over. No error of redis-py, which would repeat that one."""
+
+
 class Unheard(ConnectionFailed):
     """The request was sent and got no reply: it may have been served. It is not repeated (:meth:`Latch.count_down`)."""
 
@@ -147,7 +151,7 @@ class Untrusted(ConnectionFailed):
     _what = "the certificate is not believed"
 
 
-class ConfigError(Error, ValueError):
+class ConfigError(Error, redis_errors.DataError, ValueError):
     """An argument is invalid. Nothing was sent."""
 
 
@@ -176,6 +180,10 @@ class NotAcquired(_OfLock):
 
 class NotOwned(_OfLock, redis_errors.LockNotOwnedError):
     """The lock is not held any more under the token of this object."""
+
+
+class NoSemaphore(_OfLock):
+    """No client has created the semaphore (``limit=``, :meth:`Semaphore.set`), so it has no permits."""
 
 
 _CLASSES: dict[str, type[Refused]] = {
@@ -236,6 +244,8 @@ _MEANINGS = (
 
 def of_redis(server: str, error: BaseException) -> Error:
     """The error of this package for one of redis-py. (An error of the login is a ``ConnectionError`` there.)"""
+    if isinstance(error, Late):
+        return NoAnswer(server)
     if isinstance(error, Error):
         return error
     text, name = str(error), type(error).__name__

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 import time
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Optional, TypeVar, Union, cast
+from typing import TYPE_CHECKING, Any, Callable, Optional, TypeVar, Union, cast
 
 import redis
 import redis.lock
 from redis import exceptions as redis_errors
 
 from ._election import AnyElection, Leader
-from ._hold import LostState
+from ._hold import Hold, LostState
 from ._locks import AnyLock, BaseLock, BaseMultiLock, Name
 from ._terms import Key, Number, Text
 from ._threads import ThreadHub, blocking, run
@@ -26,6 +27,22 @@ if TYPE_CHECKING:
     Client: TypeAlias = Union[redis.Redis, redis.RedisCluster, Server]
 
 L = TypeVar("L", bound="ThreadLock[Any]")
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _undoing(acquires: F) -> F:
+    """The method, which gives back what it has acquired when anything is raised in it."""
+
+    @functools.wraps(acquires)
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        before = self.local.hold
+        try:
+            return acquires(self, *args, **kwargs)
+        except BaseException:
+            self._undo(before)
+            raise
+
+    return cast("F", method)
 
 
 class Lost(LostState):
@@ -55,21 +72,56 @@ class ThreadLock(AnyLock["Client", Name]):
         """The loss of the present hold: ``is_set()``, ``wait(timeout)``, ``reason``."""
         return Lost(self._hold_to_lose())
 
+    # A signal handler may raise at any line, also between a method and what it calls. So each method that acquires or
+    # releases undoes what is left: nothing is held without a caller that knows of it.
+
+    @_undoing
     def __enter__(self: L) -> L:
         if self.acquire():
             return self
         raise self._not_acquired()
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, _: object, raised: object, __: object) -> None:
+        hold: Any = self
         try:
+            hold = self._hold()
             self.release()
-        except redis_errors.LockError as error:
-            self._left(error)
+        except BaseException as error:
+            if not isinstance(error, redis_errors.LockError):
+                self._let_go(hold)
+            self._left(error, raised)
 
-    acquire = blocking(AnyLock._acquire)
+    acquire = _undoing(blocking(AnyLock._acquire))
+
+    def release(self) -> None:
+        hold: Any = self
+        try:
+            hold = self._hold()
+            run(self._release())
+        except BaseException:
+            self._let_go(hold)
+            raise
+
+    release.__doc__ = AnyLock._release.__doc__
+
+    def _undo(self, before: Optional[Hold]) -> None:
+        """Gives back what this thread has acquired since this hold, and this one if it was replaced."""
+        hold = self.local.hold
+        if hold is not before and (hold is None or hold.thread == threading.get_ident()):
+            for one in (hold, before):
+                if one is not None:
+                    one.hub.give_back(one)
+            self._forget(hold)
+
+    def _let_go(self, hold: Any) -> None:
+        """Gives back a hold; this object: the release was interrupted before it knew its hold."""
+        hold = self._hold() if hold is self else hold
+        if hold is not None:
+            hold.hub.give_back(hold)
+            self._forget(hold)
+
     locked = blocking(AnyLock._locked)
     owned = blocking(AnyLock._owned)
-    release = blocking(AnyLock._release)
     do_release = blocking(AnyLock._do_release)
     extend = blocking(AnyLock._extend)
     reacquire = blocking(AnyLock._reacquire)
@@ -90,7 +142,8 @@ class Lock(ThreadLock[Key], BaseLock["Client"], redis.lock.Lock):  # type: ignor
     :param blocking: whether :meth:`acquire` waits.
     :param blocking_timeout: how long it waits, in seconds; None for no limit.
     :param thread_local: whether each thread sees only its own hold.
-    :param raise_on_release_error: whether leaving a ``with`` statement raises when the lock was lost.
+    :param raise_on_release_error: whether leaving a ``with`` statement raises when the lock was lost. An exception that
+        was raised in the statement is never replaced by one of the release, which is a warning in the log then.
     :param lease: the lease in seconds of a lock that is renewed (30 by default; 2 ms to a hundred years). Not together
         with ``timeout``.
     :param margin: how long before the end of the lease a loss is reported, in seconds: 0 to half of the lease, a sixth
@@ -110,6 +163,7 @@ class Lock(ThreadLock[Key], BaseLock["Client"], redis.lock.Lock):  # type: ignor
     :raises ConfigError: when an argument is out of its bounds. It is a ``ValueError``.
     """
 
+    @_undoing
     def acquire(  # type: ignore[override]
         self,
         sleep: Optional[Number] = None,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Callable, Generic, Optional, TypeVar, Uni
 from ._acquire import Acquisition, LatchWait
 from ._address import client_of_url
 from ._client import check_client
-from ._hold import Hold, field
+from ._hold import Hold, field, left
 from ._hub import hub_of
 from ._requests import at_most_once, release, request
 from ._terms import (
@@ -115,7 +115,7 @@ class BaseServer(Generic[Client]):
         found = Statistics(**vars(self._hub.counts))
         for hub in self._hub.all():
             found.holds += len(hub.holds) + len(hub.lost_holds)
-            found.waiting += hub.waiting
+            found.waiting += len(hub.waits)
         return found
 
     async def _settled(self, timeout: Optional[Number] = None) -> Sequence[Unreleased]:
@@ -242,7 +242,10 @@ class BaseSemaphore(Generic[Client, T]):
         return await self._acquire_in(checked_wait(wait, "wait"))
 
     async def _acquire(self) -> T:
-        """A permit; waits without a limit, also for a semaphore that does not exist yet."""
+        """A permit; waits without a limit.
+
+        :raises NoSemaphore: when nobody has created the semaphore, as the other two methods do.
+        """
         return cast("T", await self._acquire_in(None))
 
     async def _set(self, permits: int) -> None:
@@ -319,7 +322,12 @@ class BaseLatch(Generic[Client]):
         limit = checked_wait(timeout, "timeout")
         hub = self._hub.here()
         hub.begin()
-        return bool(await LatchWait(hub, Terms((self._key,)), limit).run())
+        waiting = LatchWait(hub, Terms((self._key,)), limit)
+        try:
+            return bool(await waiting.run())
+        except BaseException:
+            waiting.give_up()
+            raise
 
 
 # For threads
@@ -345,13 +353,25 @@ class Permit(BasePermit):
         """The loss of the permit."""
         return Lost(self._hold)
 
-    release = blocking(BasePermit._release)
+    def release(self) -> Released:
+        try:
+            released: Released = run(self._release())
+            return released
+        except BaseException:
+            self._hold.hub.give_back(self._hold)
+            raise
+
+    release.__doc__ = BasePermit._release.__doc__
 
     def __enter__(self) -> Permit:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.release()
+    def __exit__(self, _: object, raised: object, __: object) -> None:
+        try:
+            self.release()
+        except BaseException as error:
+            self._hold.hub.give_back(self._hold)
+            left(error, raised)
 
 
 class Semaphore(BaseSemaphore[Union["redis.Redis", "redis.RedisCluster", "Server"], Permit]):
@@ -360,7 +380,8 @@ class Semaphore(BaseSemaphore[Union["redis.Redis", "redis.RedisCluster", "Server
     :param redis: a client of redis-py, or a :class:`Server`.
     :param key: the key, as text or bytes. In a cluster it has a hash tag, or no braces at all.
     :param limit: the number of permits with which the first acquisition creates the semaphore. Without it a semaphore
-        that does not exist has no permits: a wait without a limit lasts until another client creates it.
+        that does not exist is an error (:class:`NoSemaphore`, for which the user needs ``+exists``; without that
+        permission it has no permits, and a wait lasts until another client creates it).
     :param lease: the lease of a permit in seconds (30 by default), which is renewed until the release.
     :param margin: how long before the end of the lease a loss is reported, in seconds (a sixth of the lease).
     :param owner: the owner, see :class:`Lock`: it holds at most one permit. None: a fresh one for each permit.

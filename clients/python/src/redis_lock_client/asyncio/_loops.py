@@ -7,6 +7,7 @@ connection. When the loop ends (``asyncio.run``), the hub has a moment to send r
 from __future__ import annotations
 
 import asyncio
+import atexit
 import contextlib
 import inspect
 import math
@@ -16,6 +17,7 @@ import weakref
 from collections.abc import AsyncGenerator, Coroutine
 from typing import Any, Callable, Optional
 
+import redis.connection
 from redis import exceptions as redis_errors
 
 from .._client import is_cluster, name_of, translating
@@ -23,7 +25,7 @@ from .._hold import Hold, now
 from .._hub import HUBS, PIPELINE, Hub
 from .._link import Done, Link, read_options
 from .._terms import Command
-from ..errors import Closed, Error, NoAnswer, of_redis
+from ..errors import Closed, NoAnswer, of_redis
 from ..outcome import LostReason
 from ..statistics import Statistics
 
@@ -165,11 +167,15 @@ class TaskHub(Hub):
         try:
             while lane:
                 sent, lane[:] = lane[:PIPELINE], lane[PIPELINE:]
-                replies = await self.pipeline([words for words, _ in sent])
+                try:
+                    replies = await self.pipeline([words for words, _ in sent])
+                except Exception as error:
+                    # One that is not redis-py's: of a class of the program.
+                    replies = [error] * len(sent)
                 for (_, future), reply in zip(sent, replies):
                     if future.done():
                         continue
-                    if isinstance(reply, Error):
+                    if isinstance(reply, Exception):
                         future.set_exception(reply)
                     else:
                         future.set_result(reply)
@@ -178,7 +184,9 @@ class TaskHub(Hub):
         finally:
             del self._lanes[node]
             for _, future in sent + lane:
-                future.cancel()
+                # This task was cancelled, and not those that wait for it.
+                if not future.done() and not self.loop.is_closed():
+                    future.set_exception(NoAnswer(self.name))
 
     async def open(self, key: bytes) -> Link:
         client = self.client
@@ -277,6 +285,68 @@ class TaskHub(Hub):
                 await pool.disconnect()
         self.close_now()
         await asyncio.sleep(0)
+
+    def end_of_program(self) -> None:
+        """The interpreter ends, and the event loop was left without its last step, as `asyncio.run` does when a task
+        that another one awaits raises SystemExit: releases by connections that block what was renewed."""
+        if self.is_closed or self.loop.is_running():
+            return
+        if sys.version_info < (3, 10):
+            # For the events.
+            asyncio.set_event_loop(self.loop)
+        user: Any
+        for user in list(self.users):
+            if isinstance(user, Hold):
+                # Its release may be under way.
+                user.is_unanswered = True
+                self.abandon(user)
+            else:
+                user.give_up()
+        self.give_back_renewed()
+        jobs = [job for job in (ending.again() for ending in list(self.endings)) if job is not None]
+        commands = [command for job in jobs for command in job.commands]
+        end = now() + _LAST_RELEASES
+        connections: dict[Any, Any] = {}
+        for command in commands:
+            if now() >= end:
+                break
+            maker = self.client.get_node_from_key(command[1]) if self.is_cluster else self.client.connection_pool
+            connection = connections.get(maker)
+            if connection is None:
+                connection = connections[maker] = _blocking_connection(maker, max(0.1, end - now()))
+            connection.send_command(*command, check_health=False)
+            with contextlib.suppress(redis_errors.ResponseError):
+                connection.read_response()
+        for connection in connections.values():
+            connection.disconnect()
+
+
+#: The options of a connection that are those of a blocking one, too.
+_COMMON = {"host", "port", "path", "db", "username", "password", "credential_provider", "protocol"}
+
+
+def _blocking_connection(maker: Any, timeout: float) -> Any:
+    """A connection to the server of a pool or node of asyncio, without asyncio, which looks up no name when the
+    interpreter ends. (Not to the primary of sentinels.)"""
+    # A class of the program is one of redis-py's further up.
+    names = (base.__name__ for base in maker.connection_class.__mro__)
+    kind = getattr(redis.connection, next(name for name in names if hasattr(redis.connection, name)))
+    known = {key: value for key, value in maker.connection_kwargs.items() if key in _COMMON or key.startswith("ssl_")}
+    connection = kind(**known, socket_timeout=timeout, socket_connect_timeout=timeout)
+    connection.connect()
+    return connection
+
+
+def _at_exit() -> None:
+    for hubs in list(HUBS):
+        if isinstance(hubs, Hubs):
+            for hub in hubs.all():
+                # Best effort: the server ends what is left with its lease.
+                with contextlib.suppress(Exception):
+                    hub.end_of_program()
+
+
+atexit.register(_at_exit)
 
 
 async def waited(event: asyncio.Event, seconds: Optional[float]) -> None:

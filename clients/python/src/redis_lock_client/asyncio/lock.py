@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Optional, TypeVar, Union, cast
 
 import redis.asyncio
 import redis.asyncio.lock
-from redis import exceptions as redis_errors
 
 from .._election import AnyElection, Leader
 from .._hold import LostState
@@ -68,11 +67,11 @@ class TaskLock(AnyLock["Client", Name]):
             return self
         raise self._not_acquired()
 
-    async def __aexit__(self, *_: object) -> None:
+    async def __aexit__(self, _: object, raised: object, __: object) -> None:
         try:
             await self.release()
-        except redis_errors.LockError as error:
-            self._left(error)
+        except Exception as error:
+            self._left(error, raised)
 
     acquire = AnyLock._acquire
     locked = AnyLock._locked

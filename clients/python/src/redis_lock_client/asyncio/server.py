@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Union
 
+from .._hold import left
 from ..server import BaseLatch, BasePermit, BaseReadWriteLock, BaseSemaphore, BaseServer, maker
 from ._loops import Hubs
 from .lock import Lock, Lost, MultiLock
@@ -33,8 +34,11 @@ class Permit(BasePermit):
     async def __aenter__(self) -> Permit:
         return self
 
-    async def __aexit__(self, *_: object) -> None:
-        await self.release()
+    async def __aexit__(self, _: object, raised: object, __: object) -> None:
+        try:
+            await self.release()
+        except Exception as error:
+            left(error, raised)
 
 
 class Semaphore(BaseSemaphore[Union["redis.asyncio.Redis", "redis.asyncio.RedisCluster", "Server"], Permit]):
