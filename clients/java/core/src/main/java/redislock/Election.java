@@ -7,12 +7,14 @@ import java.util.Objects;
 import java.util.Optional;
 import java.util.concurrent.CompletableFuture;
 import java.util.function.Consumer;
+import org.jspecify.annotations.Nullable;
 import redislock.internal.Clock;
 import redislock.internal.lock.Blocking;
 import redislock.internal.lock.Engine;
 import redislock.internal.lock.Leases;
 import redislock.internal.lock.Terms;
 import redislock.internal.net.Cmd;
+import redislock.internal.net.Errors;
 import redislock.internal.net.Reply;
 import redislock.internal.net.Requests;
 
@@ -25,8 +27,6 @@ import redislock.internal.net.Requests;
  * changes nothing more.
  */
 public final class Election {
-    private static final System.Logger LOG = System.getLogger("redislock");
-
     private final Engine engine;
     private final byte[] key;
     private final LockOptions options;
@@ -56,7 +56,7 @@ public final class Election {
      * @param note shown to those who ask for the leader: at most 256 bytes as UTF-8
      * @return the leadership
      * @throws InterruptedException when this thread is interrupted; the candidacy is withdrawn
-     * @throws LockException        when the server refuses
+     * @throws LockException        when the server cannot be reached at first, or refuses
      */
     public Guard campaign(String note) throws InterruptedException {
         return Waits.acquireInterruptibly(terms(note), Clock.NEVER);
@@ -70,7 +70,7 @@ public final class Election {
      * @param wait the longest wait, zero or more; null: no limit
      * @return the leadership, or nothing when another candidate was the leader all that time
      */
-    public CompletableFuture<Optional<Guard>> campaignAsync(String note, Duration wait) {
+    public CompletableFuture<Optional<Guard>> campaignAsync(String note, @Nullable Duration wait) {
         return Waits.async(terms(note), Leases.end(wait), hold -> hold);
     }
 
@@ -90,7 +90,7 @@ public final class Election {
         return Requests.repeatable(engine.network(), Cmd.of("LOCK.INFO", new Cmd.Key(key)));
     }
 
-    private static Optional<Leader> leader(Object info) {
+    private static Optional<Leader> leader(@Nullable Object info) {
         if (!(Reply.field(info, "holders") instanceof List<?> holders) || holders.isEmpty()) {
             return Optional.empty();
         }
@@ -103,56 +103,96 @@ public final class Election {
     /**
      * Tells of each leader: of the present one at first, then of each other one, of none while there is none, also when
      * the same leader says something else. The server is asked every third of the lease, so a shorter leadership may be
-     * left out. While it cannot be reached nothing is told; what does not pass ({@code NOPERM}, ...) is a warning in
-     * the log.
+     * left out. While it cannot be reached nothing is told, and the observation goes on. What does not pass
+     * ({@code NOPERM}, ...) is a warning in the log and the end of the observation.
      *
      * @param observer called on the client's executor, for one change after another
      * @return ends the observation when it is closed; the end of the client does so too
      */
     public AutoCloseable observe(Consumer<Optional<Leader>> observer) {
-        Observation observation = new Observation(Objects.requireNonNull(observer, "observer"));
+        return start(new Observation(observer, null));
+    }
+
+    /**
+     * The same, which tells of failures, too: of each one that is another one than before. The observation goes on
+     * after one that may pass, and ends with any other one and with a {@link LockClosedException}.
+     *
+     * @param observer called on the client's executor, for one change after another
+     * @param failed   called likewise with the error of a look at the leader, and at the end of the client
+     * @return ends the observation when it is closed
+     */
+    public AutoCloseable observe(Consumer<Optional<Leader>> observer, Consumer<RuntimeException> failed) {
+        return start(new Observation(observer, Objects.requireNonNull(failed, "failed")));
+    }
+
+    private Observation start(Observation observation) {
         engine.checkOpen();
+        engine.add(observation);
         observation.look();
         return observation;
     }
 
-    private final class Observation implements AutoCloseable {
+    private final class Observation implements AutoCloseable, Engine.Pending {
         private final Consumer<Optional<Leader>> observer;
-        private Optional<Leader> last;
-        private boolean isRefused;
+        private final @Nullable Consumer<RuntimeException> failed;
+        private @Nullable Optional<Leader> last;
+        /** The text of the last failure; empty after a success. */
+        private String failure = "";
         private volatile boolean isClosed;
 
-        Observation(Consumer<Optional<Leader>> observer) {
-            this.observer = observer;
+        Observation(Consumer<Optional<Leader>> observer, @Nullable Consumer<RuntimeException> failed) {
+            this.observer = Objects.requireNonNull(observer, "observer");
+            this.failed = failed;
         }
 
         void look() {
             info().whenComplete((info, error) -> {
-                warn(error);
-                Optional<Leader> leader = error == null ? leader(info) : last;
-                boolean isNews = !Objects.equals(leader, last);
-                last = leader;
-                if (isNews && !isClosed) {
-                    engine.complete(() -> {
-                        try {
-                            observer.accept(leader);
-                        } finally {
-                            lookLater();
-                        }
-                    });
-                } else {
-                    lookLater();
+                if (isClosed) {
+                    return;
                 }
+                Runnable news = error == null ? changed(leader(info)) : failed((RuntimeException) error);
+                if (news == null) {
+                    lookLater();
+                    return;
+                }
+                tell(() -> {
+                    try {
+                        news.run();
+                    } finally {
+                        lookLater();
+                    }
+                });
             });
         }
 
-        private void warn(Throwable error) {
-            boolean wasRefused = isRefused;
-            isRefused = error instanceof RefusedException refused && !refused.isPassing();
-            if (isRefused && !wasRefused) {
-                LOG.log(System.Logger.Level.WARNING, "the leader of {0} is not known: {1}",
-                        new String(key, StandardCharsets.UTF_8), error.getMessage());
+        private void tell(Runnable news) {
+            engine.complete("the observer of an election has failed", news);
+        }
+
+        private @Nullable Runnable changed(Optional<Leader> leader) {
+            failure = "";
+            if (leader.equals(last)) {
+                return null;
             }
+            last = leader;
+            return () -> observer.accept(leader);
+        }
+
+        private @Nullable Runnable failed(RuntimeException error) {
+            String text = String.valueOf(error.getMessage());
+            boolean isKnown = failure.equals(text);
+            failure = text;
+            if (!Errors.isPassing(error)) {
+                close();
+            } else if (isKnown || failed == null) {
+                return null;
+            }
+            if (failed != null) {
+                return () -> failed.accept(error);
+            }
+            engine.network().log().log(System.Logger.Level.WARNING, "the leader of {0} is not known: {1}",
+                    new String(key, StandardCharsets.UTF_8), text);
+            return null;
         }
 
         private void lookLater() {
@@ -164,6 +204,16 @@ public final class Election {
         @Override
         public void close() {
             isClosed = true;
+            engine.remove(this);
+        }
+
+        @Override
+        public void end(RuntimeException why) {
+            boolean isNews = failed != null && !isClosed;
+            close();
+            if (isNews) {
+                tell(() -> failed.accept(why));
+            }
         }
     }
 }

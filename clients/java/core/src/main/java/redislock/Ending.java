@@ -3,6 +3,7 @@ package redislock;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
+import org.jspecify.annotations.Nullable;
 import redislock.internal.Clock;
 import redislock.internal.lock.Hold;
 
@@ -12,7 +13,7 @@ import redislock.internal.lock.Hold;
  */
 final class Ending {
     private final List<Hold> notHeld = new ArrayList<>();
-    private RuntimeException failure;
+    private @Nullable RuntimeException failure;
 
     /** Releases the locks, and waits for the answers. */
     Ending(List<Hold> holds) {

@@ -10,6 +10,7 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.Condition;
 import java.util.concurrent.locks.Lock;
+import org.jspecify.annotations.Nullable;
 import redislock.internal.Clock;
 import redislock.internal.lock.Blocking;
 import redislock.internal.lock.Engine;
@@ -114,7 +115,7 @@ public final class FencedLock implements Lock {
     }
 
     /** The loss that was reported; null: only the answer to a request has shown it. */
-    static LockLostException lost(Hold hold, Lost loss) {
+    static LockLostException lost(Hold hold, @Nullable Lost loss) {
         Lost known = loss != null ? loss : Lost.of(hold.key(), hold.token(), LostReason.TAKEN);
         return new LockLostException(known.toString(), loss);
     }
@@ -125,7 +126,7 @@ public final class FencedLock implements Lock {
         }
     }
 
-    private boolean tryLock(Terms wanted, Duration wait) throws InterruptedException {
+    private boolean tryLock(Terms wanted, @Nullable Duration wait) throws InterruptedException {
         long end = Leases.end(wait);
         if (Thread.interrupted()) {
             throw new InterruptedException();
@@ -133,7 +134,7 @@ public final class FencedLock implements Lock {
         return reenter(wanted, end) || held(Waits.acquireInterruptibly(wanted, end));
     }
 
-    private boolean held(Hold hold) {
+    private boolean held(@Nullable Hold hold) {
         if (hold != null) {
             threads.put(key, mode(), hold);
         }
@@ -141,10 +142,11 @@ public final class FencedLock implements Lock {
     }
 
     /**
-     * Waits for the lock without a limit, also through the failure of a server. An interruption does not end the wait:
-     * when this method returns, the interrupt flag of the thread is set again.
+     * Waits for the lock without a limit. A server that cannot be reached by the first request is an error at once; a
+     * wait that the server has answered goes on through broken connections, restarts and fail-overs. An interruption
+     * does not end the wait: when this method returns, the interrupt flag of the thread is set again.
      *
-     * @throws LockException       when the server refuses
+     * @throws LockException       when the server cannot be reached at first, or refuses
      * @throws LockLostException   when this thread has lost the hold that it would re-enter
      * @throws LockClosedException when the client is closed
      */
@@ -343,7 +345,7 @@ public final class FencedLock implements Lock {
         return isOfMode && Reply.field(info, "holders") instanceof List<?> holders ? holders : List.of();
     }
 
-    private Object call(String command) {
+    private @Nullable Object call(String command) {
         Engine engine = terms.engine();
         engine.checkOpen();
         Blocking.check();
@@ -403,7 +405,7 @@ public final class FencedLock implements Lock {
      * @param wait the longest wait, zero or more
      * @return nothing when the lock was not granted in time
      * @throws InterruptedException when this thread is interrupted; the wait is withdrawn
-     * @throws LockException        when the server refuses, or could not be reached at the end of the wait
+     * @throws LockException        when the server refuses, or could not be reached at first or at the end of the wait
      */
     public Optional<Guard> acquireWithin(Duration wait) throws InterruptedException {
         long end = Leases.end(Objects.requireNonNull(wait, "wait"));
@@ -411,11 +413,12 @@ public final class FencedLock implements Lock {
     }
 
     /**
-     * Waits for the lock without a limit, also through the failure of a server.
+     * Waits for the lock without a limit. As of {@link #lock()}, only a wait that the server has answered goes on
+     * through the failure of a server.
      *
      * @return the guard
      * @throws InterruptedException when this thread is interrupted; the wait is withdrawn
-     * @throws LockException        when the server refuses
+     * @throws LockException        when the server cannot be reached at first, or refuses
      */
     public Guard acquire() throws InterruptedException {
         return Waits.acquireInterruptibly(terms, Clock.NEVER);
@@ -426,7 +429,7 @@ public final class FencedLock implements Lock {
      * set again when it returns.
      *
      * @return the guard
-     * @throws LockException when the server refuses
+     * @throws LockException when the server cannot be reached at first, or refuses
      */
     public Guard acquireUninterruptibly() {
         return Waits.acquire(terms, Clock.NEVER);
@@ -439,7 +442,7 @@ public final class FencedLock implements Lock {
      * @param wait the longest wait, zero or more; null: no limit
      * @return the guard, or nothing when the lock was not granted in time
      */
-    public CompletableFuture<Optional<Guard>> acquireAsync(Duration wait) {
+    public CompletableFuture<Optional<Guard>> acquireAsync(@Nullable Duration wait) {
         return Waits.async(terms, Leases.end(wait), hold -> hold);
     }
 

@@ -2,6 +2,7 @@ package redislock;
 
 import java.time.Duration;
 import java.util.concurrent.CompletableFuture;
+import org.jspecify.annotations.Nullable;
 
 /**
  * A lock that is held. It belongs to no thread: any thread may use and release it. It is renewed in the background
@@ -47,7 +48,7 @@ public interface Guard extends AutoCloseable {
      *
      * @return the reason, or null while the lock is held and after a release
      */
-    LostReason lostReason();
+    @Nullable LostReason lostReason();
 
     /**
      * How long the lock is certainly still held: the lease less a millisecond, less the time since the last confirmed
@@ -109,11 +110,12 @@ public interface Guard extends AutoCloseable {
      *
      * @param command its name and arguments: text, bytes or numbers
      * @return the reply: null, a {@code Long}, a {@code byte[]} (also for a status as {@code OK}), or a {@code List}
+     * @throws IllegalArgumentException for an argument of another type, or null
      * @throws LockLostException when the lock is no longer held: nothing has run
      * @throws UnheardException  when the command may have run
      * @throws LockException     when it has not: the server could not be reached, or refused
      */
-    Object execute(Object... command);
+    @Nullable Object execute(Object... command);
 
     /**
      * Releases the lock ({@code LOCK.RELEASE}) and waits for the answer, for at most the response timeout. Without an

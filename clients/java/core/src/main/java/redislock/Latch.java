@@ -3,6 +3,7 @@ package redislock;
 import java.time.Duration;
 import java.util.Objects;
 import java.util.concurrent.CompletableFuture;
+import org.jspecify.annotations.Nullable;
 import redislock.internal.Clock;
 import redislock.internal.lock.Blocking;
 import redislock.internal.lock.Engine;
@@ -81,7 +82,7 @@ public final class Latch {
         throw Reply.foreign(engine.network().server());
     }
 
-    private Object atMostOnce(Cmd command) {
+    private @Nullable Object atMostOnce(Cmd command) {
         engine.checkOpen();
         Blocking.check();
         return Blocking.get(engine.answer(
@@ -111,7 +112,7 @@ public final class Latch {
         }
     }
 
-    private Object read(Cmd command) {
+    private @Nullable Object read(Cmd command) {
         return Blocking.get(engine.answer(Requests.repeatable(engine.network(), command)));
     }
 
@@ -133,17 +134,18 @@ public final class Latch {
      * @param wait the longest wait, zero or more
      * @return false when it is still closed
      * @throws InterruptedException when this thread is interrupted
-     * @throws LockException        when the server refuses, or could not be reached at the end of the wait
+     * @throws LockException        when the server refuses, or could not be reached at first or at the end of the wait
      */
     public boolean awaitWithin(Duration wait) throws InterruptedException {
         return await(Leases.end(Objects.requireNonNull(wait, "wait")));
     }
 
     /**
-     * Waits until the latch is open without a limit, also through the failure of a server.
+     * Waits until the latch is open without a limit. As of {@link FencedLock#lock()}, only a wait that the server has
+     * answered goes on through the failure of a server.
      *
      * @throws InterruptedException when this thread is interrupted
-     * @throws LockException        when the server refuses
+     * @throws LockException        when the server cannot be reached at first, or refuses
      */
     public void await() throws InterruptedException {
         await(Clock.NEVER);
@@ -169,7 +171,7 @@ public final class Latch {
      * @param longest the longest wait, zero or more; null: no limit
      * @return whether the latch is open
      */
-    public CompletableFuture<Boolean> awaitAsync(Duration longest) {
+    public CompletableFuture<Boolean> awaitAsync(@Nullable Duration longest) {
         LatchWait wait = LatchWait.start(engine, key, Leases.end(longest));
         CompletableFuture<Boolean> future = engine.forProgram(wait.result());
         future.whenComplete((isOpen, error) -> wait.cancel());

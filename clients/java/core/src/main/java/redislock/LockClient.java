@@ -20,6 +20,7 @@ import java.util.concurrent.TimeoutException;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.Function;
+import org.jspecify.annotations.Nullable;
 import redislock.internal.Clock;
 import redislock.internal.Utf8;
 import redislock.internal.lock.Blocking;
@@ -44,20 +45,17 @@ public final class LockClient implements AutoCloseable {
     final Network network;
     private final Engine engine;
     private final ThreadHolds threads;
-    /** Null where the program has its own executor. */
     private final ExecutorService callbacks;
     private final ExecutorService completions;
     private final AtomicBoolean isClosed = new AtomicBoolean();
 
     private LockClient(Builder builder) {
         network = builder.opener.apply(builder);
-        boolean isOwn = builder.executor == null;
         // A loss waits for no other callback. The stages of futures share a few threads: ten thousand may complete at
         // once.
-        callbacks = isOwn ? ownExecutor(0, Integer.MAX_VALUE, new SynchronousQueue<>()) : null;
-        completions = isOwn ? ownExecutor(COMPLETIONS, COMPLETIONS, new LinkedBlockingQueue<>()) : null;
-        engine = new Engine(network, isOwn ? callbacks : builder.executor, isOwn ? completions : builder.executor,
-                builder.observer);
+        callbacks = ownExecutor(0, Integer.MAX_VALUE, new SynchronousQueue<>());
+        completions = ownExecutor(COMPLETIONS, COMPLETIONS, new LinkedBlockingQueue<>());
+        engine = new Engine(network, callbacks, completions, builder.executor, builder.observer);
         threads = new ThreadHolds(engine);
     }
 
@@ -85,10 +83,12 @@ public final class LockClient implements AutoCloseable {
 
     /**
      * The client of a program's own client of Lettuce, which stays open when this one is closed: its connections have
-     * the credentials, certificates and options of that client. Its address must be known to it.
+     * the credentials, certificates and options of that client. Close this one first: without that one it can release
+     * nothing.
      *
      * @param client of a server, or of the primary that sentinels name
      * @return the client
+     * @throws IllegalArgumentException when the client was created without an address
      */
     public static LockClient of(RedisClient client) {
         return builder(client).build();
@@ -109,9 +109,10 @@ public final class LockClient implements AutoCloseable {
      *
      * @param client of a server, or of the primary that sentinels name
      * @return a builder
+     * @throws IllegalArgumentException when the client was created without an address
      */
     public static Builder builder(RedisClient client) {
-        Objects.requireNonNull(client, "client");
+        Network.checkAddress(Objects.requireNonNull(client, "client"));
         return new Builder(set -> Network.of(client, set.name, set.database, set.responseTimeout));
     }
 
@@ -379,6 +380,7 @@ public final class LockClient implements AutoCloseable {
         try {
             endConnections();
             endCallbacks();
+            network.log().end(END_MILLIS);
         } catch (InterruptedException hurried) {
             isInterrupted = true;
         } finally {
@@ -398,7 +400,7 @@ public final class LockClient implements AutoCloseable {
     }
 
     private void endCallbacks() throws InterruptedException {
-        for (ExecutorService own : callbacks == null ? List.<ExecutorService>of() : List.of(completions, callbacks)) {
+        for (ExecutorService own : List.of(completions, callbacks)) {
             own.shutdown();
             // A callback that closes the client does not wait for itself.
             if (!Thread.currentThread().getName().startsWith(CALLBACK)) {
@@ -417,12 +419,12 @@ public final class LockClient implements AutoCloseable {
     public static final class Builder {
         private final Function<Builder, Network> opener;
         private Duration responseTimeout = Duration.ofSeconds(5);
-        private String name;
+        private @Nullable String name;
         private int database;
-        private ClientResources resources;
-        private SslOptions ssl;
-        private Executor executor;
-        private LockObserver observer;
+        private @Nullable ClientResources resources;
+        private @Nullable SslOptions ssl;
+        private @Nullable Executor executor;
+        private @Nullable LockObserver observer;
 
         private Builder(Function<Builder, Network> opener) {
             this.opener = opener;
@@ -498,9 +500,10 @@ public final class LockClient implements AutoCloseable {
         /**
          * Runs the callbacks of losses, those of the observer and the dependent stages of futures. By default the
          * client has daemon threads of its own for them: two for each loss that is being reported, and 16 for the
-         * rest. What an executor refuses runs in Java's common pool, as soon as that gets a thread.
+         * rest. These threads pass them to the executor, so one that blocks or runs them in the calling thread delays
+         * no renewal. What an executor refuses runs in these threads.
          *
-         * @param executor must not run them in the calling thread
+         * @param executor the executor of the program, which is not ended
          * @return this
          */
         public Builder executor(Executor executor) {

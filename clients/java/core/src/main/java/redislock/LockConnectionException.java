@@ -1,5 +1,7 @@
 package redislock;
 
+import org.jspecify.annotations.Nullable;
+
 /** The server cannot be reached, or did not answer in time. */
 public class LockConnectionException extends LockException {
     private static final long serialVersionUID = 1;
@@ -11,7 +13,7 @@ public class LockConnectionException extends LockException {
      * @param message what happened to the connection
      * @param cause   the exception of the transport, or null
      */
-    public LockConnectionException(String server, String message, Throwable cause) {
+    public LockConnectionException(String server, String message, @Nullable Throwable cause) {
         super(server, message, cause);
     }
 

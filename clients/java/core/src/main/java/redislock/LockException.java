@@ -1,5 +1,7 @@
 package redislock;
 
+import org.jspecify.annotations.Nullable;
+
 /**
  * A request failed. A lock that another owner holds is not an error. A method that waits throws an exception with the
  * stack of its caller. The {@linkplain #getCause() cause} is that of the transport, where there is one. No message
@@ -18,7 +20,7 @@ public class LockException extends RuntimeException implements Cloneable {
      * @param message the message, without the server's name
      * @param cause   the exception of the transport, or null
      */
-    public LockException(String server, String message, Throwable cause) {
+    public LockException(String server, String message, @Nullable Throwable cause) {
         super(server.isEmpty() ? message : server + ": " + message, cause);
         this.server = server;
     }

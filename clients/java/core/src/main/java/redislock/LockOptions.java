@@ -4,6 +4,7 @@ import java.time.Duration;
 import java.util.Objects;
 import java.util.Optional;
 import java.util.function.Consumer;
+import org.jspecify.annotations.Nullable;
 import redislock.internal.Utf8;
 
 /**
@@ -19,16 +20,16 @@ public final class LockOptions {
             new LockOptions(Duration.ofSeconds(30), null, null, false, false, null, null, null);
 
     private final Duration lease;
-    private final Duration margin;
-    private final byte[] owner;
+    private final @Nullable Duration margin;
+    private final byte @Nullable [] owner;
     private final boolean fixed;
     private final boolean session;
-    private final Integer limit;
-    private final byte[] note;
-    private final Consumer<Lost> onLost;
+    private final @Nullable Integer limit;
+    private final byte @Nullable [] note;
+    private final @Nullable Consumer<Lost> onLost;
 
-    private LockOptions(Duration lease, Duration margin, byte[] owner, boolean fixed, boolean session, Integer limit,
-            byte[] note, Consumer<Lost> onLost) {
+    private LockOptions(Duration lease, @Nullable Duration margin, byte @Nullable [] owner, boolean fixed,
+            boolean session, @Nullable Integer limit, byte @Nullable [] note, @Nullable Consumer<Lost> onLost) {
         this.lease = lease;
         this.margin = margin;
         this.owner = owner;

@@ -4,6 +4,7 @@ import java.time.Duration;
 import java.util.Objects;
 import java.util.Optional;
 import java.util.concurrent.CompletableFuture;
+import org.jspecify.annotations.Nullable;
 import redislock.internal.Clock;
 import redislock.internal.lock.Blocking;
 import redislock.internal.lock.Engine;
@@ -15,9 +16,9 @@ import redislock.internal.net.Requests;
 
 /**
  * A semaphore on a key, which limits how many owners hold a {@link Permit} at a time, in the layout of Redisson's
- * {@code RPermitExpirableSemaphore}. Permits are granted in the order of requests. A semaphore has no permits until
- * {@link #set(int)} or {@link LockOptions#limit(int)} creates it; until then waits continue. In a cluster the key has a
- * hash tag, or no braces at all.
+ * {@code RPermitExpirableSemaphore}. Permits are granted in the order of requests. Until {@link #set(int)} or
+ * {@link LockOptions#limit(int)} has created the semaphore, an acquisition throws {@link NoSemaphoreException}. (A wait
+ * goes on when the semaphore is deleted and created again.) In a cluster the key has a hash tag, or no braces at all.
  */
 public final class LockSemaphore {
     private final Engine engine;
@@ -66,7 +67,7 @@ public final class LockSemaphore {
         call(Cmd.of("SEM.SET", new Cmd.Key(key), permits));
     }
 
-    private Object call(Cmd command) {
+    private @Nullable Object call(Cmd command) {
         engine.checkOpen();
         Blocking.check();
         return Blocking.get(engine.answer(Requests.repeatable(engine.network(), command)));
@@ -75,8 +76,9 @@ public final class LockSemaphore {
     /**
      * Takes a permit if one is free.
      *
-     * @return nothing when no permit is free, other owners wait, or there is no such semaphore
-     * @throws LockException when the server cannot be reached, does not answer in time, or refuses
+     * @return nothing when no permit is free, or other owners wait
+     * @throws NoSemaphoreException when nobody has created the semaphore
+     * @throws LockException        when the server cannot be reached, does not answer in time, or refuses
      */
     public Optional<Permit> tryAcquire() {
         return Optional.ofNullable(Waits.acquire(terms, Clock.now()));
@@ -89,7 +91,7 @@ public final class LockSemaphore {
      * @param wait the longest wait, zero or more
      * @return nothing when no permit was granted in time
      * @throws InterruptedException when this thread is interrupted; the wait is withdrawn
-     * @throws LockException        when the server refuses, or could not be reached at the end of the wait
+     * @throws LockException        when the server refuses, or could not be reached at first or at the end of the wait
      */
     public Optional<Permit> acquireWithin(Duration wait) throws InterruptedException {
         long end = Leases.end(Objects.requireNonNull(wait, "wait"));
@@ -97,11 +99,13 @@ public final class LockSemaphore {
     }
 
     /**
-     * Waits for a permit without a limit.
+     * Waits for a permit without a limit. As of {@link FencedLock#lock()}, only a wait that the server has answered
+     * goes on through the failure of a server.
      *
      * @return the permit
      * @throws InterruptedException when this thread is interrupted; the wait is withdrawn
-     * @throws LockException        when the server refuses
+     * @throws NoSemaphoreException when nobody has created the semaphore
+     * @throws LockException        when the server cannot be reached at first, or refuses
      */
     public Permit acquire() throws InterruptedException {
         return Waits.acquireInterruptibly(terms, Clock.NEVER);
@@ -113,7 +117,7 @@ public final class LockSemaphore {
      * @param wait the longest wait, zero or more; null: no limit
      * @return the permit, or nothing when none was granted in time
      */
-    public CompletableFuture<Optional<Permit>> acquireAsync(Duration wait) {
+    public CompletableFuture<Optional<Permit>> acquireAsync(@Nullable Duration wait) {
         return Waits.async(terms, Leases.end(wait), hold -> hold);
     }
 
@@ -142,7 +146,7 @@ public final class LockSemaphore {
         return number;
     }
 
-    private static Long number(Object reply, String name) {
+    private static @Nullable Long number(Object reply, String name) {
         return Reply.field(reply, name) instanceof Long number ? number : null;
     }
 }

@@ -114,7 +114,7 @@ public final class MultiLock implements Lock {
     /**
      * Waits for all the locks without a limit; not ended by an interruption.
      *
-     * @throws LockException     when a server refuses
+     * @throws LockException     when a server cannot be reached at first, or refuses
      * @throws LockLostException when this thread has lost a hold that it would re-enter, also while it waits for the
      *     other locks
      */
@@ -222,7 +222,7 @@ public final class MultiLock implements Lock {
      * @param wait the longest wait, zero or more
      * @return nothing when they were not all granted in time
      * @throws InterruptedException when this thread is interrupted; nothing is held
-     * @throws LockException        when a server refuses, or could not be reached at the end of the wait
+     * @throws LockException        when a server refuses, or could not be reached at first or at the end of the wait
      */
     public Optional<MultiGuard> acquireWithin(Duration wait) throws InterruptedException {
         long end = Leases.end(Objects.requireNonNull(wait, "wait"));
@@ -235,7 +235,7 @@ public final class MultiLock implements Lock {
      *
      * @return the guard of all of them
      * @throws InterruptedException when this thread is interrupted; nothing is held
-     * @throws LockException        when a server refuses
+     * @throws LockException        when a server cannot be reached at first, or refuses
      */
     public MultiGuard acquire() throws InterruptedException {
         checkInterrupt();

@@ -6,6 +6,7 @@ import java.util.Comparator;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.stream.Stream;
+import org.jspecify.annotations.Nullable;
 import redislock.internal.Clock;
 import redislock.internal.Pause;
 import redislock.internal.lock.Acquisition;
@@ -38,6 +39,8 @@ final class Rounds {
     private final long end;
     private final boolean isInterruptible;
     private int deadlocks;
+    /** The end of the present round, once its first request is granted. */
+    private long until;
 
     /** A lock and its place in the caller's list. */
     private record Member(Terms terms, int place) {}
@@ -84,17 +87,21 @@ final class Rounds {
     }
 
     /** The holds in the caller's order; null when they were not all granted in time. */
-    List<Hold> run() throws InterruptedException {
+    @Nullable List<Hold> run() throws InterruptedException {
         long pause = FIRST_PAUSE;
+        @Nullable RuntimeException failure = null;
         while (true) {
-            RuntimeException failure = null;
             try {
                 List<Hold> holds = round();
                 if (holds != null) {
                     return holds;
                 }
+                failure = null;
             } catch (RuntimeException error) {
-                if (!Errors.isPassing(error)) {
+                // A request is repeated for as long as that is of use, so its error is final; only one that the end of
+                // the round has cut off has another attempt.
+                boolean isCutOff = until < end && Clock.now() >= until;
+                if (!Errors.isPassing(error) || !isCutOff || failure != null) {
                     throw error;
                 }
                 failure = error;
@@ -124,13 +131,13 @@ final class Rounds {
         return isInterruptible ? Blocking.getInterruptibly(future) : Blocking.get(future);
     }
 
-    private List<Hold> round() throws InterruptedException {
+    private @Nullable List<Hold> round() throws InterruptedException {
         Hold[] held = new Hold[count];
         boolean isComplete = false;
-        long until = end;
+        until = end;
         try {
             for (Request request : requests) {
-                List<Hold> granted = acquire(request, until, Stream.of(held).filter(hold -> hold != null).toList());
+                List<Hold> granted = acquire(request, Stream.of(held).filter(hold -> hold != null).toList());
                 if (granted == null) {
                     return null;
                 }
@@ -151,7 +158,7 @@ final class Rounds {
     }
 
     /** Acquires the locks of a request, unless one of those that are held is lost meanwhile. */
-    private List<Hold> acquire(Request request, long until, List<Hold> held) throws InterruptedException {
+    private @Nullable List<Hold> acquire(Request request, List<Hold> held) throws InterruptedException {
         Acquisition acquisition = Acquisition.start(request.terms(), until);
         try {
             if (!held.isEmpty()) {

@@ -1,6 +1,7 @@
 package redislock;
 
 import java.time.Duration;
+import org.jspecify.annotations.Nullable;
 
 /**
  * The state of a semaphore ({@code SEM.INFO}).
@@ -13,4 +14,4 @@ import java.time.Duration;
  * @param longestWait how long the first of them has waited
  */
 public record SemaphoreInfo(
-        long permits, long free, long held, Duration nextEnd, long waiters, Duration longestWait) {}
+        long permits, long free, long held, @Nullable Duration nextEnd, long waiters, Duration longestWait) {}

@@ -5,6 +5,7 @@ import java.nio.charset.StandardCharsets;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ConcurrentMap;
 import java.util.stream.Stream;
+import org.jspecify.annotations.Nullable;
 import redislock.internal.lock.Engine;
 import redislock.internal.lock.Hold;
 
@@ -49,7 +50,7 @@ final class ThreadHolds {
     }
 
     /** The hold of the calling thread, or null. */
-    Counted get(byte[] key, Mode mode) {
+    @Nullable Counted get(byte[] key, Mode mode) {
         return holds.get(name(key, mode));
     }
 
@@ -95,7 +96,7 @@ final class ThreadHolds {
      *
      * @throws LockLostException when its hold is lost
      */
-    Hold reenter(byte[] key, Mode mode) {
+    @Nullable Hold reenter(byte[] key, Mode mode) {
         Counted own = get(key, mode);
         if (own == null) {
             return null;
@@ -113,7 +114,7 @@ final class ThreadHolds {
 
     /** Ends a hold of the calling thread, if it has one: the hold to be released when it was the outermost one,
      * otherwise null. */
-    Hold leave(byte[] key, Mode mode) {
+    @Nullable Hold leave(byte[] key, Mode mode) {
         Name name = name(key, mode);
         Counted own = holds.get(name);
         if (own == null || --own.count > 0) {

@@ -1,5 +1,7 @@
 package redislock;
 
+import org.jspecify.annotations.Nullable;
+
 /**
  * The request was sent and got no reply: it may have been served, or may be served soon. It was not repeated, because
  * it must not be served twice; see {@link Latch#countDown(long)}.
@@ -14,7 +16,7 @@ public class UnheardException extends LockException {
      * @param message what happened to the connection
      * @param cause   the exception of the transport, or null
      */
-    public UnheardException(String server, String message, Throwable cause) {
+    public UnheardException(String server, String message, @Nullable Throwable cause) {
         super(server, message + "; the request may have been served", cause);
     }
 }

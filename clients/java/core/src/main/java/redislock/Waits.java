@@ -5,6 +5,7 @@ import java.util.Optional;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.function.Function;
+import org.jspecify.annotations.Nullable;
 import redislock.internal.Clock;
 import redislock.internal.lock.Acquisition;
 import redislock.internal.lock.Blocking;
@@ -21,13 +22,13 @@ final class Waits {
     }
 
     /** The hold, or null. An interruption does not end the wait. */
-    static Hold acquire(Terms terms, long end) {
+    static @Nullable Hold acquire(Terms terms, long end) {
         Blocking.check();
         return only(Blocking.get(Acquisition.start(List.of(terms), end).result()));
     }
 
     /** The hold, or null. An interruption withdraws the wait; a grant that was quicker is given back. */
-    static Hold acquireInterruptibly(Terms terms, long end) throws InterruptedException {
+    static @Nullable Hold acquireInterruptibly(Terms terms, long end) throws InterruptedException {
         Blocking.check();
         if (Thread.interrupted()) {
             throw new InterruptedException();
@@ -36,7 +37,7 @@ final class Waits {
     }
 
     /** Waits for the result of an acquisition, and withdraws it when the thread is interrupted. */
-    static List<Hold> interruptibly(Acquisition acquisition) throws InterruptedException {
+    static @Nullable List<Hold> interruptibly(Acquisition acquisition) throws InterruptedException {
         try {
             return Blocking.getInterruptibly(acquisition.result());
         } catch (InterruptedException interrupted) {
@@ -78,7 +79,7 @@ final class Waits {
         return future;
     }
 
-    private static Hold only(List<Hold> holds) {
+    private static @Nullable Hold only(@Nullable List<Hold> holds) {
         return holds == null ? null : holds.get(0);
     }
 }

@@ -22,4 +22,7 @@
  * server's, as long as their clocks run at the same rate. Requests carry {@code ONCE} and an owner, so repeating one
  * after a broken connection never counts a second hold.
  */
+@NullMarked
 package redislock;
+
+import org.jspecify.annotations.NullMarked;

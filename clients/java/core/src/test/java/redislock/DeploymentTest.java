@@ -4,6 +4,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTimeoutPreemptively;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.lettuce.core.RedisClient;
@@ -18,12 +19,14 @@ import java.util.Optional;
 import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentLinkedQueue;
+import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.stream.IntStream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.function.Executable;
 import redislock.testing.Certificates;
 import redislock.testing.Conn;
 import redislock.testing.Sentinels;
@@ -350,6 +353,48 @@ class DeploymentTest {
                 primary.promote();
                 client.lock("w").acquire().release();
             }
+        }
+    }
+
+    /** A client of the program does not say whether there are other servers to ask. */
+    @Test
+    void a_replica_is_an_error_also_through_a_client_of_the_program() throws Exception {
+        try (TestServer primary = TestServer.start(); TestServer replica = TestServer.start()) {
+            replica.follow(primary);
+            replica.awaitSync(primary);
+            RedisClient lettuce = RedisClient.create(replica.address());
+            try (LockClient client =
+                    LockClient.builder(lettuce).responseTimeout(Duration.ofSeconds(3)).build()) {
+                MultiLock both = client.multiLock(client.lock("a"), client.lock("b"));
+                for (Executable attempt : List.<Executable>of(client.lock("k")::lock, client.lock("k")::tryLock,
+                        () -> client.lock("k", LockOptions.defaults().session()).acquire(), both::lock,
+                        client.readWriteLock("rw").writeLock()::lock, () -> client.semaphore("s").limit(1).acquire(),
+                        () -> client.election("e").campaign("here"))) {
+                    RefusedException refused = assertTimeoutPreemptively(Duration.ofMinutes(1),
+                            () -> assertThrows(RefusedException.class, attempt));
+                    assertEquals("READONLY", refused.code());
+                }
+            } finally {
+                lettuce.shutdown();
+            }
+        }
+    }
+
+    @Test
+    void a_wait_at_a_server_that_becomes_a_replica_is_logged_and_ends() throws Exception {
+        try (TestServer primary = TestServer.start(); TestServer replica = TestServer.start();
+                LossTest.Warnings warnings = new LossTest.Warnings();
+                LockClient client = Clients.create(primary.address())) {
+            client.lock("k").acquire();
+            CompletableFuture<Optional<Guard>> wait = client.lock("k").acquireAsync(null);
+            primary.awaitTickets(1);
+            primary.follow(replica);
+            Waiting.waitFor("the warning", () -> warnings.texts.stream().anyMatch(
+                    text -> text.contains("have been refused") && text.contains("READONLY")));
+            assertFalse(wait.isDone(), "the address may lead to another server soon");
+            Exception refused = assertThrows(ExecutionException.class, () -> wait.get(90, TimeUnit.SECONDS));
+            assertTrue(refused.getCause().getMessage().contains("READONLY"), refused::toString);
+            primary.promote();
         }
     }
 

@@ -13,8 +13,11 @@ import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
+import java.util.function.Consumer;
 import org.junit.jupiter.api.Test;
 import redislock.Election.Leader;
+import redislock.internal.net.Errors;
 import redislock.testing.Conn;
 import redislock.testing.TestServer;
 import redislock.testing.Waiting;
@@ -42,23 +45,82 @@ class ElectionTest {
                 conn.expect("LOCK.BREAK", "k");
             }
             assertThrows(LockLostException.class, () -> guard.execute("SET", "data", 9));
+            Waiting.waitFor("the loss that the reply proves", () -> guard.lostReason() == LostReason.TAKEN);
             assertArrayEquals(new byte[] {'6'}, ((String) server.line("GET data")).getBytes());
         }
     }
 
+    /** A refusal that may have another cause than a loss: the server is asked. */
     @Test
-    void an_observer_that_may_not_ask_is_a_warning() throws Exception {
+    void a_reply_that_may_prove_a_loss_is_looked_into() throws Exception {
+        try (TestServer server = TestServer.start(); LockClient client = client(server)) {
+            server.line("RPUSH list x");
+            Guard guard = client.lock("k").acquire();
+            assertThrows(RefusedException.class, () -> guard.execute("GET", "list"));
+            assertNull(guard.lostReason());
+            server.line("DEL k");
+            server.line("RPUSH k x");
+            assertThrows(LockLostException.class, () -> guard.execute("SET", "data", 9));
+            Waiting.waitFor("the loss", () -> guard.lostReason() == LostReason.TAKEN);
+            server.line("DEL k");
+            Guard noted = client.lock("k").acquire();
+            server.line("SET k x");
+            assertEquals(false, noted.note("late"));
+            Waiting.waitFor("the loss", () -> noted.lostReason() == LostReason.REFUSED);
+        }
+    }
+
+    @Test
+    void an_observation_without_a_right_ends_with_a_warning() throws Exception {
         try (TestServer server = TestServer.start(); LockClient client = client(server);
                 LossTest.Warnings warnings = new LossTest.Warnings()) {
             server.line("ACL SETUSER default -lock.info");
-            BlockingQueue<Optional<Leader>> seen = new LinkedBlockingQueue<>();
-            AutoCloseable observation = client.election("k", QUICK).observe(seen::add);
+            AtomicInteger seen = new AtomicInteger();
+            client.election("k", QUICK).observe(leader -> seen.incrementAndGet());
             Waiting.waitFor("a warning", () -> !warnings.texts.isEmpty());
             server.line("ACL SETUSER default +lock.info");
-            assertEquals(Optional.empty(), seen.poll(60, TimeUnit.SECONDS));
-            observation.close();
+            assertObserved(client.election("k", QUICK), error -> {});
             String text = String.join("; ", warnings.texts);
             assertTrue(text.startsWith("the leader of k is not known: ") && text.contains("NOPERM"), text);
+            assertEquals(0, seen.get());
+        }
+    }
+
+    /** An observation that begins now is told of two changes, so that an older one of the client had its time. */
+    private static void assertObserved(Election election, Consumer<RuntimeException> failed) throws Exception {
+        BlockingQueue<Optional<Leader>> seen = new LinkedBlockingQueue<>();
+        election.observe(seen::add, failed);
+        assertEquals(Optional.empty(), seen.poll(60, TimeUnit.SECONDS));
+        election.campaign("b:1");
+        assertEquals("b:1", seen.poll(60, TimeUnit.SECONDS).orElseThrow().note());
+    }
+
+    @Test
+    void an_observer_is_told_of_failures_and_of_the_end() throws Exception {
+        try (TestServer server = TestServer.start(); LossTest.Warnings warnings = new LossTest.Warnings()) {
+            BlockingQueue<Optional<Leader>> seen = new LinkedBlockingQueue<>();
+            BlockingQueue<RuntimeException> failures = new LinkedBlockingQueue<>();
+            try (LockClient client = client(server)) {
+                client.election("k", QUICK).observe(leader -> {
+                    seen.add(leader);
+                    throw new IllegalStateException("of the program");
+                }, failures::add);
+                assertEquals(Optional.empty(), seen.poll(60, TimeUnit.SECONDS));
+                server.line("CONFIG SET replica-serve-stale-data no");
+                server.line("REPLICAOF 127.0.0.1 1");
+                assertEquals("MASTERDOWN", Errors.code(failures.poll(60, TimeUnit.SECONDS)));
+                server.line("REPLICAOF NO ONE");
+                Guard leader = client.election("k", QUICK).campaign("a:1");
+                assertEquals(Optional.of(new Leader("a:1", leader.token())), seen.poll(60, TimeUnit.SECONDS));
+                server.line("ACL SETUSER default -lock.info");
+                assertTrue(failures.poll(60, TimeUnit.SECONDS) instanceof PermissionException);
+                server.line("ACL SETUSER default +lock.info");
+                assertObserved(client.election("other", QUICK), failures::add);
+            }
+            assertTrue(failures.poll(60, TimeUnit.SECONDS) instanceof LockClosedException);
+            assertTrue(failures.isEmpty() && seen.isEmpty(), "each once: " + failures + seen);
+            assertEquals(List.of("the observer of an election has failed", "the observer of an election has failed"),
+                    List.copyOf(warnings.texts));
         }
     }
 

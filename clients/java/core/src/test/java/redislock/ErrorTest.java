@@ -7,6 +7,7 @@ import static org.junit.jupiter.api.Assertions.assertSame;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.lettuce.core.RedisClient;
 import java.io.IOException;
 import java.io.PrintWriter;
 import java.io.StringWriter;
@@ -105,6 +106,17 @@ class ErrorTest {
             assertThrows(NotLoadedException.class, () -> client.latch("l").await());
             assertThrows(NotLoadedException.class, () -> client.semaphore("s").set(1));
             assertThrows(NotLoadedException.class, () -> client.latch("l").count());
+        }
+    }
+
+    @Test
+    void a_client_of_lettuce_without_an_address_is_refused_at_once() {
+        RedisClient client = RedisClient.create();
+        try {
+            Exception refused = assertThrows(IllegalArgumentException.class, () -> LockClient.of(client));
+            assertTrue(refused.getMessage().contains("has no address"), refused::toString);
+        } finally {
+            client.shutdown();
         }
     }
 

@@ -16,6 +16,8 @@ import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.function.Executable;
+import redislock.internal.lock.Blocking;
 import redislock.testing.Conn;
 import redislock.testing.Proxy;
 import redislock.testing.TestServer;
@@ -103,10 +105,35 @@ class FamilyTest {
     }
 
     @Test
+    void a_semaphore_that_nobody_has_created_is_an_error() throws Exception {
+        LockSemaphore jobs = client.semaphore("none");
+        List<Executable> attempts = List.of(jobs::tryAcquire, () -> jobs.acquireWithin(Duration.ofSeconds(30)),
+                jobs::acquire, () -> Blocking.get(jobs.acquireAsync(null)));
+        for (Executable attempt : attempts) {
+            Exception missing = assertThrows(NoSemaphoreException.class, attempt);
+            assertTrue(missing.getMessage().contains("there is no semaphore none: create it"), missing::toString);
+        }
+        assertEquals(0, client.statistics().waiting());
+        assertEquals(0, server.stat("tickets"));
+        // One without permits, and one that is deleted meanwhile, are waited for.
+        jobs.set(0);
+        assertTrue(jobs.tryAcquire().isEmpty());
+        CompletableFuture<Optional<Permit>> wait = jobs.acquireAsync(null);
+        server.awaitTickets(1);
+        server.call("DEL", "none");
+        jobs.set(1);
+        wait.get(20, TimeUnit.SECONDS).orElseThrow().release();
+        server.call("DEL", "none");
+        server.line("ACL SETUSER blind on >x ~* &* +@all -exists");
+        try (LockClient blind = Clients.create(server.address("blind", "x"))) {
+            assertTrue(blind.semaphore("none").acquireWithin(Duration.ofMillis(100)).isEmpty());
+        }
+    }
+
+    @Test
     void a_semaphore_limits_its_holders() throws Exception {
         LockSemaphore jobs = client.semaphore("jobs");
         assertTrue(jobs.info().isEmpty());
-        assertTrue(jobs.tryAcquire().isEmpty(), "no semaphore yet");
         LockSemaphore limited = jobs.limit(2);
         Permit one = limited.tryAcquire().orElseThrow();
         Permit two = limited.acquire();

@@ -16,6 +16,8 @@ import java.util.concurrent.ForkJoinPool;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicReference;
+import java.util.function.BooleanSupplier;
+import java.util.function.Consumer;
 import java.util.logging.Handler;
 import java.util.logging.Level;
 import java.util.logging.LogRecord;
@@ -45,7 +47,7 @@ class LossTest {
     }
 
     /** The warnings of a logger, by default that of the client. */
-    static final class Warnings extends Handler implements AutoCloseable {
+    static class Warnings extends Handler implements AutoCloseable {
         final ConcurrentLinkedQueue<String> texts = new ConcurrentLinkedQueue<>();
         private final Logger logger;
 
@@ -314,6 +316,77 @@ class LossTest {
             Waiting.waitFor("the warning", () -> List.copyOf(warnings.texts).equals(
                     List.of("the callback of a loss has failed")));
             assertEquals(Released.NOT_HELD, guard.release());
+        }
+    }
+
+    /** Two locks: while the program blocks after the loss of one, the other is renewed, and its loss is told. */
+    private static void assertRenewed(LockClient client, TestServer server, LockOptions first, CountDownLatch blocked,
+            BooleanSupplier isTold, LockOptions second) throws Exception {
+        LockOptions quick = LockOptions.defaults().lease(Duration.ofSeconds(3));
+        client.lock("first", first.lease(quick.lease())).acquire();
+        Guard other = client.lock("second", second.lease(quick.lease())).acquire();
+        server.call("LOCK.BREAK", "first");
+        assertTrue(blocked.await(20, TimeUnit.SECONDS));
+        long before = client.statistics().renewals();
+        Waiting.waitFor("renewals beyond the lease", () -> client.statistics().renewals() >= before + 4);
+        assertNull(other.lostReason());
+        server.call("LOCK.BREAK", "second");
+        Waiting.waitFor("the other loss", isTold);
+    }
+
+    @Test
+    void a_log_that_blocks_delays_no_renewal_and_no_loss() throws Exception {
+        CountDownLatch blocked = new CountDownLatch(1);
+        CountDownLatch end = new CountDownLatch(1);
+        CountDownLatch told = new CountDownLatch(1);
+        try (TestServer server = TestServer.start(); LockClient client = Clients.create(server.address());
+                Warnings warnings = new Warnings() {
+                    @Override
+                    public void publish(LogRecord logged) {
+                        blocked.countDown();
+                        try {
+                            end.await();
+                        } catch (InterruptedException ended) {
+                            Thread.currentThread().interrupt();
+                        }
+                        super.publish(logged);
+                    }
+                }) {
+            try {
+                assertRenewed(client, server, LockOptions.defaults(), blocked, () -> told.getCount() == 0,
+                        LockOptions.defaults().onLost(lost -> told.countDown()));
+            } finally {
+                end.countDown();
+            }
+            Waiting.waitFor("the warning", () -> warnings.texts.stream().anyMatch(text -> text.contains("first")));
+        }
+    }
+
+    @Test
+    void an_executor_that_blocks_or_runs_in_the_calling_thread_delays_no_renewal() throws Exception {
+        for (boolean isInCaller : new boolean[] {false, true}) {
+            CountDownLatch blocked = new CountDownLatch(1);
+            CountDownLatch end = new CountDownLatch(1);
+            CountDownLatch told = new CountDownLatch(1);
+            Consumer<Lost> block = lost -> {
+                blocked.countDown();
+                try {
+                    end.await();
+                } catch (InterruptedException ended) {
+                    Thread.currentThread().interrupt();
+                }
+            };
+            try (TestServer server = TestServer.start();
+                    LockClient client = LockClient.builder(server.address()).responseTimeout(Duration.ofMinutes(1))
+                            .executor(isInCaller ? Runnable::run : task -> block.accept(null)).build()) {
+                try {
+                    assertRenewed(client, server, LockOptions.defaults().onLost(isInCaller ? block : lost -> {}),
+                            blocked, () -> client.statistics().losses() == 2 && (!isInCaller || told.getCount() == 0),
+                            LockOptions.defaults().onLost(lost -> told.countDown()));
+                } finally {
+                    end.countDown();
+                }
+            }
         }
     }
 

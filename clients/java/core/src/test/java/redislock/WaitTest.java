@@ -256,17 +256,18 @@ class WaitTest {
     }
 
     @Test
-    void a_drained_server_and_a_broken_queue_end_or_hold_up_waits() throws Exception {
+    void a_full_server_and_a_broken_queue_end_or_hold_up_waits() throws Exception {
         try (TestServer server = TestServer.start(); LockClient client = Clients.create(server.address())) {
             FencedLock lock = client.lock("k");
             Guard first = lock.acquire();
             CompletableFuture<Optional<Guard>> wait = lock.acquireAsync(null);
             server.awaitTickets(1);
-            server.call("CONFIG", "SET", "lock.drain", "yes");
-            // sleep: the wait is refused some times before the drain ends
-            Thread.sleep(300);
+            server.call("CONFIG", "SET", "maxmemory", "1");
+            server.call("REPLICAOF", "127.0.0.1", "1");
+            server.call("REPLICAOF", "NO", "ONE");
+            Waiting.waitFor("refusals", () -> String.valueOf(server.line("INFO errorstats")).contains("errorstat_OOM"));
             assertFalse(wait.isDone());
-            server.call("CONFIG", "SET", "lock.drain", "no");
+            server.call("CONFIG", "SET", "maxmemory", "0");
             server.awaitTickets(1);
             server.call("LOCK.BREAK", "k", "PURGE");
             Exception failed = assertThrows(Exception.class, () -> wait.get(5, TimeUnit.SECONDS));

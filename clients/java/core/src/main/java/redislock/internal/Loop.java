@@ -16,21 +16,21 @@ import java.util.concurrent.locks.ReentrantLock;
  * acquisition without contention costs it nothing.
  */
 public final class Loop implements Executor {
-    private static final System.Logger LOG = System.getLogger("redislock");
-
     private final ReentrantLock lock = new ReentrantLock();
     private final Condition changed = lock.newCondition();
     private final ArrayDeque<Runnable> tasks = new ArrayDeque<>();
     private final TreeSet<Timer> timers =
             new TreeSet<>(Comparator.<Timer>comparingLong(timer -> timer.at).thenComparingLong(timer -> timer.number));
     private final Thread thread;
+    private final Log log;
     private long lastNumber;
     /** Until when the thread sleeps; zero while it runs. */
     private long sleepsUntil;
     private boolean isStarted;
     private boolean isOver;
 
-    public Loop(String name) {
+    public Loop(String name, Log log) {
+        this.log = log;
         thread = new Thread(this::run, name);
         thread.setDaemon(true);
     }
@@ -144,7 +144,7 @@ public final class Loop implements Executor {
             try {
                 next.run();
             } catch (RuntimeException | Error defect) {
-                LOG.log(System.Logger.Level.ERROR, "a step of the client has failed", defect);
+                log.log(System.Logger.Level.ERROR, "a step of the client has failed", defect);
             }
         }
     }

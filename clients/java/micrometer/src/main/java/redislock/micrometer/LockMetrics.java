@@ -12,6 +12,7 @@ import java.util.Map;
 import java.util.Objects;
 import java.util.WeakHashMap;
 import java.util.function.ToDoubleFunction;
+import org.jspecify.annotations.Nullable;
 import redislock.LockClient;
 import redislock.LockStatistics;
 
@@ -59,7 +60,7 @@ public final class LockMetrics implements MeterBinder {
 
     private final LockClient client;
     /** Null: none. */
-    private final LockTimers timers;
+    private final @Nullable LockTimers timers;
     private final Tags tags;
 
     /**

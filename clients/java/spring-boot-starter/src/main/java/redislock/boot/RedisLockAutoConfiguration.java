@@ -3,12 +3,13 @@ package redislock.boot;
 import io.micrometer.core.instrument.MeterRegistry;
 import java.util.Map;
 import net.javacrumbs.shedlock.core.LockProvider;
+import org.apache.commons.logging.LogFactory;
 import org.springframework.beans.factory.ObjectProvider;
 import org.springframework.boot.autoconfigure.AutoConfiguration;
-import org.springframework.boot.autoconfigure.condition.ConditionalOnBean;
 import org.springframework.boot.autoconfigure.condition.ConditionalOnClass;
 import org.springframework.boot.autoconfigure.condition.ConditionalOnMissingBean;
 import org.springframework.boot.autoconfigure.condition.ConditionalOnMissingClass;
+import org.springframework.boot.autoconfigure.condition.ConditionalOnSingleCandidate;
 import org.springframework.boot.health.contributor.AbstractHealthIndicator;
 import org.springframework.boot.health.contributor.Health;
 import org.springframework.boot.health.contributor.HealthIndicator;
@@ -38,9 +39,21 @@ public class RedisLockAutoConfiguration {
     static class Registry {
         @Bean
         @ConditionalOnMissingBean(LockRegistry.class)
-        @ConditionalOnBean(LockClient.class)
+        @ConditionalOnSingleCandidate(LockClient.class)
         FencedLockRegistry redisLockRegistry(LockClient client, RedisLockProperties properties) {
             return new FencedLockRegistry(client, properties.prefix());
+        }
+    }
+
+    /** Says why there is no registry. */
+    @Configuration(proxyBeanMethods = false)
+    @ConditionalOnClass(FencedLockRegistry.class)
+    @ConditionalOnMissingClass("org.springframework.integration.support.locks.DistributedLock")
+    @ConditionalOnMissingBean(LockRegistry.class)
+    static class NoRegistry {
+        NoRegistry() {
+            LogFactory.getLog(RedisLockAutoConfiguration.class).warn("There is no LockRegistry of redis-lock: "
+                    + "FencedLockRegistry needs Spring Integration 7, and this application has an older one.");
         }
     }
 
@@ -49,7 +62,7 @@ public class RedisLockAutoConfiguration {
     static class Provider {
         @Bean
         @ConditionalOnMissingBean(LockProvider.class)
-        @ConditionalOnBean(LockClient.class)
+        @ConditionalOnSingleCandidate(LockClient.class)
         FencedLockProvider redisLockProvider(LockClient client) {
             return new FencedLockProvider(client);
         }
@@ -60,7 +73,7 @@ public class RedisLockAutoConfiguration {
     static class Meters {
         @Bean
         @ConditionalOnMissingBean
-        @ConditionalOnBean(LockClient.class)
+        @ConditionalOnSingleCandidate(LockClient.class)
         LockMetrics redisLockMetrics(LockClient client, ObjectProvider<LockTimers> timers) {
             LockTimers known = timers.getIfUnique();
             return known == null ? new LockMetrics(client) : new LockMetrics(client, known);
@@ -80,7 +93,7 @@ public class RedisLockAutoConfiguration {
     static class Indicator {
         @Bean
         @ConditionalOnMissingBean(name = "redisLockHealthIndicator")
-        @ConditionalOnBean(LockClient.class)
+        @ConditionalOnSingleCandidate(LockClient.class)
         HealthIndicator redisLockHealthIndicator(LockClient client, RedisLockProperties properties) {
             return new AbstractHealthIndicator(FAILURE) {
                 @Override
@@ -98,7 +111,7 @@ public class RedisLockAutoConfiguration {
     static class IndicatorOfBoot3 {
         @Bean
         @ConditionalOnMissingBean(name = "redisLockHealthIndicator")
-        @ConditionalOnBean(LockClient.class)
+        @ConditionalOnSingleCandidate(LockClient.class)
         org.springframework.boot.actuate.health.HealthIndicator redisLockHealthIndicator(
                 LockClient client, RedisLockProperties properties) {
             return new org.springframework.boot.actuate.health.AbstractHealthIndicator(FAILURE) {

@@ -7,11 +7,13 @@ import io.micrometer.core.instrument.MeterRegistry;
 import java.util.Collection;
 import java.util.stream.Collectors;
 import org.springframework.beans.factory.ObjectProvider;
+import org.springframework.beans.factory.annotation.Qualifier;
 import org.springframework.boot.autoconfigure.AutoConfiguration;
 import org.springframework.boot.autoconfigure.condition.ConditionalOnBean;
 import org.springframework.boot.autoconfigure.condition.ConditionalOnClass;
 import org.springframework.boot.autoconfigure.condition.ConditionalOnMissingBean;
 import org.springframework.boot.autoconfigure.condition.ConditionalOnProperty;
+import org.springframework.boot.autoconfigure.condition.ConditionalOnSingleCandidate;
 import org.springframework.boot.context.properties.EnableConfigurationProperties;
 import org.springframework.context.annotation.Bean;
 import org.springframework.context.annotation.Configuration;
@@ -68,15 +70,33 @@ public class RedisLockClientAutoConfiguration {
     static class OfFactory {
         @Bean
         @ConditionalOnMissingBean
-        @ConditionalOnBean(LettuceConnectionFactory.class)
+        @ConditionalOnSingleCandidate(LettuceConnectionFactory.class)
         LockClient redisLockClient(LettuceConnectionFactory factory, RedisLockProperties properties,
                 ObjectProvider<LockObserver> observer) {
             factory.start();
+            return client(builder(factory).name(name(factory)), properties, observer);
+        }
+
+        @Bean
+        @ConditionalOnBean(name = "redisLockClient")
+        LockClientLifecycle redisLockClientLifecycle(
+                @Qualifier("redisLockClient") LockClient client, LettuceConnectionFactory factory) {
+            return new LockClientLifecycle(client, factory);
+        }
+
+        private static LockClient.Builder builder(LettuceConnectionFactory factory) {
             AbstractRedisClient client = factory.getRequiredNativeClient();
-            // The address of that client has no database: Spring Data selects it on each connection.
-            LockClient.Builder builder = client instanceof RedisClusterClient cluster ? LockClient.builder(cluster)
-                    : LockClient.builder((RedisClient) client).database(factory.getDatabase());
-            return client(builder.name(name(factory)), properties, observer);
+            if (client instanceof RedisClusterClient cluster) {
+                return LockClient.builder(cluster);
+            }
+            try {
+                // The address of that client has no database: Spring Data selects it on each connection.
+                return LockClient.builder((RedisClient) client).database(factory.getDatabase());
+            } catch (IllegalArgumentException noAddress) {
+                throw new IllegalStateException("the connection factory has a static master/replica configuration, "
+                        + "whose client of Lettuce has no address: set redis-lock.address to that of the primary",
+                        noAddress);
+            }
         }
 
         /** The same name as that of an address, see {@link LockClient#name()}. */

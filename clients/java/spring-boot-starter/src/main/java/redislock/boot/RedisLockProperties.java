@@ -1,6 +1,7 @@
 package redislock.boot;
 
 import java.time.Duration;
+import org.jspecify.annotations.Nullable;
 import org.springframework.boot.context.properties.ConfigurationProperties;
 
 /**
@@ -12,7 +13,7 @@ import org.springframework.boot.context.properties.ConfigurationProperties;
  * @param prefix          of the keys of the registry and of the health check, {@code locks} by default
  */
 @ConfigurationProperties("redis-lock")
-public record RedisLockProperties(String address, Duration responseTimeout, String prefix) {
+public record RedisLockProperties(@Nullable String address, Duration responseTimeout, String prefix) {
     /**
      * The settings with their defaults.
      *
@@ -20,8 +21,10 @@ public record RedisLockProperties(String address, Duration responseTimeout, Stri
      * @param responseTimeout null: 5 s
      * @param prefix          null: {@code locks}
      */
-    public RedisLockProperties {
-        responseTimeout = responseTimeout == null ? Duration.ofSeconds(5) : responseTimeout;
-        prefix = prefix == null ? "locks" : prefix;
+    public RedisLockProperties(
+            @Nullable String address, @Nullable Duration responseTimeout, @Nullable String prefix) {
+        this.address = address;
+        this.responseTimeout = responseTimeout == null ? Duration.ofSeconds(5) : responseTimeout;
+        this.prefix = prefix == null ? "locks" : prefix;
     }
 }

@@ -6,16 +6,28 @@ import static org.junit.jupiter.api.Assertions.assertSame;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import java.util.Collection;
+import java.util.List;
 import java.util.Map;
+import java.util.concurrent.ConcurrentLinkedQueue;
+import java.util.logging.Handler;
+import java.util.logging.Level;
+import java.util.logging.LogRecord;
+import java.util.logging.Logger;
 import net.javacrumbs.shedlock.core.LockProvider;
 import org.junit.jupiter.api.Test;
+import org.springframework.beans.factory.BeanCreationException;
 import org.springframework.beans.factory.NoSuchBeanDefinitionException;
+import org.springframework.boot.Banner;
 import org.springframework.boot.SpringApplication;
 import org.springframework.boot.WebApplicationType;
 import org.springframework.boot.autoconfigure.EnableAutoConfiguration;
+import org.springframework.boot.logging.LoggingSystem;
 import org.springframework.context.ConfigurableApplicationContext;
 import org.springframework.context.annotation.Bean;
 import org.springframework.context.annotation.Configuration;
+import org.springframework.data.redis.connection.RedisStaticMasterReplicaConfiguration;
+import org.springframework.data.redis.connection.lettuce.LettuceConnectionFactory;
 import org.springframework.integration.support.locks.LockRegistry;
 import org.springframework.util.ClassUtils;
 import redislock.FencedLock;
@@ -41,8 +53,9 @@ class RedisLockAutoConfigurationTest {
     private static ConfigurableApplicationContext start(Class<?> application, Map<String, Object> properties) {
         SpringApplication boot = new SpringApplication(application);
         boot.setWebApplicationType(WebApplicationType.NONE);
+        boot.setBannerMode(Banner.Mode.OFF);
         boot.setDefaultProperties(properties);
-        return boot.run();
+        return boot.run("--logging.level.root=off");
     }
 
     /** The indicators of the two versions are different types with the same methods. */
@@ -113,6 +126,104 @@ class RedisLockAutoConfigurationTest {
         try (ConfigurableApplicationContext context = start(WithOwnClient.class, Map.of())) {
             assertSame(context.getBean("own"), context.getBean(LockClient.class));
             assertThrows(NoSuchBeanDefinitionException.class, () -> context.getBean("redisLockClient"));
+        }
+    }
+
+    @Configuration(proxyBeanMethods = false)
+    @EnableAutoConfiguration
+    static class WithTwoClients extends WithOwnClient {
+        @Bean
+        LockClient another() {
+            return LockClient.create("redis://127.0.0.1:2");
+        }
+    }
+
+    @Test
+    void an_application_with_two_clients_starts_without_what_needs_one() {
+        try (ConfigurableApplicationContext context = start(WithTwoClients.class, Map.of())) {
+            assertEquals(2, context.getBeanNamesForType(LockClient.class).length);
+            for (Class<?> type : List.of(LockRegistry.class, LockProvider.class, LockMetrics.class)) {
+                assertEquals(0, context.getBeanNamesForType(type).length, type.getName());
+            }
+        }
+    }
+
+    @Configuration(proxyBeanMethods = false)
+    @EnableAutoConfiguration(excludeName = { // Spring's own beans that need one
+        "org.springframework.boot.data.redis.autoconfigure.DataRedisReactiveAutoConfiguration",
+        "org.springframework.boot.autoconfigure.data.redis.RedisReactiveAutoConfiguration"
+    })
+    static class WithTwoFactories {
+        @Bean
+        LettuceConnectionFactory first() {
+            return new LettuceConnectionFactory("127.0.0.1", 1);
+        }
+
+        @Bean
+        LettuceConnectionFactory second() {
+            return new LettuceConnectionFactory("127.0.0.1", 2);
+        }
+    }
+
+    @Test
+    void an_application_with_two_connection_factories_starts_without_a_client() {
+        try (ConfigurableApplicationContext context = start(
+                WithTwoFactories.class, Map.of("spring.data.redis.repositories.enabled", false))) {
+            assertEquals(0, context.getBeanNamesForType(LockClient.class).length);
+        }
+    }
+
+    @Configuration(proxyBeanMethods = false)
+    @EnableAutoConfiguration
+    static class WithReplicas {
+        @Bean
+        LettuceConnectionFactory replicas() {
+            RedisStaticMasterReplicaConfiguration nodes = new RedisStaticMasterReplicaConfiguration("127.0.0.1", 1);
+            nodes.addNode("127.0.0.1", 2);
+            return new LettuceConnectionFactory(nodes);
+        }
+    }
+
+    @Test
+    void a_static_configuration_of_replicas_is_refused_unless_there_is_an_address() {
+        Throwable refused = assertThrows(BeanCreationException.class, () -> start(WithReplicas.class, Map.of()));
+        while (refused.getCause() instanceof Exception next && !(refused instanceof IllegalStateException)) {
+            refused = next;
+        }
+        assertTrue(refused.getMessage().contains("redis-lock.address"), refused::toString);
+        start(WithReplicas.class, Map.of("redis-lock.address", "redis://127.0.0.1:1")).close();
+    }
+
+    @Test
+    void the_log_says_why_there_is_no_registry() {
+        boolean isIntegration7 =
+                ClassUtils.isPresent("org.springframework.integration.support.locks.DistributedLock", null);
+        Collection<String> texts = new ConcurrentLinkedQueue<>();
+        Handler handler = new Handler() {
+            @Override
+            public void publish(LogRecord logged) {
+                texts.add(logged.getMessage());
+            }
+
+            @Override
+            public void flush() {}
+
+            @Override
+            public void close() {}
+        };
+        Logger logger = Logger.getLogger(RedisLockAutoConfiguration.class.getName());
+        logger.addHandler(handler);
+        logger.setLevel(Level.WARNING);
+        // That of Spring Boot would remove the handler.
+        System.setProperty(LoggingSystem.SYSTEM_PROPERTY, LoggingSystem.NONE);
+        try {
+            start(Application.class, Map.of("redis-lock.address", "redis://127.0.0.1:1")).close();
+            boolean isSaid = texts.stream().anyMatch(text -> text.contains("needs Spring Integration 7"));
+            assertEquals(!isIntegration7, isSaid, texts::toString);
+        } finally {
+            System.clearProperty(LoggingSystem.SYSTEM_PROPERTY);
+            logger.removeHandler(handler);
+            logger.setLevel(null);
         }
     }
 }

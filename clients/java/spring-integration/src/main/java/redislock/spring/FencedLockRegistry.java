@@ -8,6 +8,7 @@ import java.util.Objects;
 import java.util.concurrent.locks.Lock;
 import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.Consumer;
+import org.jspecify.annotations.Nullable;
 import org.springframework.beans.factory.DisposableBean;
 import org.springframework.dao.CannotAcquireLockException;
 import org.springframework.integration.support.locks.DistributedLock;
@@ -55,7 +56,7 @@ public final class FencedLockRegistry
     private int cacheCapacity = DEFAULT_CAPACITY;
 
     private volatile boolean isRenewing;
-    private volatile Consumer<Lost> onLost;
+    private volatile @Nullable Consumer<Lost> onLost;
     private volatile boolean isDestroyed;
 
     /**
@@ -268,7 +269,7 @@ public final class FencedLockRegistry
         }
     }
 
-    private RegistryLock kept(Object key) {
+    private @Nullable RegistryLock kept(Object key) {
         cache.lock();
         try {
             return locks.get(key);

@@ -5,6 +5,7 @@ import java.util.Deque;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.Condition;
 import java.util.concurrent.locks.ReentrantLock;
+import org.jspecify.annotations.Nullable;
 
 /** A fair re-entrant lock in this process. A thread that has ended does not keep it, unlike a {@link ReentrantLock}. */
 final class LocalLock {
@@ -13,7 +14,7 @@ final class LocalLock {
 
     private final ReentrantLock mutex = new ReentrantLock();
     private final Deque<Condition> queue = new ArrayDeque<>();
-    private Thread owner;
+    private @Nullable Thread owner;
     private int holds;
 
     /** Waits without a limit; an interruption does not end the wait. */

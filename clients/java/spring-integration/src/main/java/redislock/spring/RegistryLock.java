@@ -5,6 +5,7 @@ import java.util.ConcurrentModificationException;
 import java.util.Optional;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.Condition;
+import org.jspecify.annotations.Nullable;
 import org.springframework.dao.CannotAcquireLockException;
 import redislock.FencedLock;
 import redislock.Guard;
@@ -26,7 +27,7 @@ final class RegistryLock implements FencedDistributedLock {
     private volatile long lockedAt = System.currentTimeMillis();
 
     /** Present while the lock is held. Written by the thread that has the local lock. */
-    private volatile Guard guard;
+    private volatile @Nullable Guard guard;
 
     RegistryLock(FencedLockRegistry registry, String key) {
         this.registry = registry;
@@ -166,7 +167,7 @@ final class RegistryLock implements FencedDistributedLock {
     }
 
     /** The hold of a thread that has ended without unlock(): it is renewed no longer, and ends with its lease. */
-    private static void leaveToItsLease(Guard left) {
+    private static void leaveToItsLease(@Nullable Guard left) {
         if (left != null && left.validFor().toMillis() > 1) {
             left.leave(left.validFor());
         }

@@ -97,7 +97,8 @@ public final class Acquisition implements Engine.Pending {
         long certain = first.isSession() ? Clock.NEVER
                 : terms.stream().mapToLong(each -> each.reportedAfter(each.lease())).min().orElse(0);
         Wait.Request request = new Wait.Request(first.key(),
-                Claim.acquire(claims, first.isSession() ? 0 : first.lease()), certain, terms.size() == 1);
+                Claim.acquire(claims, first.isSession() ? 0 : first.lease()), certain, terms.size() == 1,
+                first.mustExist());
         wait = new Wait(engine.network(), link, request, end, new Wait.Listener() {
             @Override
             public void ended(Wait.Grant grant, LockException error) {

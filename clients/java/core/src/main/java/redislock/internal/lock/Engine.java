@@ -24,7 +24,6 @@ import redislock.internal.net.Network;
 
 /** What the locks of a client share: its network, its background work, and what has to be ended when it is closed. */
 public final class Engine {
-    private static final System.Logger LOG = System.getLogger("redislock");
     /** The pause after which code that no executor has taken is offered again. */
     private static final long REFUSED = 100 * Clock.MILLI;
 
@@ -32,6 +31,8 @@ public final class Engine {
     /** Runs the callbacks of losses. The stages of futures have another executor, so that no loss waits for them. */
     private final Executor callbacks;
     private final Executor completions;
+    /** The program's own executor, which gets both from them, because its {@code execute} may block; or null. */
+    private final Executor own;
     /** Null: no observer. */
     private final LockObserver observer;
     private final Background background = new Background();
@@ -56,12 +57,14 @@ public final class Engine {
         void end(RuntimeException why);
     }
 
-    /** {@code observer} may be null. */
-    public Engine(Network network, Executor callbacks, Executor completions, LockObserver observer) {
+    /** {@code own} and {@code observer} may be null. */
+    public Engine(Network network, Executor callbacks, Executor completions, Executor own, LockObserver observer) {
         this.network = network;
         this.callbacks = callbacks;
         this.completions = completions;
+        this.own = own;
         this.observer = observer;
+        network.whenLeft(this::endPending);
     }
 
     public Network network() {
@@ -120,12 +123,12 @@ public final class Engine {
     }
 
     /**
-     * Fails when the client is closed.
+     * Fails when the client is closed, or the program's client below it.
      *
      * @throws LockClosedException then
      */
     public void checkOpen() {
-        if (isClosed) {
+        if (isClosed || network.isLeft()) {
             throw closed();
         }
     }
@@ -144,6 +147,11 @@ public final class Engine {
         run(completions, code);
     }
 
+    /** The same with code of the program, whose failure is logged under this text. */
+    public void complete(String failure, Runnable code) {
+        complete(() -> guarded(failure, code));
+    }
+
     /** The same future for the program, whose stages run on the client's executor. */
     public <T> CompletableFuture<T> forProgram(CompletableFuture<T> inner) {
         CompletableFuture<T> outer = new CompletableFuture<>();
@@ -160,16 +168,16 @@ public final class Engine {
     /** Calls the observer, if there is one. */
     void observe(Consumer<LockObserver> call) {
         if (observer != null) {
-            complete(() -> guarded("the observer has failed", () -> call.accept(observer)));
+            complete("the observer has failed", () -> call.accept(observer));
         }
     }
 
     /** Runs code of the program, and logs its failure. */
-    private static void guarded(String failure, Runnable code) {
+    private void guarded(String failure, Runnable code) {
         try {
             code.run();
         } catch (RuntimeException | Error defect) {
-            LOG.log(System.Logger.Level.WARNING, failure, defect);
+            network.log().log(System.Logger.Level.WARNING, failure, defect);
         }
     }
 
@@ -181,20 +189,25 @@ public final class Engine {
                 code.run();
             }
         };
-        if (!isTaken(executor, once) && !isTaken(ForkJoinPool.commonPool(), once)) {
+        Runnable offer = own == null ? once : () -> {
+            if (!isTaken(own, once)) {
+                once.run();
+            }
+        };
+        if (!isTaken(executor, offer) && !isTaken(ForkJoinPool.commonPool(), offer)) {
             loop().after(REFUSED, () -> run(executor, once));
         }
     }
 
     /** Whether the executor takes the code: it may be closed or full, or get no thread. */
-    private static boolean isTaken(Executor executor, Runnable code) {
+    private boolean isTaken(Executor executor, Runnable code) {
         try {
             executor.execute(code);
             return true;
         } catch (RejectedExecutionException | OutOfMemoryError refused) {
             return false;
         } catch (RuntimeException defect) {
-            LOG.log(System.Logger.Level.WARNING, "the executor has failed", defect);
+            network.log().log(System.Logger.Level.WARNING, "the executor has failed", defect);
             return false;
         }
     }
@@ -225,7 +238,7 @@ public final class Engine {
     /** Registers what is to be ended with the client. */
     public void add(Pending waiting) {
         pending.add(waiting);
-        if (isClosed) {
+        if (isClosed || network.isLeft()) {
             waiting.end(closed());
         }
     }
@@ -241,13 +254,17 @@ public final class Engine {
     /** Ends all waits and releases all holds. Completes when all of that is answered. */
     public CompletableFuture<Void> close() {
         isClosed = true;
-        pending.forEach(waiting -> waiting.end(closed()));
+        endPending();
         holds.forEach(Hold::releaseInBackground);
         if (pending.isEmpty()) {
             ended.complete(null);
         }
         // What is granted at this moment is no hold yet, and released when it is one.
         return ended.thenCompose(unused -> background.settled());
+    }
+
+    private void endPending() {
+        pending.forEach(waiting -> waiting.end(closed()));
     }
 
     /** Ends what still waits for an answer. */

@@ -6,13 +6,16 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicReference;
 import redislock.LockConnectionException;
+import redislock.LockException;
 import redislock.LockOptions;
 import redislock.Lost;
 import redislock.LockLostException;
 import redislock.LostReason;
+import redislock.Mode;
 import redislock.Permit;
 import redislock.RefusedException;
 import redislock.Released;
+import redislock.WrongTypeException;
 import redislock.internal.Clock;
 import redislock.internal.Loop;
 import redislock.internal.Moment;
@@ -22,8 +25,6 @@ import redislock.internal.net.Requests;
 
 /** A held lock or permit: what programs see of it, its loss and its release. Its {@link Lease} is renewed. */
 public final class Hold implements Permit {
-    private static final System.Logger LOG = System.getLogger("redislock");
-
     /** The shortest pause between two looks for the thread of a lost hold. */
     private static final long KEEPER_CHECK = 1_000 * Clock.MILLI;
 
@@ -92,8 +93,9 @@ public final class Hold implements Permit {
         Thread thread = keeper;
         if (thread != null && !thread.isAlive() && !isLogged) {
             isLogged = true;
-            LOG.log(System.Logger.Level.WARNING, "the thread \"{0}\" has ended without unlocking {1}, which is renewed "
-                    + "until its client is closed", thread.getName(), new String(claim.key(), StandardCharsets.UTF_8));
+            engine.network().log().log(System.Logger.Level.WARNING,
+                    "the thread \"{0}\" has ended without unlocking {1}, which is renewed until its client is closed",
+                    thread.getName(), new String(claim.key(), StandardCharsets.UTF_8));
         }
     }
 
@@ -111,7 +113,7 @@ public final class Hold implements Permit {
         engine.counts().losses.increment();
         // Where nothing listens the log tells it.
         boolean isHeard = terms.onLost() != null || isWatched;
-        LOG.log(isHeard ? System.Logger.Level.DEBUG : System.Logger.Level.WARNING, "{0}", loss);
+        engine.network().log().log(isHeard ? System.Logger.Level.DEBUG : System.Logger.Level.WARNING, "{0}", loss);
         // Two threads: neither the callback nor a stage of the future that blocks holds the other up.
         if (terms.onLost() != null) {
             engine.callBack(() -> terms.onLost().accept(loss));
@@ -233,23 +235,62 @@ public final class Hold implements Permit {
         byte[] text = LockOptions.defaults().note(note).note().orElseThrow();
         Blocking.check();
         Cmd renew = claim.renew(lease.present(), token).with("NOTE", text);
-        return Long.valueOf(1).equals(Blocking.get(engine.answer(Requests.repeatable(engine.network(), renew))));
+        Object reply;
+        try {
+            reply = Blocking.get(engine.answer(Requests.repeatable(engine.network(), renew)));
+        } catch (WrongTypeException overwritten) {
+            engine.loop().execute(() -> lose(LostReason.REFUSED, overwritten.code(), overwritten.text()));
+            return false;
+        }
+        if (Long.valueOf(0).equals(reply)) {
+            loseOnLoop();
+        }
+        return Long.valueOf(1).equals(reply);
     }
 
     @Override
     public Object execute(Object... command) {
         engine.checkOpen();
         Blocking.check();
+        for (Object word : command) {
+            if (!(word instanceof CharSequence || word instanceof byte[] || word instanceof Number)) {
+                throw new IllegalArgumentException("a word of a command is text, bytes or a number, not "
+                        + (word == null ? null : word.getClass().getName()));
+            }
+        }
         Cmd probe = Cmd.of("LOCK.INFO", new Cmd.Key(claim.key()));
         Cmd run = Cmd.of("LOCK.IF", new Cmd.Key(claim.key()), token).with(command);
         try {
             return Blocking.get(engine.answer(Requests.atMostOnce(engine.network(), probe, run)));
         } catch (RefusedException refused) {
-            if (!refused.code().equals("FENCED")) {
+            boolean isFenced = refused.code().equals("FENCED");
+            if (!isFenced && !refused.code().equals("WRONGTYPE")) {
                 throw refused;
             }
+            // Readers may get another token while they hold the lock, and the type may be that of the command's own
+            // key.
+            boolean isProof = isFenced && claim.kind().mode() != Mode.READ;
+            if (!isProof && !isTaken()) {
+                throw refused;
+            }
+            loseOnLoop();
             Lost loss = Lost.of(claim.key(), token, LostReason.TAKEN);
             throw new LockLostException(loss.toString(), loss);
+        }
+    }
+
+    /** A reply has proved the loss. */
+    private void loseOnLoop() {
+        engine.loop().execute(() -> lose(LostReason.TAKEN, "", ""));
+    }
+
+    /** Renews, to ask whether the server has the hold. False as well where it does not say. */
+    private boolean isTaken() {
+        Cmd renew = claim.renew(lease.present(), token);
+        try {
+            return Long.valueOf(0).equals(Blocking.get(engine.answer(Requests.repeatable(engine.network(), renew))));
+        } catch (LockException failed) {
+            return failed instanceof WrongTypeException;
         }
     }
 
@@ -362,7 +403,7 @@ public final class Hold implements Permit {
     /** Nothing else tells the program that a lock was gone when it was released in the background. */
     private void warnIfLost(boolean isGone) {
         if (isGone && lost.get() == null && validFor().isZero()) {
-            LOG.log(System.Logger.Level.WARNING, "{0}",
+            engine.network().log().log(System.Logger.Level.WARNING, "{0}",
                     new Lost(new String(claim.key(), StandardCharsets.UTF_8), token, LostReason.TAKEN, "", ""));
         }
     }

@@ -7,6 +7,7 @@ import java.util.concurrent.CompletableFuture;
 import redislock.LockException;
 import redislock.LostReason;
 import redislock.RefusedException;
+import redislock.WrongTypeException;
 import redislock.internal.Clock;
 import redislock.internal.Loop;
 import redislock.internal.Moment;
@@ -303,7 +304,10 @@ final class Lease {
             return;
         }
         changes.remove(change);
-        if (error != null) {
+        if (error instanceof WrongTypeException overwritten) {
+            hold.lose(LostReason.REFUSED, overwritten.code(), overwritten.text());
+            change.result.complete(false);
+        } else if (error != null) {
             change.result.completeExceptionally(error);
         } else if (Long.valueOf(1).equals(reply.value())) {
             length = change.lease;

@@ -3,6 +3,7 @@ package redislock.internal.lock;
 import java.util.function.Consumer;
 import redislock.LockException;
 import redislock.Released;
+import redislock.WrongTypeException;
 import redislock.internal.Clock;
 import redislock.internal.Pause;
 import redislock.internal.net.Cmd;
@@ -49,6 +50,9 @@ final class Release {
             then.accept(new Result(isKnown ? released : null, isKnown ? null : Reply.foreign(network.server())));
         } else if (error.isPassing() && Clock.plus(Clock.now(), pause.peek()) < end) {
             network.loop().execute(() -> network.loop().after(pause.take(Clock.NEVER), this::send));
+        } else if (error instanceof WrongTypeException) {
+            // The key holds something else by now.
+            then.accept(new Result(Released.NOT_HELD, null));
         } else {
             network.counts().releasesFailed.increment();
             then.accept(new Result(null, error));

@@ -89,6 +89,11 @@ public record Terms(Engine engine, byte[] key, Kind kind, long lease, Long margi
         return kind.note() != null;
     }
 
+    /** Whether it is a semaphore that an acquisition does not create. */
+    boolean mustExist() {
+        return kind.isPermit() && kind.limit() == null;
+    }
+
     public Mode mode() {
         return kind.mode();
     }

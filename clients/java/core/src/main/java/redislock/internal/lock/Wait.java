@@ -1,9 +1,11 @@
 package redislock.internal.lock;
 
+import java.nio.charset.StandardCharsets;
 import java.util.Set;
 import java.util.function.BiConsumer;
 import redislock.LockConnectionException;
 import redislock.LockException;
+import redislock.NoSemaphoreException;
 import redislock.RefusedException;
 import redislock.internal.Clock;
 import redislock.internal.Loop;
@@ -63,6 +65,9 @@ final class Wait implements Lines.Waiter {
     /** Why the last request that was not answered has failed. */
     private LockException lastError;
     private boolean isAgain;
+    private boolean isAskedFor;
+    /** Since when the server says that it is a replica; zero: it does not. */
+    private long replicaSince;
     private boolean isCounted;
     private volatile boolean isOver;
 
@@ -73,8 +78,9 @@ final class Wait implements Lines.Waiter {
      * @param command  without {@code BLOCK}. Sent twice, it is granted once
      * @param certain  how long after its request was sent a grant is usable
      * @param isSingle whether it is for one key: of several, one that is granted late may hold a part
+     * @param mustExist whether it is for a semaphore that it does not create
      */
-    record Request(byte[] key, Cmd command, long certain, boolean isSingle) {}
+    record Request(byte[] key, Cmd command, long certain, boolean isSingle, boolean mustExist) {}
 
     /** The tokens, and a moment before their request was sent. */
     record Grant(long[] tokens, Moment sent) {}
@@ -176,8 +182,10 @@ final class Wait implements Lines.Waiter {
             return;
         }
         isAnswered = true;
+        replicaSince = 0;
         if (Reply.isQueued(result.value())) {
             queued();
+            unlessMissing(() -> {});
             return;
         }
         long[] tokens;
@@ -188,7 +196,7 @@ final class Wait implements Lines.Waiter {
             return;
         }
         if (tokens == null) {
-            notGranted(isTicket);
+            unlessMissing(() -> notGranted(isTicket));
         } else if (sent.elapsed() < request.certain()) {
             ended(new Grant(tokens, sent), null);
         } else if (isAtEnd() && isAgain) {
@@ -204,6 +212,29 @@ final class Wait implements Lines.Waiter {
                 listener.restart();
             }
         }
+    }
+
+    /**
+     * Ends it where nobody has created the semaphore: a wait for it might never end. That is asked for once, because a
+     * wait goes on when a semaphore is deleted and created again. A user that may not ask waits, too.
+     */
+    private void unlessMissing(Runnable then) {
+        if (!request.mustExist() || isAskedFor) {
+            then.run();
+            return;
+        }
+        isAskedFor = true;
+        link.callOnLoop(Cmd.of("EXISTS", new Cmd.Key(request.key())), network.patience() / 2, found -> {
+            if (isOver) {
+                return;
+            }
+            if (Long.valueOf(0).equals(found.value())) {
+                ended(null, new NoSemaphoreException(
+                        network.server(), new String(request.key(), StandardCharsets.UTF_8)));
+            } else {
+                then.run();
+            }
+        });
     }
 
     private void notGranted(boolean isTicket) {
@@ -264,8 +295,8 @@ final class Wait implements Lines.Waiter {
                 }
             }
             default -> {
-                LockException error = RefusedException.of(network.server(),
-                        message.code().equals("DRAINED") ? "LOCKBUSY" : message.code(), "the wait has failed");
+                LockException error =
+                        RefusedException.of(network.server(), message.code(), "the wait has failed");
                 failed(error, false);
             }
         }
@@ -286,8 +317,8 @@ final class Wait implements Lines.Waiter {
             return;
         }
         boolean isRefusal = !code.isEmpty();
-        boolean isHopeless = !isAnswered
-                && (isRefusal ? code.equals("READONLY") && network.isSingle() : !wasSent || isAgain);
+        boolean isHopeless = code.equals("READONLY") ? isReplicaForGood()
+                : !isAnswered && !isRefusal && (!wasSent || isAgain);
         isAnswered |= isRefusal;
         if (!error.isPassing() || isHopeless || isAtEnd() && isAgain) {
             ended(null, error);
@@ -302,12 +333,27 @@ final class Wait implements Lines.Waiter {
             askAtOnce();
         } else if (isRefusal || !isAnswered) {
             waitForEnd();
+            if (isRefusal) {
+                network.lines().refused(error);
+            }
             setTimer(pause.take(Clock.NEVER), this::askAtOnce);
         } else {
             waitForEnd();
             file();
             ticket.broken(error);
         }
+    }
+
+    /**
+     * Whether a replica ends the wait. Each request asks for the primary through a new connection: for the response
+     * timeout, unless there is no other server to ask; with a place in a queue for as long as that may be kept.
+     */
+    private boolean isReplicaForGood() {
+        long now = Clock.now();
+        if (replicaSince == 0) {
+            replicaSince = now;
+        }
+        return now - replicaSince >= (mayBeQueued ? LONGEST : network.isSingle() ? 0 : network.patience());
     }
 
     private void file() {

@@ -33,7 +33,6 @@ import redislock.internal.Pause;
  * again, in their order. All steps are on the client's thread.
  */
 public final class Lines {
-    private static final System.Logger LOG = System.getLogger("redislock");
     /** How all names of channels begin. */
     private static final String PREFIX = "lock:tickets:";
     /** The longest time between two probes of a subscription. */
@@ -53,6 +52,10 @@ public final class Lines {
     /** The connections that have the listeners of this object. */
     private final Set<StatefulRedisPubSubConnection<byte[], byte[]>> heard = new HashSet<>();
     private long lastNumber;
+    /** Since when requests of waits are refused, when one was refused last, and when that was last reported. */
+    private long refusedSince;
+    private long refusedAt;
+    private long warnedAt;
 
     /** A wait. */
     public interface Waiter {
@@ -83,6 +86,23 @@ public final class Lines {
         line.tickets.put(ticket.number, ticket);
         tickets.put(ticket.number, ticket);
         return ticket;
+    }
+
+    /** A request of a wait was refused, for example with {@code MISCONF}, and is sent again: that is reported when it
+     * lasts. */
+    public void refused(LockException error) {
+        long now = Clock.now();
+        if (refusedSince == 0 || now - refusedAt > FIRST_WARNING) {
+            refusedSince = now;
+            warnedAt = now - NEXT_WARNING + FIRST_WARNING;
+        }
+        refusedAt = now;
+        if (now - warnedAt >= NEXT_WARNING) {
+            warnedAt = now;
+            network.log().log(System.Logger.Level.WARNING,
+                    "waits of this client have been refused by {0} for {1} s, and go on trying: {2}", network.name(),
+                    TimeUnit.NANOSECONDS.toSeconds(now - refusedSince), error.getMessage());
+        }
     }
 
     /** A wait of a line. */
@@ -271,7 +291,7 @@ public final class Lines {
         private void warn() {
             if (Clock.now() - warnedAt >= NEXT_WARNING && !tickets.isEmpty()) {
                 warnedAt = Clock.now();
-                LOG.log(System.Logger.Level.WARNING,
+                network.log().log(System.Logger.Level.WARNING,
                         "{0} waits of this client have been cut off from {1} for {2} s, and "
                         + "go on trying: {3}", tickets.size(), network.name(),
                         TimeUnit.NANOSECONDS.toSeconds(Clock.now() - cutOffSince), cause.getMessage());

@@ -12,6 +12,7 @@ import io.lettuce.core.cluster.ClusterClientOptions;
 import io.lettuce.core.cluster.ClusterTopologyRefreshOptions;
 import io.lettuce.core.cluster.RedisClusterClient;
 import io.lettuce.core.cluster.SlotHash;
+import io.lettuce.core.codec.RedisCodec;
 import io.lettuce.core.metrics.CommandLatencyRecorder;
 import io.lettuce.core.pubsub.StatefulRedisPubSubConnection;
 import io.lettuce.core.resource.ClientResources;
@@ -26,6 +27,7 @@ import java.util.concurrent.atomic.AtomicBoolean;
 import redislock.LockConnectionException;
 import redislock.internal.Clock;
 import redislock.internal.Counts;
+import redislock.internal.Log;
 import redislock.internal.Loop;
 
 /**
@@ -53,10 +55,13 @@ public abstract class Network {
     private final boolean isForeign;
     /** The threads of a client of its own, to end with it; null: they are the program's. */
     private final ClientResources own;
-    private final Loop loop = new Loop("redis-lock-timers");
+    private final Log log = new Log();
+    private final Loop loop = new Loop("redis-lock-timers", log);
     private final Counts counts = new Counts();
     private volatile boolean isEnding;
     private volatile boolean isShut;
+    /** What is called when a connection was to be opened and the program has closed its client. */
+    private volatile Runnable whenLeft = () -> {};
     private final Link link;
     private final Lines lines;
 
@@ -70,6 +75,23 @@ public abstract class Network {
         this.own = own;
         this.link = new Link(this, new Opened<>(this, this::connect, isCluster()), false);
         this.lines = new Lines(this);
+    }
+
+    /**
+     * Refuses a client of Lettuce without an address, as {@code MasterReplica.connect} takes it. Lettuce does not say
+     * whether there is one, but checks that before the codec, and connects to nothing without a codec.
+     *
+     * @throws IllegalArgumentException when it has no address
+     */
+    public static void checkAddress(RedisClient client) {
+        try {
+            client.connect((RedisCodec<byte[], byte[]>) null);
+        } catch (IllegalStateException noAddress) {
+            throw new IllegalArgumentException("this client of Lettuce has no address: use one of "
+                    + "RedisClient.create(address), or the address of the primary itself", noAddress);
+        } catch (IllegalArgumentException noCodec) {
+            // It has one.
+        }
     }
 
     /** The program's client, with this name or null; its connections select this database, if it is not 0. */
@@ -159,6 +181,10 @@ public abstract class Network {
         return loop;
     }
 
+    public Log log() {
+        return log;
+    }
+
     public Counts counts() {
         return counts;
     }
@@ -233,6 +259,25 @@ public abstract class Network {
                 counts.connections.increment();
             }
         });
+    }
+
+    /** What is called when the program is found to have closed its client: any number of times, on any thread. */
+    public void whenLeft(Runnable code) {
+        whenLeft = code;
+    }
+
+    /** Whether the program has closed its client, and the threads of that with it: then Lettuce connects no more. */
+    public boolean isLeft() {
+        return isForeign && client.getResources().eventExecutorGroup().isShuttingDown();
+    }
+
+    /** The same, which is told then. */
+    boolean isFoundLeft() {
+        boolean isLeft = isLeft();
+        if (isLeft) {
+            whenLeft.run();
+        }
+        return isLeft;
     }
 
     /** Whether nothing is opened any more. */

@@ -50,8 +50,12 @@ final class OneServer extends Network {
     /** The address of the program's client is known only to its methods that block: these need a thread. */
     private <C> CompletionStage<C> open(Supplier<C> known, Function<RedisURI, CompletionStage<C>> at) {
         if (uri == null) {
-            return counted(CompletableFuture.supplyAsync(known,
-                    task -> new Thread(task, "redis-lock-connect").start()));
+            return counted(CompletableFuture.supplyAsync(known, task -> {
+                Thread thread = new Thread(task, "redis-lock-connect");
+                // A closed client of Lettuce may keep it for ever.
+                thread.setDaemon(true);
+                thread.start();
+            }));
         }
         // After a failure beginning with another sentinel, as the first one may know of no primary.
         List<RedisURI> sentinels = new ArrayList<>(uri.getSentinels());

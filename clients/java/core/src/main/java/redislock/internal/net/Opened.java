@@ -34,6 +34,9 @@ final class Opened<C extends StatefulConnection<byte[], byte[]>> {
 
     /** The connection, which may still be opened. */
     CompletableFuture<C> get() {
+        if (network.isFoundLeft()) {
+            return CompletableFuture.failedFuture(closed());
+        }
         CompletableFuture<C> mine;
         CompletableFuture<Void> over;
         lock.lock();
