@@ -5,6 +5,8 @@ use std::time::Duration;
 use tokio::time::{sleep, Instant};
 use uuid::Uuid;
 
+use crate::moment::now;
+
 const LONGEST: Duration = Duration::from_millis(500);
 
 /// Growing pauses between attempts.
@@ -35,16 +37,14 @@ impl Pause {
 
     /// Sleeps for a random part of the next pause, and no longer than until `end`: several clients may have failed at
     /// the same moment.
-    pub(crate) async fn random(&mut self, end: Instant) {
-        self.sleep(part_of(self.next).min(left(Some(end)))).await;
+    pub(crate) async fn random(&mut self, end: Option<Instant>) {
+        self.sleep(part_of(self.next).min(left(end))).await;
     }
 }
 
 /// The time left until this end; without an end, more than any wait.
 pub(crate) fn left(end: Option<Instant>) -> Duration {
-    end.map_or(Duration::MAX, |end| {
-        end.saturating_duration_since(Instant::now())
-    })
+    end.map_or(Duration::MAX, |end| end.saturating_duration_since(now()))
 }
 
 /// A random part of this span.
@@ -56,5 +56,5 @@ pub(crate) fn part_of(span: Duration) -> Duration {
 /// The moment after this span, of which more than a century is cut off.
 pub(crate) fn after(span: Duration) -> Instant {
     const CENTURY: Duration = Duration::from_secs(100 * 365 * 86_400);
-    Instant::now() + span.min(CENTURY)
+    now() + span.min(CENTURY)
 }

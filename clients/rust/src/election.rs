@@ -70,7 +70,8 @@ impl Election {
     /// The present leader; None if there is none.
     ///
     /// # Errors
-    /// When the server refuses, or has not answered within the [response timeout](Server::response_timeout).
+    /// When the server refuses, or has not answered within the [response
+    /// timeout](crate::ServerBuilder::response_timeout).
     pub async fn leader(&self) -> Result<Option<Leader>> {
         let terms = &self.0.terms;
         let info = command::info(&terms.key, 0);
@@ -85,6 +86,7 @@ impl Election {
             watch: terms.server.inner.invalidations.watch(&terms.key),
             election: self.clone(),
             last: None,
+            rests: false,
         }
     }
 }
@@ -95,6 +97,8 @@ pub struct Observer {
     watch: KeyWatch,
     /// The last one that was returned; None at first.
     last: Option<Option<Leader>>,
+    /// Whether a change, or a third of the lease, is waited for before the next look.
+    rests: bool,
 }
 
 impl Observer {
@@ -104,22 +108,35 @@ impl Observer {
     /// this takes may be left out. Cancel-safe.
     ///
     /// # Errors
-    /// Those of [`Election::leader`]; the next call tries again.
+    /// Those of [`Election::leader`]; the next call tries again after a third of the lease.
     pub async fn next(&mut self) -> Result<Option<Leader>> {
-        let interval = self.election.0.terms.lease / 3;
         loop {
-            let leader = self.election.leader().await?;
-            if self.last.as_ref() != Some(&leader) {
-                self.last = Some(leader.clone());
-                return Ok(leader);
+            if std::mem::take(&mut self.rests) {
+                self.change().await?;
             }
-            within(async {
-                // Whether in time or not, the leader is read.
-                let _ = timeout(interval, self.watch.change()).await;
-                Ok(())
-            })
-            .await?;
+            let leader = self.election.leader().await;
+            match leader {
+                Ok(leader) if self.last.as_ref() != Some(&leader) => {
+                    self.last = Some(leader.clone());
+                    return Ok(leader);
+                }
+                Ok(_) => self.rests = true,
+                Err(error) => {
+                    self.rests = true;
+                    return Err(error);
+                }
+            }
         }
+    }
+
+    /// Whether the server tells of a change in time or not, the leader is read then.
+    async fn change(&mut self) -> Result<()> {
+        let interval = self.election.0.terms.lease / 3;
+        within(async {
+            let _ = timeout(interval, self.watch.change()).await;
+            Ok(())
+        })
+        .await
     }
 }
 

@@ -10,6 +10,9 @@ pub type Result<T> = std::result::Result<T, Error>;
 /// The text for a server that has reached its limit of clients.
 pub(crate) const NO_ROOM: &str = "no room for one more client (maxclients)";
 
+/// The text for a server that does not answer.
+const NO_ANSWER: &str = "no answer in time";
+
 /// The reason why a request was not served. Its text has the words of the system or of TLS.
 ///
 /// ```no_run
@@ -78,6 +81,18 @@ pub enum Error {
         /// What it is about, and the error of TLS.
         what: String,
     },
+    /// The semaphore does not exist, so it has no permits.
+    #[error(
+        "{server}: there is no semaphore {}: create it with SEM.SET, or acquire with a limit",
+        crate::trace::text(key)
+    )]
+    #[non_exhaustive]
+    NoSemaphore {
+        /// The server's name.
+        server: String,
+        /// The semaphore's key.
+        key: Vec<u8>,
+    },
     /// The lock was lost while work ran under it ([`Guard::run`](crate::Guard::run)).
     #[error("{0}")]
     Lost(LostReason),
@@ -141,7 +156,12 @@ impl Error {
     }
 
     pub(crate) fn no_answer(server: &str) -> Error {
-        Error::connection(server, "no answer in time")
+        Error::connection(server, NO_ANSWER)
+    }
+
+    /// Whether a server did not answer in time.
+    pub(crate) fn is_silence(&self) -> bool {
+        matches!(self, Error::Connection { what, .. } if what == NO_ANSWER)
     }
 
     pub(crate) fn reply(server: &str) -> Error {
@@ -167,6 +187,7 @@ impl Error {
             Error::NotLoaded { .. }
             | Error::Unheard { .. }
             | Error::Untrusted { .. }
+            | Error::NoSemaphore { .. }
             | Error::Lost(_)
             | Error::Config { .. } => false,
         }
@@ -175,6 +196,11 @@ impl Error {
     /// Whether the server refused with this code.
     pub(crate) fn has_code(&self, of: &str) -> bool {
         matches!(self, Error::Refused { code, .. } if code == of)
+    }
+
+    /// Whether the key holds other data, or a lock of another kind.
+    pub(crate) fn is_wrong_type(&self) -> bool {
+        self.has_code("WRONGTYPE") || self.has_code("LOCKTYPE")
     }
 
     /// Whether this server does not serve such requests at present, while another one may.
@@ -196,7 +222,11 @@ fn unknown_command(server: &str, command: &str) -> Error {
         let (server, command) = (server.into(), command.into());
         return Error::NotLoaded { server, command };
     }
-    Error::refused(server, "ERR", format!("unknown command '{command}'"))
+    let hint = match upper.as_str() {
+        "HELLO" => ": without RESP3 there the address needs ?protocol=2",
+        _ => "",
+    };
+    Error::refused(server, "ERR", format!("unknown command '{command}'{hint}"))
 }
 
 /// The text of a refusal without the name of the user (`NOPERM` of Redis 7.2 and newer has it).
@@ -248,6 +278,8 @@ mod tests {
         );
         let other = of(&format!("ERR unknown command 'SENTINEL', {args}"));
         assert_eq!(other, "h:1/0: ERR unknown command 'SENTINEL'");
+        let hello = of(&format!("ERR unknown command 'HELLO', {args}"));
+        assert!(hello.ends_with("the address needs ?protocol=2"), "{hello}");
     }
 
     #[test]

@@ -225,13 +225,15 @@ shown! { Search, it, of = it.of, pattern = it.pattern.as_deref().map(Text) }
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Readiness {
     /// Whether the server takes writes. A replica answers requests for locks with an error.
     pub is_primary: bool,
     /// The version of the module; none if the user may not run `INFO`.
     pub version: Option<String>,
+    /// Why a request would fail that has to wait, such as a missing permission; none if it would wait.
+    pub wait_error: Option<Error>,
 }
 
 /// The number of keys that a step of a scan examines.
@@ -304,19 +306,23 @@ impl Server {
         Ok(counters)
     }
 
-    /// Whether this user can acquire this lock here, held or not. The request changes nothing: its owner is empty,
-    /// which the module refuses after the checks of the server (user, key, node, memory).
+    /// Whether this user can acquire, renew and release this lock here, held or not, and whether it can wait for it.
+    /// The requests change nothing: their owner is empty, which the module refuses after the checks of the server
+    /// (user, key, node, memory).
     ///
     /// # Errors
     /// When the server cannot be reached, has no module, refuses, or is in its startup delay.
     pub async fn readiness(&self, key: impl AsRef<[u8]>) -> Result<Readiness> {
         let mut caller = Caller::shared(self, key.as_ref());
-        let request = cmd("LOCK.ACQUIRE").arg(&[key.as_ref(), b""]).take();
-        let is_primary = match within(caller.call(&request, self.patience())).await {
-            Err(Error::Refused { code, .. }) if code == "READONLY" => false,
-            Err(Error::Refused { text, .. }) if text.contains("owner is empty") => true,
-            other => other.map(|_| true)?,
-        };
+        let mut is_primary = true;
+        for command in ["LOCK.ACQUIRE", "LOCK.RENEW", "LOCK.RELEASE"] {
+            let request = cmd(command).arg(&[key.as_ref(), b""]).take();
+            match within(caller.call(&request, self.patience())).await {
+                Err(Error::Refused { code, .. }) if code == "READONLY" => is_primary = false,
+                Err(Error::Refused { text, .. }) if text.contains("owner is empty") => {}
+                other => drop(other?),
+            }
+        }
         let node = match &caller.answered_by {
             Some(node) => node.clone(),
             None => within(self.node_of(None, 0)).await?,
@@ -336,7 +342,9 @@ impl Server {
             return Err(Error::connection(&name_of(&node), what));
         }
         let version = after("module:name=lock,ver=");
+        let ticket = self.inner.tickets.open(key.as_ref());
         Ok(Readiness {
+            wait_error: within(ticket.try_channel(self, &node)).await.err(),
             is_primary,
             version: version.map(|n| format!("{}.{}.{}", n / 10_000, n / 100 % 100, n % 100)),
         })

@@ -11,7 +11,7 @@ use std::time::Duration;
 use redis::{cmd, Cmd, ConnectionInfo, PushInfo, PushKind, Value};
 use tokio::sync::mpsc::{channel, Receiver, Sender};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, NO_ROOM};
 use crate::inspect::{lock_info, LockInfo};
 use crate::net::address::name_of;
 use crate::net::caller::Caller;
@@ -19,7 +19,7 @@ use crate::net::command;
 use crate::net::connection::Connection;
 use crate::net::invalidation::KeyWatch;
 use crate::net::reply::{field, text};
-use crate::net::server::{may_be_the_protocol, Server};
+use crate::net::server::Server;
 use crate::runtime::within;
 use crate::trace::shown;
 
@@ -94,7 +94,7 @@ impl KeyEvents {
         let mut caller = Caller::shared(server, key);
         match caller.call(&command::info(key, 0), server.patience()).await {
             // The key holds other data now, and may hold a lock later.
-            Err(error) if is_refusal(&error) => {}
+            Err(error) if error.is_wrong_type() => {}
             reply => drop(reply?),
         }
         let node = caller.answered_by.clone();
@@ -167,7 +167,7 @@ impl KeyEvents {
         let mut caller = Caller::shared(&self.server, &self.key);
         let command = command::info(&self.key, max_waiters);
         let reply = match caller.call(&command, self.server.patience()).await {
-            Err(error) if !is_refusal(&error) => return Err(error),
+            Err(error) if !error.is_wrong_type() => return Err(error),
             reply => reply,
         };
         if let Some(node) = &caller.answered_by {
@@ -227,6 +227,17 @@ impl Subscribed {
     }
 }
 
+/// Whether a connection may have failed because of RESP3: a server without HELLO refuses it, a proxy may close the
+/// connection.
+fn may_be_the_protocol(error: &Error) -> bool {
+    match error {
+        Error::NotLoaded { .. } => true,
+        Error::Refused { code, .. } => !matches!(code.as_str(), "WRONGPASS" | "NOAUTH" | "LOADING"),
+        Error::Connection { what, .. } => what != NO_ROOM,
+        _ => false,
+    }
+}
+
 /// Files the event of a push message, or notes that it was dropped.
 fn file(push: &PushInfo, sender: &Sender<KeyEvent>, has_dropped: &AtomicBool) {
     let event = match (&push.kind, push.data.as_slice()) {
@@ -277,11 +288,6 @@ async fn setting(server: &Server, node: &ConnectionInfo) -> Result<Option<String
         Err(Error::Refused { .. } | Error::NotLoaded { .. }) => Ok(None),
         Err(error) => Err(error),
     }
-}
-
-/// Whether `LOCK.INFO` is refused because the key holds no lock.
-fn is_refusal(error: &Error) -> bool {
-    matches!(error, Error::Refused { code, .. } if code == "WRONGTYPE" || code == "LOCKTYPE")
 }
 
 #[allow(clippy::expect_used)]

@@ -10,7 +10,8 @@ use tokio::time::Instant;
 
 use crate::error::{Error, Result};
 use crate::lock::acquire::bounded;
-use crate::lock::wait::{Outcome, Reach, Request, Wait};
+use crate::lock::wait::{Known, Outcome, Reach, Request, Wait};
+use crate::moment::now;
 use crate::net::retry::{at_most_once, repeatable};
 use crate::net::server::Server;
 use crate::runtime::on_thread;
@@ -75,10 +76,10 @@ impl Latch {
     /// before. `LATCH.DOWN`.
     ///
     /// **The request is served at most once.** While the server has certainly not served it (no connection, a server
-    /// that loads its data, a replica), it is repeated, for at most the [response timeout](Server::response_timeout).
-    /// When the connection breaks between request and reply, it is not repeated: the error is [`Error::Unheard`], and
-    /// the request may have been served, or may be within another response timeout. [`count`](Latch::count) may show
-    /// it. Dropping the future leaves the same uncertainty.
+    /// that loads its data, a replica), it is repeated, for at most the [response
+    /// timeout](crate::ServerBuilder::response_timeout). When the connection breaks between request and reply, it is
+    /// not repeated: the error is [`Error::Unheard`], and the request may have been served, or may be within another
+    /// response timeout. [`count`](Latch::count) may show it. Dropping the future leaves the same uncertainty.
     ///
     /// # Errors
     /// [`Error::Unheard`] when the request may have been served. After any other error it was not: the server refused
@@ -97,7 +98,7 @@ impl Latch {
     ///
     /// # Errors
     /// When the key holds something else, the server refuses, or did not answer within the
-    /// [response timeout](Server::response_timeout).
+    /// [response timeout](crate::ServerBuilder::response_timeout).
     pub async fn count(&self) -> Result<u64> {
         // Refused if the key holds something else, or the server has no module.
         if self.read(&self.is_open()).await? == Value::Int(1) {
@@ -140,7 +141,7 @@ impl Latch {
     /// When the server refuses, or could not be reached at the end of the wait.
     pub async fn wait_within(&self, wait: Duration) -> Result<bool> {
         // An end that the clock cannot represent is no limit.
-        self.wait_until(Instant::now().checked_add(wait)).await
+        self.wait_until(now().checked_add(wait)).await
     }
 
     /// Waits until the latch is open without a limit, also through the failure of a server.
@@ -153,15 +154,18 @@ impl Latch {
     }
 
     async fn wait_until(&self, end: Option<Instant>) -> Result<bool> {
-        // A late reply counts: the latch was open.
-        let request = Request::new(&self.server, &self.key, None, self.is_open());
-        let server = self.server.clone();
-        let work = async move {
-            let mut wait = Wait::new(request);
-            let mut reach = Reach::default();
-            bounded(&server, end, wait.run(end, &mut reach)).await
+        let work = || {
+            // A late reply counts: the latch was open.
+            let request = Request::new(&self.server, &self.key, None, self.is_open());
+            let server = self.server.clone();
+            async move {
+                let mut wait = Wait::new(request);
+                let mut reach = Reach::new(Known::of(end));
+                let asked = bounded(&server, end, wait.run(end, &mut reach)).await;
+                asked.map_err(|error| reach.explain(error))
+            }
         };
-        let opened = on_thread(&[&self.server], work).await?;
+        let opened = on_thread(&[&self.server], Duration::MAX, work).await?;
         Ok(matches!(opened, Outcome::Granted(..)))
     }
 

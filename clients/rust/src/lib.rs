@@ -83,9 +83,10 @@
 //! An acquisition is `unreached` that goes on while its server cannot be reached: after 3 s, then every 30 s.
 //! `waited_ms` is the time since the acquisition began. Keys and owners appear as text; bytes that are not UTF-8 are
 //! replaced. A token that differs from server to server, or is not known, is left out. Renewals, losses and releases in
-//! the background are emitted by the thread of this crate, outside of the program's spans. An owner is the credential
-//! of its locks: a reader of such an event who can send commands to the server can release the lock. So the text of an
-//! error, and of a value for `{:?}`, has no owner.
+//! the background are outside of the program's spans. What happens on the thread of this crate is emitted by another
+//! one, so that a subscriber that blocks does not delay renewals; behind 10,000 events that wait for it, further ones
+//! are dropped. An owner is the credential of its locks: a reader of such an event who can send commands to the server
+//! can release the lock. So the text of an error, and of a value for `{:?}`, has no owner.
 
 #![forbid(unsafe_code)]
 #![warn(unreachable_pub)]
@@ -124,7 +125,7 @@ pub use lock::Lock;
 pub use mode::Mode;
 pub use multi::{MultiGuard, MultiLock};
 pub use net::background::Unreleased;
-pub use net::server::Server;
+pub use net::server::{Server, ServerBuilder};
 #[cfg(feature = "tls")]
 pub use net::tls::Certificates;
 pub use outcome::{LostReason, Released};

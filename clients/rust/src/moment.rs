@@ -7,6 +7,12 @@ use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
 
+/// The present moment by the monotonic clock. `Instant::now` of tokio has that of the caller's runtime, which a test
+/// may have paused, while the thread of this crate goes on.
+pub(crate) fn now() -> Instant {
+    Instant::from_std(std::time::Instant::now())
+}
+
 /// A moment by both clocks.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Moment {
@@ -18,7 +24,7 @@ pub(crate) struct Moment {
 impl Moment {
     pub(crate) fn now() -> Moment {
         Moment {
-            steady: Instant::now(),
+            steady: now(),
             wall: SystemTime::now(),
         }
     }
@@ -26,7 +32,7 @@ impl Moment {
     /// The elapsed time, by the clock that shows more.
     pub(crate) fn elapsed(&self) -> Duration {
         let wall = self.wall.elapsed().unwrap_or_default();
-        self.steady.elapsed().max(wall)
+        (now() - self.steady).max(wall)
     }
 }
 

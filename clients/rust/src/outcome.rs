@@ -59,12 +59,13 @@ impl fmt::Display for LostReason {
 /// # async fn example(guard: redis_lock_client::Guard) -> Result<(), redis_lock_client::Error> {
 /// match guard.release().await? {
 ///     Released::Yes => println!("free, or the next waiter's"),
-///     Released::NotHeld => eprintln!("the lock was lost before it was released"),
+///     _ => eprintln!("the lock was lost before it was released"),
 /// }
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 #[must_use = "a lock that was lost before its release is found here"]
 pub enum Released {
     /// The lock was still held, and is now free or granted to the next waiter.

@@ -8,11 +8,14 @@
 use std::future::{pending, poll_fn, Future};
 use std::io;
 use std::pin::pin;
-use std::sync::{mpsc, Mutex, PoisonError};
+use std::sync::{mpsc, Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
+use std::time::Duration;
 
 use tokio::runtime::{Builder, Handle};
+use tokio::sync::oneshot;
 use tokio::task::{unconstrained, AbortHandle, JoinHandle};
+use tokio::time::timeout;
 
 use crate::error::{Error, Result};
 use crate::net::server::Server;
@@ -24,13 +27,22 @@ static HANDLE: Mutex<Option<Handle>> = Mutex::new(None);
 /// # Errors
 /// When the system refuses the thread or the resources of a runtime.
 pub(crate) fn handle() -> Result<Handle> {
-    let mut handle = HANDLE.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut handle = locked(&HANDLE);
     if let Some(handle) = &*handle {
         return Ok(handle.clone());
     }
     let failed = |error| format!("its thread cannot be started: {error}");
     let started = start().map_err(|error| Error::connection("redis-lock", failed(error)))?;
     Ok(handle.insert(started).clone())
+}
+
+/// The name of the thread.
+const NAME: &str = "redis-lock";
+
+/// Whether this is the thread.
+#[cfg(feature = "tracing")]
+pub(crate) fn is_own_thread() -> bool {
+    thread::current().name() == Some(NAME)
 }
 
 fn start() -> io::Result<Handle> {
@@ -42,9 +54,7 @@ fn start() -> io::Result<Handle> {
         }
         Err(error) => drop(sender.send(Err(error))),
     };
-    thread::Builder::new()
-        .name("redis-lock".into())
-        .spawn(work)?;
+    thread::Builder::new().name(NAME.into()).spawn(work)?;
     let ended = || io::Error::other("the thread has ended");
     receiver.recv().map_err(|_| ended())?
 }
@@ -67,27 +77,57 @@ pub(crate) async fn within<T>(work: impl Future<Output = Result<T>>) -> Result<T
 /// background work of these servers.
 ///
 /// The work may have turns to send requests, which a future that its caller holds and does not poll would keep from
-/// others.
+/// others. Nor is its result kept for such a future: after `bound` it is dropped, so that no lock is renewed for a
+/// caller that does not take it. Polled after all, the future begins the work anew.
 ///
 /// # Errors
 /// When the runtime cannot be started.
-pub(crate) async fn on_thread<T: Send + 'static>(
+pub(crate) async fn on_thread<T: Send + 'static, F>(
     servers: &[&Server],
-    work: impl Future<Output = Result<T>> + Send + 'static,
-) -> Result<T> {
-    let mut task = OnDrop(servers, Some(handle()?.spawn(work)));
-    let result = match &mut task.1 {
-        Some(task) => task.await.ok(),
-        None => None,
-    };
-    task.1 = None;
-    result.unwrap_or_else(|| Err(Error::connection("redis-lock", "its thread has ended")))
+    bound: Duration,
+    work: impl Fn() -> F,
+) -> Result<T>
+where
+    F: Future<Output = Result<T>> + Send + 'static,
+{
+    loop {
+        let place = Arc::new(Mutex::new(None));
+        let (done, is_done) = oneshot::channel();
+        // Dropped when the caller has the result.
+        let (_taken, is_taken) = oneshot::channel::<()>();
+        let (of_task, work) = (place.clone(), work());
+        let mut task = OnDrop(
+            servers,
+            Some(handle()?.spawn(async move {
+                let result = work.await;
+                *locked(&of_task) = Some(result);
+                let _ = done.send(());
+                let _ = timeout(bound, is_taken).await;
+                let late = locked(&of_task).take();
+                drop(late);
+            })),
+        );
+        let has_ended = is_done.await.is_err();
+        let result = locked(&place).take();
+        task.1 = None;
+        match result {
+            Some(result) => return result,
+            None if has_ended => {
+                return Err(Error::connection("redis-lock", "its thread has ended"))
+            }
+            None => {}
+        }
+    }
+}
+
+fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Ends a task, and counts it as running until its work is dropped.
-struct OnDrop<'a, T: Send + 'static>(&'a [&'a Server], Option<JoinHandle<T>>);
+struct OnDrop<'a>(&'a [&'a Server], Option<JoinHandle<()>>);
 
-impl<T: Send + 'static> Drop for OnDrop<'_, T> {
+impl Drop for OnDrop<'_> {
     fn drop(&mut self) {
         if let Some(task) = self.1.take() {
             let running = self.0.iter().map(|server| server.inner.background.begin());

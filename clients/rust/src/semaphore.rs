@@ -8,14 +8,15 @@ use redis::{cmd, Cmd, Value};
 
 use crate::error::{Error, Result};
 use crate::lock::guard::Guard;
+use crate::lock::terms::check_permits;
 use crate::lock::Lock;
 use crate::net::command::Kind;
 use crate::net::reply::{count, field, number, span};
 use crate::net::retry::repeatable;
 use crate::net::server::Server;
 
-/// The guard of a permit.
-pub type Permit = Guard;
+/// A permit that is held. It has the methods of a lock's [`Guard`] but those for a lock alone: `execute`, `set_note`.
+pub type Permit = Guard<Semaphore>;
 
 /// A semaphore on a key of a server, which limits how many owners hold a [`Permit`] at a time. Each acquisition has an
 /// owner of its own, and takes one permit.
@@ -23,8 +24,8 @@ pub type Permit = Guard;
 /// Permits are granted in the order of requests, among all programs that use the module's `SEM.*` commands. Clients of
 /// Redisson's `RPermitExpirableSemaphore` may share it.
 ///
-/// A semaphore has no permits until [`set`](Semaphore::set) or [`limit`](Semaphore::limit) creates it. Until then waits
-/// continue without a grant.
+/// A semaphore has no permits until [`set`](Semaphore::set) or [`limit`](Semaphore::limit) creates it. Until then an
+/// acquisition is [`Error::NoSemaphore`], unless the user lacks the permission `+exists`.
 ///
 /// ```no_run
 /// use std::time::Duration;
@@ -114,33 +115,44 @@ impl Semaphore {
         Semaphore(self.0.of(Kind::Permit { limit }))
     }
 
-    /// Takes a permit if one is free. None when no permit is free, other owners wait for one, or the semaphore does not
-    /// exist. If the connection breaks meanwhile, the attempt is repeated once. `SEM.ACQUIRE`.
+    /// Takes a permit if one is free. None when no permit is free, or other owners wait for one. If the connection
+    /// breaks meanwhile, the attempt is repeated once. `SEM.ACQUIRE`.
     ///
     /// # Errors
-    /// When the server cannot be reached, does not answer within 0.3 s, or refuses.
-    pub async fn try_acquire(&self) -> Result<Option<Guard>> {
-        self.0.try_acquire().await
+    /// When the server cannot be reached, does not answer within 0.3 s, or refuses; [`Error::NoSemaphore`].
+    pub async fn try_acquire(&self) -> Result<Option<Permit>> {
+        self.0.wait(Some(Duration::ZERO)).await
     }
 
     /// Waits for a permit in the server's queue, for at most `wait`. None when no permit was granted in that time. The
-    /// wait survives what [`Lock::acquire_within`] survives, and continues while the semaphore does not exist.
-    /// Dropping the future withdraws it. `SEM.ACQUIRE ... BLOCK`.
+    /// wait survives what [`Lock::acquire_within`] survives, and continues when the semaphore is deleted meanwhile,
+    /// until it is created again. Dropping the future withdraws it. `SEM.ACQUIRE ... BLOCK`.
     ///
     /// It returns 0.3 s after that time at the latest, as [`Lock::acquire_within`] does.
     ///
     /// # Errors
-    /// When the server refuses, or could not be reached at the end of the wait.
-    pub async fn acquire_within(&self, wait: Duration) -> Result<Option<Guard>> {
-        self.0.acquire_within(wait).await
+    /// When the server refuses, or could not be reached at the end of the wait; [`Error::NoSemaphore`].
+    pub async fn acquire_within(&self, wait: Duration) -> Result<Option<Permit>> {
+        self.0.wait(Some(wait)).await
     }
 
     /// Waits for a permit in the server's queue without a limit; see [`Lock::acquire`].
     ///
     /// # Errors
-    /// When the server refuses, or cannot be reached at first.
-    pub async fn acquire(&self) -> Result<Guard> {
-        self.0.acquire().await
+    /// When the server refuses, or cannot be reached at first; [`Error::NoSemaphore`].
+    pub async fn acquire(&self) -> Result<Permit> {
+        self.0.wait_endlessly().await
+    }
+
+    /// The guard of a permit that was taken elsewhere under this semaphore's [owner](Semaphore::owner): its lease
+    /// begins anew, and from now on this process renews and releases it. None when the owner has no permit.
+    /// The guard has no token ([`token`](Guard::token) is 0). `SEM.RENEW`.
+    ///
+    /// # Errors
+    /// Those of [`Lock::adopt`].
+    pub async fn adopt(&self) -> Result<Option<Permit>> {
+        // A permit is renewed and released without its token.
+        self.0.take_over(0).await
     }
 
     /// Creates the semaphore with this number of permits, or changes the number: 0 to 2,147,483,647. Held permits stay
@@ -149,9 +161,10 @@ impl Semaphore {
     /// A request without a reply is repeated. Served late, it would overwrite a number that was set after it.
     ///
     /// # Errors
-    /// When the server refuses, or did not answer within the [response timeout](Server::response_timeout): then the
-    /// number may have been set.
+    /// When the server refuses, or did not answer within the [response
+    /// timeout](crate::ServerBuilder::response_timeout): then the number may have been set.
     pub async fn set(&self, permits: u32) -> Result<()> {
+        check_permits(permits, 0)?;
         let command = cmd("SEM.SET").arg(&self.0.terms.key).arg(permits).take();
         self.ask(&command).await?;
         Ok(())
@@ -161,7 +174,8 @@ impl Semaphore {
     /// waiters. `SEM.INFO`.
     ///
     /// # Errors
-    /// When the server refuses, or did not answer within the [response timeout](Server::response_timeout).
+    /// When the server refuses, or did not answer within the [response
+    /// timeout](crate::ServerBuilder::response_timeout).
     pub async fn info(&self) -> Result<Option<SemaphoreInfo>> {
         match self.ask(cmd("SEM.INFO").arg(&self.0.terms.key)).await? {
             Value::Nil => Ok(None),

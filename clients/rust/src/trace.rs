@@ -6,14 +6,18 @@
 #[cfg(feature = "tracing")]
 macro_rules! event {
     ($level:ident, $what:literal, $server:expr, $key:expr $(, $name:ident = $value:expr)*) => {
-        tracing::event!(
-            target: "redis_lock",
-            tracing::Level::$level,
-            server = $server.name(),
-            key = $crate::trace::text($key),
-            $($name = $value,)*
-            $what
-        )
+        if tracing::enabled!(target: "redis_lock", tracing::Level::$level) {
+            let (server, key) = ($server.name().to_string(), $crate::trace::text($key));
+            $(let $name = $value;)*
+            $crate::trace::log::emit(move || tracing::event!(
+                target: "redis_lock",
+                tracing::Level::$level,
+                server,
+                key,
+                $($name,)*
+                $what
+            ));
+        }
     };
 }
 
@@ -27,8 +31,8 @@ macro_rules! event {
 
 /// The text of a type for `{:?}`, which has these fields and no others.
 macro_rules! shown {
-    ($type:ident, $it:ident $(, $field:ident = $value:expr)*) => {
-        impl std::fmt::Debug for $type {
+    ($type:ident $(<$of:ident>)?, $it:ident $(, $field:ident = $value:expr)*) => {
+        impl $(<$of>)? std::fmt::Debug for $type $(<$of>)? {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 let $it = self;
                 let mut debug = f.debug_struct(stringify!($type));
@@ -41,6 +45,56 @@ macro_rules! shown {
 
 use std::fmt;
 use std::future::Future;
+
+/// The thread that emits the events of this crate's thread: a subscriber may block, and renewals go on.
+#[cfg(feature = "tracing")]
+pub(crate) mod log {
+    use std::panic::{catch_unwind, AssertUnwindSafe};
+    use std::sync::mpsc::{sync_channel, SyncSender};
+    use std::sync::OnceLock;
+    use std::thread;
+
+    use tracing::{dispatcher, Dispatch, Span};
+
+    use crate::runtime::is_own_thread;
+
+    /// Events that wait for the subscriber; further ones are dropped.
+    const MAX_WAITING: usize = 10_000;
+
+    type Event = Box<dyn FnOnce() + Send>;
+
+    tokio::task_local! {
+        /// The subscriber and the span of a task of this crate's thread.
+        pub(crate) static SCOPE: (Dispatch, Span);
+    }
+
+    /// Emits an event, on this crate's thread through the other one.
+    pub(crate) fn emit(event: impl FnOnce() + Send + 'static) {
+        static WAITING: OnceLock<Option<SyncSender<Event>>> = OnceLock::new();
+        if !is_own_thread() {
+            return event();
+        }
+        let present = || (dispatcher::get_default(Clone::clone), Span::current());
+        let (subscriber, span) = SCOPE.try_with(Clone::clone).unwrap_or_else(|_| present());
+        let event = move || dispatcher::with_default(&subscriber, || span.in_scope(event));
+        if let Some(waiting) = WAITING.get_or_init(start) {
+            let _ = waiting.try_send(Box::new(event));
+        }
+    }
+
+    /// None where the system refuses the thread.
+    fn start() -> Option<SyncSender<Event>> {
+        let (sender, waiting) = sync_channel::<Event>(MAX_WAITING);
+        let work = move || {
+            for event in waiting {
+                // A subscriber that panics costs one event.
+                let _ = catch_unwind(AssertUnwindSafe(event));
+            }
+        };
+        let thread = thread::Builder::new().name("redis-lock-log".into());
+        thread.spawn(work).ok().map(|_| sender)
+    }
+}
 
 pub(crate) use event;
 pub(crate) use shown;
@@ -86,11 +140,33 @@ impl Span {
         Span
     }
 
-    /// Runs a future within the span, on any thread for the present subscriber.
+    /// That of the program.
+    #[cfg(feature = "tracing")]
+    pub(crate) fn current() -> Span {
+        Span(tracing::Span::current())
+    }
+
+    #[cfg(not(feature = "tracing"))]
+    pub(crate) fn current() -> Span {
+        Span
+    }
+
+    /// Has the events of a future on this crate's thread within the span, for the present subscriber.
+    #[cfg(feature = "tracing")]
+    pub(crate) fn follows<F: Future>(&self, work: F) -> impl Future<Output = F::Output> {
+        let subscriber = tracing::dispatcher::get_default(Clone::clone);
+        log::SCOPE.scope((subscriber, self.0.clone()), work)
+    }
+
+    #[cfg(not(feature = "tracing"))]
+    pub(crate) fn follows<F: Future>(&self, work: F) -> F {
+        work
+    }
+
+    /// Runs a future within the span.
     #[cfg(feature = "tracing")]
     pub(crate) fn around<F: Future>(&self, work: F) -> impl Future<Output = F::Output> {
-        use tracing::instrument::{Instrument, WithSubscriber};
-        work.instrument(self.0.clone()).with_current_subscriber()
+        tracing::instrument::Instrument::instrument(work, self.0.clone())
     }
 
     #[cfg(not(feature = "tracing"))]

@@ -21,8 +21,9 @@ const ROUNDS: usize = 200;
 
 /// How the client sees this server.
 fn client(real: &TestServer) -> Server {
-    let server = Server::open(&format!("redis://127.0.0.1:{}", real.port));
-    server.unwrap().response_timeout(Duration::from_secs(100))
+    let server = Server::builder(&format!("redis://127.0.0.1:{}", real.port));
+    let server = server.response_timeout(Duration::from_secs(100));
+    server.build().unwrap()
 }
 
 /// The result of a thread, which must not block forever.

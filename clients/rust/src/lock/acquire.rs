@@ -6,6 +6,7 @@
 //! grants nothing. So the client needs no memory of what it has sent.
 
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{timeout_at, Instant};
@@ -16,22 +17,27 @@ use crate::lock::guard::Guard;
 use crate::lock::release::give_up;
 use crate::lock::renewal::{bound_lease, Hold};
 use crate::lock::terms::Terms;
-use crate::lock::wait::{Outcome, Reach, Request, Wait};
-use crate::moment::Moment;
+use crate::lock::wait::{Known, Outcome, Reach, Request, Wait};
+use crate::moment::{now, Moment};
 use crate::net::caller::Caller;
-use crate::net::command::{self, Claim, Ending};
+use crate::net::command::{self, Claim, Ending, Kind};
 use crate::net::server::Server;
 use crate::runtime::on_thread;
 use crate::trace::Span;
 
 /// Acquires the locks of these terms in one request, waiting for at most `wait`, or without a limit. The terms name one
-/// server and agree in everything but the key and the margin.
-pub(crate) async fn acquire(terms: &[Terms], wait: Option<Duration>) -> Result<Option<Vec<Guard>>> {
+/// server and agree in everything but the key and the margin. `known`: what the acquisition that this is a part of
+/// knows of the server.
+pub(crate) async fn acquire<Of: 'static>(
+    terms: &[Terms],
+    wait: Option<Duration>,
+    known: Option<Arc<Known>>,
+) -> Result<Option<Vec<Guard<Of>>>> {
     let Some(first) = terms.first() else {
         return Ok(Some(Vec::new()));
     };
     terms.iter().try_for_each(Terms::check)?;
-    let begun = Instant::now();
+    let begun = now();
     let span = Span::new(first.server.name(), &first.key, first.owner.as_deref());
     // An end that the clock cannot represent is no limit.
     let end = wait.and_then(|wait| begun.checked_add(wait));
@@ -40,12 +46,19 @@ pub(crate) async fn acquire(terms: &[Terms], wait: Option<Duration>) -> Result<O
         Some(_) => begun.checked_add(first.server.patience()),
         None => end,
     };
-    let (server, of_task) = (first.server.clone(), terms.to_vec());
-    let work = async move { bounded(&server, bound, attempts(&of_task, end)).await };
+    let known = known.unwrap_or_else(|| Known::of(end));
+    let work = || {
+        let (server, of_task) = (first.server.clone(), terms.to_vec());
+        let mut reach = Reach::new(known.clone());
+        span.follows(async move {
+            let asked = bounded(&server, bound, attempts(&of_task, end, &mut reach)).await;
+            asked.map_err(|error| reach.explain(error))
+        })
+    };
     let observed = span.around(async {
-        let acquired = on_thread(&[&first.server], span.around(work)).await;
+        let acquired = on_thread(&[&first.server], first.lease, work).await;
         let error = acquired.as_ref().err();
-        let waited = begun.elapsed();
+        let waited = now() - begun;
         match &acquired {
             Ok(Some(guards)) => guards.iter().for_each(|guard| guard.record_grant(waited)),
             _ => terms
@@ -73,13 +86,16 @@ pub(crate) async fn bounded<T>(
     }
 }
 
-async fn attempts(terms: &[Terms], end: Option<Instant>) -> Result<Option<Vec<Guard>>> {
-    let mut reach = Reach::default();
+async fn attempts<Of>(
+    terms: &[Terms],
+    end: Option<Instant>,
+    reach: &mut Reach,
+) -> Result<Option<Vec<Guard<Of>>>> {
     loop {
         let Some(mut attempt) = Attempt::new(terms) else {
             return Ok(None);
         };
-        match attempt.wait.run(end, &mut reach).await? {
+        match attempt.wait.run(end, reach).await? {
             Outcome::Granted(tokens, sent) if tokens.len() == terms.len() => {
                 let (lease, sent) = match attempt.first.is_session {
                     true => attempt.bound_lease(&tokens).await?,
@@ -119,6 +135,7 @@ impl<'a> Attempt<'a> {
             certain: lease.map_or(Duration::MAX, |_| reported_after.min().unwrap_or_default()),
             is_several: claims.len() > 1,
             is_bound: first.is_session,
+            needs_semaphore: first.kind == Kind::Permit { limit: None },
             ..Request::new(&first.server, &first.key, Some(&owner), command)
         };
         Some(Attempt {
@@ -142,7 +159,7 @@ impl<'a> Attempt<'a> {
         lease.ok_or_else(broken)
     }
 
-    fn granted(mut self, tokens: &[u64], lease: Duration, sent: Moment) -> Vec<Guard> {
+    fn granted<Of>(mut self, tokens: &[u64], lease: Duration, sent: Moment) -> Vec<Guard<Of>> {
         let is_bound = self.first.is_session;
         let caller = Caller::shared(&self.first.server, &self.first.key);
         let mut bound = is_bound.then(|| std::mem::replace(&mut self.wait.caller, caller));

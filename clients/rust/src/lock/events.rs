@@ -6,6 +6,7 @@ use tokio::time::Instant;
 
 use crate::error::Error;
 use crate::lock::terms::Terms;
+use crate::moment::now;
 use crate::net::command::Claim;
 use crate::net::server::Server;
 use crate::outcome::LostReason;
@@ -53,7 +54,7 @@ pub(crate) struct Unreached {
 
 impl Unreached {
     pub(crate) fn new(server: &Server, key: &[u8], owner: Option<&[u8]>) -> Unreached {
-        let since = Instant::now();
+        let since = now();
         Unreached {
             server: server.clone(),
             key: key.to_vec(),
@@ -66,18 +67,18 @@ impl Unreached {
 
     /// An attempt has failed.
     pub(crate) fn failed(&mut self, error: &Error) {
-        let now = Instant::now();
-        if now < self.warns_at {
+        let moment = now();
+        if moment < self.warns_at {
             return;
         }
-        self.warns_at = now + NEXT_WARNING;
+        self.warns_at = moment + NEXT_WARNING;
         event!(
             WARN,
             "unreached",
             &self.server,
             &self.key,
             owner = self.owner.as_deref().map(text),
-            unreached_ms = millis(now - self.since),
+            unreached_ms = millis(moment - self.since),
             error = error.to_string()
         );
     }
@@ -90,8 +91,8 @@ macro_rules! hold_events {
         $(#[doc = $doc]
         pub(crate) fn $name(claim: &Claim, token: impl Into<Option<u64>> $(, $field: $type)?) {
             claim.server.counts().$counter.add_one();
-            let (owner, token) = (&claim.owner, token.into());
-            event!($level, $what, &claim.server, &claim.key, owner = text(owner), token = token $(, $field = $value)?);
+            let known: Option<u64> = token.into();
+            event!($level, $what, &claim.server, &claim.key, owner = text(&claim.owner), token = known $(, $field = $value)?);
         })*
     };
 }

@@ -4,14 +4,17 @@ use redis::{cmd, Value};
 
 use crate::error::{Error, Result};
 use crate::lock::guard::Guard;
+use crate::lock::terms::check_note;
+use crate::mode::Mode;
 use crate::moment::Moment;
-use crate::net::command;
+use crate::net::command::{self, Kind};
 use crate::net::reply::bytes;
 use crate::net::retry::{at_most_once, repeatable};
 use crate::outcome::LostReason;
 
 /// What the server replies to a command. A map is a list of keys and values in turn.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub enum Reply {
     /// Nothing: no such key, or a condition that was not met.
     Nil,
@@ -46,7 +49,7 @@ impl Reply {
 impl Guard {
     /// Runs a command of the server if the lock is still held, in one step (`LOCK.IF`), and returns its reply: a holder
     /// that is late changes nothing. A command with a key, in a cluster in the slot of the lock, or `PUBLISH`; the
-    /// words of it. (Not for a permit.)
+    /// words of it.
     ///
     /// ```no_run
     /// # async fn example(guard: redis_lock_client::Guard) -> Result<(), redis_lock_client::Error> {
@@ -72,8 +75,41 @@ impl Guard {
         }
         let probe = command::info(key, 0);
         match at_most_once(server, key, &probe, &command).await {
-            Err(error) if error.has_code("FENCED") => Err(Error::Lost(LostReason::Taken)),
+            Err(error) if error.has_code("FENCED") || error.has_code("WRONGTYPE") => {
+                // Readers may get another token while they hold the lock, and the type may be that of the command's own
+                // key.
+                let is_proof =
+                    error.has_code("FENCED") && self.hold.claim.kind != Kind::Lock(Mode::Read);
+                match is_proof || self.is_taken().await {
+                    true => Err(self.taken()),
+                    false => Err(error),
+                }
+            }
             reply => reply.map(Reply::of),
+        }
+    }
+
+    /// The loss that a reply has proved.
+    fn taken(&self) -> Error {
+        self.hold.notice.lose(LostReason::Taken);
+        Error::Lost(LostReason::Taken)
+    }
+
+    /// Renews, to ask whether the server has the hold. False as well where it does not say.
+    async fn is_taken(&self) -> bool {
+        let claim = &self.hold.claim;
+        let lease = (!self.is_bound).then(|| self.hold.lease());
+        let renew = command::renew(claim, lease, self.hold.token);
+        let sent = Moment::now();
+        match repeatable(&claim.server, &claim.key, &renew).await {
+            Ok(Value::Int(1)) => {
+                if let Some(lease) = lease {
+                    self.hold.confirm(sent, lease);
+                }
+                false
+            }
+            Ok(reply) => reply == Value::Int(0),
+            Err(error) => error.is_wrong_type(),
         }
     }
 
@@ -85,15 +121,18 @@ impl Guard {
     /// exclusive, the text is longer than 256 bytes.
     pub async fn set_note(&self, note: impl AsRef<[u8]>) -> Result<()> {
         let hold = &self.hold;
+        check_note(note.as_ref())?;
         // A hold that is bound to a connection is renewed with the lease of the server.
         let lease = (!self.is_bound).then(|| hold.lease());
         let mut command = command::renew(&hold.claim, lease, hold.token);
         command.arg("NOTE").arg(note.as_ref());
         let sent = Moment::now();
-        match repeatable(&hold.claim.server, &hold.claim.key, &command).await? {
-            Value::Int(1) => {}
-            Value::Int(0) => return Err(Error::Lost(LostReason::Taken)),
-            _ => return Err(Error::reply(hold.claim.server.name())),
+        match repeatable(&hold.claim.server, &hold.claim.key, &command).await {
+            Ok(Value::Int(1)) => {}
+            Ok(Value::Int(0)) => return Err(self.taken()),
+            Ok(_) => return Err(Error::reply(hold.claim.server.name())),
+            Err(error) if error.is_wrong_type() => return Err(self.taken()),
+            Err(error) => return Err(error),
         }
         if let Some(lease) = lease {
             hold.confirm(sent, lease);

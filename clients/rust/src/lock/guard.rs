@@ -1,17 +1,20 @@
 //! The guard of a held lock: its renewal task and its release.
 
 use std::future::Future;
+use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
 use redis::Value;
-use tokio::time::Instant;
 
 use crate::error::{Error, Result};
 use crate::lock::events;
 use crate::lock::loss::Lost;
 use crate::lock::release::{give_up, release};
 use crate::lock::renewal::{keep, Hold};
+use crate::lock::terms::LONGEST_LEASE;
+use crate::lock::Lock;
+use crate::moment::now;
 use crate::net::caller::Caller;
 use crate::net::command::{self, Ending};
 use crate::net::retry::repeatable;
@@ -20,9 +23,9 @@ use crate::runtime::{self, within, Task};
 use crate::statistics::Counted;
 use crate::trace::{shown, Text};
 
-/// A lock, or a permit of a [`Semaphore`](crate::Semaphore), that is held. Dropping it, in any thread or runtime,
-/// releases it in the background. A program that is about to end calls [`release`](Guard::release) or waits for
-/// [`Server::settled`](crate::Server::settled); otherwise it may stay held until its lease ends.
+/// A lock that is held, or a [`Permit`](crate::Permit) of a semaphore (`Guard<Semaphore>`). Dropping it, in any thread
+/// or runtime, releases it in the background. A program that is about to end calls [`release`](Guard::release) or waits
+/// for [`Server::settled`](crate::Server::settled); otherwise it may stay held until its lease ends.
 ///
 /// ```no_run
 /// # async fn work(_token: u64) {}
@@ -32,7 +35,7 @@ use crate::trace::{shown, Text};
 /// # }
 /// ```
 #[must_use = "dropped, the lock is given back"]
-pub struct Guard {
+pub struct Guard<Of = Lock> {
     pub(crate) hold: Arc<Hold>,
     renewal: Task,
     /// Whether the renewal task owns the connection that the hold is bound to: it ends with that.
@@ -41,10 +44,11 @@ pub struct Guard {
     is_unanswered: bool,
     is_released: bool,
     _counted: Counted,
+    _of: PhantomData<fn() -> Of>,
 }
 
-impl Guard {
-    pub(crate) fn new(hold: Arc<Hold>, is_unanswered: bool, bound: Option<Caller>) -> Guard {
+impl<Of> Guard<Of> {
+    pub(crate) fn new(hold: Arc<Hold>, is_unanswered: bool, bound: Option<Caller>) -> Guard<Of> {
         let server = &hold.claim.server;
         server.inner.invalidations.changed(&hold.claim.key);
         Guard {
@@ -53,6 +57,7 @@ impl Guard {
             is_unanswered,
             is_released: false,
             _counted: server.counts().holds.count(),
+            _of: PhantomData,
             hold,
         }
     }
@@ -93,9 +98,31 @@ impl Guard {
     /// server does not answer the release, the work has its result, and the release goes on in the background.
     pub async fn run<T>(self, work: impl Future<Output = T>) -> Result<T> {
         let done = self.lost().stops(work).await?;
-        let is_valid = !self.valid_for().is_zero();
-        released(self.release().await, is_valid)?;
+        self.end_run().await?;
         Ok(done)
+    }
+
+    /// Runs the work as [`run`](Guard::run) does, and lends it the guard, for work that writes with
+    /// [`execute`](Guard::execute).
+    ///
+    /// ```no_run
+    /// # async fn example(guard: redis_lock_client::Guard) -> Result<(), redis_lock_client::Error> {
+    /// guard.run_with(async |guard| guard.execute(["INCRBY", "total", "100"]).await).await??;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`run`](Guard::run).
+    pub async fn run_with<T>(self, work: impl AsyncFnOnce(&Guard<Of>) -> T) -> Result<T> {
+        let done = self.lost().stops(work(&self)).await?;
+        self.end_run().await?;
+        Ok(done)
+    }
+
+    async fn end_run(self) -> Result<()> {
+        let is_valid = !self.valid_for().is_zero();
+        released(self.release().await, is_valid)
     }
 
     /// How long the lock is certainly still held: the lease less a millisecond, less the time since the last confirmed
@@ -107,24 +134,20 @@ impl Guard {
     }
 
     /// Releases the lock and waits for the reply of the server, at most for the
-    /// [response timeout](crate::Server::response_timeout).
+    /// [response timeout](crate::ServerBuilder::response_timeout).
     ///
     /// # Errors
     /// When the server has not answered in that time: the release goes on in the background, until it is answered or
     /// the lease is over ([`Server::settled`](crate::Server::settled) reports it then). When the server refused.
     pub async fn release(mut self) -> Result<Released> {
-        // The renewal task keeps the connection open: its end would release the lock before the reply.
-        if self.is_bound {
-            self.hold.notice.finish();
-        } else {
-            self.stop_renewal();
-        }
+        self.stop_renewal();
         let hold = self.hold.clone();
         let ending = self.ending();
-        let end = Instant::now() + hold.claim.server.patience();
+        let end = now() + hold.claim.server.patience();
         // Until the reply: this future may be dropped.
         self.is_unanswered = true;
-        let released = within(release(&hold.claim, ending, end)).await;
+        let was_valid = !self.valid_for().is_zero();
+        let released = within(release(&hold.claim, ending, end, was_valid)).await;
         hold.claim
             .server
             .inner
@@ -140,22 +163,24 @@ impl Guard {
         released
     }
 
-    /// Leaves the lock held for this time from now on, instead of releasing it, without renewals. For work that must
-    /// not be done again too soon.
+    /// Leaves the lock held for this time from now on, instead of releasing it, without renewals: a
+    /// hundred years at most. For work that must not be done again too soon. (The hold of a session is bound to its
+    /// connection no more.)
     ///
     /// # Errors
-    /// When the server has not answered within the [response timeout](crate::Server::response_timeout), or refused: the
-    /// lock then ends with its lease.
+    /// When the server has not answered within the [response timeout](crate::ServerBuilder::response_timeout), or
+    /// refused: the lock then ends with its lease.
     pub async fn leave(mut self, rest: Duration) -> Result<Released> {
         self.stop_renewal();
         self.is_released = true;
         let hold = self.hold.clone();
-        let renew = command::renew(&hold.claim, Some(rest), hold.token);
-        let left = repeatable(&hold.claim.server, &hold.claim.key, &renew).await?;
-        Ok(match left {
-            Value::Int(1) => Released::Yes,
-            _ => Released::NotHeld,
-        })
+        let renew = command::renew(&hold.claim, Some(rest.min(LONGEST_LEASE)), hold.token);
+        match repeatable(&hold.claim.server, &hold.claim.key, &renew).await {
+            Ok(Value::Int(1)) => Ok(Released::Yes),
+            Ok(_) => Ok(Released::NotHeld),
+            Err(error) if error.is_wrong_type() => Ok(Released::NotHeld),
+            Err(error) => Err(error),
+        }
     }
 
     fn ending(&self) -> Ending {
@@ -165,20 +190,24 @@ impl Guard {
         }
     }
 
+    /// The task of a bound hold keeps the connection open: its end would release the lock before the reply.
     fn stop_renewal(&self) {
         self.hold.notice.finish();
-        self.renewal.end();
+        if !self.is_bound {
+            self.renewal.end();
+        }
     }
 }
 
 shown! {
-    Guard, guard, server = guard.hold.claim.server, key = Text(guard.key()), kind = guard.hold.claim.kind,
+    Guard<Of>, guard, server = guard.hold.claim.server, key = Text(guard.key()), kind = guard.hold.claim.kind,
     token = guard.token(), lost = guard.hold.notice.reason()
 }
 
-impl Drop for Guard {
+impl<Of> Drop for Guard<Of> {
     fn drop(&mut self) {
-        self.stop_renewal();
+        self.hold.notice.finish();
+        self.renewal.end();
         let hold = &self.hold;
         let is_taken = hold.notice.reason() == Some(LostReason::Taken);
         if self.is_released || is_taken && !self.is_unanswered {

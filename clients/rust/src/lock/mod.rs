@@ -159,14 +159,16 @@ impl Lock {
 
     /// Waits for the lock in the server's queue, for at most `wait`. None when the lock was not granted in that time.
     /// Once the server has answered, the wait survives broken connections, restarts and failovers; while it does, there
-    /// is a warning in the log after 3 s and then every 30 s. Dropping the future withdraws it.
+    /// is a warning in the log after 3 s and then every 30 s. Dropping the future withdraws it. A lock that was granted
+    /// is held for a future that is not polled for one lease; polled later, it begins anew.
     ///
     /// It returns 0.3 s after that time at the latest, also when the server or the network does not respond: a pending
     /// request is withdrawn in the background. If opening a connection takes longer than that, add the time to the
     /// wait.
     ///
     /// # Errors
-    /// When the server refuses, cannot be reached at first, or could not be reached at the end of the wait.
+    /// When the server refuses, cannot be reached at first, or could not be reached at the end of the wait. (A replica,
+    /// `READONLY`, is asked again until the end: it may become the primary.)
     pub async fn acquire_within(&self, wait: Duration) -> Result<Option<Guard>> {
         self.wait(Some(wait)).await
     }
@@ -176,11 +178,7 @@ impl Lock {
     /// # Errors
     /// When the server refuses, or cannot be reached at first.
     pub async fn acquire(&self) -> Result<Guard> {
-        loop {
-            if let Some(guard) = self.wait(None).await? {
-                return Ok(guard);
-            }
-        }
+        self.wait_endlessly().await
     }
 
     /// With the feature `admin`: breaks the hold of another owner, if there is one, and takes the lock in the same
@@ -200,7 +198,8 @@ impl Lock {
     /// ```
     ///
     /// # Errors
-    /// When the server refuses, or has not answered within the [response timeout](crate::Server::response_timeout).
+    /// When the server refuses, or has not answered within the [response
+    /// timeout](crate::ServerBuilder::response_timeout).
     #[cfg(feature = "admin")]
     pub async fn steal(&self, grant: BreakTarget) -> Result<Option<Guard>> {
         if self.terms.is_session || self.terms.kind != Kind::Lock(Mode::Exclusive) {
@@ -217,26 +216,14 @@ impl Lock {
 
     /// The guard of a hold that was taken elsewhere under this lock's [owner](Lock::owner), with its token: its lease
     /// begins anew, and from now on this process renews and releases it. None when the owner does not hold the lock
-    /// under that token.
+    /// under that token, also where the key holds something else.
     ///
     /// # Errors
-    /// When the server refuses, or has not answered within the [response timeout](crate::Server::response_timeout);
-    /// when this lock has no owner, or is that of a [session](Lock::session).
+    /// When the server refuses, or has not answered within the [response
+    /// timeout](crate::ServerBuilder::response_timeout); when this lock has no owner, or is that of a
+    /// [session](Lock::session).
     pub async fn adopt(&self, token: u64) -> Result<Option<Guard>> {
-        self.terms.check()?;
-        let owner = self.terms.owner.as_deref();
-        let owner = owner.filter(|_| !self.terms.is_session);
-        let owner =
-            owner.ok_or_else(|| Error::config("a hold to adopt has an owner, and a lease"))?;
-        let claim = self.terms.claim_by(owner);
-        let sent = Moment::now();
-        let renew = command::renew(&claim, Some(self.terms.lease), token);
-        let renewed = repeatable(&self.terms.server, &self.terms.key, &renew).await?;
-        let is_held = renewed == Value::Int(1);
-        Ok(is_held.then(|| {
-            let (lease, margin) = (self.terms.lease, self.terms.margin);
-            Guard::new(Hold::new(claim, token, lease, margin, sent), false, None)
-        }))
+        self.take_over(token).await
     }
 
     /// The same for a hold of this kind.
@@ -245,8 +232,39 @@ impl Lock {
         self
     }
 
-    async fn wait(&self, wait: Option<Duration>) -> Result<Option<Guard>> {
-        let granted = acquire(std::slice::from_ref(&self.terms), wait).await?;
+    /// See [`acquire_within`](Lock::acquire_within); None: without a limit.
+    pub(crate) async fn wait<Of: 'static>(
+        &self,
+        wait: Option<Duration>,
+    ) -> Result<Option<Guard<Of>>> {
+        let granted = acquire(std::slice::from_ref(&self.terms), wait, None).await?;
         Ok(granted.and_then(|mut guards| guards.pop()))
+    }
+
+    /// See [`acquire`](Lock::acquire).
+    pub(crate) async fn wait_endlessly<Of: 'static>(&self) -> Result<Guard<Of>> {
+        let guard = self.wait(None).await?;
+        // Without an end it is granted or fails.
+        guard.ok_or_else(|| Error::no_answer(self.terms.server.name()))
+    }
+
+    /// See [`adopt`](Lock::adopt).
+    pub(crate) async fn take_over<Of>(&self, token: u64) -> Result<Option<Guard<Of>>> {
+        self.terms.check()?;
+        let owner = self.terms.owner.as_deref();
+        let owner = owner.filter(|_| !self.terms.is_session);
+        let owner =
+            owner.ok_or_else(|| Error::config("a hold to adopt has an owner, and a lease"))?;
+        let claim = self.terms.claim_by(owner);
+        let sent = Moment::now();
+        let renew = command::renew(&claim, Some(self.terms.lease), token);
+        let is_held = match repeatable(&self.terms.server, &self.terms.key, &renew).await {
+            Err(error) if error.is_wrong_type() => false,
+            renewed => renewed? == Value::Int(1),
+        };
+        Ok(is_held.then(|| {
+            let (lease, margin) = (self.terms.lease, self.terms.margin);
+            Guard::new(Hold::new(claim, token, lease, margin, sent), false, None)
+        }))
     }
 }

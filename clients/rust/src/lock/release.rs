@@ -10,6 +10,7 @@ use tokio::time::{timeout_at, Instant};
 use crate::backoff::{left, Pause};
 use crate::error::{Error, Result};
 use crate::lock::events;
+use crate::moment::now;
 use crate::net::caller::Caller;
 use crate::net::command::{self, Claim, Ending};
 use crate::outcome::Released;
@@ -19,8 +20,14 @@ use crate::runtime;
 /// server that has not noticed the end of the connection (`tcp-keepalive`) renews it.
 const LONGEST_BOUND: Duration = Duration::from_secs(600);
 
-/// Sends a release until it is answered, or until the end, after which no attempt is started.
-pub(crate) async fn release(claim: &Claim, mut ending: Ending, end: Instant) -> Result<Released> {
+/// Sends a release until it is answered, or until the end, after which no attempt is started. `was_valid`: whether the
+/// hold was certain at the begin.
+pub(crate) async fn release(
+    claim: &Claim,
+    mut ending: Ending,
+    end: Instant,
+    was_valid: bool,
+) -> Result<Released> {
     let server = &claim.server;
     let mut caller = Caller::shared(server, &claim.key);
     let mut was_unanswered = false;
@@ -36,14 +43,15 @@ pub(crate) async fn release(claim: &Claim, mut ending: Ending, end: Instant) -> 
             }
         }
         match reply {
-            // An earlier request without a reply may have been served.
-            Ok(Value::Nil) if was_unanswered => return Ok(Released::Yes),
+            // An earlier request without a reply was served.
+            Ok(Value::Nil) if was_unanswered && was_valid => return Ok(Released::Yes),
             Ok(Value::Nil) => return Ok(Released::NotHeld),
             Ok(Value::Int(_)) => return Ok(Released::Yes),
             Ok(_) => return Err(Error::reply(server.name())),
-            Err(error) if error.is_passing() && Instant::now() + pause.next() < end => {
+            Err(error) if error.is_passing() && now() + pause.next() < end => {
                 pause.sleep(Duration::MAX).await;
             }
+            Err(error) if error.is_wrong_type() => return Ok(Released::NotHeld),
             Err(error) => return Err(error),
         }
     }
@@ -83,8 +91,8 @@ pub(crate) fn give_up(
     let (over, is_over) = oneshot::channel::<()>();
     runtime::spawn(async move {
         let token = hold.flatten();
-        let end = Instant::now() + last;
-        let released = release(&claim, ending, end).await;
+        let end = now() + last;
+        let released = release(&claim, ending, end, true).await;
         let is_unreached = released.as_ref().is_err_and(Error::is_passing);
         match released {
             Ok(_) if hold.is_some() => events::released(&claim, token),
@@ -96,7 +104,7 @@ pub(crate) fn give_up(
         }
         drop((over, running));
         if is_unreached && is_bound {
-            let _ = release(&claim, ending, end + LONGEST_BOUND).await;
+            let _ = release(&claim, ending, end + LONGEST_BOUND, true).await;
         }
     });
     async move { drop(is_over.await) }

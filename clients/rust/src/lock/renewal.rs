@@ -13,13 +13,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redis::Value;
-use tokio::time::{sleep, sleep_until, timeout_at, Instant};
+use tokio::time::{sleep, sleep_until, timeout_at};
 
 use crate::error::Error;
 use crate::lock::events;
 use crate::lock::loss::{Confirmed, LossNotice, LossOnDrop};
 use crate::mode::Mode;
-use crate::moment::Moment;
+use crate::moment::{now, Moment};
 use crate::net::address::name_of;
 use crate::net::caller::Caller;
 use crate::net::command::{self, Claim, Kind};
@@ -115,9 +115,9 @@ async fn run(hold: &Hold, caller: &mut Caller) -> LostReason {
             () = field_is_gone(hold, &mut watch), if is_watched => is_watched = false,
         }
         let mut end = hold.notice.end();
-        if is_bound && end <= Instant::now() {
+        if is_bound && end <= now() {
             // This process stood still, and the server has renewed the hold meanwhile: it is asked once.
-            end = Instant::now() + hold.claim.server.patience() / 2;
+            end = now() + hold.claim.server.patience() / 2;
         }
         match timeout_at(end, renew(hold, caller, &command)).await {
             Ok(Ok((sent, lease))) => {

@@ -16,7 +16,7 @@ use crate::trace::{shown, Text};
 pub(crate) const DEFAULT_LEASE: Duration = Duration::from_secs(30);
 
 /// The longest lease, which clocks can still represent.
-const LONGEST_LEASE: Duration = Duration::from_secs(100 * 365 * 86_400);
+pub(crate) const LONGEST_LEASE: Duration = Duration::from_secs(100 * 365 * 86_400);
 
 /// The terms of each acquisition of a lock.
 #[derive(Clone)]
@@ -92,9 +92,19 @@ impl Terms {
             && (!self.server.is_cluster() || slot_of(&self.key) == slot_of(&other.key))
     }
 
-    /// Checks lease and margin.
+    /// Checks what no server accepts, and the margin.
     pub(crate) fn check(&self) -> Result<()> {
         let is_exclusive = self.kind == Kind::Lock(Mode::Exclusive);
+        let is_permit = matches!(self.kind, Kind::Permit { .. });
+        if let Some(owner) = self.owner.as_deref() {
+            check_owner(owner, !is_exclusive && !is_permit)?;
+        }
+        if let Some(note) = &self.note {
+            check_note(note)?;
+        }
+        if let Kind::Permit { limit: Some(limit) } = self.kind {
+            check_permits(limit, 1)?;
+        }
         let why = if self.lease < Duration::from_millis(2) {
             // One millisecond is lost to rounding.
             "a lease lasts at least two milliseconds"
@@ -119,6 +129,37 @@ impl Terms {
     pub(crate) fn reported_after(&self) -> Duration {
         certain(self.lease).saturating_sub(self.margin())
     }
+}
+
+/// Not its length, whose bound is a setting of the server.
+fn check_owner(owner: &[u8], is_read_write: bool) -> Result<()> {
+    let why = if owner.is_empty() {
+        "owner is empty"
+    } else if owner.starts_with(b"#") {
+        "owners that begin with '#' are reserved"
+    } else if is_read_write && (owner == b"mode" || owner.ends_with(b":write")) {
+        "the owner 'mode', or one that ends in ':write', cannot hold READ or WRITE"
+    } else {
+        return Ok(());
+    };
+    Err(Error::config(why))
+}
+
+pub(crate) fn check_note(note: &[u8]) -> Result<()> {
+    match note.len() {
+        ..=256 => Ok(()),
+        _ => Err(Error::config("a note has at most 256 bytes")),
+    }
+}
+
+/// The number of permits of a semaphore.
+pub(crate) fn check_permits(permits: u32, least: u32) -> Result<()> {
+    let most = i32::MAX.unsigned_abs();
+    if (least..=most).contains(&permits) {
+        return Ok(());
+    }
+    let why = format!("a number of permits is {least} to {most}");
+    Err(Error::config(why))
 }
 
 /// The names of the servers of several locks.

@@ -5,6 +5,8 @@
 //! more, and the lease counts from before that request. After a break it subscribes and asks again; the server has kept
 //! its place.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
 use std::time::Duration;
 
 use redis::{Cmd, Value};
@@ -13,7 +15,7 @@ use tokio::time::{sleep, timeout_at, Instant};
 use crate::backoff::{left, part_of, Pause};
 use crate::error::{Error, Result};
 use crate::lock::events::{self, Unreached};
-use crate::moment::Moment;
+use crate::moment::{now, Moment};
 use crate::net::caller::Caller;
 use crate::net::command;
 use crate::net::server::Server;
@@ -51,6 +53,8 @@ pub(crate) struct Request {
     pub is_several: bool,
     /// Whether the hold is bound to the connection of the request.
     pub is_bound: bool,
+    /// Whether it is for a permit, and creates no semaphore.
+    pub needs_semaphore: bool,
 }
 
 impl Request {
@@ -66,16 +70,45 @@ impl Request {
             goes_on: true,
             is_several: false,
             is_bound: false,
+            needs_semaphore: false,
         }
+    }
+}
+
+/// What an acquisition knows of a server, through all its rounds if it asks in rounds.
+#[derive(Default)]
+pub(crate) struct Known {
+    /// Whether the acquisition has a limit.
+    is_bounded: bool,
+    /// Whether the server has answered in any round.
+    is_answered: AtomicBool,
+}
+
+impl Known {
+    /// Nothing yet, for an acquisition with this end.
+    pub(crate) fn of(end: Option<Instant>) -> Arc<Known> {
+        Arc::new(Known {
+            is_bounded: end.is_some(),
+            is_answered: AtomicBool::new(false),
+        })
+    }
+
+    pub(crate) fn is_answered(&self) -> bool {
+        self.is_answered.load(Ordering::Relaxed)
     }
 }
 
 /// What the attempts of one acquisition have in common.
 #[derive(Default)]
 pub(crate) struct Reach {
+    known: Arc<Known>,
     /// Whether the server has ever answered. Before that, a request that cannot be sent is an error.
     is_answered: bool,
+    /// Whether the semaphore was looked for.
+    is_sought: bool,
     failures: u32,
+    /// The last failure, unless the server has queued the request since.
+    last: Option<Error>,
     pause: Pause,
     unreached: Option<Unreached>,
 }
@@ -150,10 +183,15 @@ impl Wait {
             let is_announced = self.is_announced;
             let sent = Moment::now();
             let asked = self.ask(end).await;
-            reach.is_answered |= asked.is_ok();
+            reach.answers(asked.is_ok());
             self.is_announced &= matches!(asked, Ok(Reply::Unheard) | Err(_));
             // After a failure it is kept for the pause.
             let turn = turn.filter(|_| asked.is_err());
+            if matches!(asked, Ok(Reply::No | Reply::Queued)) && !reach.is_sought {
+                reach.is_sought = true;
+                self.is_queued |= matches!(asked, Ok(Reply::Queued));
+                self.must_exist().await?;
+            }
             let failed = match asked {
                 Ok(Reply::Tokens(tokens)) if sent.elapsed() < self.request.certain => {
                     return Ok(Outcome::Granted(tokens, sent));
@@ -178,7 +216,7 @@ impl Wait {
                 },
                 Err(error) if error.has_code("LOCKBUSY") && !is_last => {
                     drop(turn);
-                    reach.is_answered = true;
+                    reach.answers(true);
                     reach.failed(&self.request, &error);
                     sleep((NO_PLACE + part_of(NO_PLACE)).min(left(end))).await;
                     None
@@ -195,6 +233,24 @@ impl Wait {
         }
     }
 
+    /// The server lets requests wait for a semaphore that does not exist. The key is looked for once, because a wait
+    /// goes on while a semaphore is deleted and created again. (The wait of a user without `+exists` goes on, too.)
+    async fn must_exist(&self) -> Result<()> {
+        let Request { server, key, .. } = &self.request;
+        if !self.request.needs_semaphore {
+            return Ok(());
+        }
+        let mut caller = Caller::shared(server, key);
+        let exists = redis::cmd("EXISTS").arg(key).take();
+        match caller.call(&exists, self.request.patience).await {
+            Ok(Value::Int(0)) => Err(Error::NoSemaphore {
+                server: server.name().into(),
+                key: key.clone(),
+            }),
+            _ => Ok(()),
+        }
+    }
+
     /// Pauses after a failure, or returns the error if it ends the wait.
     async fn failed(
         &mut self,
@@ -205,9 +261,12 @@ impl Wait {
         if !error.is_passing() {
             return Err(error);
         }
-        // Any other refusal passes while the wait goes on; behind sentinels and in a cluster, so does this one.
-        let is_replica = error.has_code("READONLY") && self.request.server.is_single();
-        reach.is_answered |= matches!(error, Error::Refused { .. }) && !is_replica;
+        // A refusal passes while the wait goes on. A replica may be on its way to be the primary; but where no other
+        // node can be asked, and the wait has no limit, it would hide that the address is wrong.
+        let is_wrong = error.has_code("READONLY")
+            && self.request.server.is_single()
+            && !reach.known.is_bounded;
+        reach.answers(matches!(error, Error::Refused { .. }) && !is_wrong);
         // The connection may have broken since its last use, or may lead to another server by now: once more.
         let was_sent = self.caller.unanswered || self.caller.answered_by.is_some();
         let is_over = !reach.is_answered || !self.request.goes_on || left(end).is_zero();
@@ -301,7 +360,7 @@ impl Wait {
         self.subscriptions = 0;
         reach.queued();
         // Spread, because many waits may have started at the same moment.
-        let due = Instant::now() + LONGEST_TICKET / 2 + part_of(LONGEST_TICKET / 4);
+        let due = now() + LONGEST_TICKET / 2 + part_of(LONGEST_TICKET / 4);
         let is_last = end.is_some_and(|end| end < due);
         let until = end
             .filter(|_| is_last)
@@ -327,7 +386,7 @@ impl Wait {
             Ok(Event::Failed(code)) => {
                 let refused =
                     Error::refused(self.request.server.name(), &code, "the wait has failed");
-                let passing = ["UNBLOCKED", "DRAINED", "MOVED", "CLUSTERDOWN"];
+                let passing = ["UNBLOCKED", "MOVED", "CLUSTERDOWN"];
                 if !passing.contains(&code.as_str()) {
                     self.is_queued = false;
                     return Err(refused);
@@ -343,14 +402,39 @@ impl Wait {
 }
 
 impl Reach {
+    pub(crate) fn new(known: Arc<Known>) -> Reach {
+        Reach {
+            known,
+            ..Reach::default()
+        }
+    }
+
+    fn answers(&mut self, is_answer: bool) {
+        self.is_answered |= is_answer;
+        self.known
+            .is_answered
+            .fetch_or(is_answer, Ordering::Relaxed);
+    }
+
+    /// The error of a wait at whose end a request had no answer: the last refusal says more.
+    pub(crate) fn explain(&mut self, error: Error) -> Error {
+        match self.last.take() {
+            Some(last @ Error::Refused { .. }) if error.is_silence() => last,
+            _ => error,
+        }
+    }
+
     fn queued(&mut self) {
         *self = Reach {
             is_answered: true,
+            known: self.known.clone(),
+            is_sought: self.is_sought,
             ..Reach::default()
         };
     }
 
     fn failed(&mut self, request: &Request, error: &Error) {
+        self.last = Some(error.clone());
         self.failures += 1;
         let begin = || Unreached::new(&request.server, &request.key, request.owner.as_deref());
         self.unreached.get_or_insert_with(begin).failed(error);

@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::backoff::after;
 use crate::error::Result;
 use crate::lock::guard::{released, Guard};
 use crate::lock::loss::Lost;
 use crate::lock::release::at_once;
+use crate::moment::now;
 use crate::outcome::Released;
 use crate::runtime::within;
 use crate::trace::shown;
@@ -103,19 +105,23 @@ impl MultiGuard {
     /// The same, with the result for each lock, in the caller's order.
     pub async fn release_each(self) -> Vec<Result<Released>> {
         let members = self.members.into_iter();
-        let released = within(async { Ok(release_all(members, Instant::now() + GRACE).await) });
+        let released = within(async { Ok(release_all(members, now() + GRACE).await) });
         // A guard exists only after the thread that `within` needs was started.
         released.await.unwrap_or_default()
     }
 
-    /// Leaves all the locks held for this time from now on; see [`Guard::leave`]. The results are in the caller's
-    /// order.
+    /// Leaves all the locks held for this time from now on; see [`Guard::leave`]. The servers are asked at the same
+    /// time, so that one that hangs costs the others nothing. The results are in the caller's order.
     pub async fn leave_each(self, rest: Duration) -> Vec<Result<Released>> {
-        let mut left = Vec::with_capacity(self.members.len());
-        for member in self.members {
-            left.push(member.leave(rest).await);
-        }
-        left
+        let members = self.members.into_iter().map(|member| {
+            let name = member.hold.claim.server.name().to_string();
+            (name, member.leave(rest))
+        });
+        // Each ends by itself.
+        let left = within(async { Ok(at_once(members, after(Duration::MAX)).await) });
+        // A guard exists only after the thread that `within` needs was started.
+        let left = left.await.unwrap_or_default().into_iter();
+        left.map(|(_, word)| word).collect()
     }
 }
 

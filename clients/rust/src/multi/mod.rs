@@ -13,6 +13,8 @@
 
 mod guard;
 
+use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{timeout_at, Instant};
@@ -27,9 +29,11 @@ use crate::lock::events::Unreached;
 use crate::lock::guard::Guard;
 use crate::lock::loss::Lost;
 use crate::lock::terms::{names, overtime, Terms};
+use crate::lock::wait::Known;
 use crate::lock::Lock;
-use crate::runtime::within;
-use crate::trace::text;
+use crate::moment::now;
+use crate::runtime::on_thread;
+use crate::trace::{text, Span};
 
 /// The duration of a round for each of its locks, the value of Redisson.
 const ROUND_PER_LOCK: Duration = Duration::from_millis(1_500);
@@ -123,14 +127,24 @@ impl MultiLock {
     /// # Errors
     /// When a server refuses, cannot be reached at first, or could not be reached at the end of the wait.
     pub async fn acquire_within(&self, wait: Duration) -> Result<Option<MultiGuard>> {
-        let end = after(wait);
+        // An end that the clock cannot represent is no limit.
+        let end = now().checked_add(wait);
         // Each request keeps the limit; several late ones, one after another, would not.
-        let over = end + self.overtime() + RELEASE_REPLIES;
-        within(async {
-            let waited = timeout_at(over, self.rounds(end)).await;
-            waited.unwrap_or_else(|_| Err(Error::no_answer(&names(self.firsts()))))
-        })
-        .await
+        let over = end.map_or_else(
+            || after(wait),
+            |end| end + self.overtime() + RELEASE_REPLIES,
+        );
+        let span = Span::current();
+        let work = || {
+            let multi = self.clone();
+            span.follows(async move {
+                let waited = timeout_at(over, multi.rounds(end)).await;
+                waited.unwrap_or_else(|_| Err(Error::no_answer(&names(multi.firsts()))))
+            })
+        };
+        let servers: Vec<_> = self.firsts().map(|terms| &terms.server).collect();
+        let leases = self.firsts().map(|terms| terms.lease);
+        on_thread(&servers, leases.min().unwrap_or_default(), work).await
     }
 
     fn overtime(&self) -> Duration {
@@ -147,58 +161,50 @@ impl MultiLock {
     /// Waits for all the locks without a limit, once their servers have answered also while one is down.
     ///
     /// # Errors
-    /// When a server refuses, or cannot be reached at first.
+    /// When a server refuses, or at first cannot be reached or is a replica.
     pub async fn acquire(&self) -> Result<MultiGuard> {
-        loop {
-            if let Some(guard) = self.acquire_within(Duration::MAX).await? {
-                return Ok(guard);
-            }
-        }
+        let guard = self.acquire_within(Duration::MAX).await?;
+        guard.ok_or_else(|| Error::no_answer(&names(self.firsts())))
     }
 
-    async fn rounds(&self, end: Instant) -> Result<Option<MultiGuard>> {
+    async fn rounds(&self, end: Option<Instant>) -> Result<Option<MultiGuard>> {
         let mut pause = Pause::default();
-        // Before a server has answered, a request that cannot be sent is an error.
-        let answers: Vec<_> = self
-            .firsts()
-            .map(|terms| terms.server.inner.answers.read())
-            .collect();
+        let known = self.firsts().map(|first| first.server.name());
+        let known: HashMap<_, _> = known.map(|name| (name, Known::of(end))).collect();
         let mut unreached = None;
         loop {
-            match self.one_round(end).await {
+            match self.one_round(end, &known).await {
                 Ok(Some(guard)) => return Ok(Some(guard)),
-                Ok(None) if Instant::now() >= end => return Ok(None),
+                Ok(None) if left(end).is_zero() => return Ok(None),
                 Ok(None) => unreached = None,
-                Err((request, error)) => {
-                    let first = self.requests.get(request).and_then(|of| of.terms.first());
-                    let now = first.map(|terms| terms.server.inner.answers.read());
-                    let is_never = now.as_ref() == answers.get(request);
-                    let is_first = matches!(error, Error::Connection { .. }) && is_never;
-                    if is_first || !error.is_passing() || Instant::now() >= end {
+                Err((first, error)) => {
+                    let known = known.get(first.server.name());
+                    let is_answered = known.is_some_and(|known| known.is_answered());
+                    if !is_answered || !error.is_passing() || left(end).is_zero() {
                         return Err(error);
                     }
-                    if let Some(terms) = first {
-                        let begin = || Unreached::new(&terms.server, &terms.key, None);
-                        unreached.get_or_insert_with(begin).failed(&error);
-                    }
+                    let begin = || Unreached::new(&first.server, &first.key, None);
+                    unreached.get_or_insert_with(begin).failed(&error);
                 }
             }
             pause.random(end).await;
         }
     }
 
-    /// Asks for all the locks; after an error, with the number of the request that has failed.
+    /// Asks for all the locks. An error has the first lock of the request that has failed.
     async fn one_round(
         &self,
-        end: Instant,
-    ) -> std::result::Result<Option<MultiGuard>, (usize, Error)> {
+        end: Option<Instant>,
+        known: &HashMap<&str, Arc<Known>>,
+    ) -> std::result::Result<Option<MultiGuard>, (&Terms, Error)> {
         let mut held: Vec<(usize, Guard)> = Vec::new();
-        let over = end + self.overtime();
+        let over = end.map_or_else(|| after(Duration::MAX), |end| end + self.overtime());
         let mut end = end;
-        for (number, request) in self.requests.iter().enumerate() {
+        for (first, request) in self.firsts().zip(&self.requests) {
             let lost = Lost::first(held.iter().map(|(_, guard)| guard.lost()));
+            let known = known.get(first.server.name()).cloned();
             let got = tokio::select! {
-                got = acquire(&request.terms, Some(left(Some(end)))) => got,
+                got = acquire(&request.terms, end.map(|_| left(end)), known) => got,
                 Some(_) = lost => Ok(None),
             };
             let is_first = held.is_empty();
@@ -206,11 +212,12 @@ impl MultiLock {
                 Ok(Some(guards)) => held.extend(request.indices.iter().copied().zip(guards)),
                 other => {
                     give_back(held, over).await;
-                    return other.map(|_| None).map_err(|error| (number, error));
+                    return other.map(|_| None).map_err(|error| (first, error));
                 }
             }
             if is_first {
-                end = end.min(after(self.round));
+                let round = after(self.round);
+                end = Some(end.map_or(round, |end| end.min(round)));
             }
         }
         held.sort_by_key(|(place, _)| *place);
@@ -242,7 +249,7 @@ fn requests(locks: Vec<(usize, Terms)>) -> Vec<Request> {
 
 /// Releases all of them, and waits for the replies until `over`, at most [`GRACE`].
 async fn give_back(held: Vec<(usize, Guard)>, over: Instant) {
-    let end = over.min(Instant::now() + GRACE);
+    let end = over.min(now() + GRACE);
     release_all(held.into_iter().map(|(_, guard)| guard), end).await;
 }
 

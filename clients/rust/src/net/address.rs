@@ -25,7 +25,6 @@ const NO_PATH: Wrong = "the path of a socket begins with /";
 const NO_BYTE: Wrong = "a % is not followed by two digits";
 
 /// A parsed address.
-#[derive(Clone)]
 pub(crate) struct Address {
     /// Without credentials, and the same for every order of the hosts.
     pub name: String,
@@ -39,7 +38,6 @@ pub(crate) struct Address {
 }
 
 /// The role of the seeds.
-#[derive(Clone)]
 pub(crate) enum Kind {
     Server,
     /// Nodes of a cluster, each of which knows which node serves a key.

@@ -8,6 +8,7 @@ use redis::{
 use tokio::time::{timeout_at, Instant};
 
 use crate::error::{Error, Result};
+use crate::moment::now;
 use crate::net::address::{address_like, name_of};
 use crate::net::connection::Connection;
 use crate::net::server::{Server, Shared};
@@ -99,7 +100,7 @@ impl Caller {
         self.answered_by = None;
         let mut ask = None;
         for _ in 0..REDIRECTIONS {
-            let end = Instant::now() + patience;
+            let end = now() + patience;
             let is_asking = ask.is_some();
             let mut link = match ask.take() {
                 Some(node) => self.open(node, end).await?,
@@ -110,7 +111,6 @@ impl Caller {
             let sent = send(&mut link.connection, command, is_asking);
             let error = match timeout_at(end, sent).await {
                 Ok(Ok(reply)) => {
-                    self.server.inner.answers.add_one();
                     self.unanswered = false;
                     match reply {
                         Value::ServerError(error) => RedisError::from(error),
@@ -165,12 +165,10 @@ impl Caller {
         loop {
             let located = timeout_at(end, self.server.node_of(self.slot, self.failures)).await;
             let node = located.unwrap_or_else(|_| Err(Error::no_answer(self.server.name())))?;
-            let now = Instant::now();
+            let moment = now();
             let soon = if others > 0 { 2 } else { 1 };
-            match self.open(node, now + (end - now) / soon).await {
-                Err(error) if error.is_passing() && others > 0 && Instant::now() < end => {
-                    others -= 1
-                }
+            match self.open(node, moment + (end - moment) / soon).await {
+                Err(error) if error.is_passing() && others > 0 && now() < end => others -= 1,
                 opened => return opened,
             }
         }

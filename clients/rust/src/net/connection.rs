@@ -76,7 +76,8 @@ impl Connector {
             let stream = self.stream(node, &name).await?;
             // Each request has its own timeout; the connection has none.
             let settings = settings.set_response_timeout(None);
-            let login = self.login(node);
+            let login = self.login(node).await;
+            let login = login.map_err(|error| Error::connection(&name, error.to_string()))?;
             let opened = MultiplexedConnection::new_with_config(&login, stream, settings).await;
             let (inner, driver) = match opened {
                 Ok(opened) => opened,
@@ -101,13 +102,15 @@ impl Connector {
     }
 
     /// The login of a new connection.
-    fn login(&self, node: &ConnectionInfo) -> RedisConnectionInfo {
+    async fn login(&self, node: &ConnectionInfo) -> io::Result<RedisConnectionInfo> {
         let login = node.redis_settings().clone();
-        match self.credentials.as_ref().map(|source| source()) {
-            None => login,
-            Some((None, password)) => login.set_password(password),
-            Some((Some(user), password)) => login.set_username(user).set_password(password),
-        }
+        let Some(source) = self.credentials.clone() else {
+            return Ok(login);
+        };
+        Ok(match on_own_thread(move || source()).await? {
+            (None, password) => login.set_password(password),
+            (Some(user), password) => login.set_username(user).set_password(password),
+        })
     }
 
     /// An error of the login. If the port does not speak the protocol of Redis, it says what it speaks: redis-rs does
@@ -200,15 +203,19 @@ impl Connector {
         }
     }
 
-    /// Connects to the first of the host's addresses that can be reached.
+    /// Connects to the first of the host's addresses that can be reached, in ascending order: all clients prefer the
+    /// same one, because two of them may be different servers.
     async fn tcp(&self, host: &str, port: u16) -> io::Result<TcpStream> {
-        let mut attempts = JoinSet::new();
-        for address in addresses(host, port).await? {
-            attempts.spawn(TcpStream::connect(address));
-        }
+        let mut addresses = addresses(host, port).await?;
+        addresses.sort();
+        addresses.dedup();
+        let count = u32::try_from(addresses.len()).unwrap_or(u32::MAX);
+        // One that does not respond leaves time for the others.
+        let each = self.patience / count.saturating_add(1);
         let mut failure = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
-        while let Some(attempt) = attempts.join_next().await {
-            match attempt.map_err(io::Error::other).and_then(|socket| socket) {
+        for address in addresses {
+            let connecting = timeout(each, TcpStream::connect(address)).await;
+            match connecting.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
                 Ok(socket) => {
                     socket.set_nodelay(true)?;
                     // After this time the kernel drops data that the peer has not acknowledged, and ends the
@@ -229,12 +236,18 @@ async fn addresses(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     if let Ok(address) = host.parse() {
         return Ok(vec![SocketAddr::new(address, port)]);
     }
-    let (sender, found) = oneshot::channel();
     let host = host.to_string();
-    let look = move || drop(sender.send((host.as_str(), port).to_socket_addrs()));
-    thread::Builder::new().spawn(look)?;
-    let found = found.await.map_err(io::Error::other)?;
-    Ok(found?.collect())
+    let found = on_own_thread(move || (host.as_str(), port).to_socket_addrs());
+    Ok(found.await??.collect())
+}
+
+/// Runs what may block on a thread of its own, so that renewals go on meanwhile.
+async fn on_own_thread<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> io::Result<T> {
+    let (sender, result) = oneshot::channel();
+    thread::Builder::new().spawn(move || drop(sender.send(work())))?;
+    result.await.map_err(io::Error::other)
 }
 
 impl Connection {

@@ -90,8 +90,10 @@ impl KeyWatch {
 impl Drop for KeyWatch {
     fn drop(&mut self) {
         let mut watches = self.invalidations.watches();
+        // Its receiver ends here, so that of two watches that are dropped at the same time one is the last.
+        self.changes = watch::channel(()).1;
         let of_key = watches.get(&self.key);
-        if of_key.is_some_and(|of_key| of_key.receiver_count() == 1) {
+        if of_key.is_some_and(|of_key| of_key.receiver_count() == 0) {
             watches.remove(&self.key);
         }
     }

@@ -10,6 +10,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::moment::now;
+
 /// How long the other readers use the former lease while one reads it again.
 const READING: Duration = Duration::from_millis(100);
 
@@ -30,17 +32,17 @@ impl ReaderLeases {
     pub(crate) fn known(&self, node: &str) -> Option<Duration> {
         let mut nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
         let known = nodes.get_mut(node)?;
-        let now = Instant::now();
-        if now < known.until {
+        let moment = now();
+        if moment < known.until {
             return Some(known.lease);
         }
-        known.until = now + READING;
+        known.until = moment + READING;
         None
     }
 
     /// Records a lease. It is used for as long as a holder that reads it itself uses it: until its next renewal.
     pub(crate) fn record(&self, node: &str, lease: Duration) {
-        let until = Instant::now() + lease / 3;
+        let until = now() + lease / 3;
         let mut nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
         nodes.insert(node.to_string(), Known { lease, until });
     }

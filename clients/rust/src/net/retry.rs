@@ -11,6 +11,7 @@ use tokio::time::Instant;
 
 use crate::backoff::{left, Pause};
 use crate::error::Result;
+use crate::moment::now;
 use crate::net::caller::Caller;
 use crate::net::server::Server;
 use crate::runtime::within;
@@ -55,8 +56,8 @@ impl Retrier {
         let patience = server.patience() / 2;
         Retrier {
             caller: Caller::shared(server, key),
-            end: Instant::now() + patience,
-            over: Instant::now() + server.patience(),
+            end: now() + patience,
+            over: now() + server.patience(),
             pause: Pause::default(),
         }
     }
@@ -90,7 +91,7 @@ impl Retrier {
     }
 
     fn has_time(&self) -> bool {
-        Instant::now() + self.pause.next() < self.end
+        now() + self.pause.next() < self.end
     }
 
     async fn pause(&mut self) {

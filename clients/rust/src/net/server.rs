@@ -16,9 +16,8 @@ use redis::{
     cmd, AsyncConnectionConfig, ConnectionAddr, ConnectionInfo, ProtocolVersion, PushInfo,
 };
 use tokio::sync::OnceCell;
-use tokio::time::Instant;
 
-use crate::error::{Error, Result, NO_ROOM};
+use crate::error::{Error, Result};
 use crate::net::address::{name_of, Address, Kind};
 use crate::net::background::{Background, Unreleased};
 use crate::net::caller::Caller;
@@ -30,18 +29,17 @@ use crate::net::tickets::Tickets;
 #[cfg(feature = "tls")]
 use crate::net::tls::Certificates;
 use crate::runtime::{self, within};
-use crate::statistics::{Counts, Number, Statistics};
+use crate::statistics::{Counts, Statistics};
 use crate::trace::shown;
 
-/// A server that has the module loaded, or a cluster of them. Cheap to clone: clones share connections.
+/// A server that has the module loaded, or a cluster of them. Cheap to clone: clones share connections. Its settings
+/// are made before, with a [`ServerBuilder`].
 ///
 /// ```
 /// # fn main() -> Result<(), redis_lock_client::Error> {
-/// use std::time::Duration;
 /// use redis_lock_client::Server;
 ///
-/// let server = Server::open("redis+sentinel://app:secret@a:26379,b:26379/main")?
-///     .response_timeout(Duration::from_secs(2));
+/// let server = Server::open("redis+sentinel://app:secret@a:26379,b:26379/main")?;
 /// assert_eq!(server.name(), "a:26379,b:26379/main/0");
 /// # Ok(())
 /// # }
@@ -61,8 +59,6 @@ pub(crate) struct Inner {
     /// The leases of readers that are bound to connections.
     pub reader_leases: ReaderLeases,
     pub tickets: Arc<Tickets>,
-    /// The replies so far.
-    pub answers: Number,
 }
 
 /// The known topology of a cluster or of the sentinels, and the shared connections.
@@ -79,7 +75,8 @@ struct Topology {
 /// A shared connection: the first request opens it, the others wait for the result.
 pub(crate) type Shared = Arc<OnceCell<Result<Connection>>>;
 
-/// Upper bound of the response timeout.
+/// Bounds of the response timeout.
+const MIN_RESPONSE_TIMEOUT: Duration = Duration::from_millis(10);
 const MAX_RESPONSE_TIMEOUT: Duration = Duration::from_secs(86_400);
 
 /// The shortest time for a pending reply at the end of a wait.
@@ -100,81 +97,29 @@ impl Server {
     ///
     /// `rediss`, `rediss+cluster` and `rediss+sentinel` are the same with TLS, which also applies to the sentinels;
     /// `valkey` and `valkeys` may stand for `redis` and `rediss`. User and password are those of the servers. Options
-    /// at the end, after `?` and separated by `&`: `db=n`; `protocol=2` (requests in RESP2, without an early notice of
-    /// losses; the connection for waits always uses RESP3) or `protocol=3`; for the login of sentinels
-    /// `sentinel-user=u` and `sentinel-password=p`. An IPv6 address stands in brackets. Special characters of logins,
-    /// names and paths are percent-encoded: `@` is `%40`, `/` is `%2F`, `?` is `%3F`, `#` is `%23`.
+    /// at the end, after `?` and separated by `&`: `db=n`; `protocol=2` (requests in RESP2, where there is no RESP3,
+    /// without an early notice of losses; the connection for waits always uses RESP3) or `protocol=3`; for the login of
+    /// sentinels `sentinel-user=u` and `sentinel-password=p`. An IPv6 address stands in brackets. Special characters of
+    /// logins, names and paths are percent-encoded: `@` is `%40`, `/` is `%2F`, `?` is `%3F`, `#` is `%23`.
     ///
     /// # Errors
     /// When the URL cannot be read.
     pub fn open(url: &str) -> Result<Server> {
-        let connector = Connector {
-            patience: Duration::from_secs(5),
-            #[cfg(feature = "tls")]
-            certificates: Certificates::new(),
-            credentials: None,
-            counts: Arc::default(),
-        };
-        Ok(Server::of(Address::parse(url)?, connector))
+        Server::builder(url).build()
     }
 
-    fn of(address: Address, connector: Connector) -> Server {
-        let tickets = Tickets::new(matches!(address.kind, Kind::Cluster));
-        let topology = Topology {
-            slots: HashMap::new(),
-            seeds: address.seeds.clone(),
-            seed: 0,
-            shared: HashMap::new(),
-        };
-        let inner = Inner {
-            address,
-            connector,
-            topology: Mutex::new(topology),
-            background: Background::default(),
-            invalidations: Arc::default(),
-            reader_leases: ReaderLeases::default(),
-            tickets,
-            answers: Number::default(),
-        };
-        let inner = Arc::new(inner);
-        Server { inner }
-    }
-
-    /// The time without a reply after which a connection is closed: 5 s by default, at most one day. For a pending
-    /// reply a wait lasts longer than its limit, by a twentieth of it, a quarter of a second at least: `try_acquire`
-    /// has so long for its reply.
-    #[must_use]
-    pub fn response_timeout(self, timeout: Duration) -> Server {
-        let timeout = timeout.min(MAX_RESPONSE_TIMEOUT);
-        self.with(|connector| connector.patience = timeout)
-    }
-
-    /// A source of the user (None: the default user) and the password, in place of those of the URL: asked for each new
-    /// connection, so that a program may change them while it runs. It must not block. (The login of sentinels is that
-    /// of the URL.)
-    ///
-    /// ```
-    /// # fn token() -> String { String::new() }
-    /// # fn main() -> Result<(), redis_lock_client::Error> {
-    /// let server = redis_lock_client::Server::open("rediss://locks.example.com")?;
-    /// let server = server.credentials(|| (Some("app".into()), token()));
-    /// # Ok(())
-    /// # }
-    /// ```
-    #[must_use]
-    pub fn credentials(
-        self,
-        source: impl Fn() -> (Option<String>, String) + Send + Sync + 'static,
-    ) -> Server {
-        self.with(|connector| connector.credentials = Some(Arc::new(source)))
-    }
-
-    /// With the feature `tls`: the certificates for `rediss://`, of authorities to trust instead of the system's, and
-    /// of the client.
-    #[cfg(feature = "tls")]
-    #[must_use]
-    pub fn certificates(self, certificates: Certificates) -> Server {
-        self.with(|connector| connector.certificates = certificates)
+    /// The settings of the server at this URL, of which [`open`](Server::open) has the grammar.
+    pub fn builder(url: &str) -> ServerBuilder {
+        ServerBuilder {
+            url: url.into(),
+            connector: Connector {
+                patience: Duration::from_secs(5),
+                #[cfg(feature = "tls")]
+                certificates: Certificates::new(),
+                credentials: None,
+                counts: Arc::default(),
+            },
+        }
     }
 
     /// The server's address without credentials: `host:port/db`, for a cluster that of each seed; for sentinels their
@@ -218,13 +163,7 @@ impl Server {
         &self.inner.connector.counts
     }
 
-    fn with(self, change: impl FnOnce(&mut Connector)) -> Server {
-        let mut connector = self.inner.connector.clone();
-        change(&mut connector);
-        Server::of(self.inner.address.clone(), connector)
-    }
-
-    /// Whether the other is a clone: the same server, user and settings.
+    /// Whether the other is a clone.
     pub(crate) fn is_same(&self, other: &Server) -> bool {
         Arc::ptr_eq(&self.inner, &other.inner)
     }
@@ -342,21 +281,13 @@ impl Server {
         }
         let invalidations = self.inner.invalidations.clone();
         let pushed = move |push| invalidations.notify(&push);
-        let start = Instant::now();
-        match self.connect_resp3(node, pushed).await {
-            Ok(mut connection) => {
-                let command = cmd("CLIENT").arg(&["TRACKING", "ON", "NOLOOP"]).take();
-                let name = name_of(node);
-                match connection.ask(&command, &name, self.patience()).await {
-                    Err(error @ Error::Connection { .. }) => Err(error),
-                    // Refused, it works without it.
-                    _ => Ok(connection),
-                }
-            }
-            Err(error) if start.elapsed() < self.patience() / 2 && may_be_the_protocol(&error) => {
-                self.connect(node).await
-            }
-            Err(error) => Err(error),
+        let mut connection = self.connect_resp3(node, pushed).await?;
+        let command = cmd("CLIENT").arg(&["TRACKING", "ON", "NOLOOP"]).take();
+        let name = name_of(node);
+        match connection.ask(&command, &name, self.patience()).await {
+            Err(error @ Error::Connection { .. }) => Err(error),
+            // Refused, it works without it.
+            _ => Ok(connection),
         }
     }
 
@@ -405,15 +336,79 @@ impl Topology {
 
 shown! { Server, server, name = server.name() }
 
-/// Whether a connection may have failed because of RESP3: a server without HELLO refuses it, a proxy may close the
-/// connection.
-pub(crate) fn may_be_the_protocol(error: &Error) -> bool {
-    match error {
-        Error::NotLoaded { .. } => true,
-        Error::Refused { code, .. } => !matches!(code.as_str(), "WRONGPASS" | "NOAUTH" | "LOADING"),
-        Error::Connection { what, .. } => what != NO_ROOM,
-        Error::Unheard { .. } | Error::Untrusted { .. } | Error::Lost(_) | Error::Config { .. } => {
-            false
-        }
+/// The settings of a [`Server`] before it is opened.
+///
+/// ```
+/// # fn token() -> String { String::new() }
+/// # fn main() -> Result<(), redis_lock_client::Error> {
+/// use std::time::Duration;
+/// use redis_lock_client::Server;
+///
+/// let server = Server::builder("redis://locks.example.com")
+///     .response_timeout(Duration::from_secs(2))
+///     .credentials(|| (Some("app".into()), token()))
+///     .build()?;
+/// # Ok(())
+/// # }
+/// ```
+#[must_use]
+pub struct ServerBuilder {
+    url: String,
+    connector: Connector,
+}
+
+impl ServerBuilder {
+    /// The time without a reply after which a connection is closed: 5 s by default, 10 ms to one day. For a pending
+    /// reply a wait lasts longer than its limit, by a twentieth of it, a quarter of a second at least: `try_acquire`
+    /// has so long for its reply.
+    pub fn response_timeout(mut self, timeout: Duration) -> ServerBuilder {
+        self.connector.patience = timeout.clamp(MIN_RESPONSE_TIMEOUT, MAX_RESPONSE_TIMEOUT);
+        self
+    }
+
+    /// A source of the user (None: the default user) and the password, in place of those of the URL: asked for each new
+    /// connection, on a thread of its own, so that a program may change them while it runs. It has the response
+    /// timeout. (The login of sentinels is that of the URL.)
+    pub fn credentials(
+        mut self,
+        source: impl Fn() -> (Option<String>, String) + Send + Sync + 'static,
+    ) -> ServerBuilder {
+        self.connector.credentials = Some(Arc::new(source));
+        self
+    }
+
+    /// With the feature `tls`: the certificates for `rediss://`, of authorities to trust instead of the system's, and
+    /// of the client.
+    #[cfg(feature = "tls")]
+    pub fn certificates(mut self, certificates: Certificates) -> ServerBuilder {
+        self.connector.certificates = certificates;
+        self
+    }
+
+    /// The server. Nothing is sent yet.
+    ///
+    /// # Errors
+    /// When the URL cannot be read.
+    pub fn build(self) -> Result<Server> {
+        let address = Address::parse(&self.url)?;
+        let topology = Topology {
+            slots: HashMap::new(),
+            seeds: address.seeds.clone(),
+            seed: 0,
+            shared: HashMap::new(),
+        };
+        let inner = Arc::new(Inner {
+            tickets: Tickets::new(matches!(address.kind, Kind::Cluster)),
+            address,
+            connector: self.connector,
+            topology: Mutex::new(topology),
+            background: Background::default(),
+            invalidations: Arc::default(),
+            reader_leases: ReaderLeases::default(),
+        });
+        Ok(Server { inner })
     }
 }
+
+// The URL may have a password.
+shown! { ServerBuilder, builder, response_timeout = builder.connector.patience }

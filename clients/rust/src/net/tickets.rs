@@ -20,6 +20,7 @@ use tokio::time::{sleep, timeout, Instant};
 use uuid::Uuid;
 
 use crate::error::{Error, Result};
+use crate::moment::now;
 use crate::net::address::name_of;
 use crate::net::command;
 use crate::net::connection::Connection;
@@ -257,7 +258,7 @@ impl Channel {
             live: None,
             epoch: 0,
             tickets: 0,
-            used: Instant::now(),
+            used: now(),
             subscribing: Arc::default(),
             in_flight: Arc::new(Semaphore::new(MAX_IN_FLIGHT)),
         }
@@ -340,6 +341,18 @@ impl Ticket {
         Ok(())
     }
 
+    /// Subscribes at this node, and publishes a message that is no ticket's, as the grant of a wait needs both.
+    #[cfg(feature = "admin")]
+    pub(crate) async fn try_channel(&self, server: &Server, node: &ConnectionInfo) -> Result<()> {
+        self.subscribe(server, node, self.epoch()).await?;
+        let publish = match self.tickets.is_sharded {
+            true => "SPUBLISH",
+            false => "PUBLISH",
+        };
+        let publish = cmd(publish).arg(&self.channel).arg("").take();
+        server.ask(node, &publish).await.map(drop)
+    }
+
     /// Forgets the events so far: the next request answers them.
     pub(crate) fn forget_events(&mut self) {
         while self.events.try_recv().is_ok() {}
@@ -364,7 +377,7 @@ impl Drop for Ticket {
         table.tickets.remove(&self.tag);
         if let Some(channel) = table.channels.get_mut(&self.line) {
             channel.tickets -= 1;
-            channel.used = Instant::now();
+            channel.used = now();
             if channel.tickets == 0 && channel.live.is_none() {
                 table.channels.remove(&self.line);
             }
@@ -407,7 +420,7 @@ async fn keep(tickets: Weak<Tickets>, number: u64, patience: Duration) {
             if channel.is_on(number) && channel.tickets > 0 {
                 used = Some(channel.name.clone());
             }
-            is_idle &= !channel.is_on(number) || channel.used.elapsed() >= MAX_IDLE;
+            is_idle &= !channel.is_on(number) || now() - channel.used >= MAX_IDLE;
         }
         let is_closed = match used {
             None => is_idle,

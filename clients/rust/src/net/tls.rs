@@ -29,7 +29,7 @@ type Made<T> = std::result::Result<T, String>;
 /// let certificates = Certificates::new()
 ///     .authorities(std::fs::read("ca.crt")?)
 ///     .client(std::fs::read("client.crt")?, std::fs::read("client.key")?);
-/// let server = Server::open("rediss://locks.example.com")?.certificates(certificates);
+/// let server = Server::builder("rediss://locks.example.com").certificates(certificates).build()?;
 /// # Ok(())
 /// # }
 /// ```

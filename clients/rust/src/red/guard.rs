@@ -8,7 +8,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::{sleep, sleep_until, timeout_at, Instant};
+use tokio::time::{sleep, sleep_until, timeout_at};
 
 use super::hold::{give_up_at, Answer, Hold};
 use super::rule::{is_out_of_reach, round_patience, Tally, Verdict};
@@ -19,7 +19,7 @@ use crate::lock::guard::released;
 use crate::lock::loss::{LossOnDrop, Lost};
 use crate::lock::release::{self, at_once};
 use crate::lock::terms::Terms;
-use crate::moment::Moment;
+use crate::moment::{now, Moment};
 use crate::net::command::{Claim, Ending};
 use crate::outcome::{LostReason, Released};
 use crate::runtime::{self, within, Task};
@@ -74,7 +74,7 @@ impl RedGuard {
     /// background.
     pub(super) async fn undo(mut self) {
         self.is_released = true;
-        let end = Instant::now() + UNDO_PATIENCE;
+        let end = now() + UNDO_PATIENCE;
         for (undone, is_answered) in self.hold.give_up(false) {
             if is_answered {
                 let _ = timeout_at(end, undone).await;
@@ -164,8 +164,9 @@ impl RedGuard {
     pub async fn release_each(mut self) -> Vec<(String, Result<Released>)> {
         self.stop_renewal();
         self.is_released = true;
+        let was_valid = !self.valid_for().is_zero();
         let releases = self.hold.each().into_iter().map(|(claim, member)| {
-            let release = release(claim.clone(), member.token, self.hold.lease);
+            let release = release(claim.clone(), member.token, self.hold.lease, was_valid);
             (claim.server.name().to_string(), release)
         });
         // Each ends by itself.
@@ -181,9 +182,15 @@ impl RedGuard {
 }
 
 /// Releases the lock on one server; without a reply the release continues in the background.
-async fn release(claim: Claim, token: Option<u64>, lease: Duration) -> Result<Released> {
-    let end = Instant::now() + round_patience(lease);
-    let released = timeout_at(end, release::release(&claim, Ending::All, end)).await;
+async fn release(
+    claim: Claim,
+    token: Option<u64>,
+    lease: Duration,
+    was_valid: bool,
+) -> Result<Released> {
+    let end = now() + round_patience(lease);
+    let released = release::release(&claim, Ending::All, end, was_valid);
+    let released = timeout_at(end, released).await;
     let released = released.unwrap_or_else(|_| Err(Error::no_answer(claim.server.name())));
     match &released {
         Ok(_) => events::released(&claim, token),

@@ -3,7 +3,7 @@
 //! Every acquisition has an owner of its own. A hold that it may have left on a server without a reply is released in
 //! the background, for as long as a lease could last, and that must never affect a later acquisition.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::future::Future;
 use std::slice;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,21 +13,23 @@ use redis::{cmd, Value};
 use tokio::task::JoinSet;
 use tokio::time::{timeout_at, Instant};
 
-use super::rule::{round_patience, validity, Tally, Verdict};
-use crate::backoff::left;
+use super::rule::{quorum, round_patience, validity, Tally, Verdict};
+use crate::backoff::{after, left};
 use crate::error::{Error, Result};
 use crate::lock::loss::{Confirmed, LossNotice};
 use crate::lock::release::give_up;
 use crate::lock::renewal::is_final;
 use crate::lock::terms::Terms;
-use crate::lock::wait::{self, Reach, Request, Wait};
-use crate::moment::Moment;
+use crate::lock::wait::{self, Known, Reach, Request, Wait};
+use crate::moment::{now, Moment};
 use crate::net::caller::Caller;
 use crate::net::command::{self, Claim, Ending};
 use crate::net::reply::line;
 
 /// The shortest time left to the other servers once there is a majority.
 const STRAGGLERS: Duration = Duration::from_millis(5);
+/// The longest such time. (A server that has not answered after a part of the round is not asked, either.)
+const LONGEST_STRAGGLERS: Duration = Duration::from_secs(1);
 
 /// The answer of a server in a round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -137,30 +139,89 @@ impl Hold {
         }
     }
 
-    /// Waits in the queue of the first server that answers, starting with number `first`. False when the wait is over.
-    pub(super) async fn wait_in_queue(&self, first: usize, end: Instant) -> Result<bool> {
+    /// Waits in the queue of the first server that answers, in their order from number `first`. False when the wait is
+    /// over.
+    pub(super) async fn wait_in_queue(
+        self: &Arc<Hold>,
+        mut first: usize,
+        end: Instant,
+    ) -> Result<bool> {
+        let mut last = Error::config("a RedLock of no servers");
+        for _ in 0..self.claims.len() {
+            let place = self.first_healthy(first, end).await?;
+            let Some(claim) = self.claims.get(place) else {
+                break;
+            };
+            let queued = self.grant(place, claim, end).await;
+            let is_answered = !matches!(queued, Err(Error::Connection { .. }));
+            self.set(place, |member| member.is_answered = is_answered);
+            match queued {
+                Ok(token) => return Ok(token.is_some()),
+                Err(error) if is_permanent(&error) => return Err(error),
+                Err(error) => (last, first) = (error, place + 1),
+            }
+        }
+        Err(last)
+    }
+
+    /// The first server, in their order from number `first`, that answers and grants. All are asked at once, so that
+    /// one that hangs does not delay the others.
+    async fn first_healthy(self: &Arc<Hold>, first: usize, end: Instant) -> Result<usize> {
+        let mut healths = self.healths(first, end).await;
         let mut last = Error::config("a RedLock of no servers");
         let places = self.claims.iter().enumerate().cycle();
         let count = self.claims.len();
         for (place, claim) in places.skip(first % count).take(count) {
-            let queued = match self.health(claim).await {
+            match healths.remove(&place) {
+                Some(Ok((_, delay))) if delay.is_zero() => return Ok(place),
                 // The wait goes to another one.
-                Ok((_, delay)) if !delay.is_zero() => {
-                    let server = claim.server.name();
+                Some(Ok(_)) => {
                     let text = "it grants nothing yet after its start";
-                    Err(Error::refused(server, "LOCKDELAY", text))
+                    last = Error::refused(claim.server.name(), "LOCKDELAY", text);
                 }
-                Ok(_) => self.grant(place, claim, end).await,
-                Err(error) => Err(error),
-            };
-            self.set(place, |member| member.is_answered = queued.is_ok());
-            match queued {
-                Ok(token) => return Ok(token.is_some()),
-                Err(error) if is_permanent(&error) => return Err(error),
-                Err(error) => last = error,
+                Some(Err(error)) if is_permanent(&error) => return Err(error),
+                Some(Err(error)) => last = error,
+                None => {}
             }
         }
         Err(last)
+    }
+
+    /// The health of the servers by number. It ends when number `first` grants, and otherwise soon after a majority has
+    /// answered: sooner if the wait is short. (If everybody waits at the same server, the order of requests is kept.)
+    async fn healths(
+        self: &Arc<Hold>,
+        first: usize,
+        end: Instant,
+    ) -> HashMap<usize, Result<Health>> {
+        let begun = now();
+        let servers = self.claims.len();
+        let mut asked = JoinSet::new();
+        for place in 0..servers {
+            let hold = self.clone();
+            asked.spawn(async move {
+                let claim = hold.claims.get(place)?;
+                Some((place, hold.health(claim).await))
+            });
+        }
+        let mut healths = HashMap::new();
+        // Each answer has its own bound.
+        let mut until = after(Duration::MAX);
+        while let Ok(Some(answer)) = timeout_at(until, asked.join_next()).await {
+            let Ok(Some((place, health))) = answer else {
+                continue;
+            };
+            let grants = matches!(&health, Ok((_, delay)) if delay.is_zero());
+            healths.insert(place, health);
+            let healthy = healths.values().filter(|health| health.is_ok()).count();
+            if grants && place == first % servers {
+                break;
+            } else if healthy == quorum(servers) {
+                let others = (left(Some(end)) / 4).max(now() - begun).max(STRAGGLERS);
+                until = now() + others.min(LONGEST_STRAGGLERS);
+            }
+        }
+        healths
     }
 
     /// Asks all servers at once to grant or renew; one that has granted the lock already confirms it. A server with
@@ -201,8 +262,13 @@ impl Hold {
     ) -> Result<Vote> {
         let (run_id, delay) = self.health(claim).await?;
         let Some(token) = token else {
+            let confirmed = self.notice.confirmed();
+            if !confirmed.lease.is_zero() && self.notice.valid_for().is_zero() {
+                // A hold that may have been over meanwhile is not put together again.
+                return Ok((run_id, None));
+            }
             let end = end.filter(|_| delay.is_zero());
-            let end = end.unwrap_or_else(Instant::now);
+            let end = end.unwrap_or_else(now);
             return Ok((run_id, self.grant(place, claim, end).await?));
         };
         let command = command::renew(claim, Some(self.lease), token);
@@ -230,8 +296,8 @@ impl Hold {
             (member.is_asked, member.is_answered) = (true, false)
         });
         let mut wait = Wait::new(request);
-        let end = end.max(Instant::now());
-        let mut reach = Reach::default();
+        let end = end.max(now());
+        let mut reach = Reach::new(Known::of(Some(end)));
         let over = end + self.patience(claim);
         let asked = timeout_at(over, wait.run(Some(end), &mut reach)).await;
         match asked.unwrap_or_else(|_| Err(Error::no_answer(server.name()))) {
@@ -247,7 +313,7 @@ impl Hold {
     /// gets a second attempt; a timeout does not.
     async fn health(&self, claim: &Claim) -> Result<Health> {
         let name = claim.server.name();
-        let end = Instant::now() + self.patience(claim) / 4;
+        let end = now() + self.patience(claim) / 4;
         let command = cmd("INFO").arg("server").arg("lock").take();
         let mut caller = Caller::shared(&claim.server, &claim.key);
         let reply = match caller.call(&command, left(Some(end))).await {
@@ -334,7 +400,7 @@ async fn count(
         match tally.verdict() {
             Verdict::Open => {}
             Verdict::Refused => break,
-            Verdict::Held => end = end.min(Instant::now() + opened.elapsed().max(STRAGGLERS)),
+            Verdict::Held => end = end.min(now() + opened.elapsed().max(STRAGGLERS)),
         }
     }
     outcome.verdict = match tally.verdict() {

@@ -25,6 +25,7 @@ use crate::error::{Error, Result};
 use crate::lock::events::{self, Unreached};
 use crate::lock::terms::{names, overtime, Terms};
 use crate::mode::Mode;
+use crate::moment::now;
 use crate::net::command::Kind;
 use crate::net::server::Server;
 use crate::runtime::on_thread;
@@ -129,23 +130,29 @@ impl RedLock {
     /// When no majority could be reached in that time, or a server refuses: an error that names the server and the
     /// fault, such as a `lock.startup-delay` that is shorter than the lease.
     pub async fn acquire_within(&self, wait: Duration) -> Result<Option<RedGuard>> {
-        let begun = Instant::now();
+        let begun = now();
         let key = self.locks.first().map_or(&[][..], |lock| &lock.key);
         let span = Span::new(&names(self.locks.iter()), key, None);
         let servers: Vec<_> = self.locks.iter().map(|lock| &lock.server).collect();
-        let (red, end) = (self.clone(), after(wait));
-        let work = async move {
-            let over = end + overtime(red.locks.iter());
-            let waited = timeout_at(over, red.wait(end, !wait.is_zero())).await;
-            let silence = || Error::no_answer(&names(red.locks.iter()));
-            waited.unwrap_or_else(|_| Err(red.no_majority(silence())))
+        let end = after(wait);
+        // An end that the clock cannot represent is no limit.
+        let is_bounded = begun.checked_add(wait).is_some();
+        let work = || {
+            let red = self.clone();
+            async move {
+                let over = end + overtime(red.locks.iter());
+                let waited = timeout_at(over, red.wait(end, !wait.is_zero(), is_bounded)).await;
+                let silence = || Error::no_answer(&names(red.locks.iter()));
+                waited.unwrap_or_else(|_| Err(red.no_majority(silence())))
+            }
         };
+        let lease = self.locks.first().map_or(Duration::ZERO, |lock| lock.lease);
         span.around(async {
-            let acquired = on_thread(&servers, work).await;
+            let acquired = on_thread(&servers, lease, work).await;
             match &acquired {
-                Ok(Some(guard)) => guard.record_grant(begun.elapsed()),
+                Ok(Some(guard)) => guard.record_grant(now() - begun),
                 other => self.locks.iter().for_each(|lock| {
-                    events::not_acquired(lock, other.as_ref().err(), begun.elapsed());
+                    events::not_acquired(lock, other.as_ref().err(), now() - begun);
                 }),
             }
             acquired
@@ -156,16 +163,13 @@ impl RedLock {
     /// Waits for the lock without a limit, once a majority has answered also while none can be reached.
     ///
     /// # Errors
-    /// When a server refuses, or no majority can be reached at first.
+    /// When a server refuses, or no majority can be reached at first. (A replica counts as out of reach.)
     pub async fn acquire(&self) -> Result<RedGuard> {
-        loop {
-            if let Some(guard) = self.acquire_within(Duration::MAX).await? {
-                return Ok(guard);
-            }
-        }
+        let guard = self.acquire_within(Duration::MAX).await?;
+        guard.ok_or_else(|| Error::no_answer(&names(self.locks.iter())))
     }
 
-    async fn wait(&self, end: Instant, waits: bool) -> Result<Option<RedGuard>> {
+    async fn wait(&self, end: Instant, waits: bool, is_bounded: bool) -> Result<Option<RedGuard>> {
         let lease = self.locks.first().map_or(Duration::ZERO, |lock| lock.lease);
         if validity(lease).is_zero() {
             let why = format!("a lease of {lease:?} is too short for a RedLock");
@@ -174,19 +178,25 @@ impl RedLock {
         self.locks.iter().try_for_each(Terms::check)?;
         let mut pause = Pause::default();
         let mut queue_at = 0;
-        // Before a majority has ever answered, one that cannot be reached is an error.
+        // Before a majority has ever answered, one that cannot be reached is an error, or without a limit one of
+        // replicas; one that does not answer has the time of a first request to a single server.
         let mut is_reached = false;
+        let is_single = self.locks.iter().all(|lock| lock.server.is_single());
+        let patience = self.locks.iter().map(|lock| lock.server.patience());
+        let silent_until = now() + patience.max().unwrap_or_default() / 2;
         let mut unreached = None;
         loop {
             let attempt = self.attempt(&mut queue_at, end, waits, &mut is_reached);
             match attempt.await {
                 Ok(Some(guard)) => return Ok(Some(guard)),
-                Ok(None) if Instant::now() >= end => return Ok(None),
+                Ok(None) if now() >= end => return Ok(None),
                 Ok(None) => (is_reached, unreached) = (true, None),
                 Err(error) if is_permanent(&error) => return Err(error),
                 Err(error) => {
-                    is_reached |= !matches!(error, Error::Connection { .. });
-                    if !is_reached || Instant::now() >= end {
+                    let is_wrong = error.has_code("READONLY") && !is_bounded && is_single;
+                    is_reached |= !matches!(error, Error::Connection { .. }) && !is_wrong;
+                    let may_answer = error.is_silence() && now() < silent_until;
+                    if !(is_reached || may_answer) || now() >= end {
                         return Err(self.no_majority(error));
                     }
                     if let Some(lock) = self.locks.first() {
@@ -195,7 +205,7 @@ impl RedLock {
                     }
                 }
             }
-            pause.random(end).await;
+            pause.random(Some(end)).await;
         }
     }
 
@@ -219,10 +229,10 @@ impl RedLock {
         is_reached: &mut bool,
     ) -> Result<Option<RedGuard>> {
         let guard = RedGuard::acquiring(&self.locks)?;
-        let begun = Instant::now();
+        let begun = now();
         let queued = guard.hold.wait_in_queue(*queue_at, end).await;
         // It has waited in a queue, perhaps of a server that is gone since.
-        let has_waited = queued.is_ok() && begun.elapsed() > overtime(self.locks.iter());
+        let has_waited = queued.is_ok() && now() - begun > overtime(self.locks.iter());
         *is_reached |= has_waited || guard.hold.has_lost_a_server();
         let round = match queued {
             Ok(true) => guard.hold.round(waits).await,

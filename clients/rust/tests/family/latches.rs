@@ -8,7 +8,8 @@ use redis_lock_harness::{TestServer, Tries};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use crate::{client, kill_connections, prompt, through, until, until_waits, waited, LONG};
+use crate::servers::{client, patient, prompt, through, until, until_waits, with_timeout, LONG};
+use crate::{kill_connections, waited};
 
 fn latch(server: &Server) -> Latch {
     Latch::new(server, "l")
@@ -71,7 +72,7 @@ async fn a_wait_goes_on_where_its_connection_breaks() {
 async fn a_wait_goes_on_on_a_server_that_was_started_again() {
     let mut real = TestServer::with(&["--appendonly", "yes", "--appendfsync", "always"]);
     // Long enough for a server to start in.
-    let latch = latch(&client(&real).response_timeout(LONG));
+    let latch = latch(&with_timeout(real.port, LONG));
     latch.set(2).await.unwrap();
     let waiter = wait(&latch);
     until_waits(&real, 1);
@@ -175,7 +176,7 @@ async fn a_count_whose_answer_was_lost_goes_down_once() {
 async fn a_count_that_is_late_goes_down_once() {
     let real = TestServer::start();
     let proxy = Proxy::before(real.port);
-    let latch = latch(&through(&proxy).response_timeout(Duration::from_secs(3)));
+    let latch = latch(&with_timeout(proxy.port, Duration::from_secs(3)));
     latch.set(3).await.unwrap();
     proxy.delay("LATCH.DOWN");
     let error = latch.count_down().await.unwrap_err();
@@ -204,7 +205,7 @@ async fn a_count_goes_down_where_the_connection_was_closed_before() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_paused_before_the_request_leaves_no_uncertainty() {
     let real = TestServer::start();
-    let latch = latch(&client(&real).response_timeout(Duration::from_secs(3)));
+    let latch = latch(&with_timeout(real.port, Duration::from_secs(3)));
     latch.set(3).await.unwrap();
     real.signal(libc::SIGSTOP);
     let start = Instant::now();
@@ -222,7 +223,7 @@ async fn a_user_may_count_down_without_the_permission_to_wait() {
     conn.line("LATCH.SET l 2");
     conn.line("ACL SETUSER worker on nopass ~l -@all +latch.down");
     let url = format!("redis://worker:any@127.0.0.1:{}", real.port);
-    let latch = latch(&Server::open(&url).unwrap().response_timeout(crate::PATIENT));
+    let latch = latch(&patient(&url));
     assert_eq!(latch.count_down().await.unwrap(), 1);
     for error in [latch.count().await.err(), latch.try_wait().await.err()] {
         assert!(error.unwrap().to_string().contains("NOPERM"));

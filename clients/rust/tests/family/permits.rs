@@ -2,13 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use redis_lock_client::{Guard, LostReason, Released};
+use redis_lock_client::{LostReason, Permit, Released};
 use redis_lock_harness::{TestServer, Tries};
 
 use crate::semaphores::{single, until_free};
-use crate::{client, until};
+use crate::servers::{client, until};
 
-async fn held(real: &TestServer) -> Guard {
+async fn held(real: &TestServer) -> Permit {
     let semaphore = single(&client(real));
     semaphore.acquire().await.unwrap()
 }

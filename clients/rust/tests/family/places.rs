@@ -4,11 +4,10 @@ use redis_lock_client::{Latch, Released, Semaphore, Server};
 use redis_lock_harness::cluster::{move_slot, slot_of, two_nodes};
 use redis_lock_harness::TestServer;
 
-use crate::{until, until_waits, PATIENT};
+use crate::servers::{patient, until, until_waits};
 
 fn cluster_client(seed: &TestServer) -> Server {
-    let server = Server::open(&format!("redis+cluster://127.0.0.1:{}", seed.port));
-    server.unwrap().response_timeout(PATIENT)
+    patient(&format!("redis+cluster://127.0.0.1:{}", seed.port))
 }
 
 /// Whichever node is asked first, and also while the slot moves.

@@ -2,14 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use redis_lock_client::{Guard, Released, Semaphore, Server};
+use redis_lock_client::{Error, Permit, Released, Semaphore, Server};
 use redis_lock_harness::proxy::Proxy;
 use redis_lock_harness::{TestServer, Tries};
 use tokio::task::JoinHandle;
 
-use crate::{
-    client, kill_connections, through, until, until_stat, until_waits, waited, PLACES_STAY,
-};
+use crate::servers::{client, through, until, until_waits, with_timeout};
+use crate::{kill_connections, until_stat, waited, PLACES_STAY};
 
 /// The semaphore `s`, with one permit.
 pub fn single(server: &Server) -> Semaphore {
@@ -17,7 +16,7 @@ pub fn single(server: &Server) -> Semaphore {
 }
 
 /// A wait in a task of its own.
-fn wait(semaphore: &Semaphore) -> JoinHandle<Guard> {
+fn wait(semaphore: &Semaphore) -> JoinHandle<Permit> {
     let semaphore = semaphore.clone();
     tokio::spawn(async move { semaphore.acquire().await.unwrap() })
 }
@@ -34,7 +33,7 @@ pub fn until_free(real: &TestServer) {
 }
 
 /// One permit of `s` is held, by this owner.
-fn assert_held_once(real: &TestServer, permit: &Guard) {
+fn assert_held_once(real: &TestServer, permit: &Permit) {
     let mut conn = real.conn();
     let info = conn.line("SEM.INFO s");
     assert_eq!(info.field("held").unwrap().int(), 1);
@@ -42,12 +41,66 @@ fn assert_held_once(real: &TestServer, permit: &Guard) {
     assert!(!score.is_nil());
 }
 
+/// It is asked for once: a wait goes on where it is deleted and created again. The second wait begins as a ticket.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_semaphore_that_nobody_has_created_is_an_error() {
+    let real = TestServer::start();
+    let server = client(&real);
+    let missing = Semaphore::new(&server, "s");
+    let exists = || {
+        let stats = real.conn().line("INFO commandstats").text();
+        stats.contains("cmdstat_exists:calls=4,")
+    };
+    for _ in 0..2 {
+        let told = [
+            missing.try_acquire().await.map(drop),
+            missing.acquire().await.map(drop),
+        ];
+        for told in told {
+            let error = told.unwrap_err();
+            assert!(matches!(error, Error::NoSemaphore { .. }), "{error}");
+            assert!(!error.is_passing());
+            let text = error.to_string();
+            assert!(text.contains("no semaphore s: create it"), "{text}");
+        }
+        until_free(&real);
+        // The messages of the server are received from now on.
+        let held = single(&server).acquire().await.unwrap();
+        let wait = wait(&single(&server));
+        until_waits(&real, 1);
+        drop(held);
+        drop(wait.await.unwrap());
+        until_free(&real);
+        real.conn().line("DEL s");
+    }
+    assert!(exists());
+    let held = single(&server).acquire().await.unwrap();
+    let waiting = wait(&missing);
+    until_waits(&real, 1);
+    real.conn().line("DEL s {s}:timeout");
+    drop(held);
+    real.conn().line("SEM.SET s 1");
+    drop(waiting.await.unwrap());
+}
+
+/// A user that may not look for it waits for it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_missing_semaphore_is_waited_for_without_the_permission_to_look() {
+    let real = TestServer::start();
+    real.conn().line("ACL SETUSER default -exists");
+    let missing = Semaphore::new(&client(&real), "s");
+    assert!(missing.try_acquire().await.unwrap().is_none());
+    let waiting = wait(&missing);
+    until_waits(&real, 1);
+    real.conn().line("SEM.SET s 1");
+    drop(waiting.await.unwrap());
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_number_of_permits_limits_the_holders() {
     let real = TestServer::start();
     let semaphore = Semaphore::new(&client(&real), "s");
     assert!(semaphore.info().await.unwrap().is_none());
-    assert!(semaphore.try_acquire().await.unwrap().is_none());
     semaphore.set(2).await.unwrap();
     let first = semaphore.try_acquire().await.unwrap().expect("a permit");
     let second = semaphore.acquire().await.unwrap();
@@ -81,18 +134,6 @@ async fn a_limit_makes_a_semaphore_and_changes_none() {
     assert_eq!(semaphore.info().await.unwrap().unwrap().permits, 2);
     let error = semaphore.limit(0).try_acquire().await.unwrap_err();
     assert!(!error.is_passing(), "{error}");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_wait_goes_on_until_the_semaphore_is_made() {
-    let real = TestServer::start();
-    let semaphore = Semaphore::new(&client(&real), "s");
-    let waiter = wait(&semaphore);
-    until_waits(&real, 1);
-    let info = semaphore.info().await.unwrap().unwrap();
-    assert_eq!((info.permits, info.waiters), (0, 1));
-    semaphore.set(1).await.unwrap();
-    assert_held_once(&real, &waiter.await.unwrap());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -158,7 +199,7 @@ async fn a_wait_that_is_dropped_is_withdrawn() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_acquisition_dropped_at_any_moment_leaves_nothing() {
     let real = TestServer::start();
-    let server = client(&real).response_timeout(Duration::from_secs(1));
+    let server = with_timeout(real.port, Duration::from_secs(1));
     for i in 0..100 {
         let holder = match i % 2 {
             0 => Some(single(&server).acquire().await.unwrap()),
@@ -175,7 +216,7 @@ async fn an_acquisition_dropped_at_any_moment_leaves_nothing() {
 async fn an_acquire_that_arrives_after_it_was_given_up_grants_nothing() {
     let real = TestServer::start();
     let proxy = Proxy::before(real.port);
-    let server = through(&proxy).response_timeout(Duration::from_secs(2));
+    let server = with_timeout(proxy.port, Duration::from_secs(2));
     proxy.delay("SEM.ACQUIRE");
     let given_up = wait(&single(&server));
     until("a request under way", || proxy.has_delayed());

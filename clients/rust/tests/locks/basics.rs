@@ -2,10 +2,13 @@
 
 use std::time::Duration;
 
-use redis_lock_client::{Error, Lock, LostReason, Mode, Released, Search};
+use redis_lock_client::{
+    block_on, Error, Guard, Lock, LostReason, Mode, MultiLock, Released, Reply, Search, Semaphore,
+};
 use redis_lock_harness::TestServer;
 
-use crate::{client, lock, until, until_free, until_waited, wait, LONG, RENEWED};
+use crate::servers::{at, client, until, until_waits, with_timeout, LONG, PATIENT};
+use crate::{lock, until_free, wait, RENEWED};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_owner_holds_a_lock_at_a_time_and_its_tokens_rise() {
@@ -35,7 +38,7 @@ async fn a_waiter_is_granted_when_the_holder_drops_its_guard() {
     let lock = lock(&client(&real));
     let first = lock.acquire().await.unwrap();
     let waiter = wait(&lock);
-    until_waited(&real, 1);
+    until_waits(&real, 1);
     let token = first.token();
     drop(first);
     assert!(waiter.await.unwrap().token() > token);
@@ -91,7 +94,7 @@ async fn readers_hold_together_and_a_writer_alone() {
     ];
     assert!(writing.try_acquire().await.unwrap().is_none());
     let writer = wait(&writing);
-    until_waited(&real, 1);
+    until_waits(&real, 1);
     for reader in readers {
         assert_eq!(reader.release().await.unwrap(), Released::Yes);
     }
@@ -171,7 +174,7 @@ async fn many_locks_are_held_through_one_connection() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_endless_response_timeout_still_acquires() {
     let real = TestServer::start();
-    let server = client(&real).response_timeout(Duration::MAX);
+    let server = with_timeout(real.port, Duration::MAX);
     let guard = lock(&server).try_acquire().await.unwrap().unwrap();
     assert!(lock(&server)
         .acquire_within(Duration::from_millis(20))
@@ -197,6 +200,20 @@ async fn work_runs_under_a_lock_until_its_end_or_the_loss() {
         matches!(stopped, Error::Lost(LostReason::Taken)),
         "{stopped}"
     );
+
+    // Work to which the guard is lent.
+    let guard = lock.acquire().await.unwrap();
+    let count = async |guard: &Guard| guard.execute(["INCR", "n"]).await;
+    let counted = tokio::spawn(guard.run_with(count)).await.unwrap();
+    assert_eq!(counted.unwrap().unwrap(), Reply::Integer(1));
+    until_free(&real);
+
+    let guard = lock.acquire().await.unwrap();
+    let work = guard.run_with(async |_| std::future::pending::<()>().await);
+    let work = tokio::spawn(work);
+    real.conn().line("LOCK.BREAK k");
+    let stopped = work.await.unwrap().unwrap_err();
+    assert!(matches!(stopped, Error::Lost(_)), "{stopped}");
 
     // The loss is found at the release.
     let guard = lock.acquire().await.unwrap();
@@ -248,6 +265,24 @@ async fn a_hold_is_left_for_its_time_and_taken_over_by_its_owner_and_token() {
     until_free(&real);
 }
 
+/// Its owner is enough for a permit.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_permit_is_taken_over_by_its_owner() {
+    let real = TestServer::start();
+    let server = client(&real);
+    real.conn().line("SEM.ACQUIRE k me LIMIT 2 PX 600000");
+    let permits = Semaphore::new(&server, "k").lease(LONG * 2);
+    assert!(permits.adopt().await.is_err(), "without its owner");
+    let other = permits.clone().owner("other");
+    assert!(other.adopt().await.unwrap().is_none());
+    let own = permits.owner("me");
+    let adopted = own.adopt().await.unwrap().expect("the permit");
+    assert_eq!((adopted.owner(), adopted.token()), (&b"me"[..], 0));
+    assert_eq!(adopted.release().await.unwrap(), Released::Yes);
+    assert_eq!(own.info().await.unwrap().map(|info| info.held), Some(0));
+    assert!(own.adopt().await.unwrap().is_none());
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_is_asked_for_its_locks() {
     let real = TestServer::start();
@@ -257,7 +292,8 @@ async fn a_server_is_asked_for_its_locks() {
     let info = server.info("k", 0).await.unwrap().unwrap();
     assert_eq!(info.holders[0].token, Some(guard.token()));
     assert_eq!(server.module_counters().await.unwrap()["grants"], 1);
-    assert!(server.readiness("k").await.unwrap().is_primary);
+    let ready = server.readiness("k").await.unwrap();
+    assert!(ready.is_primary && ready.wait_error.is_none());
     let mut scan = server.scan(Search::held()).await.unwrap();
     let mut found = Vec::new();
     while let Some(keys) = scan.step().await.unwrap() {
@@ -277,7 +313,7 @@ async fn a_note_is_beside_the_hold_and_beside_the_wait() {
         .unwrap();
     let noted = Lock::new(&server, "k").note(b"\xff");
     let waiting = tokio::spawn(async move { noted.acquire().await });
-    until_waited(&real, 1);
+    until_waits(&real, 1);
     let info = server.info("k", 1).await.unwrap().unwrap();
     assert_eq!(info.holders[0].note.as_deref(), Some(&b"first"[..]));
     assert_eq!(info.queue[0].note.as_deref(), Some(&b"\xff"[..]));
@@ -292,4 +328,85 @@ async fn a_note_is_beside_the_hold_and_beside_the_wait() {
     }
     let noted = Lock::new(&server, "k").note("x");
     assert!(redis_lock_client::MultiLock::new([noted]).is_err());
+}
+
+/// The time of the program's runtime is no measure of a lease.
+#[tokio::test(start_paused = true)]
+async fn a_runtime_whose_time_is_paused_has_the_time_of_the_machine() {
+    let real = TestServer::start();
+    let lock = lock(&client(&real));
+    let guard = lock.acquire().await.unwrap();
+    tokio::time::advance(LONG * 10).await;
+    let left = guard.valid_for();
+    assert!(
+        !left.is_zero() && left <= Duration::from_secs(30),
+        "{left:?}"
+    );
+    assert_eq!(guard.lost().reason(), None);
+    assert_eq!(guard.release().await.unwrap(), Released::Yes);
+    let again = lock
+        .acquire_within(LONG)
+        .await
+        .unwrap()
+        .expect("a free lock");
+    assert_eq!(again.release().await.unwrap(), Released::Yes);
+}
+
+/// It is given back after a lease, and acquired anew when the future is polled.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_grant_is_not_kept_for_a_future_that_is_not_polled() {
+    let real = TestServer::start();
+    let server = client(&real);
+    let short = lock(&server).lease(Duration::from_secs(1));
+    let several = MultiLock::new([short.clone()]).unwrap();
+    let (mut one, mut all) = (Box::pin(short.acquire()), Box::pin(several.acquire()));
+    for is_one in [true, false] {
+        let before = real.stat("grants");
+        let poll = std::future::poll_fn(|context| {
+            use std::future::Future;
+            let is_pending = match is_one {
+                true => one.as_mut().poll(context).is_pending(),
+                false => all.as_mut().poll(context).is_pending(),
+            };
+            std::task::Poll::Ready(is_pending)
+        });
+        assert!(poll.await);
+        until("the grant", || real.stat("grants") > before);
+        until_free(&real);
+        match is_one {
+            true => drop(one.as_mut().await.unwrap()),
+            false => drop(all.as_mut().await.unwrap()),
+        }
+        until_free(&real);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lock_may_be_left_held_for_ever() {
+    let real = TestServer::start();
+    let guard = lock(&client(&real)).acquire().await.unwrap();
+    assert_eq!(guard.leave(Duration::MAX).await.unwrap(), Released::Yes);
+    let holders = real.conn().line("LOCK.INFO k").field("holders").unwrap();
+    assert!(holders.list()[0].field("pttl").unwrap().int() > 3_000_000_000_000);
+}
+
+/// A hold of another lock is renewed while the program's source of credentials blocks.
+#[test]
+fn a_source_of_credentials_may_block() {
+    let real = TestServer::start();
+    let kept = block_on(lock(&client(&real)).lease(Duration::from_secs(3)).acquire()).unwrap();
+    let (release, blocked) = std::sync::mpsc::channel::<()>();
+    let blocked = std::sync::Mutex::new(blocked);
+    let slow = at(real.port).credentials(move || {
+        let _ = blocked.lock().unwrap().recv();
+        (None, "secret".into())
+    });
+    let slow = slow.response_timeout(PATIENT).build().unwrap();
+    let asking = std::thread::spawn(move || block_on(slow.ping()));
+    let renewals = real.stat("renewals");
+    until("renewals", || real.stat("renewals") >= renewals + 3);
+    assert_eq!(kept.lost().reason(), None);
+    drop(release);
+    drop(asking.join().unwrap());
+    drop(kept);
 }

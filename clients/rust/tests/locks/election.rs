@@ -1,9 +1,10 @@
 //! Commands under a lock, and elections.
 
-use redis_lock_client::{Election, Error, Lock, Observer, Released, Reply};
+use redis_lock_client::{Election, Error, Lock, Mode, Observer, Released, Reply};
 use redis_lock_harness::TestServer;
 
-use crate::{client, lock, until_waited, LEASE};
+use crate::servers::{client, until_waits};
+use crate::{lock, LEASE};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_command_under_the_lock_runs_only_while_it_is_held() {
@@ -27,9 +28,36 @@ async fn a_command_under_the_lock_runs_only_while_it_is_held() {
     real.conn().line("LOCK.BREAK k");
     let late = guard.execute(["SET", "data", "9"]).await.unwrap_err();
     assert!(matches!(late, Error::Lost(_)), "{late}");
+    assert!(guard.valid_for().is_zero(), "the reply proves the loss");
     let late = guard.set_note("late").await.unwrap_err();
     assert!(matches!(late, Error::Lost(_)), "{late}");
     assert_eq!(real.conn().line("GET data").text(), "6");
+}
+
+/// A refusal that may have another cause than a loss: the server is asked.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reply_that_may_prove_a_loss_is_looked_into() {
+    let real = TestServer::start();
+    let server = client(&real);
+    let mut conn = real.conn();
+    conn.line("RPUSH list x");
+    let guard = lock(&server).acquire().await.unwrap();
+    let refused = guard.execute(["GET", "list"]).await.unwrap_err();
+    assert!(!matches!(refused, Error::Lost(_)), "{refused}");
+    assert!(!guard.valid_for().is_zero());
+    conn.line("DEL k");
+    conn.line("RPUSH k x");
+    let late = guard.execute(["SET", "data", "9"]).await.unwrap_err();
+    assert!(matches!(late, Error::Lost(_)), "{late}");
+    assert!(guard.valid_for().is_zero());
+    let late = guard.set_note("late").await.unwrap_err();
+    assert!(matches!(late, Error::Lost(_)), "{late}");
+    conn.line("DEL k");
+    let reader = lock(&server).mode(Mode::Read).acquire().await.unwrap();
+    conn.line("LOCK.BREAK k");
+    let late = reader.execute(["SET", "data", "9"]).await.unwrap_err();
+    assert!(matches!(late, Error::Lost(_)), "{late}");
+    assert!(reader.valid_for().is_zero());
 }
 
 async fn next(observer: &mut Observer) -> Option<String> {
@@ -60,7 +88,7 @@ async fn leaders_follow_each_other_and_each_change_is_observed_once() {
     }
     let candidate = election.clone();
     let second = tokio::spawn(async move { candidate.campaign("b:1").await });
-    until_waited(&real, 1);
+    until_waits(&real, 1);
     assert_eq!(first.release().await.unwrap(), Released::Yes);
     let second = second.await.unwrap().unwrap();
     for observer in &mut observers {

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use redis_lock_client::{Lock, Released};
 use redis_lock_harness::TestServer;
 
-use crate::{client, lock, until_waited, LEASE};
+use crate::servers::{client, until_waits};
+use crate::{lock, LEASE};
 
 fn field(real: &TestServer, section: &str, field: &str) -> u64 {
     real.info_field(section, field).parse().unwrap()
@@ -65,7 +66,7 @@ async fn a_thousand_waits() {
             tokio::spawn(async move { lock.acquire().await.unwrap().release().await.unwrap() })
         })
         .collect();
-    until_waited(&real, 1_000);
+    until_waits(&real, 1_000);
     let (grown, connected) = (
         memory() - before,
         field(&real, "clients", "connected_clients"),

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use redis_lock_client::{Guard, LostReason, Mode, Released, Server};
 use redis_lock_harness::{TestServer, Tries};
 
-use crate::{client, lock, through, until, until_free, until_waited, wait, LONG, RENEWED};
+use crate::servers::{client, through, until, until_waits, LONG};
+use crate::{lock, until_free, wait, RENEWED};
 use redis_lock_harness::proxy::Proxy;
 
 const SHORT: Duration = Duration::from_millis(1_500);
@@ -229,7 +230,7 @@ async fn a_holder_that_stops_within_its_margin_is_never_beside_the_next() {
     let terms = lock(&through(&proxy)).lease(lease).margin(lease / 2);
     let holder = terms.acquire().await.unwrap();
     let next = wait(&lock(&client(&real)));
-    until_waited(&real, 1);
+    until_waits(&real, 1);
     proxy.cut(true);
     let stopped = tokio::spawn(async move {
         holder.lost().await;

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use redis_lock_client::{Guard, Lock, Server};
-use redis_lock_harness::{wait_for, TestServer};
+use redis_lock_harness::TestServer;
 
 mod basics;
 mod election;
@@ -16,6 +16,8 @@ mod notice;
 #[path = "../order/mod.rs"]
 mod order;
 mod places;
+#[path = "../servers/mod.rs"]
+mod servers;
 mod session;
 mod statistics;
 mod storm;
@@ -24,33 +26,12 @@ mod tls;
 mod undo;
 mod waits;
 
-/// Longer than any test waits for what comes.
-pub const LONG: Duration = Duration::from_secs(60);
-/// The longest time for a reply, of which a twentieth is for that to a `try_acquire`.
-const PATIENT: Duration = Duration::from_secs(100);
+use servers::until;
+
 /// A lease that no test sees end by itself.
 pub const LEASE: Duration = Duration::from_secs(30);
 /// A lease for tests that wait for renewals: the first one comes after 4 s, and a busy machine may be late by 6 s more.
 pub const RENEWED: Duration = Duration::from_secs(12);
-
-/// How the client sees this server.
-pub fn client(real: &TestServer) -> Server {
-    open(real.port).response_timeout(PATIENT)
-}
-
-/// The same with the default response timeout.
-pub fn prompt(real: &TestServer) -> Server {
-    open(real.port)
-}
-
-fn open(port: u16) -> Server {
-    Server::open(&format!("redis://127.0.0.1:{port}")).unwrap()
-}
-
-/// The same through a proxy.
-pub fn through(proxy: &redis_lock_harness::proxy::Proxy) -> Server {
-    open(proxy.port).response_timeout(PATIENT)
-}
 
 /// The lock `k` of a server.
 pub fn lock(server: &Server) -> Lock {
@@ -61,16 +42,6 @@ pub fn lock(server: &Server) -> Lock {
 pub fn wait(lock: &Lock) -> tokio::task::JoinHandle<Guard> {
     let lock = lock.clone();
     tokio::spawn(async move { lock.acquire().await.unwrap() })
-}
-
-/// Blocks the thread, not the runtime, until the condition holds.
-pub fn until(what: &str, condition: impl FnMut() -> bool) {
-    tokio::task::block_in_place(|| wait_for(what, condition));
-}
-
-/// Until so many requests wait, parked or as tickets.
-pub fn until_waited(real: &TestServer, count: u64) {
-    until(&format!("{count} waits"), || real.waits() == count);
 }
 
 /// Until the lock is neither held nor waited for, nor a place in its queue kept.

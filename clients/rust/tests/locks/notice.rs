@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use redis_lock_client::{Lock, LostReason};
 use redis_lock_harness::TestServer;
 
-use crate::client;
+use crate::servers::client;
 
 /// Holders a server, each at another point between two renewals when it dies.
 const HOLDERS: u32 = 20;

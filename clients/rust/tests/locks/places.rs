@@ -10,15 +10,15 @@ use redis_lock_harness::replica::wait_until_in_sync;
 use redis_lock_harness::sentinel::{Watched, NAME};
 use redis_lock_harness::TestServer;
 
-use crate::{until, until_free, until_waited, wait, PATIENT};
+use crate::servers::{patient, until, until_waits};
+use crate::{until_free, wait};
 
 fn cluster_client(seeds: &[&TestServer]) -> Server {
     let seeds: Vec<_> = seeds
         .iter()
         .map(|node| format!("127.0.0.1:{}", node.port))
         .collect();
-    let server = Server::open(&format!("redis+cluster://{}", seeds.join(",")));
-    server.unwrap().response_timeout(PATIENT)
+    patient(&format!("redis+cluster://{}", seeds.join(",")))
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -38,10 +38,10 @@ async fn a_lock_that_moves_while_it_is_held_and_waited_for() {
     let lock = Lock::new(&cluster_client(&[&first]), "k");
     let holder = lock.acquire().await.unwrap();
     let waiter = wait(&lock);
-    until_waited(&first, 1);
+    until_waits(&first, 1);
     let slot = slot_of(&mut first.conn(), "k");
     tokio::task::block_in_place(|| move_slot(&first, &second, slot));
-    until_waited(&second, 1);
+    until_waits(&second, 1);
     assert_eq!(second.stat("tickets"), 1);
     until("a renewal at the new node", || second.stat("renewals") > 0);
     let token = holder.token();
@@ -98,13 +98,13 @@ async fn a_lock_outlives_the_death_of_its_node() {
     let lock = Lock::new(&server, &key);
     let holder = lock.acquire().await.unwrap();
     let waiter = wait(&lock);
-    until_waited(&cluster.nodes[0], 1);
+    until_waits(&cluster.nodes[0], 1);
     tokio::task::block_in_place(|| {
         wait_until_in_sync(&cluster.nodes[3], &cluster.nodes[0]);
         cluster.nodes[0].crash();
         cluster.wait_for_primary(3);
     });
-    until_waited(&cluster.nodes[3], 1);
+    until_waits(&cluster.nodes[3], 1);
     assert_eq!(cluster.nodes[3].stat("tickets"), 1);
     until("a renewal", || cluster.nodes[3].stat("renewals") > 0);
     let token = holder.token();
@@ -122,7 +122,7 @@ fn sentinel_client(watched: &Watched, query: &str) -> Server {
         .map(|port| format!("127.0.0.1:{port}"))
         .collect();
     let url = format!("redis+sentinel://{}/{NAME}/0{query}", hosts.join(","));
-    Server::open(&url).unwrap().response_timeout(PATIENT)
+    patient(&url)
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -139,12 +139,9 @@ async fn a_lock_outlives_the_death_of_the_primary_that_sentinels_name() {
         "redis+sentinel://127.0.0.1:{}/{NAME}",
         watched.sentinel_ports()[0]
     );
-    let lone = Lock::new(
-        &Server::open(&url).unwrap().response_timeout(crate::PATIENT),
-        "other",
-    );
+    let lone = Lock::new(&patient(&url), "other");
     let lone = wait(&lone);
-    until_waited(first, 2);
+    until_waits(first, 2);
     let new = tokio::task::block_in_place(|| {
         for replica in &watched.servers[1..] {
             wait_until_in_sync(replica, &watched.servers[0]);
@@ -153,7 +150,7 @@ async fn a_lock_outlives_the_death_of_the_primary_that_sentinels_name() {
         watched.wait_for_another_primary_than(0)
     });
     let primary = &watched.servers[new];
-    until_waited(primary, 2);
+    until_waits(primary, 2);
     assert_eq!(primary.stat("tickets"), 2);
     primary.conn().line("LOCK.RELEASE other raw");
     assert_eq!(lone.await.unwrap().release().await.unwrap(), Released::Yes);
@@ -188,10 +185,7 @@ async fn sentinels_are_asked_by_a_user_of_their_own() {
 async fn a_server_that_is_no_sentinel_is_named_as_such() {
     let real = TestServer::start();
     let url = format!("redis+sentinel://127.0.0.1:{}/{NAME}", real.port);
-    let lock = Lock::new(
-        &Server::open(&url).unwrap().response_timeout(crate::PATIENT),
-        "k",
-    );
+    let lock = Lock::new(&patient(&url), "k");
     let error = lock.try_acquire().await.unwrap_err().to_string();
     assert_eq!(error, format!("127.0.0.1:{}/0 is no sentinel", real.port));
 }
@@ -201,10 +195,7 @@ async fn a_primary_that_no_sentinel_knows_is_an_error_at_once() {
     let watched = tokio::task::block_in_place(Watched::start);
     let ports = watched.sentinel_ports();
     let url = format!("redis+sentinel://127.0.0.1:{}/nobody", ports[0]);
-    let lock = Lock::new(
-        &Server::open(&url).unwrap().response_timeout(crate::PATIENT),
-        "k",
-    );
+    let lock = Lock::new(&patient(&url), "k");
     let error = lock.acquire().await.unwrap_err();
     assert!(error.to_string().contains("'nobody'"), "{error}");
 }

@@ -9,7 +9,8 @@ use redis_lock_harness::proxy::Proxy;
 use redis_lock_harness::{process, wait_for, TestServer};
 use tokio::time::timeout;
 
-use crate::{client, through, until, until_free, LONG};
+use crate::servers::{client, patient, through, until, with_timeout, LONG};
+use crate::until_free;
 
 /// A server that renews bound holds for so long.
 fn server(lease_ms: u64) -> TestServer {
@@ -50,6 +51,21 @@ async fn the_server_renews_it_while_the_connection_lives() {
     assert_eq!(guard.release().await.unwrap(), Released::Yes);
     until_free(&real);
     assert_eq!(real.stat("grants_released"), 1);
+}
+
+/// Left, it outlives its connection, which is closed no sooner.
+#[tokio::test(flavor = "multi_thread")]
+async fn it_may_be_left_held() {
+    let real = server(60_000);
+    let proxy = Proxy::before(real.port);
+    let guard = bound(&through(&proxy)).acquire().await.unwrap();
+    proxy.delay("LOCK.RENEW");
+    let left = tokio::spawn(guard.leave(LONG));
+    until("a request under way", || proxy.has_delayed());
+    proxy.let_go();
+    assert_eq!(left.await.unwrap().unwrap(), Released::Yes);
+    until("no session", || real.stat("sessions") == 0);
+    assert!(bound(&client(&real)).try_acquire().await.unwrap().is_none());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -131,9 +147,7 @@ async fn without_the_permission_to_read_the_lease_nothing_is_held() {
     let real = server(60_000);
     let made = "ACL SETUSER app reset on nopass ~* +lock.acquire +lock.renew +lock.release";
     assert_eq!(real.conn().line(made).text(), "OK");
-    let app = Server::open(&format!("redis://app:x@127.0.0.1:{}", real.port))
-        .unwrap()
-        .response_timeout(crate::PATIENT);
+    let app = patient(&format!("redis://app:x@127.0.0.1:{}", real.port));
     let error = bound(&app).acquire().await.unwrap_err();
     assert!(
         matches!(&error, Error::Refused { code, .. } if code == "NOPERM"),
@@ -148,7 +162,7 @@ async fn it_is_released_after_a_break_of_the_network_that_outlasts_its_lease() {
     let real = server(6_000);
     for is_dropped in [true, false] {
         let proxy = Proxy::before(real.port);
-        let server = through(&proxy).response_timeout(Duration::from_secs(1));
+        let server = with_timeout(proxy.port, Duration::from_secs(1));
         let guard = bound(&server).acquire().await.unwrap();
         // The connection that the hold is bound to ends on the client's side only.
         proxy.delay("LOCK.RENEW");
@@ -172,7 +186,7 @@ async fn it_is_released_after_a_break_of_the_network_that_outlasts_its_lease() {
 async fn a_grant_that_was_never_confirmed_is_undone() {
     let real = server(500);
     let proxy = Proxy::before(real.port);
-    let server = through(&proxy).response_timeout(Duration::from_secs(1));
+    let server = with_timeout(proxy.port, Duration::from_secs(1));
     // The lease of a lock is not that of its session.
     let lock = Lock::new(&server, "k").lease(Duration::MAX).session();
     proxy.delay("LOCK.RENEW");

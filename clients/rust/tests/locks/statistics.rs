@@ -5,7 +5,8 @@ use std::time::Duration;
 use redis_lock_client::{Lock, LostReason, Released, Server, Statistics};
 use redis_lock_harness::TestServer;
 
-use crate::{client, lock, until, wait, RENEWED};
+use crate::servers::{client, until, with_timeout};
+use crate::{lock, wait, RENEWED};
 
 /// The numbers that are not zero.
 fn told(server: &Server) -> Vec<(&'static str, u64)> {
@@ -78,7 +79,7 @@ async fn a_wait_that_is_dropped_waits_no_more() {
 #[tokio::test(flavor = "multi_thread")]
 async fn renewals_are_counted_as_confirmed_or_not() {
     let mut real = TestServer::start();
-    let server = client(&real).response_timeout(Duration::from_secs(3));
+    let server = with_timeout(real.port, Duration::from_secs(3));
     let lock = lock(&server).lease(RENEWED / 2);
     let guard = lock.acquire().await.unwrap();
     until("a renewal", || server.statistics().renewals > 0);

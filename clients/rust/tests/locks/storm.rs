@@ -11,7 +11,8 @@ use redis_lock_client::{Guard, Lock};
 use redis_lock_harness::TestServer;
 use tokio::time::{sleep, timeout};
 
-use crate::{client, until, until_free};
+use crate::servers::{until, with_timeout};
+use crate::until_free;
 
 const TASKS: u64 = 8;
 /// Shorter than the longest faults, so that locks are lost, too.
@@ -131,7 +132,7 @@ async fn no_update_is_lost_under_faults() {
     let goes_on = Arc::new(AtomicBool::new(true));
     let tasks = (0..TASKS).map(|i| {
         // Each with connections of its own, as if each were a program.
-        let server = client(&real).response_timeout(LEASE);
+        let server = with_timeout(real.port, LEASE);
         let lock = Lock::new(&server, "k").lease(LEASE);
         let chance = Chance(seed ^ (i + 1));
         tokio::spawn(task(lock, resource.clone(), chance, goes_on.clone()))

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use redis_lock_client::{Lock, Mode, Released, Server};
+use redis_lock_client::{Lock, Mode, Released};
 use redis_lock_harness::cluster::{slot_of, two_nodes};
 use redis_lock_harness::proxy::Proxy;
 use redis_lock_harness::TestServer;
@@ -10,7 +10,8 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use crate::order::{connections, joined, waits, Order};
-use crate::{client, lock, prompt, through, until, until_free, until_waited, wait, LEASE, LONG};
+use crate::servers::{client, patient, prompt, through, until, until_waits, with_timeout, LONG};
+use crate::{lock, until_free, wait, LEASE};
 
 /// The place of a waiter is kept for a minute, unless it is withdrawn.
 const PLACES_STAY: [&str; 2] = ["--lock.queue-grace", "60000"];
@@ -28,12 +29,12 @@ async fn a_ticket_whose_reply_was_lost_is_asked_for_again() {
     let holder = lock(&client(&real)).acquire().await.unwrap();
     let server = through(&proxy);
     let first = wait(&lock(&server));
-    until_waited(&real, 1);
+    until_waits(&real, 1);
     proxy.swallow_reply_to("NOTIFY");
     let second = wait(&lock(&server));
     until("a lost reply", || proxy.has_swallowed());
     until("another request", || real.stat("tickets_queued") >= 3);
-    until_waited(&real, 2);
+    until_waits(&real, 2);
     assert_eq!(holder.release().await.unwrap(), Released::Yes);
     assert_eq!(first.await.unwrap().release().await.unwrap(), Released::Yes);
     assert_eq!(
@@ -48,10 +49,10 @@ async fn a_ticket_whose_reply_was_lost_is_asked_for_again() {
 async fn a_grant_whose_message_died_is_found_again() {
     let real = TestServer::start();
     let proxy = Proxy::before(real.port);
-    let server = through(&proxy).response_timeout(Duration::from_secs(1));
+    let server = with_timeout(proxy.port, Duration::from_secs(1));
     let holder = lock(&client(&real)).acquire().await.unwrap();
     let waiter = wait(&lock(&server));
-    until_waited(&real, 1);
+    until_waits(&real, 1);
     proxy.cut(true);
     assert_eq!(holder.release().await.unwrap(), Released::Yes);
     until("a grant", || real.stat("grants") == 2);
@@ -71,7 +72,7 @@ async fn a_false_message_grants_nothing() {
     let server = client(&real);
     let holder = lock(&server).acquire().await.unwrap();
     let waiter = wait(&lock(&server));
-    until_waited(&real, 1);
+    until_waits(&real, 1);
     let channel = channels(&real).remove(0);
     let mut conn = real.conn();
     for message in ["granted 7 1", "granted 7 99", "granted", "x y z"] {
@@ -94,7 +95,7 @@ async fn dropped_waits_are_withdrawn() {
     let holder = lock(&server).acquire().await.unwrap();
     let order = Order::default();
     let tasks = waits(&lock(&server), 100, &order);
-    until_waited(&real, 100);
+    until_waits(&real, 100);
     tasks.iter().for_each(JoinHandle::abort);
     until("no ticket", || {
         real.stat("tickets") + real.stat("places_kept") == 0
@@ -114,7 +115,7 @@ async fn a_wait_dropped_at_any_moment_of_its_grant_leaves_nothing() {
     for round in 0..100 {
         let holder = lock(&server).acquire().await.unwrap();
         let waiter = wait(&lock(&server));
-        until_waited(&real, 1);
+        until_waits(&real, 1);
         let release = tokio::spawn(holder.release());
         // sleep: sweeps the moment at which the grant arrives
         tokio::time::sleep(Duration::from_micros(10 * round)).await;
@@ -170,7 +171,7 @@ async fn bounded_waits_end_on_a_server_that_hangs() {
         assert!(task.await.unwrap());
     }
     real.signal(libc::SIGCONT);
-    until_waited(&real, 0);
+    until_waits(&real, 0);
     assert_eq!(holder.release().await.unwrap(), Released::Yes);
     assert!(server.settled().await.is_empty());
     until_free(&real);
@@ -183,14 +184,14 @@ async fn readers_are_granted_together() {
     let reader = lock(&server).mode(Mode::Read);
     let writer = lock(&server).mode(Mode::Write).acquire().await.unwrap();
     let readers = [wait(&reader), wait(&reader), wait(&reader)];
-    until_waited(&real, 3);
+    until_waits(&real, 3);
     assert_eq!(writer.release().await.unwrap(), Released::Yes);
     let mut guards = Vec::new();
     for reader in readers {
         guards.push(reader.await.unwrap());
     }
     let next = wait(&lock(&server).mode(Mode::Write));
-    until_waited(&real, 1);
+    until_waits(&real, 1);
     drop(guards);
     assert_eq!(next.await.unwrap().release().await.unwrap(), Released::Yes);
     assert_eq!(real.stat("tickets_granted"), 4);
@@ -204,7 +205,7 @@ async fn a_grant_after_a_long_wait_is_valid_and_never_longer_than_on_the_server(
     let lease = Duration::from_secs(10);
     let holder = lock(&server).acquire().await.unwrap();
     let waiter = wait(&lock(&server).lease(lease));
-    until_waited(&real, 1);
+    until_waits(&real, 1);
     // sleep: a wait of more than the lease
     tokio::time::sleep(lease + lease / 10).await;
     assert_eq!(holder.release().await.unwrap(), Released::Yes);
@@ -268,7 +269,7 @@ async fn waits_of_users_without_permission_are_refused() {
         let set = format!("ACL SETUSER {user} on >secret {rules}");
         assert_eq!(real.conn().line(&set).text(), "OK");
         let url = format!("redis://{user}:secret@127.0.0.1:{}", real.port);
-        let server = Server::open(&url).unwrap().response_timeout(crate::PATIENT);
+        let server = patient(&url);
         let error = lock(&server).acquire().await.unwrap_err();
         assert!(error.to_string().contains("NOPERM"), "{user}: {error}");
     }
@@ -276,9 +277,9 @@ async fn waits_of_users_without_permission_are_refused() {
     real.conn()
         .line(&format!("ACL SETUSER app on >secret {rules}"));
     let url = format!("redis://app:secret@127.0.0.1:{}", real.port);
-    let server = Server::open(&url).unwrap().response_timeout(crate::PATIENT);
+    let server = patient(&url);
     let waiter = wait(&lock(&server));
-    until_waited(&real, 1);
+    until_waits(&real, 1);
     assert_eq!(holder.release().await.unwrap(), Released::Yes);
     assert_eq!(
         waiter.await.unwrap().release().await.unwrap(),
@@ -290,7 +291,7 @@ async fn waits_of_users_without_permission_are_refused() {
 async fn waits_for_keys_of_many_slots_share_a_connection_to_each_node() {
     let (first, second) = two_nodes(&[]);
     let url = format!("redis+cluster://127.0.0.1:{}", first.port);
-    let server = Server::open(&url).unwrap().response_timeout(crate::PATIENT);
+    let server = patient(&url);
     let idle = [&first, &second].map(connections);
     let mut conn = first.conn();
     let mut waiters = Vec::new();

@@ -6,6 +6,7 @@ use std::process::Command;
 use redis_lock_client::{Certificates, Error, Lock, Released, Server};
 use redis_lock_harness::{free_port, server_binary, tls, TestServer};
 
+use crate::servers::{at, patient, PATIENT};
 use crate::{lock, until_free, LEASE};
 
 /// Whether the server was built with TLS: otherwise it does not know the setting.
@@ -32,10 +33,9 @@ fn tls_server(dir: &Path, clients: &str) -> (TestServer, u16) {
 }
 
 fn tls_client(port: u16, certificates: Certificates) -> Server {
-    let server = Server::open(&format!("rediss://127.0.0.1:{port}"))
-        .unwrap()
-        .response_timeout(crate::PATIENT);
-    server.certificates(certificates)
+    let server = Server::builder(&format!("rediss://127.0.0.1:{port}"));
+    let server = server.certificates(certificates);
+    server.response_timeout(PATIENT).build().unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -49,9 +49,7 @@ async fn a_server_with_a_certificate_by_an_authority_of_ones_own() {
     let guard = lock(&tls_client(port, believed)).acquire().await.unwrap();
     assert_eq!(guard.release().await.unwrap(), Released::Yes);
     // An untrusted certificate is an error at once: this wait has no limit.
-    let stranger = Server::open(&format!("rediss://127.0.0.1:{port}"))
-        .unwrap()
-        .response_timeout(crate::PATIENT);
+    let stranger = patient(&format!("rediss://127.0.0.1:{port}"));
     let error = lock(&stranger).acquire().await.unwrap_err();
     assert!(matches!(error, Error::Untrusted { .. }), "{error}");
     assert!(error.to_string().contains("UnknownIssuer"), "{error}");
@@ -95,9 +93,7 @@ async fn a_user_who_may_do_what_is_needed_and_nothing_else() {
     let made = admin.line(&format!("ACL SETUSER app reset on >p@ss:w/rd {RULES}"));
     assert_eq!(made.text(), "OK");
     let url = |user: &str| format!("redis://{user}@127.0.0.1:{}", real.port);
-    let app = Server::open(&url("app:p%40ss%3Aw%2Frd"))
-        .unwrap()
-        .response_timeout(crate::PATIENT);
+    let app = patient(&url("app:p%40ss%3Aw%2Frd"));
     assert!(!app.name().contains("app") && !format!("{app:?}").contains("p%40"));
     let lock = Lock::new(&app, "jobs:1").lease(LEASE);
     let guard = lock.acquire().await.unwrap();
@@ -110,18 +106,50 @@ async fn a_user_who_may_do_what_is_needed_and_nothing_else() {
     };
     let elsewhere = Lock::new(&app, "other");
     assert_eq!(refused(elsewhere.acquire().await.map(drop)), "NOPERM");
-    let stranger = Server::open(&url("app:wrong"))
-        .unwrap()
-        .response_timeout(crate::PATIENT);
+    let stranger = patient(&url("app:wrong"));
     let result = Lock::new(&stranger, "jobs:1").acquire().await;
     assert_eq!(refused(result.map(drop)), "WRONGPASS");
     admin.line("ACL SETUSER default off");
-    let nobody = Server::open(&format!("redis://127.0.0.1:{}", real.port))
-        .unwrap()
-        .response_timeout(crate::PATIENT);
-    let result = Lock::new(&nobody, "jobs:1").acquire().await;
+    let without_login = patient(&format!("redis://127.0.0.1:{}", real.port));
+    let result = Lock::new(&without_login, "jobs:1").acquire().await;
     assert_eq!(refused(result.map(drop)), "NOAUTH");
     admin.line("ACL SETUSER default on");
+}
+
+/// What is refused at the login is refused on any other connection, too.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refused_login_costs_one_connection() {
+    let real = TestServer::start();
+    let mut conn = real.conn();
+    for user in [
+        "ACL SETUSER app on >secret ~* +lock.acquire",
+        "ACL SETUSER gone off >secret",
+    ] {
+        assert_eq!(conn.line(user).text(), "OK");
+    }
+    let mut received = || {
+        let stats = conn.line("INFO stats").text();
+        let (_, count) = stats.split_once("total_connections_received:").unwrap();
+        count.lines().next().unwrap().parse::<u64>().unwrap()
+    };
+    for (login, place, what) in [
+        ("app:wrong@", "", "WRONGPASS"),
+        ("gone:secret@", "", "WRONGPASS"),
+        (
+            "app:secret@",
+            "/3",
+            "no permissions to run the 'select' command",
+        ),
+        ("", "/99", "DB index is out of range"),
+    ] {
+        let server = patient(&format!("redis://{login}127.0.0.1:{}{place}", real.port));
+        for lock in [lock(&server), lock(&server).session()] {
+            let before = received();
+            let error = lock.acquire().await.unwrap_err().to_string();
+            assert!(error.contains(what), "{error}");
+            assert_eq!(received() - before, 1, "{error}");
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -129,9 +157,7 @@ async fn a_server_by_its_socket_and_a_database_of_it() {
     let dir = tempfile::tempdir().unwrap();
     let socket = dir.path().join("socket").to_string_lossy().into_owned();
     let real = TestServer::with(&["--unixsocket", &socket]);
-    let server = Server::open(&format!("redis+unix://{socket}?db=3"))
-        .unwrap()
-        .response_timeout(crate::PATIENT);
+    let server = patient(&format!("redis+unix://{socket}?db=3"));
     assert_eq!(server.name(), format!("{socket}/3"));
     let guard = lock(&server).acquire().await.unwrap();
     let mut conn = real.conn();
@@ -144,7 +170,7 @@ async fn a_server_by_its_socket_and_a_database_of_it() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_port_that_speaks_something_else_is_named_as_such() {
     let refusal = |url: String| async move {
-        let server = Server::open(&url).unwrap().response_timeout(crate::PATIENT);
+        let server = patient(&url);
         let lock = lock(&server);
         lock.acquire().await.unwrap_err().to_string()
     };
@@ -182,9 +208,8 @@ async fn a_source_of_credentials_is_asked_for_each_connection() {
     assert_eq!(real.conn().line(made).text(), "OK");
     let password = std::sync::Arc::new(std::sync::Mutex::new("first"));
     let source = password.clone();
-    let server = Server::open(&format!("redis://127.0.0.1:{}", real.port)).unwrap();
-    let server =
-        server.credentials(move || (Some("app".into()), source.lock().unwrap().to_string()));
+    let source = move || (Some("app".into()), source.lock().unwrap().to_string());
+    let server = at(real.port).credentials(source).build().unwrap();
     let guard = lock(&server).acquire().await.unwrap();
     real.conn().line("ACL SETUSER app <first >second");
     *password.lock().unwrap() = "second";

@@ -6,7 +6,8 @@ use std::time::Duration;
 use redis_lock_client::{BreakTarget, Lock, LostReason, Mode, Released};
 use redis_lock_harness::TestServer;
 
-use crate::{client, lock, through, until, until_free, until_waited, wait};
+use crate::servers::{client, through, until, until_waits, with_timeout};
+use crate::{lock, until_free, wait};
 use redis_lock_harness::proxy::Proxy;
 
 /// The place of a waiter whose connection ends is kept for a minute.
@@ -18,7 +19,7 @@ async fn a_wait_that_is_dropped_is_withdrawn() {
     let server = client(&real);
     let holder = lock(&server).acquire().await.unwrap();
     let dropped = wait(&lock(&server));
-    until_waited(&real, 1);
+    until_waits(&real, 1);
     dropped.abort();
     until("an empty queue", || {
         real.waits() + real.stat("places_kept") == 0
@@ -50,7 +51,7 @@ async fn an_upgrade_that_is_dropped_keeps_what_is_read() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_acquisition_dropped_at_any_moment_leaves_nothing() {
     let real = TestServer::start();
-    let server = client(&real).response_timeout(Duration::from_secs(3));
+    let server = with_timeout(real.port, Duration::from_secs(3));
     for i in 0..200 {
         let busy = i % 2 == 0;
         let holder = match busy {
@@ -94,7 +95,7 @@ async fn a_wait_of_a_named_owner_that_is_dropped_right_after_its_grant_is_undone
 async fn an_acquire_that_arrives_after_the_release_grants_nothing() {
     let real = TestServer::start();
     let proxy = Proxy::before(real.port);
-    let server = through(&proxy).response_timeout(Duration::from_secs(2));
+    let server = with_timeout(proxy.port, Duration::from_secs(2));
     proxy.delay("LOCK.ACQUIRE");
     let guard = lock(&server).acquire().await.unwrap();
     assert!(proxy.has_delayed());
@@ -112,7 +113,7 @@ async fn a_steal_that_arrives_after_the_release_grants_nothing() {
     let real = TestServer::start();
     let other = lock(&client(&real)).acquire().await.unwrap();
     let proxy = Proxy::before(real.port);
-    let server = through(&proxy).response_timeout(Duration::from_secs(2));
+    let server = with_timeout(proxy.port, Duration::from_secs(2));
     proxy.delay("LOCK.BREAK");
     let guard = lock(&server)
         .steal(BreakTarget::Any)
@@ -138,7 +139,7 @@ async fn a_steal_that_arrives_after_the_release_grants_nothing() {
 async fn an_acquire_that_arrives_after_it_was_given_up_grants_nothing() {
     let real = TestServer::start();
     let proxy = Proxy::before(real.port);
-    let server = through(&proxy).response_timeout(Duration::from_secs(2));
+    let server = with_timeout(proxy.port, Duration::from_secs(2));
     proxy.delay("LOCK.ACQUIRE");
     let given_up = wait(&lock(&server));
     until("a request under way", || proxy.has_delayed());
@@ -159,7 +160,7 @@ async fn an_acquire_that_arrives_after_it_was_given_up_grants_nothing() {
 async fn a_grant_whose_reply_was_lost_long_before_the_end_is_undone() {
     let real = TestServer::start();
     let proxy = Proxy::before(real.port);
-    let server = through(&proxy).response_timeout(Duration::from_secs(1));
+    let server = with_timeout(proxy.port, Duration::from_secs(1));
     let lock = lock(&server);
     proxy.swallow_reply_to("LOCK.ACQUIRE");
     let acquired = tokio::spawn(async move { lock.acquire_within(Duration::from_secs(5)).await });
@@ -175,7 +176,7 @@ async fn a_grant_whose_reply_was_lost_long_before_the_end_is_undone() {
 async fn a_release_goes_on_until_the_end_of_a_lease_that_was_perhaps_set() {
     let real = TestServer::start();
     let proxy = Proxy::before(real.port);
-    let server = through(&proxy).response_timeout(Duration::from_secs(3));
+    let server = with_timeout(proxy.port, Duration::from_secs(3));
     let lease = Duration::from_secs(12);
     let guard = lock(&server).lease(lease).acquire().await.unwrap();
     let acquired = tokio::time::Instant::now();
@@ -196,7 +197,7 @@ async fn a_release_goes_on_until_the_end_of_a_lease_that_was_perhaps_set() {
 #[tokio::test(flavor = "multi_thread")]
 async fn each_attempt_at_a_stopped_server_is_an_error_that_leaves_nothing() {
     let real = TestServer::start();
-    let server = client(&real).response_timeout(Duration::from_secs(1));
+    let server = with_timeout(real.port, Duration::from_secs(1));
     let lock = lock(&server);
     assert_eq!(
         lock.acquire().await.unwrap().release().await.unwrap(),
@@ -220,7 +221,7 @@ async fn each_attempt_at_a_stopped_server_is_an_error_that_leaves_nothing() {
 async fn a_release_that_arrives_late_leaves_the_owners_next_hold_alone() {
     let real = TestServer::start();
     let proxy = Proxy::before(real.port);
-    let server = through(&proxy).response_timeout(Duration::from_secs(3));
+    let server = with_timeout(proxy.port, Duration::from_secs(3));
     let lock = lock(&server).owner("worker-7");
     for is_dropped in [false, true] {
         let first = lock.acquire().await.unwrap();
@@ -330,7 +331,7 @@ fn a_thousand_guards_that_are_dropped_outside_of_a_runtime_are_released() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lock_that_cannot_be_released_is_reported() {
     let mut real = TestServer::start();
-    let server = client(&real).response_timeout(Duration::from_secs(3));
+    let server = with_timeout(real.port, Duration::from_secs(3));
     let guard = lock(&server)
         .lease(Duration::from_millis(300))
         .acquire()
@@ -353,7 +354,7 @@ async fn a_program_may_wait_until_all_is_given_back() {
     let server = client(&real);
     let guard = lock(&server).acquire().await.unwrap();
     let waiter = wait(&lock(&server));
-    until_waited(&real, 1);
+    until_waits(&real, 1);
     waiter.abort();
     assert!(waiter.await.is_err());
     drop(guard);

@@ -3,9 +3,10 @@
 use std::time::{Duration, Instant};
 
 use redis_lock_client::{Guard, Lock, Released, Server};
-use redis_lock_harness::{TestServer, Tries};
+use redis_lock_harness::{patience, TestServer, Tries};
 
-use crate::{client, lock, prompt, through, until, until_free, until_waited, wait, LONG};
+use crate::servers::{client, prompt, through, until, until_waits, with_timeout, LONG};
+use crate::{lock, until_free, wait};
 use redis_lock_harness::proxy::Proxy;
 
 /// Ends every connection except that of the command.
@@ -37,9 +38,9 @@ async fn a_wait_that_loses_its_connection_keeps_its_place() {
     for round in 0..3 {
         let holder = lock.acquire().await.unwrap();
         let first = wait(&lock);
-        until_waited(&real, 1);
+        until_waits(&real, 1);
         let second = wait(&lock);
-        until_waited(&real, 2);
+        until_waits(&real, 2);
         let before = waited(&real);
         kill_connections(&real);
         until("both wait again", || {
@@ -63,9 +64,9 @@ async fn a_wait_goes_on_on_a_server_that_was_started_again() {
     let lock = lock(&client(&real));
     real.conn().line("LOCK.ACQUIRE k raw PX 60000");
     let waiter = wait(&lock);
-    until_waited(&real, 1);
+    until_waits(&real, 1);
     tokio::task::block_in_place(|| real.crash_and_restart());
-    until_waited(&real, 1);
+    until_waits(&real, 1);
     assert_eq!(real.conn().line("LOCK.RELEASE k raw").int(), 1);
     assert_held_once(&real, &waiter.await.unwrap());
 }
@@ -81,7 +82,7 @@ async fn a_wait_goes_on_while_the_server_loads_its_data() {
             && real.info_field("persistence", "aof_rewrite_scheduled") == "0"
     });
     let waiter = wait(&lock(&client(&real)));
-    until_waited(&real, 1);
+    until_waits(&real, 1);
     real.add_option("--key-load-delay", "500");
     real.add_option("--loading-process-events-interval-bytes", "1024");
     tokio::task::block_in_place(|| real.crash_and_restart());
@@ -90,7 +91,7 @@ async fn a_wait_goes_on_while_the_server_loads_its_data() {
         .line("INFO errorstats")
         .text()
         .contains("LOADING"));
-    until_waited(&real, 1);
+    until_waits(&real, 1);
     assert_eq!(real.conn().line("LOCK.RELEASE k raw").int(), 1);
     assert_held_once(&real, &waiter.await.unwrap());
 }
@@ -102,7 +103,7 @@ async fn a_wait_goes_through_the_delay_after_a_start() {
     let error = lock.try_acquire().await.unwrap_err().to_string();
     assert!(error.contains("LOCKDELAY"), "{error}");
     let waiter = wait(&lock);
-    until_waited(&real, 1);
+    until_waits(&real, 1);
     real.conn().line("CONFIG SET lock.startup-delay 0");
     assert_held_once(&real, &waiter.await.unwrap());
 }
@@ -112,8 +113,8 @@ async fn a_wait_goes_on_while_its_server_is_a_replica_for_a_while() {
     let real = TestServer::start();
     real.conn().line("LOCK.ACQUIRE k raw PX 60000");
     let waiter = wait(&lock(&client(&real)));
-    until_waited(&real, 1);
-    // Of nobody: its data stays.
+    until_waits(&real, 1);
+    // The replica of a server that does not exist: its data stays.
     real.conn().line("REPLICAOF 127.0.0.1 1");
     until("a request that was refused", || {
         real.conn()
@@ -123,7 +124,7 @@ async fn a_wait_goes_on_while_its_server_is_a_replica_for_a_while() {
     });
     assert!(!waiter.is_finished());
     real.conn().line("REPLICAOF NO ONE");
-    until_waited(&real, 1);
+    until_waits(&real, 1);
     assert_eq!(real.conn().line("LOCK.RELEASE k raw").int(), 1);
     assert_held_once(&real, &waiter.await.unwrap());
 }
@@ -150,7 +151,7 @@ async fn a_hand_off_whose_reply_was_lost_is_repeated() {
     proxy.swallow_reply_to("BLOCK");
     let waiter = wait(&lock(&through(&proxy)));
     until("a request that waits", || proxy.has_swallowed());
-    until_waited(&real, 1);
+    until_waits(&real, 1);
     assert_eq!(holder.release().await.unwrap(), Released::Yes);
     let guard = waiter.await.unwrap();
     assert_eq!(real.stat("grants"), 2);
@@ -216,8 +217,28 @@ async fn an_address_where_nothing_listens_is_an_error_at_once() {
 async fn a_replica_is_an_error_where_there_is_no_other_node() {
     let real = TestServer::start();
     real.conn().line("REPLICAOF 127.0.0.1 1");
-    let error = lock(&client(&real)).acquire().await.unwrap_err();
-    assert!(error.to_string().contains("READONLY"), "{error}");
+    let server = client(&real);
+    let lock = lock(&server);
+    let told = [
+        lock.acquire().await.map(drop),
+        lock.try_acquire().await.map(drop),
+        lock.acquire_within(Duration::from_millis(500))
+            .await
+            .map(drop),
+    ];
+    for error in told.map(Result::unwrap_err) {
+        assert!(error.to_string().contains("READONLY"), "{error}");
+    }
+    // Within its limit a wait outlasts a failover.
+    let waiting = tokio::spawn(async move { lock.acquire_within(patience()).await });
+    until("a wait that is refused", || {
+        server.statistics().unreached == 1
+    });
+    real.conn().line("REPLICAOF NO ONE");
+    assert_held_once(
+        &real,
+        &waiting.await.unwrap().unwrap().expect("a free lock"),
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -226,13 +247,13 @@ async fn a_wait_whose_server_is_gone_is_told_from_one_in_the_queue() {
     real.conn().line("LOCK.ACQUIRE k raw PX 600000");
     let server = client(&real);
     let waiter = wait(&lock(&server));
-    until_waited(&real, 1);
+    until_waits(&real, 1);
     let now = || (server.statistics().waiting, server.statistics().unreached);
     until("a wait in the queue", || now() == (1, 0));
     real.crash();
     until("a wait that is not reached", || now() == (1, 1));
     tokio::task::block_in_place(|| real.start_again());
-    until_waited(&real, 1);
+    until_waits(&real, 1);
     until("a wait that is reached", || now() == (1, 0));
     assert_eq!(real.conn().line("LOCK.RELEASE k raw").int(), 1);
     drop(waiter.await.unwrap());
@@ -241,16 +262,16 @@ async fn a_wait_whose_server_is_gone_is_told_from_one_in_the_queue() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_paused_server_times_out_and_comes_back() {
     let real = TestServer::start();
-    let server = client(&real).response_timeout(Duration::from_secs(3));
+    let server = with_timeout(real.port, Duration::from_secs(3));
     let holder = lock(&client(&real)).acquire().await.unwrap();
     let waiter = wait(&lock(&server));
-    until_waited(&real, 1);
+    until_waits(&real, 1);
     real.signal(libc::SIGSTOP);
     let start = Instant::now();
     assert!(lock(&server).try_acquire().await.is_err());
     assert!(start.elapsed() < LONG);
     real.signal(libc::SIGCONT);
-    until_waited(&real, 1);
+    until_waits(&real, 1);
     assert_eq!(holder.release().await.unwrap(), Released::Yes);
     assert_held_once(&real, &waiter.await.unwrap());
 }
@@ -287,7 +308,7 @@ async fn a_wait_whose_server_hangs_at_its_end_is_an_error() {
     let _holder = lock(&server).acquire().await.unwrap();
     let waits = lock(&server);
     let wait = tokio::spawn(async move { waits.acquire_within(Duration::from_secs(3)).await });
-    until_waited(&real, 1);
+    until_waits(&real, 1);
     real.signal(libc::SIGSTOP);
     let end = wait.await.unwrap();
     real.signal(libc::SIGCONT);
@@ -315,7 +336,7 @@ async fn the_limit_of_a_wait_holds_on_a_paused_server() {
             if is_known && !bound.is_zero() {
                 // Stopped while it is parked, too.
                 waiter = Some(wait(&lock(&known)));
-                until_waited(&real, 1);
+                until_waits(&real, 1);
             }
             real.signal(libc::SIGSTOP);
             let start = Instant::now();
@@ -327,7 +348,7 @@ async fn the_limit_of_a_wait_holds_on_a_paused_server() {
             if let Some(waiter) = waiter {
                 waiter.abort();
             }
-            until_waited(&real, 0);
+            until_waits(&real, 0);
         }
     }
     assert_held_once(&real, &holder);
@@ -383,20 +404,24 @@ async fn waits_that_cannot_connect_cost_no_holder_its_lock() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_wait_outlives_a_drain() {
+async fn a_wait_outlives_a_server_without_memory() {
     let real = TestServer::start();
     let server = client(&real);
     let other = lock(&server).acquire().await.unwrap();
     let waiting = wait(&lock(&server));
-    until_waited(&real, 1);
-    let drain = |value: &str| {
-        let set = format!("CONFIG SET lock.drain {value}");
-        assert_eq!(real.conn().line(&set).text(), "OK");
-    };
-    drain("yes");
-    until("refusals", || real.stat("busy") >= 3);
-    drain("no");
-    until_waited(&real, 1);
+    until_waits(&real, 1);
+    let mut conn = real.conn();
+    conn.line("CONFIG SET maxmemory 1");
+    // The wait is told that it has ended, and asks again.
+    conn.line("REPLICAOF 127.0.0.1 1");
+    conn.line("REPLICAOF NO ONE");
+    until("a refusal", || {
+        conn.line("INFO errorstats")
+            .text()
+            .contains("errorstat_OOM")
+    });
+    conn.line("CONFIG SET maxmemory 0");
+    until_waits(&real, 1);
     assert_eq!(other.release().await.unwrap(), Released::Yes);
     assert_eq!(
         waiting.await.unwrap().release().await.unwrap(),

@@ -16,8 +16,12 @@ const SIGCONT: i32 = 18;
 
 /// A server that has long for a reply, also for that to a `try_acquire`.
 pub fn patient(port: u16) -> Server {
-    let server = Server::open(&format!("redis://127.0.0.1:{port}")).expect("a URL");
-    server.response_timeout(Duration::from_secs(100))
+    with_timeout(port, Duration::from_secs(100))
+}
+
+pub fn with_timeout(port: u16, timeout: Duration) -> Server {
+    let server = Server::builder(&format!("redis://127.0.0.1:{port}"));
+    server.response_timeout(timeout).build().expect("a URL")
 }
 
 /// Servers that know nothing of each other.
@@ -58,8 +62,13 @@ impl Fleet {
 
     /// As a client names them that gives silent servers up after a moment.
     pub fn hasty(&self) -> Vec<Server> {
-        let hasty = |server: Server| server.response_timeout(Duration::from_secs(2));
-        self.clients().into_iter().map(hasty).collect()
+        self.clients_with(Duration::from_secs(2))
+    }
+
+    /// With this response timeout.
+    pub fn clients_with(&self, timeout: Duration) -> Vec<Server> {
+        let each = self.servers.iter();
+        each.map(|real| with_timeout(real.port, timeout)).collect()
     }
 
     pub fn is_free(&self, place: usize, key: &str) -> bool {

@@ -5,7 +5,8 @@ use std::time::Duration;
 use crate::fleet::{in_time, measured, patient, soon, ten_count, timed, Counter, Fleet, OVERTIME};
 use redis_lock_client::{Lock, LostReason, Mode, MultiLock, Released, Server};
 use redis_lock_harness::proxy::Proxy;
-use redis_lock_harness::{wait_for, TestServer, Tries};
+use redis_lock_harness::{patience, wait_for, TestServer, Tries};
+use tokio::time::timeout;
 
 const LEASE: Duration = Duration::from_secs(5);
 const LONG: Duration = Duration::from_secs(60);
@@ -232,6 +233,37 @@ async fn die_under_a_hold(dying: &[usize]) -> Duration {
     told.saturating_sub(LEASE)
 }
 
+/// A server that hangs: what is held at the others stays for as long as it is left, whichever it is.
+#[tokio::test(flavor = "multi_thread")]
+async fn locks_are_left_held_beside_a_server_that_hangs() {
+    let mut fleet = fleet();
+    // They wait for a reply longer than this test does.
+    let servers = fleet.clients();
+    for place in 0..3 {
+        let guard = multi(&servers, LEASE).acquire().await.unwrap();
+        fleet.stop(place);
+        let leaving = tokio::spawn(guard.leave_each(LEASE * 100));
+        for real in (0..3)
+            .filter(|other| *other != place)
+            .map(|other| &fleet.servers[other])
+        {
+            let mut conn = real.conn();
+            wait_for("the time for which it is left", || {
+                let holders = conn.line("LOCK.INFO k").field("holders").expect("a list");
+                let rest = holders.list()[0].field("pttl").expect("a time").int();
+                rest > 50 * LEASE.as_millis() as i64
+            });
+        }
+        fleet.go_on(place);
+        for left in leaving.await.unwrap() {
+            assert_eq!(left.unwrap(), Released::Yes);
+        }
+        for real in &fleet.servers {
+            assert_eq!(real.conn().line("LOCK.BREAK k").int(), 1);
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_undo_meets_a_silent_server_and_reaches_it_later() {
     let mut fleet = fleet();
@@ -402,5 +434,55 @@ async fn a_server_that_was_never_reached_is_an_error_at_once() {
     let servers = fleet.clients();
     let error = multi(&servers, LONG).acquire().await.unwrap_err();
     assert!(error.is_passing(), "{error}");
+    fleet.wait_until_free("k");
+}
+
+fn refusals(real: &TestServer) -> usize {
+    let errors = real.info_field("errorstats", "errorstat_READONLY");
+    let count = errors.trim_start_matches("count=").parse();
+    count.unwrap_or_default()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replica_is_an_error_where_the_wait_has_no_limit() {
+    let fleet = fleet();
+    let servers = fleet.clients();
+    for (real, server) in fleet.servers.iter().zip(&servers) {
+        // The replica of a server that does not exist: its data stays.
+        real.conn().line("REPLICAOF 127.0.0.1 1");
+        let acquired = timeout(patience(), multi(&servers, LONG).acquire()).await;
+        let error = acquired.expect("an answer").unwrap_err().to_string();
+        assert!(error.contains("READONLY"), "{error}");
+        assert!(error.contains(server.name()), "{error}");
+        fleet.wait_until_free("k");
+        // Within its limit a wait outlasts a failover.
+        let waiting = multi(&servers, LONG);
+        let waiting = tokio::spawn(async move { waiting.acquire_within(patience()).await });
+        let before = refusals(real);
+        wait_for("a wait that is refused", || refusals(real) > before);
+        real.conn().line("REPLICAOF NO ONE");
+        drop(waiting.await.unwrap().unwrap().expect("free locks"));
+        fleet.wait_until_free("k");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wait_goes_on_while_the_last_server_is_a_replica_for_a_while() {
+    let fleet = fleet();
+    let servers = fleet.clients();
+    let (first, last) = (fleet.in_line(0), fleet.in_line(2));
+    let [first, real] = [first, last].map(|place| &fleet.servers[place]);
+    let held = Lock::new(&servers[last], "k").acquire().await.unwrap();
+    let multi = multi(&servers, LONG).round(Duration::from_millis(300));
+    let waiting = tokio::spawn(async move { multi.acquire().await });
+    wait_for("its wait", || real.waits() == 1);
+    real.conn().line("REPLICAOF 127.0.0.1 1");
+    // The second one meets nothing but a replica.
+    let rounds = first.stat("grants");
+    wait_for("two more rounds", || first.stat("grants") >= rounds + 2);
+    assert!(!waiting.is_finished());
+    real.conn().line("REPLICAOF NO ONE");
+    assert_eq!(held.release().await.unwrap(), Released::Yes);
+    drop(waiting.await.unwrap().unwrap());
     fleet.wait_until_free("k");
 }

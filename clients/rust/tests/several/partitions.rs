@@ -199,11 +199,13 @@ fn islands(startup_delay: Duration) -> Vec<Island> {
 }
 
 fn seen_from(islands: &[Island], side: Side) -> Vec<Server> {
+    seen_within(islands, side, Duration::from_secs(1))
+}
+
+fn seen_within(islands: &[Island], side: Side, timeout: Duration) -> Vec<Server> {
     let urls = islands.iter().map(|island| island.url(side));
-    let opened = urls.map(|url| Server::open(&url).expect("a URL"));
-    opened
-        .map(|server| server.response_timeout(Duration::from_secs(1)))
-        .collect()
+    let opened = urls.map(|url| Server::builder(&url).response_timeout(timeout).build());
+    opened.map(|server| server.expect("a URL")).collect()
 }
 
 fn red(islands: &[Island], side: Side) -> RedLock {
@@ -288,9 +290,8 @@ async fn a_red_lock_cut_off_from_one_server_stays_held_and_regains_it() {
     islands[0].cut(Side::Left);
     wait_for("its lease is over there", || islands[0].is_free());
     assert!(!guard.valid_for().is_zero());
-    let others = seen_from(&islands, Side::Right).into_iter();
     // They have a twentieth of this for their replies.
-    let others: Vec<_> = others.map(|server| server.response_timeout(LONG)).collect();
+    let others = seen_within(&islands, Side::Right, LONG);
     let other = RedLock::new(&others, "k")
         .expect("three servers")
         .lease(LEASE);

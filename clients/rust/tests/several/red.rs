@@ -3,12 +3,12 @@
 use std::future::IntoFuture;
 use std::time::{Duration, Instant};
 
-use crate::fleet::{in_time, measured, soon, ten_count, timed, Fleet, OVERTIME};
+use crate::fleet::{in_time, measured, patient, soon, ten_count, timed, Fleet, OVERTIME};
 use redis_lock_client::{
     Error, Lock, LostReason, MultiLock, RedGuard, RedLock, Released, Server, Statistics,
 };
 use redis_lock_harness::proxy::Proxy;
-use redis_lock_harness::{wait_for, TestServer, Tries};
+use redis_lock_harness::{patience, wait_for, TestServer, Tries};
 
 const LEASE: Duration = Duration::from_secs(10);
 const LONG: Duration = Duration::from_secs(60);
@@ -376,6 +376,55 @@ async fn a_paused_minority_costs_little_and_a_paused_majority_is_released_later(
     fleet.wait_until_free("k");
 }
 
+/// With the response timeout of every program, of which a try has a part: it is repeated because the machine may be
+/// slow.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_try_passes_each_server_that_hangs() {
+    let mut fleet = fleet();
+    let servers = fleet.clients_with(Duration::from_secs(5));
+    for n in 0..3 {
+        let place = fleet.in_line(n);
+        fleet.stop(place);
+        let begun = Instant::now();
+        let guard = loop {
+            match red(&servers).try_acquire().await {
+                Ok(Some(guard)) => break guard,
+                other => assert!(begun.elapsed() < patience(), "server {n}: {other:?}"),
+            }
+        };
+        assert_eq!(guard.release().await.unwrap(), Released::Yes);
+        fleet.go_on(place);
+        fleet.wait_until_free("k");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_holder_and_a_waiter_pass_each_server_that_hangs() {
+    let mut fleet = fleet();
+    let servers = fleet.hasty();
+    for n in 0..3 {
+        let guard = held(&servers).await;
+        let waiting = tokio::spawn({
+            let red = red(&servers);
+            async move { red.acquire_within(LONG).await }
+        });
+        fleet.servers[fleet.in_line(0)].wait_for_waits(1);
+        let place = fleet.in_line(n);
+        fleet.stop(place);
+        let alive = fleet.in_line((n + 1) % 3);
+        let before = fleet.servers[alive].stat("renewals");
+        wait_for("two renewals", || {
+            fleet.servers[alive].stat("renewals") >= before + 2
+        });
+        assert_eq!(guard.lost().reason(), None, "server {n}");
+        assert_eq!(guard.release().await.unwrap(), Released::Yes);
+        let next = waiting.await.unwrap().unwrap().expect("its turn");
+        assert_eq!(next.release().await.unwrap(), Released::Yes);
+        fleet.go_on(place);
+        fleet.wait_until_free("k");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn holders_that_are_cut_off_get_the_loss_before_the_next_grant() {
     let mut fleet = fleet();
@@ -438,9 +487,12 @@ async fn an_acquisition_that_is_dropped_leaves_nothing_behind() {
 #[tokio::test(flavor = "multi_thread")]
 async fn without_the_module_the_error_says_what_to_load() {
     let fleet = fleet();
-    let bare = TestServer::without_module(&[]);
+    // Of one of three a majority would not wait.
+    let bare = [(); 2].map(|()| TestServer::without_module(&[]));
     let mut servers = fleet.clients();
-    servers[2] = Server::open(&format!("redis://127.0.0.1:{}", bare.port)).unwrap();
+    for (server, bare) in servers.iter_mut().zip(&bare) {
+        *server = patient(bare.port);
+    }
     let error = red(&servers).try_acquire().await.unwrap_err();
     assert!(error.to_string().contains("loadmodule"), "{error}");
     fleet.wait_until_free("k");
@@ -534,4 +586,29 @@ async fn it_counts_at_each_of_its_servers() {
     let guard = held_by_most(&servers).await;
     assert_eq!(guard.release().await.unwrap(), Released::Yes);
     assert_eq!(sum(|now| now.releases), 6);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_majority_of_replicas_is_an_error_where_the_wait_has_no_limit() {
+    let fleet = fleet();
+    let servers = fleet.clients();
+    for real in &fleet.servers[1..] {
+        real.conn().line("REPLICAOF 127.0.0.1 1");
+    }
+    let acquired = tokio::time::timeout(patience(), red(&servers).acquire()).await;
+    let error = acquired.expect("an answer").unwrap_err().to_string();
+    assert!(error.contains("READONLY"), "{error}");
+    // Within its limit a wait outlasts a failover.
+    let waiting = red(&servers);
+    let waiting = tokio::spawn(async move { waiting.acquire_within(patience()).await });
+    wait_for("a wait that is refused", || {
+        servers
+            .iter()
+            .any(|server| server.statistics().unreached > 0)
+    });
+    for real in &fleet.servers[1..] {
+        real.conn().line("REPLICAOF NO ONE");
+    }
+    drop(waiting.await.unwrap().unwrap().expect("a free lock"));
+    fleet.wait_until_free("k");
 }

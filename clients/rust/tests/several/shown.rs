@@ -32,6 +32,11 @@ impl Secrets {
     }
 }
 
+fn patient(url: &str) -> Server {
+    let server = Server::builder(url).response_timeout(Duration::from_secs(100));
+    server.build().unwrap()
+}
+
 /// The address of the server with a user of its own.
 fn url(real: &TestServer) -> String {
     let made = "ACL SETUSER hidden-user on >hidden-password allkeys allchannels +@all";
@@ -46,9 +51,7 @@ fn url(real: &TestServer) -> String {
 async fn no_text_of_a_value_has_an_owner_a_user_or_a_password() {
     let real = TestServer::start();
     let url = url(&real);
-    let server = Server::open(&url)
-        .unwrap()
-        .response_timeout(Duration::from_secs(100));
+    let server = patient(&url);
     let secrets = Secrets::of(&[b"hidden-owner", b"hidden-user", b"hidden-password"]);
     let lock = Lock::new(&server, b"k\n\xff").owner("hidden-owner");
     let session = Lock::new(&server, "s").owner("hidden-owner").session();
@@ -89,6 +92,7 @@ async fn no_text_of_a_value_has_an_owner_a_user_or_a_password() {
         secrets.check(shown);
     }
     secrets.check(&guard);
+    secrets.check(&Server::builder(&url));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -96,18 +100,14 @@ async fn no_text_of_an_error_has_an_owner_a_user_or_a_password() {
     let mut real = TestServer::start();
     let url = url(&real);
     let secrets = Secrets::of(&[b"hidden-owner", b"hidden-user", b"hidden-password"]);
-    let server = Server::open(&url)
-        .unwrap()
-        .response_timeout(Duration::from_secs(100));
+    let server = patient(&url);
     let lock = Lock::new(&server, "k")
         .lease(Duration::from_secs(6))
         .owner("hidden-owner");
     let held = lock.acquire().await.unwrap();
     let other = lock.clone().mode(Mode::Read).try_acquire().await;
     secrets.check(&other.unwrap_err());
-    let wrong = Server::open(&url.replace("-password", "-passwords"))
-        .unwrap()
-        .response_timeout(Duration::from_secs(100));
+    let wrong = patient(&url.replace("-password", "-passwords"));
     let refused = Lock::new(&wrong, "k").try_acquire().await.unwrap_err();
     assert!(matches!(refused, Error::Refused { .. }), "{refused:?}");
     secrets.check(&refused);

@@ -4,14 +4,19 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Condvar, Mutex, MutexGuard};
 
+use redis_lock_harness::patience;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
 static EVENTS: Mutex<Vec<Recorded>> = Mutex::new(Vec::new());
 static SPANS: Mutex<BTreeMap<u64, Recorded>> = Mutex::new(BTreeMap::new());
+static IS_BLOCKED: Mutex<bool> = Mutex::new(false);
+static CHANGE: Condvar = Condvar::new();
+/// The key whose loss blocks the subscriber.
+pub const BLOCKING: &str = "blocking";
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
 thread_local! {
@@ -63,6 +68,16 @@ fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
     of.lock().unwrap()
 }
 
+/// Whether the loss of the lock on [`BLOCKING`] blocks the subscriber.
+pub fn is_blocked() -> bool {
+    *lock(&IS_BLOCKED)
+}
+
+pub fn unblock() {
+    *lock(&IS_BLOCKED) = false;
+    CHANGE.notify_all();
+}
+
 pub struct Collector;
 
 impl Subscriber for Collector {
@@ -91,6 +106,13 @@ impl Subscriber for Collector {
         event.record(&mut Fields(&mut recorded));
         let span = ENTERED.with_borrow(|entered| entered.last().copied());
         recorded.span = span.and_then(|id| lock(&SPANS).get(&id).cloned().map(Box::new));
+        let is_blocking = recorded.name == "lost" && recorded.field("key") == BLOCKING;
+        if is_blocking {
+            *lock(&IS_BLOCKED) = true;
+            let blocked =
+                CHANGE.wait_timeout_while(lock(&IS_BLOCKED), patience(), |blocked| *blocked);
+            drop(blocked.unwrap());
+        }
         lock(&EVENTS).push(recorded);
     }
 

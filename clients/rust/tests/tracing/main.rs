@@ -14,7 +14,7 @@ use redis_lock_client::{block_on, Lock, LostReason, RedLock, Released, Server};
 use redis_lock_harness::{wait_for, TestServer};
 use tracing::Level;
 
-use collector::{event, events, Collector, Recorded};
+use collector::{event, events, is_blocked, unblock, Collector, Recorded, BLOCKING};
 
 const LONG: Duration = Duration::from_secs(60);
 /// The longest time for a reply, of which a twentieth is for that to a `try_acquire`.
@@ -23,8 +23,14 @@ const PATIENT: Duration = Duration::from_secs(100);
 fn client(real: &TestServer) -> Server {
     static SUBSCRIBED: Once = Once::new();
     SUBSCRIBED.call_once(|| tracing::subscriber::set_global_default(Collector).unwrap());
-    let server = Server::open(&format!("redis://127.0.0.1:{}", real.port));
-    server.unwrap().response_timeout(PATIENT)
+    let server = Server::builder(&format!("redis://127.0.0.1:{}", real.port));
+    server.response_timeout(PATIENT).build().unwrap()
+}
+
+/// The event, as soon as it is there: the thread that emits events may stand in the subscriber of another test.
+fn emitted(key: &str, name: &str) -> Recorded {
+    wait_for("the event", || event(key, name).is_some());
+    event(key, name).unwrap()
 }
 
 fn assert_recorded(recorded: &Recorded, level: Level, fields: &[(&str, &str)]) {
@@ -35,13 +41,30 @@ fn assert_recorded(recorded: &Recorded, level: Level, fields: &[(&str, &str)]) {
 }
 
 #[test]
+fn a_subscriber_that_blocks_does_not_delay_renewals() {
+    let real = TestServer::start();
+    let server = client(&real);
+    let lock = |key| Lock::new(&server, key).lease(Duration::from_secs(3));
+    let kept = block_on(lock("kept").acquire()).unwrap();
+    let lost = block_on(lock(BLOCKING).acquire()).unwrap();
+    real.conn().line(&format!("LOCK.BREAK {BLOCKING}"));
+    wait_for("a subscriber that blocks", is_blocked);
+    let renewals = real.stat("renewals");
+    wait_for("renewals", || real.stat("renewals") >= renewals + 4);
+    assert_eq!(kept.lost().reason(), None);
+    unblock();
+    emitted(BLOCKING, "lost");
+    drop((kept, lost));
+}
+
+#[test]
 fn a_hold_from_its_grant_to_its_release() {
     let real = TestServer::start();
     let server = client(&real);
     let lock = Lock::new(&server, "whole").owner("worker-7");
     let guard = block_on(lock.acquire()).unwrap();
     let token = guard.token().to_string();
-    wait_for("a renewal", || event("whole", "renewed").is_some());
+    emitted("whole", "renewed");
     assert_eq!(block_on(guard.release()).unwrap(), Released::Yes);
 
     let fields = [
@@ -50,11 +73,10 @@ fn a_hold_from_its_grant_to_its_release() {
         ("token", &token),
     ];
     for name in ["granted", "renewed", "released"] {
-        let recorded = event("whole", name).unwrap_or_else(|| panic!("no {name}"));
-        assert_recorded(&recorded, Level::DEBUG, &fields);
+        assert_recorded(&emitted("whole", name), Level::DEBUG, &fields);
     }
     assert!(event("whole", "lost").is_none());
-    let granted = event("whole", "granted").unwrap();
+    let granted = emitted("whole", "granted");
     assert!(granted.field("waited_ms").parse::<u64>().is_ok());
     let span = granted.span.expect("the span of the acquisition");
     assert_eq!(span.name, "redis_lock.acquire");
@@ -71,7 +93,7 @@ fn a_granted_and_an_expired_wait() {
     let lock = Lock::new(&client(&real), "wait");
     let first = block_on(lock.acquire()).unwrap();
     assert!(block_on(lock.try_acquire()).unwrap().is_none());
-    let refused = event("wait", "not granted").unwrap();
+    let refused = emitted("wait", "not granted");
     assert_recorded(&refused, Level::DEBUG, &[]);
     assert!(!refused.fields.contains_key("error"));
     assert!(event("wait", "parked").is_none());
@@ -81,19 +103,19 @@ fn a_granted_and_an_expired_wait() {
     real.wait_for_waits(1);
     drop(first);
     let second = waiter.join().unwrap();
-    let parked = event("wait", "parked").unwrap();
+    let parked = emitted("wait", "parked");
     let owner = String::from_utf8(second.owner().to_vec()).unwrap();
     assert_recorded(&parked, Level::DEBUG, &[("owner", &owner)]);
     assert_eq!(parked.span.unwrap().name, "redis_lock.acquire");
 
     real.conn().line("SET wait plain");
     let error = block_on(lock.try_acquire()).unwrap_err().to_string();
-    let recorded = events("wait");
-    let failed = recorded
-        .iter()
-        .find(|recorded| recorded.fields.contains_key("error"));
-    let failed = failed.expect("an error");
-    assert_recorded(failed, Level::DEBUG, &[("error", &error)]);
+    let failed = || {
+        let mut recorded = events("wait").into_iter();
+        recorded.find(|recorded| recorded.fields.contains_key("error"))
+    };
+    wait_for("an error", || failed().is_some());
+    assert_recorded(&failed().unwrap(), Level::DEBUG, &[("error", &error)]);
 }
 
 #[test]
@@ -105,7 +127,7 @@ fn a_loss_is_a_warning() {
     assert_eq!(guard.lost().wait(LONG), Some(LostReason::Taken));
     let token = guard.token().to_string();
     let reason = LostReason::Taken.to_string();
-    let lost = event("broken", "lost").unwrap();
+    let lost = emitted("broken", "lost");
     assert_recorded(
         &lost,
         Level::WARN,
@@ -123,7 +145,7 @@ fn a_failed_background_release_is_a_warning() {
     real.crash();
     drop(guard);
     let left = block_on(server.settled()).remove(0);
-    let recorded = event("left", "left behind").unwrap();
+    let recorded = emitted("left", "left behind");
     let error = left.error.to_string();
     assert_recorded(
         &recorded,
@@ -149,19 +171,16 @@ fn a_red_lock_emits_events_for_each_of_its_servers() {
     for name in ["granted", "released"] {
         for (server, token) in &tokens {
             let fields = [("server", server.clone()), ("token", token.to_string())];
-            let recorded = events("red").into_iter().find(|recorded| {
-                let is_there =
-                    |(of, value): &(&str, String)| recorded.fields.get(of) == Some(value);
-                recorded.name == name && fields.iter().all(is_there)
+            wait_for(&format!("{name} at {server}"), || {
+                events("red").into_iter().any(|recorded| {
+                    let is_there =
+                        |(of, value): &(&str, String)| recorded.fields.get(of) == Some(value);
+                    recorded.name == name && fields.iter().all(is_there)
+                })
             });
-            assert!(
-                recorded.is_some(),
-                "{name} at {server}: {:?}",
-                events("red")
-            );
         }
     }
-    let span = event("red", "granted").unwrap().span.unwrap();
+    let span = emitted("red", "granted").span.unwrap();
     assert_eq!(span.name, "redis_lock.acquire");
     assert_eq!(span.field("server").split(',').count(), 3);
 }
@@ -174,8 +193,7 @@ fn a_wait_whose_server_is_gone_is_a_warning_with_the_cause() {
     let waiter = thread::spawn(move || block_on(lock.acquire()).unwrap());
     real.wait_for_waits(1);
     real.crash();
-    wait_for("a warning", || event("gone", "unreached").is_some());
-    let warning = event("gone", "unreached").unwrap();
+    let warning = emitted("gone", "unreached");
     assert_recorded(&warning, Level::WARN, &[]);
     let error = warning.field("error");
     assert!(error.contains("Connection refused"), "{error}");

@@ -43,7 +43,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use redis_lock_client::Server;
+use redis_lock_client::{Server, ServerBuilder};
 use redis_lock_harness::{wait_for, Conn};
 
 mod check;
@@ -66,11 +66,18 @@ fn number(name: &str, default: u64) -> u64 {
     text.map_or(default, |text| text.parse().expect("a number"))
 }
 
-fn program(name: &'static str, ports: &[u16], link: Link, reporter: &Arc<Reporter>) -> Program {
+fn servers(ports: &[u16]) -> impl Iterator<Item = ServerBuilder> + '_ {
     let urls = ports.iter().map(|port| format!("redis://127.0.0.1:{port}"));
+    urls.map(|url| Server::builder(&url))
+}
+
+fn program(name: &'static str, ports: &[u16], link: Link, reporter: &Arc<Reporter>) -> Program {
+    let servers = servers(ports);
     Program {
         name,
-        servers: urls.map(|url| Server::open(&url).expect("a URL")).collect(),
+        servers: servers
+            .map(|server| server.build().expect("a URL"))
+            .collect(),
         link,
         reporter: reporter.clone(),
     }
@@ -149,8 +156,10 @@ fn start_workers(
     let direct: Vec<u16> = fleet.servers.iter().map(|server| server.port).collect();
     let proxied: Vec<u16> = fleet.proxies.iter().map(|proxy| proxy.port).collect();
     let mut hasty = program("hasty", &proxied, PROXIED, reporter);
-    let short = |server: Server| server.response_timeout(Duration::from_secs(1));
-    hasty.servers = hasty.servers.into_iter().map(short).collect();
+    let short = |server: ServerBuilder| server.response_timeout(Duration::from_secs(1)).build();
+    hasty.servers = servers(&proxied)
+        .map(|server| short(server).expect("a URL"))
+        .collect();
     let programs = [
         (program("direct", &direct, DIRECT, reporter), 6),
         (program("proxied", &proxied, PROXIED, reporter), 6),
