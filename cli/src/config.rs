@@ -23,13 +23,15 @@ const USER: &str = "redis-lock.toml";
 const FILE: &str = "REDIS_LOCK_CONFIG";
 const URL: &str = "REDIS_LOCK_URL";
 /// Options of one lock or one call, which are not configured.
-const SINGLE: [&str; 7] = [
+const SINGLE: [&str; 9] = [
     "key_hex",
     "and",
     "permits",
+    "prefix",
     "owner",
     "token",
     "pattern",
+    "is",
     "hold_while",
 ];
 

@@ -1,6 +1,9 @@
 //! The escaping of names, which may contain any bytes, so that they cannot control a terminal.
 
+use std::env::var_os;
 use std::fmt::Write;
+
+use unicode_width::UnicodeWidthChar;
 
 /// Keeps printable text, doubles backslashes and escapes all else: `\n`, `\u{202e}`, `\xff`.
 pub fn shown(bytes: &[u8]) -> String {
@@ -45,24 +48,70 @@ pub fn json(value: &serde_json::Value) -> String {
     text
 }
 
-/// Text of at most `width` characters, cut in the middle: names often differ at the end.
-pub fn cut(text: &str, width: usize) -> String {
-    let count = text.chars().count();
-    if count <= width {
+/// Whether the locale names another character set than UTF-8.
+pub fn is_not_utf8() -> bool {
+    let mut named = ["LC_ALL", "LC_CTYPE", "LANG"]
+        .into_iter()
+        .filter_map(var_os);
+    let named = named
+        .find(|name| !name.is_empty())
+        .unwrap_or("UTF-8".into());
+    let set = named.to_string_lossy().replace('-', "").to_lowercase();
+    !set.contains("utf8")
+}
+
+/// Text without characters beyond ASCII: they are escaped, and the mark of [`cut`] is another.
+pub fn ascii(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    for char in text.chars() {
+        match char {
+            '…' => plain.push('~'),
+            '\0'..='\u{7f}' => plain.push(char),
+            _ => plain.extend(char.escape_unicode()),
+        }
+    }
+    plain
+}
+
+/// The columns of a terminal that text takes.
+pub fn width(text: &str) -> usize {
+    text.chars().map(columns).sum()
+}
+
+fn columns(char: char) -> usize {
+    char.width().unwrap_or_default()
+}
+
+/// Those of the characters that come first and fit into this width.
+pub fn fitting(chars: impl Iterator<Item = char>, width: usize) -> String {
+    let mut taken = 0;
+    let fits = |char: &char| {
+        taken += columns(*char);
+        taken <= width
+    };
+    chars.take_while(fits).collect()
+}
+
+/// Text of at most this width, cut in the middle: names often differ at the end.
+pub fn cut(text: &str, most: usize) -> String {
+    if width(text) <= most {
         return text.into();
     }
-    let end = width / 2;
-    let start = text.chars().take(width.saturating_sub(end + 1));
+    let end = fitting(text.chars().rev(), most / 2);
+    let Some(room) = most.checked_sub(width(&end) + 1) else {
+        return String::new();
+    };
+    let start = fitting(text.chars(), room);
     start
+        .chars()
         .chain(['…'])
-        .chain(text.chars().skip(count - end))
-        .take(width)
+        .chain(end.chars().rev())
         .collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{cut, json, shown, word};
+    use super::{ascii, cut, json, shown, width, word};
 
     #[test]
     fn control_characters_are_escaped() {
@@ -106,5 +155,17 @@ mod tests {
             assert_eq!(cut("abcdefg", width), text);
         }
         assert_eq!(cut("größe", 4), "g…ße");
+        assert_eq!(ascii("g…ße"), "g~\\u{df}e");
+        // Of two columns each.
+        assert_eq!((width("日本語"), width("größe")), (6, 5));
+        for (most, text) in [
+            (6, "日本語"),
+            (5, "日…語"),
+            (4, "…語"),
+            (3, "日…"),
+            (1, "…"),
+        ] {
+            assert_eq!(cut("日本語", most), text, "{most}");
+        }
     }
 }

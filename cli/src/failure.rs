@@ -10,7 +10,7 @@ use crate::escape::shown;
 
 /// The command line is invalid.
 pub const USAGE: i32 = 64;
-/// The key holds other data.
+/// The key holds other data, or the semaphore does not exist.
 pub const DATA: i32 = 65;
 /// A server cannot be reached, or refuses to serve.
 pub const UNAVAILABLE: i32 = 69;
@@ -50,13 +50,14 @@ impl Failure {
         }
     }
 
-    /// The failure for an error of the client about this key.
-    pub fn of(error: &Error, key: Option<&[u8]>) -> Failure {
+    /// The failure for an error of the client about these keys.
+    pub fn of<'a>(error: &Error, keys: impl IntoIterator<Item = &'a [u8]>) -> Failure {
         let message = with_causes(error);
         let (status, advice) = match error {
             Error::Config { .. } | Error::Untrusted { .. } => (USAGE, None),
-            Error::Refused { code, text, .. } => of_refusal(code, text, key),
+            Error::Refused { code, text, .. } => of_refusal(code, text, keys),
             Error::Connection { .. } => (UNAVAILABLE, of_connection(&message)),
+            Error::NoSemaphore { .. } => (DATA, None),
             _ => (UNAVAILABLE, None),
         };
         Failure {
@@ -89,7 +90,9 @@ impl Failure {
     pub fn tell(&self) -> i32 {
         for (i, line) in self.to_string().lines().enumerate() {
             let name = if i == 0 { "redis-lock: " } else { "" };
-            say(&format!("{name}{}", shown(line.as_bytes())));
+            // The backslashes of names are doubled already.
+            let line = shown(line.as_bytes()).replace(r"\\", r"\");
+            say(&format!("{name}{line}"));
         }
         self.status
     }
@@ -105,7 +108,7 @@ impl From<io::Error> for Failure {
 /// Of no key.
 impl From<Error> for Failure {
     fn from(error: Error) -> Failure {
-        Failure::of(&error, None)
+        Failure::of(&error, [])
     }
 }
 
@@ -123,9 +126,14 @@ fn with_causes(error: &Error) -> String {
     text
 }
 
-fn of_refusal(code: &str, text: &str, key: Option<&[u8]>) -> (i32, Option<String>) {
+fn of_refusal<'a>(
+    code: &str,
+    text: &str,
+    keys: impl IntoIterator<Item = &'a [u8]>,
+) -> (i32, Option<String>) {
     let (status, advice) = match code {
-        "NOPERM" => return (NOT_PERMITTED, Some(permission(text, key))),
+        "ERR" if ARGUMENTS.iter().any(|start| text.starts_with(start)) => return (USAGE, None),
+        "NOPERM" => return (NOT_PERMITTED, Some(permission(text, keys))),
         "NOAUTH" | "WRONGPASS" => (
             NOT_PERMITTED,
             "name the user in the URL (redis://user@host) and the password in REDISCLI_AUTH",
@@ -144,26 +152,74 @@ fn of_refusal(code: &str, text: &str, key: Option<&[u8]>) -> (i32, Option<String
     (status, Some(advice.into()))
 }
 
-/// Names the missing permission: the server's text names the command, or else concerns a channel or the key.
-fn permission(text: &str, key: Option<&[u8]>) -> String {
-    let command = text.split('\'').nth(1).filter(|_| text.contains("command"));
-    let user = text
-        .split("ser ")
-        .nth(1)
-        .and_then(|rest| rest.split(' ').next());
-    let user = user
-        .filter(|_| text.starts_with("User "))
-        .unwrap_or("<user>");
-    match (command, key) {
-        (Some(command), _) => format!("to allow it: ACL SETUSER {user} +{command}"),
-        _ if text.contains("channel") => format!(
-            "to allow waits: ACL SETUSER {user} &lock:tickets:* +publish (in a cluster +spublish)"
-        ),
-        (None, Some(key)) => format!(
-            "reading and writing the key must be allowed: ACL SETUSER {user} ~{}",
-            shown(key)
-        ),
-        (None, None) => "the user's ACL has to allow it".into(),
+/// The beginnings of the texts of `ERR` that refuse an argument: an owner, a key, a note, a database.
+const ARGUMENTS: [&str; 12] = [
+    "owner is ",
+    "owners that ",
+    "the owner '",
+    "keys that begin ",
+    "the key is named ",
+    "the note is ",
+    "READ, WRITE and semaphores need a name ",
+    "a lock of this name ",
+    "the permits of a semaphore of this name ",
+    "the keys of a request ",
+    "DB index ",
+    "SELECT is not allowed ",
+];
+
+/// The rights of a wait.
+const WAIT: &str =
+    "&lock:tickets:* +publish +subscribe (a wait needs them; in a cluster +spublish +ssubscribe)";
+
+/// Names the missing permission, by the text of the module or of the server.
+fn permission<'a>(text: &str, keys: impl IntoIterator<Item = &'a [u8]>) -> String {
+    let says = |what| text.contains(what);
+    let keys: Vec<_> = keys.into_iter().collect();
+    let each = |start: &str, end: &str| {
+        let patterns = keys.iter().map(|key| pattern(start, key, end));
+        patterns.collect::<Vec<_>>().join(" ")
+    };
+    // The keys beside a key with a hash tag of its own are named by the whole key.
+    let beside = |start: &str, end: &str| match keys.iter().any(|key| key.contains(&b'{')) {
+        true => each(start, end),
+        false => each(&format!("{start}{{"), &format!("}}{end}")),
+    };
+    let command = text.split('\'').nth(1).filter(|_| says("' command"));
+    let rights = match command {
+        Some("publish" | "spublish" | "subscribe" | "ssubscribe") => WAIT.into(),
+        Some(command) => format!("+{command}"),
+        None if says("run DEL on the key") => "+del +client|kill".into(),
+        None if says("permission to run SCAN") => "+scan".into(),
+        None if says("keys beside the lock") => beside("~", ":*"),
+        None if says("key of its permits") => beside("~", ":timeout"),
+        None if says("redisson_lock_token") => beside("~redisson_lock_token:", ""),
+        None if says("channel") => WAIT.into(),
+        None if keys.is_empty() => "~<key>".into(),
+        None => {
+            let (own, beside) = (each("~", ""), beside("~", ":*"));
+            format!("{own} (with --shared, --exclusive and --permits also {beside})")
+        }
+    };
+    format!("to allow it: ACL SETUSER <user> {rights}")
+}
+
+/// The pattern of this key alone between these texts, as a word for redis-cli.
+fn pattern(start: &str, key: &[u8], end: &str) -> String {
+    let mut pattern = start.as_bytes().to_vec();
+    for byte in key {
+        match byte {
+            // No pattern of a user has a space.
+            b' ' | b'\t'..=b'\r' | 0 => pattern.push(b'?'),
+            b'*' | b'?' | b'[' | b'\\' => pattern.extend([b'\\', *byte]),
+            _ => pattern.push(*byte),
+        }
+    }
+    pattern.extend(end.bytes());
+    let is_plain = |char: char| !char.is_control() && char != '"';
+    match std::str::from_utf8(&pattern) {
+        Ok(plain) if plain.chars().all(is_plain) => plain.into(),
+        _ => format!("\"{}\"", pattern.escape_ascii()),
     }
 }
 

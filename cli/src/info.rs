@@ -78,8 +78,10 @@ pub async fn state(server: &Server, key: &[u8], waiters: u64) -> Result<Option<S
     match server.info(key, waiters).await {
         Err(error) if is_no_lock(&error) => {
             let semaphore = Semaphore::new(server, key);
-            let Ok(Some(info)) = semaphore.info().await else {
-                return Err(error);
+            let info = match semaphore.info().await {
+                Ok(Some(info)) => info,
+                Err(refused) if is_not_permitted(&refused) => return Err(refused),
+                _ => return Err(error),
             };
             let holders = semaphore.holders(PERMITS).await.unwrap_or_default();
             Ok(Some(State::Semaphore(info, holders)))
@@ -91,6 +93,10 @@ pub async fn state(server: &Server, key: &[u8], waiters: u64) -> Result<Option<S
 /// Whether the key holds something of another type.
 pub fn is_no_lock(error: &Error) -> bool {
     matches!(error, Error::Refused { code, .. } if code == "WRONGTYPE")
+}
+
+fn is_not_permitted(error: &Error) -> bool {
+    matches!(error, Error::Refused { code, .. } if code == "NOPERM")
 }
 
 /// The permits of a semaphore and its waiters.

@@ -2,18 +2,19 @@
 
 use std::collections::HashSet;
 use std::ffi::OsString;
-use std::io;
 use std::os::unix::ffi::OsStrExt;
 
-use redis_lock_client::{LockInfo, Search, Server};
+use clap::builder::{OsStringValueParser, TypedValueParser};
+use redis_lock_client::{Error, LockInfo, Search, Server};
 
-use crate::escape::{json, shown};
+use crate::escape::{json, shown, word};
 use crate::failure::Failure;
 use crate::graph::Graph;
 use crate::info::{is_no_lock, state, State};
 use crate::output::{print, table};
 use crate::report;
-use crate::servers::Connect;
+use crate::servers::{at_once, Connect};
+use crate::values::not_empty;
 
 /// List the locks of a server
 ///
@@ -31,7 +32,7 @@ pub struct Args {
     semaphores: bool,
 
     /// Locks that this owner holds.
-    #[arg(long)]
+    #[arg(long, value_parser = OsStringValueParser::new().try_map(not_empty))]
     owner: Option<OsString>,
 
     /// Locks whose key matches a pattern such as `orders:*`, by the rules of KEYS.
@@ -95,7 +96,7 @@ pub async fn run(args: Args) -> Result<i32, Failure> {
             continue;
         }
         // What is beside a semaphore may be another program's.
-        let states = states(&server, fresh, 0).await?;
+        let states = states(&server, fresh).await?;
         if args.names {
             print(states.iter().map(|(key, _)| shown(key)))?;
         } else if args.json {
@@ -124,44 +125,44 @@ async fn graph(args: &Args) -> Result<i32, Failure> {
     Ok(0)
 }
 
-/// The state of these locks with at most so many waiters each, requested concurrently; those that are free by now, and
-/// semaphores, are left out.
+/// The state of these locks with at most so many waiters each; semaphores are left out.
 pub async fn ask(
     server: &Server,
     keys: Vec<Vec<u8>>,
     waiters: u64,
 ) -> Result<Vec<(Vec<u8>, LockInfo)>, Failure> {
-    let states = states(server, keys, waiters).await?.into_iter();
-    let locks = states.filter_map(|(key, state)| match state {
-        State::Lock(info) => Some((key, info)),
-        State::Semaphore(..) => None,
-    });
-    Ok(locks.collect())
+    let asked = keys.iter().map(|key| server.info(key, waiters));
+    let asked = at_once(asked, None).await;
+    found(keys, asked)
 }
 
-async fn states(
-    server: &Server,
+async fn states(server: &Server, keys: Vec<Vec<u8>>) -> Result<Vec<(Vec<u8>, State)>, Failure> {
+    let asked = keys.iter().map(|key| state(server, key, 0));
+    let asked = at_once(asked, None).await;
+    let mut states = found(keys, asked)?;
+    // A latch, or a semaphore whose permits have been returned.
+    states.retain(|(_, state)| match state {
+        State::Semaphore(info, _) => info.waiters > 0 || info.held > 0,
+        State::Lock(_) => true,
+    });
+    Ok(states)
+}
+
+/// The keys with the answers about them. Locks that are free by now, and keys of another type, are left out.
+fn found<T>(
     keys: Vec<Vec<u8>>,
-    waiters: u64,
-) -> Result<Vec<(Vec<u8>, State)>, Failure> {
-    let ask = |key: Vec<u8>| {
-        let server = server.clone();
-        tokio::spawn(async move { (state(&server, &key, waiters).await, key) })
-    };
-    let asked: Vec<_> = keys.into_iter().map(ask).collect();
-    let mut states = Vec::new();
-    for answer in asked {
-        let (state, key) = answer.await.map_err(io::Error::from)?;
-        match state {
-            // A latch, or a semaphore whose permits have been returned.
-            Ok(Some(State::Semaphore(info, _))) if info.waiters == 0 && info.held == 0 => {}
-            Ok(Some(state)) => states.push((key, state)),
-            Ok(None) => {}
-            Err(error) if is_no_lock(&error) => {}
-            Err(error) => return Err(Failure::of(&error, Some(&key))),
+    answers: Vec<Option<Result<Option<T>, Error>>>,
+) -> Result<Vec<(Vec<u8>, T)>, Failure> {
+    let mut found = Vec::new();
+    for (key, answer) in keys.into_iter().zip(answers) {
+        match answer {
+            Some(Ok(Some(one))) => found.push((key, one)),
+            Some(Ok(None)) | None => {}
+            Some(Err(error)) if is_no_lock(&error) => {}
+            Some(Err(error)) => return Err(Failure::of(&error, Some(&key[..]))),
         }
     }
-    Ok(states)
+    Ok(found)
 }
 
 fn line(key: &[u8], state: &State) -> Vec<String> {
@@ -182,7 +183,7 @@ fn line(key: &[u8], state: &State) -> Vec<String> {
         ),
     };
     let cells = [
-        shown(key),
+        word(key),
         mode,
         holders,
         report::span(lease),

@@ -48,7 +48,7 @@ fn main() {
         exit(match printed {
             _ if error.use_stderr() => failure::USAGE,
             Err(error) if error.kind() != ErrorKind::BrokenPipe => Failure::from(error).tell(),
-            _ => 0,
+            _ => output::must_be_open().map_or_else(|failure| failure.tell(), |()| 0),
         })
     });
     exit(begin(args).unwrap_or_else(|failure| failure.tell()));

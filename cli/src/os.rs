@@ -13,7 +13,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{exit, Command, ExitStatus};
 use std::ptr::{null, null_mut};
 use std::slice;
-use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering::Relaxed};
 use std::sync::OnceLock;
 
 use nix::sys::signal::{SigSet, Signal};
@@ -29,13 +29,17 @@ use crate::servers::password_in;
 /// A bit for each signal that the parent ignores.
 static IGNORED: AtomicU64 = AtomicU64::new(0);
 
+/// Whether standard output cannot be written to: it is closed, or open for reading.
+static IS_MUTE: AtomicBool = AtomicBool::new(false);
+
 /// The signals that the parent blocks.
 static BLOCKED: OnceLock<SigSet> = OnceLock::new();
 
 /// The arguments, where the loader passes them.
 static WORDS: AtomicPtr<*mut c_char> = AtomicPtr::new(null_mut());
 
-/// Called by the loader: Rust's runtime ignores SIGPIPE before `main`.
+/// Called by the loader: Rust's runtime ignores SIGPIPE before `main`, and opens /dev/null in place of a standard
+/// stream that is closed.
 #[used]
 #[cfg_attr(target_os = "macos", link_section = "__DATA,__mod_init_func")]
 #[cfg_attr(not(target_os = "macos"), link_section = ".init_array")]
@@ -45,6 +49,12 @@ extern "C" fn at_load(_count: c_int, words: *mut *mut c_char) {
     if cfg!(any(target_env = "gnu", target_os = "macos")) {
         WORDS.store(words, Relaxed);
     }
+    // SAFETY: it only reads.
+    let flags = unsafe { libc::fcntl(libc::STDOUT_FILENO, libc::F_GETFL) };
+    IS_MUTE.store(
+        flags < 0 || flags & libc::O_ACCMODE == libc::O_RDONLY,
+        Relaxed,
+    );
     for signal in 1..=64 {
         let mut action = MaybeUninit::<libc::sigaction>::zeroed();
         // SAFETY: nothing is set, and the action is written to a value of its type. A number that is no signal is an
@@ -86,6 +96,11 @@ pub fn hide_passwords() {
 
 fn bit(signal: i32) -> u64 {
     1 << (signal - 1)
+}
+
+/// Whether nothing can be printed. The standard library does not report it.
+pub fn is_mute() -> bool {
+    IS_MUTE.load(Relaxed)
 }
 
 /// Whether this signal was ignored at the start, as by nohup(1) and for a shell's background jobs.

@@ -9,10 +9,21 @@ use nix::errno::Errno;
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 use tokio::sync::oneshot;
 
-use crate::failure::Failure;
+use crate::escape;
+use crate::failure::{Failure, OS};
+use crate::os::is_mute;
+
+/// Fails where nothing can be printed.
+pub fn must_be_open() -> Result<(), Failure> {
+    match is_mute() {
+        true => Err(Failure::new(OS, "standard output is closed")),
+        false => Ok(()),
+    }
+}
 
 /// Prints lines. A reader that closes the pipe (`| head`) is not a failure.
 pub fn print(lines: impl IntoIterator<Item = String>) -> Result<(), Failure> {
+    must_be_open()?;
     let mut out = io::stdout().lock();
     for line in lines {
         match writeln!(out, "{line}") {
@@ -30,13 +41,13 @@ pub fn table(rows: &[Vec<String>]) -> Vec<String> {
     for row in rows {
         widths.resize(widths.len().max(row.len()), 0);
         for (width, cell) in widths.iter_mut().zip(row) {
-            *width = (*width).max(cell.chars().count());
+            *width = (*width).max(escape::width(cell));
         }
     }
     let line = |row: &Vec<String>| {
         let cells = row.iter().zip(&widths);
         let line: String = cells
-            .map(|(cell, width)| format!("{cell:width$}  "))
+            .map(|(cell, width)| cell.clone() + &" ".repeat(width + 2 - escape::width(cell)))
             .collect();
         line.trim_end().to_string()
     };

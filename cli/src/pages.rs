@@ -64,7 +64,8 @@ fn about(command: &Command) -> String {
 /// An option, or a positional argument with a default. (The usage has the others.)
 fn option(arg: &Arg) -> Option<String> {
     let takes_value = arg.get_action().takes_values();
-    let defaults = arg.get_default_values().iter().filter(|_| takes_value);
+    let is_shown = takes_value && !arg.is_hide_default_value_set();
+    let defaults = arg.get_default_values().iter().filter(|_| is_shown);
     let defaults: String = defaults
         .map(|value| format!(" [default: {}]", value.to_string_lossy()))
         .collect();
@@ -122,7 +123,8 @@ const REST: &str = r#".SH ENVIRONMENT
 The server, where no \-\-server is given.
 .IP \fBREDIS_LOCK_\fINAME\fR 4
 The default of another option that takes a value, such as REDIS_LOCK_TIMEOUT (\-\-key: REDIS_LOCK_TLS_KEY). Not of
-options of one lock: \-\-owner, \-\-key\-hex, \-\-and, \-\-permits, \-\-token, \-\-match, \-\-hold\-while.
+options of one lock: \-\-owner, \-\-key\-hex, \-\-and, \-\-permits, \-\-prefix, \-\-token, \-\-match, \-\-is,
+\-\-hold\-while.
 .IP \fBREDISCLI_AUTH\fR 4
 The password, where neither the URL nor \-\-password\-from has one.
 .IP \fBREDIS_LOCK_CONFIG\fR 4

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use redis_lock_client::{Holder, LockInfo, Waiter};
 use serde_json::{json, Value};
 
-use crate::escape::shown;
+use crate::escape::{shown, word};
 use crate::info::State;
 use crate::key::hex;
 
@@ -127,10 +127,10 @@ pub fn holders(info: &LockInfo) -> String {
     match info.holders.as_slice() {
         [] => "-".into(),
         [holder] => match &holder.note {
-            Some(note) => format!("{} ({})", shown(&holder.owner), shown(note)),
-            None => shown(&holder.owner),
+            Some(note) => format!("{} ({})", word(&holder.owner), shown(note)),
+            None => word(&holder.owner),
         },
-        [holder, others @ ..] => format!("{} and {} more", shown(&holder.owner), others.len()),
+        [holder, others @ ..] => format!("{} and {} more", word(&holder.owner), others.len()),
     }
 }
 

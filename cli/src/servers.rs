@@ -3,18 +3,21 @@
 use std::ffi::OsString;
 use std::fmt::Display;
 use std::fs;
+use std::future::Future;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use clap::ValueHint;
+use futures_util::future::join_all;
 use redis_lock_client::{Certificates, Server};
 use tokio::signal::unix::{signal, SignalKind};
+use tokio::time::{timeout_at, Instant};
 
 use crate::config::warn_of_readers;
 use crate::failure::{Failure, USAGE};
-use crate::values::seconds;
+use crate::values::response_time;
 
 const SERVER: &str = "The server: redis://[user@]host[:port][/db], rediss:// for TLS, redis+unix:///path, \
 redis+cluster://host:port[,host:port...], redis+sentinel://host:port[,host:port...]/name. Several are separated by \
@@ -33,7 +36,7 @@ pub struct Connect {
     pub servers: Vec<String>,
 
     /// The longest time for a reply; a bounded wait ends a twentieth of it, 0.3 s at least, after its bound.
-    #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = seconds)]
+    #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = response_time)]
     pub timeout: Duration,
 
     /// The user, where the URL has none.
@@ -66,8 +69,8 @@ impl Connect {
         let named = self.servers.iter().filter(|url| !url.is_empty());
         let opened = named.map(|url| {
             let url = with_login(url, self.user.as_deref(), password.as_deref());
-            let server = Server::open(&url)?.response_timeout(self.timeout);
-            Ok(server.certificates(certificates.clone()))
+            let server = Server::builder(&url).response_timeout(self.timeout);
+            Ok(server.certificates(certificates.clone()).build()?)
         });
         let opened = opened.collect::<Result<Vec<_>, Failure>>()?;
         match opened.is_empty() {
@@ -133,6 +136,21 @@ impl Connect {
             _ => Err(Failure::new(USAGE, "--cert and --key: one needs the other")),
         }
     }
+}
+
+/// Runs these requests at the same time, so that a server that hangs does not delay the others. The results are in
+/// their order, None where there was none at the end.
+pub async fn at_once<T>(
+    requests: impl Iterator<Item = impl Future<Output = T>>,
+    end: Option<Instant>,
+) -> Vec<Option<T>> {
+    let bounded = requests.map(|request| async move {
+        match end {
+            Some(end) => timeout_at(end, request).await.ok(),
+            None => Some(request.await),
+        }
+    });
+    join_all(bounded).await
 }
 
 /// The URL with this user and password, unless it has its own.

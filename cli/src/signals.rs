@@ -39,6 +39,8 @@ pub fn is_end(signal: Signal) -> bool {
 /// The streams of the handled signals.
 pub struct Signals {
     streams: Vec<(Signal, tokio::signal::unix::Signal)>,
+    /// Whether one has asked this program to end.
+    had_end: bool,
 }
 
 impl Signals {
@@ -46,6 +48,7 @@ impl Signals {
     pub fn listen() -> io::Result<Signals> {
         let mut signals = Signals {
             streams: Vec::new(),
+            had_end: false,
         };
         for signal in FORWARDED {
             if !is_ignored(signal) {
@@ -67,6 +70,7 @@ impl Signals {
         poll_fn(|context| {
             for (number, stream) in &mut self.streams {
                 if stream.poll_recv(context).is_ready() {
+                    self.had_end |= is_end(*number);
                     return Poll::Ready(*number);
                 }
             }
@@ -75,9 +79,12 @@ impl Signals {
         .await
     }
 
-    /// Waits for a signal after one that ended a program. Those that come at once belong to it: timeout(1) sends two,
-    /// and a key of the terminal ends the parent, too.
+    /// Waits for a signal after one that ended a program, which may be still to come. Those that come at once belong to
+    /// it: timeout(1) sends two, and a key of the terminal ends the parent, too.
     pub async fn one_more_fatal(&mut self) {
+        if !self.had_end {
+            self.next_fatal().await;
+        }
         let at_once = async {
             loop {
                 self.next_fatal().await;

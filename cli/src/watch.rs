@@ -180,7 +180,7 @@ impl Follower {
                 Err(error) => error,
             };
             if self.known.is_none() || !error.is_passing() {
-                return Failure::of(&error, Some(&self.key));
+                return Failure::of(&error, Some(&self.key[..]));
             }
             if std::mem::take(&mut is_connected) {
                 pause = FIRST_PAUSE;

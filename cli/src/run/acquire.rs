@@ -47,7 +47,7 @@ impl Sought<'_> {
     }
 
     fn failed(&self, error: Error) -> Failure {
-        Failure::of(&error, Some(self.key()))
+        Failure::of(&error, self.keys.iter().copied())
     }
 
     /// Acquires it, and says what it waits for.

@@ -28,7 +28,7 @@ pub struct Child {
 }
 
 /// The variables to set in its environment, or to remove.
-pub type Variables = Vec<(&'static str, Option<OsString>)>;
+pub type Variables = Vec<(String, Option<OsString>)>;
 
 /// A change of the command's state. Signals are numbers: those of realtime have no names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

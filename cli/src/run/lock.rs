@@ -4,8 +4,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
 use redis_lock_client::{
-    Error, Guard, Lock, LostReason, Mode, MultiGuard, MultiLock, RedGuard, RedLock, Released,
-    Semaphore, Server,
+    Error, Guard, Lock, LostReason, Mode, MultiGuard, MultiLock, Permit, RedGuard, RedLock,
+    Released, Semaphore, Server,
 };
 
 use crate::failure::{Failure, USAGE};
@@ -102,7 +102,7 @@ impl Wanted {
                 return Err(Failure::new(USAGE, message));
             }
         };
-        wanted.map_err(|error| Failure::of(&error, None))
+        wanted.map_err(Failure::from)
     }
 
     /// All keys on all servers.
@@ -138,17 +138,12 @@ impl Wanted {
     /// None when the lock was not granted in that time. Without a time it waits endlessly.
     pub async fn acquire(&self, wait: Option<Duration>) -> Result<Option<Held>, Error> {
         let span = wait.unwrap_or(Duration::MAX);
-        loop {
-            let held = match self {
-                Wanted::One(lock) => lock.acquire_within(span).await?.map(Held::One),
-                Wanted::All(lock) => lock.acquire_within(span).await?.map(Held::All),
-                Wanted::Quorum(lock) => lock.acquire_within(span).await?.map(Held::Quorum),
-                Wanted::Permit(lock) => lock.acquire_within(span).await?.map(Held::One),
-            };
-            if held.is_some() || wait.is_some() {
-                return Ok(held);
-            }
-        }
+        Ok(match self {
+            Wanted::One(lock) => lock.acquire_within(span).await?.map(Held::One),
+            Wanted::All(lock) => lock.acquire_within(span).await?.map(Held::All),
+            Wanted::Quorum(lock) => lock.acquire_within(span).await?.map(Held::Quorum),
+            Wanted::Permit(lock) => lock.acquire_within(span).await?.map(Held::Permit),
+        })
     }
 }
 
@@ -157,6 +152,7 @@ pub enum Held {
     One(Guard),
     All(MultiGuard),
     Quorum(RedGuard),
+    Permit(Permit),
 }
 
 impl Held {
@@ -165,16 +161,28 @@ impl Held {
             Held::One(guard) => guard.owner(),
             Held::All(guard) => guard.members().first().map_or(&[], Guard::owner),
             Held::Quorum(guard) => guard.owner(),
+            Held::Permit(permit) => permit.owner(),
         }
     }
 
     /// The fencing token, of several keys that of the first; none where each server has its own, and for a permit.
     pub fn token(&self, sought: &Sought) -> Option<u64> {
         match self {
-            Held::One(guard) => sought.permits.is_none().then(|| guard.token()),
+            Held::One(guard) => Some(guard.token()),
             Held::All(_) if sought.is_all => None,
             Held::All(guard) => guard.tokens().first().copied(),
             Held::Quorum(guard) => Some(guard.token()),
+            Held::Permit(_) => None,
+        }
+    }
+
+    /// All tokens, of several keys or servers in their order; none of a permit.
+    pub fn numbers(&self) -> Vec<u64> {
+        match self {
+            Held::One(guard) => vec![guard.token()],
+            Held::All(guard) => guard.tokens().to_vec(),
+            Held::Quorum(guard) => guard.tokens().into_iter().map(|(_, token)| token).collect(),
+            Held::Permit(_) => Vec::new(),
         }
     }
 
@@ -188,7 +196,7 @@ impl Held {
     pub fn tokens(&self, sought: &Sought) -> Vec<String> {
         let named = |(server, token): (String, u64)| format!("{server}={token}");
         match self {
-            Held::One(_) => Vec::new(),
+            Held::One(_) | Held::Permit(_) => Vec::new(),
             Held::All(guard) if !sought.is_all => {
                 guard.tokens().iter().map(u64::to_string).collect()
             }
@@ -206,6 +214,7 @@ impl Held {
             Held::One(guard) => guard.lost(),
             Held::All(guard) => guard.lost(),
             Held::Quorum(guard) => guard.lost(),
+            Held::Permit(permit) => permit.lost(),
         };
         match lost.await {
             Some(why) => why,
@@ -220,6 +229,7 @@ impl Held {
             Held::One(guard) => guard.valid_for(),
             Held::All(guard) => guard.valid_for(),
             Held::Quorum(guard) => guard.valid_for(),
+            Held::Permit(permit) => permit.valid_for(),
         };
         !left.is_zero()
     }
@@ -240,6 +250,7 @@ impl Held {
                 let said = guard.release_each().await.into_iter();
                 Release::of_most(said.map(|(_, said)| said).collect())
             }
+            Held::Permit(permit) => Release::of_all(vec![permit.release().await]),
         }
     }
 
@@ -249,6 +260,7 @@ impl Held {
             Held::One(guard) => vec![guard.leave(rest).await],
             Held::All(guard) => guard.leave_each(rest).await,
             Held::Quorum(_) => return self.release().await,
+            Held::Permit(permit) => vec![permit.leave(rest).await],
         })
     }
 }

@@ -10,6 +10,7 @@ mod terminal;
 mod waiting;
 mod watch;
 
+use std::cell::Cell;
 use std::env::{var, var_os};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -17,8 +18,8 @@ use std::time::{Duration, SystemTime};
 
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
-use redis_lock_client::{Error, LostReason, Released, Server};
-use tokio::time::{timeout, timeout_at, Instant};
+use redis_lock_client::{Error, Holder, LostReason, Mode, Released, Server};
+use tokio::time::{timeout_at, Instant};
 
 pub use self::acquire::{own_name, Acquired};
 pub use self::descendants::is_living;
@@ -32,16 +33,20 @@ use self::descendants::named;
 use self::lock::Held;
 use self::watch::{End, Rest, Watch};
 use crate::escape::shown;
-use crate::failure::{Failure, BY_SIGNAL, LOST, STILL_HELD, TIMED_OUT, USAGE};
+use crate::failure::{Failure, BY_SIGNAL, LOST, STILL_HELD, TIMED_OUT, UNAVAILABLE, USAGE};
 use crate::info::{state, State};
 use crate::key;
 use crate::os::{start_witness, Before};
 use crate::report::utc;
+use crate::servers::at_once;
 use crate::signals::Signals;
 
-/// Variables of the command's environment.
-const OWNER: &str = "LOCK_OWNER";
-/// The locks of all runs that it is below, each as KEY@OWNER@SERVER with key and owner in hexadecimal.
+/// Variables of the command's environment, to which --prefix is put, and of the output of `acquire`.
+pub const OWNER: &str = "LOCK_OWNER";
+pub const TOKEN: &str = "LOCK_TOKEN";
+pub const TOKENS: &str = "LOCK_TOKENS";
+/// The locks of all runs that it is below, each as KEY@OWNER@TOKEN@SERVER with key and owner in hexadecimal. Of several
+/// keys or servers there are as many tokens, with commas between them, and of a permit none.
 const HELD: &str = "LOCK_HELD";
 /// In bytes, with some space for its name.
 const LONGEST_VARIABLE: usize = 128 * 1024 - 64;
@@ -55,17 +60,19 @@ pub async fn run(args: Args) -> Result<i32, Failure> {
     let sought = Sought {
         request: &args.request,
         servers: &servers,
-        keys: args.keys(),
+        keys: args.request.keys(args.key()),
         owner: args.request.owner(&own),
         margin: args.margin(),
-        permits: args.permits,
+        permits: args.request.permits,
         is_all: args.all,
         is_quorum: args.quorum,
     };
     let outer = nested(&sought).await;
-    if outer > 0 && args.reentrant && outer == sought.keys.len() {
+    if args.reentrant && outer.whole == sought.keys.len() {
         return Err(child::become_command(&args.command));
-    } else if outer > 0 {
+    } else if let Some(why) = outer.why.filter(|_| args.reentrant && outer.some > 0) {
+        return Err(why);
+    } else if outer.some > 0 {
         let help = "; --reentrant runs the command without a hold of its own";
         return Err(waits_for_itself(&sought, help));
     }
@@ -97,45 +104,117 @@ pub async fn run(args: Args) -> Result<i32, Failure> {
     })
 }
 
-/// How many of the keys this program runs under already: a wait for one would be a wait for itself.
-pub async fn nested(sought: &Sought<'_>) -> usize {
+/// What the servers say of the locks that this program runs under: a wait for one would be a wait for itself.
+#[derive(Default)]
+pub struct Nested {
+    /// The keys that a run above holds on a server, or may hold, because a server that it names does not say.
+    pub some: usize,
+    /// The keys that it certainly holds wherever this request would.
+    whole: usize,
+    /// Why a server does not say.
+    why: Option<Failure>,
+}
+
+/// A lock that a run above had when it started its command.
+struct Above<'a> {
+    owner: &'a str,
+    /// None for a permit, several on several servers.
+    tokens: Vec<&'a str>,
+    place: &'a str,
+}
+
+impl<'a> Above<'a> {
+    /// One of [`HELD`], without its key.
+    fn parse(lock: &'a str) -> Option<Above<'a>> {
+        let mut parts = lock.splitn(3, '@');
+        let (owner, tokens, place) = (parts.next()?, parts.next()?, parts.next()?);
+        let tokens = tokens.split(',').filter(|token| !token.is_empty());
+        Some(Above {
+            owner,
+            tokens: tokens.collect(),
+            place,
+        })
+    }
+}
+
+/// Asks the servers for the locks that this program runs under. Its environment alone proves nothing: the run above may
+/// have ended, or lost the lock.
+pub async fn nested(sought: &Sought<'_>) -> Nested {
+    // The same owner does not wait for itself.
     let owner = sought.request.owner.as_ref();
-    let is_other = sought.request.shared
-        || sought.permits.is_some_and(|permits| permits > 1)
-        || owner.is_some_and(|owner| var_os(OWNER).is_some_and(|outer| outer == *owner));
-    let outer = var(HELD).ok().filter(|_| !is_other).unwrap_or_default();
-    let mut nested = 0;
+    let owner = owner.map(|owner| key::hex(owner.as_bytes()));
+    let held = var(HELD).unwrap_or_default();
+    let needed = match sought.is_quorum {
+        true => sought.servers.len() / 2 + 1,
+        false => sought.servers.len(),
+    };
+    let bound = sought.request.bound();
+    let limit = bound.map_or(Duration::MAX, |bound| bound + LEAST_OVERTIME);
+    let end = Instant::now().checked_add(limit);
+    let mut nested = Nested::default();
     for key in &sought.keys {
         let start = key::hex(key) + "@";
-        let outer = outer
+        let own = held
             .split(' ')
-            .filter_map(|lock| lock.strip_prefix(&*start)?.split_once('@'));
-        let (owners, places): (Vec<_>, Vec<_>) = outer.unzip();
-        let is_named = places.contains(&&*place(sought));
-        nested += usize::from(is_named || is_held_by(&owners, sought, key).await);
+            .filter_map(|lock| lock.strip_prefix(&*start));
+        let above = own.filter_map(Above::parse);
+        let above = above.filter(|lock| owner.as_deref() != Some(lock.owner));
+        let above: Vec<_> = above.collect();
+        if above.is_empty() {
+            continue;
+        }
+        let is_named = above.iter().any(|lock| lock.place == place(sought));
+        let (mut holding, mut unknown) = (0, false);
+        let asked = sought.servers.iter();
+        let asked = asked.map(|server| is_held_above(server, sought, key, &above));
+        let answers = at_once(asked, end).await;
+        for (server, asked) in sought.servers.iter().zip(answers) {
+            let why = match asked {
+                Some(Ok(is_held)) => {
+                    holding += usize::from(is_held);
+                    continue;
+                }
+                Some(Err(error)) => Failure::of(&error, Some(*key)),
+                None => Failure::new(UNAVAILABLE, format!("{}: no answer in time", server.name())),
+            };
+            unknown |= is_named;
+            nested.why.get_or_insert(why);
+        }
+        nested.some += usize::from(holding > 0 || unknown);
+        nested.whole += usize::from(holding >= needed);
     }
     nested
 }
 
-/// Whether one of these owners holds the lock: a server may have several names.
-async fn is_held_by(owners: &[&str], sought: &Sought<'_>, key: &[u8]) -> bool {
-    let asked = async {
-        for server in sought.servers.iter().filter(|_| !owners.is_empty()) {
-            let holders = match state(server, key, 0).await {
-                Ok(Some(State::Lock(info))) => info.holders,
-                Ok(Some(State::Semaphore(_, holders))) => holders,
-                _ => continue,
-            };
-            let mut holders = holders.iter().map(|holder| key::hex(&holder.owner));
-            if holders.any(|owner| owners.contains(&&*owner)) {
-                return true;
-            }
+/// Whether one of these locks is held, so that this request would wait for it: by its owner, under its token.
+async fn is_held_above(
+    server: &Server,
+    sought: &Sought<'_>,
+    key: &[u8],
+    above: &[Above<'_>],
+) -> Result<bool, Error> {
+    let state = state(server, key, 0).await?;
+    let (holders, most) = match state {
+        // Readers hold it beside each other.
+        Some(State::Lock(info)) if sought.request.shared && info.mode == Mode::Read => {
+            return Ok(false)
         }
-        false
+        Some(State::Lock(info)) => (info.holders, 1),
+        Some(State::Semaphore(_, holders)) => (holders, sought.permits.unwrap_or(1)),
+        None => return Ok(false),
     };
-    let bound = sought.request.bound();
-    let limit = bound.map_or(Duration::MAX, |bound| bound + LEAST_OVERTIME);
-    timeout(limit, asked).await.unwrap_or(false)
+    let is_above = |holder: &&Holder| {
+        let (owner, token) = (
+            key::hex(&holder.owner),
+            holder.token.map(|token| token.to_string()),
+        );
+        above.iter().any(|lock| {
+            let is_token = |token: &String| lock.tokens.contains(&&**token);
+            lock.owner == owner && (lock.tokens.is_empty() || token.as_ref().is_some_and(is_token))
+        })
+    };
+    let own = holders.iter().filter(is_above).count();
+    Ok(own >= usize::try_from(most).unwrap_or(usize::MAX))
 }
 
 pub fn waits_for_itself(sought: &Sought<'_>, help: &str) -> Failure {
@@ -169,7 +248,17 @@ async fn leave(
     signals: &mut Signals,
 ) -> Left {
     if end.is_some_and(|end| end.lost.is_some()) {
-        held.leave().await;
+        // Of several locks some may be held still.
+        let rest_of_it = async {
+            match rest.is_zero() {
+                true => held.leave().await,
+                false => drop(held.leave_for(rest).await),
+            }
+        };
+        tokio::select! {
+            () = rest_of_it => {}
+            () = signals.one_more_fatal() => {}
+        }
         return Left::Lost;
     }
     if end.is_some_and(|end| end.rest == Rest::Left) {
@@ -178,13 +267,14 @@ async fn leave(
         held.forget();
         return Left::Held;
     }
-    // No loss was noticed in time, because this process was stopped or the machine suspended.
+    // By one of the clocks the lease is over: this process was stopped, the machine suspended, or its clock was set.
+    // The lock was held all the time if the servers release it under its token.
     let is_over = end.is_some() && !held.is_valid();
-    if is_over {
-        sought.tell(&LostReason::Unconfirmed.to_string());
-    }
     match release(sought, held, rest, signals).await {
-        _ if is_over => Left::Lost,
+        Left::Held if is_over => {
+            sought.tell(&LostReason::Unconfirmed.to_string());
+            Left::Lost
+        }
         left => left,
     }
 }
@@ -228,6 +318,7 @@ async fn guard(
         child: &child,
         terminal,
         foreground,
+        is_to_resume: Cell::new(false),
         on_loss: &|| start_hook(args.on_loss.as_ref(), variables),
     };
     let end = watch.until_end(signals, |what| sought.tell(what)).await;
@@ -252,18 +343,25 @@ fn variables(sought: &Sought<'_>, held: &Held) -> Variables {
     let hex = hexes.join(" ");
     let token = held.token(sought).map(|token| token.to_string());
     let (owner, place) = (key::hex(held.owner()), place(sought));
-    let own = hexes.iter().map(|key| format!("{key}@{owner}@{place}"));
+    let numbers: Vec<_> = held.numbers().iter().map(u64::to_string).collect();
+    let numbers = numbers.join(",");
+    let own = hexes
+        .iter()
+        .map(|key| format!("{key}@{owner}@{numbers}@{place}"));
     let all: Vec<_> = var(HELD).into_iter().chain(own).collect();
     let all = all.join(" ");
-    vec![
+    let own = [
         ("LOCK_KEY", text.map(|key| OsStr::from_bytes(key).into())),
         ("LOCK_SERVER", Some(names_of(sought.servers).into())),
         ("LOCK_KEY_HEX", fits(hex.as_bytes()).then(|| hex.into())),
-        (HELD, fits(all.as_bytes()).then(|| all.into())),
         (OWNER, Some(OsStr::from_bytes(held.owner()).into())),
-        ("LOCK_TOKEN", token.map(Into::into)),
-        ("LOCK_TOKENS", several),
-    ]
+        (TOKEN, token.map(Into::into)),
+        (TOKENS, several),
+    ];
+    let prefix = &sought.request.prefix;
+    let own = own.map(|(name, value)| (format!("{prefix}{name}"), value));
+    let all = (HELD.into(), fits(all.as_bytes()).then(|| all.into()));
+    own.into_iter().chain([all]).collect()
 }
 
 /// The names of servers, without credentials.
@@ -276,8 +374,14 @@ fn names_of(servers: &[Server]) -> String {
 /// new connection.
 async fn release(sought: &Sought<'_>, held: Held, rest: Duration, signals: &mut Signals) -> Left {
     let is_left = !rest.is_zero();
-    // After its lease nothing is held.
-    let end = Instant::now() + sought.request.connect.timeout.min(sought.request.lease);
+    let timeout = sought.request.connect.timeout;
+    let end = Instant::now()
+        + match is_left {
+            // Each server has the response timeout for its answer.
+            true => timeout + LEAST_OVERTIME,
+            // After its lease nothing is held.
+            false => timeout.min(sought.request.lease),
+        };
     let held_until = SystemTime::now() + sought.request.lease;
     let releasing = async {
         if is_left {
@@ -290,7 +394,7 @@ async fn release(sought: &Sought<'_>, held: Held, rest: Duration, signals: &mut 
     };
     let released = tokio::select! {
         released = timeout_at(end, releasing) => released.map_err(|_| "no answer in time"),
-        _ = signals.next_fatal() => Err("a second signal has ended the release"),
+        () = signals.one_more_fatal() => Err("a second signal has ended the release"),
     };
     let (released, is_settled) = match released {
         Ok(released) => released,
@@ -304,7 +408,7 @@ async fn release(sought: &Sought<'_>, held: Held, rest: Duration, signals: &mut 
         match said {
             Ok(Released::Yes) if is_left => sought.say("left held (--at-least)"),
             Ok(Released::Yes) => sought.say("released"),
-            Ok(Released::NotHeld) => sought.tell("lost before it could be released"),
+            Ok(_) => sought.tell("lost before it could be released"),
             Err(error) if error.is_passing() && is_settled => sought.say("released"),
             Err(error) => {
                 stays(sought, held_until, &error.to_string());

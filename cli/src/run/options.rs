@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::key::{unhex, Bytes};
 use crate::run::lock::Owner;
 use crate::servers::Connect;
-use crate::values::seconds;
+use crate::values::{prefix, seconds};
 
 /// Time that a killed process needs to end.
 const KILLED: Duration = Duration::from_millis(500);
@@ -22,7 +22,7 @@ const KILLED: Duration = Duration::from_millis(500);
 /// --and, LOCK_KEY and LOCK_TOKEN are those of the first key, LOCK_KEY_HEX and LOCK_TOKENS those of all in their order,
 /// separated by spaces. With several servers LOCK_TOKENS has server=token for each, and LOCK_TOKEN is the highest of
 /// --quorum. LOCK_HELD names all locks that the command runs under. There is no LOCK_TOKEN with --all and --permits,
-/// and no LOCK_KEY where the key contains a NUL.
+/// and no LOCK_KEY where the key contains a NUL. With --prefix the names begin with its text, but for LOCK_HELD.
 ///
 /// The command has a process group of its own. HUP, INT, QUIT, TERM, USR1, USR2, WINCH and CONT are passed on to that
 /// group, the first four of them to all descendants; a signal that was ignored at the start (nohup) stays ignored. When
@@ -51,10 +51,6 @@ pub struct Args {
     #[arg(long, value_name = "HEX", value_parser = unhex)]
     pub key_hex: Option<Bytes>,
 
-    /// One more key: all are locked, or none. Can be repeated.
-    #[arg(long, value_name = "KEY", conflicts_with_all = ["all", "quorum"])]
-    pub(super) and: Vec<OsString>,
-
     /// The command and its arguments.
     #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
     pub(super) command: Vec<OsString>,
@@ -68,23 +64,19 @@ pub struct Args {
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(super) at_most: Option<Duration>,
 
-    /// Instead of a lock: one of so many permits. All runs of the key give the same number.
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..1 << 31),
-          conflicts_with_all = ["shared", "exclusive", "and", "all", "quorum"])]
-    pub(super) permits: Option<u32>,
-
     /// Below a run of the same key and server (see LOCK_HELD), which otherwise is refused because it would wait for
-    /// itself: run the command under that lock, without a hold of its own.
+    /// itself: run the command under that lock, without a hold of its own. If that run does not hold the lock any more,
+    /// this one acquires it.
     #[arg(long)]
     pub(super) reentrant: bool,
 
     /// With several servers: the lock on each of them, or none.
-    #[arg(long, conflicts_with = "quorum")]
+    #[arg(long, conflicts_with_all = ["quorum", "and", "permits"])]
     pub(super) all: bool,
 
     /// With three or more independent servers: the lock on a majority of them (RedLock). No server's lock.startup-delay
     /// may be shorter than the lease.
-    #[arg(long, conflicts_with = "owner")]
+    #[arg(long, conflicts_with_all = ["owner", "and", "permits"])]
     pub(super) quorum: bool,
 
     /// Let the command continue when the lock is lost.
@@ -119,6 +111,20 @@ pub struct Args {
 /// The options of an acquisition.
 #[derive(Debug, clap::Args)]
 pub struct Request {
+    /// One more key: all are locked, or none. Can be repeated.
+    #[arg(long, value_name = "KEY")]
+    and: Vec<OsString>,
+
+    /// Instead of a lock: one of so many permits. All requests for the key give the same number.
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..1 << 31),
+          conflicts_with_all = ["shared", "exclusive", "and"])]
+    pub permits: Option<u32>,
+
+    /// What the names of the variables begin with, but for LOCK_HELD: with DB_ the token is DB_LOCK_TOKEN. For a lock
+    /// inside another one, whose variables stay.
+    #[arg(long, value_name = "TEXT", default_value = "", value_parser = prefix, hide_default_value = true)]
+    pub prefix: String,
+
     /// Do not wait: end at once (see -E) when the lock is not free.
     #[arg(short, long, alias = "nonblock", conflicts_with = "wait")]
     pub no_wait: bool,
@@ -197,18 +203,18 @@ impl Args {
         self.margin.or((!self.keep).then_some(stop))
     }
 
-    /// The keys, of which the first is [`key`](Args::key).
-    pub(super) fn keys(&self) -> Vec<&[u8]> {
-        let others = self.and.iter().map(|key| key.as_bytes());
-        [self.key()].into_iter().chain(others).collect()
-    }
-
     pub(super) fn key(&self) -> &[u8] {
         self.key_hex.as_deref().unwrap_or(self.key.as_bytes())
     }
 }
 
 impl Request {
+    /// This key and those of --and.
+    pub fn keys<'a>(&'a self, first: &'a [u8]) -> Vec<&'a [u8]> {
+        let others = self.and.iter().map(|key| key.as_bytes());
+        [first].into_iter().chain(others).collect()
+    }
+
     /// The named owner, or a fresh one that begins with this.
     pub fn owner<'a>(&'a self, prefix: &'a OsStr) -> Owner<'a> {
         match &self.owner {

@@ -10,6 +10,7 @@ use crate::escape::shown;
 use crate::info::{holder, permits};
 use crate::report::span;
 use crate::run::lock::{Owner, Sought};
+use crate::servers::at_once;
 
 /// How long a wait lasts before it is reported, and between two reports.
 const FIRST_REPORT: Duration = Duration::from_secs(1);
@@ -33,17 +34,19 @@ pub async fn tell_of_the_wait(sought: &Sought<'_>) -> Infallible {
 
 /// Who holds the lock, of the first key and at the first server that say so, and how many wait before this owner.
 pub async fn in_the_way(sought: &Sought<'_>, owner: Option<Owner<'_>>) -> Option<String> {
-    let (servers, keys) = (sought.servers, &sought.keys);
-    let mut what = None;
-    for (server, key) in servers
+    if let (Some(_), [server, ..]) = (sought.permits, sought.servers) {
+        let info = Semaphore::new(server, sought.key()).info().await.ok()??;
+        return Some(permits(&info));
+    }
+    let keys = &sought.keys;
+    let places = sought
+        .servers
         .iter()
-        .flat_map(|of| keys.iter().map(move |key| (of, *key)))
-    {
-        if sought.permits.is_some() {
-            let info = Semaphore::new(server, key).info().await.ok()??;
-            return Some(permits(&info));
-        }
-        let Ok(Some(info)) = server.info(key, SHOWN).await else {
+        .flat_map(|of| keys.iter().map(move |key| (of, *key)));
+    let asked = places.clone().map(|(server, key)| server.info(key, SHOWN));
+    let mut what = None;
+    for ((_, key), info) in places.zip(at_once(asked, None).await) {
+        let Some(Ok(Some(info))) = info else {
             continue;
         };
         let mut found = match info.holders.as_slice() {

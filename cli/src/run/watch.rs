@@ -1,6 +1,7 @@
 //! The supervision of the running command: signals are passed on to it, redis-lock stops with it, and it is ended when
 //! the lock is lost.
 
+use std::cell::Cell;
 use std::collections::HashSet;
 use std::time::Duration;
 
@@ -23,6 +24,8 @@ pub struct Watch<'a> {
     pub terminal: Option<&'a Terminal>,
     /// Whether the command has had the terminal from its start.
     pub foreground: bool,
+    /// Whether the command is stopped until a renewal confirms that the lock is held.
+    pub is_to_resume: Cell<bool>,
     /// Starts what --on-loss names.
     pub on_loss: &'a dyn Fn() -> Option<Pid>,
 }
@@ -111,6 +114,7 @@ impl Watch<'_> {
                     tell(&format!("{why}; {what}"));
                     lost = Some(why);
                 }
+                () = sleep(LONGEST_PAUSE), if self.is_to_resume.get() && lost.is_none() => self.resume(),
                 () = at(over) => {
                     (over, is_late) = (None, true);
                     self.stop(&mut ending);
@@ -288,10 +292,13 @@ impl Watch<'_> {
         }
     }
 
-    /// Continues the command, unless the lock has been lost meanwhile: the loss is about to be reported.
+    /// Continues the command, unless the lock may have been lost meanwhile: then the loss is about to be reported, or a
+    /// renewal to be confirmed.
     fn resume(&self) {
         self.give_terminal();
-        if self.args.keep || self.held.is_valid() {
+        let may_go_on = self.args.keep || self.held.is_valid();
+        self.is_to_resume.set(!may_go_on);
+        if may_go_on {
             self.child.resume();
         }
     }

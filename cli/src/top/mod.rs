@@ -3,6 +3,7 @@
 mod sample;
 mod screen;
 
+use std::env::var_os;
 use std::io::{self, stdout, IsTerminal};
 use std::thread;
 use std::time::Duration;
@@ -12,14 +13,16 @@ use crossterm::terminal::{
     self, DisableLineWrap, EnableLineWrap, EnterAlternateScreen, LeaveAlternateScreen,
 };
 use crossterm::{cursor, execute};
+use nix::sys::signal::{killpg, Signal};
+use nix::unistd::getpgrp;
 use tokio::sync::mpsc::{unbounded_channel, UnboundedReceiver};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
-use crate::escape::json;
+use crate::escape::{is_not_utf8, json};
 use crate::failure::{Failure, BY_SIGNAL};
 use crate::output::print;
 use crate::servers::Connect;
-use crate::signals::Signals;
+use crate::signals::{is_end, Signals};
 use crate::top::sample::{Order, Sampler};
 use crate::top::screen::{Body, Screen};
 use crate::values::seconds;
@@ -27,6 +30,8 @@ use crate::watch;
 
 /// The waiters of a lock that the graph is made of.
 const QUEUE: u64 = 100;
+/// The longest time until the signal of Ctrl-Z has stopped the process. What it is stopped counts, too.
+const STOP: Duration = Duration::from_millis(250);
 /// The shortest time between two objects of `--json`.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(10);
 
@@ -40,7 +45,7 @@ pub struct Args {
     #[arg(short, long, value_name = "SECONDS", default_value = "1", value_parser = seconds)]
     interval: Duration,
 
-    /// One frame as plain text, and no more; also where the output is no terminal.
+    /// One frame as plain text, and no more; also where the output is no terminal, or one without a cursor (TERM=dumb).
     #[arg(long)]
     once: bool,
 
@@ -64,9 +69,11 @@ pub async fn run(args: Args) -> Result<i32, Failure> {
     let mut screen = Screen {
         server: name,
         sample: first,
+        is_ascii: is_not_utf8(),
         ..Screen::default()
     };
-    if args.once || !stdout().is_terminal() || !io::stdin().is_terminal() {
+    let is_dumb = var_os("TERM").is_none_or(|name| name.is_empty() || name == "dumb");
+    if args.once || is_dumb || !stdout().is_terminal() || !io::stdin().is_terminal() {
         // The rates are those of one interval.
         sleep(args.interval).await;
         screen.update(sampler.take(true).await?);
@@ -74,7 +81,6 @@ pub async fn run(args: Args) -> Result<i32, Failure> {
         return Ok(0);
     }
     let signals = Signals::listen()?;
-    let _switched = Switched::on()?;
     live(&args, screen, sampler, signals).await
 }
 
@@ -112,7 +118,7 @@ impl Switched {
     fn on() -> io::Result<Switched> {
         terminal::enable_raw_mode()?;
         let switched = Switched;
-        // Wide characters are counted as one column each.
+        // A terminal may count the columns of a character in another way.
         execute!(
             stdout(),
             EnterAlternateScreen,
@@ -137,6 +143,7 @@ async fn live(
     mut signals: Signals,
 ) -> Result<i32, Failure> {
     let mut keys = keys()?;
+    let mut switched = Switched::on()?;
     loop {
         let (columns, rows) = terminal::size()?;
         screen.draw(columns, rows)?;
@@ -160,8 +167,19 @@ async fn live(
             },
             event = keys.recv() => match event {
                 Some(Event::Key(key)) if key.modifiers.contains(KeyModifiers::CONTROL) => {
-                    if key.code == KeyCode::Char('c') {
-                        return Ok(0);
+                    match key.code {
+                        KeyCode::Char('c') => return Ok(0),
+                        KeyCode::Char('z') => {
+                            drop(switched);
+                            let _ = killpg(getpgrp(), Signal::SIGTSTP);
+                            // It does not stop where no shell could continue it.
+                            let continued = timeout(STOP, signals.next()).await;
+                            if let Some(signal) = continued.ok().filter(|signal| is_end(*signal)) {
+                                return Ok(BY_SIGNAL + signal as i32);
+                            }
+                            switched = Switched::on()?;
+                        }
+                        _ => {}
                     }
                 }
                 Some(Event::Key(key)) if screen.is_typing => typed(&mut screen, key.code),
@@ -169,7 +187,15 @@ async fn live(
                 Some(Event::Key(_)) | None => return Ok(0),
                 Some(_) => {}
             },
-            signal = signals.next_fatal() => return Ok(BY_SIGNAL + signal as i32),
+            signal = signals.next() => match signal {
+                Signal::SIGWINCH => {}
+                // It was stopped by a signal: the terminal was the shell's meanwhile.
+                Signal::SIGCONT => {
+                    drop(switched);
+                    switched = Switched::on()?;
+                }
+                signal => return Ok(BY_SIGNAL + signal as i32),
+            },
         }
     }
 }

@@ -7,7 +7,7 @@ use crossterm::terminal::{Clear, ClearType};
 use crossterm::{cursor, queue};
 use redis_lock_client::LockInfo;
 
-use crate::escape::{cut, shown};
+use crate::escape::{ascii, cut, fitting, shown, width, word};
 use crate::graph::Graph;
 use crate::output::table;
 use crate::report::{self, span};
@@ -39,7 +39,7 @@ g           the graph of waits, or the locks
 j, k        a row down, up; also the arrows
 PgDn, PgUp  a page down, up; Home, End
 ?           this help
-q, Ctrl-C   quit
+q, Ctrl-C   quit; Ctrl-Z: stop, until fg
 
 HELD is the time since the grant, LEASE its rest, WAIT how
 long the first waiter has waited. Columns for which the
@@ -70,6 +70,8 @@ pub struct Screen {
     pub skipped: usize,
     /// Why the last sample failed, if it did.
     pub trouble: Option<String>,
+    /// Whether the terminal shows ASCII only.
+    pub is_ascii: bool,
 }
 
 impl Screen {
@@ -119,7 +121,7 @@ impl Screen {
         lines.resize_with(rows.saturating_sub(1), || String::new().stylize());
         lines.push(self.foot(&place).dim());
         let cut = |line: Line| {
-            let text = line.content().chars().take(columns).collect();
+            let text = fitting(self.plain(line.content()).chars(), columns);
             StyledContent::new(*line.style(), text)
         };
         lines.into_iter().map(cut).collect()
@@ -128,9 +130,16 @@ impl Screen {
     /// A frame with all rows as plain text.
     pub fn text(&self, columns: usize) -> Vec<String> {
         let lines = self.head().into_iter().chain(self.body(columns));
-        let mut text: Vec<String> = lines.map(|line| line.content().clone()).collect();
+        let mut text: Vec<String> = lines.map(|line| self.plain(line.content())).collect();
         text.push(self.notes());
         text
+    }
+
+    fn plain(&self, text: &str) -> String {
+        match self.is_ascii {
+            true => ascii(text),
+            false => text.into(),
+        }
     }
 
     fn head(&self) -> Vec<Line> {
@@ -178,7 +187,7 @@ impl Screen {
         let mut rows: Vec<Vec<String>> = vec![names.into_iter().chain(titles).collect()];
         let mut styles: Vec<fn(String) -> Line> = vec![Stylize::reverse];
         for (key, info) in &self.sample.locks {
-            let names = [shown(key), report::holders(info)];
+            let names = [word(key), report::holders(info)].map(|name| self.plain(&name));
             if names.iter().any(|name| name.contains(&self.filter)) {
                 rows.push(names.into_iter().chain(numbers(info)).collect());
                 styles.push(match info.waiters {
@@ -189,7 +198,7 @@ impl Screen {
         }
         let [key, holder] = [0, 1].map(|column| {
             let names = rows.iter().filter_map(|row| row.get(column));
-            let longest = names.map(|name| name.chars().count()).max();
+            let longest = names.map(|name| width(name)).max();
             longest.unwrap_or_default().min(NAME)
         });
         let (mut room, mut count) = (columns.saturating_sub(GAP), 2);
@@ -378,9 +387,7 @@ mod tests {
                 screen.skipped = 7;
                 let frame = screen.frame(columns, rows);
                 assert!(rows == 0 || frame.len() >= rows);
-                assert!(frame
-                    .iter()
-                    .all(|line| line.content().chars().count() <= columns));
+                assert!(frame.iter().all(|line| width(line.content()) <= columns));
             }
         }
         assert!(screen.text(60).contains(&"gone\\u{1b}".into()));

@@ -88,6 +88,13 @@ impl Console {
         self.keys.write_all(keys.as_bytes()).expect("a terminal");
     }
 
+    /// Ends a program that the key q ends: the shell follows, and the status is 0.
+    pub fn quit(&mut self) {
+        self.press("q");
+        self.see("ready> ");
+        assert_eq!(self.status(), "0");
+    }
+
     /// Types a line to the shell.
     pub fn line(&mut self, line: &str) {
         self.press(&format!("{line}\n"));

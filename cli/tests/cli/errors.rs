@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use redis_lock_harness::{free_port, TestServer, Tries};
 
 use crate::console::Console;
-use crate::program::{program, script, start, url, Running, PATIENT, PROGRAM};
+use crate::program::{program, script, start, start_args, url, Running, PATIENT, PROGRAM};
 
 #[test]
 fn without_the_module_it_says_what_to_load() {
@@ -166,6 +166,42 @@ fn an_invalid_command_line_is_a_usage_error() {
     }
 }
 
+/// An argument that only the server can refuse is a usage error, too.
+#[test]
+fn an_argument_that_the_server_refuses_is_a_usage_error() {
+    let real = TestServer::start();
+    let note = "x".repeat(257);
+    let other = format!("{}/99999", url(&real));
+    for words in [
+        ["run", "k", "--note", &note],
+        ["run", "k", "--owner", ""],
+        ["run", "k", "--owner", "#me"],
+        ["run", "k", "--server", &other],
+        ["run", "{k}", "--permits", "2"],
+        ["run", "redis_lock:horizon", "--lease", "9"],
+        ["acquire", "k", "--note", &note],
+        ["acquire", "k", "--owner", ""],
+        ["acquire", "k", "--server", &other],
+        ["info", "k", "--server", &other],
+        ["check", "k", "--server", &other],
+        ["leader", "k", "--server", &other],
+        ["break", "k", "--owner", ""],
+        ["ls", "--names", "--owner", ""],
+    ] {
+        let command: &[&str] = if words[0] == "run" {
+            &["--", "true"]
+        } else {
+            &[]
+        };
+        let [subcommand, key, option, value] = words;
+        let end = start_args(&real, [&[subcommand, option, value, key], command].concat()).end();
+        assert_eq!(end.code(), 64, "{words:?}: {}", end.err);
+        assert!(!end.err.is_empty(), "{words:?}");
+    }
+    let end = start_args(&real, ["renew", "k", "--owner", "", "--token", "1"]).end();
+    assert_eq!(end.code(), 64, "{}", end.err);
+}
+
 /// Named in the environment, the server is no part of what is missing.
 #[test]
 fn a_usage_error_does_not_ask_for_a_server_that_is_named() {
@@ -233,6 +269,9 @@ fn help_that_cannot_be_printed_is_a_failure() {
         let end = end.expect("a program");
         assert_eq!(end.status.code(), Some(71), "{words:?}");
         assert!(String::from_utf8_lossy(&end.stderr).contains("No space left"));
+        let closed = format!("'{PROGRAM}' {} >&-", words.join(" "));
+        let end = Running::of(Command::new("sh").args(["-c", &closed])).end();
+        assert_eq!(end.code(), 71, "{words:?}");
     }
 }
 

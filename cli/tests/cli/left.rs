@@ -59,6 +59,20 @@ fn a_wait_on_a_silent_connection_is_withdrawn_on_a_new_one() {
 }
 
 #[test]
+fn one_signal_during_a_release_does_not_end_it() {
+    let real = TestServer::start();
+    let road = Proxy::before(real.port);
+    road.delay("LOCK.RELEASE");
+    let run = run(&by(&road), "", "true");
+    wait_for("the first release", || road.has_delayed());
+    run.signal(Signal::SIGTERM);
+    let end = run.end();
+    assert_eq!((end.code(), end.err.as_str()), (0, ""));
+    assert!(is_free(&real));
+    road.let_go();
+}
+
+#[test]
 fn a_lock_that_stays_is_named_and_no_success() {
     let real = TestServer::start();
     let left = |options: &str, status: i32| -> Ended {

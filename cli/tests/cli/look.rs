@@ -83,6 +83,54 @@ fn leader_shows_each_leader_once() {
 }
 
 #[test]
+fn leader_is_an_object_and_a_status() {
+    let real = TestServer::start();
+    let mut conn = real.conn();
+    let ask = |words: &str| {
+        let end = start(&real, &format!("leader k {words}")).end();
+        (end.code(), end.out)
+    };
+    assert_eq!(ask("--json"), (1, "null\n".into()));
+    assert_eq!(ask("--is me").0, 1);
+    let follower = start(&real, "leader k --follow --json");
+    assert_eq!(follower.line(), "null");
+    let token = conn.line("LOCK.ACQUIRE k a PX 600000 NOTE me").int();
+    let line = format!(r#"{{"key":"k","note":"me","token":{token}}}"#);
+    assert_eq!(follower.line(), line);
+    assert_eq!(ask("--json"), (0, line + "\n"));
+    assert_eq!(ask("--is me"), (0, "me\n".into()));
+    assert_eq!(ask("--is other"), (1, "me\n".into()));
+    assert_eq!(ask("--is me --follow").0, 64);
+    conn.line("LOCK.BREAK k");
+    assert_eq!(follower.line(), "null");
+    // A hold of Redisson has neither.
+    conn.line("HSET k other 1");
+    assert_eq!(follower.line(), r#"{"key":"k","note":null,"token":null}"#);
+    assert_eq!(ask("--is other").0, 1);
+}
+
+#[test]
+fn names_with_spaces_and_bytes_that_are_no_text_are_told_apart() {
+    let real = TestServer::start();
+    for (key, owner) in [
+        (&b"two words"[..], &b"an owner"[..]),
+        (b"\xff\n", b"\x1b[m"),
+    ] {
+        let reply = real
+            .conn()
+            .run([b"LOCK.ACQUIRE", key, owner, b"PX", b"600000"]);
+        assert!(reply.int() > 0);
+    }
+    for words in ["ls", "top --once -i 0.01"] {
+        let out = start(&real, words).end().ok();
+        assert!(out.contains("\n\"two words\"  "), "{out}");
+        assert!(out.contains("  \"an owner\"  "), "{out}");
+        assert!(out.contains("\n\\xff\\n "), "{out}");
+        assert!(out.contains("  \\u{1b}[m "), "{out}");
+    }
+}
+
+#[test]
 fn ls_lists_what_is_asked_for() {
     let (real, _conns) = scene();
     let names = |options: &str| {

@@ -4,10 +4,13 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use nix::sys::signal::Signal;
+use nix::sys::signal::{kill, Signal};
+use nix::unistd::Pid;
+use redis_lock_harness::clock::clock_of;
+use redis_lock_harness::loss::{lose, restore, LOSSES};
 use redis_lock_harness::{wait_for, Conn, TestServer};
 
-use crate::program::{is_alive, script, url, Running, PROGRAM};
+use crate::program::{is_alive, program, script, start, url, Running, PROGRAM};
 
 /// A command that reports SIGTERM.
 const TELLS: &str = "trap 'echo stopped; exit 3' TERM; echo up; while :; do sleep 0.05; done";
@@ -28,6 +31,125 @@ fn a_broken_lock_stops_the_command_and_all_that_it_started() {
         end.err
     );
     wait_for("the end of what it started", || !is_alive(&left));
+}
+
+/// Whatever ends a hold: a renewal of `run` tells it, its release, `renew`, and `release`.
+///
+/// This is the scenario of packages in tests/clients/driver/holds.rs. Of the others there, those of a client object do
+/// not apply, as each process has one hold: what is closed, a node beside another one, callbacks, commands under a
+/// lock. What errors say and which arguments are refused: errors.rs; lost replies and requests: left.rs and, of the
+/// library, that driver.
+#[test]
+fn every_end_of_a_hold_is_a_loss() {
+    let real = TestServer::start();
+    let mut conn = real.conn();
+    for (way, commands) in LOSSES {
+        for told in ["renewal", "end", "renew", "release"] {
+            let end = match told {
+                "renewal" => {
+                    let run = script(&real, "--lease 3", TELLS);
+                    assert_eq!(run.line(), "up");
+                    lose(&mut conn, commands);
+                    run.end()
+                }
+                "end" => {
+                    let (run, go) = until_told(&real, "--lease 600");
+                    // It hears of the command's end before any notice of the loss.
+                    run.signal(Signal::SIGSTOP);
+                    lose(&mut conn, commands);
+                    std::fs::write(&go, "").expect("a file");
+                    wait_for("the end of the command", || {
+                        run.descendants("sh").is_empty()
+                    });
+                    run.signal(Signal::SIGCONT);
+                    let end = run.end();
+                    std::fs::remove_file(go).expect("a file");
+                    end
+                }
+                step => {
+                    let printed = start(&real, "acquire k --lease 600 --owner me").end().ok();
+                    let token = printed.lines().find_map(|l| l.strip_prefix("LOCK_TOKEN="));
+                    let token = token.expect("a token");
+                    lose(&mut conn, commands);
+                    start(&real, &format!("{step} k --owner me --token {token}")).end()
+                }
+            };
+            let context = format!("{way}, {told}: {}", end.err);
+            assert_eq!(end.code(), 75, "{context}");
+            restore(&mut conn, commands, &context);
+        }
+    }
+}
+
+/// The server has had the lock all the time, as its answer to the release says.
+#[test]
+fn a_clock_that_is_set_forward_is_no_loss() {
+    let fleet: Vec<_> = (0..3)
+        .map(|_| TestServer::with(&["--lock.startup-delay", "9000"]))
+        .collect();
+    for real in &fleet {
+        let mut conn = real.conn();
+        for delay in [0, 9000] {
+            conn.line(&format!("CONFIG SET lock.startup-delay {delay}"));
+        }
+    }
+    let urls: Vec<_> = fleet.iter().map(url).collect();
+    for (servers, options, broken, status) in [
+        (1, "--lease 9", false, 5),
+        (3, "--lease 9 --all", false, 5),
+        (3, "--lease 9 --quorum", false, 5),
+        (1, "--lease 9 --at-least 60", false, 5),
+        (1, "--lease 9", true, 75),
+    ] {
+        let dir = tempfile::tempdir().expect("a directory");
+        let mut command = Command::new(PROGRAM);
+        let clock = clock_of(&mut command, dir.path());
+        command.env("REDIS_LOCK_URL", urls[..servers].join(" "));
+        command.arg("run").args(options.split(' '));
+        let waits = "echo up; while [ ! -e go ]; do sleep 0.02; done; exit 5";
+        let run = Running::of(command.args(["k", "--", "sh", "-c", waits]));
+        assert_eq!(run.line(), "up");
+        // No renewal comes between the step and the release.
+        run.signal(Signal::SIGSTOP);
+        std::fs::write(clock, "3600").expect("a file");
+        if broken {
+            fleet[0].conn().line("LOCK.BREAK k");
+        }
+        std::fs::write(dir.path().join("go"), "").expect("a file");
+        run.signal(Signal::SIGCONT);
+        let end = run.end();
+        assert_eq!(end.code(), status, "{options} {broken}: {}", end.err);
+        for real in &fleet {
+            real.conn().line("LOCK.BREAK k");
+        }
+    }
+}
+
+/// A command that was stopped goes on when a renewal proves that the lock is held.
+#[test]
+fn a_command_is_continued_after_a_step_of_the_clock() {
+    let real = TestServer::start();
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut command = program(&real);
+    let clock = clock_of(&mut command, dir.path());
+    let waits = "echo up; while [ ! -e go ]; do sleep 0.02; done; exit 5";
+    command.args(["run", "--lease", "9", "k", "--", "sh", "-c", waits]);
+    let run = Running::of(&mut command);
+    assert_eq!(run.line(), "up");
+    let [shell] = run.descendants("sh")[..] else {
+        panic!("one shell");
+    };
+    // As the terminal stops both.
+    kill(Pid::from_raw(shell), Signal::SIGSTOP).expect("a signal");
+    let is_stopped = || {
+        let stat = std::fs::read_to_string(format!("/proc/{shell}/stat"));
+        stat.is_ok_and(|stat| stat.contains(") T "))
+    };
+    wait_for("the stop", is_stopped);
+    std::fs::write(clock, "3600").expect("a file");
+    std::fs::write(dir.path().join("go"), "").expect("a file");
+    run.signal(Signal::SIGCONT);
+    assert_eq!(run.end().code(), 5);
 }
 
 #[test]

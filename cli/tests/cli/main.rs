@@ -20,6 +20,7 @@ mod pages;
 mod places;
 mod program;
 mod recipes;
+mod rights;
 mod road;
 mod run;
 mod samples;

@@ -229,6 +229,105 @@ fn has_flock() -> bool {
     Command::new("flock").arg("--version").output().is_ok()
 }
 
+/// The environment says under which locks a process was started; whether they are held, the server says.
+#[test]
+fn a_lock_that_the_environment_names_is_one_only_while_it_is_held() {
+    let real = TestServer::start();
+    let mut conn = real.conn();
+    let told = script(&real, "--owner me", "echo $LOCK_HELD").end().ok();
+    let below = |options: &str| {
+        let mut command = program(&real);
+        let words = ["run"].into_iter().chain(options.split_whitespace());
+        let words = words.chain(["k", "echo", "inner"]);
+        Running::of(command.args(words).env("LOCK_HELD", told.trim())).end()
+    };
+    // The run above has ended: the lock is free, and then another's.
+    for options in ["-n", "-n --reentrant"] {
+        assert_eq!(below(options).ok(), "inner\n", "{options}");
+    }
+    assert!(conn.line("EXISTS k").int() == 0);
+    for owner in ["other", "me"] {
+        conn.line(&format!("LOCK.ACQUIRE k {owner} PX 600000"));
+        for options in ["-n", "-n --reentrant"] {
+            assert_eq!(below(options).code(), 1, "{options} beside {owner}");
+        }
+        conn.line(&format!("LOCK.RELEASE k {owner}"));
+    }
+    // The run above has lost it, and goes on.
+    let inner = format!("'{PROGRAM}' run -n --reentrant k echo inner; echo $?");
+    let steal =
+        format!("'{PROGRAM}' break k >&2; '{PROGRAM}' acquire --owner other k >&2; {inner}");
+    assert_eq!(script(&real, "--keep", &steal).end().out, "1\n");
+    conn.line("LOCK.RELEASE k other");
+    // The server does not say who holds it.
+    let silent = format!("'{PROGRAM}' run -n k echo inner; echo $?");
+    conn.line("ACL SETUSER default -lock.info");
+    let end = script(&real, "", &silent).end();
+    assert_eq!(end.out, "64\n");
+    let silent = silent.replace("-n", "-n --reentrant");
+    let end = script(&real, "", &silent).end();
+    assert_eq!(end.out, "77\n");
+    assert!(end.err.contains("+lock.info"), "{}", end.err);
+}
+
+/// A lock for several holders is waited for only where this program's own holds are in the way.
+/// The variables of the outer run stay, and those of all are in LOCK_HELD.
+#[test]
+fn a_run_below_another_has_variables_of_its_own_by_a_prefix() {
+    let real = TestServer::start();
+    let names = "echo $LOCK_KEY $IN_LOCK_KEY $IN_LOCK_KEY_HEX ${IN_LOCK_HELD-none}
+        test $LOCK_TOKEN -lt $IN_LOCK_TOKEN; echo $?; echo $LOCK_OWNER $IN_LOCK_OWNER; set -- $LOCK_HELD; echo $#";
+    let inner = [
+        PROGRAM, "run", "--prefix", "IN_", "--owner", "in", "j", "--", "sh", "-c", names,
+    ];
+    let outer = ["run", "--owner", "out", "k", "--"];
+    let end = start_args(&real, outer.into_iter().chain(inner)).end();
+    assert_eq!(end.ok(), "k j 6a none\n0\nout in\n2\n");
+    // The wait for itself is refused whatever the names are, but not that of the same owner.
+    let below = |owner: &'static str| {
+        let outer = ["run", "--prefix", "OUT_", "--owner", "out", "k", "--"];
+        let inner = [
+            PROGRAM,
+            "run",
+            "--timeout",
+            "100",
+            "-n",
+            "--owner",
+            owner,
+            "k",
+            "--",
+            "true",
+        ];
+        start_args(&real, outer.into_iter().chain(inner))
+            .end()
+            .code()
+    };
+    // The release of the inner one is that of both.
+    assert_eq!((below("out"), below("in")), (75, 64));
+}
+
+#[test]
+fn a_shared_lock_or_a_permit_below_ones_own_is_a_wait_for_itself_where_no_other_can_end_it() {
+    let real = TestServer::start();
+    let inner = |options: &str| format!("'{PROGRAM}' run {options} k echo inner; echo $?");
+    for (above, below, out) in [
+        ("-x", "--shared", "64\n"),
+        ("--shared", "-x", "64\n"),
+        ("--shared", "--shared", "inner\n0\n"),
+        ("--permits 1", "--permits 1", "64\n"),
+        ("--permits 2", "--permits 2", "inner\n0\n"),
+    ] {
+        assert_eq!(
+            script(&real, above, &inner(below)).end().out,
+            out,
+            "{above}, {below}"
+        );
+        real.conn().line("FLUSHALL");
+    }
+    let third = inner(&format!("--permits 2 k -- '{PROGRAM}' run --permits 2"));
+    assert_eq!(script(&real, "--permits 2", &third).end().out, "64\n");
+}
+
 #[test]
 fn a_run_below_a_run_of_the_same_key_is_refused_or_takes_no_hold() {
     let real = TestServer::start();

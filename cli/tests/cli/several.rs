@@ -62,6 +62,16 @@ impl Fleet {
         end
     }
 
+    /// The rest of the lease there, in milliseconds; 0 where it is not held.
+    fn rest(&self, place: usize) -> i64 {
+        let info = self.servers[place].conn().line("LOCK.INFO k");
+        let holders = info.field("holders").map(|holders| holders.list());
+        let rest = holders
+            .as_deref()
+            .and_then(|list| list.first()?.field("pttl"));
+        rest.map_or(0, |rest| rest.int())
+    }
+
     /// On how many the lock is held.
     fn held(&self) -> usize {
         let held = |real: &&TestServer| {
@@ -228,6 +238,65 @@ fn of_most_one_that_dies_does_not_disturb_and_two_do() {
     );
     fleet.servers[0].start_again();
     fleet.servers[1].start_again();
+}
+
+/// Each server in turn hangs.
+#[test]
+fn most_are_enough_while_one_hangs() {
+    let fleet = Fleet::start(&DELAY);
+    for real in &fleet.servers {
+        real.signal(Signal::SIGSTOP as i32);
+        // The time of -n is short, and the machine may be slow.
+        for options in ["--quorum --lease 9 -n", "--quorum --lease 9 -w 60"] {
+            wait_for("a grant beside the server that hangs", || {
+                fleet.script(options, "echo up").end().out == "up\n"
+            });
+        }
+        real.signal(Signal::SIGCONT as i32);
+        wait_for("the release", || fleet.held() == 0);
+    }
+}
+
+/// Each of two servers in turn hangs: before a short command ends, and until the lock is lost there.
+#[test]
+fn of_all_the_rest_is_left_held_beside_one_that_hangs() {
+    for script in ["exit 0", TELLS] {
+        for hanging in 0..2 {
+            let mut fleet = Fleet::start(&[]);
+            fleet.servers.truncate(2);
+            let go = fleet.servers[0].dir().join("go");
+            let waits = format!(
+                "echo up; while [ ! -e {} ]; do sleep 0.02; done; {script}",
+                go.display()
+            );
+            let options = "--all --lease 6 --at-least 600 --timeout 3";
+            let run = fleet.script(options, &waits);
+            assert_eq!(run.line(), "up");
+            fleet.servers[hanging].signal(Signal::SIGSTOP as i32);
+            std::fs::write(&go, "").expect("a file");
+            let end = run.end();
+            let status = if script == TELLS { 75 } else { 74 };
+            assert_eq!(end.code(), status, "{}", end.err);
+            let rest = fleet.rest(1 - hanging);
+            assert!(rest > 300_000, "{script}: {rest}: {}", end.err);
+            fleet.servers[hanging].signal(Signal::SIGCONT as i32);
+        }
+    }
+}
+
+#[test]
+fn of_all_none_is_kept_where_one_hangs_at_the_start() {
+    let fleet = Fleet::start(&[]);
+    for hanging in 0..3 {
+        fleet.servers[hanging].signal(Signal::SIGSTOP as i32);
+        let end = fleet.script("--all -n", "echo never").end();
+        assert_eq!((end.code(), end.out.as_str()), (69, ""), "{}", end.err);
+        let waiting = fleet.script("--all -w 60", "echo up");
+        while !waiting.complaint().contains("trying again") {}
+        fleet.servers[hanging].signal(Signal::SIGCONT as i32);
+        assert_eq!(waiting.end().ok(), "up\n");
+        assert_eq!(fleet.held(), 0);
+    }
 }
 
 #[test]

@@ -248,7 +248,9 @@ fn a_signal_to_the_whole_control_group_reaches_the_command_once() {
             if is_stopped && is_own(pid) {
                 assert_eq!(run.line(), "TERM");
             }
-            kill(Pid::from_raw(pid), Signal::SIGTERM).expect("a signal");
+            // What the shell has forked for a sleep may have ended.
+            let sent = kill(Pid::from_raw(pid), Signal::SIGTERM);
+            assert!(sent.is_ok() || !is_own(pid), "{sent:?}");
         }
         if !is_stopped {
             assert_eq!(run.line(), "TERM");

@@ -7,7 +7,7 @@ use nix::sys::signal::Signal;
 use redis_lock_harness::proxy::Proxy;
 use redis_lock_harness::{wait_for, TestServer};
 
-use crate::program::{program, start, url, Ended, Running, PROGRAM};
+use crate::program::{program, start, start_args, url, Ended, Running, PROGRAM};
 
 /// A script of the shell, with `$lock` for the program.
 fn shell(real: &TestServer, script: &str) -> Running {
@@ -118,6 +118,166 @@ fn a_lock_that_nobody_has_heard_of_is_released() {
         .output();
     assert_eq!(end.expect("a program").status.code(), Some(71));
     assert!(is_free(&real));
+}
+
+/// A program whose standard output is closed, or open for reading, cannot show the token.
+#[test]
+fn a_lock_whose_token_cannot_be_printed_is_not_acquired() {
+    let real = TestServer::start();
+    for words in [
+        "acquire k",
+        "acquire k --json",
+        "acquire k --permits 2",
+        "leader k --json",
+        "ls",
+    ] {
+        for closed in [">&-", "1</dev/null"] {
+            let end = shell(&real, &format!("\"$lock\" {words} {closed}")).end();
+            assert_eq!(end.code(), 71, "{words} {closed}: {}", end.err);
+            assert!(end.err.contains("standard output is closed"), "{}", end.err);
+        }
+    }
+    assert_eq!(
+        (real.stat("grants"), real.conn().line("DBSIZE").int()),
+        (0, 0)
+    );
+    // The reader goes while the acquisition waits.
+    real.conn().line("LOCK.ACQUIRE k other");
+    let steps = "{ \"$lock\" acquire k -q; echo $? >&2; } | exec true";
+    let run = shell(&real, steps);
+    real.wait_for_waits(1);
+    real.conn().line("LOCK.RELEASE k other");
+    let said = run.end().err;
+    assert!(
+        said.contains("Broken pipe") && said.contains("71"),
+        "{said}"
+    );
+    assert!(is_free(&real));
+}
+
+#[test]
+fn a_permit_is_renewed_and_released_without_a_token() {
+    let real = TestServer::start();
+    let held = || {
+        real.conn()
+            .line("SEM.INFO k")
+            .field("held")
+            .expect("held")
+            .int()
+    };
+    let steps = "
+        held=$(\"$lock\" acquire k --permits 2 --lease 600) && export $held || exit
+        echo $held; \"$lock\" renew k --lease 900; echo $?; \"$lock\" renew k --and j; echo $?; read go
+        \"$lock\" release k; echo $?; \"$lock\" release k; echo $?";
+    let end = shell(&real, &steps.replace("read go", "\"$lock\" info k")).end();
+    let lines: Vec<_> = end.out.lines().collect();
+    assert!(lines[0].ends_with(" LOCK_TOKEN="), "{}", lines[0]);
+    assert_eq!(lines[1..3], ["0", "64"], "{}", end.err);
+    assert!(
+        lines[4].contains("1 of 2 permits held, the next lease ends in 14m"),
+        "{lines:?}"
+    );
+    assert_eq!(lines[lines.len() - 2..], ["0", "75"], "{}", end.err);
+    assert!(
+        end.err.contains("k: no permit of this owner"),
+        "{}",
+        end.err
+    );
+    assert_eq!(held(), 0);
+    let json = start(&real, "acquire k --permits 2 --owner me --json")
+        .end()
+        .ok();
+    assert!(json.contains(r#""token":null"#), "{json}");
+    start(&real, "acquire k --permits 2 --owner you").end().ok();
+    assert_eq!(
+        (
+            held(),
+            start(&real, "acquire k --permits 2 -n --timeout 100")
+                .end()
+                .code()
+        ),
+        (2, 1)
+    );
+    assert_eq!(
+        start_args(&real, ["release", "k", "--owner", "me", "--token", ""])
+            .end()
+            .code(),
+        0
+    );
+    assert_eq!(held(), 1);
+    // Another number of permits, and a lock beside them.
+    assert_eq!(start(&real, "acquire k --permits 3").end().code(), 64);
+    assert_eq!(
+        start(&real, "acquire k --permits 2 --and j").end().code(),
+        64
+    );
+    // In the background it is renewed.
+    let steps = "held=$(\"$lock\" acquire b --permits 1 --hold-while $$) || exit; echo $held; exec sleep 1000";
+    let run = shell(&real, steps);
+    assert!(run.line().ends_with(" LOCK_TOKEN="));
+    run.signal(Signal::SIGKILL);
+    let held = || {
+        real.conn()
+            .line("SEM.INFO b")
+            .field("held")
+            .expect("held")
+            .int()
+    };
+    wait_for("the release", || held() == 0);
+}
+
+#[test]
+fn several_keys_are_acquired_and_ended_together() {
+    let real = TestServer::start();
+    let steps = "
+        held=$(\"$lock\" acquire k --and j --lease 600) && export $held || exit
+        echo $LOCK_TOKEN $LOCK_TOKENS; \"$lock\" renew k --and j --lease 900; echo $?
+        \"$lock\" release k --and j --token 1; echo $?
+        \"$lock\" break j --yes >&2; \"$lock\" release k --and j; echo $?";
+    let end = shell(&real, steps).end();
+    let lines: Vec<_> = end.out.lines().collect();
+    let (first, all) = lines[0].split_once(' ').expect("tokens");
+    let all: Vec<_> = all.split(',').collect();
+    assert_eq!((all.len(), all[0]), (2, first));
+    // The lock that was not broken is released.
+    assert_eq!(lines[1..], ["0", "64", "75"], "{}", end.err);
+    assert!(
+        end.err.contains("2 keys need 2 tokens, not 1"),
+        "{}",
+        end.err
+    );
+    assert!(end.err.contains("redis-lock: j: not held"), "{}", end.err);
+    assert!(is_free(&real));
+    real.conn().line("LOCK.ACQUIRE j other");
+    assert_eq!(
+        start(&real, "acquire k --and j -n --timeout 100")
+            .end()
+            .code(),
+        1
+    );
+    assert!(is_free(&real));
+    let json = start(&real, "acquire k --and i --json").end().ok();
+    let tokens: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+    assert_eq!(tokens["tokens"][0], tokens["token"], "{json}");
+}
+
+#[test]
+fn two_locks_have_variables_of_their_own_by_a_prefix() {
+    let real = TestServer::start();
+    let steps = "
+        held=$(\"$lock\" acquire k) && export $held || exit
+        held=$(\"$lock\" acquire j --prefix DB_) && export $held || exit
+        \"$lock\" renew j; echo $?; \"$lock\" renew j --prefix DB_; echo $?
+        \"$lock\" release j --prefix DB_; echo $?; \"$lock\" release k; echo $?
+        \"$lock\" release k --prefix NO_; echo $?";
+    let end = shell(&real, steps).end();
+    assert_eq!(end.out, "75\n0\n0\n0\n64\n", "{}", end.err);
+    assert!(
+        end.err.contains("--owner is needed, or NO_LOCK_OWNER"),
+        "{}",
+        end.err
+    );
+    assert_eq!(start(&real, "acquire k --prefix 1_").end().code(), 64);
 }
 
 #[test]

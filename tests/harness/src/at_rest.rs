@@ -107,18 +107,17 @@ impl TestServer {
             return Ok(());
         };
         end_all(&mut conn);
-        let settings = ["drain", "max-finals"].map(|name| format!("lock.{name}"));
-        let former = settings.each_ref().map(|name| setting(&mut conn, name));
-        // Tickets and kept places have no client: they end with the drain, and final numbers with their limit.
-        for (name, value) in settings.iter().zip(["yes", "0"]) {
-            conn.run(["CONFIG", "SET", name, value]);
+        // Tickets and kept places have no client: a replica has neither. Final numbers end with their limit.
+        for line in ["REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE"] {
+            conn.line(line);
         }
+        let finals = "lock.max-finals";
+        let former = setting(&mut conn, finals);
+        conn.run(["CONFIG", "SET", finals, "0"]);
         // A grant whose key was deleted before the module had asked for key events is tracked until then.
         conn.line("FLUSHALL");
         let rest = self.is_at_rest(&mut conn);
-        for (name, value) in settings.iter().zip(former) {
-            conn.run(["CONFIG", "SET", name, &value.unwrap_or_default()]);
-        }
+        conn.run(["CONFIG", "SET", finals, &former.unwrap_or_default()]);
         rest?;
         self.counters()
     }

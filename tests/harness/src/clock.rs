@@ -24,6 +24,19 @@ pub fn share_clock(server: &mut TestServer, file: &Path) {
     server.set_env("LOCK_TEST_CLOCK", &file.to_string_lossy());
 }
 
+/// The wall clock of this command, and of what it starts, differs from the real one by the seconds in the returned
+/// file, which is in this directory, as is the command's working directory.
+pub fn clock_of(command: &mut Command, dir: &Path) -> PathBuf {
+    std::os::unix::fs::symlink(shim(), dir.join("clock_shim.so")).expect("a link");
+    let file = dir.join("clock");
+    write(&file, "0");
+    command
+        .current_dir(dir)
+        .env("LD_PRELOAD", "./clock_shim.so");
+    command.env("LOCK_TEST_CLOCK", &file);
+    file
+}
+
 /// Stops the clock of this file at this time.
 pub fn stop_clock(file: &Path, milliseconds: i64) {
     write(file, &format!("={milliseconds}"));

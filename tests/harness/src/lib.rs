@@ -19,11 +19,11 @@ pub mod disk;
 pub mod ending;
 mod file_identity;
 pub mod foreign;
+pub mod loss;
 pub mod outside;
 pub mod page;
 pub mod process;
 pub mod proxy;
-pub mod redisson;
 pub mod replica;
 pub mod scene;
 pub mod scripts;
@@ -252,23 +252,9 @@ impl TestServer {
         Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
     }
 
-    /// Sends a signal to the server. After `SIGSTOP` it runs no further: the kernel stops a process that runs on
-    /// another core a moment later.
+    /// Sends a signal to the server, as [`process::signal`] does.
     pub fn signal(&self, signal: i32) {
-        // SAFETY: a signal to a child that has not been waited for.
-        assert_eq!(unsafe { libc::kill(self.pid(), signal) }, 0);
-        if signal == libc::SIGSTOP {
-            wait_for("the server to stop", || self.is_stopped());
-        }
-    }
-
-    /// The state `T` in `/proc/PID/stat`, behind the name in parentheses.
-    fn is_stopped(&self) -> bool {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid()));
-        let stat = stat.unwrap_or_default();
-        stat.rsplit(") ")
-            .next()
-            .is_none_or(|rest| rest.starts_with('T'))
+        process::signal(self.pid(), signal);
     }
 
     /// Ends the process at once (SIGKILL) and starts it again on the same port and directory.

@@ -10,6 +10,8 @@ use std::sync::mpsc::{channel, Sender};
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use crate::wait_for;
+
 /// The variable that marks a family of processes: child processes inherit it.
 const MARK: &str = "LOCK_TEST_FAMILY";
 
@@ -150,4 +152,21 @@ impl Family {
             }
         }
     }
+}
+
+/// Sends a signal to a child that has not been waited for. After `SIGSTOP` it runs no further: the kernel stops a
+/// process that runs on another core a moment later.
+pub fn signal(pid: i32, signal: i32) {
+    // SAFETY: `kill` reads two numbers. The caller's child has not been waited for, so its pid is no other process's.
+    assert_eq!(unsafe { libc::kill(pid, signal) }, 0);
+    if signal == libc::SIGSTOP {
+        wait_for("the process to stop", || is_stopped(pid));
+    }
+}
+
+/// The state `T` in `/proc/PID/stat`, behind the name in parentheses.
+fn is_stopped(pid: i32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat.rsplit(") ").next();
+    state.is_none_or(|rest| rest.starts_with('T'))
 }

@@ -106,6 +106,17 @@ pub fn follow(replica: &TestServer, master: &TestServer) {
     wait_until_in_sync(replica, master);
 }
 
+/// Makes the replica the master, and the master its replica.
+pub fn fail_over(master: &TestServer, replica: &TestServer) {
+    let field = |name| master.info_field("replication", name);
+    wait_for("the replica", || field("slave0").contains("state=online"));
+    let line = format!("FAILOVER TO 127.0.0.1 {} TIMEOUT 60000", replica.port);
+    assert_eq!(master.conn().line(&line).text(), "OK");
+    wait_for("the fail-over", || {
+        field("master_failover_state") == "no-failover" && field("role") == "slave"
+    });
+}
+
 /// Waits until the replica has applied all writes of the master.
 pub fn wait_until_in_sync(replica: &TestServer, master: &TestServer) {
     let offset = |server: &TestServer| server.info_field("replication", "master_repl_offset");

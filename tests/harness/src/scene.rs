@@ -149,44 +149,15 @@ pub fn only_reply(conn: &mut Conn) -> Reply {
     reply
 }
 
-/// The transaction that the module demands before it is unloaded. It closes all connections.
-pub const UNLOADING: [&str; 5] = [
-    "MULTI",
-    "CLIENT KILL TYPE normal SKIPME no",
-    "CLIENT KILL TYPE pubsub",
-    "MODULE UNLOAD lock",
-    "EXEC",
-];
-
 /// Whether the server itself refuses to unload the module: it has a timer or a parked client.
 pub fn has_timer_or_parked(conn: &mut Conn) -> bool {
     let refused = conn.line("MODULE UNLOAD lock").error();
     refused.contains("timer") || refused.contains("blocked clients")
 }
 
-/// Unloads the module. False: it stays. The connection is replaced by a new one.
-pub fn unload(conn: &mut Conn) -> bool {
-    for drain in ["no", "yes"] {
-        conn.line(&format!("CONFIG SET lock.drain {drain}"));
-    }
-    unload_drained(conn)
-}
-
-/// [`unload`] with `lock.drain` as it is.
-pub fn unload_drained(conn: &mut Conn) -> bool {
-    let mut own = conn.another();
-    own.send_lines(&UNLOADING);
-    while own.try_recv().is_some() {}
-    *conn = conn.another();
-    !format!("{:?}", conn.line("MODULE LIST")).contains("\"lock\"")
-}
-
-/// Waits until the module has neither a timer nor a parked client, unloads it, and loads it again, so that the counters
-/// can be read at the end.
-pub fn unload_and_load(conn: &mut Conn) {
-    wait_for("a module without timers", || !has_timer_or_parked(conn));
-    wait_for("no module", || unload(conn));
-    load(conn);
+/// Waits until the module has neither a timer nor a parked client.
+pub fn wait_until_at_rest(conn: &mut Conn) {
+    wait_for("a module at rest", || !has_timer_or_parked(conn));
 }
 
 /// Loads the module.
