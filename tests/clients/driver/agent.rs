@@ -17,8 +17,8 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{channel, Receiver};
 use std::time::Duration;
 
-use redis_lock_harness::patience;
-use redis_lock_harness::process::spawn;
+use redis_lock_harness::process::{self, spawn};
+use redis_lock_harness::{patience, wait_for};
 
 use crate::Client;
 
@@ -42,7 +42,16 @@ impl Agent {
 
     /// Starts the agent in this directory with further arguments.
     pub fn start_as(name: &str, port: u16, further: &[&str]) -> Agent {
-        let mut program = Command::new(directory(name).join("run"));
+        Agent::start_by(Agent::program(name), name, port, further)
+    }
+
+    /// The program of the agent in this directory, without arguments.
+    pub fn program(name: &str) -> Command {
+        Command::new(directory(name).join("run"))
+    }
+
+    /// Starts an agent by its program.
+    pub fn start_by(mut program: Command, name: &str, port: u16, further: &[&str]) -> Agent {
         program
             .args(["127.0.0.1", &port.to_string()])
             .args(further)
@@ -65,6 +74,12 @@ impl Agent {
         let first = agent.answer();
         assert_eq!(first, "ready", "{name} (make test-clients installs)");
         agent
+    }
+
+    /// Sends a signal to the program.
+    pub fn signal(&self, signal: i32) {
+        let pid = i32::try_from(self.process.id()).expect("a pid");
+        process::signal(pid, signal);
     }
 
     /// Sends an order without waiting for the answer.
@@ -95,12 +110,24 @@ impl Agent {
         self.answer()
     }
 
+    /// Ends the input, and waits for the end of the program.
+    pub fn end(mut self) {
+        self.orders = None;
+        wait_for("the end of the program", || {
+            self.process.try_wait().expect("a child").is_some()
+        });
+    }
+
     /// The token in the next answer.
     pub fn token(&self) -> i64 {
-        let answer = self.answer();
-        let token = answer.strip_prefix("token ").and_then(|t| t.parse().ok());
-        token.unwrap_or_else(|| panic!("not a token: {answer}"))
+        token_in(&self.answer())
     }
+}
+
+/// The token in this answer.
+pub fn token_in(answer: &str) -> i64 {
+    let token = answer.strip_prefix("token ").and_then(|t| t.parse().ok());
+    token.unwrap_or_else(|| panic!("not a token: {answer}"))
 }
 
 impl Drop for Agent {

@@ -9,8 +9,12 @@
 //!
 //! Its pages are a README.md beside the helpers, and rows in `docs/CLIENTS.md` (`page.rs` checks them).
 //!
-//! The packages go through the tests of tickets (`tickets.rs`) too: the second list is theirs. Their agents use the
-//! built packages.
+//! The packages go through the tests of tickets (`tickets.rs`) and the scenarios of holds (`holds.rs`): the second list
+//! is theirs. Their agents use the built packages, that of Rust the crate. (The command line has its own tests of
+//! losses, by the same table: `cli/tests/cli/lost.rs`.)
+//!
+//! The whole programs in `examples`, one for each language with a package, have tests of their own, in `examples.rs`:
+//! `install` of a package puts them beside the agent, and the one for Rust is a program of this crate.
 //!
 //! The libraries that lock with `SET NX PX` have tests of their own, in `strings.rs`, and agents in `strings`.
 //!
@@ -27,7 +31,10 @@
 )]
 
 mod agent;
+mod examples;
+mod holds;
 mod page;
+mod payments;
 mod proxy;
 mod strings;
 mod suite;
@@ -88,6 +95,65 @@ macro_rules! ticket_tests {
             the_slot_moves
             $($more)*
         );
+    };
+}
+
+/// The scenarios of a hold: each package passes all of them.
+macro_rules! hold_tests {
+    ($subject:expr) => {
+        tests!(holds, $subject;
+            every_end_of_a_hold_is_a_loss
+            frozen_past_the_lease
+            a_node_that_hangs_costs_no_hold_of_another
+            a_break_at_each_request_leaves_nothing
+            a_command_without_a_reply_may_have_run
+            errors_say_what_is_wrong
+            an_odd_argument_is_a_wrong_use
+            a_full_or_loading_server_says_so
+            an_older_module_is_named
+            a_clock_that_is_set_changes_no_bound
+        );
+    };
+}
+
+/// Those of a package whose waits a program can cancel.
+macro_rules! cancelled {
+    ($subject:expr) => {
+        tests!(tickets, $subject;
+            a_cancelled_wait_is_withdrawn
+            cancelled_at_each_request
+        );
+    };
+}
+
+/// Those of a package with a client object that a program closes.
+macro_rules! closed {
+    ($subject:expr) => {
+        tests!(holds, $subject;
+            closed_while_it_holds_and_waits
+            closed_in_the_callback_of_a_loss
+        );
+    };
+}
+
+/// Those of a package on a client of the program that stays closed once it is closed.
+macro_rules! disconnected {
+    ($subject:expr) => {
+        tests!(holds, $subject; the_programs_client_is_closed);
+    };
+}
+
+/// Those of a package with threads, where what blocks does not block all.
+macro_rules! blocked {
+    ($subject:expr) => {
+        tests!(holds, $subject; what_blocks_delays_nothing);
+    };
+}
+
+/// Those of a package whose commands have arguments of any type.
+macro_rules! typed {
+    ($subject:expr) => {
+        tests!(holds, $subject; arguments_are_written_as_by_the_programs_client);
     };
 }
 
@@ -154,22 +220,25 @@ clients! {
     },
 }
 
-/// The packages of `clients/`, in `tests/clients/NAME-package`: each by its ways to wait.
+/// The packages of `clients/`, in `tests/clients/NAME-package`: each by its ways to wait, with the groups of tests that
+/// not all of them pass.
 macro_rules! packages {
     ($($module:ident: $directory:literal,
-        [$($mode:ident = $word:literal on $connections:literal and [$($more:ident),*]),*],)*) => {
+        [$($mode:ident = $word:literal on $connections:literal and [$($group:ident),*]),*],)*) => {
         /// The directories of the packages.
         const PACKAGES: &[&str] = &[$($directory),*];
         $(mod $module {
             $(mod $mode {
-                use crate::{tickets, TicketSubject};
+                use crate::{holds, tickets, TicketSubject};
                 const SUBJECT: TicketSubject = TicketSubject {
                     client: $directory,
                     mode: $word,
                     connections: $connections,
                     confirms_by: "LOCK.ACQUIRE",
                 };
-                ticket_tests!(SUBJECT; $($more)*);
+                ticket_tests!(SUBJECT;);
+                hold_tests!(SUBJECT);
+                $($group!(SUBJECT);)*
             })*
         })*
     };
@@ -177,19 +246,74 @@ macro_rules! packages {
 
 packages! {
     go_package: "go-package", [
-        go_redis = "go-redis" on 2 and [a_cancelled_wait_is_withdrawn],
-        rueidis = "rueidis" on 1 and [a_cancelled_wait_is_withdrawn]
+        go_redis = "go-redis" on 2 and [cancelled, closed, disconnected, blocked, typed],
+        rueidis = "rueidis" on 1 and [cancelled, closed, disconnected, blocked, typed]
     ],
     java_package: "java-package", [
-        tickets = "tickets" on 2 and [a_cancelled_wait_is_withdrawn]
+        tickets = "tickets" on 2 and [cancelled, closed, blocked, typed],
+        own = "own" on 2 and [cancelled, closed, disconnected, blocked, typed]
     ],
     node_package: "node-package", [
-        node_redis = "node-redis" on 2 and [a_cancelled_wait_is_withdrawn],
-        ioredis = "ioredis" on 2 and [a_cancelled_wait_is_withdrawn]
+        node_redis = "node-redis" on 2 and [cancelled, closed, disconnected, typed],
+        ioredis = "ioredis" on 2 and [cancelled, closed, disconnected, typed],
+        iovalkey = "iovalkey" on 2 and [cancelled, closed, disconnected, typed]
     ],
+    // A closed client of redis-py connects again.
     python_package: "python-package", [
-        tasks = "tasks" on 2 and [a_cancelled_wait_is_withdrawn],
+        tasks = "tasks" on 2 and [cancelled, closed, typed],
         // A thread that waits cannot be cancelled. Of the threads that ask, 16 at a time have a connection.
-        threads = "threads" on 17 and []
+        threads = "threads" on 17 and [closed, blocked, typed]
     ],
+    rust_package: "rust-package", [
+        // Nothing is closed there: a program drops what it has. Words of commands are bytes.
+        tickets = "tickets" on 2 and [cancelled, blocked]
+    ],
+}
+
+/// The programs in `examples`, each by its language.
+macro_rules! programs {
+    ($($language:ident: $program:expr,)*) => {
+        /// The programs.
+        const PROGRAMS: &[&examples::Program] = &[$(&$language::PROGRAM),*];
+        $(mod $language {
+            use crate::examples::{self, Program, Shape};
+            pub const PROGRAM: Program = $program;
+            tests!(examples, PROGRAM;
+                never_two_at_once
+                another_goes_on_after_a_kill
+                ended_by_sigterm_it_leaves_nothing
+                it_writes_nothing_after_a_loss
+                the_server_is_away
+            );
+        })*
+    };
+}
+
+programs! {
+    go_example: Program {
+        file: "go/main.go",
+        command: &["target/clients/go-package/orders"],
+        shape: Shape::Service,
+    },
+    java_example: Program {
+        file: "java/Scheduler.java",
+        command: &["java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp",
+            "target/clients/java-package/example:target/clients/java-package/lib/*", "Scheduler"],
+        shape: Shape::Leader,
+    },
+    node_example: Program {
+        file: "node/orders.mjs",
+        command: &["node", "target/clients/node-package/orders.mjs"],
+        shape: Shape::Service,
+    },
+    python_example: Program {
+        file: "python/report.py",
+        command: &["target/clients/python-package/venv/bin/python", "-B", "examples/python/report.py"],
+        shape: Shape::Job,
+    },
+    rust_example: Program {
+        file: "rust/workers.rs",
+        command: &[env!("CARGO_BIN_EXE_workers")],
+        shape: Shape::Pool,
+    },
 }

@@ -5,13 +5,16 @@ use std::path::{Path, PathBuf};
 use redis_lock_harness::page::root;
 
 use crate::agent::directory;
-use crate::{ALL, PACKAGES};
+use crate::{ALL, PACKAGES, PROGRAMS};
 
 /// The limit of lines: a helper must be short enough to read at a glance.
 const LONGEST_HELPER: usize = 40;
 
 /// The same for helpers that wait by tickets.
 const LONGEST_TICKET_HELPER: usize = 125;
+
+/// The same for a whole program.
+const LONGEST_PROGRAM: usize = 100;
 
 /// A text file of the repository.
 fn read(path: &Path) -> String {
@@ -64,6 +67,25 @@ fn the_versions_are_those_that_are_installed() {
         assert!(pinned.contains(version), "{name}: {pinned}");
         let row = format!("\n| {name} {version} |");
         assert!(page.contains(&row), "no row of {name} in the table");
+    }
+}
+
+#[test]
+fn every_program_has_its_links() {
+    let examples = root().join("examples");
+    let own = read(&examples.join("README.md"));
+    let all = read(&root().join("clients/README.md"));
+    for program in PROGRAMS {
+        let file = program.file;
+        let (language, _) = file.split_once('/').expect("a directory");
+        let package = read(&root().join(format!("clients/{language}/README.md")));
+        assert!(own.contains(&format!("]({file})")), "no {file}");
+        assert!(all.contains(&format!("](../examples/{file})")), "no {file}");
+        assert!(package.contains(&format!("examples/{file}")), "no {file}");
+        let files = entries(&examples.join(language)).count();
+        assert_eq!(files, 1, "{language}: a file that no test runs");
+        let lines = read(&examples.join(file)).lines().count();
+        assert!(lines <= LONGEST_PROGRAM, "{file} has {lines} lines");
     }
 }
 

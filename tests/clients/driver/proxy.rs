@@ -1,7 +1,9 @@
 //! A network that loses replies: it forwards everything until it sees a named command. It forwards that one, too, but
 //! discards the server's reply and closes the connection. It does the same with a named word in what the server sends.
-//! Or it closes the client's side at a named command, and delivers the command when the test says so.
-//! It can also lead new connections to another server, as an address does that moves with the primary.
+//! Or it closes the client's side at a named command, and delivers the command when the test says so. It also does so
+//! at the n-th piece that clients send (what one read returns: a request, or several that were sent together), and can
+//! then leave the client's side open. It can also lead new connections to another server, as an address does that moves
+//! with the primary, and give a command a name that the server does not know.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -21,6 +23,11 @@ struct Plan {
     command: Mutex<Option<String>>,
     message: Mutex<Option<String>>,
     late: Mutex<Option<String>>,
+    unknown: Mutex<Option<String>>,
+    /// How many pieces more the clients send until the reply to one is lost; 0: no such plan.
+    until_lost: AtomicUsize,
+    /// The same until one is held back.
+    until_late: AtomicUsize,
     delivery: Mutex<Option<Sender<()>>>,
     swallowed: AtomicUsize,
     ended: AtomicUsize,
@@ -60,6 +67,21 @@ impl Proxy {
         *self.plan.late.lock().expect("a lock") = Some(command.to_string());
     }
 
+    /// The reply to the n-th piece that clients send from now on will be lost; 0: to none.
+    pub fn lose_reply_to_piece(&self, number: usize) {
+        self.plan.until_lost.store(number, Ordering::SeqCst);
+    }
+
+    /// The n-th piece that clients send from now on is held back, and the connection stays open; 0: none.
+    pub fn hold_back_piece(&self, number: usize) {
+        self.plan.until_late.store(number, Ordering::SeqCst);
+    }
+
+    /// Whether something is held back.
+    pub fn holds(&self) -> bool {
+        self.plan.delivery.lock().expect("a lock").is_some()
+    }
+
     /// Delivers to the server what is held back.
     pub fn deliver(&self) {
         let delivery = self.plan.delivery.lock().expect("a lock").take();
@@ -76,6 +98,11 @@ impl Proxy {
         self.plan.swallowed.load(Ordering::SeqCst)
     }
 
+    /// The server does not know this command any more, as an older module does not: its last letter is another one.
+    pub fn make_unknown(&self, command: &str) {
+        *self.plan.unknown.lock().expect("a lock") = Some(command.to_string());
+    }
+
     /// The number of connections that have ended so far.
     pub fn ended(&self) -> usize {
         self.plan.ended.load(Ordering::SeqCst)
@@ -85,10 +112,24 @@ impl Proxy {
 impl Plan {
     /// Whether the named command is in these bytes of a client; if so, the plan is carried out once.
     fn concerns(&self, bytes: &[u8]) -> bool {
-        take_if_in(
-            &self.command,
-            &String::from_utf8_lossy(bytes).to_uppercase(),
-        )
+        let is_next = count_down(&self.until_lost);
+        is_next
+            || take_if_in(
+                &self.command,
+                &String::from_utf8_lossy(bytes).to_uppercase(),
+            )
+    }
+
+    /// Changes the name of the command that is to be unknown.
+    fn rename(&self, bytes: &mut [u8]) {
+        let unknown = self.unknown.lock().expect("a lock");
+        let Some(name) = unknown.as_ref().map(String::as_bytes) else {
+            return;
+        };
+        let found = bytes.windows(name.len()).position(|word| word == name);
+        if let Some(at) = found {
+            bytes[at + name.len() - 1] = b'_';
+        }
     }
 
     /// The same with the command that is to be held back.
@@ -100,6 +141,14 @@ impl Plan {
     fn concerns_message(&self, bytes: &[u8]) -> bool {
         take_if_in(&self.message, &String::from_utf8_lossy(bytes))
     }
+}
+
+/// Whether this was the last of so many.
+fn count_down(left: &AtomicUsize) -> bool {
+    let counted = left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| {
+        left.checked_sub(1)
+    });
+    counted == Ok(1)
 }
 
 fn take_if_in(planned: &Mutex<Option<String>>, text: &str) -> bool {
@@ -132,14 +181,18 @@ fn pass_on(client: TcpStream, server: TcpStream, plan: &Arc<Plan>) {
     let client = both(&client_out);
     std::thread::spawn(move || {
         copy(client_in, server_out, |bytes| {
+            shared.rename(bytes);
             if shared.concerns(bytes) {
                 mute.store(true, Ordering::SeqCst);
             }
-            if shared.holds_back(bytes) {
-                late.store(true, Ordering::SeqCst);
+            let stalls = count_down(&shared.until_late);
+            if stalls || shared.holds_back(bytes) {
                 let (sender, delivery) = channel();
                 *shared.delivery.lock().expect("a lock") = Some(sender);
-                let _ = client.shutdown(Shutdown::Both);
+                if !stalls {
+                    late.store(true, Ordering::SeqCst);
+                    let _ = client.shutdown(Shutdown::Both);
+                }
                 let _ = delivery.recv();
             }
             Fate::Pass
@@ -162,10 +215,10 @@ fn pass_on(client: TcpStream, server: TcpStream, plan: &Arc<Plan>) {
 }
 
 /// Copies until one side closes or these bytes end the connection; then both are closed.
-fn copy(mut from: TcpStream, mut to: TcpStream, fate: impl Fn(&[u8]) -> Fate) {
+fn copy(mut from: TcpStream, mut to: TcpStream, fate: impl Fn(&mut [u8]) -> Fate) {
     let mut bytes = [0; 16 * 1024];
     while let Ok(length @ 1..) = from.read(&mut bytes) {
-        let bytes = &bytes[..length];
+        let bytes = &mut bytes[..length];
         let is_over = match fate(bytes) {
             Fate::Pass => to.write_all(bytes).is_err(),
             Fate::Discard => false,

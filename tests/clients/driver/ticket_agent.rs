@@ -8,12 +8,36 @@
 //! | `ID renew KEY OWNER TOKEN LEASE` | `ID 1`, `ID 0` |
 //! | `ID release KEY OWNER TOKEN` | `ID 1`, `ID 0` |
 //!
-//! Every error that the library raises is answered `ID error TEXT`. The arguments of the agent are host, port, the mode
+//! The agents of packages, not those of helpers, know more:
+//!
+//! | Order | Answers |
+//! |---|---|
+//! | `ID keep KEY OWNER WAIT LEASE` | as acquire; the hold is renewed |
+//! | `ID keep KEY OWNER WAIT LEASE close` | the same; later `ID closed`, when a callback of its loss has closed the client |
+//! | `ID keep KEY OWNER WAIT LEASE block` | the same; later `ID blocked`, by a callback of its loss, which then blocks |
+//! | `ID block-log` | `ID blocks`; later `ID blocked`, by a handler of the log that then blocks |
+//! | `ID unblock` | `ID unblocked`; what blocks goes on |
+//! | `ID permit KEY OWNER WAIT LEASE` | as acquire, of a semaphore that the agent does not create |
+//! | `ID lost KEY OWNER TOKEN` | `ID lost`, when the library tells that this hold is lost |
+//! | `ID state KEY OWNER TOKEN` | `ID held`, `ID lost`: what the library knows of the hold, without a request |
+//! | `ID do KEY OWNER TOKEN WORD...` | `ID did REPLY`; the command ran under the hold |
+//! | `ID types KEY OWNER TOKEN` | `ID types NAME=RESULT...`, see below |
+//! | `ID odd NAME` | what a call with a wrong argument answers (`holds.rs` has the names); `ID none`: there is no such call |
+//! | `ID close` | `ID closed`; the client object is closed |
+//! | `ID disconnect` | `ID disconnected`; the program has closed its own client, below the package |
+//!
+//! `types` writes a value of each type twice: to the key `own:NAME` as the program's own client does, where it can, and
+//! to `do:NAME` by a command under the hold. The result is `ok`, or the kind of the error.
+//!
+//! Every error that the library raises is answered `ID error TEXT`, by a package `ID error KIND TEXT`, with one of the
+//! kinds of the table of errors in `clients/README.md`: `lost`, `unheard`, `closed`, `usage`, `no-semaphore`, or
+//! `other`. The arguments of the agent are host, port, the mode
 //! of `TicketSubject`, and in a cluster the hash tag of the keys.
 
 use std::collections::HashMap;
+use std::process::Command;
 
-use crate::agent::Agent;
+use crate::agent::{token_in, Agent};
 use crate::TicketSubject;
 
 /// A running agent; dropping it ends the process.
@@ -33,6 +57,15 @@ impl TicketAgent {
         TicketAgent::start_with(subject, port, &[tag])
     }
 
+    /// Starts an agent by a program that was made of [`Agent::program`].
+    pub fn start_by(subject: &TicketSubject, program: Command, port: u16) -> TicketAgent {
+        let agent = Agent::start_by(program, subject.client, port, &[subject.mode]);
+        TicketAgent {
+            agent,
+            early: HashMap::new(),
+        }
+    }
+
     fn start_with(subject: &TicketSubject, port: u16, further: &[&str]) -> TicketAgent {
         let arguments = [&[subject.mode], further].concat();
         TicketAgent {
@@ -45,6 +78,47 @@ impl TicketAgent {
     pub fn acquire(&mut self, key: &str, owner: &str, wait: u32) {
         self.agent
             .order(&format!("{owner} acquire {key} {owner} {wait} 60000"));
+    }
+
+    /// Sends an order of this id without waiting for the answer.
+    pub fn order(&mut self, id: &str, order: &str) {
+        self.agent.order(&format!("{id} {order}"));
+    }
+
+    /// The answer to an order.
+    pub fn ask(&mut self, order: &str) -> String {
+        self.order("ask", order);
+        self.answer_to("ask")
+    }
+
+    /// Acquires a free lock that is renewed, and returns the token. The owner is `a`.
+    pub fn keep(&mut self, key: &str, lease: u32) -> i64 {
+        self.take("keep", key, lease)
+    }
+
+    /// The same without renewal.
+    pub fn hold(&mut self, key: &str, lease: u32) -> i64 {
+        self.take("acquire", key, lease)
+    }
+
+    fn take(&mut self, order: &str, key: &str, lease: u32) -> i64 {
+        token_in(&self.ask(&format!("{order} {key} a 10000 {lease}")))
+    }
+
+    /// The same as `keep` by an order of this id, with what a callback of the loss does.
+    pub fn keep_and(&mut self, id: &str, key: &str, on_lost: &str) -> i64 {
+        self.order(id, &format!("keep {key} a 10000 3000 {on_lost}"));
+        token_in(&self.answer_to(id))
+    }
+
+    /// Ends the input, and waits for the end of the program.
+    pub fn end(self) {
+        self.agent.end();
+    }
+
+    /// Sends a signal to the program.
+    pub fn signal(&self, signal: i32) {
+        self.agent.signal(signal);
     }
 
     /// The caller of this owner's acquire gives up.
@@ -77,8 +151,7 @@ impl TicketAgent {
     /// The next owner that is granted a lock, with the token.
     pub fn next_token(&mut self) -> (String, i64) {
         let (owner, answer) = self.next();
-        let token = answer.strip_prefix("token ").and_then(|t| t.parse().ok());
-        let token = token.unwrap_or_else(|| panic!("{owner}: not a token: {answer}"));
+        let token = token_in(&answer);
         (owner, token)
     }
 
@@ -96,7 +169,15 @@ impl TicketAgent {
         }
     }
 
-    /// The same, if it has arrived.
+    /// The answer to the order with this id, if it has arrived.
+    pub fn so_far(&mut self, id: &str) -> Option<String> {
+        while let Some((other, answer)) = self.next_so_far() {
+            self.early.insert(other, answer);
+        }
+        self.early.remove(id)
+    }
+
+    /// The next answer, if it has arrived.
     pub fn next_so_far(&mut self) -> Option<(String, String)> {
         self.agent.answer_so_far().map(split)
     }

@@ -288,11 +288,56 @@ pub fn a_cancelled_wait_is_withdrawn(subject: &TicketSubject) {
     hold(&mut conn);
     let mut agent = TicketAgent::start(subject, server.port);
     let owners = queue(&mut conn, &mut agent, "k", 2);
+    // By then it has the replies to the waits: what a named owner has without a reply is left to its end.
+    agent.hold("other", LONG);
     agent.cancel(&owners[0]);
     assert_eq!(agent.answer_to(&owners[0]), "cancelled");
     wait_for_stat(&mut conn, "tickets_withdrawn", 1);
     conn.line("LOCK.RELEASE k holder");
     assert_eq!(agent.next_token().0, owners[1]);
+}
+
+/// The caller gives up at the first, second, ... piece that the client sends for its wait.
+pub fn cancelled_at_each_request(subject: &TicketSubject) {
+    let server = TestServer::start();
+    let mut conn = server.conn();
+    let proxy = Proxy::before(server.port);
+    let mut agent = TicketAgent::start(subject, proxy.port);
+    for at in 1.. {
+        proxy.hold_back_piece(at);
+        let owner = format!("o{at}");
+        conn.line("LOCK.ACQUIRE k holder PX 600000");
+        agent.acquire("k", &owner, LONG);
+        wait_for("a piece, or the wait", || {
+            proxy.holds() || stat(&mut conn, "tickets") == 1
+        });
+        let is_held_back = proxy.holds();
+        agent.cancel(&owner);
+        if is_held_back {
+            proxy.deliver();
+        }
+        let answer = agent.answer_to(&owner);
+        assert_eq!(answer, "cancelled", "piece {at}");
+        wait_for("the withdrawal, or nothing to withdraw", || {
+            // The piece may also be one of the withdrawal.
+            if proxy.holds() {
+                proxy.deliver();
+            }
+            stat(&mut conn, "tickets") == 0
+        });
+        conn.line("LOCK.RELEASE k holder");
+        wait_for("nothing is held", || conn.line("EXISTS k").int() == 0);
+        if !is_held_back {
+            break;
+        }
+        assert!(at < 100, "the acquisition ends");
+    }
+    proxy.hold_back_piece(0);
+    if proxy.holds() {
+        proxy.deliver();
+    }
+    let token = agent.keep("k", LONG);
+    assert_eq!(agent.ask(&format!("release k a {token}")), "1");
 }
 
 /// A server that hangs keeps its connections open. No call waits very much longer than requested.
@@ -301,6 +346,8 @@ pub fn the_server_hangs_while_it_waits(subject: &TicketSubject) {
     let mut conn = server.conn();
     hold(&mut conn);
     let mut agent = TicketAgent::start(subject, server.port);
+    // The first requests of a process may take longer than this wait.
+    subscribe_fully(&mut conn, &mut agent);
     agent.acquire("k", "a", 2_000);
     wait_for_stat(&mut conn, "tickets", 1);
     server.signal(SIGSTOP);

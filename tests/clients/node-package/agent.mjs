@@ -1,6 +1,7 @@
-// The agent of the Node package: the orders of driver/ticket_agent.rs, over node-redis and over ioredis.
+// The agent of the Node package: the orders of driver/ticket_agent.rs, over node-redis, ioredis and iovalkey.
 import { createInterface } from 'node:readline';
-import { Cluster, Redis } from 'ioredis';
+import * as ioredis from 'ioredis';
+import * as iovalkey from 'iovalkey';
 import { createClient, createCluster } from 'redis';
 import { LockClient } from 'redis-lock-client';
 
@@ -8,32 +9,115 @@ const [host, port, library, tag] = process.argv.slice(2);
 const socket = { host, port: Number(port) };
 
 async function connect() {
-  if (library === 'ioredis') return (tag ? new Cluster([socket]) : new Redis(socket)).on('error', () => {});
+  const io = { ioredis, iovalkey }[library];
+  if (io) return (tag ? new io.Cluster([socket]) : new io.Redis(socket)).on('error', () => {});
   const client = tag ? createCluster({ rootNodes: [{ socket }] }) : createClient({ socket });
   return client.on('error', () => {}).connect();
 }
 
-const locks = new LockClient(await connect(), { onWarning: () => {} });
+const redis = await connect();
+const locks = new LockClient(redis, { onWarning: () => {} });
 const running = new Map(); // what cancels each acquire
 const holds = new Map(); // by key, owner and token
 
+// Waits for a lock or a permit, and remembers the hold.
+async function granted(id, limiter, key, owner, wait) {
+  const controller = new AbortController();
+  running.set(id, controller);
+  try {
+    const hold = await limiter.tryAcquire({ wait: Number(wait), signal: controller.signal });
+    if (hold === null) return 'nil';
+    holds.set(`${key} ${owner} ${hold.token}`, hold);
+    return `token ${hold.token}`;
+  } catch (error) {
+    if (controller.signal.aborted) return 'cancelled';
+    throw error;
+  }
+}
+
+const held = (key, owner, token) => holds.get(`${key} ${owner} ${token}`);
+
 const orders = {
-  async acquire(id, key, owner, wait, lease) {
-    const controller = new AbortController();
-    running.set(id, controller);
-    try {
-      const lock = locks.lock(key, { owner, lease: Number(lease), renew: false });
-      const hold = await lock.tryAcquire({ wait: Number(wait), signal: controller.signal });
-      if (hold === null) return 'nil';
-      holds.set(`${key} ${owner} ${hold.token}`, hold);
-      return `token ${hold.token}`;
-    } catch (error) {
-      if (controller.signal.aborted) return 'cancelled';
-      throw error;
+  acquire: async (id, key, owner, wait, lease) =>
+    granted(id, locks.lock(key, { owner, lease: Number(lease), renew: false }), key, owner, wait),
+  async keep(id, key, owner, wait, lease, onLost) {
+    const answer = await granted(id, locks.lock(key, { owner, lease: Number(lease) }), key, owner, wait);
+    if (onLost === 'close') {
+      held(key, owner, answer.split(' ')[1]).signal.addEventListener('abort', async () => {
+        console.log(`${id} ${await orders.close()}`);
+      });
     }
+    return answer;
   },
-  renew: (id, key, owner, token, lease) => ended(holds.get(`${key} ${owner} ${token}`)?.renew(Number(lease))),
-  release: (id, key, owner, token) => ended(holds.get(`${key} ${owner} ${token}`)?.release()),
+  permit: async (id, key, owner, wait, lease) =>
+    granted(id, locks.semaphore(key, { lease: Number(lease) }), key, owner, wait),
+  renew: (id, key, owner, token, lease) => ended(held(key, owner, token)?.renew(Number(lease))),
+  release: (id, key, owner, token) => ended(held(key, owner, token)?.release()),
+  state: async (id, key, owner, token) => (held(key, owner, token).valid() ? 'held' : 'lost'),
+  do: async (id, key, owner, token, ...command) => `did ${await held(key, owner, token).execute(...command)}`,
+  async lost(id, key, owner, token) {
+    const { signal } = held(key, owner, token);
+    if (!signal.aborted) await new Promise((resolve) => signal.addEventListener('abort', resolve));
+    return 'lost';
+  },
+  async close() {
+    await locks.close();
+    return 'closed';
+  },
+  async disconnect() {
+    await (library === 'node-redis' ? redis.close() : redis.quit());
+    return 'disconnected';
+  },
+  async types(id, key, owner, token) {
+    const values = {
+      text: 'a\u00e9',
+      bytes: Buffer.from([0, 255]),
+      int: -12,
+      float: 0.1,
+      bigint: 2n ** 70n,
+      bool: true,
+      null: null,
+      undefined: undefined,
+      list: [1],
+      date: new Date(0),
+    };
+    const found = [];
+    for (const [name, value] of Object.entries(values)) {
+      await Promise.resolve().then(() => redis.set(`own:${name}`, value)).catch(() => {});
+      const done = held(key, owner, token).execute('SET', `do:${name}`, value);
+      found.push(`${name}=${await done.then(() => 'ok', kind)}`);
+    }
+    return `types ${found.join(' ')}`;
+  },
+  async odd(id, what) {
+    const [hold] = holds.values();
+    const lock = (options) => locks.lock('odd', options).tryAcquire();
+    const permit = (options) => locks.semaphore('odd', options).tryAcquire();
+    const odd = {
+      'lease-zero': () => lock({ lease: 0 }),
+      'lease-negative': () => lock({ lease: -1 }),
+      'lease-short': () => lock({ lease: 1.5 }),
+      'lease-huge': () => lock({ lease: 200 * 365 * 86_400_000 }),
+      'wait-negative': () => locks.lock('odd').tryAcquire({ wait: -1 }),
+      'margin-negative': () => lock({ margin: -1 }),
+      'margin-large': () => lock({ lease: 30_000, margin: 16_000 }),
+      'hold-zero': () => lock({ maxHold: 0 }),
+      'note-long': () => lock({ note: 'n'.repeat(257) }),
+      'note-read': () => lock({ note: 'n', mode: 'read' }),
+      'note-permit': () => permit({ note: 'n', permits: 1 }),
+      'owner-empty': () => lock({ owner: '' }),
+      'owner-reserved': () => lock({ owner: '#o' }),
+      'owner-read': () => lock({ owner: 'mode', mode: 'read' }),
+      'permits-zero': () => permit({ permits: 0 }),
+      'permits-huge': () => permit({ permits: 2 ** 31 }),
+      'permits-lock': () => lock({ permits: 1 }),
+      'permit-lease-zero': () => permit({ lease: 0, permits: 1 }),
+      'renew-zero': () => hold.renew(0),
+      'renew-negative': () => hold.renew(-1),
+      'renew-huge': () => hold.renew(200 * 365 * 86_400_000),
+    }[what];
+    return odd === undefined ? 'none' : `done ${await odd()}`;
+  },
 };
 
 // 0: lost, or the token of another grant.
@@ -47,14 +131,22 @@ async function ended(doing) {
   }
 }
 
+const kinds = {
+  LOST: 'lost',
+  UNHEARD: 'unheard',
+  CLOSED: 'closed',
+  CONFIG: 'usage',
+  NO_SEMAPHORE: 'no-semaphore',
+};
+const kind = (error) => kinds[error.code] ?? 'other';
+
 console.log('ready');
 for await (const line of createInterface({ input: process.stdin })) {
   const [id, order, ...words] = line.split(' ');
   if (order === 'cancel') running.get(words[0]).abort();
   else {
     orders[order](id, ...words)
-      .catch((error) => `error ${error}`.replaceAll('\n', ' '))
+      .catch((error) => `error ${kind(error)} ${error}`.replaceAll('\n', ' '))
       .then((answer) => console.log(`${id} ${answer}`));
   }
 }
-process.exit();

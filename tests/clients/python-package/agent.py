@@ -1,6 +1,8 @@
 """The agent of the Python package: the orders of driver/ticket_agent.rs with "tasks" (asyncio) and "threads"."""
 
 import asyncio
+import contextvars
+import logging
 import sys
 import threading
 
@@ -11,57 +13,195 @@ import redis_lock_client
 import redis_lock_client.asyncio
 
 
-def options(words):
-    """The arguments of a lock for the order "acquire KEY OWNER WAIT LEASE"."""
-    _, key, owner, wait, lease = words
-    named = {"owner": owner, "timeout": int(lease) / 1000, "blocking_timeout": int(wait) / 1000}
-    return key, named
+KINDS = {
+    redis_lock_client.NotOwned: "lost",
+    redis_lock_client.Unheard: "unheard",
+    redis_lock_client.Closed: "closed",
+    redis_lock_client.ConfigError: "usage",
+    redis_lock_client.NoSemaphore: "no-semaphore",
+}
 
 
-class Held:
-    """The locks that were granted, each by key, owner and token: a later order names these."""
+# The id of the order.
+ID = contextvars.ContextVar("ID")
+# What `unblock` sets.
+GATE = threading.Event()
 
-    def __init__(self):
-        self.locks = {}
 
-    def granted(self, words, lock):
-        self.locks[words[1], words[2], str(lock.token)] = lock
-        return f"token {lock.token}"
+def tell(id, text):
+    sys.stdout.write(f"{id} {text}\n")
+    sys.stdout.flush()
 
-    def of(self, words):  # None: the token of another grant
-        return self.locks.get(tuple(words[1:4]))
+
+def block(id):
+    tell(id, "blocked")
+    GATE.wait()
+
+
+class Blocking(logging.Handler):
+    """A handler of the log that blocks at each record."""
+
+    def __init__(self, id):
+        super().__init__()
+        self.id = id
+
+    def emit(self, record):
+        block(self.id)
 
 
 def failure(error):
-    return f"error {error}".replace("\n", " ")
+    kind = next((word for kind, word in KINDS.items() if isinstance(error, kind)), "other")
+    return f"error {kind} {error}".replace("\n", " ")
 
 
-NOT_HELD = redis.exceptions.LockError
+class Orders:
+    """The orders, with whatever interface: `done` waits for what a call returns."""
+
+    def __init__(self):
+        self.held = {}  # by key, owner and token: a later order names these
+
+    async def answer(self, id, words):
+        ID.set(id)
+        try:
+            order = getattr(self, words[0].replace("-", "_"))
+            return await order(*words[1:])
+        except (redis.RedisError, redis_lock_client.Error) as error:
+            return failure(error)
+
+    def granted(self, key, owner, hold):
+        self.held[key, owner, str(hold.token)] = hold
+        return f"token {hold.token}"
+
+    async def acquire(self, key, owner, wait, lease):
+        return await self.lock(key, owner, wait, timeout=int(lease) / 1000)
+
+    async def keep(self, key, owner, wait, lease, on_lost="nothing"):
+        return await self.lock(key, owner, wait, lease=int(lease) / 1000, on_lost=self.callback(ID.get(), on_lost))
+
+    async def lock(self, key, owner, wait, **lease):
+        lock = self.server.lock(key, owner=owner, blocking_timeout=int(wait) / 1000, thread_local=False, **lease)
+        return self.granted(key, owner, lock) if await self.done(lock.acquire()) else "nil"
+
+    async def permit(self, key, owner, wait, lease):
+        permits = self.server.semaphore(key, lease=int(lease) / 1000)
+        asking = permits.try_acquire() if wait == "0" else permits.acquire_within(int(wait) / 1000)
+        permit = await self.done(asking)
+        return "nil" if permit is None else self.granted(key, owner, permit)
+
+    async def renew(self, *hold_and_lease):
+        *of, lease = hold_and_lease
+        return await self.ended(of, lambda lock: lock.extend(int(lease) / 1000, replace_ttl=True))
+
+    async def release(self, *of):
+        return await self.ended(of, lambda lock: lock.release())
+
+    async def ended(self, of, doing):
+        lock = self.held.get(tuple(of))
+        try:
+            if lock is None:  # the token of another grant
+                return "0"
+            await self.done(doing(lock))
+            return "1"
+        except redis.exceptions.LockError:
+            return "0"
+
+    async def lost(self, *of):
+        await self.done(self.held[of].lost.wait())
+        return "lost"
+
+    async def state(self, *of):
+        return "held" if self.held[of].valid_for() > 0 else "lost"
+
+    async def do(self, key, owner, token, *command):
+        reply = await self.done(self.held[key, owner, token].execute(*command))
+        return f"did {reply.decode() if isinstance(reply, bytes) else reply}"
+
+    async def close(self):
+        await self.closed()
+        return "closed"
+
+    async def closed(self):
+        await self.done(self.server.close() if isinstance(self, Threads) else self.server.aclose())
+
+    async def block_log(self):
+        logging.getLogger("redis_lock_client").addHandler(Blocking(ID.get()))
+        return "blocks"
+
+    async def unblock(self):
+        GATE.set()
+        return "unblocked"
+
+    async def types(self, key, owner, token):
+        values = {
+            "text": "a\u00e9", "bytes": b"\x00\xff", "int": -(2**70), "float": 0.1, "large": 1e30, "whole": 3.0,
+            "bool": True, "null": None, "list": [1], "memory": memoryview(b"ab"),
+        }
+        found = []
+        for name, value in values.items():
+            try:
+                await self.done(self.client.set(f"own:{name}", value))
+            except redis.DataError:
+                pass
+            try:
+                await self.done(self.held[key, owner, token].execute("SET", f"do:{name}", value))
+                found.append(f"{name}=ok")
+            except (redis.RedisError, redis_lock_client.Error) as error:
+                found.append(f"{name}={failure(error).split()[1]}")
+        return "types " + " ".join(found)
+
+    async def odd(self, what):
+        lock, semaphore, lease = self.server.lock, self.server.semaphore, 30
+        mode = redis_lock_client.Mode.READ
+        making = {
+            "lease-zero": lambda: lock("odd", lease=0),
+            "lease-negative": lambda: lock("odd", lease=-1),
+            "lease-short": lambda: lock("odd", lease=0.0015),
+            "lease-huge": lambda: lock("odd", lease=200 * 365 * 86_400),
+            "wait-negative": lambda: lock("odd", blocking_timeout=-1),
+            "margin-negative": lambda: lock("odd", lease=lease, margin=-1),
+            "margin-large": lambda: lock("odd", lease=lease, margin=16),
+            "hold-zero": lambda: lock("odd", max_hold=0),
+            "note-long": lambda: lock("odd", note="n" * 257),
+            "note-read": lambda: lock("odd", note="n", mode=mode),
+            "owner-empty": lambda: lock("odd", owner=""),
+            "owner-reserved": lambda: lock("odd", owner="#o"),
+            "owner-read": lambda: lock("odd", owner="mode", mode=mode),
+            "permits-zero": lambda: semaphore("odd", limit=0),
+            "permits-huge": lambda: semaphore("odd", limit=2**31),
+            "permit-lease-zero": lambda: semaphore("odd", lease=0),
+            "permit-owner-empty": lambda: semaphore("odd", owner=""),
+        }
+        hold = next(iter(self.held.values()))
+        if what == "renew-zero":
+            return await self.done(hold.extend(0, replace_ttl=True))
+        if what == "renew-negative":
+            return await self.done(hold.extend(-1, replace_ttl=True))
+        if what == "renew-huge":
+            return await self.done(hold.extend(200 * 365 * 86_400, replace_ttl=True))
+        if what not in making:
+            return "none"
+        made = making[what]()
+        acquire = made.acquire if isinstance(made, type(lock("odd"))) else made.try_acquire
+        return f"acquired {await self.done(acquire())}"
 
 
-class Threads:
-    """The interface for threads. Each order has a thread, or is carried out before the next one is read."""
+class Threads(Orders):
+    """The interface for threads. Each order has a thread."""
 
     def __init__(self, kind, place):
-        self.server = redis_lock_client.Server(getattr(redis, kind)(**place))
-        self.held = Held()
+        super().__init__()
+        self.client = getattr(redis, kind)(**place)
+        self.server = redis_lock_client.Server(self.client)
 
-    def answer(self, words):
-        try:
-            if words[0] == "acquire":
-                key, named = options(words)
-                lock = self.server.lock(key, thread_local=False, **named)
-                return self.held.granted(words, lock) if lock.acquire() else "nil"
-            lock = self.held.of(words)
-            if lock is None:
-                return "0"
-            try:
-                lock.extend(int(words[4]) / 1000, replace_ttl=True) if words[0] == "renew" else lock.release()
-            except NOT_HELD:
-                return "0"
-            return "1"
-        except redis.RedisError as error:
-            return failure(error)
+    def callback(self, id, what):
+        def close(_):
+            self.server.close()
+            tell(id, "closed")
+
+        return {"close": close, "block": lambda _: block(id)}.get(what)
+
+    async def done(self, value):
+        return value  # the call has waited
 
     def serve(self, orders):
         for line in orders:
@@ -69,44 +209,40 @@ class Threads:
             threading.Thread(target=self.say, args=(id, words), daemon=True).start()
 
     def say(self, id, words):
-        sys.stdout.write(f"{id} {self.answer(words)}\n")
-        sys.stdout.flush()
+        try:
+            self.answer(id, words).send(None)
+        except StopIteration as end:
+            tell(id, end.value)
 
 
-class Tasks:
+class Tasks(Orders):
     """The interface for asyncio. Each order has a task."""
 
     def __init__(self, kind, place):
+        super().__init__()
         self.kind, self.place = kind, place
-        self.held = Held()
         self.running = {}
 
-    async def answer(self, words):
-        try:
-            if words[0] == "acquire":
-                key, named = options(words)
-                lock = self.server.lock(key, thread_local=False, **named)
-                return self.held.granted(words, lock) if await lock.acquire() else "nil"
-            lock = self.held.of(words)
-            if lock is None:
-                return "0"
-            try:
-                await (lock.extend(int(words[4]) / 1000, replace_ttl=True) if words[0] == "renew" else lock.release())
-            except NOT_HELD:
-                return "0"
-            return "1"
-        except redis.RedisError as error:
-            return failure(error)
+    async def done(self, call):
+        return await call
 
     async def say(self, id, words):
         try:
-            answer = await self.answer(words)
+            answer = await self.answer(id, words)
         except asyncio.CancelledError:
             answer = "cancelled"
-        print(id, answer, flush=True)
+        tell(id, answer)
+
+    def callback(self, id, what):
+        async def close(_):
+            await self.server.aclose()
+            tell(id, "closed")
+
+        return close if what == "close" else None
 
     async def serve(self, orders):
-        self.server = redis_lock_client.asyncio.Server(getattr(redis.asyncio, self.kind)(**self.place))
+        self.client = getattr(redis.asyncio, self.kind)(**self.place)
+        self.server = redis_lock_client.asyncio.Server(self.client)
         loop = asyncio.get_running_loop()
         while line := await loop.run_in_executor(None, orders.readline):
             id, *words = line.split()
