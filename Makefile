@@ -45,9 +45,6 @@ run: build ## a server with the module, in the foreground, on loopback (PORT=637
 demo: build ## run the example of the README in two windows
 	@scripts/demo.sh
 
-upgrade-demo: build ## replace the module in a server with held locks and parked waiters
-	@scripts/upgrade-demo.sh
-
 # What `make test` compiles and runs: one profile and one selection of packages and features, so that cargo compiles
 # every crate once. The benchmarks are left out: they have dependencies of their own.
 TESTED = --profile quick --locked --workspace --exclude redis_lock_benches --features redis-lock-client/tracing
@@ -56,9 +53,9 @@ test-build: setup
 	$(CARGO) build $(TESTED) --lib --bins --tests --examples
 	@chmod 755 $(QUICK_MODULE) $(FAULT_MODULE)
 
-test: ## core, module on a server, Redisson's scripts, client: 8 minutes at first, then 3
+test: ## core, module on a server, client: 8 minutes at first, then 3
 	@echo 'make test: installs what is missing, compiles, then runs the tests. On two cores about 8 minutes the first time, 3 again.'
-	@scripts/setup.sh java
+	@scripts/setup.sh
 	@TESTED='$(TESTED)' CASES='$(CASES)' MAKE='$(MAKE)' $(QUICK_PATH) $(FAULT_PATH) $(SERVER) scripts/test.sh
 
 test-core: setup ## the core alone, without a server: the quickest check (CASES=100000)
@@ -72,10 +69,10 @@ explore: setup ## every history of small scenes of the core, up to DEPTH steps (
 test-checker: build porcupine
 	$(MODULE_PATH) $(SERVER) $(CARGO) test --profile quick --locked --no-fail-fast -p redis_lock_faults -p redis_lock_harness
 
-test-server: test-build redisson-texts ## the server tests on this machine's server (TESTS=)
+test-server: test-build ## the server tests on this machine's server (TESTS=)
 	$(QUICK_PATH) $(FAULT_PATH) $(SERVER) $(CARGO) test $(TESTED) --test server -- --test-threads $(or $(THREADS),4) $(TESTS)
 
-test-servers: build test-build servers redisson-texts ## the server tests on three servers, with the release module (OTHERS=1: without this machine's own)
+test-servers: build test-build servers ## the server tests on three servers, with the release module (OTHERS=1: without this machine's own)
 	@$(FAULT_PATH) TESTED='$(TESTED)' OTHERS='$(OTHERS)' scripts/test-servers.sh $(FETCHED) quick
 
 CLIENT_TESTS = $(MODULE_PATH) $(SERVER) $(CARGO) test --profile quick --locked --no-fail-fast --all-features -p redis-lock-client -p redis-lock-cli
@@ -117,10 +114,9 @@ test-node: build ## the package of clients/node, on real servers, over node-redi
 	@scripts/setup.sh node
 	@scripts/test-node.sh $(TESTS)
 
-test-all: build test-build redisson-texts ## all tests, also the long ones, on every server that can be had, with and without I/O threads, and on fresh machines; hours
+test-all: build test-build ## all tests, also the long ones, on every server that can be had, with and without I/O threads, and on fresh machines; hours
 	@CARGO_PROFILE_QUICK_OPT_LEVEL=3 $(MAKE) test-core CASES=100000
 	@$(MAKE) test-checker
-	@$(MAKE) test-differential
 	@$(MAKE) test-client
 	@$(MAKE) test-java
 	@$(MAKE) test-python
@@ -138,13 +134,6 @@ mutants: setup ## do the tests of the core notice small changes in it? (cargo-mu
 fault-points: test-build ## do the tests of the server notice a fault in the shell? One at a time of tests/fault-points.txt (NAMES=)
 	@TESTED='$(TESTED)' $(FAULT_PATH) $(SERVER) scripts/fault-points.sh $(NAMES)
 
-test-differential: build redisson-texts ## Redisson's scripts natively and in Lua, CASES of them, compared
-	LOCK_CASES=$(CASES) $(MODULE_PATH) $(SERVER) \
-		$(CARGO) test $(TESTED) --test redisson_scripts -- --test-threads 2 --nocapture
-
-redisson-texts: setup ## the texts of Redisson's lock scripts, out of its jars (Maven): target/redisson/scripts
-	@tests/redisson_scripts/fetch.sh target/redisson
-
 check: lint ## formatting, clippy, rustdoc, imports between the layers
 	@scripts/setup.sh check
 	$(CARGO) fmt --all --check
@@ -161,7 +150,7 @@ msrv: setup ## compile all with the oldest Rust that Cargo.toml promises (in PAT
 fresh-machine: ## README's two commands, whole, on minimal Debian systems, 12 and 13, as root and as a user, made by debootstrap (root; ON='user@13': some; JOBS=2)
 	@scripts/fresh-machine.sh $(ON)
 
-test-versions: setup ## the data of an older version read by this one, and the other way round, in files, in a replica and in a running server (PREVIOUS=a commit or tag)
+test-versions: setup ## the data of an older version read by this one, and the other way round, in files and in a replica (PREVIOUS=a commit or tag)
 	$(CARGO) build $(TESTED) --lib
 	@chmod 755 $(QUICK_MODULE)
 	@TESTED='$(TESTED)' $(QUICK_PATH) $(SERVER) scripts/test-versions.sh $(PREVIOUS)
@@ -232,6 +221,9 @@ EACH_SERVER = SERVERS='$(SERVERS)' benches/each-server.sh
 bench-build: build
 	@$(CARGO) build --release --locked -p redis_lock_benches
 
+redisson-texts: setup ## for the benchmarks: the texts of Redisson's lock scripts, out of its jar (Maven): target/redisson/scripts
+	@benches/redisson-texts/fetch.sh target/redisson
+
 # Minutes of the parts on a quiet machine of two cores: pairs 3, kinds 1, singles 1, others 1, libraries 2, handoff 2,
 # many-locks 1, cancel 2, memory 2, lease-end 1, tickets 7.
 bench: bench-build redisson-texts ## measure the module beside its peers, into benches/results/servers.md: 20 to 25 minutes a server (SERVERS='redis-7.0 valkey-9.1', PART='pairs tickets', QUICK=1: a trial of 3 minutes)
@@ -259,17 +251,17 @@ bench-redisson: build ## Redisson itself beside it (Java 17, Maven), into benche
 	@LOCK_MODULE="$${LOCK_MODULE:-$(CURDIR)/$(MODULE)}" mvn -B -ntp -Dstyle.color=never -q -f benches/redisson package
 	$(LOAD_CORE) java -Xmx1g -jar target/bench-redisson/bench.jar $(if $(QUICK),quick) $(PART)
 
-asan: redisson-texts ## the server tests with AddressSanitizer in a server built from source, and in the module (TESTS=)
+asan: setup ## the server tests with AddressSanitizer in a server built from source, and in the module (TESTS=)
 	@tests/source-server.sh target/asan asan
 	@TESTED='$(TESTED)' scripts/asan.sh target/asan $(TESTS)
 
-valgrind: redisson-texts ## the tests of parking and hand-off under valgrind's memcheck
+valgrind: ## the tests of parking and hand-off under valgrind's memcheck
 	@scripts/setup.sh count
 	@tests/source-server.sh target/valgrind plain
 	@scripts/valgrind.sh target/valgrind
 
-leaks: build ## memory after a million parked requests and a thousand loads and unloads
-	LOCK_MEMORY_CYCLES=1000000 LOCK_MEMORY_LOADS=1000 LOCK_PATIENCE=120 $(SERVER) \
+leaks: build ## memory after a million parked requests
+	LOCK_MEMORY_CYCLES=1000000 LOCK_PATIENCE=120 $(SERVER) \
 		$(CARGO) test --profile quick --locked --test server memory:: -- --test-threads 1 --nocapture
 
 fuzz: build ## fuzz the parser and the server, FUZZ_SECONDS (60) for each of three targets

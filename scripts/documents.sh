@@ -24,7 +24,7 @@ archive) files="$files LICENSE CHANGELOG.md" ;;
 deb) ;;
 *) echo "documents: no layout $layout" >&2 && exit 2 ;;
 esac
-for file in $files docs/*.md docs/*.svg ops/* examples/*/*; do
+for file in $files docs/*.md docs/*.svg ops/* examples/* examples/*/*; do
     [ -f "$file" ] || continue
     install -D -m 644 "$file" "$dir/$(place "$file")"
     printf '%s\t%s\n' "$file" "$(place "$file")"

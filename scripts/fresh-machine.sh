@@ -10,7 +10,7 @@
 # must pass. In no case may a service have been installed, enabled or started, by neither command.
 #
 # JOBS cases at a time (2). All keep what they have downloaded, packages and crates, in target/fresh for the next case,
-# beside the base systems; cargo still asks its index. Each case starts with neither compiler nor Rust, server or Java.
+# beside the base systems; cargo still asks its index. Each case starts with neither compiler nor Rust or server.
 # Needs root, debootstrap and the machine's own mirror, crate registry and certificates; if one of these is missing, the
 # script says so and ends with 0. The mounts and the processes of a case are in namespaces of their own, so they end
 # with it in every case.

@@ -4,8 +4,8 @@
 
 BEGIN {
     # From the lowest layer up. A file belongs to the layer with the longest matching path.
-    layers = split("src/lock src/redisson/scripts src/module/ffi src/module/state src/module/keyspace src/module " \
-        "src/module/entry src/redisson/server src/commands src", layer, " ")
+    layers = split("src/lock src/module/ffi src/module/state src/module/keyspace src/module src/module/entry " \
+        "src/commands src", layer, " ")
 
     # The module of each file: src/lock/wait/mod.rs is lock::wait, src/lib.rs is the empty path.
     for (i = 1; i < ARGC; i++) {
@@ -18,9 +18,16 @@ BEGIN {
     }
 }
 
-FNR == 1 { read_imports(); text = ""; current = FILENAME; in_tests = 0 }
+FNR == 1 { read_imports(); text = ""; current = FILENAME; in_tests = behind = 0 }
 /^#\[cfg\(test\)\]/ { in_tests = 1 }
+!in_tests && behind && /[^ ]/ {
+    printf "lint: %s:%d stands behind the tests of the file\n", FILENAME, FNR
+    failed = 1
+    behind = 0
+}
 !in_tests { sub(/\/\/.*/, ""); text = text " " $0 }
+# The end of an item for the tests: of a module in the file, or of a line such as `mod tests;`.
+in_tests && /^(}|[a-z].*;$)/ { in_tests = 0; behind = /^}/ }
 END { read_imports(); check_layers(); exit failed }
 
 # Notes each path in the text of the file that was read last.

@@ -16,12 +16,11 @@ refuse() {
 }
 
 refuse 'the core knows nothing of the server, the shell or the commands' \
-    'redis_module|crate::(module|commands|redisson::server)' src/lock src/redisson/scripts
+    'redis_module|crate::(module|commands)' src/lock
 refuse 'the core reads no clock and does no input or output' \
     'std::(time|thread|fs|net|io|env|process)|SystemTime|Instant' \
-    $(find src/lock src/redisson/scripts -name '*.rs' ! -path 'src/lock/tests/*')
-refuse 'the shell uses neither the commands nor the part for Redisson (they come in by the hooks)' \
-    'crate::(commands|redisson)' src/module
+    $(find src/lock -name '*.rs' ! -path 'src/lock/tests/*')
+refuse 'the shell does not use the commands (load is given them)' 'crate::commands' src/module
 refuse 'the commands reach the server only through the shell' 'redis_module|raw::' src/commands
 refuse 'the module has no threads' 'std::thread|thread::spawn|thread_local!' src
 refuse 'the server would ask for the positions of keys from its I/O threads' 'getkeys-api' src
@@ -77,7 +76,7 @@ done
 
 awk -f scripts/layers.awk $(find src -name '*.rs' ! -path 'src/lock/tests/*' ! -path '*/tests.rs' | sort) || failed=1
 
-for dir in src/lock src/redisson/scripts src/commands; do
+for dir in src/lock src/commands; do
     if ! grep -q '#!\[forbid(unsafe_code)\]' "$dir/mod.rs"; then
         echo "lint: $dir/mod.rs must forbid unsafe code"
         failed=1

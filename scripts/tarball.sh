@@ -34,7 +34,7 @@ for target in "$@"; do
     rm -rf target/staged
     mkdir target/staged
     scripts/documents.sh archive "target/staged/$name"
-    install -m 755 "$module" scripts/upgrade.sh "target/staged/$name/"
+    install -m 755 "$module" "target/staged/$name/"
     third_party redis_lock >"target/staged/$name/THIRD-PARTY"
     sbom redis_lock "$target" >"$dist/$name.cdx.json"
     cp "$dist/$name.cdx.json" "target/staged/$name/"

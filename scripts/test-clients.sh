@@ -1,6 +1,6 @@
 #!/bin/sh
-# test-clients.sh [CLIENT...]: the tests of tests/clients with the packages for Java, Python, Go and Node, and with each
-# client library and its helpers in examples (default: all of them), or with strings/LIBRARY, which locks with SET NX PX.
+# test-clients.sh [CLIENT...]: the tests of tests/clients with the packages for Rust, Java, Python, Go and Node, and with
+# each client library and its helpers in examples (default: all), or with strings/LIBRARY, which locks with SET NX PX.
 # Installs them from the package registries into target/clients. Those that cannot be installed here are named at the end,
 # and do not fail the run. QUICK=1: fewer rounds, and no wait longer than 8 s. The Makefile sets TESTED (cargo's options).
 set -eu
@@ -20,7 +20,7 @@ install_client() {
     source=tests/clients/$1 target=$PWD/target/clients/$1
     case $1 in
     strings/*) further='' ;;
-    *-package) further="scripts/packages.sh scripts/test-node.sh Cargo.toml LICENSE clients/${1%-package}" ;;
+    *-package) further="scripts/packages.sh scripts/test-node.sh Cargo.toml Cargo.lock LICENSE clients/${1%-package} examples/${1%-package}" ;;
     *) further=examples/$1 ;;
     esac
     # shellcheck disable=SC2086 # several paths
@@ -41,8 +41,10 @@ done
 failed=
 # A test's name begins with its client's or library's, dashes written as underscores.
 # shellcheck disable=SC2046,SC2086 # TESTED is options, one a word
-cargo test $TESTED --test clients -- page:: --test-threads 2 \
-    $(for client in $installed; do echo "$client" | sed 's/-/_/g; s|/|::|; /^strings/!s/$/::/'; done) || failed=1
+cargo test $TESTED --test clients -- page:: rust_example:: --test-threads 2 \
+    $(for client in $installed; do
+        echo "$client" | sed 's/-/_/g; s|/|::|; s/^\(.*\)_package$/\1_package:: \1_example/; /^strings/!s/$/::/'
+    done) || failed=1
 for client in $installed; do echo "ran: $client"; done
 for client in $missing; do echo "not run: $client, $(tail -n 1 "target/clients/$client/log") (target/clients/$client/log)"; done
 [ -z "$failed" ]

@@ -174,12 +174,6 @@ off_until_configured() {
     printf '%s\n' "loadmodule $module" 'maxmemory-policy noeviction' 'lock.default-lease 600000' >>"$root/etc/$name/$name.conf"
     restart
     cli LOCK.HELP | grep -q LOCK.ACQUIRE || fail 'no LOCK.HELP'
-
-    step 'where the server exchanges no modules, upgrade.sh changes nothing'
-    if on "/usr/share/$package/upgrade.sh $module" >"$out" 2>&1; then fail 'upgrade.sh without enable-module-command'; fi
-    says 'set enable-module-command local'
-    echo 'enable-module-command local' >>"$root/etc/$name/$name.conf"
-    restart
 }
 
 # What the unit's options have made of the server's process, and that the module may not be elsewhere.
@@ -210,41 +204,34 @@ park() {
 }
 
 upgrades() {
-    step 'upgrade with a holder and a waiter'
+    step 'upgrade with a holder and a waiter: nothing changes, and a restart is due'
     token=$(cli LOCK.ACQUIRE invoices:42 alice PX 600000)
     [ "$token" -gt 0 ] 2>/dev/null || fail "LOCK.ACQUIRE: $token"
     park bob 1
     pid=$(on "systemctl show -p MainPID --value $name-server")
     on 'dpkg -i later/98.deb' >"$out" 2>&1 || fail 'dpkg -i of a later revision'
-    says "/usr/share/$package/upgrade.sh $module"
+    says "systemctl restart $name-server"
     info_is lock lock_waiters 1 || fail 'the installation disturbs a waiter'
     [ "$(on "systemctl show -p MainPID --value $name-server")" = "$pid" ] || fail 'the installation restarts the server'
+    if mapped_is "$module"; then fail 'the server has the new file mapped already'; fi
 
-    on "/usr/share/$package/upgrade.sh $module" >"$out" 2>&1 || fail 'upgrade.sh'
-    until_true grep -q . "$fresh/$name-$release/bob"
-    mapped_is "$module" || fail 'the new file is not the one that is mapped'
-    [ "$(cli LOCK.ACQUIRE invoices:42 alice ONCE)" = "$token" ] || fail 'the hold is lost by the upgrade'
-    [ "$(on "systemctl show -p MainPID --value $name-server")" = "$pid" ] || fail 'the upgrade restarts the server'
-
-    step 'a build that does not load: the old one stays'
-    park bob 1
-    on 'dpkg -i later/99.deb' >"$out" 2>&1 || fail 'dpkg -i of a broken build'
-    if on "/usr/share/$package/upgrade.sh $module" >"$out" 2>&1; then fail 'a broken build is accepted'; fi
-    says "back to $module.old"
-    [ "$(cli LOCK.ACQUIRE invoices:42 alice ONCE)" = "$token" ] || fail 'the hold is lost by a broken build'
-    on 'dpkg -i later/98.deb' >"$out" 2>&1 || fail 'back to the revision before'
-    mapped_is "$module.old" || fail 'the fallback in use is replaced'
-    on "/usr/share/$package/upgrade.sh $module" >"$out" 2>&1 || fail 'upgrade.sh after a broken build'
-    mapped_is "$module" || fail 'the repaired build is not mapped'
-
-    step 'a restart keeps the hold; the waiter asks again'
-    park bob 1
+    step 'the restart loads the new build and keeps the hold; the waiter asks again'
     restart
+    mapped_is "$module" || fail 'the new file is not the one that is mapped'
     [ "$(cli LOCK.ACQUIRE invoices:42 alice ONCE)" = "$token" ] || fail 'the hold is lost by a restart'
     park bob 1
     [ "$(cli LOCK.RELEASE invoices:42 alice)" = 1 ] || fail 'LOCK.RELEASE'
     until_true grep -q '[0-9]' "$fresh/$name-$release/bob"
-    [ "$(cat "$fresh/$name-$release/bob")" -gt "$token" ] || fail 'the waiter gets no higher token'
+    next=$(cat "$fresh/$name-$release/bob")
+    [ "$next" -gt "$token" ] || fail 'the waiter gets no higher token'
+
+    step 'a build that does not load: the log says why, and the package before leads back'
+    on 'dpkg -i later/99.deb' >"$out" 2>&1 || fail 'dpkg -i of a broken build'
+    on "systemctl restart $name-server" >"$out" 2>&1 || :
+    until_true on "grep -q libq.so.6 /var/log/$name/$name-server.log"
+    on 'dpkg -i later/98.deb' >"$out" 2>&1 || fail 'back to the revision before'
+    restart
+    [ "$(cli LOCK.ACQUIRE invoices:42 bob ONCE)" = "$next" ] || fail 'the hold is lost by a broken build'
 }
 # The inode that the server has mapped is that of FILE.
 mapped_is() {

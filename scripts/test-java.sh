@@ -35,7 +35,7 @@ case "$*" in
     again core 'ErrorTest,FamilyTest,GuardTest,LockFaceTest,WaitTest,DeploymentTest#tls*+*password*' \
         -Dtested.lettuce.version=$OLDEST_LETTUCE
     echo "with Spring Boot $OLDEST_BOOT:"
-    again spring-boot-starter RedisLockAutoConfigurationTest -Dtested.boot.version=$OLDEST_BOOT
+    again spring-boot-starter RedisLockAutoConfigurationTest,ShutdownTest -Dtested.boot.version=$OLDEST_BOOT
     ;;
 esac
 # The Java version in a line like `Java version: 17.0.15, ...`, or in the file `release` of a JDK.

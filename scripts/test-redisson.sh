@@ -1,7 +1,6 @@
 #!/bin/sh
-# test-redisson.sh [quick]: the tests of tests/redisson with each version of Redisson, one after the other, with its
-# scripts run by Lua and then natively (lock.redisson-scripts). quick: all tests with the newest version (with fewer
-# grants), and with the others only the contended counter and the scripts.
+# test-redisson.sh [quick]: the tests of tests/redisson with each version of Redisson, one after the other. quick: all
+# tests with the newest version (with fewer grants), and with the others only the contended counter.
 #
 # The versions: the newest, the last of 3.x, and those at or just before a change of the locks' scripts (3.13.6: no
 # token, a literal publish; 3.19.0: one branch to acquire, fenced locks; 3.24.1: the publish command as an argument, the
@@ -30,16 +29,11 @@ tests() {
         failed="$failed $version"
 }
 
-both_ways() {
-    tests "$@" -Dredisson.scripts=no
-    tests "$@" -Dredisson.scripts=yes
-}
-
 if [ "${1:-}" = quick ]; then
-    both_ways $NEWEST -Dshares.grants=5000
-    for version in $OTHERS; do tests "$version" -Dtest=ContendedCounterTest,ScriptsTest; done
+    tests $NEWEST -Dshares.grants=5000
+    for version in $OTHERS; do tests "$version" -Dtest=ContendedCounterTest; done
 else
-    for version in $NEWEST $OTHERS; do both_ways "$version"; done
+    for version in $NEWEST $OTHERS; do tests "$version"; done
 fi
 if [ -n "$failed" ]; then
     echo "failed with Redisson:$failed"

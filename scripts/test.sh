@@ -37,7 +37,6 @@ case $lane in
 module)
     part 'the core and other units' tests --lib --bins --exclude redis_lock_fault_module
     part 'the server tests' tests --test server -- --test-threads "${THREADS:-12}" --skip memory:: --skip scale::
-    part "Redisson's scripts, natively and in Lua" tests --test redisson_scripts -- --skip a_fault_in_a_script_is_found
     part 'the examples of the documentation' tests --doc
     exit
     ;;
@@ -59,8 +58,8 @@ trap 'exit 130' INT TERM
 begin=$(date +%s)
 # The limit of open files: many commands at once, each with its pipes.
 ulimit -S -n 4096 2>/dev/null || :
-export TEST_LOG="$log" PROPTEST_CASES="$CASES" LOCK_CASES="$CASES" LOCK_CROWD=50 LOCK_SEQUENCES=100
-part 'compiling: up to four minutes the first time' "$MAKE" --no-print-directory test-build redisson-texts
+export TEST_LOG="$log" PROPTEST_CASES="$CASES" LOCK_CROWD=50 LOCK_SEQUENCES=100
+part 'compiling: up to four minutes the first time' "$MAKE" --no-print-directory test-build
 # What the lanes print does not mix: that of the first is shown as it comes, that of the others afterwards.
 verdict=passed
 # shellcheck disable=SC2016 # sh expands them

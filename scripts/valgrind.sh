@@ -4,14 +4,14 @@
 # plain).
 #
 # Everything is about thirty times slower, so by default only the tests of parking, hand-off, vanishing clients, key
-# events, panics and unloading run. Any report fails the run, of the module or of the server; known reports of the
+# events, panics and loads that fail run. Any report fails the run, of the module or of the server; known reports of the
 # server would be named, with the reason, in tests/valgrind.supp.
 set -eu
 cd "$(dirname "$0")/.."
 mkdir -p "$1"
 dir=$(cd "$1" && pwd)
 shift
-[ $# -gt 0 ] || set -- parked wakeups hazards faults unload commands::replies renamed_commands
+[ $# -gt 0 ] || set -- parked wakeups hazards faults lifecycle::settings commands::replies renamed_commands
 
 # Both modules, with line numbers.
 CARGO_PROFILE_RELEASE_STRIP=none CARGO_PROFILE_RELEASE_DEBUG=line-tables-only nice -n 5 \

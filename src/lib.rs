@@ -3,30 +3,21 @@
 //! * [`lock`] is the core: the rules of locking as pure functions. The top of that module tells how a lock works and
 //!   defines the terms.
 //! * [`commands`] has one struct per command: parse, ask the core, apply, reply.
-//! * [`redisson`] runs Redisson's scripts without Lua.
 //! * [`module`] is the shell: it calls the server, and has `unsafe`.
 //!
-//! Imports run in one direction: commands and `redisson::server` use the shell, the shell uses the core, the core uses
-//! none of them. `make lint` checks this. The settings are in `module/state/settings.rs`, the counters in
+//! Imports run in one direction: the commands use the shell, the shell uses the core, the core uses none of them. `make
+//! lint` checks this. The settings are in `module/state/settings.rs`, the counters in
 //! `lock/stats.rs`.
 
 pub mod commands;
 pub mod lock;
 pub mod module;
-pub mod redisson;
 
 use std::ffi::c_int;
 
 use redis_module::raw;
 
-use crate::module::entry::load::{self, Parts};
-use crate::redisson::server::HOOKS;
-
-/// What the shell is loaded with.
-const PARTS: Parts = Parts {
-    commands: commands::ALL,
-    hooks: &HOOKS,
-};
+use crate::module::entry::load;
 
 /// The server loads the module.
 ///
@@ -39,10 +30,10 @@ pub unsafe extern "C" fn RedisModule_OnLoad(
     argc: c_int,
 ) -> c_int {
     // SAFETY: the server calls this function once, on its main thread, with its context for this callback.
-    unsafe { load::on_load(ctx, argc, &PARTS) }
+    unsafe { load::on_load(ctx, argc, commands::ALL) }
 }
 
-/// The server unloads the module. It refuses by itself while clients are parked or a timer is armed.
+/// The server asks whether the module may be unloaded.
 ///
 /// # Safety
 /// Called by the server only, on its main thread.

@@ -301,9 +301,9 @@ fi
 
 if command -v shellcheck >/dev/null; then
     shellcheck -x -e SC1091 scripts/setup.sh scripts/server.sh scripts/run.sh scripts/installed.sh scripts/fresh-machine.sh \
-        scripts/ports.sh scripts/stage.sh scripts/test-servers.sh scripts/minimal-debian.sh scripts/deb.sh scripts/pages.sh \
+        scripts/ports.sh scripts/demo.sh scripts/test-servers.sh scripts/minimal-debian.sh scripts/deb.sh scripts/pages.sh \
         scripts/build-packaged.sh scripts/test-deb.sh scripts/tarball.sh scripts/test-tarball.sh scripts/image.sh \
-        scripts/test-image.sh scripts/upgrade.sh scripts/test-versions.sh scripts/test-upstream.sh scripts/release.sh packaging/common.sh packaging/debian/p* tests/apt.sh tests/servers.sh tests/scripts.sh
+        scripts/test-image.sh scripts/test-versions.sh scripts/test-upstream.sh scripts/release.sh packaging/common.sh packaging/debian/p* tests/apt.sh tests/servers.sh tests/scripts.sh
 else
     echo 'scripts: no shellcheck here'
 fi

@@ -1,5 +1,5 @@
 //! Acquire and release of the other kinds of hold, uncontended: readers, writers and many locks at once, beside
-//! Redisson's own scripts for the same, by the server's Lua and run by the module.
+//! Redisson's own scripts for the same.
 
 use std::io;
 
@@ -12,28 +12,24 @@ use crate::server::Server;
 /// Locks of one LOCK.MACQUIRE.
 const KEYS: usize = 10;
 
-/// A kind of hold: its name with the module's commands, with Redisson's, and with these run by the module.
-type Names = [&'static str; 3];
+/// A kind of hold: its name with the module's commands, and with Redisson's.
+type Names = [&'static str; 2];
 
 const READ: Names = [
     "READ: LOCK.ACQUIRE, LOCK.RELEASE",
     "READ: Redisson's three commands, EVALSHA",
-    "READ: the same three, run by the module",
 ];
 const SECOND: Names = [
     "READ beside a reader: LOCK.ACQUIRE, LOCK.RELEASE",
     "READ beside a reader: Redisson's three commands, EVALSHA",
-    "READ beside a reader: the same three, run by the module",
 ];
 const WRITE: Names = [
     "WRITE: LOCK.ACQUIRE, LOCK.RELEASE",
     "WRITE: Redisson's three commands, EVALSHA",
-    "WRITE: the same three, run by the module",
 ];
 const MANY: Names = [
     "10 locks: LOCK.MACQUIRE, LOCK.MRELEASE",
     "10 locks: Redisson's thirty commands, EVALSHA",
-    "10 locks: the same thirty, run by the module",
 ];
 
 /// The title of the section.
@@ -71,16 +67,14 @@ fn works() -> Vec<Work> {
     let of = |names: Names, own: Vec<Step>, theirs: Vec<Step>, readers: Option<[Step; 2]>| {
         let [reader, by_script] =
             readers.map_or_else(Default::default, |all| all.map(|it| vec![it]));
-        let work = |name, prepare, steps, natively| Work {
+        let work = |name, prepare, steps| Work {
             name,
             prepare,
             steps,
-            natively,
         };
         [
-            work(names[0], reader, own, false),
-            work(names[1], by_script.clone(), theirs.clone(), false),
-            work(names[2], by_script, theirs, true),
+            work(names[0], reader, own),
+            work(names[1], by_script, theirs),
         ]
     };
     let readers = [take("READ").of_other(), read_take().of_other()];
@@ -118,7 +112,7 @@ fn many() -> Vec<Step> {
 fn row(points: &Points, point: &Point) -> io::Result<Vec<String>> {
     let kinds = [READ, SECOND, WRITE, MANY];
     let names = kinds.iter().find(|names| names.contains(&&*point.name));
-    let [_, theirs, _] = names.ok_or_else(|| io::Error::other(point.name.clone()))?;
+    let [_, theirs] = names.ok_or_else(|| io::Error::other(point.name.clone()))?;
     let base = points.get(theirs, point.pipeline)?;
     let mut row = point.cells();
     row.push(format!("{:.2}", point.ratio(base, per_s)));

@@ -101,7 +101,6 @@ fn works() -> [Work; 3] {
         name,
         prepare: vec![set()],
         steps,
-        natively: false,
     };
     [
         work("GET", vec![step(&["GET", "{k}"], "$39")]),

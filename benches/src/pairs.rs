@@ -5,7 +5,7 @@ use std::io;
 
 use crate::load::{step, Effort, Step};
 use crate::pictures::PAIR_COST;
-use crate::points::{columns, cpu_us, per_s, Point, Points, Work, PIPELINES};
+use crate::points::{columns, cpu_us, per_s, Point, Points, Work};
 use crate::report::Section;
 use crate::scripts::Scripts;
 use crate::server::Server;
@@ -15,7 +15,6 @@ const SET_DEL: &str = "SET NX PX, DEL";
 const SCRIPTS: &str = "two scripts, EVALSHA";
 const TEXTS: &str = "two scripts, EVAL";
 const THREE: &str = "Redisson's three commands, EVALSHA";
-const NATIVELY: &str = "the same three, run by the module";
 
 /// The receivers of the effects, beside an AOF.
 #[derive(PartialEq)]
@@ -97,7 +96,6 @@ fn works(server: &Server) -> io::Result<Vec<Work>> {
         name,
         prepare: Vec::new(),
         steps,
-        natively: name == NATIVELY,
     };
     Ok(vec![
         work(MODULE, module_pair(&["PX", "30000"])),
@@ -106,7 +104,6 @@ fn works(server: &Server) -> io::Result<Vec<Work>> {
         work(SCRIPTS, scripts.pair()),
         work(TEXTS, Scripts::pair_by_text()),
         work(THREE, scripts.redisson()),
-        work(NATIVELY, Scripts::redisson_natively()),
     ])
 }
 
@@ -150,7 +147,7 @@ impl Setting {
                 .iter()
                 .map(|point| row(points, point))
                 .collect::<io::Result<_>>()?,
-            remarks: vec![points.busy(), natively(points)?],
+            remarks: vec![points.busy()],
             notes: Vec::new(),
             image: None,
         })
@@ -167,26 +164,8 @@ fn row(points: &Points, point: &Point) -> io::Result<Vec<String>> {
     Ok(row)
 }
 
-/// The gain of Redisson's commands when the module runs their scripts, in words.
-fn natively(points: &Points) -> io::Result<String> {
-    let mut gains = Vec::new();
-    for pipeline in PIPELINES {
-        let lua = points.get(THREE, pipeline)?;
-        let own = points.get(NATIVELY, pipeline)?;
-        gains.push(format!(
-            "{:.2} times the pairs/s at {:.2} of the server's time at pipeline {pipeline}",
-            own.ratio(lua, per_s),
-            own.ratio(lua, cpu_us)
-        ));
-    }
-    Ok(format!(
-        "{THREE}, beside the same three, run by the module: these make {}.",
-        gains.join(", ")
-    ))
-}
-
 /// Notes below the first table, for all of them.
-fn explanations() -> [String; 4] {
+fn explanations() -> [String; 3] {
     [
         format!(
             "{SET_DEL} promises less than the others: no owner check at the release, no re-entry, no \
@@ -196,7 +175,6 @@ fn explanations() -> [String; 4] {
          a message at the release, no queue, no token. Since 3.24 Redisson sends three commands: the release \
          also keeps its answer under a key, which the third command deletes."
             .into(),
-        "Run by the module: Redisson's own scripts by their SHA1, with `lock.redisson-scripts yes`.".into(),
         "± is half the distance between the smallest and the largest round, in percent of the median. A ratio \
          is the median of the rounds' ratios: of pairs/s more is better, of µs less."
             .into(),

@@ -317,8 +317,6 @@ const LOAD_REDISSON: &[&str] = &[
     "load 21f5fb0f8ddfa9be5c3e0c9757c128796add75c6",
 ];
 
-const NATIVE: &[&str] = &["--lock.redisson-scripts", "yes"];
-
 /// All paths.
 pub const SETTINGS: &[Setting] = &[
     Setting {
@@ -390,24 +388,8 @@ pub const SETTINGS: &[Setting] = &[
         scenarios: OTHERS,
     },
     Setting {
-        name: "Others' commands, with `lock.redisson-scripts yes`",
-        options: NATIVE,
-        with_module: true,
-        had_replica: false,
-        before: &[A_LEASE],
-        scenarios: OTHERS,
-    },
-    Setting {
         name: "Redisson's scripts, by the server's Lua",
         options: &[],
-        with_module: true,
-        had_replica: false,
-        before: LOAD_REDISSON,
-        scenarios: REDISSON,
-    },
-    Setting {
-        name: "Redisson's scripts, natively",
-        options: NATIVE,
         with_module: true,
         had_replica: false,
         before: LOAD_REDISSON,

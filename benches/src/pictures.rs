@@ -31,7 +31,6 @@ const GROUPS: [(&str, &str, &[&str]); 3] = [
             "two scripts, EVALSHA",
             "two scripts, EVAL",
             "Redisson's three commands, EVALSHA",
-            "the same three, run by the module",
         ],
     ),
     (
@@ -103,7 +102,6 @@ fn shown(name: &str) -> &str {
     match name {
         MODULE => plots::OURS,
         "Redisson's three commands, EVALSHA" => "Redisson's three, EVALSHA",
-        "the same three, run by the module" => "the same three, by the module",
         name => name,
     }
 }

@@ -18,8 +18,6 @@ pub struct Work {
     pub prepare: Vec<Step>,
     /// Repeated for every lock.
     pub steps: Vec<Step>,
-    /// Whether the module runs Redisson's scripts meanwhile.
-    pub natively: bool,
 }
 
 /// The measurements of one work at one pipeline, of every round.
@@ -171,8 +169,6 @@ pub fn in_turn<T>(all: &[T], round: usize) -> impl Iterator<Item = &T> {
 fn run(server: &Server, work: &Work, pipeline: usize, effort: &Effort) -> io::Result<Measured> {
     let mut conn = server.conn()?;
     conn.ask("FLUSHALL")?;
-    let natively = if work.natively { "yes" } else { "no" };
-    conn.ask(&format!("CONFIG SET lock.redisson-scripts {natively}"))?;
     prepare(server, &work.prepare)?;
     if conn.ask("ROLE")?.contains("127.0.0.1") {
         conn.ask("WAIT 1 10000")?;

@@ -29,7 +29,7 @@ const GIVE_BY_LATCH: &str = "\
 const CHANNEL: &str = "redisson_lock__channel:{{k}}";
 const LATCH: &str = "redisson_unlock_latch:{{k}}:6a1f0c3d9b2e47588e1c5d7f90ab34e2";
 
-/// The scripts of Redisson 4.7, by their SHA1: the module knows them without their texts.
+/// The scripts of Redisson 4.7, by their SHA1.
 const REDISSON_TAKE: &str = "149c5a8bf18676fd99e9e6e24923bd64d9b62f94";
 const REDISSON_GIVE: &str = "6866459238a13a701d42f4971f12d9f3a50e2442";
 
@@ -151,11 +151,6 @@ impl Scripts {
     /// Acquire and release as Redisson sends them since 3.24: three commands, by EVALSHA.
     pub fn redisson(&self) -> Vec<Step> {
         three(&self.take, &self.give_by_latch)
-    }
-
-    /// The same three commands with Redisson's own scripts, which the module runs if its setting says so.
-    pub fn redisson_natively() -> Vec<Step> {
-        three(REDISSON_TAKE, REDISSON_GIVE)
     }
 
     /// An acquire by EVALSHA: `$-1` if it succeeds.

@@ -73,7 +73,6 @@ fn works(server: &Server) -> io::Result<Vec<Work>> {
         name,
         prepare,
         steps: vec![step],
-        natively: false,
     };
     Ok(vec![
         work(PAIRED[0].0, own(), acquire("{o}", ":")),

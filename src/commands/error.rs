@@ -5,7 +5,6 @@ use std::fmt;
 use crate::lock::LockError;
 use crate::module::scan::ScanError;
 use crate::module::tickets::Refusal;
-use crate::redisson::server::ScriptError;
 
 /// The error that a command replies. The first word of its text is a stable code that clients may match; where
 /// Redis has a wording for the case, the text is that wording.
@@ -13,10 +12,6 @@ use crate::redisson::server::ScriptError;
 pub enum CommandError {
     /// An error of locking.
     Lock(LockError),
-    /// An error of `lock.redisson`.
-    Script(ScriptError),
-    /// `lock.redisson` with words that the command filter does not produce.
-    UnknownScript,
     /// An error of one word, found by the parser: the text behind the code, which names the word.
     Word(Box<str>),
     /// An empty owner.
@@ -39,8 +34,6 @@ pub enum CommandError {
     TagTooLong,
     /// `NOTIFY` while `lock.max-tickets` is 0.
     NotifyOff,
-    /// `LOCK.TOP` while `lock.top-names` is 0.
-    TopOff,
     /// In a cluster: the channel of `NOTIFY` is in another slot than the key.
     ChannelElsewhere,
     /// The caller's user may not publish to the channel of `NOTIFY`.
@@ -78,8 +71,6 @@ impl fmt::Display for CommandError {
         use CommandError as E;
         f.write_str(match self {
             E::Lock(error) => return error.fmt(f),
-            E::Script(error) => return error.fmt(f),
-            E::UnknownScript => "ERR not a script of Redisson's, or not called as Redisson does",
             E::Word(text) => return write!(f, "ERR {text}"),
             E::OwnerEmpty => "ERR owner is empty",
             E::OwnerTooLong => "ERR owner is longer than lock.max-owner-len",
@@ -97,7 +88,6 @@ impl fmt::Display for CommandError {
             E::NotifyOff => {
                 "ERR NOTIFY is turned off, CONFIG SET lock.max-tickets 100000 turns it on"
             }
-            E::TopOff => "ERR LOCK.TOP is turned off, CONFIG SET lock.top-names 1000 turns it on",
             E::ChannelElsewhere => {
                 "CROSSSLOT the channel of NOTIFY does not hash to the slot of the key"
             }
@@ -110,7 +100,7 @@ impl fmt::Display for CommandError {
             E::MayNotBreak => {
                 "NOPERM LOCK.BREAK needs permission to run DEL on the key and CLIENT KILL"
             }
-            E::MayNotScan => "NOPERM LOCK.SCAN and LOCK.TOP need permission to run SCAN",
+            E::MayNotScan => "NOPERM LOCK.SCAN needs permission to run SCAN",
             E::MayNotUseSiblings => {
                 "NOPERM READ and WRITE need access to the keys beside the lock, named '{lock}:*'"
             }
@@ -130,7 +120,7 @@ impl fmt::Display for CommandError {
             E::NoScript(name) => {
                 return write!(
                     f,
-                    "ERR '{name}' of another module might block, and this server runs no EVAL: send LOCK.IF in MULTI"
+                    "ERR '{name}' may be another module's and block, and this server runs no EVAL: send LOCK.IF in MULTI"
                 );
             }
             E::Plain(text) => text,
@@ -149,12 +139,6 @@ impl std::error::Error for CommandError {}
 impl From<LockError> for CommandError {
     fn from(error: LockError) -> CommandError {
         CommandError::Lock(error)
-    }
-}
-
-impl From<ScriptError> for CommandError {
-    fn from(error: ScriptError) -> CommandError {
-        CommandError::Script(error)
     }
 }
 

@@ -31,7 +31,6 @@ pub const ALL: &[Register] = &[
     register::<lock::fenced::If>,
     register::<lock::info::Info>,
     register::<lock::list::Scan>,
-    register::<lock::list::Top>,
     register::<sem::Set>,
     register::<sem::Acquire>,
     register::<sem::Release>,
@@ -41,7 +40,6 @@ pub const ALL: &[Register] = &[
     register::<latch::Down>,
     register::<latch::Wait>,
     register::<lock::other::Owner>,
-    register::<lock::other::Redisson>,
     register::<lock::other::Help>,
     #[cfg(feature = "fault-injection")]
     register::<lock::other::Fault>,

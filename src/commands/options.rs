@@ -6,7 +6,7 @@ use std::num::NonZeroU32;
 
 use crate::commands::error::CommandError;
 use crate::commands::parser::{syntax, Parser, Word};
-use crate::lock::{Lease, LockError, Mode, Notify, SetIf, TopOrder, Wait};
+use crate::lock::{Lease, LockError, Mode, Notify, SetIf, Wait};
 use crate::module::entry::command::{Arg, ArgKind};
 use crate::module::ffi::strings::Str;
 
@@ -63,8 +63,6 @@ pub struct Options<W> {
     pub waited: bool,
     /// `USER`
     pub user: Option<W>,
-    /// `WAITS`, `HANDOFFS`
-    pub order: TopOrder,
 }
 
 impl<W> Options<W> {
@@ -93,7 +91,6 @@ impl<W> Options<W> {
             owner: None,
             waited: false,
             user: None,
-            order: TopOrder::Waits,
         }
     }
 
@@ -229,8 +226,6 @@ impl<W: Word> Parser<'_, W> {
             b"OWNER" => options.owner = Some(self.any("OWNER")?),
             b"WAITED" => options.waited = true,
             b"USER" => options.user = Some(self.any("USER")?),
-            b"WAITS" => options.order = TopOrder::Waits,
-            b"HANDOFFS" => options.order = TopOrder::HandOffs,
             // A test parses every option of every table.
             other => return Err(self.unknown(other)),
         }
@@ -329,12 +324,6 @@ pub const LEASE_OR_SESSION: Arg = optional(
 pub const MODE: Arg = optional(
     c"mode",
     ArgKind::OneOf(&[bare(c"read", c"READ"), bare(c"write", c"WRITE")]),
-);
-
-/// `[WAITS | HANDOFFS]`
-pub const TOP_ORDER: Arg = optional(
-    c"order",
-    ArgKind::OneOf(&[bare(c"waits", c"WAITS"), bare(c"handoffs", c"HANDOFFS")]),
 );
 
 /// `[NX | XX]`

@@ -124,6 +124,7 @@ pub fn wait<T>(
     is_ticket: bool,
 ) -> Result<Option<Got<T>>, CommandError> {
     events::watch(ctx);
+    events::see(ctx, id);
     if is_ticket {
         return Ok(Some(Got::Queued));
     }

@@ -4,13 +4,13 @@ use crate::commands::error::CommandError;
 use crate::commands::latch::{Down, Set as LatchSet, Wait as LatchWait};
 use crate::commands::lock::acquire::Acquire;
 use crate::commands::lock::info::Info;
-use crate::commands::lock::list::{Scan, Top};
+use crate::commands::lock::list::Scan;
 use crate::commands::lock::many::{AcquireMany, ReleaseMany, RenewMany};
 use crate::commands::lock::release::{Break, Release, Renew};
 use crate::commands::options::{tokens, NotifyWords, Options};
 use crate::commands::parser::{ParseSettings, Parser};
 use crate::commands::{sem, ALL};
-use crate::lock::{Lease, Mode, SetIf, TopOrder, Wait, MAX_KEYS};
+use crate::lock::{Lease, Mode, SetIf, Wait, MAX_KEYS};
 use crate::module::entry::command::Command;
 
 const SETTINGS: ParseSettings = ParseSettings {
@@ -460,35 +460,6 @@ fn latch_commands_parse() {
         "
             c k BLOCK -1 => timeout is negative: BLOCK '-1'
             c k ONCE => syntax error: unknown option 'ONCE', expected BLOCK, NOTIFY
-        ",
-    );
-}
-
-#[test]
-fn top_has_its_options_in_any_order_and_case() {
-    for (line, order, count) in [
-        ("c", TopOrder::Waits, None),
-        ("c waits", TopOrder::Waits, None),
-        ("c count 3 handoffs", TopOrder::HandOffs, Some(3)),
-        ("c HANDOFFS COUNT 100000", TopOrder::HandOffs, Some(100_000)),
-    ] {
-        let options = Options {
-            order,
-            count,
-            ..none()
-        };
-        assert_eq!(parser::<Top>(&words(line)).options(), Ok(options));
-    }
-    assert_errors(
-        |words| parser::<Top>(words).options().map(|_| ()),
-        "
-            c WAITS HANDOFFS => syntax error: more than one of WAITS, HANDOFFS
-            c WAITS WAITS => syntax error: more than one of WAITS, HANDOFFS
-            c COUNT => syntax error: a value is missing after COUNT
-            c COUNT 0 => value is out of range, must be positive: COUNT '0'
-            c COUNT x => value is not an integer or out of range: COUNT 'x'
-            c COUNT 1 COUNT 1 => syntax error: more than one COUNT
-            c 10 => syntax error: unknown option '10', expected WAITS, HANDOFFS, COUNT
         ",
     );
 }

@@ -38,6 +38,8 @@ pub enum LockError {
     TooManyBound,
     /// The names of a hold that is to be bound to a connection are too long.
     LongSession,
+    /// The names of the keys that the request would wait for are too long together.
+    LongWait,
     /// The request would wait for itself; the keys of the cycle, ready to be printed.
     Deadlock(Rc<str>),
     /// While the request waited, its user lost the permission to take the key, or was deleted.
@@ -67,8 +69,6 @@ pub enum LockError {
     ManyHolds,
     /// The startup delay has not passed; the milliseconds left.
     InStartupDelay(u64),
-    /// The module is drained before it is unloaded. The client should retry.
-    Drained,
     /// This server has become a replica, or the connection of the ticket's session has closed. (The server tells a
     /// parked client itself.)
     Unblocked,
@@ -112,18 +112,10 @@ impl fmt::Display for LockError {
 }
 
 impl LockError {
-    /// The code in the message of a ticket: the first word of the reply. `DRAINED` stands for the one that a parked
-    /// client reads as the server's own.
+    /// The code in the message of a ticket: the first word of the reply.
     pub fn code(&self) -> String {
-        match self {
-            LockError::Drained => "DRAINED".into(),
-            error => error
-                .to_string()
-                .split(' ')
-                .next()
-                .unwrap_or_default()
-                .into(),
-        }
+        let text = self.to_string();
+        text.split(' ').next().unwrap_or_default().into()
     }
 
     /// The reply of an error without data.
@@ -166,11 +158,12 @@ impl LockError {
                 "ERR a lock of this name cannot be READ or WRITE in a cluster, use a hash tag"
             }
             E::Busy => {
-                "LOCKBUSY too many places in queues, see lock.max-waiters, lock.max-waiters-per-key, lock.max-tickets, lock.max-wait-bytes, lock.user-share and lock.drain"
+                "LOCKBUSY too many places in queues, see lock.max-waiters, lock.max-waiters-per-key, lock.max-tickets, lock.max-wait-bytes and lock.user-share"
             }
             E::TooManyBound => {
-                "LOCKBUSY too many holds are bound to connections, see lock.session-lease, lock.user-share and lock.drain"
+                "LOCKBUSY too many holds are bound to connections, see lock.session-lease and lock.user-share"
             }
+            E::LongWait => "ERR the keys of a request that waits have at most 131072 bytes together",
             E::LongSession => "ERR SESSION needs a key and an owner of at most 1024 bytes together",
             E::Broken => "LOCKBROKEN the lock was broken and its waiters purged",
             E::TooManyReads => {
@@ -183,7 +176,6 @@ impl LockError {
             }
             E::ManyHolds => "TRYAGAIN the owner has too many READ holds at these keys for one command, name fewer keys",
             E::Deadlock(_) | E::TokenAhead(_) | E::CounterAhead(_) | E::InStartupDelay(_) => "",
-            E::Drained => "UNBLOCKED the lock module is being unloaded, ask again",
             E::Forbidden => "NOPERM the user is not permitted any more to take the key that it waits for",
             E::Unblocked => "UNBLOCKED this server is a replica now, or the connection has closed",
             E::Moved => "MOVED the slot of the key is another node's now",
@@ -211,6 +203,5 @@ mod tests {
     fn the_code_is_the_first_word_of_the_reply() {
         assert_eq!(LockError::LockType.code(), "LOCKTYPE");
         assert_eq!(LockError::WrongType.code(), "WRONGTYPE");
-        assert_eq!(LockError::Drained.code(), "DRAINED");
     }
 }

@@ -33,8 +33,6 @@ pub struct Settings {
     pub detects_deadlocks: bool,
     /// The longest startup delay in milliseconds.
     pub startup_delay_ms: u64,
-    /// How many names are counted for `LOCK.TOP`; 0: none.
-    pub top_names: usize,
 }
 
 /// The locks, semaphores and latches of one server: the part in memory.
@@ -102,7 +100,7 @@ impl Locks {
     }
 
     /// Applies the settings.
-    pub fn apply(&mut self, settings: &Settings, now: Now) {
+    pub fn apply(&mut self, settings: &Settings) {
         let waiters = &mut self.shared.waiters;
         (waiters.limits, waiters.grace) = (settings.limits, settings.grace);
         if waiters.windows.rule.polled && !settings.windows.polled {
@@ -110,7 +108,6 @@ impl Locks {
             waiters.schedule_settle_all(None);
         }
         waiters.set_window_rule(settings.windows);
-        waiters.set_top_names(settings.top_names, now);
         self.shared.sessions.rule = settings.session;
         self.shared.finals.rule = settings.finals;
         self.shared.startup_delay.limit(settings.startup_delay_ms);

@@ -104,7 +104,6 @@ mod stats;
 mod table;
 mod time;
 mod token;
-mod top_names;
 mod wait;
 mod window;
 
@@ -145,12 +144,10 @@ pub use state::{
 };
 pub use state::{Fence, View, HORIZON_DB};
 pub use stats::Histogram;
-pub use stats::RedissonStats;
 pub use table::{give_back, step_below};
 pub use time::StartupDelay;
 pub use time::{Lease, Now};
 pub use token::{Domain, Token, COUNTER};
-pub use top_names::{TopList, TopName, TopOrder};
 pub use wait::due::Due;
 pub use wait::hearing::{Asked, Hearing};
 pub use wait::holders::MOST_READERS;

@@ -271,51 +271,6 @@ impl Equivalent<OwnerAt> for OwnerAtRef<'_> {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn stored(name: &[u8]) -> KeyId {
-        KeyRef::lock(3, name).to_id()
-    }
-
-    #[test]
-    fn a_shown_name_is_printable_and_says_where_it_was_cut() {
-        assert_eq!(shown(b"a\n\xff", 3), "a\\n\\xff");
-        assert_eq!(shown(b"abcd", 3), "abc...");
-        assert_eq!(quoted(&[b'x'; 64]), format!("\"{}\"", "x".repeat(64)));
-        assert_eq!(quoted(&[b'x'; 65]), format!("\"{}\"...", "x".repeat(64)));
-    }
-
-    #[test]
-    fn the_key_of_permits_leads_to_their_semaphore() {
-        let semaphore = KeyRef::lock(3, b"s").of(Resource::Semaphore);
-        assert_eq!(KeyRef::lock(3, b"{s}:timeout").semaphore(), Some(semaphore));
-    }
-
-    #[test]
-    fn a_name_of_another_database_is_not_swapped() {
-        let name = stored(b"k");
-        assert_eq!(name.swapped(1, 2), name);
-        assert_eq!(name.swapped(3, 4).as_ref().db, 4);
-        assert_eq!(name.swapped(4, 3).as_ref().db, 4);
-    }
-
-    #[test]
-    fn a_name_in_memory_is_never_missed_and_nearly_every_other_name_is_told_apart() {
-        let names: Vec<String> = (0..1_000).map(|number| format!("name:{number}")).collect();
-        let is_found = |name: &&String| may_be_in_memory(name.as_bytes());
-        let ids: Vec<KeyId> = names.iter().map(|name| stored(name.as_bytes())).collect();
-        let swapped: Vec<KeyId> = ids.iter().map(|id| id.swapped(3, 4)).collect();
-        drop(ids);
-        assert!(names.iter().all(|name| is_found(&name)));
-        drop(swapped);
-        // Other tests store names meanwhile, and some of them share a counter with one of these.
-        assert!(names.iter().filter(is_found).count() < 500);
-        assert!(may_be_in_memory(b"{semaphore}:timeout"));
-    }
-}
-
 /// A kind of resource.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Resource {
@@ -369,5 +324,50 @@ impl<T> IndexMut<Resource> for Each<T> {
             Resource::Semaphore => &mut self.semaphore,
             Resource::Latch => &mut self.latch,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stored(name: &[u8]) -> KeyId {
+        KeyRef::lock(3, name).to_id()
+    }
+
+    #[test]
+    fn a_shown_name_is_printable_and_says_where_it_was_cut() {
+        assert_eq!(shown(b"a\n\xff", 3), "a\\n\\xff");
+        assert_eq!(shown(b"abcd", 3), "abc...");
+        assert_eq!(quoted(&[b'x'; 64]), format!("\"{}\"", "x".repeat(64)));
+        assert_eq!(quoted(&[b'x'; 65]), format!("\"{}\"...", "x".repeat(64)));
+    }
+
+    #[test]
+    fn the_key_of_permits_leads_to_their_semaphore() {
+        let semaphore = KeyRef::lock(3, b"s").of(Resource::Semaphore);
+        assert_eq!(KeyRef::lock(3, b"{s}:timeout").semaphore(), Some(semaphore));
+    }
+
+    #[test]
+    fn a_name_of_another_database_is_not_swapped() {
+        let name = stored(b"k");
+        assert_eq!(name.swapped(1, 2), name);
+        assert_eq!(name.swapped(3, 4).as_ref().db, 4);
+        assert_eq!(name.swapped(4, 3).as_ref().db, 4);
+    }
+
+    #[test]
+    fn a_name_in_memory_is_never_missed_and_nearly_every_other_name_is_told_apart() {
+        let names: Vec<String> = (0..1_000).map(|number| format!("name:{number}")).collect();
+        let is_found = |name: &&String| may_be_in_memory(name.as_bytes());
+        let ids: Vec<KeyId> = names.iter().map(|name| stored(name.as_bytes())).collect();
+        let swapped: Vec<KeyId> = ids.iter().map(|id| id.swapped(3, 4)).collect();
+        drop(ids);
+        assert!(names.iter().all(|name| is_found(&name)));
+        drop(swapped);
+        // Other tests store names meanwhile, and some of them share a counter with one of these.
+        assert!(names.iter().filter(is_found).count() < 500);
+        assert!(may_be_in_memory(b"{semaphore}:timeout"));
     }
 }

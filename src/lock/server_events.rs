@@ -1,5 +1,5 @@
 //! Events of the server: replies that are written, connections that close, keys that are deleted or expire, databases
-//! that are flushed or exchanged, changes of role, the drain before an unload.
+//! that are flushed or exchanged, changes of role.
 //!
 //! Rechecks: tracked grants that are compared with their key at the end of a tick, for the event `lock.lost`.
 //!
@@ -15,7 +15,7 @@ use crate::lock::name::Resource;
 use crate::lock::state::{View, HORIZON_DB};
 use crate::lock::wait::ending::ENDED_AT_ONCE;
 use crate::lock::wait::request::WaiterId;
-use crate::lock::{Domain, KeyId, KeyRef, KeyState, LockError, Mode, Now, UserId};
+use crate::lock::{Domain, KeyId, KeyRef, KeyState, Mode, Now, UserId};
 
 impl Locks {
     /// The reply of a grant is written: from now on only its lease or its owner ends it.
@@ -80,6 +80,7 @@ impl Locks {
     pub fn lost(&mut self, key: KeyRef<'_>) -> bool {
         let (tracked, is_waited) = self.end_of_key(key);
         self.stats.grants_lost += tracked;
+        self.shared.waiters.set_lost(key, true);
         self.count_redisson_hold(key, true);
         is_waited || tracked > 0
     }
@@ -102,13 +103,6 @@ impl Locks {
             if self.shared.waiters.waiting_on(semaphore) > 0 {
                 self.shared.waiters.windows.redisson_hold_ended(semaphore);
             }
-        }
-    }
-
-    /// A native script of Redisson's was refused this lock. Its client may be one that polls.
-    pub fn refused_outside(&mut self, key: KeyRef<'_>) {
-        if self.shared.waiters.waiting_on(key) > 0 {
-            self.shared.waiters.windows.polled(key);
         }
     }
 
@@ -191,12 +185,6 @@ impl Locks {
     /// Whether this key has waiters or a tracked grant; otherwise its events can be ignored.
     pub fn cares_about(&self, key: KeyRef<'_>) -> bool {
         self.tracked.contains(key) || self.sems.has_grant(key) || self.shared.waiters.any_at(key)
-    }
-
-    /// The module is to be unloaded: every waiter is answered an error, and no place is kept. Bindings stay, because
-    /// the drain may be called off. (Without the module, bound holds end by their leases.)
-    pub fn drain(&mut self, cx: &mut Cx<'_>) {
-        self.shared.waiters.fail_everywhere(&LockError::Drained, cx);
     }
 }
 

@@ -125,22 +125,6 @@ counters! {
     windows_unused,
 }
 
-counters! {
-    /// The counters of Redisson's scripts (setting `lock.redisson-scripts`).
-    RedissonStats
-    /// Scripts of `RLock` that were run natively.
-    redisson_rlock,
-    /// Acquires of `RFencedLock` that were run natively.
-    redisson_fenced,
-    /// Unlocks of the spin lock that were run natively.
-    redisson_spin,
-    /// Scripts of `RReadWriteLock` that were run natively.
-    redisson_read_write,
-    /// Known scripts that were left to the server's Lua: unusual data, no memory left, a user that may not run every
-    /// command in the script.
-    redisson_lua,
-}
-
 /// The upper bounds of the buckets in milliseconds, inclusive. The last bucket has no bound.
 pub const BOUNDS_MS: [u64; 18] = [
     1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 30_000, 60_000, 300_000,

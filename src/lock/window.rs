@@ -14,8 +14,8 @@
 //! resets both.
 //!
 //! Redisson's spin lock has no subscriber: it polls. So a window of an exclusive lock also begins without a subscriber,
-//! once after another client's hold has ended, or its native script was refused, while requests waited here; and after
-//! such a window that was used, up to [`MOST_POLLED`] times.
+//! once after another client's hold has ended while requests waited here, and after such a window that was used, up to
+//! [`MOST_POLLED`] times.
 //!
 //! All clients whose locks are strings poll. With [`WindowRule::polled`] an exclusive lock without a subscriber has
 //! windows as if it had one, and the first [`MOST_LONGER`] unused windows double the length of the next one instead of
@@ -236,14 +236,6 @@ impl Windows {
         }
     }
 
-    /// A client that may have no subscriber waits for this lock.
-    pub(crate) fn polled(&mut self, key: KeyRef<'_>) {
-        if let Some(count) = self.entry(key) {
-            count.polled = count.polled.max(1);
-            count.rests_until_ms = 0;
-        }
-    }
-
     fn entry(&mut self, key: KeyRef<'_>) -> Option<&mut HandOffCount> {
         if self.rule.after == 0 {
             return None;
@@ -318,9 +310,18 @@ impl Windows {
         self.ends.next_user(after, now.mono_ms, is_over)
     }
 
-    /// The resource of this user's first window, which is over: it is to be settled.
-    pub(crate) fn pop_of(&mut self, user: UserId) -> Option<KeyId> {
-        let (_, key) = self.ends.pop_of(user)?;
+    /// The resource of this user's first window, which is over: it is to be settled. The window stays if the resource
+    /// has changed: the settling tells whether it was used.
+    pub(crate) fn pop_of(
+        &mut self,
+        user: UserId,
+        has_changed: impl FnOnce(KeyRef<'_>) -> bool,
+    ) -> Option<KeyId> {
+        let (end_ms, key) = self.ends.pop_of(user)?;
+        if has_changed(key.as_ref()) {
+            self.ends.insert(user, end_ms, key.clone());
+            return Some(key);
+        }
         self.end_unused(key.as_ref())
     }
 
@@ -452,7 +453,7 @@ mod tests {
     /// The first window that is over.
     fn pop(windows: &mut Windows, ms: u64) -> Option<KeyId> {
         let user = windows.next_user(UserId::UNKNOWN, Now::at_mono(ms))?;
-        windows.pop_of(user)
+        windows.pop_of(user, |_| false)
     }
 
     /// Windows of 50 ms after so many hand-offs.
@@ -536,7 +537,7 @@ mod tests {
         assert_eq!(windows.counts.len(), 0, "nothing is known of its windows");
         windows.count_hand_off(key);
         assert!(!windows.is_due(key, now));
-        windows.polled(key);
+        windows.redisson_hold_ended(key);
         windows.was_free(key);
         assert_eq!(windows.counts.len(), 1, "a client polls");
         windows.count_hand_off(key);

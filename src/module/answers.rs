@@ -16,7 +16,7 @@
 //! Redis 7.4 and newer call the timeout callback, which writes the answer, when they end the block. Redict and Valkey
 //! call it at once, but discard what it has written if other work has ended the block. So their clients get one reply.
 //! Redis 7.0 and 7.2 would have sent the answer then, and the client would get two. There the answer is *late*: the
-//! timeout callback keeps the words of the command, and the reply is written when the server frees the private data.
+//! timeout callback keeps the key of the command, and the reply is written when the server frees the private data.
 //! That is the end of the block; the server then notes the replication offset for which the client's next `WAIT` waits.
 //! If other work has ended the block before, the answer is not written, and the connection is closed: after `CLIENT
 //! UNBLOCK ... TIMEOUT` its client would wait for a reply that is never written. A cluster's cron does such work often

@@ -1,8 +1,7 @@
 //! Replies that commands and parked clients share.
 
-use crate::lock::{is_blocked, KeyState, Mode, Now, ReadDepth, Ticket, Token};
+use crate::lock::{KeyState, Now, Ticket, Token};
 use crate::module::ffi::ctx::Ctx;
-use crate::module::ffi::strings::number_of_keys;
 use crate::module::ffi::strings::Str;
 use crate::module::keyspace::lock_key::LockKey;
 use crate::module::state::shell::Shape;
@@ -35,20 +34,8 @@ pub fn acquired(ctx: Ctx<'_>, name: Str<'_>, shape: Shape, got: Got<Token>, now:
     }
 }
 
-/// The reply of an acquire of many keys, whose words are `numkeys key [key ...] owner` and more.
-pub fn acquired_all(
-    ctx: Ctx<'_>,
-    words: &[Str<'_>],
-    shape: Shape,
-    got: Got<impl AsRef<[Token]>>,
-    now: Now,
-) {
-    let keys = number_of_keys(words, 1).unwrap_or(0);
-    let (keys, rest) = words.get(2..).unwrap_or_default().split_at(keys);
-    let wide = shape == Shape::TokensWithHolder;
-    if wide {
-        ctx.reply_array(4);
-    }
+/// The reply of an acquire of many keys.
+pub fn acquired_all(ctx: Ctx<'_>, got: Got<impl AsRef<[Token]>>) {
     match got {
         Got::Granted(tokens) => {
             ctx.reply_array(tokens.as_ref().len());
@@ -59,30 +46,6 @@ pub fn acquired_all(
         Got::Nothing => ctx.reply_nil_array(),
         Got::Queued => queued(ctx),
     }
-    if let (true, [first, ..], [owner, ..]) = (wide, keys, rest) {
-        let mode = mode_of(rest);
-        let is_blocked = |name: &&Str<'_>| {
-            let key = LockKey::open_read(ctx, **name).one_of(keys.len());
-            let state = key.read_to(ReadDepth::Two, now);
-            is_blocked(&state, mode, owner.bytes(), now)
-        };
-        let in_the_way = keys.iter().find(is_blocked).unwrap_or(first);
-        with_holder(&LockKey::open_read(ctx, *in_the_way), now);
-    }
-}
-
-/// The mode that the words request; the first is the owner, and two behind NOTIFY are any text.
-fn mode_of(words: &[Str<'_>]) -> Mode {
-    let mut options = words.iter().skip(1).map(|word| word.bytes());
-    while let Some(word) = options.next() {
-        match word {
-            word if word.eq_ignore_ascii_case(b"READ") => return Mode::Read,
-            word if word.eq_ignore_ascii_case(b"WRITE") => return Mode::Write,
-            word if word.eq_ignore_ascii_case(b"NOTIFY") => drop(options.nth(1)),
-            _ => {}
-        }
-    }
-    Mode::Exclusive
 }
 
 fn token_or_queued(ctx: Ctx<'_>, got: Got<Token>) {

@@ -10,6 +10,7 @@ use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::fault;
 use crate::module::ffi::strings::OwnedStr;
 use crate::module::keyspace::count_key::CountKey;
+use crate::module::keyspace::horizon;
 use crate::module::keyspace::lock_key::{name_of, LockKey};
 use crate::module::keyspace::replication::Replication;
 use crate::module::keyspace::rw_read;
@@ -27,20 +28,22 @@ pub const HORIZONS_PER_TICK: usize = 500;
 const RETRIES_PER_TICK: usize = 50;
 
 /// Settles what is due: one key at least, and more while there is time, so that other clients are served in between.
-/// One key may take longer than the time: a hundred permits, the readers that one decision reads.
+/// One key may take longer than the time: a hundred permits, the readers that one decision reads. A grant of many keys
+/// is the only item of its tick.
 pub fn settle_due(ctx: Ctx<'_>, now: Now, in_time: impl Fn() -> bool) {
     let mut refused = Vec::new();
-    let mut is_first = true;
+    let mut first = true;
     let cluster = tickets::Cluster::default();
     // The moment of the decisions stays that of the tick.
-    while std::mem::take(&mut is_first) || in_time() {
+    while first || in_time() {
         let next = shell::with(|shell| {
             let retries = refused.len() < RETRIES_PER_TICK
                 && shell.alarm.retry_at_ms <= now.mono_ms
                 && !shell.locks.shared.startup_delay.is_on(now);
             shell.locks.shared.waiters.pass_more();
-            shell.locks.shared.waiters.pop_due(now, retries)
+            shell.locks.shared.waiters.pop_due(now, retries, first)
         });
+        first = false;
         let key = match next {
             None => break,
             Some(Due::Key(key)) => key,
@@ -181,15 +184,20 @@ fn settle_many(ctx: Ctx<'_>, request: WaiterId, ids: &[KeyId], now: Now) -> bool
     }
     let grant = shell::with(|shell| shell.locks.may_grant_many(request, &states, now));
     if grant {
-        // With the keys closed: the probe may delete one whose TTL ends.
-        drop(keys);
-        if shell::with(|shell| shell.locks.shared.startup_delay.is_on(now))
-            || !names.iter().all(|name| ctx.probe_write(name.as_str()))
-        {
+        if shell::with(|shell| shell.locks.shared.startup_delay.is_on(now)) {
             return false;
         }
-        keys = open();
-        states = read(&keys);
+        if shell::is_cluster() {
+            // With the keys closed: the probe may delete one whose TTL ends.
+            drop(keys);
+            if !names.iter().all(|name| ctx.probe_write(name.as_str())) {
+                return false;
+            }
+            keys = open();
+            states = read(&keys);
+        } else if !horizon::probe_write(ctx) {
+            return false;
+        }
     }
     let planned = match grant {
         true => Planned::Grant,
@@ -200,6 +208,9 @@ fn settle_many(ctx: Ctx<'_>, request: WaiterId, ids: &[KeyId], now: Now) -> bool
         .zip(states)
         .map(|(key, state)| view_for(key, state, &planned, now))
         .collect();
+    for asked in shell::with(|shell| shell.locks.holder_to_ask(request, &views, now)) {
+        tickets::hear(ctx, &asked, now);
+    }
     let (settled, fx) = decide_all(ids.len(), now, |locks, fx| {
         locks.settle_many(request, &views, now, fx)
     });

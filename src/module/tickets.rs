@@ -69,15 +69,20 @@ pub fn ask(ctx: Ctx<'_>, key: KeyRef<'_>, of: usize, now: Now) {
         let Some(next) = next else {
             return;
         };
-        let hearing = hearing_of(ctx, &next);
-        let ((), fx) = decide(now, |locks, cx| {
-            locks.shared.waiters.learn(&next, hearing, cx)
-        });
-        answers::note_all(ctx, &fx);
-        if hearing == Hearing::Heard && next.mode != Mode::Read {
+        if hear(ctx, &next, now) == Hearing::Heard && next.mode != Mode::Read {
             return;
         }
     }
+}
+
+/// Finds out whether this waiter may be granted, and lets the queues learn it.
+pub fn hear(ctx: Ctx<'_>, asked: &Asked, now: Now) -> Hearing {
+    let hearing = hearing_of(ctx, asked);
+    let ((), fx) = decide(now, |locks, cx| {
+        locks.shared.waiters.learn(asked, hearing, cx)
+    });
+    answers::note_all(ctx, &fx);
+    hearing
 }
 
 fn hearing_of(ctx: Ctx<'_>, asked: &Asked) -> Hearing {

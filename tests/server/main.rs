@@ -19,6 +19,7 @@ mod commands {
     mod break_to;
     mod collisions;
     mod contexts;
+    mod databases;
     mod fence_faults;
     mod fenced;
     mod fenced_modules;
@@ -35,7 +36,6 @@ mod commands {
     mod scan;
     mod shares;
     mod string_holders;
-    mod top;
     mod users;
 }
 
@@ -75,7 +75,6 @@ mod lifecycle {
     pub mod settings;
     pub mod startup_delay;
     mod unload;
-    mod upgrade;
 }
 
 /// Locks on several keys.
@@ -94,18 +93,10 @@ mod read_write {
 /// A table: every option of every command that waits, by every ending of a wait and of a hold.
 mod options_by_endings;
 
-/// Redisson on the same keys: its scripts in Lua, its scripts natively, its waiters.
+/// Redisson on the same keys: its scripts, its waiters.
 mod redisson {
     mod exclusive;
     mod mixed_fleet;
-    pub mod native;
-    mod native_acl;
-    mod native_cluster;
-    pub mod native_effects;
-    mod native_families;
-    mod native_lifecycle;
-    mod native_loops;
-    mod native_queue;
     mod permits;
     mod read_write;
     mod window_kinds;
@@ -118,6 +109,7 @@ mod replication {
     mod effects;
     mod late_start;
     mod persistence;
+    mod rolling_upgrade;
     mod sentinel;
     mod wait;
 }

@@ -7,14 +7,11 @@
 mod data;
 mod unknown;
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::PathBuf;
 
 use common::ending::ENDINGS;
-use common::process::tame;
-use common::replica::{follow, PROMPT_MASTER};
-use common::scene::unload;
-use common::{module_path, wait_for, TestServer};
+use common::replica::{fail_over, follow, PROMPT_MASTER};
+use common::{module_path, TestServer};
 use data::{assert_continues, assert_same, set_tokens_ahead, write_first, write_second, State};
 use redis_lock_harness as common;
 
@@ -76,11 +73,7 @@ fn a_replica_of_the_other_version_is_promoted_and_the_former_primary_follows() {
         write_second(&replica);
         assert_same(&primary, &replica);
         let before = State::of(&replica);
-        let to = format!("FAILOVER TO 127.0.0.1 {}", primary.port);
-        assert_eq!(replica.conn().line(&to).text(), "OK");
-        wait_for("the fail-over", || {
-            primary.info_field("replication", "role") == "master"
-        });
+        fail_over(&replica, &primary);
         assert_continues(&primary, &before);
     }
 }
@@ -107,17 +100,7 @@ fn a_pair_is_upgraded_one_server_after_the_other() {
         second.set_module(Some(&new));
         second.restart();
         follow(&second, &first);
-        wait_for("the replica", || {
-            first
-                .info_field("replication", "slave0")
-                .contains("state=online")
-        });
-        let to = format!("FAILOVER TO 127.0.0.1 {} TIMEOUT 10000", second.port);
-        assert_eq!(first.conn().line(&to).text(), "OK");
-        let is_over = |field, value| first.info_field("replication", field) == value;
-        wait_for("the fail-over", || {
-            is_over("master_failover_state", "no-failover") && is_over("role", "slave")
-        });
+        fail_over(&first, &second);
         let reply = waiter.recv().error();
         assert!(reply.starts_with("UNBLOCKED"), "{reply}");
         assert_eq!(State::of(&second), before, "{new:?}");
@@ -131,52 +114,4 @@ fn a_pair_is_upgraded_one_server_after_the_other() {
         assert!(waiter.recv().int() > before.token("plain"));
         assert_same(&first, &second);
     }
-}
-
-#[test]
-fn the_other_version_in_a_running_server_continues() {
-    for (old, new) in directions() {
-        let server = TestServer::with_module(&old, &[]);
-        set_tokens_ahead(&server);
-        write_first(&server);
-        write_second(&server);
-        let before = State::of(&server);
-        let mut conn = server.conn();
-        wait_for("no module", || unload(&mut conn));
-        let path = new.to_string_lossy();
-        assert_eq!(conn.run(["MODULE", "LOAD", &path]).text(), "OK");
-        assert_eq!(State::of(&server), before, "{new:?}");
-        assert_continues(&server, &before);
-    }
-}
-
-#[test]
-fn upgrade_sh_leads_to_either_version_with_a_holder_and_a_waiter() {
-    for (old, new) in directions() {
-        let server = TestServer::with_module(&old, &[]);
-        set_tokens_ahead(&server);
-        write_first(&server);
-        write_second(&server);
-        server.conn().line("CONFIG SET lock.default-lease 12345");
-        let before = State::of(&server);
-        let mut waiter = server.conn();
-        waiter.send_line("LOCK.ACQUIRE plain b PX 600000 BLOCK 0");
-        server.wait_for_waiters(1);
-        upgrade(&server, &new);
-        let reply = waiter.recv().error();
-        assert!(reply.starts_with("UNBLOCKED"), "{reply}");
-        let lease = server.conn().line("CONFIG GET lock.default-lease");
-        assert_eq!(lease.list()[1].text(), "12345");
-        assert_eq!(State::of(&server), before, "{new:?}");
-        assert_continues(&server, &before);
-    }
-}
-
-fn upgrade(server: &TestServer, module: &Path) {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/upgrade.sh");
-    let mut command = Command::new("sh");
-    command.arg(script).arg(module);
-    let out = tame(command.args(["-p", &server.port.to_string()])).output();
-    let out = out.expect("the script");
-    assert!(out.status.success(), "{out:?}");
 }

@@ -57,12 +57,12 @@ func unlocked(string) client {
 
 func viaGoRedis(address string) client {
 	program := redis.NewClient(&redis.Options{Addr: address})
-	return ofModule(viagoredis.New(program), func() { _ = program.Close() })
+	return ofModule(must(viagoredis.New(program)), func() { _ = program.Close() })
 }
 
 func viaRueidis(address string) client {
 	program := must(rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{address}}))
-	return ofModule(viarueidis.New(program), program.Close)
+	return ofModule(must(viarueidis.New(program)), program.Close)
 }
 
 func ofModule(locks *redislock.Client, closeProgram func()) client {

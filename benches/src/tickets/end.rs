@@ -13,20 +13,18 @@ use crate::wire::{info_field, Conn};
 /// The way in which all tickets end.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum End {
-    Drain,
     Purge,
     Death,
     Limit,
 }
 
 /// The time limit is last: the others show how long it takes to enqueue the tickets.
-pub const ALL: [End; 4] = [End::Drain, End::Purge, End::Death, End::Limit];
+pub const ALL: [End; 3] = [End::Purge, End::Death, End::Limit];
 
 impl End {
     pub fn name(self) -> &'static str {
         match self {
             End::Limit => "time limit",
-            End::Drain => "lock.drain",
             End::Purge => "LOCK.BREAK PURGE",
             End::Death => "subscriber dead",
         }
@@ -36,7 +34,6 @@ impl End {
     fn word(self) -> Option<&'static str> {
         match self {
             End::Limit => Some("timeout"),
-            End::Drain => Some("DRAINED"),
             End::Purge => Some("LOCKBROKEN"),
             End::Death => None,
         }
@@ -94,7 +91,6 @@ pub fn measure(
     let cpu = server.cpu_us();
     match end {
         End::Limit => {}
-        End::Drain => drop(control.ask("CONFIG SET lock.drain yes")?),
         End::Purge => one_by_one(&mut control, &purges, b":")?,
         End::Death => one_by_one(&mut control, &releases, b":1")?,
     }

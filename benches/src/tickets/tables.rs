@@ -66,8 +66,8 @@ const HAND_OFF: Frame = (
 
 const ENDS: Frame = (
     TITLES[2],
-    "All tickets end at once: their common deadline passes, `lock.drain` is turned on, the keys are broken with \
-     `PURGE`, or the only subscriber closes its connection and the keys are released.",
+    "All tickets end at once: their common deadline passes, the keys are broken with `PURGE`, or the only \
+     subscriber closes its connection and the keys are released.",
     &[
         "end, and tickets",
         "ms to the last",

@@ -4,9 +4,9 @@
 //! changes nothing. The command runs as a script's `redis.call` would run it, with the rights of the caller; its
 //! effects are replicated, `LOCK.IF` is not.
 //!
-//! Scripts do not run inside: a slow one, in a call of a module, can end the server (`redisson/scripts/steps.rs`). They
-//! call `LOCK.IF` themselves, and end where it replies an error. Commands without a key have nothing to do with a lock,
-//! and most of them concern the connection or the server; the two that publish are the exception.
+//! Scripts do not run inside: a slow one, in a call of a module, can end the server. They call `LOCK.IF` themselves,
+//! and end where it replies an error. Commands without a key have nothing to do with a lock, and most of them concern
+//! the connection or the server; the two that publish are the exception.
 
 use std::collections::HashSet;
 use std::ffi::{CStr, CString};

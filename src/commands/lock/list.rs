@@ -1,13 +1,13 @@
-//! `LOCK.SCAN` and `LOCK.TOP`: names of the database.
+//! `LOCK.SCAN`: the names of the locks of a database, or of its keys with waiters.
 //!
 //! Locks are found by the server's own `SCAN` and read one by one, so the guarantees are those of `SCAN`. Keys with
 //! waiters are few and in memory, and may be absent from the key space: `WAITED` steps through that table.
 
 use crate::commands::error::CommandError;
 use crate::commands::glob;
-use crate::commands::options::{option, required, text, word, Options, TOP_ORDER, USER};
+use crate::commands::options::{option, required, text, word, Options, USER};
 use crate::commands::parser::{Parser, Word};
-use crate::lock::{is_held, ReadDepth, Resource, TopName, TopOrder};
+use crate::lock::{is_held, ReadDepth};
 use crate::module::entry::command::{ArgKind, Command, Spec};
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::strings::{OwnedStr, Str};
@@ -15,7 +15,7 @@ use crate::module::keyspace::lock_key::LockKey;
 use crate::module::scan::{self, Page};
 use crate::module::state::shell;
 
-/// Keys that one step of `LOCK.SCAN` visits, as in `SCAN`, and names in the reply of `LOCK.TOP`, without `COUNT`.
+/// Keys that one step visits without `COUNT`, as in `SCAN`.
 const DEFAULT_COUNT: usize = 10;
 
 /// Lists the locks of a database, step by step. Replies the next cursor and the names.
@@ -124,67 +124,4 @@ impl Command for Scan {
         }
         Ok(())
     }
-}
-
-/// Lists the names that wait longest, or that are handed off most.
-pub struct Top;
-
-impl Command for Top {
-    type Error = CommandError;
-
-    const SPEC: Spec = Spec {
-        name: c"lock.top",
-        flags: c"readonly",
-        acl: c"read",
-        key: None,
-        arity: -1,
-        summary: c"Lists the names of the database that wait longest, or that are handed off most",
-        complexity: c"O(N) in the number of names that are counted",
-        args: &[TOP_ORDER, option(c"count", c"COUNT", true)],
-        help: &["The names that wait longest, or are handed off most (lock.top-names)."],
-    };
-
-    fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), CommandError> {
-        let options = Parser::of::<Top>(words).options()?;
-        scan::may_scan(ctx)?;
-        let (db, now) = (ctx.db(), ctx.now());
-        let (order, count) = (options.order, options.count.unwrap_or(DEFAULT_COUNT));
-        let list = shell::with(|shell| shell.locks.shared.waiters.top_names(order, db, count, now));
-        let list = list.ok_or(CommandError::TopOff)?;
-        ctx.reply_map(3);
-        ctx.reply_bytes(b"counted-ms");
-        reply_number(ctx, list.counted_ms);
-        ctx.reply_bytes(b"total");
-        reply_number(ctx, list.total);
-        ctx.reply_bytes(b"names");
-        ctx.reply_array(list.names.len());
-        for name in &list.names {
-            reply_name(ctx, order, name);
-        }
-        Ok(())
-    }
-}
-
-fn reply_name(ctx: Ctx<'_>, order: TopOrder, name: &TopName) {
-    ctx.reply_map(4);
-    ctx.reply_bytes(b"key");
-    ctx.reply_bytes(&name.name);
-    ctx.reply_bytes(b"kind");
-    ctx.reply_bytes(match name.resource {
-        Resource::Lock => b"lock".as_slice(),
-        Resource::Semaphore => b"semaphore",
-        Resource::Latch => b"latch",
-    });
-    ctx.reply_bytes(match order {
-        TopOrder::Waits => b"wait-ms".as_slice(),
-        TopOrder::HandOffs => b"hand-offs",
-    });
-    reply_number(ctx, name.sum);
-    ctx.reply_bytes(b"error");
-    reply_number(ctx, name.error);
-}
-
-/// A sum above the range of integers, after 290 million years of waits, is its end.
-fn reply_number(ctx: Ctx<'_>, number: u64) {
-    ctx.reply_integer(i64::try_from(number).unwrap_or(i64::MAX));
 }

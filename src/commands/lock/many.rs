@@ -4,7 +4,7 @@ use crate::commands::error::CommandError;
 use crate::commands::lock::release::end_holds;
 use crate::commands::lock::{acquire, read_write};
 use crate::commands::options::{
-    ALL, BLOCK, FINAL, KEYS, LEASE, LEASE_OR_SESSION, MODE, NUMKEYS, ONCE, OWNER, SEQ, WITHHOLDER,
+    ALL, BLOCK, FINAL, KEYS, LEASE, LEASE_OR_SESSION, MODE, NUMKEYS, ONCE, OWNER, SEQ,
 };
 use crate::commands::parser::Parser;
 use crate::commands::skeleton::{
@@ -49,7 +49,6 @@ impl Command for AcquireMany {
             LEASE_OR_SESSION,
             BLOCK,
             ONCE,
-            WITHHOLDER,
             SEQ,
         ],
         help: &["Take all of these locks or none, or wait for them. Returns one token a key, or nil."],
@@ -57,10 +56,6 @@ impl Command for AcquireMany {
 
     fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), CommandError> {
         let (names, owner, options) = Parser::of::<AcquireMany>(words).keys_and_owner()?;
-        let shape = match options.with_holder {
-            true => Shape::TokensWithHolder,
-            false => Shape::Tokens,
-        };
         if options.session {
             prepare_session(ctx)?;
         }
@@ -80,7 +75,7 @@ impl Command for AcquireMany {
             .is_some_and(|seq| is_given_up(ctx, at, owner, seq))
         {
             let got = Got::<Vec<Token>>::Nothing;
-            reply::acquired_all(ctx, words, shape, got, ctx.now());
+            reply::acquired_all(ctx, got);
             return Ok(());
         }
         let mut keys = LockKey::open_all(ctx, names, owner);
@@ -105,7 +100,7 @@ impl Command for AcquireMany {
             Ok(ManyAnswer::Waits(id)) => Some(*id),
             _ => None,
         };
-        let new = NewWaiter::expect(ctx, waiter, shape, is_ticket);
+        let new = NewWaiter::expect(ctx, waiter, Shape::Tokens, is_ticket);
         let is_unchanged = !fx.iter().flatten().any(Effect::is_write);
         apply_all(keys, &fx)?;
         new.finish();
@@ -119,7 +114,7 @@ impl Command for AcquireMany {
             }
         };
         if let Some(got) = got {
-            reply::acquired_all(ctx, words, shape, got, now);
+            reply::acquired_all(ctx, got);
         }
         Ok(())
     }

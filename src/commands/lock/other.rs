@@ -1,15 +1,14 @@
-//! `LOCK.OWNER`, `LOCK.HELP`, the internal `lock.redisson`, and in builds for the tests `LOCK.FAULT`.
+//! `LOCK.OWNER`, `LOCK.HELP`, and in builds for the tests `LOCK.FAULT`.
 
 use uuid::Uuid;
 
 use crate::commands::error::CommandError;
-use crate::commands::options::{optional, required, KEYS, NUMKEYS};
+use crate::commands::options::optional;
 use crate::commands::parser::{shown, syntax, Parser};
 use crate::commands::ALL;
-use crate::module::entry::command::{access, Arg, ArgKind, Command, Spec};
+use crate::module::entry::command::{Arg, ArgKind, Command, Spec};
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::strings::Str;
-use crate::redisson::server::{run, Call};
 
 /// Replies a random unique owner, for clients that cannot generate one.
 pub struct Owner;
@@ -32,39 +31,6 @@ impl Command for Owner {
     fn run(ctx: Ctx<'_>, _words: &[Str<'_>]) -> Result<(), CommandError> {
         ctx.reply_bytes(Uuid::new_v4().to_string().as_bytes());
         Ok(())
-    }
-}
-
-/// Runs a script of Redisson's: with `lock.redisson-scripts yes` the module's command filter rewrites `EVAL` and
-/// `EVALSHA` of the scripts that it knows to this command. Its words are parsed with the scripts, in
-/// `redisson::server`.
-pub struct Redisson;
-
-impl Command for Redisson {
-    type Error = CommandError;
-
-    const SPEC: Spec = Spec {
-        name: c"lock.redisson",
-        flags: c"write deny-script",
-        acl: c"write scripting",
-        // As for the keys of EVAL.
-        key: Some(access::UPDATE),
-        arity: -5,
-        summary:
-            c"An internal command that runs a lock script of Redisson's sent by EVAL or EVALSHA",
-        complexity: c"O(N) in the number of keys",
-        args: &[
-            required(c"script", ArgKind::String),
-            NUMKEYS,
-            KEYS,
-            required(c"arg", ArgKind::Strings),
-        ],
-        help: &["Internal: what EVAL of a Redisson script becomes with lock.redisson-scripts."],
-    };
-
-    fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), CommandError> {
-        let call = Call::of(words).ok_or(CommandError::UnknownScript)?;
-        Ok(run(ctx, &call)?)
     }
 }
 

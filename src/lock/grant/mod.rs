@@ -329,7 +329,7 @@ impl Locks {
         let waiters = &mut self.shared.waiters;
         let (_, waiter) = waiters.at(place)?;
         let note: Option<Box<[u8]>> = waiters.note_of(waiter.id).map(Box::from);
-        let (owner, waiter) = waiters.take(place, cx.now)?;
+        let (owner, waiter) = waiters.take(place)?;
         self.announce_untracked(view, cx);
         let grantee = Grantee {
             owner: &owner,
@@ -351,7 +351,6 @@ impl Locks {
             }
         };
         self.note_granted(&waiter, cx.now);
-        self.shared.waiters.count_top_hand_off(view.key);
         if granted.after.is_none() {
             self.shared.waiters.set_holder(view.key, owner.clone());
         }
@@ -479,11 +478,13 @@ impl Locks {
 
     /// Reports the end of a hold that has waiters but was never tracked, as far as the key shows it. (If the key itself
     /// was deleted, the server's own event has been reported already.)
-    pub(crate) fn announce_untracked(&self, view: &View<'_>, cx: &mut Cx<'_>) {
+    pub(crate) fn announce_untracked(&mut self, view: &View<'_>, cx: &mut Cx<'_>) {
+        let was_reported = self.shared.waiters.set_lost(view.key, false);
         let event = match &view.state {
             _ if self.tracked.contains(view.key) => return,
             KeyState::Held(_) | KeyState::Text(_) if view.state.is_over(cx.now) => Event::Expire,
             KeyState::ReadWrite(lock) if !lock.is_held(cx.now) => Event::Expire,
+            KeyState::Bare(_) | KeyState::OtherHash | KeyState::OtherType if was_reported => return,
             KeyState::Bare(_) | KeyState::OtherHash | KeyState::OtherType => Event::Lost,
             KeyState::Held(_) | KeyState::Text(_) | KeyState::ReadWrite(_) | KeyState::Absent => {
                 return

@@ -9,6 +9,7 @@ use crate::lock::locks::Locks;
 use crate::lock::multi::acquire::{tokens_of, Obstacle};
 use crate::lock::request::{Acquire, Wait};
 use crate::lock::state::View;
+use crate::lock::wait::hearing::Asked;
 use crate::lock::wait::request::{Look, PlaceId, ReentryTerms, Waiter, WaiterId};
 use crate::lock::{KeyId, KeyState, Mode, Now, Token};
 
@@ -30,6 +31,27 @@ impl Locks {
                             | Compatibility::Within))
                     )
             })
+    }
+
+    /// What the shell is to ask, of the keys with these views, and to answer by `Waiters::learn` before
+    /// [`Locks::settle_many`]: of a request whose owner holds all of them already. Of any other, the shell asks where
+    /// it stands first in the queue of a free key.
+    pub fn holder_to_ask(&self, request: WaiterId, views: &[View<'_>], now: Now) -> Vec<Asked> {
+        let waiters = &self.shared.waiters;
+        let places = waiters.places_of(request);
+        let one = places.first().and_then(|(_, place)| waiters.at(*place));
+        let holds = |(owner, waiter): (&[u8], &Waiter)| {
+            views.iter().all(|view| {
+                matches!(
+                    compatibility(&view.state, waiter.mode, owner, now),
+                    Ok(Compatibility::Mine(_) | Compatibility::Within)
+                )
+            })
+        };
+        match one.is_some_and(holds) {
+            true => waiters.holder_to_ask(request),
+            false => Vec::new(),
+        }
     }
 
     /// Looks at some keys of a waiting request, from this index on. If none excludes it, the next are looked at later.
@@ -112,15 +134,8 @@ impl Locks {
                 return true;
             }
         };
-        self.shared.waiters.take_many(request, now);
+        self.shared.waiters.take_many(request);
         self.note_granted(&waiter, now);
-        for (view, _) in views
-            .iter()
-            .zip(&entered)
-            .filter(|(_, (_, is_fresh))| *is_fresh)
-        {
-            self.shared.waiters.count_top_hand_off(view.key);
-        }
         self.put_all_in_flight((&waiter, &req, &owner), &places, &entered, now);
         let tokens = tokens_of(&entered).into();
         self.tell_granted(&waiter, Outcome::GrantedAll(tokens), cx);
@@ -163,8 +178,8 @@ impl Locks {
     }
 
     /// Whether this request can be granted at every key: the owner holds the key, or the key is free and the request is
-    /// first in its queue. Only at a free key it is asked whether a ticket is heard: one whose owner holds all its keys
-    /// waits for the end of a hold.
+    /// first in its queue. A ticket whose owner holds all its keys, and which is not heard, waits for the end of a hold;
+    /// so does a request whose wait has run out, until the timer ends it.
     fn all_are_free(
         &mut self,
         waiter: &Waiter,
@@ -173,7 +188,7 @@ impl Locks {
         now: Now,
         fx: &mut [Effects],
     ) -> bool {
-        let (mut all_free, mut is_asked) = (true, waiter.ticket.is_none());
+        let (mut all_free, mut holds_all) = (true, true);
         let mut look = Look::default();
         for (at, (view, fx)) in views.iter().zip(fx).enumerate() {
             let is_first_excluded = matches!(look, Look::Free { .. });
@@ -182,7 +197,7 @@ impl Locks {
                 // Another key excludes the grant: no ticket was asked for.
                 Ok(Compatibility::Free) if view.fence.is_none() => all_free = false,
                 Ok(Compatibility::Free) => {
-                    is_asked = true;
+                    holds_all = false;
                     let first = self
                         .shared
                         .waiters
@@ -216,12 +231,17 @@ impl Locks {
             }
         }
         self.shared.waiters.set_look(waiter.id, look);
-        if !is_asked {
+        if all_free && holds_all && !self.shared.waiters.holder_may_be_granted(waiter.id, now) {
+            // Without settling them: this is the request that each of them would be settled for.
             for view in views {
-                self.note_state(view, req, now);
+                match view.state.held_for_reading_or_writing(now) {
+                    Some(lock) => drop(self.record_ends(view.key, lock, now)),
+                    None => self.note_state(view, req, now),
+                }
             }
+            return false;
         }
-        all_free && is_asked && self.shared.waiters.is_waiting(waiter.id)
+        all_free && self.shared.waiters.is_waiting(waiter.id)
     }
 }
 

@@ -365,7 +365,7 @@ impl Semaphores {
                 draft.free_one();
                 continue;
             }
-            let Some((id, waiter)) = shared.waiters.take(place, cx.now) else {
+            let Some((id, waiter)) = shared.waiters.take(place) else {
                 return;
             };
             let terms = Terms {
@@ -386,7 +386,6 @@ impl Semaphores {
             shared.waiters.windows.count_hand_off(view.key);
             shared.sessions.waits(&waiter);
             shared.waiters.count_wait(&waiter, cx.now);
-            shared.waiters.count_top_hand_off(view.key);
             let in_flight = GrantInFlight {
                 key: view.key.to_id(),
                 owner: id,

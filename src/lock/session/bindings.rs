@@ -228,7 +228,7 @@ impl Sessions {
         let own = self.by_user.of(user) + to_bind.own;
         let others = self.holds() + to_bind.all - own;
         let left = self.rule.max_holds().saturating_sub(others);
-        match self.rule.open && (needs == 0 || own + needs <= share(left, percent)) {
+        match needs == 0 || own + needs <= share(left, percent) {
             true => Ok(()),
             false => Err(LockError::TooManyBound),
         }
@@ -559,8 +559,6 @@ pub(super) const HOLDS_PER_MS: usize = 5;
 pub struct SessionRule {
     /// `lock.session-lease`.
     pub lease: Lease,
-    /// False while the module is drained: no new hold is bound. Existing bindings stay.
-    pub open: bool,
 }
 
 impl SessionRule {
@@ -568,10 +566,7 @@ impl SessionRule {
     /// any case.
     pub fn max_holds(&self) -> usize {
         let lease_ms = usize::try_from(self.lease.ms()).unwrap_or(0);
-        match self.open {
-            true => lease_ms.saturating_mul(HOLDS_PER_MS),
-            false => 0,
-        }
+        lease_ms.saturating_mul(HOLDS_PER_MS)
     }
 }
 
@@ -579,7 +574,6 @@ impl Default for SessionRule {
     fn default() -> SessionRule {
         SessionRule {
             lease: Lease::TEN_SECONDS,
-            open: true,
         }
     }
 }

@@ -3,8 +3,8 @@
 
 use crate::lock::tests::sim::{key_ref, sem_ref, Settings, Sim, Terms, DEFAULT_LEASE_MS};
 use crate::lock::{
-    Answer, Bound, Cx, Effect, Effects, KeyRef, KeyState, Lease, Limits, LockError, ManyAnswer,
-    Mode, Now, Outcome, OwnerId, Resource, SetIf, UserId, Wait, WaiterId,
+    Answer, Bound, Cx, Due, Effect, Effects, KeyRef, KeyState, Lease, Limits, LockError,
+    ManyAnswer, Mode, Now, Outcome, OwnerId, Resource, SetIf, UserId, Wait, WaiterId,
 };
 
 fn acquire(sim: &mut Sim, key: &str, owner: &str, conn: u64) -> Option<WaiterId> {
@@ -136,7 +136,12 @@ fn a_grant_is_withheld_when_it_is_overdue_or_postponed() {
     }
     assert!(waiters.has_postponed());
     assert_eq!(sim.locks.withheld(sim.now), 3);
-    assert!(sim.locks.shared.waiters.pop_due(sim.now, true).is_some());
+    assert!(sim
+        .locks
+        .shared
+        .waiters
+        .pop_due(sim.now, true, true)
+        .is_some());
     assert_eq!(sim.locks.withheld(sim.now), 2);
     sim.begin_startup_delay(1_000);
     assert_eq!(
@@ -145,8 +150,27 @@ fn a_grant_is_withheld_when_it_is_overdue_or_postponed() {
         "the startup delay is reported elsewhere"
     );
     // The lease that is over, and the other postponed key.
-    let mut due = || sim.locks.shared.waiters.pop_due(sim.now, true);
+    let mut due = || sim.locks.shared.waiters.pop_due(sim.now, true, true);
     assert!(due().is_some() && due().is_some() && due().is_none());
+}
+
+#[test]
+fn a_long_item_is_the_first_of_its_tick_or_waits_for_the_next() {
+    let mut sim = Sim::new(&Settings::default());
+    acquire(&mut sim, "k", "holder", 0);
+    let how = (Mode::Exclusive, Terms::Unnamed, Wait::ForEver, false);
+    let Ok(ManyAnswer::Waits(request)) = sim.acquire_many(&["k", "l"], "alice", 1, how) else {
+        panic!("it does not wait");
+    };
+    sim.settle_all();
+    let waiters = &mut sim.locks.shared.waiters;
+    let many = Some(Due::Many(request));
+    waiters.found_free(request, &(0..1));
+    assert_eq!(waiters.pop_due(sim.now, true, false), many);
+    // Now all of its keys may be free, and the next step is perhaps its grant.
+    waiters.found_free(request, &(1..2));
+    assert_eq!(waiters.pop_due(sim.now, true, false), None);
+    assert_eq!(waiters.pop_due(sim.now, true, true), many);
 }
 
 #[test]
@@ -174,7 +198,6 @@ fn keys_with_kept_places_only_are_not_settled_with_a_database() {
     assert_ne!(waiters.next_settle(sim.now), Some(0), "another database");
     waiters.schedule_settle_all(Some(0));
     assert_eq!(waiters.next_settle(sim.now), Some(0));
-    assert!(waiters.take_unsettled(key_ref("k")) && !waiters.take_unsettled(key_ref("k")));
     for conn in 1..=3 {
         sim.disconnect(conn);
     }
@@ -253,7 +276,7 @@ fn the_timer_is_needed_while_anything_is_due_now_or_later() {
     assert!(is_quiet(&sim));
     sim.locks.shared.waiters.postpone(key_ref("k").to_id());
     assert!(!is_quiet(&sim), "a key is postponed");
-    sim.locks.shared.waiters.pop_due(sim.now, true);
+    sim.locks.shared.waiters.pop_due(sim.now, true, true);
     assert!(is_quiet(&sim));
 }
 

@@ -216,7 +216,6 @@ fn code(error: &LockError) -> &'static str {
         LockError::Broken => "LOCKBROKEN",
         LockError::TryAgain => "TRYAGAIN",
         LockError::InStartupDelay(_) => "DELAY",
-        LockError::Drained => "DRAINED",
         LockError::Deadlock(_) => "DEADLOCK",
         LockError::Upgrade => "DEADLOCK of two upgrades",
         LockError::WhichHold => "READ or WRITE?",

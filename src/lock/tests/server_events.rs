@@ -5,7 +5,7 @@ use crate::lock::grant::tracked::READERS_PER_STEP;
 use crate::lock::tests::sim::{key_ref, sem_ref, Settings, Sim, Terms};
 use crate::lock::{
     Answer, BoundRef, Cx, Effect, Effects, Event, KeyId, KeyRef, Limits, Mode, ReadDepth, Resource,
-    SetIf, View, Wait, WindowRule, READERS_AT_ONCE,
+    SetIf, View, Wait, READERS_AT_ONCE,
 };
 
 fn acquire(sim: &mut Sim, key: &str, owner: &str, mode: Mode) {
@@ -270,43 +270,6 @@ fn locks_whose_loss_is_reported_are_held_or_waited_for() {
     assert_eq!(about(&sim, None), ["k", "l", "r"]);
     assert_eq!(about(&sim, Some(0)), ["k", "l", "r"]);
     assert_eq!(about(&sim, Some(1)), [""; 0]);
-}
-
-/// Whether a window begins for this waiter after one hand-off, without a subscriber.
-fn polled_window(refuse: bool, waits: bool) -> u64 {
-    let windows = WindowRule {
-        after: 1,
-        window_ms: 50,
-        polled: false,
-    };
-    let mut sim = Sim::new(&Settings {
-        windows,
-        ..Settings::default()
-    });
-    acquire(&mut sim, "k", "alice", Mode::Exclusive);
-    if waits {
-        enqueue(&mut sim, "k", "bob", 1);
-    }
-    if refuse {
-        sim.locks.refused_outside(key_ref("k"));
-    }
-    if !waits {
-        enqueue(&mut sim, "k", "bob", 1);
-    }
-    enqueue(&mut sim, "k", "carol", 2);
-    for owner in ["alice", "bob"] {
-        sim.release("k", owner, (None, false, None)).unwrap();
-        sim.settle_all();
-        sim.deliver_all();
-    }
-    sim.locks.shared.waiters.windows.stats.windows
-}
-
-#[test]
-fn a_refused_script_has_a_window_begin_without_a_subscriber_while_requests_wait() {
-    assert_eq!(polled_window(true, true), 1);
-    assert_eq!(polled_window(false, true), 0);
-    assert_eq!(polled_window(true, false), 0);
 }
 
 #[test]

@@ -108,6 +108,9 @@ pub struct Sim {
     /// The number of times that each connection has closed: a new one has another id.
     closed: BTreeMap<u64, u64>,
     pub keys: Keyspace,
+    /// Whether the keys to settle come before all other work of a tick, as in the naive model. The sorts of work have
+    /// turns otherwise.
+    pub in_order: bool,
     /// Redisson's token counters, by the name of the lock.
     pub counters: BTreeMap<String, u64>,
     pub horizons: BTreeMap<Domain, u64>,
@@ -193,7 +196,6 @@ fn new_locks(settings: &Settings) -> Locks {
     let mut locks = Locks::new(false);
     let session = SessionRule {
         lease: settings.session_lease,
-        ..SessionRule::default()
     };
     let settings = crate::lock::Settings {
         limits: settings.limits,
@@ -203,9 +205,8 @@ fn new_locks(settings: &Settings) -> Locks {
         finals: FinalRule::default(),
         detects_deadlocks: settings.deadlocks,
         startup_delay_ms: u64::MAX,
-        top_names: 0,
     };
-    locks.apply(&settings, Now::at_mono(0));
+    locks.apply(&settings);
     locks
 }
 
@@ -220,6 +221,7 @@ impl Sim {
             },
             may_grant: true,
             delayed: false,
+            in_order: false,
             cluster: settings.cluster,
             default_lease: settings.default_lease,
             closed: BTreeMap::new(),
@@ -314,7 +316,13 @@ impl Sim {
             self.locks.shared.waiters.schedule_postponed();
         }
         let mut settled = 0;
-        while let Some(due) = self.locks.shared.waiters.pop_due(self.now, false) {
+        loop {
+            if self.in_order {
+                self.locks.shared.waiters.begin_with_keys();
+            }
+            let Some(due) = self.locks.shared.waiters.pop_due(self.now, false, true) else {
+                break;
+            };
             settled += 1;
             assert!(settled < 1_000, "a tick that does not end");
             self.locks.shared.waiters.pass_more();

@@ -25,7 +25,7 @@
 //! redisson read | write | unread | unwrite | renew-read k owner [lease=30s]   redisson force k owner
 //! redisson take | give k id [lease=30s]
 //! counter k 50   horizon k 50   flush   restart [back=1h]   grants off | on
-//! delay 5s | limit 1s   drain   demote   session lease 10s
+//! delay 5s | limit 1s   demote   session lease 10s
 //! subscribe k | unsubscribe k      the channel of k has a subscriber, or none
 //! forbid 1 | permit 1              the user with this number may take no key, or every key
 //! window after=2 [window=50ms]
@@ -33,7 +33,6 @@
 //! ... [user=N]  the number of the user, for a request that waits; 0: unknown
 //! keys   sessions (the bound holds and their connections)   stats name ...   quiet
 //! times name ...                 histograms: the number of times in each bucket, by its bound
-//! names N                        counts for N names       top waits | hand-offs [count=N]
 //! ```
 //! In the replies, tokens are #1, #2, in the order in which they appear (the simulated server checks that they rise),
 //! and times count from the start of the server. Indented lines are the effects in order: writes, events, publishes,
@@ -83,7 +82,6 @@ transcripts! {
     times_of_waits_and_holds: "times",
     tickets: "tickets",
     tokens: "tokens",
-    top_names: "top_names",
     users: "users",
     undo: "undo",
     upgrades_and_downgrades: "upgrade",

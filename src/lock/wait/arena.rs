@@ -199,59 +199,6 @@ impl<T> Arena<T> {
     }
 }
 
-#[cfg(test)]
-#[allow(clippy::indexing_slicing)]
-mod tests {
-    use std::collections::HashMap;
-
-    use proptest::prelude::*;
-
-    use super::*;
-
-    proptest! {
-        #[test]
-        fn every_value_is_found_at_its_slot(steps in proptest::collection::vec((any::<bool>(), any::<u16>()), 0..2_000)) {
-            let mut arena = Arena::default();
-            let mut expected = HashMap::new();
-            let mut slots: Vec<Slot> = Vec::new();
-            for (number, (inserts, which)) in steps.into_iter().enumerate() {
-                if inserts || slots.is_empty() {
-                    let slot = arena.insert(number);
-                    prop_assert!(expected.insert(slot, number).is_none());
-                    slots.push(slot);
-                } else {
-                    let slot = slots.swap_remove(usize::from(which) % slots.len());
-                    prop_assert_eq!(arena.remove(slot), expected.remove(&slot));
-                    prop_assert_eq!(arena.remove(slot), None);
-                }
-                prop_assert_eq!(arena.len(), expected.len());
-            }
-            for (slot, number) in expected {
-                prop_assert_eq!(arena.get(slot), Some(&number));
-            }
-        }
-    }
-
-    #[test]
-    fn empty_chunks_return_their_memory_and_the_lowest_slots_are_taken_first() {
-        let mut arena = Arena::default();
-        let slots: Vec<Slot> = (0..10 * CHUNK).map(|number| arena.insert(number)).collect();
-        for slot in &slots[(3 * CHUNK as usize)..] {
-            arena.remove(*slot);
-        }
-        let room: usize = arena.chunks.iter().map(|c| c.entries.capacity()).sum();
-        assert_eq!(room, 3 * CHUNK as usize);
-        arena.remove(slots[5]);
-        arena.insert(5);
-        assert_eq!(arena.insert(7), Slot::new(3, 0));
-        assert_eq!(arena.get(slots[5]), Some(&5));
-        for slot in &slots[..=(3 * CHUNK as usize)] {
-            arena.remove(*slot);
-        }
-        assert_eq!((arena.len(), arena.chunks.len()), (0, 1));
-    }
-}
-
 const SHARDS: usize = 128;
 
 /// A shard with room for at most this many slots keeps its memory.
@@ -324,47 +271,6 @@ fn shard_of(hash: u64) -> usize {
     let part = f64::from((hash >> 24) as u32) / f64::from(u32::MAX);
     let position = (1.0 + 3.0 * part).sqrt() - 1.0;
     ((position * SHARDS as f64) as usize).min(SHARDS - 1)
-}
-
-#[cfg(test)]
-#[allow(clippy::indexing_slicing)]
-mod tests_of_slot_table {
-    use super::*;
-
-    #[test]
-    fn shards_differ_in_size_so_that_they_grow_one_after_the_other() {
-        let mut sizes = [0u32; SHARDS];
-        for number in 0..1_000_000u64 {
-            sizes[shard_of(number.wrapping_mul(0x9E37_79B9_7F4A_7C15))] += 1;
-        }
-        assert!(sizes.windows(2).all(|pair| pair[0] < pair[1]), "{sizes:?}");
-        let (first, last) = (f64::from(sizes[0]), f64::from(sizes[SHARDS - 1]));
-        assert!((1.9..2.1).contains(&(last / first)), "{first} and {last}");
-        assert_eq!(shard_of(u64::MAX), SHARDS - 1);
-    }
-
-    #[test]
-    fn a_table_that_becomes_empty_returns_its_memory() {
-        let mut table = SlotTable::default();
-        let hash = |slot: Slot| u64::from(slot.0.get()).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        let slots: Vec<Slot> = (0..10_000).map(|at| Slot::new(0, at)).collect();
-        for slot in &slots {
-            table.insert(hash(*slot), *slot, hash);
-        }
-        let room = |table: &SlotTable| {
-            table
-                .shards
-                .iter()
-                .map(|shard| shard.capacity())
-                .sum::<usize>()
-        };
-        assert!(room(&table) >= 10_000);
-        for slot in &slots {
-            assert!(table.remove(hash(*slot), *slot, hash));
-        }
-        assert_eq!(table.len(), 0);
-        assert!(room(&table) < SHARDS * SMALL, "{}", room(&table));
-    }
 }
 
 #[derive(Debug, Default)]
@@ -457,5 +363,99 @@ impl Deadlines {
             at = below;
         }
         self.put(places, at, own.2);
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::indexing_slicing)]
+mod tests {
+    use std::collections::HashMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn every_value_is_found_at_its_slot(steps in proptest::collection::vec((any::<bool>(), any::<u16>()), 0..2_000)) {
+            let mut arena = Arena::default();
+            let mut expected = HashMap::new();
+            let mut slots: Vec<Slot> = Vec::new();
+            for (number, (inserts, which)) in steps.into_iter().enumerate() {
+                if inserts || slots.is_empty() {
+                    let slot = arena.insert(number);
+                    prop_assert!(expected.insert(slot, number).is_none());
+                    slots.push(slot);
+                } else {
+                    let slot = slots.swap_remove(usize::from(which) % slots.len());
+                    prop_assert_eq!(arena.remove(slot), expected.remove(&slot));
+                    prop_assert_eq!(arena.remove(slot), None);
+                }
+                prop_assert_eq!(arena.len(), expected.len());
+            }
+            for (slot, number) in expected {
+                prop_assert_eq!(arena.get(slot), Some(&number));
+            }
+        }
+    }
+
+    #[test]
+    fn empty_chunks_return_their_memory_and_the_lowest_slots_are_taken_first() {
+        let mut arena = Arena::default();
+        let slots: Vec<Slot> = (0..10 * CHUNK).map(|number| arena.insert(number)).collect();
+        for slot in &slots[(3 * CHUNK as usize)..] {
+            arena.remove(*slot);
+        }
+        let room: usize = arena.chunks.iter().map(|c| c.entries.capacity()).sum();
+        assert_eq!(room, 3 * CHUNK as usize);
+        arena.remove(slots[5]);
+        arena.insert(5);
+        assert_eq!(arena.insert(7), Slot::new(3, 0));
+        assert_eq!(arena.get(slots[5]), Some(&5));
+        for slot in &slots[..=(3 * CHUNK as usize)] {
+            arena.remove(*slot);
+        }
+        assert_eq!((arena.len(), arena.chunks.len()), (0, 1));
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::indexing_slicing)]
+mod tests_of_slot_table {
+    use super::*;
+
+    #[test]
+    fn shards_differ_in_size_so_that_they_grow_one_after_the_other() {
+        let mut sizes = [0u32; SHARDS];
+        for number in 0..1_000_000u64 {
+            sizes[shard_of(number.wrapping_mul(0x9E37_79B9_7F4A_7C15))] += 1;
+        }
+        assert!(sizes.windows(2).all(|pair| pair[0] < pair[1]), "{sizes:?}");
+        let (first, last) = (f64::from(sizes[0]), f64::from(sizes[SHARDS - 1]));
+        assert!((1.9..2.1).contains(&(last / first)), "{first} and {last}");
+        assert_eq!(shard_of(u64::MAX), SHARDS - 1);
+    }
+
+    #[test]
+    fn a_table_that_becomes_empty_returns_its_memory() {
+        let mut table = SlotTable::default();
+        let hash = |slot: Slot| u64::from(slot.0.get()).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let slots: Vec<Slot> = (0..10_000).map(|at| Slot::new(0, at)).collect();
+        for slot in &slots {
+            table.insert(hash(*slot), *slot, hash);
+        }
+        let room = |table: &SlotTable| {
+            table
+                .shards
+                .iter()
+                .map(|shard| shard.capacity())
+                .sum::<usize>()
+        };
+        assert!(room(&table) >= 10_000);
+        for slot in &slots {
+            assert!(table.remove(hash(*slot), *slot, hash));
+        }
+        assert_eq!(table.len(), 0);
+        assert!(room(&table) < SHARDS * SMALL, "{}", room(&table));
     }
 }

@@ -13,6 +13,9 @@ use crate::lock::wait::request::WaiterId;
 use crate::lock::wait::waiters::{Fate, Waiters};
 use crate::lock::{KeyId, KeyRef, Mode, Now, UserId};
 
+/// The sorts of work on keys: keys to settle, leases that are over, requests on several keys, windows, postponed keys.
+const SORTS: u8 = 5;
+
 impl Waiters {
     /// Records the lease after which the first waiter of this key is due (`None`: no TTL, or no holder).
     pub fn set_lease(&mut self, key: KeyRef<'_>, lease_ms: Option<i64>) {
@@ -20,6 +23,7 @@ impl Waiters {
             return;
         };
         let lease_ms = lease_ms.filter(|_| waited.queue.live() > 0);
+        waited.is_lost &= lease_ms.is_none();
         if waited.lease_ms == lease_ms {
             return;
         }
@@ -31,6 +35,12 @@ impl Waiters {
             waited.lease_user = waited.queue.user(&self.places);
             self.leases.insert(waited.lease_user, new, id.clone());
         }
+    }
+
+    /// The loss of this key is reported, or (`false`) the report is taken back. Returns whether it was.
+    pub(crate) fn set_lost(&mut self, key: KeyRef<'_>, is_lost: bool) -> bool {
+        let waited = self.waited.get_mut(&key);
+        waited.is_some_and(|waited| std::mem::replace(&mut waited.is_lost, is_lost))
     }
 
     /// The lease after which the first waiter of this key is due, in Unix milliseconds.
@@ -161,6 +171,8 @@ impl Waiters {
         if self.live() > 0 {
             for key in key.concerned() {
                 self.schedule_settle(key);
+                // What is there next may look like what was there last.
+                self.see(key, i64::MIN);
             }
         }
     }
@@ -203,6 +215,25 @@ impl Waiters {
         }
     }
 
+    /// Some of the keys with waiters: `most`, from the index `at` on. With the index of the next ones.
+    pub fn waited_from(&self, at: usize, most: usize) -> (Vec<KeyId>, usize) {
+        let end = at.saturating_add(most).min(self.waited.len());
+        let keys = (at..end).filter_map(|index| self.waited.get_index(index));
+        let keys = keys
+            .filter(|(_, waited)| waited.queue.live() > 0)
+            .map(|(id, _)| id.clone());
+        (
+            keys.collect(),
+            if end < self.waited.len() { end } else { 0 },
+        )
+    }
+
+    /// Records what the shell has seen of a key with waiters. Returns whether the former record differs.
+    pub fn see(&mut self, key: KeyRef<'_>, look: i64) -> bool {
+        let waited = self.waited.get_mut(&key);
+        waited.is_some_and(|waited| std::mem::replace(&mut waited.seen, look) != look)
+    }
+
     /// Schedules a key to be settled, with or without waiters.
     pub fn schedule_settle_id(&mut self, key: KeyId) {
         let user = self.user_of(key.as_ref());
@@ -224,16 +255,10 @@ impl Waiters {
         sets.iter().any(|set| set.contains(&key))
     }
 
-    /// Takes this key off the list of keys to settle. Returns whether it was listed.
-    pub fn take_unsettled(&mut self, key: KeyRef<'_>) -> bool {
-        self.unsettled.remove(&key)
-    }
-
     /// The next work on keys: the users in turn over all sorts of it, and of one user the sorts in turn. `retries`:
-    /// also a postponed key.
-    pub fn pop_due(&mut self, now: Now, retries: bool) -> Option<Due> {
-        /// The sorts: keys to settle, leases that are over, requests on several keys, windows, postponed keys.
-        const SORTS: u8 = 5;
+    /// also a postponed key. None where it is a long item that is not the `first` of its tick: the replies that this
+    /// tick has decided do not wait for it.
+    pub fn pop_due(&mut self, now: Now, retries: bool, first: bool) -> Option<Due> {
         let (after, last) = (self.turn, self.sort);
         let sorts = (1..=SORTS).map(|step| (last + step) % SORTS);
         let of_sorts = sorts.filter_map(|sort| {
@@ -250,6 +275,12 @@ impl Waiters {
         });
         // Of equal ones the first.
         let (_, user, sort) = of_sorts.min_by_key(|(wraps, user, _)| (*wraps, *user))?;
+        if sort == 2 && !first {
+            let request = self.unsettled_requests.first_of(user);
+            if request.is_some_and(|request| self.is_long(*request)) {
+                return None;
+            }
+        }
         (self.turn, self.sort) = (user, sort);
         match sort {
             0 => self.unsettled.pop_of(user).map(|(key, ())| Due::Key(key)),
@@ -258,10 +289,18 @@ impl Waiters {
                 let request = self.unsettled_requests.pop_of(user);
                 request.map(|(id, ())| Due::Many(id))
             }
-            // (A key that was taken during its window is scheduled, and so settled before the window ends.)
-            3 => self.windows.pop_of(user).map(Due::Key),
+            3 => {
+                let has_changed = |key: KeyRef<'_>| self.unsettled.remove(&key);
+                self.windows.pop_of(user, has_changed).map(Due::Key)
+            }
             _ => self.retrying.pop_of(user).map(|(key, ())| Due::Key(key)),
         }
+    }
+
+    /// The next work of a user begins with the keys to settle, whatever sort had the last turn.
+    #[cfg(test)]
+    pub fn begin_with_keys(&mut self) {
+        self.sort = SORTS - 1;
     }
 
     /// The first key of this user whose lease is over.
@@ -279,7 +318,8 @@ impl Waiters {
         self.postponed.insert(user, key, ());
     }
 
-    /// Schedules every postponed key to be settled at once: perhaps nothing is due there any more.
+    /// Schedules every postponed key to be settled at once.
+    #[cfg(test)]
     pub fn schedule_postponed(&mut self) {
         for keys in [&mut self.postponed, &mut self.retrying] {
             for (user, key) in keys.drain() {
@@ -328,7 +368,8 @@ mod tests {
                 .insert(UserId(1), WaiterId(request), ());
         }
         waiters.leases.insert(UserId(2), 0, key("c"));
-        let order: Vec<_> = std::iter::from_fn(|| waiters.pop_due(Now::at_mono(9), true)).collect();
+        let order: Vec<_> =
+            std::iter::from_fn(|| waiters.pop_due(Now::at_mono(9), true, true)).collect();
         let mine = |name| Due::Key(key(name));
         let others = [mine("a"), Due::Many(WaiterId(1)), mine("b"), mine("b")];
         assert_eq!(order.len(), 7);

@@ -78,24 +78,6 @@ impl Waiters {
         self.end_some(id, Ending { last, with }, &mut left, cx);
     }
 
-    /// Ends every window, and every waiter, oldest first; if there are many, each key with its own in the next ticks.
-    pub(crate) fn fail_everywhere(&mut self, error: &LockError, cx: &mut Cx<'_>) {
-        self.windows.end_all();
-        self.schedule_postponed();
-        if self.live_places() <= ENDED_AT_ONCE {
-            let waiters = self.clear_all();
-            return self.fail(waiters, error, cx);
-        }
-        let with = EndsWith::Failed(error.clone());
-        let last = self.last_place();
-        let ending = Ending { last, with };
-        let keys: Vec<KeyId> = self.waited.keys().cloned().collect();
-        for key in keys {
-            let user = self.user_of(key.as_ref());
-            self.endings.insert(user, key, ending.clone());
-        }
-    }
-
     /// Whether waiters of this key are about to end.
     pub(super) fn is_ending(&self, key: KeyRef<'_>) -> bool {
         self.endings.contains(&key)
@@ -126,9 +108,6 @@ impl Waiters {
                 return;
             }
             *left = left.saturating_sub(self.places_count(request));
-            if matches!(ending.with, EndsWith::Open) {
-                self.count_top_wait(place, cx.now.mono_ms);
-            }
             let waiter = self.remove(place);
             self.end(waiter, &ending.with, cx);
         }
@@ -219,8 +198,6 @@ impl Waiters {
     /// ran out. Returns the moment of its arrival, since which it waits.
     pub(super) fn continues(&mut self, place: Option<PlaceId>, asks_ms: u64) -> u64 {
         let Some(place) = place else { return asks_ms };
-        self.count_top_wait(place, asks_ms);
-        self.places.set_counted(place, asks_ms);
         let Some(stands) = self.places.get(place) else {
             return asks_ms;
         };
@@ -291,28 +268,6 @@ impl Waiters {
         stats.waits_granted += 1;
         stats.wait_ms_max = stats.wait_ms_max.max(waited);
     }
-
-    /// Counts the time of the request at this place, if there is one, for the name of the key.
-    pub(super) fn count_top_wait(&mut self, place: PlaceId, now_ms: u64) {
-        let counts = |at: &&Place| at.kept().is_none();
-        if self.top[Resource::Lock].is_none() {
-            return;
-        }
-        let Some(at) = self.places.get(place).filter(counts) else {
-            return;
-        };
-        if let Some(top) = &mut self.top[at.key.as_ref().resource] {
-            let waited_ms = (now_ms as u32).wrapping_sub(at.counted_ms);
-            top.add_wait(at.key.as_ref(), waited_ms.into());
-        }
-    }
-
-    /// Counts a hand-off for the name of the key.
-    pub(crate) fn count_top_hand_off(&mut self, key: KeyRef<'_>) {
-        if let Some(top) = &mut self.top[key.resource] {
-            top.add_hand_off(key);
-        }
-    }
 }
 
 impl Cx<'_> {
@@ -371,21 +326,5 @@ mod tests {
         assert!(waiters
             .next_to_grant(KEY, &mut Cx::new(NOW, &mut Effects::new()))
             .is_some());
-    }
-
-    #[test]
-    fn every_waiter_of_the_server_ends_in_several_ticks() {
-        let mut waiters = Waiters::default();
-        for number in 1..=1_200 {
-            park(&mut waiters, number);
-        }
-        let at_once = ended(|cx| waiters.fail_everywhere(&LockError::Drained, cx));
-        let then = ended(|cx| waiters.end_more(&mut 1_000, cx));
-        let last = ended(|cx| waiters.end_more(&mut 1_000, cx));
-        assert_eq!((at_once, then, last), (0, 1_000, 200));
-        assert_eq!(
-            waiters.stats[crate::lock::Resource::Lock].waits_failed,
-            1_200
-        );
     }
 }

@@ -1,8 +1,7 @@
-//! What `INFO lock`, `LOCK.SCAN` and `LOCK.TOP` show of the waiters.
+//! What `INFO lock` and `LOCK.SCAN` show of the waiters.
 
 use crate::lock::name::{Each, Resource};
 use crate::lock::table::step_below;
-use crate::lock::top_names::{TopList, TopNames, TopOrder};
 use crate::lock::wait::places::At;
 use crate::lock::wait::waiters::Waiters;
 use crate::lock::{KeyRef, Now};
@@ -61,6 +60,7 @@ impl Waiters {
     }
 
     /// Places of waiters: a request on several keys has one at each.
+    #[cfg(test)]
     pub fn live_places(&self) -> usize {
         self.places.live()
     }
@@ -162,35 +162,5 @@ impl Waiters {
         let step = self.waited.get_range(range).into_iter().flatten();
         let waited = step.filter(|(_, waited)| waited.queue.live() > 0);
         (start as u64, waited.map(|(key, _)| key.as_ref()))
-    }
-
-    /// Sets how many names are counted for [`Waiters::top_names`], of each kind in each order; 0: none, and what was
-    /// counted is forgotten.
-    pub fn set_top_names(&mut self, room: usize, now: Now) {
-        for resource in Resource::ALL {
-            let top = &mut self.top[resource];
-            match (room, top.as_mut()) {
-                (0, _) => *top = None,
-                (_, Some(counted)) => counted.set_room(room),
-                (_, None) => *top = Some(Box::new(TopNames::new(room, now))),
-            }
-        }
-    }
-
-    /// The names of this database with the highest sums, `most` of them at most; `None` while none is counted.
-    pub fn top_names(&self, order: TopOrder, db: i32, most: usize, now: Now) -> Option<TopList> {
-        let mut list = TopList {
-            counted_ms: self.top[Resource::Lock].as_ref()?.counted_ms(now),
-            total: 0,
-            names: Vec::new(),
-        };
-        for resource in Resource::ALL {
-            if let Some(top) = &self.top[resource] {
-                top.extend(&mut list, order, db, most);
-            }
-        }
-        list.names.sort_by_key(|name| std::cmp::Reverse(name.sum));
-        list.names.truncate(most);
-        Some(list)
     }
 }

@@ -41,6 +41,21 @@ pub struct Asked {
     pub session: Option<u64>,
 }
 
+impl Asked {
+    fn of(key: KeyRef<'_>, owner: &[u8], waiter: &Waiter) -> Asked {
+        let binds = waiter.session && waiter.ticket.is_some();
+        Asked {
+            key: key.to_id(),
+            request: waiter.id,
+            channel: waiter.channel().cloned(),
+            user: waiter.user,
+            mode: waiter.mode,
+            owner: (waiter.mode != Mode::Exclusive).then(|| owner.into()),
+            session: binds.then_some(waiter.client),
+        }
+    }
+}
+
 /// Whether a waiter may be granted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hearing {
@@ -86,16 +101,7 @@ impl Waiters {
             Next::Place(place) => self.reader_to_ask(key, place, cx.now)?,
             Next::Later | Next::Nothing => return None,
         };
-        let binds = waiter.session && waiter.ticket.is_some();
-        Some(Asked {
-            key: key.to_id(),
-            request: waiter.id,
-            channel: waiter.channel().cloned(),
-            user: waiter.user,
-            mode: waiter.mode,
-            owner: (waiter.mode != Mode::Exclusive).then(|| owner.into()),
-            session: binds.then_some(waiter.client),
-        })
+        Some(Asked::of(key, owner, waiter))
     }
 
     /// Where the next to be granted is a reader: one to ask for among the readers behind it, which one decision grants
@@ -309,6 +315,25 @@ impl Waiters {
                 false => self.ticket_stats.tickets_unheard += 1,
             }
         }
+    }
+
+    /// Whether this request, whose owner holds all its keys already, may be granted them, wherever it stands in their
+    /// queues: its wait has not run out, and the shell was asked for each key ([`Waiters::holder_to_ask`]).
+    pub(crate) fn holder_may_be_granted(&self, request: WaiterId, now: Now) -> bool {
+        let may_be = |(key, place): &(KeyId, PlaceId)| {
+            matches!(self.prospect(key.as_ref(), *place, now), Prospect::Grant)
+        };
+        self.places_of(request).iter().all(may_be)
+    }
+
+    /// What the shell is asked before a request is granted all its keys, whose holder its owner is already.
+    pub(crate) fn holder_to_ask(&self, request: WaiterId) -> Vec<Asked> {
+        let places = self.places_of(request);
+        let asked = places.iter().filter_map(|(key, place)| {
+            let (owner, waiter) = self.places.at(*place)?;
+            Some(Asked::of(key.as_ref(), owner, waiter))
+        });
+        asked.collect()
     }
 
     /// A step of a tick, which has time left, begins: as many places may be passed over again.

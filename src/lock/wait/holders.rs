@@ -145,6 +145,10 @@ pub(crate) struct WaitedKey {
     pub(crate) search_places: SearchPlaces,
     /// The waiters that may be granted the key, as far as was asked in the event of the decision.
     pub(super) heard: SmallVec<[Heard; 1]>,
+    /// Whether the loss of the key was reported as it was deleted, and other data may be there now.
+    pub(super) is_lost: bool,
+    /// Where not every change of a key is reported: what the shell saw of it last.
+    pub(super) seen: i64,
 }
 
 /// A waiter that may be granted the key. So may each one for an exclusive hold, of the same user and channel.

@@ -58,7 +58,7 @@ impl Waiters {
             Some(_) => keys,
             None => &[],
         };
-        let fate = Fate::TakenOver(taken, waiter.since_ms);
+        let fate = Fate::TakenOver(taken);
         let mut replaced: Vec<Waiter> = Vec::new();
         for request in &former.requests {
             let place = self.places.of_request(*request);
@@ -101,9 +101,9 @@ impl Waiters {
     }
 
     /// Takes a granted request off all its places.
-    pub(crate) fn take_many(&mut self, request: WaiterId, now: Now) -> Option<Waiter> {
+    pub(crate) fn take_many(&mut self, request: WaiterId) -> Option<Waiter> {
         let place = self.places.of_request(request)?;
-        self.depart(place, Fate::Granted(now))
+        self.depart(place, Fate::Granted)
     }
 
     /// Removes a request from all its places and keeps none. Returns it, if it waited until now.
@@ -208,6 +208,14 @@ impl Waiters {
             Look::Free { .. } if of <= LOOKED_AT || keys >= of => Some(NextLook::All),
             Look::Free { from, .. } => Some(NextLook::Some(from..of.min(from + LOOKED_AT))),
         }
+    }
+
+    /// Whether the next step of a scheduled request may take milliseconds: all of its many keys may be free.
+    pub(super) fn is_long(&self, request: WaiterId) -> bool {
+        self.many.get(&request).is_some_and(|many| {
+            let of = many.places.len();
+            of > LOOKED_AT && matches!(many.look, Look::Free { keys, .. } if keys >= of)
+        })
     }
 
     /// These keys of a request are free for it: the others are looked at later.

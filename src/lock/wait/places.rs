@@ -60,6 +60,7 @@ impl Places {
     }
 
     /// Live places.
+    #[cfg(test)]
     pub fn live(&self) -> usize {
         self.used.parked + self.used.tickets
     }
@@ -237,13 +238,6 @@ impl Places {
         let rehash = |slot| hash_at_key(arena, secret, slot);
         self.by_owner_at.remove(rehash(id.slot), id.slot, rehash);
         self.arena.remove(id.slot)?.at.into_waiter()
-    }
-
-    /// For `LOCK.TOP`: the time of the request at this place is counted up to this moment.
-    pub(super) fn set_counted(&mut self, id: PlaceId, ms: u64) {
-        if let Some(place) = self.arena.get_mut(id.slot) {
-            place.counted_ms = ms as u32;
-        }
     }
 
     /// Puts a request at a place, or none until a moment. Returns the request that was there.
@@ -522,9 +516,6 @@ pub(super) struct Place {
     pub of_owner: Links,
     /// The position in the heap of deadlines, from 1.
     pub in_heap: u32,
-    /// For `LOCK.TOP`: up to when the time of its request is counted, in milliseconds of the monotonic clock modulo
-    /// 2^32: requests that are not replaced for 50 days are counted too low.
-    pub counted_ms: u32,
 }
 
 #[derive(Debug)]
@@ -580,10 +571,6 @@ impl TimedOut {
 
 impl Place {
     pub fn new(seq: Seq, key: KeyId, owner: &[u8], at: At) -> Place {
-        let counted_ms = match &at {
-            At::Live(waiter) => waiter.since_ms as u32,
-            At::Empty(_) => 0,
-        };
         Place {
             seq,
             key,
@@ -592,7 +579,6 @@ impl Place {
             in_queue: Links::default(),
             of_owner: Links::default(),
             in_heap: 0,
-            counted_ms,
         }
     }
 

@@ -186,30 +186,6 @@ impl Channels {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn unused_channels_are_dropped_a_few_for_each_new_one() {
-        let mut channels = Channels::default();
-        let mut ticket = |number: usize| {
-            let (channel, tag) = (number.to_string(), b"");
-            let channel = channel.as_bytes();
-            let ticket = channels.ticket(Notify { channel, tag });
-            (ticket, channels.by_name.len())
-        };
-        let kept: Vec<Ticket> = (0..100).map(|number| ticket(number).0).collect();
-        for number in 100..10_000 {
-            assert!(ticket(number).1 <= 3 * kept.len());
-        }
-        drop(kept);
-        channels.drop_unused(Channels::LOOKED_AT);
-        channels.drop_unused(Channels::LOOKED_AT);
-        assert_eq!(channels.by_name.len(), 0);
-    }
-}
-
 /// Chunks of places that one step looks through.
 const CHUNKS: usize = 40;
 
@@ -333,4 +309,28 @@ fn why_gone(waiter: &Waiter, deleted: &[UserId]) -> Option<Gone> {
         return Some(Gone::Channel);
     }
     deleted.contains(&waiter.user).then_some(Gone::User)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unused_channels_are_dropped_a_few_for_each_new_one() {
+        let mut channels = Channels::default();
+        let mut ticket = |number: usize| {
+            let (channel, tag) = (number.to_string(), b"");
+            let channel = channel.as_bytes();
+            let ticket = channels.ticket(Notify { channel, tag });
+            (ticket, channels.by_name.len())
+        };
+        let kept: Vec<Ticket> = (0..100).map(|number| ticket(number).0).collect();
+        for number in 100..10_000 {
+            assert!(ticket(number).1 <= 3 * kept.len());
+        }
+        drop(kept);
+        channels.drop_unused(Channels::LOOKED_AT);
+        channels.drop_unused(Channels::LOOKED_AT);
+        assert_eq!(channels.by_name.len(), 0);
+    }
 }

@@ -82,6 +82,12 @@ impl<T: Clone + Eq + Hash, V, S: BuildHasher> Turns<T, V, S> {
         Some(*user)
     }
 
+    /// The oldest item of this user.
+    pub fn first_of(&self, user: UserId) -> Option<&T> {
+        let mut own = self.order.range((user, 0)..=(user, u64::MAX));
+        own.next().map(|(_, item)| item)
+    }
+
     /// Takes the oldest item of this user.
     pub fn pop_of(&mut self, user: UserId) -> Option<(T, V)> {
         let at = *self.order.range((user, 0)..=(user, u64::MAX)).next()?.0;
@@ -104,6 +110,7 @@ impl<T: Clone + Eq + Hash, V, S: BuildHasher> Turns<T, V, S> {
     }
 
     /// Takes everything, with its user, in no order of turns.
+    #[cfg(test)]
     pub fn drain(&mut self) -> impl Iterator<Item = (UserId, T)> {
         self.items.clear();
         give_back(&mut self.items);

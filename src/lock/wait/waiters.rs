@@ -10,7 +10,6 @@ use crate::lock::name::{Each, Resource};
 use crate::lock::stats::Histogram;
 use crate::lock::stats::{TicketStats, WaitStats};
 use crate::lock::table::give_back;
-use crate::lock::top_names::TopNames;
 use crate::lock::wait::hearing::Passed;
 use crate::lock::wait::holders::WaitedKey;
 use crate::lock::wait::limits::{share, Limits, Usage, Used};
@@ -24,6 +23,9 @@ use crate::lock::wait::ticket::{Channels, Notify};
 use crate::lock::wait::turns::{Agenda, Turns};
 use crate::lock::window::Windows;
 use crate::lock::{KeyId, KeyRef, LockError, Mode, Now, UserId};
+
+/// The most bytes of the keys of a request that waits: a grant in a tick copies each name some twenty times.
+const LONGEST_WAIT: usize = 131_072;
 
 /// How long, and how many, places are kept for disconnected or timed-out owners.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -51,8 +53,6 @@ pub struct Waiters {
     pub(in crate::lock) ticket_waits: Histogram,
     /// The Redisson windows.
     pub(in crate::lock) windows: Windows,
-    /// The names that wait longest and are handed off most; `None`: they are not counted.
-    pub(in crate::lock) top: Each<Option<Box<TopNames>>>,
     pub(in crate::lock) waited: KeyMap<WaitedKey>,
     /// The places of all queues.
     pub(in crate::lock) places: Places,
@@ -114,13 +114,16 @@ impl Waiters {
     /// The number of a new waiter at these keys, unless the limits exclude it. What it replaces leaves room for it.
     ///
     /// # Errors
-    /// [`LockError::Busy`]
+    /// [`LockError::LongWait`], [`LockError::Busy`]
     pub(crate) fn admit(
         &mut self,
         (keys, owner): (&[KeyRef<'_>], &[u8]),
         replaced: &[WaiterId],
         (notify, note, user): (Option<Notify<'_>>, usize, UserId),
     ) -> Result<WaiterId, LockError> {
+        if keys.iter().map(|key| key.name.len()).sum::<usize>() > LONGEST_WAIT {
+            return Err(LockError::LongWait);
+        }
         let is_ticket = notify.is_some();
         let names = owner.len() + notify.map_or(0, |notify| notify.len()) + note;
         let place = |key: &KeyRef<'_>| Usage::place(is_ticket, key.name.len() + names);
@@ -221,8 +224,7 @@ impl Waiters {
     pub fn enqueue(&mut self, key: KeyRef<'_>, owner: &[u8], waiter: Waiter, cx: &mut Cx<'_>) {
         let (request, is_ticket) = (waiter.id, waiter.ticket.is_some());
         let place = self.places.of(key, owner);
-        let (keys, since_ms) = ([key], waiter.since_ms);
-        let older = place.and_then(|place| self.depart(place, Fate::TakenOver(&keys, since_ms)));
+        let older = place.and_then(|place| self.depart(place, Fate::TakenOver(&[key])));
         let (_, place) = self.join((key, owner), place, waiter);
         self.places.enter(request, place);
         self.count_waiter((key, is_ticket), older.as_slice(), cx);
@@ -284,7 +286,6 @@ impl Waiters {
         let (places, waited) = (&mut self.places, self.waited.entry(id.clone()).or_default());
         waited.forget_heard(&waiter);
         let place = waited.queue.push_front(places, (seq, id), owner, waiter);
-        places.set_counted(place, asked_ms);
         waited.search_places.set_mode(place, mode);
         self.waits(place);
         self.places.enter(request, place);
@@ -348,9 +349,9 @@ impl Waiters {
     }
 
     /// Takes a granted request off its place.
-    pub fn take(&mut self, place: PlaceId, now: Now) -> Option<(Rc<[u8]>, Waiter)> {
+    pub fn take(&mut self, place: PlaceId) -> Option<(Rc<[u8]>, Waiter)> {
         let owner = (&*self.places.get(place)?.owner).into();
-        Some((owner, self.depart(place, Fate::Granted(now))?))
+        Some((owner, self.depart(place, Fate::Granted)?))
     }
 
     /// A request has ended (disconnected, unblocked, timed out); its place is kept. Returns it, if it waited until now.
@@ -427,17 +428,6 @@ impl Waiters {
         waiters
     }
 
-    /// Empties every queue and keeps no place. Returns the waiters, oldest first.
-    pub fn clear_all(&mut self) -> Vec<Waiter> {
-        let keys: Vec<KeyId> = self.waited.keys().cloned().collect();
-        let mut parked: Vec<_> = keys
-            .iter()
-            .flat_map(|key| self.clear(key.as_ref()))
-            .collect();
-        parked.sort_unstable_by_key(|waiter| waiter.id);
-        parked
-    }
-
     /// Returns the place to an owner whose grant was undone, for the grace time. `since_ms`: its arrival.
     pub fn restore(&mut self, key: &KeyId, owner: &[u8], (seq, since_ms): (Seq, u64), now: Now) {
         let grace_ms = self.grace_ms(key.as_ref().resource);
@@ -501,7 +491,7 @@ impl Waiters {
         let key = self.key_of(place)?;
         let waiter = self.places.waiter(place)?;
         let (kept, is_taken) = match fate {
-            Fate::Granted(_) | Fate::GivenUp => (None, false),
+            Fate::Granted | Fate::GivenUp => (None, false),
             Fate::Kept { timed_out, now } => {
                 let grace_ms = self.grace_ms(waiter.resource);
                 let has_room = grace_ms > 0 && self.room_to_keep(waiter.user) > 0;
@@ -514,15 +504,12 @@ impl Waiters {
                 }
                 (has_room.then_some(kept), false)
             }
-            Fate::TakenOver(keys, _) => {
+            Fate::TakenOver(keys) => {
                 let is_taken = keys.contains(&key.as_ref());
                 let until_ms = waiter.deadline_ms().unwrap_or(u64::MAX);
                 (is_taken.then(|| Kept::of(waiter, until_ms)), is_taken)
             }
         };
-        if let Some(until_ms) = fate.waited_until() {
-            self.count_top_wait(place, until_ms);
-        }
         self.waits_no_more(place);
         let (places, waited) = (&mut self.places, self.waited.get_mut(&key)?);
         let waiter = match kept {
@@ -572,30 +559,20 @@ impl Waiters {
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Fate<'a> {
     /// The request is granted.
-    Granted(Now),
+    Granted,
     /// They are given up.
     GivenUp,
     /// They are kept for the owner for the grace time. `timed_out`: the `BLOCK` of the request ran out, which is
     /// counted when its first place goes.
     Kept { timed_out: bool, now: Now },
-    /// A newer request of the owner, asked at this moment, takes those at these keys in the same event. The others are
-    /// given up.
-    TakenOver(&'a [KeyRef<'a>], u64),
+    /// A newer request of the owner takes those at these keys in the same event. The others are given up.
+    TakenOver(&'a [KeyRef<'a>]),
 }
 
 impl Fate<'_> {
-    /// Up to when the wait counts for `LOCK.TOP`, in milliseconds of the monotonic clock.
-    fn waited_until(&self) -> Option<u64> {
-        match self {
-            Fate::Granted(now) | Fate::Kept { now, .. } => Some(now.mono_ms),
-            Fate::TakenOver(_, asked_ms) => Some(*asked_ms),
-            Fate::GivenUp => None,
-        }
-    }
-
     /// Whether each key that the request leaves is settled: another one there may be granted now.
     fn settles(&self) -> bool {
-        !matches!(self, Fate::Granted(_))
+        !matches!(self, Fate::Granted)
     }
 
     /// The same of a request on one key, of which the caller settles the key otherwise.

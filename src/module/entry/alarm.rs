@@ -1,7 +1,6 @@
 //! The one timer of the module: for answers to deliver, ends of waits and leases, keys to settle.
 //!
-//! It is armed only while work is pending (an armed timer forbids `MODULE UNLOAD`). The work may be done early or
-//! twice.
+//! It is armed only while work is pending. The work may be done early or twice.
 
 use std::ffi::c_void;
 use std::ptr::null_mut;
@@ -9,9 +8,10 @@ use std::time::Instant;
 
 use redis_module::raw;
 
-use crate::lock::{KeyRef, Locks, Now};
+use crate::lock::{Locks, Now};
 use crate::module::answers;
 use crate::module::apply::decide;
+use crate::module::entry::events;
 use crate::module::ffi::api::api;
 use crate::module::ffi::ctx::{Callback, Ctx};
 use crate::module::ffi::fault;
@@ -19,7 +19,6 @@ use crate::module::ffi::guard;
 use crate::module::keyspace::horizon;
 use crate::module::sessions;
 use crate::module::settle::{self, HORIZONS_PER_TICK};
-use crate::module::state::settings;
 use crate::module::state::shell::RETRY_MS;
 use crate::module::state::shell::{self, Shell};
 use crate::module::tickets;
@@ -79,9 +78,6 @@ impl Shell {
             .then(|| until(grants_ms));
         let bound = self.locks.shared.sessions.next_due(now);
         let bound = bound.map(|due| due.max(until(self.alarm.sessions_at_ms)));
-        // With `lock.drain`, no timer is armed for a later renewal: it would forbid the unload. The cron finds a
-        // renewal that is due.
-        let bound = bound.filter(|due| *due == 0 || !settings::drain());
         let more = (self.locks.has_rechecks() || self.locks.verifies()).then_some(0);
         let next = [
             self.locks.shared.waiters.next_settle(now),
@@ -155,6 +151,7 @@ pub fn check(ctx: Ctx<'_>) {
             shell.locks.shared.finals.forget(now);
         }
     });
+    events::look(ctx);
     tickets::sweep(ctx, now);
     let is_late = shell::with(|shell| shell.next_due(now) == Some(0));
     if is_late && !fault::is_on("late-alarm-not-noticed") {
@@ -223,26 +220,6 @@ fn fire(ctx: Ctx<'_>) {
     } else {
         shell::with(|shell| shell.alarm.paused_until_ms = now.mono_ms + RETRY_MS);
     }
-}
-
-/// With `lock.drain`, dismisses the waiters.
-pub fn follow_settings(ctx: Ctx<'_>) {
-    if settings::drain() && !fault::is_on("drained-waiters-stay") {
-        answers::note_all(ctx, &decide(ctx.now(), Locks::drain).1);
-    }
-}
-
-/// Before a script runs natively: settles its lock if that may have been freed in this tick, so that parked requests
-/// come first, as before LOCK.ACQUIRE.
-pub fn settle_first(ctx: Ctx<'_>, key: KeyRef<'_>) {
-    if !shell::with(|shell| shell.locks.shared.waiters.take_unsettled(key)) {
-        return;
-    }
-    let id = key.to_id();
-    if !(ctx.may_write() && settle::settle(ctx, &id, ctx.now())) {
-        shell::with(|shell| shell.locks.shared.waiters.schedule_settle_id(id));
-    }
-    rearm(ctx);
 }
 
 /// Ends some of the waits that are due. Returns whether more may be.

@@ -12,9 +12,6 @@
 //! hook. Valkey 8.1 leaves the client whose command runs in the database of the last key event that was sent meanwhile.
 //! On both the alarm does all releases, at the end of the tick; it also does those that a server postpones because it
 //! refuses writes.
-//!
-//! The server does not check for jobs when a module is unloaded. It refuses while a timer is armed, so the alarm stays
-//! armed until the job has run.
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
@@ -91,7 +88,6 @@ fn disconnected(ctx: Ctx<'_>, client: u64) {
     let now = ctx.now();
     if shell::with(|shell| shell.locks.disconnected(client, now)) {
         fault::trip("session-end");
-        // The timer before the job: it forbids an unload until the job has run.
         alarm::rearm(ctx);
         schedule(ctx);
     }

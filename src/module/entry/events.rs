@@ -3,25 +3,32 @@
 //! A callback of a key here never writes and opens no lock: it runs during a client's command, and a write would reach
 //! the AOF before the change that caused it. It only marks keys; the alarm settles them at the end of the tick. (Before
 //! a `FLUSHDB` or `SWAPDB` the horizon is read.)
+//!
+//! Valkey from 8.1.0 to before 9.1.1 calls the callback of a key event on the client of the running command, selects
+//! the event's database for it, and selects no other afterwards: behind a `MOVE` the client would stay in the other
+//! database. The callback does not learn the former one. There the module subscribes to no class whose events may name
+//! another database than the client's (`MOVE`, `COPY ... DB`, a key that expires under them): a server event, which has
+//! a client of its own, reports the keys that are removed, and the cron looks at keys for the other changes.
 
 use std::ffi::{c_char, c_int, c_void, CStr};
 
 use redis_module::raw;
 
-use crate::lock::{may_be_in_memory, Event, Locks};
+use crate::lock::{may_be_in_memory, permits_of, Event, KeyId, Locks, Resource, WaiterId};
 use crate::module::answers;
 use crate::module::apply::decide;
 use crate::module::entry::alarm;
 use crate::module::entry::condemned;
+use crate::module::entry::load;
 use crate::module::entry::slots;
-use crate::module::entry::unload;
 use crate::module::ffi::api::checked;
 use crate::module::ffi::call_reply::Reply;
 use crate::module::ffi::ctx::{Callback, Ctx};
 use crate::module::ffi::fault;
 use crate::module::ffi::guard;
 use crate::module::ffi::log;
-use crate::module::ffi::strings::Str;
+use crate::module::ffi::raw_key::{self, RawKey};
+use crate::module::ffi::strings::{OwnedStr, Str};
 use crate::module::keyspace::horizon;
 use crate::module::keyspace::lock_key::name_of;
 use crate::module::keyspace::replication;
@@ -38,11 +45,18 @@ const CHANGES: c_int = raw::REDISMODULE_NOTIFY_GENERIC
     | raw::REDISMODULE_NOTIFY_SET
     | raw::REDISMODULE_NOTIFY_ZSET;
 
+/// Where key events move clients: the most keys with waiters that the cron looks at.
+const KEYS_PER_LOOK: usize = 1000;
+
 /// Subscribes at load to the events that cost other commands little.
 pub fn subscribe(ctx: Ctx<'_>) -> Option<()> {
-    // One subscription: each subscription adds about twenty instructions to every key event.
-    let gone = raw::REDISMODULE_NOTIFY_EXPIRED | raw::REDISMODULE_NOTIFY_EVICTED;
-    subscribe_keys(ctx, gone, Some(on_gone))?;
+    if shell::with(|shell| shell.events_move_clients) {
+        subscribe_with(ctx, raw::REDISMODULE_EVENT_KEY, Some(on_removed))?;
+    } else {
+        // One subscription: each subscription adds about twenty instructions to every key event.
+        let gone = raw::REDISMODULE_NOTIFY_EXPIRED | raw::REDISMODULE_NOTIFY_EVICTED;
+        subscribe_keys(ctx, gone, Some(on_gone))?;
+    }
     for id in [
         raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED,
         raw::REDISMODULE_EVENT_FLUSHDB,
@@ -92,7 +106,11 @@ pub fn watch(ctx: Ctx<'_>) {
     }
     // Changes of the horizon's key before this were not noticed.
     shell::with(|shell| shell.locks.shared.tokens.doubt(0));
-    if subscribe_keys(ctx, CHANGES, Some(on_changed)).is_none() {
+    let changes = match shell::with(|shell| shell.events_move_clients) {
+        true => CHANGES & !raw::REDISMODULE_NOTIFY_GENERIC,
+        false => CHANGES,
+    };
+    if subscribe_keys(ctx, changes, Some(on_changed)).is_none() {
         log::warning(
             "key events cannot be subscribed to: waiters will not notice a lock deleted by others",
         );
@@ -102,6 +120,64 @@ pub fn watch(ctx: Ctx<'_>) {
 }
 
 /// Subscribes if `notify-keyspace-events` has the module's events: they include every lost lock, even without waiters.
+/// Where key events move clients: what is seen of the keys that this request waits for, so that [`look`] notices a
+/// change.
+pub fn see(ctx: Ctx<'_>, request: WaiterId) {
+    if !shell::with(|shell| shell.events_move_clients) {
+        return;
+    }
+    for (key, _) in shell::with(|shell| shell.locks.shared.waiters.places_of(request)) {
+        let seen = seen(ctx, &key);
+        shell::with(|shell| shell.locks.shared.waiters.see(key.as_ref(), seen));
+    }
+}
+
+/// Where key events move clients: looks at some keys with waiters, and schedules those to be settled that have appeared
+/// or have another TTL; and at the horizon, which is to have none. Called by the server's cron.
+pub fn look(ctx: Ctx<'_>) {
+    if !shell::with(|shell| shell.events_move_clients && shell.watching) {
+        return;
+    }
+    let keys = shell::with(|shell| {
+        let waiters = &shell.locks.shared.waiters;
+        let (keys, next) = waiters.waited_from(shell.alarm.looked, KEYS_PER_LOOK);
+        shell.alarm.looked = next;
+        keys
+    });
+    let before = ctx.db();
+    for key in keys {
+        ctx.select(key.as_ref().db);
+        let seen = seen(ctx, &key);
+        shell::with(|shell| {
+            let waiters = &mut shell.locks.shared.waiters;
+            if waiters.see(key.as_ref(), seen) {
+                waiters.schedule_settle(key.as_ref());
+            }
+        });
+    }
+    ctx.select(before);
+    horizon::notice_ttl(ctx);
+}
+
+/// The type of a key's value and the end of its TTL, of a semaphore also those of its permits, as one number.
+fn seen(ctx: Ctx<'_>, key: &KeyId) -> i64 {
+    const TYPES: i64 = 16;
+    let seen = |name: Str<'_>| {
+        let key = RawKey::open(ctx, name, raw::REDISMODULE_READ | raw_key::NO_TRACE);
+        key.map_or(0, |key| {
+            let end_ms = key.end_ms().unwrap_or_default();
+            end_ms.wrapping_mul(TYPES).wrapping_add(key.kind() as i64)
+        })
+    };
+    let permits = match key.as_ref().resource {
+        Resource::Semaphore => seen(OwnedStr::new(&permits_of(key.as_ref().name)).as_str()),
+        _ => 0,
+    };
+    seen(name_of(key).as_str())
+        .wrapping_mul(31)
+        .wrapping_add(permits)
+}
+
 fn watch_if_notified(ctx: Ctx<'_>) {
     if ctx.notifies(raw::REDISMODULE_NOTIFY_MODULE) {
         watch(ctx);
@@ -143,12 +219,60 @@ unsafe extern "C" fn on_gone(
             }
         } else if shell::with(|shell| shell.notifies_own) {
             return;
-        } else if shell::with(|shell| shell.locks.expired(ctx.key_ref(key))) {
-            ctx.notify(raw::REDISMODULE_NOTIFY_MODULE, Event::Expire.name(), key);
+        } else {
+            mark_expired(ctx, key);
         }
         alarm::rearm(ctx);
     });
     raw::REDISMODULE_OK as c_int
+}
+
+/// Where key events move clients: a key is about to be removed, because it was deleted, renamed, moved or replaced, or
+/// has expired or is evicted. A value that overwrites it has an event of its type.
+unsafe extern "C" fn on_removed(
+    ctx: *mut raw::RedisModuleCtx,
+    _event: raw::RedisModuleEvent,
+    subevent: u64,
+    data: *mut c_void,
+) {
+    let is_gone = matches!(
+        subevent,
+        raw::REDISMODULE_SUBEVENT_KEY_EXPIRED | raw::REDISMODULE_SUBEVENT_KEY_EVICTED
+    );
+    // As elsewhere: what is gone is noticed from the start, what others change from the first wait on.
+    if raw_key::is_removing() || !is_gone && !shell::with(|shell| shell.watching) {
+        return;
+    }
+    guard::entry(if is_gone { "gone" } else { "changed" }, || {
+        // SAFETY: the server's context for this callback; the local value ends with it.
+        let callback = unsafe { Callback::new(ctx) };
+        // SAFETY: for this event the data is a key's info, whose key is open through the callback; so is its name. The
+        // function is there: without this event it is not called.
+        let name = unsafe {
+            let key = (*data.cast::<raw::RedisModuleKeyInfo>()).key;
+            raw::RedisModule_GetKeyNameFromModuleKey.map(|name_of| name_of(key).cast_mut())
+        };
+        let Some(name) = name.filter(|name| !name.is_null()) else {
+            return;
+        };
+        // SAFETY: as above.
+        let (ctx, key) = (callback.ctx(), unsafe { callback.string(name) });
+        let is_horizon = horizon::is_horizon(key.bytes());
+        // Fast path: runs for every key that is removed.
+        if !is_horizon && !may_be_in_memory(key.bytes()) {
+            return;
+        }
+        if is_horizon {
+            horizon::mark_lost(key);
+        } else if subevent == raw::REDISMODULE_SUBEVENT_KEY_OVERWRITTEN {
+            return;
+        } else if subevent == raw::REDISMODULE_SUBEVENT_KEY_EXPIRED {
+            mark_expired(ctx, key);
+        } else if shell::with(|shell| shell.locks.cares_about(ctx.key_ref(key))) {
+            mark_lost(ctx, key);
+        }
+        alarm::rearm(ctx);
+    });
 }
 
 unsafe extern "C" fn on_changed(
@@ -169,27 +293,37 @@ unsafe extern "C" fn on_changed(
             return;
         }
         // SAFETY: the server's NUL-terminated event name for this callback.
-        let event = unsafe { CStr::from_ptr(event) };
-        if is_horizon {
-            horizon::mark_lost(key);
-        } else if !shell::with(|shell| shell.locks.cares_about(ctx.key_ref(key))) {
-            return;
-        } else if matches!(event.to_bytes(), b"del" | b"rename_from" | b"move_from")
-            && !shell::with(|shell| shell.notifies_own)
-        {
-            mark_lost(ctx, key);
-        } else {
-            let notifies = ctx.notifies(raw::REDISMODULE_NOTIFY_MODULE);
-            shell::with(|shell| {
-                if matches!(event.to_bytes(), b"hdel" | b"zrem") {
-                    shell.locks.removed_from(ctx.key_ref(key));
-                }
-                shell.locks.changed(ctx.key_ref(key), notifies);
-            });
-        }
-        alarm::rearm(ctx);
+        changed(ctx, unsafe { CStr::from_ptr(event) }, key);
     });
     raw::REDISMODULE_OK as c_int
+}
+
+/// A key, which may be one that the module knows, was changed.
+fn changed(ctx: Ctx<'_>, event: &CStr, key: Str<'_>) {
+    if horizon::is_horizon(key.bytes()) {
+        horizon::mark_lost(key);
+    } else if !shell::with(|shell| shell.locks.cares_about(ctx.key_ref(key))) {
+        return;
+    } else if matches!(event.to_bytes(), b"del" | b"rename_from" | b"move_from")
+        && !shell::with(|shell| shell.notifies_own)
+    {
+        mark_lost(ctx, key);
+    } else {
+        let notifies = ctx.notifies(raw::REDISMODULE_NOTIFY_MODULE);
+        shell::with(|shell| {
+            if matches!(event.to_bytes(), b"hdel" | b"zrem") {
+                shell.locks.removed_from(ctx.key_ref(key));
+            }
+            shell.locks.changed(ctx.key_ref(key), notifies);
+        });
+    }
+    alarm::rearm(ctx);
+}
+
+fn mark_expired(ctx: Ctx<'_>, key: Str<'_>) {
+    if shell::with(|shell| shell.locks.expired(ctx.key_ref(key))) {
+        ctx.notify(raw::REDISMODULE_NOTIFY_MODULE, Event::Expire.name(), key);
+    }
 }
 
 fn mark_lost(ctx: Ctx<'_>, key: Str<'_>) {
@@ -229,7 +363,7 @@ unsafe extern "C" fn on_server_event(
         let ctx = callback.ctx();
         match event.id {
             raw::REDISMODULE_EVENT_CRON_LOOP => {
-                unload::used(ctx);
+                load::used(ctx);
                 return alarm::check(ctx);
             }
             raw::REDISMODULE_EVENT_CONFIG => {
@@ -307,11 +441,6 @@ pub fn follow_settings(ctx: Ctx<'_>, is_changed: impl Fn(&CStr) -> bool) {
         shell::with(|shell| shell.buffers_are_limited = None);
     }
     watch_if_notified(ctx);
-    alarm::follow_settings(ctx);
-    unload::follow_setting(ctx);
-    if let Some(hooks) = shell::hooks() {
-        (hooks.follow_setting)(ctx);
-    }
 }
 
 /// The content of a database (`None`: of all) is gone.

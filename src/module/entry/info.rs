@@ -69,7 +69,6 @@ unsafe extern "C" fn on_info(info: *mut raw::RedisModuleInfoCtx, for_crash_repor
             }
             fields.extend(named("", waiters.ticket_fields(&waits)));
             fields.extend(named("", finals));
-            fields.extend(named("", shell.redisson.fields()));
             let histograms = shell.locks.histograms();
             for (name, histogram) in &histograms {
                 fields.extend(named(name, [("_sum", histogram.sum_ms())]));

@@ -1,6 +1,7 @@
-//! `MODULE LOAD` and `MODULE UNLOAD`.
+//! `MODULE LOAD`, and why `MODULE UNLOAD` is refused.
 
 use std::ffi::{c_int, CStr};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use redis_module::raw;
 
@@ -9,16 +10,17 @@ use crate::module::entry::command::{self, Register};
 use crate::module::entry::events;
 use crate::module::entry::info;
 use crate::module::entry::slots;
-use crate::module::entry::unload;
 use crate::module::ffi::api::{self, api, has};
 use crate::module::ffi::call_reply::{How, Reply};
 use crate::module::ffi::ctx::{server_version, Callback, Ctx};
 use crate::module::ffi::fault;
+use crate::module::ffi::filter::Filter;
 use crate::module::ffi::guard;
 use crate::module::ffi::log;
+use crate::module::ffi::main_thread::MainThread;
 use crate::module::ffi::strings::{OwnedStr, Str};
 use crate::module::state::settings;
-use crate::module::state::shell::{self, Hooks};
+use crate::module::state::shell;
 
 const NAME: &CStr = c"lock";
 
@@ -38,14 +40,6 @@ const fn number(digits: &str) -> c_int {
 const OLDEST_REDIS: i32 = 7;
 const OLDEST_VALKEY: i32 = 8;
 
-/// The layers above the shell.
-pub struct Parts {
-    /// Each command.
-    pub commands: &'static [Register],
-    /// Their functions that the shell calls.
-    pub hooks: &'static Hooks,
-}
-
 /// The server loads the module.
 ///
 /// # Safety
@@ -53,7 +47,7 @@ pub struct Parts {
 pub unsafe fn on_load(
     raw_ctx: *mut raw::RedisModuleCtx,
     argc: c_int,
-    parts: &'static Parts,
+    commands: &'static [Register],
 ) -> c_int {
     // Nothing may allocate before this call: the allocator is the server's.
     // SAFETY: the context is the server's; the name is a constant.
@@ -72,7 +66,7 @@ pub unsafe fn on_load(
     // SAFETY: the server's context for this callback; the local value ends with it.
     let callback = unsafe { Callback::new(raw_ctx) };
     let ctx = callback.ctx();
-    match guard::entry("load", || load(ctx, argc, parts)) {
+    match guard::entry("load", || load(ctx, argc, commands)) {
         Some(Ok(())) => raw::REDISMODULE_OK as c_int,
         failed => {
             if let Some(Err(reason)) = failed {
@@ -84,58 +78,83 @@ pub unsafe fn on_load(
     }
 }
 
-/// The server unloads the module. The server itself refuses to while clients are parked or a timer is armed.
+/// Whether no command has been sent since the load: within the command that loads the module.
+static IS_LOADING: AtomicBool = AtomicBool::new(false);
+
+/// The filter that sees the first command after the load. (A server that refuses it has the load behind itself at
+/// once.)
+// SAFETY: the module has no threads, and the server calls it on its main thread only.
+static FIRST: MainThread<Filter> = unsafe { MainThread::empty() };
+
+fn loaded(ctx: Ctx<'_>) {
+    let filter = Filter::register(ctx, Some(on_first));
+    IS_LOADING.store(filter.is_some(), Ordering::Relaxed);
+    FIRST.set(filter);
+}
+
+unsafe extern "C" fn on_first(_: *mut raw::RedisModuleCommandFilterCtx) {
+    IS_LOADING.store(false, Ordering::Relaxed);
+}
+
+/// Called by the server's cron, so after the command that has loaded the module.
+pub fn used(ctx: Ctx<'_>) {
+    if let Some(filter) = FIRST.take() {
+        filter.unregister(ctx);
+    }
+    IS_LOADING.store(false, Ordering::Relaxed);
+}
+
+/// The server asks whether the module may be unloaded. It may not: the server keeps pointers to the descriptions of
+/// commands, in queued and postponed commands, in connections and in the rules of users, and follows them afterwards.
+/// Only within the command that loads it, when a setting of `MODULE LOADEX` is unknown, the server unloads the module
+/// for sure, and ends itself at a refusal; until then it has looked up no command of the module.
 ///
 /// # Safety
 /// Called for the server's call of `RedisModule_OnUnload` only, with its context.
 pub unsafe fn on_unload(raw_ctx: *mut raw::RedisModuleCtx) -> c_int {
+    if !IS_LOADING.load(Ordering::Relaxed) {
+        guard::entry("unload", || log::warning(NOT_UNLOADED));
+        return raw::REDISMODULE_ERR as c_int;
+    }
     // SAFETY: the server's context for this callback; the local value ends with it.
     let callback = unsafe { Callback::new(raw_ctx) };
     let ctx = callback.ctx();
-    match guard::entry("may-unload", || unload::reason_to_stay(ctx)) {
-        Some(None) => {}
-        Some(Some(reason)) => {
-            log::warning(&format!("not unloaded: {reason}"));
-            return raw::REDISMODULE_ERR as c_int;
-        }
-        // It is not known to be safe.
-        None => return raw::REDISMODULE_ERR as c_int,
-    }
     let done = guard::entry("unload", || {
         alarm::stop(ctx);
-        stop();
+        FIRST.set(None);
+        shell::stop();
     });
     if done.is_none() {
-        guard::entry("unload-again", stop);
+        guard::entry("unload-again", shell::stop);
     }
     guard::remove_hook();
     raw::REDISMODULE_OK as c_int
 }
 
-/// Frees all memory.
-fn stop() {
-    if let Some(hooks) = shell::hooks() {
-        (hooks.stop)();
-    }
-    unload::stop();
-    shell::stop();
-}
+/// The line of the log after a refused `MODULE UNLOAD`.
+const NOT_UNLOADED: &str =
+    "not unloaded: a server with the lock module is restarted to replace or remove it, a pair \
+by a fail-over (docs/PACKAGES.md, \"Upgrade\")";
 
 fn has_allocator() -> bool {
     has!(RedisModule_Alloc) && has!(RedisModule_Log)
 }
 
-fn load(ctx: Ctx<'_>, argc: c_int, parts: &'static Parts) -> Result<(), String> {
+fn load(ctx: Ctx<'_>, argc: c_int, commands: &'static [Register]) -> Result<(), String> {
     check_server(ctx)?;
     if argc > 0 {
         return Err("the module takes no arguments; settings are lock.* in redis.conf".into());
+    }
+    if ctx.is_in_unit() {
+        // The rest of a transaction is seen by no filter.
+        return Err("load the module outside of MULTI".into());
     }
     if let Some(reason) = reason_not_to_load(ctx) {
         return Err(reason);
     }
     set_options(ctx);
     let own_category = command::add_category(ctx);
-    for registration in parts.commands {
+    for registration in commands {
         let registered = registration().perform(ctx, own_category);
         registered.ok_or("a command could not be registered")?;
     }
@@ -146,8 +165,7 @@ fn load(ctx: Ctx<'_>, argc: c_int, parts: &'static Parts) -> Result<(), String> 
         return Err("a lock.* setting was refused".into());
     }
     info::register(ctx).ok_or("the INFO section could not be registered")?;
-    shell::start(ctx, parts.hooks);
-    (parts.hooks.start)();
+    shell::start(ctx);
     if ctx.is_starting_up() {
         let now = ctx.now();
         shell::with(|shell| {
@@ -164,10 +182,7 @@ fn load(ctx: Ctx<'_>, argc: c_int, parts: &'static Parts) -> Result<(), String> 
     }
     warn_of_missing(ctx);
     events::follow_settings(ctx, |_| true);
-    if settings::drain() {
-        log::warning("lock.drain is on: no request waits, and SESSION is refused");
-    }
-    unload::loaded(ctx);
+    loaded(ctx);
     Ok(())
 }
 
@@ -246,16 +261,16 @@ pub fn reason_not_to_load(ctx: Ctx<'_>) -> Option<String> {
 
 /// Commands that only read, and the features that need them.
 const OPTIONAL: [(Needed, &str); 7] = [
-    ((c"SCAN", 0), "LOCK.SCAN and LOCK.TOP are refused"),
+    ((c"SCAN", 0), "LOCK.SCAN is refused"),
     (
         (c"CLIENT", 0),
-        "MODULE UNLOAD is refused, a grant to a client that the server has condemned ends with its lease, and on \
+        "a grant to a client that the server has condemned ends with its lease, and on \
          Redis 7.0 and 7.2, in a cluster, with I/O threads or with TLS, a waiter can get two replies to one request",
     ),
     (
         (c"ACL", 0),
-        "the only user of the server has a share of the places, as one of several has (lock.user-share); MODULE UNLOAD \
-         is refused, but not by Valkey from 9.1 on, which refuses grants to waiters of users with db= instead",
+        "the only user of the server has a share of the places, as one of several has (lock.user-share); Valkey from \
+         9.1 on refuses grants to waiters of users with db=",
     ),
     (
         (c"PUBSUB", 0),

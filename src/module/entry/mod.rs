@@ -9,4 +9,3 @@ mod info;
 pub mod load;
 pub mod parked;
 pub mod slots;
-mod unload;

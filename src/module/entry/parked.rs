@@ -105,15 +105,15 @@ fn withdraw(ctx: Ctx<'_>, id: WaiterId) {
 }
 
 /// Writes the reply; nil when the server unblocks a client without an answer.
-fn reply(parked: Parked, ctx: Ctx<'_>, key: Str<'_>, words: &[Str<'_>]) {
+fn reply(parked: Parked, ctx: Ctx<'_>, key: Str<'_>) {
     let granted = match parked.outcome {
         Some(Outcome::Failed(error)) => return ctx.reply_error(&error),
-        _ if matches!(parked.shape, Shape::Tokens | Shape::TokensWithHolder) => {
+        _ if parked.shape == Shape::Tokens => {
             let tokens = match &parked.outcome {
                 Some(Outcome::GrantedAll(tokens)) => Some(&tokens[..]),
                 _ => None,
             };
-            return reply::acquired_all(ctx, words, parked.shape, tokens.into(), ctx.now());
+            return reply::acquired_all(ctx, tokens.into());
         }
         _ if parked.shape == Shape::Latch => {
             return ctx.reply_integer((parked.outcome == Some(Outcome::Open)).into())
@@ -156,10 +156,10 @@ unsafe extern "C" fn on_answer(
         let id = unsafe { waiter_of(ctx) };
         // SAFETY: the words are those that the server passed to this callback: the parked command's, the second its
         // key.
-        let words = unsafe { callback.words(argv, argc) };
-        if !(answers::is_late() && keep_for_the_end(id, words)) {
+        let key = unsafe { callback.words(argv, argc) }.get(1).copied();
+        if !(answers::is_late() && keep_for_the_end(id, key)) {
             let parked = shell::with(|shell| shell.take_parked(id));
-            answer(ctx, id, parked, words);
+            answer(ctx, id, parked, key);
         }
     });
     if done.is_none() {
@@ -169,12 +169,11 @@ unsafe extern "C" fn on_answer(
     raw::REDISMODULE_OK as c_int
 }
 
-/// Keeps the words if the module itself has unblocked the client.
-fn keep_for_the_end(id: WaiterId, words: &[Str<'_>]) -> bool {
+/// Keeps the key if the module itself has unblocked the client.
+fn keep_for_the_end(id: WaiterId, key: Option<Str<'_>>) -> bool {
     shell::with(|shell| match shell.parked.get_mut(&id) {
         Some(parked) if parked.is_ending => {
-            let copies = words.iter().map(|word| OwnedStr::new(word.bytes()));
-            parked.words = copies.collect();
+            parked.key = key.map(|key| OwnedStr::new(key.bytes()));
             true
         }
         _ => false,
@@ -201,9 +200,8 @@ unsafe extern "C" fn on_end(raw_ctx: *mut raw::RedisModuleCtx, data: *mut c_void
             }
             return;
         }
-        let kept = std::mem::take(&mut parked.words);
-        let words: SmallVec<[_; 8]> = kept.iter().map(OwnedStr::as_str).collect();
-        answer(ctx, id, Some(parked), &words);
+        let key = parked.key.take();
+        answer(ctx, id, Some(parked), key.as_ref().map(OwnedStr::as_str));
     });
     if done.is_none() {
         // SAFETY: the callback is one of a blocked client: `block_on` has passed it.
@@ -213,7 +211,7 @@ unsafe extern "C" fn on_end(raw_ctx: *mut raw::RedisModuleCtx, data: *mut c_void
 
 /// Replies to the client of a parked request, which has left the table, and has the grant delivered. This is the only
 /// place that replies to a parked client.
-fn answer(ctx: Ctx<'_>, id: WaiterId, parked: Option<Parked>, words: &[Str<'_>]) {
+fn answer(ctx: Ctx<'_>, id: WaiterId, parked: Option<Parked>, key: Option<Str<'_>>) {
     let now = ctx.now();
     if parked
         .as_ref()
@@ -223,8 +221,8 @@ fn answer(ctx: Ctx<'_>, id: WaiterId, parked: Option<Parked>, words: &[Str<'_>])
     }
     let risks = parked.as_ref().filter(|parked| parked.is_granted());
     let risks = risks.map(|parked| parked.risks);
-    match (parked, words.get(1)) {
-        (Some(parked), Some(key)) => reply(parked, ctx, *key, words),
+    match (parked, key) {
+        (Some(parked), Some(key)) => reply(parked, ctx, key),
         _ => ctx.reply_nil(),
     }
     // After the reply, because the reply itself may overflow the client's buffer.

@@ -122,11 +122,6 @@ pub fn now() -> Now {
     }
 }
 
-/// A client id that is higher than that of every connection so far: the server gives a detached context a new client.
-pub fn fresh_client_id(ctx: Ctx<'_>) -> Option<u64> {
-    DetachedCtx::new(ctx).map(|detached| detached.ctx().client_id())
-}
-
 /// The server's version, two hexadecimal digits for each part.
 pub fn server_version() -> i32 {
     // SAFETY: a pointer written at load; the function takes no arguments.
@@ -187,6 +182,13 @@ impl Ctx<'_> {
     pub fn parks_subscribers(self) -> bool {
         const REFUSED_SINCE: i32 = 0x08_01_01;
         !(self.is_valkey() && server_version() >= REFUSED_SINCE)
+    }
+
+    /// Whether a subscriber of key events leaves the client of a command in the database of the event.
+    pub fn events_move_clients(self) -> bool {
+        const SINCE: i32 = 0x08_01_00;
+        const MENDED: i32 = 0x09_01_01;
+        self.is_valkey() && (SINCE..MENDED).contains(&server_version())
     }
 
     /// Whether writes are paused for replicas and clients (`CLIENT PAUSE`, a failover). A write during the pause aborts

@@ -3,6 +3,7 @@
 use std::ffi::{c_int, c_void};
 use std::marker::PhantomData;
 use std::ptr::{null_mut, NonNull};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use redis_module::raw;
 
@@ -19,6 +20,21 @@ pub(crate) const NO_TRACE: u32 = redis_module::raw::REDISMODULE_OPEN_KEY_NOTOUCH
     | redis_module::raw::REDISMODULE_OPEN_KEY_NONOTIFY
     | redis_module::raw::REDISMODULE_OPEN_KEY_NOSTATS
     | redis_module::raw::REDISMODULE_OPEN_KEY_NOEXPIRE;
+
+/// Whether [`removing`] runs.
+static REMOVES: AtomicBool = AtomicBool::new(false);
+
+/// Whether the module itself is removing a key, its last element or its value: the server's event of it is no news.
+pub(crate) fn is_removing() -> bool {
+    REMOVES.load(Relaxed)
+}
+
+fn removing<T>(body: impl FnOnce() -> T) -> T {
+    REMOVES.store(true, Relaxed);
+    let result = body();
+    REMOVES.store(false, Relaxed);
+    result
+}
 
 /// An open key; closed on drop. It borrows the context that it was opened in, so it is closed before the callback of
 /// that context returns.
@@ -128,7 +144,21 @@ impl<'a> RawKey<'a> {
     #[inline]
     pub(crate) fn set_string(&mut self, value: Str<'_>) -> Written {
         // SAFETY: key and string are live; the server keeps a reference of its own to the string.
-        unsafe { checked!(RedisModule_StringSet(self.as_ptr(), value.as_ptr())) }
+        removing(|| unsafe { checked!(RedisModule_StringSet(self.as_ptr(), value.as_ptr())) })
+    }
+
+    /// Sets its value and the end of its TTL. If the server refuses the end, the key is deleted: what is to end would
+    /// stay for ever.
+    ///
+    /// # Errors
+    /// When the server refuses.
+    pub(crate) fn set_string_until(&mut self, value: Str<'_>, at_ms: i64) -> Written {
+        self.set_string(value)?;
+        let ends = self.expire_at(at_ms);
+        if ends.is_err() {
+            let _ = self.delete();
+        }
+        ends
     }
 
     /// Sets the end of its TTL, in milliseconds of the wall clock; `REDISMODULE_NO_EXPIRE` removes the TTL.
@@ -148,7 +178,7 @@ impl<'a> RawKey<'a> {
     #[inline]
     pub(crate) fn delete(&mut self) -> Written {
         // SAFETY: the key is open.
-        unsafe { checked!(RedisModule_DeleteKey(self.as_ptr())) }
+        removing(|| unsafe { checked!(RedisModule_DeleteKey(self.as_ptr())) })
     }
 
     /// Deletes it; a value of many elements is freed outside of the main thread.
@@ -161,7 +191,7 @@ impl<'a> RawKey<'a> {
             return self.delete();
         }
         // SAFETY: the key is open.
-        unsafe { checked!(RedisModule_UnlinkKey(self.as_ptr())) }
+        removing(|| unsafe { checked!(RedisModule_UnlinkKey(self.as_ptr())) })
     }
 
     /// The value of one field of a hash; `None` as well when it holds no hash.
@@ -223,7 +253,7 @@ impl<'a> RawKey<'a> {
     pub(crate) fn drop_field(&mut self, name: Str<'_>) -> Written {
         // SAFETY: the key is open; the variadic list is a live string, the value that means deletion, and NULL as its
         // end.
-        let dropped = unsafe {
+        let dropped = removing(|| unsafe {
             fallible!(
                 RedisModule_HashSet(
                     self.as_ptr(),
@@ -234,7 +264,7 @@ impl<'a> RawKey<'a> {
                 ),
                 0
             )
-        };
+        });
         match dropped == 0 && !self.is_empty() && self.field(name).is_some() {
             true => Err(Refused("RedisModule_HashSet")),
             false => Ok(()),
@@ -267,7 +297,7 @@ impl<'a> RawKey<'a> {
     pub(crate) fn remove_element(&mut self, element: Str<'_>) -> Written {
         let (key, element) = (self.as_ptr(), element.as_ptr());
         // SAFETY: the key is open, the element live, and the place for the result may be NULL.
-        unsafe { checked!(RedisModule_ZsetRem(key, element, null_mut())) }
+        removing(|| unsafe { checked!(RedisModule_ZsetRem(key, element, null_mut())) })
     }
 
     /// Reads a hash field by field, until `goes_on`, which is called every few fields, returns false. True when every

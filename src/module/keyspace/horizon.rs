@@ -13,7 +13,7 @@ use crate::module::ffi::api::{Refused, Written};
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::fault;
 use crate::module::ffi::log;
-use crate::module::ffi::raw_key::RawKey;
+use crate::module::ffi::raw_key::{RawKey, NO_TRACE};
 use crate::module::ffi::strings::{OwnedStr, Str};
 use crate::module::keyspace::lock_key::LockKey;
 use crate::module::keyspace::replication::Replication;
@@ -73,6 +73,11 @@ pub fn learn_of(ctx: Ctx<'_>, domain: Domain) {
         true => read_and_learn(ctx, domain),
         false => learn_horizon(ctx),
     };
+}
+
+/// Outside a cluster: whether the server would run a write command now. What refuses one there refuses all.
+pub fn probe_write(ctx: Ctx<'_>) -> bool {
+    ctx.probe_write(horizon_name(0).as_str())
 }
 
 fn read_and_learn(ctx: Ctx<'_>, domain: Domain) -> bool {
@@ -144,6 +149,16 @@ pub fn learn_swapped_horizon(ctx: Ctx<'_>, first: i32, second: i32) {
 pub fn mark_lost(key: Str<'_>) {
     let domain = domain_of(key);
     shell::with(|shell| shell.locks.shared.tokens.lose(domain));
+}
+
+/// Outside a cluster, where no event reports it: notes that the horizon has got a TTL, and is to be stored again.
+pub fn notice_ttl(ctx: Ctx<'_>) {
+    let name = horizon_name(0);
+    let open = || RawKey::open(ctx, name.as_str(), raw::REDISMODULE_READ | NO_TRACE);
+    let ends = || open().is_some_and(|key| key.end_ms().is_some());
+    if !shell::is_cluster() && in_horizon_db(ctx, ends) {
+        mark_lost(name.as_str());
+    }
 }
 
 /// Stores horizons again that were deleted, or replaced by a number below the tokens so far: `at_most` of them. False

@@ -1,11 +1,11 @@
 //! Replication of changes to replicas and the AOF, if there are any.
 //!
-//! Both get the effects as plain commands (`DEL`, `HSET`, `PEXPIREAT` with absolute times), so a server that reads them
-//! needs no module. `RedisModule_Replicate` looks the command up and builds its words before the server checks for a
-//! receiver: 2,600 instructions, and an acquire and its release need three calls. So the module checks first, by the
-//! server's own rule: it propagates to an AOF that is on, and to replicas while it is a master with a replication
-//! backlog (`shouldPropagate` in its server.c). The first condition is read with every change. The second is read once
-//! and remembered until one of these events, after which it may be another:
+//! Both get the effects as plain commands (`DEL`, `HSET`, `SET`, `PEXPIREAT` with absolute times), so a server that
+//! reads them needs no module. `RedisModule_Replicate` looks the command up and builds its words before the server
+//! checks for a receiver: 2,600 instructions, and an acquire and its release need three calls. So the module checks
+//! first, by the server's own rule: it propagates to an AOF that is on, and to replicas while it is a master with a
+//! replication backlog (`shouldPropagate` in its server.c). The first condition is read with every change. The second
+//! is read once and remembered until one of these events, after which it may be another:
 //!
 //! * a change of role;
 //! * the loading of data, which may end with a backlog for the replicas of before the restart;
@@ -91,16 +91,6 @@ impl<'a> Replication<'a> {
     /// `HSET key field value [field value]`; the words begin with the key.
     pub fn hset(self, words: &[Str<'_>]) {
         self.send(c"HSET", words);
-    }
-
-    /// `HINCRBY key field increment`.
-    pub fn hincrby(self, key: Str<'_>, field: Str<'_>, by: i64) {
-        if self.has_receiver() {
-            let by = OwnedStr::of_number(by);
-            self.send(c"HINCRBY", &[key, field, by.as_str()]);
-        } else {
-            self.count_change();
-        }
     }
 
     /// `HDEL key field`.

@@ -159,16 +159,20 @@ impl<'a> Sibling<'a> {
             // All timeouts have the same value: only the end is new. If the server refuses it, the old end stays.
             return self.expire_at(deadline_ms, replication);
         }
-        self.set(&OwnedStr::new(value), replication)?;
+        let value = OwnedStr::new(value);
         let Some(deadline_ms) = deadline_ms else {
-            return Ok(());
+            return self.set(&value, replication);
         };
-        let leased = self.expire_at(deadline_ms, replication);
-        if leased.is_err() {
-            // Without a TTL a timeout would keep its reader alive for ever.
-            let _ = self.delete(replication);
+        let put = self
+            .open_key()?
+            .set_string_until(value.as_str(), deadline_ms);
+        self.changed();
+        match put {
+            Ok(()) => replication.set_until(self.name, value.as_str(), deadline_ms),
+            Err(_) if self.is_absent() => replication.del(self.name),
+            Err(_) => {}
         }
-        leased
+        put
     }
 
     pub(crate) fn set(&mut self, value: &OwnedStr, replication: Replication<'_>) -> Written {

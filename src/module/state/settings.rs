@@ -2,6 +2,7 @@
 //! redis.conf.example explains each.
 
 use std::ffi::{c_char, c_int, c_longlong, c_void, CStr};
+use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use redis_module::raw;
@@ -11,6 +12,8 @@ use crate::module::ffi::api::api;
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::fault;
 use crate::module::ffi::guard;
+use crate::module::ffi::log;
+use crate::module::ffi::strings::{OwnedStr, Str};
 use crate::module::state::shell::{self, Shell};
 
 struct Number {
@@ -55,7 +58,6 @@ static USER_SHARE: Number = Number::new(c"user-share", 50, 1, 100);
 static QUEUE_GRACE: Number = Number::new(c"queue-grace", 1_000, 0, 60_000);
 static MAX_OWNER_LEN: Number = Number::new(c"max-owner-len", 256, 1, 65_536);
 static MAX_TRACKED: Number = Number::new(c"max-tracked", 10_000, 0, 10_000_000);
-static TOP_NAMES: Number = Number::new(c"top-names", 0, 0, 10_000);
 static FINAL_TIME: Number = Number::new(c"final-time", 60_000, 0, 3_600_000);
 static MAX_FINALS: Number = Number::new(c"max-finals", 100_000, 0, 10_000_000);
 static SESSION_LEASE: Number = Number::new(c"session-lease", 10_000, 100, CENTURY_MS);
@@ -85,9 +87,10 @@ impl Switch {
 
 static PUBLISH: Switch = Switch::new(c"publish", true);
 static DEADLOCK_DETECT: Switch = Switch::new(c"deadlock-detect", true);
-static DRAIN: Switch = Switch::new(c"drain", false);
-static REDISSON_SCRIPTS: Switch = Switch::new(c"redisson-scripts", false);
 static STRING_HOLDERS: Switch = Switch::new(c"string-holders", false);
+
+/// Settings of former versions. A configuration that has one is told so, and is accepted: an upgrade ends no server.
+const GONE: [&CStr; 3] = [c"drain", c"redisson-scripts", c"top-names"];
 
 /// Registers every setting; `LoadConfigs` applies the values of `redis.conf` later. `None` when the server refuses one.
 pub fn register(ctx: Ctx<'_>) -> Option<()> {
@@ -103,7 +106,6 @@ pub fn register(ctx: Ctx<'_>) -> Option<()> {
         &QUEUE_GRACE,
         &MAX_OWNER_LEN,
         &MAX_TRACKED,
-        &TOP_NAMES,
         &FINAL_TIME,
         &MAX_FINALS,
         &SESSION_LEASE,
@@ -115,9 +117,8 @@ pub fn register(ctx: Ctx<'_>) -> Option<()> {
     }
     register_switch(ctx, &PUBLISH)?;
     register_switch(ctx, &DEADLOCK_DETECT)?;
-    register_switch(ctx, &DRAIN)?;
-    register_switch(ctx, &REDISSON_SCRIPTS)?;
-    register_switch(ctx, &STRING_HOLDERS)
+    register_switch(ctx, &STRING_HOLDERS)?;
+    GONE.iter().try_for_each(|name| register_gone(ctx, name))
 }
 
 // Both give the server a pointer to the static itself: a copy in memory would leak when the module is unloaded.
@@ -158,6 +159,61 @@ fn register_switch(ctx: Ctx<'_>, switch: &'static Switch) -> Option<()> {
         )
     };
     (status == raw::REDISMODULE_OK as c_int).then_some(())
+}
+
+fn register_gone(ctx: Ctx<'_>, name: &CStr) -> Option<()> {
+    // SAFETY: the context is OnLoad's; the server copies the name and the default. The functions are those of a module
+    // that is never unloaded.
+    let status = unsafe {
+        api!(RedisModule_RegisterStringConfig)(
+            ctx.as_ptr(),
+            name.as_ptr(),
+            c"".as_ptr(),
+            raw::REDISMODULE_CONFIG_HIDDEN,
+            Some(get_gone),
+            Some(set_gone),
+            None,
+            null_mut(),
+        )
+    };
+    (status == raw::REDISMODULE_OK as c_int).then_some(())
+}
+
+/// There is no value.
+unsafe extern "C" fn get_gone(_name: *const c_char, _: *mut c_void) -> *mut raw::RedisModuleString {
+    null_mut()
+}
+
+/// At the load a warning, later an error. (The default is set at the load, as that of every setting.)
+unsafe extern "C" fn set_gone(
+    name: *const c_char,
+    value: *mut raw::RedisModuleString,
+    _: *mut c_void,
+    error: *mut *mut raw::RedisModuleString,
+) -> c_int {
+    let accepted = guard::entry("settings", || {
+        // SAFETY: the server's NUL-terminated name and its string, both live through the callback.
+        let (name, value) = unsafe { (CStr::from_ptr(name), Str::new(value)) };
+        // Redis 7.0 names it without the module.
+        let name = name.to_string_lossy();
+        let name = name.strip_prefix("lock.").unwrap_or(&name);
+        let text = format!("the setting lock.{name} has gone, see \"What goes\" in CHANGELOG.md");
+        if shell::is_started() {
+            // SAFETY: the server's place for an error, which it frees.
+            unsafe { *error = OwnedStr::new(text.as_bytes()).into_raw() };
+            return false;
+        }
+        if !value.bytes().is_empty() {
+            log::warning(&format!(
+                "{text}: the line in the configuration does nothing"
+            ));
+        }
+        true
+    });
+    match accepted {
+        Some(true) => raw::REDISMODULE_OK as c_int,
+        _ => raw::REDISMODULE_ERR as c_int,
+    }
 }
 
 unsafe extern "C" fn get_number(_name: *const c_char, number: *mut c_void) -> c_longlong {
@@ -224,7 +280,7 @@ pub(super) fn of_core() -> lock::Settings {
     lock::Settings {
         limits: limits(),
         grace: Grace {
-            ms: if drain() { 0 } else { grace_ms },
+            ms: grace_ms,
             max_places: MAX_WAITERS.get_usize(),
         },
         windows: WindowRule {
@@ -234,7 +290,6 @@ pub(super) fn of_core() -> lock::Settings {
         },
         session: SessionRule {
             lease: Lease::from_ms(SESSION_LEASE.get()).unwrap_or(default.lease),
-            open: !drain(),
         },
         finals: FinalRule {
             ms: FINAL_TIME.get().unsigned_abs(),
@@ -242,7 +297,6 @@ pub(super) fn of_core() -> lock::Settings {
         },
         detects_deadlocks: DEADLOCK_DETECT.get(),
         startup_delay_ms: startup_delay_ms(),
-        top_names: TOP_NAMES.get_usize(),
     }
 }
 
@@ -276,16 +330,6 @@ pub fn startup_delay_ms() -> u64 {
     STARTUP_DELAY.get().unsigned_abs()
 }
 
-/// Whether waiters are dismissed and none is parked, so that the module can be unloaded.
-pub fn drain() -> bool {
-    DRAIN.get()
-}
-
-/// Whether the known scripts of Redisson's clients are run natively.
-pub fn redisson_scripts() -> bool {
-    REDISSON_SCRIPTS.get()
-}
-
 /// Whether a string with a TTL is a lock that another owner holds.
 pub fn string_holders() -> bool {
     STRING_HOLDERS.get()
@@ -299,9 +343,9 @@ pub fn has_tickets() -> bool {
 /// The limits on what is kept in memory.
 pub fn limits() -> Limits {
     Limits {
-        max_waiters: if drain() { 0 } else { MAX_WAITERS.get_usize() },
+        max_waiters: MAX_WAITERS.get_usize(),
         max_waiters_per_key: MAX_WAITERS_PER_KEY.get_usize(),
-        max_tickets: if drain() { 0 } else { MAX_TICKETS.get_usize() },
+        max_tickets: MAX_TICKETS.get_usize(),
         max_wait_bytes: MAX_WAIT_BYTES.get_usize(),
         user_share: USER_SHARE.get_usize(),
         max_tracked: MAX_TRACKED.get_usize(),

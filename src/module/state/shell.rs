@@ -7,8 +7,8 @@
 //! a key is opened or deleted, and with the answer of a parked client while it is unblocked.
 //!
 //! The other statics are the settings, the constants (`state`), the counters of panics (`ffi::guard`), of failed
-//! replications (`keyspace::replication`) and of names (`lock::name`), what was seen since the drain (`entry::unload`),
-//! and what the native scripts keep (`redisson::server::{filter, permission}`).
+//! replications (`keyspace::replication`) and of names (`lock::name`), and whether the load is
+//! complete (`entry::load`).
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::RandomState;
@@ -20,8 +20,7 @@ use indexmap::IndexMap;
 use redis_module::raw;
 
 use crate::lock::{
-    give_back, slot_tags, step_below, LockError, Locks, Now, Outcome, RedissonStats, UserId,
-    WaiterId, WaiterMap,
+    give_back, slot_tags, step_below, LockError, Locks, Now, Outcome, UserId, WaiterId, WaiterMap,
 };
 use crate::module::ffi::api::Refused;
 use crate::module::ffi::ctx::{self, Ctx};
@@ -31,16 +30,6 @@ use crate::module::ffi::main_thread::MainThread;
 use crate::module::ffi::strings::OwnedStr;
 use crate::module::state::constants;
 use crate::module::state::settings;
-
-/// The functions of the layers above that the shell calls: its only way to call them.
-pub struct Hooks {
-    /// Called when the module is loaded.
-    pub start: fn(),
-    /// Called when the module is unloaded.
-    pub stop: fn(),
-    /// Called when settings are read or changed.
-    pub follow_setting: fn(Ctx<'_>),
-}
 
 /// Everything the module keeps between calls.
 pub struct Shell {
@@ -62,6 +51,8 @@ pub struct Shell {
     pub has_jobs: bool,
     /// Whether the event of a deletion or an expiry that is being sent is the module's own.
     pub notifies_own: bool,
+    /// Whether the server leaves the client of a command in the database of a key event (see `entry/events.rs`).
+    pub events_move_clients: bool,
     /// Whether replicas may receive what is replicated; `None` while that is unknown.
     pub replicas_may_receive: Option<bool>,
     /// Whether the server blocks clients that have subscribed.
@@ -76,12 +67,8 @@ pub struct Shell {
     pub writes_refused: u64,
     /// Attempts to make a due grant that were given up because the server would refuse the write.
     pub grants_withheld: u64,
-    /// The counters of Redisson's scripts.
-    pub redisson: RedissonStats,
     /// The commands of the server itself that were asked for, in lower case, with `|` before a subcommand.
     pub known_commands: BTreeMap<Box<[u8]>, KnownCommand>,
-    /// The functions of the layers above.
-    pub hooks: &'static Hooks,
     /// A hash tag for each slot; `None` outside a cluster.
     slot_tags: Option<Vec<u32>>,
 }
@@ -105,7 +92,7 @@ impl Shell {
         if !self.users.several.is_some_and(|(several, _)| several) {
             settings.limits.user_share = 100;
         }
-        self.locks.apply(&settings, ctx::now());
+        self.locks.apply(&settings);
     }
 
     /// Removes a parked request, and frees memory that the table no longer needs.
@@ -154,7 +141,7 @@ impl Shell {
 static SHELL: MainThread<Shell> = unsafe { MainThread::empty() };
 
 /// Makes an empty state; the holders are in the keys.
-pub fn start(ctx: Ctx<'_>, hooks: &'static Hooks) {
+pub fn start(ctx: Ctx<'_>) {
     let mut shell = Shell {
         locks: Locks::new(ctx.is_cluster()),
         parked: WaiterMap::default(),
@@ -165,6 +152,7 @@ pub fn start(ctx: Ctx<'_>, hooks: &'static Hooks) {
         watching_clients: false,
         has_jobs: false,
         notifies_own: false,
+        events_move_clients: ctx.events_move_clients(),
         replicas_may_receive: None,
         parks_subscribers: ctx.parks_subscribers(),
         buffers_are_limited: None,
@@ -172,9 +160,7 @@ pub fn start(ctx: Ctx<'_>, hooks: &'static Hooks) {
         eviction_risk: false,
         writes_refused: 0,
         grants_withheld: 0,
-        redisson: RedissonStats::default(),
         known_commands: BTreeMap::new(),
-        hooks,
         slot_tags: ctx.is_cluster().then(slot_tags),
     };
     shell.push_settings();
@@ -196,9 +182,9 @@ pub fn with<T>(body: impl FnOnce(&mut Shell) -> T) -> T {
     SHELL.with(body)
 }
 
-/// The functions of the layers above; `None` while the module is not loaded.
-pub fn hooks() -> Option<&'static Hooks> {
-    SHELL.try_with(|shell| shell.hooks)
+/// Whether the module has come to its start: then the settings have their first values.
+pub fn is_started() -> bool {
+    SHELL.try_with(|_| ()).is_some()
 }
 
 /// Whether this node is part of a cluster.
@@ -264,6 +250,8 @@ pub struct Alarm {
     pub(in crate::module) left_at: Option<Instant>,
     /// When the last renewals of bound holds ended.
     pub(in crate::module) renewed_at: Option<Instant>,
+    /// The index of the key with waiters that [`look`](crate::module::entry::events::look) takes next.
+    pub(in crate::module) looked: usize,
     /// How many bound holds jobs have released since the last firing.
     pub released_by_jobs: usize,
     /// Whether a job is registered that runs when the present unit of execution is over: until then the timer is armed.
@@ -309,8 +297,6 @@ pub enum Shape {
     WithHolder,
     /// One token a key, or nil.
     Tokens,
-    /// `WITHHOLDER`: the tokens, or nil, and the holder of a key that cannot be granted.
-    TokensWithHolder,
     /// Whether a latch is open: 1 or 0.
     Latch,
 }
@@ -334,8 +320,8 @@ pub struct Parked {
     pub(in crate::module) risks: Risks,
     /// Whether the module has unblocked the client.
     pub(in crate::module) is_ending: bool,
-    /// The words of the command, kept for a late answer (see `answers`).
-    pub(in crate::module) words: Vec<OwnedStr>,
+    /// The key of the command, kept for a late answer (see `answers`).
+    pub(in crate::module) key: Option<OwnedStr>,
     /// The answer; `None` until the core has decided.
     pub outcome: Option<Outcome>,
 }
@@ -349,7 +335,7 @@ impl Parked {
             shape,
             risks: Risks::default(),
             is_ending: false,
-            words: Vec::new(),
+            key: None,
             outcome: None,
         }
     }

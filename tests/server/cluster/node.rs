@@ -6,7 +6,7 @@ use crate::common::cluster::{
 };
 use crate::common::cluster::{wait_until_served, HORIZON};
 use crate::common::replica::ReplicationStream;
-use crate::common::scene::unload_and_load;
+use crate::common::scene::wait_until_at_rest;
 use crate::common::{wait_for, Conn, Reply, TestServer};
 
 /// Two nodes; the first serves every slot, until one is moved.
@@ -373,5 +373,5 @@ fn keys_of_a_slot_that_moved_away_do_not_block_other_keys() {
     }
     pair.wait_for_the_timer_of_the_source();
     // Places are kept for a second; afterwards nothing is pending.
-    unload_and_load(&mut pair.here);
+    wait_until_at_rest(&mut pair.here);
 }

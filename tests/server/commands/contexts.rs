@@ -96,11 +96,56 @@ fn keys_and_owners_are_any_bytes() {
     assert_eq!(server.stat("panics"), 0);
 }
 
+/// The most bytes of the keys of a request that waits.
+const LONGEST_WAITED: usize = 131_072;
+
+#[test]
+fn a_longer_key_is_a_lock_without_a_queue() {
+    let server = TestServer::start();
+    let (mut c, mut subscriber) = (server.conn(), server.conn());
+    subscriber.line("SUBSCRIBE ch");
+    let long = "k".repeat(LONGEST_WAITED + 1);
+    let (half, rest) = (&long[..LONGEST_WAITED / 2], &long[LONGEST_WAITED / 2..]);
+    c.line("SEM.SET sem 1");
+    c.line(&format!("SEM.SET {long}sem 1"));
+    c.line(&format!("LATCH.SET {long}latch 1"));
+    for line in [
+        format!("LOCK.ACQUIRE {long} OWNER"),
+        format!("LOCK.ACQUIRE {long}rw OWNER READ"),
+        format!("LOCK.MACQUIRE 2 {half} {rest} OWNER"),
+        format!("SEM.ACQUIRE {long}sem OWNER"),
+    ] {
+        let [held, other] = ["o", "p"].map(|owner| line.replace("OWNER", owner));
+        assert!(!c.line(&held).is_error());
+        let other = other.replace("READ", "WRITE");
+        assert!(c.line(&other).is_nil());
+        for wait in ["BLOCK 0", "BLOCK 0 NOTIFY ch t"] {
+            let refused = c.line(&format!("{other} {wait}")).error();
+            assert!(
+                refused.starts_with("ERR the keys of a request that waits"),
+                "{refused}"
+            );
+        }
+    }
+    let refused = c.line(&format!("LATCH.WAIT {long}latch BLOCK 0")).error();
+    assert!(
+        refused.starts_with("ERR the keys of a request"),
+        "{refused}"
+    );
+    for release in [
+        format!("LOCK.RELEASE {long} o"),
+        format!("LOCK.MRELEASE 2 {half} {rest} o"),
+    ] {
+        assert!(!c.line(&release).is_error());
+    }
+    assert_eq!(server.stat("wait_bytes"), 0);
+}
+
 #[test]
 fn a_key_may_be_empty_or_very_long_and_an_owner_256_bytes() {
     let server = TestServer::start();
     live_through(&server, b"", b"o", b"p");
-    live_through(&server, &vec![b'k'; 1 << 20], b"o", b"p");
+    live_through(&server, &vec![b'k'; LONGEST_WAITED], b"o", b"p");
     live_through(&server, b"k", &[0; 256], &[b'p'; 256]);
     // Longer than the limit of a compact hash: another encoding of the same lock.
     live_through(&server, b"k", &[b'o'; 65], b"p");

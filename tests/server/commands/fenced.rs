@@ -154,7 +154,6 @@ fn commands_without_a_key_those_of_the_module_and_scripts_are_refused() {
         "sem.acquire k o",
         "Latch.Wait d",
         "lock.if k 1 GET d",
-        "lock.redisson x 1 k x",
     ] {
         let name = line.split(' ').next().unwrap();
         assert_eq!(

@@ -26,8 +26,9 @@ fn is_tracked(server: &TestServer) -> bool {
 }
 
 /// Ways in which the owner `o` loses the lock `k`.
-const LOSSES: [&str; 15] = [
+const LOSSES: [&str; 16] = [
     "DEL k",
+    "a script's DEL and SET",
     "UNLINK k",
     "SET k other",
     "a script's DEL",
@@ -47,6 +48,10 @@ const LOSSES: [&str; 15] = [
 fn lose_by(c: &mut Conn, way: &str) {
     match way {
         "a script's DEL" => c.run(["EVAL", "return redis.call('del', KEYS[1])", "1", "k"]),
+        "a script's DEL and SET" => {
+            let script = "redis.call('del', KEYS[1]); return redis.call('set', KEYS[1], 'other')";
+            c.run(["EVAL", script, "1", "k"])
+        }
         "SORT list STORE k" => {
             c.line("RPUSH list a");
             c.line("SORT list ALPHA STORE k")
@@ -108,6 +113,7 @@ fn a_lost_tracked_lock_with_waiters_has_one_event() {
         if way == "HSET k o text"
             || way == "HSET k another 1"
             || way.contains("other")
+            || way.contains("SET")
             || way.contains("list")
         {
             assert!(!is_granted, "{way}");

@@ -3,7 +3,7 @@
 use crate::common::{wait_for, Bystander, Conn, Reply, TestServer};
 
 const BUSY: &str =
-    "LOCKBUSY too many places in queues, see lock.max-waiters, lock.max-waiters-per-key, lock.max-tickets, lock.max-wait-bytes, lock.user-share and lock.drain";
+    "LOCKBUSY too many places in queues, see lock.max-waiters, lock.max-waiters-per-key, lock.max-tickets, lock.max-wait-bytes and lock.user-share";
 
 /// Parks this number of requests of the owners `{prefix}0`, `{prefix}1` and so on, one after the other.
 fn park(server: &TestServer, key: &str, prefix: &str, count: usize) -> Vec<Conn> {

@@ -1,9 +1,7 @@
 //! Keys whose names are derived from other keys' names: no lock, semaphore or latch uses keys of another one, and
 //! foreign data does not change.
 
-use crate::common::redisson::{self, READ_ACQUIRE, WRITE_ACQUIRE};
 use crate::common::{wait_for, Conn, TestServer};
-use crate::redisson::native::{call, native};
 
 const TAKEN: &str = "LOCKTYPE the keys beside";
 const BRACED: &str = "ERR READ, WRITE and semaphores need a name";
@@ -472,39 +470,6 @@ fn the_modules_own_names_are_no_locks_and_foreign_data_there_stays() {
     c.line("DEL redis_lock:horizon");
     assert!(c.line("LOCK.ACQUIRE k o").int() > 0);
     assert!(c.line("GET redis_lock:horizon").text().len() > 10);
-}
-
-/// Redisson's acquire script for READ.
-fn read(lock: &str, prefix: &str, owner: &str) -> Vec<String> {
-    let rest = format!("2 {lock} {prefix}:{owner}:rwlock_timeout 600000 {owner} {owner}:write");
-    call("EVAL", &redisson::text(READ_ACQUIRE), &rest)
-}
-
-fn write(lock: &str, owner: &str) -> Vec<String> {
-    let rest = format!("1 {lock} 600000 {owner}:write");
-    call("EVAL", &redisson::text(WRITE_ACQUIRE), &rest)
-}
-
-#[test]
-fn a_script_is_granted_no_keys_of_another_locks_reader() {
-    let server = native();
-    let mut c = server.conn();
-    c.line("LOCK.ACQUIRE {k}:u 1 READ PX 60000").int();
-    for _ in 0..2 {
-        let response = c.run(read("k", "{k}", "u:1")).error();
-        assert!(response.starts_with(TAKEN), "{response}");
-        c.run(read("k", "{k}", "u:2"));
-    }
-    c.line("LOCK.RELEASE {k}:u 1");
-    // A name in braces is Redisson's alone, with the effects that its script has in Lua.
-    c.line("LOCK.ACQUIRE k o READ PX 60000").int();
-    for script in [read("{k}", "{k}", "u:1"), write("{w}", "u:1")] {
-        assert!(c.run(script).is_nil());
-    }
-    assert_eq!(c.line("LOCK.RELEASE {k} u:1").int(), 1);
-    assert_eq!(c.line("LOCK.RELEASE {w} u:1").int(), 1);
-    assert!(c.line("LOCK.ACQUIRE k w WRITE").is_nil());
-    assert_eq!(server.stat("redisson_lua"), 0);
 }
 
 fn plant(c: &mut Conn, lock: &str, owner: &str) {

@@ -473,7 +473,7 @@ fn a_cluster_node_lists_its_own() {
 
 #[test]
 fn a_user_without_the_right_to_scan_gets_no_keys() {
-    const DENIED: &str = "NOPERM LOCK.SCAN and LOCK.TOP need permission to run SCAN";
+    const DENIED: &str = "NOPERM LOCK.SCAN needs permission to run SCAN";
     let server = TestServer::start();
     let mut admin = server.conn();
     admin.line("LOCK.ACQUIRE secret o PX 600000");

@@ -1,8 +1,7 @@
 //! docs/MIGRATION.md about migrating from `SET key value NX PX` with its scripts: both kinds of client on one name, in
 //! either order, and the ways to migrate. The scripts are those of the page.
 
-use crate::common::scene::{load, unload};
-use crate::common::{wait_for, Bystander, Conn, Reply, TestServer};
+use crate::common::{Bystander, Conn, Reply, TestServer};
 
 const PAGE: &str = include_str!("../../../docs/MIGRATION.md");
 
@@ -257,19 +256,4 @@ fn remaining_locks_of_the_old_kind_can_be_listed() {
     );
     assert_eq!(c.line("PTTL lock:forgotten").int(), -1);
     assert_eq!(c.line("PTTL lock:new").int().signum(), 1);
-}
-
-/// The way back: when the module's holders are gone, the key is free for old clients, also without the module.
-#[test]
-fn the_way_back_needs_no_module() {
-    let server = TestServer::start();
-    let mut c = server.conn();
-    c.line("LOCK.ACQUIRE lock:42 a PX 60000 ONCE");
-    wait_for("no module", || unload(&mut c));
-    let mut old = Old::on(&server);
-    assert!(!old.acquire("b"));
-    assert_eq!(c.line("DEL lock:42").int(), 1);
-    assert!(old.acquire("b"));
-    assert_eq!(old.release("b").int(), 1);
-    load(&mut c);
 }

@@ -4,7 +4,7 @@
 //! At the end of each test its server must be alive and its counters must add up.
 
 use crate::common::barrier::assert_stays_silent;
-use crate::common::scene::{only_reply, unload_and_load, Scene};
+use crate::common::scene::{only_reply, wait_until_at_rest, Scene};
 use crate::common::{has_io_threads, wait_for, Conn, TestServer};
 
 // Grants followed by the removal of the waiter.
@@ -412,5 +412,5 @@ fn waits_that_end_in_all_ways_leave_no_timer_behind() {
     }
     server.wait_for_waiters(0);
     server.check_counters();
-    unload_and_load(&mut alice);
+    wait_until_at_rest(&mut alice);
 }

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use crate::common::barrier::{assert_stays_silent, Barrier};
-use crate::common::scene::{only_reply, unload_and_load, Scene};
+use crate::common::scene::{only_reply, wait_until_at_rest, Scene};
 use crate::common::{module_path, wait_for, TestServer};
 
 /// A server that propagates its writes: only then does a write in a pause end it.
@@ -271,7 +271,7 @@ fn a_demoted_server_keeps_no_timer() {
         let mut scene = Scene::new();
         scene.exec(&[before, "REPLICAOF 127.0.0.1 1"]);
         assert!(scene.bob.recv().is_error());
-        unload_and_load(&mut scene.alice);
+        wait_until_at_rest(&mut scene.alice);
     }
 }
 
@@ -290,5 +290,5 @@ fn a_demoted_server_that_loads_its_masters_data_keeps_no_timer() {
         replication(&scene.server).contains("master_link_status:up")
     });
     scene.assert_stats(&[("places_kept", 0)]);
-    unload_and_load(&mut scene.alice);
+    wait_until_at_rest(&mut scene.alice);
 }

@@ -3,10 +3,8 @@
 //! These tests run a build of the module with `LOCK.FAULT API function`, which makes one call of a function fail, even
 //! one that never fails in the server.
 
-use crate::common::redisson::*;
 use crate::common::{wait_for, Conn, TestServer};
 use crate::lifecycle::faults::fault_module;
-use crate::redisson::native_effects::eval;
 
 /// A server where a call can be made to fail, and a connection.
 fn stage() -> (TestServer, Conn) {
@@ -554,64 +552,6 @@ fn the_subscription_to_key_events_fails_at_first() {
     assert!(b.recv().int() > 1);
     conn.line("DEL k");
     assert!(c.recv().int() > 1);
-}
-
-/// The filter of Redisson's scripts is not registered: the server runs them until the setting is given again.
-#[test]
-fn the_filter_is_refused() {
-    let (server, mut conn) = stage();
-    arm(&mut conn, "RedisModule_RegisterCommandFilter");
-    let set = |conn: &mut Conn, to: &str| {
-        let line = format!("CONFIG SET lock.redisson-scripts {to}");
-        assert_eq!(conn.line(&line).text(), "OK");
-    };
-    set(&mut conn, "yes");
-    assert!(server.log().contains("the server takes no command filter"));
-    assert_eq!(conn.run(["EVAL", "return 1", "0"]).int(), 1);
-    set(&mut conn, "no");
-    set(&mut conn, "yes");
-    assert_eq!(conn.run(["EVAL", "return 1", "0"]).int(), 1);
-}
-
-/// A native run of a script of Redisson's cannot write: Lua runs the script, and nothing is counted twice.
-#[test]
-fn a_script_is_run_by_the_server_when_a_native_write_is_refused() {
-    let server = TestServer::with_module(fault_module(), &["--lock.redisson-scripts", "yes"]);
-    let mut conn = server.conn();
-    let acquire = || eval(ACQUIRE, "1 k 600000 u:1");
-    let unlock = || eval(UNLOCK, "3 k c latch 0 600000 u:1 PUBLISH 13500");
-    let holds = |conn: &mut Conn| conn.line("HGETALL k").list().len();
-    let mut failed = 0;
-    for function in WRITES.iter().chain(&["RedisModule_Call"]) {
-        for pass in 0..4 {
-            conn.line("FLUSHALL");
-            let mut step = |conn: &mut Conn, call: Vec<String>| {
-                let lua = server.stat("redisson_lua");
-                conn.line(&format!("LOCK.FAULT API {function} {pass}"));
-                let reply = conn.run(call);
-                conn.line("LOCK.FAULT none");
-                assert!(!reply.is_error(), "{function} {pass}: {reply:?}");
-                failed += server.stat("redisson_lua") - lua;
-                reply
-            };
-            assert!(step(&mut conn, acquire()).is_nil());
-            assert!(step(&mut conn, acquire()).is_nil());
-            assert_eq!(conn.line("HGET k u:1").text(), "2", "{function} {pass}");
-            assert!(conn.line("PTTL k").int() > 0);
-            assert_eq!(
-                step(&mut conn, eval(RENEW, "1 k 600000 u:1")).list()[0].int(),
-                1
-            );
-            assert_eq!(step(&mut conn, unlock()).int(), 0, "{function} {pass}");
-            assert_eq!(conn.line("HGET k u:1").text(), "1", "{function} {pass}");
-            conn.line("DEL latch");
-            assert_eq!(step(&mut conn, unlock()).int(), 1, "{function} {pass}");
-            assert_eq!(holds(&mut conn), 0, "{function} {pass}");
-            assert_ne!(conn.line("PTTL latch").int(), -1, "{function} {pass}");
-        }
-    }
-    assert!(failed > 6, "{failed}");
-    assert_eq!(server.stat("panics"), 0);
 }
 
 /// The timeout that the hold had before stays.

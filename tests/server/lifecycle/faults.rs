@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use crate::common::scene::unload;
 use crate::common::{wait_for, Conn, TestServer};
 
 /// The module with LOCK.FAULT: `LOCK_FAULT_MODULE`, or built here, once.
@@ -369,20 +368,6 @@ fn in_the_info_section_the_rest_of_info_is_served() {
         .contains("lock_panics:1"));
     assert_eq!(s.conn.line("LOCK.RELEASE k a").int(), 1);
     s.b_and_c_are_granted();
-}
-
-#[test]
-fn in_the_unloading_the_module_is_unloaded_and_can_be_loaded_again() {
-    let server = TestServer::with_module(fault_module(), &[]);
-    let mut conn = server.conn();
-    let token = conn.line("LOCK.ACQUIRE k a PX 60000").int();
-    conn.line("LOCK.FAULT unload");
-    wait_for("no module", || unload(&mut conn));
-    let module = fault_module().to_string_lossy().into_owned();
-    assert_eq!(conn.run(["MODULE", "LOAD", &module]).text(), "OK");
-    assert_eq!(conn.line("LOCK.ACQUIRE k a ONCE").int(), token);
-    assert_eq!(conn.line("LOCK.RELEASE k a").int(), 1);
-    assert!(conn.line("LOCK.ACQUIRE k b").int() > token);
 }
 
 /// A hold of a closed connection is not renewed for ever, even if a panic occurred at the close.

@@ -122,8 +122,6 @@ fn the_limits_in_force_are_shown() {
         conn.run(["CONFIG", "SET", &format!("lock.{name}"), value]);
     }
     assert_eq!(limits(), [7, 8, 2_000_000, 9]);
-    conn.line("CONFIG SET lock.drain yes");
-    assert_eq!(limits(), [0, 0, 2_000_000, 9]);
 }
 
 /// At the end of every test the harness compares each `count` with its counters.

@@ -3,7 +3,6 @@
 use std::os::unix::fs::PermissionsExt;
 
 use crate::commands::acl::{has_categories, has_own_category};
-use crate::common::scene::{has_timer_or_parked, unload, unload_and_load};
 use crate::common::{module_path, wait_for, Conn, Events, Reply, TestServer};
 use crate::docs::commands_page::written;
 
@@ -23,7 +22,7 @@ impl Described {
     }
 }
 
-const COMMANDS: [Described; 22] = [
+const COMMANDS: [Described; 20] = [
     Described {
         name: "lock.acquire",
         arity: -3,
@@ -56,7 +55,7 @@ const COMMANDS: [Described; 22] = [
         categories: "@blocking @lock @write",
         key: "RW access update",
         arguments:
-            "numkeys key [key ...] owner [READ | WRITE] [EX seconds | PX milliseconds | SESSION] [BLOCK milliseconds [NOTIFY channel tag]] [ONCE] [WITHHOLDER] [SEQ number]",
+            "numkeys key [key ...] owner [READ | WRITE] [EX seconds | PX milliseconds | SESSION] [BLOCK milliseconds [NOTIFY channel tag]] [ONCE] [SEQ number]",
     },
     Described {
         name: "lock.mrelease",
@@ -105,14 +104,6 @@ const COMMANDS: [Described; 22] = [
         categories: "@lock @read",
         key: "",
         arguments: "cursor [MATCH pattern] [COUNT count] [OWNER owner] [WAITED] [USER user]",
-    },
-    Described {
-        name: "lock.top",
-        arity: -1,
-        flags: "module readonly",
-        categories: "@lock @read",
-        key: "",
-        arguments: "[WAITS | HANDOFFS] [COUNT count]",
     },
     Described {
         name: "sem.set",
@@ -179,14 +170,6 @@ const COMMANDS: [Described; 22] = [
         arguments: "key [BLOCK milliseconds [NOTIFY channel tag]]",
     },
     Described {
-        name: "lock.redisson",
-        arity: -5,
-        flags: "module movablekeys noscript write",
-        categories: "@lock @scripting @write",
-        key: "RW access update",
-        arguments: "script numkeys key [key ...] arg [arg ...]",
-    },
-    Described {
         name: "lock.owner",
         arity: 1,
         flags: "fast loading module stale",
@@ -231,7 +214,6 @@ fn command_info_states_arity_flags_categories_and_keys() {
         let at = match (command.key.is_empty(), command.has_many_keys()) {
             (true, _) => 0,
             (false, false) => 1,
-            (false, true) if command.name == "lock.redisson" => 3,
             (false, true) => 2,
         };
         let positions: Vec<_> = info[3..6].iter().map(Reply::int).collect();
@@ -617,55 +599,6 @@ fn an_eviction_policy_that_may_take_locks_is_warned_of_when_it_is_set() {
 
 fn load(conn: &mut Conn) -> Reply {
     conn.run(["MODULE", "LOAD", module_path().to_str().unwrap()])
-}
-
-#[test]
-fn unloaded_and_loaded_again_the_locks_are_still_there() {
-    let server = TestServer::start();
-    let mut c = server.conn();
-    let mut last = c.line("LOCK.ACQUIRE k o PX 600000").int();
-    for _ in 0..3 {
-        wait_for("no module", || unload(&mut c));
-        assert!(c.line("LOCK.INFO k").is_error());
-        assert_eq!(c.line("HGET k o").text(), "1");
-        assert_eq!(load(&mut c).text(), "OK");
-        assert!(c.line("LOCK.ACQUIRE k p").is_nil());
-        let info = c.line("LOCK.INFO k");
-        let holder = &info.field("holders").unwrap().list()[0];
-        assert!(
-            holder.field("token").unwrap().int() > 0,
-            "the token is in the key"
-        );
-        for forgotten in ["held-ms", "client-id", "addr", "client-name"] {
-            assert!(holder.field(forgotten).unwrap().is_nil(), "{forgotten}");
-        }
-        assert_eq!(c.line("LOCK.RENEW k o PX 600000").int(), 1);
-        let token = c.line("LOCK.ACQUIRE other o").int();
-        assert!(token > last, "tokens rise");
-        last = token;
-        assert_eq!(c.line("LOCK.RELEASE other o").int(), 1);
-        let info = c.run(["COMMAND", "INFO", "lock.acquire"]).list()[0].list();
-        assert_eq!(
-            words(&info[6]).contains("@lock"),
-            has_own_category(&server),
-            "the category outlives the module, and its commands are in it again"
-        );
-    }
-    assert_eq!(c.line("LOCK.RELEASE k o").int(), 1);
-}
-
-#[test]
-fn the_module_stays_while_there_is_a_waiter() {
-    let server = TestServer::start();
-    let (mut c, mut waiter) = (server.conn(), server.conn());
-    c.line("LOCK.ACQUIRE k o");
-    waiter.send_line("LOCK.ACQUIRE k p BLOCK 0");
-    server.wait_for_waiters(1);
-    assert!(has_timer_or_parked(&mut c));
-    c.line("LOCK.RELEASE k o");
-    assert!(waiter.recv().int() > 0);
-    unload_and_load(&mut c);
-    assert_eq!(c.line("LOCK.RELEASE k p").int(), 1);
 }
 
 #[test]

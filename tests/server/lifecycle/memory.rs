@@ -1,13 +1,10 @@
-//! Memory is returned: after many requests were parked and ended in every way, and after the module was loaded and
-//! unloaded many times, the server uses the same memory as before.
+//! Memory is returned: after requests were parked and ended in every way the server uses the same memory as before.
 //!
-//! A few thousand cycles here; `make leaks` runs the same two tests with `LOCK_MEMORY_CYCLES=1000000` and
-//! `LOCK_MEMORY_LOADS=1000`, and prints their figures.
+//! A few thousand cycles here; `make leaks` runs the same with `LOCK_MEMORY_CYCLES=1000000`, and prints the figures.
 
 use std::time::{Duration, Instant};
 
-use crate::common::scene::unload_and_load;
-use crate::common::{has_io_threads, wait_for, Conn, TestServer};
+use crate::common::{wait_for, Conn, TestServer};
 
 /// Connections in a round; each of them waits, is granted and releases this many times.
 const MEMBERS: usize = 50;
@@ -23,9 +20,6 @@ const REST: Duration = Duration::from_millis(4_500);
 /// The tolerance: buffers of the connection that queries, and a table that was reallocated with more room. With 20,000
 /// cycles one leaked allocation in ten would be more.
 const SLACK: i64 = 32_768;
-
-/// The tolerance over loads of the module; 1,000 loads that leak a byte or two each stay below it.
-const SLACK_OF_LOADS: i64 = 2_048;
 
 fn number_from_env(name: &str, default: usize) -> usize {
     std::env::var(name).map_or(default, |text| text.parse().expect("a number"))
@@ -164,54 +158,9 @@ fn ring(crowd: &mut [Conn], key: &str) {
     }
 }
 
-#[test]
-fn loaded_and_unloaded_many_times_the_module_leaves_no_byte_behind() {
-    let loads = number_from_env("LOCK_MEMORY_LOADS", 50);
-    let mut scales = Scales::new();
-    let mut waiter = scales.server.conn();
-    for _ in 0..10 {
-        load_with_traffic(&mut scales, &mut waiter);
-    }
-    let before = (scales.at_rest(), scales.read("used_memory_rss"));
-    for _ in 0..loads {
-        load_with_traffic(&mut scales, &mut waiter);
-    }
-    let after = (scales.at_rest(), scales.read("used_memory_rss"));
-    println!(
-        "{loads} times loaded and unloaded: used_memory {} before, {} after; resident {}, {}",
-        before.0, after.0, before.1, after.1
-    );
-    let grown = (after.0 - before.0, after.1 - before.1);
-    let slack = if has_io_threads() {
-        SLACK
-    } else {
-        SLACK_OF_LOADS
-    };
-    assert!(grown.0 < slack, "{} bytes more", grown.0);
-    assert!(
-        grown.1 < 4 << 20,
-        "{} bytes more resident: libraries that stay mapped?",
-        grown.1
-    );
-}
-
-/// A lock is taken, waited for, handed off, released and published; then the module is unloaded and loaded again.
-fn load_with_traffic(scales: &mut Scales, waiter: &mut Conn) {
-    let Scales { server, conn } = scales;
-    assert!(conn.line("LOCK.ACQUIRE k alice PX 600000").int() > 0);
-    waiter.send_line("LOCK.ACQUIRE k bob PX 600000 BLOCK 0");
-    conn.wait_for_waiters_on("k", 1);
-    assert_eq!(conn.line("LOCK.RELEASE k alice").int(), 1);
-    assert!(waiter.recv().int() > 0);
-    assert_eq!(waiter.line("LOCK.RELEASE k bob").int(), 1);
-    assert_eq!(server.stat("waits_granted"), 1, "counted from the load on");
-    assert_eq!(server.stat("panics"), 0);
-    unload_and_load(conn);
-    *waiter = server.conn();
-}
-
-/// The length of the names of the locks below, and the number of names that must leave no trace.
-const NAME_LEN: usize = 400_000;
+/// The length of the names of the locks below, about the longest that a request may wait for, and the number of names
+/// that must leave no trace.
+const NAME_LEN: usize = 131_000;
 const NAMES: usize = 40;
 
 fn long_name(number: usize) -> String {

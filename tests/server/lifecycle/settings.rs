@@ -4,13 +4,12 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use crate::common::process::spawn;
-use crate::common::scene::unload;
 use crate::common::{free_port, module_path, patience, server_binary, wait_for, Conn, TestServer};
 
 const CENTURY: &str = "3162240000000";
 
 /// Every numeric setting: default, lowest, highest.
-pub const NUMBERS: [(&str, &str, &str, &str); 18] = [
+pub const NUMBERS: [(&str, &str, &str, &str); 17] = [
     ("lock.default-lease", "30000", "1", CENTURY),
     ("lock.max-lease", CENTURY, "1", CENTURY),
     ("lock.max-wait", CENTURY, "0", CENTURY),
@@ -27,7 +26,6 @@ pub const NUMBERS: [(&str, &str, &str, &str); 18] = [
     ("lock.queue-grace", "1000", "0", "60000"),
     ("lock.max-owner-len", "256", "1", "65536"),
     ("lock.max-tracked", "10000", "0", "10000000"),
-    ("lock.top-names", "0", "0", "10000"),
     ("lock.final-time", "60000", "0", "3600000"),
     ("lock.max-finals", "100000", "0", "10000000"),
     ("lock.session-lease", "10000", "100", CENTURY),
@@ -37,11 +35,9 @@ pub const NUMBERS: [(&str, &str, &str, &str); 18] = [
 ];
 
 /// Every yes-or-no setting, with its default.
-pub const SWITCHES: [(&str, &str); 5] = [
+pub const SWITCHES: [(&str, &str); 3] = [
     ("lock.publish", "yes"),
     ("lock.deadlock-detect", "yes"),
-    ("lock.drain", "no"),
-    ("lock.redisson-scripts", "no"),
     ("lock.string-holders", "no"),
 ];
 
@@ -230,28 +226,56 @@ fn settings_of_the_command_line_apply() {
 
 #[test]
 fn settings_come_with_module_loadex() {
-    let server = TestServer::start();
+    let server = TestServer::without_module(&[]);
     let mut c = server.conn();
-    wait_for("no module", || unload(&mut c));
     let path = module_path();
     let load = ["MODULE", "LOADEX", path.to_str().unwrap(), "CONFIG"];
+    for refused in [["lock.default-lease", "0"], ["lock.unknown", "1"]] {
+        assert!(c.run([&load[..], &refused].concat()).is_error());
+        assert!(
+            c.line("LOCK.HELP").error().starts_with("ERR unknown"),
+            "the server goes on without it"
+        );
+    }
     let config = ["lock.default-lease", "5000"];
     assert_eq!(c.run([&load[..], &config].concat()).text(), "OK");
     assert_eq!(get(&mut c, "lock.default-lease"), "5000");
-    wait_for("no module", || unload(&mut c));
-    let config = ["lock.default-lease", "0"];
-    assert!(c.run([&load[..], &config].concat()).is_error());
-    assert!(
-        c.line("LOCK.HELP").is_error(),
-        "refused, and the server goes on"
-    );
-    let plain = ["MODULE", "LOAD", path.to_str().unwrap()];
-    assert_eq!(c.run(plain).text(), "OK");
+    assert_eq!(get(&mut c, "lock.max-waiters"), "10000");
+}
+
+/// Settings of former versions: a line of the log each, and no obstacle.
+#[test]
+fn settings_that_have_gone_are_named_and_ignored() {
+    let gone = [
+        ("drain", "no"),
+        ("redisson-scripts", "yes"),
+        ("top-names", "1000"),
+    ];
+    let lines: String = gone
+        .iter()
+        .map(|(name, value)| format!("lock.{name} {value}\n"))
+        .collect();
+    let mut server = FromFile::start(&server_binary(), &(loads("") + &lines));
+    for (name, _) in gone {
+        let about = format!("the setting lock.{name} has gone");
+        let told = own_lines(&server.log())
+            .into_iter()
+            .filter(|line| line.contains(&about));
+        assert_eq!(told.count(), 1, "{}", server.log());
+    }
+    let mut c = server.conn();
+    assert!(c.line("LOCK.ACQUIRE k o").int() > 0);
     assert_eq!(
-        get(&mut c, "lock.default-lease"),
-        "30000",
-        "settings of an earlier load are forgotten"
+        c.line("CONFIG GET lock.*").list().len(),
+        2 * (NUMBERS.len() + SWITCHES.len())
     );
+    for (name, value) in gone {
+        let refused = c
+            .run(["CONFIG", "SET", &format!("lock.{name}"), value])
+            .error();
+        assert!(refused.contains("has gone"), "{refused}");
+    }
+    assert!(!server.has_ended());
 }
 
 /// The log lines of the module itself.

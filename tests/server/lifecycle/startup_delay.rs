@@ -8,7 +8,6 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use crate::common::barrier::assert_stays_silent;
 use crate::common::process::spawn;
 use crate::common::replica::{follow, wait_until_in_sync, PROMPT_MASTER};
-use crate::common::scene::{unload, unload_and_load};
 use crate::common::{module_path, server_binary, wait_for, Conn, TestServer};
 
 const MINUTE: [&str; 2] = ["--lock.startup-delay", "60000"];
@@ -142,10 +141,8 @@ fn a_promotion_begins_the_delay() {
 /// No lock was lost: the data is that of the running server.
 #[test]
 fn a_module_loaded_into_a_running_server_grants_at_once() {
-    let server = TestServer::with(&MINUTE);
+    let server = TestServer::without_module(&[]);
     let mut conn = server.conn();
-    refusal(&mut conn, "LOCK.ACQUIRE k a");
-    wait_for("no module", || unload(&mut conn));
     let module = module_path();
     let module = module.to_str().expect("a path");
     let setting = ["CONFIG", "lock.startup-delay", "60000"];
@@ -185,19 +182,6 @@ fn waiters_cost_no_work_in_the_delay() {
     assert_eq!(asked(&server), "", "no check whether a write is possible");
     end_delay(&mut conn);
     wait_for("the grant", || server.stat("waits_granted") == 1);
-}
-
-/// The drain waits until all waiters are gone, not until the delay is over.
-#[test]
-fn a_module_that_is_drained_in_the_delay_can_be_unloaded() {
-    let server = TestServer::with(&MINUTE);
-    let mut conn = server.conn();
-    let mut b = park(&server, "b");
-    // The timer has fired, and is armed again for the end of the delay.
-    assert!(server.conn().line("LOCK.ACQUIRE x c BLOCK 20").is_nil());
-    conn.line("CONFIG SET lock.drain yes");
-    assert!(b.recv().error().starts_with("UNBLOCKED"));
-    unload_and_load(&mut conn);
 }
 
 #[test]

@@ -75,41 +75,6 @@ fn the_replies_on_the_wire() {
 }
 
 #[test]
-fn withholder_names_the_holder_of_the_first_unavailable_key() {
-    let server = TestServer::start();
-    let (mut c, mut subscriber) = (server.conn(), server.conn());
-    c.line("LOCK.ACQUIRE y a PX 60000");
-    c.line("LOCK.ACQUIRE y a PX 60000");
-    for line in [
-        "LOCK.MACQUIRE 3 x y z b WITHHOLDER",
-        "LOCK.MACQUIRE 3 x y z b WITHHOLDER BLOCK 20",
-    ] {
-        let reply = c.line(line).list();
-        assert!(reply[0].is_nil());
-        assert_eq!((reply[1].text().as_str(), reply[2].int()), ("a", 2));
-        assert!(reply[3].int() > 50_000);
-    }
-    let reply = c.line("LOCK.MACQUIRE 2 x z b WITHHOLDER").list();
-    assert_eq!(tokens(&reply[0]).len(), 2);
-    assert_eq!((reply[1].text().as_str(), reply[2].int()), ("b", 1));
-    // Free, but another waiter is in front.
-    let mut waiter = park(&server, "LOCK.MACQUIRE 2 v y c BLOCK 0");
-    let reply = c.line("LOCK.MACQUIRE 1 v d WITHHOLDER").list();
-    assert!(reply[0].is_nil() && reply[1].is_nil());
-    assert_eq!((reply[2].int(), reply[3].int()), (0, -2));
-    c.line("LOCK.RELEASE y a ALL");
-    assert_eq!(tokens(&only_reply(&mut waiter)).len(), 2);
-    // A channel and a tag are no words of a mode.
-    c.line("LOCK.ACQUIRE read a READ PX 60000");
-    subscriber.line("SUBSCRIBE READ");
-    let wait = "BLOCK 60000 NOTIFY READ write WRITE WITHHOLDER";
-    let reply = c
-        .line(&format!("LOCK.MACQUIRE 2 free read e {wait}"))
-        .list();
-    assert_eq!(reply[1].text(), "a");
-}
-
-#[test]
 fn malformed_requests_are_refused() {
     const MISSING: &str = "ERR Number of keys can't be greater than number of args: numkeys";
     const NOT_POSITIVE: &str = "ERR numkeys should be greater than 0: numkeys";

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::common::barrier::{assert_stays_silent, Barrier};
-use crate::common::scene::{only_reply, unload_and_load};
+use crate::common::scene::only_reply;
 use crate::common::{wait_for, Conn, TestServer};
 use crate::multi::many::{holder_of, park, tokens};
 
@@ -353,17 +353,4 @@ fn writes_refused_at_the_end_of_the_tick_keep_it_parked() {
     assert_eq!(c.line("EXISTS x y").int(), 0);
     c.line("CONFIG SET min-replicas-to-write 0");
     assert_eq!(tokens(&only_reply(&mut waiter)).len(), 2);
-}
-
-#[test]
-fn a_waiter_for_many_keys_does_not_prevent_an_unload() {
-    let server = TestServer::start();
-    let mut c = server.conn();
-    c.line("LOCK.ACQUIRE y a PX 60000");
-    let mut waiter = park(&server, "LOCK.MACQUIRE 2 x y b BLOCK 0");
-    c.line("CONFIG SET lock.drain yes");
-    assert!(only_reply(&mut waiter).error().starts_with("UNBLOCKED"));
-    assert_eq!(server.stat("places_kept"), 0);
-    c.line("LOCK.RELEASE y a");
-    unload_and_load(&mut c);
 }

@@ -113,8 +113,6 @@ endings! {
     demoted, any, ["waits_disconnected", "sem_waits_disconnected", "latch_waits_disconnected", "tickets_failed"];
     /// The data is loaded again.
     reloaded, any, ["waits_granted", "sem_waits_granted", "latch_waits_opened", "tickets_granted"];
-    /// `lock.drain yes`
-    drained, any, ["waits_failed", "sem_waits_failed", "latch_waits_failed", "tickets_failed"];
     /// A script gives it back for the holder.
     given_by_a_script, any, ["waits_granted", "sem_waits_granted", "latch_waits_opened", "tickets_granted"];
     /// A script deletes the holder's key, and then runs into an error.
@@ -243,8 +241,8 @@ fn taken_over_by_the_other_command(cell: &mut Cell<'_>) {
         Kind::Lock => Kind::Many,
         _ => Kind::Lock,
     };
-    // `LOCK.MACQUIRE` takes no note.
-    let line = cell.request(other, "0");
+    // `LOCK.MACQUIRE` takes no note, and names no holder.
+    let line = cell.request(other, "0").replace(" WITHHOLDER", "");
     let line = match line.split_once(" NOTE ") {
         Some((before, rest)) => {
             let (_, behind) = rest.split_once(' ').unwrap();
@@ -480,15 +478,6 @@ fn reloaded(cell: &mut Cell<'_>) {
     assert_eq!(cell.run("DEBUG RELOAD").text(), "OK");
     cell.wait_for_waits(2);
     cell.give_and_pass_on();
-}
-
-fn drained(cell: &mut Cell<'_>) {
-    cell.queue();
-    cell.run("CONFIG SET lock.drain yes");
-    cell.expect(Outcome::Failed("UNBLOCKED", "DRAINED"));
-    cell.expect_next(failed("UNBLOCKED"));
-    cell.run("CONFIG SET lock.drain no");
-    cell.give();
 }
 
 /// The words of a line as the call in a script.

@@ -97,7 +97,6 @@ fn refused_writers_remove_expired_readers_in_steps_and_never_pass_a_living_one()
         "LOCK.ACQUIRE k w WRITE",
         "LOCK.ACQUIRE k w WRITE WITHHOLDER",
         "LOCK.MACQUIRE 1 k w WRITE",
-        "LOCK.MACQUIRE 1 k w WRITE WITHHOLDER",
         "LOCK.ACQUIRE k w WRITE",
         "LOCK.ACQUIRE k w WRITE",
     ] {

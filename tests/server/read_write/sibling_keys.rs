@@ -190,11 +190,9 @@ fn replicas_get_the_effects_of_a_decision_as_one_unit() {
         [
             "MULTI",
             "HSET k mode read a 1",
-            "SET {k}:a:rwlock_timeout:1 1",
-            "PEXPIREAT {k}:a:rwlock_timeout:1 @",
+            "SET {k}:a:rwlock_timeout:1 1 PXAT @",
             "PEXPIREAT k @",
-            "SET {k}:rwlock_token r#",
-            "PEXPIREAT {k}:rwlock_token @",
+            "SET {k}:rwlock_token r# PXAT @",
             "EXEC",
         ]
     );
@@ -204,8 +202,7 @@ fn replicas_get_the_effects_of_a_decision_as_one_unit() {
         [
             "MULTI",
             "HSET k b 1",
-            "SET {k}:b:rwlock_timeout:1 1",
-            "PEXPIREAT {k}:b:rwlock_timeout:1 @",
+            "SET {k}:b:rwlock_timeout:1 1 PXAT @",
             "EXEC",
         ]
     );
@@ -229,8 +226,7 @@ fn replicas_get_the_effects_of_a_decision_as_one_unit() {
             "DEL k",
             "HSET k mode write w:write 1",
             "PEXPIREAT k @",
-            "SET {k}:rwlock_token w#",
-            "PEXPIREAT {k}:rwlock_token @",
+            "SET {k}:rwlock_token w# PXAT @",
             "EXEC",
         ]
     );

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use crate::common::outside::channel_of;
-use crate::common::{redisson, wait_for, Conn, TestServer};
+use crate::common::{wait_for, Conn, TestServer};
 
 /// One hand-off, and then a window longer than any test.
 const RULE: [&str; 4] = ["--lock.free-after", "1", "--lock.free-window", "60000"];
@@ -40,9 +40,14 @@ fn a_write_lock_is_left_free_for_the_subscribers_of_its_channel() {
     assert_eq!(subscriber.recv().list()[2].text(), "0");
     assert!(c.line("LOCK.ACQUIRE k d WRITE").is_nil());
     assert!(c.line("LOCK.ACQUIRE k d READ").is_nil());
-    let acquire = redisson::text(redisson::WRITE_ACQUIRE);
-    let taken = c.run(["EVAL", &acquire, "1", "k", "600000", "r:1:write"]);
-    assert!(taken.is_nil());
+    // A Redisson client takes the lock.
+    c.send_lines(&[
+        "MULTI",
+        "HSET k mode write r:1:write 1",
+        "PEXPIRE k 600000",
+        "EXEC",
+    ]);
+    (0..4).for_each(|_| drop(c.recv()));
     wait_for("the end of the window", || {
         server.stat("windows_taken") == 1
     });
@@ -93,28 +98,6 @@ fn subscribers_of_another_kind_have_no_window() {
         assert!(hand_off_twice(&server, commands).recv().int() > 0);
         assert_eq!(server.stat("windows"), 0, "{channel}");
     }
-}
-
-/// Where the scripts run natively, a try that is refused is seen.
-#[test]
-fn a_client_whose_native_try_was_refused_has_a_window() {
-    let server = TestServer::with(&[&RULE[..], &["--lock.redisson-scripts", "yes"]].concat());
-    let [mut c, mut a, mut b] = [(); 3].map(|()| server.conn());
-    c.line("LOCK.ACQUIRE k c");
-    a.send_line("LOCK.ACQUIRE k a BLOCK 0");
-    server.wait_for_waiters(1);
-    b.send_line("LOCK.ACQUIRE k b BLOCK 0");
-    server.wait_for_waiters(2);
-    let acquire = redisson::text(redisson::ACQUIRE_3_12);
-    let mut tries = || c.run(["EVAL", &acquire, "1", "k", "600000", "r:1"]);
-    assert!(tries().int() > 0);
-    server.conn().line("LOCK.RELEASE k c");
-    assert!(a.recv().int() > 0);
-    server.conn().line("LOCK.RELEASE k a");
-    assert_eq!(server.stat("windows_open"), 1);
-    assert!(tries().is_nil());
-    c.line("DEL k");
-    assert!(b.recv().int() > 0);
 }
 
 /// Redisson's spin lock: its unlock publishes nothing, and its waiters subscribe to nothing.

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use crate::common::cluster::one_node;
 use crate::common::outside::{channel_of, Instance};
 use crate::common::replica::{follow, wait_until_in_sync, ReplicationStream, PROMPT_MASTER};
-use crate::common::scene::{load, unload, unload_and_load};
-use crate::common::{redisson, wait_for, Conn, Events, Reply, TestServer};
+use crate::common::scene::wait_until_at_rest;
+use crate::common::{wait_for, Conn, Events, Reply, TestServer};
 use crate::lifecycle::faults::fault_module;
 
 /// One hand-off, and then a window longer than any test: it ends by an action of the test.
@@ -169,23 +169,6 @@ fn a_redisson_client_takes_the_lock_and_the_queue_waits_for_its_release() {
     w.assert_ended(1, 0);
     // The next window: one hand-off later.
     assert_eq!(w.server.stat("windows"), 1);
-}
-
-#[test]
-fn a_native_script_takes_the_lock_too() {
-    let mut w = Window::with(&["--lock.redisson-scripts", "yes"]);
-    let acquire = redisson::text(redisson::ACQUIRE);
-    let native = w.server.stat("redisson_rlock");
-    let taken = w.c.run(["EVAL", &acquire, "1", "k", "600000", "r:1"]);
-    assert!(taken.is_nil());
-    assert_eq!(w.server.stat("redisson_rlock"), native + 1);
-    wait_for("the end of the window", || {
-        w.server.stat("windows_open") == 0
-    });
-    assert!(w.carol.is_silent());
-    w.assert_ended(1, 0);
-    w.c.line("DEL k");
-    w.assert_is_carols();
 }
 
 #[test]
@@ -578,20 +561,8 @@ fn a_fail_over_ends_the_window() {
     assert!(w.carol.recv().error().starts_with("UNBLOCKED"));
     assert_eq!(w.server.stat("windows_open"), 0);
     w.assert_ended(0, 1);
-    // Nothing is left that would prevent an unload.
     w.c = w.server.conn();
-    unload_and_load(&mut w.c);
-}
-
-#[test]
-fn a_module_drained_in_the_window_can_be_unloaded_at_once() {
-    let mut w = Window::open();
-    w.c.line("CONFIG SET lock.drain yes");
-    assert!(w.carol.recv().error().starts_with("UNBLOCKED"));
-    wait_for("no module", || unload(&mut w.c));
-    assert_eq!(w.c.line("EXISTS k").int(), 0);
-    load(&mut w.c);
-    assert!(w.c.line("LOCK.ACQUIRE k dave").int() > w.token);
+    wait_until_at_rest(&mut w.c);
 }
 
 #[test]

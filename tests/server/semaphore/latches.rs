@@ -243,20 +243,6 @@ fn redissons_waiters_get_the_message() {
 }
 
 #[test]
-fn draining_sends_them_away() {
-    let server = TestServer::start();
-    let (mut c, mut waiters) = waiting(&server, 2);
-    c.line("CONFIG SET lock.drain yes");
-    for conn in &mut waiters {
-        assert!(only_reply(conn).error().starts_with("UNBLOCKED"));
-    }
-    assert!(c
-        .line("LATCH.WAIT k BLOCK 0")
-        .error()
-        .starts_with("LOCKBUSY"));
-}
-
-#[test]
 fn the_key_of_the_permits_is_neither_hit_nor_missed() {
     let server = TestServer::start();
     let mut c = server.conn();

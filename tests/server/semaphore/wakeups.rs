@@ -333,13 +333,6 @@ fn out_of_memory_refuses_callers_and_still_grants_to_waiters() {
 }
 
 #[test]
-fn draining() {
-    let mut scene = Scene::new();
-    scene.run(&["CONFIG SET lock.drain yes"]);
-    assert!(only_reply(&mut scene.bob).error().starts_with("UNBLOCKED"));
-}
-
-#[test]
 fn the_server_becomes_a_replica() {
     let mut scene = Scene::new();
     scene.run(&["REPLICAOF 127.0.0.1 1"]);

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use crate::common::barrier::Barrier;
-use crate::common::scene::{has_timer_or_parked, only_reply, unload_and_load};
+use crate::common::scene::{has_timer_or_parked, only_reply};
 use crate::common::{patience, replica, wait_for, Conn, Reply, TestServer};
 use crate::lifecycle::settings::{NUMBERS, SWITCHES};
 use crate::session::endings::{
@@ -497,84 +497,6 @@ fn bindings_follow_their_locks_into_the_other_database() {
     );
 }
 
-#[test]
-fn the_module_can_be_unloaded_when_nothing_is_bound_or_it_is_drained() {
-    let server = TestServer::start();
-    let (mut alice, mut watcher) = (server.conn(), server.conn());
-    alice.line("LOCK.ACQUIRE k alice SESSION");
-    alice.line("LOCK.RELEASE k alice");
-    unload_and_load(&mut watcher);
-
-    alice = server.conn();
-    alice.line("LOCK.ACQUIRE k alice SESSION");
-    assert!(has_timer_or_parked(&mut watcher));
-    watcher.line("CONFIG SET lock.drain yes");
-    let refused = alice.line("LOCK.ACQUIRE k2 alice SESSION").error();
-    assert!(refused.starts_with("LOCKBUSY"), "{refused}");
-    assert_stats(&server, &[("session_holds", 1), ("busy", 1)]);
-    assert!(!has_timer_or_parked(&mut watcher));
-    // The hold ends with its connection, and that with the module.
-    unload_and_load(&mut watcher);
-    assert_eq!(holder(&mut watcher, "k"), None);
-}
-
-/// The operator changes a setting and changes it back: no session hold is lost.
-#[test]
-fn a_cancelled_drain_ends_no_session() {
-    let server = TestServer::with(&STEADY);
-    let (mut alice, mut bob, mut carol) = (server.conn(), server.conn(), server.conn());
-    let mut watcher = server.conn();
-    let token = alice.line("LOCK.ACQUIRE k alice SESSION").int();
-    carol.line("SEM.ACQUIRE permits carol SESSION LIMIT 1");
-    watcher.line("LOCK.ACQUIRE j dave PX 60000");
-    bob.send_line("LOCK.ACQUIRE j bob SESSION BLOCK 0");
-    server.wait_for_waiters(1);
-    // Bob's grant is in flight when the drain begins.
-    watcher.send_lines(&[
-        "MULTI",
-        "LOCK.RELEASE j dave",
-        "CONFIG SET lock.drain yes",
-        "EXEC",
-    ]);
-    let replies: Vec<_> = (0..4).map(|_| watcher.recv()).collect();
-    assert_eq!(replies[3].list()[0].int(), 1);
-    assert!(bob.recv().int() > 0);
-    assert_stats(&server, &[("session_holds", 3), ("sessions", 3)]);
-
-    let renewed_each = |server: &TestServer| {
-        let renewals = server.stat("session_renewals");
-        wait_for("a renewal of each", || {
-            server.stat("session_renewals") >= renewals + 3
-        });
-    };
-    renewed_each(&server);
-    // The end of a connection is still noticed meanwhile.
-    bob.close();
-    wait_for("a free lock", || is_free(&mut watcher, "j"));
-    watcher.line("CONFIG SET lock.drain no");
-    watcher.line("LOCK.ACQUIRE j bob SESSION");
-    renewed_each(&server);
-    assert_eq!(alice.line("LOCK.ACQUIRE k alice ONCE").int(), token);
-    carol.close();
-    alice.close();
-    wait_for("a free lock and a free permit", || {
-        is_free(&mut watcher, "k")
-            && watcher
-                .line("SEM.INFO permits")
-                .field("held")
-                .is_some_and(|held| held.int() == 0)
-    });
-    assert_stats(
-        &server,
-        &[
-            ("session_holds", 1),
-            ("session_losses", 0),
-            ("grants_session_ended", 2),
-            ("sem_grants_session_ended", 1),
-        ],
-    );
-}
-
 /// Each setting is changed while there are a session, a queue and a permit, and changed back.
 #[test]
 fn settings_that_are_changed_and_changed_back_lose_nothing() {
@@ -601,7 +523,7 @@ fn settings_that_are_changed_and_changed_back_lose_nothing() {
             set(&mut watcher, &now);
         }
     }
-    for (name, _) in SWITCHES.iter().filter(|(name, _)| *name != "lock.drain") {
+    for (name, _) in SWITCHES {
         for value in ["yes", "no", "yes", "no"] {
             assert_eq!(watcher.run(["CONFIG", "SET", name, value]).text(), "OK");
         }

@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::common::scene::unload_and_load;
+use crate::common::scene::wait_until_at_rest;
 use crate::common::{patience, wait_for, Conn, TestServer};
 
 const LOCKS: usize = 10_000;
@@ -91,7 +91,7 @@ fn ten_thousand_locks_end_with_their_connection() {
         let key = format!("k{}", number * 100);
         assert_eq!(waiter.run(["LOCK.RELEASE", &key, "w"]).int(), 1);
     }
-    unload_and_load(&mut watcher);
+    wait_until_at_rest(&mut watcher);
 }
 
 #[test]

@@ -71,19 +71,6 @@ fn a_string_over_the_lock_after_the_grant_leaves_one_message() {
 }
 
 #[test]
-fn a_drain_after_the_grant_in_one_tick_does_not_take_it_back() {
-    let mut scene = Scene::new();
-    scene.queue("bob");
-    scene.queue("carol");
-    scene.exec_and_mark(&["LOCK.RELEASE k alice", "CONFIG SET lock.drain yes"]);
-    scene.assert_granted("bob");
-    let mut rest = [scene.heard(), scene.heard()];
-    rest.sort();
-    assert_eq!(rest, ["failed DRAINED carol", "now"]);
-    scene.release("bob");
-}
-
-#[test]
 fn asking_and_withdrawing_in_one_transaction_leaves_nothing() {
     let mut scene = Scene::new();
     let replies = scene.exec_and_mark(&[

@@ -183,6 +183,32 @@ fn readers_are_granted_together_and_a_writer_after_them() {
     assert!(granted(&scene.heard(), "r4") > next);
 }
 
+/// Its owner holds every key: no key is free, and yet it is the next.
+#[test]
+fn macquire_is_granted_write_when_its_owner_is_the_only_reader_left() {
+    let mut scene = Scene::new();
+    for key in ["x", "y"] {
+        for reader in ["bob", "carol"] {
+            let line = format!("LOCK.ACQUIRE {key} {reader} READ PX 60000");
+            assert!(scene.alice.line(&line).int() > 0);
+        }
+    }
+    scene.ask("LOCK.MACQUIRE 2 x y bob WRITE PX 60000 BLOCK 0 NOTIFY ch b");
+    assert_eq!(scene.alice.line("LOCK.RELEASE x carol").int(), 1);
+    scene.assert_no_message();
+    assert_eq!(scene.alice.line("LOCK.RELEASE y carol").int(), 1);
+    let message = scene.heard();
+    assert!(
+        message.starts_with("granted ") && message.ends_with(" b"),
+        "{message}"
+    );
+    for key in ["x", "y"] {
+        let hold = scene.alice.run(["HGET", key, "bob:write"]).text();
+        assert_eq!(hold, "1", "{key}");
+    }
+    scene.assert_stats(&[("tickets_granted", 1), ("tickets", 0)]);
+}
+
 #[test]
 fn a_reader_that_is_not_heard_does_not_keep_the_others_out() {
     let mut scene = Scene::new();

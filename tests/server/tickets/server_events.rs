@@ -1,10 +1,9 @@
-//! Tickets and the server: demotion, drain and unload, pauses, the startup delay, refused writes, panics, and what a
+//! Tickets and the server: demotion, pauses, the startup delay, refused writes, panics, and what a
 //! restart and a replica know of them.
 
 use crate::common::barrier::Barrier;
 use crate::common::outside::Instance;
 use crate::common::replica::ReplicationStream;
-use crate::common::scene::unload_and_load;
 use crate::common::{wait_for, Conn, TestServer};
 use crate::lifecycle::faults::fault_module;
 use crate::tickets::scene::{assert_queued, assert_silent, message, request, subscribe, Scene};
@@ -34,40 +33,6 @@ fn a_demotion_fails_it_with_unblocked() {
     let refused = scene.alice.line(&request("bob")).error();
     assert!(refused.starts_with("READONLY"), "{refused}");
     scene.alice.line("REPLICAOF NO ONE");
-    scene.queue("bob");
-    scene.release("alice");
-    scene.assert_granted("bob");
-}
-
-#[test]
-fn a_drain_fails_it_with_drained_and_lets_the_module_be_unloaded() {
-    let mut scene = Scene::new();
-    scene.queue("bob");
-    scene.ask("LOCK.MACQUIRE 2 k l carol BLOCK 0 NOTIFY ch carol");
-    scene.alice.line("SEM.ACQUIRE s a LIMIT 1 PX 60000");
-    scene.ask("SEM.ACQUIRE s b BLOCK 0 NOTIFY ch dave");
-    assert!(scene.alice.line("MODULE UNLOAD lock").is_error());
-    assert_eq!(scene.alice.line("CONFIG SET lock.drain yes").text(), "OK");
-    let mut failed: Vec<_> = (0..3).map(|_| scene.heard()).collect();
-    failed.sort();
-    assert_eq!(
-        failed,
-        [
-            "failed DRAINED bob",
-            "failed DRAINED carol",
-            "failed DRAINED dave"
-        ]
-    );
-    let refused = scene.alice.line(&request("bob")).error();
-    assert!(
-        refused.starts_with("LOCKBUSY") || refused.starts_with("ERR NOTIFY"),
-        "{refused}"
-    );
-    scene.assert_held("alice", scene.first);
-    unload_and_load(&mut scene.alice);
-    scene.subscriber = subscribe(&scene.server, "ch");
-    scene.assert_held("alice", scene.first);
-    // The setting came back with the module.
     scene.queue("bob");
     scene.release("alice");
     scene.assert_granted("bob");

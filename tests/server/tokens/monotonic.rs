@@ -4,7 +4,6 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::common::clock::{fake_clock, set_clock};
 use crate::common::replica::{follow, wait_until_in_sync, ReplicationStream, PROMPT_MASTER};
-use crate::common::scene::unload_and_load;
 use crate::common::{wait_for, Conn, TestServer};
 
 const AOF_ALWAYS: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
@@ -121,21 +120,6 @@ fn two_databases_have_rising_tokens_each() {
     for (conn, climb) in [&mut first, &mut second].into_iter().zip(&mut climbs) {
         climb.grant(conn, "after SWAPDB");
     }
-}
-
-#[test]
-fn they_rise_over_unload_and_load() {
-    let server = TestServer::start();
-    let mut conn = server.conn();
-    let mut climb = Climb::default();
-    for what in ["first", "second", "third"] {
-        climb.grant(&mut conn, what);
-        unload_and_load(&mut conn);
-        let kept = conn.line("LOCK.ACQUIRE k a ONCE").int();
-        assert_eq!(kept, climb.0, "the hold is in the key");
-        free(&mut conn);
-    }
-    climb.grant(&mut conn, "the last load");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::common::scene::unload_and_load;
+use crate::common::scene::wait_until_at_rest;
 use crate::common::{has_io_threads, patience, wait_for, Conn, Reply, TestServer};
 
 const MANY: usize = 5_000;
@@ -154,7 +154,7 @@ fn assert_no_residue(server: &TestServer) {
     wait_for("no kept places", || server.stat("places_kept") == 0);
     assert_eq!(server.stat("keys_waited"), 0);
     let mut conn = server.conn();
-    unload_and_load(&mut conn);
+    wait_until_at_rest(&mut conn);
 }
 
 fn used_memory(server: &TestServer) -> i64 {

@@ -29,12 +29,12 @@ pub const BEGIN_MS: u64 = 5_000_000_000;
 /// Fields that no decision depends on, by their structures.
 const DROPPED: [(&str, &[&str]); 16] = [
     ("Locks", &["last_waiter_id"]),
-    ("Waiters", &["last_seq", "firsts", "top"]),
+    ("Waiters", &["last_seq", "firsts"]),
     ("Waiter", &["since_ms"]),
     ("Kept", &["since_ms", "timed_out"]),
     ("GrantInFlight", &["since_ms"]),
     ("PermitInFlight", &["since_ms"]),
-    ("Place", &["timed_out", "counted_ms"]),
+    ("Place", &["timed_out"]),
     ("Sessions", &["last"]),
     ("TrackedGrant", &["since_ms", "client"]),
     ("TrackedGrants", &["hand"]),

@@ -267,7 +267,7 @@ fn one_lock_with_reentries() {
     explore(&scene);
 }
 
-/// Events of the server's life: the startup delay, a drain that is called off, a change of role and back, FLUSHALL.
+/// Events of the server's life: the startup delay, a change of role and back, FLUSHALL.
 #[test]
 fn one_lock_with_changes_of_the_server() {
     let mut actions = Vec::new();
@@ -291,7 +291,6 @@ fn one_lock_with_changes_of_the_server() {
         break_to(1, Names::Nothing),
         Op::Advance(1),
         Op::Delay(2),
-        Op::Drain,
         Op::ChangeRole,
         Op::Flush,
         Op::DropAddressee,
@@ -408,7 +407,7 @@ fn one_lock_before_a_window() {
     let gives = Op::RedissonReleases(0, 0, 1);
     actions.push(act(None, gives));
     let rule = WindowRule::default();
-    let of_the_server = [Op::SetWindowRule(rule), Op::Drain, Op::ChangeRole];
+    let of_the_server = [Op::SetWindowRule(rule), Op::ChangeRole];
     actions.extend(of_the_server.map(|op| act(None, op)));
     let mut scene = scene(("one lock, before a window", 2, 0), without_order(actions));
     scene.settings.windows = EVERY_HAND_OFF;

@@ -76,7 +76,6 @@ pub enum Op {
     Flush,
     /// `SWAPDB 0 1`, twice.
     Swap,
-    Drain,
     ChangeRole,
     /// The key has left with its slot.
     Left(Kind, usize),
@@ -145,7 +144,6 @@ fn op() -> impl Strategy<Value = Op> {
         2 => (user.clone(), prop::bool::weighted(0.6)).prop_map(|(u, on)| Op::Permit(u, on)),
         1 => user.clone().prop_map(Op::DeleteUser),
         2 => Just(Op::Sweep),
-        1 => Just(Op::Drain),
         1 => Just(Op::ChangeRole),
     ];
     let of_keys = prop_oneof![
@@ -310,7 +308,6 @@ impl model::Case for Case {
             Op::Overwrite(kind, at, hash) => sim.overwrite(name(kind, at), hash),
             Op::Flush => sim.flush(),
             Op::Swap => (0..2).for_each(|_| sim.locks.swapped(0, 1)),
-            Op::Drain => sim.drain(),
             Op::ChangeRole => {
                 for request in std::mem::take(&mut sim.parked).into_keys() {
                     sim.locks.shared.waiters.unblocked(request, sim.now);

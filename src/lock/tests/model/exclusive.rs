@@ -5,7 +5,7 @@ mod inputs;
 
 use self::inputs::{op, settings};
 pub use self::inputs::{Names, Op};
-use crate::lock::tests::model::naive::{self, Ask, Key, Model, Rule, State};
+use crate::lock::tests::model::naive::{self, Ask, Key, Model, Rule, State, Terms};
 use crate::lock::tests::model::tickets::{assert_ends, assert_tickets, hearing_sim, CHANNELS};
 use crate::lock::tests::model::{
     self, acquire, assert_queue, assert_same, conn_of, explore, lease, sim_terms, Reply, Sent,
@@ -13,7 +13,7 @@ use crate::lock::tests::model::{
 };
 use crate::lock::tests::sim::{key_ref, sums, Out, Settings, Sim, CONNS, START_MS};
 use crate::lock::token::SPAN_US;
-use crate::lock::{Answer, BoundRef, Hold, KeyState, Mode, Resource, Wait};
+use crate::lock::{Answer, BoundRef, Hold, KeyState, Mode, Resource, Wait, WindowRule};
 
 const KEYS: usize = 2;
 const NAMES: [&str; KEYS] = ["k0", "k1"];
@@ -38,6 +38,44 @@ fn run(cluster: bool) {
     explore::<Case>((DEFAULT_CASES, 2), settings(cluster), steps);
 }
 
+/// A client of Redisson takes the lock in the millisecond in which its window ends: the window was used, though the end
+/// of the tick has the turn of the windows before that of the keys to settle.
+#[test]
+fn a_window_that_is_used_as_it_ends_is_used() {
+    let rule = |after| WindowRule {
+        after,
+        window_ms: 1,
+        polled: false,
+    };
+    let settings = Settings {
+        windows: rule(1),
+        ..Settings::default()
+    };
+    let ask = |owner, wait| {
+        let how = (Mode::Exclusive, Terms::Named(1_000));
+        Op::Acquire(Ask::new(0, (owner, 0), how, wait))
+    };
+    let steps = [
+        (ask(0, None), true),
+        (ask(1, Some(None)), true),
+        (ask(2, Some(None)), true),
+        (Op::Release(0, 0, false, Names::Nothing), true),
+        // One hand-off: now a window begins.
+        (Op::Del(0), true),
+        (Op::Pass(1), false),
+        (Op::RedissonAcquires(0, 0, 1), true),
+    ];
+    let steps = steps.map(|(op, ends_tick)| Step {
+        op,
+        ends_tick,
+        delivers: true,
+    });
+    let mut case: Case = model::Case::new(&settings);
+    case.sim.in_order = false;
+    model::Case::play(&mut case, &steps);
+    assert_eq!(case.model.windows.taken, 1);
+}
+
 #[derive(Debug)]
 pub struct Case {
     settings: Settings,
@@ -57,9 +95,11 @@ impl model::Case for Case {
     type Op = Op;
 
     fn new(settings: &Settings) -> Case {
+        let mut sim = hearing_sim(settings);
+        sim.in_order = true;
         Case {
             settings: *settings,
-            sim: hearing_sim(settings),
+            sim,
             model: Model::new(Rule::Exclusive, KEYS, settings, START_MS),
             before: Vec::new(),
             past: Default::default(),
@@ -93,10 +133,6 @@ impl model::Case for Case {
             Op::Delay(ms) => {
                 self.sim.begin_startup_delay(ms);
                 self.model.delay_until_ms = self.model.mono_ms + ms;
-            }
-            Op::Drain => {
-                self.sim.drain();
-                self.model.drain();
             }
             Op::ChangeRole => self.change_role(),
             Op::SetClock(ms) => {

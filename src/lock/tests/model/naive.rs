@@ -623,14 +623,6 @@ impl Model {
         };
     }
 
-    /// Every request fails, and no place is kept.
-    pub fn drain(&mut self) {
-        for key in 0..self.keys.len() {
-            self.end_window(key);
-            self.fail_all(key, "DRAINED");
-        }
-    }
-
     /// The server has unblocked the parked clients; tickets fail. Nothing is undone, nothing is bound.
     pub fn change_role(&mut self) {
         for request in self.requests() {

@@ -41,9 +41,7 @@ const FIELDS: [(&str, &[&str]); 11] = [
     // Numbers that are counted up; and the room of one millisecond.
     (
         "Waiters",
-        &[
-            "last_id", "last_seq", "firsts", "passed", "top", "sort", "turn",
-        ],
+        &["last_id", "last_seq", "firsts", "passed", "sort", "turn"],
     ),
     // The user that had the last turn, and the number of the newest item.
     ("Turns", &["last", "number"]),

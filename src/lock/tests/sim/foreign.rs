@@ -2,7 +2,7 @@
 
 use crate::lock::tests::sim::keyspace::Keyspace;
 use crate::lock::tests::sim::{key_ref, new_locks, scripts, text, Settings, Sim};
-use crate::lock::{Cx, Effects, KeyState, Lease, Now};
+use crate::lock::{KeyState, Lease, Now};
 
 impl Sim {
     pub fn del(&mut self, key: &str) {
@@ -34,7 +34,7 @@ impl Sim {
             true => drop(self.keys.hash(key).insert("name".into(), "value".into())),
             false => self.keys.set(key.into(), "value", None),
         }
-        self.locks.lost(key_ref(key));
+        self.locks.changed(key_ref(key), true);
     }
 
     /// `HDEL key holder`: an empty hash is deleted, a `#token` stays. (`PERSIST` follows: the naive model knows no TTL
@@ -145,12 +145,5 @@ impl Sim {
     pub fn begin_startup_delay(&mut self, ms: u64) {
         self.locks.shared.startup_delay.begin(self.now, ms);
         self.delayed = true;
-    }
-
-    /// Every parked request is refused.
-    pub fn drain(&mut self) {
-        let mut fx = Effects::new();
-        self.locks.drain(&mut Cx::new(self.now, &mut fx));
-        self.carry_out_answers(fx);
     }
 }

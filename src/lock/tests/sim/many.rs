@@ -118,7 +118,11 @@ impl Sim {
             true => Planned::Grant,
             false => Planned::Nothing,
         };
-        let (settled, fx, rests) = self.ask_many(&names, &planned, |locks, views, now, fx| {
+        let views = self.views_of(&names, &planned);
+        for asked in self.locks.holder_to_ask(request, &views, self.now) {
+            self.hear(&asked);
+        }
+        let (settled, fx, rests) = self.decide_many(&views, &planned, |locks, views, now, fx| {
             Ok(locks.settle_many(request, views, now, fx))
         });
         self.carry_out_many(&names, (settled.is_ok(), fx), &rests);
@@ -161,14 +165,26 @@ impl Sim {
         planned: &Planned<'_>,
         decide: impl FnOnce(&mut Locks, &[View<'_>], Now, &mut [Effects]) -> Result<T, LockError>,
     ) -> (Result<T, LockError>, Vec<Effects>, Vec<Rest>) {
-        let views: Vec<_> = keys
-            .iter()
-            .map(|key| self.view(key, (&[][..], ReadDepth::All, planned)))
-            .collect();
+        let views = self.views_of(keys, planned);
+        self.decide_many(&views, planned, decide)
+    }
+
+    fn views_of<'k>(&mut self, keys: &[&'k str], planned: &Planned<'_>) -> Vec<View<'k>> {
+        let keys = keys.iter();
+        keys.map(|key| self.view(key, (&[][..], ReadDepth::All, planned)))
+            .collect()
+    }
+
+    fn decide_many<T>(
+        &mut self,
+        views: &[View<'_>],
+        planned: &Planned<'_>,
+        decide: impl FnOnce(&mut Locks, &[View<'_>], Now, &mut [Effects]) -> Result<T, LockError>,
+    ) -> (Result<T, LockError>, Vec<Effects>, Vec<Rest>) {
         let rest = |view| Rest::before(&self.locks, view, planned, self.now);
         let rests = views.iter().map(rest).collect();
-        let mut fx = vec![Effects::new(); keys.len()];
-        let answer = decide(&mut self.locks, &views, self.now, &mut fx);
+        let mut fx = vec![Effects::new(); views.len()];
+        let answer = decide(&mut self.locks, views, self.now, &mut fx);
         let nothing = fx.iter().all(|fx| fx.is_empty());
         assert!(answer.is_ok() || nothing, "a failed call did {fx:?}");
         (answer, fx, rests)

@@ -35,17 +35,24 @@ impl Sim {
             let cx = &mut Cx::new(self.now, &mut fx);
             let asked = self.locks.shared.waiters.next_to_ask(key, is_new, cx);
             is_new = false;
-            let hearing = asked.as_ref().map(|asked| self.hearing(asked));
-            if let (Some(asked), Some(hearing)) = (&asked, hearing) {
-                let cx = &mut Cx::new(self.now, &mut fx);
-                self.locks.shared.waiters.learn(asked, hearing, cx);
-            }
             self.carry_out_answers(fx);
-            let shares = |asked: &Asked| asked.mode == Mode::Read;
-            if asked.is_none_or(|asked| hearing == Some(Hearing::Heard) && !shares(&asked)) {
+            let Some(asked) = asked else {
+                return;
+            };
+            if self.hear(&asked) == Hearing::Heard && asked.mode != Mode::Read {
                 return;
             }
         }
+    }
+
+    /// As the shell answers the question.
+    pub(super) fn hear(&mut self, asked: &Asked) -> Hearing {
+        let hearing = self.hearing(asked);
+        let mut fx = Effects::new();
+        let cx = &mut Cx::new(self.now, &mut fx);
+        self.locks.shared.waiters.learn(asked, hearing, cx);
+        self.carry_out_answers(fx);
+        hearing
     }
 
     fn hearing(&self, asked: &Asked) -> Hearing {

@@ -7,7 +7,7 @@ use crate::lock::tests::sim::{key_ref, sem_ref, Out, CONNS};
 use crate::lock::tests::transcripts::{code, duration, moment, text, Session, Words};
 use crate::lock::{
     BoundRef, CountChange, Hold, KeyState, KeyWrite, Mode, Outcome, PermitChange, Resource, Token,
-    TopName, TopOrder, Waiter,
+    Waiter,
 };
 
 impl Session {
@@ -16,7 +16,6 @@ impl Session {
             "info" => self.info(words.at(1)),
             "stats" => self.stats(&words.0[1..]),
             "times" => self.histograms(&words.0[1..]),
-            "top" => self.top(words),
             "quiet" => self.quiet(),
             "keys" => self.keys(),
             "queue" => self.queue(words.at(1)),
@@ -241,37 +240,6 @@ impl Session {
             line + &format!("; sum {}", duration(histogram.sum_ms()))
         };
         names.iter().map(line).collect::<Vec<_>>().join("\n")
-    }
-
-    /// `LOCK.TOP`: each name with its sum and, if it has one, its error.
-    fn top(&self, words: &Words<'_>) -> String {
-        let (order, most) = match words.at(1) {
-            "waits" => (TopOrder::Waits, words.number("count").unwrap_or(10)),
-            _ => (TopOrder::HandOffs, words.number("count").unwrap_or(10)),
-        };
-        let Some(list) = self
-            .sim
-            .locks
-            .shared
-            .waiters
-            .top_names(order, 0, most, self.sim.now)
-        else {
-            return "off".into();
-        };
-        let one = |top: &TopName| {
-            let (name, sum, error) = (text(&top.name), top.sum, top.error);
-            match error {
-                0 => format!("; {:?} {name} {sum}", top.resource),
-                error => format!("; {:?} {name} {sum} - {error}", top.resource),
-            }
-        };
-        let names: String = list.names.iter().map(one).collect();
-        format!(
-            "for {}, in all {}{names}",
-            duration(list.counted_ms),
-            list.total
-        )
-        .to_lowercase()
     }
 
     /// What is still due, and what is left in memory.

@@ -69,10 +69,6 @@ impl Session {
         let sim = &mut self.sim;
         match words.at(0) {
             "session" => sim.locks.shared.sessions.rule.lease = lease_of(millis(words.at(2))),
-            "names" => {
-                let room = words.at(1).parse().unwrap();
-                sim.locks.shared.waiters.set_top_names(room, sim.now);
-            }
             "counter" => {
                 let value = words.at(2).parse().unwrap();
                 sim.counters.insert(words.at(1).into(), value);
@@ -95,7 +91,6 @@ impl Session {
                 sim.locks.shared.startup_delay.limit(millis(words.at(2)))
             }
             "delay" => sim.begin_startup_delay(millis(words.at(1))),
-            "drain" => sim.drain(),
             "grants" => sim.set_may_grant(words.at(1) == "on"),
             other => panic!("{other}?"),
         }

@@ -125,7 +125,7 @@ fn cause(ask: &Ask, message: &Message, marks: &Marks) -> Option<String> {
             ask.block > 0 && message.at + SLACK > ends
         }
         Word::Failed(code) => {
-            let is_moved = ["UNBLOCKED", "MOVED", "CLUSTERDOWN", "DRAINED"].contains(&&**code);
+            let is_moved = ["UNBLOCKED", "MOVED", "CLUSTERDOWN"].contains(&&**code);
             let mut keys = ask.keys.iter();
             let is_deadlock = &**code == "DEADLOCK";
             keys.any(|key| match () {

@@ -12,7 +12,7 @@ const CENTURY: &str = "3162240000000";
 
 /// Settings whose values the judges need not know, with their default first: a change lasts until the next one. A
 /// session lease is never shorter than that of the plan.
-const LASTING: [(&str, &[&str]); 18] = [
+const LASTING: [(&str, &[&str]); 16] = [
     ("lock.default-lease", &["30000", "1000", "100000"]),
     ("lock.max-lease", &[CENTURY, "86400000"]),
     ("lock.max-wait", &[CENTURY, "1000"]),
@@ -23,7 +23,6 @@ const LASTING: [(&str, &[&str]); 18] = [
         &["67108864", "16777216", "1073741824"],
     ),
     ("lock.user-share", &["50", "90", "100"]),
-    ("lock.top-names", &["0", "3", "1000"]),
     ("lock.queue-grace", &["1000", "1500", "3000"]),
     ("lock.max-owner-len", &["256", "64", "65536"]),
     ("lock.max-tracked", &["10000", "0", "20", "500", "100000"]),
@@ -32,7 +31,6 @@ const LASTING: [(&str, &[&str]); 18] = [
     ("lock.free-after", &["1", "0", "3"]),
     ("lock.free-window", &["50", "5", "200"]),
     ("lock.deadlock-detect", &["yes", "no"]),
-    ("lock.redisson-scripts", &["no", "yes"]),
     ("lock.string-holders", &["no", "yes"]),
 ];
 
@@ -41,8 +39,7 @@ const SESSION_LEASE: (&str, &[&str]) = ("lock.session-lease", &["10000", "2000",
 
 /// Settings that refuse requests, end waits or shorten kept places, with their default first: the change lasts for a
 /// moment and is marked.
-const SHORT: [(&str, &[&str]); 8] = [
-    ("lock.drain", &["no", "yes"]),
+const SHORT: [(&str, &[&str]); 7] = [
     ("lock.max-waiters", &["10000", "0", "2", "5"]),
     ("lock.max-waiters-per-key", &["10000", "0", "1", "2"]),
     ("lock.max-tickets", &["100000", "0", "3"]),

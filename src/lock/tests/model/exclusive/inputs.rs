@@ -61,8 +61,6 @@ pub enum Op {
     Advance(u64),
     /// The startup delay begins: so many milliseconds.
     Delay(u64),
-    /// The module is to be unloaded, and the unload is called off.
-    Drain,
     /// The server becomes a replica and, before any other event, the primary again.
     ChangeRole,
 }

@@ -14,9 +14,14 @@ impl Model {
         }
     }
 
+    /// An overwritten key does not count as a hold that has ended: the server reports a change, and no removal.
     pub fn overwrite(&mut self, key: Key, state: State) {
+        let is_removed = state == State::Holds(Vec::new());
         self.keys[key] = state;
-        self.lost(key);
+        match is_removed {
+            true => self.lost(key),
+            false => self.schedule_settle(key),
+        }
     }
 
     pub fn hdel_holder(&mut self, key: Key) {

@@ -1,7 +1,6 @@
 package lockbench;
 
 import java.util.List;
-import java.util.Set;
 import org.redisson.Redisson;
 import redis.clients.jedis.Jedis;
 
@@ -43,17 +42,7 @@ connection for every thread however they are spread.)
     };
   }
 
-  static String notes(Set<Way> leftOut) {
-    StringBuilder notes = new StringBuilder(NOTES);
-    for (Way way : leftOut) {
-      notes.append(
-          "- Left out: \"%s\". This build of the module has no setting %s.\n"
-              .formatted(way.label, Way.SETTING));
-    }
-    return notes.toString();
-  }
-
-  private static final String NOTES =
+  static final String NOTES =
       """
 - Wait: from the call of `lock()`, or the sending of LOCK.ACQUIRE, to its return, of all grants in the \
 measured time. A thread that has just unlocked a Redisson lock takes it again before the sleeping threads \
@@ -65,7 +54,7 @@ share, and one event thread for all: on one core it is faster than more.
 - Server time is that of its process, the kernel's part included: reading and writing sockets is most of \
 it, and no script can be cheaper than the messages around it. Three EXISTS through the same client \
 measure these: Redisson's protocol cannot cost less. Where the server is the limit, and \
-where messages are pipelined: the first tables above, "run by the module".
+where messages are pipelined: the first tables above.
 - Where the client's core is busy and the server's is not, the pairs/s say little about the server; the \
 time of a pair does.
 - Every lock guards a counter. After each point the counts are compared with the pairs made: no update \

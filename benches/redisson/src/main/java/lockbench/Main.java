@@ -7,8 +7,6 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Collections;
 import java.util.List;
-import java.util.Set;
-import java.util.TreeSet;
 import java.util.logging.Level;
 import java.util.logging.Logger;
 
@@ -28,7 +26,6 @@ public final class Main {
   private final Part part;
   private final Effort effort;
   private final Results results = new Results();
-  private final Set<Way> leftOut = new TreeSet<>();
 
   private Main(Part part, boolean quick) {
     this.part = part;
@@ -58,11 +55,7 @@ public final class Main {
       }
       for (Way way : inTurn(round + effort.thrownAway())) {
         try (Server server = way.start()) {
-          if (server == null) {
-            leftOut.add(way);
-          } else {
-            measure(round, way, server);
-          }
+          measure(round, way, server);
         }
       }
     }
@@ -102,7 +95,7 @@ public final class Main {
   private void write(Path path) throws IOException {
     String section =
         switch (part) {
-          case REDISSON -> new Report(results, effort, leftOut).markdown();
+          case REDISSON -> new Report(results, effort).markdown();
           case TICKETS -> new TicketReport(results, effort).markdown();
         };
     System.out.println(section);

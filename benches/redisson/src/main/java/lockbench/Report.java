@@ -1,7 +1,6 @@
 package lockbench;
 
 import java.util.List;
-import java.util.Set;
 import java.util.function.ToDoubleFunction;
 import java.util.stream.Stream;
 
@@ -36,12 +35,10 @@ final class Report {
 
   private final Results results;
   private final Effort effort;
-  private final Set<Way> leftOut;
 
-  Report(Results results, Effort effort, Set<Way> leftOut) {
+  Report(Results results, Effort effort) {
     this.results = results;
     this.effort = effort;
-    this.leftOut = leftOut;
   }
 
   String markdown() {
@@ -56,7 +53,7 @@ final class Report {
     text.append(
         new Table(MAKE, this::make)
             .of(results, Job.PAIRS, job -> job.group() + ", " + job.name()));
-    text.append("\n").append(About.notes(leftOut));
+    text.append("\n").append(About.NOTES);
     return text.toString();
   }
 

@@ -13,7 +13,6 @@ import java.util.concurrent.TimeUnit;
 import java.util.stream.Stream;
 import redis.clients.jedis.Jedis;
 import redis.clients.jedis.exceptions.JedisConnectionException;
-import redis.clients.jedis.exceptions.JedisDataException;
 
 /**
  * A server on a loopback port and in a directory of its own, pinned to core 0 where there are two.
@@ -100,16 +99,6 @@ final class Server implements AutoCloseable {
 
   Jedis connect() {
     return new Jedis("127.0.0.1", port, ANSWERS_WITHIN_MS);
-  }
-
-  /** Whether the server has this setting, and took the value. */
-  boolean set(String setting, String value) {
-    try (Jedis connection = connect()) {
-      connection.configSet(setting, value);
-      return true;
-    } catch (JedisDataException unknown) {
-      return false;
-    }
   }
 
   /** What the server calls itself: "redis 7.0.15". */

@@ -7,18 +7,11 @@ import java.util.List;
 enum Way {
   PLAIN("Redisson, a plain server"),
   LOADED("Redisson, the module loaded"),
-  NATIVE("Redisson, its scripts run by the module"),
   /** Not a lock: what a pair of Redisson's would cost if its scripts cost nothing. */
   MESSAGES("three EXISTS through Redisson: its messages alone"),
   RAW("LOCK.ACQUIRE BLOCK, LOCK.RELEASE"),
   TICKETS("tickets: LOCK.ACQUIRE NOTIFY, LOCK.RENEW, LOCK.RELEASE"),
   UNCONFIRMED("tickets, without LOCK.RENEW");
-
-  /** Has the module run Redisson's scripts itself. */
-  static final String SETTING = "lock.redisson-scripts";
-
-  /** The command that a script becomes with it. */
-  private static final String NATIVE_CALL = "lock.redisson";
 
   final String label;
 
@@ -33,7 +26,7 @@ enum Way {
   boolean does(Job job) {
     return switch (this) {
       case PLAIN -> true;
-      case LOADED, NATIVE -> !job.crowd();
+      case LOADED -> !job.crowd();
       case MESSAGES -> !job.oneLock(); // there is no wait
       case RAW -> job.threads() <= MOST_CONNECTIONS;
       case TICKETS, UNCONFIRMED -> job.crowd();
@@ -50,15 +43,10 @@ enum Way {
     };
   }
 
-  /** A server that is set up for it, or null when this build of the module cannot do it. */
+  /** A server that is set up for it. */
   Server start() throws IOException {
     boolean plain = this == PLAIN || this == MESSAGES;
-    Server server = new Server(plain ? List.of() : List.of("--loadmodule", Server.module()));
-    if (this == NATIVE && !server.set(SETTING, "yes")) {
-      server.close();
-      return null;
-    }
-    return server;
+    return new Server(plain ? List.of() : List.of("--loadmodule", Server.module()));
   }
 
   Locks connect(Server server, Job job) {
@@ -72,9 +60,8 @@ enum Way {
 
   /** Fails when something else was measured than the label says. */
   void check(Counters spent) {
-    boolean natively = spent.command(NATIVE_CALL).calls() > 0;
     boolean scripts = spent.command("evalsha").calls() > 0;
-    if (natively != (this == NATIVE) || scripts != (this == PLAIN || this == LOADED)) {
+    if (scripts != (this == PLAIN || this == LOADED)) {
       throw new IllegalStateException(label + " executed " + spent.commands());
     }
   }

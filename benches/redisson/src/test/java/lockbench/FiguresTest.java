@@ -16,7 +16,7 @@ class FiguresTest {
     String then = "cmdstat_del:calls=5,usec=9\r\nused_cpu_user:1.5\r\nused_cpu_sys:0.5\r\n";
     String now =
         "cmdstat_del:calls=7,usec=12,usec_per_call=2\r\ncmdstat_info:calls=3,usec=900\r\n"
-            + "cmdstat_evalsha:calls=4,usec=40\r\ncmdstat_lock.redisson:calls=1,usec=2\r\n"
+            + "cmdstat_evalsha:calls=4,usec=40\r\ncmdstat_lock.acquire:calls=1,usec=2\r\n"
             + "cmdstat_get:calls=0,usec=0\r\n"
             + "used_cpu_user:2.0\r\nused_cpu_sys:1.0\r\ntotal_net_input_bytes:80\r\n";
     Counters spent = Counters.of(now, 70).since(Counters.of(then, 20));

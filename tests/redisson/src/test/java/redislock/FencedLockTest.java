@@ -9,12 +9,8 @@ import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.RegisterExtension;
 import org.redisson.api.RFencedLock;
-import org.redisson.api.RLock;
 
-/**
- * Redisson's RFencedLock and the module's tokens: one rising sequence where the counter exists. And
- * the scripts of that lock, and of another kind that came after 3.13.
- */
+/** Redisson's RFencedLock and the module's tokens: one rising sequence where the counter exists. */
 class FencedLockTest {
   private static final int ROUNDS = 20;
 
@@ -103,26 +99,6 @@ class FencedLockTest {
     assertEquals(2L, Conn.field(((List<?>) holders).get(0), "holds"));
     conn.line("LOCK.RELEASE k " + alice.owner());
     assertEquals(1, alice.ask(lock::getHoldCount));
-  }
-
-  @Test
-  void itsScriptsRunNativelyWhenSwitchedOn() {
-    conn.line("CONFIG SET lock.redisson-scripts yes");
-    for (String step : List.of("to acquire", "to re-enter")) {
-      Scripts.runsNatively(server, "fenced", step, this::lockAndGetToken);
-      Scripts.runsNatively(server, "fenced", step, () -> alice.run(lock::lock));
-    }
-    assertEquals(4, lock.getToken());
-    assertEquals(0, server.stat("redisson_lua"));
-  }
-
-  @Test
-  void theScriptsOfASpinLockRunNativelyWhenSwitchedOn() {
-    conn.line("CONFIG SET lock.redisson-scripts yes");
-    RLock spinning = alice.redisson.getSpinLock("spin");
-    alice.run(spinning::lock);
-    Scripts.runsNatively(server, "spin", "to unlock", () -> alice.run(spinning::unlock));
-    assertEquals(0, server.stat("redisson_lua"));
   }
 
   private long lockAndGetToken() {

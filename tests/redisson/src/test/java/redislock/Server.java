@@ -148,7 +148,6 @@ final class Server implements AutoCloseable {
     command.addAll(List.of("--port", "" + port, "--bind", "127.0.0.1", "--save", ""));
     command.addAll(List.of("--dir", dir.toString(), "--logfile", dir.resolve("log").toString()));
     command.addAll(List.of("--loadmodule", module()));
-    command.addAll(List.of("--lock.redisson-scripts", runsScriptsNatively() ? "yes" : "no"));
     command.addAll(Arrays.asList(options));
     return command;
   }
@@ -156,11 +155,6 @@ final class Server implements AutoCloseable {
   private static String module() {
     String base = System.getProperty("basedir", ".");
     return env("LOCK_MODULE", Path.of(base, "../../target/release/libredis_lock.so").toString());
-  }
-
-  /** Whether the module runs Redisson's scripts itself in this run of the tests. */
-  static boolean runsScriptsNatively() {
-    return System.getProperty("tested.scripts", "no").equals("yes");
   }
 
   private static String env(String name, String otherwise) {

@@ -14,12 +14,12 @@ import java.util.zip.ZipEntry;
 import java.util.zip.ZipFile;
 
 /**
- * Reads the texts of Redisson's lock scripts out of its jars, so that none has to be kept here.
+ * Reads the texts of Redisson's lock scripts out of its jar, so that none has to be kept here.
  *
  * <p>The compiler folds the lines of a script, written as a sum of literals, into one constant of the class:
  * every string constant whose SHA1 is asked for is a text, and is written to {@code <sha1>.lua}.
  *
- * <p>{@code java Texts.java scripts.txt out-dir jar...} fails when a text is in none of the jars.
+ * <p>{@code java Texts.java scripts.txt out-dir jar} fails when a text is not in the jar.
  */
 public final class Texts {
     private final Path out;
@@ -39,12 +39,10 @@ public final class Texts {
         var out = Files.createDirectories(Path.of(args[1]));
         var texts = new Texts(Path.of(args[0]), out);
         int wanted = texts.missing.size();
-        for (int i = 2; i < args.length; i++) {
-            texts.readJar(args[i]);
-        }
+        texts.readJar(args[2]);
         System.out.printf("%d of %d texts in %s%n", wanted - texts.missing.size(), wanted, out);
         if (!texts.missing.isEmpty()) {
-            System.err.println("in no jar: " + texts.missing);
+            System.err.println("not in the jar: " + texts.missing);
             System.exit(1);
         }
     }
