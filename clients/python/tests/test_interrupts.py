@@ -86,7 +86,7 @@ def with_permit(locks: Server, key: str) -> None:
 
 
 def in_vain(locks: Server, _: str) -> None:
-    assert not locks.lock("taken").acquire(blocking_timeout=0.005)
+    assert not locks.lock("taken").acquire(blocking_timeout=0.03)
 
 
 def changed(locks: Server, key: str) -> None:
