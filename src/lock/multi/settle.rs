@@ -178,8 +178,8 @@ impl Locks {
     }
 
     /// Whether this request can be granted at every key: the owner holds the key, or the key is free and the request is
-    /// first in its queue. A ticket whose owner holds all its keys, and which is not heard, waits for the end of a hold;
-    /// so does a request whose wait has run out, until the timer ends it.
+    /// first in its queue. Where the owner holds all keys, a ticket that is not heard waits for the end of a hold, and
+    /// a request whose wait has run out waits for the timer that ends it.
     fn all_are_free(
         &mut self,
         waiter: &Waiter,
