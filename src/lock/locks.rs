@@ -10,7 +10,6 @@ use crate::lock::stats::Histogram;
 use crate::lock::stats::Stats;
 use crate::lock::wait::figures::Gauges;
 use crate::lock::wait::limits::Limits;
-use crate::lock::wait::request::WaiterId;
 use crate::lock::wait::turns::Turns;
 #[cfg(doc)]
 use crate::lock::Cx;
@@ -68,10 +67,6 @@ pub struct Locks {
     pub(super) detects_deadlocks: bool,
     /// Whether the server is a node of a cluster.
     pub(super) in_cluster: bool,
-    /// Requests that wait after an uncertain search for deadlocks.
-    pub(super) unverified: Turns<WaiterId>,
-    /// Whether some of them are to be verified in this tick.
-    pub(super) verifies: bool,
     pub(super) tracked: TrackedGrants,
     /// Keys whose tracked grants are to be compared with the key.
     pub(super) rechecks: Turns<KeyId, usize>,
@@ -91,8 +86,6 @@ impl Locks {
             session_holds: Histogram::default(),
             detects_deadlocks: true,
             in_cluster,
-            unverified: Turns::default(),
-            verifies: false,
             tracked: TrackedGrants::default(),
             rechecks: Turns::default(),
             had_shared: false,

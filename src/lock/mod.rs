@@ -155,6 +155,5 @@ pub use wait::limits::Limits;
 pub use wait::multi_key::NextLook;
 pub use wait::request::{Waiter, WaiterId, WaiterMap};
 pub use wait::ticket::{Notify, Ticket};
-pub use wait::verify::{ReadersAsked, ReadersFound};
 pub use wait::waiters::Grace;
 pub use window::WindowRule;

@@ -97,9 +97,6 @@ pub type OwnerMap<V> = IndexMap<OwnerAt, V, Secret>;
 /// Owners at one key.
 pub type OwnerSet = IndexSet<Rc<[u8]>, Secret>;
 
-/// A set of locks.
-pub type KeySet = IndexSet<KeyId, Secret>;
-
 /// The hash of these tables. Clients choose the names, so it has a secret, which is made from that of the standard
 /// library: ahash's own would need memory that an unloaded module cannot return.
 #[derive(Debug, Clone)]

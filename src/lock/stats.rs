@@ -82,7 +82,7 @@ counters! {
     reentries,
     /// Requests refused because they would have waited for their own owner.
     deadlocks,
-    /// Searches for a deadlock that ended before all waits were visited, without a result.
+    /// Searches for a deadlock that ended before all waits were visited, and found no cycle.
     deadlock_searches_cut,
     /// Renewals of a lease.
     renewals,

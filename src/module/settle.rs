@@ -13,7 +13,6 @@ use crate::module::keyspace::count_key::CountKey;
 use crate::module::keyspace::horizon;
 use crate::module::keyspace::lock_key::{name_of, LockKey};
 use crate::module::keyspace::replication::Replication;
-use crate::module::keyspace::rw_read;
 use crate::module::keyspace::sem_key::SemKey;
 use crate::module::keyspace::siblings;
 use crate::module::state::shell;
@@ -79,29 +78,6 @@ pub fn settle_due(ctx: Ctx<'_>, now: Now, in_time: impl Fn() -> bool) {
             }
         });
     }
-}
-
-/// Searches again for deadlocks of parked requests whose first search was uncertain: for one at least, and for more
-/// while there is time.
-pub fn verify_waiters(ctx: Ctx<'_>, now: Now, in_time: impl Fn() -> bool) {
-    for _ in 0..shell::with(|shell| shell.locks.unverified()) {
-        let Some(mut check) = shell::with(|shell| shell.locks.next_unverified()) else {
-            break;
-        };
-        loop {
-            let (question, fx) = decide(now, |locks, cx| locks.verify(&mut check, cx));
-            answers::note_all(ctx, &fx);
-            let Some(question) = question else { break };
-            ctx.select(question.key.as_ref().db);
-            let name = name_of(&question.key);
-            let key = LockKey::open(ctx, name.as_str());
-            check.learn(rw_read::find_readers(&key, &question, now));
-        }
-        if !in_time() {
-            return;
-        }
-    }
-    shell::with(|shell| shell.locks.verify_more(false));
 }
 
 /// Reads keys that other clients have changed and that only the module remembers as locks, and sends the events of

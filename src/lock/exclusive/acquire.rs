@@ -188,10 +188,7 @@ impl Locks {
             self.stats.deadlocks += 1;
             return Err(LockError::Upgrade);
         }
-        let uncertain = self.check_deadlock_at(view, req, former, cx.now)?;
-        if uncertain {
-            self.verify_later(id, req.user);
-        }
+        self.check_deadlock_at(view, req, former, cx.now)?;
         let waiter = self.shared.waiter(id, req, cx.now);
         match upgrades {
             true => self

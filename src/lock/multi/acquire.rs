@@ -11,9 +11,6 @@ use crate::lock::request::{Acquire, Answer, Wait};
 use crate::lock::session::bindings::BoundRef;
 use crate::lock::state::View;
 use crate::lock::state::MAX_HOLD_COUNT;
-use crate::lock::wait::deadlock::{Caller, WantedKey};
-use crate::lock::wait::holders::Holders;
-use crate::lock::wait::multi_key::Former;
 use crate::lock::wait::request::{ReentryTerms, WaiterId};
 use crate::lock::{KeyRef, KeyState, LockError, Now, Resource, Token};
 
@@ -243,10 +240,10 @@ impl Locks {
         let former = self.shared.waiters.former(&keys, req.owner);
         let (at, how) = ((&keys[..], req.owner), (req.notify, 0, req.user));
         let id = self.shared.waiters.admit(at, &former.requests, how)?;
-        let uncertain = self.check_deadlock_many(views, req, &former, now)?;
-        if uncertain {
-            self.verify_later(id, req.user);
-        }
+        let places = former.places.iter().flatten().map(|place| Some(place.seq));
+        let places = places.chain(std::iter::repeat(None));
+        let wants: Vec<_> = views.iter().zip(places).collect();
+        self.check_deadlock(&wants, req, &former.requests, now)?;
         let waiter = self.shared.waiter(id, req, now);
         let again = ReentryTerms {
             once: req.once,
@@ -269,37 +266,6 @@ impl Locks {
         }
         self.shared.waiters.schedule_settle_request(id, None);
         Ok(ManyAnswer::Waits(id))
-    }
-
-    fn check_deadlock_many(
-        &mut self,
-        views: &[View<'_>],
-        req: &Acquire<'_>,
-        former: &Former,
-        now: Now,
-    ) -> Result<bool, LockError> {
-        if !self.detects_deadlocks {
-            return Ok(false);
-        }
-        let places = former.places.iter().flatten().map(|place| Some(place.seq));
-        let places = places.chain(std::iter::repeat(None));
-        let wants: Vec<_> = views
-            .iter()
-            .zip(places)
-            .map(|(view, place)| WantedKey {
-                key: view.key,
-                place,
-                holders: Holders::of(&view.state, now),
-            })
-            .collect();
-        let caller = Caller {
-            user: req.user,
-            owner: req.owner,
-            mode: req.mode,
-            wants: &wants,
-            replaces: &former.requests,
-        };
-        self.check_deadlock(&caller, now)
     }
 
     /// Records the present holders of a key with waiters. A free key belongs to its first waiter, which is granted it

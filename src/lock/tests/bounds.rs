@@ -60,34 +60,6 @@ fn a_release_moves_no_timeout_to_one_without_an_end() {
 }
 
 #[test]
-fn a_deadlock_through_one_of_many_readers_is_found() {
-    let mut sim = Sim::new(&Settings::default());
-    let how = |mode, wait| (mode, Terms::Unnamed, wait, false);
-    let readers: Vec<String> = (0..100).map(|number| format!("reader {number}")).collect();
-    for reader in &readers {
-        let how = how(Mode::Read, Wait::No);
-        sim.acquire("k", reader, 0, how).unwrap();
-    }
-    for (conn, reader) in (1..).zip(&readers[70..80]) {
-        let key = if conn == 8 { "l" } else { reader };
-        sim.acquire(key, "writer", 0, how(Mode::Exclusive, Wait::No))
-            .unwrap();
-        sim.acquire(key, reader, conn, how(Mode::Exclusive, Wait::ForEver))
-            .unwrap();
-        if conn != 8 {
-            sim.release(key, "writer", (None, false, None)).unwrap();
-        }
-    }
-    sim.settle_all();
-    sim.deliver_all();
-    let parked = sim.acquire("k", "writer", 50, how(Mode::Write, Wait::ForEver));
-    assert!(matches!(parked, Ok(Answer::Waits(_))), "{parked:?}");
-    sim.settle_all();
-    assert_eq!(sim.locks.stats.deadlocks, 1);
-    assert!(!sim.is_blocked(50));
-}
-
-#[test]
 fn readers_are_granted_some_at_a_time_and_all_in_one_tick() {
     let mut sim = Sim::new(&Settings::default());
     let how = |mode, wait| (mode, Terms::Unnamed, wait, false);

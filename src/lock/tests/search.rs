@@ -10,11 +10,8 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
-use crate::lock::name::KeyMap;
 use crate::lock::tests::sim::key_ref;
-use crate::lock::wait::deadlock::{
-    self, may_be_waited_for, Caller, ReadNow, Verdict, Visits, WantedKey, MAX_VISITS,
-};
+use crate::lock::wait::deadlock::{self, Caller, Verdict, WantedKey, MAX_VISITS};
 use crate::lock::wait::holders::{Holders, MOST_READERS};
 use crate::lock::wait::request::Waiter;
 use crate::lock::wait::waiters::Waiters;
@@ -321,55 +318,7 @@ fn caller<'a>(owner: &'a [u8], mode: Mode, wants: &'a [WantedKey<'a>]) -> Caller
 }
 
 fn search(waiters: &Waiters, caller: &Caller<'_>, now: Now) -> Verdict {
-    let mut visits = Visits::for_keys(caller.wants.len());
-    deadlock::search(waiters, caller, &ReadNow::default(), &mut visits, now)
-}
-
-/// The search with locks whose readers were not recorded, but read by name: those that wait or search.
-fn search_by_name(waiters: &mut Waiters, scene: &Scene, caller: &Caller<'_>) -> Verdict {
-    let mut read = ReadNow::default();
-    for (name, held) in NAMES
-        .iter()
-        .zip(&scene.held)
-        .filter(|(_, held)| held.shared)
-    {
-        let key = key_ref(name);
-        let mut found = holders(held);
-        let waits = |owner: &[u8]| {
-            let mut keys = NAMES.iter().map(|name| key_ref(name));
-            keys.any(|key| waiters.request_of(key, owner).is_some())
-        };
-        found
-            .owners
-            .retain(|(owner, _)| waits(owner) || **owner == *caller.owner);
-        read.holders.insert(key.to_id(), (found, true));
-        let unread = Holders {
-            shared: true,
-            is_partial: true,
-            ..Holders::default()
-        };
-        waiters.set_holders_for_test(key, unread);
-    }
-    let unread = |want: &WantedKey<'_>| Holders {
-        is_partial: want.holders.shared,
-        ..want.holders.clone()
-    };
-    let wants = caller.wants.iter().map(|want| WantedKey {
-        holders: unread(want),
-        ..want.clone()
-    });
-    let wants: Vec<_> = wants.collect();
-    let caller = Caller {
-        wants: &wants,
-        ..*caller
-    };
-    deadlock::search(
-        waiters,
-        &caller,
-        &read,
-        &mut Visits::for_keys(wants.len()),
-        NOW,
-    )
+    deadlock::search(waiters, caller, now)
 }
 
 /// Answers whether there was a cycle.
@@ -415,18 +364,11 @@ fn play(scene: &Scene) -> bool {
         replaces: &former.requests,
     };
     let verdict = search(&waiters, &asked, NOW);
-    let read = search_by_name(&mut waiters, scene, &asked);
-    assert!(
-        std::mem::discriminant(&read) == std::mem::discriminant(&verdict),
-        "{read:?}, not {verdict:?}"
-    );
-    let is_in_the_way = may_be_waited_for(&waiters, &asked, &KeyMap::default(), NOW);
     let number = scene.requests.len();
     plain.enqueue(number, caller);
     let expected = plain.is_cyclic(scene, number, caller.owner);
     match &verdict {
         Verdict::Cycle(keys) => {
-            assert!(is_in_the_way, "{keys:?}");
             assert!(expected, "a false alarm: {keys:?}\n{plain:#?}");
             let first = String::from_utf8(keys[0].clone()).unwrap();
             assert!(caller.keys.iter().any(|key| NAMES[*key] == first));
@@ -499,47 +441,6 @@ fn finds_what_a_search_of_the_graph_finds() {
     );
 }
 
-/// A request behind many readers does not cause all of them to be read again, unless a request waits for its owner.
-#[test]
-fn an_owner_that_blocks_no_request_is_not_uncertain() {
-    let mut waiters = Waiters::default();
-    let request = |owner: usize, key: usize| Request {
-        owner,
-        keys: vec![key],
-        reads: false,
-        left: false,
-        is_foreign: false,
-    };
-    enqueue(&mut waiters, 0, &request(0, 0));
-    enqueue(&mut waiters, 1, &request(1, 1));
-    let crowd = Holders {
-        shared: true,
-        is_partial: true,
-        ..Holders::default()
-    };
-    waiters.set_holders_for_test(key_ref(NAMES[0]), crowd.clone());
-    let held = Holders::alone(WHO[2].as_bytes().into());
-    waiters.set_holders_for_test(key_ref(NAMES[1]), held);
-    waiters.forget_unsettled();
-    let wants = [WantedKey {
-        key: key_ref(NAMES[0]),
-        place: None,
-        holders: crowd,
-    }];
-    // The third owner holds what the second waits for; no request waits for the second, which is last in its queue, nor
-    // for the fourth, unless they are among the readers.
-    for (owner, expected) in [(2, true), (1, false), (3, false)] {
-        let caller = caller(WHO[owner].as_bytes(), Mode::Write, &wants);
-        let verdict = search(&waiters, &caller, NOW);
-        assert!(matches!(verdict, Verdict::Uncertain { .. }), "{verdict:?}");
-        let mut own = KeyMap::default();
-        assert!(may_be_waited_for(&waiters, &caller, &own, NOW));
-        own.insert(key_ref(NAMES[0]).to_id(), false);
-        let in_the_way = may_be_waited_for(&waiters, &caller, &own, NOW);
-        assert_eq!(in_the_way, expected, "{}", WHO[owner]);
-    }
-}
-
 /// The owner that waits, its place, its wait, and the holder of the lock.
 const VISITS_OF_A_WAIT: usize = 4;
 
@@ -610,7 +511,7 @@ fn thicket(size: usize) -> (Waiters, Vec<String>) {
     (waiters, names)
 }
 
-/// A search looks at a limited number of places, whatever the graph, and so does the test before it.
+/// A search looks at a limited number of places, whatever the graph.
 #[test]
 fn the_places_that_a_search_looks_at_do_not_grow_with_the_graph() {
     for size in [200, 20_000] {
@@ -628,8 +529,7 @@ fn the_places_that_a_search_looks_at_do_not_grow_with_the_graph() {
                 waiters.places.looks.set(0);
                 let verdict = search(&waiters, &caller, NOW);
                 assert!(size == 200 || verdict == Verdict::Cut, "{verdict:?}");
-                may_be_waited_for(&waiters, &caller, &KeyMap::default(), NOW);
-                let (looks, most) = (waiters.places.looks.get(), 2 * (MAX_VISITS + keys));
+                let (looks, most) = (waiters.places.looks.get(), MAX_VISITS + keys);
                 assert!(looks <= most, "{looks} of {most}, {size} owners");
             }
         }

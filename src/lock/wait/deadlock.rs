@@ -12,25 +12,25 @@
 //! too: the other owners wait for the same holders. A reader waits for other readers only if a request for WRITE is
 //! between them, or one for READ on several keys, which is granted first.
 //!
-//! The recorded holders of a key are those of its last reading. A search is uncertain if it passes a key that has
-//! changed since, or one whose readers were not all read. Then the request waits, and is checked again at the end of
-//! the tick ([`crate::lock::wait::verify`]).
+//! The recorded holders of a key are those of its last reading. A search goes no further at a key that has changed
+//! since, or whose readers are not all recorded: it cannot tell who holds it.
 //!
 //! Each wait, owner, holder and place that a search looks at is one visit, and the visits are limited. A search that
-//! has used them up finds no cycle, and is counted.
+//! has used them up, or that went no further at some key, may find no cycle where there is one: the request waits, and
+//! the search is counted as cut.
 
 use std::collections::{HashMap, HashSet};
 
-use crate::lock::name::Resource;
-use crate::lock::name::{KeyMap, KeySet, UserOwner};
-use crate::lock::wait::holders::Holders;
-use crate::lock::wait::holders::WaitedKey;
+use crate::lock::locks::Locks;
+use crate::lock::name::{quoted, UserOwner};
+use crate::lock::read_write::upgrades;
+use crate::lock::state::View;
+use crate::lock::wait::holders::{Holders, WaitedKey};
 use crate::lock::wait::request::{PlaceId, Seq, Waiter};
 use crate::lock::wait::waiters::Waiters;
-use crate::lock::{KeyRef, Mode, Now, UserId, WaiterId};
+use crate::lock::{Acquire, KeyRef, LockError, Mode, Now, UserId, WaiterId};
 
-/// The most visits of the search before a request is parked, and of the one after it, beside one for each key of the
-/// request.
+/// The most visits of one search, beside one for each key of the request.
 pub const MAX_VISITS: usize = 2_000;
 
 /// One key that a request would wait for.
@@ -75,129 +75,108 @@ impl<'a> Caller<'a> {
 pub(crate) enum Verdict {
     /// No cycle.
     Clear,
-    /// No cycle among the visited waits; there are more.
+    /// No cycle is known. There are more waits than may be visited, or not all holders of a key on the path are known.
     Cut,
-    /// Uncertain until these keys on the path have been read: some of their readers are not known. `is_stale`: another
-    /// key on the path is still to be settled.
-    Uncertain { unread: KeySet, is_stale: bool },
     /// The names of the keys of a cycle, in its order, starting at a key of the caller.
     Cycle(Vec<Vec<u8>>),
 }
 
-/// The readers of keys that were read for one search.
-#[derive(Debug, Default)]
-pub(crate) struct ReadNow {
-    /// Of these keys it was read which owners that wait also read them. False: not of each.
-    pub holders: KeyMap<(Holders, bool)>,
-    /// Of these keys it was read whether the owner of the caller reads them.
-    pub own: KeyMap<bool>,
-}
-
-/// The visits that are left.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Visits {
-    left: usize,
-    is_cut: bool,
-}
-
-impl Visits {
-    /// For the search of a request for so many keys.
-    pub fn for_keys(keys: usize) -> Visits {
-        Visits {
-            left: MAX_VISITS + keys,
-            is_cut: false,
-        }
+impl Locks {
+    /// Checks a request for one key before it waits.
+    ///
+    /// # Errors
+    /// [`LockError::Deadlock`]
+    pub(crate) fn check_deadlock_at(
+        &mut self,
+        view: &View<'_>,
+        req: &Acquire<'_>,
+        former: Option<WaiterId>,
+        now: Now,
+    ) -> Result<(), LockError> {
+        let place = self.shared.waiters.places.of(view.key, req.owner);
+        let place = match upgrades(&view.state, req, now) {
+            true => Some(Seq::MIN),
+            false => place.map(|place| place.seq),
+        };
+        self.check_deadlock(&[(view, place)], req, former.as_slice(), now)
     }
 
-    /// Counts visits. False when there are no more, now and from now on.
-    pub fn take(&mut self, visits: usize) -> bool {
-        self.is_cut |= self.left < visits;
-        self.left = self.left.saturating_sub(visits);
-        !self.is_cut
-    }
-
-    pub fn left(&self) -> usize {
-        match self.is_cut {
-            true => 0,
-            false => self.left,
+    /// Checks that a request for these keys, with the places that it has in their queues already, would not wait for
+    /// itself. `replaces`: the former requests of the owner, which end when this one is parked.
+    ///
+    /// # Errors
+    /// [`LockError::Deadlock`]
+    pub(crate) fn check_deadlock(
+        &mut self,
+        keys: &[(&View<'_>, Option<Seq>)],
+        req: &Acquire<'_>,
+        replaces: &[WaiterId],
+        now: Now,
+    ) -> Result<(), LockError> {
+        if !self.detects_deadlocks {
+            return Ok(());
         }
+        let wants: Vec<_> = keys
+            .iter()
+            .map(|(view, place)| WantedKey {
+                key: view.key,
+                place: *place,
+                holders: Holders::of(&view.state, now),
+            })
+            .collect();
+        let caller = Caller {
+            user: req.user,
+            owner: req.owner,
+            mode: req.mode,
+            wants: &wants,
+            replaces,
+        };
+        match search(&self.shared.waiters, &caller, now) {
+            Verdict::Clear => Ok(()),
+            Verdict::Cut => {
+                self.stats.deadlock_searches_cut += 1;
+                Ok(())
+            }
+            Verdict::Cycle(keys) => {
+                self.stats.deadlocks += 1;
+                Err(LockError::Deadlock(described(&keys).into()))
+            }
+        }
+    }
+}
+
+/// Keys named in an error text: as many as one line of the protocol can take.
+const NAMED: usize = 8;
+
+/// The keys of a cycle as text for one line of the protocol.
+fn described(keys: &[Vec<u8>]) -> String {
+    let names: Vec<_> = keys.iter().take(NAMED).map(|key| quoted(key)).collect();
+    let more = keys.len().saturating_sub(NAMED);
+    match more {
+        0 => names.join(", "),
+        more => format!("{} and {more} more", names.join(", ")),
     }
 }
 
 /// Searches for a path from this request back to its owner.
-pub(crate) fn search(
-    waiters: &Waiters,
-    caller: &Caller<'_>,
-    read: &ReadNow,
-    visits: &mut Visits,
-    now: Now,
-) -> Verdict {
+pub(crate) fn search(waiters: &Waiters, caller: &Caller<'_>, now: Now) -> Verdict {
     let wants = caller.wants.iter().map(|want| (want.key, want));
     let mut search = Search {
         waiters,
         caller,
         wants: wants.collect(),
-        read,
         now,
         steps: Vec::new(),
         seen: HashSet::new(),
         passed: HashMap::new(),
-        visits,
+        visits: MAX_VISITS + caller.wants.len(),
         is_cut: false,
-        is_stale: false,
-        unread: KeySet::default(),
     };
-    let cycle = search.run();
-    match cycle {
-        _ if search.is_stale || !search.unread.is_empty() => Verdict::Uncertain {
-            unread: search.unread,
-            is_stale: search.is_stale,
-        },
+    match search.run() {
         Some(keys) => Verdict::Cycle(keys.iter().map(|key| key.name.to_vec()).collect()),
-        None if search.is_cut || search.visits.is_cut => Verdict::Cut,
+        None if search.is_cut => Verdict::Cut,
         None => Verdict::Clear,
     }
-}
-
-/// Cheap test: whether any request may wait for the owner of this one. An owner for which no request waits is in no
-/// cycle.
-pub(crate) fn may_be_waited_for(
-    waiters: &Waiters,
-    caller: &Caller<'_>,
-    own: &KeyMap<bool>,
-    now: Now,
-) -> bool {
-    let mut visits = Visits::for_keys(caller.wants.len());
-    let owner = caller.owner;
-    let wants: HashMap<_, _> = caller.wants.iter().map(|want| (want.key, want)).collect();
-    waiters.waited.iter().any(|(key, waited)| {
-        if !visits.take(1 + waited.holders.owners.len()) {
-            return true;
-        }
-        if waited.queue.live() == 0 {
-            return false;
-        }
-        let at = key.as_ref();
-        if at.db != caller.db() || at.resource != Resource::Lock {
-            return false;
-        }
-        let place = waiters.places.of(key.as_ref(), owner);
-        if place.is_some_and(|place| waiters.places.is_before_another(place)) {
-            return true;
-        }
-        if let Some(want) = wants.get(&key.as_ref()) {
-            // A new place is the last one, but for that of an upgrade.
-            let reads = own.get(key).copied();
-            return want.place == Some(Seq::MIN)
-                || want.holders.contain(owner, now)
-                || reads.unwrap_or(want.holders.is_partial);
-        }
-        is_stale(waiters, key.as_ref(), waited, now)
-            || match own.get(key) {
-                Some(reads) => *reads,
-                None => waited.holders.is_partial || waited.holders.contain(owner, now),
-            }
-    })
 }
 
 /// Whether the recorded holders of this key are those of an earlier state.
@@ -236,19 +215,15 @@ struct Search<'a> {
     waiters: &'a Waiters,
     caller: &'a Caller<'a>,
     wants: HashMap<KeyRef<'a>, &'a WantedKey<'a>>,
-    read: &'a ReadNow,
     now: Now,
     steps: Vec<Step<'a>>,
     seen: HashSet<&'a [u8]>,
     /// How far each queue has been visited.
     passed: HashMap<(i32, &'a [u8]), Seq>,
-    visits: &'a mut Visits,
-    /// A key on the path was read incompletely.
+    /// The visits that are left.
+    visits: usize,
+    /// There was more to visit.
     is_cut: bool,
-    /// Whether a key was passed whose recorded holders are those of an earlier state.
-    is_stale: bool,
-    /// Keys on the path of which some readers are not known.
-    unread: KeySet,
 }
 
 impl<'a> Search<'a> {
@@ -268,11 +243,11 @@ impl<'a> Search<'a> {
         }
         let mut next = 0;
         while let Some(owner) = self.steps.get(next).map(|step| step.owner) {
-            if !self.visits.take(1) {
+            if !self.visit(1) {
                 return None;
             }
             for place in self.waiters.places.of_owner(self.caller.named(owner)) {
-                if !self.visits.take(1) {
+                if !self.visit(1) {
                     return None;
                 }
                 let waits = self.waiters.waits_at(place);
@@ -287,7 +262,10 @@ impl<'a> Search<'a> {
                     key,
                     before: Some(place.seq),
                 };
-                self.is_stale |= is_stale(self.waiters, wait.key, waited, self.now);
+                if is_stale(self.waiters, key, waited, self.now) {
+                    self.is_cut = true;
+                    continue;
+                }
                 if self.follow(wait, &waited.holders, Some(waited), Some(next)) {
                     return Some(self.way_to(next, wait.key));
                 }
@@ -295,6 +273,14 @@ impl<'a> Search<'a> {
             next += 1;
         }
         None
+    }
+
+    /// Counts visits. False when there are no more.
+    fn visit(&mut self, visits: usize) -> bool {
+        let left = self.visits.checked_sub(visits);
+        self.is_cut |= left.is_none();
+        self.visits = left.unwrap_or(0);
+        left.is_some()
     }
 
     /// Records the owners that this wait is for. True when one is the owner of the caller.
@@ -305,31 +291,16 @@ impl<'a> Search<'a> {
         waited: Option<&'a WaitedKey>,
         from: Option<usize>,
     ) -> bool {
-        let read = self.read.holders.get(&wait.key);
-        let (holders, is_cut) = match read.filter(|_| holders.is_partial) {
-            Some((read, is_complete)) => (read, !is_complete),
-            None => (holders, false),
-        };
-        if !self.visits.take(1 + holders.owners.len()) {
+        if !self.visit(1 + holders.owners.len()) {
             return false;
         }
         let holds = holders.contain(wait.owner, self.now);
         if holds && !(holders.shared && wait.mode == Mode::Write) {
             return false;
         }
-        if wait.mode == Mode::Write
-            && wait.owner != self.caller.owner
-            && self.read.own.get(&wait.key) == Some(&true)
-        {
-            return true;
-        }
-        if is_cut {
-            // It is not known whether the owner that waits is a reader: it waits for the others in any case.
-            self.is_cut = true;
-            return wait.mode != Mode::Read && self.find_all(holders, wait, from);
-        }
         if holders.is_partial {
-            self.unread.insert(wait.key.to_id());
+            self.is_cut = true;
+            return false;
         }
         // A request of a holder passes the queue.
         let (Some(waited), false) = (waited, holds) else {
@@ -350,7 +321,7 @@ impl<'a> Search<'a> {
         let before = wait.before.unwrap_or(Seq::MAX).max(ahead);
         self.passed.insert(slot, ahead);
         for (seq, slot) in waited.search_places.busy.range(from_seq..before) {
-            if !self.visits.take(1) {
+            if !self.visit(1) {
                 break;
             }
             if let Some((owner, waiter)) = self.waiters.at(PlaceId::new(*seq, *slot)) {
@@ -377,7 +348,7 @@ impl<'a> Search<'a> {
         }
         let mut ahead = Ahead::default();
         for (seq, slot) in waited.search_places.writers.range(..before).rev() {
-            if !self.visits.take(1 + holders.owners.len()) {
+            if !self.visit(1 + holders.owners.len()) {
                 break;
             }
             let writer = self.waiters.at(PlaceId::new(*seq, *slot));

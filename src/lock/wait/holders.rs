@@ -172,7 +172,7 @@ impl WaitedKey {
     }
 }
 
-/// A lock with more readers has none of them recorded: a search asks for some by name.
+/// A lock with more readers has none of them recorded.
 pub const MOST_READERS: usize = 64;
 
 /// The holders of a lock, as last read.

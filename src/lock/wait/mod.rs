@@ -4,8 +4,7 @@
 //! [`waiters::Waiters`] owns the data. [`places`] stores every place once (in an [`arena`], by slots), [`queue`]
 //! orders those of one key, [`multi_key`] takes places at several keys. [`ticket`] has what is special of waiters
 //! that block no client, [`hearing`] finds the next to grant, [`ending`] ends waits, [`due`] says what comes next and
-//! when, in [`turns`] by user, [`limits`] and [`figures`] count, [`holders`] records what [`deadlock`] searches, and
-//! [`verify`] searches again what was uncertain.
+//! when, in [`turns`] by user, [`limits`] and [`figures`] count, [`holders`] records what [`deadlock`] searches.
 
 pub(crate) mod arena;
 pub(crate) mod deadlock;
@@ -21,5 +20,4 @@ pub(crate) mod queue;
 pub(crate) mod request;
 pub(crate) mod ticket;
 pub(crate) mod turns;
-pub(crate) mod verify;
 pub(crate) mod waiters;

@@ -184,12 +184,6 @@ impl Places {
         self.id(self.by_owner_at.find(hash, is_it)?)
     }
 
-    /// Whether another place of its queue, live or kept, may be behind this one.
-    pub fn is_before_another(&self, id: PlaceId) -> bool {
-        self.get(id)
-            .is_some_and(|place| place.is_passed() || place.in_queue.next.is_some())
-    }
-
     /// The place of a request; of one on several keys the first.
     pub fn of_request(&self, request: WaiterId) -> Option<PlaceId> {
         let is_it = |slot| self.request_at(slot) == Some(request);

@@ -3,12 +3,10 @@
 
 use std::cell::Cell;
 
-use redis_module::raw;
-
 use crate::lock::{
-    is_braced, is_read_write, is_reserved, may_be_of_a_lock, of_names, parse_integer, write_field,
-    KeyState, Now, OwnerId, ReadDepth, ReadWrite, Reader, Readers, ReadersAsked, ReadersFound,
-    RwFields, TokenRecord, Writer, MODE_FIELD, MOST_OTHERS, MOST_READERS, MOST_READS,
+    is_braced, is_read_write, is_reserved, may_be_of_a_lock, parse_integer, write_field, KeyState,
+    Now, OwnerId, ReadDepth, ReadWrite, Reader, Readers, RwFields, TokenRecord, Writer, MODE_FIELD,
+    MOST_OTHERS, MOST_READERS, MOST_READS,
 };
 use crate::module::ffi::raw_key::{Fields, RawKey};
 use crate::module::ffi::strings::{OwnedStr, Str};
@@ -50,46 +48,6 @@ pub(crate) fn read(
         Some(lock) => KeyState::ReadWrite(Box::new(lock)),
         None => KeyState::OtherHash,
     })
-}
-
-/// Which of some owners are readers of this lock now, by name, or if there are few readers: all of them.
-pub(crate) fn find_readers(key: &LockKey<'_>, asked: &ReadersAsked, now: Now) -> ReadersFound {
-    let mut found = ReadersFound {
-        is_complete: true,
-        ..ReadersFound::default()
-    };
-    let hash = key
-        .handle()
-        .filter(|handle| handle.kind() == raw::REDISMODULE_KEYTYPE_HASH);
-    let Some(handle) = hash.filter(|handle| handle.end_ms().is_none_or(|end| end > now.wall_ms))
-    else {
-        found.is_whole = true;
-        return found;
-    };
-    let reading = Reading::of(key, handle, ReadDepth::Own, now);
-    let mut counts = RwFields::default();
-    found.is_whole = handle.len() <= asked.owners.len();
-    if found.is_whole {
-        found.reads = handle.len();
-        found.is_whole = handle.scan(&mut counts, |_| true);
-    } else {
-        for owner in &asked.owners {
-            found.reads += 1;
-            let name = OwnedStr::new(owner);
-            if let Some(value) = handle.field(name.as_str()) {
-                counts.field(owner, value.as_str().bytes());
-            }
-        }
-    }
-    let most = of_names(asked.most, key.name().bytes().len()).max(1);
-    for (owner, count) in counts.readers {
-        match reading.lives(&owner, count, most, &mut found.reads) {
-            Some(true) => found.readers.push(owner),
-            Some(false) => {}
-            None => (found.is_complete, found.is_whole) = (false, false),
-        }
-    }
-    found
 }
 
 /// Reads by name the READ holds of these owners, at a lock that was not read whole. Returns whether there are any that
@@ -340,23 +298,6 @@ impl<'a> Reading<'a> {
         self.is_cut.set(self.is_cut.get() || is_cut);
         self.is_in_doubt.set(self.is_in_doubt.get() || !is_known);
         is_known.then_some(reader)
-    }
-
-    /// Whether a reader lives. `None` if that takes more than `most` reads in all.
-    fn lives(&self, owner: &[u8], count: u32, most: usize, reads: &mut usize) -> Option<bool> {
-        self.key.with_timeouts(owner, |names| {
-            for number in numbers((1, count), self.key.most_timeouts(owner)) {
-                if *reads >= most {
-                    return None;
-                }
-                *reads += 1;
-                let end_ms = names.with(number, |name| self.end_of(name));
-                if end_ms > self.now.wall_ms {
-                    return Some(true);
-                }
-            }
-            Some(false)
-        })
     }
 
     /// The end of a timeout in milliseconds of the wall clock: 0 without one, `i64::MAX` for one without a TTL.

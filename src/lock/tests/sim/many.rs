@@ -1,13 +1,11 @@
 //! Requests on several keys, as the shell serves them.
 
-use std::rc::Rc;
-
 use crate::lock::tests::sim::rest::Rest;
 use crate::lock::tests::sim::tickets::notify_of;
 use crate::lock::tests::sim::{name_of, Sim, Terms};
 use crate::lock::{
-    Acquire, Cx, Effects, KeyState, Lease, LockError, Locks, ManyAnswer, Mode, NextLook, Now,
-    Planned, ReadDepth, ReadersAsked, ReadersFound, Release, Renew, Resource, View, Wait, WaiterId,
+    Acquire, Effects, Lease, LockError, Locks, ManyAnswer, Mode, NextLook, Now, Planned, ReadDepth,
+    Release, Renew, Resource, View, Wait, WaiterId,
 };
 
 impl Sim {
@@ -126,37 +124,6 @@ impl Sim {
             Ok(locks.settle_many(request, views, now, fx))
         });
         self.carry_out_many(&names, (settled.is_ok(), fx), &rests);
-    }
-
-    pub(crate) fn verify_waiters(&mut self) {
-        for _ in 0..self.locks.unverified() {
-            let mut check = self.locks.next_unverified().unwrap();
-            loop {
-                let mut fx = Effects::new();
-                let asked = self
-                    .locks
-                    .verify(&mut check, &mut Cx::new(self.now, &mut fx));
-                self.carry_out_answers(fx);
-                let Some(asked) = asked else { break };
-                check.learn(self.find_readers(&asked));
-            }
-        }
-    }
-
-    /// As the shell reads the readers of a lock by name.
-    fn find_readers(&self, asked: &ReadersAsked) -> ReadersFound {
-        let state = self.state(&name_of(&asked.key));
-        let is_reader = |owner: &&Rc<[u8]>| match &state {
-            KeyState::ReadWrite(lock) => lock.reader(owner, self.now).is_some(),
-            _ => false,
-        };
-        let readers = asked.owners.iter().filter(is_reader);
-        ReadersFound {
-            readers: readers.map(|owner| owner[..].into()).collect(),
-            reads: 2 * asked.owners.len(),
-            is_complete: true,
-            is_whole: false,
-        }
     }
 
     fn ask_many<T>(
