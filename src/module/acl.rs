@@ -13,7 +13,7 @@ use crate::module::ffi::call_reply::{How, Reply};
 use crate::module::ffi::ctx::{server_version, Ctx};
 use crate::module::ffi::fault;
 use crate::module::ffi::strings::{pointers, OwnedStr, Str};
-use crate::module::state::shell;
+use crate::module::state::constants::is_cluster;
 
 /// Whether the calling user may run `LOCK.BREAK`. Before 7.2 a module's command belongs to no category, so a user
 /// without `@dangerous` could break locks. There the user needs the permissions for its effects: `DEL` on the key, and
@@ -193,7 +193,7 @@ impl<'a> User<'a> {
 
     /// Whether it may publish to this channel.
     pub fn may_publish(&self, channel: Str<'_>) -> bool {
-        let command: &[u8] = match shell::is_cluster() {
+        let command: &[u8] = match is_cluster() {
             true => b"SPUBLISH",
             false => b"PUBLISH",
         };

@@ -31,6 +31,7 @@ use crate::module::ffi::call_reply::{How, Reply};
 use crate::module::ffi::ctx::{server_version, Ctx};
 use crate::module::ffi::fault;
 use crate::module::ffi::strings::OwnedStr;
+use crate::module::state::constants::is_cluster;
 use crate::module::state::shell;
 
 /// Notes an answer; the alarm delivers it at the end of the tick.
@@ -106,7 +107,7 @@ pub fn tell(ctx: Ctx<'_>, ticket: &Ticket, outcome: &Outcome) {
     }
     let channel = OwnedStr::new(ticket.channel());
     let message = OwnedStr::new(&message_of(outcome, ticket.tag()));
-    match shell::is_cluster() {
+    match is_cluster() {
         true => ctx.publish_in_shard(channel.as_str(), message.as_str()),
         false => ctx.publish(channel.as_str(), message.as_str()),
     }
@@ -149,7 +150,7 @@ pub fn is_late() -> bool {
 
 /// Unblocks the client of this parked request, whose answer is noted. Does nothing if it is no longer parked.
 fn unblock(ctx: Ctx<'_>, id: WaiterId) {
-    if is_late() && shell::is_cluster() {
+    if is_late() && is_cluster() {
         refuse_by_command(ctx, id);
     }
     // After the command the client is still parked only if the server has refused it: `CLIENT` has another name.

@@ -18,7 +18,7 @@ use crate::module::keyspace::horizon;
 use crate::module::keyspace::lock_key::LockKey;
 use crate::module::keyspace::replication::Replication;
 use crate::module::keyspace::sem_key::SemKey;
-use crate::module::state::constants::constants;
+use crate::module::state::constants::{constants, is_cluster};
 use crate::module::state::settings;
 use crate::module::state::shell;
 use crate::module::subscribers::{self, LOCK_CHANNEL, READ_WRITE_CHANNEL, SEMAPHORE_CHANNEL};
@@ -245,7 +245,7 @@ pub fn publish_to(ctx: Ctx<'_>, channel: Str<'_>, message: Str<'_>, replication:
     if fault::is_on("redisson-not-told") {
         return;
     }
-    if shell::is_cluster() {
+    if is_cluster() {
         ctx.publish_in_cluster(channel, message);
     } else {
         ctx.publish(channel, message);

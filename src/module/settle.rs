@@ -15,6 +15,7 @@ use crate::module::keyspace::lock_key::{name_of, LockKey};
 use crate::module::keyspace::replication::Replication;
 use crate::module::keyspace::sem_key::SemKey;
 use crate::module::keyspace::siblings;
+use crate::module::state::constants::is_cluster;
 use crate::module::state::shell;
 use crate::module::state::shell::RETRY_MS;
 use crate::module::tickets;
@@ -163,7 +164,7 @@ fn settle_many(ctx: Ctx<'_>, request: WaiterId, ids: &[KeyId], now: Now) -> bool
         if shell::with(|shell| shell.locks.shared.startup_delay.is_on(now)) {
             return false;
         }
-        if shell::is_cluster() {
+        if is_cluster() {
             // With the keys closed: the probe may delete one whose TTL ends.
             drop(keys);
             if !names.iter().all(|name| ctx.probe_write(name.as_str())) {
@@ -270,7 +271,7 @@ fn settle_semaphore(ctx: Ctx<'_>, id: &KeyId, now: Now) -> bool {
     }
     // Absent, it owes nothing to requests without LIMIT; their tickets fail if it is at another node.
     let is_gone = view.state == SemState::Absent
-        && shell::is_cluster()
+        && is_cluster()
         && shell::with(|shell| shell.locks.shared.waiters.has_tickets(id.as_ref()));
     if changes || is_gone {
         drop(key);

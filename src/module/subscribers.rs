@@ -6,6 +6,7 @@ use crate::lock::{prefixed, KeyRef, Mode, Now, Resource};
 use crate::module::ffi::call_reply::{How, Reply};
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::strings::{OwnedStr, Str};
+use crate::module::state::constants::is_cluster;
 use crate::module::state::shell;
 
 /// The channels of Redisson's exclusive locks, read-write locks and semaphores, before the name.
@@ -35,7 +36,7 @@ pub fn has_relevant_subscriber(ctx: Ctx<'_>, key: KeyRef<'_>, now: Now) -> bool 
 /// on the node that has the key.
 fn any_subscriber(ctx: Ctx<'_>, channel: Str<'_>) -> bool {
     subscribers(ctx, b"NUMSUB", channel) > 0
-        || (shell::is_cluster() && subscribers(ctx, b"SHARDNUMSUB", channel) > 0)
+        || (is_cluster() && subscribers(ctx, b"SHARDNUMSUB", channel) > 0)
 }
 
 /// Whether the channel of a ticket has a subscriber on this node: of the shard channel in a cluster. True as well if
@@ -46,7 +47,7 @@ pub fn are_subscribed(ctx: Ctx<'_>, channel: Str<'_>) -> bool {
 
 /// The subscribers of each of these channels, as for [`are_subscribed`]: 1 if they cannot be counted.
 pub fn count_all(ctx: Ctx<'_>, channels: &[Str<'_>]) -> Vec<usize> {
-    let question = OwnedStr::new(match shell::is_cluster() {
+    let question = OwnedStr::new(match is_cluster() {
         true => b"SHARDNUMSUB".as_slice(),
         false => b"NUMSUB",
     });

@@ -9,6 +9,7 @@ use crate::module::apply::decide;
 use crate::module::ffi::call_reply::{How, Reply};
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::strings::{OwnedStr, Str};
+use crate::module::state::constants::is_cluster;
 use crate::module::state::settings;
 use crate::module::state::shell;
 use crate::module::subscribers;
@@ -41,7 +42,7 @@ pub fn check(ctx: Ctx<'_>, key: Str<'_>, channel: Str<'_>) -> Result<(), Refusal
     if !settings::has_tickets() {
         return Err(Refusal::Off);
     }
-    if shell::is_cluster() && slot_of(key.bytes()) != slot_of(channel.bytes()) {
+    if is_cluster() && slot_of(key.bytes()) != slot_of(channel.bytes()) {
         return Err(Refusal::OtherSlot);
     }
     if !may_publish(ctx, channel) {
@@ -155,8 +156,7 @@ impl Cluster {
     /// many of them each time that the key is tried again: the server redirects parked clients itself.
     pub fn fail_if_elsewhere(&self, ctx: Ctx<'_>, id: &KeyId, now: Now) {
         let key = id.as_ref();
-        if !shell::is_cluster() || !shell::with(|shell| shell.locks.shared.waiters.has_tickets(key))
-        {
+        if !is_cluster() || !shell::with(|shell| shell.locks.shared.waiters.has_tickets(key)) {
             return;
         }
         let ask = || (cluster(ctx, b"INFO"), cluster(ctx, b"NODES"));

@@ -12,6 +12,7 @@ use crate::module::ffi::fault;
 use crate::module::ffi::strings::{OwnedStr, Str};
 use crate::module::keyspace::horizon;
 use crate::module::keyspace::siblings::Siblings;
+use crate::module::state::constants::constants;
 use crate::module::state::shell;
 
 /// The calling user, for a request that may wait or asks for a session.
@@ -79,6 +80,10 @@ fn has_several(ctx: Ctx<'_>) -> bool {
         return true;
     };
     let names = users.whole().elements().into_iter().flatten();
+    if users.whole().element(1).is_none() {
+        // Whether one may wait takes an answer as long as the server's list of commands.
+        return false;
+    }
     let mut waiting = 0;
     for (asked, user) in names.enumerate() {
         let may_wait = user.bytes().is_none_or(|name| may_wait(ctx, name));
@@ -205,21 +210,22 @@ fn may_run(user: &User<'_>, key: KeyRef<'_>) -> bool {
     let name = OwnedStr::new(key.name);
     // For the owner any word will do.
     let (word, owner) = (name.as_str(), name.as_str());
-    let may_run = |name: &CStr, words: &[Str<'_>]| {
-        let name = OwnedStr::new(name.to_bytes());
-        user.may_run_here(&[&[name.as_str()], words].concat())
+    let may_run = |command: &CStr| {
+        let command = OwnedStr::new(command.to_bytes());
+        user.may_run_here(&[command.as_str(), word, owner])
     };
-    let command = match key.resource {
-        Resource::Lock => c"lock.acquire",
-        Resource::Semaphore => c"sem.acquire",
-        Resource::Latch => c"latch.wait",
+    let (command, may) = match key.resource {
+        // It is not known which of the two commands for locks was sent.
+        Resource::Lock => (c"lock.acquire", {
+            let constants = constants();
+            user.may_run_here(&[constants.acquire(), word, owner]) || {
+                let many = OwnedStr::new(b"lock.macquire");
+                user.may_run_here(&[many.as_str(), constants.one(), word, owner])
+            }
+        }),
+        Resource::Semaphore => (c"sem.acquire", may_run(c"sem.acquire")),
+        Resource::Latch => (c"latch.wait", may_run(c"latch.wait")),
     };
-    // It is not known which of the two commands for locks was sent.
-    let may_take_many = || {
-        let one = OwnedStr::new(b"1");
-        key.resource == Resource::Lock && may_run(c"lock.macquire", &[one.as_str(), word, owner])
-    };
-    let may = may_run(command, &[word, owner]) || may_take_many();
     // Where the key is refused, the check of the key says so.
     if !may && user.may_write(&[word]) {
         user.log(Refused::Command(command));

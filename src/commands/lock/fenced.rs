@@ -29,6 +29,7 @@ use crate::module::ffi::in_script;
 use crate::module::ffi::strings::{OwnedStr, Str};
 use crate::module::keyspace::lock_key::LockKey;
 use crate::module::known_commands::{self, Found};
+use crate::module::state::constants::is_cluster;
 use crate::module::state::shell;
 
 /// Runs a command if the lock is held under this token, and replies what it replies.
@@ -73,7 +74,7 @@ impl Command for If {
         check(ctx, name, token)?;
         let inner = words.get(3..).unwrap_or_default();
         let (command, needs_script) = command_of(ctx, inner)?;
-        if shell::is_cluster() {
+        if is_cluster() {
             check_slots(ctx, name, &command, inner)?;
         }
         let mut reply = None;
@@ -117,7 +118,7 @@ fn of_the_call(
     let is = |error| protocol.starts_with(error);
     let is_refused =
         (is(READ_ONLY) || is(ELSEWHERE)) && !fault::is_on("replica-redirects-no-write");
-    if is_refused && shell::is_cluster() && ctx.is_replica() {
+    if is_refused && is_cluster() && ctx.is_replica() {
         // A write on a replica of the slot: a client is redirected, a script is not.
         let redirection = (!ctx.is_in_script()).then(|| slots::redirection(ctx, lock));
         let text = redirection.flatten();

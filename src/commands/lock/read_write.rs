@@ -13,6 +13,7 @@ use crate::module::ffi::strings::{OwnedStr, Str};
 use crate::module::keyspace::lock_key::LockKey;
 use crate::module::keyspace::siblings;
 use crate::module::keyspace::siblings::{Siblings, Timeouts};
+use crate::module::state::constants::is_cluster;
 use crate::module::state::shell;
 
 /// [`may_use`] for a request that would begin a hold: another lock may not have the same keys beside it.
@@ -47,7 +48,7 @@ pub fn may_use(
     if is_reserved(owner) {
         return Err(CommandError::OwnerLooksLikeField);
     }
-    if shell::is_cluster() && !siblings_stay(key, owner) {
+    if is_cluster() && !siblings_stay(key, owner) {
         return Err(LockError::SiblingsLeave.into());
     }
     let timeout = siblings.own(key, owner).first();

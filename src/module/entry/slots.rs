@@ -14,6 +14,7 @@ use crate::lock::{slot_of, LockError};
 use crate::module::ffi::call_reply::{How, Part, Reply};
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::strings::{number_of_keys, OwnedStr, Str};
+use crate::module::state::constants::is_cluster;
 use crate::module::state::shell;
 
 /// Constants of Valkey that the bindings of `redis-module`, made from Redis' header, do not have. `build.rs` generates
@@ -85,7 +86,7 @@ fn is_local(name: &[u8]) -> bool {
 /// # Errors
 /// As the server's own for such keys: `CrossSlot`, and `Rehashing` while some of them are on the other node.
 pub fn check_keys(ctx: Ctx<'_>, words: &[Str<'_>], numkeys_at: usize) -> Result<(), LockError> {
-    if !shell::is_cluster() {
+    if !is_cluster() {
         return Ok(());
     }
     let count = number_of_keys(words, numkeys_at).unwrap_or(0);

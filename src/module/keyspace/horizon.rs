@@ -17,6 +17,7 @@ use crate::module::ffi::raw_key::{RawKey, NO_TRACE};
 use crate::module::ffi::strings::{OwnedStr, Str};
 use crate::module::keyspace::lock_key::LockKey;
 use crate::module::keyspace::replication::Replication;
+use crate::module::state::constants::is_cluster;
 use crate::module::state::shell;
 
 /// The name of the horizon, in a cluster its prefix. No lock may have it.
@@ -38,7 +39,7 @@ pub fn is_horizon(name: &[u8]) -> bool {
 /// Whether a token of this domain can be minted and its grant be written. `is_there`: whether every key that would be
 /// written exists, the horizon's aside.
 pub fn may_mint(ctx: Ctx<'_>, domain: Domain, is_there: bool) -> bool {
-    let horizon_is_safe = if shell::is_cluster() {
+    let horizon_is_safe = if is_cluster() {
         learn_slot(ctx, domain)
     } else {
         learn_horizon(ctx)
@@ -69,7 +70,7 @@ fn learn_slot(ctx: Ctx<'_>, slot: Domain) -> bool {
 
 /// Reads the horizon of a domain, for a decision that mints no token and needs it nevertheless.
 pub fn learn_of(ctx: Ctx<'_>, domain: Domain) {
-    match shell::is_cluster() {
+    match is_cluster() {
         true => read_and_learn(ctx, domain),
         false => learn_horizon(ctx),
     };
@@ -156,7 +157,7 @@ pub fn notice_ttl(ctx: Ctx<'_>) {
     let name = horizon_name(0);
     let open = || RawKey::open(ctx, name.as_str(), raw::REDISMODULE_READ | NO_TRACE);
     let ends = || open().is_some_and(|key| key.end_ms().is_some());
-    if !shell::is_cluster() && in_horizon_db(ctx, ends) {
+    if !is_cluster() && in_horizon_db(ctx, ends) {
         mark_lost(name.as_str());
     }
 }
@@ -188,7 +189,7 @@ pub fn restore_horizons(ctx: Ctx<'_>, now: Now, at_most: usize) -> bool {
                 shell::with(|shell| shell.locks.shared.tokens.put_off(domain));
                 return false;
             }
-        } else if !shell::is_cluster() {
+        } else if !is_cluster() {
             shell::with(|shell| shell.locks.shared.tokens.put_off(domain));
             return false;
         }
@@ -234,7 +235,7 @@ pub fn write_counter(key: &LockKey<'_>, token: Token, replication: Replication<'
 
 /// The domain whose horizon covers a key.
 pub fn domain_of(key: Str<'_>) -> Domain {
-    if shell::is_cluster() {
+    if is_cluster() {
         slot_of(key.bytes())
     } else {
         0
@@ -289,7 +290,7 @@ fn write_number(ctx: Ctx<'_>, name: Str<'_>, number: u64, replication: Replicati
 /// counter is ignored.
 pub fn counter_name(lock: &[u8]) -> Option<OwnedStr> {
     let name = prefixed(COUNTER, lock);
-    let reachable = !shell::is_cluster() || slot_of(&name) == slot_of(lock);
+    let reachable = !is_cluster() || slot_of(&name) == slot_of(lock);
     reachable.then(|| OwnedStr::new(&name))
 }
 

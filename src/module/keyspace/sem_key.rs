@@ -17,6 +17,7 @@ use crate::module::ffi::strings::{OwnedStr, Str};
 use crate::module::keyspace::count_key::CountKey;
 use crate::module::keyspace::horizon;
 use crate::module::keyspace::replication::Replication;
+use crate::module::state::constants::is_cluster;
 use crate::module::state::shell;
 
 /// Both keys, open during one callback.
@@ -61,7 +62,7 @@ impl<'a> SemKey<'a> {
     ) -> Result<SemKey<'a>, LockError> {
         let mode = raw::REDISMODULE_READ | raw::REDISMODULE_WRITE;
         let key = SemKey::open_both(CountKey::open(ctx, name), set_name, mode)?;
-        if shell::is_cluster() && !key.is_whole() {
+        if is_cluster() && !key.is_whole() {
             return Err(LockError::TryAgain);
         }
         Ok(key)
@@ -85,8 +86,7 @@ impl<'a> SemKey<'a> {
         if is_braced(free.name().bytes()) {
             return Err(LockError::Braced);
         }
-        if shell::is_cluster() && slot_of(set_name.as_str().bytes()) != slot_of(free.name().bytes())
-        {
+        if is_cluster() && slot_of(set_name.as_str().bytes()) != slot_of(free.name().bytes()) {
             return Err(LockError::PermitsElsewhere);
         }
         let set = RawKey::open(free.ctx(), set_name.as_str(), mode);
@@ -355,7 +355,7 @@ impl<'a> SemKey<'a> {
 /// if the set may be on another node.)
 pub fn has_permits(ctx: Ctx<'_>, name: Str<'_>) -> bool {
     let set_name = permits_of(name.bytes());
-    if shell::is_cluster() && slot_of(&set_name) != slot_of(name.bytes()) {
+    if is_cluster() && slot_of(&set_name) != slot_of(name.bytes()) {
         return false;
     }
     let set_name = OwnedStr::new(&set_name);

@@ -21,7 +21,7 @@ use crate::module::ffi::raw_key::RawKey;
 use crate::module::ffi::strings::{OwnedStr, Str};
 use crate::module::keyspace::lock_key::LockKey;
 use crate::module::keyspace::replication::Replication;
-use crate::module::state::shell;
+use crate::module::state::constants::is_cluster;
 
 /// The names of one owner's timeouts at one lock: that of the first hold, from which the others are made.
 pub struct Timeouts(OwnedStr);
@@ -271,7 +271,7 @@ pub(crate) fn belong_to_another_lock(
     names: &Timeouts,
 ) -> bool {
     let (name, first) = (lock.bytes(), names.first().bytes());
-    let is_reachable = |other: &[u8]| !shell::is_cluster() || slot_of(name) == slot_of(other);
+    let is_reachable = |other: &[u8]| !is_cluster() || slot_of(name) == slot_of(other);
     any_with_same_timeouts((first, owner), |other, reader| {
         is_reachable(other) && has_reader(ctx, other, reader)
     })
@@ -300,7 +300,7 @@ pub fn siblings_are_here(key: &LockKey<'_>, state: &KeyState) -> bool {
 /// Whether all keys of this key's slot are on this node, and the slot does not move: probed with a name that never
 /// exists. (False as well while the server refuses all writes, which has the same consequence for the caller.)
 pub fn slot_is_here(ctx: Ctx<'_>, key: Str<'_>) -> bool {
-    if !shell::is_cluster() {
+    if !is_cluster() {
         return true;
     }
     let mut name = token_name(key.bytes());

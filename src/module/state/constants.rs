@@ -1,24 +1,29 @@
-//! Strings of the server that nearly every grant and release needs, made once: when the module is loaded.
+//! What nearly every grant and release needs, made once: when the module is loaded.
 
 use std::cell::Ref;
 
 use crate::lock::TOKEN_FIELD;
+use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::main_thread::MainThread;
 use crate::module::ffi::strings::{OwnedStr, Str};
 
-/// The strings.
+/// The constants.
 pub struct Constants {
+    is_cluster: bool,
     one: OwnedStr,
     token_field: OwnedStr,
     released: OwnedStr,
+    acquire: OwnedStr,
 }
 
 impl Constants {
-    fn make() -> Constants {
+    fn make(ctx: Ctx<'_>) -> Constants {
         Constants {
+            is_cluster: ctx.is_cluster(),
             one: OwnedStr::of_number(1u32),
             token_field: OwnedStr::new(TOKEN_FIELD),
             released: OwnedStr::new(b"0"),
+            acquire: OwnedStr::new(b"lock.acquire"),
         }
     }
 
@@ -36,12 +41,17 @@ impl Constants {
     pub fn released(&self) -> Str<'_> {
         self.released.as_str()
     }
+
+    /// The name of the command that nearly every waiter has sent.
+    pub fn acquire(&self) -> Str<'_> {
+        self.acquire.as_str()
+    }
 }
 
 // SAFETY: the module has no threads, and the server calls it on its main thread only.
 static CONSTANTS: MainThread<Constants> = unsafe { MainThread::empty() };
 
-/// The strings, borrowed: [`stop`] panics while the borrow lives, and frees nothing.
+/// The constants, borrowed: [`stop`] panics while the borrow lives, and frees nothing.
 ///
 /// # Panics
 /// When the module is not loaded: a bug, caught by the guard.
@@ -50,12 +60,18 @@ pub fn constants() -> Ref<'static, Constants> {
     CONSTANTS.borrow()
 }
 
-/// Makes the strings: the module is loaded.
-pub fn start() {
-    CONSTANTS.set(Some(Constants::make()));
+/// Whether this node is part of a cluster.
+#[inline]
+pub fn is_cluster() -> bool {
+    constants().is_cluster
 }
 
-/// Frees the strings: the module is unloaded.
+/// Makes the constants: the module is loaded.
+pub fn start(ctx: Ctx<'_>) {
+    CONSTANTS.set(Some(Constants::make(ctx)));
+}
+
+/// Frees them: the module is unloaded.
 pub fn stop() {
     CONSTANTS.set(None);
 }

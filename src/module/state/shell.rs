@@ -165,7 +165,7 @@ pub fn start(ctx: Ctx<'_>) {
     };
     shell.push_settings();
     SHELL.set(Some(shell));
-    constants::start();
+    constants::start(ctx);
 }
 
 /// Frees the state.
@@ -185,11 +185,6 @@ pub fn with<T>(body: impl FnOnce(&mut Shell) -> T) -> T {
 /// Whether the module has come to its start: then the settings have their first values.
 pub fn is_started() -> bool {
     SHELL.try_with(|_| ()).is_some()
-}
-
-/// Whether this node is part of a cluster.
-pub fn is_cluster() -> bool {
-    with(|shell| shell.slot_tags.is_some())
 }
 
 /// The hash tag of a slot's horizon; `None` outside a cluster.
