@@ -1,6 +1,5 @@
 //! `LATCH.*`: latches that are counted down.
 
-use crate::commands::error::CommandError;
 use crate::commands::options::{optional, required, NotifyWords, Options, BLOCK, CONDITION, KEY};
 use crate::commands::parser::{Parser, Word};
 use crate::commands::skeleton::{may_create, possible_wait, wait};
@@ -25,8 +24,6 @@ use crate::module::users;
 pub struct Set;
 
 impl Command for Set {
-    type Error = CommandError;
-
     const SPEC: Spec = Spec {
         name: c"latch.set",
         flags: c"write deny-oom fast",
@@ -39,7 +36,7 @@ impl Command for Set {
         help: &["Close a latch for so many counts. Returns them, or nil."],
     };
 
-    fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), CommandError> {
+    fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), LockError> {
         let (name, count, options) = Set::parse(Parser::of::<Set>(words))?;
         is_no_semaphore(ctx, name)?;
         let key = CountKey::open(ctx, name);
@@ -62,7 +59,7 @@ impl Set {
     ///
     /// # Errors
     /// Those of the key, the number, and the options, in this order.
-    pub fn parse<W: Word>(mut parser: Parser<'_, W>) -> Result<(W, i64, Options<W>), CommandError> {
+    pub fn parse<W: Word>(mut parser: Parser<'_, W>) -> Result<(W, i64, Options<W>), LockError> {
         Ok((parser.key()?, parser.number("count", 0)?, parser.options()?))
     }
 }
@@ -71,8 +68,6 @@ impl Set {
 pub struct Down;
 
 impl Command for Down {
-    type Error = CommandError;
-
     const SPEC: Spec = Spec {
         name: c"latch.down",
         flags: c"write fast",
@@ -85,7 +80,7 @@ impl Command for Down {
         help: &["Count it down; at 0 it opens. Returns what is left."],
     };
 
-    fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), CommandError> {
+    fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), LockError> {
         let (name, by) = Down::parse(Parser::of::<Down>(words))?;
         let key = CountKey::open(ctx, name);
         let (now, id, state) = (ctx.now(), key.id(), key.read());
@@ -106,7 +101,7 @@ impl Down {
     ///
     /// # Errors
     /// Those of the key and the number, in this order.
-    pub fn parse<W: Word>(mut parser: Parser<'_, W>) -> Result<(W, i64), CommandError> {
+    pub fn parse<W: Word>(mut parser: Parser<'_, W>) -> Result<(W, i64), LockError> {
         let key = parser.key()?;
         let by = match parser.has_more() {
             true => parser.number("n", 1)?,
@@ -121,8 +116,6 @@ impl Down {
 pub struct Wait;
 
 impl Command for Wait {
-    type Error = CommandError;
-
     const SPEC: Spec = Spec {
         name: c"latch.wait",
         flags: c"readonly fast blocking",
@@ -135,7 +128,7 @@ impl Command for Wait {
         help: &["Wait until it is open. Returns 1, or 0 when it is still closed."],
     };
 
-    fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), CommandError> {
+    fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), LockError> {
         let (name, options) = Parser::of::<Wait>(words).key_only()?;
         if let Some(notify) = &options.notify {
             tickets::check(ctx, name, notify.channel)?;
@@ -156,7 +149,7 @@ impl Command for Wait {
         // The command only reads, so the server itself does not refuse it; a wait needs memory.
         let is_closed = matches!(state, Count::Is(..)) && !state.is_open(now);
         if wait_asked != lock::Wait::No && is_closed && is_out_of_memory() {
-            return Err(CommandError::OutOfMemory);
+            return Err(LockError::OutOfMemory);
         }
         let (waited, fx) = decide(now, |locks, cx| {
             locks
@@ -190,11 +183,11 @@ impl Command for Wait {
 ///
 /// # Errors
 /// [`LockError::OtherCount`].
-fn is_no_semaphore(ctx: Ctx<'_>, name: Str<'_>) -> Result<(), CommandError> {
+fn is_no_semaphore(ctx: Ctx<'_>, name: Str<'_>) -> Result<(), LockError> {
     let permits = || OwnedStr::new(&permits_of(name.bytes()));
     let has_permits = sem_key::has_permits(ctx, name) && !fault::is_on("latch-made-of-a-semaphore");
     match has_permits && acl::may_read(ctx, permits().as_str(), false) {
-        true => Err(LockError::OtherCount.into()),
+        true => Err(LockError::OtherCount),
         false => Ok(()),
     }
 }

@@ -7,7 +7,6 @@
 
 #![forbid(unsafe_code)]
 
-pub mod error;
 mod glob;
 pub mod latch;
 pub mod lock;

@@ -4,7 +4,6 @@
 use std::ffi::CStr;
 use std::num::NonZeroU32;
 
-use crate::commands::error::CommandError;
 use crate::commands::parser::{syntax, Parser, Word};
 use crate::lock::{Lease, LockError, Mode, Notify, SetIf, Wait};
 use crate::module::entry::command::{Arg, ArgKind};
@@ -137,7 +136,7 @@ impl<W: Word> Parser<'_, W> {
     /// At the end: `NOTIFY` without `BLOCK`, `USER` without what it limits or with `TOKEN`, `FINAL` with what it
     /// excludes, `NOTE` with `READ` or `WRITE`.
     #[inline(always)]
-    pub fn options(&mut self) -> Result<Options<W>, CommandError> {
+    pub fn options(&mut self) -> Result<Options<W>, LockError> {
         let default = Lease::from_ms(self.settings.default_lease_ms);
         // The setting excludes a default below 1 ms.
         let mut options = Options::none(default.unwrap_or(Lease::SHORTEST));
@@ -148,7 +147,7 @@ impl<W: Word> Parser<'_, W> {
     }
 
     // Set in place, and most commands have none: to move all options costs more than to parse one.
-    fn set_options(&mut self, options: &mut Options<W>) -> Result<(), CommandError> {
+    fn set_options(&mut self, options: &mut Options<W>) -> Result<(), LockError> {
         let mut given = 0;
         while let Some(word) = self.left.next() {
             let word = word.as_bytes();
@@ -184,7 +183,7 @@ impl<W: Word> Parser<'_, W> {
     }
 
     #[cold]
-    fn check_user(&self, options: &Options<W>) -> Result<(), CommandError> {
+    fn check_user(&self, options: &Options<W>) -> Result<(), LockError> {
         if options.token.is_some() {
             return Err(syntax("TOKEN and USER exclude each other"));
         }
@@ -196,7 +195,7 @@ impl<W: Word> Parser<'_, W> {
     }
 
     /// Reads the value of an option, and sets it.
-    fn set_option(&mut self, name: &[u8], options: &mut Options<W>) -> Result<(), CommandError> {
+    fn set_option(&mut self, name: &[u8], options: &mut Options<W>) -> Result<(), LockError> {
         match name {
             b"READ" => options.mode = Some(Mode::Read),
             b"WRITE" => options.mode = Some(Mode::Write),
@@ -233,12 +232,12 @@ impl<W: Word> Parser<'_, W> {
     }
 
     /// The value of `LIMIT`: from 1 to 2^31-1 permits.
-    fn limit(&mut self) -> Result<NonZeroU32, CommandError> {
+    fn limit(&mut self) -> Result<NonZeroU32, LockError> {
         let permits = i32::try_from(self.number("LIMIT", 1)?);
         let permits = permits.ok().map(i32::unsigned_abs);
         permits
             .and_then(NonZeroU32::new)
-            .ok_or_else(|| LockError::TooManyPermits.into())
+            .ok_or(LockError::TooManyPermits)
     }
 }
 

@@ -6,9 +6,10 @@
 use std::collections::HashSet;
 use std::fmt::Display;
 
-use crate::commands::error::CommandError;
 use crate::commands::options::{tokens, NotifyWords, Options};
-use crate::lock::{is_beside_a_lock, is_marked, parse_integer, Lease, Wait, MAX_KEYS, MAX_NOTE};
+use crate::lock::{
+    is_beside_a_lock, is_marked, parse_integer, Lease, LockError, Wait, MAX_KEYS, MAX_NOTE,
+};
 use crate::module::entry::command::{ArgKind, Command, Spec};
 use crate::module::ffi::strings::Str;
 use crate::module::keyspace::horizon;
@@ -94,7 +95,7 @@ impl<'w, W: Word> Parser<'w, W> {
     /// # Errors
     /// Those of the key and the options, in this order.
     #[inline(always)]
-    pub fn key_only(mut self) -> Result<(W, Options<W>), CommandError> {
+    pub fn key_only(mut self) -> Result<(W, Options<W>), LockError> {
         Ok((self.key()?, self.options()?))
     }
 
@@ -103,7 +104,7 @@ impl<'w, W: Word> Parser<'w, W> {
     /// # Errors
     /// Those of the key, the owner, and the options, in this order.
     #[inline(always)]
-    pub fn key_and_owner(mut self) -> Result<(W, W, Options<W>), CommandError> {
+    pub fn key_and_owner(mut self) -> Result<(W, W, Options<W>), LockError> {
         Ok((self.key()?, self.owner("the key")?, self.options()?))
     }
 
@@ -112,12 +113,12 @@ impl<'w, W: Word> Parser<'w, W> {
     /// # Errors
     /// Those of the keys, the owner, and the options, in this order.
     #[inline(always)]
-    pub fn keys_and_owner(mut self) -> Result<(&'w [W], W, Options<W>), CommandError> {
+    pub fn keys_and_owner(mut self) -> Result<(&'w [W], W, Options<W>), LockError> {
         Ok((self.keys()?, self.owner("the key")?, self.options()?))
     }
 
     /// A word with any bytes, which follows `before`.
-    pub fn any(&mut self, before: &str) -> Result<W, CommandError> {
+    pub fn any(&mut self, before: &str) -> Result<W, LockError> {
         let missing = || syntax(format!("a value is missing after {before}"));
         self.left.next().copied().ok_or_else(missing)
     }
@@ -125,8 +126,8 @@ impl<'w, W: Word> Parser<'w, W> {
     /// A key.
     ///
     /// # Errors
-    /// [`CommandError::KeyReserved`] and [`CommandError::KeyBesideLock`] for names that the module uses itself.
-    pub fn key(&mut self) -> Result<W, CommandError> {
+    /// [`LockError::KeyReserved`] and [`LockError::KeyBesideLock`] for names that the module uses itself.
+    pub fn key(&mut self) -> Result<W, LockError> {
         let key = self.any("the command")?;
         check_key(key.as_bytes())?;
         Ok(key)
@@ -136,7 +137,7 @@ impl<'w, W: Word> Parser<'w, W> {
     ///
     /// # Errors
     /// In this order: those of the number, too few words, too many keys, the errors of [`Parser::key`], a key twice.
-    pub fn keys(&mut self) -> Result<&'w [W], CommandError> {
+    pub fn keys(&mut self) -> Result<&'w [W], LockError> {
         let word = self.any("the command")?;
         let word = word.as_bytes();
         let number = number_of_keys(word)?;
@@ -166,17 +167,17 @@ impl<'w, W: Word> Parser<'w, W> {
     /// An owner, or the id of a permit, behind the word or argument of this name.
     ///
     /// # Errors
-    /// [`CommandError::OwnerEmpty`], [`CommandError::OwnerTooLong`], [`CommandError::OwnerReserved`].
-    pub fn owner(&mut self, after: &str) -> Result<W, CommandError> {
+    /// [`LockError::OwnerEmpty`], [`LockError::OwnerTooLong`], [`LockError::OwnerReserved`].
+    pub fn owner(&mut self, after: &str) -> Result<W, LockError> {
         let word = self.any(after)?;
         let owner = word.as_bytes();
         if owner.is_empty() {
-            Err(CommandError::OwnerEmpty)
+            Err(LockError::OwnerEmpty)
         } else if owner.len() > self.settings.max_owner_len && self.takes(b"SEQ") {
             // Of requests that acquire: a hold of before the setting was lowered can be renewed and released.
-            Err(CommandError::OwnerTooLong)
+            Err(LockError::OwnerTooLong)
         } else if is_marked(owner) {
-            Err(CommandError::OwnerReserved)
+            Err(LockError::OwnerReserved)
         } else {
             Ok(word)
         }
@@ -186,7 +187,7 @@ impl<'w, W: Word> Parser<'w, W> {
     ///
     /// # Errors
     /// A word of another form.
-    pub fn cursor(&mut self) -> Result<u64, CommandError> {
+    pub fn cursor(&mut self) -> Result<u64, LockError> {
         let word = self.any("the command")?;
         let word = word.as_bytes();
         let digits = std::str::from_utf8(word).ok();
@@ -197,7 +198,7 @@ impl<'w, W: Word> Parser<'w, W> {
     }
 
     #[cold]
-    pub(super) fn again(&self, option: &[u8]) -> CommandError {
+    pub(super) fn again(&self, option: &[u8]) -> LockError {
         let option = shown(option);
         let mut groups = self.spec.args.iter().filter_map(|arg| match arg.kind {
             ArgKind::OneOf(parts) => Some(tokens(parts)),
@@ -211,7 +212,7 @@ impl<'w, W: Word> Parser<'w, W> {
     }
 
     #[cold]
-    pub(super) fn unknown(&self, word: &[u8]) -> CommandError {
+    pub(super) fn unknown(&self, word: &[u8]) -> LockError {
         let word = shown(word);
         let expected = match tokens(self.spec.args).join(", ") {
             none if none.is_empty() => "none".into(),
@@ -229,7 +230,7 @@ impl<'w, W: Word> Parser<'w, W> {
     ///
     /// # Errors
     /// A word is left.
-    pub fn end(&self) -> Result<(), CommandError> {
+    pub fn end(&self) -> Result<(), LockError> {
         match self.left.as_slice().first() {
             Some(word) => Err(self.unknown(word.as_bytes())),
             None => Ok(()),
@@ -240,7 +241,7 @@ impl<'w, W: Word> Parser<'w, W> {
     ///
     /// # Errors
     /// Those of [`Parser::number`].
-    pub fn token(&mut self) -> Result<u64, CommandError> {
+    pub fn token(&mut self) -> Result<u64, LockError> {
         Ok(self.number("TOKEN", 0)?.unsigned_abs())
     }
 
@@ -248,7 +249,7 @@ impl<'w, W: Word> Parser<'w, W> {
     ///
     /// # Errors
     /// Those of [`Parser::number`].
-    pub fn count(&mut self) -> Result<usize, CommandError> {
+    pub fn count(&mut self) -> Result<usize, LockError> {
         let count = self.number("COUNT", 1)?;
         Ok(usize::try_from(count).unwrap_or(usize::MAX))
     }
@@ -257,7 +258,7 @@ impl<'w, W: Word> Parser<'w, W> {
     ///
     /// # Errors
     /// A word of another form, or a smaller number.
-    pub fn number(&mut self, name: &str, least: i64) -> Result<i64, CommandError> {
+    pub fn number(&mut self, name: &str, least: i64) -> Result<i64, LockError> {
         let word = self.any(name)?;
         let word = word.as_bytes();
         match parse_integer(word) {
@@ -273,7 +274,7 @@ impl<'w, W: Word> Parser<'w, W> {
     ///
     /// # Errors
     /// A word that is no integer, or a lease below 1 ms or above `lock.max-lease`.
-    pub fn lease(&mut self, name: &str, unit_ms: i64) -> Result<Lease, CommandError> {
+    pub fn lease(&mut self, name: &str, unit_ms: i64) -> Result<Lease, LockError> {
         let word = self.any(name)?;
         let word = word.as_bytes();
         let number = parse_integer(word).ok_or_else(|| wrong(NOT_INTEGER, name, word))?;
@@ -291,7 +292,7 @@ impl<'w, W: Word> Parser<'w, W> {
     ///
     /// # Errors
     /// A word that is no integer, a negative one, one above `lock.max-wait`.
-    pub fn wait(&mut self) -> Result<Wait, CommandError> {
+    pub fn wait(&mut self) -> Result<Wait, LockError> {
         let word = self.any("BLOCK")?;
         let word = word.as_bytes();
         let error = match parse_integer(word) {
@@ -309,11 +310,11 @@ impl<'w, W: Word> Parser<'w, W> {
     /// The value of `NOTE`, of [`MAX_NOTE`] bytes at most.
     ///
     /// # Errors
-    /// [`CommandError::NoteTooLong`].
-    pub fn note(&mut self) -> Result<W, CommandError> {
+    /// [`LockError::NoteTooLong`].
+    pub fn note(&mut self) -> Result<W, LockError> {
         let note = self.any("NOTE")?;
         match note.as_bytes().len() > MAX_NOTE {
-            true => Err(CommandError::NoteTooLong),
+            true => Err(LockError::NoteTooLong),
             false => Ok(note),
         }
     }
@@ -321,21 +322,21 @@ impl<'w, W: Word> Parser<'w, W> {
     /// The values of `NOTIFY`: a channel of 256 bytes and a tag of 64 at most.
     ///
     /// # Errors
-    /// [`CommandError::ChannelTooLong`], [`CommandError::TagTooLong`].
-    pub fn notify(&mut self) -> Result<NotifyWords<W>, CommandError> {
+    /// [`LockError::ChannelTooLong`], [`LockError::TagTooLong`].
+    pub fn notify(&mut self) -> Result<NotifyWords<W>, LockError> {
         let (channel, tag) = (self.any("NOTIFY")?, self.any("the channel of NOTIFY")?);
         if channel.as_bytes().len() > 256 {
-            return Err(CommandError::ChannelTooLong);
+            return Err(LockError::ChannelTooLong);
         }
         if tag.as_bytes().len() > 64 {
-            return Err(CommandError::TagTooLong);
+            return Err(LockError::TagTooLong);
         }
         Ok(NotifyWords { channel, tag })
     }
 }
 
 /// The value of `numkeys`. More digits than an integer has are too many keys for any command, not an error of form.
-fn number_of_keys(word: &[u8]) -> Result<usize, CommandError> {
+fn number_of_keys(word: &[u8]) -> Result<usize, LockError> {
     let is_long = word.len() > 18 && word.iter().all(u8::is_ascii_digit);
     match parse_integer(word) {
         Some(number) if number > 0 => Ok(usize::try_from(number).unwrap_or(usize::MAX)),
@@ -346,26 +347,26 @@ fn number_of_keys(word: &[u8]) -> Result<usize, CommandError> {
 
 /// Refuses the names of keys that the module writes itself: a lock of that name would be overwritten by a command
 /// that has both keys open, which ends the server.
-fn check_key(name: &[u8]) -> Result<(), CommandError> {
+fn check_key(name: &[u8]) -> Result<(), LockError> {
     if horizon::is_reserved(name) {
-        return Err(CommandError::KeyReserved);
+        return Err(LockError::KeyReserved);
     }
     match is_beside_a_lock(name) {
-        true => Err(CommandError::KeyBesideLock),
+        true => Err(LockError::KeyBesideLock),
         false => Ok(()),
     }
 }
 
 /// An error of form.
 #[cold]
-pub fn syntax(detail: impl Display) -> CommandError {
-    CommandError::Word(format!("syntax error: {detail}").into())
+pub fn syntax(detail: impl Display) -> LockError {
+    LockError::Word(format!("syntax error: {detail}").into())
 }
 
 /// An error of the value of an argument, in the server's own wording where it has one, with the argument and the word.
 #[cold]
-fn wrong(error: &str, argument: &str, word: &[u8]) -> CommandError {
-    CommandError::Word(format!("{error}: {argument} '{}'", shown(word)).into())
+fn wrong(error: &str, argument: &str, word: &[u8]) -> LockError {
+    LockError::Word(format!("{error}: {argument} '{}'", shown(word)).into())
 }
 
 /// A client's word in a reply.

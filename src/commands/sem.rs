@@ -1,6 +1,5 @@
 //! `SEM.*`: semaphores whose permits have leases.
 
-use crate::commands::error::CommandError;
 use crate::commands::options::{
     option, required, NotifyWords, Options, BLOCK, CONDITION, FINAL, ID, KEY, LEASE,
     LEASE_OR_SESSION, SEQ, WAITERS,
@@ -32,8 +31,6 @@ use crate::module::users;
 pub struct Set;
 
 impl Command for Set {
-    type Error = CommandError;
-
     const SPEC: Spec = Spec {
         name: c"sem.set",
         flags: c"write deny-oom fast",
@@ -46,7 +43,7 @@ impl Command for Set {
         help: &["Make a semaphore, or change how many permits it has. Returns them, or nil."],
     };
 
-    fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), CommandError> {
+    fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), LockError> {
         let (name, number, options) = Set::parse(Parser::of::<Set>(words))?;
         let permits = permits_to_write(ctx, name)?;
         let key = SemKey::open_with(ctx, name, permits)?;
@@ -75,7 +72,7 @@ impl Set {
     ///
     /// # Errors
     /// Those of the key, the number, and the options, in this order.
-    pub fn parse<W: Word>(mut parser: Parser<'_, W>) -> Result<(W, u32, Options<W>), CommandError> {
+    pub fn parse<W: Word>(mut parser: Parser<'_, W>) -> Result<(W, u32, Options<W>), LockError> {
         let (key, permits) = (parser.key()?, parser.number("permits", 0)?);
         let permits = u32::try_from(permits).map_err(|_| LockError::TooManyPermits)?;
         Ok((key, permits, parser.options()?))
@@ -86,8 +83,6 @@ impl Set {
 pub struct Acquire;
 
 impl Command for Acquire {
-    type Error = CommandError;
-
     const SPEC: Spec = Spec {
         name: c"sem.acquire",
         flags: c"write deny-oom fast blocking",
@@ -107,7 +102,7 @@ impl Command for Acquire {
         help: &["Take a permit, or wait for one. LIMIT makes the semaphore if it does not exist.", "Returns the token, or nil: no permit was free, or no such semaphore."],
     };
 
-    fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), CommandError> {
+    fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), LockError> {
         let (name, id, options) = Parser::of::<Acquire>(words).key_and_owner()?;
         let is_final = |seq| is_given_up(ctx, [semaphore(ctx, name)], id, seq);
         if options.seq.is_some_and(is_final) {
@@ -156,8 +151,6 @@ impl Command for Acquire {
 pub struct Release;
 
 impl Command for Release {
-    type Error = CommandError;
-
     const SPEC: Spec = Spec {
         name: c"sem.release",
         flags: c"write fast",
@@ -173,7 +166,7 @@ impl Command for Release {
         ],
     };
 
-    fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), CommandError> {
+    fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), LockError> {
         let (name, id, options) = Parser::of::<Release>(words).key_and_owner()?;
         let has_waited = match options.gives_up {
             Some(number) => give_up(ctx, semaphore(ctx, name), id, number),
@@ -199,8 +192,6 @@ impl Command for Release {
 pub struct Renew;
 
 impl Command for Renew {
-    type Error = CommandError;
-
     const SPEC: Spec = Spec {
         name: c"sem.renew",
         flags: c"write fast",
@@ -213,7 +204,7 @@ impl Command for Renew {
         help: &["Set the lease of the permit anew. Returns 1, or 0 when the permit is lost."],
     };
 
-    fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), CommandError> {
+    fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), LockError> {
         let (name, id, options) = Parser::of::<Renew>(words).key_and_owner()?;
         let (key, view, now) = open_permit(ctx, name, id, SemKey::plain_view)?;
         let lease = (options.lease, options.names_lease);
@@ -231,8 +222,6 @@ impl Command for Renew {
 pub struct Info;
 
 impl Command for Info {
-    type Error = CommandError;
-
     const SPEC: Spec = Spec {
         name: c"sem.info",
         flags: c"readonly",
@@ -245,20 +234,20 @@ impl Command for Info {
         help: &["How many permits there are, how many are free, who waits."],
     };
 
-    fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), CommandError> {
+    fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), LockError> {
         let (name, options) = Parser::of::<Info>(words).key_only()?;
         let list = options.listed();
         let now = ctx.now();
         let permits = OwnedStr::new(&permits_of(name.bytes()));
         if !acl::may_read(ctx, permits.as_str(), true) {
-            return Err(CommandError::MayNotUsePermits);
+            return Err(LockError::MayNotUsePermits);
         }
         let key = SemKey::open_read(ctx, name)?;
         let (state, over) = key.counted_view(now);
         let permits = match state {
-            SemState::OtherType => return Err(LockError::WrongType.into()),
-            SemState::OtherSet => return Err(LockError::SiblingForeign.into()),
-            SemState::OtherString => return Err(LockError::NotCount.into()),
+            SemState::OtherType => return Err(LockError::WrongType),
+            SemState::OtherSet => return Err(LockError::SiblingForeign),
+            SemState::OtherString => return Err(LockError::NotCount),
             SemState::Absent => None,
             SemState::There(permits) => Some(permits),
         };
@@ -297,25 +286,25 @@ fn reply_permits(ctx: Ctx<'_>, (permits, over): (Option<Permits>, usize), now: N
 /// The name of the key of the permits, which a command on this semaphore does not name itself.
 ///
 /// # Errors
-/// [`CommandError::MayNotUsePermits`] if the caller's user may not write that key.
-fn permits_to_write(ctx: Ctx<'_>, key: Str<'_>) -> Result<OwnedStr, CommandError> {
+/// [`LockError::MayNotUsePermits`] if the caller's user may not write that key.
+fn permits_to_write(ctx: Ctx<'_>, key: Str<'_>) -> Result<OwnedStr, LockError> {
     let permits = OwnedStr::new(&permits_of(key.bytes()));
     match acl::may_write(ctx, &[permits.as_str()]) {
         true => Ok(permits),
-        false => Err(CommandError::MayNotUsePermits),
+        false => Err(LockError::MayNotUsePermits),
     }
 }
 
 /// Opens a semaphore for a command on the permit of this id, and makes the view with `read`.
 ///
 /// # Errors
-/// [`CommandError::MayNotUsePermits`]; those of opening.
+/// [`LockError::MayNotUsePermits`]; those of opening.
 fn open_permit<'a>(
     ctx: Ctx<'a>,
     name: Str<'a>,
     id: Str<'_>,
     read: impl FnOnce(&SemKey<'a>, Option<Str<'_>>, Now) -> SemView<'a>,
-) -> Result<(SemKey<'a>, SemView<'a>, Now), CommandError> {
+) -> Result<(SemKey<'a>, SemView<'a>, Now), LockError> {
     let permits = permits_to_write(ctx, name)?;
     if sessions::end_permit_first(ctx, name, id) {
         alarm::rearm(ctx);

@@ -3,7 +3,6 @@
 //! Every command runs in the same order: parse, check permissions, open the key, make the view, *decide* (the core),
 //! *apply* (the shell), *rearm* the timer, reply. The middle steps are here.
 
-use crate::commands::error::CommandError;
 use crate::lock::{
     Answer, Cx, Effect, Effects, KeyRef, LockError, Locks, Now, PermitChange, View, Wait, WaiterId,
 };
@@ -35,11 +34,11 @@ pub fn change_lock<T>(
     key: LockKey<'_>,
     now: Now,
     decision: impl FnOnce(&mut Locks, &mut Cx<'_>) -> Result<T, LockError>,
-) -> Result<T, CommandError> {
+) -> Result<T, LockError> {
     let (decided, fx) = decide(now, decision);
     apply(key, &fx)?;
     alarm::rearm(ctx);
-    Ok(decided?)
+    decided
 }
 
 /// [`change_lock`] for a request whose answer may be (`is_held`) that its owner holds the lock. `WAIT` after it waits
@@ -53,7 +52,7 @@ pub fn change_held<T>(
     now: Now,
     is_held: impl FnOnce(&T) -> bool,
     decision: impl FnOnce(&mut Locks, &mut Cx<'_>) -> Result<T, LockError>,
-) -> Result<T, CommandError> {
+) -> Result<T, LockError> {
     let name = key.name();
     let mut is_unchanged = false;
     let decided = change_lock(ctx, key, now, |locks, cx| {
@@ -76,11 +75,11 @@ pub fn change_locks<T>(
     keys: Vec<LockKey<'_>>,
     now: Now,
     decision: impl FnOnce(&mut Locks, &mut [Effects]) -> Result<T, LockError>,
-) -> Result<T, CommandError> {
+) -> Result<T, LockError> {
     let (decided, fx) = decide_all(keys.len(), now, decision);
     apply_all(keys, &fx)?;
     alarm::rearm(ctx);
-    Ok(decided?)
+    decided
 }
 
 /// Decides about a semaphore, applies the change, and rearms. A refused request changes nothing.
@@ -92,7 +91,7 @@ pub fn change_semaphore<T>(
     key: SemKey<'_>,
     now: Now,
     decision: impl FnOnce(&mut Locks, &mut Cx<'_>) -> Result<(T, PermitChange), LockError>,
-) -> Result<T, CommandError> {
+) -> Result<T, LockError> {
     let (decided, fx) = decide(now, decision);
     let (answer, change) = decided?;
     key.apply(&change, &fx, Replication::of_command(ctx))?;
@@ -122,7 +121,7 @@ pub fn wait<T>(
     keys: &[Str<'_>],
     id: WaiterId,
     is_ticket: bool,
-) -> Result<Option<Got<T>>, CommandError> {
+) -> Result<Option<Got<T>>, LockError> {
     events::watch(ctx);
     events::see(ctx, id);
     if is_ticket {
@@ -144,7 +143,7 @@ pub fn reply_to_acquire(
     answer: Answer,
     (shape, is_ticket, is_unchanged): (Shape, bool, bool),
     now: Now,
-) -> Result<(), CommandError> {
+) -> Result<(), LockError> {
     let got = match answer {
         Answer::Waits(id) => wait(ctx, &[name], id, is_ticket)?,
         Answer::Refused => Some(Got::Nothing),
@@ -193,7 +192,7 @@ pub fn has_given_up(key: KeyRef<'_>, owner: Str<'_>) {
 }
 
 /// The number of a request that waits now.
-pub fn waiter_of(answer: &Result<Answer, LockError>) -> Option<WaiterId> {
+pub fn waiter_of<T>(answer: &Result<Answer<T>, LockError>) -> Option<WaiterId> {
     match answer {
         Ok(Answer::Waits(id)) => Some(*id),
         _ => None,
@@ -254,13 +253,13 @@ pub fn possible_wait(ctx: Ctx<'_>, wait: Wait, is_ticket: bool) -> Wait {
 /// where the request waits, later.
 ///
 /// # Errors
-/// [`CommandError::MayNotWriteCounter`].
+/// [`LockError::MayNotWriteCounter`].
 pub fn may_count(
     ctx: Ctx<'_>,
     key: &LockKey<'_>,
     view: &View<'_>,
     waits: bool,
-) -> Result<(), CommandError> {
+) -> Result<(), LockError> {
     let name = key.name().bytes();
     let is_there = match &view.fence {
         Some(fence) => fence.counter.is_some(),
@@ -272,7 +271,7 @@ pub fn may_count(
         false => {
             // The view may have passed over waiters.
             alarm::rearm(ctx);
-            Err(CommandError::MayNotWriteCounter)
+            Err(LockError::MayNotWriteCounter)
         }
     }
 }
@@ -280,12 +279,12 @@ pub fn may_count(
 /// Prepares for `SESSION`: from now on the module watches the ends of connections.
 ///
 /// # Errors
-/// [`CommandError::NoSession`] in a call without a connection.
-pub fn prepare_session(ctx: Ctx<'_>) -> Result<(), CommandError> {
+/// [`LockError::NoSession`] in a call without a connection.
+pub fn prepare_session(ctx: Ctx<'_>) -> Result<(), LockError> {
     if !ctx.has_connection() {
-        return Err(CommandError::NoSession);
+        return Err(LockError::NoSession);
     }
-    Ok(clients::prepare(ctx)?)
+    clients::prepare(ctx)
 }
 
 /// Whether a key that looks absent may be created. Within the transaction that paused writes an expired key is
@@ -293,9 +292,9 @@ pub fn prepare_session(ctx: Ctx<'_>) -> Result<(), CommandError> {
 ///
 /// # Errors
 /// [`LockError::TryAgain`].
-pub fn may_create(ctx: Ctx<'_>) -> Result<(), CommandError> {
+pub fn may_create(ctx: Ctx<'_>) -> Result<(), LockError> {
     match ctx.is_paused() {
-        true => Err(LockError::TryAgain.into()),
+        true => Err(LockError::TryAgain),
         false => Ok(()),
     }
 }

@@ -1,6 +1,5 @@
 //! The parser without a server: words on the left, the command or its error on the right.
 
-use crate::commands::error::CommandError;
 use crate::commands::latch::{Down, Set as LatchSet, Wait as LatchWait};
 use crate::commands::lock::acquire::Acquire;
 use crate::commands::lock::info::Info;
@@ -10,7 +9,7 @@ use crate::commands::lock::release::{Break, Release, Renew};
 use crate::commands::options::{tokens, NotifyWords, Options};
 use crate::commands::parser::{ParseSettings, Parser};
 use crate::commands::{sem, ALL};
-use crate::lock::{Lease, Mode, SetIf, Wait, MAX_KEYS};
+use crate::lock::{Lease, LockError, Mode, SetIf, Wait, MAX_KEYS};
 use crate::module::entry::command::Command;
 
 const SETTINGS: ParseSettings = ParseSettings {
@@ -29,7 +28,7 @@ fn words(line: &str) -> Vec<&[u8]> {
 }
 
 /// Checks that every `line => error` has this error behind `ERR `, or one that begins so before `...`.
-fn assert_errors<T>(parse: impl Fn(&[&[u8]]) -> Result<T, CommandError>, cases: &str) {
+fn assert_errors<T>(parse: impl Fn(&[&[u8]]) -> Result<T, LockError>, cases: &str) {
     for (line, error) in cases.lines().filter_map(|case| case.split_once(" => ")) {
         let text = parse(&words(line)).err().unwrap().to_string();
         let text = text.strip_prefix("ERR ").unwrap();

@@ -117,7 +117,7 @@ pub use error::LockError;
 pub use finals::FinalRule;
 pub use latch::{Count, CountChange, LatchWait, Latches, Waited};
 pub use locks::{Locks, Settings};
-pub use multi::acquire::{ManyAnswer, MAX_KEYS};
+pub use multi::acquire::MAX_KEYS;
 pub use multi::may_release_many;
 pub use name::{may_be_in_memory, of_names, shown, KeyId, KeyRef};
 pub use name::{Each, Resource};

@@ -51,11 +51,11 @@ pub struct Acquire<'a> {
     pub user: UserId,
 }
 
-/// The result of an acquire.
+/// The result of an acquire: of one key with a token, of several with the token of each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Answer {
+pub enum Answer<T = Token> {
     /// The owner holds the lock under this token.
-    Granted(Token),
+    Granted(T),
     /// Another owner holds the lock, or waits for it already.
     Refused,
     /// The request waits, parked or as a ticket; its outcome comes as an [`crate::lock::Effect::Answer`] or a

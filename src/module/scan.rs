@@ -1,16 +1,9 @@
 //! One step of the server's own `SCAN`, with the permissions of the calling user.
 
+use crate::lock::LockError;
 use crate::module::ffi::call_reply::{How, Reply};
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::strings::{OwnedStr, Str};
-
-/// Why a step fails.
-pub enum ScanError {
-    /// The calling user may not run `SCAN`, or the call has no user.
-    NotPermitted,
-    /// The server's reply is not a cursor and an array.
-    UnknownReply,
-}
 
 /// What one step found.
 pub struct Page {
@@ -23,13 +16,13 @@ pub struct Page {
 /// Runs a step for keys of type hash.
 ///
 /// # Errors
-/// [`ScanError::NotPermitted`] for a user who may not run `SCAN`.
+/// [`LockError::MayNotScan`] for a user who may not run `SCAN`.
 pub fn hashes(
     ctx: Ctx<'_>,
     cursor: u64,
     pattern: Option<Str<'_>>,
     count: usize,
-) -> Result<Page, ScanError> {
+) -> Result<Page, LockError> {
     let (cursor, count) = (OwnedStr::of_number(cursor), OwnedStr::of_number(count));
     let options = [b"COUNT".as_slice(), b"TYPE", b"hash", b"MATCH"].map(OwnedStr::new);
     let [count_is, type_is, hash, matches] = options.each_ref().map(OwnedStr::as_str);
@@ -37,14 +30,14 @@ pub fn hashes(
     if let Some(pattern) = pattern {
         words.extend([matches, pattern]);
     }
-    page(&run(ctx, &words)?).ok_or(ScanError::UnknownReply)
+    page(&run(ctx, &words)?).ok_or(LockError::Internal)
 }
 
 /// Whether the calling user may run `SCAN` at all: runs the shortest step and drops its reply.
 ///
 /// # Errors
-/// [`ScanError::NotPermitted`] if not.
-pub fn may_scan(ctx: Ctx<'_>) -> Result<(), ScanError> {
+/// [`LockError::MayNotScan`] if not.
+pub fn may_scan(ctx: Ctx<'_>) -> Result<(), LockError> {
     let words = [b"0".as_slice(), b"COUNT", b"1"].map(OwnedStr::new);
     run(ctx, &words.each_ref().map(OwnedStr::as_str)).map(|_| ())
 }
@@ -62,6 +55,6 @@ fn page(reply: &Reply) -> Option<Page> {
 }
 
 /// Runs it as the calling client's user, whose permissions the server checks.
-fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<Reply, ScanError> {
-    Reply::of(ctx, c"SCAN", How::AsUser, words).ok_or(ScanError::NotPermitted)
+fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<Reply, LockError> {
+    Reply::of(ctx, c"SCAN", How::AsUser, words).ok_or(LockError::MayNotScan)
 }

@@ -19,38 +19,27 @@ use crate::module::users;
 /// queue comes at the end of the tick.
 const ASKED_AT_ONCE: usize = 100;
 
-/// Why a request with `NOTIFY` is refused.
-pub enum Refusal {
-    /// `lock.max-tickets` is 0.
-    Off,
-    /// In a cluster: the channel is in another slot than the key.
-    OtherSlot,
-    /// The caller's user may not publish to the channel.
-    NotPermitted,
-    /// The channel has no subscriber.
-    NoSubscriber,
-}
-
 /// Whether a ticket with this channel may wait for this key. On a replica `NOTIFY` is ignored, as `BLOCK` is.
 ///
 /// # Errors
-/// A [`Refusal`], the first in their order.
-pub fn check(ctx: Ctx<'_>, key: Str<'_>, channel: Str<'_>) -> Result<(), Refusal> {
+/// [`LockError::NotifyOff`], [`LockError::ChannelElsewhere`], [`LockError::MayNotPublish`],
+/// [`LockError::NoSubscriber`]: the first in this order.
+pub fn check(ctx: Ctx<'_>, key: Str<'_>, channel: Str<'_>) -> Result<(), LockError> {
     if ctx.is_replica() {
         return Ok(());
     }
     if !settings::has_tickets() {
-        return Err(Refusal::Off);
+        return Err(LockError::NotifyOff);
     }
     if is_cluster() && slot_of(key.bytes()) != slot_of(channel.bytes()) {
-        return Err(Refusal::OtherSlot);
+        return Err(LockError::ChannelElsewhere);
     }
     if !may_publish(ctx, channel) {
-        return Err(Refusal::NotPermitted);
+        return Err(LockError::MayNotPublish);
     }
     match subscribers::are_subscribed(ctx, channel) {
         true => Ok(()),
-        false => Err(Refusal::NoSubscriber),
+        false => Err(LockError::NoSubscriber),
     }
 }
 

@@ -1,6 +1,5 @@
 //! `LOCK.ACQUIRE`
 
-use crate::commands::error::CommandError;
 use crate::commands::lock::read_write;
 use crate::commands::options::{
     NotifyWords, Options, BLOCK, KEY, LEASE_OR_SESSION, MODE, NOTE, ONCE, OWNER, SEQ, WITHHOLDER,
@@ -9,7 +8,7 @@ use crate::commands::parser::Parser;
 use crate::commands::skeleton::{
     is_given_up, may_count, possible_wait, prepare_session, reply_to_acquire, waiter_of, NewWaiter,
 };
-use crate::lock::{self, Effect, Mode, Planned, Wait};
+use crate::lock::{self, Effect, LockError, Mode, Planned, Wait};
 use crate::module::apply::{apply, decide};
 use crate::module::entry::alarm;
 use crate::module::entry::command::{access, Command, Spec};
@@ -30,8 +29,6 @@ use crate::module::view::view_for;
 pub struct Acquire;
 
 impl Command for Acquire {
-    type Error = CommandError;
-
     const SPEC: Spec = Spec {
         name: c"lock.acquire",
         flags: c"write deny-oom fast blocking",
@@ -51,7 +48,7 @@ impl Command for Acquire {
         ],
     };
 
-    fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), CommandError> {
+    fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), LockError> {
         let (name, owner, options) = Parser::of::<Acquire>(words).key_and_owner()?;
         let shape = match options.with_holder && !fault::is_on("withholder-forgotten") {
             true => Shape::WithHolder,

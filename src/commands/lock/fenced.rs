@@ -14,13 +14,13 @@ use std::iter::once;
 
 use smallvec::SmallVec;
 
-use crate::commands::error::CommandError;
 use crate::commands::lock::read_write;
 use crate::commands::options::{required, KEY};
 use crate::commands::parser::{shown, Parser};
+use crate::commands::ALL;
 use crate::lock::{slot_of, LockError, ReadDepth};
 use crate::module::acl;
-use crate::module::entry::command::{access, ArgKind, Command, Spec};
+use crate::module::entry::command::{access, ArgKind, Command, Register, Spec};
 use crate::module::entry::slots;
 use crate::module::ffi::call_reply::{keys_of, How, Part, Reply};
 use crate::module::ffi::ctx::Ctx;
@@ -39,8 +39,6 @@ pub struct If;
 const SCRIPT: &[u8] = b"return redis.call('LOCK.IF', KEYS[1], '0', '', '')";
 
 impl Command for If {
-    type Error = CommandError;
-
     const SPEC: Spec = Spec {
         name: c"lock.if",
         // As EVAL: the checks of a write are made for the command inside.
@@ -62,7 +60,7 @@ impl Command for If {
         ],
     };
 
-    fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), CommandError> {
+    fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), LockError> {
         if in_script::resume(ctx) {
             ctx.reply_nil();
             return Ok(());
@@ -82,7 +80,7 @@ impl Command for If {
         match needs_script {
             false => call(),
             true if in_script::run(ctx, SCRIPT, name, &mut call) => {}
-            true => return Err(CommandError::NoScript(shown(command.to_bytes()).into())),
+            true => return Err(LockError::NoScript(shown(command.to_bytes()).into())),
         }
         let reply: Reply = reply.ok_or(LockError::Internal)?;
         match of_the_call(ctx, name, &command, reply.protocol()) {
@@ -107,12 +105,7 @@ fn call(ctx: Ctx<'_>, command: &CStr, args: &[Str<'_>]) -> Option<Reply> {
 
 /// The error for the client where the server has refused the call of the module in other words than the command of a
 /// client.
-fn of_the_call(
-    ctx: Ctx<'_>,
-    lock: Str<'_>,
-    command: &CStr,
-    protocol: &[u8],
-) -> Option<CommandError> {
+fn of_the_call(ctx: Ctx<'_>, lock: Str<'_>, command: &CStr, protocol: &[u8]) -> Option<LockError> {
     const READ_ONLY: &[u8] = b"-READONLY ";
     const ELSEWHERE: &[u8] = b"-ERR Attempted to access a non local key";
     let is = |error| protocol.starts_with(error);
@@ -124,13 +117,13 @@ fn of_the_call(
         let text = redirection.flatten();
         let text =
             text.unwrap_or_else(|| "READONLY You can't write against a read only replica.".into());
-        return Some(CommandError::Plain(text.into()));
+        return Some(LockError::Plain(text.into()));
     }
     match protocol {
         b"" => Some(late_error(ctx)),
-        _ if is(ELSEWHERE) => Some(LockError::Rehashing.into()),
+        _ if is(ELSEWHERE) => Some(LockError::Rehashing),
         _ if is(b"-ERR acl verification failed") => {
-            Some(CommandError::MayNotRun(shown(command.to_bytes()).into()))
+            Some(LockError::MayNotRun(shown(command.to_bytes()).into()))
         }
         _ => None,
     }
@@ -138,16 +131,13 @@ fn of_the_call(
 
 /// The name of the command inside, if it may run there, and whether it runs in a script: one of a module that would
 /// block its client would end the server elsewhere.
-fn command_of(ctx: Ctx<'_>, inner: &[Str<'_>]) -> Result<(CString, bool), CommandError> {
+fn command_of(ctx: Ctx<'_>, inner: &[Str<'_>]) -> Result<(CString, bool), LockError> {
     let name = inner.first().map_or(&b""[..], |word| word.bytes());
-    let refused = || CommandError::NotFenced(shown(name).into());
+    let refused = || LockError::NotFenced(shown(name).into());
     let command = CString::new(name).map_err(|_| refused())?;
-    // The module's own would call each other without an end.
-    let is_own = |prefix: &[u8]| {
-        name.get(..prefix.len())
-            .is_some_and(|start| start.eq_ignore_ascii_case(prefix))
-    };
-    if is_own(b"LOCK.") || is_own(b"SEM.") || is_own(b"LATCH.") {
+    // The module's own would call each other without an end. (No command of the server has a dot.)
+    let is_it = |own: &Register| own().spec.name.to_bytes().eq_ignore_ascii_case(name);
+    if name.contains(&b'.') && ALL.iter().any(is_it) {
         return Err(refused());
     }
     let known = match known_commands::of(ctx, inner) {
@@ -186,12 +176,12 @@ fn check_slots(
     lock: Str<'_>,
     command: &CStr,
     inner: &[Str<'_>],
-) -> Result<(), CommandError> {
+) -> Result<(), LockError> {
     let Some(mut keys) = keys_of(ctx, inner) else {
         return Ok(());
     };
     if !acl::may_run(ctx, command, inner) {
-        return Err(CommandError::MayNotRun(shown(command.to_bytes()).into()));
+        return Err(LockError::MayNotRun(shown(command.to_bytes()).into()));
     }
     if keys.is_empty() && !publishes(command.to_bytes()) {
         keys = keys_as_told(ctx, inner);
@@ -200,7 +190,7 @@ fn check_slots(
     slots::check_together(ctx, &together)?;
     let is_elsewhere = |word: &Str<'_>| slot_of(word.bytes()) != slot_of(lock.bytes());
     if has_shard_channel(command.to_bytes()) && inner.get(1).is_some_and(is_elsewhere) {
-        return Err(LockError::CrossSlot.into());
+        return Err(LockError::CrossSlot);
     }
     Ok(())
 }
@@ -221,24 +211,24 @@ fn keys_as_told<'w>(ctx: Ctx<'_>, words: &[Str<'w>]) -> SmallVec<[Str<'w>; 4]> {
 
 /// Valkey 8.1 and 9.1 keep the error of a `GETDEL` of another type in the client that they make for calls of modules,
 /// and put it before the reply to the next call of any module. This next call fetches it.
-fn late_error(ctx: Ctx<'_>) -> CommandError {
+fn late_error(ctx: Ctx<'_>) -> LockError {
     let next = Reply::of(ctx, c"PING", How::AsModule, &[]);
     let text = next.as_ref().and_then(|next| {
         let text = next.protocol().strip_prefix(b"-")?;
         let end = text.iter().position(|byte| *byte == b'\r')?;
         Some(String::from_utf8_lossy(text.get(..end)?).into())
     });
-    text.map_or(LockError::Internal.into(), CommandError::Plain)
+    text.map_or(LockError::Internal, LockError::Plain)
 }
 
 /// Whether the lock is held under this token at this moment.
-fn check(ctx: Ctx<'_>, name: Str<'_>, token: u64) -> Result<(), CommandError> {
+fn check(ctx: Ctx<'_>, name: Str<'_>, token: u64) -> Result<(), LockError> {
     let now = ctx.now();
     let state = LockKey::open_read(ctx, name).read_to(ReadDepth::Two, now);
     read_write::may_read(ctx, name, &state)?;
     let passes = shell::with(|shell| shell.locks.passes_fence(&state, token, now));
     match passes || fault::is_on("old-token-passes-the-fence") {
         true => Ok(()),
-        false => Err(CommandError::Fenced),
+        false => Err(LockError::Fenced),
     }
 }

@@ -1,11 +1,10 @@
 //! `LOCK.INFO`
 
-use crate::commands::error::CommandError;
 use crate::commands::lock::read_write;
 use crate::commands::options::{KEY, WAITERS};
 use crate::commands::parser::Parser;
 use crate::commands::queue::Queue;
-use crate::lock::{BoundRef, KeyState, Mode, Now, Token};
+use crate::lock::{BoundRef, KeyState, LockError, Mode, Now, Token};
 use crate::module::entry::command::{access, Command, Spec};
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::strings::Str;
@@ -16,8 +15,6 @@ use crate::module::state::shell;
 pub struct Info;
 
 impl Command for Info {
-    type Error = CommandError;
-
     const SPEC: Spec = Spec {
         name: c"lock.info",
         flags: c"readonly",
@@ -30,7 +27,7 @@ impl Command for Info {
         help: &["Who holds, who waits, since when."],
     };
 
-    fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), CommandError> {
+    fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), LockError> {
         let (name, options) = Parser::of::<Info>(words).key_only()?;
         let list = options.listed();
         let now = ctx.now();

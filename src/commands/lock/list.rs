@@ -3,11 +3,10 @@
 //! Locks are found by the server's own `SCAN` and read one by one, so the guarantees are those of `SCAN`. Keys with
 //! waiters are few and in memory, and may be absent from the key space: `WAITED` steps through that table.
 
-use crate::commands::error::CommandError;
 use crate::commands::glob;
 use crate::commands::options::{option, required, text, word, Options, USER};
 use crate::commands::parser::{Parser, Word};
-use crate::lock::{is_held, ReadDepth};
+use crate::lock::{is_held, LockError, ReadDepth};
 use crate::module::entry::command::{ArgKind, Command, Spec};
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::strings::{OwnedStr, Str};
@@ -26,7 +25,7 @@ impl Scan {
     ///
     /// # Errors
     /// Those of the cursor and the options, in this order.
-    pub fn parse<W: Word>(mut parser: Parser<'_, W>) -> Result<(u64, Options<W>), CommandError> {
+    pub fn parse<W: Word>(mut parser: Parser<'_, W>) -> Result<(u64, Options<W>), LockError> {
         Ok((parser.cursor()?, parser.options()?))
     }
 }
@@ -41,13 +40,13 @@ struct Step<'a> {
 }
 
 impl Step<'_> {
-    fn held_page(&self, ctx: Ctx<'_>) -> Result<Page, CommandError> {
+    fn held_page(&self, ctx: Ctx<'_>) -> Result<Page, LockError> {
         let mut page = scan::hashes(ctx, self.cursor, self.pattern, self.count)?;
         page.keys.retain(|key| self.admits(ctx, key.as_str()));
         Ok(page)
     }
 
-    fn waited_page(&self, ctx: Ctx<'_>) -> Result<Page, CommandError> {
+    fn waited_page(&self, ctx: Ctx<'_>) -> Result<Page, LockError> {
         scan::may_scan(ctx)?;
         let (db, pattern) = (ctx.db(), self.pattern.map(Str::bytes));
         let (cursor, names) = shell::with(|shell| {
@@ -82,8 +81,6 @@ impl Step<'_> {
 }
 
 impl Command for Scan {
-    type Error = CommandError;
-
     const SPEC: Spec = Spec {
         name: c"lock.scan",
         flags: c"readonly",
@@ -103,7 +100,7 @@ impl Command for Scan {
         help: &["The locks held, step by step; of one owner; or the keys with waiters, of one user."],
     };
 
-    fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), CommandError> {
+    fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), LockError> {
         let (cursor, options) = Scan::parse(Parser::of::<Scan>(words))?;
         let step = Step {
             cursor,

@@ -1,6 +1,5 @@
 //! `LOCK.MACQUIRE`, `LOCK.MRELEASE` and `LOCK.MRENEW`: several locks in one command.
 
-use crate::commands::error::CommandError;
 use crate::commands::lock::release::end_holds;
 use crate::commands::lock::{acquire, read_write};
 use crate::commands::options::{
@@ -8,9 +7,10 @@ use crate::commands::options::{
 };
 use crate::commands::parser::Parser;
 use crate::commands::skeleton::{
-    change_locks, give_up, has_given_up, is_given_up, may_count, prepare_session, wait, NewWaiter,
+    change_locks, give_up, has_given_up, is_given_up, may_count, prepare_session, wait, waiter_of,
+    NewWaiter,
 };
-use crate::lock::{self, Effect, ManyAnswer, Mode, Planned, ReadDepth, Token, Wait};
+use crate::lock::{self, Answer, Effect, LockError, Mode, Planned, ReadDepth, Token, Wait};
 use crate::module::apply::{apply_all, decide_all};
 use crate::module::entry::alarm;
 use crate::module::entry::command::{access, Command, Spec};
@@ -31,8 +31,6 @@ use crate::module::view::view_for;
 pub struct AcquireMany;
 
 impl Command for AcquireMany {
-    type Error = CommandError;
-
     const SPEC: Spec = Spec {
         name: c"lock.macquire",
         flags: c"write deny-oom blocking",
@@ -54,7 +52,7 @@ impl Command for AcquireMany {
         help: &["Take all of these locks or none, or wait for them. Returns one token a key, or nil."],
     };
 
-    fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), CommandError> {
+    fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), LockError> {
         let (names, owner, options) = Parser::of::<AcquireMany>(words).keys_and_owner()?;
         if options.session {
             prepare_session(ctx)?;
@@ -96,19 +94,15 @@ impl Command for AcquireMany {
             locks.acquire_many(&views, &request, now, fx)
         });
         let is_ticket = request.notify.is_some();
-        let waiter = match &answer {
-            Ok(ManyAnswer::Waits(id)) => Some(*id),
-            _ => None,
-        };
-        let new = NewWaiter::expect(ctx, waiter, Shape::Tokens, is_ticket);
+        let new = NewWaiter::expect(ctx, waiter_of(&answer), Shape::Tokens, is_ticket);
         let is_unchanged = !fx.iter().flatten().any(Effect::is_write);
         apply_all(keys, &fx)?;
         new.finish();
         alarm::rearm(ctx);
         let got = match answer? {
-            ManyAnswer::Waits(id) => wait(ctx, names, id, is_ticket)?,
-            ManyAnswer::Refused(_) => Some(Got::Nothing),
-            ManyAnswer::Granted(tokens) => {
+            Answer::Waits(id) => wait(ctx, names, id, is_ticket)?,
+            Answer::Refused => Some(Got::Nothing),
+            Answer::Granted(tokens) => {
                 confirm_first(ctx, names, is_unchanged);
                 Some(Got::Granted(tokens))
             }
@@ -133,8 +127,6 @@ fn confirm_first(ctx: Ctx<'_>, names: &[Str<'_>], is_unchanged: bool) {
 pub struct ReleaseMany;
 
 impl Command for ReleaseMany {
-    type Error = CommandError;
-
     const SPEC: Spec = Spec {
         name: c"lock.mrelease",
         flags: c"write",
@@ -147,7 +139,7 @@ impl Command for ReleaseMany {
         help: &["Drop a hold on each. Returns on how many."],
     };
 
-    fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), CommandError> {
+    fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), LockError> {
         let (names, owner, options) = Parser::of::<ReleaseMany>(words).keys_and_owner()?;
         let dropped = match options.gives_up {
             Some(number) => give_up_locks(ctx, names, owner, number)?,
@@ -164,7 +156,7 @@ fn release_locks(
     names: &[Str<'_>],
     owner: Str<'_>,
     all: bool,
-) -> Result<usize, CommandError> {
+) -> Result<usize, LockError> {
     let request = lock::Release {
         owner: owner.bytes(),
         mode: None,
@@ -200,7 +192,7 @@ fn give_up_locks(
     names: &[Str<'_>],
     owner: Str<'_>,
     number: u64,
-) -> Result<usize, CommandError> {
+) -> Result<usize, LockError> {
     let (mut noted, mut ended) = (Vec::with_capacity(names.len()), 0);
     for name in names {
         if let Some(has_waited) = give_up(ctx, ctx.key_ref(*name), owner, number) {
@@ -225,8 +217,6 @@ fn give_up_locks(
 pub struct RenewMany;
 
 impl Command for RenewMany {
-    type Error = CommandError;
-
     const SPEC: Spec = Spec {
         name: c"lock.mrenew",
         flags: c"write",
@@ -239,7 +229,7 @@ impl Command for RenewMany {
         help: &["Set the leases anew. Returns how many are held still."],
     };
 
-    fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), CommandError> {
+    fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), LockError> {
         let (names, owner, options) = Parser::of::<RenewMany>(words).keys_and_owner()?;
         let request = lock::Renew {
             owner: owner.bytes(),

@@ -2,10 +2,10 @@
 
 use uuid::Uuid;
 
-use crate::commands::error::CommandError;
 use crate::commands::options::optional;
 use crate::commands::parser::{shown, syntax, Parser};
 use crate::commands::ALL;
+use crate::lock::LockError;
 use crate::module::entry::command::{Arg, ArgKind, Command, Spec};
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::strings::Str;
@@ -14,8 +14,6 @@ use crate::module::ffi::strings::Str;
 pub struct Owner;
 
 impl Command for Owner {
-    type Error = CommandError;
-
     const SPEC: Spec = Spec {
         name: c"lock.owner",
         flags: c"fast allow-loading allow-stale",
@@ -28,7 +26,7 @@ impl Command for Owner {
         help: &["A fresh unique owner id."],
     };
 
-    fn run(ctx: Ctx<'_>, _words: &[Str<'_>]) -> Result<(), CommandError> {
+    fn run(ctx: Ctx<'_>, _words: &[Str<'_>]) -> Result<(), LockError> {
         ctx.reply_bytes(Uuid::new_v4().to_string().as_bytes());
         Ok(())
     }
@@ -38,8 +36,6 @@ impl Command for Owner {
 pub struct Help;
 
 impl Command for Help {
-    type Error = CommandError;
-
     const SPEC: Spec = Spec {
         name: c"lock.help",
         flags: c"allow-loading allow-stale",
@@ -52,7 +48,7 @@ impl Command for Help {
         help: &["Print this help, or the lines of a command (ACQUIRE, SEM.ACQUIRE) or of a kind (LOCK, SEM, LATCH)."],
     };
 
-    fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), CommandError> {
+    fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), LockError> {
         let mut parser = Parser::of::<Help>(words);
         let name = match parser.has_more() {
             true => Some(parser.any("the command")?.bytes()),
@@ -131,8 +127,6 @@ pub struct Fault;
 
 #[cfg(feature = "fault-injection")]
 impl Command for Fault {
-    type Error = CommandError;
-
     const SPEC: Spec = Spec {
         name: c"lock.fault",
         flags: c"",
@@ -145,7 +139,7 @@ impl Command for Fault {
         help: &[],
     };
 
-    fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), CommandError> {
+    fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), LockError> {
         let mut parser = Parser::of::<Fault>(words);
         let (mut name, mut pass) = (parser.any("the command")?, 0);
         if parser.has_more() {

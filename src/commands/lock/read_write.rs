@@ -1,7 +1,6 @@
 //! What READ and WRITE need beyond the exclusive lock: permission to write the keys beside the lock, and the depth
 //! to which the lock is read.
 
-use crate::commands::error::CommandError;
 use crate::lock::{
     is_braced, is_reserved, siblings_stay, token_name, KeyState, Lease, LockError, Mode, Now,
     ReadDepth,
@@ -25,9 +24,9 @@ pub fn may_take(
     name: Str<'_>,
     owner: Str<'_>,
     siblings: &Siblings,
-) -> Result<(), CommandError> {
+) -> Result<(), LockError> {
     match is_braced(name.bytes()) && !fault::is_on("braced-name-taken") {
-        true => Err(LockError::Braced.into()),
+        true => Err(LockError::Braced),
         false => may_use(ctx, name, owner, siblings),
     }
 }
@@ -36,30 +35,30 @@ pub fn may_take(
 /// of the keys beside the lock for later steps of the command.
 ///
 /// # Errors
-/// In this order: [`CommandError::OwnerLooksLikeField`], [`LockError::SiblingsLeave`],
-/// [`CommandError::MayNotUseSiblings`], [`LockError::TryAgain`].
+/// In this order: [`LockError::OwnerLooksLikeField`], [`LockError::SiblingsLeave`],
+/// [`LockError::MayNotUseSiblings`], [`LockError::TryAgain`].
 pub fn may_use(
     ctx: Ctx<'_>,
     name: Str<'_>,
     owner: Str<'_>,
     siblings: &Siblings,
-) -> Result<(), CommandError> {
+) -> Result<(), LockError> {
     let (key, owner) = (name.bytes(), owner.bytes());
     if is_reserved(owner) {
-        return Err(CommandError::OwnerLooksLikeField);
+        return Err(LockError::OwnerLooksLikeField);
     }
     if is_cluster() && !siblings_stay(key, owner) {
-        return Err(LockError::SiblingsLeave.into());
+        return Err(LockError::SiblingsLeave);
     }
     let timeout = siblings.own(key, owner).first();
     may_write(ctx, &[timeout, siblings.token(key)])?;
     are_visible(ctx, name)
 }
 
-fn may_write(ctx: Ctx<'_>, beside: &[Str<'_>]) -> Result<(), CommandError> {
+fn may_write(ctx: Ctx<'_>, beside: &[Str<'_>]) -> Result<(), LockError> {
     match acl::may_write(ctx, beside) {
         true => Ok(()),
-        false => Err(CommandError::MayNotUseSiblings),
+        false => Err(LockError::MayNotUseSiblings),
     }
 }
 
@@ -68,9 +67,9 @@ fn may_write(ctx: Ctx<'_>, beside: &[Str<'_>]) -> Result<(), CommandError> {
 ///
 /// # Errors
 /// [`LockError::TryAgain`].
-fn are_visible(ctx: Ctx<'_>, key: Str<'_>) -> Result<(), CommandError> {
+fn are_visible(ctx: Ctx<'_>, key: Str<'_>) -> Result<(), LockError> {
     if ctx.is_paused() || !siblings::slot_is_here(ctx, key) {
-        return Err(LockError::TryAgain.into());
+        return Err(LockError::TryAgain);
     }
     Ok(())
 }
@@ -86,7 +85,7 @@ pub fn may_change(
     key: &LockKey<'_>,
     owner: Str<'_>,
     (mode, state): (Option<Mode>, &KeyState),
-) -> Result<(), CommandError> {
+) -> Result<(), LockError> {
     match (mode, state) {
         (None, KeyState::ReadWrite(_)) if is_reserved(owner.bytes()) => Ok(()),
         (Some(_), _) | (None, KeyState::ReadWrite(_)) => {
@@ -100,14 +99,14 @@ pub fn may_change(
 /// long it is held.
 ///
 /// # Errors
-/// [`LockError::WrongType`], [`LockError::LockType`], [`CommandError::MayNotUseSiblings`].
-pub fn may_read(ctx: Ctx<'_>, key: Str<'_>, state: &KeyState) -> Result<(), CommandError> {
+/// [`LockError::WrongType`], [`LockError::LockType`], [`LockError::MayNotUseSiblings`].
+pub fn may_read(ctx: Ctx<'_>, key: Str<'_>, state: &KeyState) -> Result<(), LockError> {
     let token = || OwnedStr::new(&token_name(key.bytes()));
     match state {
-        KeyState::OtherType => Err(LockError::WrongType.into()),
-        KeyState::OtherHash => Err(LockError::LockType.into()),
+        KeyState::OtherType => Err(LockError::WrongType),
+        KeyState::OtherHash => Err(LockError::LockType),
         KeyState::ReadWrite(_) if !acl::may_read(ctx, token().as_str(), true) => {
-            Err(CommandError::MayNotUseSiblings)
+            Err(LockError::MayNotUseSiblings)
         }
         _ => Ok(()),
     }
@@ -116,13 +115,8 @@ pub fn may_read(ctx: Ctx<'_>, key: Str<'_>, state: &KeyState) -> Result<(), Comm
 /// Checks that the caller may end every hold of a read-write lock.
 ///
 /// # Errors
-/// [`CommandError::MayNotUseSiblings`], [`LockError::TryAgain`].
-pub fn may_break(
-    ctx: Ctx<'_>,
-    key: Str<'_>,
-    state: &KeyState,
-    now: Now,
-) -> Result<(), CommandError> {
+/// [`LockError::MayNotUseSiblings`], [`LockError::TryAgain`].
+pub fn may_break(ctx: Ctx<'_>, key: Str<'_>, state: &KeyState, now: Now) -> Result<(), LockError> {
     let KeyState::ReadWrite(lock) = state else {
         return Ok(());
     };

@@ -1,6 +1,5 @@
 //! `LOCK.RELEASE`, `LOCK.RENEW` and `LOCK.BREAK`: changes of a hold.
 
-use crate::commands::error::CommandError;
 use crate::commands::lock::{acquire, read_write};
 use crate::commands::options::{
     Options, ALL, FINAL, KEY, LEASE, MODE, NOTE, OWNER, PURGE, SEQ, TO, TOKEN, USER,
@@ -23,8 +22,6 @@ use crate::module::view::view_for;
 pub struct Release;
 
 impl Command for Release {
-    type Error = CommandError;
-
     const SPEC: Spec = Spec {
         name: c"lock.release",
         flags: c"write fast",
@@ -40,7 +37,7 @@ impl Command for Release {
         ],
     };
 
-    fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), CommandError> {
+    fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), LockError> {
         let (name, owner, options) = Parser::of::<Release>(words).key_and_owner()?;
         if let Some(number) = options.gives_up {
             let ended = give_up_lock(ctx, name, owner, number)?;
@@ -69,7 +66,7 @@ fn release(
     name: Str<'_>,
     owner: Str<'_>,
     request: lock::Release<'_>,
-) -> Result<Released, CommandError> {
+) -> Result<Released, LockError> {
     sessions::end_first(ctx, name, owner);
     let key = LockKey::open_for(ctx, name, owner);
     let now = ctx.now();
@@ -88,7 +85,7 @@ fn give_up_lock(
     name: Str<'_>,
     owner: Str<'_>,
     number: u64,
-) -> Result<bool, CommandError> {
+) -> Result<bool, LockError> {
     // First: it is noted even if the release is an error.
     match give_up(ctx, ctx.key_ref(name), owner, number) {
         Some(has_waited) => Ok(end_holds(ctx, name, owner)? || has_waited),
@@ -97,7 +94,7 @@ fn give_up_lock(
 }
 
 /// The release that [`give_up`] noted: every hold of the owner ends. Returns whether there was one.
-pub(super) fn end_holds(ctx: Ctx<'_>, name: Str<'_>, owner: Str<'_>) -> Result<bool, CommandError> {
+pub(super) fn end_holds(ctx: Ctx<'_>, name: Str<'_>, owner: Str<'_>) -> Result<bool, LockError> {
     let end = |mode| {
         let request = lock::Release {
             owner: owner.bytes(),
@@ -110,9 +107,7 @@ pub(super) fn end_holds(ctx: Ctx<'_>, name: Str<'_>, owner: Str<'_>) -> Result<b
     };
     let has_held = match end(None) {
         // It has READ and WRITE.
-        Err(CommandError::Lock(LockError::WhichHold)) => {
-            end(Some(Mode::Write))? | end(Some(Mode::Read))?
-        }
+        Err(LockError::WhichHold) => end(Some(Mode::Write))? | end(Some(Mode::Read))?,
         ended => ended?,
     };
     has_given_up(ctx.key_ref(name), owner);
@@ -123,8 +118,6 @@ pub(super) fn end_holds(ctx: Ctx<'_>, name: Str<'_>, owner: Str<'_>) -> Result<b
 pub struct Renew;
 
 impl Command for Renew {
-    type Error = CommandError;
-
     const SPEC: Spec = Spec {
         name: c"lock.renew",
         flags: c"write fast",
@@ -140,7 +133,7 @@ impl Command for Renew {
         ],
     };
 
-    fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), CommandError> {
+    fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), LockError> {
         let (name, owner, options) = Parser::of::<Renew>(words).key_and_owner()?;
         let request = lock::Renew {
             owner: owner.bytes(),
@@ -172,7 +165,7 @@ pub struct Break;
 
 impl Break {
     /// The terms of a hold come only with `TO`, which leaves the waiters.
-    pub fn parse<W: Word>(words: Parser<'_, W>) -> Result<(W, Options<W>), CommandError> {
+    pub fn parse<W: Word>(words: Parser<'_, W>) -> Result<(W, Options<W>), LockError> {
         let (name, options) = words.key_only()?;
         match &options.owner {
             Some(_) if options.purge => Err(syntax("TO and PURGE exclude each other")),
@@ -185,8 +178,6 @@ impl Break {
 }
 
 impl Command for Break {
-    type Error = CommandError;
-
     const SPEC: Spec = Spec {
         name: c"lock.break",
         flags: c"write fast",
@@ -204,10 +195,10 @@ impl Command for Break {
         ],
     };
 
-    fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), CommandError> {
+    fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), LockError> {
         let (name, options) = Break::parse(Parser::of::<Break>(words))?;
         if !acl::may_break(ctx, name) {
-            return Err(CommandError::MayNotBreak);
+            return Err(LockError::MayNotBreak);
         }
         if let Some(user) = options.user {
             let ended = purge_user(ctx, name, user);
@@ -233,9 +224,7 @@ impl Command for Break {
         });
         let broken = match broken {
             // The key of a semaphore or a latch.
-            Err(CommandError::Lock(LockError::WrongType | LockError::MayBeCount)) if purged => {
-                false
-            }
+            Err(LockError::WrongType | LockError::MayBeCount) if purged => false,
             broken => broken?,
         };
         ctx.reply_integer(broken.into());
@@ -250,7 +239,7 @@ fn break_to(
     name: Str<'_>,
     owner: Str<'_>,
     options: &Options<Str<'_>>,
-) -> Result<i64, CommandError> {
+) -> Result<i64, LockError> {
     let request = lock::Acquire {
         once: true,
         ..acquire::request(ctx, owner.bytes(), options)

@@ -11,22 +11,11 @@ use crate::lock::request::{Acquire, Answer, Wait};
 use crate::lock::session::bindings::BoundRef;
 use crate::lock::state::View;
 use crate::lock::state::MAX_HOLD_COUNT;
-use crate::lock::wait::request::{ReentryTerms, WaiterId};
+use crate::lock::wait::request::ReentryTerms;
 use crate::lock::{KeyRef, KeyState, LockError, Now, Resource, Token};
 
 /// The most keys of one request.
 pub const MAX_KEYS: usize = 1_024;
-
-/// The result of a request for several keys.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ManyAnswer {
-    /// The owner holds all keys, under these tokens.
-    Granted(Vec<Token>),
-    /// The index of the first key that another owner holds, or waits for already.
-    Refused(usize),
-    /// The request waits, parked or as a ticket; its outcome comes as an [`Effect::Answer`] or an [`Effect::Tell`].
-    Waits(WaiterId),
-}
 
 impl Locks {
     /// `LOCK.MACQUIRE`, for keys that differ from each other. The effects of each key go to its own list.
@@ -39,7 +28,7 @@ impl Locks {
         req: &Acquire<'_>,
         now: Now,
         fx: &mut [Effects],
-    ) -> Result<ManyAnswer, LockError> {
+    ) -> Result<Answer<Vec<Token>>, LockError> {
         let obstacle = self.obstacle(views, req, now)?;
         if req.session {
             let keys = views.iter().map(|view| view.key);
@@ -47,12 +36,12 @@ impl Locks {
             self.shared.may_bind(Resource::Lock, req.user, asked)?;
         }
         match obstacle {
-            Some(Obstacle::Held(at)) if req.wait == Wait::No => {
+            Some(Obstacle::Held) if req.wait == Wait::No => {
                 for (view, fx) in views.iter().zip(fx) {
                     self.prune_seen(view, &mut Cx::new(now, fx));
                 }
                 self.shared.waiters.stats[Resource::Lock].refusals += 1;
-                return Ok(ManyAnswer::Refused(at));
+                return Ok(Answer::Refused);
             }
             Some(Obstacle::StartupDelay) if req.wait == Wait::No => {
                 return Err(LockError::InStartupDelay(
@@ -61,9 +50,9 @@ impl Locks {
             }
             Some(Obstacle::Queue) if req.wait == Wait::No => {
                 self.may_enter_all(views, req, now)?;
-                if let Some(at) = self.first_with_queue(views, req, now, fx) {
+                if self.have_queue(views, req, now, fx) {
                     self.shared.waiters.stats[Resource::Lock].refusals += 1;
-                    return Ok(ManyAnswer::Refused(at));
+                    return Ok(Answer::Refused);
                 }
             }
             Some(_) => return self.enqueue_many(views, req, now, fx),
@@ -82,7 +71,7 @@ impl Locks {
                 .waiters
                 .take_over(older.flatten().as_slice(), cx);
         }
-        Ok(ManyAnswer::Granted(tokens_of(&entered)))
+        Ok(Answer::Granted(tokens_of(&entered)))
     }
 
     pub(super) fn obstacle(
@@ -91,34 +80,35 @@ impl Locks {
         req: &Acquire<'_>,
         now: Now,
     ) -> Result<Option<Obstacle>, LockError> {
-        let (mut held, mut is_free, mut queue) = (None, false, false);
-        for (at, view) in views.iter().enumerate() {
+        let (mut held, mut is_free, mut queue) = (false, false, false);
+        for view in views {
             self.check_view(view, now)?;
             match compatibility(&view.state, req.mode, req.owner, now)? {
                 Compatibility::Mine(_) => {}
                 Compatibility::Within => is_free |= upgrades(&view.state, req, now),
-                Compatibility::Blocked(_) => held = held.or(Some(Obstacle::Held(at))),
+                Compatibility::Blocked(_) => held = true,
                 Compatibility::Free => {
                     is_free = true;
                     queue |= self.shared.waiters.waiting_on(view.key) > 0;
                 }
             }
         }
-        let delay =
-            (is_free && self.shared.startup_delay.is_on(now)).then_some(Obstacle::StartupDelay);
+        let is_delayed = is_free && self.shared.startup_delay.is_on(now);
+        let held = held.then_some(Obstacle::Held);
+        let delay = is_delayed.then_some(Obstacle::StartupDelay);
         Ok(held.or(delay).or(queue.then_some(Obstacle::Queue)))
     }
 
-    /// The first key that is free but has waiters, which come first.
-    fn first_with_queue(
+    /// Whether a key that is free has waiters, which come first.
+    fn have_queue(
         &mut self,
         views: &[View<'_>],
         req: &Acquire<'_>,
         now: Now,
         fx: &mut [Effects],
-    ) -> Option<usize> {
-        let mut first = None;
-        for (at, (view, fx)) in views.iter().zip(fx).enumerate() {
+    ) -> bool {
+        let mut have_queue = false;
+        for (view, fx) in views.iter().zip(fx) {
             let compatibility = compatibility(&view.state, req.mode, req.owner, now);
             if compatibility != Ok(Compatibility::Free) {
                 continue;
@@ -130,10 +120,10 @@ impl Locks {
             if self.shared.waiters.waiting_on(view.key) > 0 {
                 // The waiter is granted the key at the end of the tick.
                 self.shared.waiters.schedule_settle(view.key);
-                first = first.or(Some(at));
+                have_queue = true;
             }
         }
-        first
+        have_queue
     }
 
     /// Whether each key can be granted: finds what would be an error at any of them.
@@ -235,7 +225,7 @@ impl Locks {
         req: &Acquire<'_>,
         now: Now,
         fx: &mut [Effects],
-    ) -> Result<ManyAnswer, LockError> {
+    ) -> Result<Answer<Vec<Token>>, LockError> {
         let keys: Vec<KeyRef<'_>> = views.iter().map(|view| view.key).collect();
         let former = self.shared.waiters.former(&keys, req.owner);
         let (at, how) = ((&keys[..], req.owner), (req.notify, 0, req.user));
@@ -265,7 +255,7 @@ impl Locks {
                 .count_waiter((*key, waiter.ticket.is_some()), &replaced, cx);
         }
         self.shared.waiters.schedule_settle_request(id, None);
-        Ok(ManyAnswer::Waits(id))
+        Ok(Answer::Waits(id))
     }
 
     /// Records the present holders of a key with waiters. A free key belongs to its first waiter, which is granted it
@@ -291,8 +281,8 @@ impl Locks {
 
 /// A reason against granting a request on several keys now.
 pub(super) enum Obstacle {
-    /// The key with this index is held by another owner.
-    Held(usize),
+    /// A key is held by another owner.
+    Held,
     /// A free key has other waiters.
     Queue,
     /// The startup delay.

@@ -3,8 +3,8 @@
 
 use crate::lock::tests::sim::{key_ref, sem_ref, Settings, Sim, Terms, DEFAULT_LEASE_MS};
 use crate::lock::{
-    Answer, Bound, Cx, Due, Effect, Effects, KeyRef, KeyState, Lease, Limits, LockError,
-    ManyAnswer, Mode, Now, Outcome, OwnerId, Resource, SetIf, UserId, Wait, WaiterId,
+    Answer, Bound, Cx, Due, Effect, Effects, KeyRef, KeyState, Lease, Limits, LockError, Mode, Now,
+    Outcome, OwnerId, Resource, SetIf, UserId, Wait, WaiterId,
 };
 
 fn acquire(sim: &mut Sim, key: &str, owner: &str, conn: u64) -> Option<WaiterId> {
@@ -159,7 +159,7 @@ fn a_long_item_is_the_first_of_its_tick_or_waits_for_the_next() {
     let mut sim = Sim::new(&Settings::default());
     acquire(&mut sim, "k", "holder", 0);
     let how = (Mode::Exclusive, Terms::Unnamed, Wait::ForEver, false);
-    let Ok(ManyAnswer::Waits(request)) = sim.acquire_many(&["k", "l"], "alice", 1, how) else {
+    let Ok(Answer::Waits(request)) = sim.acquire_many(&["k", "l"], "alice", 1, how) else {
         panic!("it does not wait");
     };
     sim.settle_all();
@@ -394,7 +394,7 @@ fn a_read_reentry_that_was_not_delivered_is_undone_and_the_former_hold_stays() {
     let terms = Terms::Named(Lease::TEN_SECONDS);
     let how = (Mode::Read, terms, Wait::ForEver, false);
     let parked = sim.acquire_many(&["k", "l"], "alice", 1, how);
-    let Ok(ManyAnswer::Waits(request)) = parked else {
+    let Ok(Answer::Waits(request)) = parked else {
         panic!("{parked:?}");
     };
     let pending = sim.locks.pending_request(request).unwrap();

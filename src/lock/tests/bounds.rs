@@ -1,7 +1,7 @@
 //! Numbers that one decision does not exceed.
 
 use crate::lock::tests::sim::{Settings, Sim, Terms};
-use crate::lock::{Answer, Lease, LockError, ManyAnswer, Mode, SetIf, Wait, READERS_AT_ONCE};
+use crate::lock::{Answer, Lease, LockError, Mode, SetIf, Wait, READERS_AT_ONCE};
 
 #[test]
 fn holds_of_a_reader_are_limited_by_the_bytes_of_their_timeouts() {
@@ -21,7 +21,7 @@ fn holds_of_a_reader_are_limited_by_the_bytes_of_their_timeouts() {
     let mut read_both =
         |once| sim.acquire_many(&["l", "k"], &owner, 0, (Mode::Read, lease, Wait::No, once));
     assert_eq!(read_both(false), Err(LockError::TooManyReads));
-    assert!(matches!(read_both(true), Ok(ManyAnswer::Granted(_))));
+    assert!(matches!(read_both(true), Ok(Answer::Granted(_))));
 }
 
 #[test]

@@ -23,9 +23,7 @@ use proptest::test_runner::{Config, RngSeed, TestError, TestRunner};
 use self::naive::{Ask, Key, Model, Terms};
 use self::tickets::{Ticket, CHANNELS};
 use crate::lock::tests::sim::{self, key_ref, Out, Sim};
-use crate::lock::{
-    Answer, Grace, Lease, Limits, LockError, ManyAnswer, Mode, Outcome, Released, Token, Wait,
-};
+use crate::lock::{Answer, Grace, Lease, Limits, LockError, Mode, Outcome, Released, Token, Wait};
 
 /// Connections of each owner.
 const CONNS_PER_OWNER: u64 = 3;
@@ -151,22 +149,12 @@ pub enum Reply {
     Error(&'static str),
 }
 
-impl From<Answer> for Reply {
-    fn from(answer: Answer) -> Reply {
+impl<T> From<Answer<T>> for Reply {
+    fn from(answer: Answer<T>) -> Reply {
         match answer {
             Answer::Granted(_) => Reply::Granted,
             Answer::Refused => Reply::Refused,
             Answer::Waits(_) => Reply::Parked,
-        }
-    }
-}
-
-impl From<ManyAnswer> for Reply {
-    fn from(answer: ManyAnswer) -> Reply {
-        match answer {
-            ManyAnswer::Granted(_) => Reply::Granted,
-            ManyAnswer::Refused(_) => Reply::Refused,
-            ManyAnswer::Waits(_) => Reply::Parked,
         }
     }
 }

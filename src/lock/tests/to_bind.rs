@@ -3,8 +3,7 @@
 
 use crate::lock::tests::sim::{key_ref, sem_ref, Settings, Sim, Terms};
 use crate::lock::{
-    Answer, Cx, Effects, Grace, KeyRef, Lease, Limits, LockError, ManyAnswer, Mode, SetIf, UserId,
-    Wait,
+    Answer, Cx, Effects, Grace, KeyRef, Lease, Limits, LockError, Mode, SetIf, UserId, Wait,
 };
 
 /// Five for each millisecond of the lease.
@@ -56,7 +55,7 @@ fn ask(sim: &mut Sim, kind: &str, owner: &str, conn: u64) -> bool {
         "write" => one(sim.acquire("rw", owner, conn, how(Mode::Write))),
         "several" => {
             let asked = sim.acquire_many(&["k", "l"], owner, conn, how(Mode::Exclusive));
-            asked.map(|answer| matches!(answer, ManyAnswer::Waits(_)))
+            asked.map(|answer| matches!(answer, Answer::Waits(_)))
         }
         _ => one(sim.sem_acquire("s", owner, conn, (Terms::Session, Wait::Ms(1_000), None))),
     };

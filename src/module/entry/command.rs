@@ -1,7 +1,6 @@
 //! Commands as data: the description that the server gets of each, and the entry that all share.
 
 use std::ffi::{c_int, CStr, CString};
-use std::fmt::Display;
 use std::io::ErrorKind;
 use std::ptr::{null, null_mut, NonNull};
 
@@ -17,14 +16,11 @@ use crate::module::ffi::strings::Str;
 
 /// A command of the module.
 pub trait Command {
-    /// Its error; the text is the reply.
-    type Error: Display;
-
     /// Its description, for the server and its users.
     const SPEC: Spec;
 
-    /// Serves one call: replies, or returns the error to reply.
-    fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), Self::Error>;
+    /// Serves one call: replies, or returns the error whose text is the reply.
+    fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), LockError>;
 }
 
 /// One command of the module's table.

@@ -4,8 +4,8 @@ use crate::lock::tests::sim::rest::Rest;
 use crate::lock::tests::sim::tickets::notify_of;
 use crate::lock::tests::sim::{name_of, Sim, Terms};
 use crate::lock::{
-    Acquire, Effects, Lease, LockError, Locks, ManyAnswer, Mode, NextLook, Now, Planned, ReadDepth,
-    Release, Renew, Resource, View, Wait, WaiterId,
+    Acquire, Answer, Effects, Lease, LockError, Locks, Mode, NextLook, Now, Planned, ReadDepth,
+    Release, Renew, Resource, Token, View, Wait, WaiterId,
 };
 
 impl Sim {
@@ -15,7 +15,7 @@ impl Sim {
         owner: &str,
         conn: u64,
         (mode, terms, wait, once): (Mode, Terms, Wait, bool),
-    ) -> Result<ManyAnswer, LockError> {
+    ) -> Result<Answer<Vec<Token>>, LockError> {
         let named = self.notify.take();
         assert!(!self.is_blocked(conn), "{conn} waits for an answer");
         for key in keys {
@@ -39,7 +39,7 @@ impl Sim {
         let (answer, fx, rests) = self.ask_many(keys, &planned, |locks, views, now, fx| {
             locks.acquire_many(views, &req, now, fx)
         });
-        if let Ok(ManyAnswer::Waits(id)) = answer {
+        if let Ok(Answer::Waits(id)) = answer {
             self.enqueue(
                 id,
                 Resource::Lock,

@@ -2,7 +2,7 @@
 
 use crate::lock::tests::sim::Terms;
 use crate::lock::tests::transcripts::{said, Session, Words};
-use crate::lock::{Answer, ManyAnswer, Mode, Released, WaiterId};
+use crate::lock::{Answer, Mode, Released, WaiterId};
 
 impl Session {
     pub(super) fn lock_command(&mut self, words: &Words<'_>) -> Option<String> {
@@ -71,9 +71,9 @@ impl Session {
                 let how = (mode, terms, words.wait(), words.has("once"));
                 let answer = self.sim.acquire_many(keys, owner, conn, how);
                 said(answer, |answer| match answer {
-                    ManyAnswer::Granted(tokens) => format!("granted {}", self.names(&tokens)),
-                    ManyAnswer::Refused(at) => format!("refused at {}", keys[at]),
-                    ManyAnswer::Waits(id) => self.waits(id).into(),
+                    Answer::Granted(tokens) => format!("granted {}", self.names(&tokens)),
+                    Answer::Refused => "refused".into(),
+                    Answer::Waits(id) => self.waits(id).into(),
                 })
             }
             "mrelease" => {
