@@ -158,8 +158,9 @@ impl Finals {
         is_final
     }
 
-    /// Forgets what is over, and of too many: a thousand at most in a call, of which the server's cron makes ten a
-    /// second. (After a change of the rule a number that is over may stay behind an older one.)
+    /// Forgets the numbers whose time is over and, if there are too many, more; at most 1,000 in a call, of which the
+    /// server's cron makes ten a second. (Only the oldest number is checked for its time: after `lock.final-time` was
+    /// lowered, a newer one stays until the older ones are over.)
     pub fn forget(&mut self, now: Now) {
         for _ in 0..1_000 {
             let Some((_, oldest)) = self.order.first_key_value() else {

@@ -34,7 +34,7 @@
 //! A request may name several keys, all or none. It takes a place in the queue of each key and holds nothing while it
 //! waits. A key that becomes free when this request is first in its queue stays free for it; when the last key has
 //! become free, the request gets all of them at the end of that tick. A request that would wait for its own owner (a
-//! deadlock) is refused instead of parked.
+//! deadlock) is refused.
 //!
 //! # Glossary
 //!

@@ -88,17 +88,18 @@ impl Drop for Name {
     }
 }
 
-/// A table by lock.
+/// A table by resource.
 pub type KeyMap<V> = IndexMap<KeyId, V, Secret>;
 
-/// A table by owner and lock.
+/// A table by owner and resource.
 pub type OwnerMap<V> = IndexMap<OwnerAt, V, Secret>;
 
 /// Owners at one key.
 pub type OwnerSet = IndexSet<Rc<[u8]>, Secret>;
 
 /// The hash of these tables. Clients choose the names, so it has a secret, which is made from that of the standard
-/// library: ahash's own would need memory that an unloaded module cannot return.
+/// library: ahash's own would need memory that the module cannot return when the server unloads it, after a `MODULE
+/// LOADEX` that has failed.
 #[derive(Debug, Clone)]
 pub struct Secret(ahash::RandomState);
 
@@ -141,7 +142,7 @@ impl KeyId {
 }
 
 impl KeyId {
-    /// The name of this lock after `SWAPDB`.
+    /// The name of this resource after `SWAPDB`.
     pub fn swapped(&self, first: i32, second: i32) -> KeyId {
         let key = self.as_ref();
         let db = match key.db {
@@ -222,10 +223,10 @@ impl Equivalent<KeyId> for KeyRef<'_> {
     }
 }
 
-/// An owner at a key: the identity of a hold where a key may have several.
+/// An owner at a resource: the identity of a hold where there may be several.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OwnerAt {
-    /// The lock.
+    /// The resource.
     pub key: KeyId,
     /// The owner.
     pub owner: Rc<[u8]>,
@@ -234,7 +235,7 @@ pub struct OwnerAt {
 /// The borrowed form of [`OwnerAt`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OwnerAtRef<'a> {
-    /// The lock.
+    /// The resource.
     pub key: KeyRef<'a>,
     /// The owner.
     pub owner: &'a [u8],

@@ -55,7 +55,7 @@ counters! {
 }
 
 counters! {
-    /// The tickets for one kind of resource: `tickets_queued` = all others + `tickets_kept` + present tickets.
+    /// The tickets for all kinds of resource: `tickets_queued` = all others + `tickets_kept` + present tickets.
     TicketStats
     /// Tickets, including those that replaced an older request.
     tickets_queued,
@@ -82,7 +82,8 @@ counters! {
     reentries,
     /// Requests refused because they would have waited for their own owner.
     deadlocks,
-    /// Searches for a deadlock that ended before all waits were visited, and found no cycle.
+    /// Searches for a deadlock that used up their visits, or met a key of which not all holders are known, and found no
+    /// cycle.
     deadlock_searches_cut,
     /// Renewals of a lease.
     renewals,
@@ -115,7 +116,7 @@ counters! {
 }
 
 counters! {
-    /// The Redisson windows of one kind of resource.
+    /// The Redisson windows of all kinds of resource.
     WindowStats
     /// Times that a lock or a permit was left free instead of being handed off.
     windows,

@@ -99,7 +99,7 @@ pub fn recheck_all(ctx: Ctx<'_>, now: Now, in_time: impl Fn() -> bool) {
     }
 }
 
-/// Looks at the keys of a parked request that may have become free for it, some at a time, and settles it if all are.
+/// Looks at the keys of a waiting request that may have become free for it, some at a time, and settles it if all are.
 /// False as for [`settle_many`].
 fn look_or_settle_many(ctx: Ctx<'_>, request: WaiterId, ids: &[KeyId], now: Now) -> bool {
     let next = shell::with(|shell| {
@@ -131,7 +131,7 @@ fn look_or_settle_many(ctx: Ctx<'_>, request: WaiterId, ids: &[KeyId], now: Now)
     true
 }
 
-/// Grants all keys of a parked request, if each of them can be granted. False when a grant is due but may not be made
+/// Grants all keys of a waiting request, if each of them can be granted. False when a grant is due but may not be made
 /// yet, or the server refuses writes at the moment: then its first key is postponed for it.
 fn settle_many(ctx: Ctx<'_>, request: WaiterId, ids: &[KeyId], now: Now) -> bool {
     let Some(first) = ids.first() else {
@@ -195,7 +195,7 @@ fn settle_many(ctx: Ctx<'_>, request: WaiterId, ids: &[KeyId], now: Now) -> bool
     settled
 }
 
-/// Whether the sibling keys of all these locks are free for a parked request.
+/// Whether the sibling keys of all these locks are free for a waiting request.
 fn may_begin_all(
     asking: &PendingRequest,
     keys: &[LockKey<'_>],

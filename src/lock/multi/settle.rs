@@ -33,9 +33,8 @@ impl Locks {
             })
     }
 
-    /// What the shell is to ask, of the keys with these views, and to answer by `Waiters::learn` before
-    /// [`Locks::settle_many`]: of a request whose owner holds all of them already. Of any other, the shell asks where
-    /// it stands first in the queue of a free key.
+    /// The questions that the shell answers (`Waiters::learn`) before [`Locks::settle_many`], if the owner holds every
+    /// key already. Otherwise none: the shell asks about such a request when it is first in the queue of a free key.
     pub fn holder_to_ask(&self, request: WaiterId, views: &[View<'_>], now: Now) -> Vec<Asked> {
         let waiters = &self.shared.waiters;
         let places = waiters.places_of(request);

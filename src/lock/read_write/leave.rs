@@ -35,8 +35,8 @@ impl ReadWrite {
         Ok(meant.filter(|mode| self.is_named(*mode, token, now)))
     }
 
-    /// Whether a holder lives and this is the latest token. A former one of the same phase may also be that of a
-    /// reader that is gone, and a writer may have come in between.
+    /// Whether a holder lives and this is the latest token. An earlier token of the same phase does not count: its
+    /// reader may be gone, and a writer may have held the lock since.
     pub(crate) fn is_held_under(&self, token: u64, now: Now) -> bool {
         let is_held = self.writer(now).is_some() || self.readers(now).next().is_some();
         is_held && self.token(now).is_some_and(|latest| latest.get() == token)

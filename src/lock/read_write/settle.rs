@@ -127,7 +127,7 @@ fn is_left_over(lock: &ReadWrite, now: Now) -> bool {
     !lock.is_held(now) && !lock.is_over(now)
 }
 
-/// Whether a parked request is compatible with the present holders.
+/// Whether a waiter of this mode and owner is compatible with the present holders.
 pub fn may_enter(state: &KeyState, mode: Mode, owner: &[u8], now: Now) -> bool {
     matches!(
         compatibility(state, mode, owner, now),
@@ -138,12 +138,12 @@ pub fn may_enter(state: &KeyState, mode: Mode, owner: &[u8], now: Now) -> bool {
 /// Readers that one decision grants at most; others follow at the end of the tick.
 pub const READERS_AT_ONCE: usize = 64;
 
-/// A parked request for READ or WRITE.
+/// A waiter for READ or WRITE, or a request on several keys that waits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PendingRequest {
     /// The request.
     pub request: WaiterId,
-    /// READ or WRITE.
+    /// The kind of hold.
     pub mode: Mode,
     /// The owner.
     pub owner: OwnerId,
@@ -201,7 +201,7 @@ impl Locks {
             .is_some_and(|waiter| is_shared(waiter.mode))
     }
 
-    /// The hold that a parked request on several keys asks for at each of them.
+    /// The hold that a waiting request on several keys asks for at each of them.
     pub fn pending_request(&self, request: WaiterId) -> Option<PendingRequest> {
         let (_, place) = self.shared.waiters.places_of(request).into_iter().next()?;
         let (owner, waiter) = self.shared.waiters.at(place)?;

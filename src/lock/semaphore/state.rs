@@ -114,8 +114,8 @@ pub struct PermitChange {
     pub free: Option<i64>,
     /// Publish this number of free permits to Redisson's waiters.
     pub publish: Option<i64>,
-    /// Whether a permit ends sooner than all others did, whose end Redisson's waiters have read and sleep for: one of
-    /// each client is to read again.
+    /// Whether a permit now ends before the earliest end that Redisson's waiters have read (they sleep until then).
+    /// Then one waiter of each client is woken to read again.
     pub is_shorter: bool,
 }
 

@@ -290,8 +290,8 @@ impl Sim {
         self.settle_all();
     }
 
-    /// The end of a tick: every key that is scheduled is read again and settled, then requests on several keys, then
-    /// the parked requests whose search for a deadlock was uncertain. That search may schedule keys: one more round.
+    /// The end of a tick: every key that is scheduled is read again and settled, and every scheduled request on several
+    /// keys is looked at, until nothing is due.
     pub fn settle_all(&mut self) {
         self.forget_ended_tickets();
         for _ in 0..100 {

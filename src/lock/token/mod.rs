@@ -7,7 +7,7 @@
 //! starts above it. It is written in the same transaction as the grant that first needs it, about once in half a
 //! [`SPAN_US`], so the last half span of grants is covered even by a copy of the data that missed the newest writes.
 //!
-//! docs/DESIGN.md goes through the cases (FLUSHALL, promotion, unload, clocks).
+//! docs/DESIGN.md goes through the cases (FLUSHALL, promotion, slot migration, clocks).
 
 use std::collections::BTreeMap;
 

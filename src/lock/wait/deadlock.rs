@@ -50,7 +50,7 @@ pub(crate) struct Caller<'a> {
     pub owner: &'a [u8],
     pub mode: Mode,
     pub wants: &'a [WantedKey<'a>],
-    /// Former requests of the owner that end when this one is parked.
+    /// Former requests of the owner that end when this one waits.
     pub replaces: &'a [WaiterId],
 }
 
@@ -102,7 +102,7 @@ impl Locks {
     }
 
     /// Checks that a request for these keys, with the places that it has in their queues already, would not wait for
-    /// itself. `replaces`: the former requests of the owner, which end when this one is parked.
+    /// itself. `replaces`: the former requests of the owner, which end when this one waits.
     ///
     /// # Errors
     /// [`LockError::Deadlock`]

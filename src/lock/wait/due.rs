@@ -256,8 +256,8 @@ impl Waiters {
     }
 
     /// The next work on keys: the users in turn over all sorts of it, and of one user the sorts in turn. `retries`:
-    /// also a postponed key. None where it is a long item that is not the `first` of its tick: the replies that this
-    /// tick has decided do not wait for it.
+    /// postponed keys take part. `None` also if the next item is long and not the `first` of this tick: the replies
+    /// that are decided in this tick must not wait for it.
     pub fn pop_due(&mut self, now: Now, retries: bool, first: bool) -> Option<Due> {
         let (after, last) = (self.turn, self.sort);
         let sorts = (1..=SORTS).map(|step| (last + step) % SORTS);

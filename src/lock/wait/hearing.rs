@@ -6,11 +6,11 @@
 //! users. A ticket that is not heard is *passed over*: it leaves the queue without a message, and its owner keeps the
 //! place for the grace time. A waiter without the permission fails.
 //!
-//! The next waiter of a queue is the first whose wait is not over and whose outcome would reach a client. How many
-//! places are passed over on the way is bounded: so many in a millisecond, whatever the number of decisions and keys,
-//! and again in each step of a tick that has time left. After the last of them no waiter is granted in this event.
-//! Messages to channels with many subscribers count as places, whatever they tell: else one decision would grant to
-//! many tickets, at a microsecond a subscriber each.
+//! The next waiter of a queue is the first whose wait is not over and whose outcome would reach a client. All decisions
+//! about all keys together pass over at most [`PASSED_AT_ONCE`] places in a millisecond. Each further step of a tick
+//! that has time left may pass over as many again. After the last of them no waiter is granted in this event. Messages
+//! to channels with many subscribers count as places, whatever they tell: else one decision would grant to many
+//! tickets, at a microsecond a subscriber each.
 
 use std::rc::Rc;
 

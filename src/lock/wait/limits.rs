@@ -129,7 +129,7 @@ pub(crate) struct Used {
 }
 
 impl Usage {
-    /// A place with names of so many bytes: the key, the owner, the channel and the tag.
+    /// A place with names of so many bytes: the key, the owner, the channel, the tag and the note.
     pub fn place(is_ticket: bool, names: usize) -> Usage {
         /// Without its names a place takes about so many bytes; one at a key of its own up to 450 more.
         const PLACE: usize = 256;

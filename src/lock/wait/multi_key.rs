@@ -16,7 +16,7 @@ use crate::lock::{KeyId, KeyRef, Now, UserId};
 /// The former requests and places of an owner that asks again.
 #[derive(Debug, Default)]
 pub(crate) struct Former {
-    /// Requests that the new one replaces: they are parked at one of its keys.
+    /// Requests that the new one replaces: they wait at one of its keys.
     pub requests: Vec<WaiterId>,
     /// The places at which it continues, in the order of the keys; `None`: it takes new places.
     pub places: Option<Vec<PlaceId>>,

@@ -170,7 +170,7 @@ impl Queue {
         }
     }
 
-    /// Empties a live place and keeps it. Returns the request that was parked there.
+    /// Empties a live place and keeps it. Returns the request that waited there.
     pub(super) fn vacate(
         &mut self,
         places: &mut Places,

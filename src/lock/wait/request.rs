@@ -70,8 +70,9 @@ impl PlaceId {
     }
 }
 
-/// The request of a waiter. It is full: one more field, and a place needs a third cache line (255 bytes a waiter were
-/// measured; a test checks the size). A new flag shares a byte with another, and longer terms go into the ticket.
+/// The request of a waiter. There is no room: with one more field a place (128 bytes, a test checks it) needs a third
+/// cache line. A flag shares a byte with another; a longer value goes into a table beside the places, as
+/// `Places::notes`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Waiter {
     /// Its number.

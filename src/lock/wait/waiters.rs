@@ -292,7 +292,7 @@ impl Waiters {
         self.count_waiter((key, is_ticket), older.as_slice(), cx);
     }
 
-    /// The first waiter of a key, with its owner.
+    /// The first waiter of a key, with its place.
     pub(super) fn first_live(&mut self, key: KeyRef<'_>) -> Option<(PlaceId, &Waiter)> {
         let waited = self.waited.get_mut(&key)?;
         let place = waited.queue.first_live(&mut self.places)?;
@@ -304,13 +304,13 @@ impl Waiters {
         self.queue(key)?.iter().next()
     }
 
-    /// The owner of the first parked request, if it asks for WRITE.
+    /// The owner of the first waiter, if it asks for WRITE.
     pub fn first_writer(&self, key: KeyRef<'_>) -> Option<&[u8]> {
         let (owner, waiter) = self.first(key)?;
         (waiter.mode == Mode::Write).then_some(owner)
     }
 
-    /// The owner of the first parked request, if it waits to upgrade.
+    /// The owner of the first waiter, if it waits to upgrade.
     pub fn upgrader(&self, key: KeyRef<'_>) -> Option<&[u8]> {
         if self.firsts == 0 {
             return None;

@@ -127,7 +127,7 @@ pub fn add_category(ctx: Ctx<'_>) -> Option<&'static CStr> {
     // SAFETY: the context is OnLoad's; the server copies the name.
     unsafe {
         let added = raw::RedisModule_AddACLCategory?(ctx.as_ptr(), ACL_CATEGORY.as_ptr());
-        // The server keeps a category after the module is unloaded: when it is loaded again, the error is EBUSY.
+        // A `MODULE LOADEX` that has failed leaves the category: at the next load the error is EBUSY.
         let is_there = added == raw::REDISMODULE_OK as c_int
             || std::io::Error::last_os_error().kind() == ErrorKind::ResourceBusy;
         is_there.then_some(ACL_CATEGORY)

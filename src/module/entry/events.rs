@@ -99,7 +99,7 @@ pub fn subscribe_with(
 }
 
 /// Subscribes, once, to the key events that waiters depend on. They cost time in every writing command of every client,
-/// so not before the first request is parked.
+/// so not before the first request waits.
 pub fn watch(ctx: Ctx<'_>) {
     if shell::with(|shell| std::mem::replace(&mut shell.watching, true)) {
         return;
@@ -114,12 +114,11 @@ pub fn watch(ctx: Ctx<'_>) {
         log::warning(
             "key events cannot be subscribed to: waiters will not notice a lock deleted by others",
         );
-        // The next parked request tries again.
+        // The next request that waits tries again.
         shell::with(|shell| shell.watching = fault::is_on("failed-subscription-not-repeated"));
     }
 }
 
-/// Subscribes if `notify-keyspace-events` has the module's events: they include every lost lock, even without waiters.
 /// Where key events move clients: what is seen of the keys that this request waits for, so that [`look`] notices a
 /// change.
 pub fn see(ctx: Ctx<'_>, request: WaiterId) {
@@ -178,6 +177,7 @@ fn seen(ctx: Ctx<'_>, key: &KeyId) -> i64 {
         .wrapping_add(permits)
 }
 
+/// Subscribes if `notify-keyspace-events` has the module's events: they include every lost lock, even without waiters.
 fn watch_if_notified(ctx: Ctx<'_>) {
     if ctx.notifies(raw::REDISMODULE_NOTIFY_MODULE) {
         watch(ctx);

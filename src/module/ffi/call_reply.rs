@@ -24,13 +24,6 @@ pub enum How {
     AsUser,
     /// By the module, with errors as replies. Refused are commands that scripts must not run ("S") and writes ("W").
     Probe,
-    /// A script as the calling client sent it: as its user, in its protocol, replicated, refused when memory is full
-    /// (without "M" the server lets a script of a module through).
-    ScriptAsUser,
-    /// The same with errors as replies.
-    ScriptAsUserWithErrors,
-    /// The same for a caller without a user, which may run any command.
-    ScriptWithoutUser,
     /// A command that the calling client sent, as a script's `redis.call` runs it: as the client's user, in its
     /// protocol, replicated, with errors as replies, refused where a script must not run it ("S") and when memory is
     /// full. ("S" needs "E": without it Valkey 9.1 ends when it refuses the command.)
@@ -47,9 +40,6 @@ impl How {
             How::Replicated => c"!v",
             How::AsUser => c"Cv",
             How::Probe => c"SWEv",
-            How::ScriptAsUser => c"C0!Mv",
-            How::ScriptAsUserWithErrors => c"C0!MEv",
-            How::ScriptWithoutUser => c"0!MEv",
             How::CommandAsUser => c"C0!SMEv",
             How::CommandWithoutUser => c"0!SMEv",
         }

@@ -202,8 +202,7 @@ pub fn restore_horizons(ctx: Ctx<'_>, now: Now, at_most: usize) -> bool {
 ///
 /// # Errors
 /// When the server refuses, or the key has another type now: [`FOREIGN_HORIZON`]. (The module subscribes to key events
-/// when the first request is parked, so it may have missed an earlier change.) The key is read again before the next
-/// token.
+/// when the first request waits, so it may have missed an earlier change.) The key is read again before the next token.
 pub fn write_horizon(
     ctx: Ctx<'_>,
     domain: Domain,

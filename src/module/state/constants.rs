@@ -71,7 +71,7 @@ pub fn start(ctx: Ctx<'_>) {
     CONSTANTS.set(Some(Constants::make(ctx)));
 }
 
-/// Frees them: the module is unloaded.
+/// Frees them: the server unloads the module, after a `MODULE LOADEX` that has failed.
 pub fn stop() {
     CONSTANTS.set(None);
 }

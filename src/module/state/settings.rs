@@ -121,11 +121,11 @@ pub fn register(ctx: Ctx<'_>) -> Option<()> {
     GONE.iter().try_for_each(|name| register_gone(ctx, name))
 }
 
-// Both give the server a pointer to the static itself: a copy in memory would leak when the module is unloaded.
+// Both give the server a pointer to the static itself: a copy in memory would leak when a load fails.
 
 fn register_number(ctx: Ctx<'_>, number: &'static Number) -> Option<()> {
     // SAFETY: the context is OnLoad's; the number is a static of the module, as are its functions: the server calls
-    // them only until the module is unloaded.
+    // them only while the module is loaded.
     let status = unsafe {
         api!(RedisModule_RegisterNumericConfig)(
             ctx.as_ptr(),
@@ -145,7 +145,7 @@ fn register_number(ctx: Ctx<'_>, number: &'static Number) -> Option<()> {
 
 fn register_switch(ctx: Ctx<'_>, switch: &'static Switch) -> Option<()> {
     // SAFETY: the context is OnLoad's; the switch is a static of the module, as are its functions: the server calls
-    // them only until the module is unloaded.
+    // them only while the module is loaded.
     let status = unsafe {
         api!(RedisModule_RegisterBoolConfig)(
             ctx.as_ptr(),
@@ -162,8 +162,8 @@ fn register_switch(ctx: Ctx<'_>, switch: &'static Switch) -> Option<()> {
 }
 
 fn register_gone(ctx: Ctx<'_>, name: &CStr) -> Option<()> {
-    // SAFETY: the context is OnLoad's; the server copies the name and the default. The functions are those of a module
-    // that is never unloaded.
+    // SAFETY: the context is OnLoad's; the server copies the name and the default. The functions are the module's: the
+    // server calls them only while the module is loaded.
     let status = unsafe {
         api!(RedisModule_RegisterStringConfig)(
             ctx.as_ptr(),

@@ -6,9 +6,10 @@
 //! is exclusive, and nothing of the server is called meanwhile that can call back: it calls back with a key event while
 //! a key is opened or deleted, and with the answer of a parked client while it is unblocked.
 //!
-//! The other statics are the settings, the constants (`state`), the counters of panics (`ffi::guard`), of failed
-//! replications (`keyspace::replication`) and of names (`lock::name`), and whether the load is
-//! complete (`entry::load`).
+//! The other statics are the settings and the constants (`state`); the counters of panics (`ffi::guard`), of failed
+//! replications (`keyspace::replication`) and of names (`lock::name`); the repair after a panic (`ffi::guard`); the
+//! work of a script that runs (`ffi::in_script`); whether the module is removing a key (`ffi::raw_key`); whether the
+//! load is complete (`entry::load`); and the faults of the tests (`ffi::fault`).
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::RandomState;

@@ -1,4 +1,4 @@
-//! The module as the server and its tools show it: descriptions, statistics, key events, loading and unloading.
+//! The module as the server and its tools show it: descriptions, statistics, key events, loading.
 
 use std::os::unix::fs::PermissionsExt;
 

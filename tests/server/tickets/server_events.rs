@@ -8,7 +8,7 @@ use crate::common::{wait_for, Conn, TestServer};
 use crate::lifecycle::faults::fault_module;
 use crate::tickets::scene::{assert_queued, assert_silent, message, request, subscribe, Scene};
 
-// Demotion, drain, unload.
+// Demotion, restarts, replication.
 
 #[test]
 fn a_demotion_fails_it_with_unblocked() {
