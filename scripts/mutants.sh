@@ -20,7 +20,7 @@ cp Cargo.lock $core/
 cp .cargo/mutants.toml $core/.cargo/
 {
     printf '[workspace]\n[package]\nname = "redis_lock"\nedition = "2021"\n[dependencies]\n'
-    grep -E '^(ahash|crc16|hashbrown|indexmap|itoa|proptest|smallvec) = ' Cargo.toml
+    grep -E '^(ahash|crc16|hashbrown|indexmap|itoa|proptest|smallvec|thiserror) = ' Cargo.toml
     sed -n '/^\[profile\.quick\]/,/^$/p' Cargo.toml
 } >$core/Cargo.toml
 set -- --dir $core --in-place --output target/mutants --iterate --baseline skip --timeout 120 --no-times --colors never

@@ -1,9 +1,10 @@
 # Copies documents into the book: awk -v book=DIR -v facts=DIR -f pages.awk docs/COMMANDS.md docs/COMMANDS.md FILE...
 #
 # Each section of docs/COMMANDS.md becomes a page. The page of a command gets the two tables that src/commands/pages.rs
-# makes of it. The description of each option goes behind the table of arguments, with a heading of its own: the search
-# weighs headings most, so a search for an option leads to it. In all documents, links to headings of docs/COMMANDS.md lead to the page with that heading; other links
-# stay. DIR/../sections lists the new pages, DIR/../files the linked files that are no documents.
+# makes of it. The description of each option, its row of the table of options and its details, goes behind the table of
+# arguments, with a heading of its own: the search weighs headings most, so a search for an option leads to it. In all
+# documents, links to headings of docs/COMMANDS.md lead to the page with that heading; other links stay.
+# DIR/../sections lists the new pages, DIR/../files the linked files that are no documents.
 
 BEGIN { commands = "docs/COMMANDS.md"; sections = book "/../sections"; files = book "/../files" }
 
@@ -30,20 +31,33 @@ FILENAME == commands && is_prose && /^## / {
 # The headings of a section rise by one level.
 FILENAME == commands && file != "COMMANDS" && is_prose && /^##/ { sub(/^#/, ""); had_heading = !/^# / }
 
-# An item of the list of options: "- `ONCE`: ..." to the next item or the end of the list.
+# The table of options: each option becomes a heading with the row as its text. Other rows stay, with the lines before
+# them.
+FILENAME == commands && is_command && /^\*\*[A-Z]/ {
+    if (in_options && has_others) print "" >page
+    in_options = /^\*\*Options/
+    has_others = 0
+    held = ""
+}
+FILENAME == commands && is_command && in_options {
+    if (/^\| `[A-Z]/) { add_option($0); next }
+    if (/^(\*\*|\| Option |\|-|$)/) { held = held $0 "\n"; next }
+    printf "%s", held >page
+    held = ""
+    has_others = 1
+}
+
+# A detail of an option: "- `ONCE`: ..." to the next item or the end of the list.
 FILENAME == commands && is_command && !had_heading {
-    if (/^- `[A-Z]/) {
+    if (/^- /) {
         split($0, part, "`")
-        word = part[2]
-        sub(/ .*/, "", word)
-        in_option = is_argument(word)
+        in_option = /^- `[A-Z]/ ? row_of[part[2]] : 0
         if (in_option) {
-            if (part[3] ~ /^( \/ |, )$/ && part[4] ~ /^[A-Z]/) word = word part[3] part[4]
-            options = options "\n### " word "\n\n"
             sub(/^- /, "  ")
+            texts[in_option] = texts[in_option] "\n"
         }
     } else if (!/^  [^ ]/) in_option = 0
-    if (in_option) { options = options substr($0, 3) "\n"; next }
+    if (in_option) { texts[in_option] = texts[in_option] substr($0, 3) "\n"; next }
 }
 
 { print >page }
@@ -65,12 +79,28 @@ function finish() {
     if (is_command && exists(facts "/" file ".arguments")) {
         print "\n## Arguments\n" >page
         copy(facts "/" file ".arguments")
-        printf "%s", options >page
+        for (row = 1; row <= rows; row++) printf "\n### %s\n\n%s", titles[row], texts[row] >page
     }
     if (is_command) print "\n[Errors](errors.md) has the errors of all commands." >page
     close(page)
-    is_command = has_facts = in_syntax = in_option = had_heading = 0
-    options = ""
+    is_command = has_facts = in_syntax = in_options = in_option = had_heading = rows = 0
+    split("", row_of)
+}
+
+# A row of a table of options: "| `EX seconds`, `PX milliseconds` | meaning | units |".
+function add_option(line,    cell, code, word, count, i) {
+    gsub(/\\\|/, "\001", line)
+    split(line, cell, / *\| */)
+    titles[++rows] = ""
+    count = split(cell[2], code, "`")
+    for (i = 2; i <= count; i += 2) {
+        word = code[i]
+        sub(/ .*/, "", word)
+        row_of[word] = rows
+        titles[rows] = titles[rows] (i > 2 ? ", " : "") word
+    }
+    texts[rows] = cell[2] ": " cell[3] "." (cell[4] != "" ? " Unit, bounds: " cell[4] "." : "") "\n"
+    gsub(/\001/, "|", texts[rows])
 }
 
 # "## LOCK.ACQUIRE" is on the page lock-acquire.
@@ -120,14 +150,6 @@ function note_files(line,    target, directory) {
         while (sub(/[^\/]+\/\.\.\//, "", target)) { }
         print target >files
     }
-}
-
-# Whether the command of this page has such an argument.
-function is_argument(word,    path, line, found) {
-    path = facts "/" file ".arguments"
-    while ((getline line <path) > 0) if (line ~ "^\\| `" word "[` ]") found = 1
-    close(path)
-    return found
 }
 
 function exists(path,    line, found) {

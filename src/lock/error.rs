@@ -1,5 +1,5 @@
-//! Errors of a request: of its words, of the caller's permissions, and of locking. Contention is not an error: a refused
-//! acquire is a value.
+//! Errors of a request: of its words, of the caller's permissions, and of locking. Contention is not an error: a
+//! refused acquire is a value.
 
 use std::rc::Rc;
 

@@ -1,14 +1,23 @@
 //! docs/COMMANDS.md and LOCK.HELP, compared with the server's descriptions of the commands: `COMMAND DOCS` gets them
 //! from the same table as the help, and the page must agree.
 //!
-//! The form of a page: a heading `## NAME`; an indented block with the syntax (on one or more lines); then a paragraph
-//! that begins `<summary>. Complexity: <complexity>.`; then free text. In LOCK.HELP a line without indentation is the
-//! syntax, with each value in `<>`, `seconds` as `s` and `milliseconds` as `ms`; the indented lines under it say what
-//! the command does.
+//! The form of a page: a heading `## NAME`; a paragraph that begins `<summary>.`; an indented block with the syntax (on
+//! one or more lines); then the parts of [`PARTS`], each behind its name. The table of options has a row for each
+//! option of the command, and the first detail is `Complexity: <complexity>.`. In LOCK.HELP a line without indentation
+//! is the syntax, with each value in `<>`, `seconds` as `s` and `milliseconds` as `ms`; the indented lines under it say
+//! what the command does.
 
 use crate::common::{Conn, Reply, TestServer};
 
 const PAGES: &str = include_str!("../../../docs/COMMANDS.md");
+
+/// The parts of a page, in their order.
+const PARTS: [&str; 4] = [
+    "\n**Options**\n",
+    "\n**Replies**\n",
+    "\n**Errors**\n",
+    "\n**In detail**\n",
+];
 
 /// The reply of `COMMAND DOCS` about one command.
 struct Described {
@@ -81,6 +90,29 @@ pub fn written(arg: &Reply, value: &impl Fn(&str) -> String) -> String {
     optional(has("optional"), one)
 }
 
+/// The options among these arguments, with their values, as the pages write them: `NOTIFY channel tag`.
+fn options(arguments: &[Reply]) -> Vec<String> {
+    let mut found: Vec<String> = Vec::new();
+    for arg in arguments {
+        let text = |name: &str| arg.field(name).map(|field| field.text());
+        let name = text("name").unwrap();
+        match (text("type").unwrap().as_str(), text("token")) {
+            ("oneof" | "block", _) => {
+                found.extend(options(&arg.field("arguments").unwrap().list()));
+            }
+            ("pure-token", token) => found.extend(token),
+            (_, Some(token)) => found.push(format!("{token} {name}")),
+            // A further value of the option before it. The key and the owner come before all options.
+            (_, None) => {
+                if let Some(option) = found.last_mut() {
+                    *option = format!("{option} {name}");
+                }
+            }
+        }
+    }
+    found
+}
+
 fn optional(is: bool, text: String) -> String {
     if is {
         format!("[{text}]")
@@ -95,6 +127,26 @@ struct Section {
     /// The first indented block.
     syntax: String,
     paragraphs: Vec<String>,
+    body: &'static str,
+}
+
+impl Section {
+    /// The text of the part of this name, up to the next part.
+    fn part(&self, name: &str) -> &'static str {
+        let (_, text) = self.body.split_once(name).unwrap_or_default();
+        text.split("\n**").next().unwrap_or_default()
+    }
+
+    /// The options in the table of options. (Its rows in lower case are other arguments.)
+    fn options(&self) -> Vec<&'static str> {
+        let rows = self.part(PARTS[0]).lines();
+        let firsts = rows.filter(|row| row.starts_with("| `"));
+        let firsts = firsts.filter_map(|row| row.split('|').nth(1));
+        let codes = firsts.flat_map(|cell| cell.split('`').skip(1).step_by(2));
+        codes
+            .filter(|code| code.starts_with(|first: char| first.is_ascii_uppercase()))
+            .collect()
+    }
 }
 
 fn in_one_line(text: &str) -> String {
@@ -113,6 +165,7 @@ fn sections() -> Vec<Section> {
             heading: heading.trim(),
             syntax: indented.first().map_or(String::new(), |s| in_one_line(s)),
             paragraphs: paragraphs.iter().map(|p| in_one_line(p)).collect(),
+            body,
         }
     };
     sections.split("\n## ").map(section).collect()
@@ -153,10 +206,15 @@ fn a_page_states_syntax_summary_and_complexity_as_the_server_does() {
             if page.syntax != syntax {
                 wrong.push(format!("{syntax}\n  but: {}", page.syntax));
             }
-            let opening = format!("{}. Complexity: {}.", command.summary, command.complexity);
+            let opening = format!("{}.", command.summary);
             let first = page.paragraphs.first().map_or("", String::as_str);
             if !first.starts_with(&opening) {
                 wrong.push(format!("{}: {opening}\n  but: {first}", command.name));
+            }
+            let complexity = format!("- Complexity: {}.", command.complexity);
+            let details = in_one_line(page.part(PARTS[3]));
+            if !details.starts_with(&complexity) {
+                wrong.push(format!("{}: {complexity}\n  but: {details}", command.name));
             }
         }
     }
@@ -196,26 +254,33 @@ fn the_help_has_every_command_with_its_syntax() {
 }
 
 #[test]
-fn every_keyword_of_a_syntax_is_described_on_its_page() {
+fn a_page_has_its_parts_in_their_order() {
+    for page in pages() {
+        let at = PARTS.map(|part| page.body.find(part));
+        assert!(
+            at.is_sorted() && at.iter().all(Option::is_some),
+            "{}: {PARTS:?} are at {at:?}",
+            page.heading
+        );
+    }
+}
+
+#[test]
+fn the_table_of_options_has_every_option_of_the_command_and_no_other() {
     let server = TestServer::start();
     let mut c = server.conn();
-    let pages = pages();
+    let (pages, mut count) = (pages(), 0);
     for command in Described::all(&mut c) {
         let Some(page) = pages.iter().find(|page| page.heading == command.name) else {
             continue;
         };
-        let text = page.paragraphs.join(" ");
-        for word in command.syntax(|_| String::new()).split([' ', '[', ']']) {
-            let is_option = word.len() > 1 && word.chars().all(|c| c.is_ascii_uppercase());
-            assert!(
-                !is_option
-                    || text.contains(&format!("`{word}"))
-                    || text.contains(&format!(" {word}")),
-                "{}: nothing is said of {word}",
-                command.name
-            );
-        }
+        let (mut expected, mut described) = (options(&command.arguments), page.options());
+        count += expected.len();
+        expected.sort_unstable();
+        described.sort_unstable();
+        assert_eq!(described, expected, "{}", command.name);
     }
+    assert!(count > 40, "only {count} options were found");
 }
 
 #[test]
