@@ -1,9 +1,9 @@
 //! `LATCH.*`: latches that are counted down.
 
-use crate::commands::options::{optional, required, NotifyWords, Options, BLOCK, CONDITION, KEY};
+use crate::commands::options::{optional, required, Options, BLOCK, CONDITION, KEY};
 use crate::commands::parser::{Parser, Word};
-use crate::commands::skeleton::{may_create, possible_wait, wait};
-use crate::lock::{self, permits_of, Count, LatchWait, Latches, LockError, Waited};
+use crate::commands::skeleton::{may_create, request, wait};
+use crate::lock::{self, permits_of, Count, Latches, LockError, Waited};
 use crate::module::acl;
 use crate::module::answers;
 use crate::module::apply::decide;
@@ -18,7 +18,6 @@ use crate::module::keyspace::sem_key;
 use crate::module::reply::{self, Got};
 use crate::module::state::shell::Shape;
 use crate::module::tickets;
-use crate::module::users;
 
 /// Closes a latch for a number of counts; 0 opens it. Replies that number, or nil when `NX` or `XX` excludes it.
 pub struct Set;
@@ -134,13 +133,7 @@ impl Command for Wait {
             tickets::check(ctx, name, notify.channel)?;
         }
         let is_ticket = options.notify.is_some();
-        let wait_asked = possible_wait(ctx, options.wait, is_ticket);
-        let request = LatchWait {
-            wait: wait_asked,
-            notify: options.notify.as_ref().map(NotifyWords::request),
-            client: ctx.client_id(),
-            user: users::of_caller(ctx, wait_asked, false),
-        };
+        let request = request(ctx, b"", &options);
         let key = CountKey::open_read(ctx, name);
         let (now, id, state) = (ctx.now(), key.id(), key.read());
         if state != Count::Absent {
@@ -148,7 +141,7 @@ impl Command for Wait {
         }
         // The command only reads, so the server itself does not refuse it; a wait needs memory.
         let is_closed = matches!(state, Count::Is(..)) && !state.is_open(now);
-        if wait_asked != lock::Wait::No && is_closed && is_out_of_memory() {
+        if request.wait != lock::Wait::No && is_closed && is_out_of_memory() {
             return Err(LockError::OutOfMemory);
         }
         let (waited, fx) = decide(now, |locks, cx| {

@@ -1,18 +1,17 @@
 //! `SEM.*`: semaphores whose permits have leases.
 
 use crate::commands::options::{
-    option, required, NotifyWords, Options, BLOCK, CONDITION, FINAL, ID, KEY, LEASE,
-    LEASE_OR_SESSION, SEQ, WAITERS,
+    option, required, Options, BLOCK, CONDITION, FINAL, ID, KEY, LEASE, LEASE_OR_SESSION, SEQ,
+    WAITERS,
 };
 use crate::commands::parser::{Parser, Word};
 use crate::commands::queue::Queue;
 use crate::commands::skeleton::{
-    change_semaphore, give_up, has_given_up, is_given_up, may_create, possible_wait,
-    prepare_session, reply_to_acquire, waiter_of, NewWaiter,
+    change_semaphore, give_up, has_given_up, is_given_up, may_create, prepare_session,
+    reply_to_acquire, request, waiter_of, NewWaiter,
 };
 use crate::lock::{
-    permits_of, Effect, KeyRef, LockError, Now, Permits, Resource, SemAcquire, SemState, SemView,
-    NO_END_MS,
+    permits_of, Effect, KeyRef, LockError, Now, Permits, Resource, SemState, SemView, NO_END_MS,
 };
 use crate::module::acl;
 use crate::module::apply::decide;
@@ -25,7 +24,6 @@ use crate::module::keyspace::sem_key::SemKey;
 use crate::module::sessions;
 use crate::module::state::shell::Shape;
 use crate::module::tickets;
-use crate::module::users;
 
 /// Creates a semaphore, or changes its number of permits. Replies that number, or nil when `NX` or `XX` excludes it.
 pub struct Set;
@@ -115,18 +113,7 @@ impl Command for Acquire {
         if let Some(notify) = &options.notify {
             tickets::check(ctx, name, notify.channel)?;
         }
-        let wait_asked = possible_wait(ctx, options.wait, options.notify.is_some());
-        let request = SemAcquire {
-            id: id.bytes(),
-            lease: options.lease,
-            names_lease: options.names_lease,
-            session: options.session,
-            limit: options.limit,
-            wait: wait_asked,
-            notify: options.notify.as_ref().map(NotifyWords::request),
-            client: ctx.client_id(),
-            user: users::of_caller(ctx, wait_asked, options.session),
-        };
+        let request = request(ctx, id.bytes(), &options);
         let (key, view, now) = open_permit(ctx, name, id, SemKey::minting_view)?;
         let ((answer, change), fx) = decide(now, |locks, cx| {
             locks.sems.acquire(&mut locks.shared, &view, &request, cx)

@@ -3,8 +3,10 @@
 //! Every command runs in the same order: parse, check permissions, open the key, make the view, *decide* (the core),
 //! *apply* (the shell), *rearm* the timer, reply. The middle steps are here.
 
+use crate::commands::options::{NotifyWords, Options};
 use crate::lock::{
-    Answer, Cx, Effect, Effects, KeyRef, LockError, Locks, Now, PermitChange, View, Wait, WaiterId,
+    Acquire, Answer, Cx, Effect, Effects, KeyRef, LockError, Locks, Mode, Now, PermitChange, View,
+    Wait, WaiterId,
 };
 use crate::module::acl;
 use crate::module::answers;
@@ -240,12 +242,31 @@ impl Drop for NewWaiter<'_> {
 
 /// The wait asked for, or none where the calling client cannot be parked. A ticket can wait everywhere but on a
 /// replica, which grants nothing.
-pub fn possible_wait(ctx: Ctx<'_>, wait: Wait, is_ticket: bool) -> Wait {
+fn possible_wait(ctx: Ctx<'_>, wait: Wait, is_ticket: bool) -> Wait {
     match wait {
         Wait::No => Wait::No,
         wait if is_ticket && !ctx.is_replica() => wait,
         wait if !is_ticket && parked::is_possible(ctx) => wait,
         _ => Wait::No,
+    }
+}
+
+/// The request to the core. Without a wait where the calling client cannot be parked, and names no channel.
+pub fn request<'a>(ctx: Ctx<'_>, owner: &'a [u8], options: &'a Options<Str<'_>>) -> Acquire<'a> {
+    let wait = possible_wait(ctx, options.wait, options.notify.is_some());
+    Acquire {
+        owner,
+        mode: options.mode.unwrap_or(Mode::Exclusive),
+        lease: options.lease,
+        names_lease: options.names_lease,
+        session: options.session,
+        once: options.once,
+        note: options.note_text(),
+        limit: options.limit,
+        wait,
+        notify: options.notify.as_ref().map(NotifyWords::request),
+        client: ctx.client_id(),
+        user: users::of_caller(ctx, wait, options.session),
     }
 }
 

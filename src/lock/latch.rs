@@ -6,10 +6,10 @@
 
 use crate::lock::effect::Cx;
 use crate::lock::name::Resource;
-use crate::lock::request::{SetIf, UserId, Wait};
+use crate::lock::request::{Acquire, SetIf, Wait};
 use crate::lock::shared::Shared;
 use crate::lock::stats::counters;
-use crate::lock::wait::request::{EndsWith, Waiter, WaiterId};
+use crate::lock::wait::request::{EndsWith, WaiterId};
 use crate::lock::wait::ticket::Notify;
 use crate::lock::{KeyRef, LockError, Now};
 
@@ -57,29 +57,14 @@ pub enum CountChange {
     Open,
 }
 
-/// `LATCH.WAIT`.
-#[derive(Debug, Clone, Copy)]
-pub struct LatchWait<'a> {
-    /// How long to wait.
-    pub wait: Wait,
-    /// Where the opening is published; `None`: the client is parked.
-    pub notify: Option<Notify<'a>>,
-    /// The server's id of the connection.
-    pub client: u64,
-    /// The user, of a request that may wait.
-    pub user: UserId,
-}
-
-impl LatchWait<'_> {
-    /// The name of the request in the queue, which has no owners: its connection, or the channel and the tag.
-    fn name(&self) -> Vec<u8> {
-        let Some(Notify { channel, tag }) = self.notify else {
-            return self.client.to_be_bytes().to_vec();
-        };
-        // Longer than the name of a connection, and different for every channel and tag.
-        let length = (channel.len() as u64).to_be_bytes();
-        [b"#", &length[..], channel, tag].concat()
-    }
+/// The name of a request in the queue, which has no owners: its connection, or the channel and the tag.
+fn name_of(req: &Acquire<'_>) -> Vec<u8> {
+    let Some(Notify { channel, tag }) = req.notify else {
+        return req.client.to_be_bytes().to_vec();
+    };
+    // Longer than the name of a connection, and different for every channel and tag.
+    let length = (channel.len() as u64).to_be_bytes();
+    [b"#", &length[..], channel, tag].concat()
 }
 
 /// The result of a wait.
@@ -155,7 +140,7 @@ impl Latches {
         Ok((left, change))
     }
 
-    /// `LATCH.WAIT`.
+    /// `LATCH.WAIT`. Of the request the owner and the terms of a hold do not matter.
     ///
     /// # Errors
     /// As [`Latches::set`], and [`LockError::Busy`].
@@ -164,7 +149,7 @@ impl Latches {
         shared: &mut Shared,
         key: KeyRef<'_>,
         state: Count,
-        req: &LatchWait<'_>,
+        req: &Acquire<'_>,
         cx: &mut Cx<'_>,
     ) -> Result<Waited, LockError> {
         shared.waiters.check_is_not_other(key)?;
@@ -176,18 +161,11 @@ impl Latches {
             shared.waiters.stats[Resource::Latch].refusals += 1;
             return Ok(Waited::Closed);
         }
-        let name = req.name();
-        let former = shared.waiters.request_of(key, &name);
-        let (at, how) = ((&[key][..], &name[..]), (req.notify, 0, req.user));
-        let id = shared.waiters.admit(at, former.as_slice(), how)?;
-        let waiter = Waiter {
-            user: req.user,
-            ticket: req
-                .notify
-                .map(|notify| shared.waiters.channels.ticket(notify)),
-            ..Waiter::new(id, req.client, req.wait.deadline(cx.now), cx.now)
+        let named = Acquire {
+            owner: &name_of(req),
+            ..*req
         };
-        shared.waiters.enqueue(key, &name, waiter, cx);
+        let id = shared.park(key, &named, cx)?;
         Latches::note_end(shared, key, state);
         Ok(Waited::Waits(id))
     }

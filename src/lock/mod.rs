@@ -115,7 +115,7 @@ pub use compatibility::Mode;
 pub use effect::{Cx, Effect, Effects, Event, KeyWrite, Outcome};
 pub use error::LockError;
 pub use finals::FinalRule;
-pub use latch::{Count, CountChange, LatchWait, Latches, Waited};
+pub use latch::{Count, CountChange, Latches, Waited};
 pub use locks::{Locks, Settings};
 pub use multi::acquire::MAX_KEYS;
 pub use multi::may_release_many;
@@ -129,7 +129,6 @@ pub use read_write::{
     MOST_OTHERS, MOST_READS, READERS_AT_ONCE,
 };
 pub use request::{Acquire, Answer, Break, Release, Released, Renew, SetIf, UserId, Wait};
-pub use semaphore::commands::SemAcquire;
 pub use semaphore::state::{
     PermitChange, Permits, SemState, SemView, FIRST_END_MS, MOST_ENDED, NO_END_MS,
 };

@@ -1,5 +1,7 @@
 //! The requests of the lock commands and their results, and what the requests of other kinds share with them.
 
+use std::num::NonZeroU32;
+
 use crate::lock::wait::request::WaiterId;
 use crate::lock::wait::ticket::Notify;
 use crate::lock::{Lease, Mode, Now, Token};
@@ -24,12 +26,12 @@ pub enum Wait {
     Ms(u64),
 }
 
-/// `LOCK.ACQUIRE`.
+/// A request to acquire, or to wait: `LOCK.ACQUIRE`, `LOCK.MACQUIRE`, `SEM.ACQUIRE`, `LATCH.WAIT`.
 #[derive(Debug, Clone, Copy)]
 pub struct Acquire<'a> {
-    /// The owner.
+    /// The owner; of a permit its id.
     pub owner: &'a [u8],
-    /// The kind of hold.
+    /// The kind of hold of a lock.
     pub mode: Mode,
     /// The lease, from the moment of the grant.
     pub lease: Lease,
@@ -41,6 +43,8 @@ pub struct Acquire<'a> {
     pub once: bool,
     /// Exclusive locks only: a text beside the hold.
     pub note: Option<&'a [u8]>,
+    /// Semaphores only: makes one with this many permits if it does not exist.
+    pub limit: Option<NonZeroU32>,
     /// How long to wait.
     pub wait: Wait,
     /// Where the outcome of a wait is published; `None`: the client is parked.

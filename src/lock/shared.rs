@@ -103,13 +103,38 @@ impl Shared {
         Some(has_waited)
     }
 
-    /// The waiter for this request for a lock.
+    /// The request waits for this key alone: at the end of its queue, or at the place of the owner's former request.
+    ///
+    /// # Errors
+    /// Those of [`Waiters::admit`].
+    pub(crate) fn park(
+        &mut self,
+        key: KeyRef<'_>,
+        req: &Acquire<'_>,
+        cx: &mut Cx<'_>,
+    ) -> Result<WaiterId, LockError> {
+        let former = self.waiters.request_of(key, req.owner);
+        let (at, how) = ((&[key][..], req.owner), (req.notify, 0, req.user));
+        let id = self.waiters.admit(at, former.as_slice(), how)?;
+        let waiter = self.waiter(id, req, cx.now);
+        self.waiters.enqueue(key, req.owner, waiter, cx);
+        Ok(id)
+    }
+
+    /// Counts a granted request. While its grant is in flight, it is the request that its connection waits for.
+    pub(crate) fn note_granted(&mut self, waiter: &Waiter, now: Now) {
+        self.sessions.waits(waiter);
+        self.waiters.count_wait(waiter, now);
+    }
+
+    /// The waiter for this request.
     pub(crate) fn waiter(&mut self, id: WaiterId, req: &Acquire<'_>, now: Now) -> Waiter {
         let waiter = Waiter {
             user: req.user,
             mode: req.mode,
             lease: req.lease,
             session: req.session,
+            limit: req.limit,
             ticket: req
                 .notify
                 .map(|notify| self.waiters.channels.ticket(notify)),

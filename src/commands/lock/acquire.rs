@@ -2,13 +2,13 @@
 
 use crate::commands::lock::read_write;
 use crate::commands::options::{
-    NotifyWords, Options, BLOCK, KEY, LEASE_OR_SESSION, MODE, NOTE, ONCE, OWNER, SEQ, WITHHOLDER,
+    BLOCK, KEY, LEASE_OR_SESSION, MODE, NOTE, ONCE, OWNER, SEQ, WITHHOLDER,
 };
 use crate::commands::parser::Parser;
 use crate::commands::skeleton::{
-    is_given_up, may_count, possible_wait, prepare_session, reply_to_acquire, waiter_of, NewWaiter,
+    is_given_up, may_count, prepare_session, reply_to_acquire, request, waiter_of, NewWaiter,
 };
-use crate::lock::{self, Effect, LockError, Mode, Planned, Wait};
+use crate::lock::{Effect, LockError, Mode, Planned, Wait};
 use crate::module::apply::{apply, decide};
 use crate::module::entry::alarm;
 use crate::module::entry::command::{access, Command, Spec};
@@ -22,7 +22,6 @@ use crate::module::reply::{self, Got};
 use crate::module::sessions;
 use crate::module::state::shell::Shape;
 use crate::module::tickets;
-use crate::module::users;
 use crate::module::view::view_for;
 
 /// Takes the lock, or waits for it. Replies the fencing token, or nil.
@@ -87,27 +86,5 @@ impl Command for Acquire {
         new.finish();
         alarm::rearm(ctx);
         reply_to_acquire(ctx, name, answer?, (shape, is_ticket, is_unchanged), now)
-    }
-}
-
-/// The request to the core. Without a wait where the calling client cannot be parked, and names no channel.
-pub(super) fn request<'a>(
-    ctx: Ctx<'_>,
-    owner: &'a [u8],
-    options: &'a Options<Str<'_>>,
-) -> lock::Acquire<'a> {
-    let wait = possible_wait(ctx, options.wait, options.notify.is_some());
-    lock::Acquire {
-        owner,
-        mode: options.mode.unwrap_or(Mode::Exclusive),
-        lease: options.lease,
-        names_lease: options.names_lease,
-        session: options.session,
-        once: options.once,
-        note: options.note_text(),
-        wait,
-        notify: options.notify.as_ref().map(NotifyWords::request),
-        client: ctx.client_id(),
-        user: users::of_caller(ctx, wait, options.session),
     }
 }

@@ -1,14 +1,14 @@
 //! `LOCK.MACQUIRE`, `LOCK.MRELEASE` and `LOCK.MRENEW`: several locks in one command.
 
+use crate::commands::lock::read_write;
 use crate::commands::lock::release::end_holds;
-use crate::commands::lock::{acquire, read_write};
 use crate::commands::options::{
     ALL, BLOCK, FINAL, KEYS, LEASE, LEASE_OR_SESSION, MODE, NUMKEYS, ONCE, OWNER, SEQ,
 };
 use crate::commands::parser::Parser;
 use crate::commands::skeleton::{
-    change_locks, give_up, has_given_up, is_given_up, may_count, prepare_session, wait, waiter_of,
-    NewWaiter,
+    change_locks, give_up, has_given_up, is_given_up, may_count, prepare_session, request, wait,
+    waiter_of, NewWaiter,
 };
 use crate::lock::{self, Answer, Effect, LockError, Mode, Planned, ReadDepth, Token, Wait};
 use crate::module::apply::{apply_all, decide_all};
@@ -60,7 +60,7 @@ impl Command for AcquireMany {
         if let (Some(notify), [first, ..]) = (&options.notify, names) {
             tickets::check(ctx, *first, notify.channel)?;
         }
-        let request = acquire::request(ctx, owner.bytes(), &options);
+        let request = request(ctx, owner.bytes(), &options);
         for name in names {
             if request.mode != Mode::Exclusive {
                 read_write::may_take(ctx, *name, owner, &Siblings::default())?;

@@ -1,12 +1,12 @@
 //! `LOCK.RELEASE`, `LOCK.RENEW` and `LOCK.BREAK`: changes of a hold.
 
-use crate::commands::lock::{acquire, read_write};
+use crate::commands::lock::read_write;
 use crate::commands::options::{
     Options, ALL, FINAL, KEY, LEASE, MODE, NOTE, OWNER, PURGE, SEQ, TO, TOKEN, USER,
 };
 use crate::commands::parser::{syntax, Parser, Word};
 use crate::commands::skeleton::{
-    change_held, change_lock, end_waits, give_up, has_given_up, is_given_up, may_count,
+    change_held, change_lock, end_waits, give_up, has_given_up, is_given_up, may_count, request,
 };
 use crate::lock::{self, Answer, LockError, Mode, Now, Planned, ReadDepth, Released};
 use crate::module::acl;
@@ -242,7 +242,7 @@ fn break_to(
 ) -> Result<i64, LockError> {
     let request = lock::Acquire {
         once: true,
-        ..acquire::request(ctx, owner.bytes(), options)
+        ..request(ctx, owner.bytes(), options)
     };
     let is_final = |seq| is_given_up(ctx, [ctx.key_ref(name)], owner, seq);
     if options.seq.is_some_and(is_final) {

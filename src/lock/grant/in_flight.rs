@@ -10,7 +10,7 @@ use crate::lock::name::{KeyMap, OwnerAt, OwnerAtRef, OwnerMap};
 use crate::lock::session::bindings::BoundRef;
 use crate::lock::table::give_back;
 use crate::lock::wait::limits::CountByUser;
-use crate::lock::wait::request::{Seq, WaiterId, WaiterMap};
+use crate::lock::wait::request::{PlaceId, Seq, Waiter, WaiterId, WaiterMap};
 use crate::lock::{Hold, KeyId, KeyRef, Mode, Now, OwnerId, Token, UserId};
 
 /// A grant in flight to a parked client.
@@ -42,6 +42,24 @@ pub(crate) struct Reentry {
 }
 
 impl GrantInFlight {
+    /// A first hold, granted to a request that has waited at this place.
+    pub fn of(
+        (key, place): (KeyId, PlaceId),
+        (owner, waiter): (&Rc<[u8]>, &Waiter),
+        token: Token,
+    ) -> GrantInFlight {
+        GrantInFlight {
+            key,
+            owner: owner.clone(),
+            mode: waiter.mode,
+            token,
+            seq: place.seq,
+            since_ms: waiter.since_ms,
+            reentry: None,
+            end_ms: 0,
+        }
+    }
+
     /// The user for which the hold is bound when the reply is written.
     fn binds_for(&self) -> Option<UserId> {
         let ((_, user), _) = self.reentry?.binds?;

@@ -55,6 +55,20 @@ impl<'a> Grantee<'a> {
             note: req.note,
         }
     }
+
+    /// The owner and the terms of a request that has waited.
+    pub fn of_waiter(owner: &'a [u8], waiter: &Waiter, note: Option<&'a [u8]>) -> Grantee<'a> {
+        Grantee {
+            owner,
+            mode: waiter.mode,
+            lease: waiter.lease,
+            session: waiter.session,
+            names_lease: false,
+            client: waiter.client,
+            user: waiter.user,
+            note,
+        }
+    }
 }
 
 /// A grant that was made.
@@ -331,16 +345,7 @@ impl Locks {
         let note: Option<Box<[u8]>> = waiters.note_of(waiter.id).map(Box::from);
         let (owner, waiter) = waiters.take(place)?;
         self.announce_untracked(view, cx);
-        let grantee = Grantee {
-            owner: &owner,
-            mode: waiter.mode,
-            lease: waiter.lease,
-            session: waiter.session,
-            names_lease: false,
-            client: waiter.client,
-            user: waiter.user,
-            note: note.as_deref(),
-        };
+        let grantee = Grantee::of_waiter(&owner, &waiter, note.as_deref());
         let granted = match self.grant_in(view, rest, &grantee, cx) {
             Ok(granted) => granted,
             Err(error) => {
@@ -350,7 +355,7 @@ impl Locks {
                 return None;
             }
         };
-        self.note_granted(&waiter, cx.now);
+        self.shared.note_granted(&waiter, cx.now);
         if granted.after.is_none() {
             self.shared.waiters.set_holder(view.key, owner.clone());
         }
@@ -360,25 +365,14 @@ impl Locks {
             counted: true,
             ..Reentry::default()
         });
+        let at = (view.key.to_id(), place);
         let in_flight = GrantInFlight {
-            key: view.key.to_id(),
-            owner,
-            mode: waiter.mode,
-            token: granted.token,
-            seq: place.seq,
-            since_ms: waiter.since_ms,
             reentry,
-            end_ms: 0,
+            ..GrantInFlight::of(at, (&owner, &waiter), granted.token)
         };
         self.shared.in_flight.put(waiter.id, in_flight);
         self.tell_granted(&waiter, Outcome::Granted(granted.token), cx);
         Some(granted)
-    }
-
-    /// Counts a granted request. While its grant is in flight, it is the request that its connection waits for.
-    pub(crate) fn note_granted(&mut self, waiter: &Waiter, now: Now) {
-        self.shared.sessions.waits(waiter);
-        self.shared.waiters.count_wait(waiter, now);
     }
 
     /// Tells a request that it is granted. The message of a ticket is delivered in this event.

@@ -134,7 +134,7 @@ impl Locks {
             }
         };
         self.shared.waiters.take_many(request);
-        self.note_granted(&waiter, now);
+        self.shared.note_granted(&waiter, now);
         self.put_all_in_flight((&waiter, &req, &owner), &places, &entered, now);
         let tokens = tokens_of(&entered).into();
         self.tell_granted(&waiter, Outcome::GrantedAll(tokens), cx);
@@ -160,14 +160,8 @@ impl Locks {
         };
         for ((token, is_fresh), (key, place)) in entered.iter().zip(places) {
             let in_flight = GrantInFlight {
-                key: key.clone(),
-                owner: owner.clone(),
-                mode: req.mode,
-                token: *token,
-                seq: place.seq,
-                since_ms: waiter.since_ms,
                 reentry: (!is_fresh).then_some(reentry),
-                end_ms: 0,
+                ..GrantInFlight::of((key.clone(), *place), (owner, waiter), *token)
             };
             if *is_fresh {
                 self.shared.waiters.windows.count_hand_off(key.as_ref());
@@ -254,6 +248,7 @@ fn as_acquire<'a>(owner: &'a [u8], waiter: &Waiter, again: ReentryTerms) -> Acqu
         session: waiter.session,
         once: again.once,
         note: None,
+        limit: None,
         wait: Wait::ForEver,
         notify: None,
         client: waiter.client,

@@ -1,13 +1,12 @@
 //! The semaphore commands, and the grants and returns of permits, with the key changes of each decision.
 
-use std::num::NonZeroU32;
-
 use crate::lock::effect::{Cx, Effect, Event, Outcome};
 use crate::lock::grant::in_flight::GrantInFlight;
 use crate::lock::grant::tracked::TrackedGrant;
+use crate::lock::grant::Grantee;
 use crate::lock::name::OwnerAt;
 use crate::lock::name::Resource;
-use crate::lock::request::{Answer, SetIf, Wait};
+use crate::lock::request::{Acquire, Answer, SetIf, Wait};
 use crate::lock::semaphore::settle::keep_binding;
 use crate::lock::semaphore::state::{
     grants_at_once, PermitChange, PermitDraft, Permits, SemView, MAX_PERMITS, NO_END_MS,
@@ -15,45 +14,9 @@ use crate::lock::semaphore::state::{
 use crate::lock::semaphore::Semaphores;
 use crate::lock::session::bindings::BoundRef;
 use crate::lock::shared::Shared;
-use crate::lock::wait::request::{Waiter, WaiterId};
-use crate::lock::wait::ticket::Notify;
 use crate::lock::wait::waiters::Waiters;
 use crate::lock::window::Window;
-use crate::lock::{KeyRef, Lease, LockError, Mode, Now, Token, UserId};
-
-/// `SEM.ACQUIRE`.
-#[derive(Debug, Clone, Copy)]
-pub struct SemAcquire<'a> {
-    /// The owner: the id of the permit.
-    pub id: &'a [u8],
-    /// The lease, from the moment of the grant. Ignored for a session, which has its own.
-    pub lease: Lease,
-    /// Whether the request names the lease: then a binding ends.
-    pub names_lease: bool,
-    /// Bind the permit to the connection.
-    pub session: bool,
-    /// Creates the semaphore with this many permits if it does not exist.
-    pub limit: Option<NonZeroU32>,
-    /// How long to wait.
-    pub wait: Wait,
-    /// Where the outcome of a wait is published; `None`: the client is parked.
-    pub notify: Option<Notify<'a>>,
-    /// The server's id of the connection.
-    pub client: u64,
-    /// The user, of a request that may wait or asks for a session.
-    pub user: UserId,
-}
-
-impl Terms {
-    fn of(req: &SemAcquire<'_>) -> Terms {
-        Terms {
-            lease: req.lease,
-            session: req.session,
-            client: req.client,
-            user: req.user,
-        }
-    }
-}
+use crate::lock::{KeyRef, Lease, LockError, Mode, Now, Token};
 
 impl Semaphores {
     /// `SEM.SET`. Returns the number of permits, or `None` when the condition excludes it.
@@ -89,7 +52,7 @@ impl Semaphores {
         &mut self,
         shared: &mut Shared,
         view: &SemView<'_>,
-        req: &SemAcquire<'_>,
+        req: &Acquire<'_>,
         cx: &mut Cx<'_>,
     ) -> (Result<Answer, LockError>, PermitChange) {
         let there = match self.permits_there(shared, view) {
@@ -104,7 +67,7 @@ impl Semaphores {
             Err(error) => return (Err(error), PermitChange::default()),
         };
         if req.session {
-            let asked = BoundRef::permit(view.key, req.id);
+            let asked = BoundRef::permit(view.key, req.owner);
             if let Err(error) = shared.may_bind(Resource::Semaphore, req.user, [asked]) {
                 return (Err(error), PermitChange::default());
             }
@@ -177,20 +140,19 @@ impl Semaphores {
         view: &SemView<'_>,
         draft: &mut PermitDraft<'_>,
         end_ms: i64,
-        req: &SemAcquire<'_>,
+        req: &Acquire<'_>,
         cx: &mut Cx<'_>,
     ) -> Result<Answer, LockError> {
-        let token = match self.tracked.of(view.key, req.id) {
+        let token = match self.tracked.of(view.key, req.owner) {
             Some(permit) => permit.token,
             None => {
                 let token = Semaphores::mint(shared, view, cx)?;
                 self.stats.adoptions += 1;
-                let terms = Terms::of(req);
-                self.track(shared, (view.key, req.id), (token, end_ms), &terms, cx.now);
+                self.track(shared, view.key, &Grantee::of(req), (token, end_ms), cx.now);
                 token
             }
         };
-        let what = BoundRef::permit(view.key, req.id);
+        let what = BoundRef::permit(view.key, req.owner);
         let bound = if req.session {
             shared
                 .sessions
@@ -198,11 +160,11 @@ impl Semaphores {
             true
         } else {
             let sessions = &mut shared.sessions;
-            keep_binding(view.key, req.id, req.names_lease, cx.now, sessions)
+            keep_binding(view.key, req.owner, req.names_lease, cx.now, sessions)
         };
         let wanted = shared.sessions.lease_of(bound, req.lease).deadline(cx.now);
-        self.extend_permit(view.key, draft, req.id, (end_ms, wanted));
-        shared.in_flight.claim(view.key, req.id);
+        self.extend_permit(view.key, draft, req.owner, (end_ms, wanted));
+        shared.in_flight.claim(view.key, req.owner);
         self.stats.reentries += 1;
         Ok(Answer::Granted(token))
     }
@@ -228,14 +190,14 @@ impl Semaphores {
         shared: &mut Shared,
         view: &SemView<'_>,
         draft: &mut PermitDraft<'_>,
-        req: &SemAcquire<'_>,
+        req: &Acquire<'_>,
         cx: &mut Cx<'_>,
     ) -> Result<Answer, LockError> {
         draft.make(req.limit);
         let was_over = own_end(view).is_some();
         if was_over {
             // The former permit of this id has expired; the set holds an id once only.
-            draft.put_back(req.id);
+            draft.put_back(req.owner);
         }
         let delayed = shared.startup_delay.is_on(cx.now);
         let waits = req.wait != Wait::No;
@@ -244,26 +206,26 @@ impl Semaphores {
         }
         // Waiters come first. An id that returns to its kept place is granted in the order of that place.
         if waits && (delayed || shared.waiters.waiting_on(view.key) > 0 || !draft.has_permit()) {
-            let id = Semaphores::wait_for_permit(shared, view.key, req, cx)?;
+            let id = shared.park(view.key, req, cx)?;
             draft.counts |= was_over;
-            self.forget_over(shared, view.key, req.id, was_over);
+            self.forget_over(shared, view.key, req.owner, was_over);
             self.hand_off_permits(shared, view, draft, cx);
             return Ok(Answer::Waits(id));
         }
         self.hand_off_permits(shared, view, draft, cx);
         // Where a waiting request of this id got a permit, a second one is not granted here.
-        if draft.gives(req.id) || shared.waiters.waiting_on(view.key) > 0 || !draft.has_permit() {
+        if draft.gives(req.owner) || shared.waiters.waiting_on(view.key) > 0 || !draft.has_permit()
+        {
             shared.waiters.stats[Resource::Semaphore].refusals += 1;
             return Ok(Answer::Refused);
         }
-        self.forget_over(shared, view.key, req.id, was_over);
-        let terms = Terms::of(req);
-        let (token, _) = self.grant_permit(shared, view, draft, req.id, terms, cx)?;
-        shared.in_flight.claim(view.key, req.id);
+        self.forget_over(shared, view.key, req.owner, was_over);
+        let (token, _) = self.grant_permit(shared, view, draft, &Grantee::of(req), cx)?;
+        shared.in_flight.claim(view.key, req.owner);
         shared
             .waiters
-            .granted_at_once(view.key, req.id, Mode::Exclusive, cx.now);
-        shared.waiters.withdraw(view.key, req.id);
+            .granted_at_once(view.key, req.owner, Mode::Exclusive, cx.now);
+        shared.waiters.withdraw(view.key, req.owner);
         Ok(Answer::Granted(token))
     }
 
@@ -276,44 +238,11 @@ impl Semaphores {
             self.stats.grants_expired += u64::from(known.is_some());
         }
     }
-
-    fn wait_for_permit(
-        shared: &mut Shared,
-        key: KeyRef<'_>,
-        req: &SemAcquire<'_>,
-        cx: &mut Cx<'_>,
-    ) -> Result<WaiterId, LockError> {
-        let former = shared.waiters.request_of(key, req.id);
-        let (at, how) = ((&[key][..], req.id), (req.notify, 0, req.user));
-        let id = shared.waiters.admit(at, former.as_slice(), how)?;
-        let waiter = Waiter {
-            user: req.user,
-            lease: req.lease,
-            session: req.session,
-            limit: req.limit,
-            ticket: req
-                .notify
-                .map(|notify| shared.waiters.channels.ticket(notify)),
-            ..Waiter::new(id, req.client, req.wait.deadline(cx.now), cx.now)
-        };
-        shared.sessions.waits(&waiter);
-        shared.waiters.enqueue(key, req.id, waiter, cx);
-        Ok(id)
-    }
 }
 
 fn own_end(view: &SemView<'_>) -> Option<i64> {
     let there: &Permits = view.permits().ok()??;
     there.own_end_ms
-}
-
-/// The terms of a permit.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Terms {
-    pub lease: Lease,
-    pub session: bool,
-    pub client: u64,
-    pub user: UserId,
 }
 
 impl Semaphores {
@@ -368,13 +297,8 @@ impl Semaphores {
             let Some((id, waiter)) = shared.waiters.take(place) else {
                 return;
             };
-            let terms = Terms {
-                lease: waiter.lease,
-                session: waiter.session,
-                client: waiter.client,
-                user: waiter.user,
-            };
-            let granted = self.grant_permit(shared, view, draft, &id, terms, cx);
+            let grantee = Grantee::of_waiter(&id, &waiter, None);
+            let granted = self.grant_permit(shared, view, draft, &grantee, cx);
             let (token, end_ms) = match granted {
                 Ok(granted) => granted,
                 Err(error) => {
@@ -384,17 +308,11 @@ impl Semaphores {
                 }
             };
             shared.waiters.windows.count_hand_off(view.key);
-            shared.sessions.waits(&waiter);
-            shared.waiters.count_wait(&waiter, cx.now);
+            shared.note_granted(&waiter, cx.now);
+            let at = (view.key.to_id(), place);
             let in_flight = GrantInFlight {
-                key: view.key.to_id(),
-                owner: id,
-                mode: Mode::Exclusive,
-                token,
-                seq: place.seq,
-                since_ms: waiter.since_ms,
-                reentry: None,
                 end_ms,
+                ..GrantInFlight::of(at, (&id, &waiter), token)
             };
             shared.in_flight.put(waiter.id, in_flight);
             cx.answer(&waiter, Outcome::Granted(token));
@@ -422,32 +340,30 @@ impl Semaphores {
         shared: &mut Shared,
         view: &SemView<'_>,
         draft: &mut PermitDraft<'_>,
-        id: &[u8],
-        terms: Terms,
+        grantee: &Grantee<'_>,
         cx: &mut Cx<'_>,
     ) -> Result<(Token, i64), LockError> {
         let token = Semaphores::mint(shared, view, cx)?;
         let end_ms = shared
             .sessions
-            .lease_of(terms.session, terms.lease)
+            .lease_of(grantee.session, grantee.lease)
             .deadline(cx.now);
-        let what = BoundRef::permit(view.key, id);
-        match terms.session {
+        let what = BoundRef::permit(view.key, grantee.owner);
+        match grantee.session {
             true => shared
                 .sessions
-                .bind(what, (terms.client, terms.user), token, cx.now),
+                .bind(what, (grantee.client, grantee.user), token, cx.now),
             false => drop(shared.sessions.unbind(what)),
         }
-        draft.take(id, end_ms);
+        draft.take(grantee.owner, end_ms);
         if !draft.has_permit() {
             shared.waiters.windows.end_unused(view.key);
         }
         // A recorded permit of this id ended unnoticed.
-        let known = self.tracked.remove_of(view.key, id);
+        let known = self.tracked.remove_of(view.key, grantee.owner);
         self.stats.grants_lost += u64::from(known.is_some());
         self.stats.grants += 1;
-        let granted = (token, end_ms);
-        self.track(shared, (view.key, id), granted, &terms, cx.now);
+        self.track(shared, view.key, grantee, (token, end_ms), cx.now);
         cx.notify(Event::SemAcquire);
         Ok((token, end_ms))
     }
@@ -471,21 +387,21 @@ impl Semaphores {
     pub(crate) fn track(
         &mut self,
         shared: &Shared,
-        (key, id): (KeyRef<'_>, &[u8]),
+        key: KeyRef<'_>,
+        grantee: &Grantee<'_>,
         (token, end_ms): (Token, i64),
-        terms: &Terms,
         now: Now,
     ) {
         let tracked = TrackedGrant {
             token,
             since_ms: now.mono_ms,
-            client: terms.client,
+            client: grantee.client,
             deadline_ms: end_ms,
-            session: terms.session,
+            session: grantee.session,
         };
         let at = OwnerAt {
             key: key.to_id(),
-            owner: id.into(),
+            owner: grantee.owner.into(),
         };
         let max = shared.waiters.limits.max_tracked;
         self.stats.grants_unwatched += self.tracked.insert_of(at, tracked, max);

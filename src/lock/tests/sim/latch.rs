@@ -3,8 +3,8 @@
 use crate::lock::tests::sim::tickets::notify_of;
 use crate::lock::tests::sim::{key_ref, Out, Sim};
 use crate::lock::{
-    Count, CountChange, Cx, Effects, KeyRef, LatchWait, Latches, LockError, Locks, Mode, Resource,
-    SetIf, Wait, Waited,
+    Acquire, Count, CountChange, Cx, Effects, KeyRef, Latches, Lease, LockError, Locks, Mode,
+    Resource, SetIf, Wait, Waited,
 };
 
 fn latch_ref(key: &str) -> KeyRef<'_> {
@@ -38,7 +38,15 @@ impl Sim {
     pub fn latch_wait(&mut self, key: &str, conn: u64, wait: Wait) -> Result<Waited, LockError> {
         let named = self.notify.take();
         assert!(!self.is_blocked(conn), "{conn} waits for an answer");
-        let req = LatchWait {
+        let req = Acquire {
+            owner: b"",
+            mode: Mode::Exclusive,
+            lease: Lease::SHORTEST,
+            names_lease: false,
+            session: false,
+            once: false,
+            note: None,
+            limit: None,
             wait,
             notify: notify_of(&named),
             client: self.client(conn),

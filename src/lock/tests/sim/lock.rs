@@ -32,6 +32,7 @@ impl Sim {
             session: matches!(terms, Terms::Session),
             once,
             note: note.as_deref().map(str::as_bytes),
+            limit: None,
             wait,
             notify: notify_of(&named),
             client: self.client(conn),

@@ -29,6 +29,7 @@ impl Sim {
             session: matches!(terms, Terms::Session),
             once,
             note: None,
+            limit: None,
             wait,
             notify: notify_of(&named),
             client: self.client(conn),

@@ -7,8 +7,8 @@ use crate::lock::tests::sim::sums;
 use crate::lock::tests::sim::tickets::notify_of;
 use crate::lock::tests::sim::{sem_ref, text, Out, Sim, Terms};
 use crate::lock::{
-    Answer, BoundRef, Cx, Effects, Lease, LockError, Locks, Mode, OwnerId, PermitChange, Permits,
-    Resource, SemAcquire, SemState, SemView, Semaphores, SetIf, Wait,
+    Acquire, Answer, BoundRef, Cx, Effects, Lease, LockError, Locks, Mode, OwnerId, PermitChange,
+    Permits, Resource, SemState, SemView, Semaphores, SetIf, Wait,
 };
 
 impl Sim {
@@ -48,8 +48,11 @@ impl Sim {
         let named = self.notify.take();
         assert!(!self.is_blocked(conn), "{conn} waits for an answer");
         self.end_first(BoundRef::permit(sem_ref(key), id.as_bytes()));
-        let req = SemAcquire {
-            id: id.as_bytes(),
+        let req = Acquire {
+            owner: id.as_bytes(),
+            mode: Mode::Exclusive,
+            once: false,
+            note: None,
             lease: self.lease(terms),
             names_lease: matches!(terms, Terms::Named(_)),
             session: matches!(terms, Terms::Session),
