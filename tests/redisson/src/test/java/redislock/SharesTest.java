@@ -22,7 +22,7 @@ class SharesTest {
   private static final int FEWER_GRANTS = 3_000;
   private static final int LEAST_PERCENT = 30;
   private static final int MOST_PASSED = 200;
-  private static final long LIMIT_SECONDS = 100;
+  private static final long LIMIT_SECONDS = 600;
 
   @RegisterExtension final Stage stage = new Stage();
 

@@ -20,7 +20,7 @@ class TypesTest {
   private static final int EACH = 8;
   private static final int GRANTS = Integer.getInteger("tested.grants") / 10;
   private static final int LEAST_PERCENT = 25;
-  private static final long LIMIT_SECONDS = 100;
+  private static final long LIMIT_SECONDS = 600;
 
   @RegisterExtension final Stage stage = new Stage();
 

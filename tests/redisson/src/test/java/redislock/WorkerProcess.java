@@ -10,6 +10,7 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
+import java.util.function.LongSupplier;
 
 /**
  * A JVM of its own that runs a program of these tests: it says "ready", waits for a word, says
@@ -50,10 +51,18 @@ final class WorkerProcess implements AutoCloseable {
     }
   }
 
-  /** Waits until it has done all; fails when something was wrong, or it takes too long. */
-  void awaitDone(long seconds) {
-    if (!Children.await(process, seconds, TimeUnit.SECONDS)) {
-      throw new AssertionError("a worker is not done after " + seconds + " s");
+  /**
+   * Waits until it has done all, however slow the machine is; fails when something was wrong, or
+   * when for a minute nothing was done by any.
+   */
+  void awaitDone(LongSupplier done) {
+    long before = -1;
+    while (!Children.await(process, 60, TimeUnit.SECONDS)) {
+      long now = done.getAsLong();
+      if (now == before) {
+        throw new AssertionError("the workers stand still after " + now);
+      }
+      before = now;
     }
     expect("done");
   }
