@@ -145,11 +145,7 @@ pub fn a_refusal_is_told_at_once(client: &Client) {
         answer.starts_with("error ") && answer.contains("WRONGTYPE"),
         "{answer}"
     );
-    assert!(
-        start.elapsed() < patience(),
-        "{:?}",
-        start.elapsed()
-    );
+    assert!(start.elapsed() < patience(), "{:?}", start.elapsed());
 }
 
 /// The wait continues, keeps its place before later ones, and is granted once.

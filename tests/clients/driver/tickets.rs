@@ -355,11 +355,7 @@ pub fn the_server_hangs_while_it_waits(subject: &TicketSubject) {
     let answer = agent.answer_to("a");
     server.signal(SIGCONT);
     assert!(answer.starts_with("error "), "{answer}");
-    assert!(
-        start.elapsed() < patience(),
-        "{:?}",
-        start.elapsed()
-    );
+    assert!(start.elapsed() < patience(), "{:?}", start.elapsed());
 }
 
 /// Given up while the server hangs, in which the lock has become free: the wait ends all the same.
