@@ -10,6 +10,7 @@ use crate::lock::stats::Histogram;
 use crate::lock::stats::Stats;
 use crate::lock::wait::figures::Gauges;
 use crate::lock::wait::limits::Limits;
+use crate::lock::wait::request::WaiterId;
 use crate::lock::wait::turns::Turns;
 #[cfg(doc)]
 use crate::lock::Cx;
@@ -67,6 +68,10 @@ pub struct Locks {
     pub(super) detects_deadlocks: bool,
     /// Whether the server is a node of a cluster.
     pub(super) in_cluster: bool,
+    /// Requests whose search for a deadlock met a key that was still to be settled.
+    pub(super) unverified: Turns<WaiterId>,
+    /// Whether some of them are to be checked in this tick.
+    pub(super) verifies: bool,
     pub(super) tracked: TrackedGrants,
     /// Keys whose tracked grants are to be compared with the key.
     pub(super) rechecks: Turns<KeyId, usize>,
@@ -86,6 +91,8 @@ impl Locks {
             session_holds: Histogram::default(),
             detects_deadlocks: true,
             in_cluster,
+            unverified: Turns::default(),
+            verifies: false,
             tracked: TrackedGrants::default(),
             rechecks: Turns::default(),
             had_shared: false,

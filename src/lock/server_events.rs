@@ -175,6 +175,8 @@ impl Locks {
         self.shared.tokens.disown();
         self.shared.in_flight.forget_undone();
         self.rechecks.clear();
+        self.unverified.clear();
+        self.verifies = false;
         self.shared.sessions.clear(None);
         self.shared.waiters.forget_unsettled();
         self.shared.waiters.give_up_places();

@@ -81,6 +81,19 @@ pub fn settle_due(ctx: Ctx<'_>, now: Now, in_time: impl Fn() -> bool) {
     }
 }
 
+/// Repeats the searches for deadlocks that met keys which were still to be settled: one at least, and more while there
+/// is time.
+pub fn verify_waiters(ctx: Ctx<'_>, now: Now, in_time: impl Fn() -> bool) {
+    for _ in 0..shell::with(|shell| shell.locks.unverified()) {
+        let ((), fx) = decide(now, |locks, cx| locks.verify_next(cx));
+        answers::note_all(ctx, &fx);
+        if !in_time() {
+            return;
+        }
+    }
+    shell::with(|shell| shell.locks.verified());
+}
+
 /// Reads keys that other clients have changed and that only the module remembers as locks, and sends the events of
 /// those that are lost: one key at least, and more while there is time.
 pub fn recheck_all(ctx: Ctx<'_>, now: Now, in_time: impl Fn() -> bool) {

@@ -188,7 +188,9 @@ impl Locks {
             self.stats.deadlocks += 1;
             return Err(LockError::Upgrade);
         }
-        self.check_deadlock_at(view, req, former, cx.now)?;
+        if self.check_deadlock_at(view, req, former, cx.now)? {
+            self.verify_later(id, req.user);
+        }
         let waiter = self.shared.waiter(id, req, cx.now);
         match upgrades {
             true => self

@@ -233,7 +233,9 @@ impl Locks {
         let places = former.places.iter().flatten().map(|place| Some(place.seq));
         let places = places.chain(std::iter::repeat(None));
         let wants: Vec<_> = views.iter().zip(places).collect();
-        self.check_deadlock(&wants, req, &former.requests, now)?;
+        if self.check_deadlock(&wants, req, &former.requests, now)? {
+            self.verify_later(id, req.user);
+        }
         let waiter = self.shared.waiter(id, req, now);
         let again = ReentryTerms {
             once: req.once,

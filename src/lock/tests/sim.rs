@@ -297,6 +297,7 @@ impl Sim {
         for _ in 0..100 {
             self.settle_due();
             assert_ne!(self.locks.shared.waiters.next_settle(self.now), Some(0));
+            self.verify_waiters();
             if self.locks.shared.waiters.next_settle(self.now) != Some(0) {
                 return self.forget_ended_tickets();
             }

@@ -12,15 +12,18 @@
 //! too: the other owners wait for the same holders. A reader waits for other readers only if a request for WRITE is
 //! between them, or one for READ on several keys, which is granted first.
 //!
-//! The recorded holders of a key are those of its last reading. A search goes no further at a key that has changed
-//! since, or whose readers are not all recorded: it cannot tell who holds it.
+//! The recorded holders of a key are those of its last reading. A search goes no further at a key that is still to be
+//! settled: the request waits, and the search is repeated at the end of the tick, when the key has been read. Nor does
+//! it go further at a key whose readers are not all recorded.
 //!
 //! Each wait, owner, holder and place that a search looks at is one visit, and the visits are limited. A search that
-//! has used them up, or that went no further at some key, may find no cycle where there is one: the request waits, and
-//! the search is counted as cut.
+//! has used them up, or that did not know all readers of some key, may find no cycle where there is one: the request
+//! waits, and the search is counted as cut.
 
 use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
 
+use crate::lock::effect::Cx;
 use crate::lock::locks::Locks;
 use crate::lock::name::{quoted, UserOwner};
 use crate::lock::read_write::upgrades;
@@ -77,12 +80,14 @@ pub(crate) enum Verdict {
     Clear,
     /// No cycle is known. There are more waits than may be visited, or not all holders of a key on the path are known.
     Cut,
+    /// No cycle is known, and a key on the path is still to be settled.
+    Early,
     /// The names of the keys of a cycle, in its order, starting at a key of the caller.
     Cycle(Vec<Vec<u8>>),
 }
 
 impl Locks {
-    /// Checks a request for one key before it waits.
+    /// Checks a request for one key before it waits. True when it is to be checked again.
     ///
     /// # Errors
     /// [`LockError::Deadlock`]
@@ -92,7 +97,7 @@ impl Locks {
         req: &Acquire<'_>,
         former: Option<WaiterId>,
         now: Now,
-    ) -> Result<(), LockError> {
+    ) -> Result<bool, LockError> {
         let place = self.shared.waiters.places.of(view.key, req.owner);
         let place = match upgrades(&view.state, req, now) {
             true => Some(Seq::MIN),
@@ -102,7 +107,8 @@ impl Locks {
     }
 
     /// Checks that a request for these keys, with the places that it has in their queues already, would not wait for
-    /// itself. `replaces`: the former requests of the owner, which end when this one waits.
+    /// itself. `replaces`: the former requests of the owner, which end when this one is parked. True when it is to be
+    /// checked again.
     ///
     /// # Errors
     /// [`LockError::Deadlock`]
@@ -112,9 +118,9 @@ impl Locks {
         req: &Acquire<'_>,
         replaces: &[WaiterId],
         now: Now,
-    ) -> Result<(), LockError> {
+    ) -> Result<bool, LockError> {
         if !self.detects_deadlocks {
-            return Ok(());
+            return Ok(false);
         }
         let wants: Vec<_> = keys
             .iter()
@@ -131,15 +137,87 @@ impl Locks {
             wants: &wants,
             replaces,
         };
-        match search(&self.shared.waiters, &caller, now) {
-            Verdict::Clear => Ok(()),
+        self.judge(search(&self.shared.waiters, &caller, now))
+    }
+
+    /// Counts what a search has found. True when it is to be repeated.
+    fn judge(&mut self, verdict: Verdict) -> Result<bool, LockError> {
+        match verdict {
+            Verdict::Clear => Ok(false),
+            Verdict::Early => Ok(true),
             Verdict::Cut => {
                 self.stats.deadlock_searches_cut += 1;
-                Ok(())
+                Ok(false)
             }
             Verdict::Cycle(keys) => {
                 self.stats.deadlocks += 1;
                 Err(LockError::Deadlock(described(&keys).into()))
+            }
+        }
+    }
+
+    /// This request is to be checked again at the end of the tick.
+    pub(crate) fn verify_later(&mut self, request: WaiterId, user: UserId) {
+        self.unverified.insert(user, request, ());
+        self.verifies = true;
+    }
+
+    /// Whether requests are to be checked again at the end of this tick.
+    pub fn verifies(&self) -> bool {
+        self.verifies
+    }
+
+    /// Those that were to be checked again have been. One that meets a key that is still to be settled is checked when
+    /// the timer fires for that key.
+    pub fn verified(&mut self) {
+        self.verifies = false;
+    }
+
+    /// The number of requests to check again.
+    pub fn unverified(&self) -> usize {
+        self.unverified.len()
+    }
+
+    /// Checks the next of them.
+    pub fn verify_next(&mut self, cx: &mut Cx<'_>) {
+        let Some((request, ())) = self.unverified.pop() else {
+            return;
+        };
+        let places = self.shared.waiters.places_of(request);
+        let one = places.first().map(|(_, place)| *place);
+        let Some((owner, waiter)) = one.and_then(|place| self.shared.waiters.at(place)) else {
+            return;
+        };
+        let (owner, mode, user): (Rc<[u8]>, _, _) = (owner.into(), waiter.mode, waiter.user);
+        let mut wants = Vec::with_capacity(places.len());
+        for (key, place) in &places {
+            let Some(waited) = self.shared.waiters.waited.get(key) else {
+                return;
+            };
+            if waited.lease_ms.is_some_and(|end| end <= cx.now.wall_ms) {
+                self.unverified.insert(user, request, ());
+                return;
+            }
+            wants.push(WantedKey {
+                key: key.as_ref(),
+                place: Some(place.seq),
+                holders: waited.holders.clone(),
+            });
+        }
+        let caller = Caller {
+            user,
+            owner: &owner,
+            mode,
+            wants: &wants,
+            replaces: &[],
+        };
+        let verdict = search(&self.shared.waiters, &caller, cx.now);
+        match self.judge(verdict) {
+            Ok(true) => self.unverified.insert(user, request, ()),
+            Ok(false) => {}
+            Err(error) => {
+                let waiter = self.shared.waiters.dismiss(request);
+                self.shared.waiters.fail(waiter, &error, cx);
             }
         }
     }
@@ -171,9 +249,11 @@ pub(crate) fn search(waiters: &Waiters, caller: &Caller<'_>, now: Now) -> Verdic
         passed: HashMap::new(),
         visits: MAX_VISITS + caller.wants.len(),
         is_cut: false,
+        is_early: false,
     };
     match search.run() {
         Some(keys) => Verdict::Cycle(keys.iter().map(|key| key.name.to_vec()).collect()),
+        None if search.is_early => Verdict::Early,
         None if search.is_cut => Verdict::Cut,
         None => Verdict::Clear,
     }
@@ -224,6 +304,8 @@ struct Search<'a> {
     visits: usize,
     /// There was more to visit.
     is_cut: bool,
+    /// A key was met that is still to be settled.
+    is_early: bool,
 }
 
 impl<'a> Search<'a> {
@@ -263,7 +345,7 @@ impl<'a> Search<'a> {
                     before: Some(place.seq),
                 };
                 if is_stale(self.waiters, key, waited, self.now) {
-                    self.is_cut = true;
+                    self.is_early = true;
                     continue;
                 }
                 if self.follow(wait, &waited.holders, Some(waited), Some(next)) {

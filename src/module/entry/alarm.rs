@@ -41,6 +41,7 @@ impl Shell {
             && self.answered.is_empty()
             && self.locks.shared.waiters.is_quiet()
             && !self.locks.has_rechecks()
+            && !self.locks.verifies()
             && self.locks.shared.sessions.holds() == 0
             && !self.alarm.job
             && !self.locks.shared.tokens.has_lost()
@@ -77,7 +78,7 @@ impl Shell {
             .then(|| until(grants_ms));
         let bound = self.locks.shared.sessions.next_due(now);
         let bound = bound.map(|due| due.max(until(self.alarm.sessions_at_ms)));
-        let more = self.locks.has_rechecks().then_some(0);
+        let more = (self.locks.has_rechecks() || self.locks.verifies()).then_some(0);
         let next = [
             self.locks.shared.waiters.next_settle(now),
             more,
@@ -209,6 +210,7 @@ fn fire(ctx: Ctx<'_>) {
     } else if ctx.may_write() {
         shell::with(|shell| shell.alarm.paused_until_ms = 0);
         settle::settle_due(ctx, now, in_time);
+        settle::verify_waiters(ctx, now, in_time);
         settle::recheck_all(ctx, now, in_time);
         sessions::work(ctx, budget, start);
         answers::deliver_all(ctx);

@@ -108,8 +108,8 @@ fn histories_of_many_keys() {
     run(op(), setup(false, false));
 }
 
-/// Here a tick ends before each request that may wait: a search goes no further at a key that is still to be settled,
-/// which the model does not know.
+/// Here a tick ends before each request that may wait: a search that meets a key which is still to be settled is
+/// repeated later, which the model does not distinguish.
 #[test]
 fn histories_with_deadlocks() {
     run(op(), setup(true, false));

@@ -33,7 +33,11 @@ const TYPES: [&str; 17] = [
 
 /// The same of fields, by the types that have them.
 const FIELDS: [(&str, &[&str]); 11] = [
-    ("Locks", &["had_shared", "detects_deadlocks", "in_cluster"]),
+    // `verifies` is set anew when the list is read.
+    (
+        "Locks",
+        &["had_shared", "detects_deadlocks", "in_cluster", "verifies"],
+    ),
     // Numbers that are counted up; and the room of one millisecond.
     (
         "Waiters",

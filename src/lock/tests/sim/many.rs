@@ -4,7 +4,7 @@ use crate::lock::tests::sim::rest::Rest;
 use crate::lock::tests::sim::tickets::notify_of;
 use crate::lock::tests::sim::{name_of, Sim, Terms};
 use crate::lock::{
-    Acquire, Answer, Effects, Lease, LockError, Locks, Mode, NextLook, Now, Planned, ReadDepth,
+    Acquire, Answer, Cx, Effects, Lease, LockError, Locks, Mode, NextLook, Now, Planned, ReadDepth,
     Release, Renew, Resource, Token, View, Wait, WaiterId,
 };
 
@@ -125,6 +125,14 @@ impl Sim {
             Ok(locks.settle_many(request, views, now, fx))
         });
         self.carry_out_many(&names, (settled.is_ok(), fx), &rests);
+    }
+
+    pub(crate) fn verify_waiters(&mut self) {
+        for _ in 0..self.locks.unverified() {
+            let mut fx = Effects::new();
+            self.locks.verify_next(&mut Cx::new(self.now, &mut fx));
+            self.carry_out_answers(fx);
+        }
     }
 
     fn ask_many<T>(
