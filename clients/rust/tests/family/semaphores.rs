@@ -47,9 +47,9 @@ async fn a_semaphore_that_nobody_has_created_is_an_error() {
     let real = TestServer::start();
     let server = client(&real);
     let missing = Semaphore::new(&server, "s");
-    let exists = || {
+    let looked = |times: u32| {
         let stats = real.conn().line("INFO commandstats").text();
-        stats.contains("cmdstat_exists:calls=4,")
+        stats.contains(&format!("cmdstat_exists:calls={times},"))
     };
     for _ in 0..2 {
         let told = [
@@ -73,10 +73,12 @@ async fn a_semaphore_that_nobody_has_created_is_an_error() {
         until_free(&real);
         real.conn().line("DEL s");
     }
-    assert!(exists());
+    assert!(looked(4));
     let held = single(&server).acquire().await.unwrap();
     let waiting = wait(&missing);
     until_waits(&real, 1);
+    // It waits before it looks whether the semaphore exists.
+    until("a look for the semaphore", || looked(5));
     real.conn().line("DEL s {s}:timeout");
     drop(held);
     real.conn().line("SEM.SET s 1");
