@@ -37,8 +37,6 @@ impl Locks {
     /// key already. Otherwise none: the shell asks about such a request when it is first in the queue of a free key.
     pub fn holder_to_ask(&self, request: WaiterId, views: &[View<'_>], now: Now) -> Vec<Asked> {
         let waiters = &self.shared.waiters;
-        let places = waiters.places_of(request);
-        let one = places.first().and_then(|(_, place)| waiters.at(*place));
         let holds = |(owner, waiter): (&[u8], &Waiter)| {
             views.iter().all(|view| {
                 matches!(
@@ -47,7 +45,7 @@ impl Locks {
                 )
             })
         };
-        match one.is_some_and(holds) {
+        match waiters.request(request).is_some_and(holds) {
             true => waiters.holder_to_ask(request),
             false => Vec::new(),
         }
@@ -56,13 +54,10 @@ impl Locks {
     /// Looks at some keys of a waiting request, from this index on. If none excludes it, the next are looked at later.
     pub fn look_at(&mut self, request: WaiterId, from: usize, views: &[View<'_>], now: Now) {
         let waiters = &self.shared.waiters;
-        let places = waiters.places_of(request);
-        let Some((owner, waiter)) = places.first().and_then(|(_, place)| {
-            let (owner, waiter) = waiters.at(*place)?;
-            Some((Rc::<[u8]>::from(owner), waiter.clone()))
-        }) else {
+        let Some((owner, waiter)) = waiters.request(request) else {
             return;
         };
+        let (owner, waiter) = (Rc::<[u8]>::from(owner), waiter.clone());
         let excludes = |view: &View<'_>| {
             match compatibility(&view.state, waiter.mode, &owner, now) {
                 Ok(Compatibility::Blocked(_)) => true,
@@ -96,13 +91,10 @@ impl Locks {
         now: Now,
         fx: &mut [Effects],
     ) -> bool {
-        let places = self.shared.waiters.places_of(request);
-        let Some((owner, waiter)) = places.first().and_then(|(_, place)| {
-            let (owner, waiter) = self.shared.waiters.at(*place)?;
-            Some((Rc::<[u8]>::from(owner), waiter.clone()))
-        }) else {
+        let Some((owner, waiter)) = self.shared.waiters.request(request) else {
             return true;
         };
+        let (owner, waiter) = (Rc::<[u8]>::from(owner), waiter.clone());
         let req = as_acquire(&owner, &waiter, self.shared.waiters.reentry_terms(request));
         if !self.all_are_free(&waiter, views, &req, now, fx) {
             return true;
@@ -133,6 +125,7 @@ impl Locks {
                 return true;
             }
         };
+        let places = self.shared.waiters.places_of(request);
         self.shared.waiters.take_many(request);
         self.shared.note_granted(&waiter, now);
         self.put_all_in_flight((&waiter, &req, &owner), &places, &entered, now);

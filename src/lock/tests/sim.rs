@@ -290,8 +290,8 @@ impl Sim {
         self.settle_all();
     }
 
-    /// The end of a tick: every key that is scheduled is read again and settled, and every scheduled request on several
-    /// keys is looked at, until nothing is due.
+    /// The end of a tick, until nothing is due: the scheduled keys are read again and settled, the scheduled requests
+    /// on several keys are looked at, and the early searches for deadlocks are repeated.
     pub fn settle_all(&mut self) {
         self.forget_ended_tickets();
         for _ in 0..100 {

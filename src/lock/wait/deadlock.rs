@@ -183,12 +183,11 @@ impl Locks {
         let Some((request, ())) = self.unverified.pop() else {
             return;
         };
-        let places = self.shared.waiters.places_of(request);
-        let one = places.first().map(|(_, place)| *place);
-        let Some((owner, waiter)) = one.and_then(|place| self.shared.waiters.at(place)) else {
+        let Some((owner, waiter)) = self.shared.waiters.request(request) else {
             return;
         };
         let (owner, mode, user): (Rc<[u8]>, _, _) = (owner.into(), waiter.mode, waiter.user);
+        let places = self.shared.waiters.places_of(request);
         let mut wants = Vec::with_capacity(places.len());
         for (key, place) in &places {
             let Some(waited) = self.shared.waiters.waited.get(key) else {

@@ -326,10 +326,14 @@ impl Waiters {
         self.places.at(place)
     }
 
+    /// The owner and the terms of a request that waits, for one key or several.
+    pub(crate) fn request(&self, request: WaiterId) -> Option<(&[u8], &Waiter)> {
+        self.at(self.places.of_request(request)?)
+    }
+
     /// The owner of a request that waits.
     pub fn owner_of(&self, request: WaiterId) -> Option<Rc<[u8]>> {
-        let (owner, _) = self.at(self.places.of_request(request)?)?;
-        Some(owner.into())
+        self.request(request).map(|(owner, _)| owner.into())
     }
 
     /// The note of a request that waits.
