@@ -23,10 +23,16 @@ pub fn url(real: &TestServer) -> String {
 /// `redis-lock` with a server, as the environment names it.
 pub fn program(real: &TestServer) -> Command {
     let mut command = Command::new(PROGRAM);
-    command.env("REDIS_LOCK_URL", url(real));
+    reach(&mut command, &url(real));
     command.env_remove("REDISCLI_AUTH");
     command.env("REDIS_LOCK_CONFIG", "/dev/null");
     command
+}
+
+/// The environment of a program that calls `redis-lock`: the servers, and patience.
+pub fn reach<'a>(command: &'a mut Command, urls: &str) -> &'a mut Command {
+    command.env("REDIS_LOCK_URL", urls);
+    command.env("REDIS_LOCK_TIMEOUT", PATIENT[1])
 }
 
 /// `redis-lock` with these arguments, one a word.
@@ -37,24 +43,12 @@ pub fn start(real: &TestServer, words: &str) -> Running {
 /// The longest time for a reply, of which a twentieth is for that to a `run -n`.
 pub const PATIENT: [&str; 2] = ["--timeout", "100"];
 
-/// `run` and `top` are patient, unless the arguments say how long they wait for a reply.
+/// `redis-lock` with these arguments.
 pub fn start_args<A: AsRef<OsStr>>(
     real: &TestServer,
     args: impl IntoIterator<Item = A>,
 ) -> Running {
-    let args: Vec<_> = args.into_iter().collect();
-    let mut args = args.iter().map(AsRef::as_ref);
-    let is_patient = args.clone().all(|arg| arg != PATIENT[0]);
-    let mut command = program(real);
-    if is_patient
-        && args.len() > 1
-        && ["run", "top"]
-            .iter()
-            .any(|of| args.clone().next() == Some(OsStr::new(of)))
-    {
-        command.args(args.next()).args(PATIENT);
-    }
-    Running::of(command.args(args))
+    Running::of(program(real).args(args))
 }
 
 /// `redis-lock` with these options, and a script of the shell under the lock `k`.

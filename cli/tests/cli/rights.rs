@@ -2,7 +2,7 @@
 
 use redis_lock_harness::TestServer;
 
-use crate::program::{program, url, Ended, Running, PATIENT};
+use crate::program::{program, url, Ended, Running};
 
 /// What a user may do who may do nothing but connect.
 const NOTHING: &str = "reset on nopass -@all +@connection -client|kill";
@@ -229,8 +229,6 @@ fn with(real: &TestServer, rights: &str, words: &str) -> Ended {
     let mut command = program(real);
     let own = url(real).replace("//", "//app:x@");
     command.env("REDIS_LOCK_URL", own);
-    // An attempt without a wait has a twentieth of it.
-    command.env("REDIS_LOCK_TIMEOUT", PATIENT[1]);
     Running::of(command.args(words.split(' '))).end()
 }
 

@@ -286,18 +286,7 @@ fn a_run_below_another_has_variables_of_its_own_by_a_prefix() {
     // The wait for itself is refused whatever the names are, but not that of the same owner.
     let below = |owner: &'static str| {
         let outer = ["run", "--prefix", "OUT_", "--owner", "out", "k", "--"];
-        let inner = [
-            PROGRAM,
-            "run",
-            "--timeout",
-            "100",
-            "-n",
-            "--owner",
-            owner,
-            "k",
-            "--",
-            "true",
-        ];
+        let inner = [PROGRAM, "run", "-n", "--owner", owner, "k", "--", "true"];
         start_args(&real, outer.into_iter().chain(inner))
             .end()
             .code()
@@ -355,7 +344,7 @@ fn a_run_below_a_run_of_the_same_key_is_refused_or_takes_no_hold() {
     assert_eq!(script(&real, "--shared", &shared).end().ok(), "inner\n0\n");
     // With another lock between them; and a lock for several commands waits no less.
     for inner in [
-        format!("run -n --timeout 100 j '{PROGRAM}' run k echo never"),
+        format!("run -n j '{PROGRAM}' run k echo never"),
         "acquire k".into(),
     ] {
         let end = script(&real, "", &format!("'{PROGRAM}' {inner}; echo $?")).end();

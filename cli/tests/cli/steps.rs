@@ -7,14 +7,12 @@ use nix::sys::signal::Signal;
 use redis_lock_harness::proxy::Proxy;
 use redis_lock_harness::{wait_for, TestServer};
 
-use crate::program::{program, start, start_args, url, Ended, Running, PROGRAM};
+use crate::program::{program, reach, start, start_args, url, Ended, Running, PROGRAM};
 
 /// A script of the shell, with `$lock` for the program.
 fn shell(real: &TestServer, script: &str) -> Running {
     let mut command = Command::new("sh");
-    command
-        .env("REDIS_LOCK_URL", url(real))
-        .env("lock", PROGRAM);
+    reach(&mut command, &url(real)).env("lock", PROGRAM);
     Running::of(command.args(["-c", script]))
 }
 
@@ -70,10 +68,7 @@ fn a_lock_stays_for_its_lease_until_the_next_step() {
     );
     let left = || real.conn().line("PTTL k").int();
     assert!(left() > 500_000);
-    assert_eq!(
-        start(&real, "acquire k -n -E 9 --timeout 100").end().code(),
-        9
-    );
+    assert_eq!(start(&real, "acquire k -n -E 9").end().code(), 9);
     assert_eq!(start(&real, "renew k").end().code(), 64);
     let of = |token: &str| format!("--owner {owner} --token {token}");
     assert_eq!(
@@ -192,9 +187,7 @@ fn a_permit_is_renewed_and_released_without_a_token() {
     assert_eq!(
         (
             held(),
-            start(&real, "acquire k --permits 2 -n --timeout 100")
-                .end()
-                .code()
+            start(&real, "acquire k --permits 2 -n").end().code()
         ),
         (2, 1)
     );
@@ -249,12 +242,7 @@ fn several_keys_are_acquired_and_ended_together() {
     assert!(end.err.contains("redis-lock: j: not held"), "{}", end.err);
     assert!(is_free(&real));
     real.conn().line("LOCK.ACQUIRE j other");
-    assert_eq!(
-        start(&real, "acquire k --and j -n --timeout 100")
-            .end()
-            .code(),
-        1
-    );
+    assert_eq!(start(&real, "acquire k --and j -n").end().code(), 1);
     assert!(is_free(&real));
     let json = start(&real, "acquire k --and i --json").end().ok();
     let tokens: serde_json::Value = serde_json::from_str(&json).expect("JSON");
@@ -318,7 +306,7 @@ fn a_lock_is_renewed_as_long_as_a_process_lives() {
 fn a_holder_in_the_background_ends_with_its_lock_or_its_start() {
     let real = TestServer::start();
     real.conn().line("LOCK.ACQUIRE k other");
-    let steps = "\"$lock\" acquire k -n --timeout 100 --hold-while $$; echo $?
+    let steps = "\"$lock\" acquire k -n --hold-while $$; echo $?
         \"$lock\" acquire k -q --hold-while $$; echo $?; exec sleep 1000";
     let run = shell(&real, steps);
     assert_eq!(run.line(), "1");
@@ -377,7 +365,7 @@ fn a_holder_in_the_background_ends_as_it_should_and_keeps_no_file() {
     let real = TestServer::start();
     real.conn().line("LOCK.ACQUIRE other other");
     let steps = "trap '' CHLD; exec 7>file
-        \"$lock\" acquire other -n -E 9 --timeout 100 --hold-while $$; echo $?
+        \"$lock\" acquire other -n -E 9 --hold-while $$; echo $?
         \"$lock\" acquire k --hold-while $$ >/dev/null; echo $?; echo up; exec sleep 1000";
     let steps = steps.replace("file", &real.dir().join("file").display().to_string());
     let run = shell(&real, &steps);
