@@ -4,15 +4,21 @@
 //! opened it and ends with it, so this crate has one of its own: a single thread, started with the first request, that
 //! lasts as long as the program. It only handles sockets and timers. The futures of a caller are polled by the caller's
 //! executor, with this runtime entered.
+//!
+//! A program can name its own runtime for requests ([`ServerBuilder::runtime`](crate::ServerBuilder::runtime)): those
+//! of a future that this runtime polls then have a connection there, and no thread wakes another. Whatever else has to
+//! be sent, renewals above all, stays here: it goes on while that runtime stands still.
 
+use std::cell::Cell;
 use std::future::{pending, poll_fn, Future};
 use std::io;
 use std::pin::pin;
 use std::sync::{mpsc, Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Waker};
 use std::thread;
 use std::time::Duration;
 
-use tokio::runtime::{Builder, Handle};
+use tokio::runtime::{Builder, Handle, Id};
 use tokio::sync::oneshot;
 use tokio::task::{unconstrained, AbortHandle, JoinHandle};
 use tokio::time::timeout;
@@ -67,10 +73,53 @@ pub(crate) async fn within<T>(work: impl Future<Output = Result<T>>) -> Result<T
     let handle = handle()?;
     let mut work = pin!(work);
     poll_fn(|context| {
+        let _caller = Caller::present();
         let _entered = handle.enter();
         work.as_mut().poll(context)
     })
     .await
+}
+
+thread_local! {
+    /// The runtime that polls the caller's future, outside of this crate's.
+    static CALLER: Cell<Option<Id>> = const { Cell::new(None) };
+}
+
+/// Sets [`CALLER`], until it is dropped.
+struct Caller(Option<Id>);
+
+impl Caller {
+    /// The one that polls now, if it was not set further out.
+    fn present() -> Caller {
+        let present = || Handle::try_current().ok().map(|handle| handle.id());
+        Caller(CALLER.replace(CALLER.get().or_else(present)))
+    }
+}
+
+impl Drop for Caller {
+    fn drop(&mut self) {
+        CALLER.set(self.0);
+    }
+}
+
+/// Whether this runtime polls the caller's future, and goes on while the future waits.
+pub(crate) fn is_of_caller(handle: &Handle) -> bool {
+    CALLER.get() == Some(handle.id())
+}
+
+/// Begins background work in the caller's thread, so that what it sends at first precedes what the caller sends next,
+/// and leaves the rest to the thread.
+pub(crate) fn begin(work: impl Future<Output = ()> + Send + 'static) {
+    let mut work = Box::pin(unconstrained(within(async {
+        work.await;
+        Ok(())
+    })));
+    let begun = work.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    if begun.is_pending() {
+        spawn(async {
+            let _ = work.await;
+        });
+    }
 }
 
 /// Runs work as a task of the thread. When the returned future is dropped, so is the work; what it does then counts as
@@ -171,6 +220,9 @@ impl Drop for OnDrop<'_> {
 /// # fn work(_step: u32, _token: u64) {}
 /// ```
 pub fn block_on<T>(work: impl Future<Output = T>) -> T {
+    // The runtime of this thread, if there is one, stands still.
+    let own = handle().ok().map(|handle| handle.id());
+    let _caller = Caller(CALLER.replace(own));
     // A tokio task has a budget for each poll. When it is used up, futures are pending until the task yields, which a
     // task that blocks its thread never does.
     pollster::block_on(unconstrained(work))

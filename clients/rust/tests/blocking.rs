@@ -12,7 +12,7 @@ use redis_lock_client::{
     block_on, BreakTarget, BreakWaiters, Guard, Lock, LostReason, Released, Server,
 };
 use redis_lock_harness::{wait_for, TestServer};
-use tokio::runtime::Builder;
+use tokio::runtime::{Builder, Handle, Runtime};
 
 /// Longer than any test waits for what comes.
 const LONG: Duration = Duration::from_secs(60);
@@ -145,4 +145,80 @@ fn blocking_calls_within_an_executor() {
             runtime.block_on(task).unwrap();
         }
     });
+}
+
+fn runtime() -> Runtime {
+    Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+/// How a client sees this server whose requests are those of this runtime.
+fn of(runtime: &Handle, real: &TestServer) -> Server {
+    let server = Server::builder(&format!("redis://127.0.0.1:{}", real.port));
+    let server = server.response_timeout(Duration::from_secs(100));
+    server.runtime(runtime.clone()).build().unwrap()
+}
+
+/// A runtime on one thread is blocked until the server has served a renewal, and a later acquisition within
+/// `block_on` waits for no task of it.
+#[test]
+fn a_program_that_blocks_the_runtime_of_its_requests_keeps_its_locks() {
+    let real = TestServer::start();
+    let runtime = runtime();
+    let server = of(runtime.handle(), &real);
+    runtime.block_on(async {
+        let kept = Lock::new(&server, "kept").lease(Duration::from_secs(3));
+        let kept = kept.acquire().await.unwrap();
+        // That of the thread is the one that tracks keys.
+        let clients = real.conn().line("CLIENT LIST").text();
+        let of_runtime =
+            |line: &str| line.contains(" flags=N ") && line.contains("cmd=lock.acquire");
+        assert!(clients.lines().any(of_runtime), "{clients}");
+        let renewals = real.stat("renewals");
+        wait_for("a renewal", || real.stat("renewals") > renewals);
+        let other = Lock::new(&server, "other");
+        let other = block_on(other.acquire()).unwrap();
+        assert_eq!(block_on(other.release()).unwrap(), Released::Yes);
+        assert_eq!(kept.lost().reason(), None);
+        assert_eq!(kept.release().await.unwrap(), Released::Yes);
+    });
+}
+
+/// A hold outlives the runtime that has asked for it, and so does the server.
+#[test]
+fn a_lock_is_held_and_released_without_the_runtime_that_has_asked_for_it() {
+    let real = TestServer::start();
+    let first = runtime();
+    let server = of(first.handle(), &real);
+    let lock = Lock::new(&server, "k");
+    let (held, dropped) = first.block_on(async {
+        let held = lock.acquire().await.unwrap();
+        let dropped = Lock::new(&server, "dropped").acquire().await.unwrap();
+        (held, dropped)
+    });
+    drop(first);
+    drop(dropped);
+    let free = block_on(server.settled());
+    assert!(free.is_empty(), "{free:?}");
+    assert!(real.conn().line("LOCK.INFO dropped").is_nil());
+    // Of another runtime, and of none.
+    let released = runtime().block_on(held.release());
+    assert_eq!(released.unwrap(), Released::Yes);
+    let again = block_on(lock.acquire()).unwrap();
+    assert_eq!(block_on(again.release()).unwrap(), Released::Yes);
+}
+
+/// The release of a dropped guard comes before what is asked next, with a runtime for the requests and without.
+#[test]
+fn a_dropped_guard_is_released_before_the_next_request() {
+    let real = TestServer::start();
+    let runtime = runtime();
+    for server in [client(&real), of(runtime.handle(), &real)] {
+        let lock = Lock::new(&server, "k");
+        runtime.block_on(async {
+            for _ in 0..ROUNDS {
+                drop(lock.try_acquire().await.unwrap().expect("a free lock"));
+            }
+            assert!(server.settled().await.is_empty());
+        });
+    }
 }

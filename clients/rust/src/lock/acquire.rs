@@ -6,7 +6,7 @@
 //! grants nothing. So the client needs no memory of what it has sent.
 
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::time::{timeout_at, Instant};
@@ -22,7 +22,7 @@ use crate::moment::{now, Moment};
 use crate::net::caller::Caller;
 use crate::net::command::{self, Claim, Ending, Kind};
 use crate::net::server::Server;
-use crate::runtime::on_thread;
+use crate::runtime::{on_thread, within};
 use crate::trace::Span;
 
 /// Acquires the locks of these terms in one request, waiting for at most `wait`, or without a limit. The terms name one
@@ -33,6 +33,7 @@ pub(crate) async fn acquire<Of: 'static>(
     wait: Option<Duration>,
     known: Option<Arc<Known>>,
 ) -> Result<Option<Vec<Guard<Of>>>> {
+    let terms: Arc<[Terms]> = terms.into();
     let Some(first) = terms.first() else {
         return Ok(Some(Vec::new()));
     };
@@ -47,16 +48,33 @@ pub(crate) async fn acquire<Of: 'static>(
         None => end,
     };
     let known = known.unwrap_or_else(|| Known::of(end));
-    let work = || {
-        let (server, of_task) = (first.server.clone(), terms.to_vec());
-        let mut reach = Reach::new(known.clone());
-        span.follows(async move {
-            let asked = bounded(&server, bound, attempts(&of_task, end, &mut reach)).await;
-            asked.map_err(|error| reach.explain(error))
-        })
+    let asked = async {
+        // The connection of a session is of the thread.
+        let begun = match first.is_session {
+            true => None,
+            false => {
+                let first_request = begin(&terms, end, Reach::new(known.clone()));
+                match within(bounded(&first.server, bound, first_request)).await? {
+                    Begun::Over(guards) => return Ok(guards),
+                    Begun::Waits(attempt) => Some(attempt),
+                }
+            }
+        };
+        let begun = Mutex::new(begun);
+        let work = || {
+            let (server, of_task) = (first.server.clone(), terms.clone());
+            let begun = begun.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let mut reach = Reach::new(known.clone());
+            span.follows(async move {
+                let asked = attempts(&of_task, begun, end, &mut reach);
+                let asked = bounded(&server, bound, asked).await;
+                asked.map_err(|error| reach.explain(error))
+            })
+        };
+        on_thread(&[&first.server], first.lease, work).await
     };
     let observed = span.around(async {
-        let acquired = on_thread(&[&first.server], first.lease, work).await;
+        let acquired = asked.await;
         let error = acquired.as_ref().err();
         let waited = now() - begun;
         match &acquired {
@@ -86,24 +104,53 @@ pub(crate) async fn bounded<T>(
     }
 }
 
+/// The first request of an acquisition.
+enum Begun<Of> {
+    Over(Option<Vec<Guard<Of>>>),
+    Waits(Box<Attempt>),
+}
+
+/// Sends the first request, in the caller's task: a lock that is free needs no other.
+async fn begin<Of>(
+    terms: &Arc<[Terms]>,
+    end: Option<Instant>,
+    mut reach: Reach,
+) -> Result<Begun<Of>> {
+    let Some(mut attempt) = Attempt::new(terms) else {
+        return Ok(Begun::Over(None));
+    };
+    Ok(match attempt.wait.begin(end, &mut reach).await {
+        None => Begun::Waits(Box::new(attempt)),
+        Some(Outcome::Granted(tokens, sent)) => {
+            let lease = attempt.lease;
+            Begun::Over(Some(attempt.granted(&tokens, lease, sent)?))
+        }
+        Some(Outcome::Over | Outcome::Again) => Begun::Over(None),
+    })
+}
+
 async fn attempts<Of>(
-    terms: &[Terms],
+    terms: &Arc<[Terms]>,
+    mut begun: Option<Box<Attempt>>,
     end: Option<Instant>,
     reach: &mut Reach,
 ) -> Result<Option<Vec<Guard<Of>>>> {
     loop {
-        let Some(mut attempt) = Attempt::new(terms) else {
+        let Some(mut attempt) = begun
+            .take()
+            .map(|begun| *begun)
+            .or_else(|| Attempt::new(terms))
+        else {
             return Ok(None);
         };
         match attempt.wait.run(end, reach).await? {
-            Outcome::Granted(tokens, sent) if tokens.len() == terms.len() => {
-                let (lease, sent) = match attempt.first.is_session {
+            Outcome::Granted(tokens, sent) => {
+                let (lease, sent) = match attempt.wait.request.is_bound {
                     true => attempt.bound_lease(&tokens).await?,
-                    false => (attempt.first.lease, sent),
+                    false => (attempt.lease, sent),
                 };
-                return Ok(Some(attempt.granted(&tokens, lease, sent)));
+                return attempt.granted(&tokens, lease, sent).map(Some);
             }
-            Outcome::Granted(..) => return Err(Error::reply(attempt.first.server.name())),
             Outcome::Over => return Ok(None),
             Outcome::Again => attempt.end().await,
         }
@@ -111,16 +158,16 @@ async fn attempts<Of>(
 }
 
 /// The request of one owner. Dropped before the grant, it is given up.
-struct Attempt<'a> {
-    terms: &'a [Terms],
-    first: &'a Terms,
+struct Attempt {
+    terms: Arc<[Terms]>,
+    lease: Duration,
     /// None when it is over.
     claims: Vec<Claim>,
     wait: Wait,
 }
 
-impl<'a> Attempt<'a> {
-    fn new(terms: &'a [Terms]) -> Option<Attempt<'a>> {
+impl Attempt {
+    fn new(terms: &Arc<[Terms]>) -> Option<Attempt> {
         let first = terms.first()?;
         let owner = first.fresh_owner();
         let claims: Vec<_> = terms.iter().map(|terms| terms.claim_by(&owner)).collect();
@@ -139,8 +186,8 @@ impl<'a> Attempt<'a> {
             ..Request::new(&first.server, &first.key, Some(&owner), command)
         };
         Some(Attempt {
-            terms,
-            first,
+            terms: terms.clone(),
+            lease: first.lease,
             claims,
             wait: Wait::new(request),
         })
@@ -150,7 +197,7 @@ impl<'a> Attempt<'a> {
     async fn bound_lease(&mut self, tokens: &[u64]) -> Result<(Duration, Moment)> {
         self.wait.may_hold = true;
         self.wait.caller.pin();
-        let server = &self.first.server;
+        let server = &self.wait.request.server;
         let broken = || Error::reply(server.name());
         let (claim, token) = self.claims.first().zip(tokens.first()).ok_or_else(broken)?;
         let patience = server.patience() / 2;
@@ -159,24 +206,33 @@ impl<'a> Attempt<'a> {
         lease.ok_or_else(broken)
     }
 
-    fn granted<Of>(mut self, tokens: &[u64], lease: Duration, sent: Moment) -> Vec<Guard<Of>> {
-        let is_bound = self.first.is_session;
-        let caller = Caller::shared(&self.first.server, &self.first.key);
+    fn granted<Of>(
+        mut self,
+        tokens: &[u64],
+        lease: Duration,
+        sent: Moment,
+    ) -> Result<Vec<Guard<Of>>> {
+        if tokens.len() != self.terms.len() {
+            return Err(Error::reply(self.wait.request.server.name()));
+        }
+        let is_bound = self.wait.request.is_bound;
+        let caller = Caller::shared(&self.wait.request.server, &self.wait.request.key);
         let mut bound = is_bound.then(|| std::mem::replace(&mut self.wait.caller, caller));
         let may_hold = self.wait.may_hold && !is_bound;
         let claims = std::mem::take(&mut self.claims).into_iter();
         let each = self.terms.iter().zip(claims).zip(tokens);
-        each.map(|((terms, claim), token)| {
+        let each = each.map(|((terms, claim), token)| {
             let hold = Hold::new(claim, *token, lease, terms.margin, sent);
             Guard::new(hold, may_hold, bound.take())
-        })
-        .collect()
+        });
+        Ok(each.collect())
     }
 
     /// Whether the server may have something of this attempt. What a named owner has without an answer is left to its
     /// lease: another process may hold the lock under this name.
     fn is_left(&self) -> bool {
-        self.wait.is_queued || self.wait.may_hold && self.first.owner.is_none()
+        let is_named = self.claims.first().is_none_or(|claim| claim.is_named);
+        self.wait.is_queued || self.wait.may_hold && !is_named
     }
 
     /// Gives the attempt up, and waits until the server has confirmed it.
@@ -189,8 +245,8 @@ impl<'a> Attempt<'a> {
     fn give_up(&mut self) -> Vec<impl Future<Output = ()>> {
         let is_left = self.is_left();
         // A hold that is granted late ends then.
-        let last = self.first.server.patience() + self.first.lease;
-        let is_bound = self.first.is_session;
+        let last = self.wait.request.server.patience() + self.lease;
+        let is_bound = self.wait.request.is_bound;
         let claims = self.claims.drain(..).filter(|_| is_left);
         claims
             .map(|claim| give_up(claim, None, Ending::Final, last, is_bound))
@@ -198,7 +254,7 @@ impl<'a> Attempt<'a> {
     }
 }
 
-impl Drop for Attempt<'_> {
+impl Drop for Attempt {
     fn drop(&mut self) {
         drop(self.give_up());
     }

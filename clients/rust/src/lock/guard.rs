@@ -19,7 +19,7 @@ use crate::net::caller::Caller;
 use crate::net::command::{self, Ending};
 use crate::net::retry::repeatable;
 use crate::outcome::{LostReason, Released};
-use crate::runtime::{self, within, Task};
+use crate::runtime::within;
 use crate::statistics::Counted;
 use crate::trace::{shown, Text};
 
@@ -37,7 +37,6 @@ use crate::trace::{shown, Text};
 #[must_use = "dropped, the lock is given back"]
 pub struct Guard<Of = Lock> {
     pub(crate) hold: Arc<Hold>,
-    renewal: Task,
     /// Whether the renewal task owns the connection that the hold is bound to: it ends with that.
     pub(crate) is_bound: bool,
     /// Whether a request of the acquisition, or a release, has no answer: the server may meet it late.
@@ -51,9 +50,10 @@ impl<Of> Guard<Of> {
     pub(crate) fn new(hold: Arc<Hold>, is_unanswered: bool, bound: Option<Caller>) -> Guard<Of> {
         let server = &hold.claim.server;
         server.inner.invalidations.changed(&hold.claim.key);
+        let is_bound = bound.is_some();
+        keep(&hold, bound);
         Guard {
-            is_bound: bound.is_some(),
-            renewal: runtime::spawn(keep(hold.clone(), bound)),
+            is_bound,
             is_unanswered,
             is_released: false,
             _counted: server.counts().holds.count(),
@@ -194,7 +194,7 @@ impl<Of> Guard<Of> {
     fn stop_renewal(&self) {
         self.hold.notice.finish();
         if !self.is_bound {
-            self.renewal.end();
+            self.hold.end();
         }
     }
 }
@@ -207,8 +207,8 @@ shown! {
 impl<Of> Drop for Guard<Of> {
     fn drop(&mut self) {
         self.hold.notice.finish();
-        self.renewal.end();
         let hold = &self.hold;
+        hold.end();
         let is_taken = hold.notice.reason() == Some(LostReason::Taken);
         if self.is_released || is_taken && !self.is_unanswered {
             return;

@@ -78,8 +78,8 @@ pub(crate) async fn at_once<R: Future<Output = Result<Released>> + Send + 'stati
 }
 
 /// Releases in the background until it is answered, or for as long as it could `last`: a hold, which may have a token,
-/// or what an acquisition may have left. A failure is reported then. The returned future ends with that; dropped, the
-/// release goes on.
+/// or what an acquisition may have left. What the caller asks next, over the same connection, comes after it. A failure
+/// is reported at the end. The returned future ends with that; dropped, the release goes on.
 pub(crate) fn give_up(
     claim: Claim,
     hold: Option<Option<u64>>,
@@ -89,7 +89,7 @@ pub(crate) fn give_up(
 ) -> impl Future<Output = ()> {
     let running = claim.server.inner.background.begin();
     let (over, is_over) = oneshot::channel::<()>();
-    runtime::spawn(async move {
+    runtime::begin(async move {
         let token = hold.flatten();
         let end = now() + last;
         let released = release(&claim, ending, end, true).await;

@@ -128,7 +128,12 @@ pub(crate) struct Wait {
     /// A message says that it is granted.
     is_announced: bool,
     waiting: Option<Counted>,
+    /// The answer to its first request, where the caller has sent that.
+    begun: Option<Asked>,
 }
+
+/// A moment before a request was sent, and its answer.
+type Asked = (Moment, Result<Reply>);
 
 /// The end of a wait.
 pub(crate) enum Outcome {
@@ -166,6 +171,34 @@ impl Wait {
             is_queued: false,
             is_announced: false,
             waiting: None,
+            begun: None,
+        }
+    }
+
+    /// Sends the first request. None: [`run`](Wait::run) goes on from its answer.
+    pub(crate) async fn begin(
+        &mut self,
+        end: Option<Instant>,
+        reach: &mut Reach,
+    ) -> Option<Outcome> {
+        let is_last = left(end).is_zero();
+        let sent = Moment::now();
+        match self.ask(end).await {
+            Ok(Reply::Tokens(tokens)) if sent.elapsed() < self.request.certain => {
+                reach.answers(true);
+                Some(Outcome::Granted(tokens, sent))
+            }
+            Ok(Reply::No) if is_last && !self.request.needs_semaphore => {
+                reach.answers(true);
+                Some(Outcome::Over)
+            }
+            asked => {
+                // Dropped before that, it is given up.
+                self.is_queued = matches!(asked, Ok(Reply::Queued));
+                self.may_hold |= matches!(asked, Ok(Reply::Tokens(_)));
+                self.begun = Some((sent, asked));
+                None
+            }
         }
     }
 
@@ -175,14 +208,17 @@ impl Wait {
     /// When the server refuses, was never reached, or could not be reached at the end.
     pub(crate) async fn run(&mut self, end: Option<Instant>, reach: &mut Reach) -> Result<Outcome> {
         loop {
+            let begun = self.begun.take();
             let turn = match &self.ticket {
-                Some(ticket) if !self.is_announced => ticket.turn().await,
+                Some(ticket) if !self.is_announced && begun.is_none() => ticket.turn().await,
                 _ => None,
             };
             let is_last = left(end).is_zero();
             let is_announced = self.is_announced;
-            let sent = Moment::now();
-            let asked = self.ask(end).await;
+            let (sent, asked) = match begun {
+                Some(begun) => begun,
+                None => (Moment::now(), self.ask(end).await),
+            };
             reach.answers(asked.is_ok());
             self.is_announced &= matches!(asked, Ok(Reply::Unheard) | Err(_));
             // After a failure it is kept for the pause.

@@ -15,6 +15,7 @@ use std::time::Duration;
 use redis::{
     cmd, AsyncConnectionConfig, ConnectionAddr, ConnectionInfo, ProtocolVersion, PushInfo,
 };
+use tokio::runtime::Handle;
 use tokio::sync::OnceCell;
 
 use crate::error::{Error, Result};
@@ -56,6 +57,8 @@ pub(crate) struct Inner {
     pub background: Background,
     /// The notifications about keys that are held through the shared connections.
     pub invalidations: Arc<Invalidations>,
+    /// The program's runtime, which has connections of its own for the requests of the futures that it polls.
+    runtime: Option<Handle>,
     /// The leases of readers that are bound to connections.
     pub reader_leases: ReaderLeases,
     pub tickets: Arc<Tickets>,
@@ -69,7 +72,8 @@ struct Topology {
     seeds: Vec<ConnectionAddr>,
     /// The number of the next seed, raised after each failure.
     seed: usize,
-    shared: HashMap<String, Shared>,
+    /// By the name of the node, and whether it is of the program's runtime.
+    shared: HashMap<(String, bool), Shared>,
 }
 
 /// A shared connection: the first request opens it, the others wait for the result.
@@ -112,6 +116,7 @@ impl Server {
     pub fn builder(url: &str) -> ServerBuilder {
         ServerBuilder {
             url: url.into(),
+            runtime: None,
             connector: Connector {
                 patience: Duration::from_secs(5),
                 #[cfg(feature = "tls")]
@@ -236,19 +241,20 @@ impl Server {
     /// Closes a failed shared connection to this node and forgets the slots of the node. Does nothing if a new
     /// connection has been opened meanwhile.
     pub(crate) fn forget_shared(&self, node: &ConnectionInfo, failed: &Shared) {
-        let name = name_of(node);
         let mut topology = self.topology();
-        let current = topology.shared.get(&name);
-        if current.is_some_and(|current| Arc::ptr_eq(current, failed)) {
-            topology.shared.remove(&name);
+        let before = topology.shared.len();
+        topology
+            .shared
+            .retain(|_, current| !Arc::ptr_eq(current, failed));
+        if topology.shared.len() < before {
             topology.reroute(node);
         }
     }
 
-    /// Closes the shared connection to a node that is a replica.
+    /// Closes the shared connections to a node that is a replica.
     pub(crate) fn leave(&self, node: &ConnectionInfo) {
-        let mut topology = self.topology();
-        topology.shared.remove(&name_of(node));
+        let (mut topology, name) = (self.topology(), name_of(node));
+        topology.shared.retain(|(of, _), _| *of != name);
         topology.reroute(node);
     }
 
@@ -274,9 +280,10 @@ impl Server {
         self.inner.connector.open(&node, settings).await
     }
 
-    /// Opens a connection with tracking of the keys read on it, where the server supports it.
-    async fn connect_shared(&self, node: &ConnectionInfo) -> Result<Connection> {
-        if self.inner.address.protocol == Some(ProtocolVersion::RESP2) {
+    /// Opens a connection with tracking of the keys read on it, where the server supports it. (No key is read on that
+    /// of the program's runtime.)
+    async fn connect_shared(&self, node: &ConnectionInfo, is_near: bool) -> Result<Connection> {
+        if is_near || self.inner.address.protocol == Some(ProtocolVersion::RESP2) {
             return self.connect(node).await;
         }
         let invalidations = self.inner.invalidations.clone();
@@ -294,14 +301,19 @@ impl Server {
     /// The shared connection to this node, and its place in the table, which [`forget_shared`](Server::forget_shared)
     /// needs. It is opened in a task, so that it is opened for the other requests too when the first one is dropped.
     pub(crate) async fn shared(&self, node: &ConnectionInfo) -> Result<(Connection, Shared)> {
-        let name = name_of(node);
+        let near = self.inner.runtime.as_ref();
+        let near = near.filter(|handle| runtime::is_of_caller(handle));
+        let name = (name_of(node), near.is_some());
         let place = self.topology().shared.entry(name).or_default().clone();
         let opened = match place.get() {
             Some(opened) => opened.clone(),
             None => {
                 let (server, to, of_all) = (self.clone(), node.clone(), place.clone());
-                let opening = runtime::handle()?.spawn(async move {
-                    let opened = of_all.get_or_init(|| server.connect_shared(&to)).await;
+                let is_near = near.is_some();
+                let on = near.cloned().map_or_else(runtime::handle, Ok)?;
+                let opening = on.spawn(async move {
+                    let opening = || server.connect_shared(&to, is_near);
+                    let opened = of_all.get_or_init(opening).await;
                     let opened = opened.clone();
                     opened.inspect_err(|_| server.forget_shared(&to, &of_all))
                 });
@@ -355,6 +367,7 @@ shown! { Server, server, name = server.name() }
 pub struct ServerBuilder {
     url: String,
     connector: Connector,
+    runtime: Option<Handle>,
 }
 
 impl ServerBuilder {
@@ -374,6 +387,27 @@ impl ServerBuilder {
         source: impl Fn() -> (Option<String>, String) + Send + Sync + 'static,
     ) -> ServerBuilder {
         self.connector.credentials = Some(Arc::new(source));
+        self
+    }
+
+    /// The runtime of the program, with I/O and timers. The requests of a future that it polls then have a connection of
+    /// this runtime, and no thread has to wake another for them. Renewals and waits in the queue stay with the thread of
+    /// this crate, so that a program that blocks its runtime keeps its locks. (A future that blocks a thread of this runtime until a request is answered, other than by
+    /// [`block_on`](crate::block_on), may wait for itself, as with any connection of the runtime.)
+    ///
+    /// ```
+    /// # fn main() -> Result<(), redis_lock_client::Error> {
+    /// use redis_lock_client::Server;
+    /// use tokio::runtime::Handle;
+    ///
+    /// # let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    /// # let _entered = runtime.enter();
+    /// let server = Server::builder("redis://locks.example.com").runtime(Handle::current()).build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn runtime(mut self, runtime: Handle) -> ServerBuilder {
+        self.runtime = Some(runtime);
         self
     }
 
@@ -404,6 +438,7 @@ impl ServerBuilder {
             topology: Mutex::new(topology),
             background: Background::default(),
             invalidations: Arc::default(),
+            runtime: self.runtime,
             reader_leases: ReaderLeases::default(),
         });
         Ok(Server { inner })

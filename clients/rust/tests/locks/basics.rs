@@ -360,6 +360,8 @@ async fn a_grant_is_not_kept_for_a_future_that_is_not_polled() {
     let short = lock(&server).lease(Duration::from_secs(1));
     let several = MultiLock::new([short.clone()]).unwrap();
     let (mut one, mut all) = (Box::pin(short.acquire()), Box::pin(several.acquire()));
+    // One poll sends a request over an open connection.
+    server.ping().await.unwrap();
     for is_one in [true, false] {
         let before = real.stat("grants");
         let poll = std::future::poll_fn(|context| {
@@ -370,7 +372,10 @@ async fn a_grant_is_not_kept_for_a_future_that_is_not_polled() {
             };
             std::task::Poll::Ready(is_pending)
         });
+        // No answer comes within that poll.
+        real.signal(libc::SIGSTOP);
         assert!(poll.await);
+        real.signal(libc::SIGCONT);
         until("the grant", || real.stat("grants") > before);
         until_free(&real);
         match is_one {
