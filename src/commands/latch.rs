@@ -17,7 +17,6 @@ use crate::module::keyspace::count_key::CountKey;
 use crate::module::keyspace::sem_key;
 use crate::module::reply::{self, Got};
 use crate::module::state::shell::Shape;
-use crate::module::tickets;
 
 /// Closes a latch for a number of counts; 0 opens it. Replies that number, or nil when `NX` or `XX` excludes it.
 pub struct Set;
@@ -129,11 +128,8 @@ impl Command for Wait {
 
     fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), LockError> {
         let (name, options) = Parser::of::<Wait>(words).key_only()?;
-        if let Some(notify) = &options.notify {
-            tickets::check(ctx, name, notify.channel)?;
-        }
-        let is_ticket = options.notify.is_some();
-        let request = request(ctx, b"", &options);
+        let request = request(ctx, &[name], b"", &options)?;
+        let is_ticket = request.notify.is_some();
         let key = CountKey::open_read(ctx, name);
         let (now, id, state) = (ctx.now(), key.id(), key.read());
         if state != Count::Absent {

@@ -7,8 +7,7 @@ use crate::commands::options::{
 use crate::commands::parser::{Parser, Word};
 use crate::commands::queue::Queue;
 use crate::commands::skeleton::{
-    change_semaphore, give_up, has_given_up, is_given_up, may_create, prepare_session,
-    reply_to_acquire, request, waiter_of, NewWaiter,
+    change_semaphore, end_acquire, give_up, has_given_up, is_given_up, may_create, request,
 };
 use crate::lock::{
     permits_of, Effect, KeyRef, LockError, Now, Permits, Resource, SemState, SemView, NO_END_MS,
@@ -21,9 +20,9 @@ use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::strings::{OwnedStr, Str};
 use crate::module::keyspace::replication::{self, Replication};
 use crate::module::keyspace::sem_key::SemKey;
+use crate::module::reply;
 use crate::module::sessions;
 use crate::module::state::shell::Shape;
-use crate::module::tickets;
 
 /// Creates a semaphore, or changes its number of permits. Replies that number, or nil when `NX` or `XX` excludes it.
 pub struct Set;
@@ -102,34 +101,24 @@ impl Command for Acquire {
 
     fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), LockError> {
         let (name, id, options) = Parser::of::<Acquire>(words).key_and_owner()?;
-        let is_final = |seq| is_given_up(ctx, [semaphore(ctx, name)], id, seq);
-        if options.seq.is_some_and(is_final) {
+        let request = request(ctx, &[name], id.bytes(), &options)?;
+        let permits = permits_to_write(ctx, name)?;
+        if is_given_up(ctx, [semaphore(ctx, name)], id, options.seq) {
             ctx.reply_nil();
             return Ok(());
         }
-        if options.session {
-            prepare_session(ctx)?;
-        }
-        if let Some(notify) = &options.notify {
-            tickets::check(ctx, name, notify.channel)?;
-        }
-        let request = request(ctx, id.bytes(), &options);
-        let (key, view, now) = open_permit(ctx, name, id, SemKey::minting_view)?;
+        let (key, view, now) = open_permit(ctx, name, permits, id, SemKey::minting_view)?;
         let ((answer, change), fx) = decide(now, |locks, cx| {
             locks.sems.acquire(&mut locks.shared, &view, &request, cx)
         });
-        let (is_ticket, waiter) = (request.notify.is_some(), waiter_of(&answer));
-        let new = NewWaiter::expect(ctx, waiter, Shape::Token, is_ticket);
         let is_unchanged = change.is_empty() && !fx.iter().any(Effect::is_write);
-        key.apply(&change, &fx, Replication::of_command(ctx))?;
-        new.finish();
-        alarm::rearm(ctx);
-        reply_to_acquire(
+        end_acquire(
             ctx,
-            name,
-            answer?,
-            (Shape::Token, is_ticket, is_unchanged),
-            now,
+            &[name],
+            (answer, is_unchanged),
+            (Shape::Token, request.notify.is_some()),
+            || key.apply(&change, &fx, Replication::of_command(ctx)),
+            |got| reply::acquired(ctx, name, Shape::Token, got, now),
         )
     }
 }
@@ -163,7 +152,8 @@ impl Command for Release {
             ctx.reply_nil();
             return Ok(());
         };
-        let (key, view, now) = open_permit(ctx, name, id, SemKey::hand_off_view)?;
+        let permits = permits_to_write(ctx, name)?;
+        let (key, view, now) = open_permit(ctx, name, permits, id, SemKey::hand_off_view)?;
         let released = change_semaphore(ctx, key, now, |locks, cx| {
             locks.sems.release(&mut locks.shared, &view, id.bytes(), cx)
         })?;
@@ -193,7 +183,8 @@ impl Command for Renew {
 
     fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), LockError> {
         let (name, id, options) = Parser::of::<Renew>(words).key_and_owner()?;
-        let (key, view, now) = open_permit(ctx, name, id, SemKey::plain_view)?;
+        let permits = permits_to_write(ctx, name)?;
+        let (key, view, now) = open_permit(ctx, name, permits, id, SemKey::plain_view)?;
         let lease = (options.lease, options.names_lease);
         let renewed = change_semaphore(ctx, key, now, |locks, cx| {
             locks
@@ -285,14 +276,14 @@ fn permits_to_write(ctx: Ctx<'_>, key: Str<'_>) -> Result<OwnedStr, LockError> {
 /// Opens a semaphore for a command on the permit of this id, and makes the view with `read`.
 ///
 /// # Errors
-/// [`LockError::MayNotUsePermits`]; those of opening.
+/// Those of opening.
 fn open_permit<'a>(
     ctx: Ctx<'a>,
     name: Str<'a>,
+    permits: OwnedStr,
     id: Str<'_>,
     read: impl FnOnce(&SemKey<'a>, Option<Str<'_>>, Now) -> SemView<'a>,
 ) -> Result<(SemKey<'a>, SemView<'a>, Now), LockError> {
-    let permits = permits_to_write(ctx, name)?;
     if sessions::end_permit_first(ctx, name, id) {
         alarm::rearm(ctx);
     }

@@ -5,8 +5,8 @@
 
 use crate::commands::options::{NotifyWords, Options};
 use crate::lock::{
-    Acquire, Answer, Cx, Effect, Effects, KeyRef, LockError, Locks, Mode, Now, PermitChange, View,
-    Wait, WaiterId,
+    Acquire, Answer, Cx, Effect, Effects, KeyRef, KeyState, LockError, Locks, Mode, Now,
+    PermitChange, Planned, View, Wait, WaiterId,
 };
 use crate::module::acl;
 use crate::module::answers;
@@ -22,10 +22,12 @@ use crate::module::keyspace::horizon;
 use crate::module::keyspace::lock_key::LockKey;
 use crate::module::keyspace::replication::{self, Replication};
 use crate::module::keyspace::sem_key::SemKey;
-use crate::module::reply::{self, Got};
+use crate::module::reply::Got;
 use crate::module::state::shell;
 use crate::module::state::shell::Shape;
+use crate::module::tickets;
 use crate::module::users;
+use crate::module::view::view_for;
 
 /// Decides about one lock, applies the effects, and rearms. Effects of a refused request are applied too.
 ///
@@ -135,40 +137,60 @@ pub fn wait<T>(
     })
 }
 
-/// The end of an acquire of one key, whose changes are made: the reply, or none where the client is blocked.
+/// The end of a request to acquire these keys: makes the changes of the decision (`apply`; `is_unchanged`: there are
+/// none), and replies, unless the client is blocked.
 ///
 /// # Errors
-/// As [`wait`].
-pub fn reply_to_acquire(
+/// That of a refused change, that of the decision, then as [`wait`].
+#[inline]
+pub fn end_acquire<T>(
     ctx: Ctx<'_>,
-    name: Str<'_>,
-    answer: Answer,
-    (shape, is_ticket, is_unchanged): (Shape, bool, bool),
-    now: Now,
+    names: &[Str<'_>],
+    (answer, is_unchanged): (Result<Answer<T>, LockError>, bool),
+    (shape, is_ticket): (Shape, bool),
+    apply: impl FnOnce() -> Result<(), LockError>,
+    reply: impl FnOnce(Got<T>),
 ) -> Result<(), LockError> {
-    let got = match answer {
-        Answer::Waits(id) => wait(ctx, &[name], id, is_ticket)?,
+    let new = NewWaiter::expect(ctx, &answer, shape, is_ticket);
+    apply()?;
+    new.finish();
+    alarm::rearm(ctx);
+    let got = match answer? {
+        Answer::Waits(id) => wait(ctx, names, id, is_ticket)?,
         Answer::Refused => Some(Got::Nothing),
-        Answer::Granted(token) => {
+        Answer::Granted(granted) => {
             if is_unchanged {
-                replication::confirm(ctx, name);
+                confirm_first(ctx, names);
             }
-            Some(Got::Granted(token))
+            Some(Got::Granted(granted))
         }
     };
     if let Some(got) = got {
-        reply::acquired(ctx, name, shape, got, now);
+        reply(got);
     }
     Ok(())
 }
 
-/// Whether the owner has given up this acquisition (`SEQ`) at any of these keys: a request for it grants nothing.
+/// For a request that was granted and has changed nothing: what is replicated for one of its keys comes after all that
+/// was replicated for the others.
+pub fn confirm_first(ctx: Ctx<'_>, names: &[Str<'_>]) {
+    if let Some(first) = names.first() {
+        replication::confirm(ctx, *first);
+    }
+}
+
+/// Whether the owner has given up this acquisition (`SEQ`) at any of these keys: a request for it grants nothing. To be
+/// called for a request that is valid and permitted, because the reply may tell who holds the lock, and before the
+/// first step that changes a key.
 pub fn is_given_up<'k>(
     ctx: Ctx<'_>,
     keys: impl IntoIterator<Item = KeyRef<'k>>,
     owner: Str<'_>,
-    seq: u64,
+    seq: Option<u64>,
 ) -> bool {
+    let Some(seq) = seq else {
+        return false;
+    };
     let (owner, now) = (owner.bytes(), ctx.now());
     let is_given_up = shell::with(|shell| {
         let finals = &mut shell.locks.shared.finals;
@@ -193,18 +215,10 @@ pub fn has_given_up(key: KeyRef<'_>, owner: Str<'_>) {
     shell::with(|shell| shell.locks.shared.finals.done(key, owner.bytes()));
 }
 
-/// The number of a request that waits now.
-pub fn waiter_of<T>(answer: &Result<Answer<T>, LockError>) -> Option<WaiterId> {
-    match answer {
-        Ok(Answer::Waits(id)) => Some(*id),
-        _ => None,
-    }
-}
-
 /// A new waiter, if the request waits, whose changes are not carried out yet. If this value is dropped, by a refused
 /// change or a panic, a ticket waits no more: its client reads an error. (The reply to a parked client is left to its
 /// own callbacks.)
-pub struct NewWaiter<'a> {
+struct NewWaiter<'a> {
     ctx: Ctx<'a>,
     ticket: Option<WaiterId>,
 }
@@ -212,12 +226,16 @@ pub struct NewWaiter<'a> {
 impl<'a> NewWaiter<'a> {
     /// Notes that the calling client will be blocked for this request, with a reply of this shape, unless it is a
     /// ticket.
-    pub fn expect(
+    fn expect<T>(
         ctx: Ctx<'a>,
-        waiter: Option<WaiterId>,
+        answer: &Result<Answer<T>, LockError>,
         shape: Shape,
         is_ticket: bool,
     ) -> NewWaiter<'a> {
+        let waiter = match answer {
+            Ok(Answer::Waits(id)) => Some(*id),
+            _ => None,
+        };
         if let Some(id) = waiter.filter(|_| !is_ticket) {
             parked::expect(id, shape);
         }
@@ -226,7 +244,7 @@ impl<'a> NewWaiter<'a> {
     }
 
     /// The changes are made.
-    pub fn finish(mut self) {
+    fn finish(mut self) {
         self.ticket = None;
     }
 }
@@ -251,10 +269,25 @@ fn possible_wait(ctx: Ctx<'_>, wait: Wait, is_ticket: bool) -> Wait {
     }
 }
 
-/// The request to the core. Without a wait where the calling client cannot be parked, and names no channel.
-pub fn request<'a>(ctx: Ctx<'_>, owner: &'a [u8], options: &'a Options<Str<'_>>) -> Acquire<'a> {
+/// The request of a command for these keys that may wait, or bind its hold. Without a wait where the calling client
+/// cannot be parked, and names no channel.
+///
+/// # Errors
+/// Those of [`prepare_session`] and [`tickets::check`].
+pub fn request<'a>(
+    ctx: Ctx<'_>,
+    names: &[Str<'_>],
+    owner: &'a [u8],
+    options: &'a Options<Str<'_>>,
+) -> Result<Acquire<'a>, LockError> {
+    if options.session {
+        prepare_session(ctx)?;
+    }
+    if let (Some(notify), [first, ..]) = (&options.notify, names) {
+        tickets::check(ctx, *first, notify.channel)?;
+    }
     let wait = possible_wait(ctx, options.wait, options.notify.is_some());
-    Acquire {
+    Ok(Acquire {
         owner,
         mode: options.mode.unwrap_or(Mode::Exclusive),
         lease: options.lease,
@@ -267,28 +300,31 @@ pub fn request<'a>(ctx: Ctx<'_>, owner: &'a [u8], options: &'a Options<Str<'_>>)
         notify: options.notify.as_ref().map(NotifyWords::request),
         client: ctx.client_id(),
         user: users::of_caller(ctx, wait, options.session),
-    }
+    })
 }
 
-/// Checks that the caller's user may write Redisson's counter of this lock, if there is one: a grant does so, now or,
-/// where the request waits, later.
+/// The view of a lock for a command that may make a token ([`view_for`]). The caller's user has to be permitted to
+/// write Redisson's counter of the lock, if there is one: a grant does so, now or, where the request `waits`, later.
 ///
 /// # Errors
 /// [`LockError::MayNotWriteCounter`].
-pub fn may_count(
-    ctx: Ctx<'_>,
-    key: &LockKey<'_>,
-    view: &View<'_>,
+#[inline]
+pub fn view_to_grant<'a>(
+    key: &LockKey<'a>,
+    state: KeyState,
+    planned: &Planned<'_>,
     waits: bool,
-) -> Result<(), LockError> {
-    let name = key.name().bytes();
+    now: Now,
+) -> Result<View<'a>, LockError> {
+    let (ctx, name) = (key.ctx(), key.name().bytes());
+    let view = view_for(key, state, planned, now);
     let is_there = match &view.fence {
         Some(fence) => fence.counter.is_some(),
         None => waits && horizon::read_counter(ctx, name).is_some(),
     };
     let counter = is_there.then(|| horizon::counter_name(name)).flatten();
     match counter.is_none_or(|counter| acl::may_write(ctx, &[counter.as_str()])) {
-        true => Ok(()),
+        true => Ok(view),
         false => {
             // The view may have passed over waiters.
             alarm::rearm(ctx);
@@ -301,7 +337,7 @@ pub fn may_count(
 ///
 /// # Errors
 /// [`LockError::NoSession`] in a call without a connection.
-pub fn prepare_session(ctx: Ctx<'_>) -> Result<(), LockError> {
+fn prepare_session(ctx: Ctx<'_>) -> Result<(), LockError> {
     if !ctx.has_connection() {
         return Err(LockError::NoSession);
     }

@@ -5,24 +5,17 @@ use crate::commands::options::{
     BLOCK, KEY, LEASE_OR_SESSION, MODE, NOTE, ONCE, OWNER, SEQ, WITHHOLDER,
 };
 use crate::commands::parser::Parser;
-use crate::commands::skeleton::{
-    is_given_up, may_count, prepare_session, reply_to_acquire, request, waiter_of, NewWaiter,
-};
-use crate::lock::{Effect, LockError, Mode, Planned, Wait};
+use crate::commands::skeleton::{end_acquire, is_given_up, request, view_to_grant};
+use crate::lock::{Effect, LockError, Planned, Wait};
 use crate::module::apply::{apply, decide};
-use crate::module::entry::alarm;
 use crate::module::entry::command::{access, Command, Spec};
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::fault;
 use crate::module::ffi::strings::Str;
 use crate::module::keyspace::lock_key::LockKey;
-use crate::module::keyspace::siblings;
-use crate::module::keyspace::siblings::Siblings;
 use crate::module::reply::{self, Got};
 use crate::module::sessions;
 use crate::module::state::shell::Shape;
-use crate::module::tickets;
-use crate::module::view::view_for;
 
 /// Takes the lock, or waits for it. Replies the fencing token, or nil.
 pub struct Acquire;
@@ -53,20 +46,9 @@ impl Command for Acquire {
             true => Shape::WithHolder,
             false => Shape::Token,
         };
-        if options.session {
-            prepare_session(ctx)?;
-        }
-        if let Some(notify) = &options.notify {
-            tickets::check(ctx, name, notify.channel)?;
-        }
-        let request = request(ctx, owner.bytes(), &options);
-        let siblings = Siblings::default();
-        if request.mode != Mode::Exclusive {
-            read_write::may_take(ctx, name, owner, &siblings)?;
-        }
-        // Not before: the reply may tell who holds the lock.
-        let is_final = |seq| is_given_up(ctx, [ctx.key_ref(name)], owner, seq);
-        if options.seq.is_some_and(is_final) {
+        let request = request(ctx, &[name], owner.bytes(), &options)?;
+        let siblings = read_write::may_take(ctx, name, owner, request.mode)?;
+        if is_given_up(ctx, [ctx.key_ref(name)], owner, options.seq) {
             reply::acquired(ctx, name, shape, Got::Nothing, ctx.now());
             return Ok(());
         }
@@ -74,17 +56,18 @@ impl Command for Acquire {
         let mut key = LockKey::open_for(ctx, name, owner);
         key.keep(siblings);
         let now = ctx.now();
-        let state = read_write::read_to_acquire(&mut key, request.mode, now);
-        siblings::may_begin(&key, &state, (request.mode, request.owner), now)?;
-        let view = view_for(&key, state, &Planned::Acquire(&request), now);
-        may_count(ctx, &key, &view, request.wait != Wait::No)?;
+        let state = read_write::read_to_acquire(&mut key, &request, now)?;
+        let (planned, waits) = (Planned::Acquire(&request), request.wait != Wait::No);
+        let view = view_to_grant(&key, state, &planned, waits, now)?;
         let (answer, fx) = decide(now, |locks, cx| locks.acquire(&view, &request, cx));
-        let (is_ticket, waiter) = (request.notify.is_some(), waiter_of(&answer));
-        let new = NewWaiter::expect(ctx, waiter, shape, is_ticket);
         let is_unchanged = !fx.iter().any(Effect::is_write);
-        apply(key, &fx)?;
-        new.finish();
-        alarm::rearm(ctx);
-        reply_to_acquire(ctx, name, answer?, (shape, is_ticket, is_unchanged), now)
+        end_acquire(
+            ctx,
+            &[name],
+            (answer, is_unchanged),
+            (shape, request.notify.is_some()),
+            || apply(key, &fx),
+            |got| reply::acquired(ctx, name, shape, got, now),
+        )
     }
 }

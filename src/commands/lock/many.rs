@@ -1,5 +1,7 @@
 //! `LOCK.MACQUIRE`, `LOCK.MRELEASE` and `LOCK.MRENEW`: several locks in one command.
 
+use std::iter;
+
 use crate::commands::lock::read_write;
 use crate::commands::lock::release::end_holds;
 use crate::commands::options::{
@@ -7,24 +9,19 @@ use crate::commands::options::{
 };
 use crate::commands::parser::Parser;
 use crate::commands::skeleton::{
-    change_locks, give_up, has_given_up, is_given_up, may_count, prepare_session, request, wait,
-    waiter_of, NewWaiter,
+    change_locks, confirm_first, end_acquire, give_up, has_given_up, is_given_up, request,
+    view_to_grant,
 };
-use crate::lock::{self, Answer, Effect, LockError, Mode, Planned, ReadDepth, Token, Wait};
+use crate::lock::{self, Effect, LockError, Planned, Token, Wait};
 use crate::module::apply::{apply_all, decide_all};
-use crate::module::entry::alarm;
 use crate::module::entry::command::{access, Command, Spec};
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::fault;
 use crate::module::ffi::strings::Str;
 use crate::module::keyspace::lock_key::LockKey;
-use crate::module::keyspace::replication;
-use crate::module::keyspace::siblings;
-use crate::module::keyspace::siblings::Siblings;
 use crate::module::reply::{self, Got};
 use crate::module::sessions;
 use crate::module::state::shell::Shape;
-use crate::module::tickets;
 use crate::module::view::view_for;
 
 /// Takes several locks, all or none, or waits for them. Replies the fencing token of each, or nil.
@@ -54,72 +51,49 @@ impl Command for AcquireMany {
 
     fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), LockError> {
         let (names, owner, options) = Parser::of::<AcquireMany>(words).keys_and_owner()?;
-        if options.session {
-            prepare_session(ctx)?;
-        }
-        if let (Some(notify), [first, ..]) = (&options.notify, names) {
-            tickets::check(ctx, *first, notify.channel)?;
-        }
-        let request = request(ctx, owner.bytes(), &options);
-        for name in names {
-            if request.mode != Mode::Exclusive {
-                read_write::may_take(ctx, *name, owner, &Siblings::default())?;
-            }
-            sessions::end_first(ctx, *name, owner);
-        }
+        let request = request(ctx, names, owner.bytes(), &options)?;
+        let siblings = names
+            .iter()
+            .map(|name| read_write::may_take(ctx, *name, owner, request.mode))
+            .collect::<Result<Vec<_>, _>>()?;
         let at = names.iter().map(|name| ctx.key_ref(*name));
-        if options
-            .seq
-            .is_some_and(|seq| is_given_up(ctx, at, owner, seq))
-        {
-            let got = Got::<Vec<Token>>::Nothing;
-            reply::acquired_all(ctx, got);
+        if is_given_up(ctx, at, owner, options.seq) {
+            reply::acquired_all(ctx, Got::<Vec<Token>>::Nothing);
             return Ok(());
         }
-        let mut keys = LockKey::open_all(ctx, names, owner);
+        let mut keys = open_all(ctx, names, owner);
         let now = ctx.now();
-        let read = |key| read_write::read_to_acquire(key, request.mode, now);
-        let states: Vec<_> = keys.iter_mut().map(read).collect();
-        for (key, state) in keys.iter().zip(&states) {
-            siblings::may_begin(key, state, (request.mode, request.owner), now)?;
+        let mut states = Vec::with_capacity(keys.len());
+        for (key, siblings) in keys.iter_mut().zip(siblings) {
+            key.keep(siblings);
+            states.push(read_write::read_to_acquire(key, &request, now)?);
         }
         let planned = Planned::of_many(&states, &request, now);
-        let views = keys.iter().zip(states);
-        let views = views.map(|(key, state)| view_for(key, state, &planned, now));
-        let views: Vec<_> = views.collect();
-        for (key, view) in keys.iter().zip(&views) {
-            may_count(ctx, key, view, request.wait != Wait::No)?;
-        }
+        let waits = request.wait != Wait::No;
+        let views = iter::zip(&keys, states)
+            .map(|(key, state)| view_to_grant(key, state, &planned, waits, now))
+            .collect::<Result<Vec<_>, _>>()?;
         let (answer, fx) = decide_all(keys.len(), now, |locks, fx| {
             locks.acquire_many(&views, &request, now, fx)
         });
-        let is_ticket = request.notify.is_some();
-        let new = NewWaiter::expect(ctx, waiter_of(&answer), Shape::Tokens, is_ticket);
         let is_unchanged = !fx.iter().flatten().any(Effect::is_write);
-        apply_all(keys, &fx)?;
-        new.finish();
-        alarm::rearm(ctx);
-        let got = match answer? {
-            Answer::Waits(id) => wait(ctx, names, id, is_ticket)?,
-            Answer::Refused => Some(Got::Nothing),
-            Answer::Granted(tokens) => {
-                confirm_first(ctx, names, is_unchanged);
-                Some(Got::Granted(tokens))
-            }
-        };
-        if let Some(got) = got {
-            reply::acquired_all(ctx, got);
-        }
-        Ok(())
+        end_acquire(
+            ctx,
+            names,
+            (answer, is_unchanged),
+            (Shape::Tokens, request.notify.is_some()),
+            || apply_all(keys, &fx),
+            |got| reply::acquired_all(ctx, got),
+        )
     }
 }
 
-/// For a request that was granted and has changed nothing: what is replicated for one of its keys comes after all that
-/// was replicated for the others.
-fn confirm_first(ctx: Ctx<'_>, names: &[Str<'_>], is_unchanged: bool) {
-    if let (Some(first), true) = (names.first(), is_unchanged) {
-        replication::confirm(ctx, *first);
+/// Opens these keys for a command of this owner, whose holds of connections that have ended are released first.
+fn open_all<'a>(ctx: Ctx<'a>, names: &[Str<'a>], owner: Str<'a>) -> Vec<LockKey<'a>> {
+    for name in names {
+        sessions::end_first(ctx, *name, owner);
     }
+    LockKey::open_all(ctx, names, owner)
 }
 
 /// Drops one hold on each of several locks, or all. The last hold of each lock hands it off, or frees it. Replies the
@@ -163,23 +137,18 @@ fn release_locks(
         all,
         token: None,
     };
-    for name in names {
-        sessions::end_first(ctx, *name, owner);
-    }
-    let keys = LockKey::open_all(ctx, names, owner);
+    let keys = open_all(ctx, names, owner);
     let now = ctx.now();
-    let mut states = Vec::with_capacity(keys.len());
-    for key in &keys {
-        let state = key.read_to(ReadDepth::Holder, now);
-        read_write::may_change(key, owner, (None, &state))?;
-        states.push(state);
-    }
+    let states = keys
+        .iter()
+        .map(|key| read_write::read_to_release(key, owner, &request, now))
+        .collect::<Result<Vec<_>, _>>()?;
     // Before the views: a request that is refused at one key ends no wait at the others.
     if !fault::is_on("refused-mrelease-ends-a-wait") {
         lock::may_release_many(&states, &request, now)?;
     }
     let view = |(key, state)| view_for(key, state, &Planned::Release(&request), now);
-    let views: Vec<_> = keys.iter().zip(states).map(view).collect();
+    let views: Vec<_> = iter::zip(&keys, states).map(view).collect();
     change_locks(ctx, keys, now, |locks, fx| {
         locks.release_many(&views, &request, now, fx)
     })
@@ -239,26 +208,24 @@ impl Command for RenewMany {
             token: None,
             note: None,
         };
-        for name in names {
-            sessions::end_first(ctx, *name, owner);
-        }
-        let keys = LockKey::open_all(ctx, names, owner);
+        let keys = open_all(ctx, names, owner);
         let now = ctx.now();
-        let mut views = Vec::with_capacity(keys.len());
-        for key in &keys {
-            let state = read_write::read_to_renew(key, request.lease, now);
-            read_write::may_change(key, owner, (None, &state))?;
-            let view = view_for(key, state, &Planned::Renew, now);
-            may_count(ctx, key, &view, false)?;
-            views.push(view);
-        }
+        let views = keys
+            .iter()
+            .map(|key| {
+                let state = read_write::read_to_renew(key, owner, &request, now)?;
+                view_to_grant(key, state, &Planned::Renew, false, now)
+            })
+            .collect::<Result<Vec<_>, _>>()?;
         let mut is_unchanged = false;
         let renewed = change_locks(ctx, keys, now, |locks, fx| {
             let renewed = locks.renew_many(&views, &request, now, fx);
             is_unchanged = !fx.iter().flatten().any(Effect::is_write);
             renewed
         })?;
-        confirm_first(ctx, names, is_unchanged && renewed > 0);
+        if is_unchanged && renewed > 0 {
+            confirm_first(ctx, names);
+        }
         ctx.reply_integer(renewed as i64);
         Ok(())
     }

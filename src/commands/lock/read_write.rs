@@ -2,8 +2,8 @@
 //! to which the lock is read.
 
 use crate::lock::{
-    is_braced, is_reserved, siblings_stay, token_name, KeyState, Lease, LockError, Mode, Now,
-    ReadDepth,
+    is_braced, is_reserved, siblings_stay, token_name, Acquire, KeyState, LockError, Mode, Now,
+    ReadDepth, Release, Renew,
 };
 use crate::module::acl;
 use crate::module::ffi::ctx::Ctx;
@@ -15,29 +15,35 @@ use crate::module::keyspace::siblings::{Siblings, Timeouts};
 use crate::module::state::constants::is_cluster;
 use crate::module::state::shell;
 
-/// [`may_use`] for a request that would begin a hold: another lock may not have the same keys beside it.
+/// [`may_use`] for a request that would begin a hold of this mode: another lock may not have the same keys beside it.
+/// Returns the names of the keys beside the lock, for later steps of the command.
 ///
 /// # Errors
 /// [`LockError::Braced`]; those of [`may_use`].
+#[inline]
 pub fn may_take(
     ctx: Ctx<'_>,
     name: Str<'_>,
     owner: Str<'_>,
-    siblings: &Siblings,
-) -> Result<(), LockError> {
-    match is_braced(name.bytes()) && !fault::is_on("braced-name-taken") {
-        true => Err(LockError::Braced),
-        false => may_use(ctx, name, owner, siblings),
+    mode: Mode,
+) -> Result<Siblings, LockError> {
+    let siblings = Siblings::default();
+    if mode != Mode::Exclusive {
+        if is_braced(name.bytes()) && !fault::is_on("braced-name-taken") {
+            return Err(LockError::Braced);
+        }
+        may_use(ctx, name, owner, &siblings)?;
     }
+    Ok(siblings)
 }
 
 /// Checks that this owner may hold READ or WRITE at this key: the names, the slots, the ACL. `siblings` keeps the names
-/// of the keys beside the lock for later steps of the command.
+/// of the keys beside the lock.
 ///
 /// # Errors
 /// In this order: [`LockError::OwnerLooksLikeField`], [`LockError::SiblingsLeave`],
 /// [`LockError::MayNotUseSiblings`], [`LockError::TryAgain`].
-pub fn may_use(
+fn may_use(
     ctx: Ctx<'_>,
     name: Str<'_>,
     owner: Str<'_>,
@@ -77,11 +83,8 @@ fn are_visible(ctx: Ctx<'_>, key: Str<'_>) -> Result<(), LockError> {
 /// [`may_use`] for a release or a renewal: checks only if the request says READ or WRITE, or the key holds a read-write
 /// lock. An owner that cannot hold READ or WRITE passes where the request says neither: the core finds that it holds
 /// nothing.
-///
-/// # Errors
-/// Those of [`may_use`].
 #[inline]
-pub fn may_change(
+fn may_change(
     key: &LockKey<'_>,
     owner: Str<'_>,
     (mode, state): (Option<Mode>, &KeyState),
@@ -133,29 +136,64 @@ pub fn may_break(ctx: Ctx<'_>, key: Str<'_>, state: &KeyState, now: Now) -> Resu
 }
 
 /// The state of the key, read to the depth that an acquire needs.
-pub fn read_to_acquire(key: &mut LockKey<'_>, mode: Mode, now: Now) -> KeyState {
-    let (depth, upgrader) = match mode {
+///
+/// # Errors
+/// If the keys beside the lock are taken: those of [`siblings::may_begin`].
+#[inline]
+pub fn read_to_acquire(
+    key: &mut LockKey<'_>,
+    req: &Acquire<'_>,
+    now: Now,
+) -> Result<KeyState, LockError> {
+    let (depth, upgrader) = match req.mode {
         Mode::Exclusive => (ReadDepth::Two, None),
-        _ => shell::with(|shell| {
+        mode => shell::with(|shell| {
             let depth = shell.locks.depth_to_acquire(key.id(), mode);
             (depth, shell.locks.upgrader(key.id(), mode))
         }),
     };
     key.read_also(upgrader);
-    key.read_to(depth, now)
+    let state = key.read_to(depth, now);
+    siblings::may_begin(key, &state, (req.mode, req.owner), now)?;
+    Ok(state)
+}
+
+/// The state of the key, read to the depth that a release needs.
+///
+/// # Errors
+/// Those of [`may_use`].
+#[inline]
+pub fn read_to_release(
+    key: &LockKey<'_>,
+    owner: Str<'_>,
+    req: &Release<'_>,
+    now: Now,
+) -> Result<KeyState, LockError> {
+    let state = key.read_to(ReadDepth::Holder, now);
+    may_change(key, owner, (req.mode, &state))?;
+    Ok(state)
 }
 
 /// The state of the key, read to the depth that a renewal needs.
-pub fn read_to_renew(key: &LockKey<'_>, lease: Lease, now: Now) -> KeyState {
+///
+/// # Errors
+/// Those of [`may_use`].
+pub fn read_to_renew(
+    key: &LockKey<'_>,
+    owner: Str<'_>,
+    req: &Renew<'_>,
+    now: Now,
+) -> Result<KeyState, LockError> {
     let state = key.read_to(ReadDepth::Holder, now);
-    let (KeyState::ReadWrite(lock), Some(owner)) = (&state, key.owner_name()) else {
-        return state;
+    may_change(key, owner, (req.mode, &state))?;
+    let KeyState::ReadWrite(lock) = &state else {
+        return Ok(state);
     };
-    match lock.depth_to_renew(owner, lease.deadline(now), now) {
+    match lock.depth_to_renew(req.owner, req.lease.deadline(now), now) {
         // The TTL of a hash with many readers stays longer instead: each reader has its own.
         ReadDepth::All if !lock.is_whole && key.has_few_fields() => {
-            key.read_to(ReadDepth::All, now)
+            Ok(key.read_to(ReadDepth::All, now))
         }
-        _ => state,
+        _ => Ok(state),
     }
 }

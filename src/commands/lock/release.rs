@@ -6,9 +6,9 @@ use crate::commands::options::{
 };
 use crate::commands::parser::{syntax, Parser, Word};
 use crate::commands::skeleton::{
-    change_held, change_lock, end_waits, give_up, has_given_up, is_given_up, may_count, request,
+    change_held, change_lock, end_waits, give_up, has_given_up, is_given_up, request, view_to_grant,
 };
-use crate::lock::{self, Answer, LockError, Mode, Now, Planned, ReadDepth, Released};
+use crate::lock::{self, Answer, LockError, Mode, Now, Planned, Released};
 use crate::module::acl;
 use crate::module::entry::command::{access, Command, Spec};
 use crate::module::ffi::ctx::Ctx;
@@ -70,8 +70,7 @@ fn release(
     sessions::end_first(ctx, name, owner);
     let key = LockKey::open_for(ctx, name, owner);
     let now = ctx.now();
-    let state = key.read_to(ReadDepth::Holder, now);
-    read_write::may_change(&key, owner, (request.mode, &state))?;
+    let state = read_write::read_to_release(&key, owner, &request, now)?;
     let view = view_for(&key, state, &Planned::Release(&request), now);
     change_lock(ctx, key, now, |locks, cx| {
         locks.release(&view, &request, cx)
@@ -146,10 +145,8 @@ impl Command for Renew {
         sessions::end_first(ctx, name, owner);
         let key = LockKey::open_for(ctx, name, owner);
         let now = ctx.now();
-        let state = read_write::read_to_renew(&key, request.lease, now);
-        read_write::may_change(&key, owner, (request.mode, &state))?;
-        let view = view_for(&key, state, &Planned::Renew, now);
-        may_count(ctx, &key, &view, false)?;
+        let state = read_write::read_to_renew(&key, owner, &request, now)?;
+        let view = view_to_grant(&key, state, &Planned::Renew, false, now)?;
         let is_held = |renewed: &bool| *renewed;
         let renewed = change_held(ctx, key, now, is_held, |locks, cx| {
             locks.renew(&view, &request, cx)
@@ -242,18 +239,16 @@ fn break_to(
 ) -> Result<i64, LockError> {
     let request = lock::Acquire {
         once: true,
-        ..request(ctx, owner.bytes(), options)
+        ..request(ctx, &[name], owner.bytes(), options)?
     };
-    let is_final = |seq| is_given_up(ctx, [ctx.key_ref(name)], owner, seq);
-    if options.seq.is_some_and(is_final) {
+    if is_given_up(ctx, [ctx.key_ref(name)], owner, options.seq) {
         return Ok(0);
     }
     sessions::end_first(ctx, name, owner);
     let mut key = LockKey::open_for(ctx, name, owner);
     let now = ctx.now();
-    let state = read_write::read_to_acquire(&mut key, Mode::Exclusive, now);
-    let view = view_for(&key, state, &Planned::Grant, now);
-    may_count(ctx, &key, &view, false)?;
+    let state = read_write::read_to_acquire(&mut key, &request, now)?;
+    let view = view_to_grant(&key, state, &Planned::Grant, false, now)?;
     let is_held = |answer: &Answer| matches!(answer, Answer::Granted(_));
     let answer = change_held(ctx, key, now, is_held, |locks, cx| {
         locks.break_to(&view, options.token, &request, cx)

@@ -276,11 +276,51 @@ fn who_holds_the_lock_is_not_told_to_a_user_who_may_not_ask() {
     let mut eve = server.conn();
     eve.line("AUTH eve any");
     eve.line("LOCK.RELEASE k o FINAL 1");
+    eve.line("SEM.RELEASE k o FINAL 1");
     for line in [
         "LOCK.ACQUIRE k o READ SEQ 1 WITHHOLDER",
         "LOCK.MACQUIRE 1 k o READ SEQ 1",
+        "SEM.ACQUIRE k o SEQ 1",
     ] {
         assert!(eve.line(line).error().starts_with("NOPERM"), "{line}");
+    }
+}
+
+/// Late or not: a client learns of its mistake.
+#[test]
+fn a_late_request_with_a_wrong_option_is_refused() {
+    let server = TestServer::start();
+    let mut c = server.conn();
+    for request in REQUESTS {
+        c.line(&format!("{} FINAL 1", give_up(request)));
+        let unheard = c.line(&format!("{request} BLOCK 0 NOTIFY ch t SEQ 1"));
+        assert_eq!(unheard.error().split_once(' ').unwrap().0, "NOSUBSCRIBER");
+    }
+}
+
+#[test]
+fn a_late_request_releases_no_hold_of_a_closed_connection() {
+    let server = TestServer::start();
+    let mut c = server.conn();
+    for request in REQUESTS {
+        c.line(&format!("{} FINAL 1", give_up(request)));
+        let mut holder = server.conn();
+        let kill = format!("CLIENT KILL ID {}", holder.id());
+        assert!(!holder.line(&format!("{request} SESSION SEQ 2")).is_nil());
+        // In one transaction: the hold is due to be released, and nothing but a request of its owner does it before the
+        // end.
+        let late = format!("{request} SEQ 1");
+        let held = match request.starts_with("SEM") {
+            true => "ZCARD {k}:timeout",
+            false => "EXISTS k",
+        };
+        c.send_lines(&["MULTI", &kill, &late, held, "EXEC"]);
+        (0..4).for_each(|_| drop(c.recv()));
+        let replies = c.recv().list();
+        assert!(replies[1].is_nil(), "{request}: {replies:?}");
+        assert_eq!(replies[2].int(), 1, "{request}: {replies:?}");
+        wait_for("the hold is released", || server.stat("session_holds") == 0);
+        c.line("DEL k");
     }
 }
 
