@@ -13,8 +13,8 @@ pub enum Compatibility<'s> {
     /// The owner holds the read-write lock in a way that lets this request pass the queue: it reads or writes again,
     /// reads beside its WRITE, or is the only reader and asks for WRITE.
     Within,
-    /// Another owner holds the lock, until this deadline if there is one (Unix milliseconds).
-    Blocked(Option<i64>),
+    /// Another owner holds the lock.
+    Blocked,
 }
 
 /// The compatibility of a request of this mode and owner.
@@ -49,13 +49,13 @@ pub fn compatibility<'s>(
 /// Whether such a request is excluded by another owner's hold, or the key holds something else.
 pub fn is_blocked(state: &KeyState, mode: Mode, owner: &[u8], now: Now) -> bool {
     let compatibility = compatibility(state, mode, owner, now);
-    matches!(compatibility, Ok(Compatibility::Blocked(_)) | Err(_))
+    matches!(compatibility, Ok(Compatibility::Blocked) | Err(_))
 }
 
 fn read<'s>(lock: &ReadWrite, owner: &[u8], now: Now) -> Compatibility<'s> {
     match lock.writer(now) {
         Some(writer) if writer.owner[..] == *owner => Compatibility::Within,
-        Some(_) => Compatibility::Blocked(lock.deadline_ms),
+        Some(_) => Compatibility::Blocked,
         None if lock.reader(owner, now).is_some() => Compatibility::Within,
         None => Compatibility::Free,
     }
@@ -64,13 +64,13 @@ fn read<'s>(lock: &ReadWrite, owner: &[u8], now: Now) -> Compatibility<'s> {
 fn write<'s>(lock: &ReadWrite, owner: &[u8], now: Now) -> Compatibility<'s> {
     match lock.writer(now) {
         Some(writer) if writer.owner[..] == *owner => return Compatibility::Within,
-        Some(_) => return Compatibility::Blocked(lock.deadline_ms),
+        Some(_) => return Compatibility::Blocked,
         None if lock.is_over(now) => return Compatibility::Free,
         None => {}
     }
     let is_other = |reader: &Reader| reader.owner[..] != *owner;
     if lock.readers(now).any(is_other) || !lock.is_whole {
-        Compatibility::Blocked(lock.ends(now, Some(owner)))
+        Compatibility::Blocked
     } else if lock.reader(owner, now).is_some() {
         Compatibility::Within
     } else {
@@ -81,7 +81,7 @@ fn write<'s>(lock: &ReadWrite, owner: &[u8], now: Now) -> Compatibility<'s> {
 fn exclusive<'s>(state: &'s KeyState, owner: &[u8], now: Now) -> Compatibility<'s> {
     match state.hold(now) {
         Some(hold) if hold.owner[..] == *owner => Compatibility::Mine(hold),
-        Some(hold) => Compatibility::Blocked(hold.deadline_ms),
+        Some(_) => Compatibility::Blocked,
         None => Compatibility::Free,
     }
 }

@@ -151,7 +151,6 @@ pub use wait::due::Due;
 pub use wait::hearing::{Asked, Hearing};
 pub use wait::holders::MOST_READERS;
 pub use wait::limits::Limits;
-pub use wait::multi_key::NextLook;
 pub use wait::request::{Waiter, WaiterId, WaiterMap};
 pub use wait::ticket::{Notify, Ticket};
 pub use wait::waiters::Grace;

@@ -125,10 +125,7 @@ impl Locks {
         if self.tracked(view.key, hold.token).is_none() {
             self.untrack_stale(view, cx);
         }
-        self.shared.waiters.set_lease(view.key, hold.deadline_ms);
-        self.shared
-            .waiters
-            .set_holders(view.key, &view.state, cx.now);
+        self.note_holders(view.key, &view.state, cx.now);
         self.shared
             .waiters
             .schedule_settle_owner(view.key, &hold.owner);

@@ -113,11 +113,11 @@ impl Shared {
         req: &Acquire<'_>,
         cx: &mut Cx<'_>,
     ) -> Result<WaiterId, LockError> {
-        let former = self.waiters.request_of(key, req.owner);
-        let (at, how) = ((&[key][..], req.owner), (req.notify, 0, req.user));
-        let id = self.waiters.admit(at, former.as_slice(), how)?;
+        let (keys, owner) = ([key], (req.owner, None));
+        let former = self.waiters.former(&keys, req.owner);
+        let id = self.waiters.admit(&keys, req, &former.requests)?;
         let waiter = self.waiter(id, req, cx.now);
-        self.waiters.enqueue(key, req.owner, waiter, cx);
+        self.waiters.enqueue(&keys, owner, &waiter, &former, cx);
         Ok(id)
     }
 

@@ -1,8 +1,8 @@
 //! Settles keys whose state changed by other means than a command: brings each to a decision.
 
 use crate::lock::{
-    Due, KeyId, KeyState, Latches, LockError, Mode, NextLook, Now, OwnerId, PendingRequest,
-    PermitChange, Planned, ReadDepth, Resource, SemState, Semaphores, WaiterId,
+    Due, KeyId, KeyState, Latches, LockError, Mode, Now, OwnerId, PendingRequest, PermitChange,
+    Planned, ReadDepth, Resource, SemState, Semaphores, WaiterId,
 };
 use crate::module::answers;
 use crate::module::apply::{apply_all_for_event, apply_for_event, decide, decide_all};
@@ -48,10 +48,7 @@ pub fn settle_due(ctx: Ctx<'_>, now: Now, in_time: impl Fn() -> bool) {
             None => break,
             Some(Due::Key(key)) => key,
             Some(Due::Many(request)) => {
-                let keys = shell::with(|shell| shell.locks.shared.waiters.keys_of(request));
-                if !look_or_settle_many(ctx, request, &keys, now) {
-                    refused.extend(keys.into_iter().next());
-                }
+                refused.extend(settle_many(ctx, request, now).err());
                 continue;
             }
         };
@@ -112,54 +109,28 @@ pub fn recheck_all(ctx: Ctx<'_>, now: Now, in_time: impl Fn() -> bool) {
     }
 }
 
-/// Looks at the keys of a waiting request that may have become free for it, some at a time, and settles it if all are.
-/// False as for [`settle_many`].
-fn look_or_settle_many(ctx: Ctx<'_>, request: WaiterId, ids: &[KeyId], now: Now) -> bool {
+/// Looks at the keys of a waiting request that may have become free for it, some at a time, and when none excludes it,
+/// grants them all. An error is its first key, which is postponed for it: a grant is due, but may not be made yet, or
+/// the server refuses writes at the moment.
+fn settle_many(ctx: Ctx<'_>, request: WaiterId, now: Now) -> Result<(), KeyId> {
     let next = shell::with(|shell| {
         let waiters = &mut shell.locks.shared.waiters;
-        Some((waiters.next_look(request, now)?, waiters.owner_of(request)?))
+        let (looked_at, ids) = (waiters.next_look(request, now)?, waiters.keys_of(request));
+        Some((looked_at, ids, shell.locks.pending_request(request)?))
     });
-    let (range, owner) = match next {
-        None => return true,
-        Some((NextLook::All, _)) => return settle_many(ctx, request, ids, now),
-        Some((NextLook::Some(range), owner)) => (range, OwnedStr::new(&owner)),
+    let Some((looked_at, ids, asking)) = next else {
+        return Ok(());
     };
-    let names: Vec<_> = ids
-        .get(range.clone())
-        .into_iter()
-        .flatten()
-        .map(name_of)
-        .collect();
-    if let Some(first) = ids.first() {
-        ctx.select(first.as_ref().db);
-    }
-    let (names, of): (Vec<_>, _) = (names.iter().map(OwnedStr::as_str).collect(), ids.len());
-    let keys = LockKey::open_some(ctx, &names, owner.as_str(), of);
-    let mut views = Vec::with_capacity(keys.len());
-    for key in &keys {
-        let state = key.read_to(ReadDepth::Two, now);
-        views.push(view_for(key, state, &Planned::Nothing, now));
-    }
-    shell::with(|shell| shell.locks.look_at(request, range.start, &views, now));
-    true
-}
-
-/// Grants all keys of a waiting request, if each of them can be granted. False when a grant is due but may not be made
-/// yet, or the server refuses writes at the moment: then its first key is postponed for it.
-fn settle_many(ctx: Ctx<'_>, request: WaiterId, ids: &[KeyId], now: Now) -> bool {
     let Some(first) = ids.first() else {
-        return true;
+        return Ok(());
     };
     ctx.select(first.as_ref().db);
-    let names: Vec<_> = ids.iter().map(name_of).collect();
-    let asking = shell::with(|shell| shell.locks.pending_request(request));
-    let Some(asking) = asking else {
-        return true;
-    };
+    let names = ids.get(looked_at.clone()).unwrap_or_default().iter();
+    let names: Vec<_> = names.map(name_of).collect();
     let owner = OwnedStr::new(&asking.owner);
     let open = || -> Vec<_> {
         let names: Vec<_> = names.iter().map(OwnedStr::as_str).collect();
-        LockKey::open_all(ctx, &names, owner.as_str())
+        LockKey::open_some(ctx, &names, owner.as_str(), ids.len())
     };
     let read = |keys: &[LockKey<'_>]| -> Vec<_> {
         let keys = keys.iter();
@@ -167,45 +138,52 @@ fn settle_many(ctx: Ctx<'_>, request: WaiterId, ids: &[KeyId], now: Now) -> bool
     };
     let mut keys = open();
     let mut states = read(&keys);
+    if keys.len() < ids.len() {
+        shell::with(|shell| shell.locks.look_at(request, looked_at.start, &states, now));
+        return Ok(());
+    }
     if let Err(error) = may_begin_all(&asking, &keys, &states, now) {
         let ((), fx) = decide(now, |locks, cx| locks.dismiss(request, &error, cx));
         answers::note_all(ctx, &fx);
-        return true;
+        return Ok(());
     }
-    let grant = shell::with(|shell| shell.locks.may_grant_many(request, &states, now));
-    if grant {
+    let asked = shell::with(|shell| shell.locks.may_grant_many(request, &states, now));
+    if asked.is_some() {
         if shell::with(|shell| shell.locks.shared.startup_delay.is_on(now)) {
-            return false;
+            return Err(first.clone());
         }
         if is_cluster() {
             // With the keys closed: the probe may delete one whose TTL ends.
             drop(keys);
             if !names.iter().all(|name| ctx.probe_write(name.as_str())) {
-                return false;
+                return Err(first.clone());
             }
             keys = open();
             states = read(&keys);
         } else if !horizon::probe_write(ctx) {
-            return false;
+            return Err(first.clone());
         }
     }
-    let planned = match grant {
-        true => Planned::Grant,
-        false => Planned::Nothing,
+    let planned = match asked {
+        Some(_) => Planned::Grant,
+        None => Planned::Nothing,
     };
     let views: Vec<_> = keys
         .iter()
         .zip(states)
         .map(|(key, state)| view_for(key, state, &planned, now))
         .collect();
-    for asked in shell::with(|shell| shell.locks.holder_to_ask(request, &views, now)) {
+    for asked in asked.into_iter().flatten() {
         tickets::hear(ctx, &asked, now);
     }
     let (settled, fx) = decide_all(ids.len(), now, |locks, fx| {
         locks.settle_many(request, &views, now, fx)
     });
     apply_all_for_event(keys, &fx);
-    settled
+    match settled {
+        true => Ok(()),
+        false => Err(first.clone()),
+    }
 }
 
 /// Whether the sibling keys of all these locks are free for a waiting request.

@@ -1,9 +1,12 @@
 //! `LOCK.ACQUIRE`: grant, re-entry, wait or refusal.
 
 use std::borrow::Cow;
+use std::slice;
+
+use smallvec::SmallVec;
 
 use crate::lock::compatibility::{compatibility, Compatibility};
-use crate::lock::effect::{Cx, Event, KeyWrite};
+use crate::lock::effect::{Cx, Effect, Effects, Event, KeyWrite};
 use crate::lock::grant::Grantee;
 use crate::lock::grant::HandedOff;
 use crate::lock::locks::Locks;
@@ -13,7 +16,10 @@ use crate::lock::session::bindings::BoundRef;
 use crate::lock::state::View;
 use crate::lock::state::MAX_HOLD_COUNT;
 use crate::lock::token::NoToken;
-use crate::lock::{Hold, KeyState, LockError, Mode, Now, OwnerId, Resource};
+use crate::lock::wait::request::{ReentryTerms, Seq};
+use crate::lock::{
+    Hold, KeyRef, KeyState, LockError, Mode, Now, OwnerId, Resource, Token, WaiterId,
+};
 
 /// Whether the key holds a lock or does not exist, and the hold of the command's owner is known.
 pub(crate) fn is_a_lock(state: &KeyState) -> Result<(), LockError> {
@@ -39,21 +45,22 @@ impl Locks {
             self.shared.may_bind(Resource::Lock, req.user, [asked])?;
         }
         match compatibility(&view.state, req.mode, req.owner, cx.now)? {
-            Compatibility::Mine(hold) => return self.reenter(view, hold, req, cx),
+            Compatibility::Mine(hold) => {
+                let token = self.reenter(view, hold, req, cx)?;
+                return Ok(Answer::Granted(token));
+            }
             Compatibility::Within => return self.enter_again(view, req, cx),
-            Compatibility::Blocked(lease_ms) => {
-                let answer = self.wait_or_refuse(view, lease_ms, req, cx)?;
+            Compatibility::Blocked => {
+                let answer = self.wait_or_refuse(view, req, cx)?;
                 self.prune_seen(view, cx);
                 return Ok(answer);
             }
             Compatibility::Free => {}
         }
         // During the startup delay a key that is free here may be held on the server that this data comes from.
-        let delayed = self.shared.startup_delay.is_on(cx.now);
-        if delayed && req.wait == Wait::No {
-            return Err(LockError::InStartupDelay(
-                self.shared.startup_delay.left(cx.now),
-            ));
+        let delay_ms = self.shared.startup_delay.left(cx.now);
+        if delay_ms > 0 && req.wait == Wait::No {
+            return Err(LockError::InStartupDelay(delay_ms));
         }
         // The lock is free. Waiters come first: the lock is granted to the first of them before this request is
         // decided, even if the event that freed it has not been handled yet.
@@ -62,8 +69,8 @@ impl Locks {
                 self.shared.waiters.stats[Resource::Lock].refusals += 1;
                 return Ok(Answer::Refused);
             }
-        } else if delayed || self.shared.waiters.waiting_on(view.key) > 0 {
-            let answer = self.wait_or_refuse(view, None, req, cx)?;
+        } else if delay_ms > 0 || self.shared.waiters.waiting_on(view.key) > 0 {
+            let answer = self.wait_or_refuse(view, req, cx)?;
             if self.hand_off(view, &view.state, cx) == HandedOff::NoWaiter {
                 self.shared.waiters.schedule_settle(view.key);
             }
@@ -121,7 +128,7 @@ impl Locks {
         hold: &Hold,
         req: &Acquire<'_>,
         cx: &mut Cx<'_>,
-    ) -> Result<Answer, LockError> {
+    ) -> Result<Token, LockError> {
         if !req.once && hold.count >= MAX_HOLD_COUNT {
             return Err(LockError::HoldCountOverflow);
         }
@@ -165,13 +172,13 @@ impl Locks {
         }
         self.shared.in_flight.claim(view.key, req.owner);
         self.stats.reentries += 1;
-        Ok(Answer::Granted(token))
+        Ok(token)
     }
 
+    /// A request for one key waits, or is refused if it may not.
     pub(crate) fn wait_or_refuse(
         &mut self,
         view: &View<'_>,
-        lease_ms: Option<i64>,
         req: &Acquire<'_>,
         cx: &mut Cx<'_>,
     ) -> Result<Answer, LockError> {
@@ -179,40 +186,68 @@ impl Locks {
             self.shared.waiters.stats[Resource::Lock].refusals += 1;
             return Ok(Answer::Refused);
         }
-        let former = self.shared.waiters.request_of(view.key, req.owner);
-        let note = req.note.map_or(0, <[u8]>::len);
-        let (at, how) = ((&[view.key][..], req.owner), (req.notify, note, req.user));
-        let id = self.shared.waiters.admit(at, former.as_slice(), how)?;
-        let upgrades = upgrades(&view.state, req, cx.now);
-        if upgrades && self.another_upgrades(view, req, cx.now) {
+        let (views, fx) = (slice::from_ref(view), slice::from_mut(cx.effects));
+        let id = self.wait_at(views, req, None, cx.now, fx)?;
+        Ok(Answer::Waits(id))
+    }
+
+    /// The request waits for these keys, unless it would wait for itself. `terms`: of a request on several keys.
+    pub(crate) fn wait_at(
+        &mut self,
+        views: &[View<'_>],
+        req: &Acquire<'_>,
+        terms: Option<ReentryTerms>,
+        now: Now,
+        fx: &mut [Effects],
+    ) -> Result<WaiterId, LockError> {
+        let keys: SmallVec<[KeyRef<'_>; 1]> = views.iter().map(|view| view.key).collect();
+        let former = self.shared.waiters.former(&keys, req.owner);
+        let id = self.shared.waiters.admit(&keys, req, &former.requests)?;
+        // A reader that asks for WRITE of one lock waits at the head of the queue: the others wait for it, too.
+        let is_upgrade = |view: &&View<'_>| terms.is_none() && upgrades(&view.state, req, now);
+        let upgrader = views.first().filter(is_upgrade);
+        if upgrader.is_some_and(|view| self.another_upgrades(view, req, now)) {
             self.stats.deadlocks += 1;
             return Err(LockError::Upgrade);
         }
-        if self.check_deadlock_at(view, req, former, cx.now)? {
+        let place = |at| match upgrader {
+            Some(_) => Some(Seq::MIN),
+            None => former.place(at).map(|place| place.seq),
+        };
+        let wants = views.iter().enumerate();
+        let wants: SmallVec<[_; 1]> = wants.map(|(at, view)| (view, place(at))).collect();
+        if self.check_deadlock(&wants, req, &former.requests, now)? {
             self.verify_later(id, req.user);
         }
-        let waiter = self.shared.waiter(id, req, cx.now);
-        match upgrades {
-            true => self
-                .shared
-                .waiters
-                .enqueue_first(view.key, req.owner, waiter, cx),
-            false => self.shared.waiters.enqueue(view.key, req.owner, waiter, cx),
-        }
-        if let Some(note) = req.note {
-            self.shared.waiters.places.set_note(id, note);
-        }
-        match view.state.held_for_reading_or_writing(cx.now) {
-            Some(lock) if upgrades => self.note_ends(view.key, lock, cx.now),
-            Some(lock) => self.note_longer(view.key, lock, cx.now),
-            None => {
-                self.shared.waiters.set_lease(view.key, lease_ms);
-                self.shared
-                    .waiters
-                    .set_holders(view.key, &view.state, cx.now);
+        let waiter = self.shared.waiter(id, req, now);
+        let waiters = &mut self.shared.waiters;
+        if let Some(fx) = fx.first_mut() {
+            let cx = &mut Cx::new(now, fx);
+            match upgrader {
+                Some(view) => waiters.enqueue_first(view.key, req.owner, waiter, cx),
+                None => waiters.enqueue(&keys, (req.owner, terms), &waiter, &former, cx),
             }
         }
-        cx.notify(Event::Wait);
-        Ok(Answer::Waits(id))
+        if let Some(note) = req.note {
+            waiters.places.set_note(id, note);
+        }
+        for (view, fx) in views.iter().zip(fx) {
+            match view.state.held_for_reading_or_writing(now) {
+                Some(lock) if upgrader.is_some() => self.note_ends(view.key, lock, now),
+                _ => self.note_holders(view.key, &view.state, now),
+            }
+            fx.push(Effect::Notify(Event::Wait));
+        }
+        Ok(id)
+    }
+
+    /// Records the present holders of a key with waiters, and when their leases end.
+    pub(crate) fn note_holders(&mut self, key: KeyRef<'_>, state: &KeyState, now: Now) {
+        if let Some(lock) = state.held_for_reading_or_writing(now) {
+            return self.note_longer(key, lock, now);
+        }
+        let lease_ms = state.hold(now).and_then(|hold| hold.deadline_ms);
+        self.shared.waiters.set_lease(key, lease_ms);
+        self.shared.waiters.set_holders(key, state, now);
     }
 }

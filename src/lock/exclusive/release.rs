@@ -164,16 +164,19 @@ impl Locks {
     ) -> Result<Answer, LockError> {
         self.check_view(view, cx.now)?;
         let broken = match compatibility(&view.state, req.mode, req.owner, cx.now)? {
-            Compatibility::Mine(hold) => return self.reenter(view, hold, req, cx),
+            Compatibility::Mine(hold) => {
+                let token = self.reenter(view, hold, req, cx)?;
+                return Ok(Answer::Granted(token));
+            }
             _ => view.state.hold(cx.now),
         };
         if token.is_some() && !broken.is_some_and(|hold| hold.is_under(token)) {
             return Ok(Answer::Refused);
         }
         view.state.may_break(cx.now)?;
-        if self.shared.startup_delay.is_on(cx.now) {
-            let left = self.shared.startup_delay.left(cx.now);
-            return Err(LockError::InStartupDelay(left));
+        let delay_ms = self.shared.startup_delay.left(cx.now);
+        if delay_ms > 0 {
+            return Err(LockError::InStartupDelay(delay_ms));
         }
         // First: without a token the hold stays.
         let token = self.mint(view, cx)?;
@@ -189,8 +192,7 @@ impl Locks {
         waiters.granted_at_once(view.key, req.owner, req.mode, cx.now);
         let own = waiters.withdraw(view.key, req.owner);
         waiters.end_withdrawn(own, cx);
-        waiters.set_lease(view.key, Some(granted.deadline_ms));
-        waiters.set_holder(view.key, req.owner.into());
+        waiters.set_holder(view.key, req.owner.into(), granted.deadline_ms);
         Ok(Answer::Granted(granted.token))
     }
 

@@ -195,17 +195,12 @@ impl Locks {
     }
 
     pub(crate) fn mint(&mut self, view: &View<'_>, cx: &mut Cx<'_>) -> Result<Token, LockError> {
-        // Without a fence a token could repeat an earlier one: a bug, refused as an internal error.
-        let fence = view.fence.ok_or(LockError::Internal)?;
-        if !fence.may_grant {
-            return Err(self.shared.tokens.no_grant());
-        }
-        let seen = view.state.token().map_or(0, Token::get);
-        let counter = fence.counter.unwrap_or(0);
+        let (seen, counter) = self.token_floor(view)?;
+        let now_us = cx.now.wall_us();
         let minted = self
             .shared
             .tokens
-            .mint(view.domain, seen, counter, cx.now.wall_us());
+            .mint(view.domain, seen, counter.unwrap_or(0), now_us);
         let minted = minted.map_err(|why| self.refuse_token(view.key, why))?;
         cx.effects.extend(
             minted
@@ -213,8 +208,18 @@ impl Locks {
                 .map(|horizon| Effect::Horizon(view.domain, horizon)),
         );
         cx.effects
-            .extend(fence.counter.map(|_| Effect::Counter(minted.token)));
+            .extend(counter.map(|_| Effect::Counter(minted.token)));
         Ok(minted.token)
+    }
+
+    /// The numbers that a new token of this key exceeds: the token that is stored there, and Redisson's counter.
+    pub(crate) fn token_floor(&self, view: &View<'_>) -> Result<(u64, Option<u64>), LockError> {
+        // Without a fence a token could repeat an earlier one: a bug, refused as an internal error.
+        let fence = view.fence.ok_or(LockError::Internal)?;
+        match fence.may_grant {
+            true => Ok((view.state.token().map_or(0, Token::get), fence.counter)),
+            false => Err(self.shared.tokens.no_grant()),
+        }
     }
 
     /// The error of a request for which no token can be minted. An implausible number is counted.
@@ -315,9 +320,6 @@ impl Locks {
             result = HandedOff::Granted;
             after = granted.after;
             if after.is_none() {
-                self.shared
-                    .waiters
-                    .set_lease(view.key, Some(granted.deadline_ms));
                 cx.publish_if_shorter(&view.state, granted.deadline_ms);
                 return result;
             }
@@ -357,7 +359,8 @@ impl Locks {
         };
         self.shared.note_granted(&waiter, cx.now);
         if granted.after.is_none() {
-            self.shared.waiters.set_holder(view.key, owner.clone());
+            let (owner, end_ms) = (owner.clone(), granted.deadline_ms);
+            self.shared.waiters.set_holder(view.key, owner, end_ms);
         }
         self.shared.waiters.windows.count_hand_off(view.key);
         // The grant is a re-entry where a script has granted the lock to this owner meanwhile.

@@ -3,16 +3,16 @@
 use std::borrow::Cow;
 
 use crate::lock::compatibility::{compatibility, Compatibility};
-use crate::lock::effect::{Cx, Effect, Effects, Event};
+use crate::lock::effect::{Cx, Effects};
 use crate::lock::grant::Grantee;
 use crate::lock::locks::Locks;
 use crate::lock::read_write::upgrades;
 use crate::lock::request::{Acquire, Answer, Wait};
 use crate::lock::session::bindings::BoundRef;
-use crate::lock::state::View;
 use crate::lock::state::MAX_HOLD_COUNT;
+use crate::lock::state::{is_held, View};
 use crate::lock::wait::request::ReentryTerms;
-use crate::lock::{KeyRef, KeyState, LockError, Now, Resource, Token};
+use crate::lock::{KeyState, LockError, Now, Resource, Token};
 
 /// The most keys of one request.
 pub const MAX_KEYS: usize = 1_024;
@@ -43,10 +43,8 @@ impl Locks {
                 self.shared.waiters.stats[Resource::Lock].refusals += 1;
                 return Ok(Answer::Refused);
             }
-            Some(Obstacle::StartupDelay) if req.wait == Wait::No => {
-                return Err(LockError::InStartupDelay(
-                    self.shared.startup_delay.left(now),
-                ));
+            Some(Obstacle::StartupDelay(left_ms)) if req.wait == Wait::No => {
+                return Err(LockError::InStartupDelay(left_ms));
             }
             Some(Obstacle::Queue) if req.wait == Wait::No => {
                 self.may_enter_all(views, req, now)?;
@@ -55,7 +53,22 @@ impl Locks {
                     return Ok(Answer::Refused);
                 }
             }
-            Some(_) => return self.enqueue_many(views, req, now, fx),
+            Some(_) => {
+                let terms = ReentryTerms {
+                    once: req.once,
+                    names_lease: req.names_lease,
+                };
+                let id = self.wait_at(views, req, Some(terms), now, fx)?;
+                let waiters = &mut self.shared.waiters;
+                for view in views {
+                    // A free key belongs to its first waiter, which is granted it at the end of the tick.
+                    if !is_held(&view.state, None, now) && waiters.waiting_on(view.key) > 1 {
+                        waiters.schedule_settle(view.key);
+                    }
+                }
+                waiters.schedule_settle_request(id, None);
+                return Ok(Answer::Waits(id));
+            }
             None => self.may_enter_all(views, req, now)?,
         }
         let entered = self.enter_all(views, (req, req), now, fx)?;
@@ -86,16 +99,16 @@ impl Locks {
             match compatibility(&view.state, req.mode, req.owner, now)? {
                 Compatibility::Mine(_) => {}
                 Compatibility::Within => is_free |= upgrades(&view.state, req, now),
-                Compatibility::Blocked(_) => held = true,
+                Compatibility::Blocked => held = true,
                 Compatibility::Free => {
                     is_free = true;
                     queue |= self.shared.waiters.waiting_on(view.key) > 0;
                 }
             }
         }
-        let is_delayed = is_free && self.shared.startup_delay.is_on(now);
         let held = held.then_some(Obstacle::Held);
-        let delay = is_delayed.then_some(Obstacle::StartupDelay);
+        let delay_ms = self.shared.startup_delay.left(now);
+        let delay = (is_free && delay_ms > 0).then_some(Obstacle::StartupDelay(delay_ms));
         Ok(held.or(delay).or(queue.then_some(Obstacle::Queue)))
     }
 
@@ -139,8 +152,12 @@ impl Locks {
                     return Err(LockError::HoldCountOverflow);
                 }
                 Compatibility::Mine(hold) => hold.token.is_none(),
-                Compatibility::Within | Compatibility::Free | Compatibility::Blocked(_) => {
-                    may_read_or_write_again(view, req, now)?;
+                Compatibility::Within | Compatibility::Free | Compatibility::Blocked => {
+                    let lock = view.state.held_for_reading_or_writing(now);
+                    if let Some(lock) = lock.filter(|_| !req.once) {
+                        let whose = (req.mode, view.key.name, req.owner);
+                        lock.may_count_one_more(whose, now)?;
+                    }
                     true
                 }
             };
@@ -157,13 +174,8 @@ impl Locks {
         of: usize,
         now: Now,
     ) -> Result<(), LockError> {
-        let fence = view.fence.ok_or(LockError::Internal)?;
-        if !fence.may_grant {
-            return Err(self.shared.tokens.no_grant());
-        }
-        let seen = view.state.token().map_or(0, Token::get);
-        let counter = fence.counter.unwrap_or(0);
-        let now_us = now.wall_us();
+        let (seen, counter) = self.token_floor(view)?;
+        let (counter, now_us) = (counter.unwrap_or(0), now.wall_us());
         let made = self
             .shared
             .tokens
@@ -185,21 +197,16 @@ impl Locks {
             let cx = &mut Cx::new(now, fx);
             all.push(
                 match compatibility(&view.state, req.mode, req.owner, now)? {
-                    Compatibility::Mine(hold) => match self.reenter(view, hold, again, cx)? {
-                        Answer::Granted(token) => (token, false),
-                        Answer::Refused | Answer::Waits(_) => return Err(LockError::Internal),
-                    },
-                    Compatibility::Blocked(_) => return Err(LockError::Internal),
+                    Compatibility::Mine(hold) => (self.reenter(view, hold, again, cx)?, false),
+                    Compatibility::Blocked => return Err(LockError::Internal),
                     Compatibility::Free => {
                         let to = Grantee::of(req);
                         let granted = self.grant_in(view, Cow::Borrowed(&view.state), &to, cx)?;
                         if let Some(KeyState::ReadWrite(lock)) = &granted.after {
                             self.note_ends(view.key, lock, now);
                         } else {
-                            self.shared
-                                .waiters
-                                .set_lease(view.key, Some(granted.deadline_ms));
-                            self.shared.waiters.set_holder(view.key, req.owner.into());
+                            let (owner, end_ms) = (req.owner.into(), granted.deadline_ms);
+                            self.shared.waiters.set_holder(view.key, owner, end_ms);
                         }
                         (granted.token, granted.is_fresh)
                     }
@@ -218,67 +225,6 @@ impl Locks {
         }
         Ok(all)
     }
-
-    fn enqueue_many(
-        &mut self,
-        views: &[View<'_>],
-        req: &Acquire<'_>,
-        now: Now,
-        fx: &mut [Effects],
-    ) -> Result<Answer<Vec<Token>>, LockError> {
-        let keys: Vec<KeyRef<'_>> = views.iter().map(|view| view.key).collect();
-        let former = self.shared.waiters.former(&keys, req.owner);
-        let (at, how) = ((&keys[..], req.owner), (req.notify, 0, req.user));
-        let id = self.shared.waiters.admit(at, &former.requests, how)?;
-        let places = former.places.iter().flatten().map(|place| Some(place.seq));
-        let places = places.chain(std::iter::repeat(None));
-        let wants: Vec<_> = views.iter().zip(places).collect();
-        if self.check_deadlock(&wants, req, &former.requests, now)? {
-            self.verify_later(id, req.user);
-        }
-        let waiter = self.shared.waiter(id, req, now);
-        let again = ReentryTerms {
-            once: req.once,
-            names_lease: req.names_lease,
-        };
-        let owner = (req.owner, again);
-        let replaced = self
-            .shared
-            .waiters
-            .enqueue_many(&keys, owner, &waiter, &former);
-        for (view, fx) in views.iter().zip(fx.iter_mut()) {
-            self.note_state(view, req, now);
-            fx.push(Effect::Notify(Event::Wait));
-        }
-        if let (Some(key), Some(fx)) = (keys.first(), fx.first_mut()) {
-            let cx = &mut Cx::new(now, fx);
-            self.shared
-                .waiters
-                .count_waiter((*key, waiter.ticket.is_some()), &replaced, cx);
-        }
-        self.shared.waiters.schedule_settle_request(id, None);
-        Ok(Answer::Waits(id))
-    }
-
-    /// Records the present holders of a key with waiters. A free key belongs to its first waiter, which is granted it
-    /// at the end of the tick.
-    pub(super) fn note_state(&mut self, view: &View<'_>, req: &Acquire<'_>, now: Now) {
-        if let Some(lock) = view.state.held_for_reading_or_writing(now) {
-            return self.note_longer(view.key, lock, now);
-        }
-        let lease_ms = match compatibility(&view.state, req.mode, req.owner, now) {
-            Ok(Compatibility::Mine(_) | Compatibility::Within) => view.state.ends(now),
-            Ok(Compatibility::Blocked(lease_ms)) => lease_ms,
-            Ok(Compatibility::Free) | Err(_) => {
-                if self.shared.waiters.waiting_on(view.key) > 1 {
-                    self.shared.waiters.schedule_settle(view.key);
-                }
-                None
-            }
-        };
-        self.shared.waiters.set_lease(view.key, lease_ms);
-        self.shared.waiters.set_holders(view.key, &view.state, now);
-    }
 }
 
 /// A reason against granting a request on several keys now.
@@ -287,21 +233,10 @@ pub(super) enum Obstacle {
     Held,
     /// A free key has other waiters.
     Queue,
-    /// The startup delay.
-    StartupDelay,
+    /// The startup delay, which lasts so many more milliseconds.
+    StartupDelay(u64),
 }
 
 pub(super) fn tokens_of(entered: &[(Token, bool)]) -> Vec<Token> {
     entered.iter().map(|(token, _)| *token).collect()
-}
-
-/// Whether one more hold of a read-write lock can be counted.
-fn may_read_or_write_again(view: &View<'_>, req: &Acquire<'_>, now: Now) -> Result<(), LockError> {
-    let Some(lock) = view.state.held_for_reading_or_writing(now) else {
-        return Ok(());
-    };
-    match req.once {
-        true => Ok(()),
-        false => lock.may_count_one_more((req.mode, view.key.name, req.owner), now),
-    }
 }

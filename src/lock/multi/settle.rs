@@ -14,69 +14,61 @@ use crate::lock::wait::request::{Look, PlaceId, ReentryTerms, Waiter, WaiterId};
 use crate::lock::{KeyId, KeyState, Mode, Now, Token};
 
 impl Locks {
-    /// Whether a waiting request on several keys can be granted with the keys in these states. The shell then checks
-    /// whether they may be written.
-    pub fn may_grant_many(&self, request: WaiterId, states: &[KeyState], now: Now) -> bool {
-        let places = self.shared.waiters.places_of(request);
-        places.len() == states.len()
-            && places.iter().zip(states).all(|((key, place), state)| {
-                let at = self.shared.waiters.at(*place);
-                let compatibility =
-                    at.map(|(owner, waiter)| compatibility(state, waiter.mode, owner, now));
-                !self.shared.waiters.windows.is_open(key.as_ref(), now)
-                    && matches!(
-                        compatibility,
-                        Some(Ok(Compatibility::Free
-                            | Compatibility::Mine(_)
-                            | Compatibility::Within))
-                    )
-            })
-    }
-
-    /// The questions that the shell answers (`Waiters::learn`) before [`Locks::settle_many`], if the owner holds every
-    /// key already. Otherwise none: the shell asks about such a request when it is first in the queue of a free key.
-    pub fn holder_to_ask(&self, request: WaiterId, views: &[View<'_>], now: Now) -> Vec<Asked> {
+    /// Whether a waiting request on several keys can be granted with the keys in these states; `None`: one of them
+    /// excludes it. The shell then checks whether the keys may be written, and answers these questions
+    /// (`Waiters::learn`) before [`Locks::settle_many`]: there are some if the owner holds every key already. (Otherwise
+    /// the shell asks about such a request when it is first in the queue of a free key.)
+    pub fn may_grant_many(
+        &self,
+        request: WaiterId,
+        states: &[KeyState],
+        now: Now,
+    ) -> Option<Vec<Asked>> {
         let waiters = &self.shared.waiters;
-        let holds = |(owner, waiter): (&[u8], &Waiter)| {
-            views.iter().all(|view| {
-                matches!(
-                    compatibility(&view.state, waiter.mode, owner, now),
-                    Ok(Compatibility::Mine(_) | Compatibility::Within)
-                )
-            })
-        };
-        match waiters.request(request).is_some_and(holds) {
+        let places = waiters.places_of(request);
+        let mut holds_all = true;
+        for ((key, place), state) in places.iter().zip(states) {
+            let (owner, waiter) = waiters.at(*place)?;
+            match compatibility(state, waiter.mode, owner, now) {
+                _ if waiters.windows.is_open(key.as_ref(), now) => return None,
+                Ok(Compatibility::Mine(_) | Compatibility::Within) => {}
+                Ok(Compatibility::Free) => holds_all = false,
+                Ok(Compatibility::Blocked) | Err(_) => return None,
+            }
+        }
+        let asked = match holds_all {
             true => waiters.holder_to_ask(request),
             false => Vec::new(),
-        }
+        };
+        (places.len() == states.len()).then_some(asked)
     }
 
     /// Looks at some keys of a waiting request, from this index on. If none excludes it, the next are looked at later.
-    pub fn look_at(&mut self, request: WaiterId, from: usize, views: &[View<'_>], now: Now) {
+    pub fn look_at(&mut self, request: WaiterId, from: usize, states: &[KeyState], now: Now) {
         let waiters = &self.shared.waiters;
-        let Some((owner, waiter)) = waiters.request(request) else {
-            return;
-        };
-        let (owner, waiter) = (Rc::<[u8]>::from(owner), waiter.clone());
-        let excludes = |view: &View<'_>| {
-            match compatibility(&view.state, waiter.mode, &owner, now) {
-                Ok(Compatibility::Blocked(_)) => true,
-                Ok(_) => waiters.windows.is_open(view.key, now),
+        let places = waiters.places_of(request);
+        let mut looked = places.iter().skip(from).zip(states);
+        let excludes = |((key, place), state): &(&(KeyId, PlaceId), &KeyState)| {
+            let Some((owner, waiter)) = waiters.at(*place) else {
+                return false;
+            };
+            match compatibility(state, waiter.mode, owner, now) {
+                Ok(Compatibility::Blocked) => true,
+                Ok(_) => waiters.windows.is_open(key.as_ref(), now),
                 // The request fails when all keys are looked at together.
                 Err(_) => false,
             }
         };
-        match views.iter().position(excludes) {
+        match looked.position(|at| excludes(&at)) {
             None => {
-                let found = from..from + views.len();
+                let found = from..from + states.len();
                 self.shared.waiters.found_free(request, &found);
             }
             Some(at) => {
                 let excluded = Look::Excluded(from + at);
                 self.shared.waiters.set_look(request, excluded);
-                let req = as_acquire(&owner, &waiter, ReentryTerms::default());
-                if let Some(view) = views.get(at) {
-                    self.note_state(view, &req, now);
+                if let (Some((key, _)), Some(state)) = (places.get(from + at), states.get(at)) {
+                    self.note_holders(key.as_ref(), state, now);
                 }
             }
         }
@@ -100,7 +92,7 @@ impl Locks {
             return true;
         }
         let obstacle = self.obstacle(views, &req, now);
-        let is_delayed = matches!(obstacle, Ok(Some(Obstacle::StartupDelay)));
+        let is_delayed = matches!(obstacle, Ok(Some(Obstacle::StartupDelay(_))));
         if is_delayed || views.iter().any(|view| !view.may_grant()) {
             return false;
         }
@@ -196,8 +188,8 @@ impl Locks {
                         look = Look::Excluded(at);
                     }
                 }
-                Ok(Compatibility::Blocked(_)) => {
-                    self.note_state(view, req, now);
+                Ok(Compatibility::Blocked) => {
+                    self.note_holders(view.key, &view.state, now);
                     all_free = false;
                     if is_first_excluded {
                         look = Look::Excluded(at);
@@ -222,7 +214,7 @@ impl Locks {
             for view in views {
                 match view.state.held_for_reading_or_writing(now) {
                     Some(lock) => drop(self.record_ends(view.key, lock, now)),
-                    None => self.note_state(view, req, now),
+                    None => self.note_holders(view.key, &view.state, now),
                 }
             }
             return false;

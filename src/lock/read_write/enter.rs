@@ -58,14 +58,13 @@ impl Locks {
         req: &Acquire<'_>,
         cx: &mut Cx<'_>,
     ) -> Result<Answer, LockError> {
-        if upgrades(&view.state, req, cx.now) && self.shared.startup_delay.is_on(cx.now) {
+        let delay_ms = self.shared.startup_delay.left(cx.now);
+        if delay_ms > 0 && upgrades(&view.state, req, cx.now) {
             // The data that this server has lost may have held another reader.
-            if req.wait == Wait::No {
-                return Err(LockError::InStartupDelay(
-                    self.shared.startup_delay.left(cx.now),
-                ));
-            }
-            return self.wait_or_refuse(view, view.state.ends(cx.now), req, cx);
+            return match req.wait {
+                Wait::No => Err(LockError::InStartupDelay(delay_ms)),
+                _ => self.wait_or_refuse(view, req, cx),
+            };
         }
         let to = Grantee::of(req);
         let entered = self.enter(view, Cow::Borrowed(&view.state), (&to, req.once), cx)?;

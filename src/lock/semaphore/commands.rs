@@ -199,13 +199,14 @@ impl Semaphores {
             // The former permit of this id has expired; the set holds an id once only.
             draft.put_back(req.owner);
         }
-        let delayed = shared.startup_delay.is_on(cx.now);
+        let delay_ms = shared.startup_delay.left(cx.now);
         let waits = req.wait != Wait::No;
-        if delayed && !waits && draft.has_permit() {
-            return Err(LockError::InStartupDelay(shared.startup_delay.left(cx.now)));
+        if delay_ms > 0 && !waits && draft.has_permit() {
+            return Err(LockError::InStartupDelay(delay_ms));
         }
         // Waiters come first. An id that returns to its kept place is granted in the order of that place.
-        if waits && (delayed || shared.waiters.waiting_on(view.key) > 0 || !draft.has_permit()) {
+        if waits && (delay_ms > 0 || shared.waiters.waiting_on(view.key) > 0 || !draft.has_permit())
+        {
             let id = shared.park(view.key, req, cx)?;
             draft.counts |= was_over;
             self.forget_over(shared, view.key, req.owner, was_over);

@@ -392,13 +392,10 @@ fn enqueue(waiters: &mut Waiters, number: usize, request: &Request) {
         .iter()
         .map(|key| key_ref(NAMES[*key]))
         .collect();
-    match keys[..] {
-        [key] => waiters.enqueue(key, owner, waiter, &mut Cx::new(NOW, &mut Effects::new())),
-        _ => {
-            let former = waiters.former(&keys, owner);
-            drop(waiters.enqueue_many(&keys, (owner, Default::default()), &waiter, &former));
-        }
-    }
+    let former = waiters.former(&keys, owner);
+    let (terms, mut fx) = ((keys.len() > 1).then(Default::default), Effects::new());
+    let cx = &mut Cx::new(NOW, &mut fx);
+    waiters.enqueue(&keys, (owner, terms), &waiter, &former, cx);
 }
 
 fn waiter(number: usize, mode: Mode) -> Waiter {
@@ -452,7 +449,7 @@ fn chain(length: usize) -> (Waiters, Vec<String>, Vec<String>) {
     for i in 0..length {
         let next = key_ref(&names[i + 1]);
         let (owner, waiter) = (owners[i].as_bytes(), waiter(i, Mode::Exclusive));
-        waiters.enqueue(next, owner, waiter, &mut Cx::new(NOW, &mut Effects::new()));
+        waiters.enqueue_for_test(next, owner, &waiter);
         waiters.set_holders_for_test(next, Holders::alone(owners[i + 1].as_bytes().into()));
     }
     (waiters, names, owners)
@@ -485,12 +482,7 @@ fn thicket(size: usize) -> (Waiters, Vec<String>) {
     let owners: Vec<String> = (0..size).map(|i| format!("owner:{i}")).collect();
     let mut park = |number: usize, owner: usize, name: &str, mode| {
         let (owner, waiter) = (owners[owner % size].as_bytes(), waiter(number, mode));
-        waiters.enqueue(
-            key_ref(name),
-            owner,
-            waiter,
-            &mut Cx::new(NOW, &mut Effects::new()),
-        );
+        waiters.enqueue_for_test(key_ref(name), owner, &waiter);
     };
     for i in 0..size {
         // All in the queue of the first two keys, and each in two more.

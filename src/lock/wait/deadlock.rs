@@ -26,7 +26,6 @@ use std::rc::Rc;
 use crate::lock::effect::Cx;
 use crate::lock::locks::Locks;
 use crate::lock::name::{quoted, UserOwner};
-use crate::lock::read_write::upgrades;
 use crate::lock::state::View;
 use crate::lock::wait::holders::{Holders, WaitedKey};
 use crate::lock::wait::request::{PlaceId, Seq, Waiter};
@@ -87,25 +86,6 @@ pub(crate) enum Verdict {
 }
 
 impl Locks {
-    /// Checks a request for one key before it waits. True when it is to be checked again.
-    ///
-    /// # Errors
-    /// [`LockError::Deadlock`]
-    pub(crate) fn check_deadlock_at(
-        &mut self,
-        view: &View<'_>,
-        req: &Acquire<'_>,
-        former: Option<WaiterId>,
-        now: Now,
-    ) -> Result<bool, LockError> {
-        let place = self.shared.waiters.places.of(view.key, req.owner);
-        let place = match upgrades(&view.state, req, now) {
-            true => Some(Seq::MIN),
-            false => place.map(|place| place.seq),
-        };
-        self.check_deadlock(&[(view, place)], req, former.as_slice(), now)
-    }
-
     /// Checks that a request for these keys, with the places that it has in their queues already, would not wait for
     /// itself. `replaces`: the former requests of the owner, which end when this one is parked. True when it is to be
     /// checked again.

@@ -296,7 +296,7 @@ mod tests {
     fn park(waiters: &mut Waiters, number: u64) {
         let waiter = Waiter::new(WaiterId(number), 0, None, NOW);
         let owner = number.to_be_bytes();
-        waiters.enqueue(KEY, &owner, waiter, &mut Cx::new(NOW, &mut Effects::new()));
+        waiters.enqueue_for_test(KEY, &owner, &waiter);
     }
 
     fn ended(body: impl FnOnce(&mut Cx<'_>)) -> usize {

@@ -76,8 +76,9 @@ impl Waiters {
         }
     }
 
-    /// Records the holder to which a lock with waiters was granted.
-    pub(crate) fn set_holder(&mut self, key: KeyRef<'_>, owner: Rc<[u8]>) {
+    /// Records the holder to which a lock with waiters was granted, and the end of its lease.
+    pub(crate) fn set_holder(&mut self, key: KeyRef<'_>, owner: Rc<[u8]>, end_ms: i64) {
+        self.set_lease(key, Some(end_ms));
         if let Some(waited) = self.waited.get_mut(&key) {
             waited.holders = Holders::alone(owner);
         }
@@ -261,14 +262,14 @@ impl SearchPlaces {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::lock::{Cx, Effects, Waiter, WaiterId};
+    use crate::lock::{Waiter, WaiterId};
 
     #[test]
     fn a_lock_without_holders_is_known_whole() {
         let (mut waiters, now) = (Waiters::default(), Now::at_mono(0));
         let key = KeyRef::lock(0, b"k");
         let waiter = Waiter::new(WaiterId(1), 0, None, now);
-        waiters.enqueue(key, b"w", waiter, &mut Cx::new(now, &mut Effects::new()));
+        waiters.enqueue_for_test(key, b"w", &waiter);
         let partial = Holders {
             is_partial: true,
             ..Holders::default()

@@ -7,6 +7,8 @@
 
 use std::ops::Range;
 
+use smallvec::SmallVec;
+
 use crate::lock::table::give_back;
 use crate::lock::wait::limits::Usage;
 use crate::lock::wait::request::{Look, MultiKeyRequest, PlaceId, ReentryTerms, Waiter, WaiterId};
@@ -17,23 +19,30 @@ use crate::lock::{KeyId, KeyRef, Now, UserId};
 #[derive(Debug, Default)]
 pub(crate) struct Former {
     /// Requests that the new one replaces: they wait at one of its keys.
-    pub requests: Vec<WaiterId>,
+    pub requests: SmallVec<[WaiterId; 1]>,
     /// The places at which it continues, in the order of the keys; `None`: it takes new places.
-    pub places: Option<Vec<PlaceId>>,
+    pub places: Option<SmallVec<[PlaceId; 1]>>,
+}
+
+impl Former {
+    /// The place at the key with this index.
+    pub fn place(&self, at: usize) -> Option<PlaceId> {
+        self.places.as_ref()?.get(at).copied()
+    }
 }
 
 impl Waiters {
     /// The former requests and places of this owner at these keys.
     pub(crate) fn former(&self, keys: &[KeyRef<'_>], owner: &[u8]) -> Former {
-        let mut requests: Vec<_> = keys
+        let mut requests: SmallVec<[WaiterId; 1]> = keys
             .iter()
             .filter_map(|key| self.request_of(*key, owner))
             .collect();
         requests.sort_unstable();
         requests.dedup();
         let places = keys.iter().map(|key| self.places.of(*key, owner));
-        let places = places.collect::<Option<Vec<PlaceId>>>();
-        let consecutive = |places: &Vec<PlaceId>| {
+        let places = places.collect::<Option<SmallVec<[PlaceId; 1]>>>();
+        let consecutive = |places: &SmallVec<[PlaceId; 1]>| {
             let (first, last) = (places.iter().min(), places.iter().max());
             first.zip(last).is_some_and(|(first, last)| {
                 last.seq.get() - first.seq.get() == places.len() as u64 - 1
@@ -43,50 +52,6 @@ impl Waiters {
             requests,
             places: places.filter(consecutive),
         }
-    }
-
-    /// Parks a request at all these keys, which differ from each other. Returns the former requests of its owner, which
-    /// have left their queues.
-    pub(crate) fn enqueue_many(
-        &mut self,
-        keys: &[KeyRef<'_>],
-        (owner, reentry): (&[u8], ReentryTerms),
-        waiter: &Waiter,
-        former: &Former,
-    ) -> Vec<Waiter> {
-        let taken = match former.places {
-            Some(_) => keys,
-            None => &[],
-        };
-        let fate = Fate::TakenOver(taken);
-        let mut replaced: Vec<Waiter> = Vec::new();
-        for request in &former.requests {
-            let place = self.places.of_request(*request);
-            replaced.extend(place.and_then(|place| self.depart(place, fate)));
-        }
-        if former.places.is_none() {
-            for key in keys {
-                self.withdraw(*key, owner);
-            }
-        }
-        let mut places = Vec::with_capacity(keys.len());
-        for (at, key) in keys.iter().enumerate() {
-            let former = former.places.as_ref();
-            let place = former.and_then(|places| places.get(at)).copied();
-            places.push(self.join((*key, owner), place, waiter.clone()));
-        }
-        if let Some((_, first)) = places.first() {
-            self.places.enter(waiter.id, *first);
-        }
-        self.many.insert(
-            waiter.id,
-            MultiKeyRequest {
-                places,
-                reentry,
-                look: Look::default(),
-            },
-        );
-        replaced
     }
 
     /// If this request has several places: all of them, which it leaves now.
@@ -187,8 +152,9 @@ impl Waiters {
         waiter.map_or(UserId::UNKNOWN, |waiter| waiter.user)
     }
 
-    /// What is to be read next of a scheduled request. `None`: nothing, a recorded holder excludes it.
-    pub fn next_look(&mut self, request: WaiterId, now: Now) -> Option<NextLook> {
+    /// The indices of the keys that are to be read next of a scheduled request. All of them: perhaps it can be granted.
+    /// `None`: a recorded holder excludes it.
+    pub fn next_look(&mut self, request: WaiterId, now: Now) -> Option<Range<usize>> {
         let many = self.many.get(&request)?;
         let of = many.places.len();
         let (from, keys) = match many.look {
@@ -205,8 +171,8 @@ impl Waiters {
         self.set_look(request, look);
         match look {
             Look::Excluded(_) => None,
-            Look::Free { .. } if of <= LOOKED_AT || keys >= of => Some(NextLook::All),
-            Look::Free { from, .. } => Some(NextLook::Some(from..of.min(from + LOOKED_AT))),
+            Look::Free { .. } if of <= LOOKED_AT || keys >= of => Some(0..of),
+            Look::Free { from, .. } => Some(from..of.min(from + LOOKED_AT)),
         }
     }
 
@@ -257,12 +223,3 @@ impl Waiters {
 
 /// So many keys of a waiting request are looked at in one step. Fewer in tests, so that these meet such steps.
 const LOOKED_AT: usize = if cfg!(test) { 1 } else { 64 };
-
-/// What is to be read of a request on several keys.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum NextLook {
-    /// The keys with these indices.
-    Some(Range<usize>),
-    /// All keys: perhaps it can be granted.
-    All,
-}

@@ -4,22 +4,26 @@
 
 use std::rc::Rc;
 
+use smallvec::SmallVec;
+
 use crate::lock::effect::Cx;
 use crate::lock::name::KeyMap;
 use crate::lock::name::{Each, Resource};
+use crate::lock::request::Acquire;
 use crate::lock::stats::Histogram;
 use crate::lock::stats::{TicketStats, WaitStats};
 use crate::lock::table::give_back;
 use crate::lock::wait::hearing::Passed;
 use crate::lock::wait::holders::WaitedKey;
 use crate::lock::wait::limits::{share, Limits, Usage, Used};
+use crate::lock::wait::multi_key::Former;
 use crate::lock::wait::places::Places;
 use crate::lock::wait::places::{Kept, TimedOut};
 use crate::lock::wait::queue::QueueView;
-use crate::lock::wait::request::PlaceId;
-use crate::lock::wait::request::{Ending, MultiKeyRequest, Seq, Waiter, WaiterId, WaiterMap};
+use crate::lock::wait::request::{Ending, Look, MultiKeyRequest, PlaceId, ReentryTerms};
+use crate::lock::wait::request::{Seq, Waiter, WaiterId, WaiterMap};
+use crate::lock::wait::ticket::Channels;
 use crate::lock::wait::ticket::Sweep;
-use crate::lock::wait::ticket::{Channels, Notify};
 use crate::lock::wait::turns::{Agenda, Turns};
 use crate::lock::window::Windows;
 use crate::lock::{KeyId, KeyRef, LockError, Mode, Now, UserId};
@@ -117,15 +121,22 @@ impl Waiters {
     /// [`LockError::LongWait`], [`LockError::Busy`]
     pub(crate) fn admit(
         &mut self,
-        (keys, owner): (&[KeyRef<'_>], &[u8]),
+        keys: &[KeyRef<'_>],
+        req: &Acquire<'_>,
         replaced: &[WaiterId],
-        (notify, note, user): (Option<Notify<'_>>, usize, UserId),
     ) -> Result<WaiterId, LockError> {
         if keys.iter().map(|key| key.name.len()).sum::<usize>() > LONGEST_WAIT {
             return Err(LockError::LongWait);
         }
+        let Acquire {
+            owner,
+            user,
+            notify,
+            ..
+        } = *req;
         let is_ticket = notify.is_some();
-        let names = owner.len() + notify.map_or(0, |notify| notify.len()) + note;
+        let notify = notify.map_or(0, |notify| notify.len());
+        let names = owner.len() + notify + req.note.map_or(0, <[u8]>::len);
         let place = |key: &KeyRef<'_>| Usage::place(is_ticket, key.name.len() + names);
         let needs = keys.iter().map(place).fold(Usage::default(), Usage::plus);
         let freed = replaced.iter().map(|older| self.usage_of(*older, user));
@@ -220,14 +231,58 @@ impl Waiters {
         Some(self.waiter_of(key, owner)?.ticket.is_some())
     }
 
-    /// Adds a request at the owner's place, or at the end of the queue. An older request of the owner is answered nil.
-    pub fn enqueue(&mut self, key: KeyRef<'_>, owner: &[u8], waiter: Waiter, cx: &mut Cx<'_>) {
-        let (request, is_ticket) = (waiter.id, waiter.ticket.is_some());
-        let place = self.places.of(key, owner);
-        let older = place.and_then(|place| self.depart(place, Fate::TakenOver(&[key])));
-        let (_, place) = self.join((key, owner), place, waiter);
-        self.places.enter(request, place);
-        self.count_waiter((key, is_ticket), older.as_slice(), cx);
+    /// Adds a request for these keys, which differ from each other: at its owner's places, or at the end of each queue.
+    /// Older requests of the owner are answered nil. `terms`: of a request on several keys.
+    pub(crate) fn enqueue(
+        &mut self,
+        keys: &[KeyRef<'_>],
+        (owner, terms): (&[u8], Option<ReentryTerms>),
+        waiter: &Waiter,
+        former: &Former,
+        cx: &mut Cx<'_>,
+    ) {
+        let taken = match former.places {
+            Some(_) => keys,
+            None => &[],
+        };
+        let fate = Fate::TakenOver(taken);
+        let mut replaced: SmallVec<[Waiter; 1]> = SmallVec::new();
+        for request in &former.requests {
+            let place = self.places.of_request(*request);
+            replaced.extend(place.and_then(|place| self.depart(place, fate)));
+        }
+        if former.places.is_none() {
+            for key in keys {
+                self.withdraw(*key, owner);
+            }
+        }
+        let mut places = Vec::with_capacity(terms.map_or(0, |_| keys.len()));
+        for (at, key) in keys.iter().enumerate() {
+            let (key, place) = self.join((*key, owner), former.place(at), waiter.clone());
+            if at == 0 {
+                self.places.enter(waiter.id, place);
+                let is_ticket = waiter.ticket.is_some();
+                self.count_waiter((key.as_ref(), is_ticket), &replaced, cx);
+            }
+            places.extend(terms.map(|_| (key, place)));
+        }
+        if let Some(reentry) = terms {
+            let look = Look::default();
+            let request = MultiKeyRequest {
+                places,
+                reentry,
+                look,
+            };
+            self.many.insert(waiter.id, request);
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn enqueue_for_test(&mut self, key: KeyRef<'_>, owner: &[u8], waiter: &Waiter) {
+        let (former, now) = (self.former(&[key], owner), Now::at_mono(0));
+        let mut fx = crate::lock::Effects::new();
+        let cx = &mut Cx::new(now, &mut fx);
+        self.enqueue(&[key], (owner, None), waiter, &former, cx);
     }
 
     /// Takes a place in one queue: the owner's, which is empty, and where its wait continues, or a new one at the end.
@@ -267,7 +322,7 @@ impl Waiters {
         }
     }
 
-    /// As [`Waiters::enqueue`], at the head of the queue. A former place of its owner is given up.
+    /// Adds a request at the head of the queue. A former place of its owner is given up.
     pub fn enqueue_first(
         &mut self,
         key: KeyRef<'_>,

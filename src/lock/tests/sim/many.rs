@@ -4,8 +4,8 @@ use crate::lock::tests::sim::rest::Rest;
 use crate::lock::tests::sim::tickets::notify_of;
 use crate::lock::tests::sim::{name_of, Sim, Terms};
 use crate::lock::{
-    Acquire, Answer, Cx, Effects, Lease, LockError, Locks, Mode, NextLook, Now, Planned, ReadDepth,
-    Release, Renew, Resource, Token, View, Wait, WaiterId,
+    Acquire, Answer, Cx, Effects, Lease, LockError, Locks, Mode, Now, Planned, ReadDepth, Release,
+    Renew, Resource, Token, View, Wait, WaiterId,
 };
 
 impl Sim {
@@ -102,29 +102,24 @@ impl Sim {
         let keys = self.locks.shared.waiters.keys_of(request);
         let names: Vec<String> = keys.iter().map(name_of).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        if let NextLook::Some(range) = next {
-            let names = &names[range.clone()];
-            let (_, fx, _) = self.ask_many(names, &Planned::Nothing, |locks, views, now, _| {
-                locks.look_at(request, range.start, views, now);
-                Ok(())
-            });
-            assert!(fx.iter().all(|fx| fx.is_empty()));
-            return;
-        }
+        let names = &names[next.clone()];
         let states: Vec<_> = names.iter().map(|name| self.state(name)).collect();
-        let may_grant = self.locks.may_grant_many(request, &states, self.now);
-        let planned = match may_grant {
-            true => Planned::Grant,
-            false => Planned::Nothing,
+        if names.len() < keys.len() {
+            return self.locks.look_at(request, next.start, &states, self.now);
+        }
+        let asked = self.locks.may_grant_many(request, &states, self.now);
+        let planned = match asked {
+            Some(_) => Planned::Grant,
+            None => Planned::Nothing,
         };
-        let views = self.views_of(&names, &planned);
-        for asked in self.locks.holder_to_ask(request, &views, self.now) {
+        let views = self.views_of(names, &planned);
+        for asked in asked.into_iter().flatten() {
             self.hear(&asked);
         }
         let (settled, fx, rests) = self.decide_many(&views, &planned, |locks, views, now, fx| {
             Ok(locks.settle_many(request, views, now, fx))
         });
-        self.carry_out_many(&names, (settled.is_ok(), fx), &rests);
+        self.carry_out_many(names, (settled.is_ok(), fx), &rests);
     }
 
     pub(crate) fn verify_waiters(&mut self) {
