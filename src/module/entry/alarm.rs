@@ -1,6 +1,6 @@
 //! The one timer of the module: for answers to deliver, ends of waits and leases, keys to settle.
 //!
-//! It is armed only while work is pending. The work may be done early or twice.
+//! It is armed only while work is due soon. It may fire in vain, and the work may be done early or twice.
 
 use std::ffi::c_void;
 use std::ptr::null_mut;
@@ -23,8 +23,10 @@ use crate::module::state::shell::RETRY_MS;
 use crate::module::state::shell::{self, Shell};
 use crate::module::tickets;
 
-/// The longest period of the timer: the server computes its timers with the wall clock, which may be set.
-const LONGEST_MS: u64 = 60_000;
+/// Work that is due later than this is left to the server's cron, which runs once a second at least and arms the timer
+/// in time: nearly every wait and lease is over before, and a timer made in vain takes 3,000 instructions. (The server
+/// computes its timers with the wall clock, which may be set.)
+const SOON_MS: u64 = 2_000;
 
 /// After this many places of waits that have ended, the clock is read: the message to a channel with thousands of
 /// subscribers takes milliseconds.
@@ -93,7 +95,7 @@ impl Shell {
     }
 }
 
-/// Arms, moves or stops the timer. Called at the end of every event that may have changed what is due. A timer that is
+/// Arms the timer, or moves it up. Called at the end of every event that may have changed what is due. A timer that is
 /// armed for an earlier time stays. Work that is due at the end of this tick moves a timer of the same millisecond.
 pub fn rearm(ctx: Ctx<'_>) {
     if !shell::with(|shell| shell.alarm.firing) {
@@ -101,8 +103,8 @@ pub fn rearm(ctx: Ctx<'_>) {
     }
 }
 
-/// Arms the timer for the next due work, but for `soonest` milliseconds from now at the earliest. Returns whether some
-/// is due now.
+/// Arms the timer for the next work that is due soon, but for `soonest` milliseconds from now at the earliest. Returns
+/// whether some is due now.
 fn arm(ctx: Ctx<'_>, soonest: u64) -> bool {
     if shell::with(|shell| shell.is_quiet()) {
         return false;
@@ -110,25 +112,24 @@ fn arm(ctx: Ctx<'_>, soonest: u64) -> bool {
     let now = ctx.now();
     let (armed, due) = shell::with(|shell| (shell.alarm.armed, shell.next_due(now)));
     let is_due = due == Some(0);
-    let due = due.map(|due| due.clamp(soonest, LONGEST_MS));
-    let due_at = due.map(|due| match due {
+    let Some(due) = due.filter(|due| *due < SOON_MS) else {
+        return false;
+    };
+    let due = due.max(soonest);
+    let due_at = match due {
         0 => 0,
         due => now.mono_ms.saturating_add(due),
-    });
-    match (armed, due_at) {
-        (Some(_), Some(_)) if fault::is_on("alarm-not-moved-up") => return is_due,
-        (Some((_, armed_at)), Some(due_at)) if armed_at <= due_at => return is_due,
-        (None, None) => return is_due,
-        _ => stop(ctx),
+    };
+    let stays = |armed_at| armed_at <= due_at || fault::is_on("alarm-not-moved-up");
+    if armed.is_some_and(|(_, armed_at)| stays(armed_at)) {
+        return is_due;
     }
-    if let (Some(due), Some(due_at)) = (due, due_at) {
-        // SAFETY: the context is live; the callback uses no data. (It cannot fail: the server tries ids until one is
-        // free.)
-        let id = unsafe {
-            api!(RedisModule_CreateTimer)(ctx.as_ptr(), due as i64, Some(on_timer), null_mut())
-        };
-        shell::with(|shell| shell.alarm.armed = Some((id, due_at)));
-    }
+    stop(ctx);
+    // SAFETY: the context is live; the callback uses no data. (It cannot fail: the server tries ids until one is free.)
+    let id = unsafe {
+        api!(RedisModule_CreateTimer)(ctx.as_ptr(), due as i64, Some(on_timer), null_mut())
+    };
+    shell::with(|shell| shell.alarm.armed = Some((id, due_at)));
     is_due
 }
 
@@ -141,7 +142,7 @@ pub fn stop(ctx: Ctx<'_>) {
     }
 }
 
-/// Arms the timer again if work is overdue, or if none is armed: the server's timers are late when the wall clock was
+/// Arms the timer if none is armed, or again if work is overdue: the server's timers are late when the wall clock was
 /// set back. Called by the server's cron, about ten times a second.
 pub fn check(ctx: Ctx<'_>) {
     let now = ctx.now();

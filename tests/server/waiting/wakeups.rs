@@ -41,17 +41,22 @@ fn release() {
     scene.assert_stats(&[("grants_released", 1), ("foreign_wakeups", 0)]);
 }
 
-/// The timer is armed for the end of a wait in a minute: work that is due now must arm it anew; otherwise only the
+/// The timer is armed for the end of a lease that comes soon: work that is due now must arm it anew; otherwise only the
 /// server's cron would notice it, here once a second.
 #[test]
 fn a_release_while_the_timer_is_armed_for_later() {
     const ROUNDS: u32 = 8;
     let server = TestServer::with(&["--hz", "1", "--dynamic-hz", "no"]);
     let mut scene = Scene::waiting(server, "BLOCK 60000");
+    let (mut zoe, mut dan) = (scene.server.conn(), scene.server.conn());
+    dan.line("SUBSCRIBE outcomes");
     let mut tries = Tries::of(&[ROUNDS]);
     while let Some(rounds) = tries.next_case() {
         let start = Instant::now();
         for _ in 0..rounds {
+            // A machine that is so slow that this lease ends has no timer for later.
+            zoe.line("LOCK.BREAK other TO zoe PX 1900");
+            zoe.line("LOCK.ACQUIRE other dan BLOCK 0 NOTIFY outcomes tag");
             scene.alice.line("LOCK.RELEASE k alice");
             scene.bob.recv().int();
             scene.alice.send_line("LOCK.ACQUIRE k alice BLOCK 60000");
