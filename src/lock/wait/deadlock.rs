@@ -217,6 +217,18 @@ fn described(keys: &[Vec<u8>]) -> String {
 
 /// Searches for a path from this request back to its owner.
 pub(crate) fn search(waiters: &Waiters, caller: &Caller<'_>, now: Now) -> Verdict {
+    let places = &waiters.places;
+    // Nearly always no owner that the request would wait for waits itself.
+    let waits = |owner: &Rc<[u8]>| places.of_owner(caller.named(owner)).next().is_some();
+    let leads_on = |want: &WantedKey<'_>| {
+        let waited = waiters.waited.get(&want.key);
+        want.holders.is_partial
+            || waited.is_some_and(|waited| !waited.search_places.busy.is_empty())
+            || want.holders.unexpired(now).any(waits)
+    };
+    if !caller.wants.iter().any(leads_on) {
+        return Verdict::Clear;
+    }
     let wants = caller.wants.iter().map(|want| (want.key, want));
     let mut search = Search {
         waiters,
