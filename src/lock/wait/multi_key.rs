@@ -146,7 +146,8 @@ impl Waiters {
         }
     }
 
-    fn user_of_request(&self, request: WaiterId) -> UserId {
+    /// The user of a request that waits.
+    pub fn user_of_request(&self, request: WaiterId) -> UserId {
         let place = self.places.of_request(request);
         let waiter = place.and_then(|place| self.places.waiter(place));
         waiter.map_or(UserId::UNKNOWN, |waiter| waiter.user)

@@ -17,6 +17,7 @@ use std::ffi::CStr;
 
 use redis_module::raw;
 
+use crate::lock::WaiterId;
 use crate::module::ffi::api::api;
 use crate::module::ffi::call_reply::{How, Reply};
 use crate::module::ffi::ctx::Ctx;
@@ -28,10 +29,14 @@ use crate::module::state::shell::Risks;
 /// The user that cannot be deleted.
 const DEFAULT_USER: &[u8] = b"default";
 
-/// The risks of the calling client.
-pub fn risks_of(ctx: Ctx<'_>) -> Risks {
+/// The risks of the calling client, which is about to be parked for this request.
+pub fn risks_of(ctx: Ctx<'_>, request: WaiterId) -> Risks {
+    let is_default = shell::with(|shell| {
+        let user = shell.locks.shared.waiters.user_of_request(request);
+        shell.users.number_of(DEFAULT_USER) == Some(user)
+    });
     Risks {
-        user: !is_default(ctx),
+        user: !is_default,
         messages: ctx.flags() & raw::REDISMODULE_CTX_FLAGS_RESP3 != 0,
     }
 }

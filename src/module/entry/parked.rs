@@ -84,7 +84,7 @@ pub fn block_on(ctx: Ctx<'_>, keys: &[Str<'_>], id: WaiterId) -> Result<bool, Lo
     };
     // SAFETY: the client was just blocked under this handle.
     unsafe { api!(RedisModule_SetDisconnectCallback)(handle.as_ptr(), Some(on_disconnect)) };
-    let risks = condemned::risks_of(ctx);
+    let risks = condemned::risks_of(ctx, id);
     shell::with(|shell| {
         if let Some(parked) = shell.parked.get_mut(&id) {
             (parked.handle, parked.client) = (Some(handle), ctx.client_id());
