@@ -2,18 +2,16 @@
 
 use crate::commands::options::{optional, required, Options, BLOCK, CONDITION, KEY};
 use crate::commands::parser::{Parser, Word};
-use crate::commands::skeleton::{may_create, request, wait};
-use crate::lock::{self, permits_of, Count, Latches, LockError, Waited};
+use crate::commands::skeleton::{change_key, end_waits, may_create, request, wait};
+use crate::lock::{self, permits_of, Answer, Count, Latches, LockError};
 use crate::module::acl;
-use crate::module::answers;
-use crate::module::apply::decide;
-use crate::module::entry::alarm;
 use crate::module::entry::command::{access, ArgKind, Command, Spec};
 use crate::module::entry::parked;
 use crate::module::ffi::ctx::{is_out_of_memory, Ctx};
 use crate::module::ffi::fault;
 use crate::module::ffi::strings::{OwnedStr, Str};
 use crate::module::keyspace::count_key::CountKey;
+use crate::module::keyspace::key::Key;
 use crate::module::keyspace::sem_key;
 use crate::module::reply::{self, Got};
 use crate::module::state::shell::Shape;
@@ -43,10 +41,9 @@ impl Command for Set {
             may_create(ctx)?;
         }
         let set_if = options.set_if;
-        let set = key.decide(now, |locks, cx| {
+        let set = change_key(ctx, key, now, |locks, cx| {
             Latches::set(&mut locks.shared, id, state, (count, set_if), cx)
         })?;
-        alarm::rearm(ctx);
         ctx.reply_maybe(set);
         Ok(())
     }
@@ -85,10 +82,9 @@ impl Command for Down {
         if state != Count::Absent {
             is_no_semaphore(ctx, name)?;
         }
-        let left = key.decide(now, |locks, cx| {
+        let left = change_key(ctx, key, now, |locks, cx| {
             Latches::down(&mut locks.shared, id, state, by, cx)
         })?;
-        alarm::rearm(ctx);
         ctx.reply_integer(left);
         Ok(())
     }
@@ -140,21 +136,19 @@ impl Command for Wait {
         if request.wait != lock::Wait::No && is_closed && is_out_of_memory() {
             return Err(LockError::OutOfMemory);
         }
-        let (waited, fx) = decide(now, |locks, cx| {
+        drop(key);
+        let waited = end_waits(ctx, now, |locks, cx| {
             locks
                 .latches
                 .wait(&mut locks.shared, id, state, &request, cx)
         });
-        drop(key);
-        answers::note_all(ctx, &fx);
         match waited? {
-            Waited::Open => ctx.reply_integer(1),
-            Waited::Closed => ctx.reply_integer(0),
-            Waited::Waits(id) => {
+            Answer::Granted(()) => ctx.reply_integer(1),
+            Answer::Refused => ctx.reply_integer(0),
+            Answer::Waits(id) => {
                 if !is_ticket {
                     parked::expect(id, Shape::Latch);
                 }
-                alarm::rearm(ctx);
                 match wait::<()>(ctx, &[name], id, is_ticket)? {
                     Some(Got::Queued) => reply::queued(ctx),
                     Some(_) => ctx.reply_integer(0),

@@ -7,20 +7,18 @@ use crate::commands::options::{
 use crate::commands::parser::{Parser, Word};
 use crate::commands::queue::Queue;
 use crate::commands::skeleton::{
-    change_semaphore, end_acquire, give_up, has_given_up, is_given_up, may_create, request,
+    acquire, change_held, change_key, give_up, has_given_up, is_given_up, may_create, request,
 };
 use crate::lock::{
-    permits_of, Effect, KeyRef, LockError, Now, Permits, Resource, SemState, SemView, NO_END_MS,
+    permits_of, KeyRef, LockError, Now, Permits, Resource, SemState, SemView, NO_END_MS,
 };
 use crate::module::acl;
-use crate::module::apply::decide;
 use crate::module::entry::alarm;
 use crate::module::entry::command::{access, ArgKind, Command, Spec};
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::strings::{OwnedStr, Str};
-use crate::module::keyspace::replication::{self, Replication};
+use crate::module::keyspace::key::Key;
 use crate::module::keyspace::sem_key::SemKey;
-use crate::module::reply;
 use crate::module::sessions;
 use crate::module::state::shell::Shape;
 
@@ -49,16 +47,10 @@ impl Command for Set {
         if view.state == SemState::Absent {
             may_create(ctx)?;
         }
-        let mut is_unchanged = false;
-        let set = change_semaphore(ctx, key, now, |locks, cx| {
+        let set = change_held(ctx, key, now, Option::is_some, |locks, cx| {
             let sems = &mut locks.sems;
-            let set = sems.set(&mut locks.shared, &view, number, options.set_if, cx);
-            is_unchanged = matches!(&set, Ok((Some(_), change)) if change.is_empty());
-            set
+            sems.set(&mut locks.shared, &view, number, options.set_if, cx)
         })?;
-        if is_unchanged {
-            replication::confirm(ctx, name);
-        }
         ctx.reply_maybe(set.map(i64::from));
         Ok(())
     }
@@ -108,18 +100,10 @@ impl Command for Acquire {
             return Ok(());
         }
         let (key, view, now) = open_permit(ctx, name, permits, id, SemKey::minting_view)?;
-        let ((answer, change), fx) = decide(now, |locks, cx| {
+        let how = (Shape::Token, request.notify.is_some());
+        acquire(ctx, key, how, now, |locks, cx| {
             locks.sems.acquire(&mut locks.shared, &view, &request, cx)
-        });
-        let is_unchanged = change.is_empty() && !fx.iter().any(Effect::is_write);
-        end_acquire(
-            ctx,
-            &[name],
-            (answer, is_unchanged),
-            (Shape::Token, request.notify.is_some()),
-            || key.apply(&change, &fx, Replication::of_command(ctx)),
-            |got| reply::acquired(ctx, name, Shape::Token, got, now),
-        )
+        })
     }
 }
 
@@ -154,7 +138,7 @@ impl Command for Release {
         };
         let permits = permits_to_write(ctx, name)?;
         let (key, view, now) = open_permit(ctx, name, permits, id, SemKey::hand_off_view)?;
-        let released = change_semaphore(ctx, key, now, |locks, cx| {
+        let released = change_key(ctx, key, now, |locks, cx| {
             locks.sems.release(&mut locks.shared, &view, id.bytes(), cx)
         })?;
         if options.gives_up.is_some() {
@@ -186,7 +170,7 @@ impl Command for Renew {
         let permits = permits_to_write(ctx, name)?;
         let (key, view, now) = open_permit(ctx, name, permits, id, SemKey::plain_view)?;
         let lease = (options.lease, options.names_lease);
-        let renewed = change_semaphore(ctx, key, now, |locks, cx| {
+        let renewed = change_key(ctx, key, now, |locks, cx| {
             locks
                 .sems
                 .renew(&mut locks.shared, &view, id.bytes(), lease, cx)

@@ -5,8 +5,8 @@
 
 use crate::commands::options::{NotifyWords, Options};
 use crate::lock::{
-    Acquire, Answer, Cx, Effect, Effects, KeyRef, KeyState, LockError, Locks, Mode, Now,
-    PermitChange, Planned, View, Wait, WaiterId,
+    Acquire, Answer, Cx, Effect, Effects, KeyRef, KeyState, LockError, Locks, Mode, Now, Planned,
+    View, Wait, WaiterId,
 };
 use crate::module::acl;
 use crate::module::answers;
@@ -19,23 +19,24 @@ use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::fault;
 use crate::module::ffi::strings::Str;
 use crate::module::keyspace::horizon;
+use crate::module::keyspace::key::Key;
 use crate::module::keyspace::lock_key::LockKey;
-use crate::module::keyspace::replication::{self, Replication};
-use crate::module::keyspace::sem_key::SemKey;
-use crate::module::reply::Got;
+use crate::module::keyspace::replication;
+use crate::module::reply::{self, Got};
 use crate::module::state::shell;
 use crate::module::state::shell::Shape;
 use crate::module::tickets;
 use crate::module::users;
 use crate::module::view::view_for;
 
-/// Decides about one lock, applies the effects, and rearms. Effects of a refused request are applied too.
+/// Decides about one key, applies the effects, and rearms. Effects of a refused request are applied too.
 ///
 /// # Errors
 /// The error of a refused write, then that of the decision.
-pub fn change_lock<T>(
-    ctx: Ctx<'_>,
-    key: LockKey<'_>,
+#[inline]
+pub fn change_key<'a, T>(
+    ctx: Ctx<'a>,
+    key: impl Key<'a>,
     now: Now,
     decision: impl FnOnce(&mut Locks, &mut Cx<'_>) -> Result<T, LockError>,
 ) -> Result<T, LockError> {
@@ -45,21 +46,21 @@ pub fn change_lock<T>(
     decided
 }
 
-/// [`change_lock`] for a request whose answer may be (`is_held`) that its owner holds the lock. `WAIT` after it waits
+/// [`change_key`] for a request whose answer may be (`is_held`) that its owner holds the lock. `WAIT` after it waits
 /// for the hold, also where another request has made it and nothing was written now.
 ///
 /// # Errors
-/// See [`change_lock`].
-pub fn change_held<T>(
-    ctx: Ctx<'_>,
-    key: LockKey<'_>,
+/// See [`change_key`].
+pub fn change_held<'a, T>(
+    ctx: Ctx<'a>,
+    key: impl Key<'a>,
     now: Now,
     is_held: impl FnOnce(&T) -> bool,
     decision: impl FnOnce(&mut Locks, &mut Cx<'_>) -> Result<T, LockError>,
 ) -> Result<T, LockError> {
     let name = key.name();
     let mut is_unchanged = false;
-    let decided = change_lock(ctx, key, now, |locks, cx| {
+    let decided = change_key(ctx, key, now, |locks, cx| {
         let decided = decision(locks, cx);
         is_unchanged = !cx.effects.iter().any(Effect::is_write);
         decided
@@ -73,7 +74,7 @@ pub fn change_held<T>(
 /// The same for several locks, with one list of effects a key.
 ///
 /// # Errors
-/// See [`change_lock`].
+/// See [`change_key`].
 pub fn change_locks<T>(
     ctx: Ctx<'_>,
     keys: Vec<LockKey<'_>>,
@@ -84,23 +85,6 @@ pub fn change_locks<T>(
     apply_all(keys, &fx)?;
     alarm::rearm(ctx);
     decided
-}
-
-/// Decides about a semaphore, applies the change, and rearms. A refused request changes nothing.
-///
-/// # Errors
-/// The error of the decision, then that of a refused write.
-pub fn change_semaphore<T>(
-    ctx: Ctx<'_>,
-    key: SemKey<'_>,
-    now: Now,
-    decision: impl FnOnce(&mut Locks, &mut Cx<'_>) -> Result<(T, PermitChange), LockError>,
-) -> Result<T, LockError> {
-    let (decided, fx) = decide(now, decision);
-    let (answer, change) = decided?;
-    key.apply(&change, &fx, Replication::of_command(ctx))?;
-    alarm::rearm(ctx);
-    Ok(answer)
 }
 
 /// Decides about waits alone: nothing is written. Answers them, and rearms.
@@ -135,6 +119,31 @@ pub fn wait<T>(
         true => None,
         false => Some(Got::Nothing),
     })
+}
+
+/// The last steps of an acquire of one key: decides, applies the effects, rearms, and replies or blocks the client.
+///
+/// # Errors
+/// As [`end_acquire`].
+#[inline]
+pub fn acquire<'a>(
+    ctx: Ctx<'a>,
+    key: impl Key<'a>,
+    how: (Shape, bool),
+    now: Now,
+    decision: impl FnOnce(&mut Locks, &mut Cx<'_>) -> Result<Answer, LockError>,
+) -> Result<(), LockError> {
+    let name = key.name();
+    let (answer, fx) = decide(now, decision);
+    let is_unchanged = !fx.iter().any(Effect::is_write);
+    end_acquire(
+        ctx,
+        &[name],
+        (answer, is_unchanged),
+        how,
+        || apply(key, &fx),
+        |got| reply::acquired(ctx, name, how.0, got, now),
+    )
 }
 
 /// The end of a request to acquire these keys: makes the changes of the decision (`apply`; `is_unchanged`: there are

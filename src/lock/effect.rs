@@ -5,7 +5,8 @@ use std::rc::Rc;
 use smallvec::SmallVec;
 
 use crate::lock::{
-    Domain, KeyState, LockError, Mode, Now, OwnerId, RwWrite, Ticket, Token, WaiterId,
+    CountChange, Domain, KeyState, LockError, Mode, Now, OwnerId, PermitChange, RwWrite, Ticket,
+    Token, WaiterId,
 };
 
 /// The effects of one decision, in order. Nearly every decision fits in without an allocation (which costs 200
@@ -27,7 +28,7 @@ impl<'a> Cx<'a> {
         Cx { now, effects }
     }
 
-    /// Changes the lock hash.
+    /// Changes the key, or a key beside it.
     pub(crate) fn write(&mut self, change: KeyWrite) {
         self.effects.push(Effect::Write(change));
     }
@@ -69,7 +70,7 @@ pub enum Effect {
     Horizon(Domain, u64),
     /// Write the token to Redisson's counter key, which exists.
     Counter(Token),
-    /// Change the lock hash.
+    /// Change the key, or a key beside it.
     Write(KeyWrite),
     /// Publish to Redisson's waiters that the lock is free.
     Publish,
@@ -78,6 +79,14 @@ pub enum Effect {
     /// Publish the same messages although the lock is held: it ends sooner than the hold of this mode that Redisson's
     /// waiters have read, and whose end they sleep for.
     PublishShorter(Mode),
+    /// Publish the number of free permits to Redisson's waiters. `None`: no permit is free, but one now ends before the
+    /// earliest end that they have read (they sleep until then): one waiter of each client is to read again.
+    PublishPermits(Option<i64>),
+    /// Publish to the waiters of Redisson's latch whether it is open.
+    PublishLatch {
+        /// Open, or closed by a new count.
+        is_open: bool,
+    },
     /// Send a keyspace event, of class `d` except the server's own.
     Notify(Event),
     /// Answer a parked request, which has left its queue.
@@ -99,13 +108,16 @@ impl Effect {
     pub fn is_news(&self) -> bool {
         match self {
             Effect::Horizon(..) | Effect::Counter(_) => false,
-            Effect::Write(change) => matches!(change, KeyWrite::Delete),
+            Effect::Write(change) => matches!(
+                change,
+                KeyWrite::Delete | KeyWrite::Count(CountChange::Delete)
+            ),
             _ => true,
         }
     }
 }
 
-/// A change of the lock hash.
+/// A change of a key, or of the keys beside it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum KeyWrite {
     /// Delete the key.
@@ -136,6 +148,10 @@ pub enum KeyWrite {
     Note(OwnerId, Box<[u8]>),
     /// A change of a read-write lock.
     ReadWrite(RwWrite),
+    /// All changes of a semaphore by one decision.
+    Permits(PermitChange),
+    /// A change of a latch.
+    Count(CountChange),
 }
 
 /// The keyspace events of the module.

@@ -4,12 +4,12 @@
 //! less, is an open latch. A waiter is identified by its connection, has no owner and keeps no place after a
 //! disconnect. All waiters are answered at once.
 
-use crate::lock::effect::Cx;
+use crate::lock::effect::{Cx, Effect, KeyWrite};
 use crate::lock::name::Resource;
-use crate::lock::request::{Acquire, SetIf, Wait};
+use crate::lock::request::{Acquire, Answer, SetIf, Wait};
 use crate::lock::shared::Shared;
 use crate::lock::stats::counters;
-use crate::lock::wait::request::{EndsWith, WaiterId};
+use crate::lock::wait::request::EndsWith;
 use crate::lock::wait::ticket::Notify;
 use crate::lock::{KeyRef, LockError, Now};
 
@@ -44,17 +44,15 @@ impl Count {
     }
 }
 
-/// The change of a latch's key by one decision.
+/// A change of a latch's key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CountChange {
-    /// No change.
-    None,
     /// Set the count; the TTL of the key stays.
     Set(i64),
-    /// Set the count of a new latch, and publish to subscribers.
+    /// Set the count of a new latch.
     Make(i64),
-    /// The latch is open: delete the key, and publish to subscribers.
-    Open,
+    /// Delete the key.
+    Delete,
 }
 
 /// The name of a request in the queue, which has no owners: its connection, or the channel and the tag.
@@ -65,17 +63,6 @@ fn name_of(req: &Acquire<'_>) -> Vec<u8> {
     // Longer than the name of a connection, and different for every channel and tag.
     let length = (channel.len() as u64).to_be_bytes();
     [b"#", &length[..], channel, tag].concat()
-}
-
-/// The result of a wait.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Waited {
-    /// The latch is open.
-    Open,
-    /// The latch is closed, and the request may not wait.
-    Closed,
-    /// The request waits, parked or as a ticket.
-    Waits(WaiterId),
 }
 
 counters! {
@@ -103,21 +90,22 @@ impl Latches {
         state: Count,
         (count, set_if): (i64, SetIf),
         cx: &mut Cx<'_>,
-    ) -> Result<(Option<i64>, CountChange), LockError> {
+    ) -> Result<Option<i64>, LockError> {
         shared.waiters.check_is_not_other(key)?;
         let left = state.left(cx.now)?;
         if !set_if.allows(left > 0) {
-            return Ok((None, CountChange::None));
+            return Ok(None);
         }
-        let change = match (left, count) {
+        match (left, count) {
             (_, 0) => Latches::open_latch(shared, key, state, cx),
             (0, _) => {
                 shared.waiters.schedule_settle_others(key);
-                CountChange::Make(count)
+                cx.write(KeyWrite::Count(CountChange::Make(count)));
+                cx.effects.push(Effect::PublishLatch { is_open: false });
             }
-            _ => CountChange::Set(count),
-        };
-        Ok((Some(count), change))
+            _ => cx.write(KeyWrite::Count(CountChange::Set(count))),
+        }
+        Ok(Some(count))
     }
 
     /// `LATCH.DOWN`. Returns the remaining count.
@@ -130,17 +118,17 @@ impl Latches {
         state: Count,
         by: i64,
         cx: &mut Cx<'_>,
-    ) -> Result<(i64, CountChange), LockError> {
+    ) -> Result<i64, LockError> {
         shared.waiters.check_is_not_other(key)?;
         let left = state.left(cx.now)?.saturating_sub(by).max(0);
-        let change = match left {
+        match left {
             0 => Latches::open_latch(shared, key, state, cx),
-            left => CountChange::Set(left),
-        };
-        Ok((left, change))
+            left => cx.write(KeyWrite::Count(CountChange::Set(left))),
+        }
+        Ok(left)
     }
 
-    /// `LATCH.WAIT`. Of the request the owner and the terms of a hold do not matter.
+    /// `LATCH.WAIT`: granted if the latch is open. Of the request the owner and the terms of a hold do not matter.
     ///
     /// # Errors
     /// As [`Latches::set`], and [`LockError::Busy`].
@@ -151,15 +139,15 @@ impl Latches {
         state: Count,
         req: &Acquire<'_>,
         cx: &mut Cx<'_>,
-    ) -> Result<Waited, LockError> {
+    ) -> Result<Answer<()>, LockError> {
         shared.waiters.check_is_not_other(key)?;
         if state.left(cx.now)? == 0 {
             self.stats.open += 1;
-            return Ok(Waited::Open);
+            return Ok(Answer::Granted(()));
         }
         if req.wait == Wait::No {
             shared.waiters.stats[Resource::Latch].refusals += 1;
-            return Ok(Waited::Closed);
+            return Ok(Answer::Refused);
         }
         let named = Acquire {
             owner: &name_of(req),
@@ -167,7 +155,7 @@ impl Latches {
         };
         let id = shared.park(key, &named, cx)?;
         Latches::note_end(shared, key, state);
-        Ok(Waited::Waits(id))
+        Ok(Answer::Waits(id))
     }
 
     /// Settles a latch: called when its key has expired or was changed by other means.
@@ -179,17 +167,12 @@ impl Latches {
         }
     }
 
-    fn open_latch(
-        shared: &mut Shared,
-        key: KeyRef<'_>,
-        state: Count,
-        cx: &mut Cx<'_>,
-    ) -> CountChange {
-        shared.waiters.end_all(key, EndsWith::Open, cx);
-        match state {
-            Count::Absent => CountChange::None,
-            _ => CountChange::Open,
+    fn open_latch(shared: &mut Shared, key: KeyRef<'_>, state: Count, cx: &mut Cx<'_>) {
+        if state != Count::Absent {
+            cx.write(KeyWrite::Count(CountChange::Delete));
+            cx.effects.push(Effect::PublishLatch { is_open: true });
         }
+        shared.waiters.end_all(key, EndsWith::Open, cx);
     }
 
     fn note_end(shared: &mut Shared, key: KeyRef<'_>, state: Count) {

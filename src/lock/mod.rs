@@ -115,7 +115,7 @@ pub use compatibility::Mode;
 pub use effect::{Cx, Effect, Effects, Event, KeyWrite, Outcome};
 pub use error::LockError;
 pub use finals::FinalRule;
-pub use latch::{Count, CountChange, Latches, Waited};
+pub use latch::{Count, CountChange, Latches};
 pub use locks::{Locks, Settings};
 pub use multi::acquire::MAX_KEYS;
 pub use multi::may_release_many;

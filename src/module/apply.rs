@@ -6,23 +6,20 @@ use redis_module::raw;
 
 use crate::lock::{
     CountChange, Cx, Effect, Effects, Event, KeyRef, KeyWrite, LockError, Locks, Mode, Now,
-    PermitChange, SemState, SemView,
 };
 use crate::module::answers::{self, Pending};
 use crate::module::ffi::api::{Refused, Written};
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::fault;
 use crate::module::ffi::strings::{OwnedStr, Str};
-use crate::module::keyspace::count_key::CountKey;
 use crate::module::keyspace::horizon;
+use crate::module::keyspace::key::Key;
 use crate::module::keyspace::lock_key::LockKey;
 use crate::module::keyspace::replication::Replication;
-use crate::module::keyspace::sem_key::SemKey;
 use crate::module::state::constants::{constants, is_cluster};
 use crate::module::state::settings;
 use crate::module::state::shell;
 use crate::module::subscribers::{self, LOCK_CHANNEL, READ_WRITE_CHANNEL, SEMAPHORE_CHANNEL};
-use crate::module::tickets;
 
 /// Lets the core decide.
 #[must_use = "the effects are to be carried out: waiters are among them"]
@@ -49,7 +46,7 @@ pub fn decide_all<T>(
 ///
 /// # Errors
 /// When the server refuses a change: see [`refused`].
-pub fn apply(key: LockKey<'_>, fx: &[Effect]) -> Result<(), LockError> {
+pub fn apply<'a>(key: impl Key<'a>, fx: &[Effect]) -> Result<(), LockError> {
     if fx.is_empty() {
         return Ok(());
     }
@@ -58,7 +55,7 @@ pub fn apply(key: LockKey<'_>, fx: &[Effect]) -> Result<(), LockError> {
 }
 
 /// [`apply`] for a decision that no command requested.
-pub fn apply_for_event(key: LockKey<'_>, fx: &[Effect]) {
+pub fn apply_for_event<'a>(key: impl Key<'a>, fx: &[Effect]) {
     let replication = Replication::of_event(key.ctx());
     // A refusal is counted and logged; no client waits for a reply.
     let _ = carry_out(key, fx, replication);
@@ -117,8 +114,8 @@ fn carry_out_all(
     Ok(())
 }
 
-fn carry_out(
-    mut key: LockKey<'_>,
+fn carry_out<'a>(
+    mut key: impl Key<'a>,
     fx: &[Effect],
     replication: Replication<'_>,
 ) -> Result<(), LockError> {
@@ -142,7 +139,7 @@ fn carry_out(
 }
 
 /// Makes the changes in order. If the server refuses one, the earlier ones are undone, so that no hold of them stays.
-fn change(key: &mut LockKey<'_>, fx: &[Effect], replication: Replication<'_>) -> Written {
+fn change<'a>(key: &mut impl Key<'a>, fx: &[Effect], replication: Replication<'_>) -> Written {
     fault::trip("apply");
     let ctx = key.ctx();
     for (at, effect) in fx.iter().enumerate() {
@@ -150,7 +147,7 @@ fn change(key: &mut LockKey<'_>, fx: &[Effect], replication: Replication<'_>) ->
             Effect::Horizon(domain, horizon) => {
                 horizon::write_horizon(ctx, *domain, *horizon, replication)
             }
-            Effect::Counter(token) => horizon::write_counter(key, *token, replication),
+            Effect::Counter(token) => horizon::write_counter(ctx, key.name(), *token, replication),
             Effect::Write(change) => key.write(change, replication),
             _ => continue,
         };
@@ -164,7 +161,7 @@ fn change(key: &mut LockKey<'_>, fx: &[Effect], replication: Replication<'_>) ->
 
 /// Undoes the changes before a refused one, the last one first.
 #[cold]
-fn roll_back(key: &mut LockKey<'_>, fx: &[Effect], replication: Replication<'_>) {
+fn roll_back<'a>(key: &mut impl Key<'a>, fx: &[Effect], replication: Replication<'_>) {
     let change_at = |at: usize| match fx.get(at) {
         Some(Effect::Write(change)) => Some(change),
         _ => None,
@@ -199,6 +196,9 @@ pub fn refused(ctx: Ctx<'_>, db: i32, names: &[Str<'_>], what: Refused) -> LockE
     error
 }
 
+/// The prefix of the name of a latch's channel.
+const LATCH_CHANNEL: &[u8] = b"redisson_countdownlatch__channel__";
+
 /// Sends the events and messages of a decision.
 fn announce(ctx: Ctx<'_>, name: Str<'_>, fx: &[Effect], replication: Replication<'_>) {
     // A key whose TTL was over has an event `expired`, and not `del` as well.
@@ -208,43 +208,60 @@ fn announce(ctx: Ctx<'_>, name: Str<'_>, fx: &[Effect], replication: Replication
             Effect::Write(KeyWrite::Delete) if !has_run_out() => {
                 notify_deletion(ctx, name);
             }
+            Effect::Write(KeyWrite::Count(CountChange::Delete)) => {
+                ctx.notify(raw::REDISMODULE_NOTIFY_GENERIC, c"del", name);
+            }
             Effect::Notify(Event::KeyExpired) => notify_expiry(ctx, name),
             Effect::Notify(event) => {
                 ctx.notify(raw::REDISMODULE_NOTIFY_MODULE, event.name(), name);
             }
-            Effect::Publish | Effect::PublishShorter(Mode::Exclusive) if settings::publish() => {
-                // Redisson's waiters subscribe to the lock's channel and expect `0`.
-                let channel = subscribers::channel_of(LOCK_CHANNEL, name.bytes());
-                publish_to(ctx, channel.as_str(), constants().released(), replication);
-            }
-            Effect::PublishReadWrite(ended) | Effect::PublishShorter(ended)
+            Effect::Publish
+            | Effect::PublishReadWrite(_)
+            | Effect::PublishShorter(_)
+            | Effect::PublishPermits(_)
+            | Effect::PublishLatch { .. }
                 if settings::publish() =>
             {
-                // After readers `0`, after a writer `1`.
-                let channel = subscribers::channel_of(READ_WRITE_CHANNEL, name.bytes());
-                let constants = constants();
-                let message = match ended {
-                    Mode::Write => constants.one(),
-                    _ => constants.released(),
-                };
-                publish_to(ctx, channel.as_str(), message, replication);
+                publish(ctx, name, effect, replication);
             }
             _ => {}
         }
     }
 }
 
-/// Publishes one of Redisson's messages to its clients.
-pub fn publish(ctx: Ctx<'_>, channel: &[u8], message: &[u8], replication: Replication<'_>) {
-    let (channel, message) = (OwnedStr::new(channel), OwnedStr::new(message));
-    publish_to(ctx, channel.as_str(), message.as_str(), replication);
-}
-
-/// The same, with the server's strings.
-pub fn publish_to(ctx: Ctx<'_>, channel: Str<'_>, message: Str<'_>, replication: Replication<'_>) {
+/// Publishes the message of this effect to Redisson's clients.
+fn publish(ctx: Ctx<'_>, name: Str<'_>, effect: &Effect, replication: Replication<'_>) {
     if fault::is_on("redisson-not-told") {
         return;
     }
+    let number;
+    let constants = constants();
+    let (released, one) = (constants.released(), constants.one());
+    let of = |prefix| subscribers::channel_of(prefix, name.bytes());
+    let (channel, message) = match effect {
+        // Redisson's waiters subscribe to the lock's channel and expect `0`.
+        Effect::Publish | Effect::PublishShorter(Mode::Exclusive) => (of(LOCK_CHANNEL), released),
+        // After readers `0`, after a writer `1`.
+        Effect::PublishReadWrite(Mode::Write) | Effect::PublishShorter(Mode::Write) => {
+            (of(READ_WRITE_CHANNEL), one)
+        }
+        Effect::PublishReadWrite(_) | Effect::PublishShorter(_) => {
+            (of(READ_WRITE_CHANNEL), released)
+        }
+        Effect::PublishPermits(free) => {
+            number = OwnedStr::of_number(free.unwrap_or(1));
+            (of(SEMAPHORE_CHANNEL), number.as_str())
+        }
+        Effect::PublishLatch { is_open } => {
+            let channel = [LATCH_CHANNEL, b"{", name.bytes(), b"}"].concat();
+            (
+                OwnedStr::new(&channel),
+                if *is_open { released } else { one },
+            )
+        }
+        _ => return,
+    };
+    let channel = channel.as_str();
     if is_cluster() {
         ctx.publish_in_cluster(channel, message);
     } else {
@@ -270,120 +287,4 @@ fn notify_own(ctx: Ctx<'_>, class: i32, event: &CStr, key: Str<'_>) {
     shell::with(|shell| shell.notifies_own = true);
     ctx.notify(class, event, key);
     shell::with(|shell| shell.notifies_own = false);
-}
-
-impl<'a> SemKey<'a> {
-    /// The view for a decision that may grant a permit.
-    pub fn minting_view(&self, own: Option<Str<'_>>, now: Now) -> SemView<'a> {
-        tickets::ask(self.ctx(), self.id(), 1, now);
-        let mut view = self.plain_view(own, now);
-        let both_there = matches!(&view.state, SemState::There(permits) if permits.taken > 0);
-        let may_grant = horizon::may_mint(self.ctx(), view.domain, both_there);
-        view.may_grant = Some(may_grant);
-        view.has_subscriber = subscribers::has_relevant_subscriber(self.ctx(), view.key, now);
-        view
-    }
-
-    /// The view for a decision that may hand off permits: with what a token needs if there is a waiter.
-    pub fn hand_off_view(&self, own: Option<Str<'_>>, now: Now) -> SemView<'a> {
-        if shell::with(|shell| shell.locks.shared.waiters.live_queue(self.id()).is_some()) {
-            self.minting_view(own, now)
-        } else {
-            self.plain_view(own, now)
-        }
-    }
-
-    /// Makes a change, replicates it, and then, with the keys closed, sends its events and message.
-    ///
-    /// # Errors
-    /// When the server refuses the change: see [`refused`].
-    pub fn apply(
-        mut self,
-        change: &PermitChange,
-        fx: &[Effect],
-        replication: Replication<'_>,
-    ) -> Result<(), LockError> {
-        if change.is_empty() && fx.is_empty() {
-            return Ok(());
-        }
-        let pending = Pending::new(self.ctx(), fx);
-        fault::trip("apply");
-        let (ctx, db, name) = (self.ctx(), self.id().db, self.name());
-        if let Err(what) = self.carry_out(change, fx, replication) {
-            drop(self);
-            let error = refused(ctx, db, &[name], what);
-            pending.fail(&error);
-            return Err(error);
-        }
-        pending.note();
-        drop(self);
-        for effect in fx {
-            if let Effect::Notify(event) = effect {
-                ctx.notify(raw::REDISMODULE_NOTIFY_MODULE, event.name(), name);
-            }
-        }
-        let published = change.publish.or(change.is_shorter.then_some(1));
-        if let Some(free) = published.filter(|_| settings::publish()) {
-            let channel = subscribers::channel_of(SEMAPHORE_CHANNEL, name.bytes());
-            let message = OwnedStr::of_number(free);
-            publish_to(ctx, channel.as_str(), message.as_str(), replication);
-        }
-        Ok(())
-    }
-}
-
-/// The prefix of the name of a latch's channel.
-const LATCH_CHANNEL: &[u8] = b"redisson_countdownlatch__channel__";
-
-impl CountKey<'_> {
-    /// Lets the core decide about a latch, and carries out the effects.
-    ///
-    /// # Errors
-    /// Those of the core; then nothing was changed. When the server refuses the change: see [`refused`].
-    pub fn decide<T>(
-        self,
-        now: Now,
-        body: impl FnOnce(&mut Locks, &mut Cx<'_>) -> Result<(T, CountChange), LockError>,
-    ) -> Result<T, LockError> {
-        let replication = Replication::of_command(self.ctx());
-        let (decided, fx) = decide(now, body);
-        let (answer, change) = decided?;
-        let pending = Pending::new(self.ctx(), &fx);
-        fault::trip("apply");
-        let (ctx, db, name) = (self.ctx(), self.id().db, self.name());
-        let written = self.change(change, replication);
-        if let Err(what) = written {
-            let error = refused(ctx, db, &[name], what);
-            pending.fail(&error);
-            return Err(error);
-        }
-        pending.note();
-        Ok(answer)
-    }
-
-    /// Makes the change of a latch's key, and then, with the key closed, sends its event and message.
-    fn change(mut self, change: CountChange, replication: Replication<'_>) -> Written {
-        let message = match change {
-            CountChange::None => return Ok(()),
-            CountChange::Set(count) => return self.set(count, false, replication),
-            CountChange::Make(count) => {
-                self.set(count, true, replication)?;
-                b"1"
-            }
-            CountChange::Open => {
-                self.delete(replication)?;
-                b"0"
-            }
-        };
-        let (ctx, name) = (self.ctx(), self.name());
-        drop(self);
-        if change == CountChange::Open {
-            ctx.notify(raw::REDISMODULE_NOTIFY_GENERIC, c"del", name);
-        }
-        if settings::publish() {
-            let channel = [LATCH_CHANNEL, b"{", name.bytes(), b"}"].concat();
-            publish(ctx, &channel, message, replication);
-        }
-        Ok(())
-    }
 }

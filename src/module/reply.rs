@@ -3,6 +3,7 @@
 use crate::lock::{KeyState, Now, Ticket, Token};
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::strings::Str;
+use crate::module::keyspace::key::Key;
 use crate::module::keyspace::lock_key::LockKey;
 use crate::module::state::shell::Shape;
 

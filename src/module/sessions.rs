@@ -5,14 +5,13 @@ use std::time::{Duration, Instant};
 use smallvec::SmallVec;
 
 use crate::lock::{
-    Bound, BoundRef, Effects, Mode, Now, PermitChange, Planned, ReadDepth, Resource, SemState, View,
+    Bound, BoundRef, Effects, Mode, Now, Planned, ReadDepth, Resource, SemState, View,
 };
 use crate::module::apply::{apply, apply_for_event, decide};
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::fault;
 use crate::module::ffi::strings::{OwnedStr, Str};
 use crate::module::keyspace::lock_key::{name_of, LockKey};
-use crate::module::keyspace::replication::Replication;
 use crate::module::keyspace::sem_key::SemKey;
 use crate::module::keyspace::siblings;
 use crate::module::state::shell::{self, RETRY_MS, URGENT_BUDGET};
@@ -201,7 +200,11 @@ fn perform_on_permit(ctx: Ctx<'_>, bound: &Bound, duty: Duty) -> bool {
     if is_there && !ctx.probe_write(name) {
         return false;
     }
-    carry_out_on_permit(ctx, (name, id.as_str()), duty, Replication::of_event(ctx))
+    if let Some((key, fx)) = decide_on_permit(ctx, (name, id.as_str()), duty) {
+        apply_for_event(key, &fx);
+        return true;
+    }
+    false
 }
 
 /// Releases the permit of a connection that has ended, before a command about this permit. True if it did: the caller
@@ -212,35 +215,32 @@ pub fn end_permit_first(ctx: Ctx<'_>, name: Str<'_>, id: Str<'_>) -> bool {
     let is_due = ended.is_some() && ctx.may_write();
     if is_due {
         // The server has admitted the command, so it accepts a write to this key.
-        carry_out_on_permit(ctx, (name, id), Duty::Release, Replication::of_command(ctx));
+        if let Some((key, fx)) = decide_on_permit(ctx, (name, id), Duty::Release) {
+            let _ = apply(key, &fx);
+        }
     }
     is_due
 }
 
-fn carry_out_on_permit(
-    ctx: Ctx<'_>,
-    (name, id): (Str<'_>, Str<'_>),
+fn decide_on_permit<'a>(
+    ctx: Ctx<'a>,
+    (name, id): (Str<'a>, Str<'_>),
     duty: Duty,
-    to: Replication<'_>,
-) -> bool {
-    let Ok(key) = SemKey::open(ctx, name) else {
-        return false;
-    };
+) -> Option<(SemKey<'a>, Effects)> {
+    let key = SemKey::open(ctx, name).ok()?;
     let now = ctx.now();
     let view = match duty {
         Duty::Release => key.hand_off_view(Some(id), now),
         Duty::Renew => key.plain_view(Some(id), now),
     };
-    let mut change = PermitChange::default();
     let ((), fx) = decide(now, |locks, cx| {
         let (sems, shared) = (&mut locks.sems, &mut locks.shared);
-        change = match duty {
+        match duty {
             Duty::Release => sems.end_session(shared, &view, id.bytes(), cx),
             Duty::Renew => sems.renew_session(shared, &view, id.bytes(), cx),
         }
     });
-    let _ = key.apply(&change, &fx, to);
-    true
+    Some((key, fx))
 }
 
 /// The work for a bound hold.

@@ -1,8 +1,8 @@
 //! Settles keys whose state changed by other means than a command: brings each to a decision.
 
 use crate::lock::{
-    Due, KeyId, KeyState, Latches, LockError, Mode, Now, OwnerId, PendingRequest, PermitChange,
-    Planned, ReadDepth, Resource, SemState, Semaphores, WaiterId,
+    Due, KeyId, KeyState, Latches, LockError, Mode, Now, OwnerId, PendingRequest, Planned,
+    ReadDepth, Resource, SemState, Semaphores, WaiterId,
 };
 use crate::module::answers;
 use crate::module::apply::{apply_all_for_event, apply_for_event, decide, decide_all};
@@ -12,7 +12,6 @@ use crate::module::ffi::strings::OwnedStr;
 use crate::module::keyspace::count_key::CountKey;
 use crate::module::keyspace::horizon;
 use crate::module::keyspace::lock_key::{name_of, LockKey};
-use crate::module::keyspace::replication::Replication;
 use crate::module::keyspace::sem_key::SemKey;
 use crate::module::keyspace::siblings;
 use crate::module::state::constants::is_cluster;
@@ -277,11 +276,10 @@ fn settle_semaphore(ctx: Ctx<'_>, id: &KeyId, now: Now) -> bool {
     if changes {
         view = key.minting_view(None, now);
     }
-    let mut change = PermitChange::default();
     let ((), fx) = decide(now, |locks, cx| {
-        change = locks.sems.settle(&mut locks.shared, &view, cx);
+        locks.sems.settle(&mut locks.shared, &view, cx);
     });
-    let _ = key.apply(&change, &fx, Replication::of_event(ctx));
+    apply_for_event(key, &fx);
     !changes || view.may_grant == Some(true)
 }
 

@@ -1,10 +1,15 @@
-//! The view of a lock for one decision: its key, and the keys that a token depends on.
+//! The view of a lock or a semaphore for one decision: its keys, and the keys that a token depends on.
 
-use crate::lock::{Fence, KeyState, LockError, Need, Now, Planned, View, WaiterId};
+use crate::lock::{
+    Fence, KeyState, LockError, Need, Now, Planned, SemState, SemView, View, WaiterId,
+};
 use crate::module::answers;
 use crate::module::apply::decide;
 use crate::module::ffi::fault;
+use crate::module::ffi::strings::Str;
+use crate::module::keyspace::key::Key;
 use crate::module::keyspace::lock_key::LockKey;
+use crate::module::keyspace::sem_key::SemKey;
 use crate::module::keyspace::{horizon, rw_read, siblings};
 use crate::module::state::shell;
 use crate::module::subscribers;
@@ -107,6 +112,28 @@ fn fail_conflicting_waiters(
         if !has_room {
             // Then the decision grants nothing to a waiter, and the key is settled once more.
             return false;
+        }
+    }
+}
+
+impl<'a> SemKey<'a> {
+    /// The view for a decision that may grant a permit.
+    pub fn minting_view(&self, own: Option<Str<'_>>, now: Now) -> SemView<'a> {
+        tickets::ask(self.ctx(), self.id(), 1, now);
+        let mut view = self.plain_view(own, now);
+        let both_there = matches!(&view.state, SemState::There(permits) if permits.taken > 0);
+        let may_grant = horizon::may_mint(self.ctx(), view.domain, both_there);
+        view.may_grant = Some(may_grant);
+        view.has_subscriber = subscribers::has_relevant_subscriber(self.ctx(), view.key, now);
+        view
+    }
+
+    /// The view for a decision that may hand off permits: with what a token needs if there is a waiter.
+    pub fn hand_off_view(&self, own: Option<Str<'_>>, now: Now) -> SemView<'a> {
+        if shell::with(|shell| shell.locks.shared.waiters.live_queue(self.id()).is_some()) {
+            self.minting_view(own, now)
+        } else {
+            self.plain_view(own, now)
         }
     }
 }

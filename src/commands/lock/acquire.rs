@@ -5,9 +5,8 @@ use crate::commands::options::{
     BLOCK, KEY, LEASE_OR_SESSION, MODE, NOTE, ONCE, OWNER, SEQ, WITHHOLDER,
 };
 use crate::commands::parser::Parser;
-use crate::commands::skeleton::{end_acquire, is_given_up, request, view_to_grant};
-use crate::lock::{Effect, LockError, Planned, Wait};
-use crate::module::apply::{apply, decide};
+use crate::commands::skeleton::{acquire, is_given_up, request, view_to_grant};
+use crate::lock::{LockError, Planned, Wait};
 use crate::module::entry::command::{access, Command, Spec};
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::fault;
@@ -59,15 +58,9 @@ impl Command for Acquire {
         let state = read_write::read_to_acquire(&mut key, &request, now)?;
         let (planned, waits) = (Planned::Acquire(&request), request.wait != Wait::No);
         let view = view_to_grant(&key, state, &planned, waits, now)?;
-        let (answer, fx) = decide(now, |locks, cx| locks.acquire(&view, &request, cx));
-        let is_unchanged = !fx.iter().any(Effect::is_write);
-        end_acquire(
-            ctx,
-            &[name],
-            (answer, is_unchanged),
-            (shape, request.notify.is_some()),
-            || apply(key, &fx),
-            |got| reply::acquired(ctx, name, shape, got, now),
-        )
+        let how = (shape, request.notify.is_some());
+        acquire(ctx, key, how, now, |locks, cx| {
+            locks.acquire(&view, &request, cx)
+        })
     }
 }

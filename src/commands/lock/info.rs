@@ -8,6 +8,7 @@ use crate::lock::{BoundRef, KeyState, LockError, Mode, Now, Token};
 use crate::module::entry::command::{access, Command, Spec};
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::strings::Str;
+use crate::module::keyspace::key::Key;
 use crate::module::keyspace::lock_key::LockKey;
 use crate::module::state::shell;
 

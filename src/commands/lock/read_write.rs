@@ -9,6 +9,7 @@ use crate::module::acl;
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::fault;
 use crate::module::ffi::strings::{OwnedStr, Str};
+use crate::module::keyspace::key::Key;
 use crate::module::keyspace::lock_key::LockKey;
 use crate::module::keyspace::siblings;
 use crate::module::keyspace::siblings::{Siblings, Timeouts};

@@ -6,7 +6,7 @@ use crate::commands::options::{
 };
 use crate::commands::parser::{syntax, Parser, Word};
 use crate::commands::skeleton::{
-    change_held, change_lock, end_waits, give_up, has_given_up, is_given_up, request, view_to_grant,
+    change_held, change_key, end_waits, give_up, has_given_up, is_given_up, request, view_to_grant,
 };
 use crate::lock::{self, Answer, LockError, Mode, Now, Planned, Released};
 use crate::module::acl;
@@ -72,7 +72,7 @@ fn release(
     let now = ctx.now();
     let state = read_write::read_to_release(&key, owner, &request, now)?;
     let view = view_for(&key, state, &Planned::Release(&request), now);
-    change_lock(ctx, key, now, |locks, cx| {
+    change_key(ctx, key, now, |locks, cx| {
         locks.release(&view, &request, cx)
     })
 }
@@ -216,7 +216,7 @@ impl Command for Break {
         read_write::may_break(ctx, name, &state, now)?;
         let purged = options.purge && options.token.is_none() && purge_others(ctx, name, now);
         let view = view_for(&key, state, &Planned::Break(request), now);
-        let broken = change_lock(ctx, key, now, |locks, cx| {
+        let broken = change_key(ctx, key, now, |locks, cx| {
             locks.break_lock(&view, request, cx)
         });
         let broken = match broken {

@@ -9,7 +9,7 @@ use crate::lock::name::Resource;
 use crate::lock::request::{Acquire, Answer, SetIf, Wait};
 use crate::lock::semaphore::settle::keep_binding;
 use crate::lock::semaphore::state::{
-    grants_at_once, PermitChange, PermitDraft, Permits, SemView, MAX_PERMITS, NO_END_MS,
+    grants_at_once, PermitDraft, Permits, SemView, MAX_PERMITS, NO_END_MS,
 };
 use crate::lock::semaphore::Semaphores;
 use crate::lock::session::bindings::BoundRef;
@@ -30,54 +30,48 @@ impl Semaphores {
         permits: u32,
         set_if: SetIf,
         cx: &mut Cx<'_>,
-    ) -> Result<(Option<u32>, PermitChange), LockError> {
+    ) -> Result<Option<u32>, LockError> {
         shared.waiters.check_is_not_other(view.key)?;
         let there = self.permits_there(shared, view)?;
         if permits > MAX_PERMITS {
             return Err(LockError::TooManyPermits);
         }
         if !set_if.allows(there.is_some()) {
-            return Ok((None, PermitChange::default()));
+            return Ok(None);
         }
         let mut draft = PermitDraft::open(there);
         // Permits that are held stay held; an excess makes the free number negative.
         let taken = there.map_or(0, |there| there.taken as i64);
         draft.set_free(i64::from(permits) - taken);
         self.hand_off_permits(shared, view, &mut draft, cx);
-        Ok((Some(permits), self.finish(shared, view, draft, cx.now)))
+        self.finish(shared, view, draft, cx);
+        Ok(Some(permits))
     }
 
-    /// `SEM.ACQUIRE`. The change is to be made even if the request is refused.
+    /// `SEM.ACQUIRE`. The effects are to be carried out even if the request is refused.
+    ///
+    /// # Errors
+    /// Those of the key's state, of a wait, of a binding, and of a token.
     pub fn acquire(
         &mut self,
         shared: &mut Shared,
         view: &SemView<'_>,
         req: &Acquire<'_>,
         cx: &mut Cx<'_>,
-    ) -> (Result<Answer, LockError>, PermitChange) {
-        let there = match self.permits_there(shared, view) {
-            Ok(there) => {
-                let checked = shared.waiters.check_is_not_other(view.key);
-                checked.map(|()| there)
-            }
-            Err(error) => Err(error),
-        };
-        let there = match there {
-            Ok(there) => there,
-            Err(error) => return (Err(error), PermitChange::default()),
-        };
+    ) -> Result<Answer, LockError> {
+        let there = self.permits_there(shared, view)?;
+        shared.waiters.check_is_not_other(view.key)?;
         if req.session {
             let asked = BoundRef::permit(view.key, req.owner);
-            if let Err(error) = shared.may_bind(Resource::Semaphore, req.user, [asked]) {
-                return (Err(error), PermitChange::default());
-            }
+            shared.may_bind(Resource::Semaphore, req.user, [asked])?;
         }
         let mut draft = PermitDraft::open(there);
         let answer = match view.held_until(cx.now) {
             Some(end_ms) => self.ask_again(shared, view, &mut draft, end_ms, req, cx),
             None => self.ask(shared, view, &mut draft, req, cx),
         };
-        (answer, self.finish(shared, view, draft, cx.now))
+        self.finish(shared, view, draft, cx);
+        answer
     }
 
     /// `SEM.RELEASE`. True when the id held a permit.
@@ -90,17 +84,17 @@ impl Semaphores {
         view: &SemView<'_>,
         id: &[u8],
         cx: &mut Cx<'_>,
-    ) -> Result<(bool, PermitChange), LockError> {
+    ) -> Result<bool, LockError> {
         let there = self.permits_there(shared, view)?;
         if view.held_until(cx.now).is_none() {
             self.stats.release_misses += 1;
             let withdrawn = shared.waiters.withdraw(view.key, id);
             shared.waiters.end_withdrawn(withdrawn, cx);
-            return Ok((false, PermitChange::default()));
+            return Ok(false);
         }
-        let (known, change) = self.take_back(shared, view, there, id, cx);
+        let known = self.take_back(shared, view, there, id, cx);
         self.stats.grants_released += self.count_hold(known, cx.now);
-        Ok((true, change))
+        Ok(true)
     }
 
     /// `SEM.RENEW`. True when the permit is renewed.
@@ -114,11 +108,11 @@ impl Semaphores {
         id: &[u8],
         (lease, names_lease): (Lease, bool),
         cx: &mut Cx<'_>,
-    ) -> Result<(bool, PermitChange), LockError> {
+    ) -> Result<bool, LockError> {
         let there = self.permits_there(shared, view)?;
         if view.held_until(cx.now).is_none() {
             self.stats.renewal_misses += 1;
-            return Ok((false, PermitChange::default()));
+            return Ok(false);
         }
         shared.in_flight.claim(view.key, id);
         self.stats.renewals += 1;
@@ -130,7 +124,8 @@ impl Semaphores {
             .deadline(cx.now);
         draft.set_end(id, end_ms);
         self.tracked.renewed_of(view.key, id, end_ms);
-        Ok((true, self.finish(shared, view, draft, cx.now)))
+        self.finish(shared, view, draft, cx);
+        Ok(true)
     }
 
     /// An acquire of an id with a permit: it gets its token again, and its lease is extended, never shortened.
@@ -255,7 +250,7 @@ impl Semaphores {
         there: Option<&Permits>,
         id: &[u8],
         cx: &mut Cx<'_>,
-    ) -> (Option<TrackedGrant>, PermitChange) {
+    ) -> Option<TrackedGrant> {
         shared.in_flight.claim(view.key, id);
         shared.sessions.unbind(BoundRef::permit(view.key, id));
         let known = self.tracked.remove_of(view.key, id);
@@ -263,7 +258,8 @@ impl Semaphores {
         let mut draft = PermitDraft::open(there);
         draft.give_back(id);
         self.hand_off_permits(shared, view, &mut draft, cx);
-        (known, self.finish(shared, view, draft, cx.now))
+        self.finish(shared, view, draft, cx);
+        known
     }
 
     pub(crate) fn grants_now(shared: &Shared, view: &SemView<'_>, now: Now) -> bool {
@@ -415,23 +411,24 @@ impl Semaphores {
         shared: &mut Shared,
         view: &SemView<'_>,
         draft: PermitDraft<'_>,
-        now: Now,
-    ) -> PermitChange {
-        if Semaphores::is_grantable(&shared.waiters, view.key, &draft, now) {
+        cx: &mut Cx<'_>,
+    ) {
+        if Semaphores::is_grantable(&shared.waiters, view.key, &draft, cx.now) {
             shared.waiters.schedule_settle(view.key);
         } else if draft.owes_many() {
             shared.waiters.schedule_settle_id(view.key.to_id());
         }
-        self.write_down(shared, view, draft)
+        self.write_down(shared, view, draft, cx);
     }
 
-    /// The changes to write. Also records the next end of a permit for the remaining waiters.
+    /// Adds the changes to the effects, and records the next end of a permit for the remaining waiters.
     pub(crate) fn write_down(
         &mut self,
         shared: &mut Shared,
         view: &SemView<'_>,
         draft: PermitDraft<'_>,
-    ) -> PermitChange {
+        cx: &mut Cx<'_>,
+    ) {
         let next_end_ms = draft.next_end_ms;
         let finite = next_end_ms.filter(|end| *end < NO_END_MS);
         shared.waiters.set_lease(view.key, finite);
@@ -441,11 +438,9 @@ impl Semaphores {
                 self.stats.grants_expired += u64::from(known.is_some());
             }
         }
-        let change = draft.into_change();
-        if change.clear || change.free.is_some() {
+        if draft.write(cx) {
             // Another kind of resource at this key has another number now.
             shared.waiters.schedule_settle_others(view.key);
         }
-        change
     }
 }

@@ -8,9 +8,7 @@ use std::num::NonZeroU32;
 
 use crate::lock::effect::Cx;
 use crate::lock::grant::in_flight::GrantInFlight;
-use crate::lock::semaphore::state::{
-    grants_at_once, PermitChange, PermitDraft, Permits, SemState, SemView,
-};
+use crate::lock::semaphore::state::{grants_at_once, PermitDraft, Permits, SemState, SemView};
 use crate::lock::semaphore::Semaphores;
 use crate::lock::session::bindings::{BoundRef, Sessions};
 use crate::lock::shared::Shared;
@@ -39,12 +37,7 @@ impl Semaphores {
 
     /// Settles a semaphore: called when a permit has expired or a key was changed by other means. Without a cause it
     /// changes nothing.
-    pub fn settle(
-        &mut self,
-        shared: &mut Shared,
-        view: &SemView<'_>,
-        cx: &mut Cx<'_>,
-    ) -> PermitChange {
+    pub fn settle(&mut self, shared: &mut Shared, view: &SemView<'_>, cx: &mut Cx<'_>) {
         let there = match self.permits_there(shared, view) {
             Ok(there) => there,
             Err(error) => {
@@ -83,7 +76,7 @@ impl Semaphores {
         {
             shared.waiters.schedule_settle(view.key);
         }
-        self.write_down(shared, view, draft)
+        self.write_down(shared, view, draft, cx);
     }
 
     /// The permits of the semaphore. If it does not exist, the recorded permits of this server are gone.
@@ -131,15 +124,13 @@ impl Semaphores {
         view: &SemView<'_>,
         id: &[u8],
         cx: &mut Cx<'_>,
-    ) -> PermitChange {
+    ) {
         if view.held_until(cx.now).is_none() {
-            shared.sessions.lose(BoundRef::permit(view.key, id));
-            return PermitChange::default();
+            return shared.sessions.lose(BoundRef::permit(view.key, id));
         }
         let there = view.permits().ok().flatten();
-        let (known, change) = self.take_back(shared, view, there, id, cx);
+        let known = self.take_back(shared, view, there, id, cx);
         self.stats.grants_session_ended += self.count_hold(known, cx.now);
-        change
     }
 
     /// Renews the lease of a bound permit, and never shortens it.
@@ -149,10 +140,9 @@ impl Semaphores {
         view: &SemView<'_>,
         id: &[u8],
         cx: &mut Cx<'_>,
-    ) -> PermitChange {
+    ) {
         let Some(end_ms) = view.held_until(cx.now) else {
-            shared.sessions.lose(BoundRef::permit(view.key, id));
-            return PermitChange::default();
+            return shared.sessions.lose(BoundRef::permit(view.key, id));
         };
         let wanted = shared.sessions.lease().deadline(cx.now);
         let mut draft = PermitDraft::open(view.permits().ok().flatten());
@@ -160,7 +150,7 @@ impl Semaphores {
         shared.sessions.stats.session_renewals += 1;
         let now = cx.now;
         shared.sessions.renewed(BoundRef::permit(view.key, id), now);
-        self.finish(shared, view, draft, cx.now)
+        self.finish(shared, view, draft, cx);
     }
 }
 

@@ -6,6 +6,7 @@
 
 use std::num::NonZeroU32;
 
+use crate::lock::effect::{Cx, Effect, KeyWrite};
 use crate::lock::{of_names, Domain, KeyRef, LockError, Now, OwnerId};
 
 /// The end that Redisson writes for a permit that never ends.
@@ -112,18 +113,6 @@ pub struct PermitChange {
     pub set: Vec<(OwnerId, i64)>,
     /// The new value of the string.
     pub free: Option<i64>,
-    /// Publish this number of free permits to Redisson's waiters.
-    pub publish: Option<i64>,
-    /// Whether a permit now ends before the earliest end that Redisson's waiters have read (they sleep until then).
-    /// Then one waiter of each client is woken to read again.
-    pub is_shorter: bool,
-}
-
-impl PermitChange {
-    /// Whether nothing is to be written.
-    pub fn is_empty(&self) -> bool {
-        *self == PermitChange::default()
-    }
 }
 
 /// The permits during one decision.
@@ -264,19 +253,27 @@ impl<'v> PermitDraft<'v> {
         self.free = self.free.map(|free| free.saturating_add(1));
     }
 
-    /// The changes to write.
-    pub fn into_change(self) -> PermitChange {
+    /// Adds the changes to the effects, with the message to Redisson's waiters. Returns whether there is another number
+    /// of free permits.
+    pub fn write(self, cx: &mut Cx<'_>) -> bool {
         if !self.counts {
-            return PermitChange::default();
+            return false;
         }
-        let more = self.free.filter(|free| *free > self.was_free.unwrap_or(0));
-        PermitChange {
+        let change = PermitChange {
             clear: self.was_free.is_none(),
             removed: self.removed,
             set: self.set,
             free: self.free.filter(|_| self.free != self.was_free),
-            publish: more.filter(|free| *free > 0),
-            is_shorter: self.is_shorter,
+        };
+        let has_other_number = change.clear || change.free.is_some();
+        if change != PermitChange::default() {
+            cx.write(KeyWrite::Permits(change));
         }
+        let more = self.free.filter(|free| *free > self.was_free.unwrap_or(0));
+        let more = more.filter(|free| *free > 0);
+        if more.is_some() || self.is_shorter {
+            cx.effects.push(Effect::PublishPermits(more));
+        }
+        has_other_number
     }
 }

@@ -27,9 +27,9 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use self::keyspace::Keyspace;
 use self::tickets::{ChannelAndTag, Standing};
 use crate::lock::{
-    Bound, BoundRef, CountChange, Cx, Domain, Due, Effects, Event, FinalRule, Grace, KeyId, KeyRef,
-    KeyState, KeyWrite, Lease, Limits, Locks, Mode, Now, Outcome, PermitChange, Planned, ReadDepth,
-    Resource, SessionRule, Token, UserId, Wait, WaiterId, WindowRule,
+    Bound, BoundRef, Cx, Domain, Due, Effects, Event, FinalRule, Grace, KeyId, KeyRef, KeyState,
+    KeyWrite, Lease, Limits, Locks, Mode, Now, Outcome, Planned, ReadDepth, Resource, SessionRule,
+    Token, UserId, Wait, WaiterId, WindowRule,
 };
 
 /// The wall clock of a new server, Unix milliseconds.
@@ -76,8 +76,10 @@ pub enum Out {
     Write(String, KeyWrite),
     /// A change of a read-write lock, as commands.
     WriteShared(String, Vec<String>),
-    Permits(String, PermitChange),
-    Latch(String, CountChange),
+    PublishPermits(i64),
+    PublishLatch {
+        is_open: bool,
+    },
     Publish(String),
     PublishReadWrite(String, Mode),
     PublishShorter,
@@ -527,10 +529,7 @@ impl Sim {
 
 impl Out {
     pub fn is_write(&self) -> bool {
-        matches!(
-            self,
-            Out::Write(..) | Out::WriteShared(..) | Out::Permits(..)
-        )
+        matches!(self, Out::Write(..) | Out::WriteShared(..))
     }
 }
 

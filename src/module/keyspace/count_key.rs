@@ -2,12 +2,13 @@
 
 use redis_module::raw;
 
-use crate::lock::{parse_integer, Count, KeyRef, Resource};
+use crate::lock::{parse_integer, Count, CountChange, KeyRef, KeyWrite, Resource};
 use crate::module::ffi::api::{Refused, Written};
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::fault;
 use crate::module::ffi::raw_key::RawKey;
 use crate::module::ffi::strings::{OwnedStr, Str};
+use crate::module::keyspace::key::{Key, OTHER_KIND};
 use crate::module::keyspace::replication::Replication;
 
 /// The key, open during one callback.
@@ -36,25 +37,6 @@ impl<'a> CountKey<'a> {
             name,
             db: ctx.db(),
             raw: RawKey::open(ctx, name, mode),
-        }
-    }
-
-    /// The context that the key was opened in.
-    pub fn ctx(&self) -> Ctx<'a> {
-        self.ctx
-    }
-
-    /// The key's name as the server's string.
-    pub fn name(&self) -> Str<'a> {
-        self.name
-    }
-
-    /// The name for the core: that of a latch.
-    pub fn id(&self) -> KeyRef<'a> {
-        KeyRef {
-            resource: Resource::Latch,
-            db: self.db,
-            name: self.name.bytes(),
         }
     }
 
@@ -98,15 +80,35 @@ impl<'a> CountKey<'a> {
         Ok(())
     }
 
-    /// Deletes the key.
-    ///
-    /// # Errors
-    /// When the server refuses.
-    pub fn delete(&mut self, replication: Replication<'_>) -> Written {
+    fn delete(&mut self, replication: Replication<'_>) -> Written {
         let key = self.raw.as_mut().ok_or(Refused("RedisModule_OpenKey"))?;
         key.delete()?;
         replication.del(self.name);
         self.ctx.signal_modified(self.name);
         Ok(())
+    }
+}
+
+/// As the key of a latch.
+impl<'a> Key<'a> for CountKey<'a> {
+    fn ctx(&self) -> Ctx<'a> {
+        self.ctx
+    }
+
+    fn name(&self) -> Str<'a> {
+        self.name
+    }
+
+    fn id(&self) -> KeyRef<'a> {
+        KeyRef::lock(self.db, self.name.bytes()).of(Resource::Latch)
+    }
+
+    fn write(&mut self, change: &KeyWrite, replication: Replication<'_>) -> Written {
+        match change {
+            KeyWrite::Count(CountChange::Set(count)) => self.set(*count, false, replication),
+            KeyWrite::Count(CountChange::Make(count)) => self.set(*count, true, replication),
+            KeyWrite::Count(CountChange::Delete) => self.delete(replication),
+            _ => Err(OTHER_KIND),
+        }
     }
 }

@@ -225,9 +225,14 @@ pub fn write_horizon(
 ///
 /// # Errors
 /// When the server refuses.
-pub fn write_counter(key: &LockKey<'_>, token: Token, replication: Replication<'_>) -> Written {
-    match counter_name(key.name().bytes()) {
-        Some(name) => write_number(key.ctx(), name.as_str(), token.get(), replication),
+pub fn write_counter(
+    ctx: Ctx<'_>,
+    lock: Str<'_>,
+    token: Token,
+    replication: Replication<'_>,
+) -> Written {
+    match counter_name(lock.bytes()) {
+        Some(name) => write_number(ctx, name.as_str(), token.get(), replication),
         None => Ok(()),
     }
 }

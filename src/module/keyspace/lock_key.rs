@@ -10,14 +10,15 @@ use std::rc::Rc;
 use redis_module::raw;
 
 use crate::lock::{
-    most_reads, most_renewed, note_field, of_names, HashReader, KeyId, KeyRef, KeyState, Now,
-    OwnerId, ReadDepth, LONGEST_NUMBER, MOST_OTHERS, MOST_READS, READERS_AT_ONCE, TOKEN_FIELD,
+    most_reads, most_renewed, note_field, of_names, HashReader, KeyId, KeyState, Now, OwnerId,
+    ReadDepth, LONGEST_NUMBER, MOST_OTHERS, MOST_READS, READERS_AT_ONCE, TOKEN_FIELD,
 };
 use crate::module::ffi::api::{Refused, Written};
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::fault;
 use crate::module::ffi::raw_key::{Fields, RawKey, NO_TRACE};
 use crate::module::ffi::strings::{OwnedStr, Str};
+use crate::module::keyspace::key::Key;
 use crate::module::keyspace::replication::Replication;
 use crate::module::keyspace::rw_read;
 use crate::module::keyspace::siblings::{Siblings, Timeouts};
@@ -30,9 +31,9 @@ const MOST_FIELDS: usize = 16_384;
 
 /// A lock's key, open during one callback.
 pub struct LockKey<'a> {
-    ctx: Ctx<'a>,
-    name: Str<'a>,
-    db: i32,
+    pub(super) ctx: Ctx<'a>,
+    pub(super) name: Str<'a>,
+    pub(super) db: i32,
     /// The owner that the command names.
     owner: Option<Str<'a>>,
     /// Other owners whose fields are read by their names.
@@ -160,21 +161,6 @@ impl<'a> LockKey<'a> {
             mode,
             siblings: Siblings::default(),
         }
-    }
-
-    /// The context that the key was opened in.
-    pub fn ctx(&self) -> Ctx<'a> {
-        self.ctx
-    }
-
-    /// The key's name as the server's string.
-    pub fn name(&self) -> Str<'a> {
-        self.name
-    }
-
-    /// The lock's name for the core.
-    pub fn id(&self) -> KeyRef<'a> {
-        KeyRef::lock(self.db, self.name.bytes())
     }
 
     /// The open key; `None` for an absent key that was opened to read.

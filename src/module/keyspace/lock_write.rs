@@ -2,21 +2,32 @@
 
 use smallvec::SmallVec;
 
-use crate::lock::{note_field, KeyWrite, Token};
+use crate::lock::{note_field, KeyRef, KeyWrite, Token};
 use crate::module::ffi::api::Written;
+use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::fault;
-use crate::module::ffi::strings::OwnedStr;
+use crate::module::ffi::strings::{OwnedStr, Str};
+use crate::module::keyspace::key::{Key, OTHER_KIND};
 use crate::module::keyspace::lock_key::LockKey;
 use crate::module::keyspace::replication::Replication;
 use crate::module::keyspace::rw_write;
 use crate::module::state::constants::constants;
 
-impl LockKey<'_> {
-    /// Makes a change, replicates it, and marks the key as changed.
-    ///
-    /// # Errors
-    /// When the server refuses. Then nothing of a fresh hold was written, and of a present hold perhaps the lease.
-    pub fn write(&mut self, change: &KeyWrite, replication: Replication<'_>) -> Written {
+impl<'a> Key<'a> for LockKey<'a> {
+    fn ctx(&self) -> Ctx<'a> {
+        self.ctx
+    }
+
+    fn name(&self) -> Str<'a> {
+        self.name
+    }
+
+    fn id(&self) -> KeyRef<'a> {
+        KeyRef::lock(self.db, self.name.bytes())
+    }
+
+    /// Where the server refuses, nothing of a fresh hold was written, and of a present hold perhaps the lease.
+    fn write(&mut self, change: &KeyWrite, replication: Replication<'_>) -> Written {
         match change {
             KeyWrite::Delete => self.delete(replication)?,
             KeyWrite::ReadWrite(change) => rw_write::write(self, change, replication)?,
@@ -62,14 +73,14 @@ impl LockKey<'_> {
                 }
                 fields?;
             }
+            _ => return Err(OTHER_KIND),
         }
         self.signal();
         Ok(())
     }
 
-    /// Undoes this change, because the server refused a later one of the same decision: a fresh hold is removed, and a
-    /// re-entry is not counted. `before` is the change before it.
-    pub fn roll_back(
+    /// A fresh hold is removed, and a re-entry is not counted.
+    fn roll_back(
         &mut self,
         change: &KeyWrite,
         before: Option<&KeyWrite>,
@@ -87,14 +98,16 @@ impl LockKey<'_> {
                 count: Some((count, _)),
                 ..
             } => self.set_fields(owner, Some(*count), None, replication),
-            KeyWrite::Delete | KeyWrite::Adjust { .. } | KeyWrite::Note(..) => Ok(()),
+            _ => Ok(()),
         };
         // If the server refuses this too, a hold stays that ends with its lease.
         if rolled_back.is_ok() {
             self.signal();
         }
     }
+}
 
+impl LockKey<'_> {
     /// Sets the owner's count, the token, or both, in one call.
     fn set_fields(
         &mut self,

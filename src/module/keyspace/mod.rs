@@ -2,6 +2,7 @@
 
 pub mod count_key;
 pub mod horizon;
+pub mod key;
 pub mod lock_key;
 mod lock_write;
 pub mod replication;

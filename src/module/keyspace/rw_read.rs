@@ -10,6 +10,7 @@ use crate::lock::{
 };
 use crate::module::ffi::raw_key::{Fields, RawKey};
 use crate::module::ffi::strings::{OwnedStr, Str};
+use crate::module::keyspace::key::Key;
 use crate::module::keyspace::lock_key::LockKey;
 use crate::module::keyspace::siblings::{Sibling, SiblingKind};
 

@@ -4,6 +4,7 @@ use crate::lock::{is_braced, write_field, Mode, RwWrite, MODE_FIELD};
 use crate::module::ffi::api::Written;
 use crate::module::ffi::fault;
 use crate::module::ffi::strings::OwnedStr;
+use crate::module::keyspace::key::Key;
 use crate::module::keyspace::lock_key::LockKey;
 use crate::module::keyspace::replication::Replication;
 use crate::module::keyspace::rw_read::numbers;

@@ -4,7 +4,7 @@
 use redis_module::raw;
 
 use crate::lock::{
-    is_braced, may_be_of_a_lock, permits_of, slot_of, Count, Effect, KeyRef, LockError, Now,
+    is_braced, may_be_of_a_lock, permits_of, slot_of, Count, KeyRef, KeyWrite, LockError, Now,
     OwnerId, PermitChange, Permits, Resource, SemState, SemView, FIRST_END_MS, MOST_ENDED,
 };
 use crate::module::ffi::api::{api, has};
@@ -16,6 +16,7 @@ use crate::module::ffi::raw_key::{RawKey, NO_TRACE};
 use crate::module::ffi::strings::{OwnedStr, Str};
 use crate::module::keyspace::count_key::CountKey;
 use crate::module::keyspace::horizon;
+use crate::module::keyspace::key::{Key, OTHER_KIND};
 use crate::module::keyspace::replication::Replication;
 use crate::module::state::constants::is_cluster;
 use crate::module::state::shell;
@@ -104,21 +105,6 @@ impl<'a> SemKey<'a> {
         let may_be_elsewhere = self.set.as_ref().is_none_or(RawKey::is_empty)
             && !matches!(self.free.read(), Count::Absent);
         !may_be_elsewhere || self.free.ctx().probe_write_detached(self.set_name.as_str())
-    }
-
-    /// The context that the keys were opened in.
-    pub fn ctx(&self) -> Ctx<'a> {
-        self.free.ctx()
-    }
-
-    /// The semaphore's name as the server's string.
-    pub fn name(&self) -> Str<'a> {
-        self.free.name()
-    }
-
-    /// The semaphore's name for the core.
-    pub fn id(&self) -> KeyRef<'a> {
-        self.free.id().of(Resource::Semaphore)
     }
 
     /// The view for a decision that needs no token: about the permit of the id `own`, if there is one.
@@ -219,35 +205,7 @@ impl<'a> SemKey<'a> {
         Some(end_ms as i64)
     }
 
-    /// Makes a change and replicates it.
-    ///
-    /// # Errors
-    /// When the server refuses.
-    pub(crate) fn carry_out(
-        &mut self,
-        change: &PermitChange,
-        fx: &[Effect],
-        replication: Replication<'_>,
-    ) -> Written {
-        for effect in fx {
-            if let Effect::Horizon(domain, horizon) = effect {
-                horizon::write_horizon(self.free.ctx(), *domain, *horizon, replication)?;
-            }
-        }
-        if change.is_empty() {
-            return Ok(());
-        }
-        if change.clear {
-            self.clear(replication)?;
-        }
-        let written = self.write(change, replication);
-        if written.is_err() {
-            self.count_again(change, replication);
-        }
-        written
-    }
-
-    fn write(&mut self, change: &PermitChange, replication: Replication<'_>) -> Written {
+    fn write_both(&mut self, change: &PermitChange, replication: Replication<'_>) -> Written {
         self.remove(&change.removed, replication)?;
         if let Some(free) = change.free {
             self.free.set(free, change.clear, replication)?;
@@ -348,6 +306,34 @@ impl<'a> SemKey<'a> {
             None => replication.persist(self.set_name.as_str()),
         }
         Ok(())
+    }
+}
+
+impl<'a> Key<'a> for SemKey<'a> {
+    fn ctx(&self) -> Ctx<'a> {
+        self.free.ctx()
+    }
+
+    fn name(&self) -> Str<'a> {
+        self.free.name()
+    }
+
+    fn id(&self) -> KeyRef<'a> {
+        self.free.id().of(Resource::Semaphore)
+    }
+
+    fn write(&mut self, change: &KeyWrite, replication: Replication<'_>) -> Written {
+        let KeyWrite::Permits(change) = change else {
+            return Err(OTHER_KIND);
+        };
+        if change.clear {
+            self.clear(replication)?;
+        }
+        let written = self.write_both(change, replication);
+        if written.is_err() {
+            self.count_again(change, replication);
+        }
+        written
     }
 }
 

@@ -19,6 +19,7 @@ use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::fault;
 use crate::module::ffi::raw_key::RawKey;
 use crate::module::ffi::strings::{OwnedStr, Str};
+use crate::module::keyspace::key::Key;
 use crate::module::keyspace::lock_key::LockKey;
 use crate::module::keyspace::replication::Replication;
 use crate::module::state::constants::is_cluster;

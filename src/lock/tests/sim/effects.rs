@@ -33,7 +33,7 @@ impl Sim {
     }
 
     pub(super) fn carry_out(&mut self, key: &str, fx: Effects) {
-        let writes = fx.iter().any(|effect| matches!(effect, Effect::Write(_)));
+        let writes = fx.iter().any(writes_lock);
         if writes {
             self.check_is_not_foreign(key);
         }
@@ -61,6 +61,16 @@ impl Sim {
                 Effect::PublishReadWrite(mode) => {
                     assert!(!self.keys.contains(key), "published, but not freed");
                     Out::PublishReadWrite(name, mode)
+                }
+                Effect::PublishPermits(more) => {
+                    let free = self.free(key);
+                    let is_so = more.map_or(free.is_some(), |more| free == Some(more));
+                    assert!(is_so, "published {more:?}, and {free:?} are free");
+                    Out::PublishPermits(more.unwrap_or(1))
+                }
+                Effect::PublishLatch { is_open } => {
+                    assert_eq!(self.keys.contains(key), !is_open);
+                    Out::PublishLatch { is_open }
                 }
                 Effect::PublishShorter(_) => {
                     assert!(self.keys.contains(key), "a lease of nothing");
@@ -134,6 +144,8 @@ impl Sim {
     fn write(&mut self, key: &str, write: KeyWrite) -> Out {
         match &write {
             KeyWrite::ReadWrite(change) => return self.write_shared(key, change),
+            KeyWrite::Permits(change) => self.write_permits(key, change),
+            KeyWrite::Count(change) => self.write_count(key, *change),
             KeyWrite::Note(owner, note) => {
                 let is_held = matches!(self.state(key), KeyState::Held(_));
                 assert!(is_held, "a note beside no hold");
@@ -227,6 +239,14 @@ impl Sim {
                 assert!(is_covered, "{reader:?} outlives the hash");
             }
         }
+    }
+}
+
+/// Whether the effect changes the key of a lock.
+fn writes_lock(effect: &Effect) -> bool {
+    match effect {
+        Effect::Write(change) => !matches!(change, KeyWrite::Permits(_) | KeyWrite::Count(_)),
+        _ => false,
     }
 }
 

@@ -1,10 +1,10 @@
 //! Latches: the commands, and the change of the key by a decision.
 
 use crate::lock::tests::sim::tickets::notify_of;
-use crate::lock::tests::sim::{key_ref, Out, Sim};
+use crate::lock::tests::sim::{key_ref, Sim};
 use crate::lock::{
-    Acquire, Count, CountChange, Cx, Effects, KeyRef, Latches, Lease, LockError, Locks, Mode,
-    Resource, SetIf, Wait, Waited,
+    Acquire, Answer, Count, CountChange, Cx, Effects, KeyRef, Latches, Lease, LockError, Locks,
+    Mode, Resource, SetIf, Wait,
 };
 
 fn latch_ref(key: &str) -> KeyRef<'_> {
@@ -35,7 +35,12 @@ impl Sim {
         })
     }
 
-    pub fn latch_wait(&mut self, key: &str, conn: u64, wait: Wait) -> Result<Waited, LockError> {
+    pub fn latch_wait(
+        &mut self,
+        key: &str,
+        conn: u64,
+        wait: Wait,
+    ) -> Result<Answer<()>, LockError> {
         let named = self.notify.take();
         assert!(!self.is_blocked(conn), "{conn} waits for an answer");
         let req = Acquire {
@@ -54,12 +59,9 @@ impl Sim {
         };
         let waited = self.latch_command(key, |locks, state, cx| {
             let shared = &mut locks.shared;
-            let waited = locks
-                .latches
-                .wait(shared, latch_ref(key), state, &req, cx)?;
-            Ok((waited, CountChange::None))
+            locks.latches.wait(shared, latch_ref(key), state, &req, cx)
         });
-        if let Ok(Waited::Waits(waiter)) = waited {
+        if let Ok(Answer::Waits(waiter)) = waited {
             let who = ("", Mode::Exclusive, conn);
             let how = (wait, &named, false);
             self.enqueue(waiter, Resource::Latch, &[key], who, how);
@@ -70,7 +72,7 @@ impl Sim {
     pub(super) fn settle_latch(&mut self, key: &str) {
         let settled = self.latch_command(key, |locks, state, cx| {
             Latches::settle(&mut locks.shared, latch_ref(key), state, cx);
-            Ok(((), CountChange::None))
+            Ok(())
         });
         assert_eq!(settled, Ok(()));
     }
@@ -78,23 +80,23 @@ impl Sim {
     fn latch_command<T>(
         &mut self,
         key: &str,
-        decide: impl FnOnce(&mut Locks, Count, &mut Cx<'_>) -> Result<(T, CountChange), LockError>,
+        decide: impl FnOnce(&mut Locks, Count, &mut Cx<'_>) -> Result<T, LockError>,
     ) -> Result<T, LockError> {
         let state = self.count(key);
         let mut fx = Effects::new();
         let decided = decide(&mut self.locks, state, &mut Cx::new(self.now, &mut fx));
         assert!(decided.is_ok() || fx.is_empty(), "a failed call did {fx:?}");
         self.carry_out(key, fx);
-        let (answer, change) = decided?;
+        decided
+    }
+
+    pub(super) fn write_count(&mut self, key: &str, change: CountChange) {
         let end_ms = self.keys.end(key);
         match change {
-            CountChange::None => return Ok(answer),
             CountChange::Set(count) => self.keys.set(key.into(), &count.to_string(), end_ms),
             CountChange::Make(count) => self.keys.set(key.into(), &count.to_string(), None),
-            CountChange::Open => assert!(self.keys.remove(key), "deleted nothing"),
-        };
-        self.out.push(Out::Latch(key.into(), change));
-        Ok(answer)
+            CountChange::Delete => assert!(self.keys.remove(key), "deleted nothing"),
+        }
     }
 
     fn count(&self, key: &str) -> Count {

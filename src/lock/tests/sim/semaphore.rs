@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 
 use crate::lock::tests::sim::sums;
 use crate::lock::tests::sim::tickets::notify_of;
-use crate::lock::tests::sim::{sem_ref, text, Out, Sim, Terms};
+use crate::lock::tests::sim::{sem_ref, text, Sim, Terms};
 use crate::lock::{
-    Acquire, Answer, BoundRef, Cx, Effects, Lease, LockError, Locks, Mode, OwnerId, PermitChange,
-    Permits, Resource, SemState, SemView, Semaphores, SetIf, Wait,
+    Acquire, Answer, BoundRef, Cx, Effect, Effects, Lease, LockError, Locks, Mode, OwnerId,
+    PermitChange, Permits, Resource, SemState, SemView, Semaphores, SetIf, Wait,
 };
 
 impl Sim {
@@ -63,7 +63,7 @@ impl Sim {
             user: self.user,
         };
         let (before, held) = (self.keys.clone(), self.holds_permit(key, id));
-        let (answer, change, fx) = self.ask_semaphore(key, Some(id), |locks, view, cx| {
+        let (answer, fx) = self.ask_semaphore(key, Some(id), |locks, view, cx| {
             locks.sems.acquire(&mut locks.shared, view, &req, cx)
         });
         if let Ok(Answer::Waits(waiter)) = answer {
@@ -71,7 +71,7 @@ impl Sim {
             let how = (wait, &named, req.session);
             self.enqueue(waiter, Resource::Semaphore, &[key], who, how);
         }
-        self.carry_out_permits(key, change, fx);
+        self.carry_out_permits(key, fx);
         if let Ok(Answer::Granted(token)) = answer {
             assert!(
                 self.holds_permit(key, id),
@@ -127,11 +127,10 @@ impl Sim {
         &mut self,
         key: &str,
         id: Option<&str>,
-        serve: impl FnOnce(&mut Locks, &SemView<'_>, &mut Cx<'_>) -> PermitChange,
+        serve: impl FnOnce(&mut Locks, &SemView<'_>, &mut Cx<'_>),
     ) {
-        let ((), change, fx) =
-            self.ask_semaphore(key, id, |locks, view, cx| ((), serve(locks, view, cx)));
-        self.carry_out_permits(key, change, fx);
+        let ((), fx) = self.ask_semaphore(key, id, serve);
+        self.carry_out_permits(key, fx);
     }
 
     // ---- decisions ----
@@ -141,19 +140,11 @@ impl Sim {
         &mut self,
         key: &str,
         id: Option<&str>,
-        decide: impl FnOnce(
-            &mut Locks,
-            &SemView<'_>,
-            &mut Cx<'_>,
-        ) -> Result<(T, PermitChange), LockError>,
+        decide: impl FnOnce(&mut Locks, &SemView<'_>, &mut Cx<'_>) -> Result<T, LockError>,
     ) -> Result<T, LockError> {
-        let (answer, change, fx) =
-            self.ask_semaphore(key, id, |locks, view, cx| match decide(locks, view, cx) {
-                Ok((answer, change)) => (Ok(answer), change),
-                Err(error) => (Err(error), PermitChange::default()),
-            });
+        let (answer, fx) = self.ask_semaphore(key, id, decide);
         assert!(answer.is_ok() || fx.is_empty(), "a failed call did {fx:?}");
-        self.carry_out_permits(key, change, fx);
+        self.carry_out_permits(key, fx);
         answer
     }
 
@@ -161,16 +152,16 @@ impl Sim {
         &mut self,
         key: &str,
         id: Option<&str>,
-        decide: impl FnOnce(&mut Locks, &SemView<'_>, &mut Cx<'_>) -> (T, PermitChange),
-    ) -> (T, PermitChange, Effects) {
+        decide: impl FnOnce(&mut Locks, &SemView<'_>, &mut Cx<'_>) -> T,
+    ) -> (T, Effects) {
         self.learnt_domain(key);
         if !std::mem::take(&mut self.grants_no_permit) {
             self.ask_tickets(sem_ref(key));
         }
         let view = self.sem_view(key, id);
         let mut fx = Effects::new();
-        let (answer, change) = decide(&mut self.locks, &view, &mut Cx::new(self.now, &mut fx));
-        (answer, change, fx)
+        let answer = decide(&mut self.locks, &view, &mut Cx::new(self.now, &mut fx));
+        (answer, fx)
     }
 
     fn sem_view<'v>(&self, key: &'v str, id: Option<&str>) -> SemView<'v> {
@@ -222,18 +213,17 @@ impl Sim {
         SemState::There(permits)
     }
 
-    fn carry_out_permits(&mut self, key: &str, change: PermitChange, fx: Effects) {
-        if !change.is_empty() {
-            self.write_permits(key, &change);
-            self.out.push(Out::Permits(key.into(), change));
-        }
-        self.carry_out(key, fx);
+    /// As in the shell, all writes come first.
+    fn carry_out_permits(&mut self, key: &str, fx: Effects) {
+        let (writes, others): (Effects, Effects) = fx.into_iter().partition(Effect::is_write);
+        self.carry_out(key, writes);
+        self.carry_out(key, others);
         for resource in [Resource::Semaphore, Resource::Latch] {
             sums::check(self.fields(resource));
         }
     }
 
-    fn write_permits(&mut self, key: &str, change: &PermitChange) {
+    pub(super) fn write_permits(&mut self, key: &str, change: &PermitChange) {
         let before = self.all_permits(key);
         assert!(
             before.is_some() || !self.keys.contains(key),
@@ -263,9 +253,6 @@ impl Sim {
         if before.is_some() && counted && !self.resizes {
             let after = self.all_permits(key);
             assert_eq!(after, before, "permits appear or vanish: {change:?}");
-        }
-        if let Some(free) = change.publish {
-            assert_eq!(Some(free), self.free(key), "published, and not free");
         }
     }
 

@@ -40,13 +40,8 @@ impl Session {
             Out::WriteShared(_, lines) => {
                 return lines.iter().map(|line| self.named(line)).collect();
             }
-            Out::Permits(key, change) => permits_line(&key, &change),
-            Out::Latch(key, change) => match change {
-                CountChange::None => return Vec::new(),
-                CountChange::Set(count) => format!("set {key} {count}"),
-                CountChange::Make(count) => format!("set {key} {count}, publish 1"),
-                CountChange::Open => format!("del {key}, publish 0"),
-            },
+            Out::PublishPermits(free) => format!("publish {free}"),
+            Out::PublishLatch { is_open } => format!("publish {}", u8::from(!is_open)),
             Out::Publish(key) => format!("publish {key}"),
             Out::PublishShorter => "publish: the lease is shorter".into(),
             Out::PublishReadWrite(key, mode) => {
@@ -89,6 +84,11 @@ impl Session {
 
     fn write(&mut self, key: &str, write: &KeyWrite) -> String {
         match write {
+            KeyWrite::Permits(change) => permits_line(key, change),
+            KeyWrite::Count(CountChange::Delete) => format!("del {key}"),
+            KeyWrite::Count(CountChange::Set(count) | CountChange::Make(count)) => {
+                format!("set {key} {count}")
+            }
             KeyWrite::ReadWrite(_) => unreachable!("see `Out::WriteShared`"),
             KeyWrite::Note(owner, note) => {
                 format!("hset {key} #note:{} {}", text(owner), text(note))
@@ -290,6 +290,5 @@ fn permits_line(key: &str, change: &PermitChange) -> String {
         parts.push(format!("zadd {} {}", text(id), moment(*end)));
     }
     parts.extend(change.free.map(|free| format!("set {key} {free}")));
-    parts.extend(change.publish.map(|free| format!("publish {free}")));
     parts.join(", ")
 }

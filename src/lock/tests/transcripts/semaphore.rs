@@ -1,7 +1,7 @@
 //! The commands of semaphores and latches.
 
 use crate::lock::tests::transcripts::{said, Session, Words};
-use crate::lock::Waited;
+use crate::lock::Answer;
 
 impl Session {
     pub(super) fn semaphore_command(&mut self, words: &Words<'_>) -> Option<String> {
@@ -65,9 +65,9 @@ impl Session {
                 let conn = self.conn(words.at(2));
                 let waited = self.sim.latch_wait(key, conn, words.wait());
                 said(waited, |waited| match waited {
-                    Waited::Open => "open",
-                    Waited::Closed => "closed",
-                    Waited::Waits(id) => self.waits(id),
+                    Answer::Granted(()) => "open",
+                    Answer::Refused => "closed",
+                    Answer::Waits(id) => self.waits(id),
                 })
             }
         }
