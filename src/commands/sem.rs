@@ -7,19 +7,18 @@ use crate::commands::options::{
 use crate::commands::parser::{Parser, Word};
 use crate::commands::queue::Queue;
 use crate::commands::skeleton::{
-    acquire, change_held, change_key, give_up, has_given_up, is_given_up, may_create, request,
+    acquire, change_held, change_key, end_first, give_up, has_given_up, is_given_up, may_create,
+    request,
 };
 use crate::lock::{
     permits_of, KeyRef, LockError, Now, Permits, Resource, SemState, SemView, NO_END_MS,
 };
 use crate::module::acl;
-use crate::module::entry::alarm;
 use crate::module::entry::command::{access, ArgKind, Command, Spec};
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::strings::{OwnedStr, Str};
 use crate::module::keyspace::key::Key;
 use crate::module::keyspace::sem_key::SemKey;
-use crate::module::sessions;
 use crate::module::state::shell::Shape;
 
 /// Creates a semaphore, or changes its number of permits. Replies that number, or nil when `NX` or `XX` excludes it.
@@ -268,9 +267,7 @@ fn open_permit<'a>(
     id: Str<'_>,
     read: impl FnOnce(&SemKey<'a>, Option<Str<'_>>, Now) -> SemView<'a>,
 ) -> Result<(SemKey<'a>, SemView<'a>, Now), LockError> {
-    if sessions::end_permit_first(ctx, name, id) {
-        alarm::rearm(ctx);
-    }
+    end_first(ctx, Resource::Semaphore, name, id);
     let key = SemKey::open_with(ctx, name, permits)?;
     let now = ctx.now();
     let view = read(&key, Some(id), now);

@@ -6,7 +6,7 @@
 use crate::commands::options::{NotifyWords, Options};
 use crate::lock::{
     Acquire, Answer, Cx, Effect, Effects, KeyRef, KeyState, LockError, Locks, Mode, Now, Planned,
-    View, Wait, WaiterId,
+    Resource, View, Wait, WaiterId,
 };
 use crate::module::acl;
 use crate::module::answers;
@@ -23,6 +23,7 @@ use crate::module::keyspace::key::Key;
 use crate::module::keyspace::lock_key::LockKey;
 use crate::module::keyspace::replication;
 use crate::module::reply::{self, Got};
+use crate::module::sessions;
 use crate::module::state::shell;
 use crate::module::state::shell::Shape;
 use crate::module::tickets;
@@ -339,6 +340,14 @@ pub fn view_to_grant<'a>(
             alarm::rearm(ctx);
             Err(LockError::MayNotWriteCounter)
         }
+    }
+}
+
+/// Before a command of this owner: releases its holds whose connection has ended.
+pub fn end_first(ctx: Ctx<'_>, resource: Resource, name: Str<'_>, owner: Str<'_>) {
+    if sessions::end_first(ctx, resource, name, owner) {
+        // The command itself may be refused before it changes anything.
+        alarm::rearm(ctx);
     }
 }
 

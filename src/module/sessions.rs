@@ -5,12 +5,13 @@ use std::time::{Duration, Instant};
 use smallvec::SmallVec;
 
 use crate::lock::{
-    Bound, BoundRef, Effects, Mode, Now, Planned, ReadDepth, Resource, SemState, View,
+    Bound, BoundRef, Effect, KeyState, Mode, Planned, ReadDepth, Resource, SemState, SemView,
 };
 use crate::module::apply::{apply, apply_for_event, decide};
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::fault;
 use crate::module::ffi::strings::{OwnedStr, Str};
+use crate::module::keyspace::key::{open_probed, Key};
 use crate::module::keyspace::lock_key::{name_of, LockKey};
 use crate::module::keyspace::sem_key::SemKey;
 use crate::module::keyspace::siblings;
@@ -24,31 +25,29 @@ const LEAST_URGENT: Duration = Duration::from_millis(1);
 /// After this many refused renewals in one tick, all others wait for the next.
 const REFUSALS_PER_TICK: usize = 50;
 
-/// Before a command of this owner: releases its hold if the connection has ended and the release is still due.
-pub fn end_first(ctx: Ctx<'_>, name: Str<'_>, owner: Str<'_>) {
+/// Before a command of this owner: releases its holds whose connection has ended, if the release is still due. Returns
+/// whether there were any.
+pub fn end_first(ctx: Ctx<'_>, resource: Resource, name: Str<'_>, owner: Str<'_>) -> bool {
     // Fast path: runs for every command, and usually no such hold exists.
     let has_ended = shell::with(|shell| shell.locks.shared.sessions.has_ended());
     if !has_ended || fault::is_on("ended-session-still-holds") {
-        return;
+        return false;
     }
+    let key = ctx.key_ref(name).of(resource);
     let ended: SmallVec<[_; 1]> = shell::with(|shell| {
         let modes = [Mode::Exclusive, Mode::Read, Mode::Write].into_iter();
         modes
             .filter_map(|mode| {
-                let what = BoundRef::lock(mode, ctx.key_ref(name), owner.bytes());
+                let what = BoundRef::lock(mode, key, owner.bytes());
                 shell.locks.shared.sessions.ended(what)
             })
             .collect()
     });
-    for bound in ended.into_iter().filter(|_| ctx.may_write()) {
-        // The server has admitted the command, so it accepts a write to this key.
-        let key = LockKey::open_for(ctx, name, owner);
-        let now = ctx.now();
-        let state = key.read_to(ReadDepth::Holder, now);
-        let view = view_for(&key, state, &Planned::EndSession(&bound), now);
-        let fx = decide_on(&bound, Duty::Release, &view, now);
-        let _ = apply(key, &fx);
+    let are_due = !ended.is_empty() && ctx.may_write();
+    for bound in ended.iter().filter(|_| are_due) {
+        serve(ctx, bound, Duty::Release, true);
     }
+    are_due
 }
 
 /// The work of one tick, on a server that may write. Renewals have half of the time, and releases the other half.
@@ -136,102 +135,63 @@ fn perform(ctx: Ctx<'_>, bound: &Bound, duty: Duty) -> bool {
         shell::with(|shell| shell.locks.shared.sessions.unbind(bound.as_ref()));
         return true;
     }
+    serve(ctx, bound, duty, false)
+}
+
+/// Performs this work in an event, or before a command: the server has admitted that, so it accepts a write to the key.
+fn serve(ctx: Ctx<'_>, bound: &Bound, duty: Duty, is_command: bool) -> bool {
     match bound.key.as_ref().resource {
-        Resource::Semaphore => perform_on_permit(ctx, bound, duty),
-        Resource::Lock | Resource::Latch => perform_on_lock(ctx, bound, duty),
+        Resource::Semaphore => serve_permit(ctx, bound, duty, is_command),
+        Resource::Lock | Resource::Latch => serve_lock(ctx, bound, duty, is_command),
     }
 }
 
-fn perform_on_lock(ctx: Ctx<'_>, bound: &Bound, duty: Duty) -> bool {
-    let name = name_of(&bound.key);
-    let name = name.as_str();
-    let now = ctx.now();
-    let owner = OwnedStr::new(&bound.owner);
-    let open = || LockKey::open_for(ctx, name, owner.as_str());
-    let depth = match duty {
-        Duty::Release => ReadDepth::Holder,
-        Duty::Renew => ReadDepth::Own,
+fn serve_lock(ctx: Ctx<'_>, bound: &Bound, duty: Duty, is_command: bool) -> bool {
+    let (name, owner) = (name_of(&bound.key), OwnedStr::new(&bound.owner));
+    let (name, now) = (name.as_str(), ctx.now());
+    let (depth, planned) = match duty {
+        Duty::Release => (ReadDepth::Holder, Planned::EndSession(bound)),
+        Duty::Renew => (ReadDepth::Own, Planned::Nothing),
     };
-    let mut key = open();
-    let mut state = key.read_to(depth, now);
-    if !siblings::siblings_are_here(&key, &state) {
+    let open = |is_again: bool| {
+        let key = LockKey::open_for(ctx, name, owner.as_str());
+        let state = key.read_to(depth, now);
+        let is_whole = is_command || is_again || siblings::siblings_are_here(&key, &state);
+        is_whole.then_some((key, state))
+    };
+    let is_held = |state: &KeyState| {
+        let is_held = shell::with(|shell| shell.locks.is_bound_hold(bound, state, now));
+        Some(is_held && !is_command)
+    };
+    let Some((key, state, _)) = open_probed(ctx, name, open, is_held) else {
         return false;
-    }
-    if shell::with(|shell| shell.locks.is_bound_hold(bound, &state, now)) {
-        // With the key closed: the probe may delete it if its TTL ends.
-        drop(key);
-        if !ctx.probe_write(name) {
-            return false;
-        }
-        key = open();
-        state = key.read_to(depth, now);
-    }
-    let planned = match duty {
-        Duty::Release => Planned::EndSession(bound),
-        Duty::Renew => Planned::Nothing,
     };
     let view = view_for(&key, state, &planned, now);
-    let fx = decide_on(bound, duty, &view, now);
-    apply_for_event(key, &fx);
+    let ((), fx) = decide(now, |locks, cx| match duty {
+        Duty::Release => locks.end_session(&view, bound, cx),
+        Duty::Renew => locks.renew_session(&view, bound, cx),
+    });
+    apply_by(key, &fx, is_command);
     true
 }
 
-fn decide_on(bound: &Bound, duty: Duty, view: &View<'_>, now: Now) -> Effects {
-    let ((), fx) = decide(now, |locks, cx| match duty {
-        Duty::Release => locks.end_session(view, bound, cx),
-        Duty::Renew => locks.renew_session(view, bound, cx),
-    });
-    fx
-}
-
-/// Performs the work that is due for one permit. False when the server refuses writes to its keys at the moment.
-fn perform_on_permit(ctx: Ctx<'_>, bound: &Bound, duty: Duty) -> bool {
-    let name = name_of(&bound.key);
-    let name = name.as_str();
-    let now = ctx.now();
-    let id = OwnedStr::new(&bound.owner);
-    let Ok(key) = SemKey::open(ctx, name) else {
-        return false;
+fn serve_permit(ctx: Ctx<'_>, bound: &Bound, duty: Duty, is_command: bool) -> bool {
+    let (name, id) = (name_of(&bound.key), OwnedStr::new(&bound.owner));
+    let (name, id, now) = (name.as_str(), id.as_str(), ctx.now());
+    let open = |is_again: bool| {
+        let key = SemKey::open(ctx, name).ok()?;
+        let view = match duty {
+            Duty::Release if is_command || is_again => key.hand_off_view(Some(id), now),
+            _ => key.plain_view(Some(id), now),
+        };
+        Some((key, view))
     };
-    let view = key.plain_view(Some(id.as_str()), now);
-    let is_there = matches!(&view.state, SemState::There(there) if there.own_end_ms.is_some());
-    // With the keys closed: the probe may delete one whose TTL ends.
-    drop(key);
-    if is_there && !ctx.probe_write(name) {
+    let is_there = |view: &SemView<'_>| {
+        let is_there = matches!(&view.state, SemState::There(there) if there.own_end_ms.is_some());
+        Some(is_there && !is_command)
+    };
+    let Some((key, view, _)) = open_probed(ctx, name, open, is_there) else {
         return false;
-    }
-    if let Some((key, fx)) = decide_on_permit(ctx, (name, id.as_str()), duty) {
-        apply_for_event(key, &fx);
-        return true;
-    }
-    false
-}
-
-/// Releases the permit of a connection that has ended, before a command about this permit. True if it did: the caller
-/// arms the timer again.
-pub fn end_permit_first(ctx: Ctx<'_>, name: Str<'_>, id: Str<'_>) -> bool {
-    let what = BoundRef::permit(ctx.key_ref(name).of(Resource::Semaphore), id.bytes());
-    let ended = shell::with(|shell| shell.locks.shared.sessions.ended(what));
-    let is_due = ended.is_some() && ctx.may_write();
-    if is_due {
-        // The server has admitted the command, so it accepts a write to this key.
-        if let Some((key, fx)) = decide_on_permit(ctx, (name, id), Duty::Release) {
-            let _ = apply(key, &fx);
-        }
-    }
-    is_due
-}
-
-fn decide_on_permit<'a>(
-    ctx: Ctx<'a>,
-    (name, id): (Str<'a>, Str<'_>),
-    duty: Duty,
-) -> Option<(SemKey<'a>, Effects)> {
-    let key = SemKey::open(ctx, name).ok()?;
-    let now = ctx.now();
-    let view = match duty {
-        Duty::Release => key.hand_off_view(Some(id), now),
-        Duty::Renew => key.plain_view(Some(id), now),
     };
     let ((), fx) = decide(now, |locks, cx| {
         let (sems, shared) = (&mut locks.sems, &mut locks.shared);
@@ -240,7 +200,16 @@ fn decide_on_permit<'a>(
             Duty::Renew => sems.renew_session(shared, &view, id.bytes(), cx),
         }
     });
-    Some((key, fx))
+    apply_by(key, &fx, is_command);
+    true
+}
+
+/// A refusal is counted and logged; no client waits for a reply.
+fn apply_by<'a>(key: impl Key<'a>, fx: &[Effect], is_command: bool) {
+    match is_command {
+        true => _ = apply(key, fx),
+        false => apply_for_event(key, fx),
+    }
 }
 
 /// The work for a bound hold.

@@ -1,16 +1,19 @@
 //! Settles keys whose state changed by other means than a command: brings each to a decision.
 
+use std::cell::Cell;
+
 use crate::lock::{
-    Due, KeyId, KeyState, Latches, LockError, Mode, Now, OwnerId, PendingRequest, Planned,
-    ReadDepth, Resource, SemState, Semaphores, WaiterId,
+    Count, Due, KeyId, KeyState, Latches, LockError, Mode, Now, OwnerId, PendingRequest, Planned,
+    ReadDepth, Resource, SemState, SemView, Semaphores, WaiterId,
 };
 use crate::module::answers;
 use crate::module::apply::{apply_all_for_event, apply_for_event, decide, decide_all};
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::fault;
-use crate::module::ffi::strings::OwnedStr;
+use crate::module::ffi::strings::{OwnedStr, Str};
 use crate::module::keyspace::count_key::CountKey;
 use crate::module::keyspace::horizon;
+use crate::module::keyspace::key::open_probed;
 use crate::module::keyspace::lock_key::{name_of, LockKey};
 use crate::module::keyspace::sem_key::SemKey;
 use crate::module::keyspace::siblings;
@@ -51,10 +54,14 @@ pub fn settle_due(ctx: Ctx<'_>, now: Now, in_time: impl Fn() -> bool) {
                 continue;
             }
         };
+        if !fault::is_on("settled-in-another-database") {
+            ctx.select(key.as_ref().db);
+        }
+        let name = name_of(&key);
         let settled = match key.as_ref().resource {
-            Resource::Lock => settle(ctx, &key, now),
-            Resource::Semaphore => settle_semaphore(ctx, &key, now),
-            Resource::Latch => settle_latch(ctx, &key, now),
+            Resource::Lock => settle(ctx, &key, name.as_str(), now),
+            Resource::Semaphore => settle_semaphore(ctx, &key, name.as_str(), now),
+            Resource::Latch => settle_latch(ctx, &key, name.as_str(), now),
         };
         if !settled {
             cluster.fail_if_elsewhere(ctx, &key, now);
@@ -201,33 +208,20 @@ fn may_begin_all(
     })
 }
 
-/// Settles one key. False when a grant is due but may not be made yet, or the server refuses writes at the moment.
-pub fn settle(ctx: Ctx<'_>, id: &KeyId, now: Now) -> bool {
-    let name = name_of(id);
-    let name = name.as_str();
-    if !fault::is_on("settled-in-another-database") {
-        ctx.select(id.as_ref().db);
-    }
-    let mut key = LockKey::open(ctx, name);
-    let mut state = key.read_to_settle(now);
-    if !siblings::siblings_are_here(&key, &state) {
+/// Settles one lock. False when a grant is due but may not be made yet, or the server refuses writes at the moment.
+fn settle(ctx: Ctx<'_>, id: &KeyId, name: Str<'_>, now: Now) -> bool {
+    let open = |is_again: bool| {
+        let mut key = LockKey::open(ctx, name);
+        let state = key.read_to_settle(now);
+        (is_again || siblings::siblings_are_here(&key, &state)).then_some((key, state))
+    };
+    let may_change = |state: &KeyState| {
+        let changes = shell::with(|shell| shell.locks.may_change(id.as_ref(), state, now));
+        may_settle(id, changes, now).then_some(changes)
+    };
+    let Some((key, state, changes)) = open_probed(ctx, name, open, may_change) else {
         return false;
-    }
-    let changes = shell::with(|shell| shell.locks.may_change(id.as_ref(), &state, now));
-    let grant =
-        changes && shell::with(|shell| shell.locks.shared.waiters.waiting_on(id.as_ref()) > 0);
-    if grant && shell::with(|shell| shell.locks.shared.startup_delay.is_on(now)) {
-        return false;
-    }
-    if changes {
-        // With the key closed: the probe may delete it if its TTL ends.
-        drop(key);
-        if !ctx.probe_write(name) && !fault::is_on("alarm-writes-unasked") {
-            return false;
-        }
-        key = LockKey::open(ctx, name);
-        state = key.read_to_settle(now);
-    }
+    };
     let planned = match changes {
         true => Planned::Settle,
         false => Planned::Nothing,
@@ -238,65 +232,63 @@ pub fn settle(ctx: Ctx<'_>, id: &KeyId, now: Now) -> bool {
     !changes || view.may_grant()
 }
 
-/// Settles one semaphore. False when a grant is due but may not be made yet, or the server refuses writes at the
-/// moment.
-fn settle_semaphore(ctx: Ctx<'_>, id: &KeyId, now: Now) -> bool {
-    let name = name_of(id);
-    let name = name.as_str();
-    ctx.select(id.as_ref().db);
-    let Ok(mut key) = SemKey::open(ctx, name) else {
+/// Whether a key may be settled now, if that `changes` it: during the startup delay no waiter is granted.
+fn may_settle(id: &KeyId, changes: bool, now: Now) -> bool {
+    !changes
+        || shell::with(|shell| {
+            let shared = &shell.locks.shared;
+            shared.waiters.waiting_on(id.as_ref()) == 0 || !shared.startup_delay.is_on(now)
+        })
+}
+
+/// Settles one semaphore. False as for [`settle`].
+fn settle_semaphore(ctx: Ctx<'_>, id: &KeyId, name: Str<'_>, now: Now) -> bool {
+    let changes = Cell::new(false);
+    let open = |is_again: bool| {
+        let key = SemKey::open(ctx, name).ok()?;
+        let view = match is_again && changes.get() {
+            true => key.minting_view(None, now),
+            false => key.plain_view(None, now),
+        };
+        Some((key, view))
+    };
+    let may_change = |view: &SemView<'_>| {
+        let is_gone = shell::with(|shell| {
+            let shared = &shell.locks.shared;
+            changes.set(Semaphores::may_change(shared, view, now));
+            // Absent, it owes nothing to requests without LIMIT; their tickets fail if it is at another node.
+            view.state == SemState::Absent && is_cluster() && shared.waiters.has_tickets(view.key)
+        });
+        may_settle(id, changes.get(), now).then_some(changes.get() || is_gone)
+    };
+    let Some((key, view, _)) = open_probed(ctx, name, open, may_change) else {
         return false;
     };
-    let mut view = key.plain_view(None, now);
-    let (changes, grant) = shell::with(|shell| {
-        let locks = &shell.locks;
-        let changes = Semaphores::may_change(&locks.shared, &view, now);
-        (
-            changes,
-            changes && shell.locks.shared.waiters.live_queue(id.as_ref()).is_some(),
-        )
-    });
-    if grant && shell::with(|shell| shell.locks.shared.startup_delay.is_on(now)) {
-        return false;
-    }
-    // Absent, it owes nothing to requests without LIMIT; their tickets fail if it is at another node.
-    let is_gone = view.state == SemState::Absent
-        && is_cluster()
-        && shell::with(|shell| shell.locks.shared.waiters.has_tickets(id.as_ref()));
-    if changes || is_gone {
-        drop(key);
-        if !ctx.probe_write(name) {
-            return false;
-        }
-        key = match SemKey::open(ctx, name) {
-            Ok(key) => key,
-            Err(_) => return false,
-        };
-    }
-    if changes {
-        view = key.minting_view(None, now);
-    }
     let ((), fx) = decide(now, |locks, cx| {
         locks.sems.settle(&mut locks.shared, &view, cx);
     });
     apply_for_event(key, &fx);
-    !changes || view.may_grant == Some(true)
+    !changes.get() || view.may_grant == Some(true)
 }
 
 /// Settles one latch. Nothing is written; the probe is for a key that is absent because its slot moves to another node,
 /// which is no open latch for those who wait.
-fn settle_latch(ctx: Ctx<'_>, id: &KeyId, now: Now) -> bool {
-    let name = name_of(id);
-    let name = name.as_str();
-    ctx.select(id.as_ref().db);
-    let state = CountKey::open(ctx, name).read();
-    let waits = shell::with(|shell| shell.locks.shared.waiters.waiting_on(id.as_ref()) > 0);
-    if waits && state.is_open(now) && !ctx.probe_write(name) {
+fn settle_latch(ctx: Ctx<'_>, id: &KeyId, name: Str<'_>, now: Now) -> bool {
+    let open = |_| {
+        let key = CountKey::open(ctx, name);
+        let state = key.read();
+        Some((key, state))
+    };
+    let opens = |state: &Count| {
+        let waits = shell::with(|shell| shell.locks.shared.waiters.waiting_on(id.as_ref()) > 0);
+        Some(waits && state.is_open(now))
+    };
+    let Some((key, state, _)) = open_probed(ctx, name, open, opens) else {
         return false;
-    }
+    };
     let ((), fx) = decide(now, |locks, cx| {
         Latches::settle(&mut locks.shared, id.as_ref(), state, cx);
     });
-    answers::note_all(ctx, &fx);
+    apply_for_event(key, &fx);
     true
 }

@@ -5,15 +5,14 @@ use crate::commands::options::{
     BLOCK, KEY, LEASE_OR_SESSION, MODE, NOTE, ONCE, OWNER, SEQ, WITHHOLDER,
 };
 use crate::commands::parser::Parser;
-use crate::commands::skeleton::{acquire, is_given_up, request, view_to_grant};
-use crate::lock::{LockError, Planned, Wait};
+use crate::commands::skeleton::{acquire, end_first, is_given_up, request, view_to_grant};
+use crate::lock::{LockError, Planned, Resource, Wait};
 use crate::module::entry::command::{access, Command, Spec};
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::fault;
 use crate::module::ffi::strings::Str;
 use crate::module::keyspace::lock_key::LockKey;
 use crate::module::reply::{self, Got};
-use crate::module::sessions;
 use crate::module::state::shell::Shape;
 
 /// Takes the lock, or waits for it. Replies the fencing token, or nil.
@@ -51,7 +50,7 @@ impl Command for Acquire {
             reply::acquired(ctx, name, shape, Got::Nothing, ctx.now());
             return Ok(());
         }
-        sessions::end_first(ctx, name, owner);
+        end_first(ctx, Resource::Lock, name, owner);
         let mut key = LockKey::open_for(ctx, name, owner);
         key.keep(siblings);
         let now = ctx.now();

@@ -9,10 +9,10 @@ use crate::commands::options::{
 };
 use crate::commands::parser::Parser;
 use crate::commands::skeleton::{
-    change_locks, confirm_first, end_acquire, give_up, has_given_up, is_given_up, request,
-    view_to_grant,
+    change_locks, confirm_first, end_acquire, end_first, give_up, has_given_up, is_given_up,
+    request, view_to_grant,
 };
-use crate::lock::{self, Effect, LockError, Planned, Token, Wait};
+use crate::lock::{self, Effect, LockError, Planned, Resource, Token, Wait};
 use crate::module::apply::{apply_all, decide_all};
 use crate::module::entry::command::{access, Command, Spec};
 use crate::module::ffi::ctx::Ctx;
@@ -20,7 +20,6 @@ use crate::module::ffi::fault;
 use crate::module::ffi::strings::Str;
 use crate::module::keyspace::lock_key::LockKey;
 use crate::module::reply::{self, Got};
-use crate::module::sessions;
 use crate::module::state::shell::Shape;
 use crate::module::view::view_for;
 
@@ -91,7 +90,7 @@ impl Command for AcquireMany {
 /// Opens these keys for a command of this owner, whose holds of connections that have ended are released first.
 fn open_all<'a>(ctx: Ctx<'a>, names: &[Str<'a>], owner: Str<'a>) -> Vec<LockKey<'a>> {
     for name in names {
-        sessions::end_first(ctx, *name, owner);
+        end_first(ctx, Resource::Lock, *name, owner);
     }
     LockKey::open_all(ctx, names, owner)
 }

@@ -6,15 +6,15 @@ use crate::commands::options::{
 };
 use crate::commands::parser::{syntax, Parser, Word};
 use crate::commands::skeleton::{
-    change_held, change_key, end_waits, give_up, has_given_up, is_given_up, request, view_to_grant,
+    change_held, change_key, end_first, end_waits, give_up, has_given_up, is_given_up, request,
+    view_to_grant,
 };
-use crate::lock::{self, Answer, LockError, Mode, Now, Planned, Released};
+use crate::lock::{self, Answer, LockError, Mode, Now, Planned, Released, Resource};
 use crate::module::acl;
 use crate::module::entry::command::{access, Command, Spec};
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::strings::Str;
 use crate::module::keyspace::lock_key::LockKey;
-use crate::module::sessions;
 use crate::module::state::shell;
 use crate::module::view::view_for;
 
@@ -67,7 +67,7 @@ fn release(
     owner: Str<'_>,
     request: lock::Release<'_>,
 ) -> Result<Released, LockError> {
-    sessions::end_first(ctx, name, owner);
+    end_first(ctx, Resource::Lock, name, owner);
     let key = LockKey::open_for(ctx, name, owner);
     let now = ctx.now();
     let state = read_write::read_to_release(&key, owner, &request, now)?;
@@ -142,7 +142,7 @@ impl Command for Renew {
             token: options.token,
             note: options.note_text(),
         };
-        sessions::end_first(ctx, name, owner);
+        end_first(ctx, Resource::Lock, name, owner);
         let key = LockKey::open_for(ctx, name, owner);
         let now = ctx.now();
         let state = read_write::read_to_renew(&key, owner, &request, now)?;
@@ -244,7 +244,7 @@ fn break_to(
     if is_given_up(ctx, [ctx.key_ref(name)], owner, options.seq) {
         return Ok(0);
     }
-    sessions::end_first(ctx, name, owner);
+    end_first(ctx, Resource::Lock, name, owner);
     let mut key = LockKey::open_for(ctx, name, owner);
     let now = ctx.now();
     let state = read_write::read_to_acquire(&mut key, &request, now)?;

@@ -3,6 +3,7 @@
 use crate::lock::{KeyRef, KeyWrite};
 use crate::module::ffi::api::{Refused, Written};
 use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::fault;
 use crate::module::ffi::strings::Str;
 use crate::module::keyspace::replication::Replication;
 
@@ -35,4 +36,27 @@ pub trait Key<'a> {
         _replication: Replication<'_>,
     ) {
     }
+}
+
+/// Opens and reads a key for a decision that no command requested. Where `may_write` says so of what was read, the
+/// server is asked whether it accepts a write to the key, and the key is opened and read again (`open(true)`): it must
+/// be closed meanwhile, because the server deletes a key whose TTL ends. Returns whether it was asked.
+///
+/// `None`: the key cannot be opened, or it may not be decided now, or the server refuses writes at the moment.
+pub fn open_probed<'a, K: Key<'a>, S>(
+    ctx: Ctx<'a>,
+    name: Str<'a>,
+    open: impl Fn(bool) -> Option<(K, S)>,
+    may_write: impl FnOnce(&S) -> Option<bool>,
+) -> Option<(K, S, bool)> {
+    let (key, state) = open(false)?;
+    if !may_write(&state)? {
+        return Some((key, state, false));
+    }
+    drop(key);
+    if !ctx.probe_write(name) && !fault::is_on("alarm-writes-unasked") {
+        return None;
+    }
+    let (key, state) = open(true)?;
+    Some((key, state, true))
 }
