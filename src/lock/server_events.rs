@@ -12,30 +12,29 @@ use std::rc::Rc;
 use crate::lock::effect::Cx;
 use crate::lock::locks::Locks;
 use crate::lock::name::Resource;
+use crate::lock::shared::Shared;
 use crate::lock::state::{View, HORIZON_DB};
 use crate::lock::wait::ending::ENDED_AT_ONCE;
 use crate::lock::wait::request::WaiterId;
 use crate::lock::{Domain, KeyId, KeyRef, KeyState, Mode, Now, UserId};
 
-impl Locks {
+impl Shared {
     /// The reply of a grant is written: from now on only its lease or its owner ends it.
     pub fn delivered(&mut self, waiter: WaiterId) {
-        for grant in self.shared.in_flight.take(waiter) {
+        for grant in self.in_flight.take(waiter) {
             let Some(reentry) = grant.reentry else {
                 continue;
             };
             if let Some((to, at)) = reentry.binds {
-                self.shared
-                    .sessions
-                    .bind(grant.bound(), to, grant.token, at);
+                self.sessions.bind(grant.bound(), to, grant.token, at);
             } else if reentry.unbinds {
-                self.shared
-                    .sessions
-                    .unbind_grant(grant.bound(), grant.token);
+                self.sessions.unbind_grant(grant.bound(), grant.token);
             }
         }
     }
+}
 
+impl Locks {
     /// The connection of a parked request is closed, or the server has answered it itself. A grant in flight to it is
     /// undone when the key is settled.
     pub fn gone(&mut self, waiter: WaiterId, now: Now) {

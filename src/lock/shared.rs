@@ -2,8 +2,9 @@
 
 use std::collections::HashSet;
 
+use crate::lock::effect::Outcome;
 use crate::lock::finals::Finals;
-use crate::lock::grant::in_flight::GrantsInFlight;
+use crate::lock::grant::in_flight::{GrantInFlight, GrantsInFlight};
 use crate::lock::name::Resource;
 use crate::lock::request::Acquire;
 use crate::lock::session::bindings::{BoundRef, Sessions, ToBind};
@@ -119,6 +120,29 @@ impl Shared {
         let waiter = self.waiter(id, req, cx.now);
         self.waiters.enqueue(&keys, owner, &waiter, &former, cx);
         Ok(id)
+    }
+
+    /// The request is granted without a wait: its owner knows of its earlier grants, and its former wait has ended.
+    pub(crate) fn granted_at_once(&mut self, key: KeyRef<'_>, req: &Acquire<'_>, now: Now) {
+        self.in_flight.claim(key, req.owner);
+        self.waiters.granted_at_once(key, req.owner, req.mode, now);
+    }
+
+    /// A waiter, which has left its queue, was granted this. The grant is in flight until the reply is written.
+    pub(crate) fn handed_off(&mut self, waiter: &Waiter, grant: GrantInFlight, cx: &mut Cx<'_>) {
+        self.note_granted(waiter, cx.now);
+        self.waiters.windows.count_hand_off(grant.key.as_ref());
+        let granted = Outcome::Granted(grant.token);
+        self.in_flight.put(waiter.id, grant);
+        self.tell_granted(waiter, granted, cx);
+    }
+
+    /// Tells a request that it is granted. The message of a ticket is delivered in this event.
+    pub(crate) fn tell_granted(&mut self, waiter: &Waiter, granted: Outcome, cx: &mut Cx<'_>) {
+        cx.answer(waiter, granted);
+        if waiter.ticket.is_some() {
+            self.delivered(waiter.id);
+        }
     }
 
     /// Counts a granted request. While its grant is in flight, it is the request that its connection waits for.

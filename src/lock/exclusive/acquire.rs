@@ -77,10 +77,7 @@ impl Locks {
             return Ok(answer);
         }
         let granted = self.grant_in(view, Cow::Borrowed(&view.state), &Grantee::of(req), cx)?;
-        self.shared.in_flight.claim(view.key, req.owner);
-        self.shared
-            .waiters
-            .granted_at_once(view.key, req.owner, req.mode, cx.now);
+        self.shared.granted_at_once(view.key, req, cx.now);
         self.shared.waiters.withdraw(view.key, req.owner);
         Ok(Answer::Granted(granted.token))
     }
@@ -138,21 +135,8 @@ impl Locks {
         };
         let token = hold.token.or(adopted).ok_or(LockError::TokensExhausted)?;
         let what = BoundRef::lock(req.mode, view.key, req.owner);
-        let bound = if req.session {
-            self.shared
-                .sessions
-                .bind(what, (req.client, req.user), token, cx.now);
-            true
-        } else {
-            self.shared
-                .sessions
-                .keep(what, hold.token, req.names_lease, cx.now)
-        };
-        let wanted = self
-            .shared
-            .sessions
-            .lease_of(bound, req.lease)
-            .deadline(cx.now);
+        let sessions = &mut self.shared.sessions;
+        let wanted = sessions.end_after_reentry(what, req, (hold.token, token), cx.now);
         let deadline_ms = hold
             .deadline_ms
             .is_none_or(|end| end < wanted)

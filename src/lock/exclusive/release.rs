@@ -81,15 +81,8 @@ impl Locks {
         };
         self.shared.in_flight.claim(view.key, req.owner);
         let what = BoundRef::lock(Mode::Exclusive, view.key, req.owner);
-        let stays_bound = self
-            .shared
-            .sessions
-            .keep(what, hold.token, req.names_lease, cx.now);
-        let deadline_ms = self
-            .shared
-            .sessions
-            .lease_of(stays_bound, req.lease)
-            .deadline(cx.now);
+        let (sessions, terms) = (&mut self.shared.sessions, (req.lease, req.names_lease));
+        let deadline_ms = sessions.end_after_use(what, hold.token, terms, cx.now);
         cx.write(KeyWrite::Adjust {
             owner: OwnerId::from_slice(req.owner),
             count: None,
@@ -187,9 +180,8 @@ impl Locks {
         self.shared.waiters.schedule_settle_others(view.key);
         let granted = self.grant_alone(view, token, &Grantee::of(req), cx);
         cx.publish_if_shorter(&view.state, granted.deadline_ms);
-        self.shared.in_flight.claim(view.key, req.owner);
+        self.shared.granted_at_once(view.key, req, cx.now);
         let waiters = &mut self.shared.waiters;
-        waiters.granted_at_once(view.key, req.owner, req.mode, cx.now);
         let own = waiters.withdraw(view.key, req.owner);
         waiters.end_withdrawn(own, cx);
         waiters.set_holder(view.key, req.owner.into(), granted.deadline_ms);

@@ -8,11 +8,10 @@
 
 use std::borrow::Cow;
 
-use crate::lock::effect::{Cx, Effect, Event, KeyWrite, Outcome};
+use crate::lock::effect::{Cx, Effect, Event, KeyWrite};
 use crate::lock::grant::in_flight::{GrantInFlight, Reentry};
 use crate::lock::grant::tracked::TrackedGrant;
 use crate::lock::locks::Locks;
-use crate::lock::name::OwnerAt;
 use crate::lock::read_write::may_enter;
 use crate::lock::request::Acquire;
 use crate::lock::session::bindings::BoundRef;
@@ -149,32 +148,10 @@ impl Locks {
         self.had_shared |= to.mode != Mode::Exclusive;
         cx.notify(Event::Acquire);
         let what = BoundRef::lock(to.mode, key, to.owner);
-        match to.session {
-            true => self
-                .shared
-                .sessions
-                .bind(what, (to.client, to.user), token, cx.now),
-            false => drop(self.shared.sessions.unbind(what)),
-        }
+        self.shared.sessions.granted(what, to, token, cx.now);
         self.stats.grants += 1;
-        let tracked = TrackedGrant {
-            token,
-            since_ms: cx.now.mono_ms,
-            client: to.client,
-            deadline_ms,
-            session: to.session,
-        };
-        let max = self.shared.waiters.limits.max_tracked;
-        self.stats.grants_unwatched += match to.mode {
-            Mode::Read => {
-                let at = OwnerAt {
-                    key: key.to_id(),
-                    owner: to.owner.into(),
-                };
-                self.tracked.insert_of(at, tracked, max)
-            }
-            _ => self.tracked.insert(key, tracked, max),
-        };
+        let how = (self.shared.waiters.limits.max_tracked, cx.now);
+        self.stats.grants_unwatched += self.tracked.track(key, to, (token, deadline_ms), how);
     }
 
     /// Whether a key without a holder may have a token record. A read-write lock that was deleted by other means may
@@ -357,12 +334,10 @@ impl Locks {
                 return None;
             }
         };
-        self.shared.note_granted(&waiter, cx.now);
         if granted.after.is_none() {
             let (owner, end_ms) = (owner.clone(), granted.deadline_ms);
             self.shared.waiters.set_holder(view.key, owner, end_ms);
         }
-        self.shared.waiters.windows.count_hand_off(view.key);
         // The grant is a re-entry where a script has granted the lock to this owner meanwhile.
         let reentry = (!granted.is_fresh).then_some(Reentry {
             counted: true,
@@ -373,17 +348,8 @@ impl Locks {
             reentry,
             ..GrantInFlight::of(at, (&owner, &waiter), granted.token)
         };
-        self.shared.in_flight.put(waiter.id, in_flight);
-        self.tell_granted(&waiter, Outcome::Granted(granted.token), cx);
+        self.shared.handed_off(&waiter, in_flight, cx);
         Some(granted)
-    }
-
-    /// Tells a request that it is granted. The message of a ticket is delivered in this event.
-    pub(crate) fn tell_granted(&mut self, waiter: &Waiter, granted: Outcome, cx: &mut Cx<'_>) {
-        cx.answer(waiter, granted);
-        if waiter.ticket.is_some() {
-            self.delivered(waiter.id);
-        }
     }
 }
 

@@ -9,9 +9,10 @@
 
 use std::rc::Rc;
 
+use crate::lock::grant::Grantee;
 use crate::lock::name::{KeyMap, OwnerAt, OwnerAtRef, OwnerMap, OwnerSet};
 use crate::lock::table::{give_back, step_below};
-use crate::lock::{KeyId, KeyRef, Token};
+use crate::lock::{KeyId, KeyRef, Mode, Now, Resource, Token};
 
 /// A grant is not tracked if the names in its entry (of the key, and in some tables of the owner) have more bytes than
 /// this together: so the number of tracked grants bounds their memory.
@@ -114,31 +115,39 @@ impl TrackedGrants {
         }
     }
 
-    /// Tracks a grant. Returns how many others were pushed out to keep within `max`.
-    pub fn insert(&mut self, key: KeyRef<'_>, tracked: TrackedGrant, max: usize) -> u64 {
-        if key.name.len() > LONGEST_TRACKED {
+    /// Tracks a grant that was made now. Returns how many others were pushed out to keep within `max`, and this one if
+    /// it is not tracked.
+    pub fn track(
+        &mut self,
+        key: KeyRef<'_>,
+        to: &Grantee<'_>,
+        (token, deadline_ms): (Token, i64),
+        (max, now): (usize, Now),
+    ) -> u64 {
+        let is_one_of_several = to.mode == Mode::Read || key.resource == Resource::Semaphore;
+        let owner = if is_one_of_several { to.owner } else { b"" };
+        if key.name.len() + owner.len() > LONGEST_TRACKED {
             return 1;
         }
         let pushed_out = self.make_room(max);
         if max == 0 {
             return pushed_out + 1;
         }
-        self.table.insert(key.to_id(), tracked);
-        pushed_out
-    }
-
-    /// Tracks a grant of which the key may have several. Returns as [`TrackedGrants::insert`].
-    pub fn insert_of(&mut self, at: OwnerAt, tracked: TrackedGrant, max: usize) -> u64 {
-        if at.key.as_ref().name.len() + at.owner.len() > LONGEST_TRACKED {
-            return 1;
+        let tracked = TrackedGrant {
+            token,
+            since_ms: now.mono_ms,
+            client: to.client,
+            deadline_ms,
+            session: to.session,
+        };
+        if is_one_of_several {
+            let (key, owner) = (key.to_id(), Rc::from(owner));
+            let owners = self.owners_at.entry(key.clone()).or_default();
+            owners.insert(Rc::clone(&owner));
+            self.by_owner.insert(OwnerAt { key, owner }, tracked);
+        } else {
+            self.table.insert(key.to_id(), tracked);
         }
-        let pushed_out = self.make_room(max);
-        if max == 0 {
-            return pushed_out + 1;
-        }
-        let owners = self.owners_at.entry(at.key.clone()).or_default();
-        owners.insert(at.owner.clone());
-        self.by_owner.insert(at, tracked);
         pushed_out
     }
 

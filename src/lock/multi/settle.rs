@@ -122,7 +122,8 @@ impl Locks {
         self.shared.note_granted(&waiter, now);
         self.put_all_in_flight((&waiter, &req, &owner), &places, &entered, now);
         let tokens = tokens_of(&entered).into();
-        self.tell_granted(&waiter, Outcome::GrantedAll(tokens), cx);
+        self.shared
+            .tell_granted(&waiter, Outcome::GrantedAll(tokens), cx);
         for view in views.iter().filter(|_| waiter.mode == Mode::Read) {
             // Readers behind this request may be compatible with it.
             self.shared.waiters.schedule_settle(view.key);

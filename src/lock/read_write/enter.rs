@@ -68,10 +68,7 @@ impl Locks {
         }
         let to = Grantee::of(req);
         let entered = self.enter(view, Cow::Borrowed(&view.state), (&to, req.once), cx)?;
-        self.shared.in_flight.claim(view.key, req.owner);
-        self.shared
-            .waiters
-            .granted_at_once(view.key, req.owner, req.mode, cx.now);
+        self.shared.granted_at_once(view.key, req, cx.now);
         let older = self
             .shared
             .waiters

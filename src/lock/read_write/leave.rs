@@ -199,15 +199,8 @@ impl Locks {
         self.shared.in_flight.claim(view.key, req.owner);
         let what = BoundRef::lock(mode, view.key, req.owner);
         let bound = self.bound_token(what, (mode, present), cx.now);
-        let stays_bound = self
-            .shared
-            .sessions
-            .keep(what, bound, req.names_lease, cx.now);
-        let end_ms = self
-            .shared
-            .sessions
-            .lease_of(stays_bound, req.lease)
-            .deadline(cx.now);
+        let (sessions, terms) = (&mut self.shared.sessions, (req.lease, req.names_lease));
+        let end_ms = sessions.end_after_use(what, bound, terms, cx.now);
         let mut lock = present.clone();
         self.prune(view.key, &mut lock, cx);
         if mode == Mode::Read {

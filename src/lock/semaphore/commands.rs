@@ -1,13 +1,11 @@
 //! The semaphore commands, and the grants and returns of permits, with the key changes of each decision.
 
-use crate::lock::effect::{Cx, Effect, Event, Outcome};
+use crate::lock::effect::{Cx, Effect, Event};
 use crate::lock::grant::in_flight::GrantInFlight;
 use crate::lock::grant::tracked::TrackedGrant;
 use crate::lock::grant::Grantee;
-use crate::lock::name::OwnerAt;
 use crate::lock::name::Resource;
 use crate::lock::request::{Acquire, Answer, SetIf, Wait};
-use crate::lock::semaphore::settle::keep_binding;
 use crate::lock::semaphore::state::{
     grants_at_once, PermitDraft, Permits, SemView, MAX_PERMITS, NO_END_MS,
 };
@@ -16,7 +14,7 @@ use crate::lock::session::bindings::BoundRef;
 use crate::lock::shared::Shared;
 use crate::lock::wait::waiters::Waiters;
 use crate::lock::window::Window;
-use crate::lock::{KeyRef, Lease, LockError, Mode, Now, Token};
+use crate::lock::{KeyRef, Lease, LockError, Now, Token};
 
 impl Semaphores {
     /// `SEM.SET`. Returns the number of permits, or `None` when the condition excludes it.
@@ -106,7 +104,7 @@ impl Semaphores {
         shared: &mut Shared,
         view: &SemView<'_>,
         id: &[u8],
-        (lease, names_lease): (Lease, bool),
+        terms: (Lease, bool),
         cx: &mut Cx<'_>,
     ) -> Result<bool, LockError> {
         let there = self.permits_there(shared, view)?;
@@ -116,12 +114,10 @@ impl Semaphores {
         }
         shared.in_flight.claim(view.key, id);
         self.stats.renewals += 1;
-        let stays_bound = keep_binding(view.key, id, names_lease, cx.now, &mut shared.sessions);
+        let what = BoundRef::permit(view.key, id);
+        let bound = shared.sessions.token_of(what);
+        let end_ms = shared.sessions.end_after_use(what, bound, terms, cx.now);
         let mut draft = PermitDraft::open(there);
-        let end_ms = shared
-            .sessions
-            .lease_of(stays_bound, lease)
-            .deadline(cx.now);
         draft.set_end(id, end_ms);
         self.tracked.renewed_of(view.key, id, end_ms);
         self.finish(shared, view, draft, cx);
@@ -148,16 +144,9 @@ impl Semaphores {
             }
         };
         let what = BoundRef::permit(view.key, req.owner);
-        let bound = if req.session {
-            shared
-                .sessions
-                .bind(what, (req.client, req.user), token, cx.now);
-            true
-        } else {
-            let sessions = &mut shared.sessions;
-            keep_binding(view.key, req.owner, req.names_lease, cx.now, sessions)
-        };
-        let wanted = shared.sessions.lease_of(bound, req.lease).deadline(cx.now);
+        let tokens = (shared.sessions.token_of(what), token);
+        let sessions = &mut shared.sessions;
+        let wanted = sessions.end_after_reentry(what, req, tokens, cx.now);
         self.extend_permit(view.key, draft, req.owner, (end_ms, wanted));
         shared.in_flight.claim(view.key, req.owner);
         self.stats.reentries += 1;
@@ -217,10 +206,7 @@ impl Semaphores {
         }
         self.forget_over(shared, view.key, req.owner, was_over);
         let (token, _) = self.grant_permit(shared, view, draft, &Grantee::of(req), cx)?;
-        shared.in_flight.claim(view.key, req.owner);
-        shared
-            .waiters
-            .granted_at_once(view.key, req.owner, Mode::Exclusive, cx.now);
+        shared.granted_at_once(view.key, req, cx.now);
         shared.waiters.withdraw(view.key, req.owner);
         Ok(Answer::Granted(token))
     }
@@ -304,19 +290,12 @@ impl Semaphores {
                     return shared.waiters.fail_all(view.key, &error, cx);
                 }
             };
-            shared.waiters.windows.count_hand_off(view.key);
-            shared.note_granted(&waiter, cx.now);
             let at = (view.key.to_id(), place);
             let in_flight = GrantInFlight {
                 end_ms,
                 ..GrantInFlight::of(at, (&id, &waiter), token)
             };
-            shared.in_flight.put(waiter.id, in_flight);
-            cx.answer(&waiter, Outcome::Granted(token));
-            if waiter.ticket.is_some() {
-                // Its message is delivered in this event.
-                shared.in_flight.take(waiter.id);
-            }
+            shared.handed_off(&waiter, in_flight, cx);
         }
     }
 
@@ -346,12 +325,7 @@ impl Semaphores {
             .lease_of(grantee.session, grantee.lease)
             .deadline(cx.now);
         let what = BoundRef::permit(view.key, grantee.owner);
-        match grantee.session {
-            true => shared
-                .sessions
-                .bind(what, (grantee.client, grantee.user), token, cx.now),
-            false => drop(shared.sessions.unbind(what)),
-        }
+        shared.sessions.granted(what, grantee, token, cx.now);
         draft.take(grantee.owner, end_ms);
         if !draft.has_permit() {
             shared.waiters.windows.end_unused(view.key);
@@ -381,27 +355,16 @@ impl Semaphores {
         Ok(minted.token)
     }
 
-    pub(crate) fn track(
+    fn track(
         &mut self,
         shared: &Shared,
         key: KeyRef<'_>,
-        grantee: &Grantee<'_>,
-        (token, end_ms): (Token, i64),
+        to: &Grantee<'_>,
+        grant: (Token, i64),
         now: Now,
     ) {
-        let tracked = TrackedGrant {
-            token,
-            since_ms: now.mono_ms,
-            client: grantee.client,
-            deadline_ms: end_ms,
-            session: grantee.session,
-        };
-        let at = OwnerAt {
-            key: key.to_id(),
-            owner: grantee.owner.into(),
-        };
-        let max = shared.waiters.limits.max_tracked;
-        self.stats.grants_unwatched += self.tracked.insert_of(at, tracked, max);
+        let how = (shared.waiters.limits.max_tracked, now);
+        self.stats.grants_unwatched += self.tracked.track(key, to, grant, how);
     }
 
     /// Ends a command's decision. Waiters that could not be granted now, because writes are refused or many wait, are

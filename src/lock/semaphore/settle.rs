@@ -10,7 +10,7 @@ use crate::lock::effect::Cx;
 use crate::lock::grant::in_flight::GrantInFlight;
 use crate::lock::semaphore::state::{grants_at_once, PermitDraft, Permits, SemState, SemView};
 use crate::lock::semaphore::Semaphores;
-use crate::lock::session::bindings::{BoundRef, Sessions};
+use crate::lock::session::bindings::BoundRef;
 use crate::lock::shared::Shared;
 use crate::lock::wait::waiters::Waiters;
 use crate::lock::{KeyRef, LockError, Now};
@@ -152,17 +152,4 @@ impl Semaphores {
         shared.sessions.renewed(BoundRef::permit(view.key, id), now);
         self.finish(shared, view, draft, cx);
     }
-}
-
-/// The holder has used its permit without asking for a session: see [`Sessions::keep`].
-pub(super) fn keep_binding(
-    key: KeyRef<'_>,
-    id: &[u8],
-    names_lease: bool,
-    now: Now,
-    sessions: &mut Sessions,
-) -> bool {
-    let what = BoundRef::permit(key, id);
-    let token = sessions.token_of(what);
-    sessions.keep(what, token, names_lease, now)
 }

@@ -25,13 +25,14 @@ use std::rc::Rc;
 use indexmap::{Equivalent, IndexMap};
 
 use crate::lock::grant::tracked::LONGEST_TRACKED;
+use crate::lock::grant::Grantee;
 use crate::lock::name::Secret;
 use crate::lock::session::renewals::{Moments, Number, Renewals};
 use crate::lock::stats::counters;
 use crate::lock::table::give_back;
 use crate::lock::wait::limits::{share, CountByUser};
 use crate::lock::{
-    KeyId, KeyRef, Lease, LockError, Mode, Now, OwnerId, Token, UserId, Waiter, WaiterId,
+    Acquire, KeyId, KeyRef, Lease, LockError, Mode, Now, OwnerId, Token, UserId, Waiter, WaiterId,
 };
 
 /// Of the holds that are bound to a connection, so many of the latest are searched for READ holds of one key, and so
@@ -188,6 +189,42 @@ impl Sessions {
             false => drop(self.unbind(what)),
         }
         stays
+    }
+
+    /// The holder has used its hold by a request with this lease, which it may name ([`Sessions::keep`]). Returns the
+    /// end of the lease that the hold gets.
+    pub(crate) fn end_after_use(
+        &mut self,
+        what: BoundRef<'_>,
+        token: Option<Token>,
+        (lease, names_lease): (Lease, bool),
+        now: Now,
+    ) -> i64 {
+        let stays_bound = self.keep(what, token, names_lease, now);
+        self.lease_of(stays_bound, lease).deadline(now)
+    }
+
+    /// The same for an acquire by the holder, which may bind the hold, under this token; `known`: that of the key.
+    pub(crate) fn end_after_reentry(
+        &mut self,
+        what: BoundRef<'_>,
+        req: &Acquire<'_>,
+        (known, token): (Option<Token>, Token),
+        now: Now,
+    ) -> i64 {
+        if !req.session {
+            return self.end_after_use(what, known, (req.lease, req.names_lease), now);
+        }
+        self.bind(what, (req.client, req.user), token, now);
+        self.lease().deadline(now)
+    }
+
+    /// A first hold was granted: binds it, or ends the binding of a former one.
+    pub(crate) fn granted(&mut self, what: BoundRef<'_>, to: &Grantee<'_>, token: Token, now: Now) {
+        match to.session {
+            true => self.bind(what, (to.client, to.user), token, now),
+            false => drop(self.unbind(what)),
+        }
     }
 
     /// The lease of bound holds: that of the rule, or a longer one while more are bound than it allows. (The rule was

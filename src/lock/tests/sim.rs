@@ -384,7 +384,7 @@ impl Sim {
 
     pub fn deliver_all(&mut self) {
         for waiter in std::mem::take(&mut self.granted).into_keys() {
-            self.locks.delivered(waiter);
+            self.locks.shared.delivered(waiter);
         }
     }
 

@@ -229,7 +229,7 @@ fn answer(ctx: Ctx<'_>, id: WaiterId, parked: Option<Parked>, key: Option<Str<'_
     let is_lost = risks.is_some_and(|risks| condemned::is_lost(risks, ctx));
     shell::with(|shell| match is_lost {
         true => shell.locks.gone(id, now),
-        false => shell.locks.delivered(id),
+        false => shell.locks.shared.delivered(id),
     });
     alarm::rearm(ctx);
 }
@@ -271,7 +271,7 @@ unsafe fn forget(ctx: Ctx<'_>) {
     shell::with(|shell| {
         shell.take_parked(id);
         if fault::is_on("killed-client-keeps-its-grant") {
-            return shell.locks.delivered(id);
+            return shell.locks.shared.delivered(id);
         }
         shell.locks.gone(id, now);
     });
