@@ -27,11 +27,7 @@ pub fn compatibility<'s>(
     owner: &[u8],
     now: Now,
 ) -> Result<Compatibility<'s>, LockError> {
-    match state {
-        KeyState::OtherType => return Err(LockError::WrongType),
-        KeyState::OtherHash => return Err(LockError::LockType),
-        _ => {}
-    }
+    state.check_is_lock()?;
     match (mode, state) {
         (Mode::Exclusive, KeyState::ReadWrite(lock)) if lock.is_held(now) => {
             Err(LockError::HeldReadWrite)

@@ -23,13 +23,12 @@ impl Locks {
             }
             self.shared.in_flight.take_undone(key);
         }
-        let foreign = matches!(state, KeyState::OtherType | KeyState::OtherHash);
         let bare = matches!(state, KeyState::Bare(_));
         let is_due = || {
             self.shared.waiters.waiting_on(key) > 0
                 && !self.shared.waiters.windows.is_open(key, now)
         };
-        hold.is_none() && !foreign && (bare || is_due())
+        hold.is_none() && state.check_is_lock().is_ok() && (bare || is_due())
     }
 
     /// Settles a key: called when its lease is over or its state changed by other means. Without a cause it changes
@@ -37,12 +36,7 @@ impl Locks {
     pub fn settle(&mut self, view: &View<'_>, cx: &mut Cx<'_>) {
         self.note_window_taken(view, cx.now);
         let undone = self.shared.in_flight.take_undone(view.key);
-        let foreign = match &view.state {
-            KeyState::OtherType => Some(LockError::WrongType),
-            KeyState::OtherHash => Some(LockError::LockType),
-            _ => None,
-        };
-        if let Some(error) = foreign {
+        if let Err(error) = view.state.check_is_lock() {
             return self.settle_foreign(view, &error, cx);
         }
         if let KeyState::ReadWrite(lock) = &view.state {

@@ -142,6 +142,18 @@ impl KeyState {
         }
     }
 
+    /// Checks that the key holds a lock, or nothing.
+    ///
+    /// # Errors
+    /// [`LockError::WrongType`], [`LockError::LockType`].
+    pub fn check_is_lock(&self) -> Result<(), LockError> {
+        match self {
+            KeyState::OtherType => Err(LockError::WrongType),
+            KeyState::OtherHash => Err(LockError::LockType),
+            _ => Ok(()),
+        }
+    }
+
     /// Checks that the present hold may be ended by force.
     ///
     /// # Errors

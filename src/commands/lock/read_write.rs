@@ -107,12 +107,10 @@ fn may_change(
 pub fn may_read(ctx: Ctx<'_>, key: Str<'_>, state: &KeyState) -> Result<(), LockError> {
     let token = || OwnedStr::new(&token_name(key.bytes()));
     match state {
-        KeyState::OtherType => Err(LockError::WrongType),
-        KeyState::OtherHash => Err(LockError::LockType),
         KeyState::ReadWrite(_) if !acl::may_read(ctx, token().as_str(), true) => {
             Err(LockError::MayNotUseSiblings)
         }
-        _ => Ok(()),
+        state => state.check_is_lock(),
     }
 }
 

@@ -24,10 +24,8 @@ use crate::lock::{
 /// Whether the key holds a lock or does not exist, and the hold of the command's owner is known.
 pub(crate) fn is_a_lock(state: &KeyState) -> Result<(), LockError> {
     match state {
-        KeyState::OtherType => Err(LockError::WrongType),
-        KeyState::OtherHash => Err(LockError::LockType),
         KeyState::ReadWrite(lock) if lock.is_in_doubt => Err(LockError::ManyHolds),
-        _ => Ok(()),
+        state => state.check_is_lock(),
     }
 }
 

@@ -197,7 +197,7 @@ impl Locks {
                     }
                 }
                 Err(error) => {
-                    if matches!(view.state, KeyState::OtherType | KeyState::OtherHash) {
+                    if view.state.check_is_lock().is_err() {
                         self.shared
                             .waiters
                             .fail_all(view.key, &error, &mut Cx::new(now, fx));

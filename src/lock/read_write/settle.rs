@@ -16,12 +16,7 @@ use crate::lock::{KeyRef, KeyState, LockError, Mode, Now, OwnerId, WaiterId};
 impl GrantInFlight {
     /// Whether this grant is still held.
     pub(crate) fn is_in(&self, lock: &ReadWrite, now: Now) -> bool {
-        let holds = match self.mode {
-            Mode::Exclusive => false,
-            Mode::Read => lock.reader(&self.owner, now).is_some(),
-            Mode::Write => lock.writes(&self.owner, now),
-        };
-        holds && lock.is_under(self.mode, self.token, now)
+        lock.has_grant((self.mode, &self.owner), self.token, now)
     }
 }
 

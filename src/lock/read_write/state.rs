@@ -267,6 +267,16 @@ impl ReadWrite {
         is_theirs.then_some(token_record.token)
     }
 
+    /// Whether this owner has a hold of this mode under this token.
+    pub fn has_grant(&self, (mode, owner): (Mode, &[u8]), token: Token, now: Now) -> bool {
+        let holds = match mode {
+            Mode::Exclusive => false,
+            Mode::Read => self.reader(owner, now).is_some(),
+            Mode::Write => self.writes(owner, now),
+        };
+        holds && self.is_under(mode, token, now)
+    }
+
     /// Whether a hold of this mode has this token. A reader that stays through an upgrade, or while new readers get a
     /// token of a new process, keeps the token that it was granted.
     pub fn is_under(&self, mode: Mode, token: Token, now: Now) -> bool {

@@ -92,12 +92,8 @@ impl Locks {
     ) -> Option<(Mode, &'s ReadWrite)> {
         let token = self.shared.sessions.token_of(what)?;
         let lock = state.held_for_reading_or_writing(now)?;
-        let holds = match what.mode {
-            Mode::Exclusive => false,
-            Mode::Read => lock.reader(what.owner, now).is_some(),
-            Mode::Write => lock.writes(what.owner, now),
-        };
-        (holds && lock.is_under(what.mode, token, now)).then_some((what.mode, lock))
+        let is_held = lock.has_grant((what.mode, what.owner), token, now);
+        is_held.then_some((what.mode, lock))
     }
 
     /// The token under which a hold of a read-write lock is bound, if it is the token of the present hold.
