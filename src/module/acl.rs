@@ -13,7 +13,7 @@ use crate::module::ffi::call_reply::{How, Reply};
 use crate::module::ffi::ctx::{server_version, Ctx};
 use crate::module::ffi::fault;
 use crate::module::ffi::strings::{pointers, OwnedStr, Str};
-use crate::module::state::constants::is_cluster;
+use crate::module::state::constants::constants;
 
 /// Whether the calling user may run `LOCK.BREAK`. Before 7.2 a module's command belongs to no category, so a user
 /// without `@dangerous` could break locks. There the user needs the permissions for its effects: `DEL` on the key, and
@@ -193,12 +193,8 @@ impl<'a> User<'a> {
 
     /// Whether it may publish to this channel.
     pub fn may_publish(&self, channel: Str<'_>) -> bool {
-        let command: &[u8] = match is_cluster() {
-            true => b"SPUBLISH",
-            false => b"PUBLISH",
-        };
-        let (command, message) = (OwnedStr::new(command), OwnedStr::new(b""));
-        let may = self.may_run_here(&[command.as_str(), channel, message.as_str()]);
+        // For the message any word will do.
+        let may = self.may_run_here(&[constants().publish.as_str(), channel, channel]);
         if !may {
             self.log(Refused::Channel(channel));
         }

@@ -236,7 +236,7 @@ fn publish(ctx: Ctx<'_>, name: Str<'_>, effect: &Effect, replication: Replicatio
     }
     let number;
     let constants = constants();
-    let (released, one) = (constants.released(), constants.one());
+    let (released, one) = (constants.released.as_str(), constants.one.as_str());
     let of = |prefix| subscribers::channel_of(prefix, name.bytes());
     let (channel, message) = match effect {
         // Redisson's waiters subscribe to the lock's channel and expect `0`.

@@ -218,9 +218,9 @@ fn may_run(user: &User<'_>, key: KeyRef<'_>) -> bool {
         // It is not known which of the two commands for locks was sent.
         Resource::Lock => (c"lock.acquire", {
             let constants = constants();
-            user.may_run_here(&[constants.acquire(), word, owner]) || {
+            user.may_run_here(&[constants.acquire.as_str(), word, owner]) || {
                 let many = OwnedStr::new(b"lock.macquire");
-                user.may_run_here(&[many.as_str(), constants.one(), word, owner])
+                user.may_run_here(&[many.as_str(), constants.one.as_str(), word, owner])
             }
         }),
         Resource::Semaphore => (c"sem.acquire", may_run(c"sem.acquire")),

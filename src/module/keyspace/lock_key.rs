@@ -369,7 +369,7 @@ impl LockKey<'_> {
         let mut reader = HashReader::default();
         reader.field(owner.bytes(), key.field(owner)?.as_str().bytes());
         if fields > 1 && !reader.is_too_long() {
-            let token = key.field(constants().token_field())?;
+            let token = key.field(constants().token_field.as_str())?;
             reader.field(TOKEN_FIELD, token.as_str().bytes());
         }
         Some(reader)

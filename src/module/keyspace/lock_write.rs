@@ -130,11 +130,11 @@ impl LockKey<'_> {
         if let (Some(owner), Some(_)) = (owner, count) {
             let count = other_count
                 .as_ref()
-                .map_or(constants.one(), OwnedStr::as_str);
+                .map_or(constants.one.as_str(), OwnedStr::as_str);
             words.extend([owner, count]);
         }
         if let Some(token) = &token {
-            words.extend([constants.token_field(), token.as_str()]);
+            words.extend([constants.token_field.as_str(), token.as_str()]);
         }
         self.open_key()?.set_fields(&words)?;
         replication.hset(&words);

@@ -5,46 +5,41 @@ use std::cell::Ref;
 use crate::lock::TOKEN_FIELD;
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::main_thread::MainThread;
-use crate::module::ffi::strings::{OwnedStr, Str};
+use crate::module::ffi::strings::OwnedStr;
 
 /// The constants.
 pub struct Constants {
     is_cluster: bool,
-    one: OwnedStr,
-    token_field: OwnedStr,
-    released: OwnedStr,
-    acquire: OwnedStr,
+    /// The hold count 1.
+    pub one: OwnedStr,
+    /// The name of the token's field.
+    pub token_field: OwnedStr,
+    /// Redisson's release message.
+    pub released: OwnedStr,
+    /// The name of the command that nearly every waiter has sent.
+    pub acquire: OwnedStr,
+    /// The command that publishes to the channel of a ticket.
+    pub publish: OwnedStr,
+    /// The word of `PUBSUB` that counts the subscribers of such a channel.
+    pub numsub: OwnedStr,
 }
 
 impl Constants {
     fn make(ctx: Ctx<'_>) -> Constants {
+        let is_cluster = ctx.is_cluster();
+        let (publish, numsub) = match is_cluster {
+            true => ("SPUBLISH", "SHARDNUMSUB"),
+            false => ("PUBLISH", "NUMSUB"),
+        };
         Constants {
-            is_cluster: ctx.is_cluster(),
+            is_cluster,
             one: OwnedStr::of_number(1u32),
             token_field: OwnedStr::new(TOKEN_FIELD),
             released: OwnedStr::new(b"0"),
             acquire: OwnedStr::new(b"lock.acquire"),
+            publish: OwnedStr::new(publish.as_bytes()),
+            numsub: OwnedStr::new(numsub.as_bytes()),
         }
-    }
-
-    /// The hold count 1.
-    pub fn one(&self) -> Str<'_> {
-        self.one.as_str()
-    }
-
-    /// The name of the token's field.
-    pub fn token_field(&self) -> Str<'_> {
-        self.token_field.as_str()
-    }
-
-    /// Redisson's release message.
-    pub fn released(&self) -> Str<'_> {
-        self.released.as_str()
-    }
-
-    /// The name of the command that nearly every waiter has sent.
-    pub fn acquire(&self) -> Str<'_> {
-        self.acquire.as_str()
     }
 }
 
